@@ -1,0 +1,25 @@
+"""Faster log densities and gradients for hierarchical PyMC models.
+
+Importing the package enables it: ``pm.sample``, ``nutpie.compile_pymc_model`` and every
+other compilation by PyTensor then use its rewrites. ``PYMC_FASTLOGP=0`` in the environment
+prevents that, :func:`disable` and :func:`disabled` undo it.
+"""
+
+from pymc_fastlogp.benchmark import benchmark
+from pymc_fastlogp.config import compile_kwargs, disable, disabled, enable, is_enabled
+from pymc_fastlogp.registration import register
+from pymc_fastlogp.verify import verify
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "benchmark",
+    "compile_kwargs",
+    "disable",
+    "disabled",
+    "enable",
+    "is_enabled",
+    "verify",
+]
+
+register()

@@ -1,0 +1,110 @@
+"""The switch: whether the rewrites act, for the process, for a block of code, for child processes.
+
+Three things decide, the first that speaks wins:
+
+1. the innermost :func:`disabled` (or :func:`switched`) block of this thread or task,
+2. the last call of :func:`enable` or :func:`disable`,
+3. the environment variable ``PYMC_FASTLOGP`` at import: ``0`` starts the plugin switched off.
+
+A forked child inherits all of it. A spawned one starts from the environment variable, which
+is therefore kept in step: it reads ``0`` after :func:`disable` and inside :func:`disabled`.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+ENVIRONMENT_VARIABLE = "PYMC_FASTLOGP"
+
+_process_wide = os.environ.get(ENVIRONMENT_VARIABLE, "1") != "0"
+_block: ContextVar[bool | None] = ContextVar("pymc_fastlogp_block", default=None)
+
+# Open `disabled` blocks of all threads. While there is one, new processes start switched off:
+# they may belong to it, and a result computed without the plugin is never wrong.
+_open_off_blocks = 0
+_lock = threading.Lock()
+
+
+def enable() -> None:
+    """Switch the plugin on for the whole process; a surrounding :func:`disabled` still wins."""
+    _set_process_wide(True)
+
+
+def disable() -> None:
+    """Switch the plugin off for the whole process: graphs compile as upstream alone makes them."""
+    _set_process_wide(False)
+
+
+def disabled() -> "contextmanager[None]":  # type: ignore[type-arg]
+    """Switch the plugin off for a block of code, or, as a decorator, for a function.
+
+    Other threads are not affected. Blocks nest.
+
+    Examples
+    --------
+    >>> import pymc_fastlogp
+    >>> with pymc_fastlogp.disabled():
+    ...     pymc_fastlogp.is_enabled()
+    False
+    """
+    return switched(False)  # type: ignore[return-value]
+
+
+def is_enabled() -> bool:
+    """Whether a graph compiled here and now is rewritten by the plugin.
+
+    False as well where the installed PyMC or PyTensor is not a tested version.
+    """
+    from pymc_fastlogp.registration import is_registered
+
+    block = _block.get()
+    return (_process_wide if block is None else block) and is_registered()
+
+
+def compile_kwargs() -> dict[str, bool]:
+    """Return the keyword arguments with which nutpie gains most from the plugin.
+
+    Returns
+    -------
+    dict
+        ``freeze_model=True``: ``pm.Data`` and dimension lengths become constants, which is
+        what lets rewrites look at them. Data cannot be exchanged after that.
+
+    Examples
+    --------
+    ``nutpie.compile_pymc_model(model, **compile_kwargs())``, or, where nutpie is the sampler,
+    ``pm.sample(model=model, compile_kwargs=compile_kwargs())``.
+    """
+    return {"freeze_model": True}
+
+
+@contextmanager
+def switched(on: bool) -> Iterator[None]:
+    """Switch the plugin on or off for a block of code in this thread or task."""
+    token = _block.set(on)
+    _count_off_block(0 if on else 1)
+    try:
+        yield
+    finally:
+        _count_off_block(0 if on else -1)
+        _block.reset(token)
+
+
+def _set_process_wide(on: bool) -> None:
+    global _process_wide
+    with _lock:
+        _process_wide = on
+        _tell_child_processes()
+
+
+def _count_off_block(change: int) -> None:
+    global _open_off_blocks
+    with _lock:
+        _open_off_blocks += change
+        _tell_child_processes()
+
+
+def _tell_child_processes() -> None:
+    os.environ[ENVIRONMENT_VARIABLE] = "1" if _process_wide and not _open_off_blocks else "0"

@@ -1,0 +1,1 @@
+"""Rewrites of PyTensor graphs that hold for any backend: one file each."""

@@ -1,0 +1,280 @@
+"""Check a model's log density and gradient with the plugin on against the plugin off.
+
+Two compilations of one model may differ by round-off, and how much round-off is innocent depends on
+the point: where terms of 1e10 cancel, the last digits of their sum are noise in both. So the
+yardstick is measured: the function without the plugin is evaluated again with every coordinate
+moved by one unit in the last place. What that changes, upstream does not know either. An entry passes if
+
+.. math:: |on - off| \\le rtol \\cdot \\max(|off|, s) + 16 \\cdot |off(x) - off(x^+)|
+
+with :math:`s` the largest gradient entry of the same variable. Infinities and nan have to be the same
+on both sides, except where moving the point by one unit changes them as well.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import rich.box
+from rich.console import Console
+from rich.table import Table
+
+from pymc_fastlogp.config import switched
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+EXTREMES = (1e-300, 1e-8, 30.0, 800.0, 1e10)
+OUTSIDE = (-1.0, 0.0, 2.0)
+
+
+@dataclass(frozen=True)
+class WorstEntry:
+    """The entry of one variable where the two sides differ most, in units of what is allowed.
+
+    Attributes
+    ----------
+    variable : str
+        ``"logp"``, or the name of the value variable that the gradient is with respect to.
+    place : tuple of int
+        Index of the entry within the variable.
+    point : str
+        Which of the points it was.
+    off, on : float
+        The two values.
+    error : float
+        ``|on - off|`` relative to ``max(|off|, largest entry of the variable)``; inf where one side
+        is finite and the other is not.
+    ratio : float
+        ``|on - off|`` divided by what is allowed there: above 1 the entry fails.
+    """
+
+    variable: str
+    place: tuple[int, ...]
+    point: str
+    off: float
+    on: float
+    error: float
+    ratio: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the difference is within what is allowed."""
+        return self.ratio <= 1.0
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The outcome of :func:`verify`: true if every entry at every point passed.
+
+    Attributes
+    ----------
+    rows : tuple of WorstEntry
+        One for ``logp`` and one for each value variable.
+    n_points : int
+        How many points were compared.
+    rtol : float
+        The relative tolerance.
+    """
+
+    rows: tuple[WorstEntry, ...]
+    n_points: int
+    rtol: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether every entry at every point passed."""
+        return all(row.passed for row in self.rows)
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the outcome as plain data."""
+        return {"passed": self.passed, **asdict(self)}
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row a variable, as the table shows them."""
+        return pd.DataFrame(
+            {
+                "variable": row.variable,
+                "worst error": f"{row.error:.1e}",
+                "of allowed": f"{row.ratio:.2g}",
+                "at": f"{list(row.place)} of {row.point}" if row.place else row.point,
+                "off": f"{row.off:.16g}",
+                "on": f"{row.on:.16g}",
+                "": "ok" if row.passed else "DIFFERS",
+            }
+            for row in self.rows
+        )
+
+    def __rich__(self) -> Table:
+        verdict = "agree" if self.passed else "DIFFER"
+        table = Table(title=f"off and on {verdict} at {self.n_points} points", box=rich.box.SIMPLE)
+        frame = self.to_frame()
+        for column in frame:
+            table.add_column(str(column))
+        for row in frame.itertuples(index=False):
+            table.add_row(*row)
+        return table
+
+    def __str__(self) -> str:
+        console = Console(width=140)
+        with console.capture() as captured:
+            console.print(self)
+        return captured.get()
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return str(self.to_frame().to_html(index=False))
+
+
+def verify(
+    model: "pm.Model",
+    *,
+    n_random: int = 8,
+    rtol: float = 1e-12,
+    seed: int = 0,
+    freeze_model: bool = True,
+) -> Verification:
+    """Compare logp and every gradient entry of ``model``, compiled with the plugin off and on.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        Discrete variables are held at their initial values.
+    n_random : int
+        How many random points, standard normal on the unconstrained scale around the initial point,
+        to evaluate. Added to them are points with extreme coordinates (from 1e-300 to 1e10, of
+        either sign), and for each variable points that lie outside many supports.
+    rtol : float
+        Relative tolerance on top of the round-off that upstream's own value has at the point;
+        see the module's docstring for the formula.
+    seed : int
+        Seed of the random points.
+    freeze_model : bool
+        Treat ``pm.Data`` and dimension lengths as constants, as with
+        :func:`pymc_fastlogp.compile_kwargs`.
+
+    Returns
+    -------
+    Verification
+        Truthy if all agree; prints as a table with the worst entry of each variable.
+
+    Raises
+    ------
+    ValueError
+        If the model has no continuous free variable.
+    """
+    if freeze_model:
+        from pymc.model.transform.optimization import freeze_dims_and_data
+
+        model = freeze_dims_and_data(model)
+    if not model.continuous_value_vars:
+        raise ValueError("verify needs a model with at least one continuous free variable.")
+    start = model.initial_point(random_seed=seed)
+    sizes = {v.name: np.shape(start[v.name]) for v in model.continuous_value_vars}
+    sides = [_compile(model, on=on) for on in (False, True)]
+    points = list(_points(start, sizes, n_random, np.random.default_rng(seed)))
+    worst: dict[str, WorstEntry] = {}
+    for label, x in points:
+        for row in _compare(*sides, x, label, sizes, rtol):
+            if row.variable not in worst or row.ratio > worst[row.variable].ratio:
+                worst[row.variable] = row
+    return Verification(tuple(worst.values()), len(points), rtol)
+
+
+def _compile(model: "pm.Model", *, on: bool) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function of the raveled point that gives logp and gradient in one vector."""
+    with switched(on):
+        function = model.logp_dlogp_function(ravel_inputs=True, mode="NUMBA")
+    function.set_extra_values(model.initial_point())
+
+    def logp_dlogp(x: np.ndarray) -> np.ndarray:
+        logp, dlogp = function(x)
+        return np.concatenate([[logp], dlogp])
+
+    return logp_dlogp
+
+
+def _points(
+    start: dict[str, np.ndarray],
+    sizes: dict[str, tuple[int, ...]],
+    n_random: int,
+    rng: np.random.Generator,
+) -> Iterator[tuple[str, np.ndarray]]:
+    origin = np.concatenate([np.ravel(start[name]).astype(float) for name in sizes])
+    yield "the initial point", origin
+    for i in range(n_random):
+        yield f"random point {i}", origin + rng.normal(size=origin.size)
+    for extreme in EXTREMES:
+        signs = rng.choice([-1.0, 1.0], size=origin.size)
+        yield f"all {extreme:g}", np.full(origin.size, extreme)
+        yield f"all -{extreme:g}", np.full(origin.size, -extreme)
+        yield f"mixed signs of {extreme:g}", signs * extreme
+    for name, segment in _segments(sizes):
+        for value in OUTSIDE:
+            x = origin.copy()
+            x[segment] = value
+            yield f"{name} = {value:g}", x
+
+
+def _segments(sizes: dict[str, tuple[int, ...]]) -> Iterator[tuple[str, slice]]:
+    """Yield where each variable lies in the raveled point."""
+    begin = 0
+    for name, shape in sizes.items():
+        end = begin + int(np.prod(shape))
+        yield name, slice(begin, end)
+        begin = end
+
+
+def _compare(
+    off: Callable[[np.ndarray], np.ndarray],
+    on: Callable[[np.ndarray], np.ndarray],
+    x: np.ndarray,
+    label: str,
+    sizes: dict[str, tuple[int, ...]],
+    rtol: float,
+) -> Iterator[WorstEntry]:
+    """Yield the worst entry of logp and of each variable's gradient at one point."""
+    expected, found, moved = off(x), on(x), off(np.nextafter(x, np.inf))
+    for name, shape, part in _parts(sizes):
+        error, ratio = _errors(expected[part], found[part], moved[part], rtol)
+        if not error.size:
+            continue
+        k = int(np.argmax(ratio))
+        place = tuple(int(i) for i in np.unravel_index(k, shape))
+        values = float(expected[part][k]), float(found[part][k])
+        yield WorstEntry(name, place, label, *values, float(error[k]), float(ratio[k]))
+
+
+def _parts(sizes: dict[str, tuple[int, ...]]) -> Iterator[tuple[str, tuple[int, ...], slice]]:
+    yield "logp", (), slice(0, 1)
+    for name, segment in _segments(sizes):
+        yield name, sizes[name], slice(segment.start + 1, segment.stop + 1)
+
+
+def _errors(
+    off: np.ndarray, on: np.ndarray, moved: np.ndarray, rtol: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each entry the relative error, and the error in units of what is allowed."""
+    finite = np.isfinite(off)
+    scale = np.maximum(np.abs(off), np.max(np.abs(off[finite]), initial=0.0))
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        difference = np.where(off == on, 0.0, np.abs(on - off))
+        allowed = rtol * scale + 16 * np.abs(off - moved)
+        error = np.where(difference == 0, 0.0, difference / scale)
+        ratio = np.where(difference == 0, 0.0, difference / allowed)
+    same_kind = _same_kind(off, on)
+    excused = same_kind & ~finite | ~_same_kind(off, moved)
+    error = np.where(excused, 0.0, np.where(same_kind, error, np.inf))
+    ratio = np.where(excused, 0.0, np.where(same_kind, ratio, np.inf))
+    return error, ratio
+
+
+def _same_kind(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Whether both are finite, both nan, or both the same infinity."""
+    return np.where(np.isfinite(a), np.isfinite(b), (a == b) | (np.isnan(a) & np.isnan(b)))

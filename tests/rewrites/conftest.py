@@ -1,0 +1,61 @@
+"""What every test of a rewrite needs: rewrite as PyMC does before a gradient, and evaluate."""
+
+import numpy as np
+import pytensor
+import pytest
+from pytensor.compile.mode import Mode
+from pytensor.graph.basic import Constant
+from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.scalar import Add, Mul
+from pytensor.tensor.basic import Alloc, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+
+from pymc_fastlogp.config import switched
+
+# No compilation: graphs are tiny, and what is compared is the graph that came out.
+PYTHON = Mode(linker="py", optimizer=None)
+
+
+@pytest.fixture(autouse=True)
+def rewrites_raise():
+    with pytensor.config.change_flags(on_opt_error="raise"):
+        yield
+
+
+def pregrad(out, *, on):
+    """Rewrite a graph as PyMC and nutpie do before they take its gradient."""
+    with switched(on):
+        return rewrite_graph(out, include=["canonicalize", "stabilize"])
+
+
+def sketch(x):
+    """Spell a graph out, without the dimensions that only align operands for broadcasting."""
+    if isinstance(x, Constant):
+        values = np.asarray(x.data, dtype=float)
+        is_fill = values.size and (values == values.flat[0]).all()
+        return str(values.flat[0] if is_fill else values.tolist())
+    if x.owner is None:
+        return x.name
+    if isinstance(x.owner.op, DimShuffle | ScalarFromTensor | TensorFromScalar):
+        return sketch(x.owner.inputs[0])
+    inputs = [sketch(i) for i in x.owner.inputs]
+    if isinstance(x.owner.op, Alloc):
+        return f"alloc({inputs[0]})"
+    if isinstance(x.owner.op, Elemwise) and isinstance(x.owner.op.scalar_op, Add | Mul):
+        inputs = sorted(inputs)
+    return f"{x.owner.op}({', '.join(inputs)})"
+
+
+def value_and_gradient(out, inputs, *, on):
+    """Return the value, and the gradient by the float inputs of a weighted sum of it."""
+    rewritten = pregrad(out, on=on)
+    weights = np.linspace(0.5, 2.0, int(np.prod(rewritten.type.shape))).reshape(
+        rewritten.type.shape
+    )
+    wrt = [x for x in inputs if x.type.dtype.startswith("float")]
+    grads = pytensor.grad((rewritten * weights).sum(), wrt, disconnected_inputs="ignore")
+    function = pytensor.function(
+        list(inputs), [rewritten, *grads], mode=PYTHON, on_unused_input="ignore"
+    )
+    with np.errstate(all="ignore"):
+        return function(*inputs.values())

@@ -1,0 +1,333 @@
+"""``f(x[i].set(c)) -> f(x)[i].set(f(c))``: where it fires, what comes out, where it refuses."""
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pytensor.graph.basic import equal_computations
+from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
+
+from pymc_fastlogp.config import switched
+from tests.rewrites.conftest import PYTHON, pregrad, sketch, value_and_gradient
+
+N = 5
+I = np.array([1, 3])  # noqa: E741
+ROWS, COLS = np.tril_indices(N, -1)
+DIAG = np.arange(N)
+
+a = pt.vector("a", shape=(2,))
+b = pt.vector("b", shape=(2,))
+low = pt.vector("low", shape=(len(ROWS),))
+f32 = pt.vector("f32", shape=(2,), dtype="float32")
+i8 = pt.vector("i8", shape=(2,), dtype="int8")
+s = pt.scalar("s")
+x = pt.vector("x", shape=(N,))
+row = pt.matrix("row", shape=(1, N))
+col = pt.matrix("col", shape=(N, 1))
+full = pt.matrix("full", shape=(N, N))
+index = pt.lvector("index", shape=(2,))
+mask = pt.vector("mask", shape=(N,), dtype="bool")
+start = pt.lscalar("start")
+
+VALUES = {
+    a: np.array([0.3, -1.7]),
+    b: np.array([2.0, 0.4]),
+    low: np.linspace(-1.0, 2.0, len(ROWS)),
+    f32: np.array([0.3, -1.7], dtype="float32"),
+    i8: np.array([100, -3], dtype="int8"),
+    s: np.array(0.7),
+    x: np.linspace(-1.0, 2.0, N),
+    row: np.linspace(0.5, 1.5, N)[None],
+    col: np.linspace(0.5, 2.5, N)[:, None],
+    full: np.linspace(-1.0, 1.0, N * N).reshape(N, N),
+    index: np.array([4, 4]),
+    mask: np.array([True, False, False, True, False]),
+    start: np.array(2),
+}
+
+zeros = pt.zeros((N,))
+square = pt.zeros((N, N))
+filled = square[ROWS, COLS].set(low)
+triangle = filled[DIAG, DIAG].set(1.0)
+
+FIRES = {
+    "unary": (pt.exp(zeros[I].set(a)), pt.ones(N)[I].set(pt.exp(a))),
+    "f(0) folds": (pt.log(zeros[I].set(a)), pt.full(N, -np.inf)[I].set(pt.log(a))),
+    "f(1) folds": (
+        pt.exp(zeros[1:3].set(1.0)),
+        pt.ones(N)[1:3].set(np.exp(1.0)),
+    ),
+    "basic slice": (pt.exp(zeros[1:3].set(a)), pt.ones(N)[1:3].set(pt.exp(a))),
+    "basic scalar": (pt.exp(zeros[start].set(s)), pt.ones(N)[start].set(pt.exp(s))),
+    "negative step": (pt.exp(zeros[3:1:-1].set(a)), pt.ones(N)[3:1:-1].set(pt.exp(a))),
+    "boolean": (pt.exp(zeros[mask].set(b)), pt.ones(N)[mask].set(pt.exp(b))),
+    "mixed": (
+        pt.exp(square[1:3, I].set(full[:2, :2])),
+        pt.ones((N, N))[1:3, I].set(pt.exp(full[:2, :2])),
+    ),
+    "broadcast value": (
+        pt.exp(square[1:3].set(row)),
+        pt.ones((N, N))[1:3].set(pt.exp(row)),
+    ),
+    "chain": (
+        pt.sqr(triangle),
+        square[ROWS, COLS].set(pt.sqr(low))[DIAG, DIAG].set(1.0),
+    ),
+    "chain of three": (
+        pt.exp(zeros[:1].set(s)[I].set(a)[4].set(0.0)),
+        pt.ones(N)[:1].set(pt.exp(s))[I].set(pt.exp(a))[4].set(1.0),
+    ),
+    "inc on zeros": (pt.exp(zeros[I].inc(a)), pt.ones(N)[I].set(pt.exp(a))),
+    "basic inc on zeros": (pt.exp(zeros[1:3].inc(a)), pt.ones(N)[1:3].set(pt.exp(a))),
+    "scalar other": (zeros[I].set(a) * s + 1, pt.ones(N)[I].set(1 + s * a)),
+    "scalar on the left": (s - filled, pt.full((N, N), s)[ROWS, COLS].set(s - low)),
+    "same operand twice": (filled * filled, square[ROWS, COLS].set(low * low)),
+    "column other": (
+        filled / col,
+        square[ROWS, COLS].set(low / col[ROWS, np.zeros_like(COLS)]),
+    ),
+    "row other, slices": (
+        square[1:3].set(full[:2]) * row,
+        square[1:3].set(full[:2] * row),
+    ),
+    "row other, scalar index": (
+        square[start].set(x) * row,
+        square[start].set(x * row[0]),
+    ),
+    "comparison": (zeros[I].set(a) > 0, pt.zeros(N, dtype=bool)[I].set(a > 0)),
+    "cast": (
+        pt.cast(zeros[I].set(a), "int64"),
+        pt.zeros(N, dtype="int64")[I].set(pt.cast(a, "int64")),
+    ),
+    "float32": (
+        pt.exp(pt.zeros(N, dtype="float32")[I].set(f32)),
+        pt.ones(N, dtype="float32")[I].set(pt.exp(f32)),
+    ),
+    "value is cast before f": (
+        pt.sqr(zeros[I].set(i8)),
+        zeros[I].set(pt.sqr(pt.cast(i8, "float64"))),
+    ),
+    "integers": (
+        pt.sqr(pt.zeros(N, dtype="int64")[I].set(i8)),
+        pt.zeros(N, dtype="int64")[I].set(pt.sqr(pt.cast(i8, "int64"))),
+    ),
+    "constant base": (
+        pt.exp(pt.constant(np.arange(5.0))[I].set(a)),
+        pt.constant(np.exp(np.arange(5.0)))[I].set(pt.exp(a)),
+    ),
+    "scalar base": (
+        pt.alloc(s, N)[I].set(a) + 1,
+        pt.alloc(1 + s, N)[I].set(1 + a),
+    ),
+    "full base, scalar value": (-x[I].set(1.0), (-x)[I].set(-1.0)),
+    "repeated f": (
+        pt.exp(pt.sin(zeros[I].set(a))),
+        pt.ones(N)[I].set(pt.exp(pt.sin(a))),
+    ),
+}
+
+REFUSES = {
+    "inc in general": pt.exp(x[I].inc(a)),
+    "inc on zeros, index unknown": pt.exp(zeros[index].inc(a)),
+    "inc on zeros, duplicates": pt.exp(zeros[np.array([1, 1])].inc(a)),
+    "set, duplicates": pt.exp(zeros[np.array([1, 1])].set(a)),
+    "set, index unknown": pt.exp(zeros[index].set(a)),
+    "set, mixed signs may repeat": pt.exp(zeros[np.array([1, -4])].set(a)),
+    "full base and value": pt.exp(x[I].set(a)),
+    "full other": filled * full,
+    "two different sets": zeros[I].set(a) * zeros[:2].set(b),
+    "outer product": zeros[I].set(a)[:, None] * zeros[I].set(b)[None, :],
+    "one entry": pt.exp(pt.zeros((1,))[0].set(s)),
+    "row other, boolean": square[pt.eye(N, dtype="bool")].set(s) * row,
+    # The gradient of these would turn 0 * inf into nan.
+    "masked log": pt.log(x[I].set(1.0)),
+    "masked scalar base": pt.log(pt.alloc(s, N)[:].set(1.0)),
+    "perhaps stored nowhere": pt.log(zeros[mask].set(s)),
+    "overwritten value": pt.log(square[ROWS, COLS].set(low)[1:].set(1.0)),
+    "exponent of an overwritten base": filled**s,
+    # The gradient is rounded to float32 on its way through the set.
+    "cast between floats": pt.cast(zeros[I].set(a), "float32"),
+    "promotion of float32": pt.zeros(N, dtype="float32")[I].set(f32) * s,
+    # Something else needs the tensor as it was, and nothing is saved on a full base.
+    "full base, two clients": -x[I].set(1.0) + pt.exp(x[I].set(1.0)),
+}
+
+
+def inputs_of(*outs):
+    used = set(pytensor.graph.traversal.explicit_graph_inputs(outs))
+    return {v: value for v, value in VALUES.items() if v in used}
+
+
+@pytest.mark.parametrize("name", FIRES)
+def test_graph(name):
+    before, after = FIRES[name]
+    found = pregrad(before, on=True)
+    assert sketch(found) == sketch(pregrad(after, on=False))
+    assert not equal_computations([found], [pregrad(before, on=False)])
+    assert equal_computations([pregrad(found, on=True)], [found])  # idempotent
+
+
+@pytest.mark.parametrize("name", FIRES)
+def test_value_and_gradient(name):
+    before, _ = FIRES[name]
+    inputs = inputs_of(before)
+    off, on = (value_and_gradient(before, inputs, on=on) for on in (False, True))
+    for expected, found in zip(off, on, strict=True):
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", REFUSES)
+def test_refuses(name):
+    out = REFUSES[name]
+    assert equal_computations([pregrad(out, on=True)], [pregrad(out, on=False)])
+
+
+@pytest.mark.parametrize(
+    ("out", "at"),
+    [
+        (pt.log(x[I].set(1.0)), {x: np.array([2.0, 0.0, 3.0, 0.0, 1.0])}),
+        (pt.log(pt.alloc(s, N)[:].set(1.0)), {s: np.array(0.0)}),
+        (pt.log(square[ROWS, COLS].set(low)[1:].set(1.0)), {low: np.zeros(len(ROWS))}),
+        (pt.sqr(x[I].set(1.0)), {x: np.array([2.0, np.inf, 3.0, np.nan, 1.0])}),
+        (pt.log(zeros[mask].set(s)), {mask: np.zeros(N, dtype=bool), s: np.array(0.0)}),
+        (pt.log(zeros[3:1].set(s)), {s: np.array(0.0)}),
+        (-x[I].set(1.0), {x: np.array([2.0, np.inf, 3.0, np.nan, 1.0])}),
+    ],
+)
+def test_overwritten_entries_leave_no_nan_in_the_gradient(out, at):
+    for expected, found in zip(
+        value_and_gradient(out, at, on=False), value_and_gradient(out, at, on=True), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+
+
+def sizes_of(fgraph, scalar_op):
+    """Return the sizes that an elementwise function is applied at, fused or not."""
+    nodes = [*fgraph.apply_nodes]
+    for node in fgraph.apply_nodes:
+        if isinstance(node.op, FusedElemwise):
+            nodes.extend(node.op.fgraph.apply_nodes)
+    return {
+        int(np.prod(node.outputs[0].type.shape))
+        for node in nodes
+        if isinstance(node.op, Elemwise) and scalar_op in repr(node.op.scalar_op)
+    }
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """Both sides of the motivating case, with all of PyTensor's own fusion behind the lift."""
+    out = pt.exp(-pt.sqr(triangle))
+    wrt = [low]
+    with pytensor.config.change_flags(on_opt_error="raise"):
+        sides = {}
+        for on in (False, True):
+            with switched(on):
+                rewritten = rewrite_graph(out, include=["canonicalize", "stabilize"])
+                grads = pytensor.grad((rewritten * full).sum(), wrt)
+                sides[on] = pytensor.function([low, full], [rewritten, *grads], mode="NUMBA")
+    return sides
+
+
+def test_fires_before_fusion_in_mode_numba(compiled):
+    assert sizes_of(compiled[False].maker.fgraph, "exp") == {N * N}
+    assert sizes_of(compiled[True].maker.fgraph, "exp") == {len(ROWS)}
+
+
+def test_same_in_mode_numba(compiled):
+    at = VALUES[low], VALUES[full]
+    for expected, found in zip(compiled[False](*at), compiled[True](*at), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize(("mode", "fires"), [("NUMBA", True), ("JAX", False)])
+def test_after_the_gradient_the_value_alone_decides(mode, fires):
+    """But not in mode JAX, where the gradient may still be to come."""
+    out = pt.log(x[I].set(1.0))
+    with switched(True):
+        function = pytensor.function([x], out, mode=mode)
+    is_lifted = not isinstance(function.maker.fgraph.outputs[0].owner.op, Elemwise)
+    assert is_lifted == fires
+    at = np.array([2.0, 0.0, 3.0, 0.0, 1.0])
+    np.testing.assert_allclose(function(at), np.log([2.0, 1.0, 3.0, 1.0, 1.0]), rtol=1e-14)
+
+
+FUNCTIONS = {
+    "exp": pt.exp,
+    "log": pt.log,
+    "sqr": pt.sqr,
+    "neg": pt.neg,
+    "positive": lambda v: v > 0,
+    "affine": lambda v: 2 * v - 1,
+    "times s": lambda v: v * s,
+    "s over": lambda v: s / v,
+    "sigmoid": pt.sigmoid,
+    "clip": lambda v: pt.clip(v, -0.5, 0.5),
+}
+
+
+@st.composite
+def graphs(draw):
+    """Draw f of a chain of sets into a fill, a constant or a variable, and a point."""
+    shape = draw(st.sampled_from([(4,), (3, 4), (0,), (2, 1, 3)]))
+    dtype = draw(st.sampled_from(["float64", "float32", "int64"]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    base = draw(st.sampled_from(["fill", "scalar", "constant", "variable"]))
+    inputs = {}
+
+    def variable(name, shape):
+        v = pt.tensor(name, shape=shape, dtype=dtype)
+        inputs[v] = rng.integers(-2, 3, size=shape).astype(dtype)
+        return v
+
+    out = {
+        "fill": lambda: pt.full(shape, draw(st.sampled_from([0, 1, -2])), dtype=dtype),
+        "scalar": lambda: pt.alloc(variable("fill", ()), *shape),
+        "constant": lambda: pt.constant(rng.integers(-2, 3, size=shape).astype(dtype)),
+        "variable": lambda: variable("base", shape),
+    }[base]()
+    for k in range(draw(st.integers(1, 3))):
+        where = draw(st.sampled_from(["slice", "array", "boolean", "last axis"]))
+        if where == "slice":
+            begin = draw(st.integers(0, 2))
+            target = out[begin : begin + draw(st.integers(0, 3))]
+        elif where == "array":
+            n = shape[0]
+            size = draw(st.integers(0, n))
+            chosen = rng.choice(n, size=size, replace=draw(st.booleans())) if n else []
+            target = out[np.asarray(chosen, dtype=int)]
+        elif where == "boolean":
+            target = out[rng.random(shape) < 0.5]
+        else:
+            target = out[
+                ..., draw(st.integers(0, max(shape[-1] - 1, 0))) if shape[-1] else slice(None)
+            ]
+        value_shape = np.shape(
+            target.eval({v: inputs[v] for v in inputs_in(target, inputs)}, mode=PYTHON)
+        )
+        value = variable(f"value{k}", draw(st.sampled_from([value_shape, ()])))
+        method = draw(st.sampled_from(["set", "set", "inc"]))
+        out = getattr(target, method)(value)
+    inputs[s] = np.array(0.7)
+    return FUNCTIONS[draw(st.sampled_from(sorted(FUNCTIONS)))](out), inputs
+
+
+def inputs_in(out, inputs):
+    used = set(pytensor.graph.traversal.explicit_graph_inputs([out]))
+    return [v for v in inputs if v in used]
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs())
+def test_same_for_any_chain_of_sets(case):
+    out, inputs = case
+    off, on = (value_and_gradient(out, inputs, on=on) for on in (False, True))
+    for expected, found in zip(off, on, strict=True):
+        np.testing.assert_allclose(
+            found, expected, rtol=1e-6 if found.dtype == "float32" else 1e-13
+        )
