@@ -42,6 +42,34 @@ class Rule(NamedTuple):
 
 RULES: tuple[Rule, ...] = (
     Rule(
+        name="fastlogp_static_shape",
+        module="pymc_fastlogp.rewrites.static_shape",
+        function="local_static_shape",
+        database="canonicalize",
+        tags=("fast_run",),
+    ),
+    Rule(
+        name="fastlogp_masked_reshape_to_set",
+        module="pymc_fastlogp.rewrites.fill_to_set",
+        function="local_masked_reshape_to_set",
+        database="canonicalize",
+        tags=("fast_run",),
+    ),
+    Rule(
+        name="fastlogp_pad_of_set",
+        module="pymc_fastlogp.rewrites.fill_to_set",
+        function="local_pad_of_set",
+        database="canonicalize",
+        tags=("fast_run",),
+    ),
+    Rule(
+        name="fastlogp_gather_of_join",
+        module="pymc_fastlogp.rewrites.fill_to_set",
+        function="local_gather_of_join",
+        database="canonicalize",
+        tags=("fast_run",),
+    ),
+    Rule(
         name="fastlogp_lift_set_subtensor",
         module="pymc_fastlogp.rewrites.lift_set_subtensor",
         function="local_lift_elemwise_through_set",
@@ -62,7 +90,7 @@ RULES: tuple[Rule, ...] = (
 
 
 class SwitchedRewriter(NodeRewriter):
-    """A node rewriter that leaves every graph alone while the plugin is off or it is excluded."""
+    """A node rewriter that leaves every graph alone while the plugin is off."""
 
     def __init__(self, rewriter: NodeRewriter):
         self.rewriter = rewriter
@@ -79,14 +107,9 @@ class SwitchedRewriter(NodeRewriter):
         self, fgraph: FunctionGraph, node: Apply, enforce_tracks: bool = True
     ) -> Any:  # PyTensor's TransformOutputType
         """Apply the wrapped rewriter, or do nothing."""
-        if not is_enabled() or self._is_excluded():
+        if not is_enabled():
             return None
         return self.rewriter.transform(fgraph, node, enforce_tracks=enforce_tracks)
-
-    def _is_excluded(self) -> bool:
-        # PyTensor itself applies this flag to mode "Mode" only, and never before a gradient.
-        excluded = config.optimizer_excluding
-        return bool(excluded) and not {self.name, TAG}.isdisjoint(excluded.split(":"))
 
     def __str__(self) -> str:
         return str(self.name)
@@ -104,6 +127,8 @@ def register() -> None:
         warnings.warn(f"pymc_fastlogp stays off: {reason}.", UserWarning, stacklevel=3)
         return
     for rule in RULES:
+        if is_excluded(rule):
+            continue
         rewriter = getattr(importlib.import_module(rule.module), rule.function)
         database = optdb[rule.database]
         # A query that excluded the name before this import left an empty entry, an error below.
@@ -124,6 +149,15 @@ def register() -> None:
 def is_registered() -> bool:
     """Whether the rules are in ``optdb``."""
     return _registered
+
+
+def is_excluded(rule: Rule) -> bool:
+    """Whether the flag ``optimizer_excluding`` names the rule or the tag of all rules.
+
+    PyTensor fixes the flag at its import, and applies it to mode ``Mode`` alone and never before
+    a gradient. A user who sets it expects more, so what it names is not registered at all.
+    """
+    return not {rule.name, TAG}.isdisjoint(config.optimizer_excluding.split(":"))
 
 
 def untested_reason() -> str | None:

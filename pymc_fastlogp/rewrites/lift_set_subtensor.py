@@ -41,11 +41,9 @@ from pytensor.tensor.basic import (
     alloc,
     cast,
     constant,
-    get_underlying_scalar_constant_value,
     zeros_like,
 )
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.exceptions import NotScalarConstantError
 from pytensor.tensor.rewriting.subtensor import _advanced_indices_jointly_unique
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
@@ -54,6 +52,8 @@ from pytensor.tensor.subtensor import (
 )
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.rewrites.constants import fill_value
 
 # Derivatives that do not depend on the operands: finite even where an operand is inf or nan.
 CONSTANT_DERIVATIVE = (
@@ -131,17 +131,18 @@ def _writes_as_set(fgraph: FunctionGraph, write: Apply) -> bool:
         _indices(write), fgraph
     ):
         return False
-    return op.set_instead_of_inc or _scalar_value(base) == 0
+    return op.set_instead_of_inc or fill_value(base) == 0
 
 
 def _is_free_of(write: Apply, later: Sequence[Apply]) -> bool:
     """Whether nothing that ``write`` stores is overwritten, or what it stores is constant."""
     if not later or isinstance(write.inputs[1], Constant):
         return True
-    positions = [_positions(w) for w in (write, *later)]
-    if any(p is None for p in positions):
+    stored = _positions(write)
+    if stored is None:
         return False
-    return not any(np.intersect1d(positions[0], p).size for p in positions[1:])
+    overwriting = [_positions(w) for w in later]
+    return all(p is not None and not np.isin(stored, p).any() for p in overwriting)
 
 
 def _gradient_is_the_same(node: Apply, operand: TensorVariable, filled: Filled) -> bool:
@@ -156,7 +157,7 @@ def _gradient_is_the_same(node: Apply, operand: TensorVariable, filled: Filled) 
         return True
     if not all(_is_surely_stored(write) for write in filled.writes):
         return False
-    if _fill_value(filled.root) is None and not isinstance(filled.root, Constant):
+    if fill_value(filled.root) is None and not isinstance(filled.root, Constant):
         return False
     if all(x is operand or isinstance(x, Constant) for x in node.inputs):
         return True
@@ -210,8 +211,8 @@ def _on_root(node: Apply, operand: TensorVariable, root: TensorVariable) -> Tens
     others = [x for x in node.inputs if x is not operand]
     if isinstance(root.owner_op, Alloc):
         fill, *shape = root.owner.inputs
-    elif (value := _fill_value(root)) is not None:
-        fill, shape = value, list(root.data.shape)
+    elif (value := fill_value(root)) is not None:
+        fill, shape = constant(value.astype(root.type.dtype)), root.shape
     elif isinstance(root, Constant) and all(isinstance(x, Constant) for x in others):
         return _call(node, operand, root, others)
     else:
@@ -244,11 +245,19 @@ def _others_at(x: TensorVariable, write: Apply) -> TensorVariable | None:
     indices = _indices(write)
     if any(not isinstance(i, slice) and i.type.dtype == "bool" for i in indices):
         return None
+    broadcast = x.type.broadcastable
+    if len(indices) == x.type.ndim and all(_is_vector(i) for i in indices):
+        axes = [axis for axis in range(x.type.ndim) if not broadcast[axis]]
+        return x.dimshuffle(axes)[tuple(indices[axis] for axis in axes)]
     at = [
-        _first_of(index) if broadcast else index
-        for index, broadcast in zip(indices, x.type.broadcastable, strict=False)
+        _first_of(index) if is_one else index
+        for index, is_one in zip(indices, broadcast, strict=False)
     ]
     return x[tuple(at)]
+
+
+def _is_vector(index: slice | TensorVariable) -> bool:
+    return getattr(index, "ndim", 0) == 1
 
 
 def _first_of(index: slice | TensorVariable) -> slice | int | TensorVariable:
@@ -275,17 +284,4 @@ def _positions(write: Apply) -> np.ndarray | None:
     try:
         return np.arange(np.prod(shape)).reshape(shape)[tuple(indices)].ravel()
     except IndexError:  # upstream raises it when the function is called
-        return None
-
-
-def _fill_value(root: TensorVariable) -> Constant | None:
-    """Return the one constant that every entry of ``root`` holds, in the type of ``root``."""
-    value = _scalar_value(root)
-    return None if value is None else constant(value.astype(root.type.dtype))
-
-
-def _scalar_value(x: TensorVariable) -> np.ndarray | None:
-    try:
-        return get_underlying_scalar_constant_value(x, elemwise=False)
-    except NotScalarConstantError:
         return None

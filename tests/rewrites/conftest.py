@@ -22,10 +22,10 @@ def rewrites_raise():
         yield
 
 
-def pregrad(out, *, on):
+def pregrad(out, *, on, exclude=()):
     """Rewrite a graph as PyMC and nutpie do before they take its gradient."""
     with switched(on):
-        return rewrite_graph(out, include=["canonicalize", "stabilize"])
+        return rewrite_graph(out, include=["canonicalize", "stabilize"], exclude=exclude)
 
 
 def sketch(x):

@@ -88,7 +88,7 @@ FIRES = {
     "same operand twice": (filled * filled, square[ROWS, COLS].set(low * low)),
     "column other": (
         filled / col,
-        square[ROWS, COLS].set(low / col[ROWS, np.zeros_like(COLS)]),
+        square[ROWS, COLS].set(low / col[:, 0][ROWS]),
     ),
     "row other, slices": (
         square[1:3].set(full[:2]) * row,

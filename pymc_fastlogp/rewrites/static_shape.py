@@ -1,0 +1,28 @@
+"""Replace the shape of a variable whose type knows it by a constant.
+
+.. code::
+
+    Shape(x)  ->  [n, m]        x.type.shape == (n, m)
+
+PyTensor's ``ShapeOpt`` does so when a function is compiled, but it is not among the rewrites that
+run on a log density before its gradient. Without it masks made by ``tril`` and ``triu``, which ask
+a matrix for its shape, are still expressions there, and nothing can look at what they contain.
+"""
+
+import numpy as np
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import node_rewriter
+from pytensor.tensor.basic import constant
+from pytensor.tensor.shape import Shape
+from pytensor.tensor.type import TensorType
+from pytensor.tensor.variable import TensorVariable
+
+
+@node_rewriter([Shape])
+def local_static_shape(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+    """Replace ``Shape(x)`` by a constant where the type of ``x`` has all of it."""
+    [x] = node.inputs
+    if not isinstance(x.type, TensorType) or None in x.type.shape:
+        return None
+    return [constant(np.array(x.type.shape, dtype="int64"))]

@@ -1,0 +1,184 @@
+"""A matrix filled from a vector becomes one set: where that fires, and where it refuses."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.basic import equal_computations
+from pytensor.graph.traversal import ancestors, explicit_graph_inputs
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.pad import Pad
+
+from pymc_fastlogp.config import switched
+from tests.rewrites.conftest import pregrad, sketch, value_and_gradient
+
+RULES = ["fastlogp_masked_reshape_to_set", "fastlogp_pad_of_set", "fastlogp_gather_of_join"]
+N = 4
+ROWS, COLS = np.tril_indices(N)
+LOWER = np.tril(np.ones((N, N)))
+FLAT = np.flatnonzero(LOWER)
+GATHER = np.array([3, 0, 3, 1])
+
+v = pt.vector("v", shape=(N * N,))
+w = pt.vector("w", shape=(N,))
+unknown = pt.vector("unknown")
+matrix = pt.matrix("matrix", shape=(N, N))
+m = pt.matrix("m", shape=(N, N))
+fill = pt.scalar("fill")
+begin = pt.lscalar("begin")
+
+VALUES = {
+    v: np.linspace(-1.0, 2.0, N * N),
+    w: np.linspace(0.5, 2.0, N),
+    unknown: np.linspace(-1.0, 2.0, N * N),
+    matrix: np.linspace(-1.0, 1.0, N * N).reshape(N, N),
+    m: np.linspace(1.0, 3.0, N * N).reshape(N, N),
+    fill: np.array(0.5),
+    begin: np.array(1),
+}
+
+zeros = pt.zeros((N, N))
+index = np.array([2, 0, 1])
+column = np.array([0, 3, 3])
+
+FIRES = {
+    "masked reshape": (
+        v.reshape((N, N)) * LOWER,
+        zeros[ROWS, COLS].set(v[FLAT]),
+    ),
+    "tril": (pt.tril(v.reshape((N, N))), zeros[ROWS, COLS].set(v[FLAT])),
+    "mask first": (
+        LOWER.T * v.reshape((N, N)),
+        zeros[LOWER.T.nonzero()].set(v[np.flatnonzero(LOWER.T)]),
+    ),
+    "vector of unknown length": (
+        unknown.reshape((N, N)) * LOWER,
+        zeros[ROWS, COLS].set(unknown[FLAT]),
+    ),
+    "pad": (
+        pt.pad(zeros[index, column].set(v[:3]), [(1, 0), (2, 1)]),
+        pt.zeros((N + 1, N + 3))[index + 1, column + 2].set(v[:3]),
+    ),
+    "pad of a scalar set": (
+        pt.pad(zeros[index, column].set(1.0), [(0, 2), (0, 0)]),
+        pt.zeros((N + 2, N))[index, column].set(1.0),
+    ),
+    "gather of join": (
+        pt.concatenate([w[1:], w[::-1]])[np.array([0, 3, -1, 4])],
+        w[np.array([1, 3, 0, 2])],
+    ),
+    "gather of a join with the whole vector": (
+        pt.concatenate([w, w[2:]])[np.array([5, 2, 3])],
+        w[np.array([3, 2, 3])],
+    ),
+}
+
+REFUSES = {
+    "mask of other numbers": v.reshape((N, N)) * np.where(LOWER, 2.0, 0.0),
+    "mask that keeps nearly all": v.reshape((N, N)) * (1 - np.eye(N)),
+    "mask of zeros only": v.reshape((N, N)) * np.zeros((N, N)),
+    "row of a mask": v.reshape((N, N)) * np.array([[1.0, 0.0, 0.0, 0.0]]),
+    "unknown mask": v.reshape((N, N)) * m,
+    "matrix that is not a vector's": matrix * LOWER,
+    "pad with something else": pt.pad(zeros[index, column].set(v[:3]), 1, constant_values=1.0),
+    "pad with a variable": pt.pad(zeros[index, column].set(v[:3]), 1, constant_values=fill),
+    "pad at the edge": pt.pad(zeros[index, column].set(v[:3]), 1, mode="edge"),
+    "pad of a full matrix": pt.pad(matrix[index, column].set(v[:3]), 1),
+    "pad of rows": pt.pad(zeros[index].set(matrix[:3]), 1),
+    "pad, negative index": pt.pad(zeros[index - 4, column].set(v[:3]), 1),
+    "pad of an inc": pt.pad(zeros[index, column].inc(v[:3]), 1),
+    "join of two vectors": pt.concatenate([w[1:], v])[np.array([0, 3, 4])],
+    "join of symbolic slices": pt.concatenate([w[begin:], w])[np.array([0, 3])],
+    "join of an unknown length": pt.concatenate([unknown[1:], unknown])[np.array([0, 3])],
+    "variable gather": pt.concatenate([w[1:], w])[pt.stack([begin, begin])],
+}
+
+
+def inputs_of(out):
+    used = set(explicit_graph_inputs([out]))
+    return {x: value for x, value in VALUES.items() if x in used}
+
+
+@pytest.mark.parametrize("name", FIRES)
+def test_graph(name):
+    before, after = FIRES[name]
+    found = pregrad(before, on=True)
+    assert sketch(found) == sketch(pregrad(after, on=False))
+    assert sketch(found) != sketch(pregrad(before, on=False))
+    assert equal_computations([pregrad(found, on=True)], [found])  # idempotent
+
+
+@pytest.mark.parametrize("name", FIRES)
+def test_value_and_gradient(name):
+    before, _ = FIRES[name]
+    inputs = inputs_of(before)
+    off, on = (value_and_gradient(before, inputs, on=on) for on in (False, True))
+    for expected, found in zip(off, on, strict=True):
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", REFUSES)
+def test_refuses(name):
+    out = REFUSES[name]
+    without = pregrad(out, on=True, exclude=RULES)
+    assert equal_computations([pregrad(out, on=True)], [without])
+
+
+def test_index_out_of_range_still_raises():
+    out = pt.concatenate([w, w])[np.array([0, 99, 3])]
+    with pytest.raises(IndexError):
+        value_and_gradient(out, inputs_of(out), on=True)
+
+
+def test_static_shape_is_a_constant():
+    off, on = (pregrad(matrix.shape + begin, on=on) for on in (False, True))
+    assert "Shape" in sketch(off)
+    assert sketch(on) == "Add(4.0, begin)"
+
+
+def test_shape_that_is_not_known_is_left_alone():
+    out = unknown.shape + begin
+    assert equal_computations([pregrad(out, on=True)], [pregrad(out, on=False)])
+
+
+@pytest.fixture(scope="module", params=[3, 5])
+def lkj(request):
+    with pm.Model() as model:
+        pm.LKJCorr("L", n=request.param, eta=2.0)
+    return model
+
+
+def elemwise_matrices(out):
+    """Return the Elemwise of the graph that are applied to a matrix."""
+    return [
+        x.owner.op
+        for x in ancestors([out])
+        if isinstance(x.owner_op, Elemwise) and sum(n != 1 for n in x.type.shape) == 2
+    ]
+
+
+def test_lkj_corr_does_nothing_on_the_full_matrix(lkj):
+    """The motivating case: the squares and the check of the row norms are on the packed vector."""
+    off, on = (pregrad(lkj.logp(), on=on) for on in (False, True))
+    assert len(elemwise_matrices(off)) >= 4
+    assert elemwise_matrices(on) == []
+    assert not any(isinstance(x.owner_op, Pad) for x in ancestors([on]))
+
+
+def test_lkj_corr_has_the_same_logp_and_gradient(lkj):
+    x = lkj.continuous_value_vars[0]
+    rng = np.random.default_rng(1)
+    for scale in (1e-8, 1.0, 30.0, 1e8):
+        point = rng.normal(size=lkj.initial_point()[x.name].shape) * scale
+        sides = []
+        for on in (False, True):
+            with switched(on):
+                logp = pregrad(lkj.logp(), on=on)
+                f = pytensor.function([x], [logp, pytensor.grad(logp, x)], mode="FAST_COMPILE")
+            sides.append(f(point))
+        np.testing.assert_allclose(sides[1][0], sides[0][0], rtol=1e-13)
+        np.testing.assert_allclose(
+            sides[1][1], sides[0][1], rtol=1e-12, atol=1e-12 * np.abs(sides[0][1]).max()
+        )
