@@ -13,7 +13,7 @@ is therefore kept in step: it reads ``0`` after :func:`disable` and inside :func
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 ENVIRONMENT_VARIABLE = "PYMC_FASTLOGP"
@@ -37,7 +37,7 @@ def disable() -> None:
     _set_process_wide(False)
 
 
-def disabled() -> "contextmanager[None]":  # type: ignore[type-arg]
+def disabled() -> AbstractContextManager[None]:
     """Switch the plugin off for a block of code, or, as a decorator, for a function.
 
     Other threads are not affected. Blocks nest.
@@ -49,7 +49,7 @@ def disabled() -> "contextmanager[None]":  # type: ignore[type-arg]
     ...     pymc_fastlogp.is_enabled()
     False
     """
-    return switched(False)  # type: ignore[return-value]
+    return switched(False)
 
 
 def is_enabled() -> bool:

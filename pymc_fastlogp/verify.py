@@ -1,11 +1,11 @@
-"""Check a model's log density and gradient with the plugin on against the plugin off.
+r"""Check a model's log density and gradient with the plugin on against the plugin off.
 
 Two compilations of one model may differ by round-off, and how much round-off is innocent depends on
 the point: where terms of 1e10 cancel, the last digits of their sum are noise in both. So the
 yardstick is measured: the function without the plugin is evaluated again with every coordinate
 moved by one unit in the last place. What that changes, upstream does not know either. An entry passes if
 
-.. math:: |on - off| \\le rtol \\cdot \\max(|off|, s) + 16 \\cdot |off(x) - off(x^+)|
+.. math:: |on - off| \le rtol \cdot \max(|off|, s) + 16 \cdot |off(x) - off(x^+)|
 
 with :math:`s` the largest gradient entry of the same variable. Infinities and nan have to be the same
 on both sides, except where moving the point by one unit changes them as well.
@@ -177,11 +177,11 @@ def verify(
         raise ValueError("verify needs a model with at least one continuous free variable.")
     start = model.initial_point(random_seed=seed)
     sizes = {v.name: np.shape(start[v.name]) for v in model.continuous_value_vars}
-    sides = [_compile(model, on=on) for on in (False, True)]
+    off, on = _compile(model, on=False), _compile(model, on=True)
     points = list(_points(start, sizes, n_random, np.random.default_rng(seed)))
     worst: dict[str, WorstEntry] = {}
     for label, x in points:
-        for row in _compare(*sides, x, label, sizes, rtol):
+        for row in _compare(off, on, x, label, sizes, rtol):
             if row.variable not in worst or row.ratio > worst[row.variable].ratio:
                 worst[row.variable] = row
     return Verification(tuple(worst.values()), len(points), rtol)

@@ -61,7 +61,7 @@ def _is_mask(x: TensorVariable) -> bool:
     """Whether ``x`` is a constant of zeros and ones, with enough zeros to be worth leaving out."""
     if not isinstance(x, TensorConstant) or x.type.ndim < 2:
         return False
-    return bool(np.isin(x.data, (0, 1)).all()) and 0 < x.data.mean() < 0.75
+    return bool(np.isin(x.data, (0, 1)).all()) and 0 < x.data.mean() <= 0.75
 
 
 @node_rewriter([Pad])
