@@ -76,7 +76,7 @@ FIRES = {
 
 REFUSES = {
     "mask of other numbers": v.reshape((N, N)) * np.where(LOWER, 2.0, 0.0),
-    "mask that keeps nearly all": v.reshape((N, N)) * (1 - np.eye(N)),
+    "mask that keeps nearly all": v.reshape((N, N)) * np.tri(N, k=2),
     "mask of zeros only": v.reshape((N, N)) * np.zeros((N, N)),
     "row of a mask": v.reshape((N, N)) * np.array([[1.0, 0.0, 0.0, 0.0]]),
     "unknown mask": v.reshape((N, N)) * m,
