@@ -44,10 +44,10 @@ lint: .venv
 	$(PY) -m mypy
 
 test: lint
-	$(RUN) -m pytest -n $(WORKERS) -m "not slow"
+	$(RUN) -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
 
 test-all: lint
-	$(RUN) -m pytest -n $(WORKERS)
+	$(RUN) -m pytest -n $(WORKERS) --dist loadfile
 
 bench: .venv
 	$(RUN) -m benchmarks $(if $(MODEL),--model $(MODEL)) $(if $(QUICK),--quick)

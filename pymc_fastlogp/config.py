@@ -4,22 +4,29 @@ Three things decide, the first that speaks wins:
 
 1. the innermost :func:`disabled` (or :func:`switched`) block of this thread or task,
 2. the last call of :func:`enable` or :func:`disable`,
-3. the environment variable ``PYMC_FASTLOGP`` at import: ``0`` starts the plugin switched off.
+3. the environment variable ``PYMC_FASTLOGP`` at import: ``0``, ``false``, ``no`` or ``off`` starts
+   the plugin switched off.
 
 A forked child inherits all of it. A spawned one starts from the environment variable, which
-is therefore kept in step: it reads ``0`` after :func:`disable` and inside :func:`disabled`.
+is therefore kept in step: it reads ``0`` after :func:`disable` and inside :func:`disabled`. The
+children of a fork server have the environment that the server was started with; to switch the plugin off
+for them, set the variable before the first of them starts.
 """
 
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 ENVIRONMENT_VARIABLE = "PYMC_FASTLOGP"
 
-_process_wide = os.environ.get(ENVIRONMENT_VARIABLE, "1") != "0"
-_block: ContextVar[bool | None] = ContextVar("pymc_fastlogp_block", default=None)
+OFF = {"0", "false", "no", "off"}
+
+_process_wide = os.environ.get(ENVIRONMENT_VARIABLE, "1").lower() not in OFF
+
+# The blocks that this thread or task is in, the innermost last: True switches on, False off.
+_blocks: ContextVar[tuple[bool, ...]] = ContextVar("pymc_fastlogp_blocks", default=())
 
 # Open `disabled` blocks of all threads. While there is one, new processes start switched off:
 # they may belong to it, and a result computed without the plugin is never wrong.
@@ -37,10 +44,11 @@ def disable() -> None:
     _set_process_wide(False)
 
 
-def disabled() -> AbstractContextManager[None]:
+@contextmanager
+def disabled() -> Iterator[None]:
     """Switch the plugin off for a block of code, or, as a decorator, for a function.
 
-    Other threads are not affected. Blocks nest.
+    Other threads are not affected, nor are threads that are started inside. Blocks nest.
 
     Examples
     --------
@@ -49,7 +57,8 @@ def disabled() -> AbstractContextManager[None]:
     ...     pymc_fastlogp.is_enabled()
     False
     """
-    return switched(False)
+    with switched(False):
+        yield
 
 
 def is_enabled() -> bool:
@@ -59,8 +68,13 @@ def is_enabled() -> bool:
     """
     from pymc_fastlogp.registration import is_registered
 
-    block = _block.get()
-    return (_process_wide if block is None else block) and is_registered()
+    return is_switched_on() and is_registered()
+
+
+def is_switched_on() -> bool:
+    """Whether the switch stands on, here and now."""
+    blocks = _blocks.get()
+    return blocks[-1] if blocks else _process_wide
 
 
 def compile_kwargs() -> dict[str, bool]:
@@ -83,13 +97,13 @@ def compile_kwargs() -> dict[str, bool]:
 @contextmanager
 def switched(on: bool) -> Iterator[None]:
     """Switch the plugin on or off for a block of code in this thread or task."""
-    token = _block.set(on)
+    token = _blocks.set((*_blocks.get(), on))
     _count_off_block(0 if on else 1)
     try:
         yield
     finally:
         _count_off_block(0 if on else -1)
-        _block.reset(token)
+        _blocks.reset(token)
 
 
 def _set_process_wide(on: bool) -> None:
@@ -108,3 +122,15 @@ def _count_off_block(change: int) -> None:
 
 def _tell_child_processes() -> None:
     os.environ[ENVIRONMENT_VARIABLE] = "1" if _process_wide and not _open_off_blocks else "0"
+
+
+def _forget_other_threads() -> None:
+    """Start a forked child, which has only the thread that forked, without the blocks of others."""
+    global _lock, _open_off_blocks
+    _lock = threading.Lock()
+    _open_off_blocks = _blocks.get().count(False)
+    _tell_child_processes()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_other_threads)

@@ -10,7 +10,8 @@ share, this lets one thread compile with the plugin while another compiles witho
 import importlib
 import warnings
 from collections.abc import Sequence
-from importlib.metadata import version
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 from pytensor.compile.mode import optdb
@@ -19,7 +20,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import NodeRewriter
 
-from pymc_fastlogp.config import is_enabled
+from pymc_fastlogp.config import is_switched_on
 
 TAG = "fastlogp"
 
@@ -28,64 +29,43 @@ TESTED = {"pymc": ("6.3", "6.4"), "pytensor": ("3.3",)}
 
 
 class Rule(NamedTuple):
-    """One rewrite and its place in ``optdb``."""
+    """One rewrite and its place in ``optdb``.
+
+    Attributes
+    ----------
+    name : str
+        For users, who exclude the rewrite by it. Unique within a database.
+    function : str
+        ``module.function`` below ``pymc_fastlogp.rewrites``.
+    database : str
+        The entry of ``optdb`` that it goes into.
+    tags : tuple of str
+        Queries that select it, besides :data:`TAG`.
+    by_database_name : bool
+        Whether a query for the name of the database selects it too. PyMC and nutpie ask for
+        ``canonicalize`` and ``stabilize`` so, before they take a gradient.
+    """
 
     name: str
-    module: str
     function: str
     database: str
-    tags: tuple[str, ...]
-    # False keeps a rule out of queries for the database's own name, among them the rewriting
-    # of log densities before their gradient is taken.
-    in_database_queries: bool = True
+    tags: tuple[str, ...] = ("fast_run",)
+    by_database_name: bool = True
 
+
+LIFT = "lift_set_subtensor.local_lift_elemwise_through_set"
 
 RULES: tuple[Rule, ...] = (
+    Rule("fastlogp_static_shape", "static_shape.local_static_shape", "canonicalize"),
     Rule(
-        name="fastlogp_static_shape",
-        module="pymc_fastlogp.rewrites.static_shape",
-        function="local_static_shape",
-        database="canonicalize",
-        tags=("fast_run",),
+        "fastlogp_masked_reshape_to_set", "fill_to_set.local_masked_reshape_to_set", "canonicalize"
     ),
-    Rule(
-        name="fastlogp_masked_reshape_to_set",
-        module="pymc_fastlogp.rewrites.fill_to_set",
-        function="local_masked_reshape_to_set",
-        database="canonicalize",
-        tags=("fast_run",),
-    ),
-    Rule(
-        name="fastlogp_pad_of_set",
-        module="pymc_fastlogp.rewrites.fill_to_set",
-        function="local_pad_of_set",
-        database="canonicalize",
-        tags=("fast_run",),
-    ),
-    Rule(
-        name="fastlogp_gather_of_join",
-        module="pymc_fastlogp.rewrites.fill_to_set",
-        function="local_gather_of_join",
-        database="canonicalize",
-        tags=("fast_run",),
-    ),
-    Rule(
-        name="fastlogp_lift_set_subtensor",
-        module="pymc_fastlogp.rewrites.lift_set_subtensor",
-        function="local_lift_elemwise_through_set",
-        # Where 0 / x and its like are simplified, so that a lift can follow from the last.
-        database="canonicalize",
-        tags=("fast_run",),
-    ),
-    # Only NUMBA: in mode JAX the gradient may be taken after `specialize`, by JAX.
-    Rule(
-        name="fastlogp_lift_set_subtensor_after_grad",
-        module="pymc_fastlogp.rewrites.lift_set_subtensor",
-        function="local_lift_elemwise_through_set_after_grad",
-        database="specialize",
-        tags=("numba",),
-        in_database_queries=False,
-    ),
+    Rule("fastlogp_pad_of_set", "fill_to_set.local_pad_of_set", "canonicalize"),
+    Rule("fastlogp_gather_of_join", "fill_to_set.local_gather_of_join", "canonicalize"),
+    # Not `stabilize`: only here 0 / x and its like are simplified, so that a lift can follow a lift.
+    Rule("fastlogp_lift_set_subtensor", LIFT, "canonicalize"),
+    # Not in mode JAX, where JAX itself takes the gradient, after `specialize`.
+    Rule("fastlogp_lift_set_subtensor", f"{LIFT}_after_grad", "specialize", ("numba",), False),
 )
 
 
@@ -107,7 +87,7 @@ class SwitchedRewriter(NodeRewriter):
         self, fgraph: FunctionGraph, node: Apply, enforce_tracks: bool = True
     ) -> Any:  # PyTensor's TransformOutputType
         """Apply the wrapped rewriter, or do nothing."""
-        if not is_enabled():
+        if not is_switched_on():
             return None
         return self.rewriter.transform(fgraph, node, enforce_tracks=enforce_tracks)
 
@@ -115,40 +95,38 @@ class SwitchedRewriter(NodeRewriter):
         return str(self.name)
 
 
-_registered = False
-
-
 def register() -> None:
     """Put every rule into ``optdb``; on versions that were not tested warn and leave it alone."""
-    global _registered
-    _registered = False
     reason = untested_reason()
     if reason is not None:
         warnings.warn(f"pymc_fastlogp stays off: {reason}.", UserWarning, stacklevel=3)
         return
     for rule in RULES:
-        if is_excluded(rule):
-            continue
-        rewriter = getattr(importlib.import_module(rule.module), rule.function)
-        database = optdb[rule.database]
-        # A query that excluded the name before this import left an empty entry, an error below.
-        if not database.__db__[rule.name]:
-            del database.__db__[rule.name]
-        # A second import, after a reload, replaces what the first registered.
-        database.register(
-            rule.name,
-            SwitchedRewriter(rewriter),
-            TAG,
-            *rule.tags,
-            use_db_name_as_tag=rule.in_database_queries,
-            overwrite_existing=rule.name in database,
-        )
-    _registered = True
+        if not is_excluded(rule):
+            _register(rule)
+
+
+def _register(rule: Rule) -> None:
+    module, function = rule.function.split(".")
+    rewriter = getattr(importlib.import_module(f"pymc_fastlogp.rewrites.{module}"), function)
+    database = optdb[rule.database]
+    # A query that excluded the name before this import left an empty entry, an error below.
+    if not database.__db__[rule.name]:
+        del database.__db__[rule.name]
+    # A second import, after a reload, replaces what the first registered.
+    database.register(
+        rule.name,
+        SwitchedRewriter(rewriter),
+        TAG,
+        *rule.tags,
+        use_db_name_as_tag=rule.by_database_name,
+        overwrite_existing=rule.name in database,
+    )
 
 
 def is_registered() -> bool:
     """Whether the rules are in ``optdb``."""
-    return _registered
+    return untested_reason() is None
 
 
 def is_excluded(rule: Rule) -> bool:
@@ -160,10 +138,19 @@ def is_excluded(rule: Rule) -> bool:
     return not {rule.name, TAG}.isdisjoint(config.optimizer_excluding.split(":"))
 
 
+@cache
 def untested_reason() -> str | None:
-    """Say which installed package is outside :data:`TESTED`, or return None."""
+    """Say what about the installed packages was never tested, or return None."""
     for package, lines in TESTED.items():
-        installed = version(package)
+        try:
+            installed = version(package)
+        except PackageNotFoundError:
+            return f"{package} is not installed as a package"
         if ".".join(installed.split(".")[:2]) not in lines:
             return f"{package} {installed} is not tested, only {' and '.join(lines)}"
+    try:
+        for rule in RULES:
+            importlib.import_module(f"pymc_fastlogp.rewrites.{rule.function.split('.')[0]}")
+    except ImportError as error:  # a part of PyTensor that is not its public API has moved
+        return f"PyTensor has changed within a tested line ({error})"
     return None

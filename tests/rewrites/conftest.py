@@ -5,6 +5,7 @@ import pytensor
 import pytest
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Constant
+from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.scalar import Add, Mul
 from pytensor.tensor.basic import Alloc, ScalarFromTensor, TensorFromScalar
@@ -24,6 +25,7 @@ def rewrites_raise():
 
 def pregrad(out, *, on, exclude=()):
     """Rewrite a graph as PyMC and nutpie do before they take its gradient."""
+    [out] = clone_replace([out])  # rewrite_graph works on the very nodes it is given
     with switched(on):
         return rewrite_graph(out, include=["canonicalize", "stabilize"], exclude=exclude)
 

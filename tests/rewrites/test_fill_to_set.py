@@ -5,7 +5,6 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from pytensor.graph.basic import equal_computations
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.pad import Pad
@@ -106,7 +105,7 @@ def test_graph(name):
     found = pregrad(before, on=True)
     assert sketch(found) == sketch(pregrad(after, on=False))
     assert sketch(found) != sketch(pregrad(before, on=False))
-    assert equal_computations([pregrad(found, on=True)], [found])  # idempotent
+    assert sketch(pregrad(found, on=True)) == sketch(found)  # idempotent
 
 
 @pytest.mark.parametrize("name", FIRES)
@@ -122,8 +121,7 @@ def test_value_and_gradient(name):
 @pytest.mark.parametrize("name", REFUSES)
 def test_refuses(name):
     out = REFUSES[name]
-    without = pregrad(out, on=True, exclude=RULES)
-    assert equal_computations([pregrad(out, on=True)], [without])
+    assert sketch(pregrad(out, on=True)) == sketch(pregrad(out, on=True, exclude=RULES))
 
 
 def test_index_out_of_range_still_raises():
@@ -140,7 +138,7 @@ def test_static_shape_is_a_constant():
 
 def test_shape_that_is_not_known_is_left_alone():
     out = unknown.shape + begin
-    assert equal_computations([pregrad(out, on=True)], [pregrad(out, on=False)])
+    assert sketch(pregrad(out, on=True)) == sketch(pregrad(out, on=False))
 
 
 @pytest.fixture(scope="module", params=[3, 5])

@@ -1,0 +1,98 @@
+"""The suite: which models are timed, at which size, under which name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+
+@dataclass(frozen=True)
+class Case:
+    """One model of the suite at one size.
+
+    Parameters
+    ----------
+    name : str
+        What the command line and the JSON call it.
+    title : str
+        What the table calls it; says the number of observed rows where there are any.
+    module : str
+        Name of the module in ``benchmarks.models``.
+    kwargs : mapping
+        Arguments of the module's ``make`` and ``stan_data``.
+    quick : bool
+        Whether the quick mode runs it.
+    target : bool
+        False for a model that the plugin does not aim at and must not slow down.
+    """
+
+    name: str
+    title: str
+    module: str
+    kwargs: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    quick: bool = False
+    target: bool = True
+
+    def make(self) -> "pm.Model":
+        """Build the PyMC model."""
+        return self._module().make(**self.kwargs)
+
+    def stan_code(self) -> str | None:
+        """Return the Stan program for the same posterior, None where there is none."""
+        return getattr(self._module(), "STAN", None)
+
+    def stan_data(self) -> dict[str, Any]:
+        """Return the data block of the Stan program."""
+        return self._module().stan_data(**self.kwargs)
+
+    def _module(self) -> ModuleType:
+        return import_module(f"benchmarks.models.{self.module}")
+
+
+SUITE: tuple[Case, ...] = (
+    Case("eight_schools", "eight schools, 8 rows", "eight_schools", quick=True),
+    Case("radon", "radon (real), 919 rows", "radon", quick=True),
+    Case("radon_100k", "radon, 100 000 rows", "radon", {"rows": 100_000}),
+    Case("radon_1m", "radon, 1 000 000 rows", "radon", {"rows": 1_000_000}),
+    Case("varying_slope", "varying slope, 919 rows", "varying_slope", {"rows": 919}),
+    Case("varying_slope_100k", "varying slope, 100 000 rows", "varying_slope", {"rows": 100_000}),
+    Case("lkj_slopes", "LKJCholeskyCov slopes, 2 000 rows", "lkj_slopes"),
+    Case("lkj_corr_10", "LKJCorr prior, n = 10", "lkj_corr", {"n": 10}, quick=True),
+    Case("lkj_corr_30", "LKJCorr prior, n = 30", "lkj_corr", {"n": 30}),
+    Case("lkj_corr_mvnormal", "LKJCorr with MvNormal, 200 rows", "lkj_corr_mvnormal"),
+    Case("irt_2pl", "2PL item response, 20 000 rows", "irt_2pl"),
+    Case("mrp_10k", "MRP logit, 10 000 rows", "mrp", {"rows": 10_000}),
+    Case("mrp_200k", "MRP logit, 200 000 rows", "mrp", {"rows": 200_000}),
+    Case("negative_binomial", "negative binomial, 5 000 rows", "negative_binomial"),
+    Case("poisson", "Poisson, 5 000 rows", "poisson", quick=True),
+    Case("student_t", "Student-t, 5 000 rows", "student_t"),
+    Case("ordered_logit", "ordered logit, 5 000 rows", "ordered_logit"),
+    Case("insteval", "InstEval (real), 73 421 rows", "insteval"),
+    Case(
+        "dense_logistic",
+        "dense logistic, 2 000 rows",
+        "dense_logistic",
+        quick=True,
+        target=False,
+    ),
+    Case("marginal_gp", "marginal GP, 200 rows", "marginal_gp", target=False),
+    Case("ar2_scan", "AR(2) by scan, 200 rows", "ar2_scan", target=False),
+)
+
+
+def case(name: str) -> Case:
+    """Return the model of the suite that has this name.
+
+    Raises
+    ------
+    ValueError
+        If there is none; the message lists the names.
+    """
+    cases = {case.name: case for case in SUITE}
+    if name not in cases:
+        raise ValueError(f"no model named {name!r} in the suite; it has {', '.join(cases)}")
+    return cases[name]

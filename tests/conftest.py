@@ -1,0 +1,71 @@
+"""Fixtures that all tests share."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pymc as pm
+import pytest
+from pytensor.compile.mode import optdb
+
+import pymc_fastlogp
+from pymc_fastlogp.registration import RULES
+from tests.lifted import exp_of_set
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def switched_on() -> None:
+    """Start each test with the plugin on, whatever the environment or the last test left."""
+    pymc_fastlogp.enable()
+
+
+@pytest.fixture(scope="session")
+def lifted_model() -> pm.Model:
+    """A model of two parameters whose logp is rewritten before its gradient is taken."""
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=2)
+        pm.Potential("lifted", -exp_of_set(a).sum())
+    return model
+
+
+@pytest.fixture
+def firings(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each rule has changed a graph since the test began, by the rule's name."""
+    counts: Counter[str] = Counter()
+
+    def counted(name: str, transform: Callable) -> Callable:
+        def transform_and_count(*args, **kwargs):
+            result = transform(*args, **kwargs)
+            counts[name] += bool(result)
+            return result
+
+        return transform_and_count
+
+    for rule in RULES:
+        rewriter = optdb[rule.database][rule.name]
+        monkeypatch.setattr(rewriter, "transform", counted(rule.name, rewriter.transform))
+    return counts
+
+
+@pytest.fixture
+def run_script(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a script in a fresh process, as a user would, with extra environment variables."""
+
+    def run(source: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        script = tmp_path / "script.py"
+        script.write_text(dedent(source))
+        return subprocess.run(
+            [sys.executable, script],
+            env=os.environ | {"PYTHONPATH": str(REPOSITORY)} | environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run

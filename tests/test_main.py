@@ -1,0 +1,59 @@
+"""``python -m pymc_fastlogp``."""
+
+import os
+import subprocess
+import sys
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+import pymc_fastlogp
+from pymc_fastlogp.__main__ import PACKAGES, environment_table, vector_bits
+from pymc_fastlogp.registration import RULES
+
+
+def report(**environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pymc_fastlogp"],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_report_names_versions_rules_and_passes():
+    process = report()
+    assert process.returncode == 0, process.stderr
+    assert "Self-check passed" in process.stdout
+    for name in (*PACKAGES, *(rule.name for rule in RULES), "vector width"):
+        assert name in process.stdout
+
+
+def test_table_says_why_it_is_off():
+    pymc_fastlogp.disable()
+    console = Console(record=True, file=StringIO())
+    console.print(environment_table())
+    assert "no: PYMC_FASTLOGP=0" in console.export_text()
+
+
+def test_failing_self_check_exits_with_1():
+    process = report(PYTENSOR_FLAGS="optimizer_excluding=fastlogp")
+    assert process.returncode == 1, process.stderr
+    assert "Self-check failed: a graph was not rewritten while the plugin was on." in process.stdout
+
+
+@pytest.mark.parametrize(
+    ("features", "bits"),
+    [
+        ({"avx512f": True, "avx2": True, "sse2": True}, 512),
+        ({"avx512f": False, "avx2": True, "avx": True}, 256),
+        ({"avx512f": False, "avx": True, "sse2": True}, 256),
+        ({"neon": True}, 128),
+        ({"sse2": True}, 128),
+        ({}, 64),
+    ],
+)
+def test_vector_bits_is_the_widest(features, bits):
+    assert vector_bits(features) == bits

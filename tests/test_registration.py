@@ -1,0 +1,226 @@
+"""What stands in ``optdb``: names, tags, exclusions, reimport, untested versions."""
+
+import json
+from io import StringIO
+
+import cloudpickle
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.debug.profiling import ProfileStats
+from pytensor.compile.mode import Mode, get_mode, optdb
+
+from pymc_fastlogp import disabled
+from pymc_fastlogp.__main__ import has_elemwise_of_set
+from pymc_fastlogp.config import switched
+from pymc_fastlogp.registration import RULES, TAG
+from tests.lifted import LIFT, exp_of_set
+
+
+def compile_exp_of_set(mode: Mode, profile: ProfileStats | None = None):
+    a = pt.vector("a", shape=(2,))
+    return pytensor.function([a], exp_of_set(a), mode=mode, profile=profile)
+
+
+@pytest.mark.parametrize(("excluded", "fires"), [([], True), ([LIFT], False), ([TAG], False)])
+def test_mode_excludes_name_and_tag(excluded, fires, firings):
+    function = compile_exp_of_set(get_mode("NUMBA").excluding(*excluded))
+    assert bool(firings[LIFT]) == fires
+    assert has_elemwise_of_set(function.maker.fgraph) == (not fires)
+
+
+# PyTensor fixes this flag at import, so each case is a process.
+@pytest.mark.parametrize(
+    ("excluded", "before_gradient", "compiled"),
+    [
+        ("local_no_such_rewrite", True, True),
+        (LIFT, False, False),
+        (TAG, False, False),
+    ],
+    ids=["another", "first", "tag"],
+)
+def test_flag_excludes_names_and_tag(run_script, excluded, before_gradient, compiled):
+    process = run_script(
+        """
+        import json
+
+        import pytensor
+        import pytensor.tensor as pt
+
+        import pymc_fastlogp
+        from pymc_fastlogp.__main__ import has_elemwise_of_set
+        from tests.lifted import exp_of_set, is_rewritten_before_gradient
+
+
+        def is_compiled_without(mode):
+            a = pt.vector("a", shape=(2,))
+            function = pytensor.function([a], exp_of_set(a), mode=mode)
+            return not has_elemwise_of_set(function.maker.fgraph)
+
+
+        compiled = [is_compiled_without(mode) for mode in ("NUMBA", None)]
+        print(json.dumps([is_rewritten_before_gradient(), *compiled]))
+        """,
+        PYTENSOR_FLAGS=f"optimizer_excluding={excluded}",
+    )
+    assert json.loads(process.stdout) == [before_gradient, compiled, compiled], process.stderr
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_rule_is_found_by_name_and_by_tags(rule):
+    database = optdb[rule.database]
+    for key in (rule.name, TAG, *rule.tags):
+        names = [rewriter.name for rewriter in database.query(f"+{key}").get_node_rewriters()]
+        assert names.count(rule.name) == 1
+
+
+def test_profiler_names_the_rule():
+    profile = ProfileStats(atexit_print=False)
+    with pytensor.config.change_flags(profile=True, profile_optimizer=True):
+        function = compile_exp_of_set(get_mode("NUMBA"), profile)
+    function(np.zeros(2))
+    printed = StringIO()
+    profile.summary(printed)
+    # Seconds, times applied, nodes created, name.
+    applied = [line for line in printed.getvalue().splitlines() if line.endswith(f" - {LIFT}")]
+    assert len(applied) == 1
+    assert int(applied[0].split(" - ")[1]) > 0
+
+
+def test_off_fires_nothing(firings):
+    with disabled():
+        function = compile_exp_of_set(get_mode("NUMBA"))
+    assert not +firings
+    assert has_elemwise_of_set(function.maker.fgraph)
+
+
+def test_off_is_the_graph_of_upstream(run_script):
+    process = run_script(
+        """
+        import json
+
+        import numpy as np
+        import pymc as pm
+        import pytensor
+
+
+        def printed_graph(model):
+            logp_and_grad = model.logp_dlogp_function(ravel_inputs=True, mode="NUMBA")
+            return pytensor.dprint(logp_and_grad._pytensor_function, file="str")
+
+
+        with pm.Model() as model:
+            pm.LKJCorr("corr", n=4, eta=2)
+            sd = pm.HalfNormal("sd")
+            group = pm.Normal("group", 0, sd, shape=3)
+            pm.Normal("y", group[np.array([0, 1, 1, 2])], 1, observed=np.arange(4.0))
+        upstream = printed_graph(model)
+
+        import pymc_fastlogp
+
+        on = printed_graph(model)
+        with pymc_fastlogp.disabled():
+            off = printed_graph(model)
+        print(json.dumps({"off": off == upstream, "on": on == upstream}))
+        """
+    )
+    assert json.loads(process.stdout) == {"off": True, "on": False}, process.stderr
+
+
+@pytest.mark.parametrize("made_on", [True, False], ids=["on", "off"])
+def test_pickled_function_keeps_its_graph(made_on):
+    # So a worker to which PyMC sends a compiled function samples from the parent's graph.
+    with switched(made_on):
+        function = compile_exp_of_set(get_mode("NUMBA"))
+    with switched(not made_on):
+        loaded = cloudpickle.loads(cloudpickle.dumps(function))
+    assert has_elemwise_of_set(loaded.maker.fgraph) == (not made_on)
+
+
+def test_reload_and_reimport_register_each_rule_once(run_script):
+    process = run_script(
+        """
+        import importlib
+        import json
+        import sys
+
+        from pytensor.compile.mode import optdb
+
+        import pymc_fastlogp
+        from tests.lifted import is_rewritten_before_gradient
+
+
+        def state():
+            databases = {rule.database for rule in pymc_fastlogp.registration.RULES}
+            names = [
+                rewriter.name
+                for database in databases
+                for rewriter in optdb[database].query("+fastlogp").get_node_rewriters()
+            ]
+            with pymc_fastlogp.disabled():
+                off = is_rewritten_before_gradient()
+            return sorted(names), off, is_rewritten_before_gradient()
+
+
+        states = [state()]
+        importlib.reload(pymc_fastlogp)
+        states.append(state())
+        for name in [name for name in sys.modules if name.startswith("pymc_fastlogp")]:
+            del sys.modules[name]
+        import pymc_fastlogp
+
+        states.append(state())
+        print(json.dumps(states))
+        """
+    )
+    expected = [sorted(rule.name for rule in RULES), False, True]
+    assert json.loads(process.stdout) == [expected] * 3, process.stderr
+
+
+def test_import_after_a_query_that_excluded_a_name(run_script):
+    process = run_script(
+        f"""
+        import pytensor
+        import pytensor.tensor as pt
+
+        x = pt.vector("x")
+        pytensor.function([x], pt.exp(x), mode=pytensor.compile.NUMBA.excluding({LIFT!r}))
+
+        from tests.lifted import is_rewritten_before_gradient
+
+        print(is_rewritten_before_gradient())
+        """
+    )
+    assert process.stdout == "True\n", process.stderr
+
+
+@pytest.mark.parametrize("package", ["pymc", "pytensor"])
+def test_untested_version_warns_once_and_does_nothing(run_script, tmp_path, package):
+    metadata = tmp_path / f"{package}-99.0.0.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 99.0.0\n")
+    process = run_script(
+        """
+        import json
+        import warnings
+
+        from pytensor.compile.mode import optdb
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            import pymc_fastlogp
+            at_import = pymc_fastlogp.is_enabled()
+            pymc_fastlogp.enable()
+            from tests.lifted import is_rewritten_before_gradient
+            rewritten = is_rewritten_before_gradient()
+        ours = [str(warning.message) for warning in caught if "pymc_fastlogp" in str(warning.message)]
+        found = [database for database in ("canonicalize", "stabilize", "specialize")
+                 if list(optdb[database].query("+fastlogp").get_node_rewriters())]
+        print(json.dumps([ours, at_import, pymc_fastlogp.is_enabled(), rewritten, found]))
+        """
+    )
+    (warning,), *state, found = json.loads(process.stdout)
+    assert f"{package} 99.0.0 is not tested" in warning
+    assert state == [False, False, False]
+    assert found == []

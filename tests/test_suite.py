@@ -1,0 +1,179 @@
+import json
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+import stanli
+
+from benchmarks.suite import SUITE, Case, case
+
+TESTS = Path(__file__).parent
+NAMES = [case.name for case in SUITE]
+WITH_STAN = [case.name for case in SUITE if case.stan_code() is not None]
+
+# Stan's Cholesky factor of a correlation matrix and PyMC's of a covariance matrix are
+# unconstrained in different ways: a test of its own.
+SAME_UNCONSTRAINED_SCALE = [name for name in WITH_STAN if name != "lkj_slopes"]
+
+
+class LogpDlogp:
+    """Log density and gradient at a flat unconstrained point, run by Python without Numba."""
+
+    def __init__(self, model: pm.Model):
+        inputs = model.continuous_value_vars
+        logp = model.logp()
+        gradient = pt.concatenate([g.ravel() for g in pt.grad(logp, inputs)])
+        mode = pytensor.compile.mode.Mode(linker="py", optimizer="fast_compile")
+        self.function = pytensor.function(inputs, [logp, gradient], mode=mode)
+        initial = model.initial_point()
+        self.shapes = [initial[v.name].shape for v in inputs]
+        self.initial_point = np.concatenate([initial[v.name].ravel() for v in inputs])
+
+    def __call__(self, point: np.ndarray) -> tuple[float, np.ndarray]:
+        stops = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
+        parts = np.split(point, stops[:-1])
+        logp, gradient = self.function(*(p.reshape(s) for p, s in zip(parts, self.shapes)))
+        return float(logp), gradient
+
+
+@pytest.fixture(scope="module")
+def model_of():
+    """Build a model of the suite once for all tests that look at it."""
+    built: dict[str, tuple[pm.Model, LogpDlogp]] = {}
+
+    def get(name: str) -> tuple[pm.Model, LogpDlogp]:
+        if name not in built:
+            model = case(name).make()
+            built[name] = model, LogpDlogp(model)
+        return built[name]
+
+    return get
+
+
+def rows_of_title(case: Case) -> int | None:
+    match = re.search(r"(\d[\d ]*) rows", case.title)
+    return int(match[1].replace(" ", "")) if match else None
+
+
+def test_names_are_unique():
+    assert len(set(NAMES)) == len(SUITE)
+
+
+def test_unknown_name_lists_the_names():
+    with pytest.raises(ValueError, match=r"no model named 'radom' in the suite; it has .*radon"):
+        case("radom")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_logp_and_gradient_are_finite_at_initial_point(name, model_of):
+    _, logp_dlogp = model_of(name)
+    logp, gradient = logp_dlogp(logp_dlogp.initial_point)
+    assert np.isfinite(logp)
+    assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_title_says_the_number_of_rows(name, model_of):
+    model, _ = model_of(name)
+    rows = [model.rvs_to_values[rv].shape[0].eval() for rv in model.observed_RVs]
+    said = rows_of_title(case(name))
+    assert rows == ([] if said is None else [said])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_make_is_reproducible(name, model_of):
+    model, _ = model_of(name)
+    again = case(name).make()
+    for data_var in model.data_vars:
+        np.testing.assert_array_equal(data_var.get_value(), again[data_var.name].get_value())
+
+
+def stan_model(name: str) -> stanli.Model:
+    return stanli.Model(stan_code=case(name).stan_code(), data=case(name).stan_data())
+
+
+@pytest.mark.parametrize("name", SAME_UNCONSTRAINED_SCALE)
+def test_stan_program_is_the_same_posterior(name, model_of):
+    """Stan drops constants, so differences of the log density are compared, and the gradient."""
+    _, logp_dlogp = model_of(name)
+    stan = stan_model(name)
+    assert stan.n_unconstrained == len(logp_dlogp.initial_point)
+    points = np.random.default_rng(1).normal(0, 0.5, size=(2, stan.n_unconstrained))
+    logps, gradients = zip(*map(logp_dlogp, points))
+    stan_logps, stan_gradients = zip(*map(stan.log_prob_grad, points))
+    round_off = 1e-12 * np.abs(logps).sum()
+    np.testing.assert_allclose(np.diff(logps), np.diff(stan_logps), rtol=0, atol=round_off)
+    np.testing.assert_allclose(gradients, stan_gradients, rtol=1e-9, atol=round_off)
+
+
+def test_stan_lkj_slopes_is_the_same_given_the_cholesky_factor(model_of):
+    """All but the density of the Cholesky factor itself: it is the same at both points."""
+    _, logp_dlogp = model_of("lkj_slopes")
+    stan = stan_model("lkj_slopes")
+    rng = np.random.default_rng(1)
+    points = rng.normal(0, 0.5, size=(2, len(logp_dlogp.initial_point)))
+    points[1, 4:14] = points[0, 4:14]
+    chol = np.zeros((4, 4))
+    chol[np.tril_indices(4)] = points[0, 4:14]
+    np.fill_diagonal(chol, np.exp(np.diagonal(chol)))
+    sd = np.linalg.norm(chol, axis=1)
+
+    def stan_point(point: np.ndarray) -> np.ndarray:
+        values = {
+            "mu0": point[:4],
+            "L": (chol / sd[:, None]).ravel(order="F"),
+            "sd": sd,
+            "z": point[14:414].reshape(100, 4).ravel(order="F"),
+            "sigma": np.exp(point[414]),
+        }
+        return stan.unconstrain({name: value.tolist() for name, value in values.items()})
+
+    logps, gradients = zip(*map(logp_dlogp, points))
+    stan_logps, stan_gradients = zip(*map(stan.log_prob_grad, map(stan_point, points)))
+    round_off = 1e-12 * np.abs(logps).sum()
+    np.testing.assert_allclose(np.diff(logps), np.diff(stan_logps), rtol=0, atol=round_off)
+    for gradient, stan_gradient in zip(gradients, stan_gradients):
+        z, stan_z = gradient[14:414].reshape(100, 4), stan_gradient[14:414].reshape(4, 100).T
+        np.testing.assert_allclose(gradient[:4], stan_gradient[:4], rtol=1e-9)
+        np.testing.assert_allclose(z, stan_z, rtol=1e-9, atol=round_off)
+        np.testing.assert_allclose(gradient[414], stan_gradient[414], rtol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def texts_of(tmp_path_factory):
+    """Return a function that compiles models in a process of their own, see graph_text.py."""
+
+    @cache
+    def run(side: str, data: str, *names: str) -> dict:
+        out = tmp_path_factory.mktemp("graphs") / "texts.json"
+        environment = {k: v for k, v in os.environ.items() if k != "PYMC_FASTLOGP"}
+        environment["PYTHONPATH"] = str(TESTS.parent)
+        program = [sys.executable, str(TESTS / "graph_text.py"), side, data, str(out), *names]
+        subprocess.run(program, env=environment, check=True)
+        return json.loads(out.read_text())
+
+    return run
+
+
+DATA = ["frozen", pytest.param("shared", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("data", DATA)
+def test_switched_off_the_graph_is_upstreams_node_for_node(data, name, texts_of):
+    assert texts_of("off", data)[name] == texts_of("absent", data)[name]
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_switched_on_the_graph_of_lkj_corr_differs(data, texts_of):
+    """Without this the comparison above could be one that never fails."""
+    on = texts_of("on", data, "lkj_corr_10")["lkj_corr_10"]
+    assert on["logp_dlogp"] != texts_of("absent", data)["lkj_corr_10"]["logp_dlogp"]
