@@ -1,0 +1,124 @@
+"""`verify` agrees where both sides do, and says where they do not."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from pytensor.compile.mode import optdb
+from pytensor.graph.rewriting.basic import node_rewriter
+from pytensor.tensor.elemwise import Elemwise
+
+from benchmarks.suite import SUITE
+from pymc_fastlogp import verify
+from pymc_fastlogp.rewrites.lift_set_subtensor import local_lift_elemwise_through_set
+from pymc_fastlogp.verify import _errors
+from tests.lifted import LIFT, exp_of_set
+
+
+@pytest.fixture(scope="module")
+def mixed_model():
+    """Correlated effects, data, a discrete variable, and one whose support can be left."""
+    with pm.Model() as model:
+        x = pm.Data("x", np.array([0.5, 1.0, 2.0]))
+        chol = pm.LKJCorr("chol", n=3, eta=2.0)
+        scale = pm.Exponential("scale", 1.0, default_transform=None)
+        k = pm.Poisson("k", 3.0)
+        pm.Normal("y", chol @ x + k, scale, observed=np.array([3.0, 2.0, 4.0]))
+    return model
+
+
+@pytest.fixture
+def break_the_lift(monkeypatch):
+    """Return a function that makes the lift multiply what it returns."""
+
+    def replace(factor):
+        @node_rewriter([Elemwise])
+        def broken(fgraph, node):
+            lifted = local_lift_elemwise_through_set.transform(fgraph, node)
+            return [lifted[0] * factor] if lifted else None
+
+        monkeypatch.setattr(optdb["canonicalize"][LIFT], "rewriter", broken)
+
+    return replace
+
+
+@pytest.mark.parametrize("freeze_model", [True, False])
+def test_agrees(mixed_model, freeze_model):
+    result = verify(mixed_model, freeze_model=freeze_model)
+    assert result
+    assert {row.variable for row in result.rows} == {"logp", "chol_cholesky_corr__", "scale"}
+    assert all(row.error < 1e-13 for row in result.rows)
+
+
+def test_finds_a_wrong_rewrite_and_where_it_shows(break_the_lift):
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=2)
+        b = pm.Normal("b", shape=3)
+        pm.Potential("p", exp_of_set(a).sum() + (b**2).sum())
+    break_the_lift(1 + 1e-9)
+    result = verify(model)
+    assert not result
+    assert {row.variable for row in result.rows if not row.passed} == {"logp", "a"}
+    [row] = [row for row in result.rows if row.variable == "a"]
+    assert row.place in {(0,), (1,)}
+    assert row.ratio > 1
+    assert "DIFFER" in str(result)
+    assert "DIFFERS" in result._repr_html_()
+    assert result.to_dict()["passed"] is False
+
+
+def test_finds_a_nan(break_the_lift):
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=2)
+        pm.Potential("p", exp_of_set(a).sum())
+    break_the_lift(np.nan)
+    result = verify(model, n_random=1)
+    assert not result
+    assert result.rows[0].error == np.inf
+
+
+@pytest.mark.parametrize(
+    ("off", "on", "moved", "passes"),
+    [
+        (1.0, 1.0, 1.0, True),
+        (1.0, 1.0 + 1e-13, 1.0, True),
+        (1.0, 1.0 + 1e-11, 1.0, False),
+        (1.0, 1.0 + 1e-11, 1.0 + 1e-12, True),  # upstream itself moves as much
+        (np.inf, np.inf, np.inf, True),
+        (np.nan, np.nan, np.nan, True),
+        (-np.inf, np.nan, -np.inf, False),
+        (1.0, np.nan, 1.0, False),
+        (np.nan, 1.0, np.nan, False),
+        (np.inf, -np.inf, np.inf, False),
+        (1.0, np.inf, np.inf, True),  # at the edge of the support
+        (0.0, 0.0, 0.0, True),
+        (0.0, 1e-300, 0.0, False),
+    ],
+)
+def test_what_passes(off, on, moved, passes):
+    _, ratio = _errors(np.array([off]), np.array([on]), np.array([moved]), 1e-12)
+    assert (ratio[0] <= 1) == passes
+
+
+def test_an_entry_is_measured_by_the_largest_of_its_variable():
+    off, on = np.array([1.0, 0.0]), np.array([1.0, 1e-14])
+    error, ratio = _errors(off, on, off, 1e-12)
+    assert error[1] == 1e-14
+    assert ratio[1] <= 1
+
+
+def test_model_without_continuous_variable():
+    with pm.Model() as model:
+        pm.Poisson("k", 3.0)
+    with pytest.raises(ValueError, match="at least one continuous free variable"):
+        verify(model)
+
+
+def test_result_is_the_same_for_the_same_seed(lifted_model):
+    assert verify(lifted_model, seed=3).to_dict() == verify(lifted_model, seed=3).to_dict()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", SUITE, ids=lambda case: case.name)
+def test_agrees_on_the_suite(case):
+    result = verify(case.make())
+    assert result, str(result)
