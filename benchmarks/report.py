@@ -1,0 +1,243 @@
+"""From the JSON of a run to its tables, for the terminal and the README, and its plot.
+
+``python -m benchmarks.report [JSON]`` does it all again without measuring.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import rich
+from rich.console import Group
+from rich.table import Table
+
+from pymc_fastlogp.benchmark import BenchmarkResult
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
+README = ROOT / "README.md"
+PLOT = ROOT / "docs" / "_static" / "benchmark.png"
+
+BEGIN = "<!-- benchmark table: begin -->"
+END = "<!-- benchmark table: end -->"
+
+MISSING = "–"  # noqa: RUF001
+FAILED = "failed"
+
+Record = dict[str, Any]
+
+
+def _evaluation(record: Record) -> BenchmarkResult | None:
+    plain = record["evaluation"]
+    return None if plain is None else BenchmarkResult.from_dict(plain)
+
+
+def _microseconds(side: str) -> Callable[[Record], str]:
+    def cell(record: Record) -> str:
+        result = _evaluation(record)
+        return FAILED if result is None else _digits(result.median(side) * 1e6)
+
+    return cell
+
+
+def _ratio(side: str) -> Callable[[Record], str]:
+    def cell(record: Record) -> str:
+        if side in record["failures"]:
+            return FAILED
+        result = _evaluation(record)
+        if result is None or side not in result.seconds:
+            return MISSING
+        ratio = result.ratio(side).median
+        return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.2g}"
+
+    return cell
+
+
+def _off_on(get: Callable[[Record, str], float | None]) -> Callable[[Record], str]:
+    def cell(record: Record) -> str:
+        values = (get(record, side) for side in ("off", "on"))
+        return " / ".join(MISSING if value is None else _digits(value) for value in values)
+
+    return cell
+
+
+def _digits(value: float) -> str:
+    """Three significant digits, never in exponent notation."""
+    if value >= 100:
+        return f"{value:.0f}"
+    return f"{value:.3g}"
+
+
+def _megabytes(record: Record, side: str) -> float | None:
+    peak = record[side].get("peak_memory_bytes")
+    return None if peak is None else peak / 1e6
+
+
+Columns = tuple[tuple[str, Callable[[Record], str]], ...]
+
+MODEL: Columns = (("model", lambda record: record["title"]),)
+
+# Each table: title, then header and content of its columns.
+TABLES: tuple[tuple[str, Columns], ...] = (
+    (
+        "One evaluation of logp and gradient; ratios are to the plugin switched on,"
+        " above 1 it is the faster",
+        (
+            *MODEL,
+            ("off, µs", _microseconds("off")),
+            ("on, µs", _microseconds("on")),
+            ("off : on", _ratio("off")),
+            ("JAX : on", _ratio("jax")),
+            ("Stan : on", _ratio("stan")),
+            ("ceiling : on", _ratio("ceiling")),
+        ),
+    ),
+    (
+        "Compilation, memory and a short run of the sampler; plugin off / on",
+        (
+            *MODEL,
+            ("first compile, s", _off_on(lambda r, side: r["first_compile_seconds"][side])),
+            ("cached compile, s", _off_on(lambda r, side: r[side].get("compile_seconds"))),
+            ("first draw, s", _off_on(lambda r, side: r[side].get("first_draw_seconds"))),
+            ("peak memory, MB", _off_on(_megabytes)),
+            ("ESS per s", _off_on(lambda r, side: r[side].get("ess_per_second"))),
+        ),
+    ),
+)
+
+
+class Marker(NamedTuple):
+    """How a side is called and looks in the plot."""
+
+    label: str
+    color: str
+    shape: str
+
+
+MARKERS = {
+    "off": Marker("plugin off", "C0", "o"),
+    "jax": Marker("JAX, one core", "C1", "s"),
+    "stan": Marker("Stan (stanli)", "C2", "^"),
+    "ceiling": Marker("hand-written kernel", "C3", "D"),
+}
+
+
+def rich_tables(results: dict[str, Any]) -> Group:
+    """Return the tables for the terminal."""
+    return Group(*(_rich_table(title, columns, results["cases"]) for title, columns in TABLES))
+
+
+def _rich_table(title: str, columns: Columns, records: list[Record]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for header, _ in columns:
+        table.add_column(header, justify="left" if header == "model" else "right")
+    for record in records:
+        table.add_row(*(cell(record) for _, cell in columns))
+    return table
+
+
+def markdown_tables(results: dict[str, Any]) -> str:
+    """Return the tables for the README, with date, machine and versions below them."""
+    tables = (_markdown_table(title, columns, results["cases"]) for title, columns in TABLES)
+    return "\n\n".join([*tables, _caption(results)])
+
+
+def _markdown_table(title: str, columns: Columns, records: list[Record]) -> str:
+    rows = [
+        [header for header, _ in columns],
+        ["---"] + ["---:"] * (len(columns) - 1),
+        *([cell(record) for _, cell in columns] for record in records),
+    ]
+    return "\n".join([f"{title}:", "", *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def _caption(results: dict[str, Any]) -> str:
+    machine, versions = results["machine"], results["versions"]
+    packages = ", ".join(
+        f"{name} {number}" for name, number in versions.items() if number is not None
+    )
+    measured = (
+        f"Measured on {results['date']}: one core of {machine['cpu']}"
+        f" ({machine['vector_bits']}-bit vectors), {machine['os']}; {packages}."
+        " A dash stands for what was not measured: no Stan program or kernel, a run of the sampler"
+        " that was stopped because it took too long; the JSON has the reasons."
+    )
+    return "\n".join([measured, *_variants(results["cases"])])
+
+
+def _variants(records: list[Record]) -> Iterator[str]:
+    """Say for which models each variant of a side was the faster one and stands in the table."""
+    found = sorted({(side, note) for record in records for side, note in record["notes"].items()})
+    for side, note in found:
+        names = [record["name"] for record in records if record["notes"].get(side) == note]
+        yield f"{MARKERS[side].label} with {note}: {', '.join(names)}."
+
+
+def insert_table(text: str, table: str) -> str:
+    """Return a Markdown text with the table between its markers.
+
+    Raises
+    ------
+    ValueError
+        If the two markers are not there, once each and in order.
+    """
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end) or BEGIN in rest or END in after:
+        raise ValueError(f"The text needs the lines '{BEGIN}' and '{END}' once each, in order.")
+    return f"{before}{BEGIN}\n\n{table}\n\n{END}{after}"
+
+
+def plot(results: dict[str, Any], path: Path) -> None:
+    """Draw each side's time over that of the plugin switched on, one row a model."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    measured = [
+        (record["title"], result)
+        for record in results["cases"]
+        if (result := _evaluation(record)) is not None
+    ]
+    figure, ax = plt.subplots(figsize=(8, 1.5 + 0.3 * len(measured)), layout="constrained")
+    ax.axvspan(1e-9, 1, color="0.94", zorder=0)
+    ax.axvline(1, color="black", linewidth=1)
+    for side, (label, color, shape) in MARKERS.items():
+        rows = [row for row, (_, result) in enumerate(measured) if side in result.seconds]
+        ratios = [measured[row][1].ratio(side) for row in rows]
+        ax.hlines(rows, [r.lower for r in ratios], [r.upper for r in ratios], color=color)
+        ax.plot([r.median for r in ratios], rows, shape, color=color, label=label)
+    every = [result.ratio(side).median for _, result in measured for side in result.seconds]
+    ax.set_xscale("log")
+    ax.set_xlim(min(every) / 1.5, max(every) * 1.5)
+    ax.set_yticks(range(len(measured)), [title for title, _ in measured])
+    ax.invert_yaxis()
+    ax.set_xlabel("time over that of the plugin switched on (grey: faster than the plugin)")
+    ax.xaxis.set_major_formatter("{x:g}")
+    figure.legend(loc="outside lower center", ncols=len(MARKERS), frameon=False)
+    ax.grid(axis="x", which="both", color="0.85", linewidth=0.5)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def publish(results: dict[str, Any]) -> None:
+    """Write the table into the README and draw its plot."""
+    README.write_text(insert_table(README.read_text(), markdown_tables(results)))
+    plot(results, PLOT)
+
+
+def main() -> None:
+    """Regenerate table and plot from the JSON of an earlier run."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=main.__doc__)
+    parser.add_argument("json", nargs="?", type=Path, default=RESULTS)
+    results = json.loads(parser.parse_args().json.read_text())
+    rich.print(rich_tables(results))
+    publish(results)
+
+
+if __name__ == "__main__":
+    main()

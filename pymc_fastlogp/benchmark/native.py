@@ -1,0 +1,185 @@
+"""The C function that nutpie calls, and a native loop around it.
+
+One call from Python runs the loop ``n`` times, so what the clock sees is ``n`` evaluations and
+one call, not ``n`` calls.
+"""
+
+import ctypes
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from llvmlite import binding as llvm
+from llvmlite import ir
+from numpy.typing import NDArray
+
+Timer = Callable[[int], float]
+
+F64, I64 = ir.DoubleType(), ir.IntType(64)
+F64_POINTER, VOID_POINTER = F64.as_pointer(), ir.IntType(8).as_pointer()
+
+# int64 logp(uint64 n_dim, double *x, double *gradient, double *logp, void *user_data)
+LOGP_TYPE = ir.FunctionType(I64, [I64, F64_POINTER, F64_POINTER, F64_POINTER, VOID_POINTER])
+_LOGP_CTYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_uint64, *[ctypes.c_void_p] * 4)
+
+
+@dataclass(frozen=True)
+class NativeFunction:
+    """Machine code at an address, alive as long as this object."""
+
+    address: int
+    engine: Any
+
+
+@dataclass(frozen=True)
+class LogpCallback:
+    """A log density and its gradient, as the C function that nutpie calls.
+
+    Parameters
+    ----------
+    address : int
+        Of ``int64 f(uint64 n_dim, double *x, double *gradient, double *logp, void *user_data)``,
+        which returns 0 where both results are finite.
+    user_data : int
+        Address of what the function gets as its last argument, 0 for nothing.
+    n_dim : int
+        Length of the unconstrained point.
+    owner : object
+        Whatever must stay alive for both addresses to stay valid.
+    """
+
+    address: int
+    user_data: int
+    n_dim: int
+    owner: Any
+
+    @classmethod
+    def from_compiled(cls, compiled: Any) -> "LogpCallback":
+        """Take the callback out of a ``nutpie.compile_pymc_model`` result (Numba backend)."""
+        return cls(
+            address=compiled.compiled_logp_func.address,
+            user_data=compiled.user_data.ctypes.data,
+            n_dim=int(compiled.n_dim),
+            owner=compiled,
+        )
+
+    def evaluate(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Return logp and gradient, shape ``(n_dim,)``.
+
+        Raises
+        ------
+        FloatingPointError
+            If the callback reports failure, for instance a logp that is not finite.
+        """
+        x = np.ascontiguousarray(x, dtype=np.float64)
+        gradient, logp = np.empty(self.n_dim), np.empty(1)
+        function = _LOGP_CTYPE(self.address)
+        status = function(
+            x.size, x.ctypes.data, gradient.ctypes.data, logp.ctypes.data, self.user_data
+        )
+        if status != 0:
+            raise FloatingPointError(f"the callback returned status {status} at this point")
+        return float(logp[0]), gradient
+
+    def timer(self, points: NDArray[np.float64]) -> Timer:
+        """Return a function that evaluates at the rows of ``points`` in turn and takes the time.
+
+        Parameters
+        ----------
+        points : ndarray, shape (n_points, n_dim)
+            Points of finite logp and gradient.
+
+        Returns
+        -------
+        callable
+            From the number of evaluations to the seconds that all of them took together.
+        """
+        points = np.ascontiguousarray(points, dtype=np.float64)
+        gradient, logp = np.empty(self.n_dim), np.empty(1)
+        repeat = _repeat()
+
+        def seconds(n: int) -> float:
+            start = time.perf_counter()
+            failures = repeat(
+                n,
+                self.address,
+                self.n_dim,
+                points.ctypes.data,
+                len(points),
+                gradient.ctypes.data,
+                logp.ctypes.data,
+                self.user_data,
+            )
+            elapsed = time.perf_counter() - start
+            if failures:
+                raise FloatingPointError(f"{failures} of {n} timed evaluations failed")
+            return elapsed
+
+        return seconds
+
+
+def compile_ir(module: ir.Module, name: str) -> NativeFunction:
+    """Compile one function of an LLVM module for this CPU, at optimisation level 3."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    parsed = llvm.parse_assembly(str(module))
+    parsed.verify()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
+    )
+    passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
+    passes.getModulePassManager().run(parsed, passes)
+    engine = llvm.create_mcjit_compiler(parsed, machine)
+    engine.finalize_object()
+    return NativeFunction(engine.get_function_address(name), engine)
+
+
+@cache
+def _repeat() -> Callable[..., int]:
+    """Call a logp function ``n`` times, count the calls that return a status other than 0."""
+    native = compile_ir(_repeat_module(), "repeat")
+    arguments = [ctypes.c_int64] + [ctypes.c_void_p] * 7
+    function = ctypes.CFUNCTYPE(ctypes.c_int64, *arguments)(native.address)
+    function.owner = native  # type: ignore[attr-defined]
+    return function
+
+
+def _repeat_module() -> ir.Module:
+    module = ir.Module("pymc_fastlogp_benchmark")
+    arguments = [
+        I64,
+        LOGP_TYPE.as_pointer(),
+        I64,
+        F64_POINTER,
+        I64,
+        F64_POINTER,
+        F64_POINTER,
+        VOID_POINTER,
+    ]
+    function = ir.Function(module, ir.FunctionType(I64, arguments), "repeat")
+    n, logp_function, n_dim, points, n_points, gradient, logp, user_data = function.args
+    entry, loop, done = (function.append_basic_block(name) for name in ("entry", "loop", "done"))
+
+    builder = ir.IRBuilder(entry)
+    builder.cbranch(builder.icmp_signed(">", n, I64(0)), loop, done)
+
+    builder.position_at_end(loop)
+    i, failures = builder.phi(I64), builder.phi(I64)
+    point = builder.gep(points, [builder.mul(builder.urem(i, n_points), n_dim)])
+    status = builder.call(logp_function, [n_dim, point, gradient, logp, user_data])
+    failed = builder.zext(builder.icmp_signed("!=", status, I64(0)), I64)
+    new_failures, i_next = builder.add(failures, failed), builder.add(i, I64(1))
+    for phi, start, following in ((i, I64(0), i_next), (failures, I64(0), new_failures)):
+        phi.add_incoming(start, entry)
+        phi.add_incoming(following, loop)
+    builder.cbranch(builder.icmp_signed("<", i_next, n), loop, done)
+
+    builder.position_at_end(done)
+    result = builder.phi(I64)
+    result.add_incoming(I64(0), entry)
+    result.add_incoming(new_failures, loop)
+    builder.ret(result)
+    return module

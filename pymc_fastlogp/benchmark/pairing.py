@@ -1,0 +1,63 @@
+"""Paired measurement: one pinned core, the sides in turn within each round."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pymc_fastlogp.benchmark.native import Timer
+
+
+@contextmanager
+def pinned() -> Iterator[None]:
+    """Keep this thread on one core for a block, where the operating system can.
+
+    Threads that are started inside the block stay on that core too.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    allowed = os.sched_getaffinity(0)
+    # Interrupts are mostly handled by the first core.
+    os.sched_setaffinity(0, {max(allowed)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def time_in_turn(
+    timers: Mapping[str, Timer], *, rounds: int, seconds_per_round: float
+) -> dict[str, tuple[float, ...]]:
+    """Measure all sides in each round, so that a slow phase of the machine meets all of them.
+
+    Parameters
+    ----------
+    timers : mapping
+        From the name of a side to a function that takes the number of evaluations and
+        returns the seconds they took.
+    rounds : int
+        Number of rounds. The order of the sides is turned round after each.
+    seconds_per_round : float
+        About how long each side runs in each round.
+
+    Returns
+    -------
+    dict
+        Seconds per evaluation of each side, one value a round.
+    """
+    repeats = {side: _repeats(timer, seconds_per_round) for side, timer in timers.items()}
+    measured: dict[str, list[float]] = {side: [] for side in timers}
+    order = list(timers)
+    for _ in range(rounds):
+        for side in order:
+            measured[side].append(timers[side](repeats[side]) / repeats[side])
+        order.reverse()
+    return {side: tuple(values) for side, values in measured.items()}
+
+
+def _repeats(timer: Timer, seconds: float) -> int:
+    """Return how many evaluations take about ``seconds``; warms caches up on the way."""
+    n = 1
+    while (elapsed := timer(n)) < seconds / 4:
+        n *= 2
+    return max(1, round(n * seconds / elapsed))

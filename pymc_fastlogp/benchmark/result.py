@@ -1,0 +1,139 @@
+"""What a benchmark returns: the raw times, and how they read as a table or a plot."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+
+class Ratio(NamedTuple):
+    """Median and quartiles of a ratio that was formed round by round."""
+
+    median: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class BenchmarkResult:
+    """Seconds per evaluation of logp and gradient, round by round.
+
+    Parameters
+    ----------
+    n_dim : int
+        Number of unconstrained parameters.
+    seconds : mapping of str to tuple of float
+        From the side, for instance ``"off"`` and ``"on"``, to the seconds per evaluation
+        in each round. Round ``i`` of all sides ran at about the same time.
+    baseline : str
+        The side that all others are compared with.
+    """
+
+    n_dim: int
+    seconds: Mapping[str, tuple[float, ...]]
+    baseline: str = "on"
+
+    def median(self, side: str) -> float:
+        """Return the median over the rounds, in seconds per evaluation."""
+        return float(np.median(self.seconds[side]))
+
+    def ratio(self, side: str) -> Ratio:
+        """Return how many times as long as the baseline a side takes; above 1 it is slower."""
+        ratios = np.divide(self.seconds[side], self.seconds[self.baseline])
+        lower, median, upper = np.quantile(ratios, [0.25, 0.5, 0.75])
+        return Ratio(float(median), float(lower), float(upper))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain numbers, strings, lists and dicts, ready for JSON."""
+        return {
+            "n_dim": self.n_dim,
+            "baseline": self.baseline,
+            "sides": {
+                side: {
+                    "median_seconds": self.median(side),
+                    "ratio": self.ratio(side)._asdict(),
+                    "seconds": list(values),
+                }
+                for side, values in self.seconds.items()
+            },
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "BenchmarkResult":
+        """Restore what :meth:`to_dict` returned."""
+        return cls(
+            n_dim=plain["n_dim"],
+            seconds={side: tuple(row["seconds"]) for side, row in plain["sides"].items()},
+            baseline=plain["baseline"],
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row a side: median in microseconds, ratio to the baseline, its quartiles."""
+        rows = {
+            side: {"microseconds": self.median(side) * 1e6, **self.ratio(side)._asdict()}
+            for side in self.seconds
+        }
+        columns = {"median": "ratio", "lower": "ratio 25%", "upper": "ratio 75%"}
+        return pd.DataFrame.from_dict(rows, orient="index").rename(columns=columns)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the rounds of each side as points on a logarithmic axis, the median as a line.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError as error:
+            raise ImportError("plot() needs matplotlib: pip install matplotlib") from error
+        if ax is None:
+            _, ax = plt.subplots(figsize=(6, 0.8 + 0.5 * len(self.seconds)), layout="constrained")
+        for row, values in enumerate(self.seconds.values()):
+            microseconds = np.multiply(values, 1e6)
+            ax.plot(microseconds, [row] * len(values), "o", alpha=0.5, color=f"C{row}")
+            ax.plot(np.median(microseconds), row, "|", markersize=24, color=f"C{row}")
+        ax.set_yticks(range(len(self.seconds)), list(self.seconds))
+        ax.set_ylim(len(self.seconds) - 0.5, -0.5)
+        ax.set_xscale("log")
+        ax.set_xlabel("microseconds per evaluation of logp and gradient")
+        return ax
+
+    def __rich__(self) -> Table:
+        table = Table(title=f"logp and gradient, {self.n_dim} parameters", title_justify="left")
+        table.add_column("side")
+        for column in ("microseconds", f"times {self.baseline}", "quartiles"):
+            table.add_column(column, justify="right")
+        for side in self.seconds:
+            ratio = self.ratio(side)
+            table.add_row(
+                side,
+                f"{self.median(side) * 1e6:.3g}",
+                f"{ratio.median:.2f}",
+                f"{ratio.lower:.2f} to {ratio.upper:.2f}",
+            )
+        return table
+
+    def __str__(self) -> str:
+        console = Console(file=StringIO(), width=80)
+        with console.capture() as capture:
+            console.print(self)
+        return capture.get().rstrip()
+
+    def _repr_html_(self) -> str:
+        return self.to_frame().to_html(float_format=lambda value: f"{value:.3g}")

@@ -1,0 +1,155 @@
+"""The public ``benchmark``: compile a model with the plugin off and on, time both in turn."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_fastlogp.benchmark.native import LogpCallback
+from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
+from pymc_fastlogp.benchmark.result import BenchmarkResult
+from pymc_fastlogp.config import compile_kwargs, switched
+from pymc_fastlogp.settle import settle
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+Evaluate = Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]
+
+# The branch predictor learns a single point by heart.
+N_POINTS = 8
+TRIES = 20 * N_POINTS
+
+
+def benchmark(
+    model: "pm.Model | None" = None,
+    *,
+    rounds: int = 7,
+    seconds_per_round: float = 0.1,
+    seed: int = 0,
+) -> BenchmarkResult:
+    """Time one evaluation of logp and gradient with the plugin off and on.
+
+    Each side is compiled by ``nutpie.compile_pymc_model(model, freeze_model=True)``. What is
+    timed is the C function that nutpie calls, in a native loop on one pinned core, at a few
+    jittered initial points. The sides run in turn within each round and are compared round
+    by round.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        The model; by default the one whose context is open.
+    rounds : int
+        Number of rounds.
+    seconds_per_round : float
+        About how long each side runs in each round.
+    seed : int
+        Decides the points.
+
+    Returns
+    -------
+    BenchmarkResult
+        With the sides ``"off"`` and ``"on"``. A ratio above 1 means that the plugin helps.
+
+    Raises
+    ------
+    ValueError
+        If the model has discrete free variables, ``rounds`` is below 1, or no initial point
+        has a finite logp.
+    AssertionError
+        If the two sides disagree by more than round-off.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_fastlogp
+    >>> with pm.Model() as model:
+    ...     x = pm.Normal("x", shape=3)
+    >>> result = pymc_fastlogp.benchmark(model, rounds=3, seconds_per_round=0.001)
+    >>> sorted(result.seconds)
+    ['off', 'on']
+    """
+    import pymc as pm
+
+    model = pm.modelcontext(model)
+    settle(model)
+    off, on = compile_model(model, "off"), compile_model(model, "on")
+    return time_compiled(off, on, rounds=rounds, seconds_per_round=seconds_per_round, seed=seed)
+
+
+def time_compiled(
+    off: Any, on: Any, *, rounds: int, seconds_per_round: float, seed: int
+) -> BenchmarkResult:
+    """Time two models that nutpie has compiled (Numba backend), as :func:`benchmark` does."""
+    if rounds < 1:
+        raise ValueError(f"rounds is {rounds}: at least one is needed.")
+    callbacks = {"off": LogpCallback.from_compiled(off), "on": LogpCallback.from_compiled(on)}
+    points = legal_points(callbacks["off"], seed)
+    check_agreement(callbacks["on"].evaluate, callbacks["off"].evaluate, points)
+    timers = {side: callback.timer(points) for side, callback in callbacks.items()}
+    with pinned():
+        seconds = time_in_turn(timers, rounds=rounds, seconds_per_round=seconds_per_round)
+    return BenchmarkResult(n_dim=points.shape[1], seconds=seconds)
+
+
+def compile_model(model: "pm.Model", side: str) -> Any:
+    """Compile a model with nutpie, plugin ``"off"`` or ``"on"``.
+
+    Raises
+    ------
+    ValueError
+        If the model has discrete free variables.
+    """
+    import nutpie
+
+    if model.discrete_value_vars:
+        names = ", ".join(variable.name for variable in model.discrete_value_vars)
+        raise ValueError(
+            f"nutpie cannot sample the discrete variables {names}: marginalise or observe them."
+        )
+    with switched(side == "on"):
+        return nutpie.compile_pymc_model(model, **compile_kwargs())
+
+
+def compile_side(model: "pm.Model", side: str) -> LogpCallback:
+    """Return nutpie's callback for a model, plugin ``"off"`` or ``"on"``."""
+    return LogpCallback.from_compiled(compile_model(model, side))
+
+
+def legal_points(callback: LogpCallback, seed: int) -> NDArray[np.float64]:
+    """Return jittered initial points where logp and gradient are finite, shape (8, n_dim).
+
+    Raises
+    ------
+    ValueError
+        If there are not enough of them among many tries.
+    """
+    rng = np.random.default_rng(seed)
+    legal: list[NDArray[np.float64]] = []
+    for _ in range(TRIES):
+        point = callback.owner.initial_point_func(int(rng.integers(2**31)))
+        try:
+            callback.evaluate(point)
+        except FloatingPointError:
+            continue
+        legal.append(point)
+        if len(legal) == N_POINTS:
+            return np.stack(legal)
+    raise ValueError(
+        f"Only {len(legal)} of {TRIES} jittered initial points have a finite logp and gradient:"
+        " give the model better initial values with `initval`."
+    )
+
+
+def check_agreement(
+    evaluate: Evaluate, reference: Evaluate, points: NDArray[np.float64], rtol: float = 1e-9
+) -> None:
+    """Raise AssertionError unless logp and gradient are equal within ``rtol`` at all points."""
+    for point in points:
+        (logp, gradient), (logp_0, gradient_0) = evaluate(point), reference(point)
+        np.testing.assert_allclose(logp, logp_0, rtol=rtol, err_msg="logp differs")
+        scale = np.abs(gradient_0).max(initial=1.0)
+        np.testing.assert_allclose(
+            gradient, gradient_0, rtol=rtol, atol=rtol * scale, err_msg="gradient differs"
+        )

@@ -1,0 +1,284 @@
+import ctypes
+import json
+import os
+
+import numba
+import numpy as np
+import pymc as pm
+import pytest
+from rich.console import Console
+
+import pymc_fastlogp
+from benchmarks import report
+from pymc_fastlogp.benchmark import BenchmarkResult, benchmark
+from pymc_fastlogp.benchmark.native import LogpCallback
+from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
+from pymc_fastlogp.benchmark.run import check_agreement, compile_side, legal_points
+
+needs_affinity = pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason="the operating system cannot pin a thread"
+)
+
+
+@pytest.fixture(scope="module")
+def model():
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        sigma = pm.HalfNormal("sigma")
+        pm.Normal("y", mu, sigma, observed=[0.5, 1.5, 1.0])
+    return model
+
+
+@pytest.fixture(scope="module")
+def callback(model):
+    return compile_side(model, "off")
+
+
+@pytest.fixture(scope="module")
+def measured(model):
+    return benchmark(model, rounds=3, seconds_per_round=0.001)
+
+
+@pytest.fixture
+def result():
+    return BenchmarkResult(n_dim=3, seconds={"off": (4e-6, 6e-6, 9e-6), "on": (2e-6, 2e-6, 3e-6)})
+
+
+def test_ratio_is_formed_within_each_round(result):
+    assert result.ratio("off").median == pytest.approx(3.0)
+    assert result.ratio("off").lower == pytest.approx(2.5)
+    assert result.ratio("off").upper == pytest.approx(3.0)
+    assert result.ratio("on") == (1.0, 1.0, 1.0)
+    assert result.median("off") == 6e-6
+
+
+def test_result_survives_json(result):
+    assert BenchmarkResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+
+
+def test_dict_agrees_with_the_raw_numbers(result):
+    off = result.to_dict()["sides"]["off"]
+    assert off["median_seconds"] == np.median(off["seconds"])
+    assert off["ratio"]["median"] == result.ratio("off").median
+
+
+def test_result_renders_in_terminal_and_notebook(result):
+    console = Console(width=100)
+    with console.capture() as capture:
+        console.print(result)
+    for text in (capture.get(), str(result), result._repr_html_()):
+        assert "off" in text
+        assert "on" in text
+        assert "3" in text
+    assert "3.00" in str(result)
+    assert "<table" in result._repr_html_()
+
+
+def test_plot_shows_every_round(result):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    ax = result.plot()
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["off", "on"]
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), [4, 6, 9])
+
+
+def test_plot_says_what_is_missing(result, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match="pip install matplotlib"):
+        result.plot()
+
+
+def test_benchmark_measures_both_sides_in_every_round(measured):
+    assert set(measured.seconds) == {"off", "on"}
+    assert {len(values) for values in measured.seconds.values()} == {3}
+    assert min(min(values) for values in measured.seconds.values()) > 0
+    assert measured.n_dim == 2
+
+
+def test_benchmark_leaves_the_switch_alone(measured):
+    assert pymc_fastlogp.is_enabled()
+
+
+def test_discrete_variables_are_refused():
+    with pm.Model() as model:
+        pm.Poisson("count", 3.0)
+    with pytest.raises(ValueError, match="discrete variables count"):
+        benchmark(model)
+
+
+def test_zero_rounds_are_refused(model):
+    with pytest.raises(ValueError, match="at least one"):
+        benchmark(model, rounds=0)
+
+
+def test_callback_computes_logp_and_gradient(model, callback):
+    point = np.array([0.3, -0.2])
+    expected, gradient = model.logp_dlogp_function(ravel_inputs=True)(point)
+    names = [variable.name for variable in model.value_vars]
+    order = [names.index(name) for name in callback.owner.shape_info[0][:2]]
+    logp, computed = callback.evaluate(point[order])
+    np.testing.assert_allclose(logp, expected, rtol=1e-12)
+    np.testing.assert_allclose(computed, gradient[order], rtol=1e-12)
+
+
+def test_points_are_legal_and_differ(callback):
+    points = legal_points(callback, seed=1)
+    assert all(np.isfinite(callback.evaluate(point)[0]) for point in points)
+    assert len(np.unique(points, axis=0)) == len(points)
+
+
+def test_model_without_legal_point_is_refused(model, callback):
+    class Owner:
+        @staticmethod
+        def initial_point_func(seed):
+            return np.full(2, np.nan)
+
+    nowhere = LogpCallback(callback.address, callback.user_data, 2, Owner)
+    with pytest.raises(ValueError, match="initval"):
+        legal_points(nowhere, seed=1)
+
+
+def test_disagreement_is_noticed(callback):
+    def wrong(x):
+        logp, gradient = callback.evaluate(x)
+        return logp, gradient * (1 + 1e-6)
+
+    points = legal_points(callback, seed=1)
+    check_agreement(callback.evaluate, callback.evaluate, points)
+    with pytest.raises(AssertionError, match="gradient differs"):
+        check_agreement(wrong, callback.evaluate, points)
+
+
+@numba.cfunc("int64(uint64, CPointer(double), CPointer(double), CPointer(double), CPointer(int64))")
+def counting(n_dim, x, gradient, logp, counts):
+    counts[0] += 1
+    counts[int(x[0])] += 1
+    return counts[1]
+
+
+def counting_callback(status):
+    counts = (ctypes.c_int64 * 6)(0, status)
+    return counts, LogpCallback(counting.address, ctypes.addressof(counts), 2, counts)
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 1000])
+def test_native_loop_calls_the_function_n_times_and_takes_points_in_turn(n):
+    counts, callback = counting_callback(status=0)
+    points = np.array([[2.0, 0.0], [3.0, 0.0], [4.0, 0.0]])
+    callback.timer(points)(n)
+    assert counts[0] == n
+    assert list(counts[2:5]) == [(n + 2) // 3, (n + 1) // 3, n // 3]
+
+
+def test_failure_inside_the_native_loop_is_an_error():
+    _, callback = counting_callback(status=4)
+    with pytest.raises(FloatingPointError, match="5 of 5"):
+        callback.timer(np.array([[2.0, 0.0]]))(5)
+
+
+def test_sides_are_timed_in_turn_and_the_order_is_reversed_after_each_round():
+    calls = []
+
+    def timer(side):
+        def seconds(n):
+            calls.append(side)
+            return float(n)
+
+        return seconds
+
+    times = time_in_turn({"a": timer("a"), "b": timer("b")}, rounds=3, seconds_per_round=1.0)
+    assert times == {"a": (1.0, 1.0, 1.0), "b": (1.0, 1.0, 1.0)}
+    assert calls == ["a", "b", "a", "b", "b", "a", "a", "b"]
+
+
+@needs_affinity
+def test_pinning_uses_one_core_and_is_undone():
+    before = os.sched_getaffinity(0)
+    with pinned():
+        inside = os.sched_getaffinity(0)
+    assert len(inside) == 1
+    assert inside <= before
+    assert os.sched_getaffinity(0) == before
+
+
+@needs_affinity
+def test_pinning_is_undone_after_an_error():
+    before = os.sched_getaffinity(0)
+    with pytest.raises(RuntimeError), pinned():
+        raise RuntimeError
+    assert os.sched_getaffinity(0) == before
+
+
+@pytest.fixture
+def results(result):
+    session = {
+        "compile_seconds": 2.5,
+        "first_draw_seconds": 3.5,
+        "peak_memory_bytes": 5 * 10**8,
+        "ess_per_second": 1234.5,
+    }
+    whole = {
+        "name": "a",
+        "title": "model a",
+        "target": True,
+        "evaluation": result.to_dict(),
+        "notes": {"jax": "gradient by JAX"},
+        "failures": {"stan": "RuntimeError: no"},
+        "first_compile_seconds": {"off": 10.0, "on": 11.0},
+        "off": session,
+        "on": session | {"ess_per_second": None},
+    }
+    broken = whole | {
+        "title": "model b",
+        "notes": {},
+        "evaluation": None,
+        "off": {},
+        "failures": {"evaluate all": "ValueError: no"},
+    }
+    return {
+        "date": "2026-01-02",
+        "machine": {"cpu": "a CPU", "vector_bits": 256, "os": "an OS"},
+        "versions": {"pymc": "6.4.0", "stanli": None},
+        "cases": [whole, broken],
+    }
+
+
+def test_markdown_shows_losses_failures_and_what_is_missing(results):
+    table = report.markdown_tables(results)
+    rows = [line for line in table.splitlines() if line.startswith("| model a")]
+    assert "| 6 | 2 | 3.00 | – | failed | – |" in rows[0]  # noqa: RUF001
+    assert "| 10 / 11 | 2.5 / 2.5 | 3.5 / 3.5 | 500 / 500 | 1234 / – |" in rows[1]  # noqa: RUF001
+    assert "| model b | failed | failed |" in table
+    assert "2026-01-02" in table
+    assert "pymc 6.4.0" in table
+    assert "JAX, one core with gradient by JAX: a." in table
+
+
+def test_table_replaces_what_stands_between_the_markers():
+    text = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
+    once = report.insert_table(text, "| new |")
+    assert once == f"before\n{report.BEGIN}\n\n| new |\n\n{report.END}\nafter\n"
+    assert report.insert_table(once, "| new |") == once
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["none", report.BEGIN, report.END, f"{report.END} {report.BEGIN}", f"{report.BEGIN} x" * 2],
+)
+def test_missing_markers_are_an_error(text):
+    with pytest.raises(ValueError, match="benchmark table: begin"):
+        report.insert_table(text, "| new |")
+
+
+def test_plot_of_all_models_is_drawn(results, tmp_path):
+    pytest.importorskip("matplotlib")
+    report.plot(results, tmp_path / "sub" / "plot.png")
+    assert (tmp_path / "sub" / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_names_of_unknown_models_are_refused():
+    from benchmarks.__main__ import choose
+
+    with pytest.raises(SystemExit, match=r"No such model: nonsense\. There are: "):
+        choose(["nonsense"], quick=False)
+    assert [case.name for case in choose(["radon"], quick=True)] == ["radon"]

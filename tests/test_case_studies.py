@@ -1,0 +1,103 @@
+"""The notebooks run from the first cell to the last; the demo notices what it is there to notice."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from case_studies.comparison import MCSE_LIMIT, agreement, compare_posteriors, verdict
+from case_studies.demo import exit_code
+
+ROOT = Path(__file__).parent.parent
+NOTEBOOKS = sorted((ROOT / "case_studies").glob("*/*.py"))
+
+
+def summary(mean: list[float], mcse: float = 0.1) -> pd.DataFrame:
+    names = [f"x[{i}]" for i in range(len(mean))]
+    return pd.DataFrame({"mean": mean, "mcse_mean": mcse}, index=names)
+
+
+def test_equal_posteriors_agree() -> None:
+    comparison = compare_posteriors(summary([1.0, 2.0]), summary([1.0, 2.0]))
+    assert comparison["agrees"].all()
+    assert (comparison["distance"] == 0.0).all()
+    assert agreement(comparison) == "2 of 2 posterior means agree; all are equal up to round-off"
+    assert exit_code([comparison]) == 0
+
+
+@pytest.mark.parametrize(("shift", "agrees"), [(0.9, True), (1.1, False), (-1.1, False)])
+def test_difference_is_judged_by_the_combined_standard_error(shift: float, agrees: bool) -> None:
+    combined = float(np.hypot(0.1, 0.1))
+    on = summary([1.0, 2.0 + shift * MCSE_LIMIT * combined])
+    comparison = compare_posteriors(summary([1.0, 2.0]), on)
+    assert list(comparison["agrees"]) == [True, agrees]
+    assert comparison["distance"]["x[1]"] == pytest.approx(abs(shift) * MCSE_LIMIT)
+
+
+def test_disagreement_is_named_and_fails_the_demo() -> None:
+    same = compare_posteriors(summary([1.0]), summary([1.0]))
+    different = compare_posteriors(summary([1.0, 2.0]), summary([1.0, 9.0]))
+    assert "1 of 2 posterior means agree; x[1] differs most" in agreement(different)
+    assert exit_code([same, different]) == 1
+
+
+def test_mean_that_is_not_a_number_disagrees() -> None:
+    comparison = compare_posteriors(summary([np.nan, 1.0]), summary([1.0, 1.0]))
+    assert list(comparison["agrees"]) == [False, True]
+    assert "x[0] differs most" in agreement(comparison)
+
+
+def test_round_off_in_a_constant_agrees() -> None:
+    off, on = summary([1.0], mcse=0.0), summary([1.0 + 1e-15], mcse=1e-18)
+    assert compare_posteriors(off, on)["agrees"].all()
+    assert not compare_posteriors(off, summary([1.0001], mcse=0.0))["agrees"].any()
+
+
+def test_different_variables_are_refused() -> None:
+    with pytest.raises(ValueError, match="sample the same model twice"):
+        compare_posteriors(summary([1.0]), summary([1.0, 2.0]))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "rewritten", "phrase"),
+    [
+        (0.9, True, "the rewritten graph is slower"),
+        (1.0, True, "about the same speed"),
+        (2.0, True, "2.00 times as fast"),
+        (0.9, False, "no rewrite applies to this model: about the same"),
+        (1.0, False, "no rewrite applies to this model: about the same"),
+        (2.0, False, "no rewrite applies to this model: about the same"),
+    ],
+)
+def test_verdict_boasts_only_of_what_was_measured(
+    ratio: float, rewritten: bool, phrase: str
+) -> None:
+    sentence = verdict(ratio, rewritten)
+    assert phrase in sentence
+    assert f"{ratio:.2f}" in sentence
+    assert ("times as fast" in sentence) == (rewritten and ratio == 2.0)
+
+
+def test_there_is_a_notebook() -> None:
+    assert ROOT / "case_studies" / "radon" / "radon.py" in NOTEBOOKS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs_and_asserts_agreement(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jupytext = pytest.importorskip("jupytext")
+    nbclient = pytest.importorskip("nbclient")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    notebook = jupytext.read(path)
+
+    nbclient.NotebookClient(
+        notebook, timeout=1200, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    ).execute()
+
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(cell.execution_count is not None for cell in code)
+    assert not [out for cell in code for out in cell.outputs if out.output_type == "error"]
+    assert "assert agree" in code[-1].source
