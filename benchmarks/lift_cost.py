@@ -2,15 +2,18 @@
 
 ``python -m benchmarks.lift_cost`` compiles small functions with all limits lifted and with the plugin
 off, times them in turn on one core, and prints a table of ratios. Each call costs Python's overhead
-as well, which is why the smallest size says little.
+as well, which is why the smallest size says little. A second table does the same for the
+priors whose triangle ``fill_to_set`` writes as one set.
 """
 
+import math
 import os
 import time
 from collections.abc import Callable
 from unittest import mock
 
 import numpy as np
+import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
@@ -18,10 +21,12 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+import pymc_fastlogp
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.rewrites import lift_set_subtensor
+from pymc_fastlogp.rewrites import fill_to_set, lift_set_subtensor
 
 SIZES = (100, 10_000, 1_000_000)
+LKJ_SIZES = (3, 10, 30, 60, 90)
 
 
 def _filled(x: TensorVariable, step: int) -> TensorVariable:
@@ -75,16 +80,27 @@ def _seconds(functions: list[Callable], value: np.ndarray, calls: int) -> float:
     return seconds[0] / seconds[1]
 
 
+def lkj_ratio(n: int) -> float:
+    """Return the same for logp and gradient of an LKJ prior, called as nutpie does."""
+    with pm.Model() as model:
+        pm.LKJCorr("L", n=n, eta=2.0)
+    return pymc_fastlogp.benchmark(model).ratio("off").median
+
+
 def main() -> None:
     """Print the table."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     table = Table("case", *(f"{n:,} entries" for n in SIZES), title="time off / time on")
-    no_limits = {"_pays": lambda *_: True, "_pays_on_full_root": lambda *_: True}
+    priors = Table("prior", "time off / time on")
+    no_limits = {"pays": lambda *_: True, "pays_on_full_root": lambda *_: True}
     with mock.patch.multiple(lift_set_subtensor, **no_limits):
         for name, make in track(CASES.items(), description="compiling and timing"):
             table.add_row(name, *(f"{ratio(make, n):.2f}" for n in SIZES))
-    Console().print(table)
+    with mock.patch.object(fill_to_set, "MANY_ENTRIES", math.inf):
+        for n in track(LKJ_SIZES, description="LKJCorr priors"):
+            priors.add_row(f"LKJCorr, n = {n}", f"{lkj_ratio(n):.2f}")
+    Console().print(table, priors)
 
 
 if __name__ == "__main__":

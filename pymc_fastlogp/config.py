@@ -48,7 +48,8 @@ def disable() -> None:
 def disabled() -> Iterator[None]:
     """Switch the plugin off for a block of code, or, as a decorator, for a function.
 
-    Other threads are not affected, nor are threads that are started inside. Blocks nest.
+    Other threads are not affected; threads that are started inside are where Python lets
+    them inherit context variables. Blocks nest.
 
     Examples
     --------
@@ -98,8 +99,8 @@ def compile_kwargs() -> dict[str, bool]:
 def switched(on: bool) -> Iterator[None]:
     """Switch the plugin on or off for a block of code in this thread or task."""
     token = _blocks.set((*_blocks.get(), on))
-    _count_off_block(0 if on else 1)
     try:
+        _count_off_block(0 if on else 1)
         yield
     finally:
         _count_off_block(0 if on else -1)

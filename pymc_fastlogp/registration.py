@@ -61,7 +61,6 @@ RULES: tuple[Rule, ...] = (
         "fastlogp_masked_reshape_to_set", "fill_to_set.local_masked_reshape_to_set", "canonicalize"
     ),
     Rule("fastlogp_pad_of_set", "fill_to_set.local_pad_of_set", "canonicalize"),
-    Rule("fastlogp_gather_of_join", "fill_to_set.local_gather_of_join", "canonicalize"),
     # Not `stabilize`: only here 0 / x and its like are simplified, so that a lift can follow a lift.
     Rule("fastlogp_lift_set_subtensor", LIFT, "canonicalize"),
     # Not in mode JAX, where JAX itself takes the gradient, after `specialize`.
@@ -125,8 +124,15 @@ def _register(rule: Rule) -> None:
 
 
 def is_registered() -> bool:
-    """Whether the rules are in ``optdb``."""
-    return untested_reason() is None
+    """Whether any of the rules is in ``optdb``."""
+    return any(_is_in_optdb(rule) for rule in RULES)
+
+
+def _is_in_optdb(rule: Rule) -> bool:
+    try:
+        return bool(optdb[rule.database][rule.name])
+    except KeyError:
+        return False
 
 
 def is_excluded(rule: Rule) -> bool:

@@ -2,20 +2,20 @@
 
 .. code::
 
-    reshape(v, (n, m)) * mask          ->  zeros((n, m))[rows, cols].set(v[k])
-    pad(zeros((n, m))[i, j].set(c))    ->  zeros((n + .., m + ..))[i + .., j + ..].set(c)
-    join(v[s1], v[s2], ...)[k]         ->  v[k']
+    reshape(join(v[s1], v[s2], ..), (n, m)) * mask  ->  zeros((n, m))[rows, cols].set(v[k])
+    pad(zeros((n, m))[i, j].set(c))                 ->  zeros((n + .., m + ..))[i + .., j + ..].set(c)
 
-``rows, cols`` are where the constant ``mask`` is one, and ``k`` their flat positions. The third rule reads
-through the copies that ``join`` made, so that what is left of them is one gather.
+``rows, cols`` are where the constant ``mask`` is one, and ``k`` are the entries of ``v`` that stand there.
 
 PyMC's ``CholeskyCorrTransform`` builds its triangle this way: it joins a vector with its
 reverse, reshapes, masks the upper half away, pads a row and a column. As one set the triangle can
 be followed by :mod:`~pymc_fastlogp.rewrites.lift_set_subtensor`, and the gradient returns along one
 permutation instead of through five Ops.
 
-Where ``mask`` is zero, ``reshape(v) * mask`` is zero for every finite ``v``, and nan where the entry
-is inf or nan. The set stores zero there in any case. The entries that are kept do not differ.
+Where ``mask`` is zero the product is zero for every finite entry, and nan for inf and nan; the set
+stores zero. So that an infinite entry of ``v`` cannot get lost, the rule demands that each entry which is masked
+away is kept at another place, as in that triangle, which has most of them twice. Without the second copy
+there is little to gain anyway: multiplying by a mask is as fast as a set.
 """
 
 import numpy as np
@@ -26,42 +26,64 @@ from pytensor.tensor.basic import Join, constant, zeros
 from pytensor.tensor.math import mul
 from pytensor.tensor.pad import Pad
 from pytensor.tensor.shape import Reshape
-from pytensor.tensor.subtensor import (
-    AdvancedIncSubtensor,
-    AdvancedSubtensor,
-    Subtensor,
-    indices_from_subtensor,
-)
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, Subtensor, indices_from_subtensor
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.rewrites.constants import fill_value
 
+# Beyond so many entries a set costs more than it saves; benchmarks/lift_cost.py measures it.
+MANY_ENTRIES = 4096
+
 
 @node_rewriter([mul])
 def local_masked_reshape_to_set(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
-    """Rewrite ``reshape(v, (n, m)) * mask -> zeros((n, m))[rows, cols].set(v[k])``."""
+    """Rewrite ``reshape(join(v[s], ..)) * mask -> zeros[rows, cols].set(v[k])``."""
     out = node.outputs[0]
-    if len(node.inputs) != 2 or None in out.type.shape:
+    if len(node.inputs) != 2:
         return None
-    for x, mask in (node.inputs, reversed(node.inputs)):
-        if isinstance(x.owner_op, Reshape) and x.owner.inputs[0].type.ndim == 1 and _is_mask(mask):
-            break
-    else:
+    x, mask = sorted(node.inputs, key=lambda v: isinstance(v, Constant))
+    if not isinstance(x.owner_op, Reshape) or not _is_mask(mask) or mask.data.size > MANY_ENTRIES:
         return None
     if not x.type.shape == mask.type.shape == out.type.shape or x.type.dtype != out.type.dtype:
         return None
-    where = np.nonzero(mask.data)
-    k = np.ravel_multi_index(where, mask.data.shape)
-    filled = zeros(out.type.shape, dtype=out.type.dtype)[where].set(x.owner.inputs[0][k])
+    v, entries = _entries_of_one_vector(x.owner.inputs[0])
+    if v is None or entries.size != mask.data.size:
+        return None
+    kept = entries[np.flatnonzero(mask.data)]
+    if not np.isin(entries, kept).all():
+        return None
+    filled = zeros(out.type.shape, dtype=out.type.dtype)[np.nonzero(mask.data)].set(v[kept])
     copy_stack_trace(out, filled)
     return [filled]
 
 
 def _is_mask(x: TensorVariable) -> bool:
-    """Whether ``x`` is a constant of zeros and ones, with enough zeros to be worth leaving out."""
+    """Whether ``x`` is a constant matrix, or more, of zeros and ones."""
     if not isinstance(x, TensorConstant) or x.type.ndim < 2:
         return False
-    return bool(np.isin(x.data, (0, 1)).all()) and 0 < x.data.mean() <= 0.75
+    return bool(np.isin(x.data, (0, 1)).all())
+
+
+def _entries_of_one_vector(x: TensorVariable) -> tuple[TensorVariable | None, np.ndarray]:
+    """Return the vector that ``x`` repeats entries of, and which entry stands where in ``x``."""
+    parts = x.owner.inputs if isinstance(x.owner_op, Join) else [x]
+    vectors, entries = zip(*map(_slice_of_vector, parts), strict=True)
+    return (vectors[0] if len(set(vectors)) == 1 else None), np.concatenate(entries)
+
+
+def _slice_of_vector(x: TensorVariable) -> tuple[TensorVariable | None, np.ndarray]:
+    """Return the vector that ``x`` is a constant slice of, and its entries there."""
+    nothing = None, np.empty(0, dtype=int)
+    if isinstance(x.owner_op, Subtensor):
+        vector, *bounds = x.owner.inputs
+        if not all(isinstance(bound, Constant) for bound in bounds):
+            return nothing
+        index = indices_from_subtensor([bound.data for bound in bounds], x.owner.op.idx_list)
+    else:
+        vector, index = x, (slice(None),)
+    if vector.type.ndim != 1 or vector.type.shape[0] is None:
+        return nothing
+    return vector, np.arange(vector.type.shape[0])[tuple(index)]
 
 
 @node_rewriter([Pad])
@@ -80,50 +102,19 @@ def local_pad_of_set(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable]
     ):
         return None
     indices = indices_from_subtensor(write.inputs[2:], write.op.idx_list)
-    if len(indices) != filled.type.ndim or not all(map(_is_non_negative, indices)):
+    if len(indices) != filled.type.ndim or not all(map(_lies_within, indices, filled.type.shape)):
         return None
     moved = tuple(
-        index.data + before for index, (before, _) in zip(indices, op.static_pad_width, strict=True)
+        constant(index.data.astype("int64") + before)
+        for index, (before, _) in zip(indices, op.static_pad_width, strict=True)
     )
     padded = zeros(out.type.shape, dtype=out.type.dtype)[moved].set(write.inputs[1])
     copy_stack_trace(out, padded)
     return [padded]
 
 
-def _is_non_negative(index: slice | TensorVariable) -> bool:
-    return (
-        isinstance(index, TensorConstant) and index.type.ndim > 0 and bool((index.data >= 0).all())
-    )
-
-
-@node_rewriter([AdvancedSubtensor])
-def local_gather_of_join(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
-    """Rewrite ``join(v[s1], v[s2], ...)[k] -> v[k']`` for constant slices and constant ``k``."""
-    joined, k = node.inputs[0], node.inputs[1]
-    if node.op.idx_list != (0,) or not isinstance(k, Constant) or k.type.dtype == "bool":
-        return None
-    if joined.type.ndim != 1 or not isinstance(joined.owner_op, Join):
-        return None
-    sources, positions = zip(*map(_slice_of_vector, joined.owner.inputs), strict=True)
-    if len(set(sources)) > 1 or sources[0] is None:
-        return None
-    try:
-        gathered = sources[0][constant(np.concatenate(positions)[k.data])]
-    except IndexError:  # upstream raises it when the function is called
-        return None
-    copy_stack_trace(node.outputs[0], gathered)
-    return [gathered]
-
-
-def _slice_of_vector(x: TensorVariable) -> tuple[TensorVariable | None, np.ndarray | None]:
-    """Return the vector that ``x`` is a constant slice of, and the positions in it."""
-    if not isinstance(x.owner_op, Subtensor):
-        source, index = x, (slice(None),)
-    else:
-        source, *variables = x.owner.inputs
-        if not all(isinstance(v, Constant) for v in variables):
-            return None, None
-        index = tuple(indices_from_subtensor([v.data for v in variables], x.owner.op.idx_list))
-    if source.type.ndim != 1 or source.type.shape[0] is None:
-        return None, None
-    return source, np.arange(source.type.shape[0])[index]
+def _lies_within(index: slice | TensorVariable, length: int | None) -> bool:
+    """Whether ``index`` is a constant array of positions, counted from zero, on such an axis."""
+    if not isinstance(index, TensorConstant) or index.type.ndim == 0 or length is None:
+        return False
+    return index.data.dtype.kind in "iu" and bool(((index.data >= 0) & (index.data < length)).all())

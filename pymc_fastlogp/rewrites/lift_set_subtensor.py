@@ -13,71 +13,37 @@ choosing. It pays where ``x`` is one repeated value, as in a triangular matrix f
 vector: :math:`f` then costs as much as the entries written, and ``f(0)`` folds to a constant.
 (PyTensor issue "Lift Elemwise through SetSubtensor"; ``LKJCorr`` is its motivating case.)
 
-**Why the gradient needs more care than the value.** Let :math:`s = x[i].\mathrm{set}(c)` and
-:math:`g` the gradient of the result. Without the lift :math:`x` receives
-:math:`(g\,f'(s))[i].\mathrm{set}(0)`, with it :math:`(g[i].\mathrm{set}(0))\,f'(x)`. At an entry
-that was overwritten the second is :math:`0 \cdot f'(x_k)`, which is nan where
-:math:`f'(x_k)` is not finite, as with ``log(x[x_is_zero].set(1))``. The same happens to a
-value overwritten by a later set or stored nowhere, and to ``w`` at overwritten entries of ``x``.
-Before a gradient is taken the lift therefore fires only where no gradient flows into an overwritten entry
-(it is constant), or where :math:`f'` there is finite whatever the entry holds (the tables below).
-After the gradient it fires on the value's conditions alone.
-
-**What it costs.** The lift stores an array of the size of ``x`` where one was stored before, so it
-pays by the entries on which :math:`f` is not evaluated any more. Where :math:`f` is arithmetic, PyTensor
-would have fused it into the loop that reads the result, and there is little to save; where other
-Ops read ``x[i].set(c)`` as well, it has to be stored all the same. Where ``x`` is as large as it looks nothing is
-saved but a copy, and a reduction that would have been fused with :math:`f` no longer is.
-``benchmarks/lift_cost.py`` measures the cases, and the limits below follow from it.
+The gradient needs more care than the value (:mod:`~pymc_fastlogp.rewrites.lift_gradient`), and so does the
+cost (:mod:`~pymc_fastlogp.rewrites.lift_cost`).
 
 Duplicates in ``i`` are refused: which of them wins then matters, and upstream sends a
 gradient to all of them.
 """
 
-import math
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
+import numpy as np
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
-from pytensor.tensor.basic import Alloc, alloc, cast, constant, zeros_like
-from pytensor.tensor.elemwise import CAReduce, Elemwise
-from pytensor.tensor.type import float_dtypes
+from pytensor.tensor.basic import Alloc, alloc, cast, constant, switch, zeros_like
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import eq, isinf, isnan
+from pytensor.tensor.type import discrete_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.rewrites.constants import fill_value
-from pymc_fastlogp.rewrites.set_chains import (
-    Filled,
-    indices_of,
-    is_surely_stored,
-    set_op,
-    unwind,
-)
+from pymc_fastlogp.rewrites.lift_cost import pays, pays_on_full_root
+from pymc_fastlogp.rewrites.lift_gradient import gradient_is_the_same
+from pymc_fastlogp.rewrites.positive import is_positive
+from pymc_fastlogp.rewrites.set_chains import Filled, indices_of, set_op, unwind
 
-# Derivatives that do not depend on the operands: finite even where an operand is inf or nan.
-CONSTANT_DERIVATIVE = (
-    *(ps.Add, ps.Sub, ps.Neg, ps.Identity, ps.Cast),
-    *(ps.LT, ps.GT, ps.LE, ps.GE, ps.EQ, ps.NEQ, ps.IsNan, ps.IsInf),
-    *(ps.AND, ps.OR, ps.XOR, ps.Invert),
-    *(ps.Sign, ps.Ceil, ps.Floor, ps.Trunc, ps.RoundHalfToEven, ps.RoundHalfAwayFromZero),
-)
-
-# f(constant, w) whose derivative by w is finite wherever f itself is.
-FINITE_DERIVATIVE_BY_OTHERS = (ps.Mul, ps.ScalarMaximum, ps.ScalarMinimum)
-
-# Next to free in the loop that reads the result.
-ARITHMETIC = (
-    *CONSTANT_DERIVATIVE,
-    *(ps.Mul, ps.TrueDiv, ps.Sqr, ps.Abs, ps.ScalarMaximum, ps.ScalarMinimum),
-)
-
-# Up to so many entries the number of Ops counts, and not how many entries each of them visits.
-FEW_ENTRIES = 1024
-# Beyond so many entries one more array costs more than most functions of its entries.
-MANY_ENTRIES = 100_000
+# Of integers these can raise, also for an entry that is overwritten later.
+RAISES_FOR_INTEGERS = (ps.Pow, ps.IntDiv, ps.Mod)
 
 
 class Lift(NamedTuple):
@@ -100,7 +66,7 @@ class Lift(NamedTuple):
 def local_lift_elemwise_through_set(fgraph: FunctionGraph, node: Apply) -> list | None:
     """Lift before the gradient: ``f(x[i].set(c)) -> f(x)[i].set(f(c))``."""
     lift = _match(fgraph, node)
-    if lift is None or not _gradient_is_the_same(lift):
+    if lift is None or not gradient_is_the_same(*lift):
         return None
     return _replacement(fgraph, lift)
 
@@ -117,6 +83,8 @@ def _match(fgraph: FunctionGraph, node: Apply) -> Lift | None:
     op, outputs = node.op, node.outputs
     if len(outputs) != 1 or op.inplace_pattern or isinstance(op.scalar_op, ps.Second):
         return None
+    if isinstance(op.scalar_op, RAISES_FOR_INTEGERS) and outputs[0].dtype in discrete_dtypes:
+        return None
     shape = outputs[0].type.broadcastable
     full = {x for x in node.inputs if x.type.broadcastable == shape}
     if all(shape) or len(full) != 1:
@@ -128,109 +96,88 @@ def _match(fgraph: FunctionGraph, node: Apply) -> Lift | None:
     return Lift(node, operand, [x for x in node.inputs if x is not operand], filled)
 
 
-def _gradient_is_the_same(lift: Lift) -> bool:
-    """Whether no overwritten entry can turn a zero gradient into nan; see the module docstring."""
-    node, operand, others, filled = lift
-    scalar_op = node.op.scalar_op
-    dtypes = {operand.type.dtype, node.outputs[0].type.dtype}
-    # Between two floats the set rounds the gradient to its own type.
-    if len(dtypes) > 1 and dtypes.issubset(float_dtypes):
-        return False
-    if isinstance(scalar_op, CONSTANT_DERIVATIVE):
-        return True
-    if not all(is_surely_stored(write) for write in filled.writes):
-        return False
-    if fill_value(filled.root) is None and not isinstance(filled.root, Constant):
-        return False
-    if all(isinstance(x, Constant) for x in others):
-        return True
-    is_numerator = isinstance(scalar_op, ps.TrueDiv) and operand is node.inputs[0]
-    return is_numerator or isinstance(scalar_op, FINITE_DERIVATIVE_BY_OTHERS)
-
-
 def _replacement(fgraph: FunctionGraph, lift: Lift) -> list[TensorVariable] | None:
     """Apply the Elemwise to the root and to each value written, where that is less work."""
-    out = lift.node.outputs[0]
-    lifted = _on_cheap_root(lift)
-    if lifted is not None and not _pays(fgraph, lift):
+    node, operand, others, filled = lift
+    out = node.outputs[0]
+    if not all(_fits(others, write) for write in filled.writes):
         return None
+    lifted = _on_cheap_root(fgraph, lift)
     if lifted is None:
-        if not _pays_on_full_root(fgraph, lift):
+        if not pays_on_full_root(fgraph, node, operand, filled):
             return None
-        lifted = lift.apply(lift.filled.root, lift.others)
+        lifted = lift.apply(filled.root, others)
+    elif not pays(fgraph, node, operand, filled):
+        return None
     copy_stack_trace(out, lifted)
-    for write in lift.filled.writes:
-        others = [_at(x, write) for x in lift.others]
-        if any(x is None for x in others):
-            return None
+    for write in filled.writes:
         # The set casts what it stores, and f comes after that.
-        value = lift.apply(cast(write.inputs[1], lift.operand.type.dtype), others)
+        stored = cast(write.inputs[1], operand.type.dtype)
+        value = lift.apply(stored, [_at(x, write) for x in others])
         lifted = set_op(write.op)(lifted, value, *write.inputs[2:])
         copy_stack_trace(out, [value, lifted])
     return [lifted] if out.type.is_super(lifted.type) else None
 
 
-def _on_cheap_root(lift: Lift) -> TensorVariable | None:
+def _on_cheap_root(fgraph: FunctionGraph, lift: Lift) -> TensorVariable | None:
     """Apply the Elemwise to a root that is one value repeated, or constant; else return None."""
-    root = lift.filled.root
+    root, others = lift.filled.root, lift.others
     if isinstance(root.owner_op, Alloc):
         fill, *shape = root.owner.inputs
     elif (value := fill_value(root)) is not None:
         fill, shape = constant(value.astype(root.type.dtype)), root.shape
-    elif all(isinstance(x, Constant) for x in (root, *lift.others)):
-        return lift.apply(root, lift.others)
+    elif all(isinstance(x, Constant) for x in (root, *others)):
+        return lift.apply(root, others)
     else:
         return None
-    on_fill = lift.apply(fill, lift.others)
+    on_fill = _of_zero(fgraph, lift) if fill_value(fill) == 0 else None
+    if on_fill is None:
+        on_fill = lift.apply(fill, others)
     missing = root.type.ndim - on_fill.type.ndim
     if (True,) * missing + on_fill.type.broadcastable == root.type.broadcastable:
         return None
     return alloc(on_fill, *shape)
 
 
-def _pays(fgraph: FunctionGraph, lift: Lift) -> bool:
-    """Whether evaluating ``f`` on what was written, and not on all, is worth the change."""
-    entries = _size(lift.operand)
-    written = sum(_size(write.inputs[1]) for write in lift.filled.writes)
-    if _has_other_clients(fgraph, lift) and entries > MANY_ENTRIES:
-        return False
-    if entries <= FEW_ENTRIES:
+def _of_zero(fgraph: FunctionGraph, lift: Lift) -> TensorVariable | None:
+    """Return ``0 * w`` or ``0 / w`` as a switch, which is nan where they are; else return None.
+
+    PyTensor folds the two to zero for every ``w``, as soon as it sees that the zero is constant.
+    """
+    out = lift.node.outputs[0]
+    is_division = isinstance(lift.node.op.scalar_op, ps.TrueDiv)
+    if not (is_division or isinstance(lift.node.op.scalar_op, ps.Mul)):
+        return None
+    variables = [w for w in lift.others if not isinstance(w, Constant)]
+    if not variables or out.dtype in discrete_dtypes:
+        return None
+    if is_division and lift.operand is not lift.node.inputs[0]:
+        return None
+    # A divisor that is nan shows in the entries that were set.
+    if is_division and all(is_positive(fgraph, w) for w in variables):
+        return None
+    is_nan = [isnan(w) | (eq(w, 0) if is_division else isinf(w)) for w in variables]
+    return cast(switch(reduce(or_, is_nan), np.nan, 0.0), out.dtype)
+
+
+def _fits(others: Sequence[TensorVariable], write: Apply) -> bool:
+    """Whether all shapes are known that operands which are no scalars have to be aligned with."""
+    if all(all(x.type.broadcastable) for x in others):
         return True
-    if isinstance(lift.node.op.scalar_op, ARITHMETIC):
-        return written < math.inf and 4 * written <= entries
-    return written == math.inf or 4 * written <= 3 * entries
-
-
-def _size(x: TensorVariable) -> float:
-    """Return the number of entries, infinite where it is not known before the call."""
-    return math.inf if None in x.type.shape else math.prod(x.type.shape)
-
-
-def _pays_on_full_root(fgraph: FunctionGraph, lift: Lift) -> bool:
-    """Whether scalars are set, into a copy that can be spared, and no reduction loses its fusion."""
-    writes = lift.filled.writes
-    if not all(all(write.inputs[1].type.broadcastable) for write in writes):
+    indices = indices_of(write)
+    if any(not isinstance(i, slice) and i.type.dtype == "bool" for i in indices):
         return False
-    if _has_other_clients(fgraph, lift):
-        return False
-    if any(len(fgraph.clients[write.outputs[0]]) > 1 for write, _ in pairwise(writes)):
-        return False
-    readers = [client.op for client, _ in fgraph.clients[lift.node.outputs[0]]]
-    return not any(isinstance(op, CAReduce) for op in readers)
+    target = write.inputs[0][indices].type
+    return None not in (*target.shape, *write.inputs[1].type.shape)
 
 
-def _has_other_clients(fgraph: FunctionGraph, lift: Lift) -> bool:
-    return any(client is not lift.node for client, _ in fgraph.clients[lift.operand])
-
-
-def _at(x: TensorVariable, write: Apply) -> TensorVariable | None:
+def _at(x: TensorVariable, write: Apply) -> TensorVariable:
     """Return ``x``, which broadcasts against the written tensor, at the written positions."""
     broadcast = x.type.broadcastable
     if all(broadcast):
         return x.dimshuffle()
     indices = indices_of(write)
-    if any(not isinstance(i, slice) and i.type.dtype == "bool" for i in indices):
-        return None
+    # One index for each axis that is left: PyTensor fuses a gather by one vector into its reader.
     if len(indices) == x.type.ndim and all(_ndim(i) == 1 for i in indices):
         axes = [axis for axis in range(x.type.ndim) if not broadcast[axis]]
         return x.dimshuffle(axes)[tuple(indices[axis] for axis in axes)]

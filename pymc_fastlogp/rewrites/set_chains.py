@@ -4,6 +4,7 @@
 counts as a set.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,9 @@ from pytensor.tensor.subtensor import (
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.rewrites.constants import fill_value
+
+# Of a larger tensor the positions are not listed, which takes time and memory for each entry.
+MANY_ENTRIES = 1_000_000
 
 
 class Filled(NamedTuple):
@@ -45,23 +49,31 @@ def unwind(fgraph: FunctionGraph, x: TensorVariable) -> Filled | None:
 def _writes_as_set(fgraph: FunctionGraph, write: Apply) -> bool:
     """Whether each entry is written once, so that a set, or an inc of zeros, can be lifted."""
     op, base = write.op, write.inputs[0]
-    if op.inplace:
-        return False
-    if isinstance(op, AdvancedIncSubtensor) and not _advanced_indices_jointly_unique(
-        indices_of(write), fgraph
-    ):
+    if op.inplace or not _is_without_duplicates(fgraph, write):
         return False
     return op.set_instead_of_inc or fill_value(base) == 0
+
+
+def _is_without_duplicates(fgraph: FunctionGraph, write: Apply) -> bool:
+    """Whether the indices of a write surely hold no entry twice."""
+    if isinstance(write.op, IncSubtensor):
+        return True
+    indices = indices_of(write)
+    arrays = [i for i in indices if not isinstance(i, slice) and i.ndim]
+    # PyTensor takes the zeros and ones of a mask for positions when it compares it with others.
+    if len(arrays) > 1 and any(i.type.dtype == "bool" for i in arrays):
+        return False
+    return _advanced_indices_jointly_unique(indices, fgraph)
 
 
 def _is_free_of(write: Apply, later: Sequence[Apply]) -> bool:
     """Whether nothing that ``write`` stores is overwritten, or what it stores is constant."""
     if not later or isinstance(write.inputs[1], Constant):
         return True
-    stored = _positions(write)
+    stored = positions(write)
     if stored is None:
         return False
-    overwriting = [_positions(w) for w in later]
+    overwriting = [positions(w) for w in later]
     return all(p is not None and not np.isin(stored, p).any() for p in overwriting)
 
 
@@ -84,13 +96,15 @@ def indices_of(write: Apply) -> tuple[slice | TensorVariable, ...]:
     return tuple(indices_from_subtensor(write.inputs[2:], write.op.idx_list))
 
 
-def _positions(write: Apply) -> np.ndarray | None:
+def positions(write: Apply) -> np.ndarray | None:
     """Return the flat positions that a write with constant indices into a known shape touches."""
     shape = write.inputs[0].type.shape
-    if None in shape or not all(isinstance(i, Constant) for i in write.inputs[2:]):
+    if None in shape or math.prod(shape) > MANY_ENTRIES:
+        return None
+    if not all(isinstance(i, Constant) for i in write.inputs[2:]):
         return None
     indices = indices_from_subtensor([i.data for i in write.inputs[2:]], write.op.idx_list)
     try:
-        return np.arange(np.prod(shape, dtype=int)).reshape(shape)[tuple(indices)].ravel()
+        return np.arange(math.prod(shape)).reshape(shape)[tuple(indices)].ravel()
     except IndexError:  # upstream raises it when the function is called
         return None

@@ -34,7 +34,9 @@ def sketch(x):
     """Spell a graph out, without the dimensions that only align operands for broadcasting."""
     if isinstance(x, Constant):
         values = np.asarray(x.data, dtype=float)
-        is_fill = values.size and (values == values.flat[0]).all()
+        is_fill = values.size and np.array_equal(
+            values, np.full_like(values, values.flat[0]), equal_nan=True
+        )
         return str(values.flat[0] if is_fill else values.tolist())
     if x.owner is None:
         return x.name

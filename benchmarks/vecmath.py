@@ -1,0 +1,187 @@
+"""Nanoseconds per element of the vector functions, beside NumPy, Numba's scalar call and XLA.
+
+``python -m benchmarks.vecmath [function ...]`` times arrays of a few thousand elements, which stay in
+the first-level cache, on one core. Numba, XLA and the vector functions repeat in native code; NumPy and SciPy
+are called from Python, where one call has all the elements. In each round all sides take turns, and the
+median of the rounds is printed. Arguments are uniform in a range where log densities have theirs.
+
+"scalar" is what PyTensor compiles for Numba today, in a loop with PyTensor's fast-math flags. The last
+columns are its time and XLA's, divided by that of the default width.
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from functools import cache, partial
+
+os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.special
+import numba
+import numpy as np
+import pytensor.scalar as ps
+import scipy.special
+from pytensor.link.numba.dispatch.basic import numba_funcify, numba_njit
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from benchmarks.machine import machine
+from pymc_fastlogp.benchmark.native import Timer
+from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
+from pymc_fastlogp.kernel.vecmath.intrinsic import apply
+from pymc_fastlogp.kernel.vecmath.loop import default_width, n_results
+from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED
+
+SIZE = 2048
+WIDTHS = (1, 2, 4, 8, 16)
+ROUNDS = 9
+SECONDS_PER_ROUND = 0.005
+
+POSITIVE, NEGATIVE, BOTH = (0.1, 20.0), (-20.0, -0.1), (-10.0, 10.0)
+RANGES = dict.fromkeys(["log", "log1p", "log2", "log10", "gammaln", "psi", "trigamma"], POSITIVE)
+RANGES |= {"log1mexp": NEGATIVE, "gammaln_psi": POSITIVE}
+
+NUMPY: dict[str, Callable] = {
+    **{
+        f: getattr(np, f) for f in ("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "tanh")
+    },
+    "sigmoid": scipy.special.expit,
+    "softplus": partial(np.logaddexp, 0.0),
+    "log_sigmoid": scipy.special.log_expit,
+    "gammaln": scipy.special.gammaln,
+    "psi": scipy.special.psi,
+}
+SCALAR = {
+    **{
+        f: getattr(ps, f) for f in ("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "tanh")
+    },
+    **{f: getattr(ps, f) for f in ("sigmoid", "softplus", "log1mexp", "gammaln", "psi")},
+}
+XLA: dict[str, Callable] = {
+    **{
+        f: getattr(jnp, f)
+        for f in ("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "tanh")
+    },
+    **{f: getattr(jax.nn, f) for f in ("sigmoid", "softplus", "log_sigmoid")},
+    "log1mexp": lambda x: jax.nn.log1mexp(-x),
+    "gammaln": jax.scipy.special.gammaln,
+    "psi": jax.scipy.special.digamma,
+    "trigamma": partial(jax.scipy.special.polygamma, 1),
+}
+
+
+def vector_timer(name: str, width: int, x: np.ndarray) -> Timer:
+    """Return the timer of a vector function."""
+    out = np.empty((n_results(name), x.size))
+    return _timed(partial(_repeat_loop(apply(name, width)), x, out))
+
+
+def scalar_timer(name: str, x: np.ndarray) -> Timer:
+    """Return the timer of what PyTensor compiles, applied to one element after the other."""
+    op = SCALAR[name]
+    scalar = numba_funcify(op, node=op.make_node(ps.float64()))
+
+    @numba_njit(final_function=True)
+    def apply_scalar(x, out):
+        for i in range(x.size):
+            out[i] = scalar(x[i])
+
+    return _timed(partial(_repeat_loop(apply_scalar), x, np.empty_like(x)))
+
+
+def numpy_timer(name: str, x: np.ndarray) -> Timer:
+    """Return the timer of NumPy or SciPy."""
+    out = np.empty_like(x)
+
+    def repeat(n: int) -> None:
+        for _ in range(n):
+            NUMPY[name](x, out=out)
+
+    return _timed(repeat)
+
+
+def xla_timer(name: str, x: np.ndarray) -> Timer:
+    """Return the timer of XLA; the barrier keeps it from doing the work once for all repeats."""
+
+    @jax.jit
+    def repeat(x: jax.Array, n: int) -> jax.Array:
+        def once(_: int, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            return jax.lax.optimization_barrier((state[0], XLA[name](state[0])))
+
+        return jax.lax.fori_loop(0, n, once, (x, jnp.zeros_like(x)))[1]
+
+    argument = jnp.asarray(x)
+    return _timed(lambda n: repeat(argument, n).block_until_ready())
+
+
+def times(name: str) -> dict[str, float]:
+    """Return nanoseconds per element of each side that has the function."""
+    x = np.random.default_rng(0).uniform(*RANGES.get(name, BOTH), SIZE)
+    timers = {f"width {w}": vector_timer(name, w, x) for w in {*WIDTHS, default_width()}}
+    others = (
+        ("NumPy", NUMPY, numpy_timer),
+        ("scalar", SCALAR, scalar_timer),
+        ("XLA", XLA, xla_timer),
+    )
+    timers |= {side: make(name, x) for side, has, make in others if name in has}
+    rounds = time_in_turn(timers, rounds=ROUNDS, seconds_per_round=SECONDS_PER_ROUND)
+    return {side: float(np.median(seconds)) / SIZE * 1e9 for side, seconds in rounds.items()}
+
+
+def as_table(measured: dict[str, dict[str, float]]) -> Table:
+    """Return the table of nanoseconds per element and of ratios."""
+    columns = [*(f"width {w}" for w in WIDTHS), "NumPy", "scalar", "XLA"]
+    ratios = ["scalar", "XLA"]
+    headers = [*columns, *(f"{side} / width {default_width()}" for side in ratios)]
+    table = Table("function", title=f"ns per element, {machine()['cpu']}")
+    for header in headers:
+        table.add_column(header, justify="right")
+    for name, of in measured.items():
+        default = of[f"width {default_width()}"]
+        cells = [f"{of[side]:.2f}" if side in of else "" for side in columns]
+        cells += [f"{of[side] / default:.1f}" if side in of else "" for side in ratios]
+        table.add_row(name, *cells)
+    return table
+
+
+def _timed(repeat: Callable[[int], object]) -> Timer:
+    """Return the timer of a function that repeats; its first call compiles."""
+    repeat(1)
+
+    def seconds(n: int) -> float:
+        begin = time.perf_counter()
+        repeat(n)
+        return time.perf_counter() - begin
+
+    return seconds
+
+
+@cache
+def _repeat_loop(f: Callable) -> Callable:
+    @numba.njit
+    def repeat(x, out, n):
+        for _ in range(n):
+            f(x, out)
+
+    return repeat
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="Time the vector functions.")
+    parser.add_argument("functions", nargs="*", metavar="function", help="all by default")
+    names = parser.parse_args().functions or [*FUNCTIONS, *SHARED]
+    if unknown := set(names) - {*FUNCTIONS, *SHARED}:
+        parser.error(f"no vector function {', '.join(sorted(unknown))}")
+    jax.config.update("jax_enable_x64", True)
+    with pinned():
+        measured = {name: times(name) for name in track(names, "measuring")}
+    Console().print(as_table(measured))
+
+
+if __name__ == "__main__":
+    main()
