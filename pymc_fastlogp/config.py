@@ -7,10 +7,10 @@ Three things decide, the first that speaks wins:
 3. the environment variable ``PYMC_FASTLOGP`` at import: ``0``, ``false``, ``no`` or ``off`` starts
    the plugin switched off.
 
-A forked child inherits all of it. A spawned one starts from the environment variable, which
-is therefore kept in step: it reads ``0`` after :func:`disable` and inside :func:`disabled`. The
-children of a fork server have the environment that the server was started with; to switch the plugin off
-for them, set the variable before the first of them starts.
+A forked child inherits all of it. A spawned one starts from the environment variable, which is
+therefore kept in step: it reads ``0`` after :func:`disable` and inside :func:`disabled`. The
+children of a fork server have the environment that the server was started with; to switch the
+plugin off for them, set the variable before the first of them starts.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The only module that touches ``optdb``: what is registered, under which name, where, and when not.
+"""The only module that touches ``optdb``: what is registered, by which name, where, when not.
 
 Every rewrite has a name of its own and the tag ``fastlogp``, so that ``mode.excluding(...)``,
 ``pytensor.config.optimizer_excluding`` and the rewrite profiler work with both. Registration
@@ -61,7 +61,7 @@ RULES: tuple[Rule, ...] = (
         "fastlogp_masked_reshape_to_set", "fill_to_set.local_masked_reshape_to_set", "canonicalize"
     ),
     Rule("fastlogp_pad_of_set", "fill_to_set.local_pad_of_set", "canonicalize"),
-    # Not `stabilize`: only here 0 / x and its like are simplified, so that a lift can follow a lift.
+    # Not `stabilize`: here 0 / x and its like are simplified, so that a lift can follow a lift.
     Rule("fastlogp_lift_set_subtensor", LIFT, "canonicalize"),
     # Not in mode JAX, where JAX itself takes the gradient, after `specialize`.
     Rule("fastlogp_lift_set_subtensor", f"{LIFT}_after_grad", "specialize", ("numba",), False),

@@ -1,9 +1,10 @@
 """Give two compilations of one model the same start.
 
-PyMC rewrites the log density before it takes the gradient, in place. Some expressions in it belong to
-the model, not to the one log density: ``CholeskyCovPacked`` keeps the indices of the diagonal as a graph,
-which no copy of the model copies. They are simplified by the first compilation, and a second one of the same model
-can end with another graph. To compare two sides, that has to have happened before both.
+PyMC rewrites the log density before it takes the gradient, in place. Some expressions in it
+belong to the model, not to the one log density: ``CholeskyCovPacked`` keeps the indices of the
+diagonal as a graph, which no copy of the model copies. They are simplified by the first
+compilation, and a second one of the same model can end with another graph. To compare two
+sides, that has to have happened before both.
 """
 
 from typing import TYPE_CHECKING

@@ -1,19 +1,21 @@
 r"""Check a model's log density and gradient with the plugin on against the plugin off.
 
-Two compilations of one model may differ by round-off, and how much round-off is innocent depends on
-the point: where terms of 1e10 cancel, the last digits of their sum are noise in both, and whether a nearly
-singular matrix has a Cholesky factor is decided by such digits. So the yardstick is measured: the
-function without the plugin is evaluated again at points :math:`x'` that are a few units in the last
-place away. What that changes, upstream does not know either. An entry passes if
+Two compilations of one model may differ by round-off, and how much round-off is innocent
+depends on the point: where terms of 1e10 cancel, the last digits of their sum are noise in
+both, and whether a nearly singular matrix has a Cholesky factor is decided by such digits. So
+the yardstick is measured: the function without the plugin is evaluated again at points
+:math:`x'` that are a few units in the last place away. What that changes, upstream does not
+know either. An entry passes if
 
 .. math:: |on - off| \le rtol \cdot \max(|off|, s) + 16 \cdot \max_{x'} |off(x) - off(x')|
 
-with :math:`s` the largest gradient entry of the same variable. Infinities and nan have to be the same
-on both sides, except where they are not even the same at all :math:`x'`. Where the log density is not
-finite on both sides, its gradient is not compared: every sampler rejects such a point unseen.
+with :math:`s` the largest gradient entry of the same variable. Infinities and nan have to be
+the same on both sides, except where they are not even the same at all :math:`x'`. Where the log
+density is not finite on both sides, its gradient is not compared: every sampler rejects such a
+point unseen.
 
-Not seen here are: what nutpie and PyMC compile from the same log density but with another layout of its inputs,
-data of other shapes, and points with infinite coordinates.
+Not seen here are: what nutpie and PyMC compile from the same log density but with another
+layout of its inputs, data of other shapes, and points with infinite coordinates.
 """
 
 from collections.abc import Callable, Iterator

@@ -5,17 +5,19 @@
     reshape(join(v[s1], v[s2], ..), (n, m)) * mask  ->  zeros((n, m))[rows, cols].set(v[k])
     pad(zeros((n, m))[i, j].set(c))                 ->  zeros((n + .., m + ..))[i + .., j + ..].set(c)
 
-``rows, cols`` are where the constant ``mask`` is one, and ``k`` are the entries of ``v`` that stand there.
+``rows, cols`` are where the constant ``mask`` is one, and ``k`` are the entries of ``v`` that
+stand there.
 
 PyMC's ``CholeskyCorrTransform`` builds its triangle this way: it joins a vector with its
 reverse, reshapes, masks the upper half away, pads a row and a column. As one set the triangle can
 be followed by :mod:`~pymc_fastlogp.rewrites.lift_set_subtensor`, and the gradient returns along one
 permutation instead of through five Ops.
 
-Where ``mask`` is zero the product is zero for every finite entry, and nan for inf and nan; the set
-stores zero. So that an infinite entry of ``v`` cannot get lost, the rule demands that each entry which is masked
-away is kept at another place, as in that triangle, which has most of them twice. Without the second copy
-there is little to gain anyway: multiplying by a mask is as fast as a set.
+Where ``mask`` is zero the product is zero for every finite entry, and nan for inf and nan; the
+set stores zero. So that an infinite entry of ``v`` cannot get lost, the rule demands that each
+entry which is masked away is kept at another place, as in that triangle, which has most of them
+twice. Without the second copy there is little to gain anyway: multiplying by a mask is as fast
+as a set.
 """
 
 import numpy as np

@@ -1,11 +1,12 @@
 """Whether the lift of :mod:`~pymc_fastlogp.rewrites.lift_set_subtensor` is worth its change.
 
-The lift stores an array of the size of ``x`` where one was stored before, so it
-pays by the entries on which ``f`` is not evaluated any more. Where ``f`` is arithmetic, PyTensor
-would have fused it into the loop that reads the result, and there is nothing to save, unless a
-costlier function follows that can be lifted next; where other Ops read ``x[i].set(c)`` as well, it has to be stored all the same. Where ``x`` is as large as it looks nothing is
-saved but a copy, and a reduction that would have been fused with ``f`` no longer is.
-``benchmarks/lift_cost.py`` measures the cases, and the limits below follow from it.
+The lift stores an array of the size of ``x`` where one was stored before, so it pays by the
+entries on which ``f`` is not evaluated any more. Where ``f`` is arithmetic, PyTensor would have
+fused it into the loop that reads the result, and there is nothing to save, unless a costlier
+function follows that can be lifted next. Where other Ops read ``x[i].set(c)`` as well, it has to
+be stored all the same. Where ``x`` is as large as it looks, nothing is saved but a copy, and a
+reduction that would have been fused with ``f`` no longer is. ``benchmarks/lift_cost.py`` measures
+the cases, and the limits below follow from it.
 """
 
 import math

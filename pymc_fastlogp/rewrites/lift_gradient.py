@@ -1,13 +1,13 @@
 r"""Whether the lift of :mod:`~pymc_fastlogp.rewrites.lift_set_subtensor` leaves the gradient as it is.
 
-Let :math:`s = x[i].\mathrm{set}(c)` and
-:math:`g` the gradient of the result. Without the lift :math:`x` receives
-:math:`(g\,f'(s))[i].\mathrm{set}(0)`, with it :math:`(g[i].\mathrm{set}(0))\,f'(x)`. At an entry
-that was overwritten the second is :math:`0 \cdot f'(x_k)`, which is nan where
-:math:`f'(x_k)` is not finite, as with ``log(x[x_is_zero].set(1))``. The same happens to a
-value overwritten by a later set or stored nowhere, and to ``w`` at overwritten entries of ``x``.
-Before a gradient is taken the lift therefore fires only where no gradient flows into an overwritten entry
-(it is constant), or where :math:`f'` there is finite whatever the entry holds (the tables below).
+Let :math:`s = x[i].\mathrm{set}(c)` and :math:`g` the gradient of the result. Without the lift
+:math:`x` receives :math:`(g\,f'(s))[i].\mathrm{set}(0)`, with it
+:math:`(g[i].\mathrm{set}(0))\,f'(x)`. At an entry that was overwritten the second is
+:math:`0 \cdot f'(x_k)`, which is nan where :math:`f'(x_k)` is not finite, as with
+``log(x[x_is_zero].set(1))``. The same happens to a value that a later set overwrites or that is
+stored nowhere, and to another operand ``w`` at overwritten entries of ``x``. Before a gradient is
+taken the lift therefore fires only where no gradient flows into an overwritten entry, which is
+then constant, or where :math:`f'` there is finite whatever the entry holds (the tables below).
 After the gradient it fires on the value's conditions alone.
 """
 

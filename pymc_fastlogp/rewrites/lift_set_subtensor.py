@@ -13,8 +13,8 @@ choosing. It pays where ``x`` is one repeated value, as in a triangular matrix f
 vector: :math:`f` then costs as much as the entries written, and ``f(0)`` folds to a constant.
 (PyTensor issue "Lift Elemwise through SetSubtensor"; ``LKJCorr`` is its motivating case.)
 
-The gradient needs more care than the value (:mod:`~pymc_fastlogp.rewrites.lift_gradient`), and so does the
-cost (:mod:`~pymc_fastlogp.rewrites.lift_cost`).
+The gradient needs more care than the value (:mod:`~pymc_fastlogp.rewrites.lift_gradient`), and
+so does the cost (:mod:`~pymc_fastlogp.rewrites.lift_cost`).
 
 Duplicates in ``i`` are refused: which of them wins then matters, and upstream sends a
 gradient to all of them.

@@ -1,7 +1,7 @@
 """Sums of squares that cannot be zero: the norms of rows that each hold a constant other than zero.
 
-The rows of a triangle with a unit diagonal have norms of at least one. That is what a division by them
-needs to know, since ``0 / w`` is zero for every ``w`` but zero and nan.
+The rows of a triangle with a unit diagonal have norms of at least one. That is what a division
+by them needs to know, since ``0 / w`` is zero for every ``w`` but zero and nan.
 """
 
 import math
@@ -36,7 +36,7 @@ def is_positive(fgraph: FunctionGraph, x: TensorVariable) -> bool:
 
 
 def _sums_something_positive(fgraph: FunctionGraph, node: Apply) -> bool:
-    """Whether a sum is over squares, and each sum has that of a constant other than zero among them."""
+    """Whether squares are summed, and each sum has that of a constant other than zero."""
     x = node.inputs[0]
     while (squared := _squared(x)) is not None:
         x = squared

@@ -1,7 +1,7 @@
 """Chains of sets: what a tensor was before they were made, and what they wrote where.
 
-``x[i].set(c)[j].set(d)`` is the root ``x`` and two writes. An ``inc`` of zeros that touches no entry twice
-counts as a set.
+``x[i].set(c)[j].set(d)`` is the root ``x`` and two writes. An ``inc`` of zeros that touches no
+entry twice counts as a set.
 """
 
 import math
