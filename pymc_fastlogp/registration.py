@@ -106,8 +106,6 @@ def register() -> None:
 
 
 def _register(rule: Rule) -> None:
-    module, function = rule.function.split(".")
-    rewriter = getattr(importlib.import_module(f"pymc_fastlogp.rewrites.{module}"), function)
     database = optdb[rule.database]
     # A query that excluded the name before this import left an empty entry, an error below.
     if not database.__db__[rule.name]:
@@ -115,7 +113,7 @@ def _register(rule: Rule) -> None:
     # A second import, after a reload, replaces what the first registered.
     database.register(
         rule.name,
-        SwitchedRewriter(rewriter),
+        SwitchedRewriter(_rewriter(rule)),
         TAG,
         *rule.tags,
         use_db_name_as_tag=rule.by_database_name,
@@ -156,7 +154,13 @@ def untested_reason() -> str | None:
             return f"{package} {installed} is not tested, only {' and '.join(lines)}"
     try:
         for rule in RULES:
-            importlib.import_module(f"pymc_fastlogp.rewrites.{rule.function.split('.')[0]}")
-    except ImportError as error:  # a part of PyTensor that is not its public API has moved
+            _rewriter(rule), optdb[rule.database]
+    except (ImportError, AttributeError, KeyError) as error:
+        # A part of PyTensor that is not its public API has moved.
         return f"PyTensor has changed within a tested line ({error})"
     return None
+
+
+def _rewriter(rule: Rule) -> NodeRewriter:
+    module, function = rule.function.split(".")
+    return getattr(importlib.import_module(f"pymc_fastlogp.rewrites.{module}"), function)

@@ -1,0 +1,1 @@
+"""Code generation: vector LLVM IR for the inner loops of log densities."""

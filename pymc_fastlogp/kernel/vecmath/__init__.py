@@ -1,0 +1,1 @@
+"""Elementary functions over LLVM vectors of any width."""

@@ -1,0 +1,95 @@
+r"""The logistic family: sigmoid, softplus, log_sigmoid, tanh, log1mexp.
+
+With :math:`t = e^{-|x|} \le 1`,
+
+.. math::
+
+    \mathrm{sigmoid}(x) &= \{1 \text{ if } x \ge 0 \text{ else } t\} / (1 + t) \\
+    \mathrm{softplus}(x) = \log(1 + e^x) &= \max(x, 0) + \log(1 + t) \\
+    \log \mathrm{sigmoid}(x) &= -\mathrm{softplus}(-x) \\
+    \tanh |x| &= -m / (2 + m), \qquad m = e^{-2|x|} - 1
+
+so that nothing overflows and all digits are kept where the result is small. A density that needs
+softplus and its derivative sigmoid has :math:`t` once: :func:`sigmoid_softplus`.
+
+log1mexp is :math:`\log(1 - e^x)` for :math:`x \le 0` and nan above, as in PyTensor. For
+:math:`x > -\log 2` the argument of the logarithm is :math:`-\mathrm{expm1}(x)`, below it is
+:math:`1 - e^x` (M. Mächler 2012, Accurately computing log(1 - exp(-|a|))). Both are pairs made from
+the same :math:`e^r - 1`, and a ``select`` picks one before a single logarithm.
+
+**Error budget** in ulp of the result: the error of t or m, about 1, and 1/2 for the last step of the
+division, whose denominator is an exact pair. softplus: the error of t where x is negative, and 1/2 for
+the rounding of :math:`\log(1 + t)` where it is not, plus the budget of the logarithm. sigmoid is
+monotone because exp and the later steps are.
+"""
+
+from pymc_fastlogp.kernel.vecmath.exponential import (
+    EXP_LOW,
+    EXPM1_TINY,
+    half_expm1,
+    reduce_by_ln2,
+)
+from pymc_fastlogp.kernel.vecmath.logarithm import log_of_sum, with_edges
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Pair, fast_two_sum, quotient
+
+LN2 = 0.6931471805599453
+# tanh(x) is x to within half an ulp below, and 1 from 20 on.
+TANH_TINY, TANH_LOW = 2.0**-27, -44.0
+
+
+def sigmoid(x: Floats) -> Floats:
+    """Return 1 / (1 + exp(-x))."""
+    return _sigmoid(x, _exp_of_minus_magnitude(x))
+
+
+def softplus(x: Floats) -> Floats:
+    """Return log(1 + exp(x))."""
+    return _softplus(x, _exp_of_minus_magnitude(x))
+
+
+def sigmoid_softplus(x: Floats) -> tuple[Floats, Floats]:
+    """Return sigmoid and softplus, which share the exponential."""
+    t = _exp_of_minus_magnitude(x)
+    return _sigmoid(x, t), _softplus(x, t)
+
+
+def log_sigmoid(x: Floats) -> Floats:
+    """Return log(sigmoid(x))."""
+    return -softplus(-x)
+
+
+def tanh(x: Floats) -> Floats:
+    """Return the hyperbolic tangent."""
+    magnitude = x.magnitude()
+    half = half_expm1(reduce_by_ln2((magnitude * -2.0).at_least(TANH_LOW))).rounded()
+    ratio = quotient(-half, fast_two_sum(1.0, half))
+    return (magnitude < TANH_TINY).select(x, ratio.with_sign_of(x))
+
+
+def log1mexp(x: Floats) -> Floats:
+    """Return log(1 - exp(x)) for negative x, -inf at zero and nan above."""
+    reduced = reduce_by_ln2(x.at_least(EXP_LOW).at_most(1.0))
+    near_zero = _minus_expm1(x, half_expm1(reduced))
+    far = fast_two_sum(1.0, -reduced.exp())
+    near = x > -LN2
+    argument = Pair(near.select(near_zero.high, far.high), near.select(near_zero.low, far.low))
+    return with_edges(argument.high, -log_of_sum(argument).rounded().magnitude())
+
+
+def _minus_expm1(x: Floats, half: Pair) -> Pair:
+    """Return ``-expm1(x)`` from half of ``expm1(x)``."""
+    half = fast_two_sum(half.high, half.low)
+    tiny = x.magnitude() < EXPM1_TINY
+    return Pair(tiny.select(-x, half.high * -2.0), tiny.select(0.0, half.low * -2.0))
+
+
+def _exp_of_minus_magnitude(x: Floats) -> Floats:
+    return reduce_by_ln2((-x.magnitude()).at_least(EXP_LOW)).exp()
+
+
+def _sigmoid(x: Floats, t: Floats) -> Floats:
+    return quotient((x >= 0.0).select(1.0, t), fast_two_sum(1.0, t))
+
+
+def _softplus(x: Floats, t: Floats) -> Floats:
+    return x.at_least(0.0) + log_of_sum(fast_two_sum(1.0, t)).rounded()

@@ -1,0 +1,188 @@
+"""Measure the errors of the vector functions against mpmath with 40 digits.
+
+``python -m tests.kernel.accuracy`` writes the table of maxima into ``docs/vecmath.md``.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import mpmath as mp
+import numpy as np
+from rich.progress import track
+
+from pymc_fastlogp.kernel.vecmath.intrinsic import apply
+from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, LARGEST, Function
+
+PAGE = Path(__file__).parents[2] / "docs" / "vecmath.md"
+BEGIN, END = "<!-- maxima -->\n", "<!-- end of maxima -->\n"
+DIGITS = 40
+NEIGHBOURS = 3
+# About half of the points of a function; the rest is in windows and at thresholds.
+POINTS = 12_000
+EXPONENTS = np.arange(-1074, 1024)
+WINDOWS = ((-0.5, 0.5), (-3.0, 3.0), (-40.0, 40.0), (-750.0, 750.0))
+
+# Where the functions change their formula, their sign or their kind of result.
+THRESHOLDS = (
+    *(0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 8.0, 20.0, 22.0, 27.0, 37.0, 40.0, 44.0, 171.0),
+    *(2.0**-60, 2.0**-54, 2.0**-53, 2.0**-27, 2.0**52, 2.0**53, 2.0**60, 2.0**-1022, 2.0**1023),
+    *(0.5**0.5, 2.0**0.5, 0.5**0.5 - 1, 2.0**0.5 - 1, 1.4616321449683623),
+    *(0.34657359027997264, 0.6931471805599453, 1.0397207708399179, 1.2279471772995163),
+    *(708.3964185322641, 709.782712893384, 744.4400719213812, 745.1332191019411, 1022.0, 1074.0),
+    *(2.4570247382208006, 2.7476826467274127, 3.1435808883499799, 4.0, 5.0, 19.0, 1e6),
+)
+
+
+def _softplus(x: mp.mpf) -> mp.mpf:
+    return max(x, mp.mpf(0)) + mp.log1p(mp.exp(-abs(x)))
+
+
+def _log1mexp(x: mp.mpf) -> mp.mpf:
+    return mp.log(-mp.expm1(x)) if x > -1 else mp.log1p(-mp.exp(x))
+
+
+def _trigamma(x: mp.mpf) -> mp.mpf:
+    # mpmath's own reflection sums from x upwards, which takes long for large negative x.
+    return mp.psi(1, x) if x > 0 else (mp.pi / mp.sinpi(x)) ** 2 - mp.psi(1, 1 - x)
+
+
+REFERENCES = {
+    "exp": mp.exp,
+    "exp2": lambda x: mp.mpf(2) ** x,
+    "expm1": mp.expm1,
+    "log": mp.log,
+    "log1p": mp.log1p,
+    "log2": lambda x: mp.log(x) / mp.log(2),
+    "log10": mp.log10,
+    "sigmoid": lambda x: 1 / (1 + mp.exp(-x)),
+    "softplus": _softplus,
+    "log_sigmoid": lambda x: -_softplus(-x),
+    "log1mexp": _log1mexp,
+    "tanh": mp.tanh,
+    "gammaln": lambda x: mp.loggamma(x).real,
+    "psi": lambda x: mp.psi(0, x),
+    "trigamma": _trigamma,
+}
+
+
+@dataclass(frozen=True)
+class Maximum:
+    """The largest error of a function over its points, in ulp.
+
+    Attributes
+    ----------
+    row : Function
+        The function.
+    n_points : int
+        Number of points.
+    ulp : float
+        The largest error.
+    x : float
+        Where it is.
+    """
+
+    row: Function
+    n_points: int
+    ulp: float
+    x: float
+
+
+def evaluate(name: str, x: np.ndarray, width: int | None = None) -> np.ndarray:
+    """Return the vector function of a one-dimensional array."""
+    x = np.ascontiguousarray(x, dtype=float)
+    out = np.empty_like(x)
+    apply(name, width)(x, out)
+    return out
+
+
+def points(row: Function, n: int, seed: int = 0) -> np.ndarray:
+    """Return distinct points of the domain: about n of all exponents and n in windows, and neighbours."""
+    low, high = row.domain
+    rng = np.random.default_rng(seed)
+    exponents = np.resize(EXPONENTS, n)
+    spread = np.ldexp(rng.uniform(1, 2, n), exponents) * rng.choice([-1.0, 1.0], n)
+    dense = [
+        rng.uniform(max(low, a), min(high, b), n // len(WINDOWS))
+        for a, b in WINDOWS
+        if max(low, a) < min(high, b)
+    ]
+    at = np.concatenate([THRESHOLDS, np.negative(THRESHOLDS), row.domain])
+    x = np.unique(np.concatenate([spread, *dense, *neighbours(at, NEIGHBOURS)]))
+    return x[(low <= x) & (x <= high) & (x != 0) & ~_poles(row, x)]
+
+
+def neighbours(x: np.ndarray, n: int) -> list[np.ndarray]:
+    """Return x, and the n next doubles on both sides."""
+    found = [x]
+    up = down = x
+    with np.errstate(over="ignore", under="ignore"):
+        for _ in range(n):
+            up, down = np.nextafter(up, np.inf), np.nextafter(down, -np.inf)
+            found += [up, down]
+    return found
+
+
+def _poles(row: Function, x: np.ndarray) -> np.ndarray:
+    if row.name in ("gammaln", "psi", "trigamma"):
+        return (x <= 0) & (x == np.floor(x))
+    return np.isin(x, {"log1p": [-1.0]}.get(row.name, []))
+
+
+def errors(row: Function, x: np.ndarray) -> np.ndarray:
+    """Return the error at each point, in ulp of the larger of result and ``row.unit``.
+
+    The exact value is split in the nearest double and the rest, so the error is itself exact to many digits.
+    """
+    results = evaluate(row.name, x)
+    nearest, rests = np.empty_like(x), np.empty_like(x)
+    with mp.workdps(DIGITS):
+        for i, argument in enumerate(x):
+            exact = REFERENCES[row.name](mp.mpf(float(argument)))
+            nearest[i] = float(exact)
+            if np.isfinite(nearest[i]):
+                rests[i] = (exact - mp.mpf(nearest[i])) / float(_ulp(nearest[i], row.unit))
+    with np.errstate(invalid="ignore"):
+        error = np.abs((results - nearest) / _ulp(nearest, row.unit) - rests)
+    return np.where(np.isinf(nearest), np.where(results == nearest, 0.0, np.inf), error)
+
+
+def _ulp(x: np.ndarray, unit: float) -> np.ndarray:
+    """Return the unit in the last place of the larger of ``abs(x)`` and ``unit``."""
+    return np.spacing(np.clip(np.abs(x), unit, np.nextafter(LARGEST, 0)))
+
+
+def measure(row: Function, n: int, seed: int = 0) -> Maximum:
+    """Return the largest error over the points."""
+    x = points(row, n, seed)
+    error = errors(row, x)
+    worst = int(np.argmax(np.nan_to_num(error, nan=np.inf)))
+    return Maximum(row, x.size, float(error[worst]), float(x[worst]))
+
+
+def as_markdown(maxima: list[Maximum]) -> str:
+    """Return the table of maxima."""
+    lines = ["| function | points | largest error (ulp) | at | bound |", "|---|---|---|---|---|"]
+    for maximum in maxima:
+        unit = f" of max(abs, {maximum.row.unit:g})" if maximum.row.unit else ""
+        lines.append(
+            f"| {maximum.row.name} | {maximum.n_points} | {maximum.ulp:.2f} | {maximum.x:.6g} | "
+            f"{maximum.row.ulp:g}{unit} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def table_of(page: str) -> str:
+    """Return the table of maxima that stands in a page."""
+    return page.split(BEGIN)[1].split(END)[0]
+
+
+def main() -> None:
+    """Measure all functions and write the table into the page."""
+    maxima = [measure(row, POINTS) for row in track(FUNCTIONS.values(), "measuring")]
+    page = PAGE.read_text()
+    before, after = page.split(BEGIN)[0], page.split(END)[1]
+    PAGE.write_text(before + BEGIN + as_markdown(maxima) + END + after)
+
+
+if __name__ == "__main__":
+    main()
