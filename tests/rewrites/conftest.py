@@ -1,12 +1,13 @@
-"""What every test of a rewrite needs: rewrite as PyMC does before a gradient, and evaluate."""
+"""What every test of a rewrite needs: rewrite as PyMC does before a gradient, evaluate, compare."""
 
 import numpy as np
 import pytensor
 import pytest
 from pytensor.compile.mode import Mode
-from pytensor.graph.basic import Constant
+from pytensor.graph.basic import Constant, equal_computations
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.scalar import Add, Mul
 from pytensor.tensor.basic import Alloc, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -63,3 +64,27 @@ def value_and_gradient(out, inputs, *, on):
     )
     with np.errstate(all="ignore"):
         return function(*inputs.values())
+
+
+def inputs_of(out, values):
+    """Return those of the variables in ``values`` that a graph depends on."""
+    used = set(explicit_graph_inputs([out]))
+    return {x: value for x, value in values.items() if x in used}
+
+
+def assert_rewritten(before, after):
+    """Assert that a graph is rewritten into another one, and that into itself."""
+    found = pregrad(before, on=True)
+    assert sketch(found) == sketch(pregrad(after, on=False))
+    assert sketch(found) != sketch(pregrad(before, on=False))
+    again = pregrad(found, on=True)
+    assert equal_computations([again], [found])
+
+
+def assert_same_value_and_gradient(out, values, rtol):
+    """Assert that value, gradient and their dtypes are the same on and off."""
+    inputs = inputs_of(out, values)
+    off, on = (value_and_gradient(out, inputs, on=on) for on in (False, True))
+    for expected, found in zip(off, on, strict=True):
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=rtol)
