@@ -33,7 +33,8 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.rewrites.constants import fill_value
 
-# Beyond so many entries a set costs more than it saves; benchmarks/lift_cost.py measures it.
+# A cautious limit: correlation matrices are smaller, and larger fills were hardly measured
+# (benchmarks/lift_cost.py, up to 90 rows).
 MANY_ENTRIES = 4096
 
 
