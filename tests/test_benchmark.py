@@ -2,6 +2,7 @@ import ctypes
 import json
 import os
 
+import matplotlib
 import numba
 import numpy as np
 import pymc as pm
@@ -75,7 +76,6 @@ def test_result_renders_in_terminal_and_notebook(result):
 
 
 def test_plot_shows_every_round(result):
-    matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     ax = result.plot()
     assert [text.get_text() for text in ax.get_yticklabels()] == ["off", "on"]
@@ -271,7 +271,6 @@ def test_missing_markers_are_an_error(text):
 
 
 def test_plot_of_all_models_is_drawn(results, tmp_path):
-    pytest.importorskip("matplotlib")
     report.plot(results, tmp_path / "sub" / "plot.png")
     assert (tmp_path / "sub" / "plot.png").read_bytes().startswith(b"\x89PNG")
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import jupytext
+import nbclient
 import numpy as np
 import pandas as pd
 import pytest
@@ -88,8 +90,6 @@ def test_there_is_a_notebook() -> None:
 def test_notebook_runs_and_asserts_agreement(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jupytext = pytest.importorskip("jupytext")
-    nbclient = pytest.importorskip("nbclient")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     notebook = jupytext.read(path)
 
