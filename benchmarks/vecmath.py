@@ -33,7 +33,7 @@ from benchmarks.machine import machine
 from pymc_fastlogp.benchmark.native import Timer
 from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
 from pymc_fastlogp.kernel.vecmath.intrinsic import apply
-from pymc_fastlogp.kernel.vecmath.loop import default_width, n_results
+from pymc_fastlogp.kernel.vecmath.loop import default_width, n_arguments, n_results
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED
 
 SIZE = 2048
@@ -43,12 +43,24 @@ SECONDS_PER_ROUND = 0.005
 
 POSITIVE, NEGATIVE, BOTH = (0.1, 20.0), (-20.0, -0.1), (-10.0, 10.0)
 RANGES = dict.fromkeys(["log", "log1p", "log2", "log10", "gammaln", "psi", "trigamma"], POSITIVE)
-RANGES |= {"log1mexp": NEGATIVE, "gammaln_psi": POSITIVE}
+RANGES |= dict.fromkeys(["gammaln_psi", "sqrt", "log_reciprocal"], POSITIVE)
+RANGES |= dict.fromkeys(["arcsin", "arccos", "arctanh"], (-1.0, 1.0)) | {"arccosh": (1.0, 20.0)}
+RANGES |= {"log1mexp": NEGATIVE, "pow": POSITIVE, "erfinv": (-1.0, 1.0), "erfcinv": (0.0, 2.0)}
+
+# NumPy, PyTensor and JAX have them by the same names.
+TRIGONOMETRIC = ("reciprocal", "sqrt", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "arctan2")
+HYPERBOLIC = ("sinh", "cosh", "arcsinh", "arccosh", "arctanh")
+# So have SciPy, JAX and, the first of them, PyTensor.
+ERROR, NORMAL = ("erf", "erfc", "erfcx", "erfinv", "erfcinv"), ("ndtr", "log_ndtr")
 
 NUMPY: dict[str, Callable] = {
     **{
         f: getattr(np, f) for f in ("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "tanh")
     },
+    **{f: getattr(np, f) for f in (*TRIGONOMETRIC, *HYPERBOLIC)},
+    **{f: getattr(scipy.special, f) for f in (*ERROR, *NORMAL)},
+    "pow": np.power,
+    "logaddexp": np.logaddexp,
     "sigmoid": scipy.special.expit,
     "softplus": partial(np.logaddexp, 0.0),
     "log_sigmoid": scipy.special.log_expit,
@@ -56,16 +68,22 @@ NUMPY: dict[str, Callable] = {
     "psi": scipy.special.psi,
 }
 SCALAR = {
+    **{f: getattr(ps, f) for f in (*ERROR, "pow")},
+    **{f: getattr(ps, f) for f in (*TRIGONOMETRIC, *HYPERBOLIC)},
     **{
         f: getattr(ps, f) for f in ("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "tanh")
     },
     **{f: getattr(ps, f) for f in ("sigmoid", "softplus", "log1mexp", "gammaln", "psi")},
 }
 XLA: dict[str, Callable] = {
+    **{f: getattr(jax.scipy.special, f) for f in (*ERROR, *NORMAL)},
+    "pow": jnp.power,
+    "logaddexp": jnp.logaddexp,
     **{
         f: getattr(jnp, f)
         for f in ("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "tanh")
     },
+    **{f: getattr(jnp, f) for f in (*TRIGONOMETRIC, *HYPERBOLIC)},
     **{f: getattr(jax.nn, f) for f in ("sigmoid", "softplus", "log_sigmoid")},
     "log1mexp": lambda x: jax.nn.log1mexp(-x),
     "gammaln": jax.scipy.special.gammaln,
@@ -75,31 +93,37 @@ XLA: dict[str, Callable] = {
 
 
 def vector_timer(name: str, width: int, x: np.ndarray) -> Timer:
-    """Return the timer of a vector function."""
-    out = np.empty((n_results(name), x.size))
+    """Return the timer of a vector function; its arguments are the rows of x."""
+    out = np.empty((n_results(name), SIZE))
     return _timed(partial(_repeat_loop(apply(name, width)), x, out))
 
 
 def scalar_timer(name: str, x: np.ndarray) -> Timer:
     """Return the timer of what PyTensor compiles, applied to one element after the other."""
     op = SCALAR[name]
-    scalar = numba_funcify(op, node=op.make_node(ps.float64()))
+    scalar = numba_funcify(op, node=op.make_node(*[ps.float64() for _ in x]))
 
     @numba_njit(final_function=True)
-    def apply_scalar(x, out):
-        for i in range(x.size):
-            out[i] = scalar(x[i])
+    def apply_to_one(x, out):
+        for i in range(out.size):
+            out[i] = scalar(x[0, i])
 
-    return _timed(partial(_repeat_loop(apply_scalar), x, np.empty_like(x)))
+    @numba_njit(final_function=True)
+    def apply_to_two(x, out):
+        for i in range(out.size):
+            out[i] = scalar(x[0, i], x[1, i])
+
+    apply_scalar = apply_to_one if len(x) == 1 else apply_to_two
+    return _timed(partial(_repeat_loop(apply_scalar), x, np.empty(SIZE)))
 
 
 def numpy_timer(name: str, x: np.ndarray) -> Timer:
     """Return the timer of NumPy or SciPy."""
-    out = np.empty_like(x)
+    out = np.empty(SIZE)
 
     def repeat(n: int) -> None:
         for _ in range(n):
-            NUMPY[name](x, out=out)
+            NUMPY[name](*x, out=out)
 
     return _timed(repeat)
 
@@ -108,19 +132,20 @@ def xla_timer(name: str, x: np.ndarray) -> Timer:
     """Return the timer of XLA; the barrier keeps it from doing the work once for all repeats."""
 
     @jax.jit
-    def repeat(x: jax.Array, n: int) -> jax.Array:
-        def once(_: int, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            return jax.lax.optimization_barrier((state[0], XLA[name](state[0])))
+    def repeat(x: list[jax.Array], n: int) -> jax.Array:
+        def once(_: int, state: tuple[list[jax.Array], jax.Array]) -> tuple:
+            return jax.lax.optimization_barrier((state[0], XLA[name](*state[0])))
 
-        return jax.lax.fori_loop(0, n, once, (x, jnp.zeros_like(x)))[1]
+        return jax.lax.fori_loop(0, n, once, (x, jnp.zeros(SIZE)))[1]
 
-    argument = jnp.asarray(x)
-    return _timed(lambda n: repeat(argument, n).block_until_ready())
+    rows = [jnp.asarray(row) for row in x]
+    return _timed(lambda n: repeat(rows, n).block_until_ready())
 
 
 def times(name: str) -> dict[str, float]:
     """Return nanoseconds per element of each side that has the function."""
-    x = np.random.default_rng(0).uniform(*RANGES.get(name, BOTH), SIZE)
+    shape = n_arguments(name), SIZE
+    x = np.random.default_rng(0).uniform(*RANGES.get(name, BOTH), shape)
     timers = {f"width {w}": vector_timer(name, w, x) for w in {*WIDTHS, default_width()}}
     others = (
         ("NumPy", NUMPY, numpy_timer),

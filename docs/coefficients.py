@@ -82,6 +82,53 @@ def _cotpi(z: mp.mpf) -> mp.mpf:
     return (1 / f - mp.pi * mp.cot(mp.pi * f)) / f - 4
 
 
+def _odd(f: Real) -> Real:
+    """Return what is left of an odd function, ``(f(t)/t - 1) / t**2``, in ``t**2``."""
+
+    def rest(z: mp.mpf) -> mp.mpf:
+        t = mp.sqrt(z)
+        return (f(t) / t - 1) / z
+
+    return rest
+
+
+def _relative_to_odd(f: Real) -> Real:
+    """Return the weight of :func:`_odd` for an error relative to the function."""
+    return lambda z: z * mp.sqrt(z) / f(mp.sqrt(z))
+
+
+def _cos(z: mp.mpf) -> mp.mpf:
+    return (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2
+
+
+def _erfcx(x: mp.mpf) -> mp.mpf:
+    return mp.exp(x * x) * mp.erfc(x)
+
+
+def _erfcx_factor(t: mp.mpf) -> mp.mpf:
+    w, a = (1 - t) / 6, 1 / mp.sqrt(mp.pi)
+    return ((_erfcx(1 / w - 3) / w - a) / w - (9 - 3 * a)) / (1 + t) + 4
+
+
+def _inverse_of_tail(s: mp.mpf) -> mp.mpf:
+    """Return y with erfc(y) = exp(-s**2), by Newton's method for s**2 + log(erfc(y)) = 0."""
+    y, step = s, mp.mpf(1)
+    while abs(step) > mp.mpf(10) ** (5 - DIGITS) * y:
+        tail = mp.erfc(y)
+        step = (s * s + mp.log(tail)) * tail * mp.exp(y * y) * mp.sqrt(mp.pi) / 2
+        y += step
+    return y
+
+
+def _tail_of(t: mp.mpf) -> mp.mpf:
+    return (32 * t + 48) / (11 - 8 * t)
+
+
+def _erfcinv_tail(t: mp.mpf) -> mp.mpf:
+    s = _tail_of(t)
+    return _inverse_of_tail(s) - s + mp.mpf(3) / 8
+
+
 HALF_LN2 = mp.log(2) / 2
 HALF = mp.mpf(1) / 2
 QUARTER = mp.mpf(1) / 4
@@ -187,6 +234,114 @@ POLYNOMIALS = (
         mp.mpf(0),
         QUARTER,
         16,
+    ),
+    Polynomial(
+        "SIN",
+        "(sin(r) / r - 1) / r**2 in r**2 for |r| <= pi/4; relative to sin(r)",
+        _odd(mp.sin),
+        _relative_to_odd(mp.sin),
+        mp.mpf(0),
+        (mp.pi / 4) ** 2,
+        6,
+    ),
+    Polynomial(
+        "COS",
+        "(cos(r) - 1 + r**2/2) / r**4 in r**2 for |r| <= pi/4; relative to cos(r)",
+        _cos,
+        lambda z: z**2 / mp.cos(mp.sqrt(z)),
+        mp.mpf(0),
+        (mp.pi / 4) ** 2,
+        6,
+    ),
+    Polynomial(
+        "SINH",
+        "(sinh(r) / r - 1) / r**2 in r**2 for |r| <= log(2)/2; relative to sinh(r)",
+        _odd(mp.sinh),
+        _relative_to_odd(mp.sinh),
+        mp.mpf(0),
+        HALF_LN2**2,
+        5,
+    ),
+    Polynomial(
+        "COSH",
+        "(cosh(r) - 1) / r**2 in r**2 for |r| <= log(2)/2; absolute",
+        lambda z: (mp.cosh(mp.sqrt(z)) - 1) / z,
+        lambda z: z,
+        mp.mpf(0),
+        HALF_LN2**2,
+        5,
+    ),
+    Polynomial(
+        "ASIN",
+        "(arcsin(s) / s - 1) / s**2 in s**2 for |s| <= 1/2; relative to arcsin(s)",
+        _odd(mp.asin),
+        _relative_to_odd(mp.asin),
+        mp.mpf(0),
+        QUARTER,
+        12,
+    ),
+    Polynomial(
+        "ATAN",
+        "(arctan(y) / y - 1) / y**2 in y**2 for |y| <= tan(pi/8); relative to arctan(y)",
+        _odd(mp.atan),
+        _relative_to_odd(mp.atan),
+        mp.mpf(0),
+        mp.tan(mp.pi / 8) ** 2,
+        11,
+    ),
+    Polynomial(
+        "ERF",
+        "erf(x) / x - 1 in x**2 for |x| <= 1; relative to erf(x)",
+        lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1,
+        lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)),
+        mp.mpf(0),
+        mp.mpf(1),
+        12,
+    ),
+    Polynomial(
+        "LOG_ERFC",
+        "log(erfc(x)) for 1 <= x <= 6; absolute in erfc(x)",
+        lambda x: mp.log(mp.erfc(x)),
+        mp.erfc,
+        mp.mpf(1),
+        mp.mpf(6),
+        18,
+    ),
+    Polynomial(
+        "ERFCX",
+        "((erfcx(x) / w - a) / w - 9 + 3 a) / (1 + t) + 4 in t = 1 - 6 w with w = 1/(x + 3), a = 1/sqrt(pi); relative to erfcx(x)",
+        _erfcx_factor,
+        lambda t: ((1 - t) / 6) ** 2 * (1 + t) / _erfcx(6 / (1 - t) - 3),
+        mp.mpf(-1),
+        mp.mpf(1),
+        22,
+    ),
+    Polynomial(
+        "ERFINV",
+        "erfinv(x) / x - 1 in x**2 for |x| <= 1/2; relative to erfinv(x)",
+        lambda z: mp.erfinv(mp.sqrt(z)) / mp.sqrt(z) - 1,
+        lambda z: mp.sqrt(z) / mp.erfinv(mp.sqrt(z)),
+        mp.mpf(0),
+        QUARTER,
+        14,
+    ),
+    Polynomial(
+        "ERFCINV",
+        "erfcinv(exp(-s**2)) - s + 3/8 in t = (11 s / 8 - 6) / (s + 4) for |t| <= 1.01; relative to erfcinv",
+        _erfcinv_tail,
+        lambda t: 1 / _inverse_of_tail(_tail_of(t)),
+        mp.mpf("-1.01"),
+        mp.mpf("1.01"),
+        34,
+    ),
+    Polynomial(
+        "ATANH",
+        "(arctanh(s) / s - 1 - s**2/3) / s**4 in s**2 for (1 + s) / (1 - s) <= sqrt(2); relative to arctanh(s)",
+        lambda z: (mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 1 - z / 3) / z**2,
+        lambda z: z**2 * mp.sqrt(z) / mp.atanh(mp.sqrt(z)),
+        mp.mpf(0),
+        (3 - 2 * SQRT2) ** 2,
+        8,
     ),
 )
 

@@ -18,7 +18,8 @@ from pytensor.compile.mode import optdb
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import NodeRewriter
+from pytensor.graph.rewriting.basic import GraphRewriter, NodeRewriter
+from pytensor.graph.rewriting.db import RewriteDatabase
 
 from pymc_fastlogp.config import is_switched_on
 
@@ -63,8 +64,38 @@ RULES: tuple[Rule, ...] = (
     Rule("fastlogp_pad_of_set", "fill_to_set.local_pad_of_set", "canonicalize"),
     # Not `stabilize`: here 0 / x and its like are simplified, so that a lift can follow a lift.
     Rule("fastlogp_lift_set_subtensor", LIFT, "canonicalize"),
+    Rule("fastlogp_shape_of_softmax", "static_shape.local_shape_of_softmax", "canonicalize"),
+    # After `canonicalize`, so that it sees each likelihood in its final form.
+    Rule("fastlogp_compact_rows", "compact_rows.local_compact_rows", "stabilize"),
     # Not in mode JAX, where JAX itself takes the gradient, after `specialize`.
     Rule("fastlogp_lift_set_subtensor", f"{LIFT}_after_grad", "specialize", ("numba",), False),
+)
+
+
+class GraphRule(NamedTuple):
+    """One rewrite of a whole graph, an entry of ``optdb`` itself.
+
+    Attributes
+    ----------
+    name : str
+        For users, who exclude the rewrite by it. Unique within ``optdb``.
+    rewriter : str
+        ``module.class`` below ``pymc_fastlogp``, imported when a graph first asks for it.
+    tags : tuple of str
+        Queries that select it, besides :data:`TAG`.
+    position : float
+        Its place in the sequence.
+    """
+
+    name: str
+    rewriter: str
+    tags: tuple[str, ...]
+    position: float
+
+
+# After elementwise fusion, before anything works in place (add_destroy_handler is at 49.5).
+GRAPH_RULES: tuple[GraphRule, ...] = (
+    GraphRule("fastlogp_fused_kernel", "kernel.region.FuseRegions", ("numba",), 49.3),
 )
 
 
@@ -94,6 +125,22 @@ class SwitchedRewriter(NodeRewriter):
         return str(self.name)
 
 
+class SwitchedGraphRewriter(GraphRewriter):
+    """A rewriter of whole graphs that leaves every graph alone while the plugin is off.
+
+    What it wraps is imported late: code generation takes as long to import as the rest, and only
+    graphs that are compiled with Numba need it.
+    """
+
+    def __init__(self, rewriter: str):
+        self.rewriter = rewriter
+
+    def apply(self, fgraph: FunctionGraph) -> None:
+        """Apply the wrapped rewriter, or do nothing."""
+        if is_switched_on():
+            _import(self.rewriter)().apply(fgraph)
+
+
 def register() -> None:
     """Put every rule into ``optdb``; on versions that were not tested warn and leave it alone."""
     reason = untested_reason()
@@ -103,13 +150,14 @@ def register() -> None:
     for rule in RULES:
         if not is_excluded(rule):
             _register(rule)
+    for graph_rule in GRAPH_RULES:
+        if not is_excluded(graph_rule):
+            _register_graph_rule(graph_rule)
 
 
 def _register(rule: Rule) -> None:
     database = optdb[rule.database]
-    # A query that excluded the name before this import left an empty entry, an error below.
-    if not database.__db__[rule.name]:
-        del database.__db__[rule.name]
+    _forget_query(database, rule.name)
     # A second import, after a reload, replaces what the first registered.
     database.register(
         rule.name,
@@ -119,6 +167,24 @@ def _register(rule: Rule) -> None:
         use_db_name_as_tag=rule.by_database_name,
         overwrite_existing=rule.name in database,
     )
+
+
+def _register_graph_rule(rule: GraphRule) -> None:
+    _forget_query(optdb, rule.name)
+    optdb.register(
+        rule.name,
+        SwitchedGraphRewriter(rule.rewriter),
+        TAG,
+        *rule.tags,
+        position=rule.position,
+        overwrite_existing=rule.name in optdb,
+    )
+
+
+def _forget_query(database: RewriteDatabase, name: str) -> None:
+    """Delete the empty entry that a query which excluded the name left; it is an error below."""
+    if not database.__db__[name]:
+        del database.__db__[name]
 
 
 def is_registered() -> bool:
@@ -133,7 +199,7 @@ def _is_in_optdb(rule: Rule) -> bool:
         return False
 
 
-def is_excluded(rule: Rule) -> bool:
+def is_excluded(rule: Rule | GraphRule) -> bool:
     """Whether the flag ``optimizer_excluding`` names the rule or the tag of all rules.
 
     PyTensor fixes the flag at its import, and applies it to mode ``Mode`` alone and never before
@@ -162,5 +228,10 @@ def untested_reason() -> str | None:
 
 
 def _rewriter(rule: Rule) -> NodeRewriter:
-    module, function = rule.function.split(".")
-    return getattr(importlib.import_module(f"pymc_fastlogp.rewrites.{module}"), function)
+    return _import(f"rewrites.{rule.function}")
+
+
+def _import(name: str) -> Any:
+    """Return a rewriter, or its class, by its dotted name below this package."""
+    module, attribute = name.rsplit(".", 1)
+    return getattr(importlib.import_module(f"pymc_fastlogp.{module}"), attribute)

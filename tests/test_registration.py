@@ -20,6 +20,8 @@ from tests.lifted import LIFT, exp_of_set
 
 def compile_exp_of_set(mode: Mode, profile: ProfileStats | None = None):
     a = pt.vector("a", shape=(2,))
+    # A kernel would hide the Elemwise that the tests look for.
+    mode = mode.excluding("fastlogp_fused_kernel")
     return pytensor.function([a], exp_of_set(a), mode=mode, profile=profile)
 
 
@@ -47,14 +49,16 @@ def test_flag_excludes_names_and_tag(run_script, excluded, before_gradient, comp
 
         import pytensor
         import pytensor.tensor as pt
+        from pytensor.compile.mode import get_mode
 
         import pymc_fastlogp
         from pymc_fastlogp.__main__ import has_elemwise_of_set
         from tests.lifted import exp_of_set, is_rewritten_before_gradient
 
 
-        def is_compiled_without(mode):
+        def is_compiled_without(name):
             a = pt.vector("a", shape=(2,))
+            mode = get_mode(name).excluding("fastlogp_fused_kernel")
             function = pytensor.function([a], exp_of_set(a), mode=mode)
             return not has_elemwise_of_set(function.maker.fgraph)
 
@@ -71,7 +75,9 @@ def test_flag_excludes_names_and_tag(run_script, excluded, before_gradient, comp
 def test_rule_is_found_by_name_and_by_tags(rule):
     database = optdb[rule.database]
     for key in (rule.name, TAG, *rule.tags):
-        names = [rewriter.name for rewriter in database.query(f"+{key}").get_node_rewriters()]
+        # A rewriter is listed once for each Op that it tracks.
+        rewriters = dict.fromkeys(database.query(f"+{key}").get_node_rewriters())
+        names = [rewriter.name for rewriter in rewriters]
         assert names.count(rule.name) == 1
 
 
@@ -156,7 +162,7 @@ def test_reload_and_reimport_register_each_rule_once(run_script):
             names = [
                 rewriter.name
                 for database in databases
-                for rewriter in optdb[database].query("+fastlogp").get_node_rewriters()
+                for rewriter in set(optdb[database].query("+fastlogp").get_node_rewriters())
             ]
             with pymc_fastlogp.disabled():
                 off = is_rewritten_before_gradient()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import mpmath as mp
 import numpy as np
+import scipy.special
 from rich.progress import track
 
 from pymc_fastlogp.kernel.vecmath.intrinsic import apply
@@ -22,6 +23,8 @@ POINTS = 12_000
 EXPONENTS = np.arange(-1074, 1024)
 WINDOWS = ((-0.5, 0.5), (-3.0, 3.0), (-40.0, 40.0), (-750.0, 750.0))
 
+POLES = {"log1p": [-1.0], "arctanh": [-1.0, 1.0], "erfinv": [-1.0, 1.0], "erfcinv": [2.0]}
+
 # Where the functions change their formula, their sign or their kind of result.
 THRESHOLDS = (
     *(0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 8.0, 20.0, 22.0, 27.0, 37.0, 40.0, 44.0, 171.0),
@@ -29,7 +32,10 @@ THRESHOLDS = (
     *(0.5**0.5, 2.0**0.5, 0.5**0.5 - 1, 2.0**0.5 - 1, 1.4616321449683623),
     *(0.34657359027997264, 0.6931471805599453, 1.0397207708399179, 1.2279471772995163),
     *(708.3964185322641, 709.782712893384, 744.4400719213812, 745.1332191019411, 1022.0, 1074.0),
+    *(0.41421356237309503, 2.414213562373095, 710.4758600739439, 2.0**28, 2.0**30),
+    *(0.7853981633974483, 1.5707963267948966, 3.141592653589793, 4.71238898038469, 355.0),
     *(2.4570247382208006, 2.7476826467274127, 3.1435808883499799, 4.0, 5.0, 19.0, 1e6),
+    *(6.0, 8.3, 26.62873571375149, 27.226, 28.0, 38.48, 1.8961503816218352e154),
 )
 
 
@@ -39,6 +45,38 @@ def _softplus(x: mp.mpf) -> mp.mpf:
 
 def _log1mexp(x: mp.mpf) -> mp.mpf:
     return mp.log(-mp.expm1(x)) if x > -1 else mp.log1p(-mp.exp(x))
+
+
+def _erfcx(x: mp.mpf) -> mp.mpf:
+    # Beyond, mpmath would need as many digits as the exponential has; the series has 40.
+    if x < 1e16:
+        return mp.exp(x * x) * mp.erfc(x)
+    return (1 - 1 / (2 * x * x) + 3 / (4 * x**4)) / (x * mp.sqrt(mp.pi))
+
+
+def _log_ndtr(x: mp.mpf) -> mp.mpf:
+    z = x / mp.sqrt(2)
+    return mp.log1p(-mp.erfc(z) / 2) if x > 0 else mp.log(_erfcx(-z) / 2) - z * z
+
+
+def _erfinv(x: mp.mpf, tail: mp.mpf) -> mp.mpf:
+    """Return erfinv(x) for the exact tail 1 - abs(x): two steps of Newton's method from SciPy's digits."""
+    y = mp.mpf(float(scipy.special.erfinv(float(abs(x)))))
+    if tail < 0.5:
+        # Smaller ones would be infinite.
+        y = mp.mpf(float(-scipy.special.ndtri_exp(float(mp.log(tail / 2))))) / mp.sqrt(2)
+    for _ in range(2):
+        error = mp.erfc(y) - tail if tail < 0.5 else abs(x) - mp.erf(y)
+        y += error * mp.exp(y * y) * mp.sqrt(mp.pi) / 2
+    return mp.sign(x) * y
+
+
+def _erfcinv(x: mp.mpf) -> mp.mpf:
+    return _erfinv(1 - x, min(x, 2 - x))
+
+
+def _logaddexp(a: mp.mpf, b: mp.mpf) -> mp.mpf:
+    return max(a, b) + mp.log1p(mp.exp(-abs(a - b)))
 
 
 def _trigamma(x: mp.mpf) -> mp.mpf:
@@ -59,10 +97,61 @@ REFERENCES = {
     "log_sigmoid": lambda x: -_softplus(-x),
     "log1mexp": _log1mexp,
     "tanh": mp.tanh,
+    "reciprocal": lambda x: 1 / x,
+    "sqrt": mp.sqrt,
+    "sin": mp.sin,
+    "cos": mp.cos,
+    "tan": mp.tan,
+    "arcsin": mp.asin,
+    "arccos": mp.acos,
+    "arctan": mp.atan,
+    "arctan2": mp.atan2,
+    "sinh": mp.sinh,
+    "cosh": mp.cosh,
+    "arcsinh": mp.asinh,
+    "arccosh": mp.acosh,
+    "arctanh": mp.atanh,
     "gammaln": lambda x: mp.loggamma(x).real,
     "psi": lambda x: mp.psi(0, x),
     "trigamma": _trigamma,
+    "erf": mp.erf,
+    "erfc": mp.erfc,
+    "erfcx": _erfcx,
+    "erfinv": lambda x: _erfinv(x, 1 - abs(x)),
+    "erfcinv": _erfcinv,
+    "ndtr": lambda x: mp.erfc(-x / mp.sqrt(2)) / 2,
+    "log_ndtr": _log_ndtr,
+    "pow": mp.power,
+    "logaddexp": _logaddexp,
 }
+
+
+def _exponents(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return exponents of x for all sizes of the power, whole where x < 0 and for a quarter."""
+    with np.errstate(divide="ignore"):
+        y = rng.uniform(-746, 710, x.size) / np.log(np.abs(x))
+    y = np.clip(np.where(rng.random(x.size) < 0.1, rng.uniform(-5, 5, x.size), y), -1e17, 1e17)
+    return np.where((x < 0) | (rng.random(x.size) < 0.25), np.rint(y), y)
+
+
+def _summands(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return second arguments: near the first, near where the result is 0, and any."""
+    near = x + rng.uniform(-1, 1, x.size) * rng.choice([1.0, 40.0, 750.0], x.size)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        zero = np.where((x < 0) & (x > -700), np.log(-np.expm1(x)), near)
+    return np.choose(rng.integers(3, size=x.size), [near, zero, rng.permutation(x)])
+
+
+def _lengths(y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return coordinates x for angles of all sizes: like y in magnitude, and any."""
+    with np.errstate(over="ignore", under="ignore"):
+        near = y * np.exp(rng.normal(size=y.size) * rng.choice([1.0, 40.0], y.size))
+    near = np.clip(near, -LARGEST, LARGEST) * rng.choice([-1.0, 1.0], y.size)
+    return np.where(rng.random(y.size) < 0.7, near, rng.permutation(y))
+
+
+# The second argument of functions of two, from the first.
+SECOND = {"pow": _exponents, "logaddexp": _summands, "arctan2": _lengths}
 
 
 @dataclass(frozen=True)
@@ -77,20 +166,20 @@ class Maximum:
         Number of points.
     ulp : float
         The largest error.
-    x : float
+    x : tuple of float
         Where it is.
     """
 
     row: Function
     n_points: int
     ulp: float
-    x: float
+    x: tuple[float, ...]
 
 
 def evaluate(name: str, x: np.ndarray, width: int | None = None) -> np.ndarray:
-    """Return the vector function of a one-dimensional array."""
+    """Return the vector function of an array, of several arguments one in each row."""
     x = np.ascontiguousarray(x, dtype=float)
-    out = np.empty_like(x)
+    out = np.empty(x.shape[-1])
     apply(name, width)(x, out)
     return out
 
@@ -111,6 +200,14 @@ def points(row: Function, n: int, seed: int = 0) -> np.ndarray:
     return x[(low <= x) & (x <= high) & (x != 0) & ~_poles(row, x)]
 
 
+def arguments(row: Function, n: int, seed: int = 0) -> np.ndarray:
+    """Return the points, and the second argument of functions of two in a second row."""
+    first = points(row, n, seed)
+    if row.n_arguments == 1:
+        return first[np.newaxis]
+    return np.stack([first, SECOND[row.name](first, np.random.default_rng(seed))])
+
+
 def neighbours(x: np.ndarray, n: int) -> list[np.ndarray]:
     """Return x, and the n next doubles on both sides."""
     found = [x]
@@ -125,19 +222,19 @@ def neighbours(x: np.ndarray, n: int) -> list[np.ndarray]:
 def _poles(row: Function, x: np.ndarray) -> np.ndarray:
     if row.name in ("gammaln", "psi", "trigamma"):
         return (x <= 0) & (x == np.floor(x))
-    return np.isin(x, {"log1p": [-1.0]}.get(row.name, []))
+    return np.isin(x, POLES.get(row.name, []))
 
 
 def errors(row: Function, x: np.ndarray) -> np.ndarray:
-    """Return the error at each point, in ulp of the larger of result and ``row.unit``.
+    """Return the error at each column of x, in ulp of the larger of result and ``row.unit``.
 
     The exact value is split in the nearest double and the rest, so the error is itself exact to many digits.
     """
     results = evaluate(row.name, x)
-    nearest, rests = np.empty_like(x), np.empty_like(x)
+    nearest, rests = np.empty_like(results), np.empty_like(results)
     with mp.workdps(DIGITS):
-        for i, argument in enumerate(x):
-            exact = REFERENCES[row.name](mp.mpf(float(argument)))
+        for i, column in enumerate(x.T):
+            exact = REFERENCES[row.name](*map(mp.mpf, column.tolist()))
             nearest[i] = float(exact)
             if np.isfinite(nearest[i]):
                 rests[i] = (exact - mp.mpf(nearest[i])) / float(_ulp(nearest[i], row.unit))
@@ -153,10 +250,10 @@ def _ulp(x: np.ndarray, unit: float) -> np.ndarray:
 
 def measure(row: Function, n: int, seed: int = 0) -> Maximum:
     """Return the largest error over the points."""
-    x = points(row, n, seed)
+    x = arguments(row, n, seed)
     error = errors(row, x)
     worst = int(np.argmax(np.nan_to_num(error, nan=np.inf)))
-    return Maximum(row, x.size, float(error[worst]), float(x[worst]))
+    return Maximum(row, error.size, float(error[worst]), tuple(x[:, worst].tolist()))
 
 
 def as_markdown(maxima: list[Maximum]) -> str:
@@ -164,8 +261,9 @@ def as_markdown(maxima: list[Maximum]) -> str:
     lines = ["| function | points | largest error (ulp) | at | bound |", "|---|---|---|---|---|"]
     for maximum in maxima:
         unit = f" of max(abs, {maximum.row.unit:g})" if maximum.row.unit else ""
+        at = ", ".join(f"{x:.6g}" for x in maximum.x)
         lines.append(
-            f"| {maximum.row.name} | {maximum.n_points} | {maximum.ulp:.2f} | {maximum.x:.6g} | "
+            f"| {maximum.row.name} | {maximum.n_points} | {maximum.ulp:.2f} | {at} | "
             f"{maximum.row.ulp:g}{unit} |"
         )
     return "\n".join(lines) + "\n"

@@ -6,7 +6,18 @@ from pathlib import Path
 import mpmath as mp
 import pytest
 
-from pymc_fastlogp.kernel.vecmath import exponential, gamma, logarithm, polynomials
+from pymc_fastlogp.kernel.vecmath import (
+    compensated,
+    error,
+    exponential,
+    gamma_positive,
+    inverse,
+    logarithm,
+    normal,
+    payne_hanek,
+    polynomials,
+    quarters,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,7 +41,15 @@ def test_committed_polynomials_are_reproduced(coefficients):
         (logarithm.LOG10_2_HIGH, logarithm.LOG10_2_LOW, lambda: mp.log10(2)),
         (*logarithm.LOG2_E, lambda: 1 / mp.log(2)),
         (*logarithm.LOG10_E, lambda: 1 / mp.log(10)),
-        (gamma.STIRLING_CONSTANT, 0.0, lambda: (mp.log(2 * mp.pi) - 1) / 2),
+        (*quarters.HALF_PI[:2], lambda: mp.pi / 2),
+        (quarters.TWO_OVER_PI, 0.0, lambda: 2 / mp.pi),
+        (inverse.TAN_PI_8, 0.0, lambda: mp.tan(mp.pi / 8)),
+        (gamma_positive.STIRLING_CONSTANT, 0.0, lambda: (mp.log(2 * mp.pi) - 1) / 2),
+        (*compensated.THIRD, lambda: mp.mpf(1) / 3),
+        (*error.ERFCX_LINE.limit, lambda: 1 / mp.sqrt(mp.pi)),
+        (*error.AT_ZERO, lambda: 9 - 3 / mp.sqrt(mp.pi)),
+        (*normal.NORMAL_LINE.shift, lambda: 3 * mp.sqrt(2)),
+        (*normal.NORMAL_LINE.limit, lambda: 1 / mp.sqrt(2 * mp.pi)),
     ],
 )
 def test_constants_are_the_nearest_doubles(high, low, exact):
@@ -44,3 +63,9 @@ def test_exponents_times_leading_parts_are_exact(high):
     # Every exponent has 11 bits at most, and a double 53.
     numerator, _ = high.as_integer_ratio()
     assert numerator.bit_length() + 11 <= 53
+
+
+def test_the_digits_of_two_over_pi():
+    with mp.workprec(2 * payne_hanek.TWO_OVER_PI_BITS):
+        assert int(mp.ldexp(2 / mp.pi, payne_hanek.TWO_OVER_PI_BITS)) == payne_hanek.TWO_OVER_PI
+        assert float(mp.pi / 2 - sum(map(mp.mpf, quarters.HALF_PI[:2]))) == quarters.HALF_PI[2]

@@ -1,5 +1,7 @@
 """The functions in Numba: any width gives the same bits, with fast-math flags around or without."""
 
+from itertools import product
+
 import numba
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from numpy.testing import assert_array_equal
 from pymc_fastlogp.kernel.vecmath.intrinsic import apply
 from pymc_fastlogp.kernel.vecmath.loop import default_width
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED
-from tests.kernel.accuracy import evaluate, points
+from tests.kernel.accuracy import arguments, evaluate
 
 WIDTHS = (1, 2, 3, 8, 64)
 # What PyTensor compiles with, and all flags at once.
@@ -22,20 +24,22 @@ def bits(x):
 
 
 @pytest.fixture(scope="module")
-def arguments():
-    """Return 1003 arguments for a function: every width leaves a partial vector."""
+def columns():
+    """Return 1003 columns of arguments for a function: every width leaves a partial vector."""
     edges = [0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, -1.0, 1e308, -1e308]
 
     def of(name):
-        x = points(FUNCTIONS[name], 2_000)
-        return np.concatenate([edges, np.random.default_rng(0).choice(x, 1003 - len(edges))])
+        row = FUNCTIONS[name]
+        special = np.array(list(product(edges, repeat=row.n_arguments))).T
+        x, n = arguments(row, 2_000), 1003 - special.shape[1]
+        return np.hstack([special, np.random.default_rng(0).choice(x, n, axis=1)])
 
     return of
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_bits_do_not_depend_on_the_width(name, arguments):
-    x = arguments(name)
+def test_bits_do_not_depend_on_the_width(name, columns):
+    x = columns(name)
     expected = bits(evaluate(name, x))
     for width in WIDTHS:
         assert_array_equal(bits(evaluate(name, x, width)), expected, f"width {width}")
@@ -43,7 +47,7 @@ def test_bits_do_not_depend_on_the_width(name, arguments):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("fastmath", FASTMATH, ids=["pytensor", "all"])
-def test_bits_do_not_depend_on_the_flags_of_the_caller(name, fastmath, arguments):
+def test_bits_do_not_depend_on_the_flags_of_the_caller(name, fastmath, columns):
     f = apply(name)
 
     @numba.njit(fastmath=fastmath)
@@ -52,13 +56,13 @@ def test_bits_do_not_depend_on_the_flags_of_the_caller(name, fastmath, arguments
         for i in range(x.size):
             shifted[i] = x[i] * 2.0
         f(shifted, out)
-        for i in range(x.size):
+        for i in range(out.size):
             out[i] = out[i] * 2.0
 
-    x = arguments(name)
-    halves = x[np.isfinite(x)] / 2
-    out = np.empty_like(halves)
-    surrounded(halves, out)
+    x = columns(name)
+    halves = x[:, np.isfinite(x).all(axis=0)] / 2
+    out = np.empty(halves.shape[1])
+    surrounded(halves.ravel(), out)
     with np.errstate(over="ignore"):
         expected = 2 * evaluate(name, 2 * halves)
     finite = np.isfinite(out)

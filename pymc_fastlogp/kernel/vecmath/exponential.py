@@ -84,9 +84,14 @@ class Reduced:
         r = self.r.high
         return Pair(r, (r * r).fma(r.polynomial(EXP), self.r.low))
 
+    def rounded_expm1(self) -> Floats:
+        """Return ``exp(r) - 1`` as one double, without the correction of r."""
+        r = self.r.high
+        return (r * r).fma(r.polynomial(EXP), r)
+
     def exp(self) -> Floats:
         """Return ``exp(x)``, for k from -2044 to 2046."""
-        return _power_of_two(self.k).times_one_plus(self.expm1().rounded())
+        return power_of_two(self.k).times_one_plus(self.expm1().rounded())
 
 
 def exp(x: Floats) -> Floats:
@@ -99,7 +104,7 @@ def exp2(x: Floats) -> Floats:
     x = x.at_least(EXP2_LOW).at_most(EXP2_HIGH)
     shifted = x + ROUND_TO_INTEGER
     r = x - (shifted - ROUND_TO_INTEGER)
-    return _power_of_two(_low_bits(shifted)).times_one_plus(r * r.polynomial(EXP2))
+    return power_of_two(_low_bits(shifted)).times_one_plus(r * r.polynomial(EXP2))
 
 
 def expm1(x: Floats) -> Floats:
@@ -121,10 +126,15 @@ def reduce_by_ln2(x: Floats) -> Reduced:
 
 def half_expm1(reduced: Reduced) -> Pair:
     """Return half of ``exp(k log(2) + r) - 1``, for k from -60 to 1024."""
-    half = ((reduced.k + (BIAS - 1)) << MANTISSA_BITS).as_floats()
+    half = half_power_of_two(reduced.k)
     expm1 = reduced.expm1()
     leading = fast_two_sum(half - 0.5, half * expm1.high)
     return Pair(leading.high, half.fma(expm1.low, leading.low))
+
+
+def half_power_of_two(k: Integers) -> Floats:
+    """Return ``2**(k - 1)`` for k from -1021 to 1024."""
+    return ((k + (BIAS - 1)) << MANTISSA_BITS).as_floats()
 
 
 def _low_bits(shifted: Floats) -> Integers:
@@ -132,7 +142,7 @@ def _low_bits(shifted: Floats) -> Integers:
     return shifted.bits() - ROUND_TO_INTEGER_BITS
 
 
-def _power_of_two(k: Integers) -> Scale:
+def power_of_two(k: Integers) -> Scale:
     """Return ``2**k`` for k from -2044 to 2046."""
     biased_twice = k + 2 * BIAS
     first = biased_twice >> 1

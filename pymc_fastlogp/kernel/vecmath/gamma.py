@@ -1,7 +1,8 @@
-r"""The gamma family: gammaln, psi (digamma), trigamma.
+r"""The gamma family for any argument: gammaln, psi (digamma), trigamma.
 
-**Argument.** For :math:`x < 1/2` let :math:`z = 1 + |x|`, else :math:`z = x`. The recurrence leads from
-:math:`z` to :math:`0 < x < 1/2`, the reflection formulas to :math:`x < 0`:
+**gammaln and psi** of normal positive numbers are in :mod:`.gamma_positive`. Where a lane has another argument,
+the value at :math:`z` is taken once more, with :math:`z = 1 + |x|` for :math:`x < 1/2` and :math:`z = x` above, and the
+recurrence leads from :math:`z` to :math:`0 < x < 1/2`, the reflection formulas to :math:`x < 0`:
 
 .. math::
 
@@ -15,30 +16,13 @@ Sine and cotangent have period :math:`\pi` up to sign, so :math:`x` is replaced 
 :math:`\pi\cot(\pi f) = 1/f - f\,(4 + c(f^2))`. Both poles and zeros keep their place. The rounding
 error of :math:`1 + |x|` is carried on, as gammaln has zeros near its poles, where it is steep.
 
-**Between 1/2 and 5/2** let :math:`n` be 1 or 2, the nearest integer to :math:`z`, and :math:`d = z - n`,
-which is exact. With one step of the recurrence where :math:`n = 1`,
+**trigamma** does that in all lanes. Between 1/2 and 5/2 let :math:`n` be 1 or 2, the nearest integer to :math:`z`, and
+:math:`d = z - n`, which is exact; :math:`\psi'(z) = \psi'(2 + d)`, plus :math:`1/z^2` where :math:`n = 1`, with a polynomial in
+:math:`d`. From 5/2 on :math:`\psi'(z) = 1/z + 1/(2z^2) + s(1/z^2)/z^3` (NIST Digital Library of Mathematical Functions,
+5.5, 5.11, 5.15).
 
-.. math:: \log\Gamma(z) = \log\Gamma(2 + d) - \log(z), \qquad \psi(z) = \psi(2 + d) - 1/z,
-
-and polynomials in :math:`d`; ``GAMMALN`` approximates the quotient by :math:`d`, so the
-zeros at 1 and 2 are met with full relative accuracy.
-
-**From 5/2 on**, Stirling's series
-
-.. math::
-
-    \log\Gamma(z) &= (z - 1/2)(\log z - 1) + (\log 2\pi - 1)/2 + s(1/z^2)/z \\
-    \psi(z) &= \log z - 1/(2z) - s'(1/z^2)/z^2
-
-with minimax polynomials in place of the Bernoulli numbers, as the asymptotic series itself would not be
-accurate enough below about 10 (NIST Digital Library of Mathematical Functions, 5.5, 5.11, 5.15).
-:math:`\log z - 1` is exact in its leading part, and its product with :math:`z - 1/2` is a pair.
-
-All lanes take one logarithm of :math:`z` and one :math:`1/z`; gammaln takes a second logarithm for the
-reflection. :func:`gammaln_psi` shares what both need.
-
-**Error budget**: the logarithm as a pair is good to :math:`2^{-57}`, so :math:`2^{-54}` absolute near zeros
-of the result; the polynomials and their evaluation 1 ulp of the smaller terms; the last sum 1/2 ulp.
+**Error budget**: that of :mod:`.gamma_positive`, whose results are pairs; sine, cotangent and the logarithm are pairs
+too, and the last sum adds 1/2 ulp.
 
 **Edges.** gammaln is inf at the poles and at both infinities, as ``math.lgamma`` is, which Numba and
 hence PyTensor compile (``scipy.special.gammaln`` has -inf at -inf, and inf at subnormal x, where the value
@@ -48,21 +32,18 @@ poles: as ``scipy.special`` has them.
 
 from dataclasses import dataclass
 
-from pymc_fastlogp.kernel.vecmath.logarithm import INF, NAN, log_pair
+from pymc_fastlogp.kernel.vecmath import gamma_positive
+from pymc_fastlogp.kernel.vecmath.logarithm import INF, NAN, SMALLEST_NORMAL_BITS, log_pair
 from pymc_fastlogp.kernel.vecmath.polynomials import (
     COTPI,
-    GAMMALN,
-    GAMMALN_STIRLING,
-    PSI,
-    PSI_STIRLING,
     SINPI,
     TRIGAMMA,
     TRIGAMMA_STIRLING,
 )
-from pymc_fastlogp.kernel.vecmath.vector import Floats, Mask, Pair, fast_two_sum, two_sum
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Mask, Pair, apart, fast_two_sum, two_sum
 
-# (log(2 pi) - 1) / 2
-STIRLING_CONSTANT = 0.41893853320467274
+# The bits of 2**1000. From there on gammaln may overflow.
+LARGE_BITS = 0x7E70_0000_0000_0000
 # Below this, psi(x) is -1/x to within half an ulp.
 PSI_TINY = 2.0**-60
 # From here on the correction of 1/x**2, computed from parts that overflow, is left out.
@@ -113,21 +94,26 @@ class Argument:
 
 def gammaln(x: Floats) -> Floats:
     """Return log(abs(gamma(x)))."""
-    argument = _reduce(x)
-    return _gammaln(argument, _log_of(argument))
+    usual = gamma_positive.gammaln(x).rounded()
+    (result,) = _is_rare(x).where_any([usual], lambda: [apart("gammaln", _gammaln_anywhere, x)])
+    return result
 
 
 def psi(x: Floats) -> Floats:
     """Return the derivative of gammaln."""
-    argument = _reduce(x)
-    return _psi(x, argument, _log_of(argument))
+    usual = gamma_positive.psi(x).rounded()
+    (result,) = _is_rare(x).where_any([usual], lambda: [apart("psi", _psi_anywhere, x)])
+    return result
 
 
 def gammaln_psi(x: Floats) -> tuple[Floats, Floats]:
     """Return gammaln and psi, which share logarithm and reciprocal."""
-    argument = _reduce(x)
-    log = _log_of(argument)
-    return _gammaln(argument, log), _psi(x, argument, log)
+    usual = [value.rounded() for value in gamma_positive.gammaln_psi(x)]
+    gammaln, psi = _is_rare(x).where_any(
+        usual,
+        lambda: [apart("gammaln", _gammaln_anywhere, x), apart("psi", _psi_anywhere, x)],
+    )
+    return gammaln, psi
 
 
 def trigamma(x: Floats) -> Floats:
@@ -164,55 +150,43 @@ def _reduce(x: Floats) -> Argument:
     )
 
 
-def _log_of(argument: Argument) -> Pair:
-    """Return log(z), or 0 where the recurrence needs no logarithm."""
-    log = log_pair(argument.z)
-    is_inf = argument.z.equals(INF)
-    return Pair(is_inf.select(INF, log.high), is_inf.select(0.0, log.low))
+def _is_rare(x: Floats) -> Mask:
+    """Return where x is not a normal positive number, or a very large one."""
+    return x.bits().is_outside(SMALLEST_NORMAL_BITS, LARGE_BITS)
 
 
-def _gammaln(argument: Argument, log: Pair) -> Floats:
-    value = _gammaln_of_z(argument, log)
+def _gammaln_anywhere(x: Floats) -> Floats:
+    argument = _reduce(x)
+    z, negative = argument.z, argument.negative
+    value = gamma_positive.gammaln(z)
+    # psi(z) is about log(z).
+    low = log_pair(z).high.fma(argument.error, value.low)
+    # Where the leading part overflows, inf - inf would make nan of the correction.
+    low = value.high.equals(INF).select(0.0, low)
     pole = log_pair(_sine(argument).high.magnitude())
-    negative = argument.negative
     leading = two_sum(negative.select(-value.high, value.high), -pole.high)
-    rest = negative.select(-value.low, value.low) - pole.low
+    rest = negative.select(-low, low) - pole.low
     below = leading.high + (leading.low + rest)
-    result = argument.below.select(below, value.rounded())
+    result = argument.below.select(below, value.high + low)
     return _is_pole(argument).select(INF, result)
 
 
-def _gammaln_of_z(argument: Argument, log: Pair) -> Pair:
-    """Return log(gamma(z)) for z >= 1/2."""
-    small, first, z = argument.small, argument.first, argument.z
-    factor = small.select(first.select(-1.0, 0.0), z - 0.5)
-    times = small.select(log.high, log.high - 1.0)
-    leading = factor * times
-    y = argument.reciprocal
-    series = (y * y).polynomial(GAMMALN_STIRLING).fma(y, STIRLING_CONSTANT)
-    rest = small.select(argument.d * argument.d.polynomial(GAMMALN), series)
-    rest = log.high.fma(argument.error, factor.fma(log.low, rest))
-    low = factor.fma(times, -leading) + rest
-    # Where the leading part overflows, inf - inf would make nan of the correction.
-    return Pair(leading, leading.equals(INF).select(0.0, low))
-
-
-def _psi(x: Floats, argument: Argument, log: Pair) -> Floats:
-    small, y, f = argument.small, argument.reciprocal, argument.f
-    series = y * (-y).fma((y * y).polynomial(PSI_STIRLING), -0.5)
-    high = small.select(argument.first.select(-y, 0.0), log.high)
-    low = small.select(argument.d.polynomial(PSI), series + log.low)
+def _psi_anywhere(x: Floats) -> Floats:
+    argument = _reduce(x)
+    y, f = argument.reciprocal, argument.f
+    value = gamma_positive.psi(argument.z)
     # psi'(z) is about 1/z.
-    low = y.fma(argument.error, low)
+    low = y.fma(argument.error, value.low)
     pole = 1.0 / f
     main = two_sum(argument.negative.select(f * COTPI_CONSTANT, 0.0), -pole)
-    leading = two_sum(high, main.high)
+    leading = two_sum(value.high, main.high)
     # What 1/f leaves out, and the rest of the cotangent.
     rest = f * argument.negative.select((f * f).polynomial(COTPI), 0.0)
     rest = low + (-pole).fma((-f).fma(pole, 1.0), rest)
     below = leading.high + (leading.low + (main.low + rest))
     below = (x.magnitude() < PSI_TINY).select(pole.with_sign_of(-x), below)
-    result = argument.below.select(below, high + low)
+    result = argument.below.select(below, value.high + low)
+    result = argument.z.equals(INF).select(INF, result)
     return (_is_pole(argument) & (x < -0.5)).select(NAN, result)
 
 

@@ -1,7 +1,8 @@
 r"""Logarithms: log, log1p, log2, log10.
 
 Write :math:`x = 2^k m` with :math:`\sqrt{1/2} \le m < \sqrt 2`; integer operations on the bits do it, after
-multiplication by :math:`2^{54}` where x is subnormal. :math:`f = m - 1` is exact, and
+multiplication by :math:`2^{54}` where x is subnormal. What is not a normal positive number is treated
+apart, and only where a lane has it. :math:`f = m - 1` is exact, and
 
 .. math:: \log x = k \log 2 + f - f^2/2 + f^3 p(f)
 
@@ -11,8 +12,8 @@ it would cost more than the longer polynomial. :math:`k \log 2` is split in two 
 Elementary Functions, 3rd ed., section 11; Tang 1990 for the bookkeeping).
 
 **log1p** takes :math:`u = 1 + x` and the exact rounding error of that sum,
-:math:`c`, and adds :math:`2^{-k} c` to :math:`f`. For :math:`k = 0` this gives back :math:`f = x`, so small x needs no
-special case.
+:math:`c`. To first order :math:`\log(1 + f + 2^{-k} c) = \log(1 + f) + 2^{-k} c\,(1 - f)`; the next term is below
+:math:`2^{-53} f^2`. Where :math:`u = 1` this gives back :math:`c = x`, so small x needs no special case.
 
 **log2 and log10** multiply the pair by :math:`1/\log b`, itself a pair, and add :math:`k \log_b 2`; powers of
 two and of ten come out exact.
@@ -21,14 +22,19 @@ two and of ten come out exact.
 for :math:`|f|` near 0.41 and :math:`k = 0`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pymc_fastlogp.kernel.vecmath.exponential import BIAS, LN2_HIGH, LN2_LOW, MANTISSA_BITS
 from pymc_fastlogp.kernel.vecmath.polynomials import LOG
-from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Pair, fast_two_sum, two_sum
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Pair, apart, fast_two_sum
 
 INF, NAN = float("inf"), float("nan")
 SMALLEST_NORMAL = 2.0**-1022
+# The bits of 2**-1022, 2**1022 and inf.
+SMALLEST_NORMAL_BITS = 0x0010_0000_0000_0000
+HUGE_BITS = 0x7FD0_0000_0000_0000
+INF_BITS = 0x7FF0_0000_0000_0000
 SUBNORMAL_SHIFT = 54
 MANTISSA_MASK = 2**MANTISSA_BITS - 1
 SQRT_HALF_BITS = 0x3FE6_A09E_667F_3BCD
@@ -67,33 +73,57 @@ class Split:
 
 def log(x: Floats) -> Floats:
     """Return the natural logarithm."""
-    return with_edges(x, log_pair(x).rounded())
+    return _by_split("log", x, lambda split: _natural(split.k, split.f, 0.0).rounded())
+
+
+def log_reciprocal(x: Floats) -> tuple[Floats, Floats]:
+    """Return the logarithm and its derivative; the division runs beside the polynomial."""
+    return log(x), x.reciprocal()
 
 
 def log1p(x: Floats) -> Floats:
     """Return log(1 + x)."""
-    one_plus_x = two_sum(1.0, x)
-    result = log_of_sum(one_plus_x).rounded()
-    return with_edges(one_plus_x.high, result).with_sign_of(x)
+    u = fast_two_sum(x.at_least(1.0), x.at_most(1.0))
+    rare = u.high.bits().is_outside(SMALLEST_NORMAL_BITS, HUGE_BITS)
+    usual = log_of_normal_sum(u).rounded()
+    (result,) = rare.where_any([usual], lambda: [log(u.high)])
+    return result.with_sign_of(x)
 
 
 def log2(x: Floats) -> Floats:
     """Return the logarithm to base 2."""
-    split = split_exponent(x)
-    return with_edges(x, _to_base(split.k, 0.0, split.f, LOG2_E))
+    return _by_split("log2", x, lambda split: _to_base(split.k, 0.0, split.f, LOG2_E))
 
 
 def log10(x: Floats) -> Floats:
     """Return the logarithm to base 10."""
-    split = split_exponent(x)
-    leading, rest = split.k * LOG10_2_HIGH, split.k * LOG10_2_LOW
-    return with_edges(x, _to_base(leading, rest, split.f, LOG10_E))
+
+    def formula(split: Split) -> Floats:
+        leading, rest = split.k * LOG10_2_HIGH, split.k * LOG10_2_LOW
+        return _to_base(leading, rest, split.f, LOG10_E)
+
+    return _by_split("log10", x, formula)
 
 
 def log_pair(x: Floats) -> Pair:
     """Return log(x) for finite positive x, and anything for other x."""
     split = split_exponent(x)
     return _natural(split.k, split.f, 0.0)
+
+
+def log_of_normal_apart(x: Floats) -> Pair:
+    """Return log(x) as the exact k log(2) and the rest, which is good to 2**-54."""
+    split = split_normal(x)
+    k, f = split.k, split.f
+    return Pair(k * LN2_HIGH, k.fma(LN2_LOW, (f * f).fma(_tail_over_square(f), f)))
+
+
+def log_of_normal_sum(x: Pair) -> Pair:
+    """Return log(x) of a pair from 2**-1022 to 2**1022, whose correction is below half an ulp."""
+    split = split_normal(x.high)
+    correction = x.low * ((2 * BIAS - split.biased) << MANTISSA_BITS).as_floats()
+    # To first order: c / (1 + f) is c - f c.
+    return _natural(split.k, split.f, (-split.f).fma(correction, correction))
 
 
 def log_of_sum(x: Pair) -> Pair:
@@ -106,12 +136,16 @@ def log_of_sum(x: Pair) -> Pair:
 def split_exponent(x: Floats) -> Split:
     """Write positive x as ``2**k (1 + f)``."""
     subnormal = x < SMALLEST_NORMAL
-    bits = subnormal.select(x * 2.0**SUBNORMAL_SHIFT, x).bits()
-    from_sqrt_half = bits - (SQRT_HALF_BITS - (BIAS << MANTISSA_BITS))
+    split = split_normal(subnormal.select(x * 2.0**SUBNORMAL_SHIFT, x))
+    return Split(split.biased, split.k - subnormal.select(float(SUBNORMAL_SHIFT), 0.0), split.f)
+
+
+def split_normal(x: Floats) -> Split:
+    """Write normal positive x as ``2**k (1 + f)``."""
+    from_sqrt_half = x.bits() - (SQRT_HALF_BITS - (BIAS << MANTISSA_BITS))
     biased = from_sqrt_half >> MANTISSA_BITS
     mantissa = ((from_sqrt_half & MANTISSA_MASK) + SQRT_HALF_BITS).as_floats()
-    offset = subnormal.select(TWO_52 + BIAS + SUBNORMAL_SHIFT, TWO_52 + BIAS)
-    return Split(biased, (biased | TWO_52_BITS).as_floats() - offset, mantissa - 1.0)
+    return Split(biased, (biased | TWO_52_BITS).as_floats() - (TWO_52 + BIAS), mantissa - 1.0)
 
 
 def with_edges(x: Floats, result: Floats) -> Floats:
@@ -121,15 +155,28 @@ def with_edges(x: Floats, result: Floats) -> Floats:
     return (positive & (x < INF)).select(result, edge)
 
 
-def _tail(f: Floats) -> Floats:
-    """Return ``log(1 + f) - f``."""
-    return f * f * f.fma(f.polynomial(LOG), -0.5)
+def _by_split(name: str, x: Floats, formula: Callable[[Split], Floats]) -> Floats:
+    """Apply a formula to normal positive x, and where some x is not, with subnormals and edges."""
+    rare = x.bits().is_outside(SMALLEST_NORMAL_BITS, INF_BITS)
+
+    def anywhere(x: Floats) -> Floats:
+        return with_edges(x, formula(split_exponent(x)))
+
+    usual = formula(split_normal(x))
+    (result,) = rare.where_any([usual], lambda: [apart(name, anywhere, x)])
+    return result
+
+
+def _tail_over_square(f: Floats) -> Floats:
+    """Return ``(log(1 + f) - f) / f**2``."""
+    return f.fma(f.polynomial(LOG), -0.5)
 
 
 def _natural(k: Floats, f: Floats, low: Floats | float) -> Pair:
     """Return ``k log(2) + log(1 + f + low)``."""
     leading = fast_two_sum(k * LN2_HIGH, f)
-    return Pair(leading.high, k.fma(LN2_LOW, leading.low + (_tail(f) + low)))
+    rest = (f * f).fma(_tail_over_square(f), leading.low + low)
+    return Pair(leading.high, k.fma(LN2_LOW, rest))
 
 
 def _to_base(
@@ -140,4 +187,5 @@ def _to_base(
     product = f * high
     error = f.fma(high, -product) + f * low
     total = fast_two_sum(leading, product)
-    return total.high + (total.low + (_tail(f).fma(high, error) + rest))
+    tail = f * f * _tail_over_square(f)
+    return total.high + (total.low + (tail.fma(high, error) + rest))

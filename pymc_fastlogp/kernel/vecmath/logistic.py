@@ -7,9 +7,11 @@ With :math:`t = e^{-|x|} \le 1`,
     \mathrm{sigmoid}(x) &= \{1 \text{ if } x \ge 0 \text{ else } t\} / (1 + t) \\
     \mathrm{softplus}(x) = \log(1 + e^x) &= \max(x, 0) + \log(1 + t) \\
     \log \mathrm{sigmoid}(x) &= -\mathrm{softplus}(-x) \\
-    \tanh |x| &= -m / (2 + m), \qquad m = e^{-2|x|} - 1
+    -\tanh |x| &= h / (1 + h), \qquad h = (e^{-2|x|} - 1) / 2
 
-so that nothing overflows and all digits are kept where the result is small. A density that needs
+so that nothing overflows and all digits are kept where the result is small. For tanh let :math:`-2|x| = k \log 2 + r`;
+then :math:`h = (2^{k-1} - 1/2) + 2^{k-1} (e^r - 1)`. The rounding of that sum would count up to twice in the quotient,
+so the remainder of the division is taken with both terms. A density that needs
 softplus and its derivative sigmoid has :math:`t` once: :func:`sigmoid_softplus`.
 
 log1mexp is :math:`\log(1 - e^x)` for :math:`x \le 0` and nan above, as in PyTensor. For
@@ -17,7 +19,7 @@ log1mexp is :math:`\log(1 - e^x)` for :math:`x \le 0` and nan above, as in PyTen
 :math:`1 - e^x` (M. Mächler 2012, Accurately computing log(1 - exp(-|a|))). Both are pairs made from
 the same :math:`e^r - 1`, and a ``select`` picks one before a single logarithm.
 
-**Error budget** in ulp of the result: the error of t or m, about 1, and 1/2 for the last step of the
+**Error budget** in ulp of the result: the error of t, about 1, or of both terms of h, and 1/2 for the last step of the
 division, whose denominator is an exact pair. softplus: the error of t where x is negative, and 1/2 for
 the rounding of :math:`\log(1 + t)` where it is not, plus the budget of the logarithm. sigmoid is
 monotone because exp and the later steps are.
@@ -27,14 +29,19 @@ from pymc_fastlogp.kernel.vecmath.exponential import (
     EXP_LOW,
     EXPM1_TINY,
     half_expm1,
+    half_power_of_two,
     reduce_by_ln2,
 )
-from pymc_fastlogp.kernel.vecmath.logarithm import log_of_sum, with_edges
+from pymc_fastlogp.kernel.vecmath.logarithm import (
+    log_of_normal_sum,
+    log_of_sum,
+    with_edges,
+)
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Pair, fast_two_sum, quotient
 
 LN2 = 0.6931471805599453
-# tanh(x) is x to within half an ulp below, and 1 from 20 on.
-TANH_TINY, TANH_LOW = 2.0**-27, -44.0
+# tanh is 1 from 20 on.
+TANH_LOW = -44.0
 
 
 def sigmoid(x: Floats) -> Floats:
@@ -60,10 +67,17 @@ def log_sigmoid(x: Floats) -> Floats:
 
 def tanh(x: Floats) -> Floats:
     """Return the hyperbolic tangent."""
-    magnitude = x.magnitude()
-    half = half_expm1(reduce_by_ln2((magnitude * -2.0).at_least(TANH_LOW))).rounded()
-    ratio = quotient(-half, fast_two_sum(1.0, half))
-    return (magnitude < TANH_TINY).select(x, ratio.with_sign_of(x))
+    reduced = reduce_by_ln2((x.magnitude() * -2.0).at_least(TANH_LOW))
+    scale = half_power_of_two(reduced.k)
+    # The rounding error of r counts 2**(k - 1) times here, and not at all for k = 0.
+    large, small = scale - 0.5, scale * reduced.rounded_expm1()
+    half = large + small
+    reciprocal = 1.0 / (half + 1.0)
+    estimate = half * reciprocal
+    # What half leaves out is in the remainder. The first difference is exact.
+    remainder = (-estimate).fma(large, large - estimate) + small
+    remainder = (-estimate).fma(small, remainder)
+    return remainder.fma(reciprocal, estimate).with_sign_of(x)
 
 
 def log1mexp(x: Floats) -> Floats:
@@ -92,4 +106,4 @@ def _sigmoid(x: Floats, t: Floats) -> Floats:
 
 
 def _softplus(x: Floats, t: Floats) -> Floats:
-    return x.at_least(0.0) + log_of_sum(fast_two_sum(1.0, t)).rounded()
+    return x.at_least(0.0) + log_of_normal_sum(fast_two_sum(1.0, t)).rounded()

@@ -72,7 +72,8 @@ def emit_loop(module: ir.Module, name: str, width: int, symbol: str) -> ir.Funct
     builder.position_at_end(body)
     everywhere = ir.Constant(ir.VectorType(I1, width), [1] * width)
     _emit_block(builder, name, x, out, n, i, everywhere)
-    i.add_incoming(builder.add(i, I64(width)), body)
+    # A function with a rare case ends in another block than it began.
+    i.add_incoming(builder.add(i, I64(width)), builder.block)
     builder.branch(head)
 
     builder.position_at_end(tail)

@@ -3,10 +3,24 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pymc_fastlogp.kernel.vecmath import exponential, gamma, logarithm, logistic
+from pymc_fastlogp.kernel.vecmath import (
+    error,
+    error_inverse,
+    exponential,
+    gamma,
+    hyperbolic,
+    inverse,
+    logarithm,
+    logistic,
+    normal,
+    power,
+    trigonometric,
+)
 from pymc_fastlogp.kernel.vecmath.vector import Floats
 
 LARGEST = 1.7976931348623157e308
+# The largest argument whose hyperbolic sine and cosine are finite.
+SINH_HIGH = 710.4758600739439
 
 
 @dataclass(frozen=True)
@@ -75,9 +89,32 @@ FUNCTIONS = {
         Function("log_sigmoid", logistic.log_sigmoid, (-LARGEST, 745.2)),
         Function("log1mexp", logistic.log1mexp, (-745.2, 0.0)),
         Function("tanh", logistic.tanh, (-20.0, 20.0)),
+        Function("reciprocal", Floats.reciprocal, (-LARGEST, LARGEST), ulp=0.5),
+        Function("sqrt", Floats.sqrt, (0.0, LARGEST), ulp=0.5, monotone=True),
+        Function("sin", trigonometric.sin, (-LARGEST, LARGEST)),
+        Function("cos", trigonometric.cos, (-LARGEST, LARGEST)),
+        Function("tan", trigonometric.tan, (-LARGEST, LARGEST)),
+        Function("arcsin", inverse.arcsin, (-1.0, 1.0)),
+        Function("arccos", inverse.arccos, (-1.0, 1.0)),
+        Function("arctan", inverse.arctan, (-LARGEST, LARGEST)),
+        Function("arctan2", inverse.arctan2, (-LARGEST, LARGEST), n_arguments=2),
+        Function("sinh", hyperbolic.sinh, (-SINH_HIGH, SINH_HIGH)),
+        Function("cosh", hyperbolic.cosh, (-SINH_HIGH, SINH_HIGH)),
+        Function("arcsinh", hyperbolic.arcsinh, (-LARGEST, LARGEST)),
+        Function("arccosh", hyperbolic.arccosh, (1.0, LARGEST)),
+        Function("arctanh", hyperbolic.arctanh, (-1.0, 1.0)),
         Function("gammaln", gamma.gammaln, (-1e6, 2.55e305), unit=1.0),
-        Function("psi", gamma.psi, (-1e6, LARGEST), unit=1.0),
+        Function("psi", gamma.psi, (-1e6, LARGEST), ulp=4.0, unit=0.5),
         Function("trigamma", gamma.trigamma, (-1e6, LARGEST)),
+        Function("erf", error.erf, (-6.0, 6.0)),
+        Function("erfc", error.erfc, (-6.0, 27.3)),
+        Function("erfcx", error.erfcx, (-26.7, LARGEST)),
+        Function("erfinv", error_inverse.erfinv, (-1.0, 1.0)),
+        Function("erfcinv", error_inverse.erfcinv, (0.0, 2.0)),
+        Function("ndtr", normal.ndtr, (-38.6, 8.4)),
+        Function("log_ndtr", normal.log_ndtr, (-1.9e154, 38.6)),
+        Function("pow", power.power, (-LARGEST, LARGEST), n_arguments=2),
+        Function("logaddexp", power.logaddexp, (-LARGEST, LARGEST), unit=1.0, n_arguments=2),
     )
 }
 
@@ -85,6 +122,8 @@ SHARED = {
     row.name: row
     for row in (
         Shared("sigmoid_softplus", logistic.sigmoid_softplus, ("sigmoid", "softplus")),
+        Shared("log_reciprocal", logarithm.log_reciprocal, ("log", "reciprocal")),
+        Shared("sin_cos", trigonometric.sin_cos, ("sin", "cos")),
         Shared("gammaln_psi", gamma.gammaln_psi, ("gammaln", "psi")),
     )
 }

@@ -12,7 +12,7 @@ may not happen is that flags are added afterwards: Numba does that to its own mo
 correctly, so a result does not depend on the width or on the CPU.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Self
@@ -51,6 +51,10 @@ class Lanes:
             return other.value
         return ir.Constant(self.value.type, [other] * self.width)
 
+    def filled(self, number: float | int) -> Self:
+        """Return a number in all lanes."""
+        return self._same(ir.Constant(self.value.type, [number] * self.width))
+
     def _same(self, value: ir.Value) -> Self:
         return type(self)(self.builder, value)
 
@@ -61,11 +65,49 @@ class Mask(Lanes):
     def __and__(self, other: "Mask") -> "Mask":
         return self._same(self.builder.and_(self.value, other.value))
 
+    def __or__(self, other: "Mask") -> "Mask":
+        return self._same(self.builder.or_(self.value, other.value))
+
+    def __xor__(self, other: "Mask") -> "Mask":
+        return self._same(self.builder.xor(self.value, other.value))
+
+    def __invert__(self) -> "Mask":
+        return self._same(self.builder.not_(self.value))
+
+    def choose[L: Lanes](self, yes: L, no: L) -> L:
+        """Return ``yes`` where true and ``no`` elsewhere, of any type."""
+        return yes._same(self.builder.select(self.value, yes.value, no.value))
+
     def select(self, yes: "Floats | float", no: "Floats | float") -> "Floats":
         """Return ``yes`` where true and ``no`` elsewhere."""
         zeros = Floats(self.builder, ir.Constant(self._vector_of(F64), [0.0] * self.width))
         chosen = self.builder.select(self.value, zeros._operand(yes), zeros._operand(no))
         return Floats(self.builder, chosen)
+
+    def where_any(
+        self, usual: "Sequence[Floats]", rare: "Callable[[], Sequence[Floats]]"
+    ) -> "tuple[Floats, ...]":
+        """Return ``usual``, and ``rare()`` in the lanes where true.
+
+        The instructions that ``rare`` appends run only if a lane is true, so this is a branch; but what
+        comes out of a lane does not depend on the others. The builder goes on in a new block.
+        """
+        builder, before = self.builder, self.builder.block
+        with builder.if_then(self._any(), likely=False):
+            chosen = [self.select(yes, no) for yes, no in zip(rare(), usual, strict=True)]
+            after = builder.block
+        results = [Floats(builder, builder.phi(floats.value.type)) for floats in usual]
+        for result, no, yes in zip(results, usual, chosen):
+            result.value.add_incoming(no.value, before)
+            result.value.add_incoming(yes.value, after)
+        return tuple(results)
+
+    def _any(self) -> ir.Value:
+        """Return whether a lane is true, as one truth value."""
+        together = ir.IntType(self.width)
+        return self.builder.icmp_unsigned(
+            "!=", self.builder.bitcast(self.value, together), together(0)
+        )
 
 
 class Integers(Lanes):
@@ -80,17 +122,48 @@ class Integers(Lanes):
     def __rsub__(self, other: int) -> "Integers":
         return self._same(self.builder.sub(self._operand(other), self.value))
 
+    def __mul__(self, other: "Integers | int") -> "Integers":
+        return self._same(self.builder.mul(self.value, self._operand(other)))
+
+    def __neg__(self) -> "Integers":
+        return self._same(self.builder.neg(self.value))
+
+    def __invert__(self) -> "Integers":
+        return self._same(self.builder.not_(self.value))
+
+    def compare(self, comparison: str, other: "Integers | int") -> Mask:
+        """Return where ``<``, ``<=``, ``>``, ``>=``, ``==`` or ``!=`` holds."""
+        truth = self.builder.icmp_signed(comparison, self.value, self._operand(other))
+        return Mask(self.builder, truth)
+
+    def truncated_division(self, divisor: "Integers") -> "Integers":
+        """Return the quotient, towards zero; the divisor is neither 0 nor -1."""
+        return self._same(self.builder.sdiv(self.value, divisor.value))
+
     def __and__(self, other: "Integers | int") -> "Integers":
         return self._same(self.builder.and_(self.value, self._operand(other)))
 
     def __or__(self, other: "Integers | int") -> "Integers":
         return self._same(self.builder.or_(self.value, self._operand(other)))
 
+    def __xor__(self, other: "Integers | int") -> "Integers":
+        return self._same(self.builder.xor(self.value, self._operand(other)))
+
     def __lshift__(self, places: int) -> "Integers":
         return self._same(self.builder.shl(self.value, self._operand(places)))
 
     def __rshift__(self, places: int) -> "Integers":
         return self._same(self.builder.lshr(self.value, self._operand(places)))
+
+    def is_odd(self) -> Mask:
+        """Return where the lowest bit is 1."""
+        return Mask(self.builder, self.builder.trunc(self.value, self._vector_of(I1)))
+
+    def is_outside(self, low: int, high: int) -> Mask:
+        """Return where not ``low <= self < high``."""
+        above_low = self - low
+        outside = self.builder.icmp_unsigned(">=", above_low.value, above_low._operand(high - low))
+        return Mask(self.builder, outside)
 
     def as_floats(self) -> "Floats":
         """Return the doubles with these bits."""
@@ -111,6 +184,9 @@ class Floats(Lanes):
 
     def __mul__(self, other: "Floats | float") -> "Floats":
         return self._same(self.builder.fmul(self.value, self._operand(other)))
+
+    def __truediv__(self, other: "Floats | float") -> "Floats":
+        return self._same(self.builder.fdiv(self.value, self._operand(other)))
 
     def __rtruediv__(self, other: float) -> "Floats":
         return self._same(self.builder.fdiv(self._operand(other), self.value))
@@ -135,6 +211,18 @@ class Floats(Lanes):
         """Return where this is 0, -0 or nan."""
         zero = self._operand(0.0)
         return Mask(self.builder, self.builder.fcmp_unordered("==", self.value, zero))
+
+    def compare(self, comparison: str, other: "Floats | float") -> Mask:
+        """Return where ``<``, ``<=``, ``>``, ``>=``, ``==`` or ``!=`` holds; of nan only the last."""
+        if comparison != "!=":
+            return self._ordered(comparison, other)
+        return Mask(
+            self.builder, self.builder.fcmp_unordered("!=", self.value, self._operand(other))
+        )
+
+    def is_nan(self) -> Mask:
+        """Return where this is nan."""
+        return Mask(self.builder, self.builder.fcmp_unordered("uno", self.value, self.value))
 
     def _ordered(self, comparison: str, other: "Floats | float") -> Mask:
         truth = self.builder.fcmp_ordered(comparison, self.value, self._operand(other))
@@ -164,6 +252,34 @@ class Floats(Lanes):
         """Return the nearest integer, the even one of two."""
         return self._intrinsic("rint")
 
+    def floor(self) -> "Floats":
+        """Return the largest integer that is not larger."""
+        return self._intrinsic("floor")
+
+    def ceil(self) -> "Floats":
+        """Return the smallest integer that is not smaller."""
+        return self._intrinsic("ceil")
+
+    def trunc(self) -> "Floats":
+        """Return the integer next to this, towards zero."""
+        return self._intrinsic("trunc")
+
+    def nearest_integer_away(self) -> "Floats":
+        """Return the nearest integer, the larger magnitude of two."""
+        return self._intrinsic("round")
+
+    def remainder(self, divisor: "Floats") -> "Floats":
+        """Return the remainder of the truncated quotient, with the sign of this."""
+        return self._same(self.builder.frem(self.value, divisor.value))
+
+    def reciprocal(self) -> "Floats":
+        """Return one divided by this."""
+        return 1.0 / self
+
+    def sqrt(self) -> "Floats":
+        """Return the square root, nan where this is negative."""
+        return self._intrinsic("sqrt")
+
     def _intrinsic(self, name: str, *others: "Floats | float") -> "Floats":
         """Call an LLVM intrinsic; ``Module.declare_intrinsic`` rejects vectors, so name it here."""
         module, vector = self.builder.module, self.value.type
@@ -189,6 +305,33 @@ class Floats(Lanes):
     def _horner(self, coefficients: Sequence[float]) -> "Floats":
         *rest, second, first = coefficients
         return reduce(lambda p, c: p.fma(self, c), reversed(rest), self.fma(first, second))
+
+
+def apart(name: str, f: Callable[[Floats], Floats], x: Floats) -> Floats:
+    """Return ``f(x)`` from a function of its own, which a module has once.
+
+    For what :meth:`Mask.where_any` skips: it is compiled once for all calls, and its constants do not
+    take registers from the usual case.
+
+    Parameters
+    ----------
+    name : str
+        A name for f, part of the symbol.
+    f : callable
+        Appends the instructions.
+    x : Floats
+        The argument.
+    """
+    module, vector = x.builder.module, x.value.type
+    symbol = f"pymc_fastlogp.apart.{name}.v{x.width}"
+    function = module.globals.get(symbol)
+    if function is None:
+        function = ir.Function(module, ir.FunctionType(vector, [vector]), symbol)
+        function.linkage = "internal"
+        function.attributes.add("noinline")
+        builder = ir.IRBuilder(function.append_basic_block())
+        builder.ret(f(Floats(builder, function.args[0])).value)
+    return Floats(x.builder, x.builder.call(function, [x.value]))
 
 
 @dataclass(frozen=True)
@@ -229,3 +372,17 @@ def quotient(numerator: Floats, denominator: Pair) -> Floats:
     remainder = (-estimate).fma(denominator.high, numerator)
     remainder = (-estimate).fma(denominator.low, remainder)
     return remainder.fma(reciprocal, estimate)
+
+
+def quotient_of_pairs(numerator: Pair, denominator: Pair) -> Pair:
+    """Return the quotient of two pairs, good to some digits more than a double."""
+    reciprocal = 1.0 / denominator.high
+    estimate = numerator.high * reciprocal
+    remainder = (-estimate).fma(denominator.high, numerator.high)
+    remainder = (-estimate).fma(denominator.low, remainder + numerator.low)
+    return Pair(estimate, remainder * reciprocal)
+
+
+def select_pair(mask: Mask, yes: Pair, no: Pair) -> Pair:
+    """Return ``yes`` where true and ``no`` elsewhere."""
+    return Pair(mask.select(yes.high, no.high), mask.select(yes.low, no.low))

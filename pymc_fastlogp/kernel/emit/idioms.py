@@ -1,0 +1,83 @@
+"""LLVM types and small idioms that the whole emitter uses."""
+
+from collections.abc import Sequence
+from typing import TypeGuard
+
+from llvmlite import ir
+
+I1, I8, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
+POINTER = ir.PointerType()
+# Of scratch and constants: the widest vector register, which is a cache line too.
+ALIGNMENT = 64
+
+# An int is known when code is generated, an i64 or a vector of them when it runs.
+type Number = int | ir.Value
+
+
+def is_vector(number: Number) -> TypeGuard[ir.Value]:
+    """Whether a number is one for each lane."""
+    return not isinstance(number, int) and isinstance(number.type, ir.VectorType)
+
+
+def as_i64(number: Number) -> ir.Value:
+    """Return a number as a value."""
+    return I64(number) if isinstance(number, int) else number
+
+
+def times(builder: ir.IRBuilder, a: Number, b: Number) -> Number:
+    """Return the product of two numbers, an int where it is known."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    if a == 1 or b == 1:
+        return b if a == 1 else a
+    return builder.mul(as_i64(a), as_i64(b))
+
+
+def splat(builder: ir.IRBuilder, scalar: ir.Value, width: int) -> ir.Value:
+    """Return a vector of a scalar in all lanes."""
+    undefined = ir.Constant(ir.VectorType(scalar.type, width), ir.Undefined)
+    first = builder.insert_element(undefined, scalar, I32(0))
+    if width == 1:
+        return first
+    return shuffle(builder, first, undefined, [0] * width)
+
+
+def shuffle(
+    builder: ir.IRBuilder, first: ir.Value, second: ir.Value, lanes: Sequence[int]
+) -> ir.Value:
+    """Return lanes of the concatenation of two vectors."""
+    return builder.shuffle_vector(
+        first, second, ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes))
+    )
+
+
+def widened(builder: ir.IRBuilder, value: ir.Value, width: int) -> ir.Value:
+    """Return a vector of one lane in all lanes of a wider one; a wide vector is returned as it is."""
+    if value.type.count == width:
+        return value
+    return shuffle(builder, value, ir.Constant(value.type, ir.Undefined), [0] * width)
+
+
+def lane(builder: ir.IRBuilder, value: ir.Value, position: int) -> ir.Value:
+    """Return one lane of a vector as a scalar."""
+    return builder.extract_element(value, I32(position))
+
+
+def stack_variable(builder: ir.IRBuilder, type_: ir.Type) -> ir.Value:
+    """Return a pointer to a variable of this type, aligned to a cache line.
+
+    It is made in the entry block, which is still open: elsewhere it would be a new one in each iteration.
+    """
+    with builder.goto_entry_block():
+        variable = builder.alloca(type_)
+    variable.align = ALIGNMENT
+    variable.type = POINTER
+    return variable
+
+
+def intrinsic(
+    module: ir.Module, name: str, result: ir.Type, arguments: Sequence[ir.Type]
+) -> ir.Function:
+    """Return an LLVM intrinsic, whose overload llvmlite cannot name for vectors."""
+    signature = ir.FunctionType(result, list(arguments))
+    return module.globals.get(name) or ir.Function(module, signature, name)

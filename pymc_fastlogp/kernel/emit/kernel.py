@@ -1,0 +1,170 @@
+"""The LLVM function of a kernel: its arguments, its blocks and its exit.
+
+.. code-block:: text
+
+    entry:   stack variables
+    sizes:   lengths, strides, allocation of scratch on the heap
+    start:   the loops, one after the other; a failed check goes to exit
+    exit:    free scratch, return the status
+
+The first two blocks are closed last, so that whatever needs a stack variable or a length can add to them.
+"""
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from pymc_fastlogp.kernel.emit import storage
+from pymc_fastlogp.kernel.emit.array import Array
+from pymc_fastlogp.kernel.emit.idioms import I64, POINTER, Number, lane
+from pymc_fastlogp.kernel.emit.nest import emit_loop
+from pymc_fastlogp.kernel.emit.pattern import Pattern
+from pymc_fastlogp.kernel.emit.scope import Known, Scope
+from pymc_fastlogp.kernel.loops import Buffer, Program, Size
+from pymc_fastlogp.kernel.vecmath.vector import Lanes
+
+OUT_OF_MEMORY = -1
+BLOCKS = ("entry", "sizes", "start", "exit")
+
+
+def emit(module: ir.Module, program: Program, name: str, contiguous: Sequence[bool]) -> ir.Function:
+    """Add the function of a program to a module.
+
+    Parameters
+    ----------
+    module : llvmlite.ir.Module
+        The module.
+    program : Program
+        What the function does.
+    name : str
+        Its name; its constants have names that begin with it.
+    contiguous : sequence of bool
+        For each input whether it is C-contiguous, so that its strides are not looked at.
+
+    Returns
+    -------
+    llvmlite.ir.Function
+        ``i64 name(...)``. Its arguments are, for each input, a pointer to its elements, the lengths of its
+        axes and the strides in bytes, all i64; then a pointer for each output, which is C-contiguous and
+        does not overlap anything else. In memory, a bool is a byte. It returns 0, or the status of the first
+        check that failed, or ``OUT_OF_MEMORY``. It needs the symbols ``malloc`` and ``free`` if
+        the scratch is large or of a size that is not static.
+    """
+    kernel = Kernel(module, program, name, contiguous)
+    for loop in program.steps:
+        emit_loop(kernel, loop)
+    return kernel.finish()
+
+
+def emit_size(
+    builder: ir.IRBuilder, size: Size, lengths: dict[tuple[int, int], ir.Value]
+) -> ir.Value:
+    """Return a length as an i64, for a caller that allocates outputs.
+
+    Parameters
+    ----------
+    builder : llvmlite.ir.IRBuilder
+        Where instructions go.
+    size : Size
+        The length.
+    lengths : dict
+        Lengths of inputs, by number of the input and axis.
+    """
+    scope = Scope(builder, Known({}, lengths), Pattern(0, {}, {}))
+    return I64(size) if isinstance(size, int) else scope.scalar(size)
+
+
+class Kernel:
+    """A function under construction.
+
+    Attributes
+    ----------
+    known : Known
+        Its buffers and lengths.
+    builder : llvmlite.ir.IRBuilder
+        Where the next loop goes.
+    """
+
+    def __init__(self, module: ir.Module, program: Program, name: str, contiguous: Sequence[bool]):
+        self.function = ir.Function(module, _signature(program), name)
+        self.function.attributes.add("nounwind")
+        self._blocks = [self.function.append_basic_block(name) for name in BLOCKS]
+        _, sizes, self.builder, self._exit = map(ir.IRBuilder, self._blocks)
+        self._status = self._exit.phi(I64)
+        self._arrays: dict[Buffer, Array] = {}
+        self._lengths: dict[tuple[int, int], ir.Value] = {}
+        self.known = Known(self._arrays, self._lengths)
+        self._sizes = Scope(sizes, self.known, Pattern(0, {}, {}))
+        self._allocated: list[ir.Value] = []
+        self._place_arguments(program, contiguous)
+        for buffer in program.constants:
+            self._place(buffer, storage.constant(module, f"{name}.{buffer.name}", buffer))
+        self._place_scratch(program.scratch)
+
+    def length(self, size: Size) -> Number:
+        """Return a length, as an int if it is static."""
+        return size if isinstance(size, int) else self._sizes.number(size)
+
+    def require(self, builder: ir.IRBuilder, truth: Lanes, status: int) -> None:
+        """Append an exit with a status where a condition, of one lane, is false."""
+        self._exit_unless(builder, lane(builder, truth.value, 0), status)
+
+    def finish(self) -> ir.Function:
+        """Close all blocks and return the function."""
+        self._status.add_incoming(I64(0), self.builder.block)
+        self.builder.branch(self._exit.block)
+        storage.free(self._exit, self._allocated)
+        self._exit.ret(self._status)
+        entry, sizes, start, _ = self._blocks
+        ir.IRBuilder(entry).branch(sizes)
+        self._sizes.builder.branch(start)
+        return self.function
+
+    def _place_arguments(self, program: Program, contiguous: Sequence[bool]) -> None:
+        arguments = iter(self.function.args)
+        for number, buffer in enumerate(program.inputs):
+            pointer = next(arguments)
+            pointer.add_attribute("noalias")
+            for axis in range(buffer.ndim):
+                self._lengths[number, axis] = next(arguments)
+            strides = [next(arguments) for _ in range(buffer.ndim)]
+            if contiguous[number]:
+                self._place(buffer, pointer)
+            else:
+                self._arrays[buffer] = storage.strided(pointer, buffer, strides)
+        for buffer in program.outputs:
+            pointer = next(arguments)
+            pointer.add_attribute("noalias")
+            self._place(buffer, pointer)
+
+    def _place_scratch(self, buffers: Sequence[Buffer]) -> None:
+        on_stack = storage.on_stack(buffers)
+        sizes = self._sizes.builder
+        for buffer in buffers:
+            if buffer in on_stack:
+                self._place(buffer, storage.stack(sizes, buffer))
+                continue
+            lengths = [self.length(size) for size in buffer.shape]
+            allocated, pointer = storage.heap(sizes, buffer, lengths)
+            self._allocated.append(allocated)
+            self._place(buffer, pointer)
+        for allocated in self._allocated:
+            was_given = sizes.icmp_unsigned("!=", allocated, allocated.type(None))
+            self._exit_unless(sizes, was_given, OUT_OF_MEMORY)
+
+    def _place(self, buffer: Buffer, pointer: ir.Value) -> None:
+        lengths = [self.length(size) for size in buffer.shape]
+        self._arrays[buffer] = storage.contiguous(self._sizes.builder, pointer, buffer, lengths)
+
+    def _exit_unless(self, builder: ir.IRBuilder, truth: ir.Value, status: int) -> None:
+        going_on = builder.append_basic_block("ok")
+        self._status.add_incoming(I64(status), builder.block)
+        builder.cbranch(truth, going_on, self._exit.block)
+        builder.position_at_end(going_on)
+
+
+def _signature(program: Program) -> ir.FunctionType:
+    arguments: list[ir.Type] = []
+    for buffer in program.inputs:
+        arguments += [POINTER, *[I64] * (2 * buffer.ndim)]
+    return ir.FunctionType(I64, [*arguments, *[POINTER] * len(program.outputs)])

@@ -1,0 +1,148 @@
+"""A kernel as machine code that is called with NumPy arrays, without Numba."""
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from llvmlite import binding as llvm
+from llvmlite import ir
+
+from pymc_fastlogp.kernel.emit.kernel import OUT_OF_MEMORY, emit
+from pymc_fastlogp.kernel.loops import Buffer, Compute, Const, Expr, Length, Program, Size, walk
+
+NAME = "pymc_fastlogp_kernel"
+
+
+class NativeKernel:
+    """The compiled function of a program.
+
+    Attributes
+    ----------
+    program : Program
+        What it does.
+    address : int
+        Of the function that :func:`~pymc_fastlogp.kernel.emit.emit` describes, valid as long as this object.
+    """
+
+    def __init__(self, program: Program, contiguous: Sequence[bool], engine: Any):
+        self.program = program
+        self._contiguous = contiguous
+        self._engine = engine
+        self.address = engine.get_function_address(NAME)
+        self._function = _c_type(program)(self.address)
+
+    def __call__(self, *inputs: np.ndarray) -> list[np.ndarray]:
+        """Return the outputs.
+
+        Parameters
+        ----------
+        *inputs : ndarray
+            Of the types and numbers of axes of the inputs of the program, and contiguous where it was
+            compiled for that.
+
+        Raises
+        ------
+        TypeError
+            If an input has another type, number of axes or layout.
+        Exception
+            What a failed check raises.
+        MemoryError
+            If there is no memory for scratch.
+        """
+        for buffer, array, contiguous in zip(
+            self.program.inputs, inputs, self._contiguous, strict=True
+        ):
+            _check_input(buffer, array, contiguous)
+        outputs = [
+            np.empty([_evaluated(size, inputs) for size in buffer.shape], buffer.dtype)
+            for buffer in self.program.outputs
+        ]
+        self.run(self.arguments(inputs, outputs))
+        return outputs
+
+    def arguments(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> list[int]:
+        """Return the arguments of the function; the arrays must outlive them."""
+        arguments: list[int] = []
+        for array in inputs:
+            arguments += [array.ctypes.data, *array.shape, *array.strides]
+        return [*arguments, *(array.ctypes.data for array in outputs)]
+
+    def run(self, arguments: Sequence[int]) -> None:
+        """Call the function, and raise what a failed check raises."""
+        status = self._function(*arguments)
+        if status == 0:
+            return
+        if status == OUT_OF_MEMORY:
+            raise MemoryError("no memory for the scratch of a kernel")
+        error = self.program.errors[status - 1]
+        raise error.type(error.message)
+
+
+def compile_native(program: Program, contiguous: Sequence[bool] | None = None) -> NativeKernel:
+    """Compile a program for this CPU.
+
+    Parameters
+    ----------
+    program : Program
+        The program.
+    contiguous : sequence of bool, optional
+        For each input whether it is C-contiguous; all are by default.
+    """
+    module = ir.Module(NAME)
+    contiguous = [True] * len(program.inputs) if contiguous is None else contiguous
+    emit(module, program, NAME, contiguous)
+    parsed = llvm.parse_assembly(str(module))
+    machine = _machine()
+    passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
+    passes.getModulePassManager().run(parsed, passes)
+    engine = llvm.create_mcjit_compiler(parsed, machine)
+    engine.finalize_object()
+    return NativeKernel(program, contiguous, engine)
+
+
+def _machine() -> llvm.TargetMachine:
+    _initialize()
+    features = llvm.get_host_cpu_features().flatten()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=features, opt=3
+    )
+
+
+@cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+def _c_type(program: Program) -> Any:
+    arguments: list[Any] = []
+    for buffer in program.inputs:
+        arguments += [ctypes.c_void_p, *[ctypes.c_int64] * (2 * buffer.ndim)]
+    return ctypes.CFUNCTYPE(ctypes.c_int64, *arguments, *[ctypes.c_void_p] * len(program.outputs))
+
+
+def _check_input(buffer: Buffer, array: np.ndarray, contiguous: bool) -> None:
+    if array.dtype != buffer.dtype or array.ndim != buffer.ndim:
+        raise TypeError(
+            f"input {buffer.name} must be {buffer.dtype} with {buffer.ndim} axes, "
+            f"not {array.dtype} with {array.ndim}"
+        )
+    if contiguous and not array.flags.c_contiguous:
+        raise TypeError(f"input {buffer.name} must be C-contiguous: use np.ascontiguousarray")
+
+
+def _evaluated(size: Size, inputs: Sequence[np.ndarray]) -> int:
+    """Return a length as a number."""
+    if isinstance(size, int):
+        return size
+    values: dict[Expr, Any] = {}
+    for expr in walk([size]):
+        if isinstance(expr, Const):
+            values[expr] = expr.value
+        elif isinstance(expr, Length):
+            values[expr] = inputs[expr.input].shape[expr.axis]
+        elif isinstance(expr, Compute):
+            values[expr] = expr.op.impl(*(values[arg] for arg in expr.args))
+    return int(values[size])

@@ -1,0 +1,214 @@
+"""Nests of loops.
+
+The inner axis is vectorised: whole vectors first, then the rest as one vector of which only some lanes are
+in the domain. For a static length both are known, and a rest that is small takes a narrower vector. The other
+axes are plain loops. All of them test at the end; that no axis is empty is tested once, before the nest.
+
+The block of code before a loop is closed after the loop is complete. Until then it takes what the body
+needs and what does not change inside.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from llvmlite import ir
+
+from pymc_fastlogp.kernel.emit import memory
+from pymc_fastlogp.kernel.emit.idioms import I64, Number
+from pymc_fastlogp.kernel.emit.pattern import Pattern, analyse
+from pymc_fastlogp.kernel.emit.reduction import Reduction, of_accumulate, of_check
+from pymc_fastlogp.kernel.emit.scan import Running, of_scan
+from pymc_fastlogp.kernel.emit.scatter import emit_scatters
+from pymc_fastlogp.kernel.emit.scope import Scope
+from pymc_fastlogp.kernel.loops import Accumulate, Check, Loop, Scan, Statement, Store
+from pymc_fastlogp.kernel.vecmath.loop import default_width
+
+if TYPE_CHECKING:
+    from pymc_fastlogp.kernel.emit.kernel import Kernel
+
+
+def emit_loop(kernel: "Kernel", loop: Loop) -> None:
+    """Append a nest of loops to a kernel."""
+    lengths = [kernel.length(size) for size in loop.domain]
+    if 0 in [length for length in lengths if isinstance(length, int)]:
+        return
+    pattern = analyse(loop)
+    when = loop.when and Scope(kernel.builder, kernel.known, pattern).scalar(loop.when)
+    with (
+        _conditional(kernel.builder, when) as runs,
+        _conditional(runs, _no_axis_is_empty(runs, lengths)) as inside,
+    ):
+        _Nest(kernel, loop, lengths).run(Scope(inside, kernel.known, pattern))
+
+
+class _Nest:
+    """The code of one loop of the program."""
+
+    def __init__(self, kernel: "Kernel", loop: Loop, lengths: list[Number]):
+        self.kernel = kernel
+        self.loop = loop
+        self.lengths = lengths
+        self.width = _width(lengths)
+        self.reductions: dict[Statement, Reduction | Running] = {}
+
+    def run(self, scope: Scope) -> None:
+        """Append the loops from the level of a scope inwards."""
+        depth = len(self.lengths)
+        if scope.level == depth:
+            self.body(scope)
+            return
+        reductions = self.start_reductions(scope)
+        length = self.lengths[scope.level]
+        if scope.level < depth - 1:
+            _count(scope, scope.builder, length, 1, self.run)
+        elif isinstance(length, int):
+            self.static_vectors(scope, length)
+        else:
+            self.vectors(scope, length)
+        for each in reductions:
+            each.end(scope)
+
+    def static_vectors(self, scope: Scope, length: int) -> None:
+        """Append the inner loop over a length that is known."""
+        rest = length % self.width
+        whole = length - rest
+        if whole:
+            _count(scope, scope.builder, whole, self.width, self.body)
+        if rest:
+            width = _power_of_two(rest)
+            live = None if width == rest else rest
+            self.body(scope.inside(scope.builder, I64(whole), width, live))
+
+    def vectors(self, scope: Scope, length: ir.Value) -> None:
+        """Append the inner loop over a length that is known when the kernel is called."""
+        builder = scope.builder
+        rest = builder.and_(length, I64(self.width - 1))
+        whole = builder.sub(length, rest)
+        with _conditional(builder, _is_positive(builder, whole)) as inside:
+            _count(scope, inside, whole, self.width, self.body)
+        with _conditional(builder, _is_positive(builder, rest)) as inside:
+            self.body(scope.inside(inside, whole, self.width, rest))
+
+    def start_reductions(self, scope: Scope) -> list[Reduction | Running]:
+        """Append the start of the reductions that end in a scope."""
+        started: dict[Statement, Reduction | Running] = {
+            statement: self.reduction(scope.builder, statement)
+            for statement in self.loop.body
+            if not isinstance(statement, Store)
+            and _reduction_level(scope.pattern, statement) == scope.level
+        }
+        for each in started.values():
+            each.start(scope)
+        self.reductions |= started
+        return list(started.values())
+
+    def reduction(
+        self, builder: ir.IRBuilder, statement: Accumulate | Scan | Check
+    ) -> Reduction | Running:
+        """Return the reduction of a statement."""
+        if isinstance(statement, Scan):
+            return of_scan(builder, statement)
+        if isinstance(statement, Check):
+            return of_check(builder, statement, self.width, self.kernel.require)
+        return of_accumulate(builder, statement, self.width)
+
+    def body(self, scope: Scope) -> None:
+        """Append the statements for the lanes of the innermost scope."""
+        scatters: list[Accumulate] = []
+        for statement in self.loop.body:
+            if statement in self.reductions:
+                self.reductions[statement].add(scope)
+            elif isinstance(statement, Check):
+                truth = scope.value(statement.condition)
+                self.kernel.require(scope.builder, truth, statement.status)
+            elif isinstance(statement, Store):
+                value = scope.spread(statement.value)
+                memory.store(scope, statement.buffer, statement.index, value)
+            elif isinstance(statement, Accumulate):
+                scatters.append(statement)
+        emit_scatters(scope, scatters)
+
+
+def _reduction_level(pattern: Pattern, statement: Accumulate | Scan | Check) -> int | None:
+    """Return the level at which the element of a reduction is known, None if it is a scatter."""
+    if isinstance(statement, Scan):
+        return pattern.depth - 1
+    if isinstance(statement, Check):
+        return 0
+    return pattern.level_of(statement.index) if pattern.is_uniform(statement.index) else None
+
+
+def _width(lengths: list[Number]) -> int:
+    """Return the lanes of the vectors along the inner axis."""
+    if not lengths:
+        return 1
+    inner = lengths[-1]
+    return min(default_width(), _power_of_two(inner)) if isinstance(inner, int) else default_width()
+
+
+def _power_of_two(n: int) -> int:
+    """Return the smallest power of two that is not less."""
+    return 1 << (n - 1).bit_length()
+
+
+def _count(
+    scope: Scope, before: ir.IRBuilder, stop: Number, step: int, body: Callable[[Scope], None]
+) -> None:
+    """Append a loop from 0 to a positive multiple of the step.
+
+    Parameters
+    ----------
+    scope : Scope
+        The scope around it.
+    before : llvmlite.ir.IRBuilder
+        In the block before the loop; afterwards in the block after it.
+    stop : int or llvmlite.ir.Value
+        The end.
+    step : int
+        Lanes of the scope inside.
+    body : callable
+        Takes that scope and appends what is done.
+    """
+    if isinstance(stop, int):
+        if stop == step:
+            body(scope.inside(before, I64(0), step))
+            return
+        stop = I64(stop)
+    inside = ir.IRBuilder(before.append_basic_block("loop"))
+    i = inside.phi(I64)
+    head = inside.block
+    body(scope.inside(inside, i, step))
+    following = inside.add(i, I64(step))
+    after = before.append_basic_block("after")
+    inside.cbranch(inside.icmp_signed("<", following, stop), head, after)
+    i.add_incoming(I64(0), before.block)
+    i.add_incoming(following, inside.block)
+    before.branch(head)
+    before.position_at_end(after)
+
+
+@contextmanager
+def _conditional(builder: ir.IRBuilder, condition: ir.Value | None) -> Iterator[ir.IRBuilder]:
+    """Append what is run if a condition holds; None always holds."""
+    if condition is None:
+        yield builder
+        return
+    inside = ir.IRBuilder(builder.append_basic_block("if"))
+    head = inside.block
+    yield inside
+    after = builder.append_basic_block("endif")
+    inside.branch(after)
+    builder.cbranch(condition, head, after)
+    builder.position_at_end(after)
+
+
+def _no_axis_is_empty(builder: ir.IRBuilder, lengths: list[Number]) -> ir.Value | None:
+    """Return whether all lengths are positive, None if that is known."""
+    tests = [_is_positive(builder, n) for n in lengths if not isinstance(n, int)]
+    return reduce(builder.and_, tests) if tests else None
+
+
+def _is_positive(builder: ir.IRBuilder, length: ir.Value) -> ir.Value:
+    return builder.icmp_signed(">", length, I64(0))

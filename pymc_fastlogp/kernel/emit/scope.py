@@ -1,0 +1,213 @@
+"""Where the expressions of a loop are evaluated: one scope for each level of the nest.
+
+A scope evaluates an expression once, in the outermost scope in which its indices are known. Each scope has
+a builder of its own, and its block is closed only when the code inside it is complete (see
+:mod:`pymc_fastlogp.kernel.emit.nest`). So an expression that turns out to be needed deep inside is
+appended to the block before the inner loop, which is all that hoisting takes.
+
+The scope of the innermost axis has one lane for each of ``width`` neighbours. What is known outside has one
+lane and is spread where it meets vectors.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from llvmlite import ir
+
+from pymc_fastlogp.kernel import scalars
+from pymc_fastlogp.kernel.emit import memory
+from pymc_fastlogp.kernel.emit.array import Array
+from pymc_fastlogp.kernel.emit.idioms import I1, I64, Number, lane, splat, widened
+from pymc_fastlogp.kernel.emit.pattern import Pattern
+from pymc_fastlogp.kernel.emit.shared import Shared
+from pymc_fastlogp.kernel.loops import Buffer, Compute, Const, Expr, Index, Length, Load
+from pymc_fastlogp.kernel.vecmath.vector import Integers, Lanes, Mask
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What does not change while a kernel runs.
+
+    Attributes
+    ----------
+    arrays : mapping of Buffer to Array
+        Where buffers are.
+    lengths : mapping of (int, int) to llvmlite.ir.Value
+        By input and axis.
+    """
+
+    arrays: Mapping[Buffer, Array]
+    lengths: Mapping[tuple[int, int], ir.Value]
+
+
+@dataclass(eq=False)
+class Scope:
+    """One level of a nest of loops.
+
+    Attributes
+    ----------
+    builder : llvmlite.ir.IRBuilder
+        Appends to the code of this level.
+    known : Known
+        Buffers and lengths.
+    pattern : Pattern
+        Of the loop.
+    level : int
+        Number of loops around.
+    outer : Scope, optional
+        The level outside; None at level 0.
+    start : llvmlite.ir.Value, optional
+        Index of the first lane along axis ``level - 1``.
+    width : int
+        Number of lanes.
+    live : int or llvmlite.ir.Value, optional
+        How many lanes, from the first one on, are in the domain; all by default.
+    values : dict
+        What was evaluated.
+    """
+
+    builder: ir.IRBuilder
+    known: Known
+    pattern: Pattern
+    level: int = 0
+    outer: "Scope | None" = None
+    start: ir.Value | None = None
+    width: int = 1
+    live: int | ir.Value | None = None
+    values: dict[Expr, Lanes] = field(default_factory=dict)
+    _first: "Scope | None" = None
+
+    def inside(
+        self,
+        builder: ir.IRBuilder,
+        start: ir.Value,
+        width: int = 1,
+        live: int | ir.Value | None = None,
+    ) -> "Scope":
+        """Return the scope of the next level."""
+        return Scope(builder, self.known, self.pattern, self.level + 1, self, start, width, live)
+
+    def first(self) -> "Scope":
+        """Return the scope of the first lane alone."""
+        if self.width == 1:
+            return self
+        if self._first is None:
+            self._first = self.lane(I64(0))
+        return self._first
+
+    def lane(self, number: ir.Value) -> "Scope":
+        """Return the scope of one lane alone, which evaluates anew what changes from lane to lane."""
+        assert self.outer is not None
+        return self.outer.inside(self.builder, self.builder.add(self.start, number))
+
+    def mask(self) -> Mask | None:
+        """Return which lanes are in the domain, None if all."""
+        if self.live is None:
+            return None
+        masks = ir.VectorType(I1, self.width)
+        if isinstance(self.live, int):
+            live = self.live
+            return Mask(self.builder, ir.Constant(masks, [i < live for i in range(self.width)]))
+        bound = splat(self.builder, self.live, self.width)
+        return Mask(self.builder, self.builder.icmp_signed("<", _lane_numbers(self.width), bound))
+
+    def value(self, expr: Expr) -> Lanes:
+        """Return the value of an expression, with one lane or ``width``, for use by this builder."""
+        pending = [expr]
+        while pending:
+            last = pending[-1]
+            home = self._home(last)
+            if last in home.values:
+                pending.pop()
+                continue
+            missing = [arg for arg in _arguments(last) if arg not in self._home(arg).values]
+            if missing:
+                pending.extend(reversed(missing))
+                continue
+            home.values[last] = _RULES[type(last)](home, last)
+            pending.pop()
+        value = self._home(expr).values[expr]
+        return type(value)(self.builder, value.value)
+
+    def spread(self, expr: Expr) -> Lanes:
+        """Return the value of an expression in all lanes."""
+        if isinstance(expr, Const):
+            return scalars.constant(self.builder, self.width, expr.value, expr.dtype)
+        value = self.value(expr)
+        return type(value)(self.builder, widened(self.builder, value.value, self.width))
+
+    def scalar(self, expr: Expr) -> ir.Value:
+        """Return the value of an expression in the first lane, not as a vector."""
+        return lane(self.builder, self.first().value(expr).value, 0)
+
+    def number(self, expr: Expr) -> Number:
+        """Return the value of an integer in the first lane, as an int if it is constant."""
+        return int(expr.value) if isinstance(expr, Const) else self.scalar(expr)
+
+    def index(self, expr: Expr) -> Number:
+        """Return the value of an index: a vector where it changes from lane to lane."""
+        is_common = self.width == 1 or self.pattern.is_uniform((expr,))
+        return self.number(expr) if is_common else self.spread(expr).value
+
+    def _home(self, expr: Expr) -> "Scope":
+        """Return the outermost scope in which an expression can be evaluated."""
+        scope = self
+        while scope.outer is not None and scope.pattern.level[expr] < scope.level:
+            scope = scope.outer
+        return scope
+
+
+def _arguments(expr: Expr) -> tuple[Expr, ...]:
+    """Return what is evaluated before an expression; a load takes care of its index itself."""
+    return expr.args if isinstance(expr, Compute) else ()
+
+
+def _const(scope: Scope, expr: Const) -> Lanes:
+    return scalars.constant(scope.builder, 1, expr.value, expr.dtype)
+
+
+def _index(scope: Scope, expr: Index) -> Lanes:
+    start = splat(scope.builder, scope.start, scope.width)
+    if scope.width == 1:
+        return Integers(scope.builder, start)
+    return Integers(scope.builder, scope.builder.add(start, _lane_numbers(scope.width)))
+
+
+def _length(scope: Scope, expr: Length) -> Lanes:
+    return Integers(
+        scope.builder, splat(scope.builder, scope.known.lengths[expr.input, expr.axis], 1)
+    )
+
+
+def _load(scope: Scope, expr: Load) -> Lanes:
+    return memory.load(scope, expr.buffer, expr.index)
+
+
+def _compute(scope: Scope, expr: Compute) -> Lanes:
+    shared = scope.pattern.shared.get(expr)
+    if shared:
+        _compute_shared(scope, shared)
+        return scope.values[expr]
+    args = [scope.spread(arg) for arg in expr.args]
+    return scalars.emit(expr.op, args, [arg.dtype for arg in expr.args], expr.dtype)
+
+
+def _compute_shared(scope: Scope, shared: Shared) -> None:
+    """Evaluate functions of one argument together, as they have the same arguments, at the same level."""
+    x = scope.spread(shared.argument)
+    dtypes = [expr.dtype if expr else "float64" for expr in shared.results]
+    results = scalars.emit_shared(shared.name, x, dtypes)
+    scope.values |= {expr: value for expr, value in zip(shared.results, results) if expr}
+
+
+def _lane_numbers(width: int) -> ir.Value:
+    return ir.Constant(ir.VectorType(I64, width), list(range(width)))
+
+
+_RULES: dict[type, Callable[..., Lanes]] = {
+    Const: _const,
+    Index: _index,
+    Length: _length,
+    Load: _load,
+    Compute: _compute,
+}

@@ -1,0 +1,146 @@
+"""Lowering: from a graph of PyTensor to the loop IR.
+
+:mod:`~pymc_fastlogp.kernel.lower.table` has a rule for each Op. A rule gets the inputs as
+:class:`~pymc_fastlogp.kernel.lower.array.Array` and returns its outputs as such; what it computes it
+appends to a :class:`~pymc_fastlogp.kernel.lower.context.Context` as loops, each storing its whole result. The
+passes of :mod:`pymc_fastlogp.kernel.passes` join these loops, and drop the stores that nobody needs.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import AbstractFunctionGraph
+from pytensor.scalar.basic import ScalarType
+from pytensor.tensor.type import TensorType
+
+from pymc_fastlogp.kernel.expressions import domain_of
+from pymc_fastlogp.kernel.facts import IndexFacts
+from pymc_fastlogp.kernel.loops import (
+    Buffer,
+    Length,
+    Load,
+    Program,
+    Role,
+    Size,
+    Store,
+    as_expr,
+    walk,
+)
+from pymc_fastlogp.kernel.lower.array import (
+    Array,
+    UnsupportedError,
+    of_buffer,
+    of_constant,
+    of_number,
+)
+from pymc_fastlogp.kernel.lower.context import Context
+from pymc_fastlogp.kernel.lower.table import row_of
+from pymc_fastlogp.kernel.passes import optimise
+
+__all__ = ["UnsupportedError", "is_supported", "loops_of", "lower"]
+
+# Stands for a length that SpecifyShape leaves open.
+UNSPECIFIED = of_number(-1, "int64")
+KINDS = "biuf"
+UNSUPPORTED_DTYPES = ("uint64", "float16")
+
+
+def is_supported(node: Apply) -> bool:
+    """Whether a node has a rule; shapes and values may still rule it out when it is lowered."""
+    row = row_of(node.op)
+    variables = (*node.inputs, *node.outputs)
+    return row is not None and all(map(_has_supported_type, variables)) and row.supports(node)
+
+
+def _has_supported_type(variable: Variable) -> bool:
+    if not isinstance(variable.type, TensorType | ScalarType):
+        return isinstance(variable, Constant)  # the None of a slice
+    dtype = variable.type.dtype
+    return np.dtype(dtype).kind in KINDS and dtype not in UNSUPPORTED_DTYPES
+
+
+def lower(fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]) -> Program:
+    """Return the program that computes a graph, after all passes; see :func:`loops_of`."""
+    return optimise(loops_of(fgraph, facts))
+
+
+def loops_of(fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]) -> Program:
+    """Return the program as the rules make it: each node stores its result, in a loop of its own.
+
+    Parameters
+    ----------
+    fgraph : FunctionGraph or FrozenFunctionGraph
+        Nodes for which :func:`is_supported` holds.
+    facts : sequence of IndexFacts or None
+        What is known of each input.
+
+    Raises
+    ------
+    UnsupportedError
+        With the reason.
+    """
+    context = Context(_n_clients(fgraph))
+    inputs = tuple(_input(i, variable) for i, variable in enumerate(fgraph.inputs))
+    arrays = {
+        variable: of_buffer(buffer, fact)
+        for variable, buffer, fact in zip(fgraph.inputs, inputs, facts, strict=True)
+    }
+    for node in fgraph.toposort():
+        row = row_of(node.op)
+        assert row is not None
+        operands = [_operand(context, arrays, variable) for variable in node.inputs]
+        arrays.update(zip(node.outputs, row.lower(context, node, operands), strict=True))
+    outputs = [_operand(context, arrays, variable) for variable in fgraph.outputs]
+    return _program(context, inputs, outputs)
+
+
+def _n_clients(fgraph: AbstractFunctionGraph) -> Counter[Variable]:
+    used = [variable for node in fgraph.toposort() for variable in node.inputs]
+    return Counter([*used, *fgraph.outputs])
+
+
+def _input(position: int, variable: Variable) -> Buffer:
+    shape: tuple[Size, ...] = tuple(
+        Length(position, axis) if size is None else size
+        for axis, size in enumerate(variable.type.shape)
+    )
+    return Buffer(f"x{position}", variable.type.dtype, shape, Role.INPUT)
+
+
+def _operand(context: Context, arrays: dict[Variable, Array], variable: Variable) -> Array:
+    if variable not in arrays:
+        assert isinstance(variable, Constant)
+        arrays[variable] = _constant(context, variable)
+    return arrays[variable]
+
+
+def _constant(context: Context, variable: Constant) -> Array:
+    if variable.data is None:
+        return UNSPECIFIED
+    data = np.ascontiguousarray(variable.data)
+    dtype = str(data.dtype)
+    if variable.type.ndim == 0:
+        return of_number(data.item(), dtype)
+    return of_constant(context.constant(dtype, data.shape, data.tobytes()), data)
+
+
+def _program(context: Context, inputs: tuple[Buffer, ...], results: list[Array]) -> Program:
+    """Return the program whose outputs are copies of these arrays."""
+    outputs = []
+    for i, array in enumerate(results):
+        if any(isinstance(part, Load) for part in walk(list(map(as_expr, array.shape)))):
+            raise UnsupportedError("an output whose length is the value of an input")
+        output = Buffer(f"y{i}", array.dtype, array.shape, Role.OUTPUT)
+        domain, index = domain_of(array.shape)
+        context.add(domain, Store(output, index, array.at(index)))
+        outputs.append(output)
+    return Program(
+        inputs,
+        tuple(outputs),
+        tuple(context.scratch),
+        tuple(context.constants),
+        tuple(context.loops),
+        tuple(context.errors),
+    )

@@ -1,0 +1,48 @@
+"""Broadcasting: the common shape of arrays, and the index into each of them."""
+
+from collections.abc import Sequence
+
+from pymc_fastlogp.kernel.expressions import ZERO
+from pymc_fastlogp.kernel.loops import Error, Expr, Size
+from pymc_fastlogp.kernel.lower.context import Context
+
+INCOMPATIBLE = Error(ValueError, "Incompatible vectorized shapes")
+
+
+def broadcast_shape(
+    context: Context,
+    shapes: Sequence[tuple[Size, ...]],
+    broadcastable: Sequence[tuple[bool, ...]],
+) -> tuple[Size, ...]:
+    """Return the common shape, and append checks of lengths that may differ at run time.
+
+    Parameters
+    ----------
+    context : Context
+        Takes the checks.
+    shapes : sequence of tuple of Size
+        As many lengths each.
+    broadcastable : sequence of tuple of bool
+        Which axes may be repeated; upstream does not repeat one whose length happens to be 1.
+    """
+    common = []
+    for sizes, repeated in zip(zip(*shapes), zip(*broadcastable)):
+        fixed = {size for size, is_repeated in zip(sizes, repeated) if not is_repeated}
+        first, *others = sorted(fixed, key=lambda size: not isinstance(size, int)) or [1]
+        for other in others:
+            context.require_equal(first, other, INCOMPATIBLE)
+        common.append(first)
+    return tuple(common)
+
+
+def broadcast_leading(context: Context, *shapes: tuple[Size, ...]) -> tuple[Size, ...]:
+    """Return the common shape of shapes that may be of different length, as NumPy does."""
+    ndim = max(map(len, shapes))
+    padded = [(1,) * (ndim - len(shape)) + shape for shape in shapes]
+    return broadcast_shape(context, padded, [tuple(n == 1 for n in shape) for shape in padded])
+
+
+def broadcast_index(shape: tuple[Size, ...], index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Return the index into an array that is repeated along its axes of length 1 and new leading axes."""
+    trailing = index[len(index) - len(shape) :]
+    return tuple(ZERO if size == 1 else i for size, i in zip(shape, trailing, strict=True))

@@ -1,0 +1,111 @@
+"""What the lowering of one graph collects: buffers and loops, in an order that computes the graph."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pytensor import scalar as ps
+from pytensor.graph.basic import Variable
+from pytensor.scalar.basic import ScalarOp
+
+from pymc_fastlogp.kernel.expressions import domain_of
+from pymc_fastlogp.kernel.loops import (
+    Accumulate,
+    Buffer,
+    Check,
+    Compute,
+    Error,
+    Expr,
+    Loop,
+    Role,
+    Size,
+    Statement,
+    Store,
+    as_expr,
+)
+from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
+
+
+class Context:
+    """The loops so far.
+
+    Attributes
+    ----------
+    loops : list of Loop
+        In the order of the graph, one or a few for each node.
+    scratch : list of Buffer
+        What they store.
+    errors : list of Error
+        What their checks raise.
+    """
+
+    def __init__(self, n_clients: dict[Variable, int]):
+        self.loops: list[Loop] = []
+        self.scratch: list[Buffer] = []
+        self.constants: list[Buffer] = []
+        self.errors: list[Error] = []
+        self.n_clients = n_clients
+
+    def add(self, domain: tuple[Size, ...], *body: Statement) -> None:
+        """Append a loop."""
+        self.loops.append(Loop(domain, body))
+
+    def buffer(self, dtype: str, shape: tuple[Size, ...]) -> Buffer:
+        """Return a new scratch buffer."""
+        buffer = Buffer(f"b{len(self.scratch)}", dtype, shape, Role.SCRATCH)
+        self.scratch.append(buffer)
+        return buffer
+
+    def constant(self, dtype: str, shape: tuple[Size, ...], data: bytes) -> Buffer:
+        """Return a new buffer with constant elements."""
+        buffer = Buffer(f"c{len(self.constants)}", dtype, shape, Role.CONSTANT, data)
+        self.constants.append(buffer)
+        return buffer
+
+    def store(self, shape: tuple[Size, ...], dtype: str, at: Any) -> Array:
+        """Append a loop that stores the elements of an array, and return the stored array."""
+        buffer = self.buffer(dtype, shape)
+        domain, index = domain_of(shape)
+        self.add(domain, Store(buffer, index, at(index)))
+        return of_buffer(buffer)
+
+    def materialised(self, array: Array) -> Array:
+        """Return the array as a whole buffer, itself if it is one."""
+        return array if array.buffer else self.store(array.shape, array.dtype, array.at)
+
+    def owned_copy(self, array: Array, variable: Variable) -> Buffer:
+        """Return a scratch buffer with the elements of a variable that may be written to.
+
+        This is the variable's own buffer where nothing else reads it.
+        """
+        buffer = array.buffer
+        if buffer and buffer.role is Role.SCRATCH and self.n_clients[variable] == 1:
+            return buffer
+        copy = self.store(array.shape, array.dtype, array.at).buffer
+        assert copy is not None
+        return copy
+
+    def reduce(self, op: ScalarOp, identity: Expr, array: Array, axes: Sequence[int]) -> Array:
+        """Append loops that reduce an array over axes, and return the result."""
+        kept = tuple(size for axis, size in enumerate(array.shape) if axis not in axes)
+        result = self.store(kept, array.dtype, lambda _: identity)
+        domain, index = domain_of(array.shape)
+        target = tuple(i for axis, i in enumerate(index) if axis not in axes)
+        assert result.buffer is not None
+        self.add(domain, Accumulate(result.buffer, target, op, array.at(index)))
+        return result
+
+    def check(self, shape: tuple[Size, ...], condition: Any, error: Error) -> None:
+        """Append a loop that checks a condition on each index."""
+        if error not in self.errors:
+            self.errors.append(error)
+        domain, index = domain_of(shape)
+        self.add(domain, Check(condition(index), self.errors.index(error) + 1))
+
+    def require_equal(self, first: Size, second: Size, error: Error) -> None:
+        """Append a check that two lengths are equal, unless that is known."""
+        if first == second:
+            return
+        if isinstance(first, int) and isinstance(second, int):
+            raise UnsupportedError("lengths that do not fit, for which upstream raises")
+        pair = (as_expr(first), as_expr(second))
+        self.check((), lambda _: Compute(ps.eq, pair, "bool"), error)

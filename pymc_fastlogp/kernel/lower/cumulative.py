@@ -1,0 +1,54 @@
+"""CumOp: straight-line sums along a short axis, a scan along a long one."""
+
+from pytensor import scalar as ps
+from pytensor.graph.basic import Apply
+
+from pymc_fastlogp.kernel.expressions import cast, domain_of
+from pymc_fastlogp.kernel.loops import Compute, Const, Expr, Scan, Store
+from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.context import Context
+
+LONGEST = 64
+OPERATIONS = {"add": ps.add, "mul": ps.mul}
+DTYPES = ("float64", "float32", "int64")
+
+
+def supports(node: Apply) -> bool:
+    """Whether NumPy keeps the type; it widens small integers, which upstream's type does not say."""
+    return node.inputs[0].type.dtype in DTYPES
+
+
+def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Append a store for each element along a short axis, and a loop along a long one."""
+    [array] = inputs
+    length = array.shape[node.op.axis]
+    is_short = isinstance(length, int) and length <= LONGEST
+    return [(_unrolled if is_short else _scanned)(context, node, array)]
+
+
+def _unrolled(context: Context, node: Apply, array: Array) -> Array:
+    axis, operation = node.op.axis, OPERATIONS[node.op.mode]
+    domain, index = domain_of(_without(array.shape, axis))
+    buffer = context.buffer(array.dtype, array.shape)
+    stores: list[Store] = []
+    total: Expr | None = None
+    for k in range(array.shape[axis]):
+        at = (*index[:axis], Const(k, "int64"), *index[axis:])
+        value = cast(array.at(at), array.dtype)
+        total = value if total is None else Compute(operation, (total, value), array.dtype)
+        stores.append(Store(buffer, at, total))
+    context.add(domain, *stores)
+    return of_buffer(buffer)
+
+
+def _scanned(context: Context, node: Apply, array: Array) -> Array:
+    axis, operation = node.op.axis, OPERATIONS[node.op.mode]
+    buffer = context.buffer(array.dtype, array.shape)
+    domain, index = domain_of((*_without(array.shape, axis), array.shape[axis]))
+    at = (*index[:axis], index[-1], *index[axis:-1])
+    context.add(domain, Scan(buffer, at, operation, array.at(at)))
+    return of_buffer(buffer)
+
+
+def _without(shape: tuple, axis: int) -> tuple:
+    return (*shape[:axis], *shape[axis + 1 :])

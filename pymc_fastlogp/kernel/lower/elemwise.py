@@ -1,0 +1,87 @@
+"""Elemwise and Composite: one loop that stores each output."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from pytensor.graph.basic import Apply, Constant
+from pytensor.scalar.basic import Cast, Composite, Identity, ScalarOp
+
+from pymc_fastlogp.kernel import scalars
+from pymc_fastlogp.kernel.expressions import cast, const, domain_of
+from pymc_fastlogp.kernel.loops import Compute, Expr, Store
+from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_shape
+from pymc_fastlogp.kernel.lower.context import Context
+from pymc_fastlogp.kernel.lower.sizes import is_known_at_call
+
+
+def supports(node: Apply) -> bool:
+    """Whether each scalar Op has a vector form."""
+    op = node.op.scalar_op
+    return scalar_op_is_supported(op, _dtypes(node.inputs), _dtypes(node.outputs))
+
+
+def scalar_op_is_supported(op: ScalarOp, inputs: Sequence[str], outputs: Sequence[str]) -> bool:
+    """Whether a scalar Op, or each of a Composite's, has a vector form."""
+    if isinstance(op, Composite):
+        return all(
+            scalar_op_is_supported(node.op, _dtypes(node.inputs), _dtypes(node.outputs))
+            for node in op.fgraph.toposort()
+        )
+    return len(outputs) == 1 and scalars.is_supported(op, list(inputs), outputs[0])
+
+
+def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Append one loop for all outputs."""
+    shape = broadcast_shape(
+        context,
+        [array.shape for array in inputs],
+        [variable.type.broadcastable for variable in node.inputs],
+    )
+    domain, index = domain_of(shape)
+    args = tuple(array.at(broadcast_index(array.shape, index)) for array in inputs)
+    dtypes = _dtypes(node.outputs)
+    values = apply(node.op.scalar_op, args, dtypes)
+    if not shape and all(map(_may_be_a_length, values)):
+        return list(map(_uniform, values))
+    buffers = [context.buffer(dtype, shape) for dtype in dtypes]
+    context.add(domain, *map(Store, buffers, [index] * len(buffers), values))
+    return [of_buffer(buffer) for buffer in buffers]
+
+
+def _uniform(value: Expr) -> Array:
+    """Return a value as an array without axes, that is not stored."""
+    return Array((), value.dtype, lambda _: value)
+
+
+def _may_be_a_length(value: Expr) -> bool:
+    return np.dtype(value.dtype).kind in "iu" and is_known_at_call(value)
+
+
+def apply(op: ScalarOp, args: tuple[Expr, ...], dtypes: Sequence[str]) -> list[Expr]:
+    """Return the outputs of a scalar Op, those of a Composite's Ops in its place."""
+    if isinstance(op, Composite):
+        return _inline(op, args)
+    [dtype] = dtypes
+    if isinstance(op, Identity | Cast):
+        return [cast(args[0], dtype)]
+    return [Compute(op, args, dtype)]
+
+
+def _inline(composite: Composite, args: tuple[Expr, ...]) -> list[Expr]:
+    fgraph = composite.fgraph
+    values = dict(zip(fgraph.inputs, args, strict=True))
+
+    def value_of(variable):  # type: ignore[no-untyped-def]
+        if isinstance(variable, Constant):
+            return const(variable.data, variable.type.dtype)
+        return values[variable]
+
+    for node in fgraph.toposort():
+        results = apply(node.op, tuple(map(value_of, node.inputs)), _dtypes(node.outputs))
+        values.update(zip(node.outputs, results, strict=True))
+    return [value_of(output) for output in fgraph.outputs]
+
+
+def _dtypes(variables: Sequence) -> list[str]:
+    return [variable.type.dtype for variable in variables]

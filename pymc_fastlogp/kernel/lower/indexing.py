@@ -1,0 +1,75 @@
+"""Subtensor and AdvancedSubtensor as views, IncSubtensor and AdvancedIncSubtensor as loops."""
+
+from pytensor import scalar as ps
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.subtensor import unflatten_index_variables
+
+from pymc_fastlogp.kernel.expressions import ZERO, cast, domain_of
+from pymc_fastlogp.kernel.loops import Accumulate, Compute, Const, Error, Expr, Size, Store, as_expr
+from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.context import Context
+from pymc_fastlogp.kernel.lower.selection import select
+
+
+def supports_read(node: Apply) -> bool:
+    """Whether the indices are integers."""
+    return _are_supported(node, node.inputs[1:])
+
+
+def supports_write(node: Apply) -> bool:
+    """Whether, besides, duplicates count."""
+    ignores_duplicates = getattr(node.op, "ignore_duplicates", False)
+    return not ignores_duplicates and _are_supported(node, node.inputs[2:])
+
+
+def _are_supported(node: Apply, indices: list[Variable]) -> bool:
+    return all(
+        isinstance(index, slice) or index.type.dtype != "bool"
+        for index in unflatten_index_variables(indices, node.op.idx_list)
+    )
+
+
+def lower_read(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Return a view."""
+    source, *indices = inputs
+    selection = select(context, source, unflatten_index_variables(indices, node.op.idx_list))
+    return [source.view(selection.shape, selection.source_index)]
+
+
+def lower_write(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Append a loop that stores or adds the second input at what the indices select."""
+    source, values, *indices = inputs
+    selection = select(context, source, unflatten_index_variables(indices, node.op.idx_list))
+    buffer = context.owned_copy(source, node.inputs[0])
+    domain, index = domain_of(selection.shape)
+    value = cast(_broadcast(context, values, selection.shape, index), source.dtype)
+    target = selection.source_index(index)
+    if node.op.set_instead_of_inc:
+        context.add(domain, Store(buffer, target, value, in_order=not selection.is_unique))
+    else:
+        context.add(domain, Accumulate(buffer, target, ps.add, value))
+    return [of_buffer(buffer)]
+
+
+def _broadcast(
+    context: Context, values: Array, shape: tuple[Size, ...], index: tuple[Expr, ...]
+) -> Expr:
+    """Return the value for an element of the selection, which may be broadcast at run time too."""
+    new = len(shape) - values.ndim
+    pairs = zip(values.shape, shape[new:], index[new:], strict=True)
+    return values.at(tuple(_along(context, *pair) for pair in pairs))
+
+
+def _along(context: Context, given: Size, selected: Size, index: Expr) -> Expr:
+    if given == 1:
+        return ZERO
+    if given == selected:
+        return index
+    error = Error(ValueError, "the values cannot be broadcast to what is selected")
+    if isinstance(given, int):
+        context.require_equal(given, selected, error)
+        return index
+    is_one = Compute(ps.eq, (given, Const(1, "int64")), "bool")
+    is_same = Compute(ps.eq, (given, as_expr(selected)), "bool")
+    context.check((), lambda _: Compute(ps.or_, (is_one, is_same), "bool"), error)
+    return Compute(ps.switch, (is_one, ZERO, index), "int64")

@@ -1,0 +1,162 @@
+r"""Factorisations and solves of small matrices, as straight-line code, also batched by Blockwise.
+
+Cholesky, for each column :math:`j` and each row :math:`i > j`:
+
+.. math::
+
+    p_j = a_{jj} - \sum_{k<j} l_{jk}^2, \quad l_{jj} = \sqrt{p_j}, \quad
+    l_{ij} = \Bigl(a_{ij} - \sum_{k<j} l_{ik} l_{jk}\Bigr) / l_{jj}
+
+and as upstream all elements are nan unless all :math:`p_j > 0`. A triangular system is solved by
+substitution, row after row, and is nan if a diagonal element is 0; the columns of the right-hand side are the
+axis of the loop, so that a vector solves for several at once.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from math import nan
+from typing import Any
+
+from pytensor import scalar as ps
+from pytensor.graph.basic import Apply
+from pytensor.tensor.blockwise import Blockwise
+
+from pymc_fastlogp.kernel.expressions import const, domain_of, plus
+from pymc_fastlogp.kernel.loops import Compute, Const, Expr, Store, as_expr, as_size
+from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
+from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
+from pymc_fastlogp.kernel.lower.context import Context
+
+# Beyond these the code is long, and LAPACK is fast.
+LARGEST_CHOLESKY, LARGEST_SOLVE = 16, 32
+
+
+def supports(node: Apply) -> bool:
+    """Whether the matrices are float64, static and small."""
+    largest = LARGEST_SOLVE if len(node.inputs) == 2 else LARGEST_CHOLESKY
+    rows = node.inputs[0].type.shape[-1]
+    types = {variable.type.dtype for variable in (*node.inputs, *node.outputs)}
+    return types == {"float64"} and rows is not None and rows <= largest
+
+
+def lower_cholesky(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Append the factorisation, of one matrix for each index of the batch."""
+    [a] = inputs
+    is_lower = _core(node).lower
+    n = _rows(a)
+    domain, batch = domain_of(a.shape[:-2])
+
+    def at(i: int, j: int) -> Expr:
+        return a.at((*batch, _int(i), _int(j)) if is_lower else (*batch, _int(j), _int(i)))
+
+    factor: dict[tuple[int, int], Expr] = {}
+    pivots = []
+    for j in range(n):
+        for i in range(j, n):
+            known = [(factor[i, k], factor[j, k]) for k in range(j)]
+            rest = _minus_products(at(i, j), known)
+            if i == j:
+                pivots.append(rest)
+                factor[i, j] = Compute(ps.sqrt, (rest,), "float64")
+            else:
+                factor[i, j] = _quotient(rest, factor[j, j])
+    is_positive = [Compute(ps.gt, (p, const(0, "float64")), "bool") for p in pivots]
+    buffer = context.buffer("float64", a.shape)
+    stores = []
+    for i in range(n):
+        for j in range(n):
+            value = factor.get((i, j) if is_lower else (j, i), const(0, "float64"))
+            stores.append(Store(buffer, (*batch, _int(i), _int(j)), _if_all(is_positive, value)))
+    context.add(domain, *stores)
+    return [of_buffer(buffer)]
+
+
+def lower_solve_triangular(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Append the substitution, for each column and each index of the batch."""
+    a, b = inputs
+    op = _core(node)
+    n = _rows(a)
+    columns = b.shape[b.ndim - op.b_ndim + 1 :]
+    batches = [a.shape[:-2], b.shape[: b.ndim - op.b_ndim]]
+    shape = broadcast_leading(context, *batches)
+    domain, index = domain_of((*shape, *columns))
+    batch, column = index[: len(shape)], index[len(shape) :]
+
+    def matrix(i: int, j: int) -> Expr:
+        leading = broadcast_index(batches[0], batch)
+        return a.at((*leading, _int(i), _int(j)))
+
+    diagonal = [const(1, "float64") if op.unit_diagonal else matrix(i, i) for i in range(n)]
+    solution: dict[int, Expr] = {}
+    for i in range(n) if op.lower else reversed(range(n)):
+        leading = broadcast_index(batches[1], batch)
+        known = [(matrix(i, k), x) for k, x in solution.items()]
+        rest = _minus_products(b.at((*leading, _int(i), *column)), known)
+        solution[i] = rest if op.unit_diagonal else _quotient(rest, diagonal[i])
+    is_regular = [Compute(ps.neq, (d, const(0, "float64")), "bool") for d in diagonal]
+    if op.unit_diagonal:
+        is_regular = []
+    buffer = context.buffer("float64", (*shape, n, *columns))
+    context.add(
+        domain,
+        *(
+            Store(buffer, (*batch, _int(i), *column), _if_all(is_regular, solution[i]))
+            for i in range(n)
+        ),
+    )
+    return [of_buffer(buffer)]
+
+
+def supports_alloc_diag(node: Apply) -> bool:
+    """Whether the matrix is in the last two axes."""
+    op = _core(node)
+    ndim = node.inputs[0].type.ndim
+    return (op.axis1, op.axis2) == ((0, 1) if isinstance(node.op, Blockwise) else (ndim - 1, ndim))
+
+
+def lower_alloc_diag(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Append loops that store zeros and the diagonal."""
+    [diagonal] = inputs
+    offset = _core(node).offset
+    down, right = (_int(max(k, 0)) for k in (-offset, offset))
+    dtype = node.outputs[0].type.dtype
+    length = as_size(plus(as_expr(diagonal.shape[-1]), _int(abs(offset))))
+    zeros = context.store((*diagonal.shape[:-1], length, length), dtype, lambda _: const(0, dtype))
+    domain, (*batch, i) = domain_of(diagonal.shape)
+    assert zeros.buffer is not None
+    place = (*batch, plus(i, down), plus(i, right))
+    context.add(domain, Store(zeros.buffer, place, diagonal.at((*batch, i))))
+    return [zeros]
+
+
+def _core(node: Apply) -> Any:
+    return node.op.core_op if isinstance(node.op, Blockwise) else node.op
+
+
+def _rows(matrix: Array) -> int:
+    rows = matrix.shape[-1]
+    if not isinstance(rows, int) or matrix.shape[-2] != rows:
+        raise UnsupportedError("a matrix that is not known to be square")
+    return rows
+
+
+def _minus_products(start: Expr, factors: list[tuple[Expr, Expr]]) -> Expr:
+    def minus(total: Expr, pair: tuple[Expr, Expr]) -> Expr:
+        return Compute(ps.sub, (total, Compute(ps.mul, pair, "float64")), "float64")
+
+    return reduce(minus, factors, start)
+
+
+def _quotient(a: Expr, b: Expr) -> Expr:
+    return Compute(ps.true_div, (a, b), "float64")
+
+
+def _if_all(conditions: Sequence[Expr], value: Expr) -> Expr:
+    if not conditions:
+        return value
+    together = reduce(lambda a, b: Compute(ps.and_, (a, b), "bool"), conditions)
+    return Compute(ps.switch, (together, value, const(nan, "float64")), "float64")
+
+
+def _int(i: int) -> Const:
+    return Const(i, "int64")

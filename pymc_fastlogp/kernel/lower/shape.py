@@ -1,0 +1,259 @@
+"""Ops that rearrange: views where an index map says it, copies where not."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from pytensor import scalar as ps
+from pytensor.graph.basic import Apply, Constant
+
+from pymc_fastlogp.kernel.expressions import (
+    ZERO,
+    cast,
+    domain_of,
+    flat_index,
+    plus,
+    product_of_sizes,
+    sum_of_sizes,
+    times,
+)
+from pymc_fastlogp.kernel.facts import IndexFacts, index_facts
+from pymc_fastlogp.kernel.loops import (
+    Compute,
+    Const,
+    Error,
+    Expr,
+    Load,
+    Size,
+    Store,
+    as_expr,
+    as_size,
+)
+from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.broadcast import broadcast_index
+from pymc_fastlogp.kernel.lower.context import Context
+from pymc_fastlogp.kernel.lower.sizes import (
+    at_least,
+    is_not_negative,
+    length_of,
+    minus,
+    quotient_up,
+    rest_of,
+    smaller,
+)
+
+
+def lower_dimshuffle(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Return the view with axes permuted, added and dropped."""
+    [array] = inputs
+    order: tuple = node.op.new_order
+    shape = tuple(1 if axis == "x" else array.shape[axis] for axis in order)
+
+    def source_index(index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        places = {axis: i for axis, i in zip(order, index, strict=True) if axis != "x"}
+        return tuple(places.get(axis, ZERO) for axis in range(array.ndim))
+
+    return [array.view(shape, source_index)]
+
+
+def lower_same(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Return the first input, whose static type or whose checks alone the Op changes."""
+    array = inputs[0]
+    return [array.view(array.shape, lambda index: index)]
+
+
+def lower_specify_shape(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Return the array with the lengths that are specified, and append checks of them."""
+    array, *lengths = inputs
+    shape = list(array.shape)
+    error = Error(AssertionError, "SpecifyShape: the lengths are not those specified")
+    for axis, length in enumerate(lengths):
+        specified = length_of(length)
+        if specified != -1:
+            context.require_equal(shape[axis], specified, error)
+            shape[axis] = specified
+    return [array.view(tuple(shape), lambda index: index)]
+
+
+def lower_alloc(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Return the value broadcast to the shape, as a view."""
+    value, *lengths = inputs
+    shape = tuple(map(length_of, lengths))
+    new = len(shape) - value.ndim
+    error = Error(ValueError, "could not broadcast input array into the shape requested by Alloc")
+    for size, length in zip(value.shape, shape[new:], strict=True):
+        if size != 1:
+            context.require_equal(size, length, error)
+
+    def source_index(index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return broadcast_index(value.shape, index)
+
+    return [value.view(shape, source_index)]
+
+
+def lower_alloc_empty(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Return zeros: something that is written before it is read."""
+    dtype = node.outputs[0].type.dtype
+    return [Array(tuple(map(length_of, inputs)), dtype, lambda _: cast(ZERO, dtype))]
+
+
+def lower_reshape(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Copy to a flat buffer if need be, and return the view of that."""
+    array, lengths = inputs
+    shape = _reshaped(context, array, lengths, node.op.ndim)
+    flat = array if array.ndim == 1 else _flat(context, array)
+    return [flat.view(shape, lambda index: (flat_index(shape, index),))]
+
+
+def _reshaped(context: Context, array: Array, lengths: Array, ndim: int) -> tuple[Size, ...]:
+    given = [length_of(lengths, i) for i in range(ndim)]
+    total = product_of_sizes(array.shape)
+    rest = rest_of(total, tuple(size for size in given if size != -1))
+    shape = tuple(rest if size == -1 else size for size in given)
+    error = Error(ValueError, "cannot reshape to another number of elements")
+    context.require_equal(total, product_of_sizes(shape), error)
+    return shape
+
+
+def _flat(context: Context, array: Array) -> Array:
+    buffer = context.buffer(array.dtype, (product_of_sizes(array.shape),))
+    domain, index = domain_of(array.shape)
+    context.add(domain, Store(buffer, (flat_index(array.shape, index),), array.at(index)))
+    return of_buffer(buffer)
+
+
+def lower_join(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Append a loop for each part that stores it at its offset."""
+    axis = node.op.axis
+    lengths = tuple(part.shape[axis] for part in inputs)
+    shape = _with(inputs[0].shape, axis, sum_of_sizes(lengths))
+    dtype = node.outputs[0].type.dtype
+    buffer = context.buffer(dtype, shape)
+    error = Error(ValueError, "all the input array dimensions but one must match exactly")
+    for part, offset in zip(inputs, _offsets(lengths), strict=True):
+        for size, length in zip(part.shape, _with(shape, axis, part.shape[axis]), strict=True):
+            context.require_equal(length, size, error)
+        domain, index = domain_of(part.shape)
+        target = _with(index, axis, plus(index[axis], offset))
+        context.add(domain, Store(buffer, target, cast(part.at(index), dtype)))
+    return [of_buffer(buffer)]
+
+
+def lower_split(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Return a view for each part."""
+    array, lengths_array = inputs
+    axis = node.op.axis
+    lengths = tuple(length_of(lengths_array, i) for i in range(node.op.len_splits))
+    error = Error(ValueError, "the lengths of a Split must be those of its parts")
+    for length in lengths:
+        is_negative = Compute(ps.ge, (as_expr(length), ZERO), "bool")
+        if not is_not_negative(as_expr(length)):
+            context.check((), lambda _, c=is_negative: c, error)
+    context.require_equal(array.shape[axis], sum_of_sizes(lengths), error)
+    return [
+        array.view(
+            _with(array.shape, axis, length),
+            lambda index, offset=offset: _with(index, axis, plus(index[axis], offset)),
+        )
+        for length, offset in zip(lengths, _offsets(lengths), strict=True)
+    ]
+
+
+def lower_make_vector(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Return a vector of the inputs."""
+    dtype = node.outputs[0].type.dtype
+    return [_vector(context, [cast(element.at(()), dtype) for element in inputs], dtype)]
+
+
+def lower_shape(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Return a vector of the lengths."""
+    return [_vector(context, [as_expr(size) for size in inputs[0].shape], "int64")]
+
+
+def _vector(context: Context, elements: list[Expr], dtype: str) -> Array:
+    """Append straight-line code that stores elements; one at a constant index is not loaded."""
+    buffer = context.buffer(dtype, (len(elements),))
+    stores = [Store(buffer, (Const(i, "int64"),), value) for i, value in enumerate(elements)]
+    context.add((), *stores)
+
+    def at(index: tuple[Expr, ...]) -> Expr:
+        [i] = index
+        return elements[int(i.value)] if isinstance(i, Const) else Load(buffer, index)
+
+    return replace(of_buffer(buffer), at=at)
+
+
+def lower_extract_diag(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Return the view of a diagonal as the last axis."""
+    [array] = inputs
+    op = node.op
+    down, right = (Const(max(offset, 0), "int64") for offset in (-op.offset, op.offset))
+    rows = minus(as_expr(array.shape[op.axis1]), down)
+    columns = minus(as_expr(array.shape[op.axis2]), right)
+    length = as_size(at_least(smaller(rows, columns), 0))
+    others = [axis for axis in range(array.ndim) if axis not in (op.axis1, op.axis2)]
+
+    def source_index(index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        *rest, i = index
+        places = dict(zip(others, rest, strict=True))
+        places[op.axis1] = plus(i, down)
+        places[op.axis2] = plus(i, right)
+        return tuple(places[axis] for axis in range(array.ndim))
+
+    return [array.view((*(array.shape[axis] for axis in others), length), source_index)]
+
+
+def lower_eye(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Return a comparison of the indices."""
+    rows, columns, offset = map(length_of, inputs)
+    dtype = node.outputs[0].type.dtype
+
+    def at(index: tuple[Expr, ...]) -> Expr:
+        return cast(Compute(ps.eq, (plus(index[0], as_expr(offset)), index[1]), "bool"), dtype)
+
+    return [Array((rows, columns), dtype, at)]
+
+
+def lower_arange(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Return ``start + i * step``, without a buffer."""
+    start, stop = (as_expr(length_of(bound)) for bound in inputs[:2])
+    step = as_expr(length_of(inputs[2]))
+    assert isinstance(step, Const)
+    distance = minus(stop, start) if step.value > 0 else minus(start, stop)
+    length = as_size(quotient_up(at_least(distance, 0), abs(int(step.value))))
+    dtype = node.op.dtype
+
+    def at(index: tuple[Expr, ...]) -> Expr:
+        return cast(plus(times(index[0], step), start), dtype)
+
+    return [Array((length,), dtype, at, facts=_facts(start, int(step.value), length, dtype))]
+
+
+def _facts(start: Expr, step: int, length: Size, dtype: str) -> IndexFacts | None:
+    if not (isinstance(start, Const) and isinstance(length, int)):
+        return None
+    return index_facts((start.value + step * np.arange(length)).astype(dtype))
+
+
+def supports_arange(node: Apply) -> bool:
+    """Whether the bounds are integers, and the step is a constant."""
+    *_, step = node.inputs
+    kinds = {np.dtype(x.type.dtype).kind for x in node.inputs}
+    return kinds <= set("biu") and isinstance(step, Constant) and step.data != 0
+
+
+def lower_shape_i(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Return a length."""
+    size = as_expr(inputs[0].shape[node.op.i])
+    return [Array((), "int64", lambda _: size)]
+
+
+def _with(values: Sequence, axis: int, value: object) -> tuple:
+    return (*values[:axis], value, *values[axis + 1 :])
+
+
+def _offsets(lengths: tuple[Size, ...]) -> list[Expr]:
+    offsets: list[Expr] = [ZERO]
+    for length in lengths[:-1]:
+        offsets.append(plus(offsets[-1], as_expr(length)))
+    return offsets

@@ -1,0 +1,106 @@
+r"""Slices: NumPy's rules for bounds, also where they or the length are known at run time only.
+
+For a positive step, with :math:`n` the length of the axis,
+
+.. math::
+
+    \text{first} = \max(\text{start}, 0), \quad \text{last} = \min(\text{stop}, n), \quad
+    \text{length} = \lceil \max(\text{last} - \text{first}, 0) / \text{step} \rceil
+
+where a negative bound counts from the end. ``first`` may lie behind the end: the length is 0 then. For a negative step
+it is ``min(start, n - 1)``, and ``last`` is ``max(stop, -1)``.
+"""
+
+from dataclasses import dataclass
+
+from pytensor import scalar as ps
+
+from pymc_fastlogp.kernel.expressions import ZERO, plus
+from pymc_fastlogp.kernel.loops import Compute, Const, Expr, Size, as_expr, as_size
+from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
+from pymc_fastlogp.kernel.lower.sizes import (
+    at_least,
+    is_not_negative,
+    length_of,
+    minus,
+    quotient_up,
+    smaller,
+)
+
+BEFORE_FIRST = Const(-1, "int64")
+
+
+@dataclass(frozen=True)
+class Slice:
+    """``start, start + step, ...``, in bounds.
+
+    Attributes
+    ----------
+    start : Expr
+        The first position, an int64.
+    step : int
+        Their distance.
+    length : Size
+        How many.
+    """
+
+    start: Expr
+    step: int
+    length: Size
+
+
+def resolve(index: slice, length: Size) -> Slice:
+    """Return the positions that a slice of an axis means.
+
+    Parameters
+    ----------
+    index : slice
+        Of arrays without axes, or None.
+    length : Size
+        The length of the axis.
+    """
+    start, stop = _bound(index.start), _bound(index.stop)
+    step = Const(1, "int64") if index.step is None else _bound(index.step)
+    if not isinstance(step, Const) or step.value == 0:
+        raise UnsupportedError("a slice whose step is known at run time only")
+    size = as_expr(length)
+    along = _forwards if step.value > 0 else _backwards
+    first, distance = along(start, stop, size)
+    count = quotient_up(at_least(distance, 0), abs(int(step.value)))
+    return Slice(first, int(step.value), as_size(count))
+
+
+def _bound(bound: Array | None) -> Expr | None:
+    return None if bound is None else as_expr(length_of(bound))
+
+
+def _forwards(start: Expr | None, stop: Expr | None, size: Expr) -> tuple[Expr, Expr]:
+    first = ZERO if start is None else at_least(_from_start(start, size), 0)
+    last = size if stop is None else _at_most(_from_start(stop, size), size)
+    return first, minus(last, first)
+
+
+def _backwards(start: Expr | None, stop: Expr | None, size: Expr) -> tuple[Expr, Expr]:
+    end = plus(size, BEFORE_FIRST)
+    first = end if start is None else _at_most(_from_start(start, size), end)
+    last = BEFORE_FIRST if stop is None else at_least(_from_start(stop, size), -1)
+    return first, minus(first, last)
+
+
+def _from_start(bound: Expr, size: Expr) -> Expr:
+    """Return a bound that may count from the end as one that counts from the start."""
+    if isinstance(bound, Const):
+        return bound if bound.value >= 0 else plus(size, bound)
+    if is_not_negative(bound):
+        return bound
+    is_negative = Compute(ps.lt, (bound, ZERO), "bool")
+    return Compute(ps.switch, (is_negative, plus(bound, size), bound), "int64")
+
+
+def _at_most(position: Expr, limit: Expr) -> Expr:
+    """Return the smaller one, without a comparison where the position counts from the limit."""
+    if isinstance(position, Compute) and isinstance(position.op, ps.Add):
+        base, offset = position.args
+        if base is limit and isinstance(offset, Const) and offset.value <= 0:
+            return position
+    return smaller(position, limit)

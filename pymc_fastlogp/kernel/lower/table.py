@@ -1,0 +1,110 @@
+"""The table of supported Ops: the one place where an Op is added."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.raise_op import CheckAndRaise
+from pytensor.tensor.basic import (
+    Alloc,
+    AllocDiag,
+    AllocEmpty,
+    ARange,
+    ExtractDiag,
+    Eye,
+    Join,
+    MakeVector,
+    ScalarFromTensor,
+    Split,
+    TensorFromScalar,
+)
+from pytensor.tensor.blas import BatchedDot
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
+from pytensor.tensor.math import Dot
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+)
+
+from pymc_fastlogp.kernel.lower import (
+    checks,
+    cumulative,
+    elemwise,
+    indexing,
+    linalg,
+    products,
+    reduction,
+    shape,
+)
+from pymc_fastlogp.kernel.lower.array import Array
+from pymc_fastlogp.kernel.lower.context import Context
+
+
+def always(node: Apply) -> bool:
+    """Say that each node of an Op is supported."""
+    return True
+
+
+class Row(NamedTuple):
+    """How an Op is lowered.
+
+    Attributes
+    ----------
+    lower : callable
+        Takes the context, the node and its inputs; appends loops, returns the outputs.
+    supports : callable
+        Whether a node of this Op is supported.
+    """
+
+    lower: Callable[[Context, Apply, list[Array]], list[Array]]
+    supports: Callable[[Apply], bool] = always
+
+
+TABLE: dict[type[Op], Row] = {
+    Elemwise: Row(elemwise.lower, elemwise.supports),
+    CAReduce: Row(reduction.lower, reduction.supports),
+    Subtensor: Row(indexing.lower_read, indexing.supports_read),
+    AdvancedSubtensor: Row(indexing.lower_read, indexing.supports_read),
+    IncSubtensor: Row(indexing.lower_write, indexing.supports_write),
+    AdvancedIncSubtensor: Row(indexing.lower_write, indexing.supports_write),
+    DimShuffle: Row(shape.lower_dimshuffle),
+    SpecifyShape: Row(shape.lower_specify_shape),
+    TensorFromScalar: Row(shape.lower_same),
+    ScalarFromTensor: Row(shape.lower_same),
+    Alloc: Row(shape.lower_alloc),
+    AllocEmpty: Row(shape.lower_alloc_empty),
+    Reshape: Row(shape.lower_reshape),
+    Join: Row(shape.lower_join),
+    Split: Row(shape.lower_split),
+    MakeVector: Row(shape.lower_make_vector),
+    ExtractDiag: Row(shape.lower_extract_diag),
+    Eye: Row(shape.lower_eye),
+    ARange: Row(shape.lower_arange, shape.supports_arange),
+    Shape: Row(shape.lower_shape),
+    Shape_i: Row(shape.lower_shape_i),
+    CumOp: Row(cumulative.lower, cumulative.supports),
+    Dot: Row(products.lower, products.supports),
+    BatchedDot: Row(products.lower, products.supports),
+    AllocDiag: Row(linalg.lower_alloc_diag, linalg.supports_alloc_diag),
+    Cholesky: Row(linalg.lower_cholesky, linalg.supports),
+    SolveTriangular: Row(linalg.lower_solve_triangular, linalg.supports),
+    CheckAndRaise: Row(checks.lower),
+}
+
+# Those that Blockwise may repeat for each index of a batch.
+BATCHED = (AllocDiag, Cholesky, Dot, SolveTriangular)
+
+
+def row_of(op: Op) -> Row | None:
+    """Return the row of an Op or of a class that it inherits from, None where there is none."""
+    if isinstance(op, Blockwise):
+        return row_of(op.core_op) if isinstance(op.core_op, BATCHED) else None
+    return next((TABLE[base] for base in type(op).__mro__ if base in TABLE), None)

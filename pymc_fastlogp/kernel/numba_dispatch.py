@@ -1,0 +1,148 @@
+"""A kernel in Numba: an intrinsic that allocates the outputs, calls the machine code and raises its errors.
+
+The machine code is not part of the module that Numba compiles, see :mod:`pymc_fastlogp.kernel.native`. It is
+loaded when the Op is converted, which PyTensor does in every process before it takes compiled code
+from its cache on disk; so that code always finds it.
+"""
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.extending import intrinsic
+from numba.np import arrayobj
+from numba.np.numpy_support import from_dtype
+
+from pymc_fastlogp.kernel import native
+from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY, emit_size
+from pymc_fastlogp.kernel.loops import Buffer, Error, Program
+
+I64, POINTER = ir.IntType(64), ir.PointerType()
+NO_MEMORY = Error(MemoryError, "no memory for the scratch of a kernel")
+
+
+def funcify(program: Program) -> tuple[Callable, str]:
+    """Return a function that Numba compiles, and its key for PyTensor's cache.
+
+    Parameters
+    ----------
+    program : Program
+        What the function computes. It takes and returns arrays, also those without axes.
+    """
+    name = native.load(program)
+    return _intrinsic(program, name), _key(program, name)
+
+
+def _key(program: Program, name: str) -> str:
+    """Return a hash of the code and of what only the function around it knows."""
+    errors = [(error.type.__module__, error.type.__qualname__) for error in program.errors]
+    return sha256(f"{name} {errors}".encode()).hexdigest()
+
+
+def _intrinsic(program: Program, name: str) -> Callable:
+    input_types, output_types = _array_types(program.inputs), _array_types(program.outputs)
+    returned = types.Tuple(output_types) if len(output_types) > 1 else output_types[0]
+
+    @intrinsic
+    def fused_kernel(typing_context, *inputs):  # type: ignore[no-untyped-def]
+        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            call = _Call(context, builder)
+            values = cgutils.unpack_tuple(builder, args[0])
+            given = zip(values, signature.args[0], input_types, strict=True)
+            arrays = [call.contiguous(*value_and_types) for value_and_types in given]
+            outputs = call.allocated(program, output_types, arrays)
+            status = call.status(name, arrays, outputs)
+            call.release(call.copies)
+            values = [array._getvalue() for array in outputs]
+            call.raise_error(status, program.errors, list(zip(output_types, values, strict=True)))
+            return context.make_tuple(builder, returned, values) if len(values) > 1 else values[0]
+
+        return returned(types.StarArgTuple(inputs)), codegen
+
+    return fused_kernel
+
+
+def _array_types(buffers: Sequence[Buffer]) -> list[types.Array]:
+    return [types.Array(from_dtype(np.dtype(b.dtype)), b.ndim, "C") for b in buffers]
+
+
+def _in_c_order(x):  # type: ignore[no-untyped-def]
+    return np.ascontiguousarray(x)
+
+
+class _Call:
+    """The code around one call of a kernel.
+
+    Attributes
+    ----------
+    copies : list of (type, value)
+        Inputs that were copied, to be released.
+    """
+
+    def __init__(self, context: Any, builder: ir.IRBuilder):
+        self.context = context
+        self.builder = builder
+        self.copies: list[tuple[types.Array, ir.Value]] = []
+
+    def contiguous(self, value: ir.Value, type_: types.Array, wanted: types.Array) -> Any:
+        """Return an array, or a copy of it in C order."""
+        if type_.layout != "C":
+            value = self.context.compile_internal(self.builder, _in_c_order, wanted(type_), [value])
+            self.copies.append((wanted, value))
+        return arrayobj.make_array(wanted)(self.context, self.builder, value)
+
+    def allocated(
+        self, program: Program, output_types: Sequence[types.Array], inputs: Sequence[Any]
+    ) -> list[Any]:
+        """Return new arrays for the outputs."""
+        lengths = {
+            (number, axis): length
+            for number, array in enumerate(inputs)
+            for axis, length in enumerate(cgutils.unpack_tuple(self.builder, array.shape))
+        }
+        shapes = [[emit_size(self.builder, n, lengths) for n in b.shape] for b in program.outputs]
+        return [
+            arrayobj._empty_nd_impl(self.context, self.builder, type_, shape)
+            for type_, shape in zip(output_types, shapes, strict=True)
+        ]
+
+    def status(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> ir.Value:
+        """Call the machine code and return its status."""
+        arguments = []
+        for array in inputs:
+            sizes = (array.shape, array.strides)
+            arguments += [self.pointer(array)]
+            arguments += [n for size in sizes for n in cgutils.unpack_tuple(self.builder, size)]
+        arguments += [self.pointer(array) for array in outputs]
+        type_ = ir.FunctionType(I64, [argument.type for argument in arguments])
+        function = cgutils.get_or_insert_function(self.builder.module, type_, name)
+        return self.builder.call(function, arguments)
+
+    def pointer(self, array: Any) -> ir.Value:
+        """Return the address of the elements."""
+        return self.builder.bitcast(array.data, POINTER)
+
+    def release(self, values: Sequence[tuple[types.Array, ir.Value]]) -> None:
+        """Give arrays back."""
+        for type_, value in values:
+            self.context.nrt.decref(self.builder, type_, value)
+
+    def raise_error(
+        self,
+        status: ir.Value,
+        errors: Sequence[Error],
+        outputs: Sequence[tuple[types.Array, ir.Value]],
+    ) -> None:
+        """Raise what a status other than 0 stands for."""
+        failed = self.builder.icmp_signed("!=", status, I64(0))
+        with self.builder.if_then(failed, likely=False):
+            self.release(outputs)
+            for number, error in [(OUT_OF_MEMORY, NO_MEMORY), *enumerate(errors, 1)]:
+                with self.builder.if_then(self.builder.icmp_signed("==", status, I64(number))):
+                    self.context.call_conv.return_user_exc(
+                        self.builder, error.type, (error.message,)
+                    )

@@ -1,0 +1,284 @@
+"""Loop fusion: loops over the same domain become one, as far as their order allows.
+
+Each loop joins the first group that has its domain and comes after everything that it needs. A group is opened as
+early as it can be, so that scalars are ready before the long loops that use them, and these can be one.
+
+What a group stores it keeps as expressions, by element. A later statement of the group that reads such an
+element gets the expression in place of the load, so that the value stays in a register; one that
+accumulates in it changes the expression. Where the position along one axis is data, and every element
+along that axis is known, the read becomes a chain of Switches, and the accumulation one in each element.
+Anything else has to wait for the end of the group.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from pytensor import scalar as ps
+
+from pymc_fastlogp.kernel.expressions import identity
+from pymc_fastlogp.kernel.loops import (
+    Accumulate,
+    Buffer,
+    Check,
+    Compute,
+    Const,
+    Expr,
+    Load,
+    Loop,
+    Program,
+    Scan,
+    Size,
+    Statement,
+    Store,
+    expressions,
+    reads,
+    writes,
+)
+from pymc_fastlogp.kernel.passes.substitute import substitute
+
+Element = tuple[Expr, ...]
+
+
+@dataclass
+class Group:
+    """Loops that have become one.
+
+    Attributes
+    ----------
+    domain : tuple of Size
+        Their common domain.
+    when : Expr, optional
+        Their common condition.
+    stored : dict of Buffer to dict
+        The elements that were stored, by index, as expressions.
+    others : list of Statement
+        All other statements.
+    reads, writes : set of Buffer
+        What they touch in memory.
+    """
+
+    domain: tuple[Size, ...]
+    when: Expr | None = None
+    stored: dict[Buffer, dict[Element, Expr]] = field(default_factory=dict)
+    others: list[Statement] = field(default_factory=list)
+    reads: set[Buffer] = field(default_factory=set)
+    writes: set[Buffer] = field(default_factory=set)
+
+    def as_loop(self) -> Loop:
+        """Return the loop."""
+        stores = (
+            Store(buffer, index, value)
+            for buffer, elements in self.stored.items()
+            for index, value in elements.items()
+        )
+        return Loop(self.domain, (*stores, *self.others), self.when)
+
+    @property
+    def is_barrier(self) -> bool:
+        """Whether nothing may move across: a check that fails ends the kernel."""
+        return any(isinstance(statement, Check) for statement in self.others)
+
+    def fits(self, loop: Loop) -> bool:
+        """Whether the loop runs for the same indices."""
+        return self.domain == loop.domain and self.when is loop.when
+
+    def add(self, loop: Loop) -> None:
+        """Append the statements of a loop."""
+        for statement in loop.body:
+            self._add(substitute(statement, self._forwarded))
+
+    def _add(self, statement: Statement) -> None:
+        self.reads |= reads(Loop(self.domain, (statement,), self.when))
+        if isinstance(statement, Check):
+            self.others.append(statement)
+            return
+        self.writes.add(statement.buffer)
+        elements = self.stored.setdefault(statement.buffer, {})
+        if isinstance(statement, Store) and not statement.in_order:
+            elements[statement.index] = statement.value
+        elif isinstance(statement, Accumulate) and elements:
+            self._accumulate(elements, statement)
+        else:
+            del self.stored[statement.buffer]
+            self.others.append(statement)
+
+    def _accumulate(self, elements: dict[Element, Expr], statement: Accumulate) -> None:
+        """Change the expressions of the elements in which a statement accumulates."""
+        dtype = statement.buffer.dtype
+
+        def combined(before: Expr, value: Expr) -> Expr:
+            return Compute(statement.op, (before, value), dtype)
+
+        if statement.index in elements:
+            elements[statement.index] = combined(elements[statement.index], statement.value)
+            return
+        neutral = identity(statement.op, dtype)
+        for position, index in _along_axis(statement.buffer, elements, statement.index):
+            value = Compute(ps.switch, (position, statement.value, neutral), dtype)
+            elements[index] = combined(elements[index], value)
+
+    def _forwarded(self, expr: Expr) -> Expr | None:
+        """Return the expression of an element that is loaded, None if it is not stored here."""
+        if not isinstance(expr, Load) or expr.buffer not in self.stored:
+            return None
+        elements = self.stored[expr.buffer]
+        if expr.index in elements:
+            return elements[expr.index]
+        *rest, (_, last) = _along_axis(expr.buffer, elements, expr.index)
+        value = elements[last]
+        for position, index in reversed(rest):
+            value = Compute(ps.switch, (position, elements[index], value), expr.dtype)
+        return value
+
+    def must_precede(self, loop: Loop) -> bool:
+        """Whether the loop has to come later than the group, not within it."""
+        if self.is_barrier or _is_barrier(loop) or writes(loop) & self.reads:
+            return True
+        if not self.fits(loop):
+            return bool(self.writes & (reads(loop) | writes(loop)))
+        return not (self._can_forward(loop) and self._can_write(loop))
+
+    def _can_forward(self, loop: Loop) -> bool:
+        return all(
+            self._has(expr.buffer, expr.index)
+            for expr in expressions(loop)
+            if isinstance(expr, Load) and expr.buffer in self.writes
+        )
+
+    def _has(self, buffer: Buffer, index: Element) -> bool:
+        """Whether the element, or each that it may be, is kept as an expression."""
+        elements = self.stored.get(buffer, {})
+        return index in elements or bool(_along_axis(buffer, elements, index))
+
+    def _can_write(self, loop: Loop) -> bool:
+        return all(
+            self._can_write_one(statement)
+            for statement in loop.body
+            if not isinstance(statement, Check) and statement.buffer in self.writes
+        )
+
+    def _can_write_one(self, statement: Store | Accumulate | Scan) -> bool:
+        if isinstance(statement, Scan):
+            return False
+        elements = self.stored.get(statement.buffer)
+        if elements is None:
+            return isinstance(statement, Accumulate) and all(
+                isinstance(other, Accumulate) and other.op == statement.op
+                for other in self.others
+                if not isinstance(other, Check) and other.buffer is statement.buffer
+            )
+        if isinstance(statement, Accumulate):
+            return self._has(statement.buffer, statement.index)
+        return not statement.in_order and all(
+            index == statement.index or _are_apart(index, statement.index) for index in elements
+        )
+
+
+def fuse_loops(program: Program) -> Program:
+    """Return the program with as few loops as the order of reads and writes allows."""
+    groups: list[Group] = []
+    for loop in program.steps:
+        if 0 not in loop.domain:
+            _place(groups, loop).add(loop)
+    return replace(program, steps=tuple(_joined([group.as_loop() for group in groups])))
+
+
+def _place(groups: list[Group], loop: Loop) -> Group:
+    """Return the group that a loop joins, perhaps a new one."""
+    earliest = 0
+    for position, group in enumerate(groups):
+        if group.must_precede(loop):
+            earliest = position + 1
+        elif group.writes & (reads(loop) | writes(loop)):
+            earliest = position
+    # A scalar is cheap to compute and should not wait for others.
+    candidates = groups[earliest:] if loop.domain else groups[earliest : earliest + 1]
+    for group in candidates:
+        if group.fits(loop) and not (group.is_barrier or _is_barrier(loop)):
+            return group
+    group = Group(loop.domain, loop.when)
+    groups.insert(earliest, group)
+    return group
+
+
+def _joined(loops: list[Loop]) -> list[Loop]:
+    """Return the loops after those that opened early have met a later one of their domain.
+
+    One of the two moves across the loops between them, which must not depend on it.
+    """
+    position = 0
+    while position < len(loops):
+        later = _next_of_domain(loops, position)
+        place = None if later is None else _meeting_place(loops, position, later)
+        if later is None or place is None:
+            position += 1
+            continue
+        group = Group(loops[position].domain, loops[position].when)
+        group.add(loops[position])
+        group.add(loops[later])
+        loops[place] = group.as_loop()
+        del loops[position + later - place]
+        position = 0
+    return loops
+
+
+def _next_of_domain(loops: list[Loop], position: int) -> int | None:
+    """Return the position of the next loop that runs for the same indices, but for scalars."""
+    loop = loops[position]
+    group = Group(loop.domain, loop.when)
+    later = range(position + 1, len(loops)) if loop.domain else ()
+    return next((k for k in later if group.fits(loops[k])), None)
+
+
+def _meeting_place(loops: list[Loop], position: int, later: int) -> int | None:
+    """Return where two loops can be one, None if they cannot."""
+    group = Group(loops[position].domain, loops[position].when)
+    group.add(loops[position])
+    if group.must_precede(loops[later]):
+        return None
+    between = loops[position + 1 : later]
+    if all(_are_independent(loops[position], loop) for loop in between):
+        return later
+    if all(_are_independent(loop, loops[later]) for loop in between):
+        return position
+    return None
+
+
+def _are_independent(first: Loop, second: Loop) -> bool:
+    if _is_barrier(first) or _is_barrier(second):
+        return False
+    read, written = reads(first), writes(first)
+    return not (written & (reads(second) | writes(second)) or read & writes(second))
+
+
+def _is_barrier(loop: Loop) -> bool:
+    return any(isinstance(statement, Check) for statement in loop.body)
+
+
+def _are_apart(first: Element, second: Element) -> bool:
+    """Whether two indices are known to be of different elements."""
+    return any(
+        isinstance(a, Const) and isinstance(b, Const) and a is not b
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+def _along_axis(
+    buffer: Buffer, elements: dict[Element, Expr], index: Element
+) -> list[tuple[Expr, Element]]:
+    """Return the stored elements that one with a position of data along one axis may be.
+
+    Returns
+    -------
+    list of (Expr, tuple of Expr)
+        For each position along that axis whether it is the one, and the element's index; empty unless
+        all of them are stored.
+    """
+    for axis, (position, length) in enumerate(zip(index, buffer.shape, strict=True)):
+        if isinstance(position, Const) or not isinstance(length, int):
+            continue
+        positions = [Const(k, "int64") for k in range(length)]
+        line = [(*index[:axis], k, *index[axis + 1 :]) for k in positions]
+        if line and all(element in elements for element in line):
+            tests = [Compute(ps.eq, (position, k), "bool") for k in positions]
+            return list(zip(tests, line, strict=True))
+    return []

@@ -1,0 +1,184 @@
+"""Writing in place: what is only copied elsewhere is written there at once.
+
+A Join copies its parts, and an output is a copy of what was computed. Where a scratch buffer is read by
+nothing but such a copy, all writes of it go to the target instead, and the copy is dropped. Other writes of
+the target must be of other elements: it has no other writer, or all write known, disjoint intervals.
+"""
+
+from dataclasses import dataclass, replace
+
+from pymc_fastlogp.kernel.expressions import domain_of
+from pymc_fastlogp.kernel.loops import (
+    Buffer,
+    Check,
+    Compute,
+    Const,
+    Expr,
+    Index,
+    Load,
+    Loop,
+    Program,
+    Role,
+    Statement,
+    Store,
+    expressions,
+    operands,
+    reads,
+)
+from pymc_fastlogp.kernel.passes.substitute import substitute
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A statement that copies the whole of a scratch buffer.
+
+    Attributes
+    ----------
+    source : Buffer
+        What is copied.
+    store : Store
+        The statement.
+    loop : Loop
+        Its loop.
+    """
+
+    source: Buffer
+    store: Store
+    loop: Loop
+
+
+def write_in_place(program: Program) -> Program:
+    """Return the program without copies that can be spared."""
+    while copies := _spare_copies(program):
+        # One for each target and source, so that a chain is followed step by step.
+        program = _without(program, copies[0])
+    return program
+
+
+def _spare_copies(program: Program) -> list[Copy]:
+    found = [
+        copy
+        for loop in program.steps
+        for statement in loop.body
+        if (copy := _as_copy(loop, statement)) and _is_spare(program, copy)
+    ]
+    return found
+
+
+def _as_copy(loop: Loop, statement: Statement) -> Copy | None:
+    if not isinstance(statement, Store) or statement.in_order:
+        return None
+    value = statement.value
+    if not isinstance(value, Load) or value.buffer.role is not Role.SCRATCH:
+        return None
+    if domain_of(value.buffer.shape) != (loop.domain, value.index):
+        return None
+    return Copy(value.buffer, statement, loop)
+
+
+def _is_spare(program: Program, copy: Copy) -> bool:
+    source, target = copy.source, copy.store.buffer
+    if source is target or _number_of_readers(program, source) != 1:
+        return False
+    position = program.steps.index(copy.loop)
+    writers = [loop for loop in program.steps if _writes(loop, source)]
+    first = program.steps.index(writers[0])
+    if any(target in reads(loop) for loop in program.steps[first : position + 1]):
+        return False
+    if copy.loop.when is not None and any(loop.when is not copy.loop.when for loop in writers):
+        return False
+    return _is_apart(program, copy)
+
+
+def _number_of_readers(program: Program, buffer: Buffer) -> int:
+    """Return how many statements read a buffer, counting a condition of a loop as one."""
+    parts = [
+        part
+        for loop in program.steps
+        for part in (*(replace(loop, body=(s,)) for s in loop.body), replace(loop, body=()))
+    ]
+    conditions = [part for part in parts if not part.body and buffer in reads(part)]
+    statements = [part for part in parts if part.body and buffer in reads(replace(part, when=None))]
+    loads = {e for part in statements for e in expressions(part) if _is_load(e, buffer)}
+    return len(conditions) + max(len(statements), len(loads))
+
+
+def _is_load(expr: Expr, buffer: Buffer) -> bool:
+    return isinstance(expr, Load) and expr.buffer is buffer
+
+
+def _writes(loop: Loop, buffer: Buffer) -> bool:
+    return any(not isinstance(s, Check) and s.buffer is buffer for s in loop.body)
+
+
+def _is_apart(program: Program, copy: Copy) -> bool:
+    """Whether nothing else that writes the target, under the same condition, writes its elements."""
+    target = copy.store.buffer
+    others = [
+        (loop, statement)
+        for loop in program.steps
+        for statement in loop.body
+        if not isinstance(statement, Check)
+        and statement.buffer is target
+        and statement is not copy.store
+        and not _excludes(loop, copy.loop)
+    ]
+    if not others:
+        return True
+    own = _interval(copy.loop, copy.store)
+    intervals = [_interval(loop, statement) for loop, statement in others]
+    return own is not None and all(
+        other is not None and (other[1] <= own[0] or own[1] <= other[0]) for other in intervals
+    )
+
+
+def _excludes(loop: Loop, other: Loop) -> bool:
+    """Whether a loop is of the repeated program and the other is not."""
+    return (loop.when is None) != (other.when is None)
+
+
+def _interval(loop: Loop, statement: Statement) -> tuple[int, int] | None:
+    """Return the first and the last element, plus one, that a loop writes of a vector."""
+    if isinstance(statement, Check) or len(statement.index) != 1:
+        return None
+    [index] = statement.index
+    if isinstance(index, Const):
+        return int(index.value), int(index.value) + 1
+    start = _offset(index)
+    if start is None or len(loop.domain) != 1 or not isinstance(loop.domain[0], int):
+        return None
+    return start, start + loop.domain[0]
+
+
+def _offset(index: Expr) -> int | None:
+    """Return the number that is added to the index of the loop."""
+    if isinstance(index, Index):
+        return 0
+    if isinstance(index, Compute) and str(index.op) == "add":
+        first, second = operands(index)
+        if isinstance(first, Index) and isinstance(second, Const):
+            return int(second.value)
+    return None
+
+
+def _without(program: Program, copy: Copy) -> Program:
+    steps = []
+    for loop in program.steps:
+        body = tuple(_redirected(s, copy) for s in loop.body if s is not copy.store)
+        if body:
+            steps.append(replace(loop, body=body))
+    scratch = tuple(buffer for buffer in program.scratch if buffer is not copy.source)
+    return replace(program, steps=tuple(steps), scratch=scratch)
+
+
+def _redirected(statement: Statement, copy: Copy) -> Statement:
+    if isinstance(statement, Check) or statement.buffer is not copy.source:
+        return statement
+    value = copy.store.value
+    assert isinstance(value, Load)
+    places = dict(zip(value.index, statement.index, strict=True))
+    moved = substitute(
+        copy.store, lambda expr: places.get(expr) if isinstance(expr, Index) else None
+    )
+    assert isinstance(moved, Store)
+    return replace(statement, buffer=copy.store.buffer, index=moved.index)

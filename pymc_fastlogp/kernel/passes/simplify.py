@@ -1,0 +1,155 @@
+"""Algebra on the expressions of a loop: the same numbers from less work.
+
+A vector computes both branches of a Switch. So ``Switch(c, f(a), f(b))`` becomes ``f(Switch(c, a, b))`` where
+f is costly. Signs move outwards, to where they meet or where LLVM sees that ``exp(-abs(x))`` and
+``exp(-abs(-x))`` are one: both are exact. A division by what does not change within the loop becomes a
+product with its reciprocal, as upstream's fast-math flag ``arcp`` allows too; that rounds once more.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+from pytensor import scalar as ps
+
+from pymc_fastlogp.kernel.loops import (
+    Compute,
+    Const,
+    Expr,
+    Index,
+    Loop,
+    Program,
+    expressions,
+    operands,
+    roots,
+    walk,
+)
+from pymc_fastlogp.kernel.passes.substitute import substitute
+
+FLOATS = ("float32", "float64")
+CHEAP = (ps.Add, ps.Sub, ps.Mul, ps.Switch, ps.Abs, ps.Sqr)
+
+
+def simplify(program: Program) -> Program:
+    """Return the program with simpler expressions."""
+    return replace(program, steps=tuple(map(_simplified, program.steps)))
+
+
+def _simplified(loop: Loop) -> Loop:
+    while True:
+        new = _one_round(loop)
+        if new == loop:
+            return loop
+        loop = new
+
+
+def _one_round(loop: Loop) -> Loop:
+    uses = Counter(expr for statement in loop.body for expr in roots(statement))
+    uses.update(operand for expr in expressions(loop) for operand in operands(expr))
+
+    def rewritten(expr: Expr) -> Expr | None:
+        if not isinstance(expr, Compute):
+            return None
+        found = (new for rule in RULES if (new := rule(expr, uses)) is not None)
+        return next(found, None)
+
+    return replace(loop, body=tuple(substitute(statement, rewritten) for statement in loop.body))
+
+
+def sign_out_of_product(expr: Compute, uses: Counter) -> Expr | None:
+    """Take ``-1 * a * b`` and ``-a * b`` to ``-(a * b)``."""
+    if not isinstance(expr.op, ps.Mul) or expr.dtype not in FLOATS:
+        return None
+    signs = [_is_minus_one(arg) or _is_negation(arg) for arg in expr.args]
+    if not any(signs) or any(arg.dtype not in FLOATS for arg in expr.args):
+        return None
+    factors = [operands(a)[0] if _is_negation(a) else a for a in expr.args if not _is_minus_one(a)]
+    if not factors or any(factor.dtype != expr.dtype for factor in factors):
+        return None
+    product = factors[0] if len(factors) == 1 else Compute(expr.op, tuple(factors), expr.dtype)
+    return _negated(product) if sum(signs) % 2 else product
+
+
+def sign_out_of_quotient(expr: Compute, uses: Counter) -> Expr | None:
+    """Take ``-a / b`` to ``-(a / b)``."""
+    if not isinstance(expr.op, ps.TrueDiv) or not _is_negation(expr.args[0]):
+        return None
+    return _negated(Compute(expr.op, (operands(expr.args[0])[0], expr.args[1]), expr.dtype))
+
+
+def double_negation(expr: Compute, uses: Counter) -> Expr | None:
+    """Take ``--a`` to ``a``."""
+    if not (_is_negation(expr) and _is_negation(expr.args[0])):
+        return None
+    return operands(expr.args[0])[0]
+
+
+def negation_in_sum(expr: Compute, uses: Counter) -> Expr | None:
+    """Take ``a + -b`` to ``a - b`` and ``a - -b`` to ``a + b``."""
+    if not isinstance(expr.op, ps.Add | ps.Sub) or len(expr.args) != 2:
+        return None
+    first, second = expr.args
+    if isinstance(expr.op, ps.Add) and _is_negation(first):
+        first, second = second, first
+    if not _is_negation(second) or first.dtype != expr.dtype:
+        return None
+    opposite = ps.sub if isinstance(expr.op, ps.Add) else ps.add
+    return Compute(opposite, (first, operands(second)[0]), expr.dtype)
+
+
+def switch_inwards(expr: Compute, uses: Counter) -> Expr | None:
+    """Take ``Switch(c, f(a), f(b))`` to ``f(Switch(c, a, b))``."""
+    if not isinstance(expr.op, ps.Switch):
+        return None
+    condition, yes, no = expr.args
+    if not (isinstance(yes, Compute) and isinstance(no, Compute)):
+        return None
+    if len(yes.args) != 1 or yes.op != no.op or yes.dtype != no.dtype or yes is no:
+        return None
+    (a,), (b,) = yes.args, no.args
+    if a.dtype != b.dtype or isinstance(yes.op, CHEAP):
+        return None
+    # What this round has changed is not counted, and waits for the next.
+    if not _is_negation(yes) and not uses[yes] == uses[no] == 1:
+        return None
+    return Compute(yes.op, (Compute(expr.op, (condition, a, b), a.dtype),), yes.dtype)
+
+
+def division_by_invariant(expr: Compute, uses: Counter) -> Expr | None:
+    """Take ``a / b`` to ``a * (1 / b)`` where only a depends on the index of the loop."""
+    if not isinstance(expr.op, ps.TrueDiv) or expr.dtype != "float64":
+        return None
+    a, b = expr.args
+    if isinstance(b, Const) or _depends_on_index(b) or not _depends_on_index(a):
+        return None
+    if {a.dtype, b.dtype} != {"float64"}:
+        return None
+    return Compute(ps.mul, (a, Compute(ps.reciprocal, (b,), "float64")), "float64")
+
+
+Rule = Callable[[Compute, Counter], Expr | None]
+
+RULES: tuple[Rule, ...] = (
+    sign_out_of_product,
+    sign_out_of_quotient,
+    double_negation,
+    negation_in_sum,
+    switch_inwards,
+    division_by_invariant,
+)
+
+
+def _is_minus_one(expr: Expr) -> bool:
+    return isinstance(expr, Const) and expr.value == -1 and expr.dtype in FLOATS
+
+
+def _is_negation(expr: Expr) -> bool:
+    return isinstance(expr, Compute) and isinstance(expr.op, ps.Neg) and expr.dtype in FLOATS
+
+
+def _negated(expr: Expr) -> Expr:
+    return Compute(ps.neg, (expr,), expr.dtype)
+
+
+def _depends_on_index(expr: Expr) -> bool:
+    return any(isinstance(part, Index) for part in walk([expr]))

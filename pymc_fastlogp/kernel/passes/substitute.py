@@ -1,0 +1,45 @@
+"""Replacing expressions inside expressions and statements."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from pymc_fastlogp.kernel.loops import (
+    Check,
+    Compute,
+    Expr,
+    Load,
+    Statement,
+    operands,
+    roots,
+    walk,
+)
+
+Replacement = Callable[[Expr], Expr | None]
+
+
+def substitute(statement: Statement, replacement: Replacement) -> Statement:
+    """Return a statement in which each expression is replaced.
+
+    Parameters
+    ----------
+    statement : Statement
+        The statement.
+    replacement : callable
+        Takes an expression whose operands have been replaced, returns another for it, or None.
+    """
+    new: dict[Expr, Expr] = {}
+    for expr in walk(roots(statement)):
+        rebuilt = _with_operands(expr, tuple(new[operand] for operand in operands(expr)))
+        new[expr] = replacement(rebuilt) or rebuilt
+    if isinstance(statement, Check):
+        return replace(statement, condition=new[statement.condition])
+    index = tuple(new[i] for i in statement.index)
+    return replace(statement, index=index, value=new[statement.value])
+
+
+def _with_operands(expr: Expr, new: tuple[Expr, ...]) -> Expr:
+    if isinstance(expr, Load):
+        return Load(expr.buffer, new)
+    if isinstance(expr, Compute):
+        return Compute(expr.op, new, expr.dtype)
+    return expr

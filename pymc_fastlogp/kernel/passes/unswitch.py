@@ -1,0 +1,73 @@
+"""Loop unswitching: a Switch whose condition is the same for all rows is decided before the loop.
+
+A vector computes both branches. Where this costs much, as with the two limits of a negative binomial, the loop
+is written twice, for the condition true and false.
+"""
+
+from dataclasses import replace
+
+from pytensor import scalar as ps
+
+from pymc_fastlogp.kernel.loops import (
+    Compute,
+    Expr,
+    Index,
+    Loop,
+    Program,
+    expressions,
+    walk,
+)
+from pymc_fastlogp.kernel.passes.cost import arithmetic_cost
+from pymc_fastlogp.kernel.passes.decide import decided
+
+# What each of the two loops must save: a part of the cost, and about one transcendental function.
+WORTH, LEAST = 0.1, 20
+# Conditions decided for one loop; each doubles its code.
+DEPTH = 2
+
+
+def unswitch(program: Program) -> Program:
+    """Return the program with loops written twice where that saves enough."""
+    steps = tuple(
+        new for loop in program.steps for new in _unswitched(loop, 0 if loop.when else DEPTH)
+    )
+    return replace(program, steps=steps)
+
+
+def _unswitched(loop: Loop, depth: int) -> list[Loop]:
+    condition = _best_condition(loop) if depth and loop.domain else None
+    if condition is None:
+        return [loop]
+    opposite = Compute(ps.invert, (condition,), "bool")
+    return [
+        new
+        for value, when in ((True, condition), (False, opposite))
+        for new in _unswitched(_decided(loop, condition, value, when), depth - 1)
+    ]
+
+
+def _best_condition(loop: Loop) -> Expr | None:
+    """Return the condition that saves most, None where none saves enough."""
+    cost = arithmetic_cost(loop)
+    costs = {
+        condition: max(arithmetic_cost(decided(loop, condition, value)) for value in (True, False))
+        for condition in _uniform_conditions(loop)
+    }
+    best = min(costs, key=lambda condition: costs[condition], default=None)
+    worth_it = best is not None and cost - costs[best] >= max(WORTH * cost, LEAST)
+    return best if worth_it else None
+
+
+def _uniform_conditions(loop: Loop) -> list[Expr]:
+    conditions = {
+        expr.args[0]: None
+        for expr in expressions(loop)
+        if isinstance(expr, Compute) and isinstance(expr.op, ps.Switch)
+    }
+    return [c for c in conditions if not any(isinstance(part, Index) for part in walk([c]))]
+
+
+def _decided(loop: Loop, condition: Expr, value: bool, when: Expr) -> Loop:
+    """Return the loop for one value of a condition, to run only then."""
+    both = when if loop.when is None else Compute(ps.and_, (loop.when, when), "bool")
+    return replace(decided(loop, condition, value), when=both)

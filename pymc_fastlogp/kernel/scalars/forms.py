@@ -1,0 +1,169 @@
+r"""How the values of a dtype are held in vector registers and in memory.
+
+=========================== ======================================= ======================
+dtype                       register                                memory
+=========================== ======================================= ======================
+float64                     :class:`Floats`                         double
+float32                     :class:`Floats`, rounded to float32     float
+int8, int16, int32, int64   :class:`Integers`, in range             integer of that size
+uint8, uint16, uint32       :class:`Integers`, in range             integer of that size
+bool                        :class:`Mask`                           i8, true where not 0
+=========================== ======================================= ======================
+
+One register form for all float types, and one for all integers, keeps one width of vectors in a loop of mixed types.
+A float32 is a double which is rounded to 24 bits after each operation. For ``+ - * /`` and the square root
+the result is that of float32 arithmetic: rounding twice is innocuous if the wider format has at least
+:math:`2 \cdot 24 + 2` bits (Figueroa 1995, When is double rounding innocuous?), and a double has 53. An elementary
+function is at most half a float32 ulp off. Integers are computed modulo :math:`2^{64}` and wrapped to
+the dtype after each operation.
+
+uint64, float16 and complex numbers have no form.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from llvmlite import ir
+
+from pymc_fastlogp.kernel.vecmath.vector import F64, I1, I64, Floats, Integers, Lanes, Mask
+
+F32, I8 = ir.FloatType(), ir.IntType(8)
+
+MEMORY_TYPES: dict[str, ir.Type] = {
+    "float64": F64,
+    "float32": F32,
+    "bool": I8,
+    **{f"int{bits}": ir.IntType(bits) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": ir.IntType(bits) for bits in (8, 16, 32)},
+}
+FORMS: dict[str, type[Lanes]] = {
+    dtype: {"f": Floats, "b": Mask, "i": Integers, "u": Integers}[np.dtype(dtype).kind]
+    for dtype in MEMORY_TYPES
+}
+ELEMENTS: dict[type[Lanes], ir.Type] = {Floats: F64, Integers: I64, Mask: I1}
+
+
+def memory_type(dtype: str) -> ir.Type:
+    """Return the LLVM type of one element in memory.
+
+    Parameters
+    ----------
+    dtype : str
+        One of :data:`MEMORY_TYPES`.
+    """
+    return MEMORY_TYPES[dtype]
+
+
+def constant(builder: ir.IRBuilder, width: int, value: float | int | bool, dtype: str) -> Lanes:
+    """Return a number in all lanes.
+
+    Parameters
+    ----------
+    builder : llvmlite.ir.IRBuilder
+        Where it is used.
+    width : int
+        Number of lanes.
+    value : float | int | bool
+        The number; it is rounded or wrapped to the dtype.
+    dtype : str
+        Its type.
+    """
+    with np.errstate(over="ignore"):
+        number = np.asarray(value).astype(dtype).item()
+    form = FORMS[dtype]
+    vector = ir.VectorType(ELEMENTS[form], width)
+    return form(builder, ir.Constant(vector, [number] * width))
+
+
+def from_memory(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> Lanes:
+    """Return a vector of the type in memory as lanes.
+
+    Parameters
+    ----------
+    builder : llvmlite.ir.IRBuilder
+        Where instructions go.
+    value : llvmlite.ir.Value
+        A vector of ``memory_type(dtype)``.
+    dtype : str
+        Its dtype.
+    """
+    form = FORMS[dtype]
+    if form is Mask:
+        zeros = ir.Constant(value.type, [0] * value.type.count)
+        return Mask(builder, builder.icmp_unsigned("!=", value, zeros))
+    vector = ir.VectorType(ELEMENTS[form], value.type.count)
+    if value.type == vector:
+        return form(builder, value)
+    extend = builder.fpext if form is Floats else _extension(builder, dtype)
+    return form(builder, extend(value, vector))
+
+
+def to_memory(lanes: Lanes, dtype: str) -> ir.Value:
+    """Return lanes as a vector of ``memory_type(dtype)``.
+
+    Parameters
+    ----------
+    lanes : Lanes
+        Of the form of the dtype.
+    dtype : str
+        Its dtype.
+    """
+    vector = ir.VectorType(MEMORY_TYPES[dtype], lanes.width)
+    if lanes.value.type == vector:
+        return lanes.value
+    builder = lanes.builder
+    change = {Floats: builder.fptrunc, Integers: builder.trunc, Mask: builder.zext}
+    return change[type(lanes)](lanes.value, vector)
+
+
+def normalized(lanes: Lanes, dtype: str) -> Lanes:
+    """Return lanes of the form of a dtype, rounded or wrapped to it."""
+    if dtype in ("float64", "int64", "bool"):
+        return lanes
+    return from_memory(lanes.builder, to_memory(lanes, dtype), dtype)
+
+
+def converted(lanes: Lanes, dtype: str) -> Lanes:
+    """Return lanes of any form as numbers of a dtype, as NumPy's ``astype`` does.
+
+    A float is truncated towards zero. If it is not in the range of int64, or is nan, the integer is not
+    specified, as in upstream.
+
+    Parameters
+    ----------
+    lanes : Lanes
+        The numbers.
+    dtype : str
+        Of the result.
+    """
+    form = FORMS[dtype]
+    if type(lanes) is form:
+        return normalized(lanes, dtype)
+    if isinstance(lanes, Floats):
+        return lanes.compare("!=", 0.0) if form is Mask else _floats_to_integers(lanes, dtype)
+    if isinstance(lanes, Mask):
+        return _from_mask(lanes, form)
+    assert isinstance(lanes, Integers)
+    return lanes.compare("!=", 0) if form is Mask else _integers_to_floats(lanes, dtype)
+
+
+def _extension(builder: ir.IRBuilder, dtype: str) -> Callable[..., ir.Value]:
+    return builder.zext if dtype.startswith("u") else builder.sext
+
+
+def _from_mask(mask: Mask, form: type[Lanes]) -> Lanes:
+    builder, vector = mask.builder, ir.VectorType(ELEMENTS[form], mask.width)
+    change = builder.uitofp if form is Floats else builder.zext
+    return form(builder, change(mask.value, vector))
+
+
+def _floats_to_integers(floats: Floats, dtype: str) -> Lanes:
+    vector = ir.VectorType(I64, floats.width)
+    return normalized(Integers(floats.builder, floats.builder.fptosi(floats.value, vector)), dtype)
+
+
+def _integers_to_floats(integers: Integers, dtype: str) -> Lanes:
+    """Round once: by way of a double, a large integer would be rounded twice to float32."""
+    vector = ir.VectorType(MEMORY_TYPES[dtype], integers.width)
+    floats = integers.builder.sitofp(integers.value, vector)
+    return from_memory(integers.builder, floats, dtype)

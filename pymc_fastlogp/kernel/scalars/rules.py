@@ -1,0 +1,156 @@
+"""What the arithmetic of scalar Ops is on lanes: one function for each Op and register form.
+
+Results are those of NumPy's functions, which PyTensor compiles. Only the arithmetic of the model itself
+carries the flag ``contract``, so that a product and a sum become one fused multiply-add; the instructions
+within an elementary function carry none.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+
+from pymc_fastlogp.kernel.vecmath.vector import I1, Floats, Integers, Lanes, Mask
+
+INF = float("inf")
+CONTRACT = ("contract",)
+
+
+def add(x: Floats, y: Floats) -> Floats:
+    """Return the sum."""
+    return Floats(x.builder, x.builder.fadd(x.value, y.value, flags=CONTRACT))
+
+
+def sub(x: Floats, y: Floats) -> Floats:
+    """Return the difference."""
+    return Floats(x.builder, x.builder.fsub(x.value, y.value, flags=CONTRACT))
+
+
+def mul(x: Floats, y: Floats) -> Floats:
+    """Return the product."""
+    return Floats(x.builder, x.builder.fmul(x.value, y.value, flags=CONTRACT))
+
+
+def sqr(x: Floats) -> Floats:
+    """Return the square."""
+    return mul(x, x)
+
+
+def integer_sqr(x: Integers) -> Integers:
+    """Return the square."""
+    return x * x
+
+
+def reciprocal(x: Floats) -> Floats:
+    """Return the reciprocal."""
+    return 1.0 / x
+
+
+def maximum(x: Floats, y: Floats) -> Floats:
+    """Return the larger, nan where one is nan."""
+    return (x.compare(">=", y) | x.is_nan()).choose(x, y)
+
+
+def minimum(x: Floats, y: Floats) -> Floats:
+    """Return the smaller, nan where one is nan."""
+    return (x.compare("<=", y) | x.is_nan()).choose(x, y)
+
+
+def integer_maximum(x: Integers, y: Integers) -> Integers:
+    """Return the larger."""
+    return x.compare(">=", y).choose(x, y)
+
+
+def integer_minimum(x: Integers, y: Integers) -> Integers:
+    """Return the smaller."""
+    return x.compare("<=", y).choose(x, y)
+
+
+def clip[N: (Floats, Integers)](x: N, low: N, high: N) -> N:
+    """Return ``low`` where x is less, else ``high`` where x is more, else x."""
+    return x.compare("<", low).choose(low, x.compare(">", high).choose(high, x))
+
+
+def sign(x: Floats) -> Floats:
+    """Return 1, -1 or 0, and nan of nan."""
+    zero_or_nan = x.equals(0.0).select(0.0, x)
+    return (x > 0.0).select(1.0, (x < 0.0).select(-1.0, zero_or_nan))
+
+
+def integer_sign(x: Integers) -> Integers:
+    """Return 1, -1 or 0."""
+    negative = x.compare("<", 0).choose(x.filled(-1), x.filled(0))
+    return x.compare(">", 0).choose(x.filled(1), negative)
+
+
+def integer_magnitude(x: Integers) -> Integers:
+    """Return the absolute value, which of the least integer is itself."""
+    return x.compare("<", 0).choose(-x, x)
+
+
+def floor_divide(x: Floats, y: Floats) -> Floats:
+    """Return the quotient, rounded down after the division."""
+    return (x / y).floor()
+
+
+def mod(x: Floats, y: Floats) -> Floats:
+    """Return the remainder of the quotient rounded down, with the sign of y."""
+    rest = x.remainder(y)
+    other_sign = rest.compare("!=", 0.0) & ((y < 0.0) ^ (rest < 0.0))
+    return rest + other_sign.select(y, 0.0)
+
+
+def integer_floor_divide(x: Integers, y: Integers) -> Integers:
+    """Return the quotient rounded down, 0 where y is 0."""
+    divisor = _without_minus_one_and_zero(y)
+    quotient = x.truncated_division(divisor)
+    rest = x - quotient * divisor
+    quotient = _down(rest, divisor).choose(quotient - 1, quotient)
+    return y.compare("==", 0).choose(y.filled(0), y.compare("==", -1).choose(-x, quotient))
+
+
+def integer_mod(x: Integers, y: Integers) -> Integers:
+    """Return the remainder of the quotient rounded down, 0 where y is 0."""
+    divisor = _without_minus_one_and_zero(y)
+    rest = x - x.truncated_division(divisor) * divisor
+    return _down(rest, divisor).choose(rest + divisor, rest)
+
+
+def _without_minus_one_and_zero(y: Integers) -> Integers:
+    """Return a divisor with 1 in place of 0 and -1, which LLVM does not define."""
+    return (y.compare("==", 0) | y.compare("==", -1)).choose(y.filled(1), y)
+
+
+def _down(rest: Integers, divisor: Integers) -> Mask:
+    """Return where a truncated quotient is one more than the one rounded down."""
+    return rest.compare("!=", 0) & (rest ^ divisor).compare("<", 0)
+
+
+def never(x: Lanes) -> Mask:
+    """Return false."""
+    return Mask(x.builder, ir.Constant(ir.VectorType(I1, x.width), [0] * x.width))
+
+
+def is_infinite(x: Floats) -> Mask:
+    """Return where x is inf or -inf."""
+    return x.magnitude().equals(INF)
+
+
+def comparison(symbol: str) -> Callable[[Any, Any], Mask]:
+    """Return the rule of a comparison between two Floats or two Integers."""
+    return lambda x, y: x.compare(symbol, y)
+
+
+def choose(condition: Mask, yes: Lanes, no: Lanes) -> Lanes:
+    """Return ``yes`` where true and ``no`` elsewhere."""
+    return condition.choose(yes, no)
+
+
+def second(first: Lanes, value: Lanes) -> Lanes:
+    """Return the second argument."""
+    return value
+
+
+def identity(x: Lanes) -> Lanes:
+    """Return the argument."""
+    return x

@@ -1,0 +1,65 @@
+"""Scalar Ops without a vector form: upstream's scalar function, one lane after the other.
+
+The code calls ``double f(double, ...)`` by a name that is made of the Op's class. No address stands in the
+code, so that it may be cached on disk. Who links the code supplies the functions, see
+:mod:`.numba_library`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+from pytensor.scalar.basic import ScalarOp
+
+from pymc_fastlogp.kernel.vecmath.vector import F64, Floats
+
+I32 = ir.IntType(32)
+
+
+@dataclass(frozen=True)
+class External:
+    """A function that has to be linked.
+
+    Attributes
+    ----------
+    op : type
+        The class of the Op that it computes.
+    n_arguments : int
+        Number of its arguments. They and the result are doubles.
+    """
+
+    op: type[ScalarOp]
+    n_arguments: int
+
+    @property
+    def symbol(self) -> str:
+        """The name, the same in every process."""
+        return f"pymc_fastlogp.scalar.{self.op.__qualname__}.{self.n_arguments}"
+
+    @property
+    def signature(self) -> ir.FunctionType:
+        """Its LLVM type."""
+        return ir.FunctionType(F64, [F64] * self.n_arguments)
+
+
+def by_lane(op: type[ScalarOp]) -> Callable[..., Floats]:
+    """Return a rule that appends one call for each lane.
+
+    Parameters
+    ----------
+    op : type
+        The class of the Op.
+    """
+    return lambda *args: _call(External(op, len(args)), args)
+
+
+def _call(external: External, args: Sequence[Floats]) -> Floats:
+    builder, vector = args[0].builder, args[0].value.type
+    function = builder.module.globals.get(external.symbol) or ir.Function(
+        builder.module, external.signature, external.symbol
+    )
+    result = ir.Constant(vector, ir.Undefined)
+    for lane in map(I32, range(vector.count)):
+        scalars = [builder.extract_element(x.value, lane) for x in args]
+        result = builder.insert_element(result, builder.call(function, scalars), lane)
+    return Floats(builder, result)

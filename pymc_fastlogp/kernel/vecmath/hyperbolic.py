@@ -1,0 +1,138 @@
+r"""The hyperbolic functions sinh and cosh, and the inverse ones.
+
+**sinh, cosh.** With :math:`|x| = k \log 2 + r` as in :mod:`.exponential`, the addition theorems
+
+.. math::
+
+    \cosh |x| &= a \cosh r + b \sinh r, & a &= \cosh(k \log 2) = (2^k + 2^{-k})/2 \\
+    \sinh |x| &= b \cosh r + a \sinh r, & b &= \sinh(k \log 2) = (2^k - 2^{-k})/2
+
+need no division. :math:`a` and :math:`b` are exact up to :math:`k = 26`, and :math:`b = 0` for :math:`k = 0`, so
+that small arguments lose no digits. :math:`\sinh r = r + r^3 p(r^2)` and :math:`\cosh r = 1 + r^2 q(r^2)` with the
+minimax polynomials ``SINH`` and ``COSH``. The large terms, :math:`b + a r` or :math:`a + b r`, are added
+as pairs. Half of everything is computed and doubled at the end, because the results go as far as :math:`2^{1024}`.
+
+**The inverse functions** are logarithms of a sum with 1, which is handed over as a pair, as for log1p:
+
+.. math::
+
+    \mathrm{arsinh}\, t &= \log(1 + t + t^2 / (1 + \sqrt{1 + t^2})) \\
+    \mathrm{arcosh}\, x &= \log(1 + d + \sqrt{2d + d^2}), \qquad d = x - 1 \\
+    \mathrm{artanh}\, t &= \tfrac12 \log(1 + 2t / (1 - t))
+
+for :math:`t = |x|`. From :math:`2^{28}` on the first two are :math:`\log x + \log 2` (fdlibm has the same
+formulas, on more ranges).
+
+**Error budget**, in ulp of the result: the final rounding 1/2; for sinh and cosh the polynomials and their
+rounding 1/4, and 1/2 for :math:`a` and :math:`b` of large arguments; for the inverse functions the term after 1,
+up to 1, and the logarithm 1/4.
+"""
+
+from dataclasses import dataclass
+
+from pymc_fastlogp.kernel.vecmath.exponential import BIAS, MANTISSA_BITS, reduce_by_ln2
+from pymc_fastlogp.kernel.vecmath.logarithm import INF, NAN, log_of_sum
+from pymc_fastlogp.kernel.vecmath.polynomials import COSH, SINH
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Pair, fast_two_sum, quotient, two_sum
+
+LN2 = 0.6931471805599453
+# Just above the largest argument whose hyperbolic sine and cosine are finite.
+OVERFLOW = 710.5
+# From here on 2**-k counts for nothing beside 2**k.
+ONE_SIDED = 40.0
+# sinh(x) and the inverse functions of x are x to within half an ulp below.
+TINY = 2.0**-27
+# From here on 1 counts for nothing beside x**2.
+LARGE = 2.0**28
+
+
+@dataclass(frozen=True)
+class Added:
+    """``|x| = k log(2) + r``, ready for the addition theorems.
+
+    Attributes
+    ----------
+    a, b : Floats
+        Half of cosh(k log(2)) and of sinh(k log(2)).
+    r, sinh_rest, cosh_rest : Floats
+        ``sinh(r) = r + sinh_rest`` and ``cosh(r) = 1 + cosh_rest``.
+    """
+
+    a: Floats
+    b: Floats
+    r: Floats
+    sinh_rest: Floats
+    cosh_rest: Floats
+
+
+def sinh(x: Floats) -> Floats:
+    """Return the hyperbolic sine."""
+    magnitude = x.magnitude()
+    added = _split(magnitude)
+    result = _doubled_sum(added.b, added.a, added).with_sign_of(x)
+    return (magnitude < TINY).select(x, result)
+
+
+def cosh(x: Floats) -> Floats:
+    """Return the hyperbolic cosine."""
+    added = _split(x.magnitude())
+    return _doubled_sum(added.a, added.b, added)
+
+
+def arcsinh(x: Floats) -> Floats:
+    """Return the inverse hyperbolic sine."""
+    magnitude = x.magnitude()
+    t = magnitude.at_most(LARGE)
+    square = t * t
+    rest = square / ((square + 1.0).sqrt() + 1.0)
+    result = _log_one_plus(fast_two_sum(t, rest), magnitude).with_sign_of(x)
+    return (magnitude < TINY).select(x, result)
+
+
+def arccosh(x: Floats) -> Floats:
+    """Return the inverse hyperbolic cosine, nan below 1."""
+    d = x.at_most(LARGE) - 1.0
+    rest = d.fma(d, d * 2.0).sqrt()
+    result = _log_one_plus(two_sum(d, rest), x)
+    return (x >= 1.0).select(result, NAN)
+
+
+def arctanh(x: Floats) -> Floats:
+    """Return the inverse hyperbolic tangent, inf at 1 and nan beyond."""
+    t = x.magnitude()
+    ratio = quotient(t * 2.0, fast_two_sum(1.0, -t))
+    value = log_of_sum(two_sum(1.0, ratio)).rounded() * 0.5
+    result = (t < 1.0).select(value, t.equals(1.0).select(INF, NAN)).with_sign_of(x)
+    return (t < TINY).select(x, result)
+
+
+def _split(magnitude: Floats) -> Added:
+    reduced = reduce_by_ln2(magnitude.at_most(OVERFLOW))
+    # Quarters, as a and b are halves of a mean.
+    up = ((reduced.k + (BIAS - 2)) << MANTISSA_BITS).as_floats()
+    down = ((BIAS - 2 - reduced.k) << MANTISSA_BITS).as_floats()
+    down = (magnitude < ONE_SIDED).select(down, 0.0)
+    r = reduced.r.high
+    square = r * r
+    sinh_rest = (r * square).fma(square.polynomial(SINH), reduced.r.low)
+    cosh_rest = square.fma(square.polynomial(COSH), r * reduced.r.low)
+    return Added(up + down, up - down, r, sinh_rest, cosh_rest)
+
+
+def _doubled_sum(even: Floats, odd: Floats, added: Added) -> Floats:
+    """Return twice ``even cosh(r) + odd sinh(r)``."""
+    product = odd * added.r
+    leading = fast_two_sum(even, product)
+    rest = leading.low + odd.fma(added.r, -product)
+    rest = even.fma(added.cosh_rest, odd.fma(added.sinh_rest, rest))
+    return (leading.high + rest) * 2.0
+
+
+def _log_one_plus(y: Pair, x: Floats) -> Floats:
+    """Return ``log(1 + y)``, or ``log(2 x)`` where x is large."""
+    total = two_sum(1.0, y.high)
+    large = x >= LARGE
+    low = large.select(0.0, total.low + y.low)
+    log = log_of_sum(Pair(large.select(x, total.high), low))
+    result = log.high + (log.low + large.select(LN2, 0.0))
+    return (x < INF).select(result, x)

@@ -1,0 +1,119 @@
+r"""Payne and Hanek's reduction of one huge argument by :math:`\pi/2`, in integers.
+
+A double is :math:`x = m 2^e` with an integer :math:`|m| < 2^{53}`, and
+
+.. math:: 2x/\pi = m \cdot (2^e \cdot 2/\pi)
+
+is needed modulo 4 only. So of the binary digits of :math:`2/\pi` those before :math:`2^{1-e}` are skipped; of the
+ones that follow, 192 are loaded as one integer, two of them before the point and 190 behind. The product with
+:math:`m` modulo :math:`2^{192}` is what is asked for, with an error of at most :math:`m 2^{-190}`, less than
+:math:`2^{-137}`. No double comes closer to a multiple of :math:`\pi/2` than about :math:`2^{-62}`, so that more than 70
+digits are left in any case (M. Payne and R. Hanek 1983, Radian reduction for trigonometric
+functions; Muller, Elementary Functions, 3rd ed., section 11.4).
+
+The function is called, not inlined: it is rare, and one copy a module is enough.
+"""
+
+from llvmlite import ir
+
+from pymc_fastlogp.kernel.vecmath.exponential import BIAS, MANTISSA_BITS
+from pymc_fastlogp.kernel.vecmath.vector import F64, I64
+
+BYTE = ir.IntType(8)
+WINDOW = ir.IntType(192)
+FRACTION_BITS = 190
+# The window, and up to 7 bits from before it in the same byte; loads are of a power of two of bits.
+LOADED = ir.IntType(256)
+# Exactly convertible pieces of the window.
+PIECE_BITS = 48
+
+# The largest exponent e of a double. The smallest that is reduced here is that of 2**30.
+LARGEST_EXPONENT = 1023 - MANTISSA_BITS
+# 2/pi times 2**TWO_OVER_PI_BITS, rounded down.
+TWO_OVER_PI_BITS = FRACTION_BITS + LARGEST_EXPONENT
+TWO_OVER_PI = int(
+    "145f306dc9c882a53f84eafa3ea69bb81b6c52b3278872083fca2c757bd778ac36e48dc74849ba5c"
+    "00c925dd413a32439fc3bd63962534e7dd1046bea5d768909d338e04d68befc827323ac7306a673e"
+    "93908bf177bf250763ff12fffbc0b301fde5e2316b414da3eda6cfd9e4f96136e9e8c7ecd3cbfd45"
+    "aea4f758fd7cbe2f67a0e73ef14a525d4d7f6bf623f1aba10ac",
+    16,
+)
+# With zeros in front for the windows of the smallest exponents.
+DIGITS = ir.IntType(1280)
+
+SYMBOL = "pymc_fastlogp.payne_hanek"
+SIGNATURE = ir.FunctionType(ir.LiteralStructType([F64] * 3), [F64])
+
+
+def declare(module: ir.Module) -> ir.Function:
+    """Return the function of one double x, finite and not below ``2**30`` in magnitude.
+
+    Returns
+    -------
+    llvmlite.ir.Function
+        Its results are k from 0 to 3, and the leading part and the rest of a fraction f, ``|f| <= 1/2``,
+        such that ``x = (k + f) pi/2`` up to multiples of ``2 pi``.
+    """
+    return module.globals.get(SYMBOL) or _define(module)
+
+
+def _define(module: ir.Module) -> ir.Function:
+    function = ir.Function(module, SIGNATURE, SYMBOL)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    bits = builder.bitcast(function.args[0], I64)
+    biased = builder.and_(builder.lshr(bits, I64(MANTISSA_BITS)), I64(2 * BIAS + 1))
+    skipped = builder.sub(I64(LARGEST_EXPONENT + BIAS + MANTISSA_BITS), biased)
+    product = builder.mul(
+        _window(builder, skipped), builder.sext(_significand(builder, bits), WINDOW)
+    )
+    half = WINDOW(1 << (FRACTION_BITS - 1))
+    k = builder.lshr(builder.add(product, half), WINDOW(FRACTION_BITS))
+    high, low = _fraction(builder, product)
+    results = (builder.uitofp(builder.trunc(k, I64), F64), high, low)
+    result: ir.Value = ir.Constant(SIGNATURE.return_type, ir.Undefined)
+    for i, value in enumerate(results):
+        result = builder.insert_value(result, value, i)
+    builder.ret(result)
+    return function
+
+
+def _significand(builder: ir.IRBuilder, bits: ir.Value) -> ir.Value:
+    """Return m with its sign."""
+    m = builder.or_(builder.and_(bits, I64(2**MANTISSA_BITS - 1)), I64(2**MANTISSA_BITS))
+    return builder.select(builder.icmp_signed("<", bits, I64(0)), builder.neg(m), m)
+
+
+def _window(builder: ir.IRBuilder, skipped: ir.Value) -> ir.Value:
+    """Return the 192 bits of 2/pi before the last ``skipped``; the bytes are little-endian."""
+    first = builder.bitcast(_digits(builder.module), BYTE.as_pointer())
+    address = builder.gep(first, [builder.lshr(skipped, I64(3))])
+    loaded = builder.load(builder.bitcast(address, LOADED.as_pointer()), align=1)
+    rest = builder.zext(builder.and_(skipped, I64(7)), LOADED)
+    return builder.trunc(builder.lshr(loaded, rest), WINDOW)
+
+
+def _digits(module: ir.Module) -> ir.GlobalVariable:
+    """Define 2/pi."""
+    digits = ir.GlobalVariable(module, DIGITS, f"{SYMBOL}.digits")
+    digits.linkage = "internal"
+    digits.global_constant = True
+    digits.initializer = DIGITS(TWO_OVER_PI)
+    return digits
+
+
+def _fraction(builder: ir.IRBuilder, product: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Return the last 190 bits, as a signed fraction, in two doubles."""
+    fraction = builder.shl(product, WINDOW(2))
+    mask = I64(2**PIECE_BITS - 1)
+    pieces = []
+    for i in range(1, 5):
+        shifted = builder.ashr(fraction, WINDOW(WINDOW.width - i * PIECE_BITS))
+        piece = builder.trunc(shifted, I64)
+        piece = piece if i == 1 else builder.and_(piece, mask)
+        pieces.append(builder.fmul(builder.sitofp(piece, F64), F64(2.0 ** (-i * PIECE_BITS))))
+    first, second, third, fourth = pieces
+    high = builder.fadd(first, second)
+    lost = builder.fsub(second, builder.fsub(high, first))
+    return high, builder.fadd(lost, builder.fadd(third, fourth))

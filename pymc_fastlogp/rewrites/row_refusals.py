@@ -1,0 +1,78 @@
+"""Why rows were not compacted, in words for the user, with what can be done."""
+
+from collections.abc import Iterable
+
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.subtensor import AdvancedSubtensor
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.rewrites.gathers import Where, parse_gather
+from pymc_fastlogp.rewrites.row_keys import WORTHWHILE
+from pymc_fastlogp.rewrites.row_terms import Term
+from pymc_fastlogp.rewrites.row_views import Grid, varies
+
+NEEDED_ROW_BY_ROW = "it is also needed row by row, as an elementwise log-likelihood is"
+
+FREEZE = (
+    "{name} is shared and can change between evaluations: compile with freeze_model=True "
+    "(pymc_fastlogp.compile_kwargs()), or freeze it with "
+    "pymc.model.transform.optimization.freeze_dims_and_data(model)"
+)
+RANDOM = "it reads random numbers ({name}), which are drawn anew in each evaluation"
+ONE_EACH = "{name} has an entry of its own for each row"
+TOO_FEW = "too few repeats: more than {share} of the {n} rows differ in what they read"
+UNKNOWN = "the number of rows is not known before the call"
+
+
+def why_unknown(x: TensorVariable) -> str:
+    """Say why the number of rows of ``x`` is not known."""
+    return _of_source(ancestors([x])) or UNKNOWN
+
+
+def why_distinct(grid: Grid, where: Where, terms: Iterable[Term]) -> str:
+    """Say why the rows of these terms hardly repeat."""
+    leaves = _long_leaves(grid, terms, where)
+    source = _of_source(ancestors(leaves))
+    if source is not None:
+        return source
+    if leaves:
+        return ONE_EACH.format(name=_name(leaves[0]))
+    return TOO_FEW.format(share=WORTHWHILE, n=grid.n_rows)
+
+
+def _of_source(variables: Iterable[Variable]) -> str | None:
+    """Return the reason that lies in where numbers come from."""
+    for x in variables:
+        if isinstance(x, SharedVariable) and hasattr(x.type, "shape"):
+            return FREEZE.format(name=_name(x))
+        if x.owner is not None and isinstance(x.owner.op, RandomVariable):
+            return RANDOM.format(name=_name(x))
+    return None
+
+
+def _long_leaves(grid: Grid, terms: Iterable[Term], where: Where) -> list[TensorVariable]:
+    """Return the variables, other than constants, of which each row reads its own entry."""
+    leaves: dict[TensorVariable, None] = {}
+    seen = set()
+    to_see = [(term.x, where) for term in terms]
+    while to_see:
+        x, at = to_see.pop()
+        if not varies(x, at) or id(view := grid.view(x, at)) in seen:
+            continue
+        seen.add(id(view))
+        to_see += view.inputs
+        if not view.inputs and not isinstance(x, Constant) and not _looks_up(x):
+            leaves[x] = None
+    return [*leaves]
+
+
+def _looks_up(x: TensorVariable) -> bool:
+    """Whether what is read of ``x`` are entries of a table, which rows may share."""
+    return isinstance(x.owner_op, AdvancedSubtensor) and parse_gather(x.owner) is not None
+
+
+def _name(x: Variable) -> str:
+    return x.name or str(x)

@@ -1,0 +1,11 @@
+"""What lowering covers: for each Op, graphs with it and values to run them at."""
+
+from tests.kernel.covered import elemwise, indexing, linalg, reduction, shape
+
+CASES = {
+    **elemwise.CASES,
+    **reduction.CASES,
+    **indexing.CASES,
+    **shape.CASES,
+    **linalg.CASES,
+}

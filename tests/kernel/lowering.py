@@ -1,0 +1,163 @@
+"""Lower graphs, run the kernels, and compare with PyTensor's own Python code on the graph as it was written."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.compile.mode import Mode, get_mode, optdb
+from pytensor.graph.fg import FunctionGraph
+
+from pymc_fastlogp.kernel import passes
+from pymc_fastlogp.kernel.emit.native import NativeKernel, compile_native
+from pymc_fastlogp.kernel.facts import index_facts
+from pymc_fastlogp.kernel.lower import is_supported, lower
+
+PYTHON = Mode(linker="py", optimizer=None)
+# Where regions are selected: behind the fusion of Elemwise, before anything works in place.
+REGION_POSITION = 49.3
+FLOATS = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph, and arrays to evaluate it at.
+
+    Attributes
+    ----------
+    build : callable
+        Takes a variable for each array, returns the output or a list of them.
+    arrays : tuple of ndarray
+        The values.
+    runtime : bool
+        Whether the graph is supported where no length is known before the kernel is called.
+    gradient : bool
+        Whether PyTensor has a gradient, without an Op that stays outside of kernels.
+    """
+
+    build: Callable
+    arrays: tuple[np.ndarray, ...]
+    runtime: bool = True
+    gradient: bool = True
+
+    def inputs(self, *, static: bool) -> list[pt.TensorVariable]:
+        """Return the inputs; an axis that may broadcast has its length 1 in either case."""
+        return [
+            pt.tensor(
+                f"x{i}",
+                dtype=array.dtype,
+                shape=tuple(n if static or n == 1 else None for n in array.shape),
+            )
+            for i, array in enumerate(self.arrays)
+        ]
+
+    def outputs(self, inputs: Sequence[pt.TensorVariable]) -> list[pt.TensorVariable]:
+        """Return the outputs."""
+        built = self.build(*inputs)
+        return list(built) if isinstance(built, list | tuple) else [built]
+
+
+def case(build: Callable, *arrays: object, runtime: bool = True, gradient: bool = True) -> Case:
+    """Return a case; lists become arrays."""
+    return Case(build, tuple(np.array(array, order="C") for array in arrays), runtime, gradient)
+
+
+def gradients(
+    inputs: Sequence[pt.TensorVariable], outputs: Sequence[pt.TensorVariable]
+) -> list[pt.TensorVariable]:
+    """Return the gradients of a sum of functions of all outputs."""
+    wrt = [x for x in inputs if x.dtype in FLOATS]
+    costs = [pt.sin(y).sum() for y in outputs if y.dtype in FLOATS]
+    if not (wrt and costs):
+        return []
+    return pytensor.grad(pt.add(0.0, *costs), wrt, disconnected_inputs="ignore")
+
+
+def as_for_a_region(
+    inputs: Sequence[pt.TensorVariable], outputs: Sequence[pt.TensorVariable]
+) -> FunctionGraph:
+    """Return the graph as mode NUMBA has it where regions are selected."""
+    fgraph = FunctionGraph(list(inputs), list(outputs), clone=True)
+    mode = get_mode("NUMBA")
+    query = mode.provided_optimizer.excluding(*mode.linker.incompatible_rewrites)
+    query.position_cutoff = REGION_POSITION
+    optdb.query(query).rewrite(fgraph)
+    return fgraph
+
+
+def compiled(
+    fgraph: FunctionGraph,
+    arrays: Sequence[np.ndarray],
+    known: Sequence[int] = (),
+    contiguous: Sequence[bool] | None = None,
+) -> NativeKernel:
+    """Return the kernel of a graph.
+
+    Parameters
+    ----------
+    fgraph : FunctionGraph
+        The graph.
+    arrays : sequence of ndarray
+        What the inputs will be.
+    known : sequence of int
+        Numbers of the inputs that are constants.
+    contiguous : sequence of bool, optional
+        For each input whether it is C-contiguous.
+    """
+    unsupported = [str(node) for node in fgraph.toposort() if not is_supported(node)]
+    assert not unsupported, unsupported
+    facts = [index_facts(array) if i in known else None for i, array in enumerate(arrays)]
+    before, passes.CHECKED = passes.CHECKED, True
+    try:
+        program = lower(fgraph, facts)
+    finally:
+        passes.CHECKED = before
+    return compile_native(program, contiguous)
+
+
+def evaluated(
+    inputs: Sequence[pt.TensorVariable],
+    outputs: Sequence[pt.TensorVariable],
+    arrays: Sequence[np.ndarray],
+) -> list[np.ndarray]:
+    """Return what PyTensor's Python code computes."""
+    with pytensor.config.change_flags(cxx=""):
+        function = pytensor.function(
+            list(inputs), list(outputs), mode=PYTHON, on_unused_input="ignore"
+        )
+    return function(*arrays)
+
+
+def assert_same(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
+    """Assert equal types and shapes, and values that differ by no more than rounding.
+
+    The sums of both sides run in different orders, and so differ relative to the largest number.
+    """
+    assert len(found) == len(expected)
+    for a, b in zip(found, map(np.asarray, expected), strict=True):
+        assert a.dtype == b.dtype
+        assert a.shape == b.shape
+        if b.dtype.name not in FLOATS:
+            np.testing.assert_array_equal(a, b)
+            continue
+        epsilon = np.finfo(b.dtype).eps
+        largest = np.abs(b[np.isfinite(b)]).max(initial=0)
+        np.testing.assert_allclose(a, b, rtol=32 * epsilon, atol=32 * epsilon * largest)
+
+
+def check_value(case: Case, *, static: bool = True, known: Sequence[int] = ()) -> None:
+    """Assert that the kernel of the outputs, as they were written, gives the same."""
+    inputs = case.inputs(static=static)
+    outputs = case.outputs(inputs)
+    kernel = compiled(FunctionGraph(inputs, outputs, clone=True), case.arrays, known)
+    assert_same(kernel(*case.arrays), evaluated(inputs, outputs, case.arrays))
+
+
+def check_gradient(case: Case, *, static: bool = True, known: Sequence[int] = ()) -> None:
+    """Assert that the kernel of the outputs and gradients, as rewritten, gives the same."""
+    inputs = case.inputs(static=static)
+    outputs = case.outputs(inputs)
+    together = [*outputs, *gradients(inputs, outputs)]
+    kernel = compiled(as_for_a_region(inputs, together), case.arrays, known)
+    assert_same(kernel(*case.arrays), evaluated(inputs, together, case.arrays))

@@ -1,0 +1,82 @@
+"""What upstream raises, a kernel raises; what it does not cover, it refuses with a reason."""
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.fg import FunctionGraph
+from pytensor.raise_op import Assert, CheckAndRaise
+
+from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported
+from tests.kernel.lowering import case, compiled
+
+X = np.arange(5.0)
+
+
+def kernel_of(build, *arrays, known=()):
+    graph = case(build, *arrays)
+    inputs = graph.inputs(static=False)
+    fgraph = FunctionGraph(inputs, graph.outputs(inputs), clone=True)
+    return compiled(fgraph, graph.arrays, known)
+
+
+RAISES = {
+    "an index beyond the end": (IndexError, lambda x, i: x[i] * 2, [0, 5]),
+    "an index before the start": (IndexError, lambda x, i: x[i] * 2, [0, -6]),
+    "a scalar index": (IndexError, lambda x, i: x[i] * 2, 5),
+    "a scatter beyond the end": (IndexError, lambda x, i: x[i].inc(1.0), [0, 5]),
+    "a set before the start": (IndexError, lambda x, i: x[i].set(1.0), [-6]),
+    "lengths of Elemwise": (ValueError, lambda x, y: x + y, [1.0, 2.0]),
+    "lengths of an Alloc": (ValueError, lambda x, n: pt.alloc(x, n).sum(), 4),
+    "lengths of a set": (ValueError, lambda x, y: x[1:].set(y), [1.0, 2.0]),
+    "a shape that is specified": (
+        AssertionError,
+        lambda x, n: pt.specify_shape(x, (n,)).sum(),
+        4,
+    ),
+    "elements of a Reshape": (ValueError, lambda x, n: x.reshape((n, 2)).sum(), 2),
+    "an Assert": (AssertionError, lambda x, y: Assert("no")(x * 2, pt.all(y > 0)), [1.0, -1.0]),
+}
+
+
+@pytest.mark.parametrize("name", RAISES)
+def test_raises_as_upstream(name):
+    error, build, value = RAISES[name]
+    values = np.array(value)
+    with pytest.raises(error):
+        kernel_of(build, X, values)(X, values)
+
+
+def test_raises_the_message_of_the_check():
+    run = kernel_of(lambda x: CheckAndRaise(ValueError, "sigma > 0")(x * 2, pt.all(x > 0)), X)
+    np.testing.assert_array_equal(run(X + 1)[0], 2 * (X + 1))
+    with pytest.raises(ValueError, match=r"^sigma > 0$"):
+        run(X)
+
+
+@pytest.mark.parametrize(
+    ("build", "value", "reason"),
+    [
+        (lambda x, n: pt.alloc(x[0], n), np.array(3), "value of an input"),
+        (lambda x, n: x[:: n + 1], np.array(1), "step"),
+        (lambda x, y: pt.alloc(x[0], y.sum().astype("int64")).sum(), X, "computed from data"),
+    ],
+)
+def test_refuses_with_a_reason(build, value, reason):
+    with pytest.raises(UnsupportedError, match=reason):
+        kernel_of(build, X, value)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda x: x[pt.gt(x, 1)],
+        lambda x: pt.inc_subtensor(x[np.array([0, 0])], 1.0, ignore_duplicates=True),
+        lambda x: pt.cumsum(x.astype("int8")),
+        lambda x: x.astype("complex128"),
+        pt.sort,
+    ],
+    ids=["mask", "duplicates ignored", "small integers", "complex", "sort"],
+)
+def test_is_not_supported(build):
+    node = build(pt.dvector("x")).owner
+    assert not is_supported(node)

@@ -1,0 +1,216 @@
+"""Kernels in mode NUMBA: values, errors, layouts, threads, memory and the cache on disk."""
+
+import json
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from numba.core.runtime import _nrt_python, rtsys
+from pymc.logprob.utils import ParameterValueError
+
+from pymc_fastlogp import disabled
+from pymc_fastlogp.kernel import native
+from pymc_fastlogp.kernel.op import FusedKernel
+
+INDEX = np.random.default_rng(0).integers(0, 7, 3000)
+WEIGHTS = np.random.default_rng(1).normal(size=3000)
+
+
+def kernels(function):
+    return [n for n in function.maker.fgraph.toposort() if isinstance(n.op, FusedKernel)]
+
+
+def compiled(inputs, outputs):
+    """Return a function that is a single kernel."""
+    function = pytensor.function(inputs, outputs, mode="NUMBA")
+    assert len(function.maker.fgraph.apply_nodes) == len(kernels(function)) == 1
+    return function
+
+
+@pytest.fixture(scope="module")
+def gather():
+    """A function with a gather, a scatter and a reduction, and what upstream makes of it."""
+    x = pt.dvector("x")
+    y = (pt.exp(x)[INDEX] * WEIGHTS).sum()
+    outputs = [y, pytensor.grad(y, x)]
+    with disabled():
+        upstream = pytensor.function([x], outputs, mode="NUMBA")
+    return compiled([x], outputs), upstream
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """A function of a matrix, a vector and a scalar, of several types."""
+    x, n, s = pt.dmatrix("x"), pt.ivector("n"), pt.fscalar("s")
+    outputs = [x * n + s, (x > 0).all(axis=0), x.sum() * 2, (n + 1) * 2]
+    return compiled([x, n, s], outputs)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def allocations_are_counted():
+    _nrt_python.memsys_enable_stats()
+    yield
+    _nrt_python.memsys_disable_stats()
+
+
+@contextmanager
+def no_growth():
+    """Assert that as many arrays of Numba are freed as were allocated."""
+    before = rtsys.get_allocation_stats()
+    yield
+    after = rtsys.get_allocation_stats()
+    assert after.alloc - before.alloc == after.free - before.free
+    assert after.mi_alloc - before.mi_alloc == after.mi_free - before.mi_free
+
+
+def test_values_are_those_of_upstream(gather):
+    found, expected = (f(np.linspace(-1, 1, 7)) for f in gather)
+    for a, b in zip(found, expected, strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_an_index_out_of_bounds_raises(gather):
+    with pytest.raises(IndexError, match="index out of bounds"):
+        gather[0](np.ones(5))
+
+
+def test_messages_are_those_of_the_check():
+    x = pt.dscalar("x")
+    checked = pm.logprob.utils.CheckParameterValue("x > 0")(pt.log(x), x > 0)
+    function = compiled([x], [checked * 2])
+    np.testing.assert_allclose(function(1.5), 2 * np.log(1.5))
+    with pytest.raises(ParameterValueError, match="x > 0"):
+        function(-1.0)
+
+
+@pytest.mark.parametrize(
+    "arranged",
+    [
+        np.ascontiguousarray,
+        np.asfortranarray,
+        lambda x: np.repeat(np.repeat(x, 2, axis=0), 3, axis=1)[::2, ::3],
+        lambda x: x[::-1, ::-1].copy()[::-1, ::-1],
+        lambda x: np.broadcast_to(x[:1], x.shape),
+    ],
+    ids=["C", "Fortran", "strided", "reversed", "broadcast"],
+)
+@pytest.mark.parametrize("shape", [(2, 3), (1, 3), (0, 3)])
+def test_inputs_of_any_layout(mixed, arranged, shape):
+    x = arranged(np.arange(float(np.prod(shape))).reshape(shape))
+    n, s = np.arange(6, dtype="int32")[::2], np.float32(0.5)
+    product, positive, total, shifted = mixed(x, n, s)
+    np.testing.assert_array_equal(product, x * n + s)
+    np.testing.assert_array_equal(positive, (x > 0).all(axis=0))
+    np.testing.assert_allclose(total, 2 * x.sum(), rtol=1e-15)
+    np.testing.assert_array_equal(shifted, (n + 1) * 2)
+    assert [out.dtype for out in (product, positive, total, shifted)] == [
+        *("float64", "bool", "float64", "int32")
+    ]
+
+
+def test_threads_do_not_disturb_each_other(gather):
+    function = gather[0].vm.jit_fn
+    points = np.random.default_rng(2).normal(size=(8, 7))
+    expected = [function(x) for x in points]
+
+    def run(number):
+        return all(
+            np.array_equal(a, b)
+            for _ in range(200)
+            for a, b in zip(function(points[number]), expected[number], strict=True)
+        )
+
+    with ThreadPoolExecutor(2) as pool:
+        assert all(pool.map(run, range(8)))
+
+
+def test_calls_leave_nothing_behind(gather, mixed):
+    function, x = gather[0], np.zeros(7)
+    function.trust_input = True
+    function(x)
+    tracemalloc.start()
+    with no_growth():
+        for _ in range(100_000):
+            function(x)
+    assert tracemalloc.get_traced_memory()[0] < 100_000
+    tracemalloc.stop()
+    with no_growth():
+        for _ in range(100):
+            mixed(np.asfortranarray(np.ones((2, 3))), np.arange(3, dtype="int32"), np.float32(1))
+
+
+def test_the_outputs_of_a_failed_call_are_freed(gather):
+    before = rtsys.get_allocation_stats()
+    for _ in range(100):
+        with pytest.raises(IndexError):
+            gather[0](np.ones(5))
+    after = rtsys.get_allocation_stats()
+    # Numba itself keeps the input of a call that raises.
+    assert after.alloc - before.alloc == 300
+    assert after.free - before.free >= 200
+
+
+SCRIPT = """
+import json
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from numba.core.compiler import CompilerBase
+
+import pymc_fastlogp
+from pymc_fastlogp.kernel import native
+
+compiled, emitted = [], []
+compile_bytecode, compile_program = CompilerBase.compile_extra, native.compile_program
+
+
+def counted_compile(self, function):
+    compiled.append(function.__name__)
+    return compile_bytecode(self, function)
+
+
+def counted_program(program, name):
+    emitted.append(name)
+    return compile_program(program, name)
+
+
+CompilerBase.compile_extra, native.compile_program = counted_compile, counted_program
+n = {n}
+index = np.arange(n) % 3
+x = pt.dvector("x")
+value = (pt.exp(x)[index] * np.linspace(0, 1, n)).sum()
+function = pytensor.function([x], [value, pytensor.grad(value, x)], mode="NUMBA")
+result = [out.tolist() for out in function(np.arange(3.0))]
+print(json.dumps([result, "fused_kernel" in compiled, len(emitted)]))
+"""
+
+
+@pytest.mark.parametrize("n", [100, 300_000], ids=["embedded", "large"])
+def test_a_second_process_compiles_no_kernel(run_script, tmp_path, n):
+    flags = f"base_compiledir={tmp_path}"
+    first, second = (
+        json.loads(run_script(SCRIPT.replace("{n}", str(n)), PYTENSOR_FLAGS=flags).stdout)
+        for _ in range(2)
+    )
+    assert first[1:] == [True, 1]
+    assert second[1:] == [False, 0]
+    assert first[0] == second[0]
+
+
+def test_without_the_cache_nothing_is_written(monkeypatch):
+    written = []
+    monkeypatch.setattr(native, "_write", lambda path, code: written.append(path))
+    monkeypatch.setattr(native, "_loaded", {})
+    x = pt.dvector("x")
+    with pytensor.config.change_flags(numba__cache=False):
+        function = compiled([x], [pt.exp(x).sum() * 1.25])
+        np.testing.assert_allclose(function(np.zeros(2)), 2.5)
+    assert native._loaded
+    assert not written

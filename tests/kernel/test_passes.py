@@ -1,0 +1,306 @@
+"""Each pass over the loop IR: what it makes of a program, and what it leaves alone."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytensor.scalar as ps
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.fg import FrozenFunctionGraph
+
+import pymc_fastlogp.kernel.passes as passes
+from pymc_fastlogp.kernel.emit.native import compile_native
+from pymc_fastlogp.kernel.facts import index_facts
+from pymc_fastlogp.kernel.loops import (
+    Accumulate,
+    Buffer,
+    Compute,
+    Const,
+    Index,
+    Load,
+    Loop,
+    Program,
+    Role,
+    Store,
+    expressions,
+)
+from pymc_fastlogp.kernel.lower import lower
+from pymc_fastlogp.kernel.passes.check import check
+from pymc_fastlogp.kernel.passes.dead import drop_dead_stores
+from pymc_fastlogp.kernel.passes.simplify import simplify
+from pymc_fastlogp.kernel.text import as_text
+
+ROWS, GROUPS = 50, 4
+
+
+@pytest.fixture(autouse=True)
+def _checked(monkeypatch):
+    monkeypatch.setattr(passes, "CHECKED", True)
+
+
+def program_of(inputs, outputs, **facts):
+    """Lower a graph; ``facts`` gives the data of integer inputs by name."""
+    known = tuple(index_facts(facts[x.name]) if x.name in facts else None for x in inputs)
+    return lower(FrozenFunctionGraph.from_io(inputs, outputs, dedup_nodes=True), known)
+
+
+def domains(program, again=False):
+    """Return the domains of the loops, or of those that repeat a program whose checks failed."""
+    return [loop.domain for loop in program.steps if (loop.when is not None) == again]
+
+
+def operations(program):
+    """Return the names of the scalar Ops of a program."""
+    return [
+        str(expr.op)
+        for loop in program.steps
+        for expr in expressions(loop)
+        if isinstance(expr, Compute) and expr.dtype != "int64"
+    ]
+
+
+@pytest.fixture
+def rows():
+    """Return a gather, its residual and a scatter over the same rows."""
+    a = pt.vector("a", shape=(GROUPS,))
+    y = pt.vector("y", shape=(ROWS,))
+    g = pt.vector("g", dtype="uint8", shape=(ROWS,))
+    return a, y, g
+
+
+def index(seed=0):
+    return np.random.default_rng(seed).integers(0, GROUPS, ROWS).astype("uint8")
+
+
+def test_loops_over_the_same_rows_become_one(rows):
+    a, y, g = rows
+    residual = y - a[g]
+    gradient = pt.zeros(GROUPS)[g].inc(residual)
+    program = program_of([a, y, g], [pt.sum(residual**2), gradient], g=index())
+    assert domains(program).count((ROWS,)) == 1
+    assert not [buffer for buffer in program.scratch if buffer.shape == (ROWS,)]
+
+
+def test_a_loop_waits_for_the_sum_that_it_uses(rows):
+    _, y, _ = rows
+    program = program_of([y], [pt.sum(y / pt.sum(y))])
+    assert domains(program).count((ROWS,)) == 2
+
+
+def test_a_loop_waits_for_a_scatter_that_it_reads(rows):
+    a, y, g = rows
+    sums = a[g].inc(y)
+    program = program_of([a, y, g], [pt.sum(sums[g] * y)], g=index())
+    order = [loop.domain for loop in program.steps]
+    assert order.count((ROWS,)) == 2
+
+
+def test_what_no_output_needs_is_dropped():
+    program = _valid()
+    unread, on_the_way = (Buffer(n, "float64", (ROWS,), Role.SCRATCH) for n in ("u", "v"))
+    first = Loop((ROWS,), (Store(on_the_way, (Index(0),), X),))
+    second = Loop((ROWS,), (Store(unread, (Index(0),), Load(on_the_way, (Index(0),))),))
+    longer = replace(program, scratch=(unread, on_the_way), steps=(first, second, *program.steps))
+    assert drop_dead_stores(longer) == program
+
+
+def test_parts_of_a_join_are_written_in_place():
+    x = pt.vector("x", shape=(ROWS,))
+    program = program_of([x], [pt.join(0, pt.exp(x), pt.sum(x)[None], -x)])
+    assert program.scratch == () or all(buffer.shape == () for buffer in program.scratch)
+    [native] = compile_native(program)(np.arange(ROWS) / ROWS)
+    values = np.arange(ROWS) / ROWS
+    np.testing.assert_allclose(native, np.concatenate([np.exp(values), [values.sum()], -values]))
+
+
+def test_a_buffer_with_two_readers_is_not_written_in_place():
+    x = pt.vector("x", shape=(ROWS,))
+    total = pt.cumsum(x[:4])
+    program = program_of([x], [pt.join(0, total, x[:2]), pt.sum(total)])
+    values = np.arange(ROWS, dtype=float)
+    joined, summed = compile_native(program)(values)
+    np.testing.assert_array_equal(joined, [0, 1, 3, 6, 0, 1])
+    assert summed == 10
+
+
+@pytest.fixture
+def checked_sum():
+    """Return a sum over rows that is -inf unless a check over all rows holds."""
+    x = pt.vector("x", shape=(ROWS,))
+    p = pt.sigmoid(x)
+    holds = pt.all(pt.le(p, 0.9))
+    return x, [pt.sum(pt.switch(holds, pt.log(p), -np.inf)), pt.switch(holds, p, 0.0)]
+
+
+def test_rows_run_once_where_their_check_is_assumed(checked_sum):
+    x, outputs = checked_sum
+    program = program_of([x], outputs)
+    assert domains(program).count((ROWS,)) == 1
+    assert domains(program, again=True).count((ROWS,)) == 2
+
+
+@pytest.mark.parametrize("largest", [0.0, 5.0, np.nan, np.inf])
+def test_a_failed_check_gives_what_upstream_gives(checked_sum, largest):
+    x, outputs = checked_sum
+    values = np.linspace(-3, 0, ROWS)
+    values[7] = largest
+    total, selected = compile_native(program_of([x], outputs))(values)
+    p = 1 / (1 + np.exp(-values))
+    holds = bool(np.all(p <= 0.9))
+    assert holds == (largest == 0.0)
+    np.testing.assert_allclose(total, np.log(p).sum() if holds else -np.inf, rtol=1e-14)
+    np.testing.assert_allclose(selected, p if holds else np.zeros(ROWS), rtol=1e-14)
+
+
+def test_a_check_of_scalars_alone_is_not_speculated_on():
+    x, s = pt.vector("x", shape=(ROWS,)), pt.scalar("s")
+    program = program_of([x, s], [pt.sum(pt.switch(s > 0, x / s, -np.inf))])
+    assert domains(program, again=True) == []
+
+
+@pytest.fixture
+def two_limits():
+    x, s = pt.vector("x", shape=(ROWS,)), pt.scalar("s")
+    return [x, s], [pt.sum(pt.switch(s > 1, pt.gammaln(x), pt.exp(x) * pt.psi(x)))]
+
+
+def test_a_costly_switch_on_a_scalar_is_decided_before_the_loop(two_limits):
+    program = program_of(*two_limits)
+    assert [loop.domain for loop in program.steps if loop.when is not None] == [(ROWS,)] * 2
+    assert "Switch" not in operations(program)
+
+
+@pytest.mark.parametrize("s", [0.5, 2.0, np.nan])
+def test_both_sides_of_a_decided_switch(two_limits, s):
+    from scipy.special import gammaln, psi
+
+    x = np.linspace(0.5, 4, ROWS)
+    [total] = compile_native(program_of(*two_limits))(x, np.array(s))
+    expected = gammaln(x) if s > 1 else np.exp(x) * psi(x)
+    np.testing.assert_allclose(total, expected.sum(), rtol=1e-14)
+
+
+def test_a_cheap_switch_on_a_scalar_stays_in_the_loop():
+    x, s = pt.vector("x", shape=(ROWS,)), pt.scalar("s")
+    program = program_of([x, s], [pt.sum(pt.switch(s > 0, x, -x))])
+    assert domains(program, again=True) == []
+
+
+def test_vectors_run_along_neighbours():
+    x = pt.matrix("x", shape=(30, 20))
+    program = program_of([x], [pt.sum(pt.exp(x.T))])
+    [loop] = [loop for loop in program.steps if len(loop.domain) == 2]
+    [load] = [e for e in expressions(loop) if isinstance(e, Load)]
+    assert loop.domain[-1] == 20
+    assert load.index == (Index(0), Index(1))
+
+
+def test_a_store_in_order_keeps_its_axes(rows):
+    a, y, g = rows
+    program = program_of([a, y, g], [a[g].set(y)], g=index())
+    [store] = [
+        s for loop in program.steps for s in loop.body if isinstance(s, Store) and s.in_order
+    ]
+    assert store.buffer.shape == (GROUPS,)
+
+
+# Rules of simplify, on one expression: what is built and what comes out.
+X = Load(Buffer("x", "float64", (ROWS,), Role.INPUT), (Index(0),))
+Y = Load(Buffer("y", "float64", (ROWS,), Role.INPUT), (Index(0),))
+S = Load(Buffer("s", "float64", (), Role.INPUT), ())
+C = Load(Buffer("c", "bool", (ROWS,), Role.INPUT), (Index(0),))
+MINUS_ONE = Const(-1.0, "float64")
+
+
+def f(op, *args, dtype="float64"):
+    return Compute(op, args, dtype)
+
+
+RULES = {
+    "a product with -1": (f(ps.mul, MINUS_ONE, X, Y), f(ps.neg, f(ps.mul, X, Y))),
+    "a product of two negatives": (f(ps.mul, f(ps.neg, X), f(ps.neg, Y)), f(ps.mul, X, Y)),
+    "a negative numerator": (
+        f(ps.true_div, f(ps.neg, X), Y),
+        f(ps.neg, f(ps.true_div, X, Y)),
+    ),
+    "two negations": (f(ps.neg, f(ps.neg, X)), X),
+    "a sum with a negative": (f(ps.add, X, f(ps.neg, Y)), f(ps.sub, X, Y)),
+    "a negative subtracted": (f(ps.sub, X, f(ps.neg, Y)), f(ps.add, X, Y)),
+    "one function in both branches": (
+        f(ps.switch, C, f(ps.exp, X), f(ps.exp, Y)),
+        f(ps.exp, f(ps.switch, C, X, Y)),
+    ),
+    "a division by what is fixed": (
+        f(ps.true_div, X, S),
+        f(ps.mul, X, f(ps.reciprocal, S)),
+    ),
+    "a division by what changes": (f(ps.true_div, X, Y), f(ps.true_div, X, Y)),
+    "two functions in the branches": (
+        f(ps.switch, C, f(ps.exp, X), f(ps.log, Y)),
+        f(ps.switch, C, f(ps.exp, X), f(ps.log, Y)),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RULES)
+def test_simplify(case):
+    before, after = RULES[case]
+    assert _simplified(before) is after
+
+
+def test_a_branch_that_is_needed_anyway_is_not_computed_again():
+    exp_x = f(ps.exp, X)
+    kept = f(ps.add, f(ps.switch, C, exp_x, f(ps.exp, Y)), exp_x)
+    assert _simplified(kept) is kept
+
+
+def _simplified(expr):
+    out = Buffer("out", "float64", (ROWS,), Role.OUTPUT)
+    loop = Loop((ROWS,), (Store(out, (Index(0),), expr),))
+    [loop] = simplify(Program((), (out,), (), (), (loop,))).steps
+    return loop.body[0].value
+
+
+def _valid():
+    x, out = X.buffer, Buffer("out", "float64", (ROWS,), Role.OUTPUT)
+    return Program((x,), (out,), (), (), (Loop((ROWS,), (Store(out, (Index(0),), X),)),))
+
+
+def test_check_accepts_a_valid_program():
+    check(_valid())
+
+
+def _with_body(*body):
+    program = _valid()
+    return replace(program, steps=(replace(program.steps[0], body=body),))
+
+
+OUT = Buffer("out", "float64", (ROWS,), Role.OUTPUT)
+SCRATCH = Buffer("b", "float64", (ROWS,), Role.SCRATCH)
+BROKEN = {
+    "uses an axis that it does not have": [Store(OUT, (Index(1),), X)],
+    "indexes with too few or many axes": [Store(OUT, (Index(0), Index(0)), X)],
+    "reads what it writes": [Store(X.buffer, (Index(0),), X)],
+    "stores int64 as float64": [Store(OUT, (Index(0),), Index(0))],
+    "writes an input": [Store(Y.buffer, (Index(0),), X)],
+    "reads before anything is written": [Store(OUT, (Index(0),), Load(SCRATCH, (Index(0),)))],
+    "mixes kinds of writes": [
+        Store(SCRATCH, (Index(0),), X),
+        Accumulate(SCRATCH, (Index(0),), ps.add, X),
+    ],
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_check_refuses(what):
+    with pytest.raises(AssertionError, match=what):
+        check(_with_body(*BROKEN[what]))
+
+
+def test_text_tells_programs_apart(rows):
+    a, y, g = rows
+    first = program_of([a, y, g], [a[g] - y], g=index())
+    same = program_of([a, y, g], [a[g] - y], g=index(1))
+    other = program_of([a, y, g], [y - a[g]], g=index())
+    assert as_text(first) == as_text(same)
+    assert as_text(first) != as_text(other)

@@ -1,0 +1,202 @@
+"""Which nodes become a kernel: convex regions, few of them, and nothing that changes a value."""
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pytensor.compile.mode import Mode
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar import Cos
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.subtensor import AdvancedSubtensor
+
+from pymc_fastlogp.kernel import region
+from pymc_fastlogp.kernel.boundary import EMBEDDED_BYTES
+from pymc_fastlogp.kernel.facts import index_facts
+from pymc_fastlogp.kernel.op import FusedKernel
+from pymc_fastlogp.kernel.region import FuseRegions, outputs_of, regions
+
+PYTHON = Mode(linker="py", optimizer=None)
+# Too long to be part of the code.
+N = EMBEDDED_BYTES
+
+
+@pytest.fixture(autouse=True, scope="module")
+def without_c():
+    # Inner graphs run by `perform` would be compiled with C.
+    with pytensor.config.change_flags(cxx=""):
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cos_is_not_supported():
+    """Let ``cos`` stand for an Op that stays outside."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(region, "is_supported", lambda node: not is_cos(node))
+        yield
+
+
+def is_cos(node):
+    return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Cos)
+
+
+def fused(inputs, outputs):
+    """Return a clone of a graph, its regions replaced."""
+    fgraph = FunctionGraph(inputs, outputs, clone=True)
+    FuseRegions().apply(fgraph)
+    return fgraph
+
+
+def kernels(fgraph):
+    return [node for node in fgraph.toposort() if isinstance(node.op, FusedKernel)]
+
+
+def assert_same_values(fgraph, inputs, outputs, values):
+    expected = pytensor.function(inputs, outputs, mode=PYTHON, on_unused_input="ignore")(*values)
+    found = pytensor.function(fgraph.inputs, fgraph.outputs, mode=PYTHON, on_unused_input="ignore")
+    for a, b, before, after in zip(expected, found(*values), outputs, fgraph.outputs, strict=True):
+        assert before.type == after.type
+        np.testing.assert_allclose(b, a, rtol=1e-14)
+
+
+@st.composite
+def graphs(draw):
+    """Return inputs and outputs of a random graph of ``add``, ``mul`` and ``cos``."""
+    inputs = [pt.dvector(name) for name in "xy"]
+    variables = list(inputs)
+    for _ in range(draw(st.integers(1, 12))):
+        x, y = (variables[draw(st.integers(0, len(variables) - 1))] for _ in range(2))
+        variables.append(draw(st.sampled_from([x + y, x * y, pt.cos(x)])))
+    outputs = draw(st.lists(st.sampled_from(variables), min_size=1, max_size=3, unique=True))
+    return inputs, outputs
+
+
+@given(graphs())
+@settings(max_examples=200, deadline=None)
+def test_regions_are_convex_and_cover_what_is_supported(graph):
+    fgraph = FunctionGraph(*graph, clone=True)
+    found = regions(fgraph)
+    covered = [node for nodes in found for node in nodes]
+    assert sorted(map(id, covered)) == sorted(
+        id(node) for node in fgraph.apply_nodes if not is_cos(node)
+    )
+    for nodes in found:
+        read = [x for node in nodes for x in node.inputs if x.owner not in nodes]
+        # What a region reads does not depend on the region.
+        assert not {x.owner for x in ancestors(read)} & set(nodes)
+
+
+@given(graphs())
+@settings(max_examples=50, deadline=None)
+def test_a_random_graph_keeps_its_values(graph):
+    inputs, outputs = graph
+    fgraph = fused(inputs, outputs)
+    values = [np.array([0.5, -1.5]), np.array([0.25, 2.0])]
+    assert_same_values(fgraph, inputs, outputs, values)
+
+
+def test_one_region_for_each_unsupported_step_on_a_path():
+    x, y = pt.dvectors("xy")
+    first = pt.exp(x) * y
+    second = pt.cos(first) + pt.exp(first)
+    third = pt.cos(pt.cos(second)) * pt.log(second)
+    fgraph = FunctionGraph([x, y], [third, pt.sqrt(y) - 1], clone=True)
+    assert [len(nodes) for nodes in regions(fgraph)] == [6, 2, 1]
+
+
+def test_unconnected_nodes_share_a_kernel():
+    x, y = pt.dvectors("xy")
+    fgraph = fused([x, y], [pt.exp(x), pt.log(y)])
+    [kernel] = kernels(fgraph)
+    assert set(kernel.outputs) == set(fgraph.outputs)
+
+
+def test_one_node_stays_outside():
+    x = pt.dmatrix("x")
+    assert not kernels(fused([x], [pt.exp(x).T]))
+
+
+def test_a_view_of_an_input_stays_outside():
+    x = pt.dmatrix("x")
+    row = x[0]
+    fgraph = FunctionGraph([x], [pt.exp(row) + 1, pt.cos(row)], clone=True)
+    [nodes] = regions(fgraph)
+    assert outputs_of(fgraph, nodes) == [fgraph.outputs[0]]
+    FuseRegions().apply(fgraph)
+    [kernel] = kernels(fgraph)
+    assert kernel.inputs[0] is fgraph.inputs[0]
+    assert_same_values(fgraph, [x], [pt.exp(row) + 1, pt.cos(row)], [np.ones((2, 3))])
+
+
+@pytest.mark.parametrize("n", [EMBEDDED_BYTES // 8, EMBEDDED_BYTES // 8 + 1])
+def test_small_constants_are_embedded_and_large_ones_passed(n):
+    x = pt.dvector("x")
+    [kernel] = kernels(fused([x], [pt.exp(x) * np.linspace(0, 1, n)]))
+    assert len(kernel.inputs) == (1 if n * 8 <= EMBEDDED_BYTES else 2)
+
+
+def test_index_arrays_are_narrowed_with_what_is_known_of_them():
+    x = pt.dvector("x")
+    values = np.arange(N, dtype="int64") * 100_000
+    values[0] = -1
+    index = pt.constant(values)
+    outputs = [pt.exp(x[index]), pt.log(x)[index]]
+    [kernel] = kernels(fused([x], outputs))
+    [_, passed] = kernel.inputs
+    assert passed.type.dtype == "int32"
+    np.testing.assert_array_equal(passed.data, values)
+    assert kernel.op.facts == (None, index_facts(values))
+    assert kernel.op.facts[1].minimum == -1
+    inner = [n for n in kernel.op.fgraph.toposort() if isinstance(n.op, AdvancedSubtensor)]
+    assert all(node.inputs[1].type.dtype == "int64" for node in inner)
+
+
+def test_what_does_not_fit_is_not_narrowed():
+    x = pt.dvector("x")
+    wide = np.arange(N, dtype="int64") + 2**40
+    fgraph = fused([x], [pt.exp(x) + wide])
+    [kernel] = kernels(fgraph)
+    assert kernel.inputs[1].data.dtype == "int64"
+    assert_same_values(fgraph, [x], [pt.exp(x) + wide], [np.ones(N)])
+
+
+def test_constants_are_passed_in_c_order_and_held_once():
+    x = pt.dmatrix("x")
+    index = pt.constant(np.arange(N, dtype="int64"))
+    data = pt.constant(np.asfortranarray(np.ones((N, 2))))
+    first, second = (kernels(fused([x], [f(x)[index] * data]))[0] for f in (pt.exp, pt.log))
+    assert all(x.data.flags.c_contiguous for x in first.inputs[1:])
+    assert first.inputs[1:] == second.inputs[1:]
+
+
+def test_scalars_cross_the_boundary_as_tensors():
+    x, start = pt.dvector("x"), pt.lscalar("start")
+    outside = pt.scalar_from_tensor(pt.cos(start).astype("int64"))
+    outputs = [pt.exp(x[outside:]) + 1, pt.scalar_from_tensor(start + 2)]
+    fgraph = fused([x, start], outputs)
+    [kernel] = kernels(fgraph)
+    assert all(isinstance(v.type, pt.TensorType) for v in (*kernel.inputs, *kernel.outputs))
+    assert_same_values(fgraph, [x, start], outputs, [np.arange(4.0), np.array(0)])
+
+
+def test_stack_traces_are_kept():
+    x = pt.dvector("x")
+    fgraph = FunctionGraph([x], [pt.exp(x) * 2], clone=False)
+    trace = fgraph.outputs[0].tag.trace
+    FuseRegions().apply(fgraph)
+    assert kernels(fgraph)
+    assert fgraph.outputs[0].tag.trace[-len(trace) :] == trace
+
+
+def test_what_cannot_be_lowered_stays_outside(monkeypatch, caplog):
+    def lower(fgraph, facts):
+        raise region.UnsupportedError("too many axes")
+
+    monkeypatch.setattr("pymc_fastlogp.kernel.op.lower", lower)
+    x = pt.dvector("x")
+    with caplog.at_level("INFO", logger="pymc_fastlogp"):
+        assert not kernels(fused([x], [pt.exp(x) * 2]))
+    assert "too many axes" in caplog.text
