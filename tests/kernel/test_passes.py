@@ -230,10 +230,7 @@ RULES = {
         f(ps.switch, C, f(ps.exp, X), f(ps.exp, Y)),
         f(ps.exp, f(ps.switch, C, X, Y)),
     ),
-    "a division by what is fixed": (
-        f(ps.true_div, X, S),
-        f(ps.mul, X, f(ps.reciprocal, S)),
-    ),
+    "a division by what is fixed": (f(ps.true_div, X, S), f(ps.true_div, X, S)),
     "a division by what changes": (f(ps.true_div, X, Y), f(ps.true_div, X, Y)),
     "two functions in the branches": (
         f(ps.switch, C, f(ps.exp, X), f(ps.log, Y)),

@@ -2,8 +2,7 @@
 
 A vector computes both branches of a Switch. So ``Switch(c, f(a), f(b))`` becomes ``f(Switch(c, a, b))`` where
 f is costly. Signs move outwards, to where they meet or where LLVM sees that ``exp(-abs(x))`` and
-``exp(-abs(-x))`` are one: both are exact. A division by what does not change within the loop becomes a
-product with its reciprocal, as upstream's fast-math flag ``arcp`` allows too; that rounds once more.
+``exp(-abs(-x))`` are one: both are exact. A division stays one: the reciprocal of what overflows would make nan of inf.
 """
 
 from collections import Counter
@@ -16,13 +15,11 @@ from pymc_fastlogp.kernel.loops import (
     Compute,
     Const,
     Expr,
-    Index,
     Loop,
     Program,
     expressions,
     operands,
     roots,
-    walk,
 )
 from pymc_fastlogp.kernel.passes.substitute import substitute
 
@@ -115,18 +112,6 @@ def switch_inwards(expr: Compute, uses: Counter) -> Expr | None:
     return Compute(yes.op, (Compute(expr.op, (condition, a, b), a.dtype),), yes.dtype)
 
 
-def division_by_invariant(expr: Compute, uses: Counter) -> Expr | None:
-    """Take ``a / b`` to ``a * (1 / b)`` where only a depends on the index of the loop."""
-    if not isinstance(expr.op, ps.TrueDiv) or expr.dtype != "float64":
-        return None
-    a, b = expr.args
-    if isinstance(b, Const) or _depends_on_index(b) or not _depends_on_index(a):
-        return None
-    if {a.dtype, b.dtype} != {"float64"}:
-        return None
-    return Compute(ps.mul, (a, Compute(ps.reciprocal, (b,), "float64")), "float64")
-
-
 Rule = Callable[[Compute, Counter], Expr | None]
 
 RULES: tuple[Rule, ...] = (
@@ -135,7 +120,6 @@ RULES: tuple[Rule, ...] = (
     double_negation,
     negation_in_sum,
     switch_inwards,
-    division_by_invariant,
 )
 
 
@@ -149,7 +133,3 @@ def _is_negation(expr: Expr) -> bool:
 
 def _negated(expr: Expr) -> Expr:
     return Compute(ps.neg, (expr,), expr.dtype)
-
-
-def _depends_on_index(expr: Expr) -> bool:
-    return any(isinstance(part, Index) for part in walk([expr]))
