@@ -1,10 +1,12 @@
 """Writing in place: what is only copied elsewhere is written there at once.
 
 A Join copies its parts, and an output is a copy of what was computed. Where a scratch buffer is read by
-nothing but such a copy, all writes of it go to the target instead, and the copy is dropped. Other writes of
-the target must be of other elements: it has no other writer, or all write known, disjoint intervals.
+nothing but such a copy, all writes of it go to the target instead, and the copy is dropped. What else writes
+the target between the first of these writes and the copy must write other elements, in known, disjoint intervals:
+else the order of the two would change.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pymc_fastlogp.kernel.expressions import domain_of
@@ -82,12 +84,12 @@ def _is_spare(program: Program, copy: Copy) -> bool:
         return False
     position = program.steps.index(copy.loop)
     writers = [loop for loop in program.steps if _writes(loop, source)]
-    first = program.steps.index(writers[0])
-    if any(target in reads(loop) for loop in program.steps[first : position + 1]):
+    between = program.steps[program.steps.index(writers[0]) : position + 1]
+    if any(target in reads(loop) for loop in between):
         return False
     if copy.loop.when is not None and any(loop.when is not copy.loop.when for loop in writers):
         return False
-    return _is_apart(program, copy)
+    return _is_apart(between, copy)
 
 
 def _number_of_readers(program: Program, buffer: Buffer) -> int:
@@ -111,17 +113,16 @@ def _writes(loop: Loop, buffer: Buffer) -> bool:
     return any(not isinstance(s, Check) and s.buffer is buffer for s in loop.body)
 
 
-def _is_apart(program: Program, copy: Copy) -> bool:
-    """Whether nothing else that writes the target, under the same condition, writes its elements."""
+def _is_apart(loops: Sequence[Loop], copy: Copy) -> bool:
+    """Whether nothing else in the loops writes the elements of the target that the copy writes."""
     target = copy.store.buffer
     others = [
         (loop, statement)
-        for loop in program.steps
+        for loop in loops
         for statement in loop.body
         if not isinstance(statement, Check)
         and statement.buffer is target
         and statement is not copy.store
-        and not _excludes(loop, copy.loop)
     ]
     if not others:
         return True
@@ -130,11 +131,6 @@ def _is_apart(program: Program, copy: Copy) -> bool:
     return own is not None and all(
         other is not None and (other[1] <= own[0] or own[1] <= other[0]) for other in intervals
     )
-
-
-def _excludes(loop: Loop, other: Loop) -> bool:
-    """Whether a loop is of the repeated program and the other is not."""
-    return (loop.when is None) != (other.when is None)
 
 
 def _interval(loop: Loop, statement: Statement) -> tuple[int, int] | None:
