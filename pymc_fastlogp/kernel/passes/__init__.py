@@ -12,18 +12,22 @@ from pymc_fastlogp.kernel.passes.dead import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
 from pymc_fastlogp.kernel.passes.in_place import write_in_place
 from pymc_fastlogp.kernel.passes.interchange import interchange_axes
+from pymc_fastlogp.kernel.passes.reciprocal import share_reciprocals
 from pymc_fastlogp.kernel.passes.simplify import simplify
 from pymc_fastlogp.kernel.passes.speculate import speculate_on_checks
+from pymc_fastlogp.kernel.passes.split import split_scalars
 from pymc_fastlogp.kernel.passes.unroll import unroll
 from pymc_fastlogp.kernel.passes.unswitch import unswitch
 
 PASSES: tuple[Callable[[Program], Program], ...] = (
+    split_scalars,
     unroll,
     speculate_on_checks,
     fuse_loops,
     drop_dead_stores,
     write_in_place,
     simplify,
+    share_reciprocals,
     unswitch,
     interchange_axes,
 )

@@ -3,11 +3,12 @@
 from pytensor import scalar as ps
 
 from pymc_fastlogp.kernel.loops import Compute, Expr, Loop, expressions
+from pymc_fastlogp.kernel.scalars.quotient import Quotient
 
 SIMPLE = (
     *(ps.Add, ps.Sub, ps.Mul, ps.Neg, ps.Abs, ps.Sqr, ps.Switch, ps.Cast, ps.Identity),
     *(ps.AND, ps.OR, ps.XOR, ps.Invert, ps.LT, ps.LE, ps.GT, ps.GE, ps.EQ, ps.NEQ),
-    *(ps.ScalarMaximum, ps.ScalarMinimum, ps.IsNan, ps.IsInf, ps.Clip, ps.Sign),
+    *(ps.ScalarMaximum, ps.ScalarMinimum, ps.IsNan, ps.IsInf, ps.Clip, ps.Sign, Quotient),
 )
 DIVIDING = (ps.TrueDiv, ps.Reciprocal, ps.Sqrt)
 DIVISION, TRANSCENDENTAL = 8, 30

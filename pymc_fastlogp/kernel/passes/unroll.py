@@ -1,10 +1,11 @@
 """Short axes become straight-line code in the loop over the long one.
 
-The cut points of an ordered regression, or the classes of a categorical one, make loops over
-``rows x k`` that nothing could fuse with the loops over rows, and vectors of k lanes. With one statement for
-each of the k they are loops over rows like all others. Worth it only where all arrays of that shape are
-scratch, which then stays in registers; rows of k neighbours in memory, as an input or a gathered table has them,
-are better read as they lie.
+The cut points of an ordered regression, the classes of a categorical one, or the effects of a group that a
+Cholesky factor correlates, make loops over ``rows x k`` that nothing could fuse with the loops over rows,
+and vectors of k lanes. With one statement for each of the k they are loops over rows like all others, and
+scratch of that shape stays in registers. Arrays that are not scratch are then read k elements apart
+(:mod:`pymc_fastlogp.kernel.emit.memory`). Rows of k neighbours in a gathered table, or in
+an output, are better left as they lie.
 """
 
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from pymc_fastlogp.kernel.loops import (
     Loop,
     Program,
     Role,
+    Size,
     Statement,
     expressions,
     is_ordered,
@@ -44,27 +46,31 @@ def _unrolled(loop: Loop) -> Loop:
     assert isinstance(length, int)
     domain = (*loop.domain[:axis], *loop.domain[axis + 1 :])
     body = (at for s in loop.body for at in _at_each(s, axis, length))
-    return replace(loop, domain=domain, body=tuple(body))
+    return _unrolled(replace(loop, domain=domain, body=tuple(body)))
 
 
 def _short_axis(loop: Loop) -> int | None:
     """Return the axis to unroll, None if there is none."""
-    if len(loop.domain) != 2 or is_ordered(loop):
+    long = [axis for axis, length in enumerate(loop.domain) if _is_long(length)]
+    if len(long) != 1 or is_ordered(loop):
         return None
-    for axis, (length, other) in enumerate(zip(loop.domain, reversed(loop.domain), strict=True)):
-        is_short = isinstance(length, int) and length <= LONGEST
-        is_beside_a_long_one = not isinstance(other, int) or other >= LONG
-        if is_short and is_beside_a_long_one:
-            return axis if _stays_in_registers(loop, axis) else None
-    return None
+    short = (axis for axis in range(len(loop.domain)) if axis not in long)
+    return next((axis for axis in short if _pays(loop, axis, long[0])), None)
 
 
-def _stays_in_registers(loop: Loop, axis: int) -> bool:
-    """Whether arrays over both axes are scratch that is indexed by the loop's own indices."""
+def _is_long(length: Size) -> bool:
+    return not isinstance(length, int) or length >= LONG
+
+
+def _pays(loop: Loop, axis: int, long: int) -> bool:
+    """Whether the axis is short, and no array over it and the long one is a table or an output."""
+    length = loop.domain[axis]
+    if not isinstance(length, int) or length > LONGEST:
+        return False
     return all(
-        role is Role.SCRATCH and all(isinstance(i, Const) or _is_affine(i) for i in index)
+        role is not Role.OUTPUT and all(isinstance(i, Const) or _is_affine(i) for i in index)
         for role, index in _elements(loop)
-        if _depends(index, axis) and _depends(index, 1 - axis)
+        if _depends(index, axis) and _depends(index, long)
     )
 
 

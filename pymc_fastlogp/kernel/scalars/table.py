@@ -16,6 +16,7 @@ from pytensor.scalar import math as psm
 from pytensor.scalar.basic import ScalarOp
 
 from pymc_fastlogp.kernel.scalars import rules
+from pymc_fastlogp.kernel.scalars.quotient import Quotient, emit_quotient
 from pymc_fastlogp.kernel.scalars.row import (
     Row,
     comparison,
@@ -36,6 +37,7 @@ _ARITHMETIC = (
     instructions(ps.Mul, floats=folded(rules.mul), integers=folded(mul), masks=folded(and_)),
     instructions(ps.Sub, floats=rules.sub, integers=sub),
     instructions(ps.TrueDiv, floats=truediv),
+    instructions(Quotient, floats=emit_quotient),
     instructions(ps.IntDiv, floats=rules.floor_divide, integers=rules.integer_floor_divide),
     instructions(ps.Mod, floats=rules.mod, integers=rules.integer_mod),
     instructions(ps.Neg, floats=neg, integers=neg),

@@ -1,0 +1,58 @@
+"""Sharing reciprocals: where many numbers are divided by one, it is inverted once.
+
+A division takes as long as about ten multiplications, and vectors are no remedy. A divisor that is the same along the
+vectorised axis is inverted before the loop; one that divides several numbers, once for each vector. What is
+done about reciprocals that overflow, see :mod:`pymc_fastlogp.kernel.scalars.quotient`.
+"""
+
+from collections import Counter
+from dataclasses import replace
+
+from pytensor import scalar as ps
+
+from pymc_fastlogp.kernel.loops import Compute, Expr, Index, Loop, Program, expressions, walk
+from pymc_fastlogp.kernel.passes.substitute import substitute
+from pymc_fastlogp.kernel.scalars.quotient import quotient
+
+# An inner axis that is not longer is one vector, for which one division is as good as another.
+SHORT = 8
+
+
+def share_reciprocals(program: Program) -> Program:
+    """Return the program with fewer divisions in its loops."""
+    return replace(program, steps=tuple(map(_shared, program.steps)))
+
+
+def _shared(loop: Loop) -> Loop:
+    uses = Counter(expr.args[1] for expr in expressions(loop) if _is_division(expr))
+    if not uses or _is_short(loop):
+        return loop
+
+    def multiplied(expr: Expr) -> Expr | None:
+        if not _is_division(expr):
+            return None
+        assert isinstance(expr, Compute)
+        x, y = expr.args
+        if uses[y] < 2 and not _is_invariant(loop, y):
+            return None
+        return Compute(quotient, (x, y, Compute(ps.reciprocal, (y,), expr.dtype)), expr.dtype)
+
+    return replace(loop, body=tuple(substitute(statement, multiplied) for statement in loop.body))
+
+
+def _is_division(expr: Expr) -> bool:
+    return (
+        isinstance(expr, Compute)
+        and isinstance(expr.op, ps.TrueDiv)
+        and all(part.dtype == "float64" for part in (expr, *expr.args))
+    )
+
+
+def _is_short(loop: Loop) -> bool:
+    return not loop.domain or (isinstance(loop.domain[-1], int) and loop.domain[-1] <= SHORT)
+
+
+def _is_invariant(loop: Loop, expr: Expr) -> bool:
+    """Whether an expression is the same along the inner axis."""
+    inner = len(loop.domain) - 1
+    return not any(isinstance(part, Index) and part.axis == inner for part in walk([expr]))
