@@ -6,7 +6,17 @@ import numpy as np
 from pytensor import scalar as ps
 from pytensor.scalar.basic import Cast, ScalarOp, get_scalar_type
 
-from pymc_fastlogp.kernel.loops import Compute, Const, Expr, Index, Size, as_expr, as_size
+from pymc_fastlogp.kernel.loops import (
+    Compute,
+    Const,
+    Expr,
+    Index,
+    Load,
+    Role,
+    Size,
+    as_expr,
+    as_size,
+)
 
 ZERO = Const(0, "int64")
 
@@ -54,14 +64,27 @@ def times(a: Expr, b: Expr) -> Expr:
 
 
 def folded(expr: Expr) -> Expr:
-    """Return integer arithmetic with what is constant computed."""
+    """Return integer arithmetic and elements of constants with what is known computed."""
+    if isinstance(expr, Load):
+        return _element(expr)
     if not isinstance(expr, Compute) or expr.dtype != "int64":
         return expr
+    if isinstance(expr.op, Cast):
+        return cast(expr.args[0], "int64") if isinstance(expr.args[0], Const) else expr
     if any(arg.dtype != "int64" for arg in expr.args):
         return expr
     if isinstance(expr.op, ps.Add):
         return reduce(plus, expr.args)
     return reduce(times, expr.args) if isinstance(expr.op, ps.Mul) else expr
+
+
+def _element(load: Load) -> Expr:
+    """Return an element of a constant as a number if its place is known."""
+    position = flat_index(load.buffer.shape, load.index)
+    if load.buffer.role is not Role.CONSTANT or not isinstance(position, Const):
+        return load
+    data = np.frombuffer(load.buffer.data, load.dtype)
+    return const(data[int(position.value)], load.dtype)
 
 
 def sum_of_sizes(sizes: tuple[Size, ...]) -> Size:

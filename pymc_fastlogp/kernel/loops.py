@@ -31,7 +31,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Self
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 from pytensor.scalar.basic import ScalarOp
@@ -188,50 +188,42 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Accumulate:
+class Update:
+    """A statement that combines an element with a value.
+
+    Attributes
+    ----------
+    buffer : Buffer
+        The buffer.
+    index : tuple of Expr
+        The element.
+    op : ScalarOp
+        How they are combined.
+    value : Expr
+        Of the type of the buffer.
+    """
+
+    buffer: Buffer
+    index: tuple[Expr, ...]
+    op: ScalarOp
+    value: Expr
+
+
+class Accumulate(Update):
     """``buffer[index] = op(buffer[index], value)`` for a commutative and associative scalar Op.
 
-    Attributes
-    ----------
-    buffer : Buffer
-        The buffer.
-    index : tuple of Expr
-        The element. Where it does not depend on the inner axis, this is a reduction, else a scatter.
-    op : ScalarOp
-        add, mul, maximum, minimum, and_, or_ or xor.
-    value : Expr
-        Of the type of the buffer.
+    These are add, mul, maximum, minimum, and_, or_ and xor. Where the index does not depend on the inner axis,
+    this is a reduction, else a scatter.
     """
 
-    buffer: Buffer
-    index: tuple[Expr, ...]
-    op: ScalarOp
-    value: Expr
 
-
-@dataclass(frozen=True)
-class Scan:
+class Scan(Update):
     """``buffer[index] = op(buffer[index before], value)``, from one element of the inner axis to the next.
 
-    Each line along the inner axis starts anew with its first value. The order is that of the axis, so that
-    nothing overflows that would not in a plain loop.
-
-    Attributes
-    ----------
-    buffer : Buffer
-        The buffer.
-    index : tuple of Expr
-        The element, another one for each index of the loop.
-    op : ScalarOp
-        add or mul.
-    value : Expr
-        Of the type of the buffer.
+    The Op is add or mul, and the element another one for each index of the loop. Each line along the inner
+    axis starts anew with its first value. The order is that of the axis, so that nothing overflows that would
+    not in a plain loop.
     """
-
-    buffer: Buffer
-    index: tuple[Expr, ...]
-    op: ScalarOp
-    value: Expr
 
 
 @dataclass(frozen=True)
@@ -346,7 +338,27 @@ def expressions(loop: Loop) -> Iterator[Expr]:
 
 def reads(loop: Loop) -> set[Buffer]:
     """Return the buffers that a loop loads from."""
-    return {expr.buffer for expr in expressions(loop) if isinstance(expr, Load)}
+    when = [] if loop.when is None else [loop.when]
+    return loaded((*when, *(root for statement in loop.body for root in roots(statement))))
+
+
+# Passes ask again and again, and expressions share operands: what is below each is found once.
+_loaded: WeakKeyDictionary[Expr, frozenset[Buffer]] = WeakKeyDictionary()
+
+
+def loaded(exprs: Sequence[Expr]) -> set[Buffer]:
+    """Return the buffers that expressions load from."""
+    pending = list(exprs)
+    while pending:
+        expr = pending[-1]
+        missing = [operand for operand in operands(expr) if operand not in _loaded]
+        if missing:
+            pending.extend(missing)
+            continue
+        own = (expr.buffer,) if isinstance(expr, Load) else ()
+        _loaded[expr] = frozenset(own).union(*(_loaded[operand] for operand in operands(expr)))
+        pending.pop()
+    return set().union(*(_loaded[expr] for expr in exprs))
 
 
 def writes(loop: Loop) -> set[Buffer]:

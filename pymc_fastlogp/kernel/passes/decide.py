@@ -19,4 +19,4 @@ def decided(loop: Loop, condition: Expr, value: bool) -> Loop:
             return None
         return cast(expr.args[1] if value else expr.args[2], expr.dtype)
 
-    return replace(loop, body=tuple(substitute(statement, branch) for statement in loop.body))
+    return replace(loop, body=substitute(loop.body, branch))

@@ -84,7 +84,7 @@ class Group:
     def add(self, loop: Loop) -> None:
         """Append the statements of a loop."""
         for statement in loop.body:
-            self._add(substitute(statement, self._forwarded))
+            self._add(*substitute((statement,), self._forwarded))
 
     def _add(self, statement: Statement) -> None:
         self.reads |= reads(Loop(self.domain, (statement,), self.when))
@@ -138,6 +138,8 @@ class Group:
         return not (self._can_forward(loop) and self._can_write(loop))
 
     def _can_forward(self, loop: Loop) -> bool:
+        if not self.writes & reads(loop):
+            return True
         return all(
             self._has(expr.buffer, expr.index)
             for expr in expressions(loop)

@@ -9,6 +9,9 @@ else the order of the two would change.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from pytensor.scalar.basic import Cast
+
 from pymc_fastlogp.kernel.expressions import domain_of
 from pymc_fastlogp.kernel.loops import (
     Buffer,
@@ -140,10 +143,21 @@ def _interval(loop: Loop, statement: Statement) -> tuple[int, int] | None:
     [index] = statement.index
     if isinstance(index, Const):
         return int(index.value), int(index.value) + 1
+    if (data := _constant(index)) is not None and data.size:
+        return int(data.min()), int(data.max()) + 1
     start = _offset(index)
     if start is None or len(loop.domain) != 1 or not isinstance(loop.domain[0], int):
         return None
     return start, start + loop.domain[0]
+
+
+def _constant(index: Expr) -> np.ndarray | None:
+    """Return the data of a constant that the index is taken from."""
+    while isinstance(index, Compute) and isinstance(index.op, Cast):
+        [index] = index.args
+    if not (isinstance(index, Load) and index.buffer.role is Role.CONSTANT):
+        return None
+    return np.frombuffer(index.buffer.data, index.buffer.dtype)
 
 
 def _offset(index: Expr) -> int | None:
@@ -173,8 +187,8 @@ def _redirected(statement: Statement, copy: Copy) -> Statement:
     value = copy.store.value
     assert isinstance(value, Load)
     places = dict(zip(value.index, statement.index, strict=True))
-    moved = substitute(
-        copy.store, lambda expr: places.get(expr) if isinstance(expr, Index) else None
+    [moved] = substitute(
+        (copy.store,), lambda expr: places.get(expr) if isinstance(expr, Index) else None
     )
     assert isinstance(moved, Store)
     return replace(statement, buffer=copy.store.buffer, index=moved.index)

@@ -48,7 +48,7 @@ def _permuted(loop: Loop, order: tuple[int, ...]) -> Loop:
         return Index(order.index(expr.axis)) if isinstance(expr, Index) else None
 
     domain = tuple(loop.domain[axis] for axis in order)
-    body = tuple(substitute(statement, renamed) for statement in loop.body)
+    body = substitute(loop.body, renamed)
     return replace(loop, domain=domain, body=body)
 
 

@@ -10,7 +10,16 @@ from dataclasses import replace
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.loops import Compute, Expr, Index, Loop, Program, expressions, walk
+from pymc_fastlogp.kernel.loops import (
+    Compute,
+    Expr,
+    Index,
+    Loop,
+    Program,
+    expressions,
+    operands,
+    walk,
+)
 from pymc_fastlogp.kernel.passes.substitute import substitute
 from pymc_fastlogp.kernel.scalars.quotient import quotient
 
@@ -24,28 +33,26 @@ def share_reciprocals(program: Program) -> Program:
 
 
 def _shared(loop: Loop) -> Loop:
-    uses = Counter(expr.args[1] for expr in expressions(loop) if _is_division(expr))
-    if not uses or _is_short(loop):
+    uses = Counter(map(_divisor, expressions(loop)))
+    if _is_short(loop):
         return loop
 
     def multiplied(expr: Expr) -> Expr | None:
-        if not _is_division(expr):
+        y = _divisor(expr)
+        if y is None or (uses[y] < 2 and not _is_invariant(loop, y)):
             return None
-        assert isinstance(expr, Compute)
-        x, y = expr.args
-        if uses[y] < 2 and not _is_invariant(loop, y):
-            return None
-        return Compute(quotient, (x, y, Compute(ps.reciprocal, (y,), expr.dtype)), expr.dtype)
+        reciprocal = Compute(ps.reciprocal, (y,), "float64")
+        return Compute(quotient, (operands(expr)[0], y, reciprocal), "float64")
 
-    return replace(loop, body=tuple(substitute(statement, multiplied) for statement in loop.body))
+    return replace(loop, body=substitute(loop.body, multiplied))
 
 
-def _is_division(expr: Expr) -> bool:
-    return (
-        isinstance(expr, Compute)
-        and isinstance(expr.op, ps.TrueDiv)
-        and all(part.dtype == "float64" for part in (expr, *expr.args))
-    )
+def _divisor(expr: Expr) -> Expr | None:
+    """Return the divisor of a float64 division, None of anything else."""
+    if not (isinstance(expr, Compute) and isinstance(expr.op, ps.TrueDiv)):
+        return None
+    is_double = all(part.dtype == "float64" for part in (expr, *expr.args))
+    return expr.args[1] if is_double else None
 
 
 def _is_short(loop: Loop) -> bool:

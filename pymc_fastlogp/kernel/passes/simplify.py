@@ -50,7 +50,7 @@ def _one_round(loop: Loop) -> Loop:
         found = (new for rule in RULES if (new := rule(expr, uses)) is not None)
         return next(found, None)
 
-    return replace(loop, body=tuple(substitute(statement, rewritten) for statement in loop.body))
+    return replace(loop, body=substitute(loop.body, rewritten))
 
 
 def sign_out_of_product(expr: Compute, uses: Counter) -> Expr | None:

@@ -102,10 +102,8 @@ def _again(loop: Loop, renamed: dict[Buffer, Buffer], failed: Load) -> Loop:
             return Load(renamed[expr.buffer], expr.index)
         return None
 
-    body = []
-    for statement in loop.body:
-        new = substitute(statement, moved)
-        if not isinstance(new, Check):
-            new = replace(new, buffer=renamed.get(new.buffer, new.buffer))
-        body.append(new)
+    body = (
+        new if isinstance(new, Check) else replace(new, buffer=renamed.get(new.buffer, new.buffer))
+        for new in substitute(loop.body, moved)
+    )
     return Loop(loop.domain, tuple(body), when=failed)

@@ -1,6 +1,6 @@
 """Replacing expressions inside expressions and statements."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pymc_fastlogp.kernel.loops import (
@@ -17,20 +17,24 @@ from pymc_fastlogp.kernel.loops import (
 Replacement = Callable[[Expr], Expr | None]
 
 
-def substitute(statement: Statement, replacement: Replacement) -> Statement:
-    """Return a statement in which each expression is replaced.
+def substitute(statements: Sequence[Statement], replacement: Replacement) -> tuple[Statement, ...]:
+    """Return statements in which each expression is replaced.
 
     Parameters
     ----------
-    statement : Statement
-        The statement.
+    statements : sequence of Statement
+        The statements; what they share is replaced once.
     replacement : callable
         Takes an expression whose operands have been replaced, returns another for it, or None.
     """
     new: dict[Expr, Expr] = {}
-    for expr in walk(roots(statement)):
+    for expr in walk([root for statement in statements for root in roots(statement)]):
         rebuilt = _with_operands(expr, tuple(new[operand] for operand in operands(expr)))
         new[expr] = replacement(rebuilt) or rebuilt
+    return tuple(_with_roots(statement, new) for statement in statements)
+
+
+def _with_roots(statement: Statement, new: dict[Expr, Expr]) -> Statement:
     if isinstance(statement, Check):
         return replace(statement, condition=new[statement.condition])
     index = tuple(new[i] for i in statement.index)
@@ -38,6 +42,8 @@ def substitute(statement: Statement, replacement: Replacement) -> Statement:
 
 
 def _with_operands(expr: Expr, new: tuple[Expr, ...]) -> Expr:
+    if new == operands(expr):
+        return expr
     if isinstance(expr, Load):
         return Load(expr.buffer, new)
     if isinstance(expr, Compute):

@@ -30,7 +30,7 @@ from pymc_fastlogp.kernel.loops import (
 from pymc_fastlogp.kernel.passes.substitute import substitute
 
 # Lengths of an axis that is unrolled, and of one that is worth a loop beside it.
-LONGEST, LONG = 8, 64
+LONGEST, LONG = 16, 64
 
 
 def unroll(program: Program) -> Program:
@@ -68,7 +68,7 @@ def _pays(loop: Loop, axis: int, long: int) -> bool:
     if not isinstance(length, int) or length > LONGEST:
         return False
     return all(
-        role is not Role.OUTPUT and all(isinstance(i, Const) or _is_affine(i) for i in index)
+        role is not Role.OUTPUT and all(_is_affine(i, axis) for i in index)
         for role, index in _elements(loop)
         if _depends(index, axis) and _depends(index, long)
     )
@@ -83,8 +83,14 @@ def _elements(loop: Loop) -> Iterator[tuple[Role, tuple[Expr, ...]]]:
             yield statement.buffer.role, statement.index
 
 
-def _is_affine(expr: Expr) -> bool:
-    return not any(isinstance(part, Load) for part in walk([expr]))
+def _is_affine(expr: Expr, axis: int) -> bool:
+    """Whether an index is made of those of the loop alone, once the axis is unrolled."""
+    loads = (part for part in walk([expr]) if isinstance(part, Load))
+    return all(
+        load.buffer.role is Role.CONSTANT
+        and all(part is Index(axis) for part in walk(load.index) if isinstance(part, Index))
+        for load in loads
+    )
 
 
 def _depends(exprs: tuple[Expr, ...], axis: int) -> bool:
@@ -104,4 +110,4 @@ def _at_each(statement: Statement, axis: int, length: int) -> Iterator[Statement
                 )
             return folded(expr)
 
-        yield substitute(statement, at_k)
+        yield from substitute((statement,), at_k)
