@@ -90,7 +90,8 @@ class _Call:
 
     def contiguous(self, value: ir.Value, type_: types.Array, wanted: types.Array) -> Any:
         """Return an array, or a copy of it in C order."""
-        if type_.layout != "C":
+        # Numba makes a vector of a scalar that it copies, and one element is in any order.
+        if type_.layout != "C" and type_.ndim:
             value = self.context.compile_internal(self.builder, _in_c_order, wanted(type_), [value])
             self.copies.append((wanted, value))
         return arrayobj.make_array(wanted)(self.context, self.builder, value)
