@@ -21,7 +21,10 @@ from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.math import Dot
 
 ROUNDING = (Elemwise, CAReduce, Dot, BatchedDot, GemmRelated, Gemv)
-EXACT = (ps.Neg, ps.Abs, ps.Sign, ps.Switch, ps.Cast, ps.Identity, ps.ScalarMaximum, ps.ScalarMinimum)
+EXACT = (
+    *(ps.Neg, ps.Abs, ps.Sign, ps.Switch, ps.Cast, ps.Identity, ps.ScalarMaximum, ps.ScalarMinimum),
+    *(ps.Floor, ps.Ceil, ps.Trunc, ps.RoundHalfToEven, ps.RoundHalfAwayFromZero),
+)
 # What fuses or overwrites, is for C, or has no form for a linker of this kind (inner graphs are left as they are).
 NOT_REWRITTEN = ["fusion", "inplace", "cxx_only", "compile_inner_graph"]
 

@@ -1,8 +1,11 @@
 """`verify` agrees where both sides do, and says where they do not."""
 
+from importlib import import_module
+
 import numpy as np
 import pymc as pm
 import pytensor
+import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import optdb
 from pytensor.graph.rewriting.basic import node_rewriter
@@ -30,13 +33,13 @@ def mixed_model():
 
 @pytest.fixture
 def break_the_lift(monkeypatch):
-    """Return a function that makes the lift multiply what it returns."""
+    """Return a function that makes the lift of an exponential multiply what it returns."""
 
     def replace(factor):
         @node_rewriter([Elemwise])
         def broken(fgraph, node):
             lifted = local_lift_elemwise_through_set.transform(fgraph, node)
-            return [lifted[0] * factor] if lifted else None
+            return [lifted[0] * factor] if lifted and node.op == pt.exp else lifted
 
         monkeypatch.setattr(optdb["canonicalize"][LIFT], "rewriter", broken)
 
@@ -76,6 +79,33 @@ def test_finds_a_nan(break_the_lift):
     result = verify(model, n_random=1)
     assert not result
     assert result.rows[0].error == np.inf
+
+
+@pytest.fixture
+def cancelling_model():
+    """Differences of exponentials: where the variables are tiny, most digits are round-off.
+
+    The exponential of a tiny number is 1, and so are those of its neighbours.
+    """
+    with pm.Model() as model:
+        a, b = pm.Flat("a", shape=2), pm.Flat("b")
+        pm.Potential("p", (exp_of_set(a) - pt.exp(b)).sum())
+    return model
+
+
+def test_round_off_that_neighbours_do_not_show_passes(
+    cancelling_model, break_the_lift, monkeypatch
+):
+    break_the_lift(1 + np.finfo(float).eps)
+    assert verify(cancelling_model)
+    monkeypatch.setattr(import_module("pymc_fastlogp.verify"), "noisy_mode", lambda rng: "NUMBA")
+    assert not verify(cancelling_model)
+
+
+def test_what_is_more_than_round_off_fails_there_too(cancelling_model, break_the_lift):
+    break_the_lift(1 + 1e-10)
+    result = verify(cancelling_model)
+    assert {row.variable for row in result.rows if not row.passed} == {"logp", "a"}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ Loaded code stays until the process ends, as other machine code may refer to it.
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
@@ -40,7 +40,7 @@ def load(program: Program) -> str:
     name = name_of(program)
     with _lock:
         if name not in _loaded:
-            _loaded[name] = _engine(program, name)
+            _loaded[name] = engine_of(program, _object_code(program, name))
             llvm.add_symbol(name, _loaded[name].get_function_address(name))
     return name
 
@@ -60,11 +60,12 @@ def _compiler() -> str:
     return "\n".join([source, version("llvmlite"), cpu, features])
 
 
-def _engine(program: Program, name: str) -> llvm.ExecutionEngine:
+def engine_of(program: Program, code: bytes) -> llvm.ExecutionEngine:
+    """Return an engine that has loaded the code of a program; it owns the code."""
     for external in _externals(program):
         llvm.add_symbol(external.symbol, address(external))
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
-    engine.add_object_file(llvm.ObjectFileRef.from_data(_object_code(program, name)))
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return engine
 
@@ -97,19 +98,21 @@ def _write(path: Path, code: bytes) -> None:
         logger.info("a kernel is not kept on disk: %s", error)
 
 
-def compile_program(program: Program, name: str) -> bytes:
+def compile_program(program: Program, name: str, contiguous: Sequence[bool] | None = None) -> bytes:
     """Return the object code of a program's function, optimised for this CPU.
 
     Parameters
     ----------
     program : Program
-        All its inputs are C-contiguous.
+        The program.
     name : str
         Of the function.
+    contiguous : sequence of bool, optional
+        For each input whether it is C-contiguous; all are by default.
     """
     machine = _machine()
     module = ir.Module(name)
-    emit(module, program, name, [True] * len(program.inputs))
+    emit(module, program, name, contiguous or [True] * len(program.inputs))
     parsed = llvm.parse_assembly(str(module), llvm.create_context())
     parsed.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=3)

@@ -28,6 +28,7 @@ from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.passes.check import check
 from pymc_fastlogp.kernel.passes.dead import drop_dead_stores
 from pymc_fastlogp.kernel.passes.simplify import simplify
+from pymc_fastlogp.kernel.passes.split import split_scalars
 from pymc_fastlogp.kernel.text import as_text
 
 ROWS, GROUPS = 50, 4
@@ -95,6 +96,17 @@ def test_a_loop_waits_for_a_scatter_that_it_reads(rows):
     assert order.count((ROWS,)) == 2
 
 
+def test_scalars_become_steps_of_their_own():
+    program = _valid()
+    first, second = (
+        Store(Buffer(name, "float64", (), Role.OUTPUT), (), S) for name in ("first", "second")
+    )
+    when = f(ps.gt, S, MINUS_ONE, dtype="bool")
+    together = replace(program, steps=(*program.steps, Loop((), (first, second), when)))
+    apart = (Loop((), (first,), when), Loop((), (second,), when))
+    assert split_scalars(together).steps == (*program.steps, *apart)
+
+
 def test_what_no_output_needs_is_dropped():
     program = _valid()
     unread, on_the_way = (Buffer(n, "float64", (ROWS,), Role.SCRATCH) for n in ("u", "v"))
@@ -121,6 +133,24 @@ def test_a_buffer_with_two_readers_is_not_written_in_place():
     joined, summed = compile_native(program)(values)
     np.testing.assert_array_equal(joined, [0, 1, 3, 6, 0, 1])
     assert summed == 10
+
+
+@pytest.mark.parametrize("largest", [0.0, 5.0])
+def test_an_output_is_written_in_place_only_in_order(largest):
+    """What is computed again if a check failed is ready before what is computed if it held."""
+    x, z = pt.vector("x", shape=(ROWS,)), pt.vector("z", shape=(20,))
+    holds = pt.all(pt.le(pt.sigmoid(x), 0.9))
+    scale = pt.sum(pt.exp(z))
+    outputs = [
+        pt.switch(holds, pt.log(scale), -np.inf),
+        pt.sum(pt.switch(holds, z * scale, z)),
+    ]
+    values, numbers = np.linspace(-3, 0, ROWS), np.linspace(0, 1, 20)
+    values[7] = largest
+    logp, total = compile_native(program_of([x, z], outputs))(values, numbers)
+    exact = np.exp(numbers).sum()
+    expected = [np.log(exact), (numbers * exact).sum()] if largest == 0 else [-np.inf, 10.0]
+    np.testing.assert_allclose([logp, total], expected, rtol=1e-14)
 
 
 @pytest.fixture

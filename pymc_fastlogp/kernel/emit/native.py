@@ -2,15 +2,13 @@
 
 import ctypes
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
-from llvmlite import binding as llvm
-from llvmlite import ir
 
-from pymc_fastlogp.kernel.emit.kernel import OUT_OF_MEMORY, emit
+from pymc_fastlogp.kernel.emit.kernel import OUT_OF_MEMORY
 from pymc_fastlogp.kernel.loops import Buffer, Compute, Const, Expr, Length, Program, Size, walk
+from pymc_fastlogp.kernel.native import compile_program, engine_of
 
 NAME = "pymc_fastlogp_kernel"
 
@@ -90,30 +88,9 @@ def compile_native(program: Program, contiguous: Sequence[bool] | None = None) -
     contiguous : sequence of bool, optional
         For each input whether it is C-contiguous; all are by default.
     """
-    module = ir.Module(NAME)
     contiguous = [True] * len(program.inputs) if contiguous is None else contiguous
-    emit(module, program, NAME, contiguous)
-    parsed = llvm.parse_assembly(str(module))
-    machine = _machine()
-    passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
-    passes.getModulePassManager().run(parsed, passes)
-    engine = llvm.create_mcjit_compiler(parsed, machine)
-    engine.finalize_object()
-    return NativeKernel(program, contiguous, engine)
-
-
-def _machine() -> llvm.TargetMachine:
-    _initialize()
-    features = llvm.get_host_cpu_features().flatten()
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features, opt=3
-    )
-
-
-@cache
-def _initialize() -> None:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+    code = compile_program(program, NAME, contiguous)
+    return NativeKernel(program, contiguous, engine_of(program, code))
 
 
 def _c_type(program: Program) -> Any:

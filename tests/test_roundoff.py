@@ -1,0 +1,94 @@
+"""The noise that `verify` measures round-off with: how large it is, and where there is none."""
+
+import math
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.scalar.basic import Composite
+from pytensor.tensor.elemwise import Elemwise
+
+from pymc_fastlogp.roundoff import noisy_mode
+
+EPS = np.finfo("float64").eps
+X = np.linspace(0.1, 2.0, 5000)
+
+
+def noisy(build, *types, seed=0):
+    """Return the compiled function of a graph of vectors of these types."""
+    inputs = [pt.vector(dtype=dtype) for dtype in types or ("float64",)]
+    mode = noisy_mode(np.random.default_rng(seed))
+    return pytensor.function(inputs, build(*inputs), mode=mode)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_noise_is_of_the_size_of_the_last_digit(dtype):
+    x = X.astype(dtype)
+    eps = np.finfo(dtype).eps
+    exact = x.astype("longdouble") ** 2
+    error = (noisy(lambda x: x**2, dtype)(x) - exact) / exact / eps
+    # Of the square and of the noise half a digit each, of the noise itself one.
+    assert np.all(np.abs(error) <= 2)
+    assert error.max() > 1
+    assert error.min() < -1
+    assert abs(error.mean()) < 0.1
+
+
+def test_each_call_has_other_noise_and_a_seed_repeats_it():
+    first, second = noisy(pt.exp, seed=1), noisy(pt.exp, seed=1)
+    once = first(X)
+    assert np.array_equal(once, second(X))
+    assert not np.array_equal(once, first(X))
+
+
+EXACT = {
+    "a sign": lambda x: -x,
+    "a magnitude": lambda x: abs(x - 0.0),
+    "a choice": lambda x: pt.switch(x > 1, x, 2.0),
+    "a maximum": lambda x: pt.maximum(x, 1.0),
+    "a rearrangement": lambda x: pt.concatenate([x[::-1], x[np.array([3, 3])]]),
+    "a scatter": lambda x: pt.zeros(3)[np.array([2, 0])].set(x[:2]),
+    "integers": lambda x: pt.sum(pt.floor(x).astype("int64") * 3),
+}
+
+
+@pytest.mark.parametrize("what", EXACT)
+def test_what_does_not_round_has_no_noise(what):
+    plain = pt.vector()
+    expected = pytensor.function([plain], EXACT[what](plain), mode="FAST_COMPILE")(X)
+    np.testing.assert_array_equal(noisy(EXACT[what])(X), expected)
+
+
+ROUNDING = {
+    "a sum": pt.sum,
+    "a product": lambda x: pt.prod(x[:20]),
+    "a dot product": lambda x: pt.dot(x, x),
+    "a product of matrices": lambda x: pt.dot(x[:4].reshape((2, 2)), x[4:8].reshape((2, 2))),
+    "a matrix by a vector": lambda x: pt.dot(x[:4].reshape((2, 2)), x[4:6]),
+}
+
+
+@pytest.mark.parametrize("what", ROUNDING)
+def test_reductions_and_products_have_noise(what):
+    function = noisy(ROUNDING[what])
+    results = np.array([function(X) for _ in range(20)])
+    spread = np.ptp(results, axis=0) / np.abs(results).max(axis=0)
+    assert np.all(spread > EPS / 2)
+    assert np.all(spread <= 4 * EPS)
+
+
+def test_the_error_of_a_sum_taken_term_by_term_shows():
+    x = np.full(200_000, 0.1)
+    exact, term_by_term = math.fsum(x), np.cumsum(x)[-1]
+    total = noisy(pt.sum)(x)
+    assert abs(total - exact) <= 4 * EPS * exact
+    assert abs(total - term_by_term) > 100 * EPS * exact
+
+
+def test_operations_are_not_fused():
+    function = noisy(lambda x, y: pt.exp(x) * y + x / y, "float64", "float64")
+    nodes = function.maker.fgraph.toposort()
+    assert len(nodes) == 4
+    assert all(isinstance(node.op, Elemwise) for node in nodes)
+    assert not any(isinstance(node.op.scalar_op, Composite) for node in nodes)
