@@ -2,14 +2,16 @@
 
 ``python -m benchmarks.vecmath [function ...]`` times arrays of a few thousand elements, which stay in
 the first-level cache, on one core. Numba, XLA and the vector functions repeat in native code; NumPy and SciPy
-are called from Python, where one call has all the elements. In each round all sides take turns, and the
-median of the rounds is printed. Arguments are uniform in a range where log densities have theirs.
+are called from Python, where one call has all the elements. In each of many short rounds all sides take turns, and the
+best round of each is printed, which other processes disturb least. All arrays begin at a cache line, as XLA's do.
+Arguments are uniform in a range where log densities have theirs; ``--range`` sets another.
 
 "scalar" is what PyTensor compiles for Numba today, in a loop with PyTensor's fast-math flags. The last
 columns are its time and XLA's, divided by that of the default width.
 """
 
 import argparse
+import math
 import os
 import time
 from collections.abc import Callable
@@ -37,9 +39,10 @@ from pymc_fastlogp.kernel.vecmath.loop import default_width, n_arguments, n_resu
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED
 
 SIZE = 2048
+CACHE_LINE = 64
 WIDTHS = (1, 2, 4, 8, 16)
-ROUNDS = 9
-SECONDS_PER_ROUND = 0.005
+ROUNDS = 120
+SECONDS_PER_ROUND = 0.001
 
 POSITIVE, NEGATIVE, BOTH = (0.1, 20.0), (-20.0, -0.1), (-10.0, 10.0)
 RANGES = dict.fromkeys(["log", "log1p", "log2", "log10", "gammaln", "psi", "trigamma"], POSITIVE)
@@ -92,9 +95,17 @@ XLA: dict[str, Callable] = {
 }
 
 
+def aligned(shape: tuple[int, ...]) -> np.ndarray:
+    """Return an empty array of doubles that begins at a cache line."""
+    n_bytes = 8 * math.prod(shape)
+    memory = np.empty(n_bytes + CACHE_LINE, np.uint8)
+    start = -memory.ctypes.data % CACHE_LINE
+    return memory[start : start + n_bytes].view(np.float64).reshape(shape)
+
+
 def vector_timer(name: str, width: int, x: np.ndarray) -> Timer:
     """Return the timer of a vector function; its arguments are the rows of x."""
-    out = np.empty((n_results(name), SIZE))
+    out = aligned((n_results(name), SIZE))
     return _timed(partial(_repeat_loop(apply(name, width)), x, out))
 
 
@@ -114,12 +125,12 @@ def scalar_timer(name: str, x: np.ndarray) -> Timer:
             out[i] = scalar(x[0, i], x[1, i])
 
     apply_scalar = apply_to_one if len(x) == 1 else apply_to_two
-    return _timed(partial(_repeat_loop(apply_scalar), x, np.empty(SIZE)))
+    return _timed(partial(_repeat_loop(apply_scalar), x, aligned((SIZE,))))
 
 
 def numpy_timer(name: str, x: np.ndarray) -> Timer:
     """Return the timer of NumPy or SciPy."""
-    out = np.empty(SIZE)
+    out = aligned((SIZE,))
 
     def repeat(n: int) -> None:
         for _ in range(n):
@@ -142,10 +153,10 @@ def xla_timer(name: str, x: np.ndarray) -> Timer:
     return _timed(lambda n: repeat(rows, n).block_until_ready())
 
 
-def times(name: str) -> dict[str, float]:
-    """Return nanoseconds per element of each side that has the function."""
-    shape = n_arguments(name), SIZE
-    x = np.random.default_rng(0).uniform(*RANGES.get(name, BOTH), shape)
+def times(name: str, low: float, high: float) -> dict[str, float]:
+    """Return nanoseconds per element of each side that has the function, for arguments in a range."""
+    x = aligned((n_arguments(name), SIZE))
+    x[:] = np.random.default_rng(0).uniform(low, high, x.shape)
     timers = {f"width {w}": vector_timer(name, w, x) for w in {*WIDTHS, default_width()}}
     others = (
         ("NumPy", NUMPY, numpy_timer),
@@ -154,7 +165,7 @@ def times(name: str) -> dict[str, float]:
     )
     timers |= {side: make(name, x) for side, has, make in others if name in has}
     rounds = time_in_turn(timers, rounds=ROUNDS, seconds_per_round=SECONDS_PER_ROUND)
-    return {side: float(np.median(seconds)) / SIZE * 1e9 for side, seconds in rounds.items()}
+    return {side: min(seconds) / SIZE * 1e9 for side, seconds in rounds.items()}
 
 
 def as_table(measured: dict[str, dict[str, float]]) -> Table:
@@ -199,12 +210,19 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="Time the vector functions.")
     parser.add_argument("functions", nargs="*", metavar="function", help="all by default")
-    names = parser.parse_args().functions or [*FUNCTIONS, *SHARED]
+    parser.add_argument(
+        "--range", nargs=2, type=float, metavar=("low", "high"), help="of arguments"
+    )
+    options = parser.parse_args()
+    names = options.functions or [*FUNCTIONS, *SHARED]
     if unknown := set(names) - {*FUNCTIONS, *SHARED}:
         parser.error(f"no vector function {', '.join(sorted(unknown))}")
     jax.config.update("jax_enable_x64", True)
     with pinned():
-        measured = {name: times(name) for name in track(names, "measuring")}
+        measured = {
+            name: times(name, *(options.range or RANGES.get(name, BOTH)))
+            for name in track(names, "measuring")
+        }
     Console().print(as_table(measured))
 
 

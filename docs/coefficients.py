@@ -8,6 +8,10 @@ after range reduction: it makes the largest :math:`|w(t) (g(t) - p(t))|` as smal
 row says. The method is Remez exchange with 60 digits (E. Ya. Remez 1934; J.-M. Muller, Elementary
 Functions, 3rd ed., chapter 3) on a dense grid of Chebyshev points in place of the continuum. The
 coefficients are then rounded to doubles, and the error that is printed is that of the rounded polynomial.
+
+A row may have a denominator :math:`q` with :math:`q(0) = 1`. The equations of the exchange,
+:math:`p(t_i) - g(t_i) q(t_i) = \pm e\,q(t_i) / w(t_i)`, are then made linear by taking the last :math:`q` from the
+step before.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +24,8 @@ DIGITS = 60
 GRID_POINTS_PER_COEFFICIENT = 24
 # The largest error of the exchange over its levelled error at which it has converged.
 LEVEL = 1.001
+# What a double may differ from an entry of the table of logarithms, in units of their spacing.
+TABLE_TOLERANCE = mp.mpf(1) / 256
 
 Real = Callable[[mp.mpf], mp.mpf]
 Coefficients = tuple[float, ...]
@@ -46,6 +52,8 @@ class Polynomial:
         The range.
     n : int
         Number of coefficients.
+    denominator : int
+        Number of coefficients of the denominator beside the constant one, which is 1.
     """
 
     name: str
@@ -55,16 +63,17 @@ class Polynomial:
     low: mp.mpf
     high: mp.mpf
     n: int
+    denominator: int = 0
 
 
-def _stirling(z: mp.mpf) -> mp.mpf:
-    x = 1 / mp.sqrt(z)
-    return x * (mp.loggamma(x) - (x - 0.5) * (mp.log(x) - 1) - (mp.log(2 * mp.pi) - 1) / 2)
+def _binet(t: mp.mpf) -> mp.mpf:
+    x = 1 / t
+    return (mp.loggamma(x) - (x - 0.5) * (mp.log(x) - 1) - (mp.log(2 * mp.pi) - 1) / 2) / t
 
 
-def _psi_tail(z: mp.mpf) -> mp.mpf:
-    x = 1 / mp.sqrt(z)
-    return (mp.log(x) - 1 / (2 * x) - mp.psi(0, x)) / z
+def _log_minus_psi(t: mp.mpf) -> mp.mpf:
+    x = 1 / t
+    return (mp.log(x) - mp.psi(0, x)) / t
 
 
 def _trigamma_tail(z: mp.mpf) -> mp.mpf:
@@ -132,8 +141,9 @@ def _erfcinv_tail(t: mp.mpf) -> mp.mpf:
 HALF_LN2 = mp.log(2) / 2
 HALF = mp.mpf(1) / 2
 QUARTER = mp.mpf(1) / 4
-# Stirling's series is used from 5/2 on: 1/x^2 <= 4/25.
+# Stirling's series of trigamma is used from 5/2 on: 1/x^2 <= 4/25.
 STIRLING = mp.mpf(4) / 25
+CELL = mp.mpf(1) / 17 + mp.mpf(2) ** -20
 
 POLYNOMIALS = (
     Polynomial(
@@ -164,40 +174,51 @@ POLYNOMIALS = (
         19,
     ),
     Polynomial(
-        "GAMMALN",
-        "log(gamma(2 + d)) / d for |d| <= 1/2; relative",
-        lambda d: mp.loggamma(2 + d) / d,
-        lambda d: d / mp.loggamma(2 + d),
-        -HALF,
-        HALF,
-        18,
+        "LOG_CELL",
+        "(log(1 + f) - f) / f**2 for |f| <= 1/17 + 2**-20; absolute in log(1 + f)",
+        lambda f: (mp.log1p(f) - f) / f**2,
+        lambda f: f**2,
+        -CELL,
+        CELL,
+        9,
     ),
     Polynomial(
-        "GAMMALN_STIRLING",
-        "x (log(gamma(x)) - (x - 1/2) (log(x) - 1) - (log(2 pi) - 1) / 2) in 1/x**2 for x >= 5/2; absolute",
-        _stirling,
-        mp.sqrt,
+        "GAMMALN_BELOW_HALF",
+        "log(gamma(1 + x)) / x for 0 <= x <= 1/2; absolute in log(gamma(1 + x))",
+        lambda x: mp.loggamma(1 + x) / x,
+        lambda x: x,
         mp.mpf(0),
-        STIRLING,
-        12,
-    ),
-    Polynomial(
-        "PSI",
-        "psi(2 + d) for |d| <= 1/2; absolute",
-        lambda d: mp.psi(0, 2 + d),
-        lambda d: mp.mpf(1),
-        -HALF,
         HALF,
-        19,
+        15,
     ),
     Polynomial(
-        "PSI_STIRLING",
-        "x**2 (log(x) - 1/(2 x) - psi(x)) in 1/x**2 for x >= 5/2; absolute",
-        _psi_tail,
-        lambda z: z,
+        "BINET",
+        "x (log(gamma(x)) - (x - 1/2) (log(x) - 1) - (log(2 pi) - 1) / 2) in 1/x for x >= 1/2; absolute in log(gamma(x))",
+        _binet,
+        lambda t: t,
         mp.mpf(0),
-        STIRLING,
-        13,
+        mp.mpf(2),
+        9,
+        9,
+    ),
+    Polynomial(
+        "PSI_BELOW_HALF",
+        "psi(1 + x) for 0 <= x <= 1/2; absolute",
+        lambda x: mp.psi(0, 1 + x),
+        lambda x: mp.mpf(1),
+        mp.mpf(0),
+        HALF,
+        17,
+    ),
+    Polynomial(
+        "LOG_MINUS_PSI",
+        "x (log(x) - psi(x)) in 1/x for x >= 1/2; absolute in psi(x)",
+        _log_minus_psi,
+        lambda t: t,
+        mp.mpf(0),
+        mp.mpf(2),
+        10,
+        10,
     ),
     Polynomial(
         "TRIGAMMA",
@@ -346,27 +367,52 @@ POLYNOMIALS = (
 )
 
 
-def minimax(row: Polynomial) -> Coefficients:
-    """Return the coefficients of the minimax polynomial as doubles, constant term first."""
-    grid = _chebyshev_points(row, GRID_POINTS_PER_COEFFICIENT * row.n)
+@dataclass(frozen=True)
+class Quotient:
+    """A polynomial, or a quotient of two.
+
+    Attributes
+    ----------
+    numerator, denominator : tuple
+        The coefficients, constant term first; the constant term of the denominator is 1.
+    """
+
+    numerator: tuple[mp.mpf | float, ...]
+    denominator: tuple[mp.mpf | float, ...]
+
+    def __call__(self, t: mp.mpf) -> mp.mpf:
+        """Return the value."""
+        return _horner(self.numerator, t) / _horner(self.denominator, t)
+
+    def rounded(self) -> "Quotient":
+        """Return the one with doubles as coefficients."""
+        return Quotient(tuple(map(float, self.numerator)), tuple(map(float, self.denominator)))
+
+
+def minimax(row: Polynomial) -> Quotient:
+    """Return the minimax approximation, with doubles as coefficients."""
+    n_nodes = row.n + row.denominator + 1
+    grid = _chebyshev_points(row, GRID_POINTS_PER_COEFFICIENT * (n_nodes - 1))
     values = [row.function(t) for t in grid]
     weights = [row.weight(t) for t in grid]
-    nodes = [round(i * (len(grid) - 1) / row.n) for i in range(row.n + 1)]
+    nodes = [round(i * (len(grid) - 1) / (n_nodes - 1)) for i in range(n_nodes)]
+    denominator: tuple[mp.mpf, ...] = (mp.mpf(1),)
     while True:
-        *exact, level = _levelled(
-            [grid[i] for i in nodes], [values[i] for i in nodes], [weights[i] for i in nodes]
-        )
-        errors = [w * (v - _horner(exact, t)) for t, v, w in zip(grid, values, weights)]
+        scales = [abs(_horner(denominator, grid[i])) / weights[i] for i in nodes]
+        *exact, level = _levelled(row, [grid[i] for i in nodes], [values[i] for i in nodes], scales)
+        denominator = (mp.mpf(1), *exact[row.n :])
+        quotient = Quotient(tuple(exact[: row.n]), denominator)
+        errors = [w * (v - quotient(t)) for t, v, w in zip(grid, values, weights)]
         if max(map(abs, errors)) <= LEVEL * abs(level):
-            return tuple(map(float, exact))
-        nodes = _alternation(errors, row.n + 1)
+            return quotient.rounded()
+        extrema = _alternation(errors, n_nodes)
+        nodes = extrema if len(extrema) == n_nodes else nodes
 
 
-def largest_error(row: Polynomial, coefficients: Coefficients, points: int) -> mp.mpf:
-    """Return the largest weighted error of a polynomial on a grid of Chebyshev points."""
+def largest_error(row: Polynomial, quotient: Quotient, points: int) -> mp.mpf:
+    """Return the largest weighted error on a grid of Chebyshev points."""
     return max(
-        abs(row.weight(t) * (row.function(t) - _horner(coefficients, t)))
-        for t in _chebyshev_points(row, points)
+        abs(row.weight(t) * (row.function(t) - quotient(t))) for t in _chebyshev_points(row, points)
     )
 
 
@@ -381,14 +427,18 @@ def _chebyshev_points(row: Polynomial, n: int) -> list[mp.mpf]:
     return [middle - radius * mp.cos(mp.pi * (i + HALF) / n) for i in range(n)]
 
 
-def _levelled(nodes: list[mp.mpf], values: list[mp.mpf], weights: list[mp.mpf]) -> list[mp.mpf]:
-    """Solve for the polynomial whose weighted errors at the nodes are +e, -e, +e, ..., and for e."""
+def _levelled(
+    row: Polynomial, nodes: list[mp.mpf], values: list[mp.mpf], scales: list[mp.mpf]
+) -> list[mp.mpf]:
+    """Solve for the approximation whose errors at the nodes are +e, -e, +e, ... times the scales, and e."""
     n = len(nodes)
     system = mp.matrix(n, n)
-    for i, (t, w) in enumerate(zip(nodes, weights)):
-        for j in range(n - 1):
+    for i, (t, v, scale) in enumerate(zip(nodes, values, scales)):
+        for j in range(row.n):
             system[i, j] = t**j
-        system[i, n - 1] = (-1) ** i / w
+        for j in range(row.denominator):
+            system[i, row.n + j] = -v * t ** (j + 1)
+        system[i, n - 1] = (-1) ** i * scale
     return list(mp.lu_solve(system, mp.matrix(values)))
 
 
@@ -406,18 +456,49 @@ def _alternation(errors: list[mp.mpf], n: int) -> list[int]:
     return extrema
 
 
+def log_table() -> tuple[Coefficients, Coefficients]:
+    """Return c next to 1/m for the middles m of the eighths of [1, 2), and -log(2 c).
+
+    Every c is the first double, from 1/m on, whose -log(2 c) is nearly a multiple of 2**-52 (S. Gal
+    1986, Computing elementary functions: a new approach for achieving high accuracy and good performance).
+    Multiples of the double next to log(2) will be added to it: two of them for 2 <= x < 4, and
+    there the sum is right.
+    """
+    next_to_log2 = float(mp.log(2))
+    reciprocals, logs = [], []
+    for i in range(8):
+        c = float(1 / (1 + (i + HALF) / 8))
+        while True:
+            exact = (mp.log(2 / mp.mpf(c)) - 2 * mp.mpf(next_to_log2)) * 2**52
+            if abs(exact - mp.nint(exact)) < TABLE_TOLERANCE:
+                break
+            c += 2.0**-40
+        reciprocals.append(c)
+        logs.append(float(mp.nint(exact) / 2**52))
+    return tuple(reciprocals), tuple(logs)
+
+
 def as_module() -> str:
-    """Return the source of ``polynomials.py``."""
+    """Return the source of ``polynomials.py``; quotients of polynomials in 1/x as those in x."""
     blocks = ['"""The polynomials, constant term first; written by docs/coefficients.py."""\n']
     for row in POLYNOMIALS:
-        coefficients = minimax(row)
-        error = largest_error(row, coefficients, 200)
-        lines = "".join(f"    {c!r},\n" for c in coefficients)
-        blocks.append(
-            f"# {row.formula}\n# largest error 2**{float(mp.log(error, 2)):.1f}\n"
-            f"{row.name} = (\n{lines})\n"
-        )
-    return "\n".join(blocks)
+        quotient = minimax(row)
+        error = largest_error(row, quotient, 200)
+        block = f"# {row.formula}\n# largest error 2**{float(mp.log(error, 2)):.1f}\n"
+        if row.denominator:
+            block += _assignment(f"{row.name}_NUMERATOR", quotient.numerator[::-1])
+            block += _assignment(f"{row.name}_DENOMINATOR", quotient.denominator[::-1])
+        else:
+            block += _assignment(row.name, quotient.numerator)
+        blocks.append(block)
+    reciprocals, logs = log_table()
+    comment = "# c next to 1/m for the middles m of the eighths of [1, 2), and -log(2 c)\n"
+    table = _assignment("CELL_RECIPROCALS", reciprocals) + _assignment("CELL_LOGS", logs)
+    return "\n".join([*blocks, comment + table])
+
+
+def _assignment(name: str, coefficients: Coefficients) -> str:
+    return f"{name} = (\n" + "".join(f"    {c!r},\n" for c in coefficients) + ")\n"
 
 
 if __name__ == "__main__":

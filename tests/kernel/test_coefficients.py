@@ -7,6 +7,7 @@ import mpmath as mp
 import pytest
 
 from pymc_fastlogp.kernel.vecmath import (
+    cell_logarithm,
     compensated,
     error,
     exponential,
@@ -44,6 +45,7 @@ def test_committed_polynomials_are_reproduced(coefficients):
         (*quarters.HALF_PI[:2], lambda: mp.pi / 2),
         (quarters.TWO_OVER_PI, 0.0, lambda: 2 / mp.pi),
         (inverse.TAN_PI_8, 0.0, lambda: mp.tan(mp.pi / 8)),
+        (cell_logarithm.LN2, 0.0, lambda: mp.log(2)),
         (gamma_positive.STIRLING_CONSTANT, 0.0, lambda: (mp.log(2 * mp.pi) - 1) / 2),
         (*compensated.THIRD, lambda: mp.mpf(1) / 3),
         (*error.ERFCX_LINE.limit, lambda: 1 / mp.sqrt(mp.pi)),

@@ -5,16 +5,19 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy.special
+from llvmlite import ir
 from numpy.testing import assert_array_equal
 
-from pymc_fastlogp.kernel.vecmath.power import integer_power
+from pymc_fastlogp.kernel.vecmath.power import integer_power, power
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, Function
+from pymc_fastlogp.kernel.vecmath.vector import F64, I64, Floats, Integers
 from tests.kernel.accuracy import REFERENCES, evaluate, measure
 
 INF, NAN, TINY, LARGEST = np.inf, np.nan, 5e-324, np.finfo(float).max
 LN2 = 0.6931471805599453
 HALF_PI = np.pi / 2
 INTEGERS = np.arange(1.0, 23.0)
+FUNCTION_TYPE = ir.FunctionType(ir.VoidType(), [ir.VectorType(F64, 2)])
 
 
 def assert_same(result, expected):
@@ -264,6 +267,25 @@ def test_integer_powers_have_numpys_special_cases(n, monkeypatch):
     with np.errstate(all="ignore"):
         expected = np.power(SPECIAL, n)
     assert_same(evaluate(row.name, SPECIAL), expected)
+
+
+@pytest.mark.parametrize("of_integers", [False, True])
+def test_a_constant_small_integer_exponent_takes_multiplications(of_integers):
+    builder = ir.IRBuilder(ir.Function(ir.Module(), FUNCTION_TYPE, "f").append_basic_block())
+    x = Floats(builder, builder.function.args[0])
+    three = Integers(builder, ir.Constant(ir.VectorType(I64, 2), [3, 3])).to_floats()
+    power(x, three if of_integers else x.filled(3.0))
+    assert {i.opname for i in builder.block.instructions} - {"sitofp"} == {"fmul"}
+
+
+@pytest.mark.parametrize("exponent", [2.5, 17.0, INF, NAN])
+def test_other_constant_exponents_take_the_logarithm(exponent, monkeypatch):
+    name = f"power_{exponent}"
+    row = Function(name, lambda x: power(x, x.filled(exponent)), (0.0, LARGEST))
+    monkeypatch.setitem(FUNCTIONS, name, row)
+    x = np.array([0.5, 1.0, 2.0, 3.0])
+    expected = evaluate("pow", np.array([x, np.full_like(x, exponent)]))
+    assert_same(evaluate(name, x), expected)
 
 
 def test_powers_of_the_base_have_exact_logarithms():

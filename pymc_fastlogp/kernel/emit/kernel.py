@@ -88,6 +88,8 @@ class Kernel:
     def __init__(self, module: ir.Module, program: Program, name: str, contiguous: Sequence[bool]):
         self.function = ir.Function(module, _signature(program), name)
         self.function.attributes.add("nounwind")
+        # Without it LLVM spills vectors to a stack that is not aligned for them.
+        self.function.attributes.alignstack = 64
         self._blocks = [self.function.append_basic_block(name) for name in BLOCKS]
         _, sizes, self.builder, self._exit = map(ir.IRBuilder, self._blocks)
         self._status = self._exit.phi(I64)

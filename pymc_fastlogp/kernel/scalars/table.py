@@ -95,6 +95,7 @@ _FUNCTIONS = (
     function(ps.ArcSin, "arcsin"),
     function(ps.ArcCos, "arccos"),
     function(ps.ArcTan, "arctan"),
+    function(ps.ArcTan2, "arctan2"),
     function(ps.Sinh, "sinh"),
     function(ps.Cosh, "cosh"),
     function(ps.Tanh, "tanh"),
@@ -115,7 +116,6 @@ _FUNCTIONS = (
 )
 
 _UPSTREAM = (
-    of_upstream(ps.ArcTan2),
     of_upstream(psm.NdtriExp),
     of_upstream(psm.Owens_t),
     of_upstream(psm.Gamma),

@@ -15,7 +15,7 @@ its own (for the map of the half-line: M. M. Shepherd and J. G. Laframboise 1981
     \mathrm{erfc}(x) &= e^{-x^2} \mathrm{erfcx}(x), & \mathrm{erfc}(-x) &= 2 - \mathrm{erfc}(x), &
     \mathrm{erfcx}(-x) &= 2 e^{x^2} - \mathrm{erfcx}(x).
 
-:math:`x^2` is up to 745, so its rounding error counts, and everything but :math:`p` is carried in pairs. :math:`1 + t = 2 x w` is
+:math:`x^2` is up to 745, so its rounding error counts, and everything but :math:`p` and the exponential of a remainder is carried in pairs. :math:`1 + t = 2 x w` is
 computed first, with all its digits near 0, where the result moves most with it. The 4 is exact and leaves a small :math:`p`.
 
 **erf** needs all its digits near 0, where :math:`1 - \mathrm{erfc}` has none. Up to 1 it is :math:`x + x\,q(x^2)`, a small
@@ -31,7 +31,6 @@ from dataclasses import dataclass
 from pymc_fastlogp.kernel.vecmath.compensated import (
     exp_of_remainder,
     product,
-    product_of_pairs,
     reduce_pair_by_ln2,
 )
 from pymc_fastlogp.kernel.vecmath.exponential import power_of_two, reduce_by_ln2
@@ -110,11 +109,11 @@ def on_half_line(x: Floats, line: HalfLine) -> Pair:
 
 
 def times_exp_of_minus(x: Pair, y: Pair) -> Pair:
-    """Return ``exp(-x) * y``."""
+    """Return ``exp(-x) * y`` as a multiple of ``y.high`` and a rest of up to half of it."""
     reduced = reduce_pair_by_ln2(Pair(-x.high, -x.low))
-    result = product_of_pairs(exp_of_remainder(reduced), y)
     scale = power_of_two(reduced.k)
-    return Pair(result.high * scale.first * scale.second, result.low * scale.first * scale.second)
+    rest = y.high.fma(reduced.expm1().rounded(), y.low)
+    return Pair(y.high * scale.first * scale.second, rest * scale.first * scale.second)
 
 
 def _erfcx_of_minus(magnitude: Floats, tail: Pair) -> Floats:

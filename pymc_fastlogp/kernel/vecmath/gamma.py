@@ -1,6 +1,7 @@
 r"""The gamma family for any argument: gammaln, psi (digamma), trigamma.
 
-**gammaln and psi** of normal positive numbers are in :mod:`.gamma_positive`. Where a lane has another argument,
+**gammaln and psi** of normal positive numbers up to :math:`2^{100}` are in :mod:`.gamma_positive`; what arguments below 1/2 need runs only
+where a lane has one. Where a lane has another argument,
 the value at :math:`z` is taken once more, with :math:`z = 1 + |x|` for :math:`x < 1/2` and :math:`z = x` above, and the
 recurrence leads from :math:`z` to :math:`0 < x < 1/2`, the reflection formulas to :math:`x < 0`:
 
@@ -30,9 +31,12 @@ is 744). psi is -inf at 0, inf at -0 and nan at the other poles and at -inf; tri
 poles: as ``scipy.special`` has them.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pymc_fastlogp.kernel.vecmath import gamma_positive
+from pymc_fastlogp.kernel.vecmath.cell_logarithm import HALF_BITS, CellLogarithm
+from pymc_fastlogp.kernel.vecmath.groups import in_groups
 from pymc_fastlogp.kernel.vecmath.logarithm import INF, NAN, SMALLEST_NORMAL_BITS, log_pair
 from pymc_fastlogp.kernel.vecmath.polynomials import (
     COTPI,
@@ -42,8 +46,9 @@ from pymc_fastlogp.kernel.vecmath.polynomials import (
 )
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Mask, Pair, apart, fast_two_sum, two_sum
 
-# The bits of 2**1000. From there on gammaln may overflow.
-LARGE_BITS = 0x7E70_0000_0000_0000
+# From here on powers of the argument may overflow.
+LARGE = 2.0**100
+LARGE_BITS = 0x4630_0000_0000_0000
 # Below this, psi(x) is -1/x to within half an ulp.
 PSI_TINY = 2.0**-60
 # From here on the correction of 1/x**2, computed from parts that overflow, is left out.
@@ -94,26 +99,76 @@ class Argument:
 
 def gammaln(x: Floats) -> Floats:
     """Return log(abs(gamma(x)))."""
-    usual = gamma_positive.gammaln(x).rounded()
-    (result,) = _is_rare(x).where_any([usual], lambda: [apart("gammaln", _gammaln_anywhere, x)])
+    (result,) = in_groups(_gammaln, x)
     return result
 
 
 def psi(x: Floats) -> Floats:
     """Return the derivative of gammaln."""
-    usual = gamma_positive.psi(x).rounded()
-    (result,) = _is_rare(x).where_any([usual], lambda: [apart("psi", _psi_anywhere, x)])
+    (result,) = in_groups(_psi, x)
     return result
 
 
 def gammaln_psi(x: Floats) -> tuple[Floats, Floats]:
-    """Return gammaln and psi, which share logarithm and reciprocal."""
-    usual = [value.rounded() for value in gamma_positive.gammaln_psi(x)]
-    gammaln, psi = _is_rare(x).where_any(
-        usual,
-        lambda: [apart("gammaln", _gammaln_anywhere, x), apart("psi", _psi_anywhere, x)],
-    )
+    """Return gammaln and psi, which share the logarithm."""
+    gammaln, psi = in_groups(_gammaln_psi, x)
     return gammaln, psi
+
+
+def _gammaln(x: Floats) -> Sequence[Floats]:
+    log = CellLogarithm.of(x)
+    return _by_size(
+        x,
+        log,
+        usual=[gamma_positive.gammaln(x, log)],
+        below_half=lambda: [gamma_positive.gammaln_below_half(x, log)],
+        anywhere=lambda: [apart("gammaln", _gammaln_anywhere, x)],
+    )
+
+
+def _psi(x: Floats) -> Sequence[Floats]:
+    log = CellLogarithm.of(x)
+    return _by_size(
+        x,
+        log,
+        usual=[gamma_positive.psi(x, log)],
+        below_half=lambda: [gamma_positive.psi_below_half(x)],
+        anywhere=lambda: [apart("psi", _psi_anywhere, x)],
+    )
+
+
+def _gammaln_psi(x: Floats) -> Sequence[Floats]:
+    log = CellLogarithm.of(x)
+    return _by_size(
+        x,
+        log,
+        usual=[gamma_positive.gammaln(x, log), gamma_positive.psi(x, log)],
+        below_half=lambda: [
+            gamma_positive.gammaln_below_half(x, log),
+            gamma_positive.psi_below_half(x),
+        ],
+        anywhere=lambda: [
+            apart("gammaln", _gammaln_anywhere, x),
+            apart("psi", _psi_anywhere, x),
+        ],
+    )
+
+
+def _by_size(
+    x: Floats,
+    log: CellLogarithm,
+    usual: Sequence[Floats],
+    below_half: Callable[[], Sequence[Floats]],
+    anywhere: Callable[[], Sequence[Floats]],
+) -> Sequence[Floats]:
+    """Return ``usual`` from 1/2 to 2**100, and the others where a normal lane is below and where one is not."""
+
+    def rare() -> Sequence[Floats]:
+        return (
+            x.bits().is_outside(SMALLEST_NORMAL_BITS, LARGE_BITS).where_any(below_half(), anywhere)
+        )
+
+    return log.from_half.is_outside(0, LARGE_BITS - HALF_BITS).where_any(usual, rare)
 
 
 def trigamma(x: Floats) -> Floats:
@@ -150,15 +205,10 @@ def _reduce(x: Floats) -> Argument:
     )
 
 
-def _is_rare(x: Floats) -> Mask:
-    """Return where x is not a normal positive number, or a very large one."""
-    return x.bits().is_outside(SMALLEST_NORMAL_BITS, LARGE_BITS)
-
-
 def _gammaln_anywhere(x: Floats) -> Floats:
     argument = _reduce(x)
     z, negative = argument.z, argument.negative
-    value = gamma_positive.gammaln(z)
+    value = gamma_positive.gammaln_pair(z, z.at_most(LARGE))
     # psi(z) is about log(z).
     low = log_pair(z).high.fma(argument.error, value.low)
     # Where the leading part overflows, inf - inf would make nan of the correction.
@@ -174,7 +224,7 @@ def _gammaln_anywhere(x: Floats) -> Floats:
 def _psi_anywhere(x: Floats) -> Floats:
     argument = _reduce(x)
     y, f = argument.reciprocal, argument.f
-    value = gamma_positive.psi(argument.z)
+    value = gamma_positive.psi_pair(argument.z, argument.z.at_most(LARGE))
     # psi'(z) is about 1/z.
     low = y.fma(argument.error, value.low)
     pole = 1.0 / f

@@ -15,6 +15,8 @@ NATIVE_LANES = (("avx512f", 8), ("avx", 4))
 SMALLEST_NATIVE_LANES = 2
 IN_FLIGHT = 2
 ALIGNMENT = 8
+# Of the widest native vector.
+STACK_ALIGNMENT = 64
 
 
 def default_width() -> int:
@@ -55,6 +57,10 @@ def emit_loop(module: ir.Module, name: str, width: int, symbol: str) -> ir.Funct
         at out. Rows are contiguous; x may be out. Lanes past the end are masked off.
     """
     function = ir.Function(module, SIGNATURE, symbol)
+    function.attributes.add("nounwind")
+    # Inlined, it would have the stack of its caller, on which LLVM does not align spilled vectors.
+    function.attributes.add("noinline")
+    function.attributes.alignstack = STACK_ALIGNMENT
     x, out, n = function.args
     entry, head, body, tail, partial, done = (
         function.append_basic_block(block)

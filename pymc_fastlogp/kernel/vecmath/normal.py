@@ -18,7 +18,7 @@ one logarithm, of :math:`h` or of :math:`1 - \Phi(-x)`, each a pair.
 from pymc_fastlogp.kernel.vecmath.compensated import product
 from pymc_fastlogp.kernel.vecmath.error import HalfLine, on_half_line, times_exp_of_minus
 from pymc_fastlogp.kernel.vecmath.logarithm import INF, NAN, log_of_normal_sum
-from pymc_fastlogp.kernel.vecmath.vector import Floats, Pair, fast_two_sum, select_pair, two_sum
+from pymc_fastlogp.kernel.vecmath.vector import Floats, fast_two_sum, select_pair, two_sum
 
 NORMAL_LINE = HalfLine(
     (4.242640687119285, 3.7611501537150655e-16), (0.3989422804014327, -2.49232720227773e-17)
@@ -42,7 +42,7 @@ def log_ndtr(x: Floats) -> Floats:
     half_square = product(magnitude * 0.5, magnitude)
     tail = times_exp_of_minus(half_square, h)
     above = fast_two_sum(1.0, -tail.high)
-    above = Pair(above.high, above.low - tail.low)
+    above = fast_two_sum(above.high, above.low - tail.low)
     negative = x < 0.0
     log = log_of_normal_sum(select_pair(negative, h, above))
     leading = two_sum(negative.select(-half_square.high, 0.0), log.high)

@@ -7,7 +7,7 @@ to :math:`2^{65}` in magnitude, which is infinity enough for any base but 1, and
 infinity is infinite; what is left is a base of 1, an exponent of 0, and nan for a negative base with
 an exponent that is no integer.
 
-**integer_power** has a constant exponent and costs a few multiplications. With :math:`\varepsilon \le` half an ulp for each rounding
+**integer_power** is what pow becomes where all lanes have the same small constant exponent, and costs a few multiplications. With :math:`\varepsilon \le` half an ulp for each rounding
 there are at most 1.5 ulp in :math:`x^2 x` and 1.92 in :math:`(x^2)^2`: if the mantissa of the rounded square is
 :math:`1 \le m < 2`, its square has the error :math:`2 m \varepsilon` beside its own rounding, in units that
 double at :math:`m = \sqrt 2`. The same holds for :math:`(1/x)^2`. Other exponents square pairs, whose relative error of
@@ -20,6 +20,10 @@ about :math:`2^{-55}`.
 **Error budget** of pow in ulp of the result: the logarithm times :math:`y` 1/4, the exponential 1/3, the
 final rounding 1/2.
 """
+
+from collections.abc import Sequence
+
+from llvmlite import ir
 
 from pymc_fastlogp.kernel.vecmath.compensated import (
     exp_of_remainder,
@@ -34,12 +38,15 @@ from pymc_fastlogp.kernel.vecmath.vector import Floats, Mask, Pair, fast_two_sum
 
 # Every base but 1 has a power of 0 or inf with a larger exponent.
 LARGEST_EXPONENT = 2.0**65
-# Exponents whose powers need no pairs.
-PLAIN_EXPONENTS = range(-2, 5)
+# Exponents whose powers need no pairs, and those whose powers by multiplication are quicker.
+PLAIN_EXPONENTS, INTEGER_EXPONENTS = range(-2, 5), range(-16, 17)
 
 
 def power(x: Floats, y: Floats) -> Floats:
     """Return x to the power of y."""
+    n = _constant_integer(y)
+    if n is not None and n in INTEGER_EXPONENTS:
+        return integer_power(x, n)
     magnitude = x.magnitude()
     log = long_log(magnitude)
     exponent = y.at_least(-LARGEST_EXPONENT).at_most(LARGEST_EXPONENT)
@@ -80,6 +87,19 @@ def logaddexp(a: Floats, b: Floats) -> Floats:
     result = leading.high + (leading.low + log.low)
     result = larger.magnitude().equals(INF).select(larger, result)
     return (a.is_nan() | b.is_nan()).select(NAN, result)
+
+
+def _constant_integer(x: Floats) -> int | None:
+    """Return the integer that all lanes are, if they are a constant."""
+    value = x.value
+    if isinstance(value, ir.CastInstr) and value.opname == "sitofp":
+        (value,) = value.operands
+    if not isinstance(value, ir.Constant) or not isinstance(value.constant, Sequence):
+        return None
+    number, *others = {element.constant for element in value.constant}
+    if others or not isinstance(number, int | float) or not float(number).is_integer():
+        return None
+    return int(number)
 
 
 def _is_integer(x: Floats) -> Mask:

@@ -103,7 +103,7 @@ FUNCTIONS = {
         Function("arcsinh", hyperbolic.arcsinh, (-LARGEST, LARGEST)),
         Function("arccosh", hyperbolic.arccosh, (1.0, LARGEST)),
         Function("arctanh", hyperbolic.arctanh, (-1.0, 1.0)),
-        Function("gammaln", gamma.gammaln, (-1e6, 2.55e305), unit=1.0),
+        Function("gammaln", gamma.gammaln, (-1e6, 2.55e305), ulp=4.0, unit=0.5),
         Function("psi", gamma.psi, (-1e6, LARGEST), ulp=4.0, unit=0.5),
         Function("trigamma", gamma.trigamma, (-1e6, LARGEST)),
         Function("erf", error.erf, (-6.0, 6.0)),

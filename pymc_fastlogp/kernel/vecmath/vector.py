@@ -155,6 +155,10 @@ class Integers(Lanes):
     def __rshift__(self, places: int) -> "Integers":
         return self._same(self.builder.lshr(self.value, self._operand(places)))
 
+    def shifted_right(self, places: int) -> "Integers":
+        """Return this shifted right with copies of the sign coming in."""
+        return self._same(self.builder.ashr(self.value, self._operand(places)))
+
     def is_odd(self) -> Mask:
         """Return where the lowest bit is 1."""
         return Mask(self.builder, self.builder.trunc(self.value, self._vector_of(I1)))
@@ -164,6 +168,10 @@ class Integers(Lanes):
         above_low = self - low
         outside = self.builder.icmp_unsigned(">=", above_low.value, above_low._operand(high - low))
         return Mask(self.builder, outside)
+
+    def to_floats(self) -> "Floats":
+        """Return the nearest doubles."""
+        return Floats(self.builder, self.builder.sitofp(self.value, self._vector_of(F64)))
 
     def as_floats(self) -> "Floats":
         """Return the doubles with these bits."""
@@ -299,10 +307,11 @@ class Floats(Lanes):
         Even and odd powers are two independent chains of Horner's rule, which overlap.
         """
         square = self * self
-        even, odd = square._horner(coefficients[::2]), square._horner(coefficients[1::2])
+        even, odd = square.horner(coefficients[::2]), square.horner(coefficients[1::2])
         return odd.fma(self, even)
 
-    def _horner(self, coefficients: Sequence[float]) -> "Floats":
+    def horner(self, coefficients: Sequence[float]) -> "Floats":
+        """Return the polynomial by Horner's rule: one operation less, one chain."""
         *rest, second, first = coefficients
         return reduce(lambda p, c: p.fma(self, c), reversed(rest), self.fma(first, second))
 

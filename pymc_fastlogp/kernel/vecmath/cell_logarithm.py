@@ -1,0 +1,73 @@
+r"""The logarithm with a table of eight, with the absolute accuracy that the gamma family needs.
+
+Write :math:`x = 2^k m` with :math:`1 \le m < 2`. The three leading bits of the mantissa choose :math:`c`, next to
+:math:`1/m` in the middle of an eighth of :math:`[1, 2)`, and with :math:`f = m c - 1`, so :math:`|f| < 1/17`,
+
+.. math:: \log x = (k \log 2 - \log c) + f + f^2 p(f)
+
+with the minimax polynomial ``LOG_CELL``, half as long as that of :mod:`.logarithm`; but the result is not exact to
+the last place near 1. The
+entries :math:`c` are such that :math:`-\log 2c` is a multiple of :math:`2^{-52}` to some digits more (S. Gal 1986,
+Computing elementary functions: a new approach for achieving high accuracy and good performance), so the table adds no error, and neither
+does a small integer that is added to it. It makes up for what the double next to :math:`\log 2` lacks where :math:`k = 1`.
+
+:math:`k` is counted from that of 1/2, as the bits of the argument minus those of 1/2 are needed anyway
+to see which lanes are below.
+
+**Error budget**, absolute: the rounding of the leading part 1/2 ulp of it, the double next to :math:`\log 2`
+:math:`2^{-55} |k - 1|`, :math:`f` and the polynomial :math:`2^{-57}` each.
+"""
+
+from dataclasses import dataclass
+
+from pymc_fastlogp.kernel.vecmath.exponential import BIAS, MANTISSA_BITS
+from pymc_fastlogp.kernel.vecmath.groups import look_up
+from pymc_fastlogp.kernel.vecmath.logarithm import MANTISSA_MASK
+from pymc_fastlogp.kernel.vecmath.polynomials import CELL_LOGS, CELL_RECIPROCALS, LOG_CELL
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers
+
+LN2 = 0.6931471805599453
+HALF_BITS = 0x3FE0_0000_0000_0000
+CELL_BITS = 3
+
+
+@dataclass(frozen=True)
+class CellLogarithm:
+    """The parts of log(x), for x from 2**-1022 to inf.
+
+    Attributes
+    ----------
+    from_half : Integers
+        The bits of x minus those of 1/2.
+    k : Floats
+        The exponent, 0 for 1/2.
+    cell : Integers
+        The three leading bits of the mantissa.
+    low : Floats
+        log(1 + f).
+    """
+
+    from_half: Integers
+    k: Floats
+    cell: Integers
+    low: Floats
+
+    @classmethod
+    def of(cls, x: Floats) -> "CellLogarithm":
+        """Split x and compute the polynomial."""
+        bits = x.bits()
+        from_half = bits - HALF_BITS
+        m = ((bits & MANTISSA_MASK) | (BIAS << MANTISSA_BITS)).as_floats()
+        cell = (bits >> (MANTISSA_BITS - CELL_BITS)) & (2**CELL_BITS - 1)
+        f = m.fma(look_up(cell, "reciprocals", CELL_RECIPROCALS), -1.0)
+        return cls(
+            from_half=from_half,
+            k=from_half.shifted_right(MANTISSA_BITS).to_floats(),
+            cell=cell,
+            low=(f * f).fma(f.polynomial(LOG_CELL), f),
+        )
+
+    def high(self, shift: float = 0.0) -> Floats:
+        """Return the leading part plus a small integer, which together with ``low`` make log(x) + shift."""
+        logs = look_up(self.cell, f"logs{shift:+}", [entry + shift for entry in CELL_LOGS])
+        return self.k.fma(LN2, logs)
