@@ -7,6 +7,7 @@ prevents that, :func:`disable` and :func:`disabled` undo it.
 
 from pymc_fastlogp.benchmark import benchmark
 from pymc_fastlogp.config import compile_kwargs, disable, disabled, enable, is_enabled
+from pymc_fastlogp.explain import explain
 from pymc_fastlogp.registration import register
 from pymc_fastlogp.verify import verify
 
@@ -18,6 +19,7 @@ __all__ = [
     "disable",
     "disabled",
     "enable",
+    "explain",
     "is_enabled",
     "verify",
 ]

@@ -101,13 +101,11 @@ def local_compact_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariabl
     """Rewrite ``sum(c * h[rows]) -> sum(C * h[distinct rows])``."""
     if getattr(node.outputs[0].tag, NAME, None) == DONE:
         return None
-    reduction = _parse(node)
+    reduction = parse(node)
     x, out = reduction.x, node.outputs[0]
     if isinstance(node.op, Sum) and x.type.dtype not in float_dtypes:
         return None
-    if any(
-        len(fgraph.clients[c]) > 1 for c in (x, *(check.outputs[0] for check in reduction.checks))
-    ):
+    if is_needed_by_row(fgraph, reduction):
         decisions.refused(NAME, out, NEEDED_ROW_BY_ROW)
         return None
     rows = None
@@ -126,13 +124,20 @@ def local_compact_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariabl
     return None
 
 
-def _parse(node: Apply) -> Reduction:
+def parse(node: Apply) -> Reduction:
+    """Return what a node of a reduction reduces, and the checks that stand before it."""
     [x], checks = node.inputs, []
     axes = tuple(range(x.type.ndim)) if node.op.axis is None else node.op.axis
     while isinstance(x.owner_op, CheckAndRaise):
         checks.append(x.owner)
         x = x.owner.inputs[0]
     return Reduction(node, x, checks, axes)
+
+
+def is_needed_by_row(fgraph: FunctionGraph, reduction: Reduction) -> bool:
+    """Whether anything else reads what is reduced."""
+    of_rows = reduction.x, *(check.outputs[0] for check in reduction.checks)
+    return any(len(fgraph.clients[x]) > 1 for x in of_rows)
 
 
 def _grids(reduction: Reduction) -> Iterator[tuple[int, ...]]:
@@ -176,11 +181,11 @@ def _reduce_loop(reduction: Reduction, rows: Rows, loop: Loop) -> TensorVariable
     op, x = reduction.node.op, reduction.x
     lengths = [x.shape[axis] if n is None else n for axis, n in enumerate(x.type.shape)]
     if loop.codes is None:
-        return op(_as_long_as(at_rows(rows.tree, set(loop.terms)), lengths))
+        return op(as_long_as(at_rows(rows.tree, set(loop.terms)), lengths))
     rest = rest_of(x, rows.where)
     cells = Cells(loop, rows.grid, rows.where, x.type.dtype)
     in_cells = _in_cells(rows, loop, cells, is_sum=isinstance(op, Sum))
-    filled = _as_long_as(in_cells, [cells.n, *(lengths[axis] for axis in rest)])
+    filled = as_long_as(in_cells, [cells.n, *(lengths[axis] for axis in rest)])
     axes = (0, *(1 + k for k, axis in enumerate(rest) if axis in reduction.axes))
     return op.clone(axis=None if len(axes) == filled.type.ndim else axes)(filled)
 
@@ -222,7 +227,7 @@ def _aligned(of_cells: np.ndarray, ndim: int) -> TensorVariable:
     return constant(of_cells.reshape(*of_cells.shape, *(1,) * (ndim - of_cells.ndim)))
 
 
-def _as_long_as(x: TensorVariable, lengths: list[Any]) -> TensorVariable:
+def as_long_as(x: TensorVariable, lengths: list[Any]) -> TensorVariable:
     """Return ``x`` with the axes along which it does not vary filled up to these lengths."""
     is_long = [isinstance(n, TensorVariable) or n != 1 for n in lengths]
     if not any(b and n for b, n in zip(x.type.broadcastable, is_long, strict=True)):

@@ -1,7 +1,7 @@
 """What the data-aware rewrites decided: a line on the logger, and a record for who collects them."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -43,18 +43,30 @@ class Decision:
         return f"{self.rule}: {self.variable.name or self.variable}: {outcome}"
 
 
-_collectors: ContextVar[tuple[list[Decision], ...]] = ContextVar("collectors", default=())
+Listener = Callable[[Decision], None]
+
+_listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=())
+
+
+@contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """Call ``listener`` with each decision that is taken in this block, in this thread or task.
+
+    It is called before the graph changes, so that it can look at where the variable stands.
+    """
+    token = _listeners.set((*_listeners.get(), listener))
+    try:
+        yield
+    finally:
+        _listeners.reset(token)
 
 
 @contextmanager
 def collected() -> Iterator[list[Decision]]:
     """Collect the decisions that are taken in this block, in this thread or task, into a list."""
     decisions: list[Decision] = []
-    token = _collectors.set((*_collectors.get(), decisions))
-    try:
+    with heard_by(decisions.append):
         yield decisions
-    finally:
-        _collectors.reset(token)
 
 
 def fired(rule: str, variable: TensorVariable, rows_before: int, rows_after: int) -> None:
@@ -74,6 +86,6 @@ def refused(rule: str, variable: TensorVariable, reason: str) -> None:
 
 
 def _record(decision: Decision) -> None:
-    for decisions in _collectors.get():
-        decisions.append(decision)
+    for listener in _listeners.get():
+        listener(decision)
     logger.info("%s", decision)

@@ -86,6 +86,12 @@ class RowKeys:
         codes = map(self._of_column, columns)
         return frozenset(id(of_column) for of_column in codes if of_column.n_cells > 1)
 
+    def order(self, columns: frozenset[int], rows: np.ndarray) -> np.ndarray:
+        """Return how to sort some rows by columns, that with the most distinct values first."""
+        values = [self._at(column, rows) for column in sorted(columns)]
+        by = sorted(values, key=lambda column: len(np.unique(column)))
+        return np.lexsort(by) if by else np.arange(len(rows))
+
     def is_same_in(self, column: int, mask: np.ndarray) -> bool:
         """Whether a column holds the same in all rows of a mask, the axes of the rows first."""
         of_column = self._columns[column]

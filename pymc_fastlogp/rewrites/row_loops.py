@@ -91,7 +91,7 @@ class Grouping:
     def loops(self, terms: Sequence[Term]) -> list[Loop]:
         """Return the loops; that over the rows, where there is one, first."""
         loops: list[Loop] = []
-        alone = [self._alone(term) for term in terms if term.mask is None or term.mask.any()]
+        alone = [self.alone(term) for term in terms if term.mask is None or term.mask.any()]
         for own in sorted(alone, key=lambda loop: loop.n_cells, reverse=True):
             loop = next((loop for loop in reversed(loops) if self._joins(own, loop)), None)
             if loop is None:
@@ -101,7 +101,7 @@ class Grouping:
                 loop.terms += own.terms
         return loops
 
-    def _alone(self, term: Term) -> Loop:
+    def alone(self, term: Term) -> Loop:
         """Return the loop that a term would have for itself."""
         columns = self.reads(term).columns
         codes = self.keys.codes(columns)
@@ -134,19 +134,20 @@ class Grouping:
         """Return what a term reads that is not the same in all the rows of its mask."""
         if term.factor is None:
             return Reads(frozenset(), True)
-        columns, is_cheap = self._of(term.factor, self.where)
+        columns, is_cheap = self.reads_of(term.factor, self.where)
         if term.mask is None:
             return Reads(columns, is_cheap)
         differ = (column for column in columns if not self.keys.is_same_in(column, term.mask))
         return Reads(frozenset(differ), is_cheap)
 
-    def _of(self, x: TensorVariable, where: Where) -> Reads:
+    def reads_of(self, x: TensorVariable, where: Where) -> Reads:
+        """Return what each row reads of ``x``."""
         if not varies(x, where):
             return Reads(frozenset(), True)
         view = self.grid.view(x, where)
         if id(view) not in self._reads:
             columns = [self.keys.add(array) for array in view.reads]
-            inputs = [self._of(*viewed) for viewed in view.inputs]
+            inputs = [self.reads_of(*viewed) for viewed in view.inputs]
             self._reads[id(view)] = Reads(
                 frozenset().union(*columns, *(reads.columns for reads in inputs)),
                 all(reads.is_cheap for reads in inputs) and (not inputs or _is_cheap(x)),

@@ -34,13 +34,17 @@ def why_unknown(x: TensorVariable) -> str:
 
 def why_distinct(grid: Grid, where: Where, terms: Iterable[Term]) -> str:
     """Say why the rows of these terms hardly repeat."""
-    leaves = _long_leaves(grid, terms, where)
+    reason = why_own_entries(grid, where, [term.x for term in terms])
+    return reason or TOO_FEW.format(share=WORTHWHILE, n=grid.n_rows)
+
+
+def why_own_entries(grid: Grid, where: Where, of_rows: Iterable[TensorVariable]) -> str | None:
+    """Say why rows read entries of their own of something other than constants; None if not."""
+    leaves = _long_leaves(grid, of_rows, where)
     source = _of_source(ancestors(leaves))
-    if source is not None:
+    if source is not None or not leaves:
         return source
-    if leaves:
-        return ONE_EACH.format(name=_name(leaves[0]))
-    return TOO_FEW.format(share=WORTHWHILE, n=grid.n_rows)
+    return ONE_EACH.format(name=_name(leaves[0]))
 
 
 def _of_source(variables: Iterable[Variable]) -> str | None:
@@ -53,11 +57,13 @@ def _of_source(variables: Iterable[Variable]) -> str | None:
     return None
 
 
-def _long_leaves(grid: Grid, terms: Iterable[Term], where: Where) -> list[TensorVariable]:
+def _long_leaves(
+    grid: Grid, of_rows: Iterable[TensorVariable], where: Where
+) -> list[TensorVariable]:
     """Return the variables, other than constants, of which each row reads its own entry."""
     leaves: dict[TensorVariable, None] = {}
     seen = set()
-    to_see = [(term.x, where) for term in terms]
+    to_see = [(x, where) for x in of_rows]
     while to_see:
         x, at = to_see.pop()
         if not varies(x, at) or id(view := grid.view(x, at)) in seen:

@@ -5,6 +5,7 @@ r"""Split what is summed over rows into terms, each with the constants that only
     u + v, u - v, -u          ->  terms of u and of v
     s * u, u / s              ->  terms of u                       s the same in each row
     c * h, c / h              ->  the term h with weight c         c constant
+    c * (u + v)               ->  terms of c * u and of c * v
     switch(s, u, v)           ->  terms of u and of v              s the same in each row
     switch(m, u, v)           ->  terms of u where m, of v where not m          m constant
     switch(e & m, u, v)       ->  terms of switch(e, u, v) where m, of v where not
@@ -18,7 +19,7 @@ entry that the switch hides into nan.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytensor.scalar as ps
@@ -231,9 +232,20 @@ def _product(splitter: Splitter, node: Apply) -> Tree | None:
     others = [x for x in node.inputs if x not in weights]
     if weights:
         factor = product(others)
+        tree = splitter.split(factor)
+        if isinstance(tree, Branch) and len(terms_of(tree)) > 1:
+            return _times(tree, tuple(weights))
         return Term(node.outputs[0], factor, tuple(weights), splitter.mask)
     varying = [i for i, x in enumerate(node.inputs) if splitter.varies(x)]
     return _linear(splitter, node, varying) if len(varying) == 1 else None
+
+
+def _times(tree: Tree, weights: tuple[TensorConstant, ...]) -> Tree:
+    """Return the tree of weights times a tree: they become weights of each term."""
+    x = product((*weights, tree.x))
+    if isinstance(tree, Term):
+        return replace(tree, x=x, weights=(*weights, *tree.weights))
+    return replace(tree, x=x, parts=tuple(_times(part, weights) for part in tree.parts))
 
 
 def _quotient(splitter: Splitter, node: Apply) -> Tree | None:

@@ -78,7 +78,7 @@ class Grid:
 
     def view(self, x: TensorVariable, where: Where) -> View:
         """Return the view of ``x``; of an Op without a rule each position counts as different."""
-        key = _key(x, where)
+        key = view_key(x, where)
         if key not in self._views:
             view = None if x.owner is None else _rule_of(x)(self, x.owner, where)
             self._views[key] = self._leaf(x, where) if view is None else view
@@ -90,7 +90,7 @@ class Grid:
         It is the gradient that needs this: what it sends to two variables, however equal, is
         scattered twice.
         """
-        key = _key(x, where)
+        key = view_key(x, where)
         if key not in self._built:
             self._built[key] = self._at(x, where)
         return self._built[key]
@@ -166,8 +166,36 @@ def take(
     x: TensorVariable, by_axis: Mapping[int, np.ndarray], rest: Sequence[int]
 ) -> TensorVariable:
     """Return ``x`` indexed by arrays on some axes: the axes of the arrays first, then ``rest``."""
+    fixed = {a: int(p[0]) for a, p in by_axis.items() if p.ndim == 1 and (p == p[:1]).all()}
+    if fixed and len(by_axis) - len(fixed) <= 1:
+        return _take_one_position(x, by_axis, rest, fixed)
+    in_front = moved(x, [*by_axis, *rest])
+    first, *others = by_axis.values()
+    if not others and _is_all(first, in_front.type.shape[0]):
+        return in_front
     # As constants: PyTensor looks at each number of an index that is not yet a variable.
-    return moved(x, [*by_axis, *rest])[tuple(map(constant, by_axis.values()))]
+    return in_front[tuple(map(constant, by_axis.values()))]
+
+
+def _take_one_position(
+    x: TensorVariable,
+    by_axis: Mapping[int, np.ndarray],
+    rest: Sequence[int],
+    fixed: Mapping[int, int],
+) -> TensorVariable:
+    """Slice the axes on which all rows are at one position, and take along the other, if any."""
+    kept = [axis for axis in range(x.type.ndim) if axis not in fixed]
+    sliced = x[tuple(fixed.get(axis, slice(None)) for axis in range(x.type.ndim))]
+    rest_of_sliced = [kept.index(axis) for axis in rest]
+    other = {kept.index(axis): p for axis, p in by_axis.items() if axis not in fixed}
+    if other:
+        return take(sliced, other, rest_of_sliced)
+    return moved(sliced, ["x", *rest_of_sliced])
+
+
+def _is_all(positions: np.ndarray, length: int | None) -> bool:
+    """Whether these are all the positions there are, in order."""
+    return positions.shape == (length,) and bool((positions == np.arange(len(positions))).all())
 
 
 def moved(x: TensorVariable, order: Sequence[int | str]) -> TensorVariable:
@@ -186,7 +214,8 @@ def _varies_along(x: TensorVariable, axis: int) -> bool:
     return not x.type.broadcastable[axis]
 
 
-def _key(x: TensorVariable, where: Where) -> Hashable:
+def view_key(x: TensorVariable, where: Where) -> Hashable:
+    """Return what is equal for the same variable at the same positions, while these exist."""
     return x, tuple((a, p if isinstance(p, int) else id(p)) for a, p in where.items())
 
 

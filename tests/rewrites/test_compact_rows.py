@@ -183,6 +183,7 @@ EXPRESSIONS = {
     **{name: before for name, (before, _) in GRAPHS.items() if name != "a condition"},
     "terms of two keys": (pt.exp(a[GROUP] + b * CONTINUOUS) + pt.gammaln(COUNT + alpha)).sum(),
     "weights of both signs": (CONTINUOUS * pt.exp(a[GROUP])).sum(),
+    "weights of a sum": (POSITIVE * (pt.exp(a[GROUP]) + pt.exp(b * CONTINUOUS))).sum(),
     "known switch": pt.switch(ANSWER, pt.log1p(a[GROUP] ** 2), pt.exp(a[GROUP])).sum(),
     "one branch without rows of a cell": pt.switch(
         GROUP > 2, pt.exp(a[GROUP]), pt.log1p(pt.sqr(a[GROUP]))
@@ -220,6 +221,12 @@ def test_value_and_gradient(name):
     ]
     for expected, found in zip(*(f(*VALUES.values()) for f in functions), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_weighted_sum_is_split_into_terms_with_keys_of_their_own():
+    with collected() as decisions:
+        pregrad(EXPRESSIONS["weights of a sum"], on=True)
+    assert fired(decisions) == [(N, 5)]
 
 
 @pytest.mark.parametrize("name", [*EXPRESSIONS, "a condition"])

@@ -1,0 +1,97 @@
+"""Which nodes of logp and gradient become kernels, and why the others do not."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from copy import copy
+from textwrap import shorten
+
+import pytensor.tensor as pt
+from pytensor.compile.mode import Mode, get_mode
+from pytensor.gradient import NullTypeGradError
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.config import switched
+from pymc_fastlogp.explain.result import Kernels, Outside
+from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported
+from pymc_fastlogp.kernel.lower.table import row_of
+from pymc_fastlogp.kernel.region import fuse, inputs_of, is_worth_it, outputs_of, regions
+from pymc_fastlogp.registration import GRAPH_RULES, is_excluded
+
+LOGP_DLOGP, LOGP = "logp and gradient", "logp"
+
+NO_RULE = "the kernel has no rule for this Op"
+NOT_THIS_FORM = "the kernel's rule for this Op does not cover its dtype, shape or parameters"
+TOO_SMALL = "a kernel for less than two nodes that compute gains nothing"
+EXCLUDED = "excluded by the flag optimizer_excluding"
+
+[KERNEL_RULE] = (rule for rule in GRAPH_RULES if rule.rewriter == "kernel.region.FuseRegions")
+
+
+def kernels_of(terms: Sequence[TensorVariable], value_vars: Sequence[TensorVariable]) -> Kernels:
+    """Return the kernels of a log density and its gradient, without compiling them.
+
+    Parameters
+    ----------
+    terms : sequence of TensorVariable
+        Their sum is the log density, as it is before the gradient is taken.
+    value_vars : sequence of TensorVariable
+        What the gradient is with respect to.
+    """
+    logp = pt.add(*terms)
+    dlogp = gradient(logp, value_vars)
+    graph = LOGP_DLOGP if dlogp else LOGP
+    fgraph = as_seen_by_rule([logp, *dlogp])
+    if is_excluded(KERNEL_RULE):
+        return Kernels(graph, (), _counted((node, EXCLUDED) for node in fgraph.apply_nodes))
+    n_nodes, outside = [], []
+    for nodes in regions(fgraph):
+        if reason := why_not(fgraph, nodes):
+            outside += [(node, reason) for node in nodes]
+        else:
+            n_nodes.append(len(nodes))
+    outside += [(x, why_unsupported(x)) for x in fgraph.apply_nodes if not is_supported(x)]
+    return Kernels(graph, tuple(n_nodes), _counted(outside))
+
+
+def gradient(
+    logp: TensorVariable, value_vars: Sequence[TensorVariable]
+) -> Sequence[TensorVariable]:
+    """Return the gradient; nothing where an Op has none, as in a model that NUTS cannot sample."""
+    try:
+        return pt.grad(logp, list(value_vars), disconnected_inputs="ignore")
+    except (NotImplementedError, NullTypeGradError):
+        return []
+
+
+def as_seen_by_rule(outputs: list[TensorVariable]) -> FunctionGraph:
+    """Return a copy of a graph as the kernel rule gets to see it in mode NUMBA."""
+    fgraph = FunctionGraph(outputs=outputs, clone=True, copy_inputs=False)
+    upstream = get_mode("NUMBA")
+    query = copy(upstream.provided_optimizer)
+    query.position_cutoff = KERNEL_RULE.position
+    with switched(True):
+        Mode(upstream.linker, query).optimizer.rewrite(fgraph)
+    return fgraph
+
+
+def why_not(fgraph: FunctionGraph, nodes: list[Apply]) -> str:
+    """Say why supported nodes do not become a kernel; return an empty string where they do."""
+    if not is_worth_it(nodes):
+        return TOO_SMALL
+    try:
+        fuse(inputs_of(nodes), outputs_of(fgraph, nodes))
+    except UnsupportedError as reason:
+        return str(reason)
+    return ""
+
+
+def why_unsupported(node: Apply) -> str:
+    """Say why the kernel does not support a node."""
+    return NO_RULE if row_of(node.op) is None else NOT_THIS_FORM
+
+
+def _counted(outside: Iterable[tuple[Apply, str]]) -> tuple[Outside, ...]:
+    counts = Counter((shorten(str(node.op), 60), reason) for node, reason in outside)
+    return tuple(Outside(op, n, reason) for (op, reason), n in counts.items())

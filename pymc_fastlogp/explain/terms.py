@@ -1,0 +1,129 @@
+"""Rewrite the terms of a log density side by side, and tie what happens to the terms.
+
+The terms, one for each variable and potential, are the outputs of one graph. They share what the
+model lets them share, as they do in the sum that is sampled from, and stay apart. What a rule
+looks at belongs to the terms that can be reached from it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from pytensor.graph.basic import Apply
+from pytensor.graph.features import Feature
+from pytensor.graph.fg import FunctionGraph, Output
+from pytensor.tensor.elemwise import CAReduce
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.config import switched
+from pymc_fastlogp.registration import SwitchedRewriter
+from pymc_fastlogp.rewrites.compact_rows import parse
+from pymc_fastlogp.rewrites.decisions import Decision, heard_by
+from pymc_fastlogp.rewrites.row_views import static_length
+
+
+class Recorder(Feature):
+    """Takes down for each term what is decided about it while a graph is rewritten.
+
+    Rules that take no decisions are taken down where they change the graph. Refusals get the number
+    of rows that they are about.
+    """
+
+    def __init__(self) -> None:
+        self._decisions: defaultdict[int, list[Decision]] = defaultdict(list)
+        self._deciding: set[str] = set()
+
+    def on_attach(self, fgraph: FunctionGraph) -> None:
+        """Remember the graph."""
+        self.fgraph = fgraph
+
+    def hear(self, decision: Decision) -> None:
+        """Take down a decision about a node of this graph, not of a graph inside of a node."""
+        if decision.variable not in self.fgraph.variables:
+            return
+        node = decision.variable.owner
+        if decision.fired:
+            self._deciding.add(decision.rule)
+        else:
+            n = n_rows(node)
+            decision = replace(decision, rows_before=n, rows_after=n)
+        self._add(node, decision)
+
+    def on_change_input(
+        self,
+        fgraph: FunctionGraph,
+        node: Apply,
+        i: int,
+        old: TensorVariable,
+        new: TensorVariable,
+        reason: Any = None,
+    ) -> None:
+        """Take down that a rule without decisions has replaced a variable."""
+        if isinstance(reason, SwitchedRewriter) and reason.name not in self._deciding:
+            self._add(node, Decision(reason.name, old))
+
+    def _add(self, node: Apply, decision: Decision) -> None:
+        for term in terms_reached(self.fgraph, node):
+            if decision not in self._decisions[term]:
+                self._decisions[term].append(decision)
+
+    def standing(self, term: int) -> Iterator[Decision]:
+        """Yield the decisions about a term that still hold: all but refusals that were overtaken."""
+        decisions = self._decisions[term]
+        fired = [d for d in decisions if d.fired]
+        in_parts = {(d.rule, d.variable) for d in fired}
+        made = {d.rows_after for d in fired}
+        for d in decisions:
+            # A variable is gone when something was put in its place, about which rules were asked
+            # anew; but where the same rule did so, the refusal is about the rest of it.
+            holds = d.variable in self.fgraph.variables or (d.rule, d.variable) in in_parts
+            # Rules may be asked about the rows that they have made, too.
+            is_about_made = d.rows_before is not None and d.rows_before in made
+            if d.fired or (holds and not is_about_made):
+                yield d
+
+
+def rewrite_terms(terms: Sequence[TensorVariable]) -> tuple[FunctionGraph, Recorder]:
+    """Rewrite copies of the terms as PyMC and nutpie do before they take the gradient.
+
+    Returns
+    -------
+    FunctionGraph
+        With the rewritten terms as outputs.
+    Recorder
+        With what happened.
+    """
+    from pymc.pytensorf import rewrite_pregrad
+
+    fgraph = FunctionGraph(outputs=list(terms), clone=True, copy_inputs=False)
+    recorder = Recorder()
+    fgraph.attach_feature(recorder)
+    with switched(True), heard_by(recorder.hear):
+        rewrite_pregrad(fgraph)
+    return fgraph, recorder
+
+
+def terms_reached(fgraph: FunctionGraph, node: Apply) -> set[int]:
+    """Return which outputs of the graph depend on a node."""
+    reached, seen, to_see = set(), set(), [node]
+    while to_see:
+        node = to_see.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node.op, Output):
+            reached.add(node.op.idx)
+        to_see += [client for x in node.outputs for client, _ in fgraph.clients[x]]
+    return reached
+
+
+def n_rows(node: Apply) -> int | None:
+    """Return how many entries a reduction goes over for each of its results, if that is known."""
+    if not isinstance(node.op, CAReduce):
+        return None
+    reduction = parse(node)
+    lengths = [static_length(reduction.x, axis) for axis in reduction.axes]
+    known = [length for length in lengths if length is not None]
+    return prod(known) if len(known) == len(lengths) else None

@@ -1,0 +1,194 @@
+r"""Replace the rows of each cell in a sum of squares by as many rows as there are parameters.
+
+Let a cell have the rows :math:`w_i (t_i + c_i^\top h)`, of which the squares are summed: known
+weights :math:`w_i`, targets :math:`t_i` and covariates :math:`c_i`, and :math:`K` values :math:`h`
+that are the same in all of them. For any *center* :math:`m`, and the residuals
+:math:`r_i = t_i + c_i^\top m`,
+
+.. math::
+
+    \sum_i w_i^2 (t_i + c_i^\top h)^2 = \| W r + W C (h - m) \|^2
+    = \| d + R (h - m) \|^2 + \rho^2, \qquad
+    W \, [C \mid r] = Q \begin{bmatrix} R & d \\ 0 & \rho \end{bmatrix}
+
+since an orthogonal matrix keeps norms. Nothing is expanded into moments, so nothing cancels.
+
+The center takes large offsets out. Near the values that fit the data, :math:`h - m` is a
+difference of nearby numbers, which is exact, and what it is multiplied with and added to is no
+larger than the residuals. With :math:`m = 0` the target itself would be in :math:`d`, and the
+rounding of a target near 1e6 would be an error of 1e-10 in a residual of order 1. The center need
+not be the best fit: it solves the triangular system :math:`R m = -d_0` of the target, leaving
+out covariates that hardly differ from a combination of those before them, whose coefficients
+could be huge. What it leaves of the target stays in :math:`d`.
+
+A covariate :math:`c_k` with a mean far from zero would be factorised with an error relative to that
+mean. Where the first covariate is the same in all rows, an intercept, the others are therefore
+taken relative to their shares of it, :math:`z_k = c_k - s_k c_0` with :math:`z_k \perp c_0`, which is
+:math:`z_k = c_k - \bar{c}_k` for an intercept of one. The first row is then
+:math:`R_{00} (e_0 + \sum_k s_k e_k) + d_0`, with :math:`e = h - m`, and the others are those of the
+triangle of the :math:`z_k`. What is left of :math:`z_k` in the direction of :math:`c_0` is the rounding of
+:math:`s_k`.
+
+Entries that happen to be zero, as where a covariate is balanced, would turn an infinite parameter
+into nan. They are replaced by entries too small to change any finite value, unless the covariate is
+zero in all rows of the cell, where upstream has nan as well.
+
+Householder reflections (LAPACK) are applied to blocks of rows, and to the stacked triangles of the
+blocks of a cell in turn, so that rounding grows with the logarithm of the number of rows [1]_.
+
+.. [1] J. Demmel, L. Grigori, M. Hoemmen and J. Langou, "Communication-optimal parallel and
+   sequential QR and LU factorizations", SIAM Journal on Scientific Computing 34 (2012).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+# Rows of one block, at most; and entries that are worked on at a time.
+BLOCK = 512
+CHUNK = 4_000_000
+
+# A covariate of which a smaller share is new, after those before it, has no part in the center.
+NEW_SHARE = 1e-3
+
+# Times the norm of a covariate: its square is lost beside any other.
+TINY = 1e-100
+
+
+class CellFactor(NamedTuple):
+    """What is left of the rows of each cell; ``n`` cells, ``k`` covariates.
+
+    The sum of the squares of a cell at ``h`` is that of ``pivot * (triangle @ (h - center)) + offset``,
+    plus ``rest ** 2``.
+
+    Attributes
+    ----------
+    center : numpy.ndarray
+        Shape ``(n, k)``.
+    triangle : numpy.ndarray
+        Upper triangles, shape ``(n, k, k)``.
+    pivot : numpy.ndarray, optional
+        What the first row of the triangle is multiplied with, shape ``(n,)``, where there is an
+        intercept; the entry on its diagonal is then one.
+    offset : numpy.ndarray
+        Shape ``(n, k)``.
+    rest : numpy.ndarray
+        The norm of what no parameter can change, shape ``(n,)``.
+    """
+
+    center: np.ndarray
+    triangle: np.ndarray
+    pivot: np.ndarray | None
+    offset: np.ndarray
+    rest: np.ndarray
+
+
+def factorised(rows: np.ndarray, weights: np.ndarray, counts: np.ndarray) -> CellFactor:
+    """Factorise the rows of each cell.
+
+    Parameters
+    ----------
+    rows : numpy.ndarray
+        Covariates and, last, the target: shape ``(n_rows, k + 1)``, the rows of a cell together.
+        Overwritten.
+    weights : numpy.ndarray
+        What rows are multiplied with, shape ``(n_rows,)`` or ``(1,)``.
+    counts : numpy.ndarray of int
+        How many rows each cell has, shape ``(n,)``, all above zero.
+
+    Returns
+    -------
+    CellFactor
+    """
+    k = rows.shape[1] - 1
+    has_intercept = k > 1 and rows[0, 0] != 0 and bool((rows[:, 0] == rows[0, 0]).all())
+    joint = _triangles(rows, weights, counts)
+    norms = np.linalg.norm(joint[:, :, :k], axis=1)
+    center = _center(joint, norms)
+    shift = _shares_of_first(joint, k) if has_intercept else np.zeros((len(counts), k))
+    _shift_rows(rows, center, shift, counts)
+    joint = _triangles(rows, weights, counts)
+    triangle, pivot = joint[:, :k, :k].copy(), None
+    if has_intercept:
+        pivot = triangle[:, 0, 0].copy()
+        triangle[:, 0] = shift + _shares_of_first(joint, k)
+        triangle[:, 0, 0] = 1
+    happens = (triangle == 0) & np.triu(np.ones((k, k), dtype=bool))
+    triangle[happens] = np.broadcast_to(TINY * norms[:, None, :], triangle.shape)[happens]
+    return CellFactor(center, triangle, pivot, joint[:, :k, k], np.abs(joint[:, k, k]))
+
+
+def _shares_of_first(joint: np.ndarray, k: int) -> np.ndarray:
+    """Return by how much of the first covariate each other one is explained, zero for the first."""
+    first = joint[:, 0, :1]
+    shares = np.divide(joint[:, 0, :k], first, out=np.zeros((len(joint), k)), where=first != 0)
+    shares[:, 0] = 0
+    return shares
+
+
+def _center(joint: np.ndarray, norms: np.ndarray) -> np.ndarray:
+    """Solve ``R m = -d`` from below, with zero for covariates that are nearly combinations."""
+    k = joint.shape[-1] - 1
+    center = np.zeros((len(joint), k))
+    for i in reversed(range(k)):
+        pivot = joint[:, i, i]
+        to_fit = -joint[:, i, k] - np.einsum("nk,nk->n", joint[:, i, i + 1 : k], center[:, i + 1 :])
+        is_new = np.abs(pivot) > NEW_SHARE * norms[:, i]
+        np.divide(to_fit, pivot, out=center[:, i], where=is_new)
+    return center
+
+
+def _shift_rows(
+    rows: np.ndarray, center: np.ndarray, shift: np.ndarray, counts: np.ndarray
+) -> None:
+    """Move targets by the covariates at the center, and covariates by shares of the first.
+
+    In extended precision, where numpy has it.
+    """
+    cell = np.repeat(np.arange(len(counts)), counts)
+    step = max(1, CHUNK // rows.shape[1])
+    for begin in range(0, len(rows), step):
+        chunk, of_row = rows[begin : begin + step], cell[begin : begin + step]
+        target = chunk[:, -1].astype(np.longdouble)
+        for column, m in zip(chunk.T[:-1], center.T, strict=True):
+            target += column * m[of_row].astype(np.longdouble)
+        chunk[:, -1] = target
+        for column, s in zip(chunk.T[1:-1], shift.T[1:], strict=True):
+            if s.any():
+                column -= chunk[:, 0] * s[of_row].astype(np.longdouble)
+
+
+def _triangles(rows: np.ndarray, weights: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the triangle of each cell's weighted rows, shape ``(n, k + 1, k + 1)``."""
+    block = max(BLOCK, 4 * rows.shape[1])
+    while True:
+        n_blocks = -(-counts // block)
+        triangles = _of_blocks(rows, weights, counts, n_blocks, block)
+        if (n_blocks == 1).all():
+            return triangles
+        rows, weights = triangles.reshape(-1, rows.shape[1]), np.ones(1)
+        counts = n_blocks * rows.shape[1]
+
+
+def _of_blocks(
+    rows: np.ndarray, weights: np.ndarray, counts: np.ndarray, n_blocks: np.ndarray, block: int
+) -> np.ndarray:
+    """Return the triangle of each block of rows; blocks of similar length are done together."""
+    m = rows.shape[1]
+    cell = np.repeat(np.arange(len(counts)), n_blocks)
+    before = (np.arange(len(cell)) - (np.cumsum(n_blocks) - n_blocks)[cell]) * block
+    begin = (np.cumsum(counts) - counts)[cell] + before
+    length = np.minimum(counts[cell] - before, block)
+    padded = 2 ** np.ceil(np.log2(length)).astype(int)
+    triangles = np.zeros((len(cell), m, m))
+    for size in np.unique(padded):
+        alike = np.flatnonzero(padded == size)
+        step = max(1, CHUNK // (size * m))
+        for some in np.split(alike, range(step, len(alike), step)):
+            at = begin[some, None] + np.arange(size)
+            is_row = np.arange(size) < length[some, None]
+            at = np.where(is_row, at, 0)
+            of_block = rows[at] * np.where(is_row, weights[at % len(weights)], 0)[:, :, None]
+            upper = np.linalg.qr(of_block, mode="r")
+            triangles[some, : upper.shape[1]] = upper
+    return triangles

@@ -1,0 +1,124 @@
+"""Triangles in the place of rows: the same sum of squares and gradient, for any offset and scale."""
+
+import numpy as np
+import pytest
+
+from pymc_fastlogp.rewrites.gaussian_factor import factorised
+
+L = np.longdouble
+RNG = np.random.default_rng(0)
+UNBALANCED = np.array([1, 1, 2, 3, 700, 5, 20_000, 64, 513])
+
+
+def design(counts, *, x_offset=0.0, x_scale=1.0):
+    n = counts.sum()
+    return np.column_stack([np.ones(n), x_offset + x_scale * RNG.normal(size=n)])
+
+
+def evaluated(factor, parameters):
+    """Return the sum of squares, and half its gradient, at parameters of shape (n, k)."""
+    k = parameters.shape[1]
+    pivot = np.ones_like(parameters)
+    if factor.pivot is not None:
+        pivot[:, 0] = factor.pivot
+    triangle = factor.triangle * np.triu(np.ones((k, k)))
+    deviation = parameters - factor.center
+    rows = pivot * np.einsum("njk,nk->nj", triangle, deviation) + factor.offset
+    gradient = np.einsum("nj,njk->nk", rows * pivot, triangle)
+    return (rows**2).sum() + (factor.rest**2).sum(), gradient
+
+
+def by_rows(covariates, target, weights, counts, parameters):
+    """Return the same from the rows, in extended precision, and the sizes of what is added up."""
+    of_row = np.repeat(np.arange(len(counts)), counts)
+    begin = np.cumsum(counts) - counts
+    residual = weights * (target + (covariates.astype(L) * parameters[of_row]).sum(axis=1))
+    terms = residual[:, None] * (weights[:, None] * covariates)
+    return (residual**2).sum(), np.add.reduceat(terms, begin), np.add.reduceat(abs(terms), begin)
+
+
+def assert_same(covariates, target, weights, counts, parameters):
+    rows = np.column_stack([covariates, target])
+    value, gradient = evaluated(factorised(rows, weights, counts), parameters)
+    exact, exact_gradient, sizes = by_rows(covariates, target, weights, counts, parameters)
+    assert abs(value - exact) <= 1e-12 * exact
+    assert (abs(gradient - exact_gradient) <= 1e-10 * sizes).all()
+
+
+@pytest.mark.parametrize("x_scale", [1.0, 1e-6, 1e6])
+@pytest.mark.parametrize(("offset", "scale"), [(0, 1), (0, 1e-6), (0, 1e6), (1e6, 1), (-1e6, 1)])
+def test_sum_of_squares_and_gradient(offset, scale, x_scale):
+    counts = UNBALANCED
+    covariates = design(counts, x_scale=x_scale)
+    target = -offset + scale * RNG.normal(size=counts.sum())
+    parameters = np.column_stack([offset + scale * RNG.normal(size=9), RNG.normal(size=9) * scale])
+    parameters[:, 1] /= x_scale
+    assert_same(covariates, target, np.ones(1), counts, parameters)
+
+
+def test_covariate_with_an_offset():
+    counts = np.array([500, 20_000])
+    covariates = design(counts, x_offset=1e6)
+    slope = np.array([0.3, -0.2])
+    parameters = np.column_stack([-1e6 * slope + 0.1, slope])
+    of_row = np.repeat([0, 1], counts)
+    target = RNG.normal(size=counts.sum()) - (covariates * parameters[of_row]).sum(axis=1)
+    near = parameters + 1e-3 * RNG.normal(size=(2, 2)) * [1, 1e-6]
+    assert_same(covariates, target, np.ones(1), counts, near)
+
+
+def test_weights_of_very_different_size():
+    counts = UNBALANCED
+    weights = 10.0 ** RNG.uniform(-3, 3, size=counts.sum())
+    covariates = design(counts)
+    target = RNG.normal(size=counts.sum())
+    assert_same(covariates, target, weights, counts, RNG.normal(size=(9, 2)))
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 1e6])
+def test_covariate_that_is_constant_in_a_cell(value):
+    counts = np.array([40, 1, 200])
+    covariates = design(counts)
+    covariates[:40, 1] = value
+    target = RNG.normal(size=counts.sum())
+    assert_same(covariates, target, np.ones(1), counts, RNG.normal(size=(3, 2)))
+
+
+@pytest.mark.parametrize("column", [0, 1])
+def test_covariate_that_is_zero_everywhere(column):
+    counts = np.array([40, 1, 200])
+    covariates = design(counts)
+    covariates[:, column] = 0
+    target = RNG.normal(size=counts.sum())
+    assert_same(covariates, target, np.ones(1), counts, RNG.normal(size=(3, 2)))
+
+
+def test_no_covariates_leave_the_norm_of_the_target():
+    target = np.array([3.0, 4.0, 1e6])
+    factor = factorised(target[:, None].copy(), np.ones(1), np.array([2, 1]))
+    np.testing.assert_allclose(factor.rest, [5.0, 1e6], rtol=1e-15)
+
+
+def test_zero_weights_leave_nothing():
+    rows = np.column_stack([design(np.array([4])), RNG.normal(size=4)])
+    factor = factorised(rows, np.zeros(1), np.array([4]))
+    assert evaluated(factor, np.ones((1, 2)))[0] == 0
+
+
+@pytest.mark.parametrize("n", [1_000_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
+def test_many_rows_in_one_cell(n):
+    counts = np.array([n])
+    target = 1e6 + RNG.normal(size=n)
+    assert_same(design(counts), target, np.ones(1), counts, np.array([[-1e6 + 1e-3, 1e-3]]))
+
+
+@pytest.mark.parametrize("x", [[-1.0, 1.0], [2.0, 2.0], [-1.0, 3.0]])
+@pytest.mark.parametrize("parameters", [(np.inf, 1.0), (1.0, np.inf), (-np.inf, 0.0)])
+def test_one_infinite_parameter_gives_infinity_also_where_entries_cancel(x, parameters):
+    rows = np.column_stack([np.ones(4), np.tile(x, 2), RNG.normal(size=4)])
+    factor = factorised(rows, np.ones(1), np.array([4]))
+    residuals = [
+        sum(factor.triangle[0, j, k] * (parameters[k] - factor.center[0, k]) for k in range(j, 2))
+        for j in range(2)
+    ]
+    assert np.square(residuals).sum() == np.inf

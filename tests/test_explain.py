@@ -1,0 +1,299 @@
+"""`explain` says by name what fired, over how many rows, what did not, why, and what to do."""
+
+import json
+import logging
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.pytensorf import rewrite_pregrad
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+
+import pymc_fastlogp
+from pymc_fastlogp import explain
+from pymc_fastlogp.explain import kernels, run
+from pymc_fastlogp.explain.advice import split_advice
+from pymc_fastlogp.kernel.op import FusedKernel
+from pymc_fastlogp.rewrites import gaussian_rows, row_refusals
+from pymc_fastlogp.rewrites.decisions import collected
+
+COMPACT, GAUSSIAN = "fastlogp_compact_rows", "fastlogp_gaussian_rows"
+N = 500
+
+
+def data():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def radon():
+    """Varying intercepts and slopes: 40 counties, two floors, 500 houses."""
+    rng = data()
+    county, floor = rng.integers(0, 40, N), rng.integers(0, 2, N)
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        a = pm.Normal("a", mu, shape=40)
+        b = pm.Normal("b", shape=40)
+        sigma = pm.HalfNormal("sigma")
+        pm.Normal("y", a[county] + b[county] * floor, sigma, observed=rng.normal(size=N))
+    return model
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """Two Poisson likelihoods of one parameter: rows of `few` repeat, those of `many` do not."""
+    rng = data()
+    with pm.Model() as model:
+        group = pm.Data("group", rng.integers(0, 5, N))
+        a = pm.Normal("a", shape=5)
+        pm.Poisson("few", pt.exp(a[group]), observed=rng.poisson(2, N))
+        x = rng.normal(size=N)
+        pm.Poisson("many", pt.exp(a[group] * x), observed=rng.poisson(2, N))
+    return model
+
+
+@pytest.fixture(scope="module")
+def explained(radon, counts):
+    return {"radon": explain(radon), "counts": explain(counts)}
+
+
+def only(rows, rewrite):
+    [row] = [row for row in rows if row.rewrite == rewrite]
+    return row
+
+
+def test_gaussian_rows_fire_for_the_likelihood(explained):
+    row = only(explained["radon"]["y"], GAUSSIAN)
+    assert row.fired
+    assert row.kind == "likelihood"
+    assert row.rows_before == N
+    assert row.rows_after == 2 * 40 + 1
+
+
+def test_prior_with_an_entry_for_each_row_is_left_alone(explained):
+    row = only(explained["radon"]["a"], COMPACT)
+    assert not row.fired
+    assert (row.kind, row.rows_before, row.rows_after) == ("prior", 40, 40)
+    assert "a has an entry of its own" in row.reason
+
+
+def test_scalar_prior_has_one_row_that_says_it_is_small(explained):
+    [row] = explained["radon"]["mu"]
+    assert row.rewrite == ""
+    assert "32 entries" in row.reason
+
+
+def test_repeated_rows_are_compacted(explained):
+    row = only(explained["counts"]["few"], COMPACT)
+    assert row.fired
+    assert (row.rows_before, row.rows_after) == (N, 5)
+
+
+def test_unique_rows_are_refused_with_advice(explained):
+    row = only(explained["counts"]["many"], COMPACT)
+    assert not row.fired
+    assert (row.rows_before, row.rows_after) == (N, N)
+    assert "too few repeats" in row.reason
+    assert "rounded" in row.advice
+
+
+def test_refusals_about_rows_that_a_rewrite_made_are_left_out():
+    rng = data()
+    group = rng.integers(0, 40, N)
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=40)
+        pm.Poisson("y", pt.exp(a[group]), observed=rng.poisson(2, N))
+    rows = explain(model)["y"]
+    assert only(rows, COMPACT).rows_after == 40
+    assert all(row.fired for row in rows)
+
+
+def test_what_fires_for_a_part_is_refused_for_the_rest():
+    rng = data()
+    x, y = rng.normal(size=N), rng.poisson(2, N)
+    with pm.Model() as model:
+        alpha = pm.HalfNormal("alpha")
+        pm.NegativeBinomial("y", pt.exp(pm.Normal("b") * x), alpha, observed=y)
+    fired, refused = [row for row in explain(model)["y"] if row.rewrite == COMPACT]
+    assert (fired.rows_before, fired.rows_after) == (N, len(np.unique(y)))
+    assert (refused.fired, refused.rows_before, refused.rows_after) == (False, N, N)
+
+
+def test_data_that_is_not_frozen_is_refused_and_told_how_to_freeze(counts):
+    rows = explain(counts, freeze_model=False)["few"]
+    row = only(rows, COMPACT)
+    assert row.reason == "group is shared and can change between evaluations"
+    assert "freeze_model=True" in row.advice
+    assert not any(row.fired for row in rows)
+
+
+def test_minibatch_is_refused_with_advice():
+    rng = data()
+    with pm.Model() as model:
+        x, y = pm.Minibatch(rng.normal(size=N), rng.normal(size=N), batch_size=100)
+        a = pm.Normal("a")
+        pm.Normal("y", a * x, 1.0, observed=y, total_size=N)
+    rows = explain(model)["y"]
+    refused = [row for row in rows if row.rewrite in {COMPACT, GAUSSIAN}]
+    assert {row.rewrite for row in refused} == {COMPACT, GAUSSIAN}
+    for row in refused:
+        assert not row.fired
+        assert "all of the data" in row.advice
+
+
+def test_priors_alone():
+    with pm.Model() as model:
+        pm.Normal("a", shape=100)
+        pm.Poisson("k", 2.0)
+    explanation = explain(model)
+    assert {row.variable for row in explanation.rows} == {"a", "k"}
+    assert {row.kind for row in explanation.rows} == {"prior"}
+    assert not any(row.fired for row in explanation.rows)
+
+
+def test_rewrites_that_are_not_about_rows_are_counted():
+    with pm.Model() as model:
+        pm.LKJCorr("chol", n=5, eta=2.0)
+        pm.Normal("x")
+    explanation = explain(model)
+    row = only(explanation["chol"], "fastlogp_lift_set_subtensor")
+    assert row.fired
+    assert row.times > 1
+    assert row.rows_before is None
+    assert not any(row.fired for row in explanation["x"])
+
+
+def test_potential_by_name_even_if_it_looks_like_markup():
+    x = np.arange(N) % 7
+    with pm.Model() as model:
+        a = pm.Normal("a[0]", shape=7)
+        pm.Potential("[red]p", -pt.exp(a[x]).sum())
+    explanation = explain(model)
+    row = only(explanation["[red]p"], COMPACT)
+    assert (row.kind, row.rows_before, row.rows_after) == ("potential", N, 7)
+    assert "[red]p" in str(explanation)
+    assert "a[0]" in str(explanation)
+
+
+def test_every_variable_has_a_row_in_the_order_of_the_model(radon, explained):
+    names = [v.name for v in radon.free_RVs + radon.observed_RVs]
+    assert [*dict.fromkeys(row.variable for row in explained["radon"].rows)] == names
+
+
+def test_rows_are_those_of_a_compilation(radon, explained):
+    with collected() as decisions:
+        rewrite_pregrad(radon.logp())
+    fired = {(d.rule, d.rows_before, d.rows_after) for d in decisions if d.fired}
+    rows = explained["radon"].rows
+    assert fired == {(r.rewrite, r.rows_before, r.rows_after) for r in rows if r.fired}
+
+
+def test_kernels_are_those_of_a_compilation(radon, explained):
+    function = radon.logp_dlogp_function(ravel_inputs=False, mode="NUMBA")._pytensor_function
+    nodes = [n for n in function.maker.fgraph.apply_nodes if isinstance(n.op, FusedKernel)]
+    assert len(explained["radon"].kernels.n_nodes) == len(nodes) == 1
+
+
+def test_explaining_changes_nothing(counts, explained):
+    with pymc_fastlogp.disabled():
+        assert explain(counts) == explained["counts"]
+        assert not pymc_fastlogp.is_enabled()
+
+
+def test_each_decision_is_a_line_on_the_logger(counts, caplog):
+    with caplog.at_level(logging.INFO, logger="pymc_fastlogp"):
+        explanation = explain(counts)
+    for row in explanation.rows:
+        if row.rewrite != COMPACT:
+            continue
+        said = f"{row.rows_before} rows -> {row.rows_after}" if row.fired else row.reason
+        assert any(COMPACT in line and said in line for line in caplog.messages)
+
+
+class Unknown(Op):
+    """A black box without a gradient."""
+
+    def make_node(self, x):
+        return Apply(self, [x], [pt.dscalar()])
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = np.asarray(inputs[0].sum())
+
+
+def test_kernels_without_a_gradient_and_what_is_outside():
+    with pm.Model() as model:
+        pm.Potential("p", Unknown()(pm.Normal("a", shape=40)))
+    found = explain(model).kernels
+    assert found.graph == "logp"
+    [unknown] = [outside for outside in found.outside if outside.op == "Unknown"]
+    assert (unknown.n_nodes, unknown.reason) == (1, kernels.NO_RULE)
+
+
+def test_excluded_kernel_leaves_all_outside(radon, monkeypatch):
+    monkeypatch.setattr(kernels, "is_excluded", lambda rule: True)
+    found = explain(radon).kernels
+    assert found.n_nodes == ()
+    assert {outside.reason for outside in found.outside} == {kernels.EXCLUDED}
+
+
+def test_plain_data(explained):
+    explanation = explained["counts"]
+    plain = json.loads(json.dumps(explanation.to_dict()))
+    [few] = [row for row in plain["rows"] if row["variable"] == "few" and row["rewrite"] == COMPACT]
+    assert (few["rows_before"], few["rows_after"], few["reason"]) == (N, 5, "")
+    assert plain["kernels"]["n_nodes"] == list(explanation.kernels.n_nodes)
+    frame = explanation.to_frame()
+    assert len(frame) == len(explanation.rows)
+    assert frame.loc[frame.variable == "few", "rows_after"].dropna().tolist() == [5]
+    assert frame.loc[frame.variable == "a", "rows_before"].isna().all()
+
+
+def test_table_and_html_say_the_same(explained):
+    text, html = str(explained["counts"]), explained["counts"]._repr_html_()
+    for shown in (text, html.replace("&gt;", ">")):
+        assert "500 -> 5" in shown
+        assert "compact_rows" in shown
+        assert "likelihood" in shown
+    # Longer than pandas shows by itself, and than a column in a terminal is wide.
+    reason = only(explained["counts"]["many"], COMPACT).reason
+    assert len(reason) > pd.get_option("display.max_colwidth")
+    assert reason in html
+
+
+def test_unknown_variable_is_told_which_there_are(explained):
+    with pytest.raises(KeyError, match="no variable 'z' in the log density, only a, few, many"):
+        explained["counts"]["z"]
+
+
+@pytest.mark.parametrize("bad", [None, 3, "model", pm.Model])
+def test_what_is_not_a_model_is_told_what_to_pass(bad):
+    with pytest.raises(TypeError, match=r"explain needs a PyMC model, not \w+: pass what `with"):
+        explain(bad)
+
+
+def test_empty_model():
+    with pytest.raises(ValueError, match="The model is empty: add a random variable"):
+        explain(pm.Model())
+
+
+def test_untested_versions_are_told_to_install_others(monkeypatch, radon):
+    monkeypatch.setattr(run, "untested_reason", lambda: "pymc 7.0 is not tested, only 6.4")
+    with pytest.raises(RuntimeError, match=r"stays off: pymc 7.0 is not tested, .* Install"):
+        explain(radon)
+
+
+def reasons():
+    for module in (row_refusals, gaussian_rows):
+        for name, value in vars(module).items():
+            if name.isupper() and isinstance(value, str) and " " in value:
+                yield pytest.param(value, id=name)
+
+
+@pytest.mark.parametrize("reason", [*reasons()])
+def test_each_reason_has_advice(reason):
+    cause, advice = split_advice(reason)
+    assert cause
+    assert advice
