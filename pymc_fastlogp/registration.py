@@ -65,7 +65,25 @@ RULES: tuple[Rule, ...] = (
     # Not `stabilize`: here 0 / x and its like are simplified, so that a lift can follow a lift.
     Rule("fastlogp_lift_set_subtensor", LIFT, "canonicalize"),
     Rule("fastlogp_shape_of_softmax", "static_shape.local_shape_of_softmax", "canonicalize"),
+    # After `canonicalize`, where the lift still has to recognise norms that are not zero.
+    Rule("fastlogp_diag_of_filled", "diag_of_filled.local_diag_of_filled", "stabilize"),
+    Rule("fastlogp_sum_of_filled", "sum_of_filled.local_sum_of_filled", "stabilize"),
+    Rule("fastlogp_square_of_abs", "square_of_abs.local_square_of_abs", "stabilize"),
+    Rule("fastlogp_pow_to_sqrt", "pow_to_sqrt.local_pow_to_sqrt", "stabilize"),
+    Rule("fastlogp_unit_norms", "unit_norms.local_unit_norms", "stabilize"),
+    Rule("fastlogp_write_of_permuted", "permuted_rows.local_write_of_permuted", "stabilize"),
+    Rule(
+        "fastlogp_reduction_of_permuted", "permuted_rows.local_reduction_of_permuted", "stabilize"
+    ),
+    Rule("fastlogp_cholesky_of_gram", "cholesky_of_gram.local_cholesky_of_gram", "stabilize"),
+    Rule(
+        "fastlogp_difference_of_cumsum",
+        "difference_of_cumsum.local_difference_of_cumsum",
+        "stabilize",
+    ),
+    Rule("fastlogp_inc_of_scattered", "inc_of_scattered.local_inc_of_scattered", "stabilize"),
     # After `canonicalize`, so that it sees each likelihood in its final form.
+    Rule("fastlogp_gaussian_rows", "gaussian_rows.local_gaussian_rows", "stabilize"),
     Rule("fastlogp_compact_rows", "compact_rows.local_compact_rows", "stabilize"),
     # Not in mode JAX, where JAX itself takes the gradient, after `specialize`.
     Rule("fastlogp_lift_set_subtensor", f"{LIFT}_after_grad", "specialize", ("numba",), False),

@@ -1,0 +1,134 @@
+r"""Read a permuted vector in its own order, and permute the constants around it instead.
+
+.. code::
+
+    y[i, j].set(f(x[p], g[k], c))  ->  y[i[q], j[q]].set(f(x, g[k[q]], c[q]))     q = inverse of p
+    y[i].inc(f(x[p], g[k], c))     ->  y[i[q]].inc(f(x, g[k[q]], c[q]))
+    sum(f(x[p], g[k], c))          ->  sum(f(x, g[k[q]], c[q]))        any and all too
+
+with :math:`f` elementwise, :math:`p` a permutation of all of ``x``, and ``c``, ``i``, ``j``, ``k`` and ``p`` constants.
+The entry at :math:`p_a` of each vector on the right is the entry at :math:`a` of the one on the left, and where it
+goes does not depend on the order in which they are listed. A sum adds its terms in another order.
+
+``CholeskyCorrTransform`` reads a vector in spiral order to fill a triangle by rows. The order of rows does
+not matter to anything that is computed from it, so the vector is read, and its gradient written,
+from the first entry to the last.
+
+The index arrays must not name an entry twice where they set: the last one would win.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.tensor.basic import constant
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import All, Any, Sum
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, Subtensor
+from pytensor.tensor.variable import TensorConstant, TensorVariable
+
+from pymc_fastlogp.rewrites.set_chains import positions
+from pymc_fastlogp.rewrites.vector_reads import vector_read
+
+REDUCTIONS = (Sum, Any, All)
+
+
+@node_rewriter([AdvancedIncSubtensor])
+def local_write_of_permuted(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+    """Rewrite ``y[i].inc(f(x[p], g[k])) -> y[i[q]].inc(f(x, g[k[q]]))``, and the same with ``set``."""
+    base, value, *indices = node.inputs
+    if len(indices) != base.type.ndim or not all(map(_is_constant_vector, indices)):
+        return None
+    permutation = _permutation(fgraph, value)
+    if permutation is None or any(i.type.shape != permutation.shape for i in indices):
+        return None
+    if node.op.set_instead_of_inc and not _is_unique(positions(node)):
+        return None
+    inverse = np.argsort(permutation)
+    reordered = (constant(index.data[inverse]) for index in indices)
+    out = node.op(base, _reordered(value, inverse), *reordered)
+    copy_stack_trace(node.outputs[0], out)
+    return [out]
+
+
+@node_rewriter([*REDUCTIONS])
+def local_reduction_of_permuted(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+    """Rewrite ``sum(f(x[p], g[k])) -> sum(f(x, g[k[q]]))``, and the same with ``any`` and ``all``."""
+    [value] = node.inputs
+    permutation = _permutation(fgraph, value)
+    if permutation is None:
+        return None
+    out = node.op(_reordered(value, np.argsort(permutation)))
+    copy_stack_trace(node.outputs[0], out)
+    return [out]
+
+
+def _permutation(fgraph: FunctionGraph, x: TensorVariable) -> np.ndarray | None:
+    """Return the one permutation of a whole vector that ``x`` is made with.
+
+    None too if ``x`` is made from anything that cannot be reordered for free.
+    """
+    if x.type.ndim != 1:
+        return None
+    found: list[np.ndarray] = []
+    for leaf in _leaves(fgraph, x):
+        read = vector_read(leaf)
+        if isinstance(leaf, TensorConstant) or all(leaf.type.broadcastable):
+            continue
+        if read is not None and read.is_permutation:
+            found.append(read.positions)
+        elif read is None or isinstance(leaf.owner_op, Subtensor):
+            return None
+    same = found and all(np.array_equal(index, found[0]) for index in found)
+    is_identity = same and np.array_equal(found[0], np.arange(found[0].size))
+    return found[0] if same and not is_identity else None
+
+
+def _leaves(fgraph: FunctionGraph, x: TensorVariable) -> Iterator[TensorVariable]:
+    """Yield what an elementwise expression is made of, itself if something needs it in its order."""
+    if _is_elemwise(x) and _is_needed_in_any_order(fgraph, x):
+        for operand in x.owner.inputs:
+            yield from _leaves(fgraph, operand)
+    else:
+        yield x
+
+
+def _is_needed_in_any_order(fgraph: FunctionGraph, x: TensorVariable) -> bool:
+    """Whether writes at constant positions, and reductions, are all that becomes of ``x``."""
+    return all(
+        _takes_any_order(client, place)
+        or (isinstance(client.op, Elemwise) and _is_needed_in_any_order(fgraph, client.outputs[0]))
+        for client, place in fgraph.clients[x]
+    )
+
+
+def _takes_any_order(client: Apply, place: int) -> bool:
+    if isinstance(client.op, AdvancedIncSubtensor):
+        return place == 1 and all(map(_is_constant_vector, client.inputs[2:]))
+    return isinstance(client.op, REDUCTIONS)
+
+
+def _reordered(x: TensorVariable, inverse: np.ndarray) -> TensorVariable:
+    """Return ``x[inverse]``, for an expression of which :func:`_permutation` knows the leaves."""
+    if all(x.type.broadcastable):
+        return x
+    if isinstance(x, TensorConstant):
+        return constant(x.data[inverse])
+    if (read := vector_read(x)) is not None:
+        return read.reordered(inverse)
+    return x.owner.op(*(_reordered(operand, inverse) for operand in x.owner.inputs))
+
+
+def _is_elemwise(x: TensorVariable) -> bool:
+    """Whether ``x`` is a vector made elementwise from others."""
+    return isinstance(x.owner_op, Elemwise) and x.type.broadcastable == (False,)
+
+
+def _is_constant_vector(x: TensorVariable) -> bool:
+    return isinstance(x, Constant) and x.type.ndim == 1 and x.type.dtype != "bool"
+
+
+def _is_unique(where: np.ndarray | None) -> bool:
+    return where is not None and np.unique(where).size == where.size

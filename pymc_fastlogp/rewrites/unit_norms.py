@@ -1,0 +1,114 @@
+r"""Prove that rows which were divided by their norms have norm one.
+
+.. code::
+
+    g = sqrt(1[i].inc(v ** 2));  sqr(1 / g)[i].inc((v / g[i]) ** 2)  ->  1 where g is finite
+
+Let :math:`s_r = 1 + \sum_{k:\, i_k = r} v_k^2` and :math:`g = \sqrt{s}`. Then
+
+.. math:: g_r^{-2} + \sum_{k:\, i_k = r} (v_k / g_r)^2 = s_r / g_r^2 = 1,
+
+to round-off, as long as :math:`s_r` is finite. So the check of ``LKJCorr``, that the rows of what
+``CholeskyCorrTransform`` has just made have norm one, is left to fail only where :math:`s_r` overflows or is
+nan. There PyTensor finds
+
+- nan where an entry of ``v`` is nan, and so does the rule, through :math:`s_r`;
+- zero where the squares overflow, since ``v / inf`` is zero, and so does the rule;
+- nan where an entry of ``v`` is infinite, since ``inf / inf`` is nan; the rule finds zero.
+
+Neither zero nor nan is close to one. So that the last does not get further, the rule fires only where
+nothing becomes of the norms but truth values, which also have no gradient.
+"""
+
+import numpy as np
+import pytensor.scalar as ps
+from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import isinf, isnan, switch
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.rewrites.constants import fill_value
+
+
+@node_rewriter([AdvancedIncSubtensor])
+def local_unit_norms(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+    """Rewrite ``sqr(1 / g)[i].inc((v / g[i]) ** 2) -> 1``, or zero or nan, for the norms ``g``."""
+    [out] = node.outputs
+    scattered = _scattered_squares(node)
+    if scattered is None:
+        return None
+    base, quotient, index = scattered
+    divided, by = _operands(_squared(base), ps.TrueDiv)
+    v, gathered = _operands(quotient, ps.TrueDiv)
+    if divided is None or v is None or fill_value(divided) != 1:
+        return None
+    if not _is_gather(gathered, by, index):
+        return None
+    [sums] = _operands(by, ps.Sqrt)
+    if sums is None or not _are_sums_of_squares(sums, v, index) or sums.type != out.type:
+        return None
+    if not _becomes_truth_values(fgraph, out):
+        return None
+    norms = switch(isnan(sums), np.nan, switch(isinf(sums), 0.0, 1.0)).astype(out.type.dtype)
+    copy_stack_trace(out, norms)
+    return [norms]
+
+
+def _scattered_squares(
+    node: Apply | None,
+) -> tuple[TensorVariable, TensorVariable, Constant] | None:
+    """Return base, ``x`` and the index of ``base[index].inc(x ** 2)``, or None for anything else."""
+    if node is None or not isinstance(node.op, AdvancedIncSubtensor):
+        return None
+    base, value, *indices = node.inputs
+    x = _squared(value)
+    if node.op.set_instead_of_inc or x is None or node.op.idx_list != (0,):
+        return None
+    return (base, x, indices[0]) if isinstance(indices[0], Constant) else None
+
+
+def _are_sums_of_squares(sums: TensorVariable, v: TensorVariable, index: Constant) -> bool:
+    """Whether ``sums`` is ``1[index].inc(v ** 2)``."""
+    scattered = _scattered_squares(sums.owner)
+    if scattered is None:
+        return False
+    base, x, rows = scattered
+    return x is v and fill_value(base) == 1 and rows.equals(index)
+
+
+def _is_gather(x: TensorVariable, table: TensorVariable, index: Constant) -> bool:
+    """Whether ``x`` is ``table[index]``."""
+    if not isinstance(x.owner_op, AdvancedSubtensor) or x.owner.op.idx_list != (0,):
+        return False
+    return x.owner.inputs[0] is table and index.equals(x.owner.inputs[1])
+
+
+def _squared(x: TensorVariable) -> TensorVariable | None:
+    """Return what ``x`` is the square of."""
+    [root] = _operands(x, ps.Sqr)
+    base, exponent = _operands(x, ps.Pow)
+    return base if base is not None and fill_value(exponent) == 2 else root
+
+
+def _operands(x: TensorVariable | None, scalar_op: type[ps.ScalarOp]) -> list:
+    """Return the operands of an Elemwise, or as many times None for anything else."""
+    if x is None or not isinstance(x.owner_op, Elemwise):
+        return [None] * scalar_op.nin
+    return (
+        [*x.owner.inputs] if isinstance(x.owner.op.scalar_op, scalar_op) else [None] * scalar_op.nin
+    )
+
+
+def _becomes_truth_values(fgraph: FunctionGraph, x: TensorVariable) -> bool:
+    """Whether every function that reads ``x`` is a condition, or is itself read by conditions only."""
+    return all(
+        isinstance(client.op, Elemwise)
+        and (
+            client.outputs[0].type.dtype == "bool"
+            or _becomes_truth_values(fgraph, client.outputs[0])
+        )
+        for client, _ in fgraph.clients[x]
+    )

@@ -1,0 +1,88 @@
+"""The diagonal of a filled matrix is read from the vector that holds it."""
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.traversal import ancestors
+
+from tests.rewrites.conftest import (
+    assert_rewritten,
+    assert_same_value_and_gradient,
+    pregrad,
+    sketch,
+)
+
+RULE = "fastlogp_diag_of_filled"
+N = 3
+ROWS, COLS = np.tril_indices(N)
+STRICT = np.tril_indices(N, -1)
+DIAG = np.arange(N)
+ORDER = np.array([1, 2, 0])
+ON_DIAGONAL = np.array([0, 2, 5])
+
+packed = pt.vector("packed", shape=(6,))
+low = pt.vector("low", shape=(3,))
+diag = pt.vector("diag", shape=(N,))
+s = pt.scalar("s")
+full = pt.matrix("full", shape=(N, N))
+index = pt.lvector("index", shape=(6,))
+
+VALUES = {
+    packed: np.linspace(-1.0, 2.0, 6),
+    low: np.linspace(-1.0, 1.0, 3),
+    diag: np.linspace(0.5, 2.0, N),
+    s: np.array(0.7),
+}
+
+zeros = pt.zeros((N, N))
+triangle = zeros[ROWS, COLS].set(packed)
+strict = zeros[STRICT].set(low)
+
+FIRES = {
+    "packed triangle": (pt.diagonal(triangle), packed[ON_DIAGONAL]),
+    "its own set": (pt.exp(pt.diagonal(strict[DIAG, DIAG].set(diag))), pt.exp(diag)),
+    "set in another order": (
+        pt.diagonal(strict[ORDER, ORDER].set(diag)),
+        diag[np.argsort(ORDER)],
+    ),
+    "below a later set": (pt.diagonal(zeros[DIAG, DIAG].set(diag)[STRICT].set(low)) * s, diag * s),
+    "scalar": (pt.diagonal(strict[DIAG, DIAG].set(s)) + low, pt.alloc(s, N) + low),
+    "nothing but the fill": (pt.diagonal(strict) + diag, pt.zeros(N) + diag),
+    "not square": (pt.diagonal(pt.zeros((N, N + 2))[ROWS, COLS].set(packed)), packed[ON_DIAGONAL]),
+}
+
+REFUSES = {
+    "full matrix": pt.diagonal(full),
+    "other diagonal": pt.diagonal(triangle, offset=-1),
+    "part of the diagonal": pt.diagonal(zeros[STRICT[0], STRICT[0]].set(low)),
+    "half of the diagonal": pt.diagonal(full[ROWS[1:], COLS[1:]].set(packed[1:])),
+    "root that is no fill": pt.diagonal(full[STRICT].set(low)),
+    "runtime index": pt.diagonal(zeros[index, COLS].set(packed)),
+    "duplicates": pt.diagonal(zeros[ROWS, ROWS].set(packed)),
+    "batch": pt.diagonal(pt.zeros((2, N, N))[:, ROWS, COLS].set(packed), axis1=1, axis2=2),
+}
+
+
+@pytest.mark.parametrize("name", FIRES)
+def test_graph(name):
+    assert_rewritten(*FIRES[name])
+
+
+@pytest.mark.parametrize("name", FIRES)
+def test_value_and_gradient(name):
+    assert_same_value_and_gradient(FIRES[name][0], VALUES, rtol=0)
+
+
+@pytest.mark.parametrize("name", REFUSES)
+def test_refuses(name):
+    out = REFUSES[name]
+    assert sketch(pregrad(out, on=True)) == sketch(pregrad(out, on=True, exclude=[RULE]))
+
+
+def test_no_zeros_are_sent_to_the_rest_of_the_matrix():
+    """The point of doing it before the gradient: nothing flows into what is not on the diagonal."""
+    out = pregrad(pt.log(pt.diagonal(strict[DIAG, DIAG].set(diag))).sum(), on=True)
+    assert low not in ancestors([out])
+    gradient = pytensor.grad(out, diag)
+    assert max(x.type.ndim for x in ancestors([gradient])) == 1
