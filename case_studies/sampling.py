@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import nutpie
@@ -13,9 +13,13 @@ from pytensor.graph.fg import FunctionGraph
 from xarray import DataTree
 
 import pymc_fastlogp
+from benchmarks.sides import Reference, fastest
+from benchmarks.suite import Case
 from case_studies.comparison import summarise
 from pymc_fastlogp.benchmark import BenchmarkResult
-from pymc_fastlogp.benchmark.run import time_compiled
+from pymc_fastlogp.benchmark.native import LogpCallback
+from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
+from pymc_fastlogp.benchmark.run import check_agreement, legal_points, time_compiled
 from pymc_fastlogp.config import switched
 
 SETTINGS = {"draws": 1000, "tune": 1000, "chains": 4, "cores": 2, "seed": 20_240_229}
@@ -47,7 +51,14 @@ class Run(NamedTuple):
     @property
     def draws_per_second(self) -> float:
         """Draws after tuning of all chains, a second of sampling (tuning included)."""
-        return SETTINGS["draws"] * SETTINGS["chains"] / self.sampling_seconds
+        sizes = self.idata["posterior"].sizes
+        return sizes["chain"] * sizes["draw"] / self.sampling_seconds
+
+    @property
+    def gradients(self) -> int:
+        """Evaluations of logp and gradient: the leapfrog steps of all chains, with tuning."""
+        groups = ("warmup_sample_stats", "sample_stats")
+        return sum(int(self.idata[group]["n_steps"].sum()) for group in groups)
 
 
 def compile_model(make: Callable[[], pm.Model], on: bool, **kwargs: Any) -> tuple[Any, float]:
@@ -79,11 +90,14 @@ def compile_model(make: Callable[[], pm.Model], on: bool, **kwargs: Any) -> tupl
 
 
 def sample(
-    compiled: Any, compile_seconds: float, progress: Callable[[list[Any]], None] | None = None
+    compiled: Any,
+    compile_seconds: float,
+    progress: Callable[[list[Any]], None] | None = None,
+    settings: Mapping[str, int] = SETTINGS,
 ) -> Run:
     """Sample a compiled model; ``progress`` is called now and then with nutpie's counters."""
     start = time.perf_counter()
-    idata = nutpie.sample(compiled, **SETTINGS, progress_bar=False, progress_callback=progress)
+    idata = nutpie.sample(compiled, **settings, progress_bar=False, progress_callback=progress)
     seconds = time.perf_counter() - start
     return Run(idata, summarise(idata), compile_seconds, seconds)
 
@@ -100,6 +114,42 @@ def is_rewritten(off: Any, on: Any) -> bool:
 def time_logp(off: Any, on: Any) -> BenchmarkResult:
     """Time logp and gradient of two compiled models as ``pymc_fastlogp.benchmark`` does."""
     return time_compiled(off, on, rounds=21, seconds_per_round=0.05, seed=SETTINGS["seed"])
+
+
+def time_with_jax(off: Any, on: Any, model: pm.Model) -> BenchmarkResult:
+    """Time logp and gradient as :func:`time_logp` does, with JAX as a third side.
+
+    JAX repeats its function in a loop of its own, so no call from Python is between the
+    evaluations; nutpie's JAX backend pays for that call as well. Of the gradients that PyTensor
+    and JAX derive, the faster counts.
+
+    Parameters
+    ----------
+    off, on
+        The compiled models, Numba backend.
+    model
+        The same model, for JAX.
+
+    Returns
+    -------
+    BenchmarkResult
+        With the sides ``"off"``, ``"on"`` and ``"JAX"``.
+
+    Raises
+    ------
+    AssertionError
+        If a side disagrees with plugin off by more than round-off.
+    """
+    callbacks = {"off": LogpCallback.from_compiled(off), "on": LogpCallback.from_compiled(on)}
+    points = legal_points(callbacks["off"], SETTINGS["seed"])
+    check_agreement(callbacks["on"].evaluate, callbacks["off"].evaluate, points)
+    timers = {side: callback.timer(points) for side, callback in callbacks.items()}
+    reference = Reference.of(model, callbacks["off"], points)
+    jax = fastest("jax", Case("case_study", "case study", "case_studies"), model, reference)
+    assert jax is not None, "JAX has a side for every model"
+    with pinned():
+        seconds = time_in_turn(timers | {"JAX": jax.timer}, rounds=21, seconds_per_round=0.05)
+    return BenchmarkResult(n_dim=points.shape[1], seconds=seconds)
 
 
 def silence_blas_warning() -> None:

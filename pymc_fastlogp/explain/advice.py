@@ -7,7 +7,6 @@ WHOLE_DATA = "take all of the data instead of a minibatch: rows that repeat then
 ADVICE: tuple[tuple[str, str | None], ...] = (
     ("compile with freeze_model=true", None),
     ("random numbers", WHOLE_DATA),
-    ("minibatch", WHOLE_DATA),
     (
         "not known before the call",
         "give data and variables a length that is known, by shape or freeze_model=True",

@@ -6,6 +6,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
@@ -54,6 +55,9 @@ def _of_source(variables: Iterable[Variable]) -> str | None:
             return FREEZE.format(name=_name(x))
         if x.owner is not None and isinstance(x.owner.op, RandomVariable):
             return RANDOM.format(name=_name(x))
+        # A minibatch draws inside an Op of its own, and only its generator is seen here.
+        if isinstance(x.type, RandomType):
+            return RANDOM.format(name=x.name or "a minibatch, or another generator of its own")
     return None
 
 

@@ -1,0 +1,338 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Multilevel regression and post-stratification of a large survey
+#
+# Who answers a survey is not who lives in the country. If older people answer more often, and more
+# often say yes, then the share of yes among the respondents is too high. Multilevel regression
+# and post-stratification (MRP; Gelman and Little 1997, Survey Methodology 23) repairs that in
+# two steps. A multilevel regression estimates the probability of yes in every cell, that is for each
+# combination of state, age, education, ethnicity and sex, partially pooled, as many cells have few
+# respondents or none. Then the cells are weighted by how many people of each kind the census counts.
+#
+# **The respondents here are simulated**, and so are the census and the truth, which makes it
+# possible to see how far the estimates are off. The model is sampled three ways: by PyMC and
+# nutpie alone, with `pymc_fastlogp` switched on, and with nutpie's JAX backend. The posterior
+# must be the same each time; the speed may differ. Every number below is computed by this notebook,
+# on the machine that ran it.
+
+# %%
+import os
+
+from benchmarks.runner import XLA_ON_ONE_CORE
+
+os.environ["XLA_FLAGS"] = XLA_ON_ONE_CORE  # JAX reads it when it starts
+
+from math import prod
+
+import arviz as az
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pymc as pm
+import xarray as xr
+from IPython.display import Markdown, display
+from scipy.special import expit
+
+import pymc_fastlogp
+from benchmarks.data import SEED
+from benchmarks.models.mrp import LEVELS
+from case_studies.comparison import agreement, compare_posteriors, verdict
+from case_studies.sampling import (
+    SETTINGS,
+    compile_model,
+    is_rewritten,
+    sample,
+    silence_blas_warning,
+    time_with_jax,
+)
+
+silence_blas_warning()
+
+# %% [markdown]
+# ## The population
+#
+# The truth is a logit with one effect for each level of each factor. The effects of age and
+# education are sorted: the older and the better educated, the more often the answer is yes. Levels
+# of a factor are not equally common, so some states are small.
+
+# %%
+FACTORS = LEVELS | {"sex": 2}
+PEOPLE = 20_000_000
+RESPONDENTS = 200_000
+rng = np.random.default_rng(SEED)
+
+effects = {f: xr.DataArray(rng.normal(0, 0.4, n), dims=f) for f, n in FACTORS.items()}
+for factor in ("age", "education"):
+    effects[factor].values.sort()
+truth = expit(sum(effects.values()))
+
+shares = {f: xr.DataArray(rng.dirichlet(np.full(n, 5.0)), dims=f) for f, n in FACTORS.items()}
+weights = prod(shares.values()) * rng.lognormal(0, 0.5, truth.shape)
+census = (PEOPLE * weights / weights.sum()).round()
+
+# %% [markdown]
+# ## The survey
+#
+# Those who answer are older and better educated than the population.
+
+# %%
+willing = prod(xr.DataArray(np.linspace(1, 4, LEVELS[f]), dims=f) for f in ("age", "education"))
+respondents = census * willing
+chances = (respondents / respondents.sum()).to_numpy().ravel()
+cell = rng.choice(truth.size, size=RESPONDENTS, p=chances)
+
+survey = pd.DataFrame(dict(zip(FACTORS, np.unravel_index(cell, truth.shape))))
+survey["yes"] = rng.binomial(1, truth.to_numpy().ravel()[cell])
+display(survey.describe())
+
+per_cell = census.copy(data=np.bincount(cell, minlength=truth.size).reshape(truth.shape))
+raw = survey["yes"].mean()
+true_share = float(truth.weighted(census).mean())
+display(
+    Markdown(
+        f"{len(survey)} simulated respondents, in {int((per_cell > 0).sum())} of {truth.size} cells; "
+        f"{int(((per_cell > 0) & (per_cell < 5)).sum())} cells have fewer than 5 of them. "
+        f"{raw:.1%} of the respondents say yes, {true_share:.1%} of the population would."
+    )
+)
+
+# %% [markdown]
+# ## The model
+#
+# $$
+# y_i \sim \mathrm{Bernoulli}\Bigl(\operatorname{logit}^{-1}\bigl(\alpha + \beta_{s[i]} +
+# \sum_f \gamma^f_{f[i]}\bigr)\Bigr), \qquad
+# \gamma^f \sim \mathrm{ZeroSumNormal}(\sigma_f), \quad \sigma_f \sim \mathrm{HalfNormal}(1),
+# $$
+#
+# for the factors $f$: state, age, education and ethnicity; $s$ is sex. The effects of a factor sum to
+# zero: otherwise a constant could move from the intercept to all of them without a change in the
+# likelihood, along a ridge on which a sampler is slow. There are so many respondents for each
+# level that the centred form samples well.
+
+
+# %%
+def make() -> pm.Model:
+    """Return the model, with the survey as constants."""
+    with pm.Model(coords={factor: range(n) for factor, n in FACTORS.items()}) as model:
+        by_sex = pm.ZeroSumNormal("by_sex", 1.0, dims="sex")
+        logit = pm.Normal("intercept", 0.0, 1.5) + by_sex[survey["sex"].to_numpy()]
+        for factor in LEVELS:
+            sigma = pm.HalfNormal(f"sigma_{factor}", 1.0)
+            effect = pm.ZeroSumNormal(f"by_{factor}", sigma, dims=factor)
+            logit += effect[survey[factor].to_numpy()]
+        pm.Bernoulli("yes", logit_p=logit, observed=survey["yes"].to_numpy())
+    return model
+
+
+# %% [markdown]
+# Respondents of the same cell have the same probability, so logp needs it once a cell,
+# with the number of those who said yes and no. The plugin finds that out from the data: these are
+# the rewrites that leave fewer rows.
+
+# %%
+outcomes = pymc_fastlogp.explain(make()).to_frame()
+outcomes.query("rows_after < rows_before")[["variable", "rewrite", "rows_before", "rows_after"]]
+
+# %% [markdown]
+# ## The cost of logp and gradient
+#
+# "Compile" includes the first draw, because that is when JAX makes its machine code. The side
+# that is compiled first leaves machine code in the caches of PyTensor and Numba for the second.
+
+# %%
+sides = {
+    "off": {"on": False},
+    "on": {"on": True},
+    "JAX": {"on": False, "backend": "jax", "gradient_backend": "jax"},
+}
+compiled = {side: compile_model(make, **kwargs) for side, kwargs in sides.items()}
+
+# %% [markdown]
+# One evaluation of logp and gradient is measured in a native loop on one core, the sides in turn. For
+# off and on that is the C function that nutpie calls; for JAX it is the compiled function in a loop
+# of JAX itself, without the call from Python that nutpie makes for each evaluation.
+
+# %%
+timing = time_with_jax(compiled["off"][0], compiled["on"][0], make())
+display(timing)
+timing.plot()
+plt.show()
+
+# %% [markdown]
+# ## Sampling, three ways
+#
+# With the plugin off and with JAX, each evaluation goes through all respondents, so these two get
+# a short run only: few chains, of few draws after little tuning. With the plugin on there is the
+# same short run for comparison, and then one of the usual length, which the estimates below come
+# from. The chains of a run follow each other, on one core. The short runs are there for
+# the draws per second and for comparing posteriors, not for estimates.
+
+# %%
+SHORT = {"draws": 100, "tune": 120, "chains": 2, "cores": 1, "seed": SEED}
+LONG = SETTINGS | {"cores": 1}
+runs = {side: sample(*pair, settings=SHORT) for side, pair in compiled.items()}
+runs["on, long"] = sample(*compiled["on"], settings=LONG)
+
+# %%
+throughput = pd.DataFrame(
+    {
+        side: {
+            "chains": run.idata["posterior"].sizes["chain"],
+            "draws of a chain": run.idata["posterior"].sizes["draw"],
+            "compile, s": run.compile_seconds,
+            "sampling, s": run.sampling_seconds,
+            "draws per second": run.draws_per_second,
+            "gradients per second": run.gradients / run.sampling_seconds,
+            "smallest bulk ESS per second": run.ess_per_second,
+            "worst R-hat": run.worst_rhat,
+            "divergences": run.divergences,
+        }
+        for side, run in runs.items()
+    }
+)
+throughput.style.format("{:.4g}")
+
+# %% [markdown]
+# ## The posteriors
+#
+# The posterior means may differ by Monte Carlo error only, which is larger for a short run. Each
+# difference is measured in units of its combined Monte Carlo standard error.
+
+# %%
+long = runs["on, long"]
+population = ["intercept", *(f"sigma_{factor}" for factor in LEVELS)]
+az.summary(long.idata, var_names=population)
+
+# %%
+short_runs = {side: runs[side].idata for side in sides}
+az.plot_forest(short_runs, var_names=population, combined=True).add_legend("model")
+plt.show()
+
+# %%
+comparisons = {
+    side: compare_posteriors(runs[side].summary, long.summary) for side in ("off", "JAX")
+}
+for side, comparison in comparisons.items():
+    print(f"{side} and on, long: {agreement(comparison)}")
+
+# %% [markdown]
+# ## Post-stratification
+#
+# Each draw of the posterior gives a probability for each cell. Their mean, weighted by the census,
+# is a draw of the share of yes in a state, or in the whole country.
+
+# %%
+draws = az.extract(long.idata, num_samples=500, random_seed=SEED)
+probability = expit(draws["intercept"] + sum(draws[f"by_{factor}"] for factor in FACTORS))
+others = [factor for factor in FACTORS if factor != "state"]
+national = probability.weighted(census).mean(list(FACTORS))
+by_state = probability.weighted(census).mean(others)
+
+
+def interval(estimate: xr.DataArray) -> xr.DataArray:
+    """Return the ends of the 90% interval of each estimate."""
+    return estimate.quantile([0.05, 0.95], dim="sample")
+
+
+def covered(estimate: xr.DataArray, true: xr.DataArray) -> float:
+    """Return the fraction of the estimates whose 90% interval contains the truth."""
+    lower, upper = interval(estimate)
+    return float(((lower <= true) & (true <= upper)).mean())
+
+
+# %%
+states = pd.DataFrame(
+    {
+        "respondents": survey.groupby("state").size(),
+        "truth": truth.weighted(census).mean(others),
+        "raw": survey.groupby("state")["yes"].mean(),
+        "MRP": by_state.mean("sample"),
+    }
+).sort_values("respondents")
+lower, upper = interval(by_state).to_numpy()[:, states.index]
+
+figure, ax = plt.subplots(figsize=(10, 4), layout="constrained")
+x = range(len(states))
+ax.vlines(x, lower, upper, "C0", linewidth=3, alpha=0.4, label="MRP, 90% interval")
+ax.plot(x, states["MRP"], "C0.", label="MRP, posterior mean")
+ax.plot(x, states["raw"], "C1o", fillstyle="none", label="share among the respondents")
+ax.plot(x, states["truth"], "k_", markersize=9, label="truth (simulated)")
+ax.set_xlabel("states, from the fewest respondents to the most")
+ax.set_ylabel("share of yes")
+figure.legend(loc="outside upper center", ncols=4)
+plt.show()
+
+# %% [markdown]
+# The same for single cells, from the one with the fewest respondents to the one with the most.
+
+# %%
+order = per_cell.to_numpy().ravel().argsort()
+chosen = order[np.linspace(0, truth.size - 1, 7).astype(int)]
+index = dict(zip(FACTORS, np.unravel_index(chosen, truth.shape)))
+pick = {factor: xr.DataArray(levels, dims="cell") for factor, levels in index.items()}
+asked = per_cell.isel(pick)
+yes = np.bincount(cell, weights=survey["yes"], minlength=truth.size)[chosen]
+cell_lower, cell_upper = interval(probability.isel(pick)).to_numpy()
+few_cells = pd.DataFrame(
+    {
+        **index,
+        "people": census.isel(pick),
+        "respondents": asked,
+        "raw": yes / asked.where(asked > 0),
+        "MRP": probability.isel(pick).mean("sample"),
+        "5%": cell_lower,
+        "95%": cell_upper,
+        "truth": truth.isel(pick),
+    }
+)
+few_cells.style.format(precision=3)
+
+# %%
+error = states[["raw", "MRP"]].sub(states["truth"], axis=0).pow(2).mean().pow(0.5)
+low, high = interval(national).to_numpy()
+display(
+    Markdown(
+        f"In the whole country {true_share:.2%} would say yes. The share among the respondents is "
+        f"{raw:.2%}; the post-stratified estimate is {float(national.mean()):.2%}, with a 90% interval "
+        f"from {low:.2%} to {high:.2%}.\n\n"
+        f"By state, the root mean square error is {error['raw'] * 100:.2f} percentage points for the "
+        f"share among the respondents and {error['MRP'] * 100:.2f} for MRP. The 90% intervals contain "
+        f"the truth in {covered(by_state, truth.weighted(census).mean(others)):.0%} of the states and "
+        f"{covered(probability, truth):.0%} of the cells. All that is simulated with the model "
+        f"that is fitted; a real survey will not be as kind."
+    )
+)
+
+# %% [markdown]
+# ## Conclusion
+
+# %%
+rewritten = is_rewritten(compiled["off"][0], compiled["on"][0])
+on, off, jax = runs["on"], runs["off"], runs["JAX"]
+minutes = long.gradients / off.gradients * off.sampling_seconds / 60
+display(
+    Markdown(
+        f"Plugin off against on: {verdict(timing.ratio('off').median, rewritten)}. One evaluation "
+        f"by JAX takes {timing.ratio('JAX').median:.0f} times as long as with the plugin on.\n\n"
+        f"In the short runs, nutpie with the plugin on drew "
+        f"{on.draws_per_second / off.draws_per_second:.0f} times as many draws per second as "
+        f"without it, and {on.draws_per_second / jax.draws_per_second:.0f} times as many as "
+        f"its JAX backend. The run of the usual length took {long.sampling_seconds:.1f} s on one "
+        f"core; with the plugin off, as many gradients would take {minutes:.0f} minutes at the rate "
+        f"of the short run."
+    )
+)
+agree = all(comparison["agrees"].all() for comparison in comparisons.values())
+assert agree, "the posteriors differ by more than Monte Carlo error"
