@@ -90,6 +90,7 @@ TABLES: tuple[tuple[str, Columns], ...] = (
             ("on, µs", _microseconds("on")),
             ("off : on", _ratio("off")),
             ("JAX : on", _ratio("jax")),
+            ("JAX with plugin : on", _ratio("jax_on")),
             ("Stan : on", _ratio("stan")),
             ("ceiling : on", _ratio("ceiling")),
         ),
@@ -119,6 +120,7 @@ class Marker(NamedTuple):
 MARKERS = {
     "off": Marker("plugin off", "C0", "o"),
     "jax": Marker("JAX, one core", "C1", "s"),
+    "jax_on": Marker("JAX with the plugin", "C4", "v"),
     "stan": Marker("Stan (stanli)", "C2", "^"),
     "ceiling": Marker("hand-written kernel", "C3", "D"),
 }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 
 # A side that may fail without failing the run. "off" and "on" may not.
-COMPETITORS = ("jax", "stan", "ceiling")
+COMPETITORS = ("jax", "jax_on", "stan", "ceiling")
 TASK_LIMIT_SECONDS = 900
 XLA_ON_ONE_CORE = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 

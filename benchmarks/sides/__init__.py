@@ -1,4 +1,4 @@
-"""The competitors of the plugin. Each side is a table row: its name and the ways to build it.
+"""The competitors of the plugin, and JAX with it. Each side is a table row: its name and the ways to build it.
 
 A builder gets the case, its model and the reference; it returns a :class:`Variant` that is
 checked and ready to be timed, or None if the side does not exist for the case. Of several variants the fastest is the one that competes.
@@ -80,6 +80,10 @@ SIDES: dict[str, tuple[str, tuple[str, ...]]] = {
     # OCaml runtime of the Stan compiler aborts if it starts after that.
     "stan": ("benchmarks.sides.stan_side", ("default_math", "fast_math")),
     "jax": ("benchmarks.sides.jax_side", ("gradient_by_pytensor", "gradient_by_jax")),
+    "jax_on": (
+        "benchmarks.sides.jax_side",
+        ("rewritten_gradient_by_pytensor", "rewritten_gradient_by_jax"),
+    ),
     "ceiling": ("benchmarks.sides.ceiling_side", ("vector_ir",)),
 }
 

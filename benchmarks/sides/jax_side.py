@@ -1,4 +1,4 @@
-"""JAX on one core, as ``nutpie.compile_pymc_model(backend="jax")`` would use it, plugin off.
+"""JAX on one core, as ``nutpie.compile_pymc_model(backend="jax")`` would use it, with the plugin off or on.
 
 The evaluations run in a ``lax.fori_loop``, so no Python is between them. Each starts from the
 previous gradient, times 1e-300, so XLA cannot take any of them out of the loop.
@@ -16,9 +16,9 @@ from nutpie.compile_pymc import _make_functions  # what nutpie's own JAX backend
 from pymc.model.transform.optimization import freeze_dims_and_data
 
 from benchmarks.sides import Reference, Variant
-from pymc_fastlogp import disabled
 from pymc_fastlogp.benchmark.native import Timer
 from pymc_fastlogp.benchmark.run import Evaluate, check_agreement
+from pymc_fastlogp.config import switched
 
 if TYPE_CHECKING:
     from benchmarks.suite import Case
@@ -28,18 +28,37 @@ INVISIBLE = 1e-300
 
 def gradient_by_pytensor(case: "Case", model: pm.Model, reference: Reference) -> Variant:
     """Let PyTensor derive the gradient; the default of nutpie."""
-    return _variant("gradient by PyTensor", _jax_function(model, True), reference)
+    return _gradient_by_pytensor(model, reference, on=False)
 
 
 def gradient_by_jax(case: "Case", model: pm.Model, reference: Reference) -> Variant:
     """Let JAX derive the gradient."""
-    logp = _jax_function(model, False)
+    return _gradient_by_jax(model, reference, on=False)
+
+
+def rewritten_gradient_by_pytensor(case: "Case", model: pm.Model, reference: Reference) -> Variant:
+    """Let PyTensor derive the gradient, with the plugin on."""
+    return _gradient_by_pytensor(model, reference, on=True)
+
+
+def rewritten_gradient_by_jax(case: "Case", model: pm.Model, reference: Reference) -> Variant:
+    """Let JAX derive the gradient, with the plugin on."""
+    return _gradient_by_jax(model, reference, on=True)
+
+
+def _gradient_by_pytensor(model: pm.Model, reference: Reference, *, on: bool) -> Variant:
+    function = _jax_function(model, compute_grad=True, on=on)
+    return _variant("gradient by PyTensor", function, reference)
+
+
+def _gradient_by_jax(model: pm.Model, reference: Reference, *, on: bool) -> Variant:
+    logp = _jax_function(model, compute_grad=False, on=on)
     function = jax.jit(jax.value_and_grad(lambda x: logp(x)[0]))
     return _variant("gradient by JAX", function, reference)
 
 
-def _jax_function(model: pm.Model, compute_grad: bool) -> "jax.stages.Wrapped":
-    with disabled():
+def _jax_function(model: pm.Model, *, compute_grad: bool, on: bool) -> "jax.stages.Wrapped":
+    with switched(on):
         _, _, function, *_ = _make_functions(
             freeze_dims_and_data(model),
             mode="JAX",
