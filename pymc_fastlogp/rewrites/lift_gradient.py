@@ -51,6 +51,10 @@ def gradient_is_the_same(
         return False
     if all(isinstance(x, Constant) for x in others):
         return True
+    # What 0 / x is becomes a comparison, of which PyTensor's gradient is a zero of floatX.
+    variables = {x.type.dtype for x in others if not isinstance(x, Constant)}
+    if variables & set(float_dtypes) - {config.floatX}:
+        return False
     is_numerator = isinstance(scalar_op, ps.TrueDiv) and operand is node.inputs[0]
     is_finite = is_numerator or isinstance(scalar_op, FINITE_DERIVATIVE_BY_OTHERS)
     return is_finite and root is not None and bool(np.isfinite(root).all())

@@ -316,3 +316,14 @@ def test_after_the_gradient_the_value_alone_decides(mode, fires):
     assert is_lifted == fires
     at = np.array([2.0, 0.0, 3.0, 0.0, 1.0])
     np.testing.assert_allclose(function(at), np.log([2.0, 1.0, 3.0, 1.0, 1.0]), rtol=1e-14)
+
+
+def test_gradient_by_a_divisor_has_its_dtype():
+    """The comparison that 0 / x becomes would add a zero of floatX to the gradient by x."""
+    x, w = pt.fvector("x"), pt.tensor("w", dtype="float32", shape=(1,))
+    out = pt.zeros(4, dtype="float32")[:2].set(x) / w
+    values = {x: np.float32([1, 2]), w: np.float32([4])}
+    off, on = (value_and_gradient(out, values, on=on) for on in (False, True))
+    for expected, found in zip(off, on, strict=True):
+        assert found.dtype == expected.dtype == "float32"
+        np.testing.assert_allclose(found, expected, rtol=8 * np.finfo("float32").eps)
