@@ -92,3 +92,12 @@ def test_operations_are_not_fused():
     assert len(nodes) == 4
     assert all(isinstance(node.op, Elemwise) for node in nodes)
     assert not any(isinstance(node.op.scalar_op, Composite) for node in nodes)
+
+
+def test_a_scatter_has_the_noise_of_its_sums():
+    """Into each of 50 elements go 100 numbers, one after the other: noise of 10 units."""
+    index = np.arange(5000) % 50
+    exact = X.astype("longdouble").reshape(100, 50).sum(axis=0)
+    scatter = noisy(lambda x: pt.zeros(50)[index].inc(x))
+    errors = np.array([(scatter(X) - exact) / exact / EPS for _ in range(20)])
+    assert 8 < np.abs(errors).max() < 30
