@@ -128,10 +128,11 @@ MARKERS = {
 
 def rich_tables(results: dict[str, Any]) -> Group:
     """Return the tables for the terminal."""
-    return Group(*(_rich_table(title, columns, results["cases"]) for title, columns in TABLES))
+    return Group(*(rich_table(title, columns, results["cases"]) for title, columns in TABLES))
 
 
-def _rich_table(title: str, columns: Columns, records: list[Record]) -> Table:
+def rich_table(title: str, columns: Columns, records: list[Record]) -> Table:
+    """Return one table for the terminal, a row for each record."""
     table = Table(title=title, title_justify="left")
     for header, _ in columns:
         table.add_column(header, justify="left" if header == "model" else "right")
@@ -142,11 +143,12 @@ def _rich_table(title: str, columns: Columns, records: list[Record]) -> Table:
 
 def markdown_tables(results: dict[str, Any]) -> str:
     """Return the tables for the README, with date, machine and versions below them."""
-    tables = (_markdown_table(title, columns, results["cases"]) for title, columns in TABLES)
+    tables = (markdown_table(title, columns, results["cases"]) for title, columns in TABLES)
     return "\n\n".join([*tables, _caption(results)])
 
 
-def _markdown_table(title: str, columns: Columns, records: list[Record]) -> str:
+def markdown_table(title: str, columns: Columns, records: list[Record]) -> str:
+    """Return one table for Markdown, a row for each record."""
     rows = [
         [header for header, _ in columns],
         ["---"] + ["---:"] * (len(columns) - 1),
