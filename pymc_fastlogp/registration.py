@@ -114,6 +114,8 @@ class GraphRule(NamedTuple):
 # After elementwise fusion, before anything works in place (add_destroy_handler is at 49.5).
 GRAPH_RULES: tuple[GraphRule, ...] = (
     GraphRule("fastlogp_fused_kernel", "kernel.region.FuseRegions", ("numba",), 49.3),
+    # Behind all others: what is no longer a constant is not rewritten as one.
+    GraphRule("fastlogp_held_constants", "kernel.held_constants.HoldConstants", ("numba",), 200.0),
 )
 
 

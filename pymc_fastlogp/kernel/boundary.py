@@ -53,5 +53,6 @@ def _narrow(x: TensorConstant) -> TensorConstant:
 
 def _narrow_array(data: np.ndarray) -> np.ndarray:
     if data.dtype == np.int64 and INT32.min <= data.min() and data.max() <= INT32.max:
-        data = data.astype(np.int32)
+        data = data.astype(np.int32, order="C")
+        data.flags.writeable = False  # so that it need not be copied to be held
     return np.ascontiguousarray(data)

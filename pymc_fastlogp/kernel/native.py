@@ -47,13 +47,13 @@ def load(program: Program) -> str:
 
 def name_of(program: Program) -> str:
     """Return the name of a program's code, the same in every process on this machine."""
-    key = "\n".join([_compiler(), as_text(program)])
+    key = "\n".join([compiler(), as_text(program)])
     return f"pymc_fastlogp.kernel.{sha256(key.encode()).hexdigest()}"
 
 
 @cache
-def _compiler() -> str:
-    """Return all that the code of a program depends on, besides the program."""
+def compiler() -> str:
+    """Return all that code depends on, besides what it is the code of."""
     sources = sorted(Path(__file__).parent.rglob("*.py"))
     source = sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
