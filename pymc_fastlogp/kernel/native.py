@@ -35,19 +35,28 @@ _loaded: dict[str, llvm.ExecutionEngine] = {}
 _lock = threading.Lock()
 
 
-def load(program: Program) -> str:
-    """Make the machine code of a program callable by name, and return the name."""
-    name = name_of(program)
+def load(program: Program, contiguous: Sequence[bool] | None = None) -> str:
+    """Make the machine code of a program callable by name, and return the name.
+
+    Parameters
+    ----------
+    program : Program
+        The program.
+    contiguous : sequence of bool, optional
+        For each input whether it is C-contiguous; all are by default.
+    """
+    name = name_of(program, contiguous)
     with _lock:
         if name not in _loaded:
-            _loaded[name] = engine_of(program, _object_code(program, name))
+            _loaded[name] = engine_of(program, _object_code(program, name, contiguous))
             llvm.add_symbol(name, _loaded[name].get_function_address(name))
     return name
 
 
-def name_of(program: Program) -> str:
+def name_of(program: Program, contiguous: Sequence[bool] | None = None) -> str:
     """Return the name of a program's code, the same in every process on this machine."""
-    key = "\n".join([compiler(), as_text(program)])
+    strided = [i for i, is_contiguous in enumerate(contiguous or ()) if not is_contiguous]
+    key = "\n".join([compiler(), as_text(program), f"strided: {strided}"])
     return f"pymc_fastlogp.kernel.{sha256(key.encode()).hexdigest()}"
 
 
@@ -77,11 +86,11 @@ def _externals(program: Program) -> Iterator[External]:
                 yield from externals(expr.op, len(expr.args))
 
 
-def _object_code(program: Program, name: str) -> bytes:
+def _object_code(program: Program, name: str, contiguous: Sequence[bool] | None) -> bytes:
     path = config.base_compiledir / "numba" / f"{name}.o"
     if config.numba__cache and path.exists():
         return path.read_bytes()
-    code = compile_program(program, name)
+    code = compile_program(program, name, contiguous)
     if config.numba__cache:
         _write(path, code)
     return code

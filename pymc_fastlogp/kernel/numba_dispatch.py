@@ -17,11 +17,12 @@ from numba.core.extending import intrinsic
 from numba.np import arrayobj
 from numba.np.numpy_support import from_dtype
 
-from pymc_fastlogp.kernel import native
-from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY, emit_size
+from pymc_fastlogp.kernel import layouts
+from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY, emit_size, signature
 from pymc_fastlogp.kernel.loops import Buffer, Error, Program
 
 I64, POINTER = ir.IntType(64), ir.PointerType()
+NO_CODE = "no code for inputs that are not in C order; the log of pymc_fastlogp says why"
 NO_MEMORY = Error(MemoryError, "no memory for the scratch of a kernel")
 
 
@@ -33,7 +34,7 @@ def funcify(program: Program) -> tuple[Callable, str]:
     program : Program
         What the function computes. It takes and returns arrays, also those without axes.
     """
-    name = native.load(program)
+    name = layouts.load(program)
     return _intrinsic(program, name), _key(program, name)
 
 
@@ -49,14 +50,16 @@ def _intrinsic(program: Program, name: str) -> Callable:
 
     @intrinsic
     def fused_kernel(typing_context, *inputs):  # type: ignore[no-untyped-def]
-        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        def codegen(context, builder, typed, args):  # type: ignore[no-untyped-def]
             call = _Call(context, builder)
             values = cgutils.unpack_tuple(builder, args[0])
-            given = zip(values, signature.args[0], input_types, strict=True)
-            arrays = [call.contiguous(*value_and_types) for value_and_types in given]
+            arrays = [
+                arrayobj.make_array(type_)(context, builder, value)
+                for type_, value in zip(input_types, values, strict=True)
+            ]
+            function = call.function(program, name, typed.args[0])
             outputs = call.allocated(program, output_types, arrays)
-            status = call.status(name, arrays, outputs)
-            call.release(call.copies)
+            status = builder.call(function, call.arguments(arrays, outputs))
             values = [array._getvalue() for array in outputs]
             call.raise_error(status, program.errors, list(zip(output_types, values, strict=True)))
             return context.make_tuple(builder, returned, values) if len(values) > 1 else values[0]
@@ -70,31 +73,24 @@ def _array_types(buffers: Sequence[Buffer]) -> list[types.Array]:
     return [types.Array(from_dtype(np.dtype(b.dtype)), b.ndim, "C") for b in buffers]
 
 
-def _in_c_order(x):  # type: ignore[no-untyped-def]
-    return np.ascontiguousarray(x)
-
-
 class _Call:
-    """The code around one call of a kernel.
-
-    Attributes
-    ----------
-    copies : list of (type, value)
-        Inputs that were copied, to be released.
-    """
+    """The code around one call of a kernel."""
 
     def __init__(self, context: Any, builder: ir.IRBuilder):
         self.context = context
         self.builder = builder
-        self.copies: list[tuple[types.Array, ir.Value]] = []
 
-    def contiguous(self, value: ir.Value, type_: types.Array, wanted: types.Array) -> Any:
-        """Return an array, or a copy of it in C order."""
-        # Numba makes a vector of a scalar that it copies, and one element is in any order.
-        if type_.layout != "C" and type_.ndim:
-            value = self.context.compile_internal(self.builder, _in_c_order, wanted(type_), [value])
-            self.copies.append((wanted, value))
-        return arrayobj.make_array(wanted)(self.context, self.builder, value)
+    def function(self, program: Program, name: str, given: Sequence[types.Array]) -> ir.Value:
+        """Return the machine code for arrays of some types."""
+        type_ = signature(program)
+        # An array without axes is in any order.
+        layout = "".join(array.layout if array.ndim else "C" for array in given)
+        if set(layout) <= {"C"}:
+            return cgutils.get_or_insert_function(self.builder.module, type_, name)
+        address = layouts.emit_address(self.context, self.builder, name, layout)
+        with self.builder.if_then(cgutils.is_null(self.builder, address), likely=False):
+            self.context.call_conv.return_user_exc(self.builder, RuntimeError, (NO_CODE,))
+        return self.builder.inttoptr(address, type_.as_pointer())
 
     def allocated(
         self, program: Program, output_types: Sequence[types.Array], inputs: Sequence[Any]
@@ -111,17 +107,14 @@ class _Call:
             for type_, shape in zip(output_types, shapes, strict=True)
         ]
 
-    def status(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> ir.Value:
-        """Call the machine code and return its status."""
+    def arguments(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[ir.Value]:
+        """Return the arguments of the machine code."""
         arguments = []
         for array in inputs:
             sizes = (array.shape, array.strides)
             arguments += [self.pointer(array)]
             arguments += [n for size in sizes for n in cgutils.unpack_tuple(self.builder, size)]
-        arguments += [self.pointer(array) for array in outputs]
-        type_ = ir.FunctionType(I64, [argument.type for argument in arguments])
-        function = cgutils.get_or_insert_function(self.builder.module, type_, name)
-        return self.builder.call(function, arguments)
+        return [*arguments, *(self.pointer(array) for array in outputs)]
 
     def pointer(self, array: Any) -> ir.Value:
         """Return the address of the elements."""

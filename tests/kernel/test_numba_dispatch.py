@@ -14,7 +14,7 @@ from numba.core.runtime import _nrt_python, rtsys
 from pymc.logprob.utils import ParameterValueError
 
 from pymc_fastlogp import disabled
-from pymc_fastlogp.kernel import native
+from pymc_fastlogp.kernel import layouts, native
 from pymc_fastlogp.kernel.held_constants import HeldConstants
 from pymc_fastlogp.kernel.op import FusedKernel
 
@@ -92,17 +92,16 @@ def test_messages_are_those_of_the_check():
         function(-1.0)
 
 
-@pytest.mark.parametrize(
-    "arranged",
-    [
-        np.ascontiguousarray,
-        np.asfortranarray,
-        lambda x: np.repeat(np.repeat(x, 2, axis=0), 3, axis=1)[::2, ::3],
-        lambda x: x[::-1, ::-1].copy()[::-1, ::-1],
-        lambda x: np.broadcast_to(x[:1], x.shape),
-    ],
-    ids=["C", "Fortran", "strided", "reversed", "broadcast"],
-)
+LAYOUTS = {
+    "C": np.ascontiguousarray,
+    "Fortran": np.asfortranarray,
+    "strided": lambda x: np.repeat(np.repeat(x, 2, axis=0), 3, axis=1)[::2, ::3],
+    "reversed": lambda x: x[::-1, ::-1].copy()[::-1, ::-1],
+    "broadcast": lambda x: np.broadcast_to(x[:1], x.shape),
+}
+
+
+@pytest.mark.parametrize("arranged", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("shape", [(2, 3), (1, 3), (0, 3)])
 def test_inputs_of_any_layout(mixed, arranged, shape):
     x = arranged(np.arange(float(np.prod(shape))).reshape(shape))
@@ -115,6 +114,46 @@ def test_inputs_of_any_layout(mixed, arranged, shape):
     assert [out.dtype for out in (product, positive, total, shifted)] == [
         *("float64", "bool", "float64", "int32")
     ]
+
+
+@pytest.fixture(scope="module")
+def regression():
+    """A function with the gradient of a sum over a matrix, and what upstream makes of it."""
+    x, b = pt.dmatrix("x"), pt.dvector("b")
+    y = pt.log1p(pt.exp((x * b).sum(axis=1))).sum()
+    outputs = [y, *pytensor.grad(y, [x, b])]
+    with disabled():
+        upstream = pytensor.function([x, b], outputs, mode="NUMBA")
+    return compiled([x, b], outputs), upstream
+
+
+@pytest.mark.parametrize("arranged", LAYOUTS.values(), ids=LAYOUTS)
+def test_gradients_of_any_layout(regression, arranged):
+    x = arranged(np.random.default_rng(5).normal(size=(37, 5)))
+    b = np.linspace(-1, 1, 10)[::-2]
+    for found, expected in zip(*(f(x, b) for f in regression), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_inputs_are_not_copied(regression):
+    function, b, allocated = regression[0], np.ones(5), []
+    for order in "CF":
+        x = np.ones((400, 5), order=order)
+        function(x, b)
+        before = rtsys.get_allocation_stats()
+        function(x, b)
+        allocated.append(rtsys.get_allocation_stats().alloc - before.alloc)
+    assert allocated[0] == allocated[1]
+
+
+def test_a_layout_without_code_raises(monkeypatch, caplog):
+    x = pt.dmatrix("x")
+    function = compiled([x], [pt.exp(x).sum() * 1.5])
+    monkeypatch.setattr(layouts, "_programs", {})
+    with pytest.raises(RuntimeError, match="no code for inputs that are not in C order"):
+        function(np.zeros((2, 3), order="F"))
+    assert "KeyError" in caplog.text
+    assert function(np.zeros((2, 3)))[0] == 9
 
 
 def test_a_scalar_that_is_a_view():
@@ -181,7 +220,7 @@ import pytensor.tensor as pt
 from numba.core.compiler import CompilerBase
 
 import pymc_fastlogp
-from pymc_fastlogp.kernel import native
+from pymc_fastlogp.kernel import layouts, native
 from pymc_fastlogp.kernel.held_constants import HeldConstants
 
 compiled, emitted = [], []
@@ -193,9 +232,9 @@ def counted_compile(self, function):
     return compile_bytecode(self, function)
 
 
-def counted_program(program, name):
+def counted_program(program, name, contiguous):
     emitted.append(name)
-    return compile_program(program, name)
+    return compile_program(program, name, contiguous)
 
 
 CompilerBase.compile_extra, native.compile_program = counted_compile, counted_program
@@ -205,7 +244,8 @@ x = pt.dvector("x")
 value = (pt.exp(x)[index] * np.linspace(0, 1, n)).sum()
 position = pt.searchsorted(np.linspace(0, 1, 2 * n), x)
 function = pytensor.function([x], [value, pytensor.grad(value, x), position], mode="NUMBA")
-result = [out.tolist() for out in function(np.arange(3.0))]
+# The second argument is not in C order.
+result = [out.tolist() for x in (np.arange(3.0), np.arange(6.0)[::2]) for out in function(x)]
 print(json.dumps([result, compiled, len(emitted)]))
 """
 
@@ -219,7 +259,7 @@ def test_a_second_process_compiles_nothing(run_script, tmp_path, n):
         for _ in range(2)
     )
     assert "fused_kernel" in first[1]
-    assert first[2] == 1
+    assert first[2] == 2
     assert second[1:] == [[], 0]
     assert first[0] == second[0]
     n_bytes = sum(file.stat().st_size for file in tmp_path.rglob("*.nbc"))

@@ -86,7 +86,7 @@ class Kernel:
     """
 
     def __init__(self, module: ir.Module, program: Program, name: str, contiguous: Sequence[bool]):
-        self.function = ir.Function(module, _signature(program), name)
+        self.function = ir.Function(module, signature(program), name)
         self.function.attributes.add("nounwind")
         # Without it LLVM spills vectors to a stack that is not aligned for them.
         self.function.attributes.alignstack = 64
@@ -165,7 +165,8 @@ class Kernel:
         builder.position_at_end(going_on)
 
 
-def _signature(program: Program) -> ir.FunctionType:
+def signature(program: Program) -> ir.FunctionType:
+    """Return the type of the function of a program, see :func:`emit`."""
     arguments: list[ir.Type] = []
     for buffer in program.inputs:
         arguments += [POINTER, *[I64] * (2 * buffer.ndim)]
