@@ -82,9 +82,15 @@ RULES: tuple[Rule, ...] = (
         "stabilize",
     ),
     Rule("fastlogp_inc_of_scattered", "inc_of_scattered.local_inc_of_scattered", "stabilize"),
+    Rule(
+        "fastlogp_difference_of_softplus",
+        "difference_of_softplus.local_difference_of_softplus",
+        "stabilize",
+    ),
     # After `canonicalize`, so that it sees each likelihood in its final form.
     Rule("fastlogp_gaussian_rows", "gaussian_rows.local_gaussian_rows", "stabilize"),
     Rule("fastlogp_compact_rows", "compact_rows.local_compact_rows", "stabilize"),
+    Rule("fastlogp_hoist_distinct", "hoist_distinct.local_hoist_distinct", "stabilize"),
     # Not in mode JAX, where JAX itself takes the gradient, after `specialize`.
     Rule("fastlogp_lift_set_subtensor", f"{LIFT}_after_grad", "specialize", ("numba",), False),
 )

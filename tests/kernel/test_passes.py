@@ -210,6 +210,19 @@ def test_both_sides_of_a_decided_switch(two_limits, s):
     np.testing.assert_allclose(total, expected.sum(), rtol=1e-14)
 
 
+def test_what_is_hidden_by_a_decided_switch_is_not_computed():
+    # Of the gradient of a limit that is not taken, zeros are left to choose from.
+    x, s = pt.vector("x", shape=(ROWS,)), pt.scalar("s")
+    is_limit = s > 1
+    of_limit = pt.switch(pt.eq(pt.log(x), 0), 0.0, pt.switch(is_limit, x, 0.0))
+    of_other = pt.switch(is_limit, 0.0, pt.gammaln(x))
+    program = program_of([x, s], [pt.sum(of_limit + of_other)])
+    loops = [loop for loop in program.steps if loop.when is not None]
+    functions = [{str(e.op) for e in expressions(loop) if isinstance(e, Compute)} for loop in loops]
+    assert ["log" in names for names in functions] == [True, False]
+    assert ["gammaln" in names for names in functions] == [False, True]
+
+
 def test_a_cheap_switch_on_a_scalar_stays_in_the_loop():
     x, s = pt.vector("x", shape=(ROWS,)), pt.scalar("s")
     program = program_of([x, s], [pt.sum(pt.switch(s > 0, x, -x))])

@@ -15,8 +15,10 @@ def decided(loop: Loop, condition: Expr, value: bool) -> Loop:
     def branch(expr: Expr) -> Expr | None:
         if not (isinstance(expr, Compute) and isinstance(expr.op, ps.Switch)):
             return None
-        if expr.args[0] is not condition:
-            return None
-        return cast(expr.args[1] if value else expr.args[2], expr.dtype)
+        yes, no = (cast(branch, expr.dtype) for branch in expr.args[1:])
+        if expr.args[0] is condition:
+            return yes if value else no
+        # Both are zero where one was the gradient of a branch that is not taken.
+        return yes if yes is no else None
 
     return replace(loop, body=substitute(loop.body, branch))
