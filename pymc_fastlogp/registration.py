@@ -91,6 +91,14 @@ RULES: tuple[Rule, ...] = (
     Rule("fastlogp_gaussian_rows", "gaussian_rows.local_gaussian_rows", "stabilize"),
     Rule("fastlogp_compact_rows", "compact_rows.local_compact_rows", "stabilize"),
     Rule("fastlogp_hoist_distinct", "hoist_distinct.local_hoist_distinct", "stabilize"),
+    # In mode FAST_COMPILE alone: the others compile a loop better than its steps.
+    Rule(
+        "fastlogp_unroll_short_scan",
+        "unrolled_scan.local_unroll_short_scan",
+        "canonicalize",
+        ("fast_compile",),
+        False,
+    ),
     # Not in mode JAX, where JAX itself takes the gradient, after `specialize`.
     Rule("fastlogp_lift_set_subtensor", f"{LIFT}_after_grad", "specialize", ("numba",), False),
 )

@@ -10,6 +10,7 @@ from textwrap import dedent
 
 import pymc as pm
 import pytest
+from hypothesis import settings
 from pytensor.compile.mode import optdb
 
 import pymc_fastlogp
@@ -17,6 +18,10 @@ from pymc_fastlogp.registration import RULES
 from tests.lifted import exp_of_set
 
 REPOSITORY = Path(__file__).parents[1]
+
+# A first example compiles; how long the others take says more of the machine than of the code.
+settings.register_profile("fastlogp", deadline=None)
+settings.load_profile("fastlogp")
 
 
 @pytest.fixture(autouse=True)
