@@ -14,14 +14,14 @@ step as it did, so the draws are the same. The rule acts if the number of steps 
 read at the step before, and no more than :data:`MOST_NODES` nodes come of it.
 """
 
-from collections.abc import Callable, Sequence
 from typing import cast
 
 import pytensor.tensor as pt
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
-from pytensor.graph.traversal import io_toposort
 from pytensor.scan.op import Scan
 from pytensor.scan.utils import ScanArgs
 from pytensor.tensor.variable import TensorVariable
@@ -36,10 +36,10 @@ def local_unroll_short_scan(fgraph: FunctionGraph, node: Apply) -> list[Variable
     n_steps = _constant_steps(node)
     if n_steps is None:
         return None
-    loop = ScanArgs.from_node(node, clone=True)
+    loop = ScanArgs.from_node(node)
     if not _reads_one_step_back(loop, n_steps):
         return None
-    outputs = _unrolled(loop, n_steps)
+    outputs = _unrolled(node, loop, n_steps)
     copy_stack_trace(node.outputs, outputs)
     return outputs
 
@@ -78,31 +78,30 @@ def _is_constant(x: Variable, value: int) -> bool:
     return isinstance(x, Constant) and int(x.data) == value
 
 
-def _unrolled(loop: ScanArgs, n_steps: int) -> list[Variable]:
+def _unrolled(node: Apply, loop: ScanArgs, n_steps: int) -> list[Variable]:
     """Return what replaces the outputs of the Scan."""
-    states: Sequence[Variable] = [buffer[0] for buffer in loop.outer_in_sit_sot]
-    shared: Sequence[Variable] = loop.outer_in_shared
-    state_history, nit_sot_history = [states], []
+    inner = _inlined(node.op.fgraph)
+    states: list[Variable] = [buffer[0] for buffer in loop.outer_in_sit_sot]
+    shared: list[Variable] = loop.outer_in_shared
+    state_history, other_history = [states], []
     for step in range(n_steps):
         now = [seq[step] for seq in loop.outer_in_seqs]
-        value = _step(loop, [*now, *states, *shared, *loop.outer_in_non_seqs])
-        states = [value(v) for v in loop.inner_out_sit_sot]
-        shared = [value(v) for v in loop.inner_out_shared]
+        given = [*now, *states, *shared, *loop.outer_in_non_seqs]
+        outputs = iter(inner.bind(given))
+        states = [next(outputs) for _ in loop.inner_out_sit_sot]
+        others = [next(outputs) for _ in loop.inner_out_nit_sot]
+        shared = list(outputs)
         state_history.append(states)
-        nit_sot_history.append([value(v) for v in loop.inner_out_nit_sot])
-    traced = [*zip(*state_history, strict=True), *zip(*nit_sot_history, strict=True)]
+        other_history.append(others)
+    traced = [*zip(*state_history, strict=True), *zip(*other_history, strict=True)]
     return [*(pt.stack(values) for values in traced), *shared]
 
 
-def _step(loop: ScanArgs, given: Sequence[Variable]) -> Callable[[Variable], Variable]:
-    """Return what maps a variable of the inner graph to its value in one step.
-
-    PyTensor's ``clone_replace`` would copy all earlier steps too.
-    """
-    values = dict(zip(loop.inner_inputs, given, strict=True))
-    for node in io_toposort(loop.inner_inputs, loop.inner_outputs):
-        step_node = node.clone_with_new_inputs(
-            [values.get(v, v) for v in node.inputs], strict=False
-        )
-        values.update(zip(node.outputs, step_node.outputs, strict=True))
-    return lambda v: values.get(v, v)
+def _inlined(frozen: FrozenFunctionGraph) -> FrozenFunctionGraph:
+    """Put the inner graphs of the nodes, which C would compile too, in their place."""
+    fgraph = frozen.unfreeze()
+    for node in fgraph.toposort():
+        if isinstance(node.op, OpFromGraph):
+            replacements = zip(node.outputs, inline_ofg_node(node), strict=True)
+            fgraph.replace_all(list(replacements), import_missing=True)
+    return fgraph.freeze()
