@@ -14,16 +14,15 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.explain.result import Kernels, Outside
-from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported
+from pymc_fastlogp.kernel.lower import is_supported
 from pymc_fastlogp.kernel.lower.table import row_of
-from pymc_fastlogp.kernel.region import fuse, inputs_of, is_worth_it, outputs_of, regions
+from pymc_fastlogp.kernel.region import attempts, regions
 from pymc_fastlogp.registration import GRAPH_RULES, is_excluded
 
 LOGP_DLOGP, LOGP = "logp and gradient", "logp"
 
 NO_RULE = "the kernel has no rule for this Op"
 NOT_THIS_FORM = "the kernel's rule for this Op does not cover its dtype, shape or parameters"
-TOO_SMALL = "a kernel for less than two nodes that compute gains nothing"
 EXCLUDED = "excluded by the flag optimizer_excluding"
 
 [KERNEL_RULE] = (rule for rule in GRAPH_RULES if rule.rewriter == "kernel.region.FuseRegions")
@@ -46,11 +45,12 @@ def kernels_of(terms: Sequence[TensorVariable], value_vars: Sequence[TensorVaria
     if is_excluded(KERNEL_RULE):
         return Kernels(graph, (), _counted((node, EXCLUDED) for node in fgraph.apply_nodes))
     n_nodes, outside = [], []
-    for nodes in regions(fgraph):
-        if reason := why_not(fgraph, nodes):
-            outside += [(node, reason) for node in nodes]
-        else:
-            n_nodes.append(len(nodes))
+    for region in regions(fgraph, is_supported):
+        for nodes, reason, _ in attempts(fgraph, region):
+            if reason:
+                outside += [(node, reason) for node in nodes]
+            else:
+                n_nodes.append(len(nodes))
     outside += [(x, why_unsupported(x)) for x in fgraph.apply_nodes if not is_supported(x)]
     return Kernels(graph, tuple(n_nodes), _counted(outside))
 
@@ -74,17 +74,6 @@ def as_seen_by_rule(outputs: list[TensorVariable]) -> FunctionGraph:
     with switched(True):
         Mode(upstream.linker, query).optimizer.rewrite(fgraph)
     return fgraph
-
-
-def why_not(fgraph: FunctionGraph, nodes: list[Apply]) -> str:
-    """Say why supported nodes do not become a kernel; return an empty string where they do."""
-    if not is_worth_it(nodes):
-        return TOO_SMALL
-    try:
-        fuse(inputs_of(nodes), outputs_of(fgraph, nodes))
-    except UnsupportedError as reason:
-        return str(reason)
-    return ""
 
 
 def why_unsupported(node: Apply) -> str:

@@ -18,8 +18,9 @@ from numba.np import arrayobj
 from numba.np.numpy_support import from_dtype
 
 from pymc_fastlogp.kernel import layouts
-from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY, emit_size, signature
-from pymc_fastlogp.kernel.loops import Buffer, Error, Program
+from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY, emit_shapes, signature
+from pymc_fastlogp.kernel.loops import Buffer, Error, Program, as_expr
+from pymc_fastlogp.kernel.lower.sizes import is_not_negative
 
 I64, POINTER = ir.IntType(64), ir.PointerType()
 NO_CODE = "no code for inputs that are not in C order; the log of pymc_fastlogp says why"
@@ -58,8 +59,10 @@ def _intrinsic(program: Program, name: str) -> Callable:
                 for type_, value in zip(input_types, values, strict=True)
             ]
             function = call.function(program, name, typed.args[0])
-            outputs = call.allocated(program, output_types, arrays)
-            status = builder.call(function, call.arguments(arrays, outputs))
+            inputs = call.arguments(arrays)
+            outputs = call.allocated(program, output_types, inputs)
+            pointers = [call.pointer(array) for array in outputs]
+            status = builder.call(function, [*inputs, *pointers])
             values = [array._getvalue() for array in outputs]
             call.raise_error(status, program.errors, list(zip(output_types, values, strict=True)))
             return context.make_tuple(builder, returned, values) if len(values) > 1 else values[0]
@@ -92,29 +95,36 @@ class _Call:
             self.context.call_conv.return_user_exc(self.builder, RuntimeError, (NO_CODE,))
         return self.builder.inttoptr(address, type_.as_pointer())
 
+    def arguments(self, arrays: Sequence[Any]) -> list[ir.Value]:
+        """Return the arguments of the machine code for its inputs."""
+        arguments = []
+        for array in arrays:
+            sizes = (array.shape, array.strides)
+            arguments += [self.pointer(array)]
+            arguments += [n for size in sizes for n in cgutils.unpack_tuple(self.builder, size)]
+        return arguments
+
     def allocated(
-        self, program: Program, output_types: Sequence[types.Array], inputs: Sequence[Any]
+        self, program: Program, output_types: Sequence[types.Array], inputs: Sequence[ir.Value]
     ) -> list[Any]:
         """Return new arrays for the outputs."""
-        lengths = {
-            (number, axis): length
-            for number, array in enumerate(inputs)
-            for axis, length in enumerate(cgutils.unpack_tuple(self.builder, array.shape))
-        }
-        shapes = [[emit_size(self.builder, n, lengths) for n in b.shape] for b in program.outputs]
+        shapes = emit_shapes(self.builder, program, inputs)
+        self.require_not_negative(program, shapes)
         return [
             arrayobj._empty_nd_impl(self.context, self.builder, type_, shape)
             for type_, shape in zip(output_types, shapes, strict=True)
         ]
 
-    def arguments(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[ir.Value]:
-        """Return the arguments of the machine code."""
-        arguments = []
-        for array in inputs:
-            sizes = (array.shape, array.strides)
-            arguments += [self.pointer(array)]
-            arguments += [n for size in sizes for n in cgutils.unpack_tuple(self.builder, size)]
-        return [*arguments, *(self.pointer(array) for array in outputs)]
+    def require_not_negative(self, program: Program, shapes: Sequence[Sequence[ir.Value]]) -> None:
+        """Raise where a length is negative."""
+        for buffer, shape in zip(program.outputs, shapes, strict=True):
+            for size, length in zip(buffer.shape, shape, strict=True):
+                if is_not_negative(as_expr(size)):
+                    continue
+                is_negative = self.builder.icmp_signed("<", length, I64(0))
+                with self.builder.if_then(is_negative, likely=False):
+                    message = ("negative dimensions not allowed",)
+                    self.context.call_conv.return_user_exc(self.builder, ValueError, message)
 
     def pointer(self, array: Any) -> ir.Value:
         """Return the address of the elements."""

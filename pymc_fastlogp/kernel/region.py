@@ -17,21 +17,43 @@ than the longest alternation of supported and other nodes asks for.
 
 import logging
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.rewriting.basic import GraphRewriter, copy_stack_trace
+from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.kernel.boundary import is_embedded, passed, restored
-from pymc_fastlogp.kernel.facts import index_facts
-from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported
+from pymc_fastlogp.kernel.facts import IndexFacts, index_facts
+from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, loops_of
 from pymc_fastlogp.kernel.op import FusedKernel
 
 logger = logging.getLogger("pymc_fastlogp")
 
 # Fewer computing nodes than this gain nothing from being compiled together.
 LEAST_NODES = 2
+TOO_SMALL = "a kernel for less than two nodes that compute gains nothing"
+
+
+class Attempt(NamedTuple):
+    """Nodes that are to become a kernel.
+
+    Attributes
+    ----------
+    nodes : list of Apply
+        The nodes, in topological order.
+    reason : str
+        Why they do not; empty if they do.
+    results : list of (Variable, Variable)
+        Their outputs, and the same computed by the kernel.
+    """
+
+    nodes: list[Apply]
+    reason: str
+    results: list[tuple[Variable, Variable]]
 
 
 class FuseRegions(GraphRewriter):
@@ -39,26 +61,75 @@ class FuseRegions(GraphRewriter):
 
     def apply(self, fgraph: FunctionGraph) -> None:
         """Replace each region that is worth it."""
-        for nodes in regions(fgraph):
-            if is_worth_it(nodes):
-                _replace(fgraph, nodes)
+        for nodes in regions(fgraph, is_supported):
+            for attempt in attempts(fgraph, nodes):
+                if attempt.reason:
+                    n_nodes = len(attempt.nodes)
+                    logger.info("%d nodes stay with PyTensor: %s", n_nodes, attempt.reason)
+                for before, after in attempt.results:
+                    copy_stack_trace(before, after)
+                fgraph.replace_all_validate(attempt.results, reason="fastlogp_fused_kernel")
 
 
-def regions(fgraph: FunctionGraph) -> list[list[Apply]]:
-    """Return the supported nodes level by level, each level in topological order."""
+def regions(fgraph: FunctionGraph, is_inside: Callable[[Apply], bool]) -> list[list[Apply]]:
+    """Return the nodes that may be inside a kernel level by level, each level in topological order."""
     level: dict[Apply, int] = {}
     by_level = defaultdict(list)
     inside = set()
     for node in fgraph.toposort():
-        is_inside = is_supported(node)
+        is_in = is_inside(node)
         producers = [x.owner for x in node.inputs if x.owner is not None]
-        level[node] = max(
-            (level[p] + (is_inside and p not in inside) for p in producers), default=0
-        )
-        if is_inside:
+        level[node] = max((level[p] + (is_in and p not in inside) for p in producers), default=0)
+        if is_in:
             inside.add(node)
             by_level[level[node]].append(node)
     return [by_level[i] for i in sorted(by_level)]
+
+
+def attempts(fgraph: FunctionGraph, nodes: list[Apply]) -> Iterator[Attempt]:
+    """Make a kernel of a region, or of what is left of it without the nodes that cannot be lowered."""
+    if not is_worth_it(nodes):
+        yield Attempt(nodes, TOO_SMALL, [])
+        return
+    outputs = outputs_of(fgraph, nodes)
+    try:
+        yield Attempt(nodes, "", list(zip(outputs, fuse(inputs_of(nodes), outputs), strict=True)))
+    except UnsupportedError as error:
+        reasons = _left_out(fgraph, nodes) or dict.fromkeys(nodes, str(error))
+        yield from (Attempt([node], reason, []) for node, reason in reasons.items())
+        others = set(nodes) - reasons.keys()
+        for part in regions(fgraph, others.__contains__):
+            yield from attempts(fgraph, part)
+
+
+def _left_out(fgraph: FunctionGraph, nodes: list[Apply]) -> dict[Apply, str]:
+    """Return the nodes without which the others can be lowered, and why not with them.
+
+    A node may be one of them only because of what else is in its region, say a length that is computed there.
+    """
+    reasons: dict[Apply, str] = {}
+    while True:
+        others = set(nodes) - reasons.keys()
+        found: dict[Apply, str] = {}
+        for part in regions(fgraph, others.__contains__):
+            found |= _fault(inputs_of(part), outputs_of(fgraph, part))
+        if not found:
+            return reasons
+        reasons |= found
+
+
+def _fault(inputs: list[Variable], outputs: list[Variable]) -> dict[Apply, str]:
+    """Return the first node of a graph that cannot be lowered, and why; nothing if it is not one node.
+
+    The inner graph of a kernel does not tell: its nodes are copies, and equal ones are one.
+    """
+    copies = FrozenFunctionGraph.from_io(inputs, outputs)
+    try:
+        loops_of(copies, facts_of(inputs))
+    except UnsupportedError as error:
+        pairs = zip(copies.toposort(), io_toposort(inputs, outputs), strict=True)
+        return {node: str(error) for copy, node in pairs if copy is error.node}
+    return {}
 
 
 def is_worth_it(nodes: list[Apply]) -> bool:
@@ -96,19 +167,6 @@ def _is_computed(x: Variable, inside: set[Apply], views_of_inputs: set[Variable]
     return x.owner in inside and x not in views_of_inputs
 
 
-def _replace(fgraph: FunctionGraph, nodes: list[Apply]) -> None:
-    old = outputs_of(fgraph, nodes)
-    try:
-        new = fuse(inputs_of(nodes), old)
-    except UnsupportedError as reason:
-        logger.info("%d nodes stay with PyTensor: %s", len(nodes), reason)
-        return
-    pairs = list(zip(old, new, strict=True))
-    for before, after in pairs:
-        copy_stack_trace(before, after)
-    fgraph.replace_all_validate(pairs, reason="fastlogp_fused_kernel")
-
-
 def fuse(inputs: list[Variable], outputs: list[Variable]) -> list[Variable]:
     """Return the same outputs, computed by one node.
 
@@ -130,11 +188,15 @@ def fuse(inputs: list[Variable], outputs: list[Variable]) -> list[Variable]:
         If the loop IR cannot express the graph.
     """
     arguments = [passed(x) for x in inputs]
-    facts = tuple(index_facts(x.data) if isinstance(x, Constant) else None for x in arguments)
-    op = FusedKernel(_inner_graph(inputs, arguments, outputs), facts)
+    op = FusedKernel(_inner_graph(inputs, arguments, outputs), facts_of(arguments))
     op.program  # noqa: B018, raises UnsupportedError
     results = op(*arguments, return_list=True)
     return [restored(result, x.type) for result, x in zip(results, outputs, strict=True)]
+
+
+def facts_of(inputs: Sequence[Variable]) -> tuple[IndexFacts | None, ...]:
+    """Return what is known of the elements of those inputs that are constants."""
+    return tuple(index_facts(x.data) if isinstance(x, Constant) else None for x in inputs)
 
 
 def _inner_graph(

@@ -56,7 +56,7 @@ def test_raises_the_message_of_the_check():
 @pytest.mark.parametrize(
     ("build", "value", "reason"),
     [
-        (lambda x, n: pt.alloc(x[0], n), np.array(3), "value of an input"),
+        (lambda x, n: pt.alloc(x[0], n[1]), np.array([3, 4]), "element of an input"),
         (lambda x, n: x[:: n + 1], np.array(1), "step"),
         (lambda x, y: pt.alloc(x[0], y.sum().astype("int64")).sum(), X, "computed from data"),
     ],

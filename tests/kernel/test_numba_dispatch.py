@@ -116,6 +116,23 @@ def test_inputs_of_any_layout(mixed, arranged, shape):
     ]
 
 
+def test_the_length_of_an_output_may_be_the_value_of_an_input():
+    n, x = pt.lscalar("n"), pt.dvector("x")
+    function = compiled([n, x], [pt.exp(pt.arange(n) * x[0]) + 1, pt.log(x)])
+    for value in (0, 1, 13, -2):
+        powers, logarithms = function(value, np.array([0.5, 1.0]))
+        np.testing.assert_allclose(powers, np.exp(np.arange(value) * 0.5) + 1, rtol=1e-14)
+        np.testing.assert_allclose(logarithms, np.log([0.5, 1.0]), rtol=1e-15)
+
+
+def test_a_negative_length_raises():
+    n, x = pt.lscalar("n"), pt.dvector("x")
+    function = compiled([n, x], [pt.alloc(pt.exp(x), n, 2), pt.log(x)])
+    assert function(3, np.ones(2))[0].shape == (3, 2)
+    with pytest.raises(ValueError, match="negative dimensions"):
+        function(-1, np.ones(2))
+
+
 @pytest.fixture(scope="module")
 def regression():
     """A function with the gradient of a sum over a matrix, and what upstream makes of it."""

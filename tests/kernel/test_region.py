@@ -10,6 +10,7 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar import Cos
+from pytensor.tensor.basic import ARange
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
@@ -78,7 +79,7 @@ def graphs(draw):
 @settings(max_examples=200, deadline=None)
 def test_regions_are_convex_and_cover_what_is_supported(graph):
     fgraph = FunctionGraph(*graph, clone=True)
-    found = regions(fgraph)
+    found = regions(fgraph, region.is_supported)
     covered = [node for nodes in found for node in nodes]
     assert sorted(map(id, covered)) == sorted(
         id(node) for node in fgraph.apply_nodes if not is_cos(node)
@@ -104,7 +105,7 @@ def test_one_region_for_each_unsupported_step_on_a_path():
     second = pt.cos(first) + pt.exp(first)
     third = pt.cos(pt.cos(second)) * pt.log(second)
     fgraph = FunctionGraph([x, y], [third, pt.sqrt(y) - 1], clone=True)
-    assert [len(nodes) for nodes in regions(fgraph)] == [6, 2, 1]
+    assert [len(nodes) for nodes in regions(fgraph, region.is_supported)] == [6, 2, 1]
 
 
 def test_unconnected_nodes_share_a_kernel():
@@ -123,7 +124,7 @@ def test_a_view_of_an_input_stays_outside():
     x = pt.dmatrix("x")
     row = x[0]
     fgraph = FunctionGraph([x], [pt.exp(row) + 1, pt.cos(row)], clone=True)
-    [nodes] = regions(fgraph)
+    [nodes] = regions(fgraph, region.is_supported)
     assert outputs_of(fgraph, nodes) == [fgraph.outputs[0]]
     FuseRegions().apply(fgraph)
     [kernel] = kernels(fgraph)
@@ -177,8 +178,9 @@ def test_scalars_cross_the_boundary_as_tensors():
     outside = pt.scalar_from_tensor(pt.cos(start).astype("int64"))
     outputs = [pt.exp(x[outside:]) + 1, pt.scalar_from_tensor(start + 2)]
     fgraph = fused([x, start], outputs)
-    [kernel] = kernels(fgraph)
-    assert all(isinstance(v.type, pt.TensorType) for v in (*kernel.inputs, *kernel.outputs))
+    assert len(kernels(fgraph)) == 2
+    for kernel in kernels(fgraph):
+        assert all(isinstance(v.type, pt.TensorType) for v in (*kernel.inputs, *kernel.outputs))
     assert_same_values(fgraph, [x, start], outputs, [np.arange(4.0), np.array(0)])
 
 
@@ -189,6 +191,48 @@ def test_stack_traces_are_kept():
     FuseRegions().apply(fgraph)
     assert kernels(fgraph)
     assert fgraph.outputs[0].tag.trace[-len(trace) :] == trace
+
+
+def test_a_node_that_cannot_be_lowered_stays_outside_alone(caplog):
+    x = pt.dvector("x")
+    n = pt.exp(x).sum().astype("int64")  # computed from data, so not the length of a loop
+    outputs = [(pt.arange(n) * pt.log(x)[0]).sum() + 1, pt.exp(x) - 1]
+    with caplog.at_level("INFO", logger="pymc_fastlogp"):
+        fgraph = fused([x], outputs)
+    assert "1 nodes stay with PyTensor: a length that is computed from data" in caplog.text
+    assert len(kernels(fgraph)) == 2
+    [outside] = [n for n in fgraph.apply_nodes if not isinstance(n.op, FusedKernel)]
+    assert isinstance(outside.op, ARange)
+    assert_same_values(fgraph, [x], outputs, [np.array([0.5, 1.0])])
+
+
+def test_an_index_out_of_bounds_is_left_to_upstream():
+    x = pt.dvector("x", shape=(3,))
+    fgraph = fused([x], [pt.exp(x)[np.array([1, 3])] * 2, pt.log(x) + pt.exp(-x)])
+    [kernel] = kernels(fgraph)
+    assert len(kernel.outputs) == 2
+    [gather] = [n for n in fgraph.apply_nodes if isinstance(n.op, AdvancedSubtensor)]
+    assert gather.inputs[0] in kernel.outputs
+    with pytest.raises(IndexError):
+        pytensor.function(fgraph.inputs, fgraph.outputs, mode=PYTHON)(np.ones(3))
+
+
+def test_two_nodes_that_cannot_be_lowered():
+    x = pt.dvector("x")
+    lengths = [f(x).sum().astype("int64") for f in (pt.exp, pt.log)]
+    outputs = [(pt.arange(n) + 1).sum() * 2 for n in lengths]
+    fgraph = fused([x], outputs)
+    aranges = [n for n in fgraph.apply_nodes if isinstance(n.op, ARange)]
+    assert len(aranges) == len(kernels(fgraph)) == 2
+    assert_same_values(fgraph, [x], outputs, [np.array([1.5, 7.0])])
+
+
+def test_the_length_of_an_output_may_be_the_value_of_an_input():
+    n, x = pt.lscalar("n"), pt.dscalar("x")
+    outputs = [pt.exp(pt.arange(n) * x) + 1, pt.alloc(x, n)]
+    fgraph = fused([n, x], outputs)
+    assert len(fgraph.apply_nodes) == 1
+    assert_same_values(fgraph, [n, x], outputs, [4, 0.5])
 
 
 def test_what_cannot_be_lowered_stays_outside(monkeypatch, caplog):

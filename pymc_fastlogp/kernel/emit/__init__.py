@@ -1,5 +1,5 @@
 """The code generator: a program of loops becomes one LLVM function. It knows nothing of Numba."""
 
-from pymc_fastlogp.kernel.emit.kernel import OUT_OF_MEMORY, emit, emit_size, signature
+from pymc_fastlogp.kernel.emit.kernel import OUT_OF_MEMORY, emit, emit_shapes, signature
 
-__all__ = ["OUT_OF_MEMORY", "emit", "emit_size", "signature"]
+__all__ = ["OUT_OF_MEMORY", "emit", "emit_shapes", "signature"]

@@ -10,7 +10,7 @@
 The first two blocks are closed last, so that whatever needs a stack variable or a length can add to them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from llvmlite import ir
 
@@ -56,22 +56,42 @@ def emit(module: ir.Module, program: Program, name: str, contiguous: Sequence[bo
     return kernel.finish()
 
 
-def emit_size(
-    builder: ir.IRBuilder, size: Size, lengths: dict[tuple[int, int], ir.Value]
-) -> ir.Value:
-    """Return a length as an i64, for a caller that allocates outputs.
+def emit_shapes(
+    builder: ir.IRBuilder, program: Program, inputs: Sequence[ir.Value]
+) -> list[list[ir.Value]]:
+    """Return the shapes of the outputs, for a caller that allocates them.
 
     Parameters
     ----------
     builder : llvmlite.ir.IRBuilder
         Where instructions go.
-    size : Size
-        The length.
-    lengths : dict
-        Lengths of inputs, by number of the input and axis.
+    program : Program
+        The program.
+    inputs : sequence of llvmlite.ir.Value
+        The arguments of the function of the program, but for the outputs.
     """
-    scope = Scope(builder, Known({}, lengths), Pattern(0, {}, {}))
-    return I64(size) if isinstance(size, int) else scope.scalar(size)
+    arguments = iter(inputs)
+    arrays: dict[Buffer, Array] = {}
+    lengths: dict[tuple[int, int], ir.Value] = {}
+    for number, buffer in enumerate(program.inputs):
+        arrays[buffer] = _place_input(buffer, number, arguments, lengths)
+    scope = Scope(builder, Known(arrays, lengths), Pattern(0, {}, {}))
+    return [
+        [I64(size) if isinstance(size, int) else scope.scalar(size) for size in buffer.shape]
+        for buffer in program.outputs
+    ]
+
+
+def _place_input(
+    buffer: Buffer,
+    number: int,
+    arguments: Iterator[ir.Value],
+    lengths: dict[tuple[int, int], ir.Value],
+) -> Array:
+    """Take the arguments of an input; add its lengths, and return it as read through its strides."""
+    pointer = next(arguments)
+    lengths.update({(number, axis): next(arguments) for axis in range(buffer.ndim)})
+    return storage.strided(pointer, buffer, [next(arguments) for _ in range(buffer.ndim)])
 
 
 class Kernel:
@@ -125,15 +145,12 @@ class Kernel:
     def _place_arguments(self, program: Program, contiguous: Sequence[bool]) -> None:
         arguments = iter(self.function.args)
         for number, buffer in enumerate(program.inputs):
-            pointer = next(arguments)
-            pointer.add_attribute("noalias")
-            for axis in range(buffer.ndim):
-                self._lengths[number, axis] = next(arguments)
-            strides = [next(arguments) for _ in range(buffer.ndim)]
+            array = _place_input(buffer, number, arguments, self._lengths)
+            array.pointer.add_attribute("noalias")
             if contiguous[number]:
-                self._place(buffer, pointer)
+                self._place(buffer, array.pointer)
             else:
-                self._arrays[buffer] = storage.strided(pointer, buffer, strides)
+                self._arrays[buffer] = array
         for buffer in program.outputs:
             pointer = next(arguments)
             pointer.add_attribute("noalias")

@@ -67,8 +67,10 @@ def update_one(
 
 def is_contiguous(scope: "Scope", buffer: Buffer, index: tuple[Expr, ...]) -> bool:
     """Whether the lanes are neighbours in memory; a single lane is."""
+    if scope.width == 1:
+        return True
     slopes = [scope.pattern.slope[expr] for expr in index]
-    return scope.width == 1 or scope.known.arrays[buffer].step(slopes) == 1
+    return scope.known.arrays[buffer].step(slopes) == 1
 
 
 def first_address(scope: "Scope", buffer: Buffer, index: tuple[Expr, ...]) -> ir.Value:

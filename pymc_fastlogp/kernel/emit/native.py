@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 
 from pymc_fastlogp.kernel.emit.kernel import OUT_OF_MEMORY
-from pymc_fastlogp.kernel.loops import Buffer, Compute, Const, Expr, Length, Program, Size, walk
+from pymc_fastlogp.kernel.loops import (
+    Buffer,
+    Compute,
+    Const,
+    Expr,
+    Length,
+    Load,
+    Program,
+    Size,
+    walk,
+)
 from pymc_fastlogp.kernel.native import compile_program, engine_of
 
 NAME = "pymc_fastlogp_kernel"
@@ -54,7 +64,7 @@ class NativeKernel:
         ):
             _check_input(buffer, array, contiguous)
         outputs = [
-            np.empty([_evaluated(size, inputs) for size in buffer.shape], buffer.dtype)
+            np.empty([_evaluated(self.program, n, inputs) for n in buffer.shape], buffer.dtype)
             for buffer in self.program.outputs
         ]
         self.run(self.arguments(inputs, outputs))
@@ -110,16 +120,20 @@ def _check_input(buffer: Buffer, array: np.ndarray, contiguous: bool) -> None:
         raise TypeError(f"input {buffer.name} must be C-contiguous: use np.ascontiguousarray")
 
 
-def _evaluated(size: Size, inputs: Sequence[np.ndarray]) -> int:
+def _evaluated(program: Program, size: Size, inputs: Sequence[np.ndarray]) -> int:
     """Return a length as a number."""
     if isinstance(size, int):
         return size
+    numbers = {buffer: number for number, buffer in enumerate(program.inputs)}
     values: dict[Expr, Any] = {}
     for expr in walk([size]):
         if isinstance(expr, Const):
             values[expr] = expr.value
         elif isinstance(expr, Length):
             values[expr] = inputs[expr.input].shape[expr.axis]
+        elif isinstance(expr, Load):
+            position = tuple(values[i] for i in expr.index)
+            values[expr] = inputs[numbers[expr.buffer]][position].item()
         elif isinstance(expr, Compute):
             values[expr] = expr.op.impl(*(values[arg] for arg in expr.args))
     return int(values[size])

@@ -88,12 +88,20 @@ def loops_of(fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]) 
         for variable, buffer, fact in zip(fgraph.inputs, inputs, facts, strict=True)
     }
     for node in fgraph.toposort():
-        row = row_of(node.op)
-        assert row is not None
         operands = [_operand(context, arrays, variable) for variable in node.inputs]
-        arrays.update(zip(node.outputs, row.lower(context, node, operands), strict=True))
+        arrays.update(zip(node.outputs, _lowered(context, node, operands), strict=True))
     outputs = [_operand(context, arrays, variable) for variable in fgraph.outputs]
     return _program(context, inputs, outputs)
+
+
+def _lowered(context: Context, node: Apply, operands: list[Array]) -> list[Array]:
+    row = row_of(node.op)
+    assert row is not None
+    try:
+        return row.lower(context, node, operands)
+    except UnsupportedError as error:
+        error.node = node
+        raise
 
 
 def _n_clients(fgraph: AbstractFunctionGraph) -> Counter[Variable]:
@@ -126,12 +134,18 @@ def _constant(context: Context, variable: Constant) -> Array:
     return of_constant(context.constant(dtype, data.shape, data.tobytes()), data)
 
 
+def _can_be_allocated(size: Size) -> bool:
+    """Whether a length is known before the kernel runs, without an index that it has to check."""
+    loads = [part for part in walk([as_expr(size)]) if isinstance(part, Load)]
+    return not any(load.index for load in loads)
+
+
 def _program(context: Context, inputs: tuple[Buffer, ...], results: list[Array]) -> Program:
     """Return the program whose outputs are copies of these arrays."""
     outputs = []
     for i, array in enumerate(results):
-        if any(isinstance(part, Load) for part in walk(list(map(as_expr, array.shape)))):
-            raise UnsupportedError("an output whose length is the value of an input")
+        if not all(map(_can_be_allocated, array.shape)):
+            raise UnsupportedError("an output whose length is an element of an input")
         output = Buffer(f"y{i}", array.dtype, array.shape, Role.OUTPUT)
         domain, index = domain_of(array.shape)
         context.add(domain, Store(output, index, array.at(index)))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from pytensor.graph.basic import Apply
 
 from pymc_fastlogp.kernel.expressions import cast, const, flat_index, plus
 from pymc_fastlogp.kernel.facts import IndexFacts, index_facts
@@ -17,7 +18,15 @@ Element = Callable[[tuple[Expr, ...]], Expr]
 
 
 class UnsupportedError(Exception):
-    """A graph has something that the kernel compiler does not cover; it stays with upstream."""
+    """A graph has something that the kernel compiler does not cover; it stays with upstream.
+
+    Attributes
+    ----------
+    node : Apply or None
+        What is not covered, where it is one node.
+    """
+
+    node: Apply | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,6 +58,10 @@ CASES = {
         "of a row": case(lambda x: pt.alloc(x, 3, 4) * 2, reals(4)),
         "of a column": case(lambda x: pt.alloc(x, 3, 4) * 2, reals(3, 1)),
         "of an input length": case(lambda x, n: (pt.alloc(x, n) * 2).sum(), reals(), np.array(7)),
+        "whose length is an input": case(lambda x, n: pt.alloc(x, n) * 2, reals(), np.array(7)),
+        "of an element of an input": case(
+            lambda x, n: (pt.alloc(x, n[1]) * 2).sum(), reals(), np.array([3, 5])
+        ),
         "with an empty axis": case(lambda x: pt.alloc(x, 3, 0), reals()),
         "of integers": case(lambda x: pt.alloc(x, 3), integers()),
     },
@@ -119,6 +123,7 @@ CASES = {
     ARange: {
         "up to a number": case(lambda x: pt.arange(5) * x, reals(5)),
         "up to an input": case(lambda x, n: (pt.arange(n) * x).sum(), reals(), np.array(5)),
+        "whose length is an input": case(lambda x, n: pt.arange(n) * x, reals(), np.array(5)),
         "empty": case(lambda x, n: (pt.arange(n) * x).sum(), reals(), np.array(0)),
         "from and with a step": case(
             lambda x, a, b: (pt.arange(a, b, 4) * x).sum(), reals(), np.array(3), np.array(20)
