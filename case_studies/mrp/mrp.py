@@ -47,7 +47,7 @@ from scipy.special import expit
 import pymc_fastlogp
 from benchmarks.data import SEED
 from benchmarks.models.mrp import LEVELS
-from case_studies.comparison import agreement, compare_posteriors, verdict
+from case_studies.comparison import all_agree, compare_with, verdict
 from case_studies.sampling import (
     SETTINGS,
     compile_model,
@@ -221,11 +221,7 @@ az.plot_forest(short_runs, var_names=population, combined=True).add_legend("mode
 plt.show()
 
 # %%
-comparisons = {
-    side: compare_posteriors(runs[side].summary, long.summary) for side in ("off", "JAX")
-}
-for side, comparison in comparisons.items():
-    print(f"{side} and on, long: {agreement(comparison)}")
+comparisons = compare_with("on, long", runs)
 
 # %% [markdown]
 # ## Post-stratification
@@ -334,5 +330,5 @@ display(
         f"of the short run."
     )
 )
-agree = all(comparison["agrees"].all() for comparison in comparisons.values())
+agree = all_agree(comparisons)
 assert agree, "the posteriors differ by more than Monte Carlo error"

