@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import rich.box
-from rich.console import Console
 from rich.table import Table
 
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.roundoff import noisy_mode
 from pymc_fastlogp.settle import settle
+from pymc_fastlogp.shown import Shown
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -89,8 +89,8 @@ class WorstEntry:
         return self.ratio <= 1.0
 
 
-@dataclass(frozen=True)
-class Verification:
+@dataclass(frozen=True, repr=False)
+class Verification(Shown):
     """The outcome of :func:`verify`: true if every entry at every point passed.
 
     Attributes
@@ -143,14 +143,6 @@ class Verification:
         for row in frame.itertuples(index=False):
             table.add_row(*row)
         return table
-
-    def __str__(self) -> str:
-        console = Console(width=140)
-        with console.capture() as captured:
-            console.print(self)
-        return captured.get()
-
-    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return str(self.to_frame().to_html(index=False))

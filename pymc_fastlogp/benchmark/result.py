@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from io import StringIO
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 from rich.table import Table
+
+from pymc_fastlogp.shown import Shown
 
 
 class Ratio(NamedTuple):
@@ -19,8 +19,8 @@ class Ratio(NamedTuple):
     upper: float
 
 
-@dataclass(frozen=True)
-class BenchmarkResult:
+@dataclass(frozen=True, repr=False)
+class BenchmarkResult(Shown):
     """Seconds per evaluation of logp and gradient, round by round.
 
     Parameters
@@ -33,6 +33,8 @@ class BenchmarkResult:
     baseline : str
         The side that all others are compared with.
     """
+
+    WIDTH: ClassVar[int] = 80
 
     n_dim: int
     seconds: Mapping[str, tuple[float, ...]]
@@ -128,12 +130,6 @@ class BenchmarkResult:
                 f"{ratio.lower:.2f} to {ratio.upper:.2f}",
             )
         return table
-
-    def __str__(self) -> str:
-        console = Console(file=StringIO(), width=80)
-        with console.capture() as capture:
-            console.print(self)
-        return capture.get().rstrip()
 
     def _repr_html_(self) -> str:
         return self.to_frame().to_html(float_format=lambda value: f"{value:.3g}")

@@ -6,9 +6,11 @@ from typing import Any
 
 import pandas as pd
 import rich.box
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
+
+from pymc_fastlogp.shown import Shown
 
 PREFIX = "fastlogp_"
 TITLE = f"What pymc_fastlogp does to this model (rewrites without their prefix {PREFIX})"
@@ -100,8 +102,8 @@ class Kernels:
         ]
 
 
-@dataclass(frozen=True)
-class Explanation:
+@dataclass(frozen=True, repr=False)
+class Explanation(Shown):
     """What the plugin does to a model, and why not more.
 
     Attributes
@@ -158,14 +160,6 @@ class Explanation:
         for row in shown.itertuples(index=False):
             table.add_row(*map(Text, row))
         return Group(table, *map(Text, self.kernels.lines()))
-
-    def __str__(self) -> str:
-        console = Console(width=140)
-        with console.capture() as captured:
-            console.print(self)
-        return captured.get()
-
-    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         with pd.option_context("display.max_colwidth", None):

@@ -66,6 +66,20 @@ def value_and_gradient(out, inputs, *, on):
         return function(*inputs.values())
 
 
+def sum_and_gradient(total, inputs):
+    """Return a sum, and its gradient by all inputs."""
+    grads = pytensor.grad(total, [*inputs], disconnected_inputs="ignore")
+    function = pytensor.function([*inputs], [total, *grads], mode=PYTHON, on_unused_input="ignore")
+    with np.errstate(all="ignore"):
+        return function(*inputs.values())
+
+
+def size_of_terms(total, inputs):
+    """Return the sum of the absolute terms of a sum: the scale of its round-off."""
+    size = pregrad(abs(total.owner.inputs[0]).sum(), on=False)
+    return float(size.eval(inputs, mode=PYTHON, on_unused_input="ignore"))
+
+
 def inputs_of(out, values):
     """Return those of the variables in ``values`` that a graph depends on."""
     used = set(explicit_graph_inputs([out]))

@@ -15,7 +15,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_fastlogp.rewrites.compact_rows import NAME
 from pymc_fastlogp.rewrites.decisions import Decision, collected
-from tests.rewrites.conftest import PYTHON, pregrad, sketch
+from tests.rewrites.conftest import PYTHON, pregrad, sketch, sum_and_gradient
 
 N = 240
 RNG = np.random.default_rng(0)
@@ -210,16 +210,7 @@ def test_value_and_gradient(name):
         on = pregrad(out, on=True)
     assert fired(decisions)
     off = pregrad(out, on=False)
-    functions = [
-        pytensor.function(
-            [*VALUES],
-            [x, *pytensor.grad(x, [*VALUES], disconnected_inputs="ignore")],
-            mode=PYTHON,
-            on_unused_input="ignore",
-        )
-        for x in (off, on)
-    ]
-    for expected, found in zip(*(f(*VALUES.values()) for f in functions), strict=True):
+    for expected, found in zip(*(sum_and_gradient(x, VALUES) for x in (off, on)), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 

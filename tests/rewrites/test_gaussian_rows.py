@@ -16,7 +16,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 from pymc_fastlogp.rewrites.compact_rows import NAME as COMPACT
 from pymc_fastlogp.rewrites.decisions import collected
 from pymc_fastlogp.rewrites.gaussian_rows import NAME
-from tests.rewrites.conftest import PYTHON, pregrad, sketch
+from tests.rewrites.conftest import PYTHON, pregrad, sketch, sum_and_gradient
 
 N = 300
 RNG = np.random.default_rng(0)
@@ -130,16 +130,7 @@ def test_sum_is_over_cells(name):
 def test_value_and_gradient(name):
     squares, _ = SQUARES[name]
     on, off = rewritten(squares.sum())[0], pregrad(squares.sum(), on=False)
-    functions = [
-        pytensor.function(
-            [*VALUES],
-            [x, *pytensor.grad(x, [*VALUES], disconnected_inputs="ignore")],
-            mode=PYTHON,
-            on_unused_input="ignore",
-        )
-        for x in (off, on)
-    ]
-    for expected, found in zip(*(f(*VALUES.values()) for f in functions), strict=True):
+    for expected, found in zip(*(sum_and_gradient(x, VALUES) for x in (off, on)), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-11)
 
 

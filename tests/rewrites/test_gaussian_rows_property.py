@@ -3,7 +3,6 @@
 from collections import Counter
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 import pytest
 from hypothesis import given, settings
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from pymc_fastlogp.rewrites.decisions import collected
 from pymc_fastlogp.rewrites.gaussian_rows import NAME
-from tests.rewrites.conftest import PYTHON, pregrad
+from tests.rewrites.conftest import pregrad, size_of_terms, sum_and_gradient
 
 
 class LinearModels:
@@ -97,12 +96,6 @@ def sums(draw):
     return pt.broadcast_to(terms, (models.n,)).sum(), models.inputs
 
 
-def evaluated(out, inputs):
-    grads = pytensor.grad(out, [*inputs], disconnected_inputs="ignore")
-    function = pytensor.function([*inputs], [out, *grads], mode=PYTHON, on_unused_input="ignore")
-    return function(*inputs.values())
-
-
 def check_any_sum(n):
     counts = Counter()
 
@@ -113,14 +106,12 @@ def check_any_sum(n):
         with collected() as decisions:
             on = pregrad(out, on=True)
         counts[any(d.fired for d in decisions if d.rule == NAME)] += 1
-        off = evaluated(pregrad(out, on=False), inputs)
-        size = pregrad(abs(out.owner.inputs[0]).sum(), on=False).eval(
-            inputs, mode=PYTHON, on_unused_input="ignore"
-        )
-        value, *gradient = evaluated(on, inputs)
+        off = sum_and_gradient(pregrad(out, on=False), inputs)
+        size = size_of_terms(out, inputs)
+        value, *gradient = sum_and_gradient(on, inputs)
         assert abs(value - off[0]) <= 1e-12 * size
         for expected, found in zip(off[1:], gradient, strict=True):
-            largest = max(float(np.max(np.abs(expected), initial=1.0)), float(size))
+            largest = max(float(np.max(np.abs(expected), initial=1.0)), size)
             np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-11 * largest)
 
     check()
