@@ -58,6 +58,7 @@ LIFT = "lift_set_subtensor.local_lift_elemwise_through_set"
 
 RULES: tuple[Rule, ...] = (
     Rule("fastlogp_static_shape", "static_shape.local_static_shape", "canonicalize"),
+    Rule("fastlogp_static_output", "static_output.local_static_output", "canonicalize"),
     Rule(
         "fastlogp_masked_reshape_to_set", "fill_to_set.local_masked_reshape_to_set", "canonicalize"
     ),

@@ -4,6 +4,7 @@
 
     reshape(join(v[s1], v[s2], ..), (n, m)) * mask  ->  zeros((n, m))[rows, cols].set(v[k])
     pad(zeros((n, m))[i, j].set(c))                 ->  zeros((n + .., m + ..))[i + .., j + ..].set(c)
+    pad(reshape(v, (1, 1)))                         ->  zeros((1 + .., 1 + ..))[[0 + ..], [0 + ..]].set(v)
 
 ``rows, cols`` are where the constant ``mask`` is one, and ``k`` are the entries of ``v`` that
 stand there.
@@ -18,6 +19,8 @@ set stores zero. So that an infinite entry of ``v`` cannot get lost, the rule de
 entry which is masked away is kept at another place, as in that triangle, which has most of them
 twice. Without the second copy there is little to gain anyway: multiplying by a mask is as fast
 as a set.
+
+The triangle of two variables has one entry, and nothing is masked: what is padded is the vector itself.
 """
 
 import numpy as np
@@ -25,6 +28,7 @@ from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import Join, constant, zeros
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import mul
 from pytensor.tensor.pad import Pad
 from pytensor.tensor.shape import Reshape
@@ -93,31 +97,50 @@ def _slice_of_vector(x: TensorVariable) -> tuple[TensorVariable | None, np.ndarr
 def local_pad_of_set(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``pad(zeros(n)[i].set(c)) -> zeros(n + ..)[i + ..].set(c)``."""
     op, out = node.op, node.outputs[0]
-    if op.pad_mode != "constant" or op.static_pad_width is None or None in out.type.shape:
+    if op.pad_mode != "constant" or op.static_pad_width is None:
         return None
     filled, _, pad_value = node.inputs
-    write = filled.owner
-    if write is None or not isinstance(write.op, AdvancedIncSubtensor):
+    if None in filled.type.shape or fill_value(pad_value) != 0:
         return None
-    if (
-        not write.op.set_instead_of_inc
-        or not fill_value(write.inputs[0]) == fill_value(pad_value) == 0
-    ):
+    write = _single_entry(filled) or _set_into_zeros(filled)
+    if write is None:
         return None
-    indices = indices_from_subtensor(write.inputs[2:], write.op.idx_list)
-    if len(indices) != filled.type.ndim or not all(map(_lies_within, indices, filled.type.shape)):
-        return None
+    value, positions = write
+    widths = op.static_pad_width
+    shape = [n + sum(width) for n, width in zip(filled.type.shape, widths, strict=True)]
     moved = tuple(
-        constant(index.data.astype("int64") + before)
-        for index, (before, _) in zip(indices, op.static_pad_width, strict=True)
+        constant(index + before) for index, (before, _) in zip(positions, widths, strict=True)
     )
-    padded = zeros(out.type.shape, dtype=out.type.dtype)[moved].set(write.inputs[1])
+    padded = zeros(shape, dtype=out.type.dtype)[moved].set(value)
     copy_stack_trace(out, padded)
     return [padded]
 
 
-def _lies_within(index: slice | TensorVariable, length: int | None) -> bool:
+def _single_entry(x: TensorVariable) -> tuple[TensorVariable, list[np.ndarray]] | None:
+    """Return the vector and where its one entry stands, if ``x`` is a vector of length one in more dimensions."""
+    if not isinstance(x.owner_op, DimShuffle) or set(x.type.shape) != {1}:
+        return None
+    [vector] = x.owner.inputs
+    if vector.type.shape != (1,):
+        return None
+    return vector, [np.zeros(1, dtype="int64")] * x.type.ndim
+
+
+def _set_into_zeros(x: TensorVariable) -> tuple[TensorVariable, list[np.ndarray]] | None:
+    """Return ``c`` and the positions on each axis, if ``x`` is ``zeros(n)[i].set(c)``."""
+    if not isinstance(x.owner_op, AdvancedIncSubtensor) or not x.owner.op.set_instead_of_inc:
+        return None
+    base, value, *variables = x.owner.inputs
+    if fill_value(base) != 0:
+        return None
+    indices = indices_from_subtensor(variables, x.owner.op.idx_list)
+    if len(indices) != x.type.ndim or not all(map(_lies_within, indices, x.type.shape)):
+        return None
+    return value, [index.data.astype("int64") for index in indices]
+
+
+def _lies_within(index: slice | TensorVariable, length: int) -> bool:
     """Whether ``index`` is a constant array of positions, counted from zero, on such an axis."""
-    if not isinstance(index, TensorConstant) or index.type.ndim == 0 or length is None:
+    if not isinstance(index, TensorConstant) or index.type.ndim == 0:
         return False
     return index.data.dtype.kind in "iu" and bool(((index.data >= 0) & (index.data < length)).all())

@@ -52,7 +52,7 @@ def _sums_something_positive(fgraph: FunctionGraph, node: Apply) -> bool:
 
 def _covers_all(node: Apply, write: Apply) -> bool:
     """Whether a write puts at least one entry into each sum of ``node``."""
-    where, shape = positions(write), write.outputs[0].type.shape
+    where, shape = positions(write), write.inputs[0].type.shape
     if where is None:
         return False
     axes = range(len(shape)) if node.op.axis is None else node.op.axis

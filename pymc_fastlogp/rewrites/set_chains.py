@@ -20,6 +20,7 @@ from pytensor.tensor.subtensor import (
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.rewrites.constants import fill_value
+from pymc_fastlogp.rewrites.vector_reads import chosen
 
 # Of a larger tensor the positions are not listed, which takes time and memory for each entry.
 MANY_ENTRIES = 1_000_000
@@ -101,10 +102,5 @@ def positions(write: Apply) -> np.ndarray | None:
     shape = write.inputs[0].type.shape
     if None in shape or math.prod(shape) > MANY_ENTRIES:
         return None
-    if not all(isinstance(i, Constant) for i in write.inputs[2:]):
-        return None
-    indices = indices_from_subtensor([i.data for i in write.inputs[2:]], write.op.idx_list)
-    try:
-        return np.arange(math.prod(shape)).reshape(shape)[tuple(indices)].ravel()
-    except IndexError:  # upstream raises it when the function is called
-        return None
+    found = chosen(shape, write.op.idx_list, write.inputs[2:])
+    return None if found is None else found.ravel()

@@ -20,17 +20,20 @@ Neither zero nor nan is close to one. So that the last does not get further, the
 nothing becomes of the norms but truth values, which also have no gradient.
 """
 
+from itertools import pairwise
+
 import numpy as np
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import isinf, isnan, switch
-from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, Subtensor
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.rewrites.constants import fill_value
+from pymc_fastlogp.rewrites.vector_reads import chosen
 
 
 @node_rewriter([AdvancedIncSubtensor])
@@ -45,10 +48,10 @@ def local_unit_norms(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable]
     v, gathered = _operands(quotient, ps.TrueDiv)
     if divided is None or v is None or fill_value(divided) != 1:
         return None
-    if not _is_gather(gathered, by, index):
-        return None
-    [sums] = _operands(by, ps.Sqrt)
+    sums = _under_root(by)
     if sums is None or not _are_sums_of_squares(sums, v, index) or sums.type != out.type:
+        return None
+    if not _reads_roots(gathered, sums, index):
         return None
     if not _becomes_truth_values(fgraph, out):
         return None
@@ -79,11 +82,33 @@ def _are_sums_of_squares(sums: TensorVariable, v: TensorVariable, index: Constan
     return x is v and fill_value(base) == 1 and rows.equals(index)
 
 
-def _is_gather(x: TensorVariable, table: TensorVariable, index: Constant) -> bool:
-    """Whether ``x`` is ``table[index]``."""
-    if not isinstance(x.owner_op, AdvancedSubtensor) or x.owner.op.idx_list != (0,):
+def _under_root(x: TensorVariable) -> TensorVariable | None:
+    """Return what ``x`` is the square root of, whatever dimensions of length one are put around it."""
+    [root] = _operands(_without_dummies(x), ps.Sqrt)
+    return None if root is None else _without_dummies(root)
+
+
+def _reads_roots(x: TensorVariable, sums: TensorVariable, index: Constant) -> bool:
+    """Whether ``x`` is ``sqrt(sums)[index]``; of a single row, PyTensor makes it a slice of a column."""
+    x = _without_dummies(x)
+    if not isinstance(x.owner_op, Subtensor | AdvancedSubtensor):
         return False
-    return x.owner.inputs[0] is table and index.equals(x.owner.inputs[1])
+    table, *entries = x.owner.inputs
+    if _under_root(table) is not sums:
+        return False
+    read = chosen(table.type.shape, x.owner.op.idx_list, entries)
+    return read is not None and np.array_equal(read.ravel(), index.data)
+
+
+def _without_dummies(x: TensorVariable) -> TensorVariable:
+    """Return ``x`` without what adds dimensions of length one to it, or drops them."""
+    while isinstance(x.owner_op, DimShuffle) and _keeps_order(x.owner.op):
+        [x] = x.owner.inputs
+    return x
+
+
+def _keeps_order(op: DimShuffle) -> bool:
+    return all(i < j for i, j in pairwise(op.shuffle))
 
 
 def _squared(x: TensorVariable) -> TensorVariable | None:

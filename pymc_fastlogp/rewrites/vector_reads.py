@@ -1,6 +1,8 @@
-"""Which entries of a vector of known length a constant index reads."""
+"""Which entries of a tensor of known shape a constant index chooses."""
 
-from typing import NamedTuple
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from pytensor.graph.basic import Constant
@@ -31,13 +33,31 @@ def vector_read(x: TensorVariable) -> VectorRead | None:
     if x.type.ndim != 1 or not isinstance(x.owner_op, Subtensor | AdvancedSubtensor):
         return None
     vector, *entries = x.owner.inputs
-    if vector.type.ndim != 1 or vector.type.shape[0] is None:
+    if vector.type.ndim != 1:
         return None
-    if not all(isinstance(entry, Constant) for entry in entries):
+    positions = chosen(vector.type.shape, x.owner.op.idx_list, entries)
+    return None if positions is None else VectorRead(vector, positions)
+
+
+def chosen(
+    shape: Sequence[int | None], idx_list: Sequence[Any], entries: Sequence[TensorVariable]
+) -> np.ndarray | None:
+    """Return the flat positions that an index into a tensor chooses, None if they are not known.
+
+    Parameters
+    ----------
+    shape
+        Of the tensor.
+    idx_list
+        Of the Op that indexes.
+    entries
+        Its inputs that belong to the index, which have to be constant.
+    """
+    lengths = [n for n in shape if n is not None]
+    if len(lengths) < len(shape) or not all(isinstance(entry, Constant) for entry in entries):
         return None
-    index = indices_from_subtensor([entry.data for entry in entries], x.owner.op.idx_list)
+    index = indices_from_subtensor([entry.data for entry in entries], idx_list)
     try:
-        positions = np.arange(vector.type.shape[0])[tuple(index)]
+        return np.arange(math.prod(lengths)).reshape(lengths)[tuple(index)]
     except IndexError:  # upstream raises it when the function is called
         return None
-    return VectorRead(vector, positions)

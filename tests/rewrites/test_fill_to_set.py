@@ -31,8 +31,10 @@ matrix = pt.matrix("matrix", shape=(N, N))
 m = pt.matrix("m", shape=(N, N))
 fill = pt.scalar("fill")
 begin = pt.lscalar("begin")
+single = pt.vector("single", shape=(1,))
 
 VALUES = {
+    single: np.array([0.7]),
     x: np.linspace(-1.0, 2.0, 6),
     v: np.linspace(-1.0, 2.0, N * N),
     unknown: np.linspace(-1.0, 2.0, N * N),
@@ -74,6 +76,10 @@ FIRES = {
         pt.pad(pt.zeros(100)[small].set(v[:2]), 300),
         pt.zeros(700)[np.array([301, 303])].set(v[:2]),
     ),
+    "pad of a single entry": (
+        pt.pad(single.reshape((1, 1)), [(1, 0), (0, 1)]),
+        pt.zeros((2, 2))[np.array([1]), np.array([0])].set(single),
+    ),
 }
 
 REFUSES = {
@@ -91,6 +97,8 @@ REFUSES = {
     "pad with a variable": pt.pad(zeros[index, column].set(v[:3]), 1, constant_values=fill),
     "pad at the edge": pt.pad(zeros[index, column].set(v[:3]), 1, mode="edge"),
     "pad of a full matrix": pt.pad(matrix[index, column].set(v[:3]), 1),
+    "pad of a row": pt.pad(other[None, :], 1),
+    "pad of a matrix of one entry": pt.pad(matrix[:1, :1], 1),
     "pad of rows": pt.pad(zeros[index].set(matrix[:3]), 1),
     "pad, negative index": pt.pad(zeros[index - 3, column].set(v[:3]), 1),
     "pad, index out of range": pt.pad(pt.zeros(3)[np.array([1, 3, 0])].set(v[:3]), 2),
@@ -144,7 +152,7 @@ def test_shape_that_is_not_known_is_left_alone():
     assert sketch(pregrad(out, on=True)) == sketch(pregrad(out, on=False))
 
 
-@pytest.fixture(scope="module", params=[3, 5])
+@pytest.fixture(scope="module", params=[2, 3, 5])
 def lkj(request):
     with pm.Model() as model:
         pm.LKJCorr("L", n=request.param, eta=2.0)

@@ -56,3 +56,12 @@ def test_proves(name):
 @pytest.mark.parametrize("name", NOT_POSITIVE)
 def test_does_not_prove(name):
     assert not proved(NOT_POSITIVE[name])
+
+
+def test_shape_that_became_known():
+    """A set keeps its type when the base is replaced by one whose shape is known."""
+    base = pt.matrix("base")
+    norms = pt.sqr(base[DIAG, DIAG].set(1.0)).sum(axis=1)
+    fgraph = FunctionGraph(outputs=[norms], clone=False)
+    fgraph.replace(base, pt.zeros((N, N)))
+    assert is_positive(fgraph, norms)
