@@ -22,6 +22,7 @@ from pytensor.graph.rewriting.basic import GraphRewriter, NodeRewriter
 from pytensor.graph.rewriting.db import RewriteDatabase
 
 from pymc_fastlogp.config import is_switched_on
+from pymc_fastlogp.rewrites import decisions
 
 TAG = "fastlogp"
 
@@ -56,6 +57,8 @@ class Rule(NamedTuple):
 
 LIFT = "lift_set_subtensor.local_lift_elemwise_through_set"
 
+SURE_CHECKS = "sure_checks.local_sure_checks"
+
 RULES: tuple[Rule, ...] = (
     Rule("fastlogp_static_shape", "static_shape.local_static_shape", "canonicalize"),
     Rule("fastlogp_static_output", "static_output.local_static_output", "canonicalize"),
@@ -65,7 +68,11 @@ RULES: tuple[Rule, ...] = (
     Rule("fastlogp_pad_of_set", "fill_to_set.local_pad_of_set", "canonicalize"),
     # Not `stabilize`: here 0 / x and its like are simplified, so that a lift can follow a lift.
     Rule("fastlogp_lift_set_subtensor", LIFT, "canonicalize"),
+    # Before rows are compacted, so that a check reads no more of a row than it needs.
+    Rule("fastlogp_sure_checks", SURE_CHECKS, "canonicalize"),
     Rule("fastlogp_shape_of_softmax", "static_shape.local_shape_of_softmax", "canonicalize"),
+    # Again, since probabilities may become a sigmoid only here.
+    Rule("fastlogp_sure_checks", SURE_CHECKS, "stabilize"),
     # After `canonicalize`, where the lift still has to recognise norms that are not zero.
     Rule("fastlogp_diag_of_filled", "diag_of_filled.local_diag_of_filled", "stabilize"),
     Rule("fastlogp_sum_of_filled", "sum_of_filled.local_sum_of_filled", "stabilize"),
@@ -151,10 +158,14 @@ class SwitchedRewriter(NodeRewriter):
     def transform(
         self, fgraph: FunctionGraph, node: Apply, enforce_tracks: bool = True
     ) -> Any:  # PyTensor's TransformOutputType
-        """Apply the wrapped rewriter, or do nothing."""
+        """Apply the wrapped rewriter, or do nothing; say so where it has not itself."""
         if not is_switched_on():
             return None
-        return self.rewriter.transform(fgraph, node, enforce_tracks=enforce_tracks)
+        with decisions.collected() as said:
+            result = self.rewriter.transform(fgraph, node, enforce_tracks=enforce_tracks)
+        if result and not any(decision.fired for decision in said):
+            decisions.fired(self.name, node.outputs[0])
+        return result
 
     def __str__(self) -> str:
         return str(self.name)

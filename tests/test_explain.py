@@ -21,6 +21,7 @@ from pymc_fastlogp.rewrites import gaussian_rows, row_refusals
 from pymc_fastlogp.rewrites.decisions import collected
 
 COMPACT, GAUSSIAN = "fastlogp_compact_rows", "fastlogp_gaussian_rows"
+CHECKS = "fastlogp_sure_checks"
 N = 500
 
 
@@ -127,7 +128,7 @@ def test_data_that_is_not_frozen_is_refused_and_told_how_to_freeze(counts):
     row = only(rows, COMPACT)
     assert row.reason == "group is shared and can change between evaluations"
     assert "freeze_model=True" in row.advice
-    assert not any(row.fired for row in rows)
+    assert not any(row.fired for row in rows if row.rewrite in {COMPACT, GAUSSIAN})
 
 
 def test_minibatch_is_refused_with_advice():
@@ -142,6 +143,19 @@ def test_minibatch_is_refused_with_advice():
     for row in refused:
         assert not row.fired
         assert "all of the data" in row.advice
+
+
+def test_prior_whose_terms_are_also_normalised_is_said_to_have_entries_of_its_own():
+    """Its inner sums are about the parameter, not about rows that somebody needs one by one."""
+    with pm.Model(coords={"group": range(100)}) as model:
+        pm.ZeroSumNormal("by_length", dims="group")
+        pm.Dirichlet("by_simplex", np.ones(100))
+    explanation = explain(model)
+    for name in ("by_length", "by_simplex"):
+        reasons = {row.reason for row in explanation[name] if not row.fired}
+        [reason] = reasons
+        assert f"{name}_" in reason
+        assert "has an entry of its own for each row" in reason
 
 
 def test_priors_alone():
@@ -206,11 +220,15 @@ def test_explaining_changes_nothing(counts, explained):
 def test_each_decision_is_a_line_on_the_logger(counts, caplog):
     with caplog.at_level(logging.INFO, logger="pymc_fastlogp"):
         explanation = explain(counts)
+    assert {row.rewrite for row in explanation.rows if row.fired} >= {COMPACT, CHECKS}
     for row in explanation.rows:
-        if row.rewrite != COMPACT:
-            continue
-        said = f"{row.rows_before} rows -> {row.rows_after}" if row.fired else row.reason
-        assert any(COMPACT in line and said in line for line in caplog.messages)
+        if row.fired:
+            is_about_rows = row.rows_before is not None
+            said = f"{row.rows_before} rows -> {row.rows_after}" if is_about_rows else "rewritten"
+        else:
+            said = row.reason
+        assert any(row.rewrite in line and said in line for line in caplog.messages)
+    assert any("fastlogp_fused_kernel: " in line for line in caplog.messages)
 
 
 class Unknown(Op):

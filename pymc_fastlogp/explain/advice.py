@@ -6,6 +6,7 @@ WHOLE_DATA = "take all of the data instead of a minibatch: rows that repeat then
 # after a colon. The first that fits.
 ADVICE: tuple[tuple[str, str | None], ...] = (
     ("compile with freeze_model=true", None),
+    ("0 * inf is nan", None),
     ("random numbers", WHOLE_DATA),
     (
         "not known before the call",

@@ -9,62 +9,36 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 from pytensor.graph.basic import Apply
-from pytensor.graph.features import Feature
 from pytensor.graph.fg import FunctionGraph, Output
 from pytensor.tensor.elemwise import CAReduce
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.registration import SwitchedRewriter
 from pymc_fastlogp.rewrites.compact_rows import parse
 from pymc_fastlogp.rewrites.decisions import Decision, heard_by
 from pymc_fastlogp.rewrites.row_views import static_length
 
 
-class Recorder(Feature):
-    """Takes down for each term what is decided about it while a graph is rewritten.
+class Recorder:
+    """Takes down for each term of a graph what is decided about it while it is rewritten.
 
-    Rules that take no decisions are taken down where they change the graph. Refusals get the number
-    of rows that they are about.
+    Refusals get the number of rows that they are about.
     """
 
-    def __init__(self) -> None:
-        self._decisions: defaultdict[int, list[Decision]] = defaultdict(list)
-        self._deciding: set[str] = set()
-
-    def on_attach(self, fgraph: FunctionGraph) -> None:
-        """Remember the graph."""
+    def __init__(self, fgraph: FunctionGraph) -> None:
         self.fgraph = fgraph
+        self._decisions: defaultdict[int, list[Decision]] = defaultdict(list)
 
     def hear(self, decision: Decision) -> None:
         """Take down a decision about a node of this graph, not of a graph inside of a node."""
         if decision.variable not in self.fgraph.variables:
             return
         node = decision.variable.owner
-        if decision.fired:
-            self._deciding.add(decision.rule)
-        else:
+        if not decision.fired:
             n = n_rows(node)
             decision = replace(decision, rows_before=n, rows_after=n)
-        self._add(node, decision)
-
-    def on_change_input(
-        self,
-        fgraph: FunctionGraph,
-        node: Apply,
-        i: int,
-        old: TensorVariable,
-        new: TensorVariable,
-        reason: Any = None,
-    ) -> None:
-        """Take down that a rule without decisions has replaced a variable."""
-        if isinstance(reason, SwitchedRewriter) and reason.name not in self._deciding:
-            self._add(node, Decision(reason.name, old))
-
-    def _add(self, node: Apply, decision: Decision) -> None:
         for term in terms_reached(self.fgraph, node):
             if decision not in self._decisions[term]:
                 self._decisions[term].append(decision)
@@ -98,8 +72,7 @@ def rewrite_terms(terms: Sequence[TensorVariable]) -> tuple[FunctionGraph, Recor
     from pymc.pytensorf import rewrite_pregrad
 
     fgraph = FunctionGraph(outputs=list(terms), clone=True, copy_inputs=False)
-    recorder = Recorder()
-    fgraph.attach_feature(recorder)
+    recorder = Recorder(fgraph)
     with switched(True), heard_by(recorder.hear):
         rewrite_pregrad(fgraph)
     return fgraph, recorder

@@ -63,9 +63,8 @@ class FuseRegions(GraphRewriter):
         """Replace each region that is worth it."""
         for nodes in regions(fgraph, is_supported):
             for attempt in attempts(fgraph, nodes):
-                if attempt.reason:
-                    n_nodes = len(attempt.nodes)
-                    logger.info("%d nodes stay with PyTensor: %s", n_nodes, attempt.reason)
+                outcome = f"stay with PyTensor: {attempt.reason}" if attempt.reason else "-> 1"
+                logger.info("fastlogp_fused_kernel: %d nodes %s", len(attempt.nodes), outcome)
                 for before, after in attempt.results:
                     copy_stack_trace(before, after)
                 fgraph.replace_all_validate(attempt.results, reason="fastlogp_fused_kernel")

@@ -35,8 +35,8 @@ from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.rewrites.constants import fill_value
-from pymc_fastlogp.rewrites.nonnegative import is_nonnegative_at
 from pymc_fastlogp.rewrites.packed import FilledMatrix, filled_matrix
+from pymc_fastlogp.rewrites.ranges import is_nonnegative
 
 
 @node_rewriter([blockwise_of(Cholesky)])
@@ -57,7 +57,7 @@ def local_cholesky_of_gram(fgraph: FunctionGraph, node: Apply) -> list[TensorVar
     failure = _failure(filled)
     if held is None or failure is None:
         return None
-    if not is_nonnegative_at(held.as_vector(), held.index_of(diagonal)):
+    if not is_nonnegative(held.as_vector(), held.index_of(diagonal)):
         return None
     triangle = zeros((n, n), dtype=out.type.dtype)
     for entry in filled.entries:

@@ -105,8 +105,8 @@ def local_compact_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariabl
     x, out = reduction.x, node.outputs[0]
     if isinstance(node.op, Sum) and x.type.dtype not in float_dtypes:
         return None
-    if is_needed_by_row(fgraph, reduction):
-        decisions.refused(NAME, out, NEEDED_ROW_BY_ROW)
+    is_needed = is_needed_by_row(fgraph, reduction)
+    if is_needed and decisions.was_refused(NAME, out, NEEDED_ROW_BY_ROW):
         return None
     rows = None
     for axes in _grids(reduction):
@@ -118,7 +118,10 @@ def local_compact_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariabl
             continue
         rows = _rows(reduction, axes, shape)
         if any(loop.codes is not None for loop in rows.loops):
-            return _replacement(reduction, rows)
+            if not is_needed:
+                return _replacement(reduction, rows)
+            decisions.refused(NAME, out, NEEDED_ROW_BY_ROW)
+            return None
     if rows is not None:
         decisions.refused(NAME, out, why_distinct(rows.grid, rows.where, rows.at_rows))
     return None

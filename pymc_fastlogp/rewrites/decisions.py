@@ -1,4 +1,4 @@
-"""What the data-aware rewrites decided: a line on the logger, and a record for who collects them."""
+"""What the rewrites decided: a line on the logger, and a record for who collects them."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -22,7 +22,8 @@ class Decision:
     variable : TensorVariable
         What was, or could have been, rewritten.
     rows_before, rows_after : int, optional
-        At how many rows it was evaluated before and is now; None where it was refused.
+        At how many rows it was evaluated before and is now; None where it was refused, and of rules
+        that are not about rows.
     reason : str
         Why it was refused, and what can be done; empty where the rule fired.
     """
@@ -39,7 +40,8 @@ class Decision:
         return not self.reason
 
     def __str__(self) -> str:
-        outcome = self.reason or f"{self.rows_before} rows -> {self.rows_after}"
+        rows = "" if self.rows_before is None else f"{self.rows_before} rows -> {self.rows_after}"
+        outcome = self.reason or rows or "rewritten"
         return f"{self.rule}: {self.variable.name or self.variable}: {outcome}"
 
 
@@ -69,7 +71,12 @@ def collected() -> Iterator[list[Decision]]:
         yield decisions
 
 
-def fired(rule: str, variable: TensorVariable, rows_before: int, rows_after: int) -> None:
+def fired(
+    rule: str,
+    variable: TensorVariable,
+    rows_before: int | None = None,
+    rows_after: int | None = None,
+) -> None:
     """Say that ``rule`` rewrote ``variable``."""
     _record(Decision(rule, variable, rows_before, rows_after))
 
@@ -80,9 +87,14 @@ def refused(rule: str, variable: TensorVariable, reason: str) -> None:
     A rewriter is asked about the same variable whenever the graph around it has changed; what was
     said last is on the tag of the variable, and not said again.
     """
-    if getattr(variable.tag, rule, None) != reason:
+    if not was_refused(rule, variable, reason):
         setattr(variable.tag, rule, reason)
         _record(Decision(rule, variable, reason=reason))
+
+
+def was_refused(rule: str, variable: TensorVariable, reason: str) -> bool:
+    """Whether this is what ``rule`` has said of ``variable`` last."""
+    return getattr(variable.tag, rule, None) == reason
 
 
 def _record(decision: Decision) -> None:

@@ -68,6 +68,10 @@ COUNTS = TOO_MANY_CELLS + ": {n} rows in {cells} cells with {k} parameters each"
 NOT_LINEAR = "the predictor is not linear in a covariate that differs from row to row"
 TOO_MANY_PARAMETERS = "too many parameters in each cell: {k}, where {most} is the most"
 COMPACTED = "the rows repeat so often that row compaction leaves as few"
+ZERO_WEIGHTS = (
+    "some weights are zero, and 0 * inf is nan where a square is infinite: "
+    "leave out the rows of weight zero"
+)
 BAD_CONSTANTS = "its constants are not finite, or some weights are positive and others negative"
 
 
@@ -117,8 +121,8 @@ def local_gaussian_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
     squares = _squares(reduction)
     if squares is None or not squares.of_term:
         return None
-    if is_needed_by_row(fgraph, reduction):
-        decisions.refused(NAME, out, NEEDED_ROW_BY_ROW)
+    is_needed = is_needed_by_row(fgraph, reduction)
+    if is_needed and decisions.was_refused(NAME, out, NEEDED_ROW_BY_ROW):
         return None
     if not squares.grid.n_rows:
         decisions.refused(NAME, out, why_unknown(reduction.x))
@@ -130,6 +134,9 @@ def local_gaussian_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
             decisions.refused(NAME, out, reduced)
         else:
             parts[term] = reduced
+    if parts and is_needed:
+        decisions.refused(NAME, out, NEEDED_ROW_BY_ROW)
+        return None
     return _replacement(reduction, squares, parts) if parts else None
 
 
@@ -172,6 +179,8 @@ def _reduce(squares: Squares, term: Term, square: Square) -> Reduced | str:
     rows = rows_of(squares.grid, cells, design)
     if weights is None or not (np.isfinite(weights.of_rows).all() and np.isfinite(rows).all()):
         return BAD_CONSTANTS
+    if not weights.of_rows.all():
+        return ZERO_WEIGHTS
     factor = factorised(rows, weights.of_rows, cells.counts)
     summed = sum_of_squares(cells, square, design, factor, squares.tree.x.type.dtype)
     return Reduced(-summed if weights.is_negative else summed, n_rows, n_squares)

@@ -39,7 +39,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.rewrites.constants import fill_value
 from pymc_fastlogp.rewrites.lift_cost import pays, pays_on_full_root
 from pymc_fastlogp.rewrites.lift_gradient import gradient_is_the_same
-from pymc_fastlogp.rewrites.positive import is_positive
+from pymc_fastlogp.rewrites.ranges import is_positive
 from pymc_fastlogp.rewrites.set_chains import Filled, indices_of, set_op, unwind
 
 # Of integers these can raise, also for an entry that is overwritten later.
@@ -102,7 +102,7 @@ def _replacement(fgraph: FunctionGraph, lift: Lift) -> list[TensorVariable] | No
     out = node.outputs[0]
     if not all(_fits(others, write) for write in filled.writes):
         return None
-    lifted = _on_cheap_root(fgraph, lift)
+    lifted = _on_cheap_root(lift)
     if lifted is None:
         if not pays_on_full_root(fgraph, node, operand, filled):
             return None
@@ -119,7 +119,7 @@ def _replacement(fgraph: FunctionGraph, lift: Lift) -> list[TensorVariable] | No
     return [lifted] if out.type.is_super(lifted.type) else None
 
 
-def _on_cheap_root(fgraph: FunctionGraph, lift: Lift) -> TensorVariable | None:
+def _on_cheap_root(lift: Lift) -> TensorVariable | None:
     """Apply the Elemwise to a root that is one value repeated, or constant; else return None."""
     root, others = lift.filled.root, lift.others
     if isinstance(root.owner_op, Alloc):
@@ -130,7 +130,7 @@ def _on_cheap_root(fgraph: FunctionGraph, lift: Lift) -> TensorVariable | None:
         return lift.apply(root, others)
     else:
         return None
-    on_fill = _of_zero(fgraph, lift) if fill_value(fill) == 0 else None
+    on_fill = _of_zero(lift) if fill_value(fill) == 0 else None
     if on_fill is None:
         on_fill = lift.apply(fill, others)
     missing = root.type.ndim - on_fill.type.ndim
@@ -139,7 +139,7 @@ def _on_cheap_root(fgraph: FunctionGraph, lift: Lift) -> TensorVariable | None:
     return alloc(on_fill, *shape)
 
 
-def _of_zero(fgraph: FunctionGraph, lift: Lift) -> TensorVariable | None:
+def _of_zero(lift: Lift) -> TensorVariable | None:
     """Return ``0 * w`` or ``0 / w`` as a switch, which is nan where they are; else return None.
 
     PyTensor folds the two to zero for every ``w``, as soon as it sees that the zero is constant.
@@ -154,7 +154,7 @@ def _of_zero(fgraph: FunctionGraph, lift: Lift) -> TensorVariable | None:
     if is_division and lift.operand is not lift.node.inputs[0]:
         return None
     # A divisor that is nan shows in the entries that were set.
-    if is_division and all(is_positive(fgraph, w) for w in variables):
+    if is_division and all(map(is_positive, variables)):
         return None
     is_nan = [isnan(w) | (eq(w, 0) if is_division else isinf(w)) for w in variables]
     return cast(switch(reduce(or_, is_nan), np.nan, 0.0), out.dtype)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, explicit_graph_inputs
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.subtensor import AdvancedSubtensor
@@ -30,7 +30,14 @@ UNKNOWN = "the number of rows is not known before the call"
 
 def why_unknown(x: TensorVariable) -> str:
     """Say why the number of rows of ``x`` is not known."""
-    return _of_source(ancestors([x])) or UNKNOWN
+    reason = _of_source(ancestors([x]))
+    if reason is not None:
+        return reason
+    # As long as there are rows is what decides how many there are.
+    for source in explicit_graph_inputs([x]):
+        if None in source.type.shape:
+            return ONE_EACH.format(name=_name(source))
+    return UNKNOWN
 
 
 def why_distinct(grid: Grid, where: Where, terms: Iterable[Term]) -> str:
@@ -85,4 +92,6 @@ def _looks_up(x: TensorVariable) -> bool:
 
 
 def _name(x: Variable) -> str:
-    return x.name or str(x)
+    """Return the name of a variable, or of what it is computed from that the user may know."""
+    named = (a.name for a in ancestors([x]) if a.name and not isinstance(a, Constant))
+    return next(named, str(x))

@@ -252,6 +252,18 @@ REFUSES = {
     "continuous covariate": (pt.exp(a[GROUP] + b * CONTINUOUS).sum(), "too few repeats"),
     "shared, length known": (pt.exp(a[GROUP] + b * shared).sum(), "freeze_model=True"),
     "shared, length unknown": (pt.exp(b * unknown).sum(), "freeze_model=True"),
+    "a parameter of unknown length": (
+        pt.exp(pt.vector("latent")).sum(),
+        "latent has an entry of its own",
+    ),
+    "computed from a parameter of unknown length": (
+        pt.exp(pt.cumsum(pt.vector("steps"))).sum(),
+        "steps has an entry of its own",
+    ),
+    "normalised by a sum that is needed with its terms": (
+        pt.exp(each / pt.exp(each).sum()).sum(),
+        "each has an entry of its own",
+    ),
     "random numbers": (
         pt.exp(a[GROUP] * pt.random.normal(size=(N,), name="draw")).sum(),
         "random numbers",

@@ -276,6 +276,8 @@ REFUSES = {
         "too few rows",
     ),
     "weights of both signs": (X * pt.sqr(Y - a[GROUP]), "some weights are positive"),
+    "a weight of zero": (np.where(X > 0, KNOWN, 0.0) * pt.sqr(Y - a[GROUP]), "0 * inf is nan"),
+    "a factor of zero": (pt.sqr((Y - a[GROUP]) * np.where(X > 0, KNOWN, 0.0)), "0 * inf is nan"),
     "infinite data": (pt.sqr(np.where(X > 2, np.inf, Y) - a[GROUP]), "not finite"),
     "rows that repeat": (pt.sqr(np.sign(Y) - c), "row compaction"),
     "random numbers": (
@@ -292,6 +294,15 @@ def test_refuses(name):
         pregrad(squares.sum(), on=True)
     assert not reduced(decisions)
     assert any(x.rule == NAME and reason in x.reason for x in decisions)
+
+
+def test_a_weight_of_zero_times_an_infinite_square_is_nan():
+    """As upstream finds it, which a triangle without the row would not."""
+    out = (np.where(GROUP == 1, 0.0, KNOWN) * pt.sqr(Y - a[GROUP])).sum()
+    with np.errstate(all="ignore"):
+        for on in (False, True):
+            at = np.where(np.arange(a.type.shape[0]) == 1, 1e200, 0.5)
+            assert np.isnan(pregrad(out, on=on).eval({a: at}, mode=PYTHON))
 
 
 def test_refuses_what_is_also_an_output():
