@@ -115,6 +115,13 @@ def test_unconnected_nodes_share_a_kernel():
     assert set(kernel.outputs) == set(fgraph.outputs)
 
 
+def test_each_kernel_is_a_line_on_the_logger(caplog):
+    x, y = pt.vectors("x", "y")
+    with caplog.at_level("INFO", logger="pymc_fastlogp"):
+        fused([x, y], [pt.exp(x).sum(), pt.sqr(y).sum()])
+    assert caplog.messages == ["fastlogp_fused_kernel: 4 nodes -> 1"]
+
+
 def test_one_node_stays_outside():
     x = pt.dmatrix("x")
     assert not kernels(fused([x], [pt.exp(x).T]))
