@@ -5,18 +5,25 @@ import re
 import numpy as np
 import pytest
 from pytensor.graph.fg import FunctionGraph
+from pytensor.tensor.basic import AllocDiag, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.blas import BatchedDot
 from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
+from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 
 from pymc_fastlogp.kernel.lower.table import TABLE
 from tests.conftest import REPOSITORY
 from tests.kernel.covered import CASES
 from tests.kernel.lowering import (
+    as_for_a_region,
     assert_same,
     check_gradient,
     check_value,
     compiled,
     evaluated,
+    gradients,
 )
 
 NAMED = [
@@ -70,24 +77,56 @@ def core_of(op):
 
 @pytest.mark.parametrize(
     "layout",
-    [np.asfortranarray, lambda x: np.repeat(x, 2, axis=-1)[..., ::2], lambda x: x[::-1]],
-    ids=["Fortran", "strided", "backwards"],
+    [
+        lambda x: np.array(x, order="F"),
+        lambda x: np.repeat(x, 2, axis=-1)[..., ::-2] if x.ndim else x,
+    ],
+    ids=["Fortran", "strided backwards"],
 )
-def test_inputs_in_any_layout(layout):
-    case = CASES[type_of("CAReduce")]["sum over the axis in the middle"]
+@pytest.mark.parametrize("op", CASES, ids=lambda op: op.__name__)
+def test_inputs_in_any_layout(op, layout):
+    """The case with the most axes, with its gradient where it has one."""
+    case = max(CASES[op].values(), key=lambda case: max(array.ndim for array in case.arrays))
     arrays = [layout(array) for array in case.arrays]
-    inputs = case.inputs(static=True)
+    inputs = case.inputs(static=not case.runtime)
     outputs = case.outputs(inputs)
-    kernel = compiled(FunctionGraph(inputs, outputs), arrays, contiguous=[False] * len(arrays))
+    fgraph = FunctionGraph(inputs, outputs, clone=True)
+    if case.gradient:
+        outputs += gradients(inputs, outputs)
+        fgraph = as_for_a_region(inputs, outputs)
+    kernel = compiled(fgraph, arrays, contiguous=[False] * len(arrays))
     assert_same(kernel(*arrays), evaluated(inputs, outputs, arrays))
-
-
-def type_of(name):
-    return next(op for op in CASES if op.__name__ == name)
 
 
 def test_every_row_has_a_case():
     assert set(TABLE) <= set(CASES)
+
+
+# What a row cannot have, see the table in the docs.
+STATIC = {BatchedDot, Blockwise, Cholesky, Dot, SolveTriangular}
+WITHOUT_GRADIENT = {AllocDiag}
+WITHOUT_AXES = {ScalarFromTensor, TensorFromScalar}
+
+
+def has_axis(case, length):
+    """Whether an input or an output has an axis of a length."""
+    inputs = case.inputs(static=True)
+    outputs = FunctionGraph(inputs, case.outputs(inputs), clone=True).outputs
+    return any(length in v.type.shape for v in (*inputs, *outputs))
+
+
+@pytest.mark.parametrize("op", CASES, ids=lambda op: op.__name__)
+def test_every_row_is_tried_at_its_edges(op):
+    cases = CASES[op].values()
+    assert any(case.runtime for case in cases) != (op in STATIC)
+    assert any(case.gradient and gradient_of(case) for case in cases) != (op in WITHOUT_GRADIENT)
+    for length in (0, 1):
+        assert any(has_axis(case, length) for case in cases) != (op in WITHOUT_AXES)
+
+
+def gradient_of(case):
+    inputs = case.inputs(static=True)
+    return gradients(inputs, case.outputs(inputs))
 
 
 def test_every_row_is_in_the_docs():

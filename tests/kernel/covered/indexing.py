@@ -62,6 +62,9 @@ SUBTENSOR = {
     "backwards to an input": case(lambda x, i: (x[:i:-1] + 1).sum(), reals(9), np.array(-4)),
     "of a slice": case(lambda x: x[1:][2:][0] + 1, reals(9)),
     "several axes": case(lambda x: x[1:, 0, ::2] + 1, reals(4, 3, 5)),
+    "of nothing": case(lambda x: x[1:] + 1, reals(0)),
+    "of one": case(lambda x: [x[-1:] + 1, x[0] + 1, x[1:] + 1], reals(1)),
+    "beside an empty axis": case(lambda x: x[1:] + 1, reals(3, 0)),
 }
 
 INC_SUBTENSOR = {
@@ -84,6 +87,9 @@ INC_SUBTENSOR = {
     "inc a slice of runtime bounds with rows": case(
         lambda x, y, i: x[i:].inc(pt.exp(y)), reals(6, 3), reals(4, 3), np.array(2), gradient=False
     ),
+    "inc one of one": case(lambda x, y: x[-1:].inc(y), reals(1), reals(1)),
+    "set beside an empty axis": case(lambda x, y: x[1:].set(y), reals(3, 0), reals(2, 0)),
+    "inc nothing of nothing": case(lambda x, y: x[:].inc(y), reals(0), reals()),
     "one after the other": case(lambda x, y: x[0].set(y[0])[1:].inc(y), reals(5), reals(4)),
     "into what is also used": case(
         lambda x, y: [pt.exp(x)[1:].inc(y), pt.exp(x).sum()], reals(5), reals(4)
@@ -125,6 +131,8 @@ ADVANCED_SUBTENSOR = {
     ),
     "a gather of a gather": case(lambda x, i, j: x[j[i]] * 2, reals(10), TEN, NEGATIVE),
     "integers": case(lambda x, i: x[i] * 2, integers(10), TEN),
+    "rows without elements": case(lambda x, i: x[i] * 2, reals(5, 0), SQUARE[0]),
+    "no index of nothing": case(lambda x, i: x[i] * 2, reals(0), integers(0)),
     "float32": case(lambda x, i: x[i] * 2, reals(10, dtype="float32"), TEN),
     "a gather, a sum and a direct use": case(gathered_and_scattered, reals(10) / 10, TEN),
 }
@@ -141,6 +149,10 @@ ADVANCED_INC_SUBTENSOR = {
     "inc pairs": case(
         lambda x, y, i, j: x[i, j].inc(y), reals(5, 5), reals(4), SQUARE[0], SQUARE[1]
     ),
+    "inc rows without elements": case(
+        lambda x, y, i: x[i].inc(y), reals(5, 0), reals(4, 0), SQUARE[0]
+    ),
+    "set one of one": case(lambda x, y, i: x[i].set(y), reals(1), reals(1), [-1]),
     "inc ND": case(lambda x, y, i: x[i].inc(y), reals(5), reals(3, 4), SQUARE),
     "inc integers": case(lambda x, y, i: x[i].inc(y), integers(10), integers(23), TEN),
     "inc float32": case(

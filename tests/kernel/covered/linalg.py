@@ -48,6 +48,7 @@ CASES = {
         "vector and matrix": case(pt.dot, reals(5), reals(5, 3), runtime=False),
         "matrices": case(pt.dot, reals(3, 5), reals(5, 4), runtime=False),
         "of one row": case(pt.dot, reals(1, 5), reals(5, 1), runtime=False),
+        "without rows": case(pt.dot, reals(0, 5), reals(5, 4), runtime=False),
         "over an empty axis": case(pt.dot, reals(3, 0), reals(0, 4), runtime=False),
         "with a transpose": case(lambda x: pt.dot(x.T, x), reals(6, 3), runtime=False),
         "float32": case(
@@ -62,6 +63,8 @@ CASES = {
         "matrices": case(pt.matmul, reals(6, 3, 5), reals(6, 5, 4), runtime=False),
         "one of each": case(pt.matmul, reals(6, 1, 3, 5), reals(2, 5, 4), runtime=False),
         "matrix and vectors": case(pt.matvec, reals(3, 5), reals(6, 5), runtime=False),
+        "of one matrix": case(pt.matmul, reals(1, 3, 1), reals(1, 1, 4), runtime=False),
+        "of no matrix": case(pt.matmul, reals(0, 3, 5), reals(0, 5, 4), runtime=False),
         "Cholesky": case(cholesky, covariance(3, 4), runtime=False),
         "triangular": case(
             solved(lower=True, b_ndim=1), lower_triangle(3, 4), reals(4, 3), runtime=False
@@ -74,6 +77,7 @@ CASES = {
     AllocDiag: {
         "of a vector": case(lambda x: diagonal(x) * 2, reals(4), gradient=False),
         "of one element": case(lambda x: diagonal(x) * 2, reals(1), gradient=False),
+        "of nothing": case(lambda x: diagonal(x) * 2, reals(0), gradient=False),
         "above": case(lambda x: diagonal(x, 1) * 2, reals(4), gradient=False),
         "below": case(lambda x: diagonal(x, -2) * 2, reals(4), gradient=False),
         "of each vector": case(diagonals, reals(3, 4), gradient=False),
@@ -82,11 +86,24 @@ CASES = {
         "matrices": case(
             lambda x, y: BatchedDot()(x, y), reals(6, 3, 5), reals(6, 5, 4), runtime=False
         ),
+        "of one matrix": case(
+            lambda x, y: BatchedDot()(x, y), reals(1, 1, 5), reals(1, 5, 1), runtime=False
+        ),
+        "of no matrix": case(
+            lambda x, y: BatchedDot()(x, y), reals(0, 3, 5), reals(0, 5, 4), runtime=False
+        ),
+        "float32": case(
+            lambda x, y: BatchedDot()(x, y),
+            reals(2, 3, 5, dtype="float32"),
+            reals(2, 5, 4, dtype="float32"),
+            runtime=False,
+        ),
     },
     Cholesky: {
         "lower": case(cholesky, covariance(4), runtime=False),
         "upper": case(lambda x: cholesky(x, lower=False), covariance(4), runtime=False),
         "of one element": case(cholesky, [[4.0]], runtime=False),
+        "of nothing": case(cholesky, np.zeros((0, 0)), runtime=False),
         "not positive definite": case(
             cholesky, [[1.0, 2.0], [2.0, 1.0]], runtime=False, gradient=False
         ),
@@ -104,6 +121,8 @@ CASES = {
         "transposed": case(
             solved(lower=True, trans=1), lower_triangle(5), reals(5, 3), runtime=False
         ),
+        "of one element": case(solved(lower=True), [[2.0]], [[3.0]], runtime=False),
+        "no rows": case(solved(lower=True), np.zeros((0, 0)), reals(0, 2), runtime=False),
         "no columns": case(solved(lower=True), lower_triangle(3), reals(3, 0), runtime=False),
     },
 }

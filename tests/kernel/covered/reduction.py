@@ -60,6 +60,13 @@ CASES = {
         "or": case(lambda x: [x.any(), x.any(axis=1)], booleans(3, 5)),
         "xor": case(xor, booleans(7, 5)),
         "xor of integers": case(xor, integers(7, 5)),
+        "and, or and xor of nothing": case(
+            lambda x: [x.all(), x.any(axis=0), xor(x)], booleans(0, 3)
+        ),
+        "maximum and minimum over an axis of length one": case(
+            lambda x: [x.max(axis=0), x.min(axis=0)], reals(1, 6)
+        ),
+        "product over an empty axis": case(lambda x: x.prod(axis=1), reals(3, 0)),
         "sum of bool": case(lambda x: x.sum(), booleans(50)),
         "sum of int8 is int64": case(lambda x: x.sum(), integers(90, dtype="int8")),
         "sum of float32": case(lambda x: x.sum(axis=0), reals(6, 4, dtype="float32")),

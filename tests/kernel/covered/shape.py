@@ -43,12 +43,14 @@ CASES = {
             np.array(5),
             gradient=False,
         ),
+        "of nothing": case(lambda x: pt.specify_shape(x, (0,)) + 1, reals(0)),
         "so that it broadcasts": case(
             lambda x, y: pt.specify_shape(x, (1,)) + y, reals(1), reals(4)
         ),
     },
     TensorFromScalar: {
-        "of an index": case(lambda i: tensor_from_scalar(scalar_from_tensor(i)) + 1, integers())
+        "of an index": case(lambda i: tensor_from_scalar(scalar_from_tensor(i)) + 1, integers()),
+        "of a float": case(lambda x: tensor_from_scalar(scalar_from_tensor(x)) * 2, reals()),
     },
     ScalarFromTensor: {
         "to an index": case(lambda x, i: x[scalar_from_tensor(i)] + 1, reals(5), np.array(-1))
@@ -66,7 +68,9 @@ CASES = {
         "of integers": case(lambda x: pt.alloc(x, 3), integers()),
     },
     AllocEmpty: {
-        "and all set": case(lambda x: AllocEmpty("float64")(Shape_i(0)(x))[:].set(x), reals(5))
+        "and all set": case(lambda x: AllocEmpty("float64")(Shape_i(0)(x))[:].set(x), reals(5)),
+        "of one": case(lambda x: AllocEmpty("float64")(Shape_i(0)(x))[:].set(x), reals(1)),
+        "of nothing": case(lambda x: AllocEmpty("float64")(Shape_i(0)(x))[:].set(x), reals(0)),
     },
     Reshape: {
         "to a matrix": case(lambda x: x.reshape((3, 4)) + 1, reals(12)),
@@ -92,11 +96,18 @@ CASES = {
     Split: {
         "a vector": case(lambda x: pt.split(x, [2, 3]), reals(5)),
         "columns": case(lambda x: pt.split(x, [1, 3], axis=1), reals(2, 4)),
+        "lengths that are an input": case(
+            lambda x, n: [part.sum() for part in pt.split(pt.exp(x), n, n_splits=2)],
+            reals(5),
+            [2, 3],
+            gradient=False,
+        ),
         "a part without elements": case(lambda x: pt.split(x, [0, 5]), reals(5)),
     },
     MakeVector: {
         "of scalars": case(lambda x, y: pt.stack([x, y * 2, x]), reals(), reals()),
         "of one": case(lambda x: pt.stack([x]), reals()),
+        "of none": case(lambda x: [MakeVector("float64")(), x * 2], reals()),
         "of different types": case(lambda x, y: pt.stack([x, y]), reals(), integers()),
     },
     ExtractDiag: {
@@ -104,20 +115,28 @@ CASES = {
         "above": case(lambda x: pt.diagonal(x, offset=1) * 2, reals(4, 6)),
         "below": case(lambda x: pt.diagonal(x, offset=-2) * 2, reals(4, 3)),
         "outside": case(lambda x: pt.diagonal(x, offset=9) * 2, reals(4, 3)),
+        "of one element": case(lambda x: pt.diagonal(x) * 2, reals(1, 1)),
+        "of nothing": case(lambda x: pt.diagonal(x) * 2, reals(0, 0)),
         "of each matrix": case(lambda x: pt.diagonal(x, axis1=1, axis2=2) * 2, reals(2, 4, 3)),
     },
     Eye: {
         "square": case(lambda x: pt.eye(4) * x, reals(4, 4)),
         "above": case(lambda x: pt.eye(4, 5, 1) * x, reals(4, 5)),
+        "of one element": case(lambda x: pt.eye(1) * x, reals(1, 1)),
+        "of nothing": case(lambda x: pt.eye(0) * x, reals(0, 0)),
         "of an input length": case(lambda x, n: (pt.eye(n) * x).sum(), reals(), np.array(3)),
         "of integers": case(lambda x: pt.eye(3, dtype="int32") * x, integers(3)),
     },
     Shape: {
         "of a matrix": case(lambda x: shape(x) * 2, reals(3, 4)),
         "of what is computed": case(lambda x: shape(pt.exp(x)[1:])[0] * x, reals(5)),
+        "of one element": case(lambda x: shape(x)[0] * x, reals(1)),
+        "of nothing": case(lambda x: [shape(x), x * 2], reals(0, 3)),
     },
     Shape_i: {
         "of a vector": case(lambda x: Shape_i(0)(x) * x, reals(5)),
+        "of one element": case(lambda x: Shape_i(0)(x) * x, reals(1)),
+        "of nothing": case(lambda x: [Shape_i(0)(x), x * 2], reals(0)),
         "of what is computed": case(lambda x: Shape_i(0)(pt.exp(x)[1:]), reals(5)),
     },
     ARange: {
@@ -126,11 +145,13 @@ CASES = {
         "whose length is an input": case(lambda x, n: pt.arange(n) * x, reals(), np.array(5)),
         "empty": case(lambda x, n: (pt.arange(n) * x).sum(), reals(), np.array(0)),
         "from and with a step": case(
-            lambda x, a, b: (pt.arange(a, b, 4) * x).sum(), reals(), np.array(3), np.array(20)
+            lambda x, a, b: (pt.arange(a, b, 4) * x).sum(), 0.02, np.array(3), np.array(20)
         ),
         "backwards": case(
-            lambda x, a, b: (pt.arange(a, b, -3) * x).sum(), reals(), np.array(9), np.array(-2)
+            lambda x, a, b: (pt.arange(a, b, -3) * x).sum(), 0.02, np.array(9), np.array(-2)
         ),
+        "of one element": case(lambda x: pt.arange(1) + x, reals(1)),
+        "of nothing": case(lambda x: pt.arange(0) + x, reals(0)),
         "up to a length": case(lambda x: x * pt.arange(Shape_i(0)(x)), reals(6)),
         "of float64": case(
             lambda x, n: (pt.arange(n, dtype="float64") * x).sum(), reals(), np.array(4)
@@ -148,6 +169,9 @@ CASES = {
         "sum of many rows": case(lambda x: pt.cumsum(x, axis=1), reals(30, 70)),
         "sum of integers": case(lambda x: pt.cumsum(x, axis=0), integers(9)),
         "sum of float32": case(lambda x: pt.cumsum(x, axis=0), reals(80, dtype="float32")),
+        "sum of a matrix": case(lambda x: pt.cumsum(x), reals(3, 5)),
+        "product of one": case(lambda x: pt.cumprod(x, axis=0), positive(1)),
+        "product of none": case(lambda x: pt.cumprod(x, axis=0), positive(0)),
         "product": case(lambda x: pt.cumprod(x, axis=0), positive(9)),
         "sum of many and other work": case(
             lambda x, y: [pt.cumsum(pt.exp(x) * y), (pt.exp(x) * y).sum()],
@@ -158,6 +182,10 @@ CASES = {
     },
     CheckAndRaise: {
         "holds": case(lambda x: CheckAndRaise(ValueError, "no")(x * 2, pt.all(x > -99)), reals(5)),
+        "of one": case(lambda x: CheckAndRaise(ValueError, "no")(x * 2, pt.all(x > -99)), reals(1)),
+        "of nothing": case(
+            lambda x: CheckAndRaise(ValueError, "no")(x * 2, pt.all(x > -99)), reals(0)
+        ),
         "two conditions": case(
             lambda x: CheckAndRaise(ValueError, "no")(x * 2, x[0] > -99, pt.all(x < 99)), reals(5)
         ),
