@@ -6,9 +6,10 @@ import mmap
 
 import numpy as np
 import pytest
+from llvmlite import ir
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.emit import storage
+from pymc_fastlogp.kernel.emit import emit, storage
 from pymc_fastlogp.kernel.emit.native import compile_native
 from pymc_fastlogp.kernel.expressions import cast
 from pymc_fastlogp.kernel.loops import Accumulate, Buffer, Const, Length, Load, Loop, Role, Store
@@ -178,6 +179,37 @@ def test_scratch_on_the_stack_and_on_the_heap(n, static):
     )
     data = np.random.default_rng(6).integers(-4, 5, n).astype(F64)
     np.testing.assert_array_equal(kernel(data)[0], -data.sum() * data)
+
+
+def conditional_program(n):
+    """Where ``flag[]`` holds, ``b = -x`` and then ``y = b + b``; else y is zero. b is too large for the stack."""
+    x, flag = given("x", n), given("flag", dtype="bool")
+    b, y = scratch("b", n), output("y", n)
+    when = Load(flag, ())
+    twice = compute(ps.add, Load(b, (I0,)), Load(b, (I0,)))
+    steps = (
+        fill(y),
+        Loop((n,), (Store(b, (I0,), compute(ps.neg, Load(x, (I0,)))),), when),
+        Loop((n,), (Store(y, (I0,), twice),), when),
+    )
+    return program(*steps, inputs=(x, flag))
+
+
+LARGE = storage.STACK_BYTES // 8 + 1
+
+
+def test_scratch_of_loops_with_a_condition():
+    kernel = compile_native(conditional_program(LARGE))
+    data = np.arange(float(LARGE))
+    for flag in (True, False, True):
+        expected = -2 * data if flag else np.zeros(LARGE)
+        np.testing.assert_array_equal(kernel(data, np.array(flag))[0], expected)
+
+
+def test_scratch_of_loops_with_a_condition_is_allocated_inside_of_them():
+    function = emit(ir.Module(), conditional_program(LARGE), "f", [True, True])
+    allocating = [block.name for block in function.blocks if "malloc" in str(block)]
+    assert allocating == ["if.if", "if.1.if"]  # the second for when the first did not run
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@
 
     entry:   stack variables
     sizes:   lengths, strides, allocation of scratch on the heap
-    start:   the loops, one after the other; a failed check goes to exit
+    start:   the loops, one after the other, each with the scratch that no other needed before; a failed check goes to exit
     exit:    free scratch, return the status
 
 The first two blocks are closed last, so that whatever needs a stack variable or a length can add to them.
@@ -16,14 +16,15 @@ from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit import storage
 from pymc_fastlogp.kernel.emit.array import Array
-from pymc_fastlogp.kernel.emit.idioms import I64, POINTER, Number, lane
+from pymc_fastlogp.kernel.emit.idioms import I64, POINTER, Number, lane, stack_variable
 from pymc_fastlogp.kernel.emit.nest import emit_loop
 from pymc_fastlogp.kernel.emit.pattern import Pattern
 from pymc_fastlogp.kernel.emit.scope import Known, Scope
-from pymc_fastlogp.kernel.loops import Buffer, Program, Size
+from pymc_fastlogp.kernel.loops import Buffer, Loop, Program, Size, reads, writes
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 OUT_OF_MEMORY = -1
+NULL = POINTER(None)
 BLOCKS = ("entry", "sizes", "start", "exit")
 
 
@@ -117,11 +118,13 @@ class Kernel:
         self._lengths: dict[tuple[int, int], ir.Value] = {}
         self.known = Known(self._arrays, self._lengths)
         self._sizes = Scope(sizes, self.known, Pattern(0, {}, {}))
+        # Of what is allocated later, or never: where its pointer is kept.
+        self._late: dict[Buffer, ir.Value] = {}
         self._allocated: list[ir.Value] = []
         self._place_arguments(program, contiguous)
         for buffer in program.constants:
             self._place(buffer, storage.constant(module, f"{name}.{buffer.name}", buffer))
-        self._place_scratch(program.scratch)
+        self._place_scratch(program)
 
     def length(self, size: Size) -> Number:
         """Return a length, as an int if it is static."""
@@ -131,11 +134,24 @@ class Kernel:
         """Append an exit with a status where a condition, of one lane, is false."""
         self._exit_unless(builder, lane(builder, truth.value, 0), status)
 
+    def make_room(self, builder: ir.IRBuilder, loop: Loop) -> None:
+        """Append the allocation of the late scratch of a loop, unless an earlier loop did it."""
+        used = reads(loop) | writes(loop)
+        for buffer in [buffer for buffer in self._late if buffer in used]:
+            slot, lengths = self._late[buffer], [self.length(size) for size in buffer.shape]
+            is_new = builder.icmp_unsigned("==", builder.load(slot, typ=POINTER), NULL)
+            with builder.if_then(is_new):
+                builder.store(storage.allocate(builder, buffer, lengths), slot)
+            allocated = builder.load(slot, typ=POINTER)
+            self._exit_unless(builder, _was_given(builder, allocated), OUT_OF_MEMORY)
+            self._place(buffer, storage.aligned(builder, allocated))
+
     def finish(self) -> ir.Function:
         """Close all blocks and return the function."""
         self._status.add_incoming(I64(0), self.builder.block)
         self.builder.branch(self._exit.block)
-        storage.free(self._exit, self._allocated)
+        late = [self._exit.load(slot, typ=POINTER) for slot in self._late.values()]
+        storage.free(self._exit, [*self._allocated, *late])
         self._exit.ret(self._status)
         entry, sizes, start, _ = self._blocks
         ir.IRBuilder(entry).branch(sizes)
@@ -156,20 +172,22 @@ class Kernel:
             pointer.add_attribute("noalias")
             self._place(buffer, pointer)
 
-    def _place_scratch(self, buffers: Sequence[Buffer]) -> None:
-        on_stack = storage.on_stack(buffers)
+    def _place_scratch(self, program: Program) -> None:
+        on_stack = storage.on_stack(program.scratch)
+        always = {b for loop in program.steps if not loop.when for b in reads(loop) | writes(loop)}
         sizes = self._sizes.builder
-        for buffer in buffers:
+        for buffer in program.scratch:
             if buffer in on_stack:
                 self._place(buffer, storage.stack(sizes, buffer))
-                continue
-            lengths = [self.length(size) for size in buffer.shape]
-            allocated, pointer = storage.heap(sizes, buffer, lengths)
-            self._allocated.append(allocated)
-            self._place(buffer, pointer)
+            elif buffer in always:
+                lengths = [self.length(size) for size in buffer.shape]
+                self._allocated.append(storage.allocate(sizes, buffer, lengths))
+                self._place(buffer, storage.aligned(sizes, self._allocated[-1]))
+            else:
+                self._late[buffer] = stack_variable(sizes, POINTER)
+                sizes.store(NULL, self._late[buffer])
         for allocated in self._allocated:
-            was_given = sizes.icmp_unsigned("!=", allocated, allocated.type(None))
-            self._exit_unless(sizes, was_given, OUT_OF_MEMORY)
+            self._exit_unless(sizes, _was_given(sizes, allocated), OUT_OF_MEMORY)
 
     def _place(self, buffer: Buffer, pointer: ir.Value) -> None:
         lengths = [self.length(size) for size in buffer.shape]
@@ -180,6 +198,10 @@ class Kernel:
         self._status.add_incoming(I64(status), builder.block)
         builder.cbranch(truth, going_on, self._exit.block)
         builder.position_at_end(going_on)
+
+
+def _was_given(builder: ir.IRBuilder, allocated: ir.Value) -> ir.Value:
+    return builder.icmp_unsigned("!=", allocated, NULL)
 
 
 def signature(program: Program) -> ir.FunctionType:

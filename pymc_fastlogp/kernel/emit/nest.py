@@ -40,6 +40,7 @@ def emit_loop(kernel: "Kernel", loop: Loop) -> None:
         _conditional(kernel.builder, when) as runs,
         _conditional(runs, _no_axis_is_empty(runs, lengths)) as inside,
     ):
+        kernel.make_room(inside, loop)
         _Nest(kernel, loop, lengths).run(Scope(inside, kernel.known, pattern))
 
 

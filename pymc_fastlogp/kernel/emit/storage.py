@@ -2,8 +2,10 @@
 
 Inputs and outputs are arguments of the function, constants are part of its module. Scratch is on the stack up
 to :data:`STACK_BYTES`, the smallest buffers first; buffers that are larger, or whose size is known only when
-the kernel is called, are allocated on entry and freed on every exit. Scratch and constants are aligned to
-cache lines.
+the kernel is called, are allocated on entry and freed on every exit. What only loops with a condition use, for instance those
+for the rare case that a check fails, is allocated by the first of them that runs: the C library may give
+freed memory back to the system, and then each call of the kernel would pay for new pages.
+Scratch and constants are aligned to cache lines.
 """
 
 from collections.abc import Sequence
@@ -75,21 +77,23 @@ def stack(builder: ir.IRBuilder, buffer: Buffer) -> ir.Value:
     return stack_variable(builder, ir.ArrayType(memory_type(buffer.dtype), n_elements))
 
 
-def heap(
-    builder: ir.IRBuilder, buffer: Buffer, lengths: Sequence[Number]
-) -> tuple[ir.Value, ir.Value]:
-    """Allocate scratch; return what ``malloc`` gave, perhaps null, and the aligned pointer."""
+def allocate(builder: ir.IRBuilder, buffer: Buffer, lengths: Sequence[Number]) -> ir.Value:
+    """Return what ``malloc`` gives for scratch, perhaps null."""
     n_bytes: Number = itemsize(buffer.dtype)
     for length in lengths:
         n_bytes = times(builder, n_bytes, length)
     size = builder.add(as_i64(n_bytes), I64(ALIGNMENT))
     malloc = _external(builder.module, "malloc", ir.FunctionType(POINTER, [I64]))
     malloc.return_value.add_attribute("noalias")
-    allocated = builder.call(malloc, [size])
+    return builder.call(malloc, [size])
+
+
+def aligned(builder: ir.IRBuilder, allocated: ir.Value) -> ir.Value:
+    """Return the first cache line of what was allocated."""
     past = builder.gep(allocated, [I64(ALIGNMENT - 1)], source_etype=I8)
     # Unlike arithmetic on the address as an integer, this keeps what LLVM knows of aliases.
     ptrmask = intrinsic(builder.module, "llvm.ptrmask.p0.i64", POINTER, [POINTER, I64])
-    return allocated, builder.call(ptrmask, [past, I64(-ALIGNMENT)])
+    return builder.call(ptrmask, [past, I64(-ALIGNMENT)])
 
 
 def free(builder: ir.IRBuilder, allocated: Sequence[ir.Value]) -> None:
