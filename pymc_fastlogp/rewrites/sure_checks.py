@@ -11,9 +11,8 @@
     all([all(p >= 0), all(~isnan(p))])  ->  all(p >= 0)
 
 A comparison with nan is false, so a check that no number fails still fails for nan, and raises. It is left
-to do just that, by asking whether there is a nan: once for both bounds of a probability, and of what the
-function has read, if the function returns nan for nan only. What is then needed for the check alone
-is not computed any more. What may be nan, and what infinite, is in :mod:`~pymc_fastlogp.rewrites.ranges`; no value
+to do just that, by asking whether there is a nan: once for both bounds of a probability. If a function is read for
+that alone, and returns nan for nan only, its argument is asked instead. What may be nan, and what infinite, is in :mod:`~pymc_fastlogp.rewrites.ranges`; no value
 variable is assumed to be finite.
 
 These are equalities of truth values, entry by entry, for any input. The derivative of a truth value is
@@ -50,7 +49,7 @@ COMPARISONS: dict[type[ps.ScalarOp], tuple[Test, Test]] = {
 }
 
 
-def _sure_comparison(node: Apply) -> TensorVariable | None:
+def _sure_comparison(fgraph: FunctionGraph, node: Apply) -> TensorVariable | None:
     """Rewrite ``x >= c -> True``, ``False`` or ``~isnan(x)``, as the ranges of both sides allow."""
     whole = of_full_shape(node)
     if not whole:
@@ -69,12 +68,15 @@ def _sure_comparison(node: Apply) -> TensorVariable | None:
     return invert(isnan(may_be_nan[0]))
 
 
-def _isnan_of_argument(node: Apply) -> TensorVariable | None:
-    """Rewrite ``isnan(f(x, c)) -> isnan(x)`` where ``f`` is nan for nan only, and ``c`` never."""
+def _isnan_of_argument(fgraph: FunctionGraph, node: Apply) -> TensorVariable | None:
+    """Rewrite ``isnan(f(x, c)) -> isnan(x)`` where ``f`` is nan for nan only, and ``c`` never.
+
+    A function that is needed anyway is left: its argument may then not be at hand any longer.
+    """
     [x] = node.inputs
     if not range_of(x).nan:
         return _filled(x, False)
-    if not _is_strict(x):
+    if not _is_strict(x) or not _is_read_for_nan_alone(fgraph, x):
         return None
     operands = [range_of(operand) for operand in x.owner.inputs]
     may_be_nan = [i for i, operand in enumerate(operands) if operand.nan]
@@ -85,13 +87,13 @@ def _isnan_of_argument(node: Apply) -> TensorVariable | None:
     return isnan(argument) if argument in of_full_shape(x.owner) else None
 
 
-def _isinf_of_bounded(node: Apply) -> TensorVariable | None:
+def _isinf_of_bounded(fgraph: FunctionGraph, node: Apply) -> TensorVariable | None:
     """Rewrite ``isinf(x) -> False`` where ``x`` is bounded."""
     [x] = node.inputs
     return _filled(x, False) if range_of(x).is_bounded else None
 
 
-def _conjunction(node: Apply) -> TensorVariable | None:
+def _conjunction(fgraph: FunctionGraph, node: Apply) -> TensorVariable | None:
     """Rewrite ``all([c, all(~isnan(x))]) -> c`` where ``c`` is false for any nan in ``x``."""
     [x], [out] = node.inputs, node.outputs
     if out.type.ndim or x.type.dtype != "bool":
@@ -108,7 +110,7 @@ def _conjunction(node: Apply) -> TensorVariable | None:
     return kept[0] if len(kept) == 1 else node.op(stack(kept))
 
 
-RULES: dict[type, Callable[[Apply], TensorVariable | None]] = {
+RULES: dict[type, Callable[[FunctionGraph, Apply], TensorVariable | None]] = {
     **dict.fromkeys(COMPARISONS, _sure_comparison),
     ps.IsNan: _isnan_of_argument,
     ps.IsInf: _isinf_of_bounded,
@@ -121,11 +123,17 @@ def local_sure_checks(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable
     """Rewrite a comparison, or a conjunction of them, into what of it is not sure."""
     [out] = node.outputs
     rule = RULES[type(node.op.scalar_op if isinstance(node.op, Elemwise) else node.op)]
-    replacement = rule(node)
+    replacement = rule(fgraph, node)
     if replacement is None or not out.type.is_super(replacement.type) or _is_constant(node):
         return None
     copy_stack_trace(out, replacement)
     return [replacement]
+
+
+def _is_read_for_nan_alone(fgraph: FunctionGraph, x: TensorVariable) -> bool:
+    """Whether ``x`` is not needed any more once it is known to be nan or not."""
+    readers = [client.op for client, _ in fgraph.clients[x]]
+    return all(isinstance(op, Elemwise) and isinstance(op.scalar_op, ps.IsNan) for op in readers)
 
 
 def _is_constant(node: Apply) -> bool:

@@ -113,6 +113,11 @@ def test_refuses(name):
     assert sketch(pregrad(out, on=True)) == sketch(pregrad(out, on=True, exclude=[RULE]))
 
 
+def test_function_that_is_needed_anyway_is_asked_itself():
+    found = pregrad(pt.switch(pt.exp(x) >= 0, pt.exp(x), -1.0), on=True)
+    assert sketch(found) == sketch(pt.switch(~pt.isnan(pt.exp(x)), pt.exp(x), -1.0))
+
+
 KEPT = {
     "another variable": (x + y, y > 0),
     "one entry": (x, x[0] > 0),
