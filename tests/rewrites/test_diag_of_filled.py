@@ -33,7 +33,6 @@ VALUES = {
     low: np.linspace(-1.0, 1.0, 3),
     diag: np.linspace(0.5, 2.0, N),
     s: np.array(0.7),
-    full: np.linspace(-1.0, 2.0, N * N).reshape(N, N),
 }
 
 zeros = pt.zeros((N, N))
@@ -50,16 +49,12 @@ FIRES = {
     "below a later set": (pt.diagonal(zeros[DIAG, DIAG].set(diag)[STRICT].set(low)) * s, diag * s),
     "scalar": (pt.diagonal(strict[DIAG, DIAG].set(s)) + low, pt.alloc(s, N) + low),
     "nothing but the fill": (pt.diagonal(strict) + diag, pt.zeros(N) + diag),
-    "allocated": (pt.exp(pt.diagonal(pt.diag(diag))), pt.exp(diag)),
-    "scaled by a diagonal matrix": (pt.diag(diag) @ pt.exp(full), diag[:, None] * pt.exp(full)),
     "not square": (pt.diagonal(pt.zeros((N, N + 2))[ROWS, COLS].set(packed)), packed[ON_DIAGONAL]),
 }
 
 REFUSES = {
     "full matrix": pt.diagonal(full),
     "other diagonal": pt.diagonal(triangle, offset=-1),
-    "allocated, other diagonal": pt.diagonal(pt.diag(diag, k=1)),
-    "allocated batch": pt.diagonal(pt.diag(diag)[None] * pt.ones((2, 1, 1)), axis1=1, axis2=2),
     "part of the diagonal": pt.diagonal(zeros[STRICT[0], STRICT[0]].set(low)),
     "half of the diagonal": pt.diagonal(full[ROWS[1:], COLS[1:]].set(packed[1:])),
     "root that is no fill": pt.diagonal(full[STRICT].set(low)),
