@@ -21,13 +21,9 @@ not be the best fit: it solves the triangular system :math:`R m = -d_0` of the t
 out covariates that hardly differ from a combination of those before them, whose coefficients
 could be huge. What it leaves of the target stays in :math:`d`.
 
-A covariate :math:`c_k` with a mean far from zero would be factorised with an error relative to that
-mean. Where the first covariate is the same in all rows, an intercept, the others are therefore
-taken relative to their shares of it, :math:`z_k = c_k - s_k c_0` with :math:`z_k \perp c_0`, which is
-:math:`z_k = c_k - \bar{c}_k` for an intercept of one. The first row is then
-:math:`R_{00} (e_0 + \sum_k s_k e_k) + d_0`, with :math:`e = h - m`, and the others are those of the
-triangle of the :math:`z_k`. What is left of :math:`z_k` in the direction of :math:`c_0` is the rounding of
-:math:`s_k`.
+A covariate with a mean far from zero would be factorised with an error relative to that mean. Where
+the first covariate is an intercept, the others are therefore taken relative to it:
+:mod:`~pymc_fastlogp.rewrites.gaussian_intercept`.
 
 Entries that happen to be zero, as where a covariate is balanced, would turn an infinite parameter
 into nan. They are replaced by entries too small to change any finite value, unless the covariate is
@@ -44,6 +40,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_fastlogp.rewrites.gaussian_intercept import (
+    TINY,
+    first_row,
+    shares_of_first,
+    with_few_digits,
+)
+
 # Rows of one block, at most; and entries that are worked on at a time.
 BLOCK = 512
 CHUNK = 4_000_000
@@ -51,15 +54,12 @@ CHUNK = 4_000_000
 # A covariate of which a smaller share is new, after those before it, has no part in the center.
 NEW_SHARE = 1e-3
 
-# Times the norm of a covariate: its square is lost beside any other.
-TINY = 1e-100
-
 
 class CellFactor(NamedTuple):
     """What is left of the rows of each cell; ``n`` cells, ``k`` covariates.
 
     The sum of the squares of a cell at ``h`` is that of ``pivot * (triangle @ (h - center)) + offset``,
-    plus ``rest ** 2``.
+    plus ``rest ** 2``; to the first row of the triangle ``low`` is to be added.
 
     Attributes
     ----------
@@ -67,6 +67,9 @@ class CellFactor(NamedTuple):
         Shape ``(n, k)``.
     triangle : numpy.ndarray
         Upper triangles, shape ``(n, k, k)``.
+    low : numpy.ndarray
+        What rounding leaves out of the first row of the triangle, columns of zeros where it does not
+        count; shape ``(n, k)``.
     pivot : numpy.ndarray, optional
         What the first row of the triangle is multiplied with, shape ``(n,)``, where there is an
         intercept; the entry on its diagonal is then one.
@@ -78,6 +81,7 @@ class CellFactor(NamedTuple):
 
     center: np.ndarray
     triangle: np.ndarray
+    low: np.ndarray
     pivot: np.ndarray | None
     offset: np.ndarray
     rest: np.ndarray
@@ -104,26 +108,18 @@ def factorised(rows: np.ndarray, weights: np.ndarray, counts: np.ndarray) -> Cel
     has_intercept = k > 1 and rows[0, 0] != 0 and bool((rows[:, 0] == rows[0, 0]).all())
     joint = _triangles(rows, weights, counts)
     norms = np.linalg.norm(joint[:, :, :k], axis=1)
-    center = _center(joint, norms)
-    shift = _shares_of_first(joint, k) if has_intercept else np.zeros((len(counts), k))
+    center, shift = _center(joint, norms), np.zeros((len(counts), k))
+    if has_intercept:
+        shift = shares_of_first(joint)
+        center[:, 0] = with_few_digits(center[:, 0], joint, norms)
     _shift_rows(rows, center, shift, counts)
     joint = _triangles(rows, weights, counts)
-    triangle, pivot = joint[:, :k, :k].copy(), None
+    triangle, low, pivot = joint[:, :k, :k].copy(), np.zeros((len(counts), k)), None
     if has_intercept:
-        pivot = triangle[:, 0, 0].copy()
-        triangle[:, 0] = shift + _shares_of_first(joint, k)
-        triangle[:, 0, 0] = 1
+        triangle[:, 0], low, pivot = first_row(joint, shift, norms)
     happens = (triangle == 0) & np.triu(np.ones((k, k), dtype=bool))
     triangle[happens] = np.broadcast_to(TINY * norms[:, None, :], triangle.shape)[happens]
-    return CellFactor(center, triangle, pivot, joint[:, :k, k], np.abs(joint[:, k, k]))
-
-
-def _shares_of_first(joint: np.ndarray, k: int) -> np.ndarray:
-    """Return by how much of the first covariate each other one is explained, zero for the first."""
-    first = joint[:, 0, :1]
-    shares = np.divide(joint[:, 0, :k], first, out=np.zeros((len(joint), k)), where=first != 0)
-    shares[:, 0] = 0
-    return shares
+    return CellFactor(center, triangle, low, pivot, joint[:, :k, k], np.abs(joint[:, k, k]))
 
 
 def _center(joint: np.ndarray, norms: np.ndarray) -> np.ndarray:

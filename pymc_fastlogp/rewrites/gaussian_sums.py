@@ -98,7 +98,8 @@ def _rows(
         triangle, center = factor.triangle[:, j, j:], factor.center[:, j:]
         products = _products(covariates[j:], triangle, center, known)
         if factor.pivot is not None and j == 0:
-            products = [known(factor.pivot) * total(products)]
+            low = _low_products(covariates, factor, known)
+            products = [known(factor.pivot) * total([*products, *low])]
         rows.append(total([*products, known(factor.offset[:, j])]))
     return rows
 
@@ -107,16 +108,39 @@ def _products(
     covariates: Sequence[Covariate], triangle: np.ndarray, center: np.ndarray, known: Known
 ) -> list[TensorVariable]:
     """Return entries of a row, shape ``(n, k)``, times deviations from the center."""
-    shared = [covariate for covariate in covariates if covariate.is_shared]
-    n_unrolled = len(covariates) - (len(shared) if len(shared) > MOST_UNROLLED else 0)
+    n_unrolled = _n_unrolled(covariates)
     products = [
-        known(triangle[:, k]) * (covariates[k].parameter - known(center[:, k]))
-        for k in range(n_unrolled)
+        _product(covariates[k], triangle[:, k], center[:, k], known) for k in range(n_unrolled)
     ]
     if n_unrolled < len(covariates):
         many, at = triangle[:, n_unrolled:], center[:, n_unrolled:].astype(np.longdouble)
-        products.append(dot(known(many), _vector_of(shared)) - known((many * at).sum(axis=1)))
+        vector = _vector_of(covariates[n_unrolled:])
+        products.append(dot(known(many), vector) - known((many * at).sum(axis=1)))
     return products
+
+
+def _low_products(
+    covariates: Sequence[Covariate], factor: CellFactor, known: Known
+) -> list[TensorVariable]:
+    """Return what rounding has left out of the first row."""
+    return [
+        _product(covariates[k], factor.low[:, k], factor.center[:, k], known)
+        for k in range(_n_unrolled(covariates))
+        if factor.low[:, k].any()
+    ]
+
+
+def _n_unrolled(covariates: Sequence[Covariate]) -> int:
+    """Return how many products are written out: the shared parameters come last, and may be many."""
+    n_shared = sum(covariate.is_shared for covariate in covariates)
+    return len(covariates) - (n_shared if n_shared > MOST_UNROLLED else 0)
+
+
+def _product(
+    covariate: Covariate, entries: np.ndarray, center: np.ndarray, known: Known
+) -> TensorVariable:
+    """Return entries of a column, shape ``(n,)``, times the deviation from the center."""
+    return known(entries) * (covariate.parameter - known(center))
 
 
 def _of_shared(factor: CellFactor, n_own: int) -> CellFactor:

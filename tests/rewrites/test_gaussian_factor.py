@@ -15,6 +15,14 @@ def design(counts, *, x_offset=0.0, x_scale=1.0):
     return np.column_stack([np.ones(n), x_offset + x_scale * RNG.normal(size=n)])
 
 
+def products(triangle, low, deviation):
+    """Return the triangle times deviations, the first row in extended precision, for want of a fma."""
+    first = triangle[:, 0].astype(L) + low
+    rows = np.einsum("njk,nk->nj", triangle, deviation)
+    rows[:, 0] = np.einsum("nk,nk->n", first, deviation)
+    return rows
+
+
 def evaluated(factor, parameters):
     """Return the sum of squares, and half its gradient, at parameters of shape (n, k)."""
     k = parameters.shape[1]
@@ -23,7 +31,7 @@ def evaluated(factor, parameters):
         pivot[:, 0] = factor.pivot
     triangle = factor.triangle * np.triu(np.ones((k, k)))
     deviation = parameters - factor.center
-    rows = pivot * np.einsum("njk,nk->nj", triangle, deviation) + factor.offset
+    rows = pivot * products(triangle, factor.low, deviation) + factor.offset
     gradient = np.einsum("nj,njk->nk", rows * pivot, triangle)
     return (rows**2).sum() + (factor.rest**2).sum(), gradient
 
@@ -65,6 +73,45 @@ def test_covariate_with_an_offset():
     target = RNG.normal(size=counts.sum()) - (covariates * parameters[of_row]).sum(axis=1)
     near = parameters + 1e-3 * RNG.normal(size=(2, 2)) * [1, 1e-6]
     assert_same(covariates, target, np.ones(1), counts, near)
+
+
+@pytest.mark.parametrize("at", ["fit", "zero slope", "half of the slope"])
+@pytest.mark.parametrize("y_offset", [0.0, 1e6])
+def test_a_covariate_with_an_offset_costs_no_digits(at, y_offset):
+    counts = np.array([500, 20_000])
+    covariates = design(counts, x_offset=1e6)
+    slope = np.array([0.3, -0.2])
+    of_row = np.repeat([0, 1], counts)
+    target = -(y_offset + slope[of_row] * (covariates[:, 1] - 1e6) + RNG.normal(size=of_row.size))
+    slope = slope * {"fit": 1 + 1e-4, "zero slope": 0.0, "half of the slope": 0.5}[at]
+    parameters = np.column_stack([y_offset - 1e6 * slope + 0.1, slope])
+
+    factor = factorised(np.column_stack([covariates, target]), np.ones(1), counts)
+    value, gradient = evaluated(factor, parameters)
+    exact, exact_gradient, sizes = by_rows(covariates, target, np.ones(1), counts, parameters)
+    assert abs(value - exact) <= 1e-14 * exact
+    assert (abs(gradient - exact_gradient) <= 1e-14 * sizes).all()
+
+
+def test_the_low_part_has_the_sign_of_the_share_and_completes_it():
+    counts = np.array([500, 20_000, 1, 700])
+    covariates = design(counts, x_offset=-1e6)
+    covariates[-700:, 1] -= 1e3 * covariates[-700:, 1].round()
+    means = [part[:, 1].astype(L).mean() for part in np.split(covariates, np.cumsum(counts)[:-1])]
+    rows = np.column_stack([covariates, RNG.normal(size=counts.sum())])
+    factor = factorised(rows, np.ones(1), counts)
+    share, low = factor.triangle[:, 0, 1], factor.low[:, 1]
+    unit = factor.triangle[:, 0, 0]
+    assert (np.sign(low) == np.sign(share)).all()
+    assert (np.abs(low) <= np.spacing(np.abs(share))).all()
+    np.testing.assert_allclose((share.astype(L) + low) / unit, means, rtol=1e-18)
+    assert (factor.low[:, 0] == 0).all()
+
+
+def test_a_covariate_without_an_offset_has_no_low_part():
+    counts = np.array([500, 20])
+    rows = np.column_stack([design(counts, x_offset=3.0), RNG.normal(size=520)])
+    assert (factorised(rows, np.ones(1), counts).low == 0).all()
 
 
 def test_weights_of_very_different_size():
@@ -112,13 +159,14 @@ def test_many_rows_in_one_cell(n):
     assert_same(design(counts), target, np.ones(1), counts, np.array([[-1e6 + 1e-3, 1e-3]]))
 
 
-@pytest.mark.parametrize("x", [[-1.0, 1.0], [2.0, 2.0], [-1.0, 3.0]])
+@pytest.mark.parametrize("x", [[-1.0, 1.0], [2.0, 2.0], [-1.0, 3.0], [1e6, 1e6 + 1 / 3]])
 @pytest.mark.parametrize("parameters", [(np.inf, 1.0), (1.0, np.inf), (-np.inf, 0.0)])
 def test_one_infinite_parameter_gives_infinity_also_where_entries_cancel(x, parameters):
     rows = np.column_stack([np.ones(4), np.tile(x, 2), RNG.normal(size=4)])
     factor = factorised(rows, np.ones(1), np.array([4]))
-    residuals = [
-        sum(factor.triangle[0, j, k] * (parameters[k] - factor.center[0, k]) for k in range(j, 2))
-        for j in range(2)
-    ]
+    deviation = parameters - factor.center[0]
+    first, second = factor.triangle[0]
+    residuals = [(first * deviation).sum(), second[1] * deviation[1]]
+    if factor.low.any():
+        residuals[0] += factor.low[0, 1] * deviation[1]
     assert np.square(residuals).sum() == np.inf

@@ -13,6 +13,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Dot, Sum
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
+from pymc_fastlogp.config import switched
 from pymc_fastlogp.rewrites.compact_rows import NAME as COMPACT
 from pymc_fastlogp.rewrites.decisions import collected
 from pymc_fastlogp.rewrites.gaussian_rows import NAME
@@ -389,6 +390,26 @@ def test_offsets_and_scales_against_extended_precision(offset, scale):
         expected = [of_rows[by == k].sum() for k in range(length)]
         size = np.array([abs(of_rows[by == k]).sum() for k in range(length)])
         assert (abs(found.ravel() - expected) <= 1e-10 * size).all()
+
+
+@pytest.mark.parametrize("slope", [0.3 + 1e-3, 0.0])
+def test_a_covariate_with_an_offset_costs_a_kernel_no_digits(slope):
+    x = 1e6 + RNG.normal(size=20_000)
+    y = 0.3 * (x - 1e6) + RNG.normal(size=20_000)
+    group = RNG.integers(0, 5, 20_000)
+    at = [0.1 * VALUES[a] - 1e6 * slope, np.array(slope)]
+    with switched(True):
+        on = rewritten(pt.sqr(y - a[group] - c * x).sum())[0]
+        f = pytensor.function([a, c], [on, *pytensor.grad(on, [a, c])], mode="NUMBA")
+    value, *gradient = f(*at)
+
+    in_a, in_c = (np.asarray(v).astype(np.longdouble) for v in at)
+    residual = y - in_a[group] - in_c * x
+    np.testing.assert_allclose(value, float((residual**2).sum()), rtol=1e-14)
+    per_group = [-2 * residual[group == k].sum() for k in range(5)]
+    size = 2 * np.abs(residual).sum()
+    assert (abs(gradient[0] - per_group) <= 1e-13 * size).all()
+    assert abs(gradient[1] + 2 * (residual * x).sum()) <= 1e-13 * size * 1e6
 
 
 def test_infinite_parameters_are_infinite_where_a_covariate_is_balanced():
