@@ -12,10 +12,13 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.rewrites.gathers import Where
 from pymc_fastlogp.rewrites.gaussian_form import Factor, Monomial
-from pymc_fastlogp.rewrites.row_keys import Codes, first_rows
+from pymc_fastlogp.rewrites.row_keys import Codes, first_rows, narrowest
 from pymc_fastlogp.rewrites.row_loops import Grouping, at_rows_of
 from pymc_fastlogp.rewrites.row_terms import product, total
 from pymc_fastlogp.rewrites.row_views import Grid, moved
+
+# Rows that are moved at a time.
+CHUNK = 1_000_000
 
 
 class GaussianCells:
@@ -41,11 +44,12 @@ class GaussianCells:
         mask: np.ndarray | None = None,
     ):
         shape = grouping.grid.shape
-        rows = at_rows_of(mask, grouping.grid, np.arange(grouping.grid.n_rows))
+        n_rows = grouping.grid.n_rows
+        rows = at_rows_of(mask, grouping.grid, np.arange(n_rows, dtype=narrowest(n_rows)))
         of_row = codes.of_row[rows]
         first = first_rows(of_row)
         first = first[grouping.keys.order(columns, rows[first])]
-        number = np.empty(codes.n_cells, dtype="int32")
+        number = np.empty(codes.n_cells, dtype=narrowest(len(first)))
         number[of_row[first]] = np.arange(len(first))
         of_row = number[of_row]
         self.n = len(first)
@@ -61,6 +65,13 @@ class GaussianCells:
         if of_row.size == 1:
             return of_row.reshape(1)
         return np.broadcast_to(of_row, self._shape).reshape(-1)[self._rows]
+
+    def write_in_order(self, of_row: np.ndarray, column: np.ndarray) -> None:
+        """Write the same into a column of a matrix, without a copy of it."""
+        flat = np.broadcast_to(of_row, self._shape).reshape(-1)
+        for begin in range(0, len(column), CHUNK):
+            part = slice(begin, begin + CHUNK)
+            column[part] = flat[self._rows[part]]
 
     def sum_of(self, monomials: list[Monomial]) -> TensorVariable:
         """Return the sum of what is not constant of monomials: shape ``(n,)`` or ``(1,)``."""

@@ -112,7 +112,7 @@ def rows_of(grid: Grid, cells: GaussianCells, design: Design) -> np.ndarray:
     """Return covariates and target, shape ``(n_rows, k + 1)``, cell after cell."""
     rows = np.empty((cells.counts.sum(), len(design.covariates) + 1))
     for column, covariate in zip(rows.T, design.covariates):
-        column[:] = cells.in_order(covariate.known.of_rows(grid))
-    target = (monomial.of_rows(grid) for monomial in design.target)
-    rows[:, -1] = cells.in_order(reduce(np.add, target, np.zeros(())))
+        cells.write_in_order(covariate.known.of_rows(grid), column)
+    target = [monomial.of_rows(grid) for monomial in design.target]
+    cells.write_in_order(reduce(np.add, target) if target else np.zeros(()), rows[:, -1])
     return rows

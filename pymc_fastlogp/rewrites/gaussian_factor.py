@@ -46,10 +46,11 @@ from pymc_fastlogp.rewrites.gaussian_intercept import (
     shares_of_first,
     with_few_digits,
 )
+from pymc_fastlogp.rewrites.row_keys import narrowest
 
 # Rows of one block, at most; and entries that are worked on at a time.
 BLOCK = 512
-CHUNK = 4_000_000
+CHUNK = 1_000_000
 
 # A covariate of which a smaller share is new, after those before it, has no part in the center.
 NEW_SHARE = 1e-3
@@ -141,7 +142,7 @@ def _shift_rows(
 
     In extended precision, where numpy has it.
     """
-    cell = np.repeat(np.arange(len(counts)), counts)
+    cell = np.repeat(np.arange(len(counts), dtype=narrowest(len(counts))), counts)
     step = max(1, CHUNK // rows.shape[1])
     for begin in range(0, len(rows), step):
         chunk, of_row = rows[begin : begin + step], cell[begin : begin + step]

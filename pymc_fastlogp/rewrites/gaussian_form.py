@@ -72,8 +72,10 @@ class Monomial(NamedTuple):
 
     def of_rows(self, grid: Grid) -> np.ndarray:
         """Return the product of the constants, with the sign, broadcastable to the grid."""
-        sign = np.array(-1.0 if self.is_negative else 1.0)
-        return reduce(np.multiply, (factor.of_rows(grid) for factor in self.constants), sign)
+        factors = [factor.of_rows(grid) for factor in self.constants]
+        # Nothing is multiplied by one, which would be a copy of the data.
+        known = reduce(np.multiply, factors) if factors else np.ones(())
+        return -known if self.is_negative else known
 
     def by(self, other: "Monomial") -> "Monomial":
         """Return the product of two."""

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from pymc_fastlogp.rewrites.gathers import Where
-from pymc_fastlogp.rewrites.row_keys import first_rows
+from pymc_fastlogp.rewrites.row_keys import first_rows, narrowest
 from pymc_fastlogp.rewrites.row_loops import Loop, at_rows_of
 from pymc_fastlogp.rewrites.row_terms import Term
 from pymc_fastlogp.rewrites.row_views import Grid
@@ -48,7 +48,8 @@ class Cells:
         self.where = where
         self.dtype = dtype
         # Of a cell that is not used the number is another's, but none of its rows is looked at.
-        self._of_row = (np.cumsum(loop.used, dtype="int32") - 1)[loop.codes.of_row]
+        number = np.maximum(np.cumsum(loop.used) - 1, 0).astype(narrowest(self.n))
+        self._of_row = number[loop.codes.of_row]
         self._first = first_rows(loop.codes.of_row)[loop.used]
 
     def rows(self, mask: np.ndarray | None) -> dict[int, np.ndarray]:

@@ -137,7 +137,12 @@ class RowKeys:
 def factorise(values: np.ndarray) -> Codes:
     """Return codes of the same shape as ``values``, in the order in which values appear."""
     codes, distinct = pd.factorize(bits(values).reshape(-1))
-    return Codes(codes.astype("int32").reshape(values.shape), len(distinct))
+    return Codes(codes.astype(narrowest(len(distinct))).reshape(values.shape), len(distinct))
+
+
+def narrowest(n: int) -> np.dtype:
+    """Return the smallest dtype that holds the numbers below ``n``: most data have few cells."""
+    return np.min_scalar_type(max(n - 1, 0))
 
 
 def combine(a: Codes, b: Codes) -> Codes:
