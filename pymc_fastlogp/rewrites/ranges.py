@@ -34,7 +34,7 @@ from pymc_fastlogp.rewrites.intervals import HUGE, Interval, all_of, fitted, hul
 from pymc_fastlogp.rewrites.scalar_ranges import OTHERS, STRICT
 from pymc_fastlogp.rewrites.set_chains import is_set, positions
 
-# Deeper expressions count as unknown, so that a query takes no longer in a graph of any size.
+# Deeper expressions count as unknown: the walk is recursive, and far inputs rarely prove anything.
 DEEPEST = 100
 
 # As long as rounding errors of all the terms add up to less than the sum.

@@ -81,7 +81,7 @@ def _isnan_of_argument(fgraph: FunctionGraph, node: Apply) -> TensorVariable | N
     operands = [range_of(operand) for operand in x.owner.inputs]
     may_be_nan = [i for i, operand in enumerate(operands) if operand.nan]
     as_numbers = [Interval(operand.low, operand.high) for operand in operands]
-    if len(may_be_nan) > 1 or STRICT[type(x.owner.op.scalar_op)](as_numbers).nan:
+    if len(may_be_nan) != 1 or STRICT[type(x.owner.op.scalar_op)](as_numbers).nan:
         return None
     argument = x.owner.inputs[may_be_nan[0]]
     return isnan(argument) if argument in of_full_shape(x.owner) else None

@@ -6,11 +6,14 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pymc.logprob.utils import ParameterValueError
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar import Sigmoid
 from pytensor.tensor.elemwise import Elemwise
 
 from pymc_fastlogp.config import switched
+from pymc_fastlogp.rewrites.ranges import DEEPEST, range_of
+from pymc_fastlogp.rewrites.sure_checks import local_sure_checks
 from tests.rewrites.conftest import (
     PYTHON,
     assert_rewritten,
@@ -116,6 +119,17 @@ def test_refuses(name):
 def test_function_that_is_needed_anyway_is_asked_itself():
     found = pregrad(pt.switch(pt.exp(x) >= 0, pt.exp(x), -1.0), on=True)
     assert sketch(found) == sketch(pt.switch(~pt.isnan(pt.exp(x)), pt.exp(x), -1.0))
+
+
+def test_argument_that_is_known_though_the_function_is_too_deep():
+    deep = numbers
+    for _ in range(DEEPEST - 1):
+        deep = deep[::-1]
+    out = pt.isnan(pt.exp(deep))
+    assert not range_of(deep).nan
+    assert range_of(pt.exp(deep)).nan
+    fgraph = FunctionGraph(outputs=[out], clone=False)
+    assert not local_sure_checks.transform(fgraph, out.owner)
 
 
 KEPT = {
