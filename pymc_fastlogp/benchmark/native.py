@@ -16,6 +16,8 @@ from llvmlite import binding as llvm
 from llvmlite import ir
 from numpy.typing import NDArray
 
+from pymc_fastlogp.kernel.machine import optimised, target_machine
+
 Timer = Callable[[int], float]
 
 F64, I64 = ir.DoubleType(), ir.IntType(64)
@@ -123,16 +125,8 @@ class LogpCallback:
 
 def compile_ir(module: ir.Module, name: str) -> NativeFunction:
     """Compile one function of an LLVM module for this CPU, at optimisation level 3."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    parsed = llvm.parse_assembly(str(module))
-    parsed.verify()
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
-    )
-    passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
-    passes.getModulePassManager().run(parsed, passes)
-    engine = llvm.create_mcjit_compiler(parsed, machine)
+    machine = target_machine()
+    engine = llvm.create_mcjit_compiler(optimised(module, machine), machine)
     engine.finalize_object()
     return NativeFunction(engine.get_function_address(name), engine)
 

@@ -23,6 +23,7 @@ from pytensor.configdefaults import config
 
 from pymc_fastlogp.kernel.emit import emit
 from pymc_fastlogp.kernel.loops import Compute, Program, expressions
+from pymc_fastlogp.kernel.machine import optimised, target_machine
 from pymc_fastlogp.kernel.scalars import externals
 from pymc_fastlogp.kernel.scalars.numba_library import address
 from pymc_fastlogp.kernel.scalars.upstream import External
@@ -73,7 +74,7 @@ def engine_of(program: Program, code: bytes) -> llvm.ExecutionEngine:
     """Return an engine that has loaded the code of a program; it owns the code."""
     for external in _externals(program):
         llvm.add_symbol(external.symbol, address(external))
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return engine
@@ -119,20 +120,7 @@ def compile_program(program: Program, name: str, contiguous: Sequence[bool] | No
     contiguous : sequence of bool, optional
         For each input whether it is C-contiguous; all are by default.
     """
-    machine = _machine()
+    machine = target_machine()
     module = ir.Module(name)
     emit(module, program, name, contiguous or [True] * len(program.inputs))
-    parsed = llvm.parse_assembly(str(module), llvm.create_context())
-    parsed.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    passes = llvm.create_pass_builder(machine, options)
-    passes.getModulePassManager().run(parsed, passes)
-    return machine.emit_object(parsed)
-
-
-def _machine() -> llvm.TargetMachine:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
-    )
+    return machine.emit_object(optimised(module, machine))

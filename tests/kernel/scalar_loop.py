@@ -9,6 +9,7 @@ from llvmlite import ir
 from pytensor.scalar.basic import get_scalar_type
 
 from pymc_fastlogp.kernel import scalars
+from pymc_fastlogp.kernel.machine import target_machine
 from pymc_fastlogp.kernel.scalars.numba_library import address
 from pymc_fastlogp.kernel.vecmath.vector import I64
 
@@ -45,12 +46,7 @@ def compiled(op, input_dtypes, output_dtype, width):
     module = emit_module(op, input_dtypes, output_dtype, width)
     for external in scalars.externals(op, len(input_dtypes)):
         llvm.add_symbol(external.symbol, address(external))
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
-    )
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(str(module)), target)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(str(module)), target_machine())
     engine.finalize_object()
     signature = CFUNCTYPE(None, *[c_void_p] * (len(input_dtypes) + 1), c_int64)
     return signature(engine.get_function_address("f")), engine

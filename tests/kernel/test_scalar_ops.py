@@ -83,7 +83,6 @@ IN_LOGP = {
         "GammaLn",
         "I0e",
         "I1e",
-        "Identity",
         "Invert",
         "IsInf",
         "IsNan",
