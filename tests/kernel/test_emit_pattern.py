@@ -82,6 +82,23 @@ def test_the_rest_of_a_static_length_has_a_narrower_vector():
     assert f"llvm.masked.load.v{W}f64" not in code
 
 
+@pytest.mark.parametrize("n", [*range(1, 16), 2 * W + 13])
+def test_what_is_added_to_again_is_not_stored_with_a_mask(n):
+    x, y = given("x", 5, n), output("y", n)
+    rows = Loop((5, n), (Accumulate(y, (I1,), ps.add, Load(x, (I0, I1))),))
+    assert "masked" not in instructions(program(rows))
+    data = np.random.default_rng(n).integers(-9, 9, (5, n)).astype("float64")
+    [total] = compile_native(program(fill(y), rows))(data)
+    np.testing.assert_array_equal(total, data.sum(axis=0))
+
+
+def test_a_costly_value_is_computed_once_for_the_rest():
+    x, y = given("x", 5, 13), output("y", 13)
+    value = compute(ps.exp, Load(x, (I0, I1)))
+    code = instructions(program(Loop((5, 13), (Accumulate(y, (I1,), ps.add, value),))))
+    assert "masked.load" in code
+
+
 def test_a_length_of_one_is_straight_line_code():
     code = instructions(copy_of(1))
     assert "phi" not in code.replace("phi  i64 [0,", "")

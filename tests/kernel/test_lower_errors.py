@@ -5,6 +5,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FunctionGraph
 from pytensor.raise_op import Assert, CheckAndRaise
+from pytensor.tensor.math import Dot
 
 from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported
 from tests.kernel.lowering import case, compiled
@@ -80,3 +81,19 @@ def test_refuses_with_a_reason(build, value, reason):
 def test_is_not_supported(build):
     node = build(pt.dvector("x")).owner
     assert not is_supported(node)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "is_covered"),
+    [
+        ((32, 32), (32, 32), True),
+        ((32, 32), (32, 33), False),
+        ((128, 1024), (1024, 1), True),
+        ((1, 1024), (1024, 128), True),
+        ((1, 1024), (1024, 129), False),
+        ((None, 2), (2, 1), False),
+    ],
+)
+def test_large_products_stay_with_blas(left, right, is_covered):
+    x, y = (pt.tensor(shape=shape, dtype="float64") for shape in (left, right))
+    assert is_supported(Dot()(x, y).owner) == is_covered

@@ -22,7 +22,17 @@ from pymc_fastlogp.kernel.emit.reduction import Reduction, of_accumulate, of_che
 from pymc_fastlogp.kernel.emit.scan import Running, of_scan
 from pymc_fastlogp.kernel.emit.scatter import emit_scatters
 from pymc_fastlogp.kernel.emit.scope import Scope
-from pymc_fastlogp.kernel.loops import Accumulate, Check, Loop, Scan, Statement, Store
+from pymc_fastlogp.kernel.loops import (
+    Accumulate,
+    Check,
+    Index,
+    Loop,
+    Scan,
+    Statement,
+    Store,
+    walk,
+)
+from pymc_fastlogp.kernel.passes.cost import TRANSCENDENTAL, arithmetic_cost
 from pymc_fastlogp.kernel.vecmath.loop import default_width
 
 if TYPE_CHECKING:
@@ -53,6 +63,8 @@ class _Nest:
         self.lengths = lengths
         self.width = _width(lengths)
         self.reductions: dict[Statement, Reduction | Running] = {}
+        self.adds_again = any(_adds_again(statement, len(lengths)) for statement in loop.body)
+        self.is_cheap = arithmetic_cost(loop) < TRANSCENDENTAL
 
     def run(self, scope: Scope) -> None:
         """Append the loops from the level of a scope inwards."""
@@ -77,10 +89,24 @@ class _Nest:
         whole = length - rest
         if whole:
             _count(scope, scope.builder, whole, self.width, self.body)
-        if rest:
-            width = _power_of_two(rest)
-            live = None if width == rest else rest
-            self.body(scope.inside(scope.builder, I64(whole), width, live))
+        for start, width, live in self.pieces(whole, rest):
+            self.body(scope.inside(scope.builder, I64(start), width, live))
+
+    def pieces(self, start: int, rest: int) -> Iterator[tuple[int, int, int | None]]:
+        """Yield start, width and live lanes of the vectors that cover a rest of less than one.
+
+        One that is partly masked, except where an element of memory is added to in each turn of the
+        loop outside: a load waits for what a masked store wrote about as long as a vector
+        function takes.
+        """
+        if not rest:
+            return
+        width = _power_of_two(rest)
+        if width == rest or not (self.adds_again and self.is_cheap):
+            yield start, width, None if width == rest else rest
+            return
+        yield start, width // 2, None
+        yield from self.pieces(start + width // 2, rest - width // 2)
 
     def vectors(self, scope: Scope, length: ir.Value) -> None:
         """Append the inner loop over a length that is known when the kernel is called."""
@@ -130,6 +156,17 @@ class _Nest:
             elif isinstance(statement, Accumulate):
                 scatters.append(statement)
         emit_scatters(scope, scatters)
+
+
+def _adds_again(statement: Statement, depth: int) -> bool:
+    """Whether neighbours along the inner axis are added to neighbours, for each index outside anew."""
+    if (
+        not isinstance(statement, Accumulate)
+        or depth < 2
+        or Index(depth - 1) not in statement.index
+    ):
+        return False
+    return any(Index(axis) not in walk(statement.index) for axis in range(depth - 1))
 
 
 def _reduction_level(pattern: Pattern, statement: Accumulate | Scan | Check) -> int | None:

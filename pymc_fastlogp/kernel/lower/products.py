@@ -11,15 +11,18 @@ from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
 from pymc_fastlogp.kernel.lower.context import Context
 
-# Multiplications of two matrices up to which loops are not slower than a call of BLAS.
-LARGEST = 2**16
+# Multiplications up to which loops are not slower than a call of BLAS. BLAS multiplies two matrices up to twice as fast,
+# which is worth its call from here on. A matrix and a vector take the same time with both; beyond the
+# cache of a core, BLAS may use more cores.
+LARGEST, LARGEST_WITH_VECTOR = 2**15, 2**17
 
 
 def supports(node: Apply) -> bool:
-    """Whether the matrices are static and small."""
+    """Whether the lengths are static and small."""
     left, right = (v.type.shape for v in node.inputs)
     sizes = (*left[-2:], right[-1])
-    return None not in sizes and prod(sizes) <= LARGEST
+    largest = LARGEST_WITH_VECTOR if 1 in (left[-2], right[-1]) else LARGEST
+    return None not in sizes and prod(sizes) <= largest
 
 
 def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
