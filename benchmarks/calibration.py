@@ -83,26 +83,21 @@ def main() -> int:
 
 def compare(title: str, effort: Effort) -> report.Record:
     """Sample one of the models off and on, and return what differs as plain data."""
-    sides = {on: sample(MODELS[title], on, effort) for on in (False, True)}
-    off, on = (scalars(side) for side in sides.values())
+    off, on = (scalars(sample(MODELS[title], on, effort)) for on in (False, True))
     varies = np.ptp(off, axis=(0, 1)) > ROUND_OFF * np.abs(off).max(axis=(0, 1))
-    draws = np.concatenate([off, on])[..., varies]
-    m = len(off)
+    off, on = off[..., varies], on[..., varies]
+    together = np.concatenate([off, on])
     tests = {
-        name: permutation.difference(*np.split(measure(draws), [m]), level=LEVEL)._asdict()
+        name: permutation.difference(*np.split(measure(together), 2), level=LEVEL)._asdict()
         for name, measure in (("location", permutation.location), ("scale", permutation.scale))
     }
-    together = xr.concat(sides.values(), "chain")
+    draws = {"off": off, "on": on, "together": together}
     return {
         "title": title,
         "scalars": int(varies.sum()),
-        "chains": m,
+        "chains": len(off),
         "draws": effort.draws,
-        "worst_rhat": {
-            "off": worst_rhat(sides[False]),
-            "on": worst_rhat(sides[True]),
-            "together": worst_rhat(together),
-        },
+        "worst_rhat": {side: worst_rhat(of_side) for side, of_side in draws.items()},
         **tests,
     }
 
@@ -136,11 +131,9 @@ def scalars(posterior: xr.Dataset) -> np.ndarray:
     return np.concatenate([a.reshape(*a.shape[:2], -1) for a in arrays], axis=2)
 
 
-def worst_rhat(posterior: xr.Dataset) -> float:
-    """Return the largest R-hat of the scalars that are not constant."""
-    with np.errstate(invalid="ignore"):  # the R-hat of a constant is 0 / 0
-        rhat = az.rhat(posterior)
-    return max(float(variable.max()) for variable in rhat.data_vars.values())
+def worst_rhat(draws: np.ndarray) -> float:
+    """Return the largest R-hat of all scalars of an array as :func:`scalars` returns it."""
+    return float(np.max(az.rhat(draws, chain_axis=0, draw_axis=1)))
 
 
 def is_different(record: report.Record) -> bool:
