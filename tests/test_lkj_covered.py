@@ -8,6 +8,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.tensor.linalg.decomposition.eigen import Eigh
 
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.op import FusedKernel
@@ -101,6 +102,13 @@ def other_likelihoods():
     )
 
 
+def kronecker_normal():
+    a, b = (lkj(name, n, compute_corr=False) for name, n in (("a", 3), ("b", 2)))
+    factors = [pm.math.expand_packed_triangular(n, x) for n, x in ((3, a), (2, b))]
+    covs = [factor @ factor.T for factor in factors]
+    pm.KroneckerNormal("y", mu=np.zeros(6), covs=covs, sigma=0.1, observed=observed(4, 6))
+
+
 MODELS = (
     half_of_the_sd_dists,
     the_other_sd_dists,
@@ -109,7 +117,10 @@ MODELS = (
     centred_effects,
     mv_normals,
     other_likelihoods,
+    kronecker_normal,
 )
+# Eigenvalues stay with PyTensor, between two kernels.
+OPS = {kronecker_normal: {FusedKernel: 2, Eigh: 2}}
 
 
 def in_model(build):
@@ -129,22 +140,22 @@ def upstream(model):
 
 @pytest.fixture(scope="module", params=MODELS, ids=lambda build: build.__name__)
 def sides(request):
-    """Upstream's function, the plugin's, and the initial point of a model."""
+    """Upstream's function, the plugin's, the initial point of a model, and the Ops expected."""
     off, model = upstream(in_model(request.param)), in_model(request.param)
     with switched(True):
         on = model.logp_dlogp_function(mode="NUMBA", ravel_inputs=True)
     on.set_extra_values({})
-    return off, on, model.initial_point()
+    return off, on, model.initial_point(), OPS.get(request.param, {FusedKernel: 1})
 
 
 def test_one_kernel_takes_it(sides):
-    _, on, _ = sides
+    _, on, _, ops = sides
     nodes = on._pytensor_function.maker.fgraph.apply_nodes
-    assert Counter(type(node.op) for node in nodes) == {FusedKernel: 1}
+    assert Counter(type(node.op) for node in nodes) == ops
 
 
 def test_value_and_gradient(sides):
-    off, on, start = sides
+    off, on, start, _ = sides
     rng = np.random.default_rng(3)
     for _ in range(3):
         point = {name: x + 0.5 * rng.normal(size=np.shape(x)) for name, x in start.items()}
