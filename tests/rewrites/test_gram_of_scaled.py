@@ -31,13 +31,13 @@ VALUES = {
 DIAG = np.arange(N)
 L = pt.zeros((N, N))[np.tril_indices(N, -1)].set(low)[DIAG, DIAG].set(1.0)
 corr, sd, scale = L @ L.T, pt.exp(log_sd), pt.exp(log_scale)
-stds = pt.sqrt(pt.diag(corr))
+above_one = 1.0 + sd
 
 FIRES = {
     "scaled": sd[:, None] * corr * sd,
     "outer product": corr * pt.outer(sd, sd),
     "diagonal matrices": pt.diag(sd) @ corr @ pt.diag(sd),
-    "divided": corr / (sd[:, None] * sd),
+    "divided": corr / (above_one[:, None] * above_one),
     "scaled twice": sd[:, None] * sd[:, None] * corr * sd * sd,
     "correlations from a covariance": pt.diag(scale)
     @ (corr * pt.outer(sd, sd) / pt.outer(scale, scale))
