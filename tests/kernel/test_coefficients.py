@@ -1,6 +1,6 @@
 """The committed polynomials are what docs/coefficients.py derives."""
 
-import importlib.util
+import importlib
 from pathlib import Path
 
 import mpmath as mp
@@ -25,10 +25,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def coefficients():
-    spec = importlib.util.spec_from_file_location("coefficients", ROOT / "docs/coefficients.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "docs")
+        yield importlib.import_module("coefficients")
 
 
 def test_committed_polynomials_are_reproduced(coefficients):
