@@ -22,6 +22,12 @@ from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmark.run import check_agreement, legal_points, time_compiled
 from pymc_fastlogp.config import switched
 
+# What a case study compares: keyword arguments of :func:`compile_model`.
+SIDES: dict[str, dict[str, Any]] = {
+    "off": {"on": False},
+    "on": {"on": True},
+    "JAX": {"on": False, "backend": "jax", "gradient_backend": "jax"},
+}
 SETTINGS = {"draws": 1000, "tune": 1000, "chains": 4, "cores": 2, "seed": 20_240_229}
 
 
@@ -87,6 +93,31 @@ def compile_model(make: Callable[[], pm.Model], on: bool, **kwargs: Any) -> tupl
         compiled = nutpie.compile_pymc_model(model, **pymc_fastlogp.compile_kwargs(), **kwargs)
     nutpie.sample(compiled, draws=1, tune=1, chains=1, progress_bar=False)
     return compiled, time.perf_counter() - start
+
+
+def compile_sides(make: Callable[[], pm.Model]) -> dict[str, tuple[Any, float]]:
+    """Return what :func:`compile_model` does for each of :data:`SIDES`."""
+    return {side: compile_model(make, **kwargs) for side, kwargs in SIDES.items()}
+
+
+def throughput(runs: Mapping[str, Run]) -> pd.DataFrame:
+    """Return what runs did in which time, and how well they mixed; one column a run."""
+    return pd.DataFrame(
+        {
+            side: {
+                "chains": run.idata["posterior"].sizes["chain"],
+                "draws of a chain": run.idata["posterior"].sizes["draw"],
+                "compile, s": run.compile_seconds,
+                "sampling, s": run.sampling_seconds,
+                "draws per second": run.draws_per_second,
+                "gradients per second": run.gradients / run.sampling_seconds,
+                "smallest bulk ESS per second": run.ess_per_second,
+                "worst R-hat": run.worst_rhat,
+                "divergences": run.divergences,
+            }
+            for side, run in runs.items()
+        }
+    )
 
 
 def sample(

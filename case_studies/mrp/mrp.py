@@ -50,10 +50,11 @@ from benchmarks.models.mrp import LEVELS
 from case_studies.comparison import all_agree, compare_with, verdict
 from case_studies.sampling import (
     SETTINGS,
-    compile_model,
+    compile_sides,
     is_rewritten,
     sample,
     silence_blas_warning,
+    throughput,
     time_with_jax,
 )
 
@@ -152,12 +153,7 @@ outcomes.query("rows_after < rows_before")[["variable", "rewrite", "rows_before"
 # that is compiled first leaves machine code in the caches of PyTensor and Numba for the second.
 
 # %%
-sides = {
-    "off": {"on": False},
-    "on": {"on": True},
-    "JAX": {"on": False, "backend": "jax", "gradient_backend": "jax"},
-}
-compiled = {side: compile_model(make, **kwargs) for side, kwargs in sides.items()}
+compiled = compile_sides(make)
 
 # %% [markdown]
 # One evaluation of logp and gradient is measured in a native loop on one core, the sides in turn. For
@@ -186,23 +182,7 @@ runs = {side: sample(*pair, settings=SHORT) for side, pair in compiled.items()}
 runs["on, long"] = sample(*compiled["on"], settings=LONG)
 
 # %%
-throughput = pd.DataFrame(
-    {
-        side: {
-            "chains": run.idata["posterior"].sizes["chain"],
-            "draws of a chain": run.idata["posterior"].sizes["draw"],
-            "compile, s": run.compile_seconds,
-            "sampling, s": run.sampling_seconds,
-            "draws per second": run.draws_per_second,
-            "gradients per second": run.gradients / run.sampling_seconds,
-            "smallest bulk ESS per second": run.ess_per_second,
-            "worst R-hat": run.worst_rhat,
-            "divergences": run.divergences,
-        }
-        for side, run in runs.items()
-    }
-)
-throughput.style.format("{:.4g}")
+throughput(runs).style.format("{:.4g}")
 
 # %% [markdown]
 # ## The posteriors
@@ -216,7 +196,7 @@ population = ["intercept", *(f"sigma_{factor}" for factor in LEVELS)]
 az.summary(long.idata, var_names=population)
 
 # %%
-short_runs = {side: runs[side].idata for side in sides}
+short_runs = {side: runs[side].idata for side in compiled}
 az.plot_forest(short_runs, var_names=population, combined=True).add_legend("model")
 plt.show()
 

@@ -33,10 +33,11 @@ from benchmarks import data
 from benchmarks.models.radon import make
 from case_studies.comparison import against_jax, all_agree, compare_with, verdict
 from case_studies.sampling import (
-    compile_model,
+    compile_sides,
     is_rewritten,
     sample,
     silence_blas_warning,
+    throughput,
     time_logp,
 )
 
@@ -93,29 +94,11 @@ print(make().str_repr())
 # compilation leaves machine code in the caches of PyTensor and Numba for the second.
 
 # %%
-sides = {
-    "off": {"on": False},
-    "on": {"on": True},
-    "JAX": {"on": False, "backend": "jax", "gradient_backend": "jax"},
-}
-compiled = {side: compile_model(make, **kwargs) for side, kwargs in sides.items()}
+compiled = compile_sides(make)
 runs = {side: sample(*pair) for side, pair in compiled.items()}
 
 # %%
-throughput = pd.DataFrame(
-    {
-        side: {
-            "compile, s": run.compile_seconds,
-            "sampling, s": run.sampling_seconds,
-            "draws per second": run.draws_per_second,
-            "smallest bulk ESS per second": run.ess_per_second,
-            "worst R-hat": run.worst_rhat,
-            "divergences": run.divergences,
-        }
-        for side, run in runs.items()
-    }
-)
-throughput.style.format("{:.4g}")
+throughput(runs).style.format("{:.4g}")
 
 # %% [markdown]
 # Sampling times of a small model are noisy, and contain the sampler's own work. The cost of one

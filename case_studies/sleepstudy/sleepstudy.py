@@ -43,10 +43,11 @@ import pymc_fastlogp
 from case_studies.comparison import against_jax, all_agree, compare_with, verdict
 from case_studies.sampling import (
     SETTINGS,
-    compile_model,
+    compile_sides,
     is_rewritten,
     sample,
     silence_blas_warning,
+    throughput,
     time_with_jax,
 )
 from case_studies.sleepstudy_model import make
@@ -117,30 +118,11 @@ outcomes.query("rows_after < rows_before")[["variable", "rewrite", "rows_before"
 # JAX computes on one core a chain, as the others do.
 
 # %%
-sides = {
-    "off": {"on": False},
-    "on": {"on": True},
-    "JAX": {"on": False, "backend": "jax", "gradient_backend": "jax"},
-}
-compiled = {side: compile_model(make, **kwargs) for side, kwargs in sides.items()}
+compiled = compile_sides(make)
 runs = {side: sample(*pair) for side, pair in compiled.items()}
 
 # %%
-throughput = pd.DataFrame(
-    {
-        side: {
-            "compile, s": run.compile_seconds,
-            "sampling, s": run.sampling_seconds,
-            "draws per second": run.draws_per_second,
-            "gradients per second": run.gradients / run.sampling_seconds,
-            "smallest bulk ESS per second": run.ess_per_second,
-            "worst R-hat": run.worst_rhat,
-            "divergences": run.divergences,
-        }
-        for side, run in runs.items()
-    }
-)
-throughput.style.format("{:.4g}")
+throughput(runs).style.format("{:.4g}")
 
 # %% [markdown]
 # Sampling times of a small model are noisy, and contain the sampler's own work. The cost of one
