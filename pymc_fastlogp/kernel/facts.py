@@ -4,6 +4,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
+# No vector has more lanes, so it does not matter how much further apart equal elements are.
+FAR = 16
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """How the elements of a vector follow each other.
+
+    Attributes
+    ----------
+    run : int
+        The mean length of runs of equal elements, rounded down.
+    gap : int
+        The least distance of two equal elements; :data:`FAR` if it is that or more.
+    """
+
+    run: int
+    gap: int
+
 
 @dataclass(frozen=True)
 class IndexFacts:
@@ -13,19 +32,19 @@ class IndexFacts:
     ----------
     minimum, maximum : int
         The smallest and the largest; 0 and -1 of an empty array.
-    is_sorted : bool
-        Whether no element in C order is smaller than the one before.
     is_unique : bool
         Whether no two elements are equal.
     is_range : bool
         Whether the elements are ``minimum, minimum + 1, ...`` in C order.
+    neighbours : Neighbours, optional
+        Of an array with one axis.
     """
 
     minimum: int
     maximum: int
-    is_sorted: bool = False
     is_unique: bool = False
     is_range: bool = False
+    neighbours: Neighbours | None = None
 
 
 def index_facts(data: np.ndarray) -> IndexFacts | None:
@@ -33,14 +52,22 @@ def index_facts(data: np.ndarray) -> IndexFacts | None:
     if data.dtype.kind not in "iu":
         return None
     if data.size == 0:
-        return IndexFacts(0, -1, is_sorted=True, is_unique=True, is_range=True)
+        return IndexFacts(0, -1, is_unique=True, is_range=True)
     flat = data.ravel()
     # Of narrow unsigned integers the difference would wrap round.
     steps = np.diff(flat.astype(np.int64))
     return IndexFacts(
         minimum=int(flat.min()),
         maximum=int(flat.max()),
-        is_sorted=bool(np.all(steps >= 0)),
         is_unique=np.unique(flat).size == flat.size,
         is_range=bool(np.all(steps == 1)),
+        neighbours=neighbours_of(data) if data.ndim == 1 else None,
     )
+
+
+def neighbours_of(vector: np.ndarray) -> Neighbours:
+    """Return how the elements of a vector, of which there is at least one, follow each other."""
+    n_runs = 1 + np.count_nonzero(vector[1:] != vector[:-1])
+    distances = range(1, min(FAR, vector.size))
+    equal = (k for k in distances if np.any(vector[k:] == vector[:-k]))
+    return Neighbours(run=vector.size // int(n_runs), gap=next(equal, FAR))

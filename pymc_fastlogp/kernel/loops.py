@@ -36,6 +36,8 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy as np
 from pytensor.scalar.basic import ScalarOp
 
+from pymc_fastlogp.kernel.facts import Neighbours
+
 
 class Interned:
     """Base of frozen dataclasses of which equal ones are the same object."""
@@ -209,12 +211,21 @@ class Update:
     value: Expr
 
 
+@dataclass(frozen=True)
 class Accumulate(Update):
     """``buffer[index] = op(buffer[index], value)`` for a commutative and associative scalar Op.
 
     These are add, mul, maximum, minimum, and_, or_ and xor. Where the index does not depend on the inner axis,
     this is a reduction, else a scatter.
+
+    Attributes
+    ----------
+    neighbours : Neighbours, optional
+        How the elements of a scatter follow each other along the axis of the loop that its index depends on;
+        None where it is not known, or depends on several.
     """
+
+    neighbours: Neighbours | None = None
 
 
 class Scan(Update):

@@ -70,8 +70,13 @@ def _statement(statement: Statement, names: dict[Expr, str]) -> str:
     if isinstance(statement, Scan):
         return f"{element} = running {statement.op} of {names[statement.value]}"
     if isinstance(statement, Accumulate):
-        return f"{element} {statement.op}= {names[statement.value]}"
+        return f"{element} {statement.op}= {names[statement.value]}{_neighbours(statement)}"
     return f"{element} = {names[statement.value]}{' in order' if statement.in_order else ''}"
+
+
+def _neighbours(statement: Accumulate) -> str:
+    known = statement.neighbours
+    return f" (in runs of {known.run}, equal ones {known.gap} apart)" if known else ""
 
 
 def _element(buffer: Buffer, index: tuple[Expr, ...], names: dict[Expr, str]) -> str:

@@ -19,6 +19,7 @@ from pymc_fastlogp.kernel.emit import memory
 from pymc_fastlogp.kernel.emit.idioms import I64, Number
 from pymc_fastlogp.kernel.emit.pattern import Pattern, analyse
 from pymc_fastlogp.kernel.emit.reduction import Reduction, of_accumulate, of_check
+from pymc_fastlogp.kernel.emit.runs import Runs, of_scatters
 from pymc_fastlogp.kernel.emit.scan import Running, of_scan
 from pymc_fastlogp.kernel.emit.scatter import emit_scatters
 from pymc_fastlogp.kernel.emit.scope import Scope
@@ -63,6 +64,7 @@ class _Nest:
         self.lengths = lengths
         self.width = _width(lengths)
         self.reductions: dict[Statement, Reduction | Running] = {}
+        self.runs: list[Runs] = []
         self.adds_again = any(_adds_again(statement, len(lengths)) for statement in loop.body)
         self.is_cheap = arithmetic_cost(loop) < TRANSCENDENTAL
 
@@ -72,7 +74,7 @@ class _Nest:
         if scope.level == depth:
             self.body(scope)
             return
-        reductions = self.start_reductions(scope)
+        started = [*self.start_reductions(scope), *self.start_runs(scope)]
         length = self.lengths[scope.level]
         if scope.level < depth - 1:
             _count(scope, scope.builder, length, 1, self.run)
@@ -80,7 +82,7 @@ class _Nest:
             self.static_vectors(scope, length)
         else:
             self.vectors(scope, length)
-        for each in reductions:
+        for each in started:
             each.end(scope)
 
     def static_vectors(self, scope: Scope, length: int) -> None:
@@ -131,6 +133,15 @@ class _Nest:
         self.reductions |= started
         return list(started.values())
 
+    def start_runs(self, scope: Scope) -> list[Runs]:
+        """Append the start of what is accumulated in runs along the inner axis."""
+        if scope.level < len(self.lengths) - 1:
+            return []
+        self.runs = of_scatters(scope, self.loop.body, self.width)
+        for each in self.runs:
+            each.start(scope)
+        return self.runs
+
     def reduction(
         self, builder: ir.IRBuilder, statement: Accumulate | Scan | Check
     ) -> Reduction | Running:
@@ -155,7 +166,10 @@ class _Nest:
                 memory.store(scope, statement.buffer, statement.index, value)
             elif isinstance(statement, Accumulate):
                 scatters.append(statement)
-        emit_scatters(scope, scatters)
+        for runs in self.runs:
+            runs.add(scope)
+        in_runs = {statement for runs in self.runs for statement in runs.statements}
+        emit_scatters(scope, [statement for statement in scatters if statement not in in_runs])
 
 
 def _adds_again(statement: Statement, depth: int) -> bool:

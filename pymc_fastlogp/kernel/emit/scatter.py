@@ -4,42 +4,54 @@
 the index                                      is accumulated
 ============================================== =====================================================
 is known to be another one in each lane        as vectors: load or gather, combine, store or scatter
-is data, and happens to be the same everywhere in registers, and once in memory
-is data                                        lane by lane, see :mod:`pymc_fastlogp.kernel.emit.turns`
+is a constant of runs as long as a vector      in registers, see :mod:`pymc_fastlogp.kernel.emit.runs`
+is another constant                            lane by lane, see :mod:`pymc_fastlogp.kernel.emit.turns`
+is data, and happens to be the same everywhere in registers, and once in memory for each vector
+is data                                        lane by lane
 ============================================== =====================================================
 
-Whether the second row holds is tested for each vector. Lane by lane, equal indices wait for each other: each
-loads what the one before has just stored. Rows that are sorted by group cost more than twice as much as in
-random order, unless runs go through registers, which makes them the cheapest. The test and its branch,
-which is predicted well where no vector or every vector is of one group, cost a few percent of a cheap loop.
+The first that applies is chosen. An index is another one in each lane if it is affine in that of the loop, or a constant
+in which equal elements are no closer than a vector is wide. Whether the fourth row holds is tested for each vector.
+
+Lane by lane, equal indices wait for each other: each loads what the one before has just stored. Rows that are
+sorted by group cost more than twice as much as in random order, unless runs go through registers, which makes
+them the cheapest. Where a run ends, registers are flushed, which costs about what they save if runs are as long as a vector. The test
+costs up to a quarter of a cheap row where it is in vain. ``docs/kernel/scatter.md`` has the measurement.
 """
 
 from collections.abc import Sequence
-from functools import reduce
-
-from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit import memory
-from pymc_fastlogp.kernel.emit.idioms import I1, Number, intrinsic, is_vector, lane, splat
+from pymc_fastlogp.kernel.emit.idioms import is_vector, lane
 from pymc_fastlogp.kernel.emit.operation import combine, combine_lanes
+from pymc_fastlogp.kernel.emit.runs import are_equal, hold_in_all
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.emit.turns import lane_by_lane
 from pymc_fastlogp.kernel.loops import Accumulate, Expr
 
 
 def emit_scatters(scope: Scope, statements: Sequence[Accumulate]) -> None:
-    """Append all scatters of a loop."""
-    by_index: dict[tuple[Expr, ...], list[Accumulate]] = {}
+    """Append all scatters of a loop, but for those in runs."""
+    tested: dict[tuple[Expr, ...], list[Accumulate]] = {}
+    in_turns: list[Accumulate] = []
     for statement in statements:
-        if scope.width == 1 or scope.pattern.is_injective(statement.index):
+        if _lanes_differ(scope, statement):
             _as_vectors(scope, statement)
+        elif scope.live is None and statement.neighbours is None:
+            tested.setdefault(statement.index, []).append(statement)
         else:
-            by_index.setdefault(statement.index, []).append(statement)
-    for index, together in by_index.items():
-        if scope.live is None:
-            _run_or_turns(scope, index, together)
-        else:
-            lane_by_lane(scope, together)
+            in_turns.append(statement)
+    for index, together in tested.items():
+        _run_or_turns(scope, index, together)
+    if in_turns:
+        lane_by_lane(scope, in_turns)
+
+
+def _lanes_differ(scope: Scope, statement: Accumulate) -> bool:
+    """Whether no two lanes accumulate in the same element."""
+    known = statement.neighbours
+    is_apart = known is not None and known.gap >= scope.width
+    return scope.width == 1 or is_apart or scope.pattern.is_injective(statement.index)
 
 
 def _as_vectors(scope: Scope, statement: Accumulate) -> None:
@@ -57,7 +69,9 @@ def _run_or_turns(scope: Scope, index: tuple[Expr, ...], statements: Sequence[Ac
     first = [lane(builder, i, 0) if is_vector(i) else i for i in indices]
     # What is first evaluated in one of two branches is not known after them.
     values = [scope.spread(statement.value) for statement in statements]
-    with builder.if_else(_is_one_run(builder, indices, first)) as (is_run, is_not):
+    varying = [(i, j) for i, j in zip(indices, first) if is_vector(i)]
+    is_first = are_equal(builder, *zip(*varying))
+    with builder.if_else(hold_in_all(is_first)) as (is_run, is_not):
         with is_run:
             for statement, lanes in zip(statements, values):
                 op, array = statement.op, scope.known.arrays[statement.buffer]
@@ -65,19 +79,3 @@ def _run_or_turns(scope: Scope, index: tuple[Expr, ...], statements: Sequence[Ac
                 memory.update_one(builder, array, array.address(builder, first), op, total)
         with is_not:
             lane_by_lane(scope, statements)
-
-
-def _is_one_run(
-    builder: ir.IRBuilder, indices: Sequence[Number], first: Sequence[Number]
-) -> ir.Value:
-    """Return whether all lanes of an index are as the first one."""
-    equal = reduce(
-        builder.and_,
-        [
-            builder.icmp_signed("==", vector, splat(builder, scalar, vector.type.count))
-            for vector, scalar in zip(indices, first)
-            if is_vector(vector)
-        ],
-    )
-    name = f"llvm.vector.reduce.and.v{equal.type.count}i1"
-    return builder.call(intrinsic(builder.module, name, I1, [equal.type]), [equal])

@@ -5,7 +5,7 @@ reads it. Only what computes is stored, see :class:`pymc_fastlogp.kernel.lower.c
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from pytensor.graph.basic import Apply
@@ -64,7 +64,7 @@ class Array:
     def view(self, shape: tuple[Size, ...], source_index: Callable) -> "Array":
         """Return the array whose element at an index is this one's at ``source_index`` of it."""
         at = self.at
-        facts = self.facts and replace(self.facts, is_sorted=False, is_unique=False, is_range=False)
+        facts = self.facts and IndexFacts(self.facts.minimum, self.facts.maximum)
         return Array(shape, self.dtype, lambda index: at(tuple(source_index(index))), facts=facts)
 
 
@@ -105,5 +105,5 @@ def of_number(value: float, dtype: str) -> Array:
     constant = const(value, dtype)
     facts = None
     if np.dtype(dtype).kind in "iu":
-        facts = IndexFacts(int(value), int(value), is_sorted=True, is_unique=True)
+        facts = IndexFacts(int(value), int(value), is_unique=True)
     return Array((), dtype, lambda _: constant, facts=facts)

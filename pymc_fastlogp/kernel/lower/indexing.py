@@ -47,7 +47,7 @@ def lower_write(context: Context, node: Apply, inputs: list[Array]) -> list[Arra
     if node.op.set_instead_of_inc:
         context.add(domain, Store(buffer, target, value, in_order=not selection.is_unique))
     else:
-        context.add(domain, Accumulate(buffer, target, ps.add, value))
+        context.add(domain, Accumulate(buffer, target, ps.add, value, selection.neighbours))
     return [of_buffer(buffer)]
 
 

@@ -8,6 +8,7 @@ from pytensor import scalar as ps
 from pytensor.scalar.basic import Cast
 
 from pymc_fastlogp.kernel.expressions import ZERO, cast, plus, times
+from pymc_fastlogp.kernel.facts import Neighbours
 from pymc_fastlogp.kernel.loops import Compute, Const, Error, Expr, Size, as_expr
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
@@ -27,11 +28,14 @@ class Selection:
         Takes an index into the result, returns that into the source.
     is_unique : bool
         Whether no element is known to be selected twice.
+    neighbours : Neighbours, optional
+        How the elements follow each other, where they are selected by constants along one axis.
     """
 
     shape: tuple[Size, ...]
     source_index: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]
     is_unique: bool
+    neighbours: Neighbours | None
 
 
 def select(context: Context, source: Array, indices: Sequence[slice | Array]) -> Selection:
@@ -72,7 +76,8 @@ def select(context: Context, source: Array, indices: Sequence[slice | Array]) ->
         )
 
     shape = (*leading, *together, *trailing)
-    return Selection(shape, source_index, _is_unique(list(arrays.values())))
+    known = list(arrays.values())
+    return Selection(shape, source_index, _is_unique(known), _neighbours(known))
 
 
 def _place(arrays: list[int], slices: list[int]) -> int:
@@ -128,6 +133,16 @@ def _wrapped(position: Expr, length: Size) -> Expr:
         return Const(position.value + length * (position.value < 0), "int64")
     is_negative = Compute(ps.lt, (position, ZERO), "bool")
     return Compute(ps.switch, (is_negative, plus(position, as_expr(length)), position), "int64")
+
+
+def _neighbours(arrays: list[Array]) -> Neighbours | None:
+    """Return how the positions follow each other that one index array means; not known of several.
+
+    A negative number and the positive one of the same position would look different.
+    """
+    if len(arrays) != 1 or arrays[0].facts is None or arrays[0].facts.minimum < 0:
+        return None
+    return arrays[0].facts.neighbours
 
 
 def _is_unique(arrays: list[Array]) -> bool:

@@ -1,0 +1,114 @@
+"""Nanoseconds per row of ``y[i] += f(x)``, by how long the runs of ``i`` are: the figures behind the choice.
+
+``python -m benchmarks.scatter`` compiles the loop in each of the ways that
+:mod:`pymc_fastlogp.kernel.emit.scatter` knows, by telling it something else of the index each time, and runs them in turn on one
+core. Runs are of random lengths: the index is sorted, and of so many groups that a run has that length on average. In the column
+"apart" the groups take turns, so that no two lanes of a vector have the same. ``x`` is added, or its exponential.
+"""
+
+from time import perf_counter
+
+import numpy as np
+import pytensor.scalar as ps
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from benchmarks.machine import machine
+from pymc_fastlogp.benchmark.native import Timer
+from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
+from pymc_fastlogp.kernel.emit.native import compile_native
+from pymc_fastlogp.kernel.facts import Neighbours
+from pymc_fastlogp.kernel.loops import (
+    Accumulate,
+    Buffer,
+    Compute,
+    Index,
+    Load,
+    Loop,
+    Program,
+    Role,
+)
+from pymc_fastlogp.kernel.vecmath.loop import default_width
+
+ROWS = 5_000
+RUNS = (1, 2, 4, 8, 16, 24, 32, 64, 128, 1024)
+APART = "apart"
+ROUNDS, SECONDS_PER_ROUND = 15, 2e-3
+
+# What the compiler is told of the index, for it to choose each way. The last is wrong of all columns but one.
+WAYS = {
+    "lane by lane": Neighbours(run=1, gap=1),
+    "in registers": Neighbours(run=default_width(), gap=1),
+    "tested": None,
+    "as vectors": Neighbours(run=1, gap=default_width()),
+}
+
+
+def times(run: int | str, *, of_exp: bool) -> dict[str, float]:
+    """Return nanoseconds per row of each way that is right for these runs."""
+    index = indices(run)
+    ways = {name: known for name, known in WAYS.items() if run == APART or name != "as vectors"}
+    timers = {name: _timer(index, known, of_exp=of_exp) for name, known in ways.items()}
+    rounds = time_in_turn(timers, rounds=ROUNDS, seconds_per_round=SECONDS_PER_ROUND)
+    return {name: min(seconds) / ROWS * 1e9 for name, seconds in rounds.items()}
+
+
+def indices(run: int | str) -> np.ndarray:
+    """Return the group of each row, shape ``(ROWS,)``."""
+    if run == APART:
+        return (np.arange(ROWS) % (4 * default_width())).astype("int32")
+    groups = max(1, ROWS // int(run))
+    return np.sort(np.random.default_rng(0).integers(0, groups, ROWS)).astype("int32")
+
+
+def scatter(n_groups: int, known: Neighbours | None, *, of_exp: bool) -> Program:
+    """Return the program of the loop, which adds to an output that it does not clear."""
+    i0 = Index(0)
+    index = Buffer("i", "int32", (ROWS,), Role.INPUT)
+    x = Buffer("x", "float64", (ROWS,), Role.INPUT)
+    y = Buffer("y", "float64", (n_groups,), Role.OUTPUT)
+    value = Load(x, (i0,))
+    added = Compute(ps.exp, (value,), "float64") if of_exp else value
+    body = Accumulate(y, (Load(index, (i0,)),), ps.add, added, known)
+    return Program((index, x), (y,), (), (), (Loop((ROWS,), (body,)),))
+
+
+def _timer(index: np.ndarray, known: Neighbours | None, *, of_exp: bool) -> Timer:
+    kernel = compile_native(scatter(int(index.max()) + 1, known, of_exp=of_exp))
+    x, y = np.random.default_rng(1).uniform(-1, 1, ROWS), np.zeros(index.max() + 1)
+    arguments = kernel.arguments([index, x], [y])
+
+    def seconds(n: int, _alive: tuple = (x, y)) -> float:
+        begin = perf_counter()
+        for _ in range(n):
+            kernel.run(arguments)
+        return perf_counter() - begin
+
+    return seconds
+
+
+def as_table(measured: dict[tuple[str, int | str], dict[str, float]], of: str) -> Table:
+    """Return the table of nanoseconds per row of one loop."""
+    table = Table("way", title=f"ns per row, y\\[i] += {of}, {machine()['cpu']}")
+    columns = {run: by_way for (loop, run), by_way in measured.items() if loop == of}
+    for run in columns:
+        table.add_column(str(run), justify="right")
+    for way in WAYS:
+        cells = (f"{by_way[way]:.2f}" if way in by_way else "" for by_way in columns.values())
+        table.add_row(way, *cells)
+    return table
+
+
+def main() -> None:
+    """Measure and print."""
+    cases = [(of, run) for of in ("x", "exp(x)") for run in (*RUNS, APART)]
+    with pinned():
+        measured = {
+            (of, run): times(run, of_exp=of == "exp(x)") for of, run in track(cases, "measuring")
+        }
+    Console().print(*(as_table(measured, of) for of in ("x", "exp(x)")))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""Scatters: how what is known of an index decides the code, and that every code gives what ``ufunc.at`` gives."""
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
+from llvmlite import ir
+from pytensor import scalar as ps
+from pytensor.graph.fg import FunctionGraph
+
+from pymc_fastlogp.kernel.emit import emit
+from pymc_fastlogp.kernel.emit.native import compile_native
+from pymc_fastlogp.kernel.emit.operation import IDENTITIES
+from pymc_fastlogp.kernel.facts import FAR, Neighbours, index_facts, neighbours_of
+from pymc_fastlogp.kernel.loops import Accumulate, Const, Load, Loop
+from pymc_fastlogp.kernel.lower import lower
+from pymc_fastlogp.kernel.vecmath.loop import default_width
+from tests.kernel.emitted import F64, I0, I1, fill, given, output, program, sizes
+from tests.kernel.lowering import case, check_value
+from tests.kernel.test_emit_accumulate import SUPPORTED, UFUNCS, numbers
+
+W = default_width()
+N_GROUPS = 7
+RUNS, SHORT_RUNS, APART = Neighbours(W, 1), Neighbours(W - 1, 1), Neighbours(1, W)
+
+
+def sums_by_group(n, neighbours, *, static=True):
+    """Return the program that adds numbers, and how many there are, by group."""
+    [size] = sizes(n, static=static)
+    index, x = given("i", size, dtype="int32"), given("x", size)
+    sums, counts = output("sums", N_GROUPS), output("counts", N_GROUPS)
+    group = (Load(index, (I0,)),)
+    body = (
+        Accumulate(sums, group, ps.add, Load(x, (I0,)), neighbours),
+        Accumulate(counts, group, ps.add, Const(1.0, F64), neighbours),
+    )
+    return program(fill(sums), fill(counts), Loop((size,), body), inputs=(index, x))
+
+
+def instructions(neighbours):
+    module = ir.Module("test")
+    emit(module, sums_by_group(5 * W, neighbours), "kernel", [True, True])
+    return str(module)
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "tests", "scatters"),
+    [(None, 1, 0), (RUNS, 2, 0), (SHORT_RUNS, 0, 0), (APART, 0, 2), (Neighbours(1, W - 1), 0, 0)],
+)
+def test_the_code_follows_from_what_is_known(neighbours, tests, scatters):
+    """Tests of whole vectors, and instructions that write a vector to several places."""
+    code = instructions(neighbours)
+    assert code.count('call i1 @"llvm.vector.reduce.and') == tests
+    assert code.count('call void @"llvm.masked.scatter') == scatters
+
+
+INDICES = {
+    "random": lambda rng, n: rng.integers(0, N_GROUPS, n),
+    "sorted": lambda rng, n: np.sort(rng.integers(0, N_GROUPS, n)),
+    "descending": lambda rng, n: np.sort(rng.integers(0, N_GROUPS, n))[::-1],
+    "one group": lambda rng, n: np.full(n, 3),
+    "the first group": lambda rng, n: np.zeros(n, dtype=int),
+    "groups of a vector": lambda rng, n: np.arange(n) // W % N_GROUPS,
+    "a run between short ones": lambda rng, n: np.where(
+        np.arange(n) % (5 * W) < 3 * W, 5, np.arange(n) % N_GROUPS
+    ),
+}
+
+
+@pytest.mark.parametrize("static", [True, False], ids=["static", "runtime"])
+@pytest.mark.parametrize("n", [0, 1, W - 1, W, W + 3, 2 * W, 1000])
+def test_runs_in_registers_are_right_for_any_index(n, static):
+    kernel = compile_native(sums_by_group(n, RUNS, static=static))
+    rng = np.random.default_rng(n)
+    for make in INDICES.values():
+        index, x = make(rng, n).astype("int32"), rng.normal(size=n)
+        sums, counts = kernel(index, x)
+        np.testing.assert_allclose(sums, np.bincount(index, x, N_GROUPS), rtol=1e-13, atol=1e-13)
+        np.testing.assert_array_equal(counts, np.bincount(index, minlength=N_GROUPS))
+
+
+@pytest.mark.parametrize(("op", "dtype"), SUPPORTED, ids=lambda value: str(value))
+def test_every_operation_and_type_in_runs(op, dtype):
+    n = 5 * W + 3
+    x, index = given("x", n, dtype=dtype), given("i", n, dtype="int32")
+    parts = output("parts", 3, dtype=dtype)
+    body = Accumulate(parts, (Load(index, (I0,)),), op, Load(x, (I0,)), RUNS)
+    kernel = compile_native(
+        program(fill(parts, IDENTITIES[type(op)](dtype)), Loop((n,), (body,)), inputs=(x, index))
+    )
+    data, index_ = numbers(n, dtype), np.repeat([0, 1, 2], [2 * W + 1, 7, 3 * W - 5])
+    [found] = kernel(data, index_.astype("int32"))
+    expected = [UFUNCS[op].reduce(data[index_ == group], dtype=dtype) for group in range(3)]
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("neighbours", [RUNS, SHORT_RUNS, None])
+def test_what_is_not_finite_stays_in_its_group(bad, neighbours):
+    index = np.repeat([1, 4, 6], [W + 5, 2 * W, 3]).astype("int32")
+    kernel = compile_native(sums_by_group(index.size, neighbours))
+    for position in (0, W + 4, W + 5, index.size - 1):
+        x = np.ones(index.size)
+        x[position] = bad
+        sums, _ = kernel(index, x)
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_array_equal(sums, np.bincount(index, x, N_GROUPS))
+
+
+def test_runs_leave_the_sign_of_a_zero_that_they_do_not_reach():
+    index, x, y = given("i", 2 * W, dtype="int32"), given("x", 2 * W), output("y", 3)
+    body = Accumulate(y, (Load(index, (I0,)),), ps.add, Load(x, (I0,)), RUNS)
+    loop = Loop((2 * W,), (body,))
+    kernel = compile_native(program(fill(y, -0.0), loop, inputs=(index, x)))
+    [found] = kernel(np.full(2 * W, 2, dtype="int32"), np.ones(2 * W))
+    np.testing.assert_array_equal(np.signbit(found), [True, True, False])
+
+
+@pytest.mark.parametrize("static", [True, False], ids=["static", "runtime"])
+def test_runs_in_each_row_of_a_matrix(static):
+    """The row is part of the element, and no run goes on in the next one."""
+    shape = (4, 3 * W + 2)
+    size = sizes(*shape, static=static)
+    x, index, y = given("x", *size), given("i", shape[1], dtype="int32"), output("y", 4, 3)
+    body = Accumulate(y, (I0, Load(index, (I1,))), ps.add, Load(x, (I0, I1)), RUNS)
+    loop = Loop(size, (body,))
+    kernel = compile_native(program(fill(y), loop, inputs=(x, index)))
+    data = np.random.default_rng(1).integers(-9, 9, shape).astype(F64)
+    index_ = np.repeat([2, 0, 1], [W + 1, 1, 2 * W]).astype("int32")
+    expected = [np.bincount(index_, row, 3) for row in data]
+    np.testing.assert_array_equal(kernel(data, index_)[0], expected)
+
+
+@pytest.mark.parametrize("static", [True, False], ids=["static", "runtime"])
+@pytest.mark.parametrize("n", [0, 1, W - 1, W, W + 3, 5 * W])
+def test_lanes_that_differ_are_added_as_vectors(n, static):
+    [size] = sizes(n, static=static)
+    index, x = given("i", size, dtype="int32"), given("x", size)
+    y = output("y", 2 * W)
+    body = Accumulate(y, (Load(index, (I0,)),), ps.add, Load(x, (I0,)), APART)
+    kernel = compile_native(program(fill(y), Loop((size,), (body,)), inputs=(index, x)))
+    rng = np.random.default_rng(n)
+    # Each number as often as the others, in an order that is the same from one vector to the next.
+    index_ = np.resize(rng.permutation(2 * W)[: W + 1], n).astype("int32")
+    data = rng.integers(-9, 9, n).astype(F64)
+    np.testing.assert_array_equal(kernel(index_, data)[0], np.bincount(index_, data, 2 * W))
+
+
+@pytest.mark.parametrize(
+    ("vector", "neighbours"),
+    [
+        ([3], Neighbours(1, FAR)),
+        ([3, 3], Neighbours(2, 1)),
+        ([0, 0, 0, 5, 5, 1], Neighbours(2, 1)),
+        ([0, 1, 0, 2], Neighbours(1, 2)),
+        ([0, 1, 2, 0], Neighbours(1, 3)),
+        (np.arange(40) % 11, Neighbours(1, 11)),
+        (np.arange(40) % 20, Neighbours(1, FAR)),
+        (np.arange(200, dtype="uint8") // 50, Neighbours(50, 1)),
+    ],
+)
+def test_runs_and_gaps(vector, neighbours):
+    assert neighbours_of(np.array(vector)) == neighbours
+
+
+def known_neighbours(index, *, of_matrix=False, columns=False):
+    """Return what lowering knows of a scatter with a constant index into a vector, or rows of a matrix."""
+    x = pt.tensor("x", shape=(index.size, 3) if of_matrix else index.shape)
+    base = pt.zeros((40, 3) if of_matrix else 40)
+    i = pt.tensor("i", dtype="int64", shape=index.shape)
+    chosen = i[::-1] if columns else i
+    scattered = base[chosen].inc(x)
+    fgraph = FunctionGraph([x, i], [scattered], clone=False)
+    loops = lower(fgraph, [None, index_facts(index)]).steps
+    return {s.neighbours for loop in loops for s in loop.body if isinstance(s, Accumulate)}
+
+
+def test_what_is_known_of_a_constant_index():
+    index = np.repeat([1, 7, 9], 20)
+    assert known_neighbours(index) == {Neighbours(20, 1)}
+    assert known_neighbours(index, of_matrix=True) == {Neighbours(20, 1)}
+
+
+def test_what_is_not_known():
+    index = np.repeat([1, 7, 9], 20)
+    assert known_neighbours(index.reshape(3, 20)) == {None}
+    assert known_neighbours(index, columns=True) == {None}
+    # -1 and 39 are the same element.
+    assert known_neighbours(np.resize([-1, *range(20, 40)], 60)) == {None}
+
+
+@st.composite
+def indices(draw):
+    """Return an index of runs: sorted or not, with duplicates, negative numbers, or empty."""
+    values = draw(st.lists(st.integers(-8, 7), max_size=12, unique=draw(st.booleans())))
+    lengths = [draw(st.sampled_from([1, 2, W - 1, W, 3 * W])) for _ in values]
+    index = np.repeat(np.array(values, dtype="int64"), lengths)
+    kind = draw(st.sampled_from(["as drawn", "sorted", "positive", "permuted", "repeated"]))
+    match kind:
+        case "sorted":
+            return np.sort(index)
+        case "positive":
+            return index % 8
+        case "permuted":
+            return np.random.default_rng(draw(st.integers(0, 99))).permutation(index)
+        case "repeated":
+            return np.resize(index, 3 * index.size)
+    return index
+
+
+@drawn(indices(), st.booleans(), st.booleans())
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_random_scatters(index, is_constant, static):
+    """Into a vector and into rows of a matrix, with what is known of the index and without."""
+
+    def build(x, i):
+        once, twice = pt.zeros(8)[i].inc(pt.tanh(x)), pt.ones((8, 2))[i].inc(x[:, None])
+        return [once, twice, once[i] * x]
+
+    x = np.random.default_rng(index.size).normal(size=index.size)
+    check_value(case(build, x, index), static=static, known=(1,) if is_constant else ())
+
+
+def test_an_index_that_is_part_of_the_code():
+    index = np.repeat(np.arange(8), [29, 1, 28, 2, 27, 3, 26, 4])
+    x = np.random.default_rng(0).normal(size=index.size)
+    check_value(case(lambda x: pt.zeros(8)[index].inc(x**2), x))
