@@ -111,6 +111,14 @@ RULES: tuple[Rule, ...] = (
         ("fast_compile",),
         False,
     ),
+    # After the gradient, of which it changes nothing.
+    Rule(
+        "fastlogp_log_of_scaled_exp",
+        "log_of_scaled_exp.local_log_of_scaled_exp",
+        "specialize",
+        ("numba",),
+        False,
+    ),
     # Not in mode JAX, where JAX itself takes the gradient, after `specialize`.
     Rule("fastlogp_lift_set_subtensor", f"{LIFT}_after_grad", "specialize", ("numba",), False),
 )
@@ -140,6 +148,8 @@ class GraphRule(NamedTuple):
 # After elementwise fusion, before anything works in place (add_destroy_handler is at 49.5).
 GRAPH_RULES: tuple[GraphRule, ...] = (
     GraphRule("fastlogp_fused_kernel", "kernel.region.FuseRegions", ("numba",), 49.3),
+    # Behind the kernels, which share by themselves.
+    GraphRule("fastlogp_shared_exp", "rewrites.shared_exp.ShareExp", ("numba",), 49.4),
     # Behind all others: what is no longer a constant is not rewritten as one.
     GraphRule("fastlogp_held_constants", "kernel.held_constants.HoldConstants", ("numba",), 200.0),
 )

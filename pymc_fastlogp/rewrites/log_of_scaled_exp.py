@@ -1,0 +1,57 @@
+r"""Take the logarithm of the scale, not of every row, after the gradient.
+
+.. code::
+
+    log(a * exp(x))  ->  log(a) + x    where m = a * exp(x) is neither 0 nor inf nor nan
+                         log(m)        elsewhere, which is -inf, inf or nan
+
+where ``a`` has fewer entries than the product. PyMC's negative binomial writes its mean as ``alpha * exp(x)``, and the
+logarithm of it in its Poisson limit. The product stays, for what else reads it and for its limits: where it under- or
+overflows, the logarithm is infinite as upstream has it, so that what is infinite or nan stays so. Negative ``a`` gives
+nan on both sides.
+
+Between the limits the sum is off by at most :math:`\epsilon (|\log a| + |x|)`, which is below 1e-12, the
+logarithm of the product by :math:`\epsilon` and the relative rounding of the product.
+"""
+
+import numpy as np
+import pytensor.scalar as ps
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import add, eq, log, lt, mul, switch
+from pytensor.tensor.type import float_dtypes
+from pytensor.tensor.variable import TensorVariable
+
+
+@node_rewriter([log])
+def local_log_of_scaled_exp(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+    """Rewrite ``log(a * exp(x)) -> log(a) + x``, but for the infinite results."""
+    [product], [out] = node.inputs, node.outputs
+    if not _is(product, ps.Mul) or product.type != out.type or out.type.dtype not in float_dtypes:
+        return None
+    exponents = [x.owner.inputs[0] for x in product.owner.inputs if _is(x, ps.Exp)]
+    scales = [x for x in product.owner.inputs if not _is(x, ps.Exp)]
+    if not exponents or not scales:
+        return None
+    scale = scales[0] if len(scales) == 1 else mul(*scales)
+    if not _is_smaller(scale, product):
+        return None
+    finite = add(log(scale), *exponents)
+    infinity = np.array(np.inf, dtype=out.type.dtype)
+    logarithm = switch(eq(product, 0), -infinity, switch(lt(product, infinity), finite, product))
+    if not out.type.is_super(logarithm.type):
+        return None
+    copy_stack_trace(out, logarithm)
+    return [logarithm]
+
+
+def _is_smaller(x: TensorVariable, y: TensorVariable) -> bool:
+    """Whether ``x`` is repeated along an axis of ``y``, which has the same number of axes."""
+    axes = zip(x.type.broadcastable, y.type.broadcastable, strict=True)
+    return any(x_repeats and not y_repeats for x_repeats, y_repeats in axes)
+
+
+def _is(x: TensorVariable, scalar_op: type[ps.ScalarOp]) -> bool:
+    return isinstance(x.owner_op, Elemwise) and isinstance(x.owner.op.scalar_op, scalar_op)
