@@ -1,11 +1,15 @@
-r"""Upstream's own round-off, measured: every operation of a graph is repeated with other last digits.
+r"""Upstream's own round-off, measured in two ways: nearby points, and operations with other last digits.
 
-This is Monte Carlo arithmetic (D. S. Parker 1997, Monte Carlo Arithmetic: exploiting randomness in floating-point
-arithmetic): after each operation that rounds, every element is multiplied by ``1 + eps * u`` with u uniform from -1 to 1.
+What a function makes of points a few units in the last place away (:func:`neighbours`) is cheap and shows most.
+The rest needs every operation repeated with noise (:func:`noisy_mode`). This is Monte Carlo arithmetic (D. S. Parker
+1997, Monte Carlo Arithmetic: exploiting randomness in floating-point arithmetic): after each operation that rounds,
+every element is multiplied by ``1 + eps * u`` with u from -1 to 1. Half of u is drawn for each element, half is the
+same for equal elements, as true rounding is: over repeated rows errors add up, where independent noise would cancel.
 A scatter adds up n terms one by one, and its noise is :math:`\sqrt{n}` times that. Digits of the result that change are noise. Nothing is fused or reassociated and sums are NumPy's pairwise
 ones, so that the error of a long sum that is taken term by term shows, too.
 """
 
+from collections.abc import Iterator
 from math import sqrt
 from typing import Any
 
@@ -22,6 +26,12 @@ from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 
+# How many points around each, how many units in the last place away at most, and how many times
+# the largest change among them is still round-off.
+N_NEIGHBOURS = 8
+ULPS = 4
+NOISE_ALLOWED = 16
+
 ROUNDING = (Elemwise, CAReduce, Dot, BatchedDot, GemmRelated, Gemv)
 EXACT = (
     *(ps.Neg, ps.Abs, ps.Sign, ps.Switch, ps.Cast, ps.Identity, ps.ScalarMaximum, ps.ScalarMinimum),
@@ -29,6 +39,12 @@ EXACT = (
 )
 # What fuses or overwrites, is for C, or has no form for a linker of this kind (inner graphs are left as they are).
 NOT_REWRITTEN = ["fusion", "inplace", "cxx_only", "compile_inner_graph"]
+
+
+def neighbours(x: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield points that are a few units in the last place away from ``x``, of the same shape."""
+    for _ in range(N_NEIGHBOURS):
+        yield x + np.spacing(x) * rng.integers(-ULPS, ULPS + 1, size=x.shape)
 
 
 def noisy_mode(rng: np.random.Generator) -> Mode:
@@ -58,5 +74,18 @@ def _ulps(node: Apply, thunk: Any) -> float:
 
 
 def _with_noise(value: np.ndarray, ulps: float, rng: np.random.Generator) -> np.ndarray:
-    noise = ulps * rng.uniform(-1.0, 1.0, size=np.shape(value))
+    own = rng.uniform(-1.0, 1.0, size=np.shape(value))
+    noise = ulps * (own + _noise_of_values(value, rng)) / 2
     return np.asarray(value * (1.0 + np.finfo(value.dtype).eps * noise), dtype=value.dtype)
+
+
+def _noise_of_values(value: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return numbers from -1 to 1 that look random, and are equal where the values are.
+
+    The bits of a value, with a key for this call, are multiplied by a key and folded, twice.
+    """
+    bits = np.atleast_1d(value).astype("float64").view("uint64")
+    for key in rng.integers(2**63, size=2, dtype="uint64"):
+        bits = (bits ^ key) * (key | np.uint64(1))
+        bits = bits ^ (bits >> np.uint64(32))
+    return np.reshape(bits / 2.0**63 - 1.0, np.shape(value))

@@ -34,7 +34,7 @@ import rich.box
 from rich.table import Table
 
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.roundoff import noisy_mode
+from pymc_fastlogp.roundoff import N_NEIGHBOURS, NOISE_ALLOWED, neighbours, noisy_mode
 from pymc_fastlogp.settle import settle
 from pymc_fastlogp.shown import Shown
 
@@ -48,10 +48,6 @@ LOGP = "logp"
 
 EXTREMES = (1e-300, 1e-8, 30.0, 800.0, 1e10)
 OUTSIDE = (-1.0, 0.0, 2.0)
-
-# How many points around each, and how many units in the last place away at most.
-N_NEIGHBOURS = 8
-ULPS = 4
 
 
 @dataclass(frozen=True)
@@ -204,7 +200,7 @@ def verify(
 
     worst: dict[str, WorstEntry] = {}
     for label, x in points:
-        values, near = (off(x), on(x)), [off(x_near) for x_near in _neighbours(x, rng)]
+        values, near = (off(x), on(x)), [off(x_near) for x_near in neighbours(x, rng)]
         rows = list(_compare(*values, np.array(near), label, sizes, rtol))
         if not all(row.passed for row in rows):
             near += [noisy()(x) for _ in range(N_NEIGHBOURS)]
@@ -261,11 +257,6 @@ def _segments(sizes: dict[str, tuple[int, ...]]) -> Iterator[tuple[str, slice]]:
         begin = end
 
 
-def _neighbours(x: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    for _ in range(N_NEIGHBOURS):
-        yield x + np.spacing(x) * rng.integers(-ULPS, ULPS + 1, size=x.size)
-
-
 def _compare(
     off: np.ndarray,
     on: np.ndarray,
@@ -305,7 +296,7 @@ def _errors(
     scale = np.maximum(np.abs(off), np.max(np.abs(off[finite]), initial=0.0))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         difference = np.where(off == on, 0.0, np.abs(on - off))
-        allowed = rtol * scale + 16 * np.abs(off - near).max(axis=0)
+        allowed = rtol * scale + NOISE_ALLOWED * np.abs(off - near).max(axis=0)
         error = np.where(difference == 0, 0.0, difference / scale)
         ratio = np.where(difference == 0, 0.0, difference / allowed)
     ratio = np.where(np.isnan(ratio), np.inf, ratio)  # the difference overflows, as may the sum

@@ -149,6 +149,19 @@ def test_disagreement_is_noticed(callback):
         check_agreement(wrong, callback.evaluate, points)
 
 
+def test_round_off_of_the_reference_is_no_disagreement(callback):
+    """A reference whose fifth digit changes at the least step cannot tell such digits apart."""
+
+    def rounded(x):
+        logp, gradient = callback.evaluate(x)
+        return logp, gradient * (1 + 1e-5 * np.sin(1e17 * x))
+
+    points = legal_points(callback, seed=1)
+    check_agreement(callback.evaluate, rounded, points)
+    with pytest.raises(AssertionError, match="gradient differs"):
+        check_agreement(rounded, callback.evaluate, points)
+
+
 @numba.cfunc("int64(uint64, CPointer(double), CPointer(double), CPointer(double), CPointer(int64))")
 def counting(n_dim, x, gradient, logp, counts):
     counts[0] += 1

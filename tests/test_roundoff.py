@@ -86,6 +86,20 @@ def test_the_error_of_a_sum_taken_term_by_term_shows():
     assert abs(total - term_by_term) > 100 * EPS * exact
 
 
+def test_equal_elements_share_half_of_their_noise():
+    """Repeated rows round alike: their errors add up, where independent ones would cancel."""
+    n = 10_000
+    repeated, distinct = np.full(n, 0.3), np.linspace(0.2, 0.4, n)
+    square = noisy(lambda x: x * x)
+
+    def spread_of_mean_error(x):
+        return np.std([(square(x) / (x * x) - 1).mean() / EPS for _ in range(20)])
+
+    # A half times a uniform number from -1 to 1 has the standard deviation 0.29.
+    assert 0.15 < spread_of_mean_error(repeated) < 0.5
+    assert spread_of_mean_error(distinct) < 0.01
+
+
 def test_operations_are_not_fused():
     function = noisy(lambda x, y: pt.exp(x) * y + x / y, "float64", "float64")
     nodes = function.maker.fgraph.toposort()
