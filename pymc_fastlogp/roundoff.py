@@ -23,6 +23,8 @@ from pytensor.link.basic import PerformLinker, WrapLinker
 from pytensor.tensor.blas import BatchedDot, Gemv
 from pytensor.tensor.blas.gemm import GemmRelated
 from pytensor.tensor.elemwise import CAReduce, Elemwise
+from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.linalg import Cholesky, SolveTriangular
 from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 
@@ -32,7 +34,10 @@ N_NEIGHBOURS = 8
 ULPS = 4
 NOISE_ALLOWED = 16
 
-ROUNDING = (Elemwise, CAReduce, Dot, BatchedDot, GemmRelated, Gemv)
+ROUNDING = (
+    *(Elemwise, CAReduce, CumOp, Dot, BatchedDot, GemmRelated, Gemv),
+    *(Cholesky, SolveTriangular),
+)
 EXACT = (
     *(ps.Neg, ps.Abs, ps.Sign, ps.Switch, ps.Cast, ps.Identity, ps.ScalarMaximum, ps.ScalarMinimum),
     *(ps.Floor, ps.Ceil, ps.Trunc, ps.RoundHalfToEven, ps.RoundHalfAwayFromZero),

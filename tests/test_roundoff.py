@@ -65,6 +65,9 @@ ROUNDING = {
     "a product": lambda x: pt.prod(x[:20]),
     "a dot product": lambda x: pt.dot(x, x),
     "a product of matrices": lambda x: pt.dot(x[:4].reshape((2, 2)), x[4:8].reshape((2, 2))),
+    "a cumulative sum": lambda x: pt.cumsum(x[:20]),
+    "a Cholesky factor": lambda x: pt.linalg.cholesky(pt.diag(x[:3]))[np.arange(3), np.arange(3)],
+    "a triangular solve": lambda x: pt.linalg.solve_triangular(pt.diag(x[:3]), x[3:6], lower=True),
     "a matrix by a vector": lambda x: pt.dot(x[:4].reshape((2, 2)), x[4:6]),
 }
 
