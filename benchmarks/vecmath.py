@@ -13,7 +13,6 @@ columns are its time and XLA's, divided by that of the default width.
 import argparse
 import math
 import os
-import time
 from collections.abc import Callable
 from functools import cache, partial
 
@@ -32,6 +31,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.machine import machine
+from pymc_fastlogp.benchmark.clock import seconds_now
 from pymc_fastlogp.benchmark.native import Timer
 from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
 from pymc_fastlogp.kernel.vecmath.intrinsic import apply
@@ -189,9 +189,9 @@ def _timed(repeat: Callable[[int], object]) -> Timer:
     repeat(1)
 
     def seconds(n: int) -> float:
-        begin = time.perf_counter()
+        begin = seconds_now()
         repeat(n)
-        return time.perf_counter() - begin
+        return seconds_now() - begin
 
     return seconds
 

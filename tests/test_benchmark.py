@@ -1,6 +1,8 @@
 import ctypes
 import json
 import os
+import sys
+import time
 
 import matplotlib
 import numba
@@ -12,6 +14,7 @@ from rich.console import Console
 import pymc_fastlogp
 from benchmarks import report
 from pymc_fastlogp.benchmark import BenchmarkResult, benchmark
+from pymc_fastlogp.benchmark.clock import seconds_now
 from pymc_fastlogp.benchmark.native import LogpCallback
 from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmark.run import check_agreement, compile_side, legal_points
@@ -294,3 +297,8 @@ def test_names_of_unknown_models_are_refused():
     with pytest.raises(SystemExit, match=r"No such model: nonsense\. There are: "):
         choose(["nonsense"], quick=False)
     assert [case.name for case in choose(["radon"], quick=True)] == ["radon"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its processor time is too coarse")
+def test_time_that_other_programs_take_does_not_count():
+    assert seconds_now is time.process_time

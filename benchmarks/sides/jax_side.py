@@ -4,7 +4,6 @@ The evaluations run in a ``lax.fori_loop``, so no Python is between them. Each s
 previous gradient, times 1e-300, so XLA cannot take any of them out of the loop.
 """
 
-import time
 from typing import TYPE_CHECKING
 
 import jax
@@ -16,6 +15,7 @@ from nutpie.compile_pymc import _make_functions  # what nutpie's own JAX backend
 from pymc.model.transform.optimization import freeze_dims_and_data
 
 from benchmarks.sides import Reference, Variant
+from pymc_fastlogp.benchmark.clock import seconds_now
 from pymc_fastlogp.benchmark.native import Timer
 from pymc_fastlogp.benchmark.run import Evaluate, check_agreement
 from pymc_fastlogp.config import switched
@@ -100,9 +100,9 @@ def _timer(function: "jax.stages.Wrapped", points: NDArray[np.float64]) -> Timer
     rows = jnp.asarray(points)
 
     def seconds(n: int) -> float:
-        start = time.perf_counter()
+        start = seconds_now()
         total = repeat(n, rows).block_until_ready()
-        elapsed = time.perf_counter() - start
+        elapsed = seconds_now() - start
         if not np.isfinite(total):
             raise FloatingPointError("a timed evaluation by JAX is not finite")
         return elapsed

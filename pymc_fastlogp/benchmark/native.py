@@ -5,7 +5,6 @@ one call, not ``n`` calls.
 """
 
 import ctypes
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +15,7 @@ from llvmlite import binding as llvm
 from llvmlite import ir
 from numpy.typing import NDArray
 
+from pymc_fastlogp.benchmark.clock import seconds_now
 from pymc_fastlogp.kernel.machine import optimised, target_machine
 
 Timer = Callable[[int], float]
@@ -104,7 +104,7 @@ class LogpCallback:
         repeat = _repeat()
 
         def seconds(n: int) -> float:
-            start = time.perf_counter()
+            start = seconds_now()
             failures = repeat(
                 n,
                 self.address,
@@ -115,7 +115,7 @@ class LogpCallback:
                 logp.ctypes.data,
                 self.user_data,
             )
-            elapsed = time.perf_counter() - start
+            elapsed = seconds_now() - start
             if failures:
                 raise FloatingPointError(f"{failures} of {n} timed evaluations failed")
             return elapsed
