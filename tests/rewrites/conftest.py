@@ -95,6 +95,12 @@ def assert_rewritten(before, after):
     assert equal_computations([again], [found])
 
 
+def assert_left_alone(out, *rules):
+    """Assert that the rules, or with none named all of them, have no part in what becomes of a graph."""
+    without = pregrad(out, on=True, exclude=rules) if rules else pregrad(out, on=False)
+    assert sketch(pregrad(out, on=True)) == sketch(without)
+
+
 def assert_same_value_and_gradient(out, values, rtol):
     """Assert that value, gradient and their dtypes are the same on and off."""
     inputs = inputs_of(out, values)

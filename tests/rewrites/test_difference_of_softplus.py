@@ -9,10 +9,10 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import Elemwise
 
 from tests.rewrites.conftest import (
+    assert_left_alone,
     assert_rewritten,
     assert_same_value_and_gradient,
     pregrad,
-    sketch,
 )
 
 RULE = "fastlogp_difference_of_softplus"
@@ -77,8 +77,7 @@ def test_it_is_exact_where_upstream_rounds():
 
 @pytest.mark.parametrize("name", REFUSES)
 def test_refuses(name):
-    out = REFUSES[name]
-    assert sketch(pregrad(out, on=True)) == sketch(pregrad(out, on=True, exclude=[RULE]))
+    assert_left_alone(REFUSES[name], RULE)
 
 
 @pytest.mark.parametrize("on", [False, True])

@@ -10,7 +10,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg import cholesky
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 
-from tests.rewrites.conftest import PYTHON, inputs_of, pregrad, sketch
+from tests.rewrites.conftest import PYTHON, assert_left_alone, inputs_of, pregrad
 
 RULE = "fastlogp_gram_of_scaled"
 N = 3
@@ -93,8 +93,7 @@ def test_value_and_gradient(name):
 
 @pytest.mark.parametrize("name", REFUSES)
 def test_refuses(name):
-    out = cholesky(REFUSES[name])
-    assert sketch(pregrad(out, on=True)) == sketch(pregrad(out, on=True, exclude=[RULE]))
+    assert_left_alone(cholesky(REFUSES[name]), RULE)
 
 
 def test_a_matrix_that_is_needed_elsewhere_is_left():

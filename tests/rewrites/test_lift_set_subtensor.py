@@ -11,6 +11,7 @@ from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
 
 from pymc_fastlogp.config import switched
 from tests.rewrites.conftest import (
+    assert_left_alone,
     assert_rewritten,
     assert_same_value_and_gradient,
     inputs_of,
@@ -223,8 +224,7 @@ def test_value_and_gradient(name):
 
 @pytest.mark.parametrize("name", REFUSES)
 def test_refuses(name):
-    out = REFUSES[name]
-    assert sketch(pregrad(out, on=True)) == sketch(pregrad(out, on=False))
+    assert_left_alone(REFUSES[name])
 
 
 @pytest.mark.parametrize(
@@ -262,8 +262,7 @@ def test_zero_times_or_by_a_scalar_is_nan_where_it_is(out, w):
 
 def test_positions_in_a_very_large_tensor_are_not_listed():
     """They would take seconds and gigabytes; the sets are taken to overlap instead."""
-    out = pt.exp(pt.zeros((100_000, 100_000))[0].set(s)[1:3].set(2 * s))
-    assert sketch(pregrad(out, on=True)) == sketch(pregrad(out, on=False))
+    assert_left_alone(pt.exp(pt.zeros((100_000, 100_000))[0].set(s)[1:3].set(2 * s)))
 
 
 def sizes_of(fgraph, scalar_op):

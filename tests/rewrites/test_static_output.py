@@ -9,10 +9,10 @@ from pytensor.graph.traversal import ancestors
 
 from tests.rewrites.conftest import (
     PYTHON,
+    assert_left_alone,
     assert_same_value_and_gradient,
     inputs_of,
     pregrad,
-    sketch,
 )
 
 RULE = "fastlogp_static_output"
@@ -57,8 +57,7 @@ def test_value(name):
 
 
 def test_what_is_not_known_stays_so():
-    out = pt.exp(unknown)[1:].set(2.0).sum()
-    assert sketch(pregrad(out, on=True)) == sketch(pregrad(out, on=True, exclude=[RULE]))
+    assert_left_alone(pt.exp(unknown)[1:].set(2.0).sum(), RULE)
 
 
 def test_gradient():

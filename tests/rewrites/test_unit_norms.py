@@ -8,7 +8,7 @@ import pytest
 from pymc.logprob.utils import ParameterValueError
 
 from pymc_fastlogp.config import switched
-from tests.rewrites.conftest import PYTHON, assert_rewritten, pregrad, sketch
+from tests.rewrites.conftest import PYTHON, assert_left_alone, assert_rewritten, pregrad
 
 RULE = "fastlogp_unit_norms"
 ROWS = np.array([1, 2, 2, 3, 3, 3])
@@ -52,8 +52,7 @@ def test_graph(name):
 
 @pytest.mark.parametrize("name", REFUSES)
 def test_refuses(name):
-    out = REFUSES[name]
-    assert sketch(pregrad(out, on=True)) == sketch(pregrad(out, on=True, exclude=[RULE]))
+    assert_left_alone(REFUSES[name], RULE)
 
 
 @pytest.mark.parametrize("bad", [1e-300, 1e8, 1e153, 1e200, -1e200, np.inf, -np.inf, np.nan])
