@@ -229,6 +229,22 @@ def test_a_cheap_switch_on_a_scalar_stays_in_the_loop():
     assert domains(program, again=True) == []
 
 
+def test_rows_that_are_gathered_stay_rows_in_every_loop():
+    """Effects by group: what is computed of a gathered row is not stored to be read across rows."""
+    table, x = pt.matrix("table", shape=(GROUPS, 3)), pt.matrix("x", shape=(100, 3))
+    g = pt.vector("g", dtype="uint8", shape=(100,))
+    outputs = [pt.sum(pt.exp(pt.sum(table[g] * x, axis=1)))]
+    program = program_of([table, x, g], outputs, g=np.arange(100) % GROUPS)
+    assert sum(len(domain) == 2 for domain in domains(program)) == 1
+    assert all(buffer.shape != (100, 3) for buffer in program.scratch)
+
+
+def test_rows_without_a_gather_are_unrolled():
+    table, x = pt.matrix("table", shape=(100, 3)), pt.matrix("x", shape=(100, 3))
+    program = program_of([table, x], [pt.sum(pt.exp(pt.sum(table * x, axis=1)))])
+    assert [domain for domain in domains(program) if 100 in domain] == [(100,)]
+
+
 def test_vectors_run_along_neighbours():
     x = pt.matrix("x", shape=(30, 20))
     program = program_of([x], [pt.sum(pt.exp(x.T))])

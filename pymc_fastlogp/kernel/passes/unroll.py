@@ -5,7 +5,7 @@ Cholesky factor correlates, make loops over ``rows x k`` that nothing could fuse
 and vectors of k lanes. With one statement for each of the k they are loops over rows like all others, and
 scratch of that shape stays in registers. Arrays that are not scratch are then read k elements apart
 (:mod:`pymc_fastlogp.kernel.emit.memory`). Rows of k neighbours in a gathered table, or in
-an output, are better left as they lie.
+an output, are better left as they lie, and so is all that a loop over such rows shares with others.
 """
 
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from pymc_fastlogp.kernel.expressions import folded
 from pymc_fastlogp.kernel.loops import (
+    Buffer,
     Check,
     Const,
     Expr,
@@ -35,52 +36,83 @@ LONGEST, LONG = 16, 64
 
 def unroll(program: Program) -> Program:
     """Return the program with short axes unrolled."""
-    return replace(program, steps=tuple(map(_unrolled, program.steps)))
+    tables = _tables(program)
+    return replace(program, steps=tuple(_unrolled(loop, tables) for loop in program.steps))
 
 
-def _unrolled(loop: Loop) -> Loop:
-    axis = _short_axis(loop)
+def _tables(program: Program) -> frozenset[Buffer]:
+    """Return the arrays whose rows stay as they lie: outputs, and what shares a loop with a table."""
+    tables = frozenset(buffer for buffer in program.outputs if buffer.role is Role.OUTPUT)
+    while True:
+        found = tables.union(*(_kept_by(loop, tables) for loop in program.steps))
+        if found == tables:
+            return tables
+        tables = found
+
+
+def _kept_by(loop: Loop, tables: frozenset[Buffer]) -> Iterator[Buffer]:
+    """Yield the arrays over a short axis of a loop that is not unrolled."""
+    for axis, long in _short_axes(loop):
+        if not _pays(loop, axis, long, tables):
+            yield from (buffer for buffer, _ in _over(loop, axis, long))
+
+
+def _unrolled(loop: Loop, tables: frozenset[Buffer]) -> Loop:
+    axis = _axis_to_unroll(loop, tables)
     if axis is None:
         return loop
     length = loop.domain[axis]
     assert isinstance(length, int)
     domain = (*loop.domain[:axis], *loop.domain[axis + 1 :])
     body = (at for s in loop.body for at in _at_each(s, axis, length))
-    return _unrolled(replace(loop, domain=domain, body=tuple(body)))
+    return _unrolled(replace(loop, domain=domain, body=tuple(body)), tables)
 
 
-def _short_axis(loop: Loop) -> int | None:
+def _axis_to_unroll(loop: Loop, tables: frozenset[Buffer]) -> int | None:
     """Return the axis to unroll, None if there is none."""
-    long = [axis for axis, length in enumerate(loop.domain) if _is_long(length)]
-    if len(long) != 1 or is_ordered(loop):
+    if is_ordered(loop):
         return None
-    short = (axis for axis in range(len(loop.domain)) if axis not in long)
-    return next((axis for axis in short if _pays(loop, axis, long[0])), None)
+    paying = (axis for axis, long in _short_axes(loop) if _pays(loop, axis, long, tables))
+    return next(paying, None)
+
+
+def _short_axes(loop: Loop) -> list[tuple[int, int]]:
+    """Return the axes beside a single long one, each with that one."""
+    long = [axis for axis, length in enumerate(loop.domain) if _is_long(length)]
+    if len(long) != 1:
+        return []
+    return [(axis, long[0]) for axis in range(len(loop.domain)) if axis not in long]
 
 
 def _is_long(length: Size) -> bool:
     return not isinstance(length, int) or length >= LONG
 
 
-def _pays(loop: Loop, axis: int, long: int) -> bool:
-    """Whether the axis is short, and no array over it and the long one is a table or an output."""
+def _pays(loop: Loop, axis: int, long: int, tables: frozenset[Buffer]) -> bool:
+    """Whether the axis is short, and no array over it and the long one is a table."""
     length = loop.domain[axis]
     if not isinstance(length, int) or length > LONGEST:
         return False
     return all(
-        role is not Role.OUTPUT and all(_is_affine(i, axis) for i in index)
-        for role, index in _elements(loop)
-        if _depends(index, axis) and _depends(index, long)
+        buffer not in tables and all(_is_affine(i, axis) for i in index)
+        for buffer, index in _over(loop, axis, long)
     )
 
 
-def _elements(loop: Loop) -> Iterator[tuple[Role, tuple[Expr, ...]]]:
+def _over(loop: Loop, axis: int, long: int) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
+    """Yield the elements of arrays over both axes."""
+    for buffer, index in _elements(loop):
+        if _depends(index, axis) and _depends(index, long):
+            yield buffer, index
+
+
+def _elements(loop: Loop) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
     for expr in expressions(loop):
         if isinstance(expr, Load):
-            yield expr.buffer.role, expr.index
+            yield expr.buffer, expr.index
     for statement in loop.body:
         if not isinstance(statement, Check):
-            yield statement.buffer.role, statement.index
+            yield statement.buffer, statement.index
 
 
 def _is_affine(expr: Expr, axis: int) -> bool:
