@@ -81,6 +81,8 @@ TASKS = {"evaluate": evaluate, "compile": compile_only, "session": session}
 
 
 def _compile(arguments: argparse.Namespace) -> tuple["pm.Model", "nutpie.CompiledModel", float]:
+    import nutpie  # noqa: F401, importing is not compiling
+
     from benchmarks.suite import case
     from pymc_fastlogp.benchmark.run import compile_model
 
