@@ -12,13 +12,19 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.rewrites.gathers import Where
 from pymc_fastlogp.rewrites.gaussian_form import Factor, Monomial
-from pymc_fastlogp.rewrites.row_keys import Codes, first_rows, narrowest
-from pymc_fastlogp.rewrites.row_loops import Grouping, at_rows_of
+from pymc_fastlogp.rewrites.row_chunks import (
+    chunks_of,
+    counts_of,
+    first_rows,
+    look_up,
+    narrowest,
+    rows_by_cell,
+    rows_in,
+)
+from pymc_fastlogp.rewrites.row_keys import Codes
+from pymc_fastlogp.rewrites.row_loops import Grouping
 from pymc_fastlogp.rewrites.row_terms import product, total
 from pymc_fastlogp.rewrites.row_views import Grid, moved
-
-# Rows that are moved at a time.
-CHUNK = 1_000_000
 
 
 class GaussianCells:
@@ -44,33 +50,31 @@ class GaussianCells:
         mask: np.ndarray | None = None,
     ):
         shape = grouping.grid.shape
-        n_rows = grouping.grid.n_rows
-        rows = at_rows_of(mask, grouping.grid, np.arange(n_rows, dtype=narrowest(n_rows)))
-        of_row = codes.of_row[rows]
-        first = first_rows(of_row)
-        first = first[grouping.keys.order(columns, rows[first])]
-        number = np.empty(codes.n_cells, dtype=narrowest(len(first)))
+        of_row = codes.of_row
+        first = first_rows(of_row, codes.n_cells, rows_in(mask, shape))
+        first = first[first >= 0]
+        first = first[grouping.keys.order(columns, first)]
+        number = np.full(codes.n_cells, len(first), dtype=narrowest(len(first) + 1))
         number[of_row[first]] = np.arange(len(first))
-        of_row = number[of_row]
+        of_row = look_up(number, of_row)
         self.n = len(first)
-        self.counts = np.bincount(of_row)
-        self._rows = rows[np.argsort(of_row, kind="stable")]
+        self.counts = counts_of(of_row, self.n, rows_in(mask, shape))
+        self._rows = rows_by_cell(of_row, self.counts, rows_in(mask, shape))
         self._shape = shape
         self._grid = Grid(shape, self.n)
-        self._first = np.unravel_index(rows[first], shape)
+        self._first = np.unravel_index(first, shape)
         self._chosen: dict[int, np.ndarray] = {}
 
     def in_order(self, of_row: np.ndarray) -> np.ndarray:
         """Return what each row has, broadcastable to the grid, cell after cell; or one for all."""
         if of_row.size == 1:
             return of_row.reshape(1)
-        return np.broadcast_to(of_row, self._shape).reshape(-1)[self._rows]
+        return look_up(np.broadcast_to(of_row, self._shape).reshape(-1), self._rows)
 
     def write_in_order(self, of_row: np.ndarray, column: np.ndarray) -> None:
         """Write the same into a column of a matrix, without a copy of it."""
         flat = np.broadcast_to(of_row, self._shape).reshape(-1)
-        for begin in range(0, len(column), CHUNK):
-            part = slice(begin, begin + CHUNK)
+        for part in chunks_of(len(column)):
             column[part] = flat[self._rows[part]]
 
     def sum_of(self, monomials: list[Monomial]) -> TensorVariable:

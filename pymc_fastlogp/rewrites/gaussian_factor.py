@@ -46,7 +46,7 @@ from pymc_fastlogp.rewrites.gaussian_intercept import (
     shares_of_first,
     with_few_digits,
 )
-from pymc_fastlogp.rewrites.row_keys import narrowest
+from pymc_fastlogp.rewrites.row_chunks import narrowest
 
 # Rows of one block, at most; and entries that are worked on at a time.
 BLOCK = 512

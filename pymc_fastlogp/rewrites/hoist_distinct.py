@@ -28,7 +28,8 @@ from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.rewrites import decisions
-from pymc_fastlogp.rewrites.row_keys import Codes, first_rows
+from pymc_fastlogp.rewrites.row_chunks import first_rows, rows_in
+from pymc_fastlogp.rewrites.row_keys import Codes
 from pymc_fastlogp.rewrites.row_loops import OVERHEAD, Grouping
 from pymc_fastlogp.rewrites.row_views import Grid
 
@@ -82,7 +83,7 @@ def _look_up(
     x: TensorVariable, axes: tuple[int, ...], shape: tuple[int, ...], codes: Codes
 ) -> TensorVariable:
     """Return ``x`` evaluated at the first of each kind of row, and indexed by kind."""
-    firsts = np.unravel_index(first_rows(codes.of_row), shape)
+    firsts = np.unravel_index(first_rows(codes.of_row, codes.n_cells, rows_in(None, shape)), shape)
     distinct = Grid(shape, codes.n_cells).at(x, dict(zip(axes, firsts, strict=True)))
     rows = distinct[constant(codes.of_row.astype("int64").reshape(shape))]
     return moveaxis(rows, range(len(axes)), axes)

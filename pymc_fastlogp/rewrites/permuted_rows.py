@@ -72,11 +72,13 @@ def _permutation(fgraph: FunctionGraph, x: TensorVariable) -> np.ndarray | None:
     """
     if x.type.ndim != 1:
         return None
+    leaves = [leaf for leaf in _leaves(fgraph, x) if not _is_free(leaf)]
+    # Before any index is looked at, which may be long.
+    if not any(map(_may_be_permuted, leaves)):
+        return None
     found: list[np.ndarray] = []
-    for leaf in _leaves(fgraph, x):
+    for leaf in leaves:
         read = vector_read(leaf)
-        if isinstance(leaf, TensorConstant) or all(leaf.type.broadcastable):
-            continue
         if read is not None and read.is_permutation:
             found.append(read.positions)
         elif read is None or isinstance(leaf.owner_op, Subtensor):
@@ -84,6 +86,16 @@ def _permutation(fgraph: FunctionGraph, x: TensorVariable) -> np.ndarray | None:
     same = found and all(np.array_equal(index, found[0]) for index in found)
     is_identity = same and np.array_equal(found[0], np.arange(found[0].size))
     return found[0] if same and not is_identity else None
+
+
+def _is_free(leaf: TensorVariable) -> bool:
+    """Whether a leaf can be reordered in advance."""
+    return isinstance(leaf, TensorConstant) or all(leaf.type.broadcastable)
+
+
+def _may_be_permuted(leaf: TensorVariable) -> bool:
+    """Whether a leaf reads as many entries of something as that has, as far as is known."""
+    return leaf.owner is not None and leaf.type.shape in (leaf.owner.inputs[0].type.shape, (None,))
 
 
 def _leaves(fgraph: FunctionGraph, x: TensorVariable) -> Iterator[TensorVariable]:

@@ -14,12 +14,15 @@ distinct: with 200 000 of 1e7 rows that would be 17 standard deviations.
 """
 
 import hashlib
+from collections.abc import Callable
 from functools import reduce
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+
+from pymc_fastlogp.rewrites.row_chunks import at_rows, chunks_of, narrowest
 
 # Distinct keys must be fewer than this share of the rows: a loop over cells reads a weight with
 # each, and an array more is needed for each index and covariate.
@@ -129,20 +132,24 @@ class RowKeys:
         return bool(equal_pairs < (1 - WORTHWHILE) * SAMPLE**2 / self.n_rows / 2)
 
     def _at(self, column: int, rows: np.ndarray) -> np.ndarray:
-        of_column = self._columns[column]
-        at = np.unravel_index(rows, self.shape)
-        return of_column[tuple(i if n > 1 else 0 * i for i, n in zip(at, of_column.shape))]
+        return at_rows(self._columns[column], rows, self.shape)
 
 
 def factorise(values: np.ndarray) -> Codes:
     """Return codes of the same shape as ``values``, in the order in which values appear."""
-    codes, distinct = pd.factorize(bits(values).reshape(-1))
-    return Codes(codes.astype(narrowest(len(distinct))).reshape(values.shape), len(distinct))
+    flat = bits(values).reshape(-1)
+    return _numbered(lambda rows: flat[rows], values.shape)
 
 
-def narrowest(n: int) -> np.dtype:
-    """Return the smallest dtype that holds the numbers below ``n``: most data have few cells."""
-    return np.min_scalar_type(max(n - 1, 0))
+def _numbered(read: Callable[[slice], np.ndarray], shape: tuple[int, ...]) -> Codes:
+    """Number what some rows read, as :func:`factorise` does, without all of it at a time."""
+    chunks = [*chunks_of(prod(shape))]
+    distinct = pd.unique(np.concatenate([pd.unique(read(rows)) for rows in chunks]))
+    index = pd.Index(distinct)
+    of_row = np.empty(prod(shape), dtype=narrowest(len(distinct)))
+    for rows in chunks:
+        of_row[rows] = index.get_indexer(read(rows))
+    return Codes(of_row.reshape(shape), len(distinct))
 
 
 def combine(a: Codes, b: Codes) -> Codes:
@@ -150,13 +157,13 @@ def combine(a: Codes, b: Codes) -> Codes:
     if a.n_cells == 1 or b.n_cells == 1:
         return b if a.n_cells == 1 else a
     dtype = "int32" if a.n_cells * b.n_cells < 2**31 else "int64"
-    pairs = np.multiply(a.of_row, b.n_cells, dtype=dtype) + b.of_row.astype(dtype, copy=False)
-    return factorise(pairs)
+    shape = np.broadcast_shapes(a.of_row.shape, b.of_row.shape)
+    of_a, of_b = (np.broadcast_to(codes.of_row, shape).reshape(-1) for codes in (a, b))
 
+    def pairs(rows: slice) -> np.ndarray:
+        return np.multiply(of_a[rows], b.n_cells, dtype=dtype) + of_b[rows]
 
-def first_rows(codes: np.ndarray) -> np.ndarray:
-    """Return for each code, in the order in which they appear, the first position that has it."""
-    return np.flatnonzero(~pd.Index(codes, copy=False).duplicated())
+    return _numbered(pairs, shape)
 
 
 def bits(values: np.ndarray) -> np.ndarray:

@@ -25,6 +25,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.rewrites.constants import fill_value
 from pymc_fastlogp.rewrites.gathers import Where
 from pymc_fastlogp.rewrites.lift_cost import ARITHMETIC
+from pymc_fastlogp.rewrites.row_chunks import rows_in
 from pymc_fastlogp.rewrites.row_keys import WORTHWHILE, Codes, RowKeys
 from pymc_fastlogp.rewrites.row_terms import Term
 from pymc_fastlogp.rewrites.row_views import Grid, varies
@@ -127,7 +128,8 @@ class Grouping:
 
     def _used(self, term: Term, codes: Codes) -> np.ndarray:
         used = np.zeros(codes.n_cells, dtype=bool)
-        used[at_rows_of(term.mask, self.grid, codes.of_row)] = True
+        for rows in rows_in(term.mask, self.grid.shape):
+            used[codes.of_row[rows]] = True
         return used
 
     def reads(self, term: Term) -> Reads:
@@ -153,11 +155,6 @@ class Grouping:
                 all(reads.is_cheap for reads in inputs) and (not inputs or _is_cheap(x)),
             )
         return self._reads[id(view)]
-
-
-def at_rows_of(mask: np.ndarray | None, grid: Grid, of_row: np.ndarray) -> np.ndarray:
-    """Return the entries of ``of_row``, shape ``(n_rows, ..)``, in the rows of a mask."""
-    return of_row if mask is None else of_row[np.broadcast_to(mask, grid.shape).reshape(-1)]
 
 
 def _is_cheap(x: TensorVariable) -> bool:

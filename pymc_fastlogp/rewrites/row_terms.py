@@ -157,7 +157,8 @@ class Splitter:
         rest = [axis for axis in range(x.type.ndim) if axis not in self.where]
         if not isinstance(x, TensorConstant) or any(x.data.shape[axis] > 1 for axis in rest):
             return None
-        picked = self.grid.pick(x.data != 0, self.where)
+        holds = x.data if x.type.dtype == "bool" else x.data != 0
+        picked = self.grid.pick(holds, self.where)
         return picked.reshape(picked.shape[: len(self.where)])
 
 
