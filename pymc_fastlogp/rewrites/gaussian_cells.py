@@ -13,7 +13,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.rewrites.gathers import Where
 from pymc_fastlogp.rewrites.gaussian_form import Factor, Monomial
 from pymc_fastlogp.rewrites.row_chunks import (
-    chunks_of,
     counts_of,
     first_rows,
     look_up,
@@ -59,23 +58,11 @@ class GaussianCells:
         of_row = look_up(number, of_row)
         self.n = len(first)
         self.counts = counts_of(of_row, self.n, rows_in(mask, shape))
-        self._rows = rows_by_cell(of_row, self.counts, rows_in(mask, shape))
+        self.rows = rows_by_cell(of_row, self.counts, rows_in(mask, shape))
         self._shape = shape
         self._grid = Grid(shape, self.n)
         self._first = np.unravel_index(first, shape)
         self._chosen: dict[int, np.ndarray] = {}
-
-    def in_order(self, of_row: np.ndarray) -> np.ndarray:
-        """Return what each row has, broadcastable to the grid, cell after cell; or one for all."""
-        if of_row.size == 1:
-            return of_row.reshape(1)
-        return look_up(np.broadcast_to(of_row, self._shape).reshape(-1), self._rows)
-
-    def write_in_order(self, of_row: np.ndarray, column: np.ndarray) -> None:
-        """Write the same into a column of a matrix, without a copy of it."""
-        flat = np.broadcast_to(of_row, self._shape).reshape(-1)
-        for part in chunks_of(len(column)):
-            column[part] = flat[self._rows[part]]
 
     def sum_of(self, monomials: list[Monomial]) -> TensorVariable:
         """Return the sum of what is not constant of monomials: shape ``(n,)`` or ``(1,)``."""

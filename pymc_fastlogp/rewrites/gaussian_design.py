@@ -1,12 +1,12 @@
 """The core of a square as a linear model: a target plus covariates times parameters."""
 
-from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.rewrites.gaussian_cells import GaussianCells
+from pymc_fastlogp.rewrites.gaussian_factor import Read
 from pymc_fastlogp.rewrites.gaussian_form import Monomial, Square
 from pymc_fastlogp.rewrites.row_views import Grid, view_key
 
@@ -100,19 +100,24 @@ class Weights(NamedTuple):
 
 def weights_of(grid: Grid, cells: GaussianCells, square: Square) -> Weights | None:
     """Return the weights of a square, cell after cell; None where squares have different signs."""
-    multiplier = cells.in_order(square.multiplier.of_rows(grid))
+    multiplier = square.multiplier.at(grid, cells.rows)
     is_negative = bool((multiplier < 0).any())
     if is_negative and (multiplier > 0).any():
         return None
-    scale = cells.in_order(square.scale.of_rows(grid))
+    scale = square.scale.at(grid, cells.rows)
     return Weights(np.sqrt(np.abs(multiplier)) * scale, is_negative)
 
 
-def rows_of(grid: Grid, cells: GaussianCells, design: Design) -> np.ndarray:
-    """Return covariates and target, shape ``(n_rows, k + 1)``, cell after cell."""
-    rows = np.empty((cells.counts.sum(), len(design.covariates) + 1))
-    for column, covariate in zip(rows.T, design.covariates):
-        cells.write_in_order(covariate.known.of_rows(grid), column)
-    target = [monomial.of_rows(grid) for monomial in design.target]
-    cells.write_in_order(reduce(np.add, target) if target else np.zeros(()), rows[:, -1])
-    return rows
+def rows_of(grid: Grid, cells: GaussianCells, design: Design) -> Read:
+    """Return how to read covariates and target, shape ``(.., k + 1)``, cell after cell."""
+    columns = [[covariate.known] for covariate in design.covariates] + [design.target]
+
+    def read(part: slice) -> np.ndarray:
+        rows = cells.rows[part]
+        chunk = np.zeros((len(rows), len(columns)))
+        for column, monomials in zip(chunk.T, columns):
+            for monomial in monomials:
+                column += monomial.at(grid, rows)
+        return chunk
+
+    return read

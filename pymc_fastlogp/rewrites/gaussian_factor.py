@@ -36,6 +36,7 @@ blocks of a cell in turn, so that rounding grows with the logarithm of the numbe
    sequential QR and LU factorizations", SIAM Journal on Scientific Computing 34 (2012).
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -46,11 +47,13 @@ from pymc_fastlogp.rewrites.gaussian_intercept import (
     shares_of_first,
     with_few_digits,
 )
-from pymc_fastlogp.rewrites.row_chunks import narrowest
+from pymc_fastlogp.rewrites.row_chunks import chunks_of
 
 # Rows of one block, at most; and entries that are worked on at a time.
 BLOCK = 512
 CHUNK = 1_000_000
+
+type Read = Callable[[slice], np.ndarray]
 
 # A covariate of which a smaller share is new, after those before it, has no part in the center.
 NEW_SHARE = 1e-3
@@ -88,14 +91,14 @@ class CellFactor(NamedTuple):
     rest: np.ndarray
 
 
-def factorised(rows: np.ndarray, weights: np.ndarray, counts: np.ndarray) -> CellFactor:
+def factorised(read: Read, weights: np.ndarray, counts: np.ndarray) -> CellFactor | None:
     """Factorise the rows of each cell.
 
     Parameters
     ----------
-    rows : numpy.ndarray
-        Covariates and, last, the target: shape ``(n_rows, k + 1)``, the rows of a cell together.
-        Overwritten.
+    read : callable
+        Returns the rows of a slice: covariates and, last, the target, shape ``(.., k + 1)``. The rows of a
+        cell are neighbours.
     weights : numpy.ndarray
         What rows are multiplied with, shape ``(n_rows,)`` or ``(1,)``.
     counts : numpy.ndarray of int
@@ -104,17 +107,19 @@ def factorised(rows: np.ndarray, weights: np.ndarray, counts: np.ndarray) -> Cel
     Returns
     -------
     CellFactor
+        None if some of the rows are not finite.
     """
-    k = rows.shape[1] - 1
-    has_intercept = k > 1 and rows[0, 0] != 0 and bool((rows[:, 0] == rows[0, 0]).all())
-    joint = _triangles(rows, weights, counts)
+    k = read(slice(0, 1)).shape[1] - 1
+    has_intercept = k > 1 and _is_same_in_all(read, counts.sum())
+    joint = _triangles(read, weights, counts)
+    if not np.isfinite(joint).all():
+        return None
     norms = np.linalg.norm(joint[:, :, :k], axis=1)
     center, shift = _center(joint, norms), np.zeros((len(counts), k))
     if has_intercept:
         shift = shares_of_first(joint)
         center[:, 0] = with_few_digits(center[:, 0], joint, norms)
-    _shift_rows(rows, center, shift, counts)
-    joint = _triangles(rows, weights, counts)
+    joint = _triangles(_shifted(read, center, shift, counts), weights, counts)
     triangle, low, pivot = joint[:, :k, :k].copy(), np.zeros((len(counts), k)), None
     if has_intercept:
         triangle[:, 0], low, pivot = first_row(joint, shift, norms)
@@ -135,57 +140,77 @@ def _center(joint: np.ndarray, norms: np.ndarray) -> np.ndarray:
     return center
 
 
-def _shift_rows(
-    rows: np.ndarray, center: np.ndarray, shift: np.ndarray, counts: np.ndarray
-) -> None:
+def _is_same_in_all(read: Read, n_rows: int) -> bool:
+    """Whether the first covariate is the same number in all rows, other than zero."""
+    first = read(slice(0, 1))[0, 0]
+    return first != 0 and all((read(rows)[:, 0] == first).all() for rows in chunks_of(n_rows))
+
+
+def _shifted(read: Read, center: np.ndarray, shift: np.ndarray, counts: np.ndarray) -> Read:
     """Move targets by the covariates at the center, and covariates by shares of the first.
 
     In extended precision, where numpy has it.
     """
-    cell = np.repeat(np.arange(len(counts), dtype=narrowest(len(counts))), counts)
-    step = max(1, CHUNK // rows.shape[1])
-    for begin in range(0, len(rows), step):
-        chunk, of_row = rows[begin : begin + step], cell[begin : begin + step]
+    end = np.cumsum(counts)
+
+    def read_shifted(rows: slice) -> np.ndarray:
+        chunk = read(rows).copy()
+        cell = np.searchsorted(end, np.arange(rows.start, rows.stop), side="right")
         target = chunk[:, -1].astype(np.longdouble)
         for column, m in zip(chunk.T[:-1], center.T, strict=True):
-            target += column * m[of_row].astype(np.longdouble)
+            target += column * m[cell].astype(np.longdouble)
         chunk[:, -1] = target
         for column, s in zip(chunk.T[1:-1], shift.T[1:], strict=True):
             if s.any():
-                column -= chunk[:, 0] * s[of_row].astype(np.longdouble)
+                column -= chunk[:, 0] * s[cell].astype(np.longdouble)
+        return chunk
+
+    return read_shifted
 
 
-def _triangles(rows: np.ndarray, weights: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def _triangles(read: Read, weights: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return the triangle of each cell's weighted rows, shape ``(n, k + 1, k + 1)``."""
-    block = max(BLOCK, 4 * rows.shape[1])
+    m = read(slice(0, 1)).shape[1]
+    block = max(BLOCK, 4 * m)
     while True:
         n_blocks = -(-counts // block)
-        triangles = _of_blocks(rows, weights, counts, n_blocks, block)
+        triangles = _of_blocks(read, weights, counts, n_blocks, block)
         if (n_blocks == 1).all():
             return triangles
-        rows, weights = triangles.reshape(-1, rows.shape[1]), np.ones(1)
-        counts = n_blocks * rows.shape[1]
+        read, weights = triangles.reshape(-1, m).__getitem__, np.ones(1)
+        counts = n_blocks * m
 
 
 def _of_blocks(
-    rows: np.ndarray, weights: np.ndarray, counts: np.ndarray, n_blocks: np.ndarray, block: int
+    read: Read, weights: np.ndarray, counts: np.ndarray, n_blocks: np.ndarray, block: int
 ) -> np.ndarray:
-    """Return the triangle of each block of rows; blocks of similar length are done together."""
-    m = rows.shape[1]
+    """Return the triangle of each block of rows; neighbouring blocks are read together."""
+    m = read(slice(0, 1)).shape[1]
     cell = np.repeat(np.arange(len(counts)), n_blocks)
     before = (np.arange(len(cell)) - (np.cumsum(n_blocks) - n_blocks)[cell]) * block
     begin = (np.cumsum(counts) - counts)[cell] + before
     length = np.minimum(counts[cell] - before, block)
+    triangles = np.empty((len(cell), m, m))
+    chunk = begin // max(1, CHUNK // m)
+    for blocks in np.split(np.arange(len(cell)), np.flatnonzero(np.diff(chunk)) + 1):
+        start = begin[blocks[0]]
+        rows = slice(start, begin[blocks[-1]] + length[blocks[-1]])
+        of_rows = weights[rows] if len(weights) > 1 else weights
+        weighted = read(rows) * of_rows[:, None]
+        triangles[blocks] = _of_neighbours(weighted, begin[blocks] - start, length[blocks])
+    return triangles
+
+
+def _of_neighbours(rows: np.ndarray, begin: np.ndarray, length: np.ndarray) -> np.ndarray:
+    """Return the triangles of blocks that begin at some rows; those of similar length together."""
+    m = rows.shape[1]
     padded = 2 ** np.ceil(np.log2(length)).astype(int)
-    triangles = np.zeros((len(cell), m, m))
+    triangles = np.zeros((len(begin), m, m))
     for size in np.unique(padded):
         alike = np.flatnonzero(padded == size)
-        step = max(1, CHUNK // (size * m))
-        for some in np.split(alike, range(step, len(alike), step)):
-            at = begin[some, None] + np.arange(size)
-            is_row = np.arange(size) < length[some, None]
-            at = np.where(is_row, at, 0)
-            of_block = rows[at] * np.where(is_row, weights[at % len(weights)], 0)[:, :, None]
-            upper = np.linalg.qr(of_block, mode="r")
-            triangles[some, : upper.shape[1]] = upper
+        at = begin[alike, None] + np.arange(size)
+        is_row = np.arange(size) < length[alike, None]
+        of_block = np.where(is_row[:, :, None], rows[np.where(is_row, at, 0)], 0)
+        upper = np.linalg.qr(of_block, mode="r")
+        triangles[alike, : upper.shape[1]] = upper
     return triangles

@@ -28,6 +28,7 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.rewrites.constants import fill_value
 from pymc_fastlogp.rewrites.gathers import Where
+from pymc_fastlogp.rewrites.row_chunks import at_rows
 from pymc_fastlogp.rewrites.row_views import Grid, varies
 
 # Columns of a matrix that are taken apart, at most.
@@ -46,12 +47,14 @@ class Factor(NamedTuple):
         """Whether it is known in each row."""
         return isinstance(self.x, TensorConstant)
 
-    def of_rows(self, grid: Grid) -> np.ndarray:
-        """Return a constant in each row, as float64 broadcastable to the grid, or one over it."""
-        picked = grid.pick(self.x.data.astype("float64", copy=False), self.where)
+    def at(self, grid: Grid, rows: np.ndarray) -> np.ndarray:
+        """Return a constant in some rows, or one over it; shape ``(1,)`` if it is the same in all."""
+        picked = grid.pick(self.x.data, self.where)
         picked = picked.reshape(picked.shape[: len(grid.shape)])
+        found = picked.reshape(1) if picked.size == 1 else at_rows(picked, rows, grid.shape)
+        found = found.astype("float64", copy=False)
         with np.errstate(divide="ignore"):
-            return 1 / picked if self.divides else picked
+            return 1 / found if self.divides else found
 
 
 class Monomial(NamedTuple):
@@ -70,12 +73,10 @@ class Monomial(NamedTuple):
         """Return the factors that are not."""
         return tuple(factor for factor in self.factors if not factor.is_constant)
 
-    def of_rows(self, grid: Grid) -> np.ndarray:
-        """Return the product of the constants, with the sign, broadcastable to the grid."""
-        factors = [factor.of_rows(grid) for factor in self.constants]
-        # Nothing is multiplied by one, which would be a copy of the data.
-        known = reduce(np.multiply, factors) if factors else np.ones(())
-        return -known if self.is_negative else known
+    def at(self, grid: Grid, rows: np.ndarray) -> np.ndarray:
+        """Return the product of the constants, with the sign, in some rows, or shape ``(1,)``."""
+        sign = np.full(1, -1.0 if self.is_negative else 1.0)
+        return reduce(np.multiply, (factor.at(grid, rows) for factor in self.constants), sign)
 
     def by(self, other: "Monomial") -> "Monomial":
         """Return the product of two."""

@@ -176,12 +176,14 @@ def _reduce(squares: Squares, term: Term, square: Square) -> Reduced | str:
     if n_by_cell > MOST_UNROLLED:
         return TOO_MANY_PARAMETERS.format(k=n_by_cell, most=MOST_UNROLLED)
     weights = weights_of(squares.grid, cells, square)
-    rows = rows_of(squares.grid, cells, design)
-    if weights is None or not (np.isfinite(weights.of_rows).all() and np.isfinite(rows).all()):
+    if weights is None or not np.isfinite(weights.of_rows).all():
         return BAD_CONSTANTS
     if not weights.of_rows.all():
         return ZERO_WEIGHTS
-    factor = factorised(rows, weights.of_rows, cells.counts)
+    read = rows_of(squares.grid, cells, design)
+    factor = factorised(read, weights.of_rows, cells.counts)
+    if factor is None:
+        return BAD_CONSTANTS
     summed = sum_of_squares(cells, square, design, factor, squares.tree.x.type.dtype)
     return Reduced(-summed if weights.is_negative else summed, n_rows, n_squares)
 

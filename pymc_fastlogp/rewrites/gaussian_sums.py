@@ -149,7 +149,10 @@ def _of_shared(factor: CellFactor, n_own: int) -> CellFactor:
     fit = np.einsum("njk,nk->nj", triangle.astype(np.longdouble), factor.center[:, n_own:])
     rows = np.dstack([triangle, factor.offset[:, n_own:] - fit.astype(float)])
     n_rows = rows.shape[0] * rows.shape[1]
-    return factorised(rows.reshape(n_rows, -1), np.ones(1), np.array([n_rows]))
+    read = rows.reshape(n_rows, -1).__getitem__
+    of_shared = factorised(read, np.ones(1), np.array([n_rows]))
+    assert of_shared is not None
+    return of_shared
 
 
 def _shared_squares(

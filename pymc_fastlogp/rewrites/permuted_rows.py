@@ -26,7 +26,7 @@ from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import constant
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import All, Any, Sum
-from pytensor.tensor.subtensor import AdvancedIncSubtensor, Subtensor
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, Subtensor
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.rewrites.set_chains import positions
@@ -95,7 +95,9 @@ def _is_free(leaf: TensorVariable) -> bool:
 
 def _may_be_permuted(leaf: TensorVariable) -> bool:
     """Whether a leaf reads as many entries of something as that has, as far as is known."""
-    return leaf.owner is not None and leaf.type.shape in (leaf.owner.inputs[0].type.shape, (None,))
+    if not isinstance(leaf.owner_op, Subtensor | AdvancedSubtensor):
+        return False
+    return leaf.type.shape in (leaf.owner.inputs[0].type.shape, (None,))
 
 
 def _leaves(fgraph: FunctionGraph, x: TensorVariable) -> Iterator[TensorVariable]:

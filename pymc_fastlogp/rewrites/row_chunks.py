@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 # Rows that are worked on at a time.
-CHUNK = 1_000_000
+CHUNK = 250_000
 
 
 def chunks_of(n: int) -> Iterator[slice]:

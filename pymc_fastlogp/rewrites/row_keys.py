@@ -142,7 +142,7 @@ def factorise(values: np.ndarray) -> Codes:
 
 
 def _numbered(read: Callable[[slice], np.ndarray], shape: tuple[int, ...]) -> Codes:
-    """Number what some rows read, as :func:`factorise` does, without all of it at a time."""
+    """Return codes of what :func:`factorise` would get, of which not all is read at a time."""
     chunks = [*chunks_of(prod(shape))]
     distinct = pd.unique(np.concatenate([pd.unique(read(rows)) for rows in chunks]))
     index = pd.Index(distinct)

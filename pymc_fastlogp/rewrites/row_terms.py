@@ -158,6 +158,8 @@ class Splitter:
         if not isinstance(x, TensorConstant) or any(x.data.shape[axis] > 1 for axis in rest):
             return None
         holds = x.data if x.type.dtype == "bool" else x.data != 0
+        if holds.all() or not holds.any():
+            return np.full((1,) * len(self.where), bool(holds.all()))
         picked = self.grid.pick(holds, self.where)
         return picked.reshape(picked.shape[: len(self.where)])
 
