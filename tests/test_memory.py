@@ -1,0 +1,37 @@
+"""Rewriting a model of many rows needs little more memory than upstream does by itself."""
+
+import gc
+import tracemalloc
+
+import pytest
+from pymc.model.transform.optimization import freeze_dims_and_data
+from pytensor.graph import rewrite_graph
+
+from benchmarks.memory import MODELS, data_bytes
+from pymc_fastlogp.config import switched
+from pymc_fastlogp.rewrites import row_chunks, row_keys
+
+ROWS = 2_000_000
+
+
+def peak_share(name: str, side: str) -> float:
+    """Return the peak of memory while the log density is made and rewritten, over the data's bytes."""
+    model = MODELS[name](ROWS)
+    size, model = data_bytes(model), freeze_dims_and_data(model)
+    gc.collect()
+    tracemalloc.start()
+    with switched(side == "on"):
+        rewrite_graph(model.logp(), include=["canonicalize", "stabilize"])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / size
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*MODELS])
+def test_peak_is_three_times_the_data_or_one_more_than_upstream_needs(name, monkeypatch):
+    # The same shares of the rows as of 10 million.
+    monkeypatch.setattr(row_chunks, "CHUNK", row_chunks.CHUNK * ROWS // 10_000_000)
+    monkeypatch.setattr(row_keys, "SAMPLE", row_keys.SAMPLE * ROWS // 10_000_000)
+    on, off = peak_share(name, "on"), peak_share(name, "off")
+    assert on <= max(3, off + 1)
