@@ -119,6 +119,14 @@ RULES: tuple[Rule, ...] = (
         ("numba",),
         False,
     ),
+    # Behind `specialize`, where PyTensor gathers rows of the factors instead.
+    Rule(
+        "fastlogp_gathered_product",
+        "gathered_product.local_gathered_product",
+        "uncanonicalize",
+        ("numba",),
+        False,
+    ),
     # Not in mode JAX, where JAX itself takes the gradient, after `specialize`.
     Rule("fastlogp_lift_set_subtensor", f"{LIFT}_after_grad", "specialize", ("numba",), False),
 )
