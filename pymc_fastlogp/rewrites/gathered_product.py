@@ -39,10 +39,12 @@ def local_gathered_product(fgraph: FunctionGraph, node: Apply) -> list[TensorVar
     [terms], [out] = node.inputs, node.outputs
     if node.op.axis != (1,) or not _is_product(terms) or terms.type.dtype != out.type.dtype:
         return None
-    gathers = [_gather(x) for x in terms.owner.inputs]
-    if len(gathers) != 2 or None in gathers or not _pays(terms, *(matrix for matrix, _ in gathers)):
+    gathers = [gather for x in terms.owner.inputs if (gather := _gather(x)) is not None]
+    if len(gathers) != 2 or len(terms.owner.inputs) != 2:
         return None
     (a, i), (b, j) = gathers
+    if not _pays(terms, a, b):
+        return None
     product = dot(a, b.T)
     entries = product[i, j]
     copy_stack_trace(out, [product, entries])

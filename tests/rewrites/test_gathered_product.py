@@ -37,6 +37,7 @@ FIRES = {
     "a row again and again": (a[ROWS * 0] * b.T[COLUMNS]).sum(axis=1),
 }
 i = pt.lvector("i")
+weights = pt.vector("weights", shape=(K,))
 long = pt.matrix("long", shape=(10 * N, K))
 short = pt.matrix("short", shape=(N, 20))
 unknown = pt.matrix("unknown", shape=(N, None))
@@ -50,6 +51,7 @@ REFUSES = {
     "rows that are not constant": (a[i] * b.T[i]).sum(axis=1),
     "a sum down the columns": (a[ROWS] * b.T[COLUMNS]).sum(axis=0),
     "a third factor": (a[ROWS] * b.T[COLUMNS] * a[COLUMNS]).sum(axis=1),
+    "a third factor that is not gathered": (a[ROWS] * b.T[COLUMNS] * weights).sum(axis=1),
     "one gather": (a[ROWS] * pt.exp(b.T[COLUMNS])).sum(axis=1),
     "two precisions": (single[ROWS] * b.T[COLUMNS]).sum(axis=1),
 }
