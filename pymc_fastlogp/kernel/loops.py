@@ -13,6 +13,8 @@ rectangular domain; a statement stores or accumulates one scalar expression into
         logp[] += %8            a reduction: the index does not depend on i0
         mu[i0] = %3             a store
 
+A statement may also be a :class:`Call` of BLAS or LAPACK, which updates a matrix or vector.
+
 Expressions are interned: two that are equal are the same object, so that a common subexpression of a loop
 is one node, whichever statements use it. All state is in buffers, nothing else changes. These invariants hold
 after every pass, and :func:`check` asserts them:
@@ -23,6 +25,7 @@ after every pass, and :func:`check` asserts them:
 - Two statements of a loop that write the same buffer write different elements, or both accumulate with the
   same operation.
 - A ``Scan`` runs along the inner axis, which then stays the inner one.
+- A ``Call`` is alone in its loop, whose axes are those of a batch.
 - A ``Store`` writes every element at most once, unless it is ``in_order``.
 - Every buffer is written before it is read; inputs and constants are never written.
 """
@@ -30,32 +33,14 @@ after every pass, and :func:`check` asserts them:
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, Self
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from pytensor.scalar.basic import ScalarOp
 
+from pymc_fastlogp.kernel.calls import Call
 from pymc_fastlogp.kernel.facts import Neighbours
-
-
-class Interned:
-    """Base of frozen dataclasses of which equal ones are the same object."""
-
-    _made: ClassVar[WeakValueDictionary] = WeakValueDictionary()
-
-    def __new__(cls, *values: Any) -> Self:
-        """Return the object that was made of these values before, or a new one."""
-        # 1 == 1.0 == True and 0.0 == -0.0, but they are not the same constant.
-        key = (cls, *map(_as_key, values))
-        made = cls._made.get(key)
-        if made is None:
-            made = cls._made[key] = super().__new__(cls)
-        return made
-
-
-def _as_key(value: Any) -> Any:
-    return (type(value), repr(value)) if isinstance(value, bool | int | float) else value
+from pymc_fastlogp.kernel.interned import Interned
 
 
 class Role(Enum):
@@ -253,7 +238,7 @@ class Check:
     status: int
 
 
-Statement = Store | Accumulate | Scan | Check
+Statement = Store | Accumulate | Scan | Check | Call
 
 
 @dataclass(frozen=True)
@@ -324,6 +309,9 @@ def roots(statement: Statement) -> tuple[Expr, ...]:
     """Return the expressions that a statement evaluates."""
     if isinstance(statement, Check):
         return (statement.condition,)
+    if isinstance(statement, Call):
+        given = (argument for argument in statement.arguments if not isinstance(argument, str))
+        return (*statement.index, *statement.failed, *given)
     return (*statement.index, statement.value)
 
 
@@ -379,7 +367,13 @@ def writes(loop: Loop) -> set[Buffer]:
 
 def is_ordered(loop: Loop) -> bool:
     """Whether the order in which a loop runs counts, so that its axes must stay as they are."""
-    return any(isinstance(s, Scan) or (isinstance(s, Store) and s.in_order) for s in loop.body)
+    in_order = (isinstance(s, Scan) or (isinstance(s, Store) and s.in_order) for s in loop.body)
+    return any(in_order) or is_call(loop)
+
+
+def is_call(loop: Loop) -> bool:
+    """Whether a loop calls a library."""
+    return any(isinstance(statement, Call) for statement in loop.body)
 
 
 def as_size(expr: Expr) -> Size:

@@ -21,6 +21,8 @@ from llvmlite import binding as llvm
 from llvmlite import ir
 from pytensor.configdefaults import config
 
+from pymc_fastlogp.kernel import library
+from pymc_fastlogp.kernel.calls import Call
 from pymc_fastlogp.kernel.emit import emit
 from pymc_fastlogp.kernel.loops import Compute, Program, expressions
 from pymc_fastlogp.kernel.machine import optimised, target_machine
@@ -74,6 +76,7 @@ def engine_of(program: Program, code: bytes) -> llvm.ExecutionEngine:
     """Return an engine that has loaded the code of a program; it owns the code."""
     for external in _externals(program):
         llvm.add_symbol(external.symbol, address(external))
+    library.bind(s.function for loop in program.steps for s in loop.body if isinstance(s, Call))
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from pymc_fastlogp.kernel.calls import Call
 from pymc_fastlogp.kernel.loops import (
     Accumulate,
     Buffer,
@@ -67,11 +68,19 @@ def _statement(statement: Statement, names: dict[Expr, str]) -> str:
     if isinstance(statement, Check):
         return f"return {statement.status} unless {names[statement.condition]}"
     element = _element(statement.buffer, statement.index, names)
+    if isinstance(statement, Call):
+        return f"{element} = {_call(statement, names)}"
     if isinstance(statement, Scan):
         return f"{element} = running {statement.op} of {names[statement.value]}"
     if isinstance(statement, Accumulate):
         return f"{element} {statement.op}= {names[statement.value]}{_neighbours(statement)}"
     return f"{element} = {names[statement.value]}{' in order' if statement.in_order else ''}"
+
+
+def _call(call: Call, names: dict[Expr, str]) -> str:
+    arguments = (a if isinstance(a, str) else names[a] for a in call.arguments)
+    failed = f" nan at [{', '.join(names[i] for i in call.failed)}]" if call.failed else ""
+    return f"{call.function}({', '.join(arguments)}){failed}"
 
 
 def _neighbours(statement: Accumulate) -> str:

@@ -16,6 +16,7 @@ from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit import storage
 from pymc_fastlogp.kernel.emit.array import Array
+from pymc_fastlogp.kernel.emit.copied import with_copied_operands
 from pymc_fastlogp.kernel.emit.idioms import I64, POINTER, Number, lane, stack_variable
 from pymc_fastlogp.kernel.emit.nest import emit_loop
 from pymc_fastlogp.kernel.emit.pattern import Pattern
@@ -49,8 +50,9 @@ def emit(module: ir.Module, program: Program, name: str, contiguous: Sequence[bo
         axes and the strides in bytes, all i64; then a pointer for each output, which is C-contiguous and
         does not overlap anything else. In memory, a bool is a byte. It returns 0, or the status of the first
         check that failed, or ``OUT_OF_MEMORY``. It needs the symbols ``malloc`` and ``free`` if
-        the scratch is large or of a size that is not static.
+        the scratch is large or of a size that is not static, and those of :mod:`pymc_fastlogp.kernel.library`.
     """
+    program = with_copied_operands(program, contiguous)
     kernel = Kernel(module, program, name, contiguous)
     for loop in program.steps:
         emit_loop(kernel, loop)

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
+from pymc_fastlogp.kernel.calls import Call
 from pymc_fastlogp.kernel.emit import memory
+from pymc_fastlogp.kernel.emit.call import emit_call
 from pymc_fastlogp.kernel.emit.idioms import I64, Number
 from pymc_fastlogp.kernel.emit.pattern import Pattern, analyse
 from pymc_fastlogp.kernel.emit.reduction import Reduction, of_accumulate, of_check
@@ -31,6 +33,7 @@ from pymc_fastlogp.kernel.loops import (
     Scan,
     Statement,
     Store,
+    is_call,
     walk,
 )
 from pymc_fastlogp.kernel.passes.cost import TRANSCENDENTAL, arithmetic_cost
@@ -62,7 +65,7 @@ class _Nest:
         self.kernel = kernel
         self.loop = loop
         self.lengths = lengths
-        self.width = _width(lengths)
+        self.width = 1 if is_call(loop) else _width(lengths)
         self.reductions: dict[Statement, Reduction | Running] = {}
         self.runs: list[Runs] = []
         self.adds_again = any(_adds_again(statement, len(lengths)) for statement in loop.body)
@@ -125,7 +128,7 @@ class _Nest:
         started: dict[Statement, Reduction | Running] = {
             statement: self.reduction(scope.builder, statement)
             for statement in self.loop.body
-            if not isinstance(statement, Store)
+            if not isinstance(statement, Store | Call)
             and _reduction_level(scope.pattern, statement) == scope.level
         }
         for each in started.values():
@@ -164,6 +167,8 @@ class _Nest:
             elif isinstance(statement, Store):
                 value = scope.spread(statement.value)
                 memory.store(scope, statement.buffer, statement.index, value)
+            elif isinstance(statement, Call):
+                emit_call(scope, statement)
             elif isinstance(statement, Accumulate):
                 scatters.append(statement)
         for runs in self.runs:

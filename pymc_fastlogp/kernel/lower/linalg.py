@@ -1,4 +1,4 @@
-r"""Factorisations and solves of small matrices, as straight-line code, also batched by Blockwise.
+r"""Factorisations and solves of matrices, also batched by Blockwise; small ones as straight-line code.
 
 Cholesky, for each column :math:`j` and each row :math:`i > j`:
 
@@ -9,7 +9,8 @@ Cholesky, for each column :math:`j` and each row :math:`i > j`:
 
 and as upstream all elements are nan unless all :math:`p_j > 0`. A triangular system is solved by
 substitution, row after row, and is nan if a diagonal element is 0; the columns of the right-hand side are the
-axis of the loop, so that a vector solves for several at once.
+axis of the loop, so that a vector solves for several at once. Other matrices are those of
+:mod:`~pymc_fastlogp.kernel.lower.lapack`.
 """
 
 from collections.abc import Sequence
@@ -21,9 +22,11 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.tensor.blockwise import Blockwise
 
+from pymc_fastlogp.kernel import library
 from pymc_fastlogp.kernel.expressions import const, domain_of, plus
-from pymc_fastlogp.kernel.loops import Compute, Const, Expr, Store, as_expr, as_size
-from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
+from pymc_fastlogp.kernel.loops import Compute, Const, Expr, Size, Store, as_expr, as_size
+from pymc_fastlogp.kernel.lower import lapack
+from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
 from pymc_fastlogp.kernel.lower.context import Context
 
@@ -32,17 +35,19 @@ LARGEST_CHOLESKY, LARGEST_SOLVE = 16, 32
 
 
 def supports(node: Apply) -> bool:
-    """Whether the matrices are float64, static and small."""
+    """Whether the matrices are float64, and small if there is no LAPACK."""
     largest = LARGEST_SOLVE if len(node.inputs) == 2 else LARGEST_CHOLESKY
-    rows = node.inputs[0].type.shape[-1]
     types = {variable.type.dtype for variable in (*node.inputs, *node.outputs)}
-    return types == {"float64"} and rows is not None and rows <= largest
+    is_small = _is_small(node.inputs[0].type.shape[-2:], largest)
+    return types == {"float64"} and (is_small or library.is_available())
 
 
 def lower_cholesky(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Append the factorisation, of one matrix for each index of the batch."""
     [a] = inputs
     is_lower = _core(node).lower
+    if not _is_small(a.shape[-2:], LARGEST_CHOLESKY):
+        return [lapack.factor(context, _core(node), a)]
     n = _rows(a)
     domain, batch = domain_of(a.shape[:-2])
 
@@ -75,10 +80,12 @@ def lower_solve_triangular(context: Context, node: Apply, inputs: list[Array]) -
     """Append the substitution, for each column and each index of the batch."""
     a, b = inputs
     op = _core(node)
-    n = _rows(a)
     columns = b.shape[b.ndim - op.b_ndim + 1 :]
     batches = [a.shape[:-2], b.shape[: b.ndim - op.b_ndim]]
     shape = broadcast_leading(context, *batches)
+    if not _is_small(a.shape[-2:], LARGEST_SOLVE):
+        return [lapack.solve(context, op, a, b, shape)]
+    n = _rows(a)
     domain, index = domain_of((*shape, *columns))
     batch, column = index[: len(shape)], index[len(shape) :]
 
@@ -133,10 +140,15 @@ def _core(node: Apply) -> Any:
     return node.op.core_op if isinstance(node.op, Blockwise) else node.op
 
 
+def _is_small(shape: Sequence[Size | None], largest: int) -> bool:
+    """Whether a matrix is known to be square and to have few rows."""
+    rows, columns = shape
+    return isinstance(rows, int) and rows == columns and rows <= largest
+
+
 def _rows(matrix: Array) -> int:
     rows = matrix.shape[-1]
-    if not isinstance(rows, int) or matrix.shape[-2] != rows:
-        raise UnsupportedError("a matrix that is not known to be square")
+    assert isinstance(rows, int)
     return rows
 
 

@@ -1,35 +1,79 @@
-"""Dot of small arrays, also batched by Blockwise, as loops that accumulate."""
+r"""Dot of matrices, also batched by Blockwise: small ones as loops that accumulate, others by BLAS.
+
+BLAS stores columns. What it sees of a matrix in C order is the transpose, so that
+
+.. math::
+
+    C = A B \quad \text{is computed as} \quad C^T = B^T A^T.
+"""
 
 from math import prod
 
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
 
+from pymc_fastlogp.kernel import library
+from pymc_fastlogp.kernel.calls import RESULT
 from pymc_fastlogp.kernel.expressions import cast, const, domain_of
-from pymc_fastlogp.kernel.loops import Accumulate, Compute, Expr
-from pymc_fastlogp.kernel.lower.array import Array
+from pymc_fastlogp.kernel.loops import Accumulate, Compute, Error, Expr, Size
+from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
 from pymc_fastlogp.kernel.lower.context import Context
+from pymc_fastlogp.kernel.lower.operands import leading_dimension, library_call, operand, transposed
 
 # Multiplications up to which loops are not slower than a call of BLAS. BLAS multiplies two matrices up to twice as fast,
 # which is worth its call from here on. A matrix and a vector take the same time with both; beyond the
 # cache of a core, BLAS may use more cores.
 LARGEST, LARGEST_WITH_VECTOR = 2**15, 2**17
 
+MISMATCH = Error(ValueError, "gemm: operands have mismatched contraction dimensions")
+ONE = const(1.0, "float64")
+
 
 def supports(node: Apply) -> bool:
-    """Whether the lengths are static and small."""
-    left, right = (v.type.shape for v in node.inputs)
-    sizes = (*left[-2:], right[-1])
-    largest = LARGEST_WITH_VECTOR if 1 in (left[-2], right[-1]) else LARGEST
-    return None not in sizes and prod(sizes) <= largest
+    """Whether the lengths are static and small, or the types are those of BLAS."""
+    sizes = _static_sizes(node)
+    types = {variable.type.dtype for variable in (*node.inputs, *node.outputs)}
+    return _is_small(sizes) or (types == {"float64"} and library.is_available())
 
 
 def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Append the loops over the batch, the rows of the first, the inner axis, the columns of the second."""
+    """Append loops over the batch, and within it loops or a call."""
     left, right = inputs
-    dtype = node.outputs[0].type.dtype
+    context.require_equal(left.shape[-1], right.shape[-2], MISMATCH)
     batch = broadcast_leading(context, left.shape[:-2], right.shape[:-2])
+    sizes = (left.shape[-2], left.shape[-1], right.shape[-1])
+    if _is_small(sizes) or _is_of_vectors(sizes):
+        return [_loops(context, node.outputs[0].type.dtype, left, right, batch)]
+    if sizes[0] == 1:
+        return [transposed(_with_vector(context, transposed(right), transposed(left), batch))]
+    if sizes[2] == 1:
+        return [_with_vector(context, left, right, batch)]
+    return [_of_matrices(context, left, right, batch)]
+
+
+def _static_sizes(node: Apply) -> tuple[int | None, ...]:
+    left, right = (v.type.shape for v in node.inputs)
+    return (left[-2], left[-1], right[-1])
+
+
+def _is_small(sizes: tuple[Size | None, ...]) -> bool:
+    """Whether loops are as fast as BLAS, by rows, inner axis and columns."""
+    static = [size for size in sizes if isinstance(size, int)]
+    largest = LARGEST_WITH_VECTOR if 1 in (sizes[0], sizes[2]) else LARGEST
+    return len(static) == len(sizes) and prod(static) <= largest
+
+
+def _is_of_vectors(sizes: tuple[Size, ...]) -> bool:
+    """Whether it is an inner or an outer product, which loops read once."""
+    rows, inner, columns = sizes
+    return inner == 1 or rows == columns == 1
+
+
+def _loops(
+    context: Context, dtype: str, left: Array, right: Array, batch: tuple[Size, ...]
+) -> Array:
+    """Append loops over the batch, the rows of the first, the inner axis, the columns of the second."""
     rows, inner, columns = left.shape[-2], left.shape[-1], right.shape[-1]
     result = context.store((*batch, rows, columns), dtype, lambda _: const(0, dtype))
     domain, (*b, i, k, j) = domain_of((*batch, rows, inner, columns))
@@ -41,4 +85,32 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     assert result.buffer is not None
     product = Compute(ps.mul, factors, dtype)
     context.add(domain, Accumulate(result.buffer, (*leading, i, j), ps.add, product))
-    return [result]
+    return result
+
+
+def _with_vector(context: Context, matrix: Array, vector: Array, batch: tuple[Size, ...]) -> Array:
+    """Append products of matrices and vectors, which are added to zeros: over no columns BLAS does nothing."""
+    rows, inner = matrix.shape[-2:]
+    result = context.store((*batch, rows, 1), "float64", lambda _: const(0.0, "float64"))
+    assert result.buffer is not None
+    domain, b = domain_of(batch)
+    a, x = operand(context, matrix, b), operand(context, vector, b)
+    shape = ("N", rows, inner) if a.is_transposed else ("T", inner, rows)
+    arguments = (*shape, ONE, a.first, a.stride, x.first, x.stride, ONE, RESULT, 1)
+    context.add(domain, library_call(result, b, "dgemv", arguments))
+    return result
+
+
+def _of_matrices(context: Context, left: Array, right: Array, batch: tuple[Size, ...]) -> Array:
+    """Append products of matrices."""
+    rows, inner, columns = left.shape[-2], left.shape[-1], right.shape[-1]
+    result = of_buffer(context.buffer("float64", (*batch, rows, columns)))
+    domain, b = domain_of(batch)
+    first, second = operand(context, right, b), operand(context, left, b)
+    letters = ("T" if matrix.is_transposed else "N" for matrix in (first, second))
+    factors = (first.first, first.stride, second.first, second.stride)
+    zero = const(0.0, "float64")
+    result_stride = leading_dimension(columns)
+    arguments = (*letters, columns, rows, inner, ONE, *factors, zero, RESULT, result_stride)
+    context.add(domain, library_call(result, b, "dgemm", arguments))
+    return result

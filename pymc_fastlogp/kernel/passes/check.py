@@ -1,5 +1,6 @@
 """The invariants of the loop IR, as they are stated in :mod:`pymc_fastlogp.kernel.loops`."""
 
+from pymc_fastlogp.kernel.calls import Call
 from pymc_fastlogp.kernel.loops import (
     Accumulate,
     Buffer,
@@ -11,6 +12,7 @@ from pymc_fastlogp.kernel.loops import (
     Role,
     Store,
     expressions,
+    is_call,
     reads,
     writes,
 )
@@ -29,6 +31,7 @@ def check(program: Program) -> None:
     for loop in program.steps:
         _check_expressions(loop)
         _check_writes(loop)
+        _assert(len(loop.body) == 1 or not is_call(loop), "calls beside other statements", loop)
         _assert(reads(loop) <= written, "reads before anything is written", loop)
         written |= writes(loop)
     _assert(written <= known, "uses buffers that the program does not list", program)
@@ -54,9 +57,10 @@ def _check_writes(loop: Loop) -> None:
     for statement in loop.body:
         if isinstance(statement, Check):
             continue
-        buffer, value = statement.buffer, statement.value
+        buffer = statement.buffer
+        dtype = "float64" if isinstance(statement, Call) else statement.value.dtype
         _assert(buffer.role in (Role.SCRATCH, Role.OUTPUT), "writes an input", loop)
-        _assert(buffer.dtype == value.dtype, f"stores {value.dtype} as {buffer.dtype}", loop)
+        _assert(buffer.dtype == dtype, f"stores {dtype} as {buffer.dtype}", loop)
         _assert(len(statement.index) == buffer.ndim, "indexes with too few or many axes", loop)
         operation = statement.op if isinstance(statement, Accumulate) else Store
         operations.setdefault(buffer, set()).add(operation)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from pytensor import scalar as ps
 
+from pymc_fastlogp.kernel.calls import Call
 from pymc_fastlogp.kernel.expressions import identity
 from pymc_fastlogp.kernel.loops import (
     Accumulate,
@@ -30,6 +31,7 @@ from pymc_fastlogp.kernel.loops import (
     Statement,
     Store,
     expressions,
+    is_call,
     reads,
     writes,
 )
@@ -77,8 +79,15 @@ class Group:
         """Whether nothing may move across: a check that fails ends the kernel."""
         return any(isinstance(statement, Check) for statement in self.others)
 
+    @property
+    def is_call(self) -> bool:
+        """Whether this is a call of a library."""
+        return any(isinstance(statement, Call) for statement in self.others)
+
     def fits(self, loop: Loop) -> bool:
-        """Whether the loop runs for the same indices."""
+        """Whether the loop runs for the same indices; a call of a library is alone."""
+        if self.is_call or is_call(loop):
+            return False
         return self.domain == loop.domain and self.when is loop.when
 
     def add(self, loop: Loop) -> None:
@@ -158,8 +167,8 @@ class Group:
             if not isinstance(statement, Check) and statement.buffer in self.writes
         )
 
-    def _can_write_one(self, statement: Store | Accumulate | Scan) -> bool:
-        if isinstance(statement, Scan):
+    def _can_write_one(self, statement: Store | Accumulate | Scan | Call) -> bool:
+        if isinstance(statement, Scan | Call):
             return False
         elements = self.stored.get(statement.buffer)
         if elements is None:
@@ -227,7 +236,7 @@ def _next_of_domain(loops: list[Loop], position: int) -> int | None:
     """Return the position of the next loop that runs for the same indices, but for scalars."""
     loop = loops[position]
     group = Group(loop.domain, loop.when)
-    later = range(position + 1, len(loops)) if loop.domain else ()
+    later = () if is_call(loop) or not loop.domain else range(position + 1, len(loops))
     return next((k for k in later if group.fits(loops[k])), None)
 
 

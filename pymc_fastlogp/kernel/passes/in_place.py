@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from pytensor.scalar.basic import Cast
 
-from pymc_fastlogp.kernel.expressions import domain_of
+from pymc_fastlogp.kernel.calls import Call
+from pymc_fastlogp.kernel.expressions import domain_of, flat_index, product_of_sizes
 from pymc_fastlogp.kernel.loops import (
     Buffer,
     Check,
@@ -26,7 +27,9 @@ from pymc_fastlogp.kernel.loops import (
     Role,
     Statement,
     Store,
+    as_expr,
     expressions,
+    is_call,
     operands,
     reads,
 )
@@ -90,9 +93,19 @@ def _is_spare(program: Program, copy: Copy) -> bool:
     between = program.steps[program.steps.index(writers[0]) : position + 1]
     if any(target in reads(loop) for loop in between):
         return False
+    if any(map(is_call, writers)) and not _is_whole(copy):
+        return False
     if copy.loop.when is not None and any(loop.when is not copy.loop.when for loop in writers):
         return False
     return _is_apart(between, copy)
+
+
+def _is_whole(copy: Copy) -> bool:
+    """Whether the target has the same elements in the same order, so that a library can write them there."""
+    assert isinstance(copy.store.value, Load)
+    source, target = copy.source.shape, copy.store.buffer.shape
+    is_in_order = flat_index(source, copy.store.value.index) is flat_index(target, copy.store.index)
+    return is_in_order and as_expr(product_of_sizes(source)) is as_expr(product_of_sizes(target))
 
 
 def _number_of_readers(program: Program, buffer: Buffer) -> int:
@@ -138,7 +151,7 @@ def _is_apart(loops: Sequence[Loop], copy: Copy) -> bool:
 
 def _interval(loop: Loop, statement: Statement) -> tuple[int, int] | None:
     """Return the first and the last element, plus one, that a loop writes of a vector."""
-    if isinstance(statement, Check) or len(statement.index) != 1:
+    if isinstance(statement, Check | Call) or len(statement.index) != 1:
         return None
     [index] = statement.index
     if isinstance(index, Const):
@@ -184,11 +197,18 @@ def _without(program: Program, copy: Copy) -> Program:
 def _redirected(statement: Statement, copy: Copy) -> Statement:
     if isinstance(statement, Check) or statement.buffer is not copy.source:
         return statement
-    value = copy.store.value
-    assert isinstance(value, Load)
-    places = dict(zip(value.index, statement.index, strict=True))
+    moved = replace(statement, buffer=copy.store.buffer, index=_moved(statement.index, copy))
+    if isinstance(moved, Call) and moved.failed:
+        return replace(moved, failed=_moved(moved.failed, copy))
+    return moved
+
+
+def _moved(index: tuple[Expr, ...], copy: Copy) -> tuple[Expr, ...]:
+    """Return where the copy takes an element of the source."""
+    assert isinstance(copy.store.value, Load)
+    places = dict(zip(copy.store.value.index, index, strict=True))
     [moved] = substitute(
         (copy.store,), lambda expr: places.get(expr) if isinstance(expr, Index) else None
     )
     assert isinstance(moved, Store)
-    return replace(statement, buffer=copy.store.buffer, index=moved.index)
+    return moved.index

@@ -3,16 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pymc_fastlogp.kernel.loops import (
-    Check,
-    Compute,
-    Expr,
-    Load,
-    Statement,
-    operands,
-    roots,
-    walk,
-)
+from pymc_fastlogp.kernel.calls import Call
+from pymc_fastlogp.kernel.loops import Check, Compute, Expr, Load, Statement, operands, roots, walk
 
 Replacement = Callable[[Expr], Expr | None]
 
@@ -37,8 +29,16 @@ def substitute(statements: Sequence[Statement], replacement: Replacement) -> tup
 def _with_roots(statement: Statement, new: dict[Expr, Expr]) -> Statement:
     if isinstance(statement, Check):
         return replace(statement, condition=new[statement.condition])
+    if isinstance(statement, Call):
+        return _with_arguments(statement, new)
     index = tuple(new[i] for i in statement.index)
     return replace(statement, index=index, value=new[statement.value])
+
+
+def _with_arguments(call: Call, new: dict[Expr, Expr]) -> Call:
+    index, failed = (tuple(new[i] for i in place) for place in (call.index, call.failed))
+    arguments = tuple(a if isinstance(a, str) else new[a] for a in call.arguments)
+    return replace(call, index=index, failed=failed, arguments=arguments)
 
 
 def _with_operands(expr: Expr, new: tuple[Expr, ...]) -> Expr:
