@@ -30,8 +30,8 @@ from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
 from pymc_fastlogp.kernel.lower.context import Context
 
-# Beyond these the code is long, and LAPACK is fast.
-LARGEST_CHOLESKY, LARGEST_SOLVE = 16, 32
+# Rows beyond which the code takes seconds to compile, and gains less: LAPACK takes twice as long for 12 rows.
+LARGEST_CHOLESKY, LARGEST_SOLVE = 12, 32
 
 
 def supports(node: Apply) -> bool:

@@ -21,10 +21,10 @@ from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_lead
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.operands import leading_dimension, library_call, operand, transposed
 
-# Multiplications up to which loops are not slower than a call of BLAS. BLAS multiplies two matrices up to twice as fast,
-# which is worth its call from here on. A matrix and a vector take the same time with both; beyond the
+# Multiplications up to which loops are not slower than a call of BLAS, for matrices with one axis of at most SHORT. Else
+# BLAS is up to three times as fast. A matrix and a vector take the same time with both; beyond the
 # cache of a core, BLAS may use more cores.
-LARGEST, LARGEST_WITH_VECTOR = 2**15, 2**17
+LARGEST, SHORT, LARGEST_WITH_VECTOR = 2**15, 12, 2**17
 
 MISMATCH = Error(ValueError, "gemm: operands have mismatched contraction dimensions")
 ONE = const(1.0, "float64")
@@ -60,8 +60,11 @@ def _static_sizes(node: Apply) -> tuple[int | None, ...]:
 def _is_small(sizes: tuple[Size | None, ...]) -> bool:
     """Whether loops are as fast as BLAS, by rows, inner axis and columns."""
     static = [size for size in sizes if isinstance(size, int)]
-    largest = LARGEST_WITH_VECTOR if 1 in (sizes[0], sizes[2]) else LARGEST
-    return len(static) == len(sizes) and prod(static) <= largest
+    if len(static) < len(sizes):
+        return False
+    if 1 in (sizes[0], sizes[2]):
+        return prod(static) <= LARGEST_WITH_VECTOR
+    return min(static) <= SHORT and prod(static) <= LARGEST
 
 
 def _is_of_vectors(sizes: tuple[Size, ...]) -> bool:

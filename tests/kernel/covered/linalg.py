@@ -1,4 +1,4 @@
-"""Products, factorisations and solves of small matrices."""
+"""Products, factorisations and solves of matrices, as loops and by BLAS and LAPACK."""
 
 import numpy as np
 import pytensor.tensor as pt
@@ -17,7 +17,8 @@ from tests.kernel.lowering import case
 
 def lower_triangle(n, *batch):
     """Return well conditioned factors."""
-    return np.tril(0.3 * reals(*batch, n, n)) + np.eye(n) * (1 + positive(*batch, n, 1))
+    scale = 0.6 / max(n, 1) ** 0.5
+    return np.tril(scale * reals(*batch, n, n)) + np.eye(n) * (1 + positive(*batch, n, 1))
 
 
 def covariance(n, *batch):
@@ -43,34 +44,60 @@ def solved(**options):
 
 CASES = {
     Dot: {
-        "vectors": case(pt.dot, reals(5), reals(5), runtime=False),
-        "matrix and vector": case(pt.dot, reals(3, 5), reals(5), runtime=False),
-        "vector and matrix": case(pt.dot, reals(5), reals(5, 3), runtime=False),
-        "matrices": case(pt.dot, reals(3, 5), reals(5, 4), runtime=False),
-        "of one row": case(pt.dot, reals(1, 5), reals(5, 1), runtime=False),
-        "without rows": case(pt.dot, reals(0, 5), reals(5, 4), runtime=False),
-        "over an empty axis": case(pt.dot, reals(3, 0), reals(0, 4), runtime=False),
-        "with a transpose": case(lambda x: pt.dot(x.T, x), reals(6, 3), runtime=False),
+        "vectors": case(pt.dot, reals(5), reals(5)),
+        "matrix and vector": case(pt.dot, reals(3, 5), reals(5)),
+        "vector and matrix": case(pt.dot, reals(5), reals(5, 3)),
+        "matrices": case(pt.dot, reals(3, 5), reals(5, 4)),
+        "of one row": case(pt.dot, reals(1, 5), reals(5, 1)),
+        "without rows": case(pt.dot, reals(0, 5), reals(5, 4)),
+        "over an empty axis": case(pt.dot, reals(3, 0), reals(0, 4)),
+        "with a transpose": case(lambda x: pt.dot(x.T, x), reals(6, 3)),
         "float32": case(
             pt.dot, reals(3, 5, dtype="float32"), reals(5, dtype="float32"), runtime=False
         ),
         "integers": case(pt.dot, integers(3, 5), integers(5, 2), runtime=False),
+        "large": case(pt.dot, reals(20, 30), reals(30, 40)),
+        "large, with a transpose": case(lambda x: pt.dot(x.T, x), reals(40, 30)),
+        "large, of slices": case(
+            lambda x, y: pt.dot(x[3:, 2:40], y[:38, 1:]), reals(50, 43), reals(50, 40)
+        ),
+        "large, of every other row": case(
+            lambda x, y: pt.dot(x[::2], y[:, 1]), reals(80, 43), reals(43, 40)
+        ),
+        "large, backwards": case(lambda x, y: pt.dot(x[:, ::-1], y), reals(20, 43), reals(43, 40)),
+        "large, without rows": case(pt.dot, reals(0, 41), reals(41, 42)),
+        "large matrix and vector": case(pt.dot, reals(400, 400), reals(400)),
+        "large vector and matrix": case(pt.dot, reals(400), reals(400, 400)),
         "one beside other work": case(
-            lambda x, y: pt.exp(pt.dot(x, y)).sum() + y.sum(), reals(9, 4), reals(4), runtime=False
+            lambda x, y: pt.exp(pt.dot(x, y)).sum() + y.sum(), reals(9, 4), reals(4)
         ),
     },
     Blockwise: {
-        "matrices": case(pt.matmul, reals(6, 3, 5), reals(6, 5, 4), runtime=False),
-        "one of each": case(pt.matmul, reals(6, 1, 3, 5), reals(2, 5, 4), runtime=False),
-        "matrix and vectors": case(pt.matvec, reals(3, 5), reals(6, 5), runtime=False),
-        "of one matrix": case(pt.matmul, reals(1, 3, 1), reals(1, 1, 4), runtime=False),
-        "of no matrix": case(pt.matmul, reals(0, 3, 5), reals(0, 5, 4), runtime=False),
-        "Cholesky": case(cholesky, covariance(3, 4), runtime=False),
-        "triangular": case(
-            solved(lower=True, b_ndim=1), lower_triangle(3, 4), reals(4, 3), runtime=False
+        "matrices": case(pt.matmul, reals(6, 3, 5), reals(6, 5, 4)),
+        "one of each": case(pt.matmul, reals(6, 1, 3, 5), reals(2, 5, 4)),
+        "matrix and vectors": case(pt.matvec, reals(3, 5), reals(6, 5)),
+        "of one matrix": case(pt.matmul, reals(1, 3, 1), reals(1, 1, 4)),
+        "of no matrix": case(pt.matmul, reals(0, 3, 5), reals(0, 5, 4)),
+        "large matrices": case(pt.matmul, reals(3, 20, 30), reals(3, 30, 20)),
+        "one large of each": case(pt.matmul, reals(4, 1, 20, 30), reals(2, 30, 20)),
+        "Cholesky": case(cholesky, covariance(3, 4)),
+        "large Cholesky": case(cholesky, covariance(40, 3)),
+        "a large Cholesky fails": case(
+            cholesky, covariance(20, 3) * np.array([1, -1, 1])[:, None, None], gradient=False
         ),
+        "large triangular": case(solved(lower=True, b_ndim=2), lower_triangle(40, 3), reals(40, 3)),
+        "one large triangular for all": case(
+            solved(lower=True, b_ndim=1), lower_triangle(40), reals(3, 40)
+        ),
+        "one large of several is singular": case(
+            solved(lower=True, b_ndim=1),
+            lower_triangle(40, 3) * np.array([1, 0, 1])[:, None, None],
+            reals(3, 40),
+            gradient=False,
+        ),
+        "triangular": case(solved(lower=True, b_ndim=1), lower_triangle(3, 4), reals(4, 3)),
         "one triangular for all": case(
-            solved(lower=True, b_ndim=1), lower_triangle(3), reals(4, 3), runtime=False
+            solved(lower=True, b_ndim=1), lower_triangle(3), reals(4, 3)
         ),
     },
     # The gradient has an OpFromGraph, which stays outside.
@@ -83,15 +110,9 @@ CASES = {
         "of each vector": case(diagonals, reals(3, 4), gradient=False),
     },
     BatchedDot: {
-        "matrices": case(
-            lambda x, y: BatchedDot()(x, y), reals(6, 3, 5), reals(6, 5, 4), runtime=False
-        ),
-        "of one matrix": case(
-            lambda x, y: BatchedDot()(x, y), reals(1, 1, 5), reals(1, 5, 1), runtime=False
-        ),
-        "of no matrix": case(
-            lambda x, y: BatchedDot()(x, y), reals(0, 3, 5), reals(0, 5, 4), runtime=False
-        ),
+        "matrices": case(lambda x, y: BatchedDot()(x, y), reals(6, 3, 5), reals(6, 5, 4)),
+        "of one matrix": case(lambda x, y: BatchedDot()(x, y), reals(1, 1, 5), reals(1, 5, 1)),
+        "of no matrix": case(lambda x, y: BatchedDot()(x, y), reals(0, 3, 5), reals(0, 5, 4)),
         "float32": case(
             lambda x, y: BatchedDot()(x, y),
             reals(2, 3, 5, dtype="float32"),
@@ -100,29 +121,54 @@ CASES = {
         ),
     },
     Cholesky: {
-        "lower": case(cholesky, covariance(4), runtime=False),
-        "upper": case(lambda x: cholesky(x, lower=False), covariance(4), runtime=False),
-        "of one element": case(cholesky, [[4.0]], runtime=False),
-        "of nothing": case(cholesky, np.zeros((0, 0)), runtime=False),
-        "not positive definite": case(
-            cholesky, [[1.0, 2.0], [2.0, 1.0]], runtime=False, gradient=False
+        "lower": case(cholesky, covariance(4)),
+        "upper": case(lambda x: cholesky(x, lower=False), covariance(4)),
+        "of one element": case(cholesky, [[4.0]]),
+        "of nothing": case(cholesky, np.zeros((0, 0))),
+        "large": case(cholesky, covariance(40)),
+        "large upper": case(lambda x: cholesky(x, lower=False), covariance(40)),
+        "large, of a transpose": case(lambda x: cholesky(x.T), covariance(40)),
+        "large reads one triangle": case(cholesky, covariance(40) + np.triu(np.ones((40, 40)), 1)),
+        "large, not positive definite": case(
+            cholesky, covariance(40) - np.diag(np.arange(40) == 39) * 9, gradient=False
         ),
-        "reads one triangle": case(
-            cholesky, covariance(3) + np.triu(np.ones((3, 3)), 1), runtime=False
+        "large upper, not positive definite": case(
+            lambda x: cholesky(x, lower=False), -covariance(40), gradient=False
         ),
+        "not positive definite": case(cholesky, [[1.0, 2.0], [2.0, 1.0]], gradient=False),
+        "reads one triangle": case(cholesky, covariance(3) + np.triu(np.ones((3, 3)), 1)),
     },
     SolveTriangular: {
-        "lower": case(solved(lower=True), lower_triangle(5), reals(5, 3), runtime=False),
-        "upper": case(solved(lower=False), lower_triangle(5).T.copy(), reals(5, 3), runtime=False),
-        "a vector": case(solved(lower=True, b_ndim=1), lower_triangle(5), reals(5), runtime=False),
+        "lower": case(solved(lower=True), lower_triangle(5), reals(5, 3)),
+        "upper": case(solved(lower=False), lower_triangle(5).T.copy(), reals(5, 3)),
+        "a vector": case(solved(lower=True, b_ndim=1), lower_triangle(5), reals(5)),
         "unit diagonal": case(
-            solved(lower=True, unit_diagonal=True), lower_triangle(5), reals(5, 2), runtime=False
+            solved(lower=True, unit_diagonal=True), lower_triangle(5), reals(5, 2)
         ),
-        "transposed": case(
-            solved(lower=True, trans=1), lower_triangle(5), reals(5, 3), runtime=False
+        "transposed": case(solved(lower=True, trans=1), lower_triangle(5), reals(5, 3)),
+        "large lower": case(solved(lower=True), lower_triangle(40), reals(40, 3)),
+        "large upper": case(solved(lower=False), lower_triangle(40).T.copy(), reals(40, 3)),
+        "large, a vector": case(solved(lower=True, b_ndim=1), lower_triangle(40), reals(40)),
+        "large upper, a vector": case(
+            solved(lower=False, b_ndim=1), lower_triangle(40).T.copy(), reals(40)
         ),
-        "of one element": case(solved(lower=True), [[2.0]], [[3.0]], runtime=False),
-        "no rows": case(solved(lower=True), np.zeros((0, 0)), reals(0, 2), runtime=False),
-        "no columns": case(solved(lower=True), lower_triangle(3), reals(3, 0), runtime=False),
+        "large, one column": case(solved(lower=True), lower_triangle(40), reals(40, 1)),
+        "large, unit diagonal": case(
+            solved(lower=True, unit_diagonal=True), lower_triangle(40), reals(40, 2)
+        ),
+        "large, transposed": case(solved(lower=True, trans=1), lower_triangle(40), reals(40, 3)),
+        "large, transposed, a vector": case(
+            solved(lower=True, trans=1, b_ndim=1), lower_triangle(40), reals(40)
+        ),
+        "large, of slices": case(
+            lambda a, b: solved(lower=True)(a[2:, 2:], b[:, 2:].T), lower_triangle(40), reals(3, 40)
+        ),
+        "large, singular": case(
+            solved(lower=True), np.tril(np.ones((40, 40)), -1), reals(40, 2), gradient=False
+        ),
+        "large, no columns": case(solved(lower=True), lower_triangle(40), reals(40, 0)),
+        "of one element": case(solved(lower=True), [[2.0]], [[3.0]]),
+        "no rows": case(solved(lower=True), np.zeros((0, 0)), reals(0, 2)),
+        "no columns": case(solved(lower=True), lower_triangle(3), reals(3, 0)),
     },
 }
