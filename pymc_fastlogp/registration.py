@@ -103,6 +103,8 @@ RULES: tuple[Rule, ...] = (
     Rule("fastlogp_gaussian_rows", "gaussian_rows.local_gaussian_rows", "stabilize"),
     Rule("fastlogp_compact_rows", "compact_rows.local_compact_rows", "stabilize"),
     Rule("fastlogp_hoist_distinct", "hoist_distinct.local_hoist_distinct", "stabilize"),
+    # After what makes other rows of the rows.
+    Rule("fastlogp_order_rows", "order_rows.local_order_rows", "stabilize"),
     # In mode FAST_COMPILE alone: the others compile a loop better than its steps.
     Rule(
         "fastlogp_unroll_short_scan",

@@ -185,10 +185,18 @@ def _reduce_loop(reduction: Reduction, rows: Rows, loop: Loop) -> TensorVariable
     lengths = [x.shape[axis] if n is None else n for axis, n in enumerate(x.type.shape)]
     if loop.codes is None:
         return op(as_long_as(at_rows(rows.tree, set(loop.terms)), lengths))
-    rest = rest_of(x, rows.where)
     cells = Cells(loop, rows.grid, rows.where, x.type.dtype)
     in_cells = _in_cells(rows, loop, cells, is_sum=isinstance(op, Sum))
-    filled = as_long_as(in_cells, [cells.n, *(lengths[axis] for axis in rest)])
+    return reduce_rows(reduction, rows.where, in_cells, cells.n)
+
+
+def reduce_rows(reduction: Reduction, where: Where, at: TensorVariable, n: int) -> TensorVariable:
+    """Return the reduction of what was built at ``n`` rows, which come first, over all the same axes."""
+    op, x = reduction.node.op, reduction.x
+    rest = rest_of(x, where)
+    lengths = (x.type.shape[axis] for axis in rest)
+    known = [x.shape[axis] if n is None else n for axis, n in zip(rest, lengths, strict=True)]
+    filled = as_long_as(at, [n, *known])
     axes = (0, *(1 + k for k, axis in enumerate(rest) if axis in reduction.axes))
     return op.clone(axis=None if len(axes) == filled.type.ndim else axes)(filled)
 

@@ -17,6 +17,8 @@ from pymc_fastlogp.rewrites.row_views import Grid, varies
 
 NEEDED_ROW_BY_ROW = "it is also needed row by row, as an elementwise log-likelihood is"
 
+READS_OTHERS = "its rows read what others compute, so that they cannot change places"
+
 FREEZE = (
     "{name} is shared and can change between evaluations: compile with freeze_model=True "
     "(pymc_fastlogp.compile_kwargs()), or freeze it with "
@@ -36,7 +38,7 @@ def why_unknown(x: TensorVariable) -> str:
     # As long as there are rows is what decides how many there are.
     for source in explicit_graph_inputs([x]):
         if None in source.type.shape:
-            return ONE_EACH.format(name=_name(source))
+            return own_entry_of(source)
     return UNKNOWN
 
 
@@ -52,7 +54,12 @@ def why_own_entries(grid: Grid, where: Where, of_rows: Iterable[TensorVariable])
     source = _of_source(ancestors(leaves))
     if source is not None or not leaves:
         return source
-    return ONE_EACH.format(name=_name(leaves[0]))
+    return own_entry_of(leaves[0])
+
+
+def own_entry_of(x: TensorVariable) -> str:
+    """Say that each row reads an entry of its own of ``x``."""
+    return ONE_EACH.format(name=_name(x))
 
 
 def _of_source(variables: Iterable[Variable]) -> str | None:
