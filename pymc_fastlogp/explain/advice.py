@@ -20,6 +20,7 @@ ADVICE: tuple[tuple[str, str | None], ...] = (
         "has an entry of its own for each row",
         "nothing, unless rows could share a parameter by an index",
     ),
+    ("read what others compute", "nothing: such rows have an order of their own"),
     (
         "too few repeats",
         "nothing, unless a covariate can be rounded without loss, or groups joined",

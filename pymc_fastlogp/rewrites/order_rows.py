@@ -36,8 +36,8 @@ from pymc_fastlogp.rewrites.row_readers import (
     Reader,
     axes_of,
     length_of,
-    reading_of,
     readers_with,
+    reading_of,
     scattered_by,
     why_not,
 )
@@ -71,7 +71,9 @@ def local_order_rows(fgraph: FunctionGraph, node: Apply) -> Replacements | None:
     return None
 
 
-def _permuted(fgraph: FunctionGraph, readers: list[Reader], rows: np.ndarray) -> Replacements | None:
+def _permuted(
+    fgraph: FunctionGraph, readers: list[Reader], rows: np.ndarray
+) -> Replacements | None:
     """Return what stands for each reduction, those that depend on others first."""
     grid = Grid(rows.shape, len(rows))
     position = {node: k for k, node in enumerate(fgraph.toposort())}

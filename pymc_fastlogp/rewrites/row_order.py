@@ -33,13 +33,13 @@ class Scattered(NamedTuple):
 
     Attributes
     ----------
-    index : numpy.ndarray
+    of_row : numpy.ndarray
         The entry that each row reads, shape ``(n_rows,)``, not negative.
     n_tables : int
         How many tables it is used for: so many scatters the gradient has.
     """
 
-    index: np.ndarray
+    of_row: np.ndarray
     n_tables: int
 
 
@@ -54,9 +54,7 @@ def best_order(scattered: Sequence[Scattered]) -> np.ndarray | None:
 
 def cost(scattered: Sequence[Scattered], rows: np.ndarray | slice = slice(None)) -> float:
     """Return the nanoseconds that the scatters of a row take, in this order of rows."""
-    return sum(
-        each.n_tables * cost_of_one(neighbours_of(each.index[rows])) for each in scattered
-    )
+    return sum(each.n_tables * cost_of_one(neighbours_of(each.of_row[rows])) for each in scattered)
 
 
 def cost_of_one(known: Neighbours) -> float:
@@ -70,7 +68,7 @@ def cost_of_one(known: Neighbours) -> float:
 def _orders(scattered: Sequence[Scattered]) -> Iterator[np.ndarray]:
     """Yield the orders to compare."""
     # Narrow integers are sorted in linear time.
-    indices = [each.index.astype(narrowest(int(each.index.max()) + 1)) for each in scattered]
+    indices = [each.of_row.astype(narrowest(int(each.of_row.max()) + 1)) for each in scattered]
     for k, index in enumerate(indices):
         yield np.argsort(index, kind="stable")
         if others := indices[:k] + indices[k + 1 :]:

@@ -1,0 +1,260 @@
+"""Rows are sorted by the index that pays most: what comes out, that it is the same, and what refuses."""
+
+from collections import Counter
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.math import All
+from pytensor.tensor.subtensor import AdvancedSubtensor
+
+import pymc_fastlogp
+from pymc_fastlogp.kernel.facts import FAR, Neighbours
+from pymc_fastlogp.rewrites.decisions import collected
+from pymc_fastlogp.rewrites.order_rows import NAME
+from pymc_fastlogp.rewrites.row_order import (
+    IN_REGISTERS,
+    LANE_BY_LANE,
+    RUNS,
+    WORTHWHILE,
+    Scattered,
+    best_order,
+    cost,
+    cost_of_one,
+)
+from pymc_fastlogp.rewrites.row_refusals import NEEDED_ROW_BY_ROW, ONE_EACH, READS_OTHERS
+from tests.rewrites.conftest import (
+    PYTHON,
+    assert_rewritten,
+    assert_same_value_and_gradient,
+    pregrad,
+    sum_and_gradient,
+)
+from tests.rewrites.test_compact_rows_property import Rows
+
+N = 240
+RNG = np.random.default_rng(0)
+GROUP, OTHER = RNG.integers(0, 4, N), RNG.integers(0, 60, N)
+X, Y = RNG.normal(size=(2, N))
+MATRIX = RNG.normal(size=(N, 3))
+SORTED = np.argsort(GROUP, kind="stable")
+
+theta, phi, few = pt.tensor("theta", shape=(4,)), pt.tensor("phi", shape=(60,)), pt.scalar("few")
+table, entries = pt.tensor("table", shape=(4, 3)), pt.tensor("entries", shape=(N,))
+square = pt.tensor("square", shape=(N, N))
+VALUES = {v: np.random.default_rng(1).normal(size=v.type.shape) for v in (theta, phi, few, table)}
+VALUES |= {entries: Y, square: np.outer(X, Y)}
+
+
+def rows(group=GROUP, x=X):
+    return pt.exp(theta[group] * x)
+
+
+FIRES = {
+    "sum": lambda g, o, x, m: rows(g, x).sum(),
+    "below a check of its rows": lambda g, o, x, m: pt.switch(
+        pt.all(rows(g, x) < 1e3), rows(g, x).sum(), -np.inf
+    ),
+    "switch within rows": lambda g, o, x, m: pt.switch(
+        pt.all(rows(g, x) < 1e3), rows(g, x), -np.inf
+    ).sum(),
+    "two sums": lambda g, o, x, m: rows(g, x).sum() * pt.log1p(rows(g, x)).sum(),
+    "two sums with an index in common": lambda g, o, x, m: (
+        rows(g, x).sum() + (few * theta[g] * pt.sin(few * x)).sum()
+    ),
+    "another index": lambda g, o, x, m: (rows(g, x) * pt.sin(phi[o] + x)).sum(),
+    "matrix": lambda g, o, x, m: pt.exp(table[g] * m).sum(),
+    "rows of a matrix": lambda g, o, x, m: pt.exp(table[g] * m).sum(axis=0).prod(),
+    "sums of columns": lambda g, o, x, m: pt.exp((table[g] * m).sum(axis=1)).sum(),
+    "covariates": lambda g, o, x, m: pt.exp(theta[g] * pt.dot(m, table[0])).sum(),
+    "of a normalised row": lambda g, o, x, m: (x * rows(g, x) / rows(g, x).sum()).sum(),
+}
+
+
+def indices_of(out):
+    """Return the indices of all gathers."""
+    nodes = [x.owner for x in ancestors([out]) if isinstance(x.owner_op, AdvancedSubtensor)]
+    return [index.data for node in nodes for index in node.inputs[1:] if index.type.ndim == 1]
+
+
+@pytest.mark.parametrize("case", FIRES)
+def test_rows_are_sorted(case):
+    make = FIRES[case]
+    before = make(GROUP, OTHER, X, MATRIX)
+    after = make(*(column[SORTED] for column in (GROUP, OTHER, X, MATRIX)))
+    assert_rewritten(before, after)
+    assert_same_value_and_gradient(before, VALUES, rtol=1e-11)
+
+
+ENTRIES_OF_ITS_OWN = ONE_EACH.format(name="")
+
+REFUSES = {
+    "sorted": (lambda: rows(GROUP[SORTED]).sum(), ""),
+    "small groups": (lambda: pt.exp(phi[OTHER] * X).sum(), ""),
+    "few rows": (lambda: rows(GROUP[:30], X[:30]).sum(), ""),
+    "integers": (lambda: pt.round(rows()).astype("int64").sum(), ""),
+    "negative index": (lambda: rows(GROUP - 4).sum(), ""),
+    "no index": (lambda: pt.exp(few * X).sum(), ""),
+    "all alone": (lambda: pt.all(rows() > 0), ""),
+    "also an output": (lambda: rows() + rows().sum(), NEEDED_ROW_BY_ROW),
+    "another reduction": (lambda: rows().sum() + rows().max(), NEEDED_ROW_BY_ROW),
+    "also summed by group": (
+        lambda: rows().sum() * pt.zeros(4)[GROUP].inc(rows()),
+        NEEDED_ROW_BY_ROW,
+    ),
+    "its gather is an output": (lambda: theta[GROUP] * rows().sum(), NEEDED_ROW_BY_ROW),
+    "by way of another sum": (
+        lambda: rows().sum() + (theta[GROUP] * phi[OTHER]).sum() + phi[OTHER],
+        NEEDED_ROW_BY_ROW,
+    ),
+    "cumulative sum": (lambda: (pt.cumsum(rows()) * theta[GROUP]).sum(), ENTRIES_OF_ITS_OWN),
+    "a variable for each row": (lambda: (rows() * entries).sum(), ONE_EACH.format(name="entries")),
+    "differences": (lambda: pt.sqr(rows()[1:] - rows()[:-1]).sum(), READS_OTHERS),
+    "rows in reverse": (lambda: (rows() * rows()[::-1]).sum(), READS_OTHERS),
+    "products of pairs": (lambda: pt.exp(rows()[:, None] * rows()[None]).sum(), NEEDED_ROW_BY_ROW),
+    "both axes": (lambda: (pt.exp(square) * rows()).sum(), ONE_EACH.format(name="square")),
+}
+
+
+@pytest.mark.parametrize("case", REFUSES)
+def test_refuses(case):
+    make, reason = REFUSES[case]
+    out = make()
+    with collected() as decisions:
+        found = pregrad(out, on=True, exclude=["fastlogp_compact_rows"])
+    said = {d.reason for d in decisions if d.rule == NAME}
+    assert all(reason and reason in each for each in said), said
+    assert said or not reason
+    expected = pregrad(out, on=False)
+    for index, as_before in zip(indices_of(found), indices_of(expected), strict=True):
+        np.testing.assert_array_equal(index, as_before)
+
+
+def test_shared_data_and_random_rows_stay():
+    shared = pytensor.shared(X, shape=(N,), name="data")
+    for x in (shared, pt.random.normal(size=(N,))):
+        with collected() as decisions:
+            found = pregrad(pt.exp(theta[GROUP] * x).sum(), on=True)
+        assert not any(d.fired for d in decisions if d.rule == NAME)
+        [index] = indices_of(found)
+        np.testing.assert_array_equal(index, GROUP)
+
+
+def test_cells_are_sorted():
+    kind = RNG.integers(0, 80, N * 10).astype(float)
+    group = RNG.integers(0, 4, N * 10)
+    out = pt.exp(theta[group] * kind).sum()
+    found = pregrad(out, on=True)
+    [index] = indices_of(found)
+    assert len(index) < N * 10
+    assert (np.diff(index) >= 0).all()
+    assert_same_value_and_gradient(out, VALUES, rtol=1e-11)
+
+
+def test_rows_along_the_last_axis():
+    out = pt.exp(table.T[:, GROUP] * MATRIX.T).sum()
+    [index] = indices_of(pregrad(out, on=True))
+    np.testing.assert_array_equal(index, GROUP[SORTED])
+    assert_same_value_and_gradient(out, VALUES, rtol=1e-11)
+
+
+def test_a_check_is_permuted_with_the_sum():
+    out = pregrad(FIRES["below a check of its rows"](GROUP, OTHER, X, MATRIX), on=True)
+    [check] = {x for x in ancestors([out]) if isinstance(x.owner_op, All)}
+    [index] = {index.tobytes() for index in indices_of(check)}
+    assert index == GROUP[SORTED].tobytes()
+    assert {index.tobytes() for index in indices_of(out)} == {index}
+
+
+def test_excluded_by_name():
+    [index] = indices_of(pregrad(rows().sum(), on=True, exclude=[NAME]))
+    np.testing.assert_array_equal(index, GROUP)
+
+
+def test_explain_says_so():
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=4)
+        pm.Poisson("y", pt.exp(a[GROUP] * X), observed=RNG.poisson(1, N))
+    assert NAME in {row.rewrite for row in pymc_fastlogp.explain(model)["y"] if row.fired}
+
+
+@pytest.mark.parametrize(
+    ("indices", "by"),
+    [
+        ([(GROUP, 1)], [0]),
+        ([(OTHER, 1), (GROUP, 1)], [1]),
+        ([(np.repeat(np.arange(10), 24), 1), (np.tile(np.arange(24) % 4, 10), 2)], [1]),
+        ([(np.repeat(np.arange(10), 24), 2), (np.tile(np.arange(24), 10), 1)], None),
+        ([(np.arange(N), 1)], None),
+        ([], None),
+    ],
+)
+def test_best_order(indices, by):
+    scattered = [Scattered(*each) for each in indices]
+    order = best_order(scattered)
+    assert (order is None) == (by is None)
+    if order is not None:
+        assert sorted(order) == list(range(N))
+        assert all((np.diff(scattered[k].of_row[order]) >= 0).all() for k in by)
+        assert cost(scattered) - cost(scattered, order) >= WORTHWHILE
+
+
+@pytest.mark.parametrize(
+    ("known", "nanoseconds"),
+    [
+        (Neighbours(run=1, gap=FAR), 0.67),
+        (Neighbours(run=1, gap=1), LANE_BY_LANE[0]),
+        (Neighbours(run=8, gap=1), LANE_BY_LANE[3]),
+        (Neighbours(run=FAR, gap=1), IN_REGISTERS[4]),
+        (Neighbours(run=10**6, gap=1), IN_REGISTERS[-1]),
+    ],
+)
+def test_cost_is_the_measured_one(known, nanoseconds):
+    assert len(RUNS) == len(LANE_BY_LANE) == len(IN_REGISTERS)
+    assert cost_of_one(known) == pytest.approx(nanoseconds)
+
+
+@st.composite
+def readers_of_rows(draw):
+    """Draw two sums and a check that may read the same rows."""
+    drawn = Rows(draw)
+    u, v = (pt.broadcast_to(drawn.expression(depth), (drawn.n,)) for depth in (3, 2))
+    u, v = u.astype("float64"), v.astype("float64")
+    out = u.sum() + pt.switch(pt.all(u < 1e9), (u * v).sum(), v.sum())
+    return out, abs(u).sum() + abs(u * v).sum() + abs(v).sum(), drawn.inputs
+
+
+def check_any_readers(n):
+    counts = Counter()
+
+    @settings(max_examples=n, deadline=None)
+    @given(readers_of_rows())
+    def check(case):
+        out, size, inputs = case
+        with collected() as decisions:
+            on = pregrad(out, on=True, exclude=["fastlogp_compact_rows", "fastlogp_gaussian_rows"])
+        counts[any(d.fired for d in decisions if d.rule == NAME)] += 1
+        scale = float(size.eval(inputs, mode=PYTHON, on_unused_input="ignore"))
+        off = sum_and_gradient(pregrad(out, on=False), inputs)
+        for expected, found in zip(off, sum_and_gradient(on, inputs), strict=True):
+            tolerance = 1e-12 * max(scale, float(np.max(np.abs(expected), initial=1.0)))
+            np.testing.assert_allclose(found, expected, rtol=1e-11, atol=tolerance)
+
+    check()
+    return counts
+
+
+def test_same_for_any_readers():
+    counts = check_any_readers(40)
+    assert counts[True] >= 5
+    assert counts[False] >= 5
+
+
+@pytest.mark.slow
+def test_same_for_very_many_readers():
+    assert check_any_readers(1000)[True] >= 100
