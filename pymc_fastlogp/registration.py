@@ -74,6 +74,8 @@ RULES: tuple[Rule, ...] = (
     Rule("fastlogp_lift_set_subtensor", LIFT, "canonicalize"),
     # Before rows are compacted, so that a check reads no more of a row than it needs.
     Rule("fastlogp_sure_checks", SURE_CHECKS, "canonicalize"),
+    # Before rows are compacted, so that their terms have no mask.
+    Rule("fastlogp_switch_to_zero", "switch_to_zero.local_switch_to_zero", "canonicalize"),
     Rule("fastlogp_shape_of_softmax", "static_shape.local_shape_of_softmax", "canonicalize"),
     # Again, since probabilities may become a sigmoid only here.
     Rule("fastlogp_sure_checks", SURE_CHECKS, "stabilize"),
@@ -99,6 +101,7 @@ RULES: tuple[Rule, ...] = (
         "difference_of_softplus.local_difference_of_softplus",
         "stabilize",
     ),
+    Rule("fastlogp_masked_switch", "masked_switch.local_masked_switch", "stabilize"),
     # After `canonicalize`, so that it sees each likelihood in its final form.
     Rule("fastlogp_gaussian_rows", "gaussian_rows.local_gaussian_rows", "stabilize"),
     Rule("fastlogp_compact_rows", "compact_rows.local_compact_rows", "stabilize"),

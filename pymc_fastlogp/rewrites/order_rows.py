@@ -45,6 +45,9 @@ from pymc_fastlogp.rewrites.row_views import Grid
 
 NAME = "fastlogp_order_rows"
 
+# On the tag of a variable that this rule made, which it need not look at again.
+DONE = "ordered"
+
 Replacements = dict[TensorVariable, TensorVariable]
 
 
@@ -52,7 +55,7 @@ Replacements = dict[TensorVariable, TensorVariable]
 def local_order_rows(fgraph: FunctionGraph, node: Apply) -> Replacements | None:
     """Rewrite ``sum(f(theta[g], x)) -> sum(f(theta[g[p]], x[p]))`` with sorted ``g[p]``."""
     out = node.outputs[0]
-    if out.type.dtype not in float_dtypes:
+    if out.type.dtype not in float_dtypes or getattr(out.tag, NAME, None) == DONE:
         return None
     for axis in axes_of(node):
         n, reader = length_of(node, axis), Reader(node, axis)
@@ -84,6 +87,7 @@ def _permuted(
         return None
     for old, new in result.items():
         copy_stack_trace(old, new)
+        setattr(new.tag, NAME, DONE)
         decisions.fired(NAME, old)
     return result
 

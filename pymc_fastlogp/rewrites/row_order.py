@@ -45,11 +45,12 @@ class Scattered(NamedTuple):
 
 def best_order(scattered: Sequence[Scattered]) -> np.ndarray | None:
     """Return the permutation of rows that pays most, None if no order is worth it."""
-    costs = [(cost(scattered, rows), k, rows) for k, rows in enumerate(_orders(scattered))]
-    if not costs:
+    worth = cost(scattered) - WORTHWHILE
+    if worth < min(IN_REGISTERS) * sum(each.n_tables for each in scattered):
         return None
+    costs = [(cost(scattered, rows), k, rows) for k, rows in enumerate(_orders(scattered))]
     lowest, _, rows = min(costs, key=lambda each: each[:2])
-    return rows if cost(scattered) - lowest >= WORTHWHILE else None
+    return rows if lowest <= worth else None
 
 
 def cost(scattered: Sequence[Scattered], rows: np.ndarray | slice = slice(None)) -> float:

@@ -269,10 +269,10 @@ def _switch(splitter: Splitter, node: Apply) -> Tree | None:
     mask = splitter.mask_of(condition)
     if mask is not None:
         return _by_mask(splitter, node, condition, mask, u)
-    for known in _conjunction(condition):
+    for known in conjunction(condition):
         mask = splitter.mask_of(known)
         if mask is not None:
-            unknown = product(x for x in _conjunction(condition) if x is not known)
+            unknown = product(x for x in conjunction(condition) if x is not known)
             return _by_mask(splitter, node, known, mask, switch(unknown, u, v))
     return None
 
@@ -292,8 +292,8 @@ def _by_mask(
     return Branch(node.outputs[0], parts, of_rows, of_cells)
 
 
-def _conjunction(condition: TensorVariable) -> list[TensorVariable]:
-    """Return the conditions that all have to hold; a product of booleans is one such."""
+def conjunction(condition: TensorVariable) -> list[TensorVariable]:
+    """Return the conditions that all have to hold in one; a product of booleans is such."""
     is_conjunction = condition.type.dtype == "bool" and _operator(condition) in (ps.AND, ps.Mul)
     return condition.owner.inputs if is_conjunction else []
 

@@ -1,0 +1,58 @@
+"""A switch reads a constant only where a constant mask lets it: what becomes of the constant."""
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+
+from tests.rewrites.conftest import (
+    assert_left_alone,
+    assert_rewritten,
+    assert_same_value_and_gradient,
+)
+
+RULE = "fastlogp_masked_switch"
+COUNTS = np.array([0.0, 2.0, 0.0, 1.0])
+
+x = pt.vector("x", shape=COUNTS.shape)
+m = pt.matrix("m", shape=(3, 4))
+zero, y = pt.constant(COUNTS == 0), pt.constant(COUNTS)
+edge = pt.constant(np.where(COUNTS == 0, -1.0, -np.inf))
+zeros = np.zeros(4)
+c, c_of_m = pt.eq(x, -np.inf), pt.lt(m, 0)
+
+FIRES = {
+    "one value": (pt.switch(c & zero, edge, x * y), pt.switch(c & zero, -1.0, x * y)),
+    "product of conditions": (pt.switch(c * zero, edge, x), pt.switch(c * zero, -1.0, x)),
+    "mask of a matrix": (
+        pt.switch(c_of_m & zero, edge, m),
+        pt.switch(c_of_m & zero, -1.0, m),
+    ),
+    "equal": (pt.switch(c & zero, zeros, y), pt.as_tensor(COUNTS)),
+    "equal in other rows too": (pt.switch(c & zero, 0.0, y), pt.as_tensor(COUNTS)),
+}
+REFUSES = {
+    "several values": pt.switch(c & zero, np.arange(4.0), x),
+    "nan": pt.switch(c & zero, np.full(4, np.nan) * [1, 1, 1, 0], x),
+    "no mask": pt.switch(c & pt.gt(x, 3), edge, x),
+    "any of two": pt.switch(c | zero, edge, x),
+    "no constant": pt.switch(c & zero, x, y),
+    "other constants": pt.switch(c & zero, 1.0, y),
+    "broadcast": pt.switch(c_of_m & zero, 0.0, y),
+}
+
+
+@pytest.mark.parametrize("name", FIRES)
+def test_graph(name):
+    assert_rewritten(*FIRES[name])
+
+
+@pytest.mark.parametrize("name", FIRES)
+def test_value_and_gradient(name):
+    out, _ = FIRES[name]
+    values = {x: np.array([-np.inf, -np.inf, 0.5, np.nan]), m: np.linspace(-1, 1, 12).reshape(3, 4)}
+    assert_same_value_and_gradient(out, values, rtol=0)
+
+
+@pytest.mark.parametrize("name", REFUSES)
+def test_refuses(name):
+    assert_left_alone(REFUSES[name], RULE)
