@@ -17,7 +17,7 @@ from pymc_fastlogp.kernel.facts import FAR, Neighbours, index_facts, neighbours_
 from pymc_fastlogp.kernel.loops import Accumulate, Const, Load, Loop
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.vecmath.loop import default_width
-from tests.kernel.emitted import F64, I0, I1, fill, given, output, program, sizes
+from tests.kernel.emitted import F64, I0, I1, compute, fill, given, output, program, sizes
 from tests.kernel.lowering import case, check_value
 from tests.kernel.test_emit_accumulate import SUPPORTED, UFUNCS, numbers
 
@@ -79,6 +79,39 @@ def test_runs_in_registers_are_right_for_any_index(n, static):
         sums, counts = kernel(index, x)
         np.testing.assert_allclose(sums, np.bincount(index, x, N_GROUPS), rtol=1e-13, atol=1e-13)
         np.testing.assert_array_equal(counts, np.bincount(index, minlength=N_GROUPS))
+
+
+def products_by_group(n, neighbours, *, dtype=F64, static=True):
+    """Return the program that adds ``x * table[i + 1]`` by group."""
+    [size] = sizes(n, static=static)
+    index, x = given("i", size, dtype="int32"), given("x", size)
+    table, sums = given("table", N_GROUPS + 1, dtype=dtype), output("sums", N_GROUPS)
+    group = Load(index, (I0,))
+    number = compute(ps.add, group, Const(1, "int64"), dtype="int64")
+    product = compute(ps.mul, Load(table, (number,)), Load(x, (I0,)))
+    body = Accumulate(sums, (group,), ps.add, product, neighbours)
+    return program(fill(sums), Loop((size,), (body,)), inputs=(index, x, table))
+
+
+@pytest.mark.parametrize(("neighbours", "choices"), [(RUNS, 1), (SHORT_RUNS, 0), (APART, 0)])
+def test_a_gather_by_runs_chooses_between_two_loads(neighbours, choices):
+    module = ir.Module("test")
+    emit(module, products_by_group(5 * W, neighbours), "kernel", [True] * 3)
+    assert str(module).count('!"branch_weights"') == choices
+
+
+@pytest.mark.parametrize("static", [True, False], ids=["static", "runtime"])
+@pytest.mark.parametrize("dtype", [F64, "float32", "int16", "bool"])
+@pytest.mark.parametrize("n", [1, W, 2 * W + 3, 1000])
+def test_gathers_by_runs_are_right_for_any_index(n, dtype, static):
+    kernel = compile_native(products_by_group(n, RUNS, dtype=dtype, static=static))
+    rng = np.random.default_rng(n)
+    table = rng.integers(0, 2 if dtype == "bool" else 90, N_GROUPS + 1).astype(dtype)
+    for make in INDICES.values():
+        index, x = make(rng, n).astype("int32"), rng.normal(size=n)
+        expected = np.bincount(index, x * table[index + 1], N_GROUPS)
+        [sums] = kernel(index, x, table)
+        np.testing.assert_allclose(sums, expected, rtol=1e-13, atol=1e-11)
 
 
 @pytest.mark.parametrize(("op", "dtype"), SUPPORTED, ids=lambda value: str(value))

@@ -1,7 +1,8 @@
 """Loads and stores of one element a lane.
 
 Which instruction it is depends on how the index changes from lane to lane: neighbours are one vector, an
-element common to all lanes is a scalar, all others are gathered or scattered. In a partial vector only
+element common to all lanes is a scalar, an index in long runs is two scalars (see
+:mod:`pymc_fastlogp.kernel.emit.repeats`), all others are gathered or scattered. In a partial vector only
 the lanes of the domain touch memory; a load gives 1 in the others, which is harmless as a divisor.
 """
 
@@ -14,6 +15,7 @@ from pymc_fastlogp.kernel import scalars
 from pymc_fastlogp.kernel.emit.array import Array
 from pymc_fastlogp.kernel.emit.idioms import I1, I32, POINTER, intrinsic, splat
 from pymc_fastlogp.kernel.emit.operation import combine
+from pymc_fastlogp.kernel.emit.repeats import load_of_two
 from pymc_fastlogp.kernel.loops import Buffer, Expr, itemsize
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
@@ -27,8 +29,14 @@ def load(scope: "Scope", buffer: Buffer, index: tuple[Expr, ...]) -> Lanes:
     vector = ir.VectorType(array.element, scope.width)
     if is_contiguous(scope, buffer, index):
         loaded = _load_neighbours(scope, first_address(scope, buffer, index), vector, array)
+    elif scope.live is None and scope.pattern.has_runs(index, scope.width):
+        # What is first evaluated in one of two branches is not known after them.
+        indices = [scope.index(expr) for expr in index]
+        loaded = load_of_two(
+            scope.builder, array, indices, lambda: _gather(scope, buffer, index, vector)
+        )
     else:
-        loaded = _gather(scope, addresses(scope, buffer, index), vector, array)
+        loaded = _gather(scope, buffer, index, vector)
     return scalars.from_memory(scope.builder, loaded, array.dtype)
 
 
@@ -124,15 +132,17 @@ def _store_last(scope: "Scope", address: ir.Value, array: Array, value: Lanes) -
     store_one(scope.builder, array, address, one)
 
 
-def _gather(scope: "Scope", pointers: ir.Value, vector: ir.VectorType, array: Array) -> ir.Value:
-    mask = _mask_or_all(scope)
+def _gather(
+    scope: "Scope", buffer: Buffer, index: tuple[Expr, ...], vector: ir.VectorType
+) -> ir.Value:
+    pointers, mask = addresses(scope, buffer, index), _mask_or_all(scope)
     function = intrinsic(
         scope.builder.module,
         f"llvm.masked.gather.{_name(vector)}.v{scope.width}p0",
         vector,
         [pointers.type, I32, mask.type, vector],
     )
-    alignment = I32(itemsize(array.dtype))
+    alignment = I32(itemsize(buffer.dtype))
     return scope.builder.call(function, [pointers, alignment, mask, _ones(vector)])
 
 

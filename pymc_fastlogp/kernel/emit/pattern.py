@@ -13,14 +13,26 @@ with constant coefficient, by
 
 and is None for everything else, such as a gathered index. So ``x[i]``, ``x[n - 1 - i]`` and
 ``x[2 * i + 1]`` are known to be a load of neighbours, and gathers with a constant stride.
+The *run* is how often an expression is the same in neighbouring lanes, on average: as often as what it varies with. It is known of the
+constant indices of scatters.
 """
 
 from dataclasses import dataclass, field
+from math import inf
 
 from pytensor.scalar.basic import Add, Mul, Sub
 
 from pymc_fastlogp.kernel.emit.shared import Shared, find_shared
-from pymc_fastlogp.kernel.loops import Compute, Const, Expr, Index, Loop, expressions, operands
+from pymc_fastlogp.kernel.loops import (
+    Accumulate,
+    Compute,
+    Const,
+    Expr,
+    Index,
+    Loop,
+    expressions,
+    operands,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +49,15 @@ class Pattern:
         Along the inner axis.
     shared : dict of Compute to Shared
         What is computed together.
+    run : dict of Expr to float
+        Mean lengths of runs: infinity for what does not contain the inner index, 0 where nothing is known.
     """
 
     depth: int
     level: dict[Expr, int]
     slope: dict[Expr, int | None]
     shared: dict[Compute, Shared] = field(default_factory=dict)
+    run: dict[Expr, float] = field(default_factory=dict)
 
     def level_of(self, exprs: tuple[Expr, ...]) -> int:
         """Return the level at which several expressions are known."""
@@ -56,6 +71,10 @@ class Pattern:
         """Whether an index is known to be another one in each lane."""
         return any(self.slope[expr] for expr in index)
 
+    def has_runs(self, index: tuple[Expr, ...], width: int) -> bool:
+        """Whether an index comes in runs that are on average as long as a vector."""
+        return width > 1 and all(self.run[expr] >= width for expr in index)
+
 
 def analyse(loop: Loop) -> Pattern:
     """Return the pattern of a loop."""
@@ -65,7 +84,29 @@ def analyse(loop: Loop) -> Pattern:
         above = pattern.level_of(operands(expr))
         pattern.level[expr] = expr.axis + 1 if isinstance(expr, Index) else above
         pattern.slope[expr] = _slope(pattern, expr)
+    known = _known_runs(pattern, loop)
+    for expr in expressions(loop):
+        pattern.run[expr] = known.get(expr, _run(pattern, expr))
     return pattern
+
+
+def _known_runs(pattern: Pattern, loop: Loop) -> dict[Expr, int]:
+    """Return how long the runs of indices are that something is accumulated by."""
+    known: dict[Expr, int] = {}
+    for statement in loop.body:
+        if isinstance(statement, Accumulate) and statement.neighbours:
+            varying = [i for i in statement.index if pattern.level[i] == pattern.depth]
+            if len(varying) == 1:
+                known[varying[0]] = statement.neighbours.run
+    return known
+
+
+def _run(pattern: Pattern, expr: Expr) -> float:
+    if pattern.level[expr] < pattern.depth:
+        return inf
+    if isinstance(expr, Compute):
+        return min((pattern.run[arg] for arg in expr.args), default=inf)
+    return 0
 
 
 def _slope(pattern: Pattern, expr: Expr) -> int | None:

@@ -15,14 +15,14 @@ are of one run or two. The first ``current`` is element 0, which gets the identi
 """
 
 from collections.abc import Sequence
-from functools import reduce
 
 from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit import memory
-from pymc_fastlogp.kernel.emit.idioms import I1, I64, Number, intrinsic, lane, splat, stack_variable
+from pymc_fastlogp.kernel.emit.idioms import I64, Number, lane, stack_variable
 from pymc_fastlogp.kernel.emit.operation import combine, combine_lanes, identity
 from pymc_fastlogp.kernel.emit.pattern import Pattern
+from pymc_fastlogp.kernel.emit.repeats import are_equal, hold_in_all
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.emit.turns import lane_by_lane
 from pymc_fastlogp.kernel.loops import Accumulate, Expr, Statement
@@ -168,18 +168,3 @@ def _pays(pattern: Pattern, statement: Accumulate, width: int) -> bool:
     if known is None or width == 1 or pattern.is_uniform(index) or pattern.is_injective(index):
         return False
     return known.run >= width
-
-
-def are_equal(
-    builder: ir.IRBuilder, indices: Sequence[ir.Value], element: Sequence[ir.Value]
-) -> Mask:
-    """Return in which lanes an index is that of an element."""
-    pairs = zip(indices, element, strict=True)
-    equal = (builder.icmp_signed("==", i, splat(builder, j, i.type.count)) for i, j in pairs)
-    return Mask(builder, reduce(builder.and_, equal))
-
-
-def hold_in_all(mask: Mask) -> ir.Value:
-    """Return whether a mask is true in all lanes."""
-    name, vector = f"llvm.vector.reduce.and.v{mask.width}i1", mask.value.type
-    return mask.builder.call(intrinsic(mask.builder.module, name, I1, [vector]), [mask.value])

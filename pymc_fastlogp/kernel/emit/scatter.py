@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pymc_fastlogp.kernel.emit import memory
 from pymc_fastlogp.kernel.emit.idioms import is_vector, lane
 from pymc_fastlogp.kernel.emit.operation import combine, combine_lanes
-from pymc_fastlogp.kernel.emit.runs import are_equal, hold_in_all
+from pymc_fastlogp.kernel.emit.repeats import are_equal, hold_in_all
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.emit.turns import lane_by_lane
 from pymc_fastlogp.kernel.loops import Accumulate, Expr
