@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,13 +12,16 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.linalg import cholesky, solve_triangular
+from pytensor.tensor.math import Dot
 
 from pymc_fastlogp import disabled
 from pymc_fastlogp.kernel import library
 from pymc_fastlogp.kernel.calls import Call
 from pymc_fastlogp.kernel.emit.copied import with_copied_operands
-from pymc_fastlogp.kernel.loops import Load, Role, reads
-from pymc_fastlogp.kernel.lower import is_supported, lower
+from pymc_fastlogp.kernel.loops import Buffer, Length, Load, Role, is_call, reads
+from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, lower, products
+from pymc_fastlogp.kernel.lower.array import of_buffer
+from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.native import compile_program
 from pymc_fastlogp.kernel.op import FusedKernel
 from tests.conftest import REPOSITORY
@@ -170,6 +174,38 @@ def test_without_the_libraries_only_loops_are_covered(monkeypatch):
     assert not is_supported((X @ Y).owner)
     assert not is_supported(cholesky(X).owner)
     assert is_supported(cholesky(FEW).owner)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_types_may_know_more_of_the_lengths_than_arrays(dtype):
+    x, y = (pt.tensor(shape=shape, dtype=dtype) for shape in ((3, 2), (2, 4)))
+    rows = Buffer("x0", dtype, (Length(0, 0), 2), Role.INPUT)
+    columns = Buffer("x1", dtype, (2, 4), Role.INPUT)
+    context = Context(Counter())
+    [result] = products.lower(context, Dot()(x, y).owner, [of_buffer(rows), of_buffer(columns)])
+    assert result.dtype == dtype
+    assert any(map(is_call, context.loops)) == (dtype == "float64")
+
+
+def test_nothing_is_called_without_the_libraries(monkeypatch):
+    graph = FunctionGraph([OPEN], [cholesky(OPEN)], clone=True)
+    monkeypatch.setattr(library, "is_available", lambda: False)
+    with pytest.raises(UnsupportedError, match="no BLAS"):
+        lower(graph, [None])
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_check_of_the_factor_decides(sign):
+    """Loops are built for a check that holds, and run again where it does not, with calls of their own."""
+    factor = cholesky(OPEN)
+    solution = solve_triangular(factor, V, lower=True, b_ndim=1)
+    logp = -(solution**2).sum() - pt.log(pt.diagonal(factor)).sum()
+    checked = pt.switch(pt.all(pt.diagonal(factor) > 0), logp, -np.inf)
+    outputs = checked, pytensor.grad(checked, V)
+    point = sign * covariance(40), np.linspace(-1, 1, 40)
+    found, expected = (make([OPEN, V], *outputs)(*point) for make in (compiled, upstream))
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
 def test_libraries_of_other_lengths_are_left_alone(monkeypatch):

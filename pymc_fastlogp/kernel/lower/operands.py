@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from pytensor import scalar as ps
 
+from pymc_fastlogp.kernel import library
 from pymc_fastlogp.kernel.calls import Call
 from pymc_fastlogp.kernel.expressions import ZERO, cast, product_of_sizes
 from pymc_fastlogp.kernel.expressions import times as product
@@ -30,7 +31,7 @@ from pymc_fastlogp.kernel.loops import (
     as_size,
     walk,
 )
-from pymc_fastlogp.kernel.lower.array import Array
+from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.passes.substitute import substitute
@@ -96,6 +97,8 @@ def library_call(
     arguments : tuple of str or Size
         What it takes.
     """
+    if not library.is_available():
+        raise UnsupportedError("no BLAS and LAPACK")
     assert result.buffer is not None
     first = (*batch, *[ZERO] * (result.ndim - len(batch)))
     given = tuple(a if isinstance(a, str) else as_expr(a) for a in arguments)

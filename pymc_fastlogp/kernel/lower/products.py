@@ -32,9 +32,7 @@ ONE = const(1.0, "float64")
 
 def supports(node: Apply) -> bool:
     """Whether the lengths are static and small, or the types are those of BLAS."""
-    sizes = _static_sizes(node)
-    types = {variable.type.dtype for variable in (*node.inputs, *node.outputs)}
-    return _is_small(sizes) or (types == {"float64"} and library.is_available())
+    return _is_small(_static_sizes(node)) or _is_for_blas(node)
 
 
 def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
@@ -43,13 +41,19 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     context.require_equal(left.shape[-1], right.shape[-2], MISMATCH)
     batch = broadcast_leading(context, left.shape[:-2], right.shape[:-2])
     sizes = (left.shape[-2], left.shape[-1], right.shape[-1])
-    if _is_small(sizes) or _is_of_vectors(sizes):
+    # What the types know of the lengths, the arrays may not.
+    if _is_small(sizes) or _is_of_vectors(sizes) or not _is_for_blas(node):
         return [_loops(context, node.outputs[0].type.dtype, left, right, batch)]
     if sizes[0] == 1:
         return [transposed(_with_vector(context, transposed(right), transposed(left), batch))]
     if sizes[2] == 1:
         return [_with_vector(context, left, right, batch)]
     return [_of_matrices(context, left, right, batch)]
+
+
+def _is_for_blas(node: Apply) -> bool:
+    types = {variable.type.dtype for variable in (*node.inputs, *node.outputs)}
+    return types == {"float64"} and library.is_available()
 
 
 def _static_sizes(node: Apply) -> tuple[int | None, ...]:
