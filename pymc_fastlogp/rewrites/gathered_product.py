@@ -30,7 +30,7 @@ from pytensor.tensor.variable import TensorVariable
 
 # Pairs of rows and multiplications from which on the product is faster, by measurement, and how many of its entries may
 # not be needed.
-FEWEST_PAIRS, FEWEST_TERMS, LARGEST_SHARE = 100, 2**15, 3
+FEWEST_PAIRS, FEWEST_TERMS, LARGEST_SHARE = 50, 20_000, 3
 
 
 @node_rewriter([Sum])

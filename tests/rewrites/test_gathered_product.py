@@ -39,13 +39,14 @@ FIRES = {
 i = pt.lvector("i")
 weights = pt.vector("weights", shape=(K,))
 long = pt.matrix("long", shape=(10 * N, K))
+few, FEW = pt.matrix("few", shape=(9, 2000)), np.tril_indices(9)
 short = pt.matrix("short", shape=(N, 20))
 unknown = pt.matrix("unknown", shape=(N, None))
 single = pt.fmatrix("single", shape=(N, K))
 
 REFUSES = {
     "few of the entries": (long[ROWS] * b.T[COLUMNS]).sum(axis=1),
-    "few rows": (a[ROWS[:50]] * b.T[COLUMNS[:50]]).sum(axis=1),
+    "few pairs of rows": (few[FEW[0]] * few[FEW[1]]).sum(axis=1),
     "short rows": (short[ROWS] * short[COLUMNS]).sum(axis=1),
     "rows whose length is not known": (unknown[ROWS] * unknown[COLUMNS]).sum(axis=1),
     "rows that are not constant": (a[i] * b.T[i]).sum(axis=1),
