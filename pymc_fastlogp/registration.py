@@ -91,6 +91,11 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("fastlogp_cholesky_of_gram", "cholesky_of_gram.local_cholesky_of_gram", "stabilize"),
     Rule(
+        "fastlogp_cholesky_of_inverse",
+        "cholesky_of_inverse.local_cholesky_of_inverse",
+        "stabilize",
+    ),
+    Rule(
         "fastlogp_difference_of_cumsum",
         "difference_of_cumsum.local_difference_of_cumsum",
         "stabilize",
