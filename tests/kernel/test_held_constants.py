@@ -10,9 +10,11 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from llvmlite import binding as llvm
+from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Constant
 from pytensor.graph.fg import FunctionGraph
+from pytensor.scan.op import Scan
 
 from pymc_fastlogp import disabled
 from pymc_fastlogp.kernel.boundary import EMBEDDED_BYTES
@@ -192,3 +194,49 @@ def test_the_node_pickles():
     assert copy == op
     results = pytensor.function([], copy.make_node().outputs, mode=Mode(linker="py"))()
     np.testing.assert_array_equal(results[0], numbers())
+
+
+# Inner graphs
+
+
+def reading(v, weights):
+    """Return what reads large constants in a kernel and in an Op of upstream."""
+    return pt.sin(v * pt.constant(weights)).sum() + pt.searchsorted(np.sort(weights), v)
+
+
+def by_scan(x, weights):
+    start = pt.constant(0.0, dtype="float64")
+    return pytensor.scan(
+        lambda v, total: 0.5 * total + reading(v, weights),
+        sequences=[x],
+        outputs_info=[start],
+        return_updates=False,
+    )
+
+
+def by_inner_function(x, weights):
+    v = pt.dvector("v")
+    return OpFromGraph([v], [reading(v[0], weights) + v])(x)
+
+
+@pytest.mark.parametrize("make", [by_scan, by_inner_function])
+def test_constants_of_inner_graphs_are_held_there(make):
+    x, weights = pt.dvector("x"), numbers(seed=7)
+    y = make(x, weights)
+    outputs = [y, pytensor.grad(y.sum(), x)]
+    function = pytensor.function([x], outputs, mode="NUMBA")
+    inner = [
+        node.op.fgraph
+        for node in function.maker.fgraph.toposort()
+        if isinstance(node.op, Scan | OpFromGraph)
+    ]
+    found = [each.array for graph in inner for each in held(graph)]
+    assert any(np.array_equal(array.ravel(), weights) for array in found)
+    constants = [c for graph in inner for c in graph.variables if isinstance(c, Constant)]
+    assert all(c.data.nbytes <= EMBEDDED_BYTES for c in constants)
+
+    point = np.array([0.1, -0.2, 0.3])
+    with disabled():
+        reference = pytensor.function([x], outputs, mode="NUMBA")
+    for result, expected in zip(function(point), reference(point), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12 * N)
