@@ -294,3 +294,17 @@ def test_without_the_cache_nothing_is_written(monkeypatch):
         np.testing.assert_allclose(function(np.zeros(2)), 2.5)
     assert native._loaded
     assert not written
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_an_output_as_long_as_an_element_of_an_input(dtype):
+    n, x = pt.vector("n", shape=(3,), dtype=dtype), pt.dscalar("x")
+    function = pytensor.function([n, x], pt.exp(pt.zeros((n[0], n[-1] + 1)) + x), mode="NUMBA")
+    assert [type(node.op) for node in function.maker.fgraph.toposort()] == [FusedKernel]
+    for lengths in ([2, 0, 3], [0, 1, 2], [5, 1, -1]):
+        array = np.array(lengths, dtype=dtype)
+        np.testing.assert_array_equal(
+            function(array, 0.0), np.ones((lengths[0], lengths[-1] + 1)), strict=True
+        )
+    with pytest.raises(ValueError, match="negative dimensions"):
+        function(np.array([-1, 0, 3], dtype=dtype), 0.0)

@@ -19,6 +19,7 @@ from pymc_fastlogp.kernel.expressions import domain_of
 from pymc_fastlogp.kernel.facts import IndexFacts
 from pymc_fastlogp.kernel.loops import (
     Buffer,
+    Const,
     Length,
     Load,
     Program,
@@ -136,8 +137,15 @@ def _constant(context: Context, variable: Constant) -> Array:
 
 def _can_be_allocated(size: Size) -> bool:
     """Whether a length is known before the kernel runs, without an index that it has to check."""
-    loads = [part for part in walk([as_expr(size)]) if isinstance(part, Load)]
-    return not any(load.index for load in loads)
+    return all(_is_in_bounds(part) for part in walk([as_expr(size)]) if isinstance(part, Load))
+
+
+def _is_in_bounds(load: Load) -> bool:
+    """Whether an element is there in every call: a number, or at a static position of a static axis."""
+    return all(
+        isinstance(i, Const) and isinstance(length, int) and 0 <= i.value < length
+        for i, length in zip(load.index, load.buffer.shape, strict=True)
+    )
 
 
 def _program(context: Context, inputs: tuple[Buffer, ...], results: list[Array]) -> Program:
@@ -145,7 +153,9 @@ def _program(context: Context, inputs: tuple[Buffer, ...], results: list[Array])
     outputs = []
     for i, array in enumerate(results):
         if not all(map(_can_be_allocated, array.shape)):
-            raise UnsupportedError("an output whose length is an element of an input")
+            raise UnsupportedError(
+                "an output whose length is an element of an input of open length"
+            )
         output = Buffer(f"y{i}", array.dtype, array.shape, Role.OUTPUT)
         domain, index = domain_of(array.shape)
         context.add(domain, Store(output, index, array.at(index)))

@@ -64,6 +64,9 @@ CASES = {
         "of an element of an input": case(
             lambda x, n: (pt.alloc(x, n[1]) * 2).sum(), reals(), np.array([3, 5])
         ),
+        "whose length is an element of an input": case(
+            lambda x, n: pt.alloc(x, n[1], n[-2]) * 2, reals(), np.array([3, 5]), runtime=False
+        ),
         "with an empty axis": case(lambda x: pt.alloc(x, 3, 0), reals()),
         "of integers": case(lambda x: pt.alloc(x, 3), integers()),
     },
