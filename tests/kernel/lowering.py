@@ -66,9 +66,12 @@ def case(build: Callable, *arrays: object, runtime: bool = True, gradient: bool 
 def gradients(
     inputs: Sequence[pt.TensorVariable], outputs: Sequence[pt.TensorVariable]
 ) -> list[pt.TensorVariable]:
-    """Return the gradients of a sum of functions of all outputs."""
+    """Return the gradients of a sum of functions of all outputs.
+
+    The function's slope depends on the output, and for no output does it magnify rounding.
+    """
     wrt = [x for x in inputs if x.dtype in FLOATS]
-    costs = [pt.sin(y).sum() for y in outputs if y.dtype in FLOATS]
+    costs = [pt.arctan(y).sum() for y in outputs if y.dtype in FLOATS]
     if not (wrt and costs):
         return []
     return pytensor.grad(pt.add(0.0, *costs), wrt, disconnected_inputs="ignore")

@@ -99,7 +99,10 @@ def _lowered(context: Context, node: Apply, operands: list[Array]) -> list[Array
     row = row_of(node.op)
     assert row is not None
     try:
-        return row.lower(context, node, operands)
+        arrays = row.lower(context, node, operands)
+        if not all(_is_known(size) for array in arrays for size in array.shape):
+            raise UnsupportedError("a length that is an element of an input of open length")
+        return arrays
     except UnsupportedError as error:
         error.node = node
         raise
@@ -135,7 +138,7 @@ def _constant(context: Context, variable: Constant) -> Array:
     return of_constant(context.constant(dtype, data.shape, data.tobytes()), data)
 
 
-def _can_be_allocated(size: Size) -> bool:
+def _is_known(size: Size) -> bool:
     """Whether a length is known before the kernel runs, without an index that it has to check."""
     return all(_is_in_bounds(part) for part in walk([as_expr(size)]) if isinstance(part, Load))
 
@@ -152,10 +155,6 @@ def _program(context: Context, inputs: tuple[Buffer, ...], results: list[Array])
     """Return the program whose outputs are copies of these arrays."""
     outputs = []
     for i, array in enumerate(results):
-        if not all(map(_can_be_allocated, array.shape)):
-            raise UnsupportedError(
-                "an output whose length is an element of an input of open length"
-            )
         output = Buffer(f"y{i}", array.dtype, array.shape, Role.OUTPUT)
         domain, index = domain_of(array.shape)
         context.add(domain, Store(output, index, array.at(index)))
