@@ -10,7 +10,7 @@ from llvmlite import ir
 from pymc_fastlogp.kernel import library
 from pymc_fastlogp.kernel.calls import INFO, RESULT, Call
 from pymc_fastlogp.kernel.emit import memory
-from pymc_fastlogp.kernel.emit.idioms import I8, I32, POINTER, stack_variable
+from pymc_fastlogp.kernel.emit.idioms import I8, I32, POINTER, private_constant, stack_variable
 from pymc_fastlogp.kernel.loops import Const, Expr, Load
 
 if TYPE_CHECKING:
@@ -49,14 +49,7 @@ def _address(scope: "Scope", argument: str | Expr) -> ir.Value:
 
 def _constant(module: ir.Module, value: ir.Constant) -> ir.Value:
     name = f"argument.{value.type}.{value.constant}"
-    if name not in module.globals:
-        variable = ir.GlobalVariable(module, value.type, name)
-        variable.initializer = value
-        variable.linkage = "private"
-        variable.global_constant = True
-        variable.unnamed_addr = True
-        variable.type = POINTER
-    return module.globals[name]
+    return module.globals.get(name) or private_constant(module, name, value)
 
 
 def _mark_failure(scope: "Scope", call: Call, info: ir.Value) -> None:

@@ -33,6 +33,16 @@ def times(builder: ir.IRBuilder, a: Number, b: Number) -> Number:
     return builder.mul(as_i64(a), as_i64(b))
 
 
+def private_constant(module: ir.Module, name: str, value: ir.Constant) -> ir.GlobalVariable:
+    """Return the address of a constant that becomes part of a module."""
+    variable = ir.GlobalVariable(module, value.type, name)
+    variable.initializer = value
+    variable.linkage = "private"
+    variable.global_constant = True
+    variable.unnamed_addr = True
+    return variable
+
+
 def splat(builder: ir.IRBuilder, scalar: ir.Value, width: int) -> ir.Value:
     """Return a vector of a scalar in all lanes."""
     undefined = ir.Constant(ir.VectorType(scalar.type, width), ir.Undefined)

@@ -22,6 +22,7 @@ from pymc_fastlogp.kernel.emit.idioms import (
     Number,
     as_i64,
     intrinsic,
+    private_constant,
     stack_variable,
     times,
 )
@@ -51,11 +52,7 @@ def strided(pointer: ir.Value, buffer: Buffer, strides: Sequence[ir.Value]) -> A
 def constant(module: ir.Module, name: str, buffer: Buffer) -> ir.Value:
     """Return a pointer to a buffer whose content is part of the module."""
     content = ir.Constant(ir.ArrayType(I8, len(buffer.data)), bytearray(buffer.data))
-    variable = ir.GlobalVariable(module, content.type, name)
-    variable.initializer = content
-    variable.linkage = "private"
-    variable.global_constant = True
-    variable.unnamed_addr = True
+    variable = private_constant(module, name, content)
     variable.align = ALIGNMENT
     return variable
 
