@@ -20,7 +20,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.math import add, eq, log, lt, mul, switch
+from pytensor.tensor.math import add, cast, eq, log, lt, mul, switch
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
@@ -32,7 +32,8 @@ def local_log_of_scaled_exp(fgraph: FunctionGraph, node: Apply) -> list[TensorVa
     if not _is(product, ps.Mul) or product.type != out.type or out.type.dtype not in float_dtypes:
         return None
     exponents = [x.owner.inputs[0] for x in product.owner.inputs if _is(x, ps.Exp)]
-    scales = [x for x in product.owner.inputs if not _is(x, ps.Exp)]
+    # The product has its dtype from all factors: of integers alone it may overflow, and their logarithm is a float32.
+    scales = [cast(x, out.type.dtype) for x in product.owner.inputs if not _is(x, ps.Exp)]
     if not exponents or not scales:
         return None
     scale = scales[0] if len(scales) == 1 else mul(*scales)

@@ -20,7 +20,7 @@ x = pt.vector("x", shape=(12,))
 y = pt.vector("y", shape=(12,))
 row = pt.matrix("row", shape=(1, 12))
 column = pt.matrix("column", shape=(3, 1))
-n = pt.vector("n", shape=(12,), dtype="int8")
+counts = pt.matrix("counts", shape=(3, 1), dtype="int8")
 product = a * pt.exp(x)
 
 FIRES = {
@@ -29,6 +29,9 @@ FIRES = {
     "quotient": pt.log(a / pt.exp(x)),
     "two scales": pt.log(a * column * pt.exp(row)),
     "scale along another axis": pt.log(column * pt.exp(row)),
+    "scale of integers": pt.log(counts * pt.exp(row)),
+    "scales of integers": pt.log(pt.mul(counts, pt.exp(row), counts)),
+    "narrower scale": pt.log(pt.cast(column, "float32") * pt.exp(row)),
     "float32": pt.log(pt.cast(a, "float32") * pt.exp(pt.cast(x, "float32"))),
 }
 REFUSES = {
@@ -42,7 +45,7 @@ EXTREMES = np.array([-np.inf, -800, -705, -690, -1, -0.0, 0.3, 690, 709.5, 800, 
 
 
 def compiled(out, *, on):
-    inputs = [v for v in (a, x, y, row, column, n) if v in set(ancestors([out]))]
+    inputs = [v for v in (a, x, y, row, column, counts) if v in set(ancestors([out]))]
     with switched(on):
         function = pytensor.function(inputs, out, mode=PYTHON)
     return function, inputs
@@ -78,6 +81,7 @@ def test_value(name, scale):
         x: EXTREMES,
         row: EXTREMES[None],
         column: np.array([[1e-8], [1.0], [2.5]]),
+        counts: np.array([[0], [3], [120]], dtype="int8"),
     }
     expected, found = (
         function(*(values[v] for v in inputs))
