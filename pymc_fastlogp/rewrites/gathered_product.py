@@ -68,8 +68,11 @@ def _gather(x: TensorVariable) -> tuple[TensorVariable, TensorVariable] | None:
 def _pays(terms: TensorVariable, a: TensorVariable, b: TensorVariable) -> bool:
     """Whether all lengths are known, and such that the product is faster."""
     pairs, length = terms.type.shape
-    rows = (a.type.shape[0], b.type.shape[0])
+    rows, lengths = zip(a.type.shape, b.type.shape, strict=True)
     if None in (pairs, length, *rows) or pairs < FEWEST_PAIRS or pairs * length < FEWEST_TERMS:
+        return False
+    # A factor of one column is repeated in the terms, which a product does not do.
+    if 1 in lengths:
         return False
     types = {x.type.dtype for x in (terms, a, b)}
     return len(types) == 1 and types <= {*float_dtypes} and prod(rows) <= LARGEST_SHARE * pairs

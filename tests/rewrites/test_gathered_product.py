@@ -11,6 +11,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.math import Dot
 
 from pymc_fastlogp.config import switched
+from pymc_fastlogp.rewrites.gathered_product import local_gathered_product
 from tests.rewrites.conftest import pregrad
 
 DATABASES = ["canonicalize", "stabilize", "specialize", "uncanonicalize", "numba"]
@@ -106,3 +107,10 @@ def _compiled(inputs, out, *, on):
     mode = get_mode("NUMBA").excluding("fastlogp_fused_kernel")
     with switched(on):
         return pytensor.function(inputs, out, mode=mode)
+
+
+def test_a_factor_of_one_column_is_left_alone():
+    # Other rules take it out of the sum most often, but not where they are excluded.
+    narrow = pt.matrix("narrow", shape=(N, 1))
+    out = (narrow[ROWS] * b.T[COLUMNS]).sum(axis=1)
+    assert not local_gathered_product.transform(None, out.owner)
