@@ -220,7 +220,11 @@ def _compile(
     function.set_extra_values(start)
 
     def logp_dlogp(x: np.ndarray) -> np.ndarray:
-        logp, dlogp = function(x)
+        try:
+            logp, dlogp = function(x)
+        except np.linalg.LinAlgError:
+            # Upstream's inverse raises where PyMC makes -inf of a Cholesky factor; samplers reject both.
+            return np.full(1 + x.size, -np.inf)
         return np.concatenate([[logp], dlogp])
 
     return logp_dlogp

@@ -145,6 +145,15 @@ def test_model_without_continuous_variable():
         verify(model)
 
 
+def test_where_upstream_cannot_invert_a_matrix_the_point_is_impossible():
+    neighbours = np.array([[0.0, 1.0], [1.0, 0.0]])
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale")
+        precision = scale * (1.5 * np.eye(2) - neighbours)
+        pm.MvNormal("y", np.zeros(2), tau=precision, observed=np.ones((9, 2)))
+    assert verify(model)
+
+
 def test_result_is_the_same_for_the_same_seed(lifted_model):
     assert verify(lifted_model, seed=3).to_dict() == verify(lifted_model, seed=3).to_dict()
 
