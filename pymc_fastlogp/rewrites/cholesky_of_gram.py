@@ -44,7 +44,7 @@ def local_cholesky_of_gram(fgraph: FunctionGraph, node: Apply) -> list[TensorVar
     """Rewrite ``cholesky(L @ L.T) -> L``."""
     [product], [out] = node.inputs, node.outputs
     factor = root_of_gram(without_left_dummies(product))
-    if factor is None or not node.op.core_op.lower:
+    if factor is None or factor.type.ndim != 2 or not node.op.core_op.lower:
         return None
     filled = filled_matrix(fgraph, factor)
     if filled is None or factor.type.dtype != out.type.dtype:

@@ -11,6 +11,8 @@ a gradient of the diagonal has gone through a matrix, and its zeros to everythin
 set, and ``log(1 / norm)`` did not become ``-log(norm)``.
 """
 
+import math
+
 import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
@@ -26,13 +28,14 @@ from pymc_fastlogp.rewrites.packed import filled_matrix
 def local_diag_of_filled(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``diagonal(x[i, j].set(v)) -> v[k]``, where ``i[k]`` and ``j[k]`` are the diagonal."""
     [matrix], [out] = node.inputs, node.outputs
-    if (node.op.offset, node.op.axis1, node.op.axis2) != (0, 0, 1):
+    last_axes = matrix.type.ndim - 2, matrix.type.ndim - 1
+    if (node.op.offset, node.op.axis1, node.op.axis2) != (0, *last_axes):
         return None
     filled = filled_matrix(fgraph, matrix)
     if filled is None:
         return None
-    rows, cols = matrix.type.shape
-    diagonal = np.arange(min(rows, cols)) * (cols + 1)
+    everywhere = np.arange(math.prod(matrix.type.shape)).reshape(matrix.type.shape)
+    diagonal = np.diagonal(everywhere, axis1=-2, axis2=-1)
     diag = None
     for entry in filled.entries:
         on_diagonal = np.isin(diagonal, entry.where)
@@ -44,6 +47,6 @@ def local_diag_of_filled(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
         fill = fill_value(filled.root)
         if fill is None:
             return None
-        diag = alloc(fill.astype(out.type.dtype), diagonal.size)
+        diag = alloc(fill.astype(out.type.dtype), *diagonal.shape)
     copy_stack_trace(out, diag)
     return [diag]

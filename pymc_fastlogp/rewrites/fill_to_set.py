@@ -23,6 +23,8 @@ as a set.
 The triangle of two variables has one entry, and nothing is masked: what is padded is the vector itself.
 """
 
+import math
+
 import numpy as np
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
@@ -36,10 +38,8 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, Subtensor, indices_f
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.rewrites.constants import fill_value
-
-# A cautious limit: correlation matrices are smaller, and larger fills were hardly measured
-# (benchmarks/lift_cost.py, up to 90 rows).
-MANY_ENTRIES = 4096
+from pymc_fastlogp.rewrites.packed import MANY_ENTRIES, flattened
+from pymc_fastlogp.rewrites.vector_reads import chosen
 
 
 @node_rewriter([mul])
@@ -49,17 +49,21 @@ def local_masked_reshape_to_set(fgraph: FunctionGraph, node: Apply) -> list[Tens
     if len(node.inputs) != 2:
         return None
     x, mask = sorted(node.inputs, key=lambda v: isinstance(v, Constant))
-    if not isinstance(x.owner_op, Reshape) or not _is_mask(mask) or mask.data.size > MANY_ENTRIES:
+    if not isinstance(x.owner_op, Reshape) or not _is_mask(mask):
         return None
-    if not x.type.shape == mask.type.shape == out.type.shape or x.type.dtype != out.type.dtype:
+    shape = out.type.shape
+    if x.type.shape != shape or None in shape or x.type.dtype != out.type.dtype:
         return None
-    v, entries = _entries_of_one_vector(x.owner.inputs[0])
-    if v is None or entries.size != mask.data.size:
+    if math.prod(shape) > MANY_ENTRIES:
         return None
-    kept = entries[np.flatnonzero(mask.data)]
+    v, entries = _entries_of_one_tensor(x.owner.inputs[0])
+    if v is None or entries.size != math.prod(shape):
+        return None
+    is_kept = np.broadcast_to(mask.data, shape)
+    kept = entries[np.flatnonzero(is_kept)]
     if not np.isin(entries, kept).all():
         return None
-    filled = zeros(out.type.shape, dtype=out.type.dtype)[np.nonzero(mask.data)].set(v[kept])
+    filled = zeros(shape, dtype=out.type.dtype)[np.nonzero(is_kept)].set(flattened(v)[kept])
     copy_stack_trace(out, filled)
     return [filled]
 
@@ -71,26 +75,23 @@ def _is_mask(x: TensorVariable) -> bool:
     return bool(np.isin(x.data, (0, 1)).all())
 
 
-def _entries_of_one_vector(x: TensorVariable) -> tuple[TensorVariable | None, np.ndarray]:
-    """Return the vector that ``x`` repeats entries of, and which entry stands where in ``x``."""
-    parts = x.owner.inputs if isinstance(x.owner_op, Join) else [x]
-    vectors, entries = zip(*map(_slice_of_vector, parts), strict=True)
-    return (vectors[0] if len(set(vectors)) == 1 else None), np.concatenate(entries)
-
-
-def _slice_of_vector(x: TensorVariable) -> tuple[TensorVariable | None, np.ndarray]:
-    """Return the vector that ``x`` is a constant slice of, and its entries there."""
+def _entries_of_one_tensor(x: TensorVariable) -> tuple[TensorVariable | None, np.ndarray]:
+    """Return the tensor that ``x`` repeats entries of, and which of them stands where in ``x``, both flat."""
     nothing = None, np.empty(0, dtype=int)
-    if isinstance(x.owner_op, Subtensor):
-        vector, *bounds = x.owner.inputs
-        if not all(isinstance(bound, Constant) for bound in bounds):
-            return nothing
-        index = indices_from_subtensor([bound.data for bound in bounds], x.owner.op.idx_list)
-    else:
-        vector, index = x, (slice(None),)
-    if vector.type.ndim != 1 or vector.type.shape[0] is None:
+    is_join = isinstance(x.owner_op, Join)
+    parts = x.owner.inputs if is_join else [x]
+    tensors, entries = zip(*map(_constant_slice, parts), strict=True)
+    if len(set(tensors)) > 1 or any(found is None for found in entries):
         return nothing
-    return vector, np.arange(vector.type.shape[0])[tuple(index)]
+    return tensors[0], np.concatenate(entries, axis=x.owner.op.axis if is_join else 0).ravel()
+
+
+def _constant_slice(x: TensorVariable) -> tuple[TensorVariable, np.ndarray | None]:
+    """Return the tensor that ``x`` is a slice of, and its flat entries there, None if they are not known."""
+    if not isinstance(x.owner_op, Subtensor):
+        return x, chosen(x.type.shape, (), ())
+    tensor, *bounds = x.owner.inputs
+    return tensor, chosen(tensor.type.shape, x.owner.op.idx_list, bounds)
 
 
 @node_rewriter([Pad])

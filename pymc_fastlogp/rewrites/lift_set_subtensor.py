@@ -178,11 +178,25 @@ def _at(x: TensorVariable, write: Apply) -> TensorVariable:
         return x.dimshuffle()
     indices = indices_of(write)
     # One index for each axis that is left: PyTensor fuses a gather by one vector into its reader.
-    if len(indices) == x.type.ndim and all(_ndim(i) == 1 for i in indices):
-        axes = [axis for axis in range(x.type.ndim) if not broadcast[axis]]
-        return x.dimshuffle(axes)[tuple(indices[axis] for axis in axes)]
+    if _is_of_vectors(indices, broadcast):
+        axes = [axis for axis, i in enumerate(indices) if not (broadcast[axis] and _ndim(i))]
+        of_left = ((indices[axis], broadcast[axis]) for axis in axes)
+        return x.dimshuffle(axes)[tuple(_first(i) if is_one else i for i, is_one in of_left)]
     of_one = zip(indices, broadcast, strict=False)
     return x[tuple(_first(index) if is_one else index for index, is_one in of_one)]
+
+
+def _is_of_vectors(
+    indices: tuple[slice | TensorVariable, ...], broadcast: tuple[bool, ...]
+) -> bool:
+    """Whether the last axes, one that is not broadcast among them, are indexed by vectors, and the first by slices."""
+    n_slices = sum(isinstance(i, slice) for i in indices[: len(broadcast) - 1])
+    return (
+        len(indices) == len(broadcast)
+        and all(isinstance(i, slice) for i in indices[:n_slices])
+        and all(_ndim(i) == 1 for i in indices[n_slices:])
+        and not all(broadcast[n_slices:])
+    )
 
 
 def _first(index: slice | TensorVariable) -> slice | int | TensorVariable:

@@ -5,28 +5,38 @@ matrix (:mod:`~pymc_fastlogp.rewrites.sum_of_filled`, :mod:`~pymc_fastlogp.rewri
 ask here.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
+from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.basic import alloc, constant
+from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.rewrites.set_chains import indices_of, positions, unwind
 
+# A cautious limit: correlation matrices are smaller, also in batches, of which each position is listed, and
+# larger fills were hardly measured (benchmarks/lift_cost.py, up to 90 rows).
+MANY_ENTRIES = 4096
+
 
 class Packed(NamedTuple):
-    """A vector, or a scalar that is repeated, and the flat position of each entry in the matrix."""
+    """A tensor, or a scalar that is repeated, and the flat position of each entry in the matrix."""
 
     value: TensorVariable
     where: np.ndarray
 
     def as_vector(self) -> TensorVariable:
         """Return the value as a vector, one entry for each position."""
-        if self.value.type.shape == self.where.shape:
-            return self.value
-        scalar = self.value.dimshuffle() if self.value.type.ndim else self.value
-        return alloc(scalar, self.where.size)
+        if self._is_repeated():
+            return self._repeated(self.where.size)
+        return flattened(self.value)
+
+    def listed(self) -> TensorVariable:
+        """Return the entries in the order of their positions, or the scalar that stands at all of them."""
+        return self.value if self._is_repeated() else flattened(self.value)
 
     def index_of(self, positions: np.ndarray) -> np.ndarray:
         """Return which entries stand at these positions, all of which have to be among its own."""
@@ -34,13 +44,24 @@ class Packed(NamedTuple):
         return order[np.searchsorted(self.where, positions, sorter=order)]
 
     def at(self, positions: np.ndarray) -> TensorVariable:
-        """Return what stands at these positions."""
-        index, vector = self.index_of(positions), self.as_vector()
-        return vector if np.array_equal(index, np.arange(self.where.size)) else vector[index]
+        """Return what stands at these positions, in their shape."""
+        if self._is_repeated():
+            return self._repeated(*positions.shape)
+        if self.value.type.shape == positions.shape and np.array_equal(
+            positions.ravel(), self.where
+        ):
+            return self.value
+        return flattened(self.value)[self.index_of(positions)]
+
+    def _is_repeated(self) -> bool:
+        return all(self.value.type.broadcastable) and self.value.type.shape != self.where.shape
+
+    def _repeated(self, *shape: int) -> TensorVariable:
+        return alloc(self.value.dimshuffle() if self.value.type.ndim else self.value, *shape)
 
 
 class FilledMatrix(NamedTuple):
-    """A matrix of known shape that is ``root`` where none of the entries, which are disjoint, is."""
+    """A matrix, or a batch of them, of known shape that is ``root`` where none of the entries, which are disjoint, is."""
 
     root: TensorVariable
     entries: tuple[Packed, ...]
@@ -52,26 +73,47 @@ class FilledMatrix(NamedTuple):
 
 
 def filled_matrix(fgraph: FunctionGraph, x: TensorVariable) -> FilledMatrix | None:
-    """Return what ``x`` was filled from, if it is a matrix with vectors set into it, else None."""
-    if x.type.ndim != 2 or None in x.type.shape:
+    """Return what ``x`` was filled from, if it is a matrix with vectors set into it, else None.
+
+    Into a batch of matrices, tensors with a row for each of them may have been set instead.
+    """
+    if x.type.ndim < 2 or None in x.type.shape or _is_large_batch(x.type.shape):
         return None
     filled = unwind(fgraph, x)
-    if filled is None or any(write.inputs[1].type.ndim > 1 for write in filled.writes):
+    if filled is None or not all(_is_packed(write) for write in filled.writes):
         return None
     entries = []
     for write in filled.writes:
         where, value = positions(write), _as_stored(write.inputs[1], x.type.dtype)
         if where is None or value.type.dtype != x.type.dtype:
             return None
-        if write.inputs[0][indices_of(write)].type.ndim != 1:
-            return None
-        if value.type.shape not in ((), (1,), where.shape):
-            return None
         entries.append(Packed(value, where))
     everywhere = np.concatenate([entry.where for entry in entries])
     if np.unique(everywhere).size < everywhere.size:
         return None
     return FilledMatrix(filled.root, tuple(entries))
+
+
+def flattened(x: TensorVariable) -> TensorVariable:
+    """Return a tensor of known shape as a vector."""
+    return x if x.type.ndim == 1 else x.reshape((math.prod(x.type.shape),))
+
+
+def _is_large_batch(shape: tuple[int, ...]) -> bool:
+    return len(shape) > 2 and math.prod(shape) > MANY_ENTRIES
+
+
+def _is_packed(write: Apply) -> bool:
+    """Whether a write is of a scalar, or of as many entries as it chooses, by index arrays if of a batch."""
+    base, value = write.inputs[:2]
+    if base.type.ndim > 2 and not isinstance(write.op, AdvancedIncSubtensor):
+        return False
+    chosen = base[indices_of(write)].type
+    if not 1 <= chosen.ndim < base.type.ndim:
+        return False
+    return (
+        value.type.ndim <= 1 and all(value.type.broadcastable)
+    ) or value.type.shape == chosen.shape
 
 
 def _as_stored(value: TensorVariable, dtype: str) -> TensorVariable:

@@ -37,29 +37,31 @@ def local_sum_of_filled(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
     dtypes = {matrix.type.dtype, out.type.dtype, op.acc_dtype or out.type.dtype}
     if len(dtypes) > 1 or out.type.dtype not in float_dtypes:
         return None
-    if op.axis is None or len(op.axis) == 2:
+    if op.axis is None or len(op.axis) == matrix.type.ndim:
         total = variadic_add(*(entry.as_vector().sum() for entry in filled.entries))
     elif _pays(filled):
-        [axis] = op.axis
-        total = _sums_along(filled, 1 - axis, matrix.type.shape)
+        kept = [axis for axis in range(matrix.type.ndim) if axis not in op.axis]
+        total = _sums_along(filled, kept, matrix.type.shape)
     else:
         return None
     copy_stack_trace(out, total)
     return [total]
 
 
-def _sums_along(filled: FilledMatrix, kept: int, shape: tuple[int, int]) -> TensorVariable:
-    """Return the sum of the entries for each position on the axis that is kept."""
+def _sums_along(filled: FilledMatrix, kept: list[int], shape: tuple[int, ...]) -> TensorVariable:
+    """Return the sum of the entries for each position on the axes that are kept."""
+    lengths = [shape[axis] for axis in kept]
+    everywhere = np.indices(lengths)
     whole, scattered = [], []
     for entry in filled.entries:
-        index = np.unravel_index(entry.where, shape)[kept]
-        if np.array_equal(index, np.arange(shape[kept])):
-            whole.append(entry.as_vector())
+        index = [np.unravel_index(entry.where, shape)[axis] for axis in kept]
+        if np.array_equal(index, everywhere.reshape(len(kept), -1)):
+            whole.append(entry.at(entry.where.reshape(lengths)))
         else:
-            scattered.append((index, entry.value))
-    sums = variadic_add(*whole) if whole else zeros(shape[kept], dtype=filled.root.type.dtype)
-    for index, value in scattered:
-        sums = sums[index].inc(value)
+            scattered.append((tuple(index), entry))
+    sums = variadic_add(*whole) if whole else zeros(lengths, dtype=filled.root.type.dtype)
+    for index, entry in scattered:
+        sums = sums[index].inc(entry.listed())
     return sums
 
 

@@ -24,7 +24,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytensor.scalar as ps
-from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -33,6 +33,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, S
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.rewrites.constants import fill_value
+from pymc_fastlogp.rewrites.set_chains import positions
 from pymc_fastlogp.rewrites.vector_reads import chosen
 
 
@@ -62,24 +63,24 @@ def local_unit_norms(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable]
 
 def _scattered_squares(
     node: Apply | None,
-) -> tuple[TensorVariable, TensorVariable, Constant] | None:
-    """Return base, ``x`` and the index of ``base[index].inc(x ** 2)``, or None for anything else."""
+) -> tuple[TensorVariable, TensorVariable, np.ndarray] | None:
+    """Return base, ``x`` and the flat positions of ``base[index].inc(x ** 2)``, or None for anything else."""
     if node is None or not isinstance(node.op, AdvancedIncSubtensor):
         return None
-    base, value, *indices = node.inputs
-    x = _squared(value)
-    if node.op.set_instead_of_inc or x is None or node.op.idx_list != (0,):
+    base, value = node.inputs[:2]
+    x, where = _squared(value), positions(node)
+    if node.op.set_instead_of_inc or x is None or where is None or x.type.ndim != 1:
         return None
-    return (base, x, indices[0]) if isinstance(indices[0], Constant) else None
+    return (base, x, where) if x.type.shape == where.shape else None
 
 
-def _are_sums_of_squares(sums: TensorVariable, v: TensorVariable, index: Constant) -> bool:
+def _are_sums_of_squares(sums: TensorVariable, v: TensorVariable, index: np.ndarray) -> bool:
     """Whether ``sums`` is ``1[index].inc(v ** 2)``."""
     scattered = _scattered_squares(sums.owner)
     if scattered is None:
         return False
     base, x, rows = scattered
-    return x is v and fill_value(base) == 1 and rows.equals(index)
+    return x is v and fill_value(base) == 1 and np.array_equal(rows, index)
 
 
 def _under_root(x: TensorVariable) -> TensorVariable | None:
@@ -88,7 +89,7 @@ def _under_root(x: TensorVariable) -> TensorVariable | None:
     return None if root is None else _without_dummies(root)
 
 
-def _reads_roots(x: TensorVariable, sums: TensorVariable, index: Constant) -> bool:
+def _reads_roots(x: TensorVariable, sums: TensorVariable, index: np.ndarray) -> bool:
     """Whether ``x`` is ``sqrt(sums)[index]``; of a single row, PyTensor makes it a slice of a column."""
     x = _without_dummies(x)
     if not isinstance(x.owner_op, Subtensor | AdvancedSubtensor):
@@ -97,7 +98,7 @@ def _reads_roots(x: TensorVariable, sums: TensorVariable, index: Constant) -> bo
     if _under_root(table) is not sums:
         return False
     read = chosen(table.type.shape, x.owner.op.idx_list, entries)
-    return read is not None and np.array_equal(read.ravel(), index.data)
+    return read is not None and np.array_equal(read.ravel(), index)
 
 
 def _without_dummies(x: TensorVariable) -> TensorVariable:
