@@ -7,7 +7,8 @@
     pad(reshape(v, (1, 1)))                         ->  zeros((1 + .., 1 + ..))[[0 + ..], [0 + ..]].set(v)
 
 ``rows, cols`` are where the constant ``mask`` is one, and ``k`` are the entries of ``v`` that
-stand there.
+stand there. Of a batch ``v`` is a matrix with a row for each, joined along its last axis. It is
+read as one vector, and the positions of all its entries are listed: ``zeros[batch, rows, cols].set(ravel(v)[k])``.
 
 PyMC's ``CholeskyCorrTransform`` builds its triangle this way: it joins a vector with its
 reverse, reshapes, masks the upper half away, pads a row and a column. As one set the triangle can
@@ -44,7 +45,7 @@ from pymc_fastlogp.rewrites.vector_reads import chosen
 
 @node_rewriter([mul])
 def local_masked_reshape_to_set(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
-    """Rewrite ``reshape(join(v[s], ..)) * mask -> zeros[rows, cols].set(v[k])``."""
+    """Rewrite ``reshape(join(v[s], ..)) * mask -> zeros[rows, cols].set(v[k])``, also of a batch."""
     out = node.outputs[0]
     if len(node.inputs) != 2:
         return None
@@ -103,7 +104,7 @@ def local_pad_of_set(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable]
     filled, _, pad_value = node.inputs
     if None in filled.type.shape or fill_value(pad_value) != 0:
         return None
-    write = _single_entry(filled) or _set_into_zeros(filled)
+    write = _single_entries(filled) or _set_into_zeros(filled)
     if write is None:
         return None
     value, positions = write
@@ -117,14 +118,16 @@ def local_pad_of_set(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable]
     return [padded]
 
 
-def _single_entry(x: TensorVariable) -> tuple[TensorVariable, list[np.ndarray]] | None:
-    """Return the vector and where its one entry stands, if ``x`` is a vector of length one in more dimensions."""
-    if not isinstance(x.owner_op, DimShuffle) or set(x.type.shape) != {1}:
+def _single_entries(x: TensorVariable) -> tuple[TensorVariable, list[np.ndarray]] | None:
+    """Return the entries and where they stand, if ``x`` is matrices of one entry, made from fewer dimensions."""
+    shape = x.type.shape
+    if not isinstance(x.owner_op, DimShuffle) or len(shape) < 2 or shape[-2:] != (1, 1):
         return None
-    [vector] = x.owner.inputs
-    if vector.type.shape != (1,):
+    [entries] = x.owner.inputs
+    order = x.owner.op.shuffle
+    if entries.type.ndim == 0 or list(order) != sorted(order) or math.prod(shape) > MANY_ENTRIES:
         return None
-    return vector, [np.zeros(1, dtype="int64")] * x.type.ndim
+    return flattened(entries), list(np.indices(shape).reshape(len(shape), -1))
 
 
 def _set_into_zeros(x: TensorVariable) -> tuple[TensorVariable, list[np.ndarray]] | None:

@@ -4,9 +4,10 @@ r"""Read a permuted vector in its own order, and permute the constants around it
 
     y[i, j].set(f(x[p], g[k], c))  ->  y[i[q], j[q]].set(f(x, g[k[q]], c[q]))     q = inverse of p
     y[i].inc(f(x[p], g[k], c))     ->  y[i[q]].inc(f(x, g[k[q]], c[q]))
+    y[i].inc(f(x[p], g[k, l]))     ->  y[i[q]].inc(f(x, g[k[q], l[q]]))
     sum(f(x[p], g[k], c))          ->  sum(f(x, g[k[q]], c[q]))        any and all too
 
-with :math:`f` elementwise, :math:`p` a permutation of all of ``x``, and ``c``, ``i``, ``j``, ``k`` and ``p`` constants.
+with :math:`f` elementwise, :math:`p` a permutation of all of ``x``, and ``c``, ``i``, ``j``, ``k``, ``l`` and ``p`` constants.
 The entry at :math:`p_a` of each vector on the right is the entry at :math:`a` of the one on the left, and where it
 goes does not depend on the order in which they are listed. A sum adds its terms in another order.
 
@@ -79,6 +80,8 @@ def _permutation(fgraph: FunctionGraph, x: TensorVariable) -> np.ndarray | None:
     found: list[np.ndarray] = []
     for leaf in leaves:
         read = vector_read(leaf)
+        if _is_read_of_entries(leaf):
+            continue
         if read is not None and read.is_permutation:
             found.append(read.positions)
         elif read is None or isinstance(leaf.owner_op, Subtensor):
@@ -91,6 +94,16 @@ def _permutation(fgraph: FunctionGraph, x: TensorVariable) -> np.ndarray | None:
 def _is_free(leaf: TensorVariable) -> bool:
     """Whether a leaf can be reordered in advance."""
     return isinstance(leaf, TensorConstant) or all(leaf.type.broadcastable)
+
+
+def _is_read_of_entries(leaf: TensorVariable) -> bool:
+    """Whether a leaf reads a tensor of more dimensions than one, with a constant vector for each axis."""
+    if not isinstance(leaf.owner_op, AdvancedSubtensor):
+        return False
+    tensor, *indices = leaf.owner.inputs
+    if tensor.type.ndim < 2 or len(indices) != tensor.type.ndim:
+        return False
+    return all(_is_constant_vector(i) and i.type.shape == leaf.type.shape for i in indices)
 
 
 def _may_be_permuted(leaf: TensorVariable) -> bool:
@@ -132,6 +145,9 @@ def _reordered(x: TensorVariable, inverse: np.ndarray) -> TensorVariable:
         return constant(x.data[inverse])
     if (read := vector_read(x)) is not None:
         return read.reordered(inverse)
+    if _is_read_of_entries(x):
+        tensor, *indices = x.owner.inputs
+        return tensor[tuple(constant(index.data[inverse]) for index in indices)]
     return x.owner.op(*(_reordered(operand, inverse) for operand in x.owner.inputs))
 
 
