@@ -109,6 +109,15 @@ def kronecker_normal():
     pm.KroneckerNormal("y", mu=np.zeros(6), covs=covs, sigma=0.1, observed=observed(4, 6))
 
 
+def batches():
+    """Triangles of two variables and of three, in one batch axis and in two."""
+    pm.LKJCorr("pairs", n=2, eta=1.0, shape=(4, 2, 2))
+    pm.LKJCorr("grid", n=4, eta=1.0, shape=(2, 3, 4, 4))
+    factors = pm.LKJCorr("factors", n=3, eta=2.0, shape=(5, 3, 3))
+    z = pm.Normal("z", shape=(5, 3, 1))
+    pm.Normal("y", (factors @ z)[..., 0], 1.0, observed=observed(5, 3))
+
+
 MODELS = (
     half_of_the_sd_dists,
     the_other_sd_dists,
@@ -118,6 +127,7 @@ MODELS = (
     mv_normals,
     other_likelihoods,
     kronecker_normal,
+    batches,
 )
 # Eigenvalues stay with PyTensor, between two kernels.
 OPS = {kronecker_normal: {FusedKernel: 2, Eigh: 2}}
@@ -171,24 +181,3 @@ def test_deterministics_that_nothing_uses_are_not_in_logp(on):
     models = (in_model(partial(lkj, "chol", 3, compute_corr=compute)) for compute in (True, False))
     with_them, without = (sketch(pregrad(model.logp(), on=on)) for model in models)
     assert with_them == without
-
-
-def test_batch_of_lkj_corr():
-    """Five triangles at once: not rewritten so far, and the same."""
-
-    def build():
-        factors = pm.LKJCorr("factors", n=3, eta=2.0, shape=(5, 3, 3))
-        z = pm.Normal("z", shape=(5, 3, 1))
-        pm.Normal("y", (factors @ z)[..., 0], 1.0, observed=observed(5, 3))
-
-    model = in_model(build)
-    inputs = model.continuous_value_vars
-    rng = np.random.default_rng(3)
-    point = [rng.normal(size=np.shape(model.initial_point()[v.name])) for v in inputs]
-    results = []
-    for on in (False, True):
-        logp = pregrad(model.logp(), on=on)
-        gradient = pytensor.grad(logp, inputs)
-        results.append(pytensor.function(inputs, [logp, *gradient], mode=PYTHON)(*point))
-    for expected, found in zip(*results, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-12)

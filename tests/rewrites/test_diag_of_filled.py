@@ -27,17 +27,24 @@ diag = pt.vector("diag", shape=(N,))
 s = pt.scalar("s")
 full = pt.matrix("full", shape=(N, N))
 index = pt.lvector("index", shape=(6,))
+packeds = pt.matrix("packeds", shape=(2, 6))
+diags = pt.matrix("diags", shape=(2, N))
+many = pt.matrix("many", shape=(456, 6))
 
 VALUES = {
     packed: np.linspace(-1.0, 2.0, 6),
     low: np.linspace(-1.0, 1.0, 3),
     diag: np.linspace(0.5, 2.0, N),
     s: np.array(0.7),
+    packeds: np.linspace(-1.0, 2.0, 12).reshape(2, 6),
+    diags: np.linspace(0.5, 2.0, 6).reshape(2, N),
 }
 
 zeros = pt.zeros((N, N))
 triangle = zeros[ROWS, COLS].set(packed)
 strict = zeros[STRICT].set(low)
+two = pt.zeros((2, N, N))[:, ROWS, COLS].set(packeds)
+two_strict = pt.zeros((2, N, N))[:, *STRICT].set(diags)
 
 FIRES = {
     "packed triangle": (pt.diagonal(triangle), packed[ON_DIAGONAL]),
@@ -49,6 +56,22 @@ FIRES = {
     "below a later set": (pt.diagonal(zeros[DIAG, DIAG].set(diag)[STRICT].set(low)) * s, diag * s),
     "scalar": (pt.diagonal(strict[DIAG, DIAG].set(s)) + low, pt.alloc(s, N) + low),
     "nothing but the fill": (pt.diagonal(strict) + diag, pt.zeros(N) + diag),
+    "batch": (
+        pt.diagonal(two, axis1=1, axis2=2),
+        packeds.reshape((12,))[np.stack([ON_DIAGONAL, ON_DIAGONAL + 6])],
+    ),
+    "batch, its own set": (
+        pt.exp(pt.diagonal(two_strict[:, DIAG, DIAG].set(diags), axis1=1, axis2=2)),
+        pt.exp(diags),
+    ),
+    "batch, scalar": (
+        pt.diagonal(two_strict[:, DIAG, DIAG].set(s), axis1=1, axis2=2) + diags,
+        pt.alloc(s, 2, N) + diags,
+    ),
+    "batch, nothing but the fill": (
+        pt.diagonal(two_strict, axis1=1, axis2=2) + diags,
+        pt.zeros((2, N)) + diags,
+    ),
     "not square": (pt.diagonal(pt.zeros((N, N + 2))[ROWS, COLS].set(packed)), packed[ON_DIAGONAL]),
 }
 
@@ -60,7 +83,11 @@ REFUSES = {
     "root that is no fill": pt.diagonal(full[STRICT].set(low)),
     "runtime index": pt.diagonal(zeros[index, COLS].set(packed)),
     "duplicates": pt.diagonal(zeros[ROWS, ROWS].set(packed)),
-    "batch": pt.diagonal(pt.zeros((2, N, N))[:, ROWS, COLS].set(packed), axis1=1, axis2=2),
+    "a value that is repeated for a batch": pt.diagonal(
+        pt.zeros((2, N, N))[:, ROWS, COLS].set(packed), axis1=1, axis2=2
+    ),
+    "other axes of a batch": pt.diagonal(two, axis1=0, axis2=1),
+    "large batch": pt.diagonal(pt.zeros((456, N, N))[:, ROWS, COLS].set(many), axis1=1, axis2=2),
 }
 
 

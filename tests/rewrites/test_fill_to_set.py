@@ -33,10 +33,15 @@ m = pt.matrix("m", shape=(N, N))
 fill = pt.scalar("fill")
 begin = pt.lscalar("begin")
 single = pt.vector("single", shape=(1,))
+batch = pt.matrix("batch", shape=(2, 6))
+others = pt.matrix("others", shape=(2, 3))
+large = pt.matrix("large", shape=(456, 6))
 
 VALUES = {
     single: np.array([0.7]),
     x: np.linspace(-1.0, 2.0, 6),
+    batch: np.linspace(-1.0, 2.0, 12).reshape(2, 6),
+    others: np.linspace(0.5, 3.0, 6).reshape(2, 3),
     v: np.linspace(-1.0, 2.0, N * N),
     unknown: np.linspace(-1.0, 2.0, N * N),
     other: np.linspace(0.5, 2.0, 3),
@@ -56,6 +61,16 @@ triangle = zeros[ROWS[ORDER], COLS[ORDER]].set(x)
 index = np.array([2, 0, 1])
 column = np.array([0, 2, 2])
 small = np.array([1, 3], dtype="int8")
+
+
+def squares(entries):
+    """Return the square of each row."""
+    joined = pt.concatenate([entries[:, 3:], entries[:, ::-1]], axis=1)
+    return joined.reshape((*entries.type.shape[:-1], N, N))
+
+
+FIRST, ROWS_OF_2, COLS_OF_2 = np.repeat([0, 1], 6), np.tile(ROWS[ORDER], 2), np.tile(COLS[ORDER], 2)
+triangles = pt.zeros((2, N, N))[FIRST, ROWS_OF_2, COLS_OF_2].set(batch.reshape((12,)))
 
 FIRES = {
     "masked reshape": (square * LOWER, triangle),
@@ -81,6 +96,19 @@ FIRES = {
         pt.pad(single.reshape((1, 1)), [(1, 0), (0, 1)]),
         pt.zeros((2, 2))[np.array([1]), np.array([0])].set(single),
     ),
+    "batch": (squares(batch) * LOWER, triangles),
+    "batch, a mask for each": (squares(batch) * np.stack([LOWER, LOWER]), triangles),
+    "tril of a batch": (pt.tril(squares(batch)), triangles),
+    "pad of a batch": (
+        pt.pad(pt.zeros((3, N, N))[index, index, column].set(other), [(0, 0), (1, 0), (0, 1)]),
+        pt.zeros((3, N + 1, N + 1))[index, index + 1, column].set(other),
+    ),
+    "pad of a batch of single entries": (
+        pt.pad(others[..., None, None], [(0, 0), (0, 0), (1, 0), (0, 1)]),
+        pt.zeros((2, 3, 2, 2))[
+            np.repeat([0, 1], 3), np.tile(np.arange(3), 2), np.ones(6, int), np.zeros(6, int)
+        ].set(others.reshape((6,))),
+    ),
 }
 
 REFUSES = {
@@ -91,6 +119,12 @@ REFUSES = {
     "mask of zeros only": square * np.zeros((N, N)),
     "mask of a large matrix": pt.concatenate([v] * 900).reshape((90, 90)) * np.tri(90),
     "two vectors": pt.concatenate([x, other]).reshape((N, N)) * LOWER,
+    "two matrices": pt.concatenate([batch, others], axis=1).reshape((2, N, N)) * LOWER,
+    "large batch": squares(large) * LOWER,
+    "batch of which one loses entries": squares(batch) * np.stack([LOWER, np.eye(N)]),
+    "pad of a large batch of single entries": pt.pad(large.ravel()[..., None, None], 1),
+    "pad of a transposed batch": pt.pad(others.dimshuffle(1, 0, "x", "x"), 1),
+    "pad of a batch of rows": pt.pad(others[:, None, :], 1),
     "symbolic slices": pt.concatenate([x[begin:], x]).reshape((N, N)) * LOWER,
     "unknown length": pt.concatenate([unknown[3:], unknown[:6]]).reshape((N, N)) * LOWER,
     "matrix that is not a vector's": matrix * LOWER,
@@ -151,27 +185,35 @@ def test_shape_that_is_not_known_is_left_alone():
     assert_left_alone(unknown.shape + begin)
 
 
-@pytest.fixture(scope="module", params=[2, 3, 5])
+@pytest.fixture(
+    scope="module",
+    params=[(2, ()), (3, ()), (5, ()), (2, (4,)), (3, (1,)), (5, (2, 3))],
+    ids=lambda param: "x".join(map(str, (*param[1], param[0]))),
+)
 def lkj(request):
+    n, batch_shape = request.param
     with pm.Model() as model:
-        pm.LKJCorr("L", n=request.param, eta=2.0)
+        pm.LKJCorr("L", n=n, eta=2.0, shape=(*batch_shape, n, n))
     return model
 
 
-def elemwise_matrices(out):
-    """Return the Elemwise of the graph that are applied to a matrix."""
+def elemwise_matrices(out, ndim):
+    """Return the Elemwise of the graph that are applied to matrices, in a batch or not."""
     return [
         x.owner.op
         for x in ancestors([out])
-        if isinstance(x.owner_op, Elemwise) and sum(n != 1 for n in x.type.shape) == 2
+        if isinstance(x.owner_op, Elemwise)
+        and x.type.ndim == ndim
+        and sum(n != 1 for n in x.type.shape[-2:]) == 2
     ]
 
 
 def test_lkj_corr_does_nothing_on_the_full_matrix(lkj):
     """The motivating case: the squares and the check of the row norms are on the packed vector."""
     off, on = (pregrad(lkj.logp(), on=on) for on in (False, True))
-    assert len(elemwise_matrices(off)) >= 4
-    assert elemwise_matrices(on) == []
+    ndim = lkj["L"].type.ndim
+    assert len(elemwise_matrices(off, ndim)) >= 4
+    assert elemwise_matrices(on, ndim) == []
     assert not any(isinstance(x.owner_op, Pad) for x in ancestors([on]))
 
 

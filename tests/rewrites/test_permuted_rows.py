@@ -29,6 +29,7 @@ COLUMN = np.array([2, 0, 1, 1, 3])
 x = pt.vector("x", shape=(5,))
 y = pt.vector("y", shape=(5,))
 g = pt.vector("g", shape=(3,))
+table = pt.matrix("table", shape=(3, 4))
 s = pt.scalar("s")
 longer = pt.vector("longer", shape=(6,))
 unknown = pt.vector("unknown")
@@ -39,6 +40,7 @@ VALUES = {
     x: np.linspace(-1.0, 2.0, 5),
     y: np.linspace(0.5, 3.0, 5),
     g: np.array([0.7, -1.2, 2.0]),
+    table: np.linspace(0.5, 2.0, 12).reshape(3, 4),
     s: np.array(0.3),
     longer: np.linspace(0.0, 1.0, 6),
 }
@@ -54,6 +56,10 @@ FIRES = {
     "reversed": (flat[TO].inc(x[::-1]), flat[TO[::-1].copy()].inc(x)),
     "negative numbers": (flat[TO].inc(x[P - 5]), flat[TO[Q]].inc(x)),
     "gathers": (flat[TO].inc(x[P] / g[K]), flat[TO[Q]].inc(x / g[K[Q]])),
+    "gathers of a matrix": (
+        flat[TO].inc(x[P] / table[K, COLUMN - 4]),
+        flat[TO[Q]].inc(x / table[K[Q], COLUMN[Q] - 4]),
+    ),
     "constants": (flat[TO].inc(pt.exp(x[P]) * weights), flat[TO[Q]].inc(pt.exp(x) * C[Q])),
     "scalars": (flat[TO].inc(pt.exp(x[P] * s)), flat[TO[Q]].inc(pt.exp(x * s))),
     "sum": (pt.exp(x[P]).sum(), pt.exp(x).sum()),
@@ -78,6 +84,9 @@ REFUSES = {
     "runtime permutation": pt.exp(x[index]).sum(),
     "runtime target": flat[index].inc(pt.exp(x[P])),
     "runtime gather": flat[TO].inc(x[P] * g[index]),
+    "runtime gather of a matrix": flat[TO].inc(x[P] * table[K, index]),
+    "gather of a column": flat[TO].inc(x[P] * table[K, 1]),
+    "gather at one row": flat[TO].inc(x[P] * table[K[:1], COLUMN % 4]),
     "another vector in its own order": flat[TO].inc(x[P] * y),
     "a slice, which would be a gather": flat[TO].inc(x[P] * longer[1:]),
     "two permutations": pt.exp(x[P] * y[Q]).sum(),

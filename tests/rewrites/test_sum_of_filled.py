@@ -28,16 +28,23 @@ s = pt.scalar("s")
 index = pt.lvector("index", shape=(len(ROWS),))
 full = pt.matrix("full", shape=(N, N))
 unknown = pt.vector("unknown")
+lows = pt.matrix("lows", shape=(2, len(ROWS)))
+diags = pt.matrix("diags", shape=(2, N))
+many = pt.matrix("many", shape=(300, len(ROWS)))
 
 VALUES = {
     low: np.linspace(-1.0, 2.0, len(ROWS)),
     diag: np.linspace(0.5, 2.0, N),
     packed: np.linspace(-2.0, 1.0, 10),
     s: np.array(0.7),
+    lows: np.linspace(-1.0, 2.0, 12).reshape(2, 6),
+    diags: np.linspace(0.5, 2.0, 8).reshape(2, 4),
 }
 
 zeros = pt.zeros((N, N))
 strict = zeros[ROWS, COLS].set(low)
+two = pt.zeros((2, N, N))[:, ROWS, COLS].set(lows)
+FIRST, ROWS_OF_2, flat = np.repeat([0, 1], 6), np.tile(ROWS, 2), lows.reshape((12,))
 
 FIRES = {
     "rows": (strict.sum(axis=1), pt.zeros(N)[ROWS].inc(low)),
@@ -65,6 +72,21 @@ FIRES = {
         pt.zeros((2, 9))[ROWS // 2, np.arange(6)].set(low).sum(axis=1),
         pt.zeros(2)[ROWS // 2].inc(low),
     ),
+    "batch": (two.sum(axis=2), pt.zeros((2, N))[FIRST, ROWS_OF_2].inc(flat)),
+    "batch, two axes": (two.sum(axis=(1, 2)), pt.zeros(2)[FIRST].inc(flat)),
+    "batch, everything": (two.sum(), flat.sum()),
+    "batch with diagonals": (
+        two[:, DIAG, DIAG].set(diags).sum(axis=2),
+        diags[FIRST, ROWS_OF_2].inc(flat),
+    ),
+    "batch with unit diagonals": (
+        two[:, DIAG, DIAG].set(1.0).sum(axis=2),
+        pt.ones((2, N))[FIRST, ROWS_OF_2].inc(flat),
+    ),
+    "batch with a repeated scalar": (
+        two[:, DIAG, DIAG].set(s).sum(axis=2),
+        pt.alloc(s, 2, N)[FIRST, ROWS_OF_2].inc(flat),
+    ),
 }
 
 REFUSES = {
@@ -80,7 +102,9 @@ REFUSES = {
     .sum(axis=1),
     "integers": pt.zeros((N, N), dtype="int64")[ROWS, COLS].set(i64).sum(axis=1),
     "a value that is cast": zeros[ROWS, COLS].set(f32).sum(axis=1),
-    "more than a matrix": pt.zeros((2, N, N))[:, ROWS, COLS].set(low).sum(axis=2),
+    "a value that is repeated for a batch": pt.zeros((2, N, N))[:, ROWS, COLS].set(low).sum(axis=2),
+    "a large batch": pt.zeros((300, N, N))[:, ROWS, COLS].set(many).sum(axis=2),
+    "a matrix of a batch": pt.zeros((2, N, N))[0].set(full).sum(axis=2),
     "a slice": zeros[1:3].set(full[:2]).sum(axis=1),
     "unknown shape": pt.zeros((N, N))[ROWS, COLS].set(unknown).sum(axis=1),
     "most of the matrix": zeros[np.tril_indices(N)].set(packed)[ROWS, COLS - N].set(low).sum(1),
@@ -116,7 +140,7 @@ def test_what_is_not_finite_stays_in_its_row(bad):
 @st.composite
 def filled_matrices(draw):
     """Draw a matrix, vectors set into some of its entries, and the axis to sum along."""
-    shape = draw(st.sampled_from([(3, 3), (1, 5), (4, 2), (5, 7)]))
+    shape = draw(st.sampled_from([(3, 3), (1, 5), (4, 2), (5, 7), (2, 3, 3)]))
     size = int(np.prod(shape))
     order = draw(st.permutations(range(size)))
     cuts = sorted(draw(st.lists(st.integers(1, size), min_size=1, max_size=3, unique=True)))
@@ -127,7 +151,7 @@ def filled_matrices(draw):
         values[x] = np.linspace(-1.0, 1.7, length) if x.ndim else np.array(0.3)
         where = np.unravel_index(np.array(order[begin:end]), shape)
         matrix = matrix[where].set(x) if draw(st.booleans()) else matrix[where].inc(x)
-    return matrix.sum(axis=draw(st.sampled_from([None, 0, 1]))), values
+    return matrix.sum(axis=draw(st.sampled_from([None, 0, 1, -1]))), values
 
 
 @settings(max_examples=60, deadline=None)

@@ -28,7 +28,23 @@ def norms_of(divided, sums_of, rows=ROWS, unit=1.0, base=one):
 sums = one[ROWS].inc(v**2)
 proved = pt.switch(pt.isnan(sums), np.nan, pt.switch(pt.isinf(sums), 0.0, 1.0))
 
+# Two triangles: which of them, and which row.
+PLACES = np.array([0, 0, 1, 1, 1, 0]), np.array([1, 2, 1, 3, 3, 3])
+ones = pt.ones((2, N))
+
+
+def norms_in_batch(divided, sums_of, places=PLACES):
+    norm = pt.sqrt(ones[PLACES].inc(sums_of**2))
+    return pt.sqr(1.0 / norm)[places].inc(pt.sqr(divided / norm[places]))
+
+
+sums_in_batch = ones[PLACES].inc(v**2)
+proved_in_batch = pt.switch(
+    pt.isnan(sums_in_batch), np.nan, pt.switch(pt.isinf(sums_in_batch), 0.0, 1.0)
+)
+
 FIRES = {
+    "batch": (norms_in_batch(v, v) > 0.5, proved_in_batch > 0.5),
     "compared": (norms_of(v, v) > 0.5, proved > 0.5),
     "close to one": (
         (norms_of(v, v) > 0.999) & (norms_of(v, v) < 1.001),
@@ -38,6 +54,8 @@ FIRES = {
 REFUSES = {
     "other vector": norms_of(w, v) > 0.5,
     "other rows": norms_of(v, v, rows=ROWS[::-1].copy()) > 0.5,
+    "batch, other vector": norms_in_batch(w, v) > 0.5,
+    "batch, other matrices": norms_in_batch(v, v, places=(PLACES[0][::-1].copy(), PLACES[1])) > 0.5,
     "other numerator": norms_of(v, v, unit=2.0) > 0.5,
     "norms from two": norms_of(v, v, base=one + 1) > 0.5,
     "needed as a number": norms_of(v, v),
@@ -69,10 +87,10 @@ def test_fails_where_upstream_fails(bad, place):
     assert on == off == (abs(bad) < 1e154)
 
 
-@pytest.fixture(scope="module", params=[2, 5])
+@pytest.fixture(scope="module", params=[(2, 2), (5, 5), (3, 2, 2), (2, 4, 4)], ids=str)
 def lkj(request):
     with pm.Model() as model:
-        pm.LKJCorr("L", n=request.param, eta=2.0)
+        pm.LKJCorr("L", n=request.param[-1], eta=2.0, shape=request.param)
     sides = {}
     for on in (False, True):
         with switched(on):
@@ -85,8 +103,8 @@ def lkj(request):
 @pytest.mark.parametrize("bad", [1e200, np.inf, np.nan])
 def test_lkj_corr_raises_what_upstream_raises(lkj, bad):
     [x] = lkj[True].maker.fgraph.inputs
-    point = np.linspace(-1.0, 1.0, x.type.shape[0])
-    point[point.size // 3] = bad
+    point = np.linspace(-1.0, 1.0, np.prod(x.type.shape)).reshape(x.type.shape)
+    point.flat[point.size // 3] = bad
     for side in lkj.values():
         with np.errstate(all="ignore"), pytest.raises(ParameterValueError, match="LKJCorr"):
             side(point)
