@@ -39,7 +39,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, Subtensor, indices_f
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.rewrites.constants import fill_value
-from pymc_fastlogp.rewrites.packed import MANY_ENTRIES, flattened
+from pymc_fastlogp.rewrites.packed import MANY_ENTRIES, flattened, keeps_order, without_dummies
 from pymc_fastlogp.rewrites.vector_reads import chosen
 
 
@@ -50,14 +50,16 @@ def local_masked_reshape_to_set(fgraph: FunctionGraph, node: Apply) -> list[Tens
     if len(node.inputs) != 2:
         return None
     x, mask = sorted(node.inputs, key=lambda v: isinstance(v, Constant))
-    if not isinstance(x.owner_op, Reshape) or not _is_mask(mask):
+    # A batch of one is reshaped without its axis.
+    reshaped = without_dummies(x)
+    if not isinstance(reshaped.owner_op, Reshape) or not _is_mask(mask):
         return None
     shape = out.type.shape
     if x.type.shape != shape or None in shape or x.type.dtype != out.type.dtype:
         return None
     if math.prod(shape) > MANY_ENTRIES:
         return None
-    v, entries = _entries_of_one_tensor(x.owner.inputs[0])
+    v, entries = _entries_of_one_tensor(without_dummies(reshaped.owner.inputs[0]))
     if v is None or entries.size != math.prod(shape):
         return None
     is_kept = np.broadcast_to(mask.data, shape)
@@ -124,8 +126,7 @@ def _single_entries(x: TensorVariable) -> tuple[TensorVariable, list[np.ndarray]
     if not isinstance(x.owner_op, DimShuffle) or len(shape) < 2 or shape[-2:] != (1, 1):
         return None
     [entries] = x.owner.inputs
-    order = x.owner.op.shuffle
-    if entries.type.ndim == 0 or list(order) != sorted(order) or math.prod(shape) > MANY_ENTRIES:
+    if entries.type.ndim == 0 or not keeps_order(x.owner.op) or math.prod(shape) > MANY_ENTRIES:
         return None
     return flattened(entries), list(np.indices(shape).reshape(len(shape), -1))
 

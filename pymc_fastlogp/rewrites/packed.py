@@ -6,12 +6,14 @@ ask here.
 """
 
 import math
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.basic import alloc, constant
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
@@ -97,6 +99,18 @@ def filled_matrix(fgraph: FunctionGraph, x: TensorVariable) -> FilledMatrix | No
 def flattened(x: TensorVariable) -> TensorVariable:
     """Return a tensor of known shape as a vector."""
     return x if x.type.ndim == 1 else x.reshape((math.prod(x.type.shape),))
+
+
+def without_dummies(x: TensorVariable) -> TensorVariable:
+    """Return ``x`` without what adds dimensions of length one to it, or drops them."""
+    while isinstance(x.owner_op, DimShuffle) and keeps_order(x.owner.op):
+        [x] = x.owner.inputs
+    return x
+
+
+def keeps_order(op: DimShuffle) -> bool:
+    """Whether dimensions are only added and dropped, so that the entries stay in their order."""
+    return all(i < j for i, j in pairwise(op.shuffle))
 
 
 def _is_large_batch(shape: tuple[int, ...]) -> bool:

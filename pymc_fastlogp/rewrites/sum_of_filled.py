@@ -60,8 +60,8 @@ def _sums_along(filled: FilledMatrix, kept: list[int], shape: tuple[int, ...]) -
         else:
             scattered.append((tuple(index), entry))
     sums = variadic_add(*whole) if whole else zeros(lengths, dtype=filled.root.type.dtype)
-    for index, entry in scattered:
-        sums = sums[index].inc(entry.listed())
+    for places, entry in scattered:
+        sums = sums[places].inc(entry.listed())
     return sums
 
 

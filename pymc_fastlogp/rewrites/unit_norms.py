@@ -20,19 +20,18 @@ Neither zero nor nan is close to one. So that the last does not get further, the
 nothing becomes of the norms but truth values, which also have no gradient.
 """
 
-from itertools import pairwise
-
 import numpy as np
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import isinf, isnan, switch
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, Subtensor
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.rewrites.constants import fill_value
+from pymc_fastlogp.rewrites.packed import without_dummies
 from pymc_fastlogp.rewrites.set_chains import positions
 from pymc_fastlogp.rewrites.vector_reads import chosen
 
@@ -85,13 +84,13 @@ def _are_sums_of_squares(sums: TensorVariable, v: TensorVariable, index: np.ndar
 
 def _under_root(x: TensorVariable) -> TensorVariable | None:
     """Return what ``x`` is the square root of, whatever dimensions of length one are put around it."""
-    [root] = _operands(_without_dummies(x), ps.Sqrt)
-    return None if root is None else _without_dummies(root)
+    [root] = _operands(without_dummies(x), ps.Sqrt)
+    return None if root is None else without_dummies(root)
 
 
 def _reads_roots(x: TensorVariable, sums: TensorVariable, index: np.ndarray) -> bool:
     """Whether ``x`` is ``sqrt(sums)[index]``; of a single row, PyTensor makes it a slice of a column."""
-    x = _without_dummies(x)
+    x = without_dummies(x)
     if not isinstance(x.owner_op, Subtensor | AdvancedSubtensor):
         return False
     table, *entries = x.owner.inputs
@@ -99,17 +98,6 @@ def _reads_roots(x: TensorVariable, sums: TensorVariable, index: np.ndarray) -> 
         return False
     read = chosen(table.type.shape, x.owner.op.idx_list, entries)
     return read is not None and np.array_equal(read.ravel(), index)
-
-
-def _without_dummies(x: TensorVariable) -> TensorVariable:
-    """Return ``x`` without what adds dimensions of length one to it, or drops them."""
-    while isinstance(x.owner_op, DimShuffle) and _keeps_order(x.owner.op):
-        [x] = x.owner.inputs
-    return x
-
-
-def _keeps_order(op: DimShuffle) -> bool:
-    return all(i < j for i, j in pairwise(op.shuffle))
 
 
 def _squared(x: TensorVariable) -> TensorVariable | None:

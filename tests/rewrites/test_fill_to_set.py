@@ -36,6 +36,7 @@ single = pt.vector("single", shape=(1,))
 batch = pt.matrix("batch", shape=(2, 6))
 others = pt.matrix("others", shape=(2, 3))
 large = pt.matrix("large", shape=(456, 6))
+longest = pt.vector("longest", shape=(5000,))
 
 VALUES = {
     single: np.array([0.7]),
@@ -122,7 +123,7 @@ REFUSES = {
     "two matrices": pt.concatenate([batch, others], axis=1).reshape((2, N, N)) * LOWER,
     "large batch": squares(large) * LOWER,
     "batch of which one loses entries": squares(batch) * np.stack([LOWER, np.eye(N)]),
-    "pad of a large batch of single entries": pt.pad(large.ravel()[..., None, None], 1),
+    "pad of a large batch of single entries": pt.pad(longest[:, None, None], 1),
     "pad of a transposed batch": pt.pad(others.dimshuffle(1, 0, "x", "x"), 1),
     "pad of a batch of rows": pt.pad(others[:, None, :], 1),
     "symbolic slices": pt.concatenate([x[begin:], x]).reshape((N, N)) * LOWER,
