@@ -5,6 +5,7 @@
     diagonal(x[i, i].set(d))          ->  d                    i == arange(n)
     diagonal(zeros[tril].set(v))      ->  v[where the diagonal is packed]
     diagonal(zeros[strict tril].set(v))  ->  zeros
+    diagonal(x[:, i, i].set(d))       ->  d                    of a batch
 
 PyTensor reads through sets too, but ``ExtractDiag`` only in ``specialize``, after the gradient. By then
 a gradient of the diagonal has gone through a matrix, and its zeros to everything else that was

@@ -5,6 +5,7 @@ r"""Sum a filled matrix by adding up the vectors that it was filled from.
     zeros((n, m))[i, j].set(v).sum(axis=1)               ->  zeros(n)[i].inc(v)
     zeros((n, n))[i, j].set(v)[k, k].set(d).sum(axis=1)  ->  d[i].inc(v)           k == arange(n)
     zeros((n, m))[i, j].set(v).sum()                     ->  v.sum()
+    zeros((b, n, m))[:, i, j].set(v).sum(axis=2)         ->  zeros((b, n))[k, l].inc(ravel(v))
 
 Each entry of the matrix is zero or one entry of the vectors, and none of them stands twice, so
 :math:`\sum_c A_{rc} = \sum_{k:\, i_k = r} v_k`. The matrix, half of which is empty if it is a triangle, is not

@@ -16,6 +16,8 @@ nan. There PyTensor finds
 - zero where the squares overflow, since ``v / inf`` is zero, and so does the rule;
 - nan where an entry of ``v`` is infinite, since ``inf / inf`` is nan; the rule finds zero.
 
+Of a batch of matrices ``g`` has a row for each, and ``i`` is a pair of indices.
+
 Neither zero nor nan is close to one. So that the last does not get further, the rule fires only where
 nothing becomes of the norms but truth values, which also have no gradient.
 """

@@ -24,6 +24,7 @@ low = pt.vector("low", shape=(3,))
 d = pt.vector("d", shape=(N,))
 sd = pt.vector("sd", shape=(N,))
 full = pt.matrix("full", shape=(N, N))
+lows = pt.matrix("lows", shape=(2, 3))
 
 VALUES = {
     x: np.array([0.3, -1.0, 0.1, 0.5, 0.7, -0.4]),
@@ -42,6 +43,7 @@ def gram(triangle, **kwargs):
 
 
 unit = strict[DIAG, DIAG].set(1.0)
+units = pt.zeros((2, N, N))[:, *STRICT].set(lows)[:, DIAG, DIAG].set(1.0)
 packed = zeros[ROWS, COLS].set(x[ON_DIAGONAL].set(pt.exp(x[ON_DIAGONAL])))
 
 FIRES = {
@@ -61,6 +63,7 @@ REFUSES = {
     "upper factor": gram(unit, lower=False),
     "part of the diagonal": gram(strict[DIAG[1:], DIAG[1:]].set(1.0)),
     "product of two": cholesky(unit @ packed.T),
+    "batch": cholesky(units @ units.mT),
     "other order": cholesky(unit.T @ unit),
     "full matrix": gram(full),
     "fill other than zero": gram(pt.ones((N, N))[STRICT].set(low)[DIAG, DIAG].set(1.0)),

@@ -35,6 +35,9 @@ x = pt.vector("x", shape=(N,))
 row = pt.matrix("row", shape=(1, N))
 col = pt.matrix("col", shape=(N, 1))
 full = pt.matrix("full", shape=(N, N))
+lows = pt.matrix("lows", shape=(2, len(ROWS)))
+columns = pt.tensor("columns", shape=(2, N, 1))
+two = pt.zeros((2, N, N))[:, ROWS, COLS].set(lows)
 index = pt.lvector("index", shape=(2,))
 mask = pt.vector("mask", shape=(N,), dtype="bool")
 start = pt.lscalar("start")
@@ -58,6 +61,8 @@ VALUES = {
     row: np.linspace(0.5, 1.5, N)[None],
     col: np.linspace(0.5, 2.5, N)[:, None],
     full: np.linspace(-1.0, 1.0, N * N).reshape(N, N),
+    lows: np.linspace(-1.0, 2.0, 2 * len(ROWS)).reshape(2, -1),
+    columns: np.linspace(0.5, 2.0, 2 * N).reshape(2, N, 1),
     index: np.array([4, 4]),
     mask: np.array([True, False, False, True, False]),
     start: np.array(2),
@@ -112,6 +117,26 @@ FIRES = {
         pt.alloc(pt.switch(pt.isnan(col) | pt.eq(col, 0), np.nan, 0.0), N, N)[ROWS, COLS].set(
             low / col[:, 0][ROWS]
         ),
+    ),
+    "batch, columns other": (
+        two + columns,
+        pt.alloc(columns, 2, N, N)[:, ROWS, COLS].set(lows + columns[:, :, 0][:, ROWS]),
+    ),
+    "batch, column other": (
+        two + columns[:1],
+        pt.alloc(columns[:1], 2, N, N)[:, ROWS, COLS].set(lows + columns[:1].dimshuffle(0, 1)[:, ROWS]),
+    ),
+    "batch, scalars other": (
+        two + columns[:, :1],
+        pt.alloc(columns[:, :1], 2, N, N)[:, ROWS, COLS].set(
+            lows + columns[:, :1][:, 0 * ROWS, 0 * COLS]
+        ),
+    ),
+    "batch, diagonal, columns other": (
+        two[:, DIAG, DIAG].set(1.0) + columns,
+        pt.alloc(columns, 2, N, N)[:, ROWS, COLS]
+        .set(lows + columns[:, :, 0][:, ROWS])[:, DIAG, DIAG]
+        .set(1.0 + columns[:, :, 0]),
     ),
     "row other, slices": (
         square[1:3].set(full[:2]) + row,
