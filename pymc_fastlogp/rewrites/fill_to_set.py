@@ -91,10 +91,12 @@ def _entries_of_one_tensor(x: TensorVariable) -> tuple[TensorVariable | None, np
 
 def _constant_slice(x: TensorVariable) -> tuple[TensorVariable, np.ndarray | None]:
     """Return the tensor that ``x`` is a slice of, and its flat entries there, None if they are not known."""
-    if not isinstance(x.owner_op, Subtensor):
-        return x, chosen(x.type.shape, (), ())
-    tensor, *bounds = x.owner.inputs
-    return tensor, chosen(tensor.type.shape, x.owner.op.idx_list, bounds)
+    is_slice = isinstance(x.owner_op, Subtensor)
+    tensor, *bounds = x.owner.inputs if is_slice else [x]
+    shape = tensor.type.shape
+    if None in shape or math.prod(shape) > MANY_ENTRIES:
+        return tensor, None
+    return tensor, chosen(shape, x.owner.op.idx_list if is_slice else (), bounds)
 
 
 @node_rewriter([Pad])

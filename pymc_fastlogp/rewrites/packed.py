@@ -89,6 +89,8 @@ def filled_matrix(fgraph: FunctionGraph, x: TensorVariable) -> FilledMatrix | No
         where, value = positions(write), _as_stored(write.inputs[1], x.type.dtype)
         if where is None or value.type.dtype != x.type.dtype:
             return None
+        if value.type.shape not in ((), (1,)) and not _has_size(value, where.size):
+            return None
         entries.append(Packed(value, where))
     everywhere = np.concatenate([entry.where for entry in entries])
     if np.unique(everywhere).size < everywhere.size:
@@ -117,17 +119,20 @@ def _is_large_batch(shape: tuple[int, ...]) -> bool:
     return len(shape) > 2 and math.prod(shape) > MANY_ENTRIES
 
 
+def _has_size(x: TensorVariable, size: int) -> bool:
+    return None not in x.type.shape and math.prod(x.type.shape) == size
+
+
 def _is_packed(write: Apply) -> bool:
-    """Whether a write is of a scalar, or of as many entries as it chooses, by index arrays if of a batch."""
+    """Whether a write is of a scalar, or has the axes of what it chooses, by index arrays if of a batch."""
     base, value = write.inputs[:2]
     if base.type.ndim > 2 and not isinstance(write.op, AdvancedIncSubtensor):
         return False
     chosen = base[indices_of(write)].type
     if not 1 <= chosen.ndim < base.type.ndim:
         return False
-    return (
-        value.type.ndim <= 1 and all(value.type.broadcastable)
-    ) or value.type.shape == chosen.shape
+    is_scalar = value.type.ndim <= 1 and all(value.type.broadcastable)
+    return is_scalar or value.type.ndim == chosen.ndim
 
 
 def _as_stored(value: TensorVariable, dtype: str) -> TensorVariable:

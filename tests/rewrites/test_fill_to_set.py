@@ -121,6 +121,8 @@ REFUSES = {
     "mask of a large matrix": pt.concatenate([v] * 900).reshape((90, 90)) * np.tri(90),
     "two vectors": pt.concatenate([x, other]).reshape((N, N)) * LOWER,
     "two matrices": pt.concatenate([batch, others], axis=1).reshape((2, N, N)) * LOWER,
+    "slices of a long vector": pt.concatenate([longest[3:6], longest[5::-1]]).reshape((N, N))
+    * LOWER,
     "large batch": squares(large) * LOWER,
     "batch of which one loses entries": squares(batch) * np.stack([LOWER, np.eye(N)]),
     "pad of a large batch of single entries": pt.pad(longest[:, None, None], 1),

@@ -124,7 +124,9 @@ FIRES = {
     ),
     "batch, column other": (
         two + columns[:1],
-        pt.alloc(columns[:1], 2, N, N)[:, ROWS, COLS].set(lows + columns[:1].dimshuffle(0, 1)[:, ROWS]),
+        pt.alloc(columns[:1], 2, N, N)[:, ROWS, COLS].set(
+            lows + columns[:1].dimshuffle(0, 1)[:, ROWS]
+        ),
     ),
     "batch, scalars other": (
         two + columns[:, :1],
