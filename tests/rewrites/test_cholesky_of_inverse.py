@@ -11,7 +11,7 @@ from pytensor.tensor.linalg import Cholesky, cholesky, inv, solve_triangular
 from pytensor.tensor.linalg.inverse import MatrixInverse
 
 from pymc_fastlogp.rewrites.cholesky_of_inverse import is_symmetric
-from tests.rewrites.conftest import PYTHON, pregrad, sketch
+from tests.rewrites.conftest import PYTHON, assert_left_alone, pregrad
 
 N = 4
 RULE = "fastlogp_cholesky_of_inverse"
@@ -109,8 +109,7 @@ def test_value_and_gradient(name):
 
 @pytest.mark.parametrize("name", REFUSES)
 def test_refuses(name):
-    out = REFUSES[name]
-    assert sketch(pregrad(out, on=True)) == sketch(pregrad(out, on=True, exclude=[RULE]))
+    assert_left_alone(REFUSES[name], RULE)
 
 
 @pytest.mark.parametrize("value", [3.0, -3.0, np.nan, np.inf])
