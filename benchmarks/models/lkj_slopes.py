@@ -4,7 +4,7 @@
     z ~ Normal(0, 1),  chol ~ LKJCholeskyCov(eta=2, sd ~ Exponential(1))
 
 Source of the model: Stan User's Guide, "Multivariate priors for hierarchical models"; R. McElreath,
-Statistical Rethinking (2020), chapter 14. Data: simulated, 100 groups, 2 000 rows.
+Statistical Rethinking (2020), chapter 14. Data: simulated, 100 groups.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ import pymc as pm
 
 from benchmarks import data
 
-ROWS, GROUPS, COEFFICIENTS = 2_000, 100, 4
+GROUPS, COEFFICIENTS = 100, 4
 
 STAN = """
 data {
@@ -42,23 +42,23 @@ model {
 """
 
 
-def simulate() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def simulate(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return group (N,), design matrix (N, K) with an intercept, and outcome (N,)."""
     rng = np.random.default_rng(data.SEED)
-    group = rng.integers(GROUPS, size=ROWS)
-    design = np.column_stack([np.ones(ROWS), rng.normal(size=(ROWS, COEFFICIENTS - 1))])
+    group = rng.integers(GROUPS, size=rows)
+    design = np.column_stack([np.ones(rows), rng.normal(size=(rows, COEFFICIENTS - 1))])
     covariance = 0.3 * (0.5 * np.eye(COEFFICIENTS) + 0.5)
     beta = rng.multivariate_normal(np.linspace(-1, 1, COEFFICIENTS), covariance, size=GROUPS)
     return group, design, rng.normal((beta[group] * design).sum(-1), 0.8)
 
 
-def stan_data() -> dict:
-    group, design, y = simulate()
-    return {"N": ROWS, "J": GROUPS, "K": COEFFICIENTS, "group": group + 1, "X": design, "y": y}
+def stan_data(rows: int) -> dict:
+    group, design, y = simulate(rows)
+    return {"N": rows, "J": GROUPS, "K": COEFFICIENTS, "group": group + 1, "X": design, "y": y}
 
 
-def make() -> pm.Model:
-    group, design, y = simulate()
+def make(rows: int) -> pm.Model:
+    group, design, y = simulate(rows)
     coords = {"group": range(GROUPS), "coefficient": range(COEFFICIENTS)}
     with pm.Model(coords=coords) as model:
         g = pm.Data("group_index", group)
