@@ -3,6 +3,7 @@
 import gc
 import tracemalloc
 
+import numpy as np
 import pytest
 from pymc.model.transform.optimization import freeze_dims_and_data
 from pytensor.graph import rewrite_graph
@@ -35,3 +36,14 @@ def test_peak_is_three_times_the_data_or_one_more_than_upstream_needs(name, monk
     monkeypatch.setattr(row_keys, "SAMPLE", row_keys.SAMPLE * ROWS // 10_000_000)
     on, off = peak_share(name, "on"), peak_share(name, "off")
     assert on <= max(3, off + 1)
+
+
+def test_a_first_look_at_rows_takes_less_memory_than_the_rows():
+    x = np.random.default_rng(1).normal(size=4_000_000)
+    keys = row_keys.RowKeys(x.shape)
+    columns = keys.add(x)
+    tracemalloc.start()
+    assert keys.codes(columns) is None
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < x.nbytes

@@ -28,7 +28,7 @@ from pymc_fastlogp.rewrites.row_chunks import at_rows, chunks_of, narrowest
 # each, and an array more is needed for each index and covariate.
 WORTHWHILE = 0.7
 
-# So many rows a first look takes.
+# So many rows a first look takes, less those that it draws twice.
 SAMPLE = 200_000
 
 
@@ -125,11 +125,12 @@ class RowKeys:
         """Whether a sample of many rows holds too few that are equal."""
         if self.n_rows <= SAMPLE or not columns:
             return False
-        rows = np.random.default_rng(0).choice(self.n_rows, SAMPLE, replace=False)
+        # Without replacement numpy would first permute all rows.
+        rows = np.unique(np.random.default_rng(0).integers(self.n_rows, size=SAMPLE))
         codes = reduce(combine, (factorise(self._at(column, rows)) for column in columns))
         counts = np.bincount(codes.of_row)
         equal_pairs = (counts * (counts - 1) // 2).sum()
-        return bool(equal_pairs < (1 - WORTHWHILE) * SAMPLE**2 / self.n_rows / 2)
+        return bool(equal_pairs < (1 - WORTHWHILE) * len(rows) ** 2 / self.n_rows / 2)
 
     def _at(self, column: int, rows: np.ndarray) -> np.ndarray:
         return at_rows(self._columns[column], rows, self.shape)
