@@ -129,6 +129,14 @@ RULES: tuple[Rule, ...] = (
         ("numba",),
         False,
     ),
+    # Where PyTensor inlines those that it knows by name.
+    Rule(
+        "fastlogp_inlined_graph",
+        "inlined_graph.local_inlined_graph",
+        "specialize",
+        ("numba",),
+        False,
+    ),
     # Behind `specialize`, where PyTensor gathers rows of the factors instead.
     Rule(
         "fastlogp_gathered_product",

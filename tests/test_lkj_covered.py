@@ -109,6 +109,17 @@ def kronecker_normal():
     pm.KroneckerNormal("y", mu=np.zeros(6), covs=covs, sigma=0.1, observed=observed(4, 6))
 
 
+def covariances_of_parts():
+    """Covariances that are no product of a factor: low rank and noise, and a Kronecker product and noise."""
+    loadings, noise = pm.Normal("loadings", shape=(4, 2)), pm.HalfNormal("noise", shape=4)
+    pm.MvNormal(
+        "low_rank", np.zeros(4), cov=loadings @ loadings.T + pt.diag(noise), observed=observed(9, 4)
+    )
+    a, b = (lkj(name, n)[0] for name, n in (("a", 3), ("b", 2)))
+    product = pt.linalg.kron(a @ a.T, b @ b.T) + pt.diag(pm.HalfNormal("nugget", shape=6))
+    pm.MvNormal("kronecker", np.zeros(6), cov=product, observed=observed(5, 6))
+
+
 def batches():
     """Triangles of two variables and of three, in one batch axis and in two."""
     pm.LKJCorr("pairs", n=2, eta=1.0, shape=(4, 2, 2))
@@ -127,6 +138,7 @@ MODELS = (
     mv_normals,
     other_likelihoods,
     kronecker_normal,
+    covariances_of_parts,
     batches,
 )
 # Eigenvalues stay with PyTensor, between two kernels.

@@ -282,6 +282,23 @@ def kronecker_normal():
 
 
 @in_zoo
+def kronecker_by_hand():
+    factors = [
+        pm.LKJCholeskyCov(name, n=n, eta=2.0, sd_dist=pm.HalfCauchy.dist(1.0))[0]
+        for name, n in (("a", 3), ("b", 2))
+    ]
+    pm.MvNormal("y", np.zeros(6), chol=pt.linalg.kron(*factors), observed=y.reshape(10, 6))
+
+
+@in_zoo
+def factor_analysis():
+    loadings, noise = pm.Normal("w", shape=(6, 2)), pm.HalfNormal("noise", shape=6)
+    pm.MvNormal(
+        "y", np.zeros(6), cov=loadings @ loadings.T + pt.diag(noise), observed=y.reshape(10, 6)
+    )
+
+
+@in_zoo
 def mutable_data():
     at, value = pm.Data("at", group), pm.Data("value", y)
     pm.Normal("y", effects()[at], pm.HalfNormal("s"), observed=value)

@@ -100,13 +100,13 @@ CASES = {
             solved(lower=True, b_ndim=1), lower_triangle(3), reals(4, 3)
         ),
     },
-    # The gradient has an OpFromGraph, which stays outside.
     AllocDiag: {
-        "of a vector": case(lambda x: diagonal(x) * 2, reals(4), gradient=False),
-        "of one element": case(lambda x: diagonal(x) * 2, reals(1), gradient=False),
-        "of nothing": case(lambda x: diagonal(x) * 2, reals(0), gradient=False),
-        "above": case(lambda x: diagonal(x, 1) * 2, reals(4), gradient=False),
-        "below": case(lambda x: diagonal(x, -2) * 2, reals(4), gradient=False),
+        "of a vector": case(lambda x: diagonal(x) * 2, reals(4)),
+        "of one element": case(lambda x: diagonal(x) * 2, reals(1)),
+        "of nothing": case(lambda x: diagonal(x) * 2, reals(0)),
+        "above": case(lambda x: diagonal(x, 1) * 2, reals(4)),
+        "below": case(lambda x: diagonal(x, -2) * 2, reals(4)),
+        # The gradient is a Blockwise of an OpFromGraph, which stays outside.
         "of each vector": case(diagonals, reals(3, 4), gradient=False),
     },
     BatchedDot: {
