@@ -2,6 +2,8 @@
 
 import json
 import logging
+import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -280,6 +282,14 @@ def test_table_and_html_say_the_same(explained):
     reason = only(explained["counts"]["many"], COMPACT).reason
     assert len(reason) > pd.get_option("display.max_colwidth")
     assert reason in html
+
+
+def test_html_names_what_fired_apart_from_what_refused(explained):
+    html = ElementTree.fromstring(f"<div>{explained['counts']._repr_html_()}</div>")
+    cells = [tuple(cell.text or "" for cell in row) for row in html.iter("tr")]
+    assert ("few (likelihood)", "compact_rows", f"{N} -> 5", "") in cells
+    [why] = [why for *rest, why in cells if rest == ["many (likelihood)", "", str(N)]]
+    assert re.match(r"compact_rows( x \d)?: too few repeats", why)
 
 
 def test_unknown_variable_is_told_which_there_are(explained):

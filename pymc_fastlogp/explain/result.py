@@ -14,7 +14,7 @@ from pymc_fastlogp.shown import Shown
 
 PREFIX = "fastlogp_"
 TITLE = f"What pymc_fastlogp does to this model (rewrites without their prefix {PREFIX})"
-WHY = "left alone because"
+WHY = "left alone, and why"
 
 
 @dataclass(frozen=True)
@@ -143,13 +143,17 @@ class Explanation(Shown):
 
     def _as_shown(self) -> pd.DataFrame:
         """Return the table, with rewrites that say the same in one row."""
-        rewrites: dict[tuple[str, ...], list[str]] = {}
+        same: dict[tuple[str, ...], list[Outcome]] = {}
         for row in self.rows:
-            said = (f"{row.variable} ({row.kind})", _rows(row), _why(row))
-            rewrites.setdefault(said, []).append(_name(row))
+            same.setdefault((_variable(row), _rows(row), _why(row)), []).append(row)
         return pd.DataFrame(
-            {"variable": variable, "rewrite": ",\n".join(names), "rows": rows, WHY: why}
-            for (variable, rows, why), names in rewrites.items()
+            {
+                "variable": variable,
+                "rewrite": ",\n".join(_name(row) for row in rows if row.fired),
+                "rows": n_rows,
+                WHY: _refused(rows) + why,
+            }
+            for (variable, n_rows, why), rows in same.items()
         )
 
     def __rich__(self) -> Group:
@@ -168,6 +172,10 @@ class Explanation(Shown):
         return f"<p>{TITLE}</p>{table}{lines}"
 
 
+def _variable(row: Outcome) -> str:
+    return f"{row.variable} ({row.kind})"
+
+
 def _name(row: Outcome) -> str:
     name = row.rewrite.removeprefix(PREFIX)
     return f"{name} x {row.times}" if row.times > 1 else name
@@ -177,6 +185,11 @@ def _rows(row: Outcome) -> str:
     if row.rows_before is None:
         return ""
     return f"{row.rows_before} -> {row.rows_after}" if row.fired else str(row.rows_before)
+
+
+def _refused(rows: list[Outcome]) -> str:
+    names = [_name(row) for row in rows if not row.fired and row.rewrite]
+    return f"{', '.join(names)}: " if names else ""
 
 
 def _why(row: Outcome) -> str:
