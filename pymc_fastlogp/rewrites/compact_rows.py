@@ -174,7 +174,7 @@ def _replacement(reduction: Reduction, rows: Rows) -> list[TensorVariable] | Non
     copy_stack_trace(out, result)
     for loop in rows.loops:
         if loop.codes is not None:
-            decisions.fired(NAME, out, rows.grid.n_rows, loop.n_cells)
+            decisions.fired(NAME, out, rows.grid.n_rows, 0 if loop.is_constant else loop.n_cells)
     if rows.at_rows:
         decisions.refused(NAME, out, why_distinct(rows.grid, rows.where, rows.at_rows))
     return [result]

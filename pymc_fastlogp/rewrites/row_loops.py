@@ -8,7 +8,8 @@ reads anyway. Subexpressions that terms share are then computed once, and large 
 cancel within a row still cancel within a cell, before cells are summed.
 
 Terms whose keys are more than 0.7 of the rows stay in a loop over the rows, and arithmetic with
-them.
+them, but not constants that are only added: these make a loop of one cell, which is a constant
+(:mod:`~pymc_fastlogp.rewrites.row_constants`).
 """
 
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from pymc_fastlogp.rewrites.constants import fill_value
 from pymc_fastlogp.rewrites.gathers import Where
 from pymc_fastlogp.rewrites.lift_cost import ARITHMETIC
 from pymc_fastlogp.rewrites.row_chunks import rows_in
+from pymc_fastlogp.rewrites.row_constants import may_leave
 from pymc_fastlogp.rewrites.row_keys import WORTHWHILE, Codes, RowKeys
 from pymc_fastlogp.rewrites.row_terms import Term
 from pymc_fastlogp.rewrites.row_views import Grid, varies
@@ -63,6 +65,11 @@ class Loop:
     def n_cells(self) -> int:
         """Return how many evaluations of each term the loop takes."""
         return int(self.used.sum())
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether nothing is left to evaluate."""
+        return self.codes is not None and all(term.factor is None for term in self.terms)
 
 
 class Reads(NamedTuple):
@@ -116,6 +123,8 @@ class Grouping:
             return False
         if own.codes is None:
             return loop.codes is None
+        if loop.codes is None and may_leave(own.terms[0], self.grid.n_rows):
+            return False
         n_cells = int(self._used_by_both(own, loop).sum())
         if WORTHWHILE * n_cells > loop.n_cells:
             return False

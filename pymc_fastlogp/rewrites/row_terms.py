@@ -27,7 +27,7 @@ from pytensor.graph.basic import Apply
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import constant, switch
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.math import add, mul, reciprocal
+from pytensor.tensor.math import add, mul, neg, reciprocal, sub
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.rewrites.constants import fill_value
@@ -223,7 +223,15 @@ def _sum(splitter: Splitter, node: Apply) -> Branch:
 
 
 def _difference(splitter: Splitter, node: Apply) -> Branch:
-    return _linear(splitter, node, [0, 1])
+    parts = tuple(map(splitter.split, node.inputs))
+
+    def apply(given: Sequence[Part], at: At | None = None) -> TensorVariable:
+        u, v = given
+        if v is None:
+            return u
+        return neg(v) if u is None else sub(u, v)
+
+    return Branch(node.outputs[0], parts, apply, apply)
 
 
 def _of_first(splitter: Splitter, node: Apply) -> Branch:
