@@ -125,12 +125,23 @@ def test_what_fires_for_a_part_is_refused_for_the_rest():
     assert (refused.fired, refused.rows_before, refused.rows_after) == (False, N, N)
 
 
+def test_constants_that_leave_unique_rows_are_evaluated_at_no_row():
+    rng = data()
+    with pm.Model() as model:
+        eta = pm.Normal("a") + pm.Normal("b") * rng.normal(size=N)
+        pm.Poisson("y", pt.exp(eta), observed=rng.poisson(2, N))
+    fired, refused = [row for row in explain(model)["y"] if row.rewrite == COMPACT]
+    assert (fired.rows_before, fired.rows_after) == (N, 0)
+    assert (refused.fired, refused.rows_before) == (False, N)
+
+
 def test_data_that_is_not_frozen_is_refused_and_told_how_to_freeze(counts):
     rows = explain(counts, freeze_model=False)["few"]
-    row = only(rows, COMPACT)
+    row = only([row for row in rows if not row.fired], COMPACT)
     assert row.reason == "group is shared and can change between evaluations"
     assert "freeze_model=True" in row.advice
-    assert not any(row.fired for row in rows if row.rewrite in {COMPACT, GAUSSIAN})
+    fired = [row for row in rows if row.fired and row.rewrite in {COMPACT, GAUSSIAN}]
+    assert {row.rows_after for row in fired} <= {0}  # its constants are numpy data
 
 
 def test_minibatch_is_refused_with_advice():

@@ -172,9 +172,9 @@ def _replacement(reduction: Reduction, rows: Rows) -> list[TensorVariable] | Non
     if not out.type.is_super(result.type):
         return None
     copy_stack_trace(out, result)
-    for loop in rows.loops:
-        if loop.codes is not None:
-            decisions.fired(NAME, out, rows.grid.n_rows, 0 if loop.is_constant else loop.n_cells)
+    n_cells = [loop.n_cells for loop in rows.loops if not (loop.codes is None or loop.is_constant)]
+    for n in n_cells or [0]:
+        decisions.fired(NAME, out, rows.grid.n_rows, n)
     if rows.at_rows:
         decisions.refused(NAME, out, why_distinct(rows.grid, rows.where, rows.at_rows))
     return [result]

@@ -8,7 +8,7 @@ reads anyway. Subexpressions that terms share are then computed once, and large 
 cancel within a row still cancel within a cell, before cells are summed.
 
 Terms whose keys are more than 0.7 of the rows stay in a loop over the rows, and arithmetic with
-them, but not constants that are only added: these make a loop of one cell, which is a constant
+them. Constants that are only added have a loop of one cell, which is a constant
 (:mod:`~pymc_fastlogp.rewrites.row_constants`).
 """
 
@@ -100,7 +100,7 @@ class Grouping:
         """Return the loops; that over the rows, where there is one, first."""
         loops: list[Loop] = []
         alone = [self.alone(term) for term in terms if term.mask is None or term.mask.any()]
-        for own in sorted(alone, key=lambda loop: loop.n_cells, reverse=True):
+        for own in sorted(alone, key=lambda loop: (loop.is_constant, -loop.n_cells)):
             loop = next((loop for loop in reversed(loops) if self._joins(own, loop)), None)
             if loop is None:
                 loops.append(own)
@@ -121,10 +121,11 @@ class Grouping:
         """Whether a term should rather be in ``loop``, which has not fewer cells, than alone."""
         if loop.codes is not None and not own.key <= loop.key:
             return False
+        is_apart = may_leave(own.terms[0], self.grid.n_rows)
+        if is_apart or loop.is_constant:
+            return is_apart and loop.is_constant
         if own.codes is None:
             return loop.codes is None
-        if loop.codes is None and may_leave(own.terms[0], self.grid.n_rows):
-            return False
         n_cells = int(self._used_by_both(own, loop).sum())
         if WORTHWHILE * n_cells > loop.n_cells:
             return False
