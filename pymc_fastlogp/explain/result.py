@@ -141,7 +141,7 @@ class Explanation(Shown):
         frame = pd.DataFrame([asdict(row) for row in self.rows])
         return frame.astype({"rows_before": "Int64", "rows_after": "Int64"})
 
-    def _as_shown(self) -> pd.DataFrame:
+    def _as_shown(self, separator: str) -> pd.DataFrame:
         """Return the table, with rewrites that say the same in one row."""
         same: dict[tuple[str, ...], list[Outcome]] = {}
         for row in self.rows:
@@ -149,7 +149,7 @@ class Explanation(Shown):
         return pd.DataFrame(
             {
                 "variable": variable,
-                "rewrite": ",\n".join(_name(row) for row in rows if row.fired),
+                "rewrite": separator.join(_name(row) for row in rows if row.fired),
                 "rows": n_rows,
                 WHY: _refused(rows) + why,
             }
@@ -158,7 +158,7 @@ class Explanation(Shown):
 
     def __rich__(self) -> Group:
         table = Table(title=TITLE, title_justify="left", box=rich.box.SIMPLE)
-        shown = self._as_shown()
+        shown = self._as_shown(",\n")
         for name in shown:
             table.add_column(str(name), overflow="fold", no_wrap=name in {"rewrite", "rows"})
         for row in shown.itertuples(index=False):
@@ -167,7 +167,7 @@ class Explanation(Shown):
 
     def _repr_html_(self) -> str:
         with pd.option_context("display.max_colwidth", None):
-            table = self._as_shown().to_html(index=False)
+            table = self._as_shown(", ").to_html(index=False)
         lines = "".join(f"<p>{escape(line)}</p>" for line in self.kernels.lines())
         return f"<p>{TITLE}</p>{table}{lines}"
 
