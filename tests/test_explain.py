@@ -193,6 +193,20 @@ def test_rewrites_that_are_not_about_rows_are_counted():
     assert not any(row.fired for row in explanation["x"])
 
 
+@pytest.mark.parametrize(("as_data", "name"), [(True, "group"), (False, "a")])
+def test_rows_that_were_sorted_name_the_index_or_what_it_reads(as_data, name):
+    rng = data()
+    group = rng.integers(0, 5, N)
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=5)
+        eta = a[pm.Data("group", group) if as_data else group] * rng.normal(size=N)
+        pm.Bernoulli("y", logit_p=eta, observed=rng.integers(0, 2, N))
+    explanation = explain(model)
+    row = only(explanation["y"], "fastlogp_order_rows")
+    assert (row.fired, row.by) == (True, name)
+    assert f"order_rows by {name}" in str(explanation)
+
+
 def test_potential_by_name_even_if_it_looks_like_markup():
     x = np.arange(N) % 7
     with pm.Model() as model:

@@ -38,6 +38,8 @@ class Outcome:
         Why it did nothing; empty where it fired.
     advice : str
         What the user can do about that; may be empty.
+    by : str
+        By which data it was done, such as the index that rows were sorted by; empty where a rewrite has no choice.
     """
 
     variable: str
@@ -48,6 +50,7 @@ class Outcome:
     rows_after: int | None = None
     reason: str = ""
     advice: str = ""
+    by: str = ""
 
     @property
     def fired(self) -> bool:
@@ -177,7 +180,7 @@ def _variable(row: Outcome) -> str:
 
 
 def _name(row: Outcome) -> str:
-    name = row.rewrite.removeprefix(PREFIX)
+    name = row.rewrite.removeprefix(PREFIX) + (f" by {row.by}" if row.by else "")
     return f"{name} x {row.times}" if row.times > 1 else name
 
 

@@ -130,7 +130,7 @@ def _size(kind: str, variable: pt.TensorVariable) -> int | None:
 def _what(decision: Decision) -> tuple:
     """Return what makes decisions about several variables of a graph the same to the user."""
     rows = (decision.rows_before, decision.rows_after) if decision.fired else ()
-    return (decision.rule, decision.reason, *rows)
+    return (decision.rule, decision.reason, decision.by, *rows)
 
 
 def _outcome(kind: str, variable: pt.TensorVariable, alike: list[Decision]) -> Outcome:
@@ -146,4 +146,5 @@ def _outcome(kind: str, variable: pt.TensorVariable, alike: list[Decision]) -> O
         rows_after=decision.rows_after,
         reason=reason,
         advice=advice,
+        by=decision.by,
     )

@@ -26,6 +26,8 @@ class Decision:
         that are not about rows.
     reason : str
         Why it was refused, and what can be done; empty where the rule fired.
+    by : str
+        By which data it was done, such as the index that rows were sorted by, where a rule has a choice.
     """
 
     rule: str
@@ -33,6 +35,7 @@ class Decision:
     rows_before: int | None = None
     rows_after: int | None = None
     reason: str = ""
+    by: str = ""
 
     @property
     def fired(self) -> bool:
@@ -42,6 +45,8 @@ class Decision:
     def __str__(self) -> str:
         rows = "" if self.rows_before is None else f"{self.rows_before} rows -> {self.rows_after}"
         outcome = self.reason or rows or "rewritten"
+        if self.by:
+            outcome += f" by {self.by}"
         return f"{self.rule}: {self.variable.name or self.variable}: {outcome}"
 
 
@@ -76,9 +81,10 @@ def fired(
     variable: TensorVariable,
     rows_before: int | None = None,
     rows_after: int | None = None,
+    by: str = "",
 ) -> None:
     """Say that ``rule`` rewrote ``variable``."""
-    _record(Decision(rule, variable, rows_before, rows_after))
+    _record(Decision(rule, variable, rows_before, rows_after, by=by))
 
 
 def refused(rule: str, variable: TensorVariable, reason: str) -> None:

@@ -31,7 +31,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.rewrites import decisions
 from pymc_fastlogp.rewrites.compact_rows import Reduction, reduce_rows
 from pymc_fastlogp.rewrites.row_loops import OVERHEAD
-from pymc_fastlogp.rewrites.row_order import best_order
+from pymc_fastlogp.rewrites.row_order import best_order, sorted_by
 from pymc_fastlogp.rewrites.row_readers import (
     Reader,
     axes_of,
@@ -65,17 +65,18 @@ def local_order_rows(fgraph: FunctionGraph, node: Apply) -> Replacements | None:
         if best_order(scattered_by({reader: reading_of(reader, n)})) is None:
             continue
         found = readers_with(fgraph, reader, n)
-        if (rows := best_order(scattered_by(found))) is None:
+        scattered = scattered_by(found)
+        if (rows := best_order(scattered)) is None:
             continue
         if reason := why_not(fgraph, found):
             decisions.refused(NAME, out, reason)
             continue
-        return _permuted(fgraph, [*found], rows)
+        return _permuted(fgraph, [*found], rows, sorted_by(scattered, rows))
     return None
 
 
 def _permuted(
-    fgraph: FunctionGraph, readers: list[Reader], rows: np.ndarray
+    fgraph: FunctionGraph, readers: list[Reader], rows: np.ndarray, by: str
 ) -> Replacements | None:
     """Return what stands for each reduction, those that depend on others first."""
     grid = Grid(rows.shape, len(rows))
@@ -88,7 +89,7 @@ def _permuted(
     for old, new in result.items():
         copy_stack_trace(old, new)
         setattr(new.tag, NAME, DONE)
-        decisions.fired(NAME, old)
+        decisions.fired(NAME, old, by=by)
     return result
 
 

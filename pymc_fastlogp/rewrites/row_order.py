@@ -37,10 +37,13 @@ class Scattered(NamedTuple):
         The entry that each row reads, shape ``(n_rows,)``, not negative.
     n_tables : int
         How many tables it is used for: so many scatters the gradient has.
+    name : str
+        That of the index, or of what is read with it.
     """
 
     of_row: np.ndarray
     n_tables: int
+    name: str = ""
 
 
 def best_order(scattered: Sequence[Scattered]) -> np.ndarray | None:
@@ -51,6 +54,12 @@ def best_order(scattered: Sequence[Scattered]) -> np.ndarray | None:
     costs = [(cost(scattered, rows), k, rows) for k, rows in enumerate(_orders(scattered))]
     lowest, _, rows = min(costs, key=lambda each: each[:2])
     return rows if lowest <= worth else None
+
+
+def sorted_by(scattered: Sequence[Scattered], rows: np.ndarray) -> str:
+    """Return the name of an index that the rows are sorted by in this order."""
+    indices = ((each.name, each.of_row[rows]) for each in scattered)
+    return next((name for name, index in indices if (index[1:] >= index[:-1]).all()), "")
 
 
 def cost(scattered: Sequence[Scattered], rows: np.ndarray | slice = slice(None)) -> float:

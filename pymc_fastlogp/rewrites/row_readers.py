@@ -18,7 +18,12 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.rewrites.gathers import Where, parse_gather
 from pymc_fastlogp.rewrites.row_order import Scattered
-from pymc_fastlogp.rewrites.row_refusals import NEEDED_ROW_BY_ROW, READS_OTHERS, own_entry_of
+from pymc_fastlogp.rewrites.row_refusals import (
+    NEEDED_ROW_BY_ROW,
+    READS_OTHERS,
+    name_of,
+    own_entry_of,
+)
 from pymc_fastlogp.rewrites.row_views import Grid, static_length, varies
 
 
@@ -39,6 +44,8 @@ class Reading:
         What is computed row by row, and along which axes.
     indices : dict of bytes to numpy.ndarray
         The indices that tables are read with, by their digests.
+    names : dict of bytes to str
+        Their names, or those of what is read with them.
     tables : set of (TensorVariable, bytes)
         The tables, each with an index it is read with.
     refusal : str
@@ -47,6 +54,7 @@ class Reading:
 
     computed: dict[TensorVariable, tuple[int, ...]] = field(default_factory=dict)
     indices: dict[bytes, np.ndarray] = field(default_factory=dict)
+    names: dict[bytes, str] = field(default_factory=dict)
     tables: set[tuple[TensorVariable, bytes]] = field(default_factory=set)
     refusal: str = ""
 
@@ -88,9 +96,10 @@ def scattered_by(found: dict[Reader, Reading]) -> list[Scattered]:
     """Return the indices by which the gradients of the sums are scattered."""
     of_sums = [reading for reader, reading in found.items() if isinstance(reader.node.op, Sum)]
     indices = {digest: index for reading in of_sums for digest, index in reading.indices.items()}
+    names = {digest: name for reading in of_sums for digest, name in reading.names.items()}
     tables = {table for reading in of_sums for table in reading.tables}
     return [
-        Scattered(index, sum(digest == its_index for _, its_index in tables))
+        Scattered(index, sum(digest == its_index for _, its_index in tables), names[digest])
         for digest, index in indices.items()
     ]
 
@@ -148,5 +157,8 @@ def _read_leaf(reading: Reading, x: TensorVariable, where: Where) -> None:
     is_counted = not others and index.ndim == 1 and index.size and index.min() >= 0
     if is_counted and not isinstance(x.owner.inputs[0], Constant):
         digest = sha256(index.astype("int64")).digest()
+        table, *entries = x.owner.inputs
+        named = (entry.name for entry in entries if entry.name)
         reading.indices[digest] = index
-        reading.tables.add((x.owner.inputs[0], digest))
+        reading.names[digest] = next(named, None) or name_of(table)
+        reading.tables.add((table, digest))

@@ -59,16 +59,16 @@ def why_own_entries(grid: Grid, where: Where, of_rows: Iterable[TensorVariable])
 
 def own_entry_of(x: TensorVariable) -> str:
     """Say that each row reads an entry of its own of ``x``."""
-    return ONE_EACH.format(name=_name(x))
+    return ONE_EACH.format(name=name_of(x))
 
 
 def _of_source(variables: Iterable[Variable]) -> str | None:
     """Return the reason that lies in where numbers come from."""
     for x in variables:
         if isinstance(x, SharedVariable) and hasattr(x.type, "shape"):
-            return FREEZE.format(name=_name(x))
+            return FREEZE.format(name=name_of(x))
         if x.owner is not None and isinstance(x.owner.op, RandomVariable):
-            return RANDOM.format(name=_name(x))
+            return RANDOM.format(name=name_of(x))
         # A minibatch draws inside an Op of its own, and only its generator is seen here.
         if isinstance(x.type, RandomType):
             return RANDOM.format(name=x.name or "a minibatch, or another generator of its own")
@@ -98,7 +98,7 @@ def _looks_up(x: TensorVariable) -> bool:
     return isinstance(x.owner_op, AdvancedSubtensor) and parse_gather(x.owner) is not None
 
 
-def _name(x: Variable) -> str:
+def name_of(x: Variable) -> str:
     """Return the name of a variable, or of what it is computed from that the user may know."""
     named = (a.name for a in ancestors([x]) if a.name and not isinstance(a, Constant))
     return next(named, str(x))
