@@ -313,7 +313,12 @@ def test_html_names_what_fired_apart_from_what_refused(explained):
     html = ElementTree.fromstring(f"<div>{explained['counts']._repr_html_()}</div>")
     cells = [tuple(cell.text or "" for cell in row) for row in html.iter("tr")]
     assert ("few (likelihood)", "compact_rows x 2", f"{N} -> 5", "") in cells
-    assert ("few (likelihood)", "sure_checks x 2, switch_to_zero, order_rows x 2", "", "") in cells
+    assert (
+        "few (likelihood)",
+        "sure_checks x 2, switch_to_zero, order_rows by group x 2",
+        "",
+        "",
+    ) in cells
     [why] = [why for *rest, why in cells if rest == ["many (likelihood)", "", str(N)]]
     assert re.match(r"compact_rows( x \d)?: too few repeats", why)
 
