@@ -178,9 +178,9 @@ def test_without_the_libraries_only_loops_are_covered(monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 def test_types_may_know_more_of_the_lengths_than_arrays(dtype):
-    x, y = (pt.tensor(shape=shape, dtype=dtype) for shape in ((3, 2), (2, 4)))
-    rows = Buffer("x0", dtype, (Length(0, 0), 2), Role.INPUT)
-    columns = Buffer("x1", dtype, (2, 4), Role.INPUT)
+    x, y = (pt.tensor(shape=shape, dtype=dtype) for shape in ((3, 5), (5, 4)))
+    rows = Buffer("x0", dtype, (Length(0, 0), 5), Role.INPUT)
+    columns = Buffer("x1", dtype, (5, 4), Role.INPUT)
     context = Context(Counter())
     [result] = products.lower(context, Dot()(x, y).owner, [of_buffer(rows), of_buffer(columns)])
     assert result.dtype == dtype

@@ -16,6 +16,7 @@ from pymc_fastlogp.kernel import library
 from pymc_fastlogp.kernel.calls import RESULT
 from pymc_fastlogp.kernel.expressions import cast, const, domain_of
 from pymc_fastlogp.kernel.loops import Accumulate, Compute, Error, Expr, Size
+from pymc_fastlogp.kernel.lower import straight
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
 from pymc_fastlogp.kernel.lower.context import Context
@@ -41,6 +42,9 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     context.require_equal(left.shape[-1], right.shape[-2], MISMATCH)
     batch = broadcast_leading(context, left.shape[:-2], right.shape[:-2])
     sizes = (left.shape[-2], left.shape[-1], right.shape[-1])
+    result = straight.lower(context, node, left, right, is_for_loops=_is_small(sizes))
+    if result is not None:
+        return [result]
     # What the types know of the lengths, the arrays may not.
     if _is_small(sizes) or _is_of_vectors(sizes) or not _is_for_blas(node):
         return [_loops(context, node.outputs[0].type.dtype, left, right, batch)]

@@ -37,6 +37,11 @@ def diagonals(x):
     return vectorize_graph(diagonal(one) * 2, {one: x})
 
 
+def filled(packed, n):
+    """Return a lower triangle filled from a vector, as ``pm.expand_packed_triangular`` does."""
+    return pt.zeros((n, n))[np.tril_indices(n)].set(packed)
+
+
 def solved(**options):
     """Return a function that solves a triangular system."""
     return lambda a, b: solve_triangular(a, b, **options)
@@ -70,6 +75,26 @@ CASES = {
         "large vector and matrix": case(pt.dot, reals(400), reals(400, 400)),
         "one beside other work": case(
             lambda x, y: pt.exp(pt.dot(x, y)).sum() + y.sum(), reals(9, 4), reals(4)
+        ),
+        "by few columns": case(pt.dot, reals(70, 4), reals(4, 3)),
+        "by few rows": case(pt.dot, reals(3, 4), reals(4, 70)),
+        "of float32 by few columns": case(
+            pt.dot, reals(9, 2, dtype="float32"), reals(2, 3, dtype="float32"), runtime=False
+        ),
+        "by a triangle": case(lambda x, v: x @ filled(v, 3), reals(20, 3), reals(6)),
+        "by a transposed triangle": case(lambda x, v: x @ filled(v, 4).T, reals(70, 4), reals(10)),
+        "of a triangle": case(lambda x, v: filled(v, 9) @ x, reals(9, 21), reals(45)),
+        "of a transposed triangle": case(lambda x, v: filled(v, 9).T @ x, reals(9, 9), reals(45)),
+        "of a large triangle": case(lambda x, v: filled(v, 13) @ x, reals(13, 15), reals(91)),
+        "of a scaled triangle": case(
+            lambda x, s, v: (s[:, None] * filled(v, 5)) @ x, reals(5, 8), reals(5), reals(15)
+        ),
+        "by a large triangle": case(lambda x, v: x @ filled(v, 12).T, reals(250, 12), reals(78)),
+        "by a constant triangle": case(
+            lambda x: x @ np.tril(1.5 + np.arange(144.0).reshape(12, 12)), reals(250, 12)
+        ),
+        "of a masked triangle": case(
+            lambda x, a: (a * np.tril(np.ones((6, 6)))) @ x, reals(6, 11), reals(6, 6)
         ),
     },
     Blockwise: {
