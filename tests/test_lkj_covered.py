@@ -77,6 +77,17 @@ def centred_effects():
     pm.Normal("y", mean, pm.HalfNormal("sigma"), observed=observed(ROWS))
 
 
+def walks_and_heavy_tails():
+    """Effects that follow one another, and effects with heavy tails, under a Poisson."""
+    chol, _, _ = lkj("chol", 2)
+    start = pm.MvNormal.dist(np.zeros(2), np.eye(2))
+    mu = np.zeros(2)
+    walk = pm.MvGaussianRandomWalk("walk", mu, chol=chol, init_dist=start, shape=(ROWS, 2))
+    tails = pm.MvStudentT("tails", nu=5.0, mu=mu, scale=chol @ chol.T, shape=(GROUPS, 2))
+    mean = walk[:, 0] + walk[:, 1] * X + tails[GROUP, 0] + tails[GROUP, 1] * X
+    pm.Poisson("y", pt.exp(mean), observed=GROUP)
+
+
 def mv_normals():
     """The same likelihood by factor, by covariance in three ways, and by precision."""
     chol, corr, stds = lkj("chol", 3)
@@ -100,6 +111,8 @@ def other_likelihoods():
     pm.MatrixNormal(
         "matrix", mu=np.zeros((3, 2)), rowchol=chol, colchol=columns, observed=observed(3, 2)
     )
+    covs = {"rowcov": chol @ chol.T, "colcov": columns @ columns.T}
+    pm.MatrixNormal("matrix_by_cov", mu=np.ones((3, 2)), **covs, observed=observed(3, 2))
 
 
 def kronecker_normal():
@@ -135,6 +148,7 @@ MODELS = (
     every_size,
     varying_effects,
     centred_effects,
+    walks_and_heavy_tails,
     mv_normals,
     other_likelihoods,
     kronecker_normal,

@@ -282,6 +282,32 @@ def kronecker_normal():
 
 
 @in_zoo
+def multivariate_random_walk():
+    chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.LogNormal.dist(0.0, 0.5))
+    start = pm.MvNormal.dist(np.zeros(2), np.eye(2))
+    mu = np.zeros(2)
+    walk = pm.MvGaussianRandomWalk("walk", mu, chol=chol, init_dist=start, shape=(N, 2))
+    pm.Poisson("y", pt.exp(walk[:, 0] + walk[:, 1] * x), observed=counts)
+
+
+@in_zoo
+def effects_with_heavy_tails():
+    chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.HalfStudentT.dist(3, 1))
+    b = pm.MvStudentT("b", nu=5.0, mu=np.zeros(2), scale=chol @ chol.T, shape=(GROUPS, 2))
+    pm.Poisson("y", pt.exp(b[group, 0] + b[group, 1] * x), observed=counts)
+
+
+@in_zoo
+def matrix_normal_by_covariances():
+    rows, columns = (
+        pm.LKJCholeskyCov(name, n=n, eta=2.0, sd_dist=pm.HalfNormal.dist())[0]
+        for name, n in (("rows", 3), ("columns", 20))
+    )
+    covs = {"rowcov": rows @ rows.T, "colcov": columns @ columns.T}
+    pm.MatrixNormal("y", np.zeros((3, 20)), **covs, observed=y.reshape(3, 20))
+
+
+@in_zoo
 def kronecker_by_hand():
     factors = [
         pm.LKJCholeskyCov(name, n=n, eta=2.0, sd_dist=pm.HalfCauchy.dist(1.0))[0]
