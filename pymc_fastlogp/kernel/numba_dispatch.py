@@ -1,4 +1,4 @@
-"""A kernel in Numba: an intrinsic that allocates the outputs, calls the machine code and raises its errors.
+"""A kernel in Numba: an intrinsic that calls the machine code and raises its errors.
 
 The machine code is not part of the module that Numba compiles, see :mod:`pymc_fastlogp.kernel.native`. It is
 loaded when the Op is converted, which PyTensor does in every process before it takes compiled code
@@ -21,10 +21,14 @@ from pymc_fastlogp.kernel import layouts
 from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY, emit_shapes, signature
 from pymc_fastlogp.kernel.loops import Buffer, Error, Program, as_expr
 from pymc_fastlogp.kernel.lower.sizes import is_not_negative
+from pymc_fastlogp.kernel.numba_outputs import Output, arrays_in, call_with_outputs, output_of
 
 I64, POINTER = ir.IntType(64), ir.PointerType()
 NO_CODE = "no code for inputs that are not in C order; the log of pymc_fastlogp says why"
-NO_MEMORY = Error(MemoryError, "no memory for the scratch of a kernel")
+TOO_LARGE = (
+    "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
+)
+NO_MEMORY = Error(MemoryError, "no memory for what a kernel computes")
 
 
 def funcify(program: Program) -> tuple[Callable, str]:
@@ -60,11 +64,10 @@ def _intrinsic(program: Program, name: str) -> Callable:
             ]
             function = call.function(program, name, typed.args[0])
             inputs = call.arguments(arrays)
-            outputs = call.allocated(program, output_types, inputs)
-            pointers = [call.pointer(array) for array in outputs]
-            status = builder.call(function, [*inputs, *pointers])
-            values = [array._getvalue() for array in outputs]
-            call.raise_error(status, program.errors, list(zip(output_types, values, strict=True)))
+            outputs = call.outputs(program, output_types, inputs)
+            status, slots = call_with_outputs(context, builder, function, inputs, outputs)
+            call.raise_error(status, program.errors)
+            values = arrays_in(context, builder, outputs, slots)
             return context.make_tuple(builder, returned, values) if len(values) > 1 else values[0]
 
         return returned(types.StarArgTuple(inputs)), codegen
@@ -104,16 +107,20 @@ class _Call:
             arguments += [n for size in sizes for n in cgutils.unpack_tuple(self.builder, size)]
         return arguments
 
-    def allocated(
+    def outputs(
         self, program: Program, output_types: Sequence[types.Array], inputs: Sequence[ir.Value]
-    ) -> list[Any]:
-        """Return new arrays for the outputs."""
+    ) -> list[Output]:
+        """Return what is to be allocated; raise where a length is negative or memory cannot be as large."""
         shapes = emit_shapes(self.builder, program, inputs)
         self.require_not_negative(program, shapes)
-        return [
-            arrayobj._empty_nd_impl(self.context, self.builder, type_, shape)
+        found = [
+            output_of(self.context, self.builder, type_, shape)
             for type_, shape in zip(output_types, shapes, strict=True)
         ]
+        for each in found:
+            with self.builder.if_then(each.is_too_large, likely=False):
+                self.context.call_conv.return_user_exc(self.builder, ValueError, (TOO_LARGE,))
+        return found
 
     def require_not_negative(self, program: Program, shapes: Sequence[Sequence[ir.Value]]) -> None:
         """Raise where a length is negative."""
@@ -130,23 +137,13 @@ class _Call:
         """Return the address of the elements."""
         return self.builder.bitcast(array.data, POINTER)
 
-    def release(self, values: Sequence[tuple[types.Array, ir.Value]]) -> None:
-        """Give arrays back."""
-        for type_, value in values:
-            self.context.nrt.decref(self.builder, type_, value)
-
-    def raise_error(
-        self,
-        status: ir.Value,
-        errors: Sequence[Error],
-        outputs: Sequence[tuple[types.Array, ir.Value]],
-    ) -> None:
+    def raise_error(self, status: ir.Value, errors: Sequence[Error]) -> None:
         """Raise what a status other than 0 stands for."""
         failed = self.builder.icmp_signed("!=", status, I64(0))
         with self.builder.if_then(failed, likely=False):
-            self.release(outputs)
             for number, error in [(OUT_OF_MEMORY, NO_MEMORY), *enumerate(errors, 1)]:
                 with self.builder.if_then(self.builder.icmp_signed("==", status, I64(number))):
                     self.context.call_conv.return_user_exc(
                         self.builder, error.type, (error.message,)
                     )
+            self.builder.unreachable()
