@@ -1,6 +1,7 @@
 """Kernels in mode NUMBA: values, errors, layouts, threads, memory and the cache on disk."""
 
 import json
+import re
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,8 +15,10 @@ from numba.core.runtime import _nrt_python, rtsys
 from pymc.logprob.utils import ParameterValueError
 
 from pymc_fastlogp import disabled
-from pymc_fastlogp.kernel import layouts, native
+from pymc_fastlogp.benchmark.run import compile_model
+from pymc_fastlogp.kernel import layouts, native, numba_dispatch
 from pymc_fastlogp.kernel.held_constants import HeldConstants
+from pymc_fastlogp.kernel.numba_outputs import arrays_in
 from pymc_fastlogp.kernel.op import FusedKernel
 
 INDEX = np.random.default_rng(0).integers(0, 7, 3000)
@@ -294,6 +297,43 @@ def test_without_the_cache_nothing_is_written(monkeypatch):
         np.testing.assert_allclose(function(np.zeros(2)), 2.5)
     assert native._loaded
     assert not written
+
+
+@pytest.mark.parametrize(
+    ("length", "error", "message"),
+    [(2**61, ValueError, "array is too big"), (2**55, MemoryError, "no memory")],
+)
+def test_an_output_for_which_there_is_no_memory(length, error, message):
+    n, x = pt.lscalar("n"), pt.dvector("x")
+    function = compiled([n, x], [pt.alloc(pt.exp(x), n, 2), pt.log(x)])
+    # Numba itself keeps what a call that raises has been given.
+    function.trust_input = True
+    before = rtsys.get_allocation_stats()
+    with pytest.raises(error, match=message):
+        function(np.array(length), np.ones(2))
+    after = rtsys.get_allocation_stats()
+    assert after.mi_alloc - before.mi_alloc <= 2 + after.mi_free - before.mi_free
+
+
+def body_of_the_callback(model):
+    """Return the code of the function that nutpie calls, without what it calls in turn."""
+    code = compile_model(model, "on").compiled_logp_func.inspect_llvm()
+    return re.search(r"^define [^\n]*logp_numba.*?^}", code, re.MULTILINE | re.DOTALL).group()
+
+
+def test_callers_know_the_length_of_the_gradient(monkeypatch):
+    with pm.Model() as model:
+        pm.Normal("x", pm.Normal("mu"), pm.HalfNormal("sd"), shape=40)
+    assert "srem" not in body_of_the_callback(model)
+    # Without it, each index is divided by the length.
+    with pytensor.config.change_flags(numba__cache=False):
+        monkeypatch.setattr(numba_dispatch, "arrays_in", arrays_of_a_function_that_is_called)
+        assert "srem" in body_of_the_callback(model)
+
+
+def arrays_of_a_function_that_is_called(context, builder, *args):
+    builder.function.attributes.add("noinline")
+    return arrays_in(context, builder, *args)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
