@@ -95,6 +95,8 @@ RULES: tuple[Rule, ...] = (
         "cholesky_of_inverse.local_cholesky_of_inverse",
         "stabilize",
     ),
+    Rule("fastlogp_cholesky_of_scaled", "cholesky_of_scaled.local_cholesky_of_scaled", "stabilize"),
+    Rule("fastlogp_solve_of_scaled", "solve_of_scaled.local_solve_of_scaled", "stabilize"),
     Rule(
         "fastlogp_difference_of_cumsum",
         "difference_of_cumsum.local_difference_of_cumsum",

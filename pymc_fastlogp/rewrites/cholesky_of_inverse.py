@@ -46,7 +46,7 @@ def local_cholesky_of_inverse(
     precision = _inverted(node)
     if precision is None or not is_symmetric(precision):
         return None
-    m = cholesky(precision[::-1, ::-1], lower=True)
+    m = cholesky(_reversed(precision), lower=True)
     copy_stack_trace(factor, m)
     new = {}
     for user, _ in fgraph.clients[factor]:
@@ -67,6 +67,15 @@ def _inverted(node: Apply) -> TensorVariable | None:
     [precision] = inverse.owner.inputs
     is_one = precision.type.ndim == 2 and precision.type.dtype == node.outputs[0].type.dtype
     return precision if is_one else None
+
+
+def _reversed(x: TensorVariable) -> TensorVariable:
+    """Return a matrix with its rows and columns in reverse; of a multiple of a constant, that of the constant."""
+    operands = x.owner.inputs if isinstance(x.owner_op, Elemwise) else [x]
+    matrices = [operand for operand in operands if not all(operand.type.broadcastable)]
+    if not all(isinstance(operand, Constant) for operand in matrices):
+        return x[::-1, ::-1]
+    return x.owner.op(*(y[::-1, ::-1] if y in matrices else y for y in operands))
 
 
 def _with_reversed(user: Apply, factor: TensorVariable, m: TensorVariable) -> TensorVariable | None:

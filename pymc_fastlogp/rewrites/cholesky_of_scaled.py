@@ -1,0 +1,67 @@
+r"""Factor a constant matrix once, not each multiple of it.
+
+.. code::
+
+    cholesky(s * K)  ->  sqrt(s) * cholesky(K)      K constant, s scalar
+
+:math:`s K = (\sqrt s L) (\sqrt s L)^\top`. A covariance or precision that is known up to a scale is written so: a relationship matrix of
+animals, the distances of sites or of species on a tree. The factor of ``K`` is computed when the graph is
+compiled; what is left costs :math:`n^2` instead of :math:`n^3`, and so does the gradient.
+
+Where ``s`` is not positive and finite the factor is nan; of an infinite matrix LAPACK may return an infinite diagonal, of which a density
+is as impossible. A matrix ``K`` that is not positive definite is left to upstream,
+and so is one that is not constant, whose factor has to be computed anyway. Where a multiple overflows or is subnormal, upstream
+fails, and the rule does not.
+"""
+
+import numpy as np
+import pytensor.scalar as ps
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.tensor.basic import constant, switch
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.math import gt, lt, mul, sqrt
+from pytensor.tensor.rewriting.blockwise import blockwise_of
+from pytensor.tensor.variable import TensorConstant, TensorVariable
+
+
+@node_rewriter([blockwise_of(Cholesky)])
+def local_cholesky_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+    """Rewrite ``cholesky(s * K) -> sqrt(s) * cholesky(K)``."""
+    [product], [out] = node.inputs, node.outputs
+    if not isinstance(product.owner_op, Elemwise) or not node.op.core_op.lower:
+        return None
+    found = _scale(product)
+    if found is None or product.type.dtype != out.type.dtype:
+        return None
+    scale, matrix = found
+    if not np.isfinite(matrix.data).all():
+        return None
+    root = switch(gt(scale, 0) & lt(scale, np.inf), sqrt(scale), np.nan)
+    try:
+        factor = root * constant(np.linalg.cholesky(matrix.data.astype(out.type.dtype)))
+    except np.linalg.LinAlgError:
+        return None
+    copy_stack_trace(out, [root, factor])
+    return [factor] if out.type.is_super(factor.type) else None
+
+
+def _scale(x: TensorVariable) -> tuple[TensorVariable, TensorConstant] | None:
+    """Return ``s`` and ``K`` if ``x`` is ``s * K`` or ``K / s``."""
+    scalar_op = x.owner.op.scalar_op
+    if isinstance(scalar_op, ps.TrueDiv):
+        matrix, scale = x.owner.inputs
+        scales, matrices = [1 / scale], [matrix]
+        is_scalar = all(scale.type.broadcastable)
+    elif isinstance(scalar_op, ps.Mul):
+        scales = [factor for factor in x.owner.inputs if all(factor.type.broadcastable)]
+        matrices = [factor for factor in x.owner.inputs if factor not in scales]
+        is_scalar = len(scales) > 0
+    else:
+        return None
+    if not is_scalar or len(matrices) != 1 or not isinstance(matrices[0], TensorConstant):
+        return None
+    # Of one row, both factors of a product are scalars.
+    return mul(*scales) if len(scales) > 1 else scales[0], matrices[0]

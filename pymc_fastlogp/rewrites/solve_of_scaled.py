@@ -1,0 +1,57 @@
+r"""Divide the right-hand side, not scale the constant matrix of a triangular system.
+
+.. code::
+
+    solve_triangular(s * L, b)  ->  solve_triangular(L, b / s)      L constant, s scalar or a column
+
+:math:`\operatorname{diag}(s) L x = b` is :math:`L x = \operatorname{diag}(s)^{-1} b`. Of a matrix that is not constant the gradient is an outer
+product, :math:`n^2` multiplications for each right-hand side; that of ``b / s`` takes :math:`n`. Where
+``L`` is not constant, its gradient is needed anyway, and scaling it is less work than dividing many right-hand sides.
+
+A matrix scaled by zero is singular, by infinity not finite: where upstream's solution is nan, ``b`` is made nan.
+"""
+
+import numpy as np
+import pytensor.scalar as ps
+from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.tensor.basic import constant, switch
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
+from pytensor.tensor.math import eq, isinf, mul
+from pytensor.tensor.rewriting.blockwise import blockwise_of
+from pytensor.tensor.variable import TensorVariable
+
+
+@node_rewriter([blockwise_of(SolveTriangular)])
+def local_solve_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+    """Rewrite ``solve_triangular(s * L, b) -> solve_triangular(L, b / s)``."""
+    (matrix, b), [out] = node.inputs, node.outputs
+    if node.op.core_op.unit_diagonal:
+        return None
+    factors = _factors(matrix)
+    matrices = [factor for factor in factors if not factor.type.broadcastable[-1]]
+    scales = [factor for factor in factors if factor.type.broadcastable[-1]]
+    if len(matrices) != 1 or not scales or not isinstance(matrices[0], Constant):
+        return None
+    scale = mul(*scales) if len(scales) > 1 else scales[0]
+    scale = switch(eq(scale, 0) | isinf(scale), np.nan, scale)
+    divided = b / (scale if node.op.core_op.b_ndim == 2 else scale[..., 0])
+    solution = node.op(matrices[0], divided)
+    copy_stack_trace(out, [divided, solution])
+    return [solution] if out.type.is_super(solution.type) else None
+
+
+def _factors(x: TensorVariable) -> list[TensorVariable]:
+    """Return the factors of a product, also of one that lost leading dimensions of length one; else nothing."""
+    if isinstance(x.owner_op, DimShuffle) and x.owner.op.is_squeeze:
+        op, [product] = x.owner.op, x.owner.inputs
+        if op.drop != tuple(range(len(op.drop))):
+            return []
+        return [
+            constant(factor.data.squeeze(op.drop)) if isinstance(factor, Constant) else op(factor)
+            for factor in _factors(product)
+        ]
+    is_product = isinstance(x.owner_op, Elemwise) and isinstance(x.owner.op.scalar_op, ps.Mul)
+    return list(x.owner.inputs) if is_product else []
