@@ -178,6 +178,8 @@ GRAPH_RULES: tuple[GraphRule, ...] = (
     GraphRule("fastlogp_fused_kernel", "kernel.region.FuseRegions", ("numba",), 49.3),
     # Behind the kernels, which share by themselves.
     GraphRule("fastlogp_shared_exp", "rewrites.shared_exp.ShareExp", ("numba",), 49.4),
+    # Behind the shared exponentials, which it keeps apart.
+    GraphRule("fastlogp_costly_apart", "rewrites.costly_apart.CostlyApart", ("numba",), 49.45),
     # Behind all others: what is no longer a constant is not rewritten as one.
     GraphRule("fastlogp_held_constants", "kernel.held_constants.HoldConstants", ("numba",), 200.0),
 )

@@ -120,5 +120,4 @@ def _is_worth_it(functions: list[ScalarVariable]) -> bool:
 def _parts(x: ScalarVariable) -> Parts:
     zero, one = (ps.ScalarConstant(x.type, x.type.filter(value)) for value in (0, 1))
     e = ps.exp(-abs(x))
-    r = one / (one + e)
-    return Parts(zero, one, e, r, unit_log1p(e, r))
+    return Parts(zero, one, e, one / (one + e), unit_log1p(e))
