@@ -29,7 +29,7 @@ from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.scalar.basic import ScalarVariable
 from pytensor.tensor.basic import tensor_copy
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.subtensor import AdvancedIncSubtensor
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.rewrites import decisions
@@ -79,7 +79,8 @@ def _is_long_loop(node: Apply) -> bool:
 def without(node: Apply, functions: tuple[type[ps.ScalarOp], ...]) -> Apply:
     """Return a node with the same outputs that reads these functions from another one.
 
-    It is the same node where it has none of them or gives one out, and where too little arithmetic would be left.
+    It is the same node where it has none of them or gives one out, where too little arithmetic would be left, and where both would
+    read a gather, which PyTensor fuses with one reader alone.
     """
     fgraph = node.op.scalar_op.fgraph.unfreeze()
     costly = [n.outputs[0] for n in fgraph.toposort() if isinstance(n.op, functions)]
@@ -87,14 +88,21 @@ def without(node: Apply, functions: tuple[type[ps.ScalarOp], ...]) -> Apply:
         return node
     given = {x: x.type() for x in costly}
     outputs = clone_replace(list(fgraph.outputs), given)
-    tensors = dict(zip(fgraph.inputs, node.inputs, strict=True))
     read = {*explicit_graph_inputs(outputs)}
     apart = [x for x in costly if given[x] in read]
-    values = _elemwise(tensors, apart).outputs
-    rest = _elemwise(tensors | {given[x]: v for x, v in zip(apart, values, strict=True)}, outputs)
+    if not apart:
+        return node
+    tensors = dict(zip(fgraph.inputs, node.inputs, strict=True))
+    first = _elemwise(tensors, apart)
+    values = {given[x]: value for x, value in zip(apart, first.outputs, strict=True)}
+    rest = _elemwise(tensors | values, outputs)
     same_types = [x.type for x in rest.outputs] == [x.type for x in node.outputs]
     enough = len(rest.op.scalar_op.fgraph.apply_nodes) >= ARITHMETIC
-    return rest if same_types and enough else node
+    return rest if same_types and enough and not _share_a_gather(first, rest) else node
+
+
+def _share_a_gather(first: Apply, rest: Apply) -> bool:
+    return any(isinstance(x.owner_op, AdvancedSubtensor) for x in {*first.inputs} & {*rest.inputs})
 
 
 def _elemwise(
