@@ -91,7 +91,11 @@ def test_a_scatter_has_a_loop_of_its_own():
     same([x], [into])
 
 
-theta = pt.vector("theta", shape=(7,))
+def test_what_is_read_with_an_index():
+    theta = pt.vector("theta", shape=(7,))
+    out = [long(theta[GROUP] + y).sum(), pt.zeros(7)[GROUP].inc(long(theta[GROUP]))]
+    assert compiled([theta, y], out)[2]
+    same([theta, y], out)
 
 
 def test_functions_of_functions():
@@ -112,7 +116,6 @@ STAYS = {
     "no costly function": ([x], arithmetic(x, 2 * x)),
     "few elements": ([short], long(short)),
     "of any number": ([unknown], long(unknown)),
-    "a gather that both would read": ([theta], long(theta[GROUP])),
     "scalars": ([], long(pt.constant(0.5) + pytensor.shared(1.0))),
 }
 
