@@ -2,12 +2,14 @@
 
 from collections import Counter
 from functools import partial
+from math import inf, prod
 
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.linalg.decomposition.eigen import Eigh
 
 from pymc_fastlogp.config import switched
@@ -207,3 +209,17 @@ def test_deterministics_that_nothing_uses_are_not_in_logp(on):
     models = (in_model(partial(lkj, "chol", 3, compute_corr=compute)) for compute in (True, False))
     with_them, without = (sketch(pregrad(model.logp(), on=on)) for model in models)
     assert with_them == without
+
+
+@pytest.mark.parametrize("shape", [(60, 60), (1000, 3, 3)])
+def test_a_large_prior_has_no_matrix(shape):
+    model = in_model(lambda: pm.LKJCorr("corr", n=shape[-1], eta=2.0, shape=shape))
+    off, on = (largest_in(pregrad(model.logp(), on=on)) for on in (False, True))
+    [entries] = model.initial_point().values()
+    assert on <= max(entries.size, prod(shape[:-1])) < prod(shape) <= off
+
+
+def largest_in(graph):
+    """Return the largest number of entries of what is computed in a graph; a length that is not known counts as infinite."""
+    computed = [v for v in ancestors([graph]) if v.owner and hasattr(v.type, "shape")]
+    return max(prod(inf if n is None else n for n in v.type.shape) for v in computed)

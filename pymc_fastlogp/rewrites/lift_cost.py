@@ -3,8 +3,9 @@
 The lift stores an array of the size of ``x`` where one was stored before, so it pays by the
 entries on which ``f`` is not evaluated any more. Where ``f`` is arithmetic, PyTensor would have
 fused it into the loop that reads the result, and there is nothing to save, unless a costlier
-function follows that can be lifted next. Where other Ops read ``x[i].set(c)`` as well, it has to
-be stored all the same. Where ``x`` is as large as it looks, nothing is saved but a copy, and a
+function follows that can be lifted next, or a reduction or a diagonal, which can be taken of what
+was written (:mod:`~pymc_fastlogp.rewrites.sum_of_filled`): an LKJ prior then never has a matrix. Where
+other Ops read ``x[i].set(c)`` as well, it has to be stored all the same. Where ``x`` is as large as it looks, nothing is saved but a copy, and a
 reduction that would have been fused with ``f`` no longer is. ``benchmarks/lift_cost.py`` measures
 the cases, and the limits below follow from it.
 """
@@ -15,6 +16,7 @@ from itertools import pairwise
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
+from pytensor.tensor.basic import ExtractDiag
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.variable import TensorVariable
 
@@ -37,6 +39,8 @@ def pays(fgraph: FunctionGraph, node: Apply, operand: TensorVariable, filled: Fi
     """Whether evaluating ``f`` on what was written, and not on all, is worth the change."""
     entries = _size(operand)
     if entries <= FEW_ENTRIES:
+        return True
+    if entries <= MANY_ENTRIES and _is_reduced(fgraph, node):
         return True
     is_read_twice = _has_other_clients(fgraph, node, operand)
     written = sum(_size(write.inputs[1]) for write in filled.writes)
@@ -67,6 +71,23 @@ def _leads_to_a_costly(fgraph: FunctionGraph, node: Apply) -> bool:
         if isinstance(client.op, Elemwise) and (
             not isinstance(client.op.scalar_op, ARITHMETIC) or _leads_to_a_costly(fgraph, client)
         ):
+            return True
+    return False
+
+
+def _is_largest(node: Apply, operand: TensorVariable) -> bool:
+    """Whether the other operands are repeated along an axis, as norms of rows are."""
+    return all(x is operand or _size(x) < _size(operand) for x in node.inputs)
+
+
+def _is_reduced(fgraph: FunctionGraph, node: Apply) -> bool:
+    """Whether a reduction or a diagonal follows, to which other lifts lead: both can be taken of what was written."""
+    out = node.outputs[0]
+    for client, _ in fgraph.clients[out]:
+        if isinstance(client.op, CAReduce | ExtractDiag):
+            return True
+        is_lifted = isinstance(client.op, Elemwise) and _is_largest(client, out)
+        if is_lifted and _is_reduced(fgraph, client):
             return True
     return False
 

@@ -19,9 +19,8 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.rewrites.set_chains import indices_of, positions, unwind
 
-# A cautious limit: correlation matrices are smaller, also in batches, of which each position is listed, and
-# larger fills were hardly measured (benchmarks/lift_cost.py, up to 90 rows).
-MANY_ENTRIES = 4096
+# Correlation matrices are smaller, also in most batches. Each position is listed, which takes memory and compile time.
+MANY_ENTRIES = 100_000
 
 
 class Packed(NamedTuple):

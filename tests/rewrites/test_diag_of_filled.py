@@ -29,7 +29,7 @@ full = pt.matrix("full", shape=(N, N))
 index = pt.lvector("index", shape=(6,))
 packeds = pt.matrix("packeds", shape=(2, 6))
 diags = pt.matrix("diags", shape=(2, N))
-many = pt.matrix("many", shape=(456, 6))
+many = pt.matrix("many", shape=(11_112, 6))
 
 VALUES = {
     packed: np.linspace(-1.0, 2.0, 6),
@@ -87,7 +87,7 @@ REFUSES = {
         pt.zeros((2, N, N))[:, ROWS, COLS].set(packed), axis1=1, axis2=2
     ),
     "other axes of a batch": pt.diagonal(two, axis1=0, axis2=1),
-    "large batch": pt.diagonal(pt.zeros((456, N, N))[:, ROWS, COLS].set(many), axis1=1, axis2=2),
+    "large batch": pt.diagonal(pt.zeros((11_112, N, N))[:, ROWS, COLS].set(many), axis1=1, axis2=2),
 }
 
 

@@ -35,8 +35,8 @@ begin = pt.lscalar("begin")
 single = pt.vector("single", shape=(1,))
 batch = pt.matrix("batch", shape=(2, 6))
 others = pt.matrix("others", shape=(2, 3))
-large = pt.matrix("large", shape=(456, 6))
-longest = pt.vector("longest", shape=(5000,))
+large = pt.matrix("large", shape=(11_112, 6))
+longest = pt.vector("longest", shape=(100_001,))
 
 VALUES = {
     single: np.array([0.7]),
@@ -118,7 +118,7 @@ REFUSES = {
     "unknown mask": square * m,
     "entries that nothing keeps": v.reshape((N, N)) * LOWER,
     "mask of zeros only": square * np.zeros((N, N)),
-    "mask of a large matrix": pt.concatenate([v] * 900).reshape((90, 90)) * np.tri(90),
+    "mask of a large matrix": pt.concatenate([v] * 11_236).reshape((318, 318)) * np.tri(318),
     "two vectors": pt.concatenate([x, other]).reshape((N, N)) * LOWER,
     "two matrices": pt.concatenate([batch, others], axis=1).reshape((2, N, N)) * LOWER,
     "slices of a long vector": pt.concatenate([longest[3:6], longest[5::-1]]).reshape((N, N))

@@ -48,6 +48,7 @@ corner = pt.zeros((3, 3))
 MASK = np.array([True, False, False])
 long = pt.vector("long", shape=(2000,))
 read_twice = pt.zeros(2000)[:500].set(long[:500])
+half = pt.zeros(2000)[:1000].set(long[:1000])
 huge = pt.zeros(200_000)[I].set(a)
 
 VALUES = {
@@ -82,6 +83,10 @@ FIRES = {
     "f(1) folds": (
         pt.exp(zeros[1:3].set(1.0)),
         pt.ones(N)[1:3].set(np.exp(1.0)),
+    ),
+    "arithmetic on a large tensor, reduced": (
+        pt.sqr(half).sum(),
+        pt.zeros(2000)[:1000].set(pt.sqr(long[:1000])).sum(),
     ),
     "basic slice": (pt.exp(zeros[1:3].set(a)), pt.ones(N)[1:3].set(pt.exp(a))),
     "basic scalar": (pt.exp(zeros[start].set(s)), pt.ones(N)[start].set(pt.exp(s))),
@@ -228,6 +233,7 @@ REFUSES = {
     "promotion of float32": pt.zeros(N, dtype="float32")[I].set(f32) * s,
     # Nothing would be saved.
     "arithmetic on a large tensor": 2 * pt.zeros(2000)[:500].set(long[:500]),
+    "arithmetic that meets a full tensor": ((half + s) * long).sum(),
     "arithmetic, read twice": pt.exp(2 * read_twice) + long * read_twice,
     "arithmetic on most of a large tensor": pt.exp(2 * pt.zeros(2000)[:1000].set(long[:1000])),
     "arithmetic, sizes unknown": 2 * pt.zeros(start)[:2].set(pt.vector("v")),

@@ -30,7 +30,7 @@ full = pt.matrix("full", shape=(N, N))
 unknown = pt.vector("unknown")
 lows = pt.matrix("lows", shape=(2, len(ROWS)))
 diags = pt.matrix("diags", shape=(2, N))
-many = pt.matrix("many", shape=(300, len(ROWS)))
+many = pt.matrix("many", shape=(6251, len(ROWS)))
 
 VALUES = {
     low: np.linspace(-1.0, 2.0, len(ROWS)),
@@ -103,7 +103,7 @@ REFUSES = {
     "integers": pt.zeros((N, N), dtype="int64")[ROWS, COLS].set(i64).sum(axis=1),
     "a value that is cast": zeros[ROWS, COLS].set(f32).sum(axis=1),
     "a value that is repeated for a batch": pt.zeros((2, N, N))[:, ROWS, COLS].set(low).sum(axis=2),
-    "a large batch": pt.zeros((300, N, N))[:, ROWS, COLS].set(many).sum(axis=2),
+    "a large batch": pt.zeros((6251, N, N))[:, ROWS, COLS].set(many).sum(axis=2),
     "a matrix of a batch": pt.zeros((2, N, N))[0].set(full).sum(axis=2),
     "a slice": zeros[1:3].set(full[:2]).sum(axis=1),
     "unknown shape": pt.zeros((N, N))[ROWS, COLS].set(unknown).sum(axis=1),
