@@ -18,12 +18,13 @@ from the first entry to the last.
 The index arrays must not name an entry twice where they set: the last one would win.
 """
 
-from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.graph.traversal import walk
 from pytensor.tensor.basic import constant
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import All, Any, Sum
@@ -113,22 +114,22 @@ def _may_be_permuted(leaf: TensorVariable) -> bool:
     return leaf.type.shape in (leaf.owner.inputs[0].type.shape, (None,))
 
 
-def _leaves(fgraph: FunctionGraph, x: TensorVariable) -> Iterator[TensorVariable]:
-    """Yield what an elementwise expression is made of, itself if something needs it in its order."""
-    if _is_elemwise(x) and _is_needed_in_any_order(fgraph, x):
-        for operand in x.owner.inputs:
-            yield from _leaves(fgraph, operand)
-    else:
-        yield x
+def _leaves(fgraph: FunctionGraph, x: TensorVariable) -> list[TensorVariable]:
+    """Return what an elementwise expression is made of, itself if something needs it in its order."""
 
+    @cache
+    def is_needed_in_any_order(x: TensorVariable) -> bool:
+        """Whether writes at constant positions, and reductions, are all that becomes of ``x``."""
+        return all(
+            _takes_any_order(client, place)
+            or (isinstance(client.op, Elemwise) and is_needed_in_any_order(client.outputs[0]))
+            for client, place in fgraph.clients[x]
+        )
 
-def _is_needed_in_any_order(fgraph: FunctionGraph, x: TensorVariable) -> bool:
-    """Whether writes at constant positions, and reductions, are all that becomes of ``x``."""
-    return all(
-        _takes_any_order(client, place)
-        or (isinstance(client.op, Elemwise) and _is_needed_in_any_order(fgraph, client.outputs[0]))
-        for client, place in fgraph.clients[x]
-    )
+    def operands(x: TensorVariable) -> list[TensorVariable]:
+        return x.owner.inputs if _is_elemwise(x) and is_needed_in_any_order(x) else []
+
+    return [x for x in walk([x], operands) if not operands(x)]
 
 
 def _takes_any_order(client: Apply, place: int) -> bool:
@@ -139,16 +140,21 @@ def _takes_any_order(client: Apply, place: int) -> bool:
 
 def _reordered(x: TensorVariable, inverse: np.ndarray) -> TensorVariable:
     """Return ``x[inverse]``, for an expression of which :func:`_permutation` knows the leaves."""
-    if all(x.type.broadcastable):
-        return x
-    if isinstance(x, TensorConstant):
-        return constant(x.data[inverse])
-    if (read := vector_read(x)) is not None:
-        return read.reordered(inverse)
-    if _is_read_of_entries(x):
-        tensor, *indices = x.owner.inputs
-        return tensor[tuple(constant(index.data[inverse]) for index in indices)]
-    return x.owner.op(*(_reordered(operand, inverse) for operand in x.owner.inputs))
+
+    @cache
+    def reordered(x: TensorVariable) -> TensorVariable:
+        if all(x.type.broadcastable):
+            return x
+        if isinstance(x, TensorConstant):
+            return constant(x.data[inverse])
+        if (read := vector_read(x)) is not None:
+            return read.reordered(inverse)
+        if _is_read_of_entries(x):
+            tensor, *indices = x.owner.inputs
+            return tensor[tuple(constant(index.data[inverse]) for index in indices)]
+        return x.owner.op(*map(reordered, x.owner.inputs))
+
+    return reordered(x)
 
 
 def _is_elemwise(x: TensorVariable) -> bool:

@@ -20,6 +20,7 @@ entry that the switch hides into nan.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import pytensor.scalar as ps
@@ -33,6 +34,9 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 from pymc_fastlogp.rewrites.constants import fill_value
 from pymc_fastlogp.rewrites.gathers import Where
 from pymc_fastlogp.rewrites.row_views import Grid, varies
+
+# A tree of more leaves is not made: of `u + u * x` forty times in a row, it would have 2^40.
+MOST_TERMS = 256
 
 type At = Callable[[TensorVariable], TensorVariable]
 type Part = TensorVariable | None
@@ -115,17 +119,20 @@ def _at_cells(tree: Tree, of_term: dict[Term, TensorVariable], at: At) -> Part:
     return None if all(part is None for part in parts) else tree.of_cells(parts, at)
 
 
-def split(grid: Grid, x: TensorVariable, where: Where, mask: np.ndarray | None = None) -> Tree:
-    """Return the tree of ``x``, summed over the rows of ``mask``."""
-    splitter = Splitter(grid, where, mask)
-    if x.owner is not None and varies(x, where):
-        rule = _check if isinstance(x.owner.op, CheckAndRaise) else SPLITS.get(_operator(x), _whole)
-        tree = rule(splitter, x.owner)
-        if tree is not None:
-            return tree
-    if isinstance(x, TensorConstant) and splitter.is_weight(x):
-        return Term(x, None, (x,), mask)
-    return Term(x, x, (), mask)
+def split(grid: Grid, x: TensorVariable, where: Where) -> Tree:
+    """Return the tree of ``x``, which is but one term if it could have too many."""
+    return Splitter(grid, where, None).split(x) if _n_leaves(x) <= MOST_TERMS else Term(x, x)
+
+
+def _n_leaves(x: TensorVariable) -> int:
+    """Return how many leaves a tree has at most; what is read twice, as ``u`` in ``u + u * x``, is in it twice."""
+
+    @cache
+    def count(x: TensorVariable) -> int:
+        is_split = _operator(x) in (CheckAndRaise, *SPLITS)
+        return sum(map(count, x.owner.inputs)) if is_split else 1
+
+    return count(x)
 
 
 @dataclass(frozen=True)
@@ -139,7 +146,18 @@ class Splitter:
     def split(self, x: TensorVariable, mask: np.ndarray | None = None) -> Tree:
         """Split an operand further, for fewer rows if a mask is given."""
         both = self.mask if mask is None else mask if self.mask is None else self.mask & mask
-        return split(self.grid, x, self.where, both)
+        return replace(self, mask=both)._tree(x)
+
+    def _tree(self, x: TensorVariable) -> Tree:
+        if x.owner is not None and self.varies(x):
+            is_check = isinstance(x.owner.op, CheckAndRaise)
+            rule = _check if is_check else SPLITS.get(_operator(x), _whole)
+            tree = rule(self, x.owner)
+            if tree is not None:
+                return tree
+        if isinstance(x, TensorConstant) and self.is_weight(x):
+            return Term(x, None, (x,), self.mask)
+        return Term(x, x, (), self.mask)
 
     def varies(self, x: TensorVariable) -> bool:
         """Whether an operand may differ from row to row."""
