@@ -47,7 +47,7 @@ test: lint
 	$(RUN) -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
 
 test-all: lint
-	$(RUN) -m pytest -n $(WORKERS) --dist loadfile
+	$(RUN) -m pytest -n $(WORKERS) --dist loadfile --hypothesis-profile=fuzz
 
 bench: .venv
 	$(RUN) -m benchmarks $(if $(MODEL),--model $(MODEL)) $(if $(QUICK),--quick)

@@ -20,8 +20,10 @@ from tests.lifted import exp_of_set
 REPOSITORY = Path(__file__).parents[1]
 
 # A first example compiles; how long the others take says more of the machine than of the code.
-settings.register_profile("fastlogp", deadline=None)
-settings.load_profile("fastlogp")
+settings.register_profile("same", deadline=None, derandomize=True)
+# For `make test-all`: other examples each time.
+settings.register_profile("fuzz", deadline=None)
+settings.load_profile("same")
 
 
 @pytest.fixture(autouse=True)

@@ -76,7 +76,7 @@ def graphs(draw):
 
 
 @given(graphs())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_regions_are_convex_and_cover_what_is_supported(graph):
     fgraph = FunctionGraph(*graph, clone=True)
     found = regions(fgraph, region.is_supported)
@@ -91,7 +91,7 @@ def test_regions_are_convex_and_cover_what_is_supported(graph):
 
 
 @given(graphs())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_random_graph_keeps_its_values(graph):
     inputs, outputs = graph
     fgraph = fused(inputs, outputs)

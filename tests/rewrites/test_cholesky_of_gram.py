@@ -149,7 +149,7 @@ def triangles(draw):
     return pt.zeros((n, n))[rows, cols].set(positive), {v: np.linspace(-1.0, 1.3, rows.size)}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(triangles())
 def test_same_for_any_order_of_packing(case):
     triangle, values = case

@@ -93,7 +93,7 @@ def test_refuses(name):
     assert_left_alone(REFUSES[name], RULE)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=4))
 def test_same_for_any_positions(pairs):
     first, last = np.sort(np.array(pairs), axis=1).T

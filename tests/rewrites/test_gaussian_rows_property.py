@@ -99,7 +99,7 @@ def sums(draw):
 def check_any_sum(n):
     counts = Counter()
 
-    @settings(max_examples=n, deadline=None)
+    @settings(max_examples=n)
     @given(sums())
     def check(case):
         out, inputs = case

@@ -61,7 +61,7 @@ def test_refuses(name):
     assert_left_alone(REFUSES[name], RULE)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.integers(0, 2), min_size=4, max_size=4),
     st.lists(st.integers(-5, 4), min_size=3, max_size=3),

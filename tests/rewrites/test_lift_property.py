@@ -120,7 +120,7 @@ def graphs(draw):
 def check_any_chain_of_sets(n):
     counts = Counter()
 
-    @settings(max_examples=n, deadline=None)
+    @settings(max_examples=n)
     @given(graphs())
     def check(case):
         out, inputs = case

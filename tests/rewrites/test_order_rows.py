@@ -232,7 +232,7 @@ def readers_of_rows(draw):
 def check_any_readers(n):
     counts = Counter()
 
-    @settings(max_examples=n, deadline=None)
+    @settings(max_examples=n)
     @given(readers_of_rows())
     def check(case):
         out, size, inputs = case

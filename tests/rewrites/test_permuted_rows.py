@@ -158,7 +158,7 @@ def permuted(draw):
     return out, {v: np.arange(n) / 2 - 1.25, table: np.array([0.25, -1.0, 2.0]), s: np.array(0.75)}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(permuted())
 def test_same_for_any_permutation(case):
     assert_same_value_and_gradient(*case, rtol=1e-12)

@@ -154,7 +154,7 @@ def filled_matrices(draw):
     return matrix.sum(axis=draw(st.sampled_from([None, 0, 1, -1]))), values
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(filled_matrices())
 def test_same_for_any_filled_matrix(case):
     out, values = case

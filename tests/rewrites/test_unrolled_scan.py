@@ -119,7 +119,7 @@ def test_same_gradient(outputs):
     np.testing.assert_allclose(on(*values)[0], off(*values)[0], rtol=1e-15)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     n_steps=st.integers(1, 4),
     backwards=st.booleans(),
