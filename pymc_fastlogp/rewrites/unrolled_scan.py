@@ -51,15 +51,18 @@ def _constant_steps(node: Apply) -> int | None:
         return None
     steps = int(n_steps.data)
     inner_nodes = len(node.op.fgraph.apply_nodes)
-    return steps if steps > 0 and steps * inner_nodes <= MOST_NODES else None
+    return steps if steps * inner_nodes <= MOST_NODES else None
 
 
 def _reads_one_step_back(loop: ScanArgs, n_steps: int) -> bool:
     """Whether states come from the step before, and what the loop reads and writes has all steps.
 
-    PyTensor shortens the buffer of a state whose earlier values nobody reads.
+    PyTensor shortens the buffer of a state whose earlier values nobody reads. The loop of a 2 x 2 prior has no step, by which
+    what is no state has no value.
     """
     if loop.outer_in_mit_mot or loop.outer_in_mit_sot:
+        return False
+    if n_steps == 0 and loop.outer_in_nit_sot:
         return False
     if any(slices != (-1,) for slices in loop.sit_sot_in_slices):
         return False

@@ -49,6 +49,7 @@ UNROLLED = {
     "from the last row": [running(go_backwards=True)],
     "what stays": [loop(lambda now, y: (now * y).sum(), None, non_sequences=[x])],
     "a constant in the loop": [loop(lambda now: START, None)],
+    "no steps": [running(n_steps=0)],
 }
 
 FIBONACCI = {"initial": pt.as_tensor([1.0, 1.0]), "taps": [-1, -2]}
@@ -58,7 +59,7 @@ KEPT = {
     "too many steps": [running(pt.concatenate([x] * MOST_NODES))],
     "a condition": [loop(lambda now, b: (b + now, until(b > 3)), START)],
     "two steps back": [loop(lambda now, b, c: b + c + now, [FIBONACCI])],
-    "no steps": [running(n_steps=0)],
+    "no steps without a state": [loop(lambda now: now**2, None, n_steps=0)],
 }
 
 
@@ -151,7 +152,7 @@ def draws(n_dim, on):
     return [function(), function()], function
 
 
-@pytest.mark.parametrize("n_dim", [3, 4, 30])
+@pytest.mark.parametrize("n_dim", [2, 3, 4, 30])
 def test_draws_of_a_prior_are_the_same(n_dim):
     expected, off = draws(n_dim, on=False)
     actual, on = draws(n_dim, on=True)
