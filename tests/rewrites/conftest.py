@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytensor
+import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Constant, equal_computations
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import explicit_graph_inputs
-from pytensor.scalar import Add, Mul
+from pytensor.scalar import Add, Cast, Mul, Neg, Sub, Switch, TrueDiv
 from pytensor.tensor.basic import Alloc, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
@@ -75,9 +76,28 @@ def sum_and_gradient(total, inputs):
 
 
 def size_of_terms(total, inputs):
-    """Return the sum of the absolute terms of a sum: the scale of its round-off."""
-    size = pregrad(abs(total.owner.inputs[0]).sum(), on=False)
+    """Return what a sum would add up to if nothing in it cancelled: the scale of its round-off."""
+    size = pregrad(magnitude(total.owner.inputs[0]).sum(), on=False)
     return float(size.eval(inputs, mode=PYTHON, on_unused_input="ignore"))
+
+
+def magnitude(x):
+    """Return the absolute value of an expression in which all that is added or subtracted is positive."""
+    if isinstance(x.owner_op, Alloc | DimShuffle):
+        return x.owner.op(magnitude(x.owner.inputs[0]), *x.owner.inputs[1:])
+    match x.owner_op.scalar_op if isinstance(x.owner_op, Elemwise) else None:
+        case Add() | Sub():
+            return pt.add(*map(magnitude, x.owner.inputs))
+        case Mul():
+            return pt.mul(*map(magnitude, x.owner.inputs))
+        case TrueDiv():
+            return magnitude(x.owner.inputs[0]) / abs(x.owner.inputs[1])
+        case Neg() | Cast():
+            return magnitude(x.owner.inputs[0])
+        case Switch():
+            condition, *values = x.owner.inputs
+            return pt.switch(condition, *map(magnitude, values))
+    return abs(x)
 
 
 def inputs_of(out, values):
