@@ -23,7 +23,7 @@ from rich.table import Table
 
 import pymc_fastlogp
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.rewrites import fill_to_set, lift_set_subtensor
+from pymc_fastlogp.rewrites.filled import fill_to_set, lift_set_subtensor
 
 SIZES = (100, 10_000, 1_000_000)
 LKJ_SIZES = (3, 10, 30, 60, 90)

@@ -15,11 +15,10 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.machine import machine
+from pymc_fastlogp.analysis.index_facts import Neighbours
 from pymc_fastlogp.benchmark.native import Timer
 from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
-from pymc_fastlogp.kernel.emit.native import compile_native
-from pymc_fastlogp.kernel.facts import Neighbours
-from pymc_fastlogp.kernel.loops import (
+from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
     Buffer,
     Compute,
@@ -30,6 +29,7 @@ from pymc_fastlogp.kernel.loops import (
     Role,
 )
 from pymc_fastlogp.kernel.vecmath.loop import default_width
+from tests.kernel.native_kernel import compile_native
 
 ROWS = 5_000
 RUNS = (1, 2, 4, 8, 16, 24, 32, 64, 128, 1024)

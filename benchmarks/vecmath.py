@@ -34,9 +34,9 @@ from benchmarks.machine import machine
 from pymc_fastlogp.benchmark.clock import seconds_now
 from pymc_fastlogp.benchmark.native import Timer
 from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
-from pymc_fastlogp.kernel.vecmath.intrinsic import apply
 from pymc_fastlogp.kernel.vecmath.loop import default_width, n_arguments, n_results
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED
+from tests.kernel.vecmath_intrinsic import apply
 
 SIZE = 2048
 CACHE_LINE = 64

@@ -21,8 +21,8 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import GraphRewriter, NodeRewriter
 from pytensor.graph.rewriting.db import RewriteDatabase
 
+from pymc_fastlogp import decisions
 from pymc_fastlogp.config import is_switched_on
-from pymc_fastlogp.rewrites import decisions
 
 TAG = "fastlogp"
 
@@ -55,70 +55,84 @@ class Rule(NamedTuple):
     by_database_name: bool = True
 
 
-LIFT = "lift_set_subtensor.local_lift_elemwise_through_set"
+LIFT = "filled.lift_set_subtensor.local_lift_elemwise_through_set"
 
-SURE_CHECKS = "sure_checks.local_sure_checks"
+FOLD_CHECKS = "checks.fold_checks_by_range.local_fold_checks_by_range"
 
 RULES: tuple[Rule, ...] = (
-    Rule("fastlogp_static_shape", "static_shape.local_static_shape", "canonicalize"),
-    Rule("fastlogp_static_output", "static_output.local_static_output", "canonicalize"),
+    Rule("fastlogp_static_shape", "shapes.static_shape.local_static_shape", "canonicalize"),
+    Rule("fastlogp_static_output", "shapes.static_output.local_static_output", "canonicalize"),
     Rule(
-        "fastlogp_masked_reshape_to_set", "fill_to_set.local_masked_reshape_to_set", "canonicalize"
+        "fastlogp_masked_reshape_to_set",
+        "filled.fill_to_set.local_masked_reshape_to_set",
+        "canonicalize",
     ),
-    Rule("fastlogp_pad_of_set", "fill_to_set.local_pad_of_set", "canonicalize"),
-    Rule("fastlogp_diag_of_diag", "diag_of_diag.local_diag_of_diag", "canonicalize"),
+    Rule("fastlogp_pad_of_set", "filled.fill_to_set.local_pad_of_set", "canonicalize"),
+    Rule("fastlogp_diag_of_diag", "linalg.diag_of_diag.local_diag_of_diag", "canonicalize"),
     # Before the lift, which the squares and the scaled factor are for.
-    Rule("fastlogp_diag_of_product", "diag_of_product.local_diag_of_product", "canonicalize"),
-    Rule("fastlogp_gram_of_scaled", "gram_of_scaled.local_gram_of_scaled", "canonicalize"),
+    Rule(
+        "fastlogp_diag_of_product", "linalg.diag_of_product.local_diag_of_product", "canonicalize"
+    ),
+    Rule("fastlogp_gram_of_scaled", "linalg.gram_of_scaled.local_gram_of_scaled", "canonicalize"),
     # Not `stabilize`: here 0 / x and its like are simplified, so that a lift can follow a lift.
     Rule("fastlogp_lift_set_subtensor", LIFT, "canonicalize"),
     # Before rows are compacted, so that a check reads no more of a row than it needs.
-    Rule("fastlogp_sure_checks", SURE_CHECKS, "canonicalize"),
+    Rule("fastlogp_fold_checks_by_range", FOLD_CHECKS, "canonicalize"),
     # Before rows are compacted, so that their terms have no mask.
-    Rule("fastlogp_switch_to_zero", "switch_to_zero.local_switch_to_zero", "canonicalize"),
-    Rule("fastlogp_shape_of_softmax", "static_shape.local_shape_of_softmax", "canonicalize"),
+    Rule("fastlogp_switch_to_zero", "rows.switch_to_zero.local_switch_to_zero", "canonicalize"),
+    Rule("fastlogp_shape_of_softmax", "shapes.static_shape.local_shape_of_softmax", "canonicalize"),
     # Again, since probabilities may become a sigmoid only here.
-    Rule("fastlogp_sure_checks", SURE_CHECKS, "stabilize"),
+    Rule("fastlogp_fold_checks_by_range", FOLD_CHECKS, "stabilize"),
     # After `canonicalize`, where the lift still has to recognise norms that are not zero.
-    Rule("fastlogp_diag_of_filled", "diag_of_filled.local_diag_of_filled", "stabilize"),
-    Rule("fastlogp_sum_of_filled", "sum_of_filled.local_sum_of_filled", "stabilize"),
-    Rule("fastlogp_square_of_abs", "square_of_abs.local_square_of_abs", "stabilize"),
-    Rule("fastlogp_pow_to_sqrt", "pow_to_sqrt.local_pow_to_sqrt", "stabilize"),
-    Rule("fastlogp_unit_norms", "unit_norms.local_unit_norms", "stabilize"),
-    Rule("fastlogp_write_of_permuted", "permuted_rows.local_write_of_permuted", "stabilize"),
+    Rule("fastlogp_diag_of_filled", "filled.diag_of_filled.local_diag_of_filled", "stabilize"),
+    Rule("fastlogp_sum_of_filled", "filled.sum_of_filled.local_sum_of_filled", "stabilize"),
+    Rule("fastlogp_square_of_abs", "scalars.square_of_abs.local_square_of_abs", "stabilize"),
+    Rule("fastlogp_pow_to_sqrt", "scalars.pow_to_sqrt.local_pow_to_sqrt", "stabilize"),
+    Rule("fastlogp_unit_norms", "filled.unit_norms.local_unit_norms", "stabilize"),
+    Rule("fastlogp_write_of_permuted", "filled.permuted_rows.local_write_of_permuted", "stabilize"),
     Rule(
-        "fastlogp_reduction_of_permuted", "permuted_rows.local_reduction_of_permuted", "stabilize"
+        "fastlogp_reduction_of_permuted",
+        "filled.permuted_rows.local_reduction_of_permuted",
+        "stabilize",
     ),
-    Rule("fastlogp_cholesky_of_gram", "cholesky_of_gram.local_cholesky_of_gram", "stabilize"),
+    Rule(
+        "fastlogp_cholesky_of_gram", "linalg.cholesky_of_gram.local_cholesky_of_gram", "stabilize"
+    ),
     Rule(
         "fastlogp_cholesky_of_inverse",
-        "cholesky_of_inverse.local_cholesky_of_inverse",
+        "linalg.cholesky_of_inverse.local_cholesky_of_inverse",
         "stabilize",
     ),
-    Rule("fastlogp_cholesky_of_scaled", "cholesky_of_scaled.local_cholesky_of_scaled", "stabilize"),
-    Rule("fastlogp_solve_of_scaled", "solve_of_scaled.local_solve_of_scaled", "stabilize"),
+    Rule(
+        "fastlogp_cholesky_of_scaled",
+        "linalg.cholesky_of_scaled.local_cholesky_of_scaled",
+        "stabilize",
+    ),
+    Rule("fastlogp_solve_of_scaled", "linalg.solve_of_scaled.local_solve_of_scaled", "stabilize"),
     Rule(
         "fastlogp_difference_of_cumsum",
-        "difference_of_cumsum.local_difference_of_cumsum",
+        "scalars.difference_of_cumsum.local_difference_of_cumsum",
         "stabilize",
     ),
-    Rule("fastlogp_inc_of_scattered", "inc_of_scattered.local_inc_of_scattered", "stabilize"),
+    Rule(
+        "fastlogp_inc_of_scattered", "filled.inc_of_scattered.local_inc_of_scattered", "stabilize"
+    ),
     Rule(
         "fastlogp_difference_of_softplus",
-        "difference_of_softplus.local_difference_of_softplus",
+        "scalars.difference_of_softplus.local_difference_of_softplus",
         "stabilize",
     ),
-    Rule("fastlogp_masked_switch", "masked_switch.local_masked_switch", "stabilize"),
+    Rule("fastlogp_masked_switch", "rows.masked_switch.local_masked_switch", "stabilize"),
     # After `canonicalize`, so that it sees each likelihood in its final form.
-    Rule("fastlogp_gaussian_rows", "gaussian_rows.local_gaussian_rows", "stabilize"),
-    Rule("fastlogp_compact_rows", "compact_rows.local_compact_rows", "stabilize"),
-    Rule("fastlogp_hoist_distinct", "hoist_distinct.local_hoist_distinct", "stabilize"),
+    Rule("fastlogp_gaussian_rows", "gaussian.gaussian_rows.local_gaussian_rows", "stabilize"),
+    Rule("fastlogp_compact_rows", "rows.compact_rows.local_compact_rows", "stabilize"),
+    Rule("fastlogp_hoist_distinct", "rows.hoist_distinct.local_hoist_distinct", "stabilize"),
     # After what makes other rows of the rows.
-    Rule("fastlogp_order_rows", "order_rows.local_order_rows", "stabilize"),
+    Rule("fastlogp_order_rows", "rows.order_rows.local_order_rows", "stabilize"),
     # In mode FAST_COMPILE alone: the others compile a loop better than its steps.
     Rule(
         "fastlogp_unroll_short_scan",
-        "unrolled_scan.local_unroll_short_scan",
+        "compiled.unroll_scan.local_unroll_short_scan",
         "canonicalize",
         ("fast_compile",),
         False,
@@ -126,23 +140,23 @@ RULES: tuple[Rule, ...] = (
     # After the gradient, of which it changes nothing.
     Rule(
         "fastlogp_log_of_scaled_exp",
-        "log_of_scaled_exp.local_log_of_scaled_exp",
+        "compiled.log_of_scaled_exp.local_log_of_scaled_exp",
         "specialize",
         ("numba",),
         False,
     ),
     # Where PyTensor inlines those that it knows by name.
     Rule(
-        "fastlogp_inlined_graph",
-        "inlined_graph.local_inlined_graph",
+        "fastlogp_inline_op_from_graph",
+        "compiled.inline_op_from_graph.local_inline_op_from_graph",
         "specialize",
         ("numba",),
         False,
     ),
     # Behind `specialize`, where PyTensor gathers rows of the factors instead.
     Rule(
-        "fastlogp_gathered_product",
-        "gathered_product.local_gathered_product",
+        "fastlogp_gather_after_dot",
+        "compiled.gather_after_dot.local_gather_after_dot",
         "uncanonicalize",
         ("numba",),
         False,
@@ -175,13 +189,17 @@ class GraphRule(NamedTuple):
 
 # After elementwise fusion, before anything works in place (add_destroy_handler is at 49.5).
 GRAPH_RULES: tuple[GraphRule, ...] = (
-    GraphRule("fastlogp_fused_kernel", "kernel.region.FuseRegions", ("numba",), 49.3),
+    GraphRule("fastlogp_fused_kernel", "kernel.graph.region.FuseRegions", ("numba",), 49.3),
     # Behind the kernels, which share by themselves.
-    GraphRule("fastlogp_shared_exp", "rewrites.shared_exp.ShareExp", ("numba",), 49.4),
+    GraphRule("fastlogp_shared_exp", "rewrites.compiled.shared_exp.ShareExp", ("numba",), 49.4),
     # Behind the shared exponentials, which it keeps apart.
-    GraphRule("fastlogp_costly_apart", "rewrites.costly_apart.CostlyApart", ("numba",), 49.45),
+    GraphRule(
+        "fastlogp_loop_fission", "rewrites.compiled.loop_fission.LoopFission", ("numba",), 49.45
+    ),
     # Behind all others: what is no longer a constant is not rewritten as one.
-    GraphRule("fastlogp_held_constants", "kernel.held_constants.HoldConstants", ("numba",), 200.0),
+    GraphRule(
+        "fastlogp_held_constants", "kernel.numba.held_constants.HoldConstants", ("numba",), 200.0
+    ),
 )
 
 

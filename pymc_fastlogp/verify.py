@@ -34,9 +34,9 @@ import rich.box
 from rich.table import Table
 
 from pymc_fastlogp.config import switched
+from pymc_fastlogp.paired_start import settle
+from pymc_fastlogp.rich_text import Shown
 from pymc_fastlogp.roundoff import N_NEIGHBOURS, NOISE_ALLOWED, neighbours, noisy_mode
-from pymc_fastlogp.settle import settle
-from pymc_fastlogp.shown import Shown
 
 if TYPE_CHECKING:
     import pymc as pm

@@ -16,14 +16,15 @@ from pytensor.graph.op import Op
 
 import pymc_fastlogp
 from pymc_fastlogp import explain
+from pymc_fastlogp.decisions import collected
 from pymc_fastlogp.explain import kernels, run
 from pymc_fastlogp.explain.advice import split_advice
-from pymc_fastlogp.kernel.op import FusedKernel
-from pymc_fastlogp.rewrites import gaussian_rows, row_refusals
-from pymc_fastlogp.rewrites.decisions import collected
+from pymc_fastlogp.kernel.graph.op import FusedKernel
+from pymc_fastlogp.rewrites.gaussian import gaussian_rows
+from pymc_fastlogp.rewrites.rows import refusals
 
 COMPACT, GAUSSIAN = "fastlogp_compact_rows", "fastlogp_gaussian_rows"
-CHECKS = "fastlogp_sure_checks"
+CHECKS = "fastlogp_fold_checks_by_range"
 N = 500
 
 
@@ -346,7 +347,7 @@ def test_untested_versions_are_told_to_install_others(monkeypatch, radon):
 
 
 def reasons():
-    for module in (row_refusals, gaussian_rows):
+    for module in (refusals, gaussian_rows):
         for name, value in vars(module).items():
             if name.isupper() and isinstance(value, str) and " " in value:
                 yield pytest.param(value, id=name)

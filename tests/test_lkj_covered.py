@@ -13,7 +13,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.linalg.decomposition.eigen import Eigh
 
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.kernel.op import FusedKernel
+from pymc_fastlogp.kernel.graph.op import FusedKernel
 from tests.rewrites.conftest import PYTHON, pregrad, sketch
 
 GROUPS, ROWS = 5, 12

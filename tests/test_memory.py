@@ -10,7 +10,7 @@ from pytensor.graph import rewrite_graph
 
 from benchmarks.memory import MODELS, data_bytes
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.rewrites import row_chunks, row_keys
+from pymc_fastlogp.rewrites.rows import chunks, keys
 
 ROWS = 2_000_000
 
@@ -32,18 +32,18 @@ def peak_share(name: str, side: str) -> float:
 @pytest.mark.parametrize("name", [*MODELS])
 def test_peak_is_three_times_the_data_or_one_more_than_upstream_needs(name, monkeypatch):
     # The same shares of the rows as of 10 million.
-    monkeypatch.setattr(row_chunks, "CHUNK", row_chunks.CHUNK * ROWS // 10_000_000)
-    monkeypatch.setattr(row_keys, "SAMPLE", row_keys.SAMPLE * ROWS // 10_000_000)
+    monkeypatch.setattr(chunks, "CHUNK", chunks.CHUNK * ROWS // 10_000_000)
+    monkeypatch.setattr(keys, "SAMPLE", keys.SAMPLE * ROWS // 10_000_000)
     on, off = peak_share(name, "on"), peak_share(name, "off")
     assert on <= max(3, off + 1)
 
 
 def test_a_first_look_at_rows_takes_less_memory_than_the_rows():
     x = np.random.default_rng(1).normal(size=4_000_000)
-    keys = row_keys.RowKeys(x.shape)
-    columns = keys.add(x)
+    row_keys = keys.RowKeys(x.shape)
+    columns = row_keys.add(x)
     tracemalloc.start()
-    assert keys.codes(columns) is None
+    assert row_keys.codes(columns) is None
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < x.nbytes

@@ -11,7 +11,7 @@ from mpmath import mp
 from pymc.model.transform.optimization import freeze_dims_and_data
 
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.rewrites.decisions import collected
+from pymc_fastlogp.decisions import collected
 
 pytestmark = pytest.mark.skipif(
     np.finfo(np.longdouble).eps > 1e-18, reason="no extended precision here"

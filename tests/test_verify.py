@@ -13,8 +13,8 @@ from pytensor.tensor.elemwise import Elemwise
 
 from benchmarks.suite import SUITE
 from pymc_fastlogp import verify
-from pymc_fastlogp.rewrites.lift_set_subtensor import local_lift_elemwise_through_set
-from pymc_fastlogp.settle import settle
+from pymc_fastlogp.paired_start import settle
+from pymc_fastlogp.rewrites.filled.lift_set_subtensor import local_lift_elemwise_through_set
 from pymc_fastlogp.verify import _errors
 from tests.lifted import LIFT, exp_of_set
 

@@ -16,7 +16,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from pymc_fastlogp.benchmark.clock import seconds_now
-from pymc_fastlogp.kernel.machine import optimised, target_machine
+from pymc_fastlogp.kernel.native.target import optimised, target_machine
 
 Timer = Callable[[int], float]
 

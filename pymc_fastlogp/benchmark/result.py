@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from rich.table import Table
 
-from pymc_fastlogp.shown import Shown
+from pymc_fastlogp.rich_text import Shown
 
 
 class Ratio(NamedTuple):

@@ -10,8 +10,8 @@ from pymc_fastlogp.benchmark.native import LogpCallback
 from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmark.result import BenchmarkResult
 from pymc_fastlogp.config import compile_kwargs, switched
+from pymc_fastlogp.paired_start import settle
 from pymc_fastlogp.roundoff import NOISE_ALLOWED, neighbours
-from pymc_fastlogp.settle import settle
 
 if TYPE_CHECKING:
     import pymc as pm

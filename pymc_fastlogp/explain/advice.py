@@ -48,7 +48,7 @@ def split_advice(reason: str) -> tuple[str, str]:
     Parameters
     ----------
     reason : str
-        Of a :class:`~pymc_fastlogp.rewrites.decisions.Decision`.
+        Of a :class:`~pymc_fastlogp.decisions.Decision`.
     """
     for phrase, advice in ADVICE:
         if phrase in reason.lower():

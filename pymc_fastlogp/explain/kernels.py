@@ -14,9 +14,9 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.explain.result import Kernels, Outside
+from pymc_fastlogp.kernel.graph.region import attempts, regions
 from pymc_fastlogp.kernel.lower import is_supported
 from pymc_fastlogp.kernel.lower.table import row_of
-from pymc_fastlogp.kernel.region import attempts, regions
 from pymc_fastlogp.registration import GRAPH_RULES, is_excluded
 
 LOGP_DLOGP, LOGP = "logp and gradient", "logp"

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from pymc_fastlogp.shown import Shown
+from pymc_fastlogp.rich_text import Shown
 
 PREFIX = "fastlogp_"
 TITLE = f"What pymc_fastlogp does to this model (rewrites without their prefix {PREFIX})"

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytensor.tensor as pt
 
+from pymc_fastlogp.decisions import Decision
 from pymc_fastlogp.explain.advice import split_advice
 from pymc_fastlogp.explain.result import Explanation, Outcome
 from pymc_fastlogp.explain.terms import rewrite_terms
 from pymc_fastlogp.registration import untested_reason
-from pymc_fastlogp.rewrites.decisions import Decision
-from pymc_fastlogp.rewrites.row_loops import OVERHEAD
+from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD
 
 if TYPE_CHECKING:
     import pymc as pm

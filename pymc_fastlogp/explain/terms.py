@@ -16,9 +16,9 @@ from pytensor.tensor.elemwise import CAReduce
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.rewrites.compact_rows import parse
-from pymc_fastlogp.rewrites.decisions import Decision, heard_by
-from pymc_fastlogp.rewrites.row_views import static_length
+from pymc_fastlogp.decisions import Decision, heard_by
+from pymc_fastlogp.rewrites.rows.compact_rows import parse
+from pymc_fastlogp.rewrites.rows.views import static_length
 
 
 class Recorder:

@@ -11,8 +11,8 @@ import numpy as np
 import scipy.special
 from rich.progress import track
 
-from pymc_fastlogp.kernel.vecmath.intrinsic import apply
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, LARGEST, Function
+from tests.kernel.vecmath_intrinsic import apply
 
 PAGE = Path(__file__).parents[2] / "docs" / "vecmath.md"
 BEGIN, END = "<!-- maxima -->\n", "<!-- end of maxima -->\n"

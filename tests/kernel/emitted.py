@@ -2,7 +2,7 @@
 
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_fastlogp.kernel.loops import (
+from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
     Buffer,
     Compute,

@@ -9,10 +9,10 @@ import pytensor.tensor as pt
 from pytensor.compile.mode import Mode, get_mode, optdb
 from pytensor.graph.fg import FunctionGraph
 
+from pymc_fastlogp.analysis.index_facts import index_facts
 from pymc_fastlogp.kernel import passes
-from pymc_fastlogp.kernel.emit.native import NativeKernel, compile_native
-from pymc_fastlogp.kernel.facts import index_facts
 from pymc_fastlogp.kernel.lower import is_supported, lower
+from tests.kernel.native_kernel import NativeKernel, compile_native
 
 PYTHON = Mode(linker="py", optimizer=None)
 # Where regions are selected: behind the fusion of Elemwise, before anything works in place.

@@ -9,8 +9,8 @@ from llvmlite import ir
 from pytensor.scalar.basic import get_scalar_type
 
 from pymc_fastlogp.kernel import scalars
-from pymc_fastlogp.kernel.machine import target_machine
-from pymc_fastlogp.kernel.scalars.numba_library import address
+from pymc_fastlogp.kernel.native.target import target_machine
+from pymc_fastlogp.kernel.numba.scalar_library import address
 from pymc_fastlogp.kernel.vecmath.vector import I64
 
 WIDTH = 8

@@ -15,15 +15,15 @@ from pytensor.tensor.linalg import cholesky, solve_triangular
 from pytensor.tensor.math import Dot
 
 from pymc_fastlogp import disabled
-from pymc_fastlogp.kernel import library
-from pymc_fastlogp.kernel.calls import Call
-from pymc_fastlogp.kernel.emit.copied import with_copied_operands
-from pymc_fastlogp.kernel.loops import Buffer, Length, Load, Role, is_call, reads
+from pymc_fastlogp.kernel.emit.contiguous_copies import with_copied_operands
+from pymc_fastlogp.kernel.graph.op import FusedKernel
+from pymc_fastlogp.kernel.ir.calls import Call
+from pymc_fastlogp.kernel.ir.loops import Buffer, Length, Load, Role, is_call, reads
 from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, lower, products
 from pymc_fastlogp.kernel.lower.array import of_buffer
 from pymc_fastlogp.kernel.lower.context import Context
-from pymc_fastlogp.kernel.native import compile_program
-from pymc_fastlogp.kernel.op import FusedKernel
+from pymc_fastlogp.kernel.native import blas
+from pymc_fastlogp.kernel.native.machine_code import compile_program
 from tests.conftest import REPOSITORY
 from tests.kernel.covered.linalg import covariance, lower_triangle
 
@@ -169,7 +169,7 @@ def test_errors_are_those_of_upstream(factors):
 
 
 def test_without_the_libraries_only_loops_are_covered(monkeypatch):
-    monkeypatch.setattr(library, "is_available", lambda: False)
+    monkeypatch.setattr(blas, "is_available", lambda: False)
     assert is_supported((FEW @ FEW).owner)
     assert not is_supported((X @ Y).owner)
     assert not is_supported(cholesky(X).owner)
@@ -189,7 +189,7 @@ def test_types_may_know_more_of_the_lengths_than_arrays(dtype):
 
 def test_nothing_is_called_without_the_libraries(monkeypatch):
     graph = FunctionGraph([OPEN], [cholesky(OPEN)], clone=True)
-    monkeypatch.setattr(library, "is_available", lambda: False)
+    monkeypatch.setattr(blas, "is_available", lambda: False)
     with pytest.raises(UnsupportedError, match="no BLAS"):
         lower(graph, [None])
 
@@ -209,25 +209,25 @@ def test_a_check_of_the_factor_decides(sign):
 
 
 def test_libraries_of_other_lengths_are_left_alone(monkeypatch):
-    library.is_available.cache_clear()
-    assert library.is_available()
-    library.is_available.cache_clear()
-    monkeypatch.setattr(library, "_name_of", lambda _: b"void (char *, int64_t *)")
-    assert not library.is_available()
-    library.is_available.cache_clear()
+    blas.is_available.cache_clear()
+    assert blas.is_available()
+    blas.is_available.cache_clear()
+    monkeypatch.setattr(blas, "_name_of", lambda _: b"void (char *, int64_t *)")
+    assert not blas.is_available()
+    blas.is_available.cache_clear()
 
 
 def test_code_has_names_and_no_addresses():
     code = compile_program(program([X, Y], X @ Y), "named")
-    assert library.symbol("dgemm").encode() in code
+    assert blas.symbol("dgemm").encode() in code
 
 
 CACHED = """
 import numpy as np, pytensor, pytensor.tensor as pt
-from pymc_fastlogp.kernel import native
+from pymc_fastlogp.kernel.native import machine_code
 
-compile_program, compiled = native.compile_program, []
-native.compile_program = lambda *args: compiled.append(1) or compile_program(*args)
+compile_program, compiled = machine_code.compile_program, []
+machine_code.compile_program = lambda *args: compiled.append(1) or compile_program(*args)
 a, x = pt.dmatrix("a"), pt.dvector("x")
 factor = pt.linalg.cholesky(a)
 outputs = [factor @ x, pt.linalg.solve_triangular(factor, x, lower=True, b_ndim=1)]

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.emit.native import compile_native
-from pymc_fastlogp.kernel.emit.operation import IDENTITIES
-from pymc_fastlogp.kernel.loops import Accumulate, Const, Expr, Load, Loop, Store
+from pymc_fastlogp.kernel.emit.accumulators import IDENTITIES
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Const, Expr, Load, Loop, Store
 from tests.kernel.emitted import (
     F64,
     I0,
@@ -20,6 +19,7 @@ from tests.kernel.emitted import (
     program,
     sizes,
 )
+from tests.kernel.native_kernel import compile_native
 
 both_kinds_of_lengths = pytest.mark.parametrize("static", [True, False], ids=["static", "runtime"])
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.emit import storage
-from pymc_fastlogp.kernel.emit.native import compile_native
-from pymc_fastlogp.kernel.loops import Check, Const, Error, Length, Load, Loop, Store
+from pymc_fastlogp.kernel.emit import buffers
+from pymc_fastlogp.kernel.ir.loops import Check, Const, Error, Length, Load, Loop, Store
 from tests.kernel.emitted import F64, I0, I1, compute, given, output, program, scratch
+from tests.kernel.native_kernel import compile_native
 
 POSITIVE, SMALL = Error(ValueError, "sigma > 0"), Error(IndexError, "x < 100")
 
@@ -65,7 +65,7 @@ def test_a_check_outside_of_loops_ends_at_once():
 
 def test_scratch_is_given_back_where_a_check_fails():
     """A leak of 80 MB a call would need 16 GB."""
-    n = storage.STACK_BYTES * 160
+    n = buffers.STACK_BYTES * 160
     x, large, y = given("x", 3), scratch("large", n), output("y")
     zero = Const(0, "int64")
     kernel = compile_native(

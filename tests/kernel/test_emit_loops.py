@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.emit.native import compile_native
-from pymc_fastlogp.kernel.loops import Const, Expr, Length, Load, Loop, Store
+from pymc_fastlogp.kernel.ir.loops import Const, Expr, Length, Load, Loop, Store
 from tests.kernel.emitted import F64, I0, I1, I2, LENGTHS, compute, given, output, program, sizes
+from tests.kernel.native_kernel import compile_native
 
 both_kinds_of_lengths = pytest.mark.parametrize("static", [True, False], ids=["static", "runtime"])
 

@@ -9,10 +9,9 @@ import pytest
 from llvmlite import ir
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.emit import emit, storage
-from pymc_fastlogp.kernel.emit.native import compile_native
-from pymc_fastlogp.kernel.expressions import cast
-from pymc_fastlogp.kernel.loops import Accumulate, Buffer, Const, Length, Load, Loop, Role, Store
+from pymc_fastlogp.kernel.emit import buffers, emit
+from pymc_fastlogp.kernel.ir.expressions import cast
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Buffer, Const, Length, Load, Loop, Role, Store
 from tests.kernel.emitted import (
     F64,
     I0,
@@ -26,6 +25,7 @@ from tests.kernel.emitted import (
     scratch,
     sizes,
 )
+from tests.kernel.native_kernel import compile_native
 
 DTYPES = ["float64", "float32", "int64", "int32", "int16", "int8", "uint32", "uint8", "bool"]
 INT = "int64"
@@ -140,7 +140,7 @@ def test_constants(dtype):
 
 
 @pytest.mark.parametrize("static", [True, False], ids=["static", "runtime"])
-@pytest.mark.parametrize("n", [1, 33, storage.STACK_BYTES // 8 + 1])
+@pytest.mark.parametrize("n", [1, 33, buffers.STACK_BYTES // 8 + 1])
 def test_scratch_on_the_stack_and_on_the_heap(n, static):
     size = sizes(n, static=static)
     x, first, second, one = (
@@ -195,7 +195,7 @@ def conditional_program(n):
     return program(*steps, inputs=(x, flag))
 
 
-LARGE = storage.STACK_BYTES // 8 + 1
+LARGE = buffers.STACK_BYTES // 8 + 1
 
 
 def test_scratch_of_loops_with_a_condition():

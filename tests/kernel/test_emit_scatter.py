@@ -10,15 +10,15 @@ from llvmlite import ir
 from pytensor import scalar as ps
 from pytensor.graph.fg import FunctionGraph
 
+from pymc_fastlogp.analysis.index_facts import FAR, Neighbours, index_facts, neighbours_of
 from pymc_fastlogp.kernel.emit import emit
-from pymc_fastlogp.kernel.emit.native import compile_native
-from pymc_fastlogp.kernel.emit.operation import IDENTITIES
-from pymc_fastlogp.kernel.facts import FAR, Neighbours, index_facts, neighbours_of
-from pymc_fastlogp.kernel.loops import Accumulate, Const, Load, Loop
+from pymc_fastlogp.kernel.emit.accumulators import IDENTITIES
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Const, Load, Loop
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.vecmath.loop import default_width
 from tests.kernel.emitted import F64, I0, I1, compute, fill, given, output, program, sizes
 from tests.kernel.lowering import case, check_value
+from tests.kernel.native_kernel import compile_native
 from tests.kernel.test_emit_accumulate import SUPPORTED, UFUNCS, numbers
 
 W = default_width()

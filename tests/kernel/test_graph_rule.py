@@ -6,7 +6,7 @@ import pytest
 from pytensor.compile.mode import get_mode, optdb
 
 from pymc_fastlogp import disabled
-from pymc_fastlogp.kernel.op import FusedKernel
+from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.registration import GRAPH_RULES, TAG
 
 RULE = next(rule for rule in GRAPH_RULES if rule.name == "fastlogp_fused_kernel")

@@ -17,9 +17,9 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.scan.op import Scan
 
 from pymc_fastlogp import disabled
-from pymc_fastlogp.kernel.boundary import EMBEDDED_BYTES
-from pymc_fastlogp.kernel.held import hold
-from pymc_fastlogp.kernel.held_constants import HeldConstants, HoldConstants
+from pymc_fastlogp.kernel.graph.boundary import EMBEDDED_BYTES
+from pymc_fastlogp.kernel.numba.held import hold
+from pymc_fastlogp.kernel.numba.held_constants import HeldConstants, HoldConstants
 
 N = 5000
 

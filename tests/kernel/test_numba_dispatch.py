@@ -16,10 +16,11 @@ from pymc.logprob.utils import ParameterValueError
 
 from pymc_fastlogp import disabled
 from pymc_fastlogp.benchmark.run import compile_model
-from pymc_fastlogp.kernel import layouts, native, numba_dispatch
-from pymc_fastlogp.kernel.held_constants import HeldConstants
-from pymc_fastlogp.kernel.numba_outputs import arrays_in
-from pymc_fastlogp.kernel.op import FusedKernel
+from pymc_fastlogp.kernel.graph.op import FusedKernel
+from pymc_fastlogp.kernel.native import machine_code
+from pymc_fastlogp.kernel.numba import dispatch, layouts
+from pymc_fastlogp.kernel.numba.held_constants import HeldConstants
+from pymc_fastlogp.kernel.numba.outputs import arrays_in
 
 INDEX = np.random.default_rng(0).integers(0, 7, 3000)
 WEIGHTS = np.random.default_rng(1).normal(size=3000)
@@ -241,11 +242,12 @@ import pytensor.tensor as pt
 from numba.core.compiler import CompilerBase
 
 import pymc_fastlogp
-from pymc_fastlogp.kernel import layouts, native
-from pymc_fastlogp.kernel.held_constants import HeldConstants
+from pymc_fastlogp.kernel.numba import layouts
+from pymc_fastlogp.kernel.native import machine_code
+from pymc_fastlogp.kernel.numba.held_constants import HeldConstants
 
 compiled, emitted = [], []
-compile_bytecode, compile_program = CompilerBase.compile_extra, native.compile_program
+compile_bytecode, compile_program = CompilerBase.compile_extra, machine_code.compile_program
 
 
 def counted_compile(self, function):
@@ -258,7 +260,7 @@ def counted_program(program, name, contiguous):
     return compile_program(program, name, contiguous)
 
 
-CompilerBase.compile_extra, native.compile_program = counted_compile, counted_program
+CompilerBase.compile_extra, machine_code.compile_program = counted_compile, counted_program
 n = {n}
 index = np.arange(n) % 3
 x = pt.dvector("x")
@@ -289,13 +291,13 @@ def test_a_second_process_compiles_nothing(run_script, tmp_path, n):
 
 def test_without_the_cache_nothing_is_written(monkeypatch):
     written = []
-    monkeypatch.setattr(native, "_write", lambda path, code: written.append(path))
-    monkeypatch.setattr(native, "_loaded", {})
+    monkeypatch.setattr(machine_code, "_write", lambda path, code: written.append(path))
+    monkeypatch.setattr(machine_code, "_loaded", {})
     x = pt.dvector("x")
     with pytensor.config.change_flags(numba__cache=False):
         function = compiled([x], [pt.exp(x).sum() * 1.25])
         np.testing.assert_allclose(function(np.zeros(2)), 2.5)
-    assert native._loaded
+    assert machine_code._loaded
     assert not written
 
 
@@ -327,7 +329,7 @@ def test_callers_know_the_length_of_the_gradient(monkeypatch):
     assert "srem" not in body_of_the_callback(model)
     # Without it, each index is divided by the length.
     with pytensor.config.change_flags(numba__cache=False):
-        monkeypatch.setattr(numba_dispatch, "arrays_in", arrays_of_a_function_that_is_called)
+        monkeypatch.setattr(dispatch, "arrays_in", arrays_of_a_function_that_is_called)
         assert "srem" in body_of_the_callback(model)
 
 

@@ -11,8 +11,8 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.rewriting.basic import MergeOptimizer
 
-from pymc_fastlogp.kernel.facts import IndexFacts
-from pymc_fastlogp.kernel.op import FusedKernel
+from pymc_fastlogp.analysis.index_facts import IndexFacts
+from pymc_fastlogp.kernel.graph.op import FusedKernel
 
 PYTHON = Mode(linker="py", optimizer=None)
 X = np.array([0.5, 1.5, -0.5])

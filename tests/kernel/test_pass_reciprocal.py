@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.emit.native import compile_native
-from pymc_fastlogp.kernel.loops import Compute, Length, Load, Loop, Store, expressions
-from pymc_fastlogp.kernel.passes.check import check
+from pymc_fastlogp.kernel.ir.check import check
+from pymc_fastlogp.kernel.ir.loops import Compute, Length, Load, Loop, Store, expressions
 from pymc_fastlogp.kernel.passes.reciprocal import SHORT, share_reciprocals
 from pymc_fastlogp.kernel.scalars.quotient import LARGEST, SMALLEST, quotient
 from tests.kernel.emitted import I0, I1, compute, output, program
 from tests.kernel.emitted import given as an_input
+from tests.kernel.native_kernel import compile_native
 from tests.kernel.scalar_loop import apply
 
 ROWS = 50

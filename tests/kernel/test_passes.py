@@ -9,9 +9,9 @@ import pytest
 from pytensor.graph.fg import FrozenFunctionGraph
 
 import pymc_fastlogp.kernel.passes as passes
-from pymc_fastlogp.kernel.emit.native import compile_native
-from pymc_fastlogp.kernel.facts import index_facts
-from pymc_fastlogp.kernel.loops import (
+from pymc_fastlogp.analysis.index_facts import index_facts
+from pymc_fastlogp.kernel.ir.check import check
+from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
     Buffer,
     Compute,
@@ -24,12 +24,12 @@ from pymc_fastlogp.kernel.loops import (
     Store,
     expressions,
 )
+from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.lower import lower
-from pymc_fastlogp.kernel.passes.check import check
-from pymc_fastlogp.kernel.passes.dead import drop_dead_stores
+from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.simplify import simplify
-from pymc_fastlogp.kernel.passes.split import split_scalars
-from pymc_fastlogp.kernel.text import as_text
+from pymc_fastlogp.kernel.passes.split_scalars import split_scalars
+from tests.kernel.native_kernel import compile_native
 
 ROWS, GROUPS = 50, 4
 

@@ -14,11 +14,11 @@ from pytensor.tensor.basic import ARange
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
-from pymc_fastlogp.kernel import region
-from pymc_fastlogp.kernel.boundary import EMBEDDED_BYTES
-from pymc_fastlogp.kernel.facts import index_facts
-from pymc_fastlogp.kernel.op import FusedKernel
-from pymc_fastlogp.kernel.region import FuseRegions, outputs_of, regions
+from pymc_fastlogp.analysis.index_facts import index_facts
+from pymc_fastlogp.kernel.graph import region
+from pymc_fastlogp.kernel.graph.boundary import EMBEDDED_BYTES
+from pymc_fastlogp.kernel.graph.op import FusedKernel
+from pymc_fastlogp.kernel.graph.region import FuseRegions, outputs_of, regions
 
 PYTHON = Mode(linker="py", optimizer=None)
 # Too long to be part of the code.
@@ -246,7 +246,7 @@ def test_what_cannot_be_lowered_stays_outside(monkeypatch, caplog):
     def lower(fgraph, facts):
         raise region.UnsupportedError("too many axes")
 
-    monkeypatch.setattr("pymc_fastlogp.kernel.op.lower", lower)
+    monkeypatch.setattr("pymc_fastlogp.kernel.graph.op.lower", lower)
     x = pt.dvector("x")
     with caplog.at_level("INFO", logger="pymc_fastlogp"):
         assert not kernels(fused([x], [pt.exp(x) * 2]))

@@ -14,7 +14,7 @@ from pytensor.scalar import math as psm
 from scipy.special import betainc
 
 from pymc_fastlogp.kernel import scalars
-from pymc_fastlogp.kernel.scalars.numba_library import address, link
+from pymc_fastlogp.kernel.numba.scalar_library import address, link
 from pymc_fastlogp.kernel.vecmath.vector import F64, Floats
 
 ROOT = Path(__file__).parents[2]

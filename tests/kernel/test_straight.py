@@ -8,12 +8,12 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FunctionGraph
 
-from pymc_fastlogp.kernel.calls import Call
-from pymc_fastlogp.kernel.emit.native import compile_native
-from pymc_fastlogp.kernel.loops import Accumulate, Compute, expressions
+from pymc_fastlogp.kernel.ir.calls import Call
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Compute, expressions
 from pymc_fastlogp.kernel.lower import loops_of
-from pymc_fastlogp.kernel.lower.voids import voids
+from pymc_fastlogp.kernel.lower.structural_zeros import voids
 from tests.kernel.covered.linalg import filled
+from tests.kernel.native_kernel import compile_native
 
 
 def matrix(name, *shape):

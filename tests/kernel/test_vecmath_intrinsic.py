@@ -8,10 +8,10 @@ import pytest
 from numba.core.errors import TypingError
 from numpy.testing import assert_array_equal
 
-from pymc_fastlogp.kernel.vecmath.intrinsic import apply
 from pymc_fastlogp.kernel.vecmath.loop import default_width
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED
 from tests.kernel.accuracy import arguments, evaluate
+from tests.kernel.vecmath_intrinsic import apply
 
 WIDTHS = (1, 2, 3, 8, 64)
 # What PyTensor compiles with, and all flags at once.

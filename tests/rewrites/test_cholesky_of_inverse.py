@@ -10,7 +10,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg import Cholesky, cholesky, inv, solve_triangular
 from pytensor.tensor.linalg.inverse import MatrixInverse
 
-from pymc_fastlogp.rewrites.cholesky_of_inverse import is_symmetric
+from pymc_fastlogp.rewrites.linalg.cholesky_of_inverse import is_symmetric
 from tests.rewrites.conftest import PYTHON, assert_left_alone, pregrad
 
 N = 4

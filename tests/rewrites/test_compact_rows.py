@@ -13,8 +13,8 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Sum
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
-from pymc_fastlogp.rewrites.compact_rows import NAME
-from pymc_fastlogp.rewrites.decisions import Decision, collected
+from pymc_fastlogp.decisions import Decision, collected
+from pymc_fastlogp.rewrites.rows.compact_rows import NAME
 from tests.rewrites.conftest import PYTHON, pregrad, sketch, sum_and_gradient
 
 N = 240

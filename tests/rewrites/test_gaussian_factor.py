@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_fastlogp.rewrites.gaussian_factor import factorised
+from pymc_fastlogp.rewrites.gaussian.factor import factorised
 
 L = np.longdouble
 RNG = np.random.default_rng(0)

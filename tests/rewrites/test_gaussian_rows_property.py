@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pymc_fastlogp.rewrites.decisions import collected
-from pymc_fastlogp.rewrites.gaussian_rows import NAME
+from pymc_fastlogp.decisions import collected
+from pymc_fastlogp.rewrites.gaussian.gaussian_rows import NAME
 from tests.rewrites.conftest import pregrad, size_of_terms, sum_and_gradient
 
 

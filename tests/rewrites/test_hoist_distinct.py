@@ -9,8 +9,8 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
-from pymc_fastlogp.rewrites.decisions import collected
-from pymc_fastlogp.rewrites.hoist_distinct import COSTLY, NAME
+from pymc_fastlogp.decisions import collected
+from pymc_fastlogp.rewrites.rows.hoist_distinct import COSTLY, NAME
 from tests.rewrites.conftest import assert_same_value_and_gradient, pregrad, sketch
 
 N = 240

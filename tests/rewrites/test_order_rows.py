@@ -14,10 +14,11 @@ from pytensor.tensor.math import All
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 import pymc_fastlogp
-from pymc_fastlogp.kernel.facts import FAR, Neighbours
-from pymc_fastlogp.rewrites.decisions import collected
-from pymc_fastlogp.rewrites.order_rows import NAME
-from pymc_fastlogp.rewrites.row_order import (
+from pymc_fastlogp.analysis.index_facts import FAR, Neighbours
+from pymc_fastlogp.decisions import collected
+from pymc_fastlogp.rewrites.rows.order_rows import NAME
+from pymc_fastlogp.rewrites.rows.refusals import NEEDED_ROW_BY_ROW, ONE_EACH, READS_OTHERS
+from pymc_fastlogp.rewrites.rows.scatter_order import (
     IN_REGISTERS,
     LANE_BY_LANE,
     RUNS,
@@ -27,7 +28,6 @@ from pymc_fastlogp.rewrites.row_order import (
     cost,
     cost_of_one,
 )
-from pymc_fastlogp.rewrites.row_refusals import NEEDED_ROW_BY_ROW, ONE_EACH, READS_OTHERS
 from tests.rewrites.conftest import (
     PYTHON,
     assert_rewritten,

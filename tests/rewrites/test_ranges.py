@@ -7,8 +7,8 @@ import pytest
 from pytensor.compile.mode import get_mode
 from pytensor.graph.fg import FunctionGraph
 
-from pymc_fastlogp.rewrites.intervals import HUGE, Interval
-from pymc_fastlogp.rewrites.ranges import DEEPEST, is_nonnegative, is_positive, range_of
+from pymc_fastlogp.analysis.intervals import HUGE, Interval
+from pymc_fastlogp.analysis.ranges import DEEPEST, is_nonnegative, is_positive, range_of
 
 INF = np.inf
 N = 4

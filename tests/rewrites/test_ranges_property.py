@@ -13,8 +13,8 @@ from pytensor.graph.rewriting.basic import EquilibriumGraphRewriter
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.rewrites.ranges import range_of
-from pymc_fastlogp.rewrites.sure_checks import local_sure_checks
+from pymc_fastlogp.analysis.ranges import range_of
+from pymc_fastlogp.rewrites.checks.fold_checks_by_range import local_fold_checks_by_range
 from tests.rewrites.conftest import PYTHON
 
 LENGTH = 4
@@ -145,7 +145,7 @@ def test_checks_are_as_true_as_before(data, changes):
     checks = [*entries, pt.all([pt.all(entry) for entry in entries]), pt.all([pt.all(entries[3])])]
     fgraph = FunctionGraph(outputs=checks, clone=True, copy_inputs=False)
     comparison = fgraph.outputs[0]
-    rewriter = EquilibriumGraphRewriter([local_sure_checks], max_use_ratio=10)
+    rewriter = EquilibriumGraphRewriter([local_fold_checks_by_range], max_use_ratio=10)
     rewriter.rewrite(fgraph)
     changes[fgraph.outputs[0] is not comparison] += 1
     pairs = zip(expression.evaluate(checks), expression.evaluate(fgraph.outputs), strict=True)

@@ -11,7 +11,7 @@ from pytensor.compile.mode import get_mode
 from pytensor.tensor.elemwise import Elemwise
 
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.rewrites.shared_exp import NAME, with_shared_exp
+from pymc_fastlogp.rewrites.compiled.shared_exp import NAME, with_shared_exp
 
 MODE = get_mode("NUMBA").excluding("fastlogp_fused_kernel")
 FUNCTIONS = {

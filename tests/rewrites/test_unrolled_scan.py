@@ -16,7 +16,7 @@ from pytensor.scan.op import Scan
 from pytensor.scan.utils import until
 
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.rewrites.unrolled_scan import MOST_NODES
+from pymc_fastlogp.rewrites.compiled.unroll_scan import MOST_NODES
 from tests.graph_text import text
 
 RULE = "fastlogp_unroll_short_scan"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from pymc_fastlogp.kernel import library
-from pymc_fastlogp.kernel.calls import INFO, RESULT, Call
 from pymc_fastlogp.kernel.emit import memory
 from pymc_fastlogp.kernel.emit.idioms import I8, I32, POINTER, private_constant, stack_variable
-from pymc_fastlogp.kernel.loops import Const, Expr, Load
+from pymc_fastlogp.kernel.ir.calls import INFO, RESULT, Call
+from pymc_fastlogp.kernel.ir.loops import Const, Expr, Load
+from pymc_fastlogp.kernel.native import blas
 
 if TYPE_CHECKING:
     from pymc_fastlogp.kernel.emit.scope import Scope
@@ -26,7 +26,7 @@ def emit_call(scope: "Scope", call: Call) -> None:
     given: dict[str | Expr, ir.Value] = {RESULT: result, INFO: stack_variable(builder, I32)}
     arguments = [given.get(a) or _address(scope, a) for a in call.arguments]
     type_ = ir.FunctionType(ir.VoidType(), [POINTER] * len(arguments))
-    name = library.symbol(call.function)
+    name = blas.symbol(call.function)
     function = builder.module.globals.get(name) or ir.Function(builder.module, type_, name)
     builder.call(function, arguments)
     if INFO in call.arguments:

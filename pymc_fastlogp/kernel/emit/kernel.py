@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.emit import storage
-from pymc_fastlogp.kernel.emit.array import Array
-from pymc_fastlogp.kernel.emit.copied import with_copied_operands
+from pymc_fastlogp.kernel.emit import buffers
+from pymc_fastlogp.kernel.emit.addresses import Array
+from pymc_fastlogp.kernel.emit.contiguous_copies import with_copied_operands
 from pymc_fastlogp.kernel.emit.idioms import I64, POINTER, Number, lane, stack_variable
+from pymc_fastlogp.kernel.emit.lane_patterns import Pattern
 from pymc_fastlogp.kernel.emit.nest import emit_loop
-from pymc_fastlogp.kernel.emit.pattern import Pattern
 from pymc_fastlogp.kernel.emit.scope import Known, Scope
-from pymc_fastlogp.kernel.loops import Buffer, Loop, Program, Size, reads, writes
+from pymc_fastlogp.kernel.ir.loops import Buffer, Loop, Program, Size, reads, writes
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 OUT_OF_MEMORY = -1
@@ -50,7 +50,7 @@ def emit(module: ir.Module, program: Program, name: str, contiguous: Sequence[bo
         axes and the strides in bytes, all i64; then a pointer for each output, which is C-contiguous and
         does not overlap anything else. In memory, a bool is a byte. It returns 0, or the status of the first
         check that failed, or ``OUT_OF_MEMORY``. It needs the symbols ``malloc`` and ``free`` if
-        the scratch is large or of a size that is not static, and those of :mod:`pymc_fastlogp.kernel.library`.
+        the scratch is large or of a size that is not static, and those of :mod:`pymc_fastlogp.kernel.native.blas`.
     """
     program = with_copied_operands(program, contiguous)
     kernel = Kernel(module, program, name, contiguous)
@@ -94,7 +94,7 @@ def _place_input(
     """Take the arguments of an input; add its lengths, and return it as read through its strides."""
     pointer = next(arguments)
     lengths.update({(number, axis): next(arguments) for axis in range(buffer.ndim)})
-    return storage.strided(pointer, buffer, [next(arguments) for _ in range(buffer.ndim)])
+    return buffers.strided(pointer, buffer, [next(arguments) for _ in range(buffer.ndim)])
 
 
 class Kernel:
@@ -125,7 +125,7 @@ class Kernel:
         self._allocated: list[ir.Value] = []
         self._place_arguments(program, contiguous)
         for buffer in program.constants:
-            self._place(buffer, storage.constant(module, f"{name}.{buffer.name}", buffer))
+            self._place(buffer, buffers.constant(module, f"{name}.{buffer.name}", buffer))
         self._place_scratch(program)
 
     def length(self, size: Size) -> Number:
@@ -143,17 +143,17 @@ class Kernel:
             slot, lengths = self._late[buffer], [self.length(size) for size in buffer.shape]
             is_new = builder.icmp_unsigned("==", builder.load(slot, typ=POINTER), NULL)
             with builder.if_then(is_new):
-                builder.store(storage.allocate(builder, buffer, lengths), slot)
+                builder.store(buffers.allocate(builder, buffer, lengths), slot)
             allocated = builder.load(slot, typ=POINTER)
             self._exit_unless(builder, _was_given(builder, allocated), OUT_OF_MEMORY)
-            self._place(buffer, storage.aligned(builder, allocated))
+            self._place(buffer, buffers.aligned(builder, allocated))
 
     def finish(self) -> ir.Function:
         """Close all blocks and return the function."""
         self._status.add_incoming(I64(0), self.builder.block)
         self.builder.branch(self._exit.block)
         late = [self._exit.load(slot, typ=POINTER) for slot in self._late.values()]
-        storage.free(self._exit, [*self._allocated, *late])
+        buffers.free(self._exit, [*self._allocated, *late])
         self._exit.ret(self._status)
         entry, sizes, start, _ = self._blocks
         ir.IRBuilder(entry).branch(sizes)
@@ -175,16 +175,16 @@ class Kernel:
             self._place(buffer, pointer)
 
     def _place_scratch(self, program: Program) -> None:
-        on_stack = storage.on_stack(program.scratch)
+        on_stack = buffers.on_stack(program.scratch)
         always = {b for loop in program.steps if not loop.when for b in reads(loop) | writes(loop)}
         sizes = self._sizes.builder
         for buffer in program.scratch:
             if buffer in on_stack:
-                self._place(buffer, storage.stack(sizes, buffer))
+                self._place(buffer, buffers.stack(sizes, buffer))
             elif buffer in always:
                 lengths = [self.length(size) for size in buffer.shape]
-                self._allocated.append(storage.allocate(sizes, buffer, lengths))
-                self._place(buffer, storage.aligned(sizes, self._allocated[-1]))
+                self._allocated.append(buffers.allocate(sizes, buffer, lengths))
+                self._place(buffer, buffers.aligned(sizes, self._allocated[-1]))
             else:
                 self._late[buffer] = stack_variable(sizes, POINTER)
                 sizes.store(NULL, self._late[buffer])
@@ -193,7 +193,7 @@ class Kernel:
 
     def _place(self, buffer: Buffer, pointer: ir.Value) -> None:
         lengths = [self.length(size) for size in buffer.shape]
-        self._arrays[buffer] = storage.contiguous(self._sizes.builder, pointer, buffer, lengths)
+        self._arrays[buffer] = buffers.contiguous(self._sizes.builder, pointer, buffer, lengths)
 
     def _exit_unless(self, builder: ir.IRBuilder, truth: ir.Value, status: int) -> None:
         going_on = builder.append_basic_block("ok")

@@ -2,7 +2,7 @@
 
 Which instruction it is depends on how the index changes from lane to lane: neighbours are one vector, an
 element common to all lanes is a scalar, an index in long runs is two scalars (see
-:mod:`pymc_fastlogp.kernel.emit.repeats`), all others are gathered or scattered. In a partial vector only
+:mod:`pymc_fastlogp.kernel.emit.repeated_indices`), all others are gathered or scattered. In a partial vector only
 the lanes of the domain touch memory; a load gives 1 in the others, which is harmless as a divisor.
 """
 
@@ -12,11 +12,11 @@ from llvmlite import ir
 from pytensor.scalar.basic import ScalarOp
 
 from pymc_fastlogp.kernel import scalars
-from pymc_fastlogp.kernel.emit.array import Array
+from pymc_fastlogp.kernel.emit.accumulators import combine
+from pymc_fastlogp.kernel.emit.addresses import Array
 from pymc_fastlogp.kernel.emit.idioms import I1, I32, POINTER, intrinsic, splat
-from pymc_fastlogp.kernel.emit.operation import combine
-from pymc_fastlogp.kernel.emit.repeats import load_of_two
-from pymc_fastlogp.kernel.loops import Buffer, Expr, itemsize
+from pymc_fastlogp.kernel.emit.repeated_indices import load_of_two
+from pymc_fastlogp.kernel.ir.loops import Buffer, Expr, itemsize
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 if TYPE_CHECKING:

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.calls import Call
 from pymc_fastlogp.kernel.emit import memory
 from pymc_fastlogp.kernel.emit.call import emit_call
 from pymc_fastlogp.kernel.emit.idioms import I64, Number
-from pymc_fastlogp.kernel.emit.pattern import Pattern, analyse
+from pymc_fastlogp.kernel.emit.lane_patterns import Pattern, analyse
 from pymc_fastlogp.kernel.emit.reduction import Reduction, of_accumulate, of_check
-from pymc_fastlogp.kernel.emit.runs import Runs, of_scatters
 from pymc_fastlogp.kernel.emit.scan import Running, of_scan
 from pymc_fastlogp.kernel.emit.scatter import emit_scatters
+from pymc_fastlogp.kernel.emit.scatter_by_run import Runs, of_scatters
 from pymc_fastlogp.kernel.emit.scope import Scope
-from pymc_fastlogp.kernel.loops import (
+from pymc_fastlogp.kernel.ir.calls import Call
+from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
     Check,
     Index,
@@ -36,7 +36,7 @@ from pymc_fastlogp.kernel.loops import (
     is_call,
     walk,
 )
-from pymc_fastlogp.kernel.passes.cost import TRANSCENDENTAL, arithmetic_cost
+from pymc_fastlogp.kernel.scalars.cost import TRANSCENDENTAL, arithmetic_cost
 from pymc_fastlogp.kernel.vecmath.loop import default_width
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from llvmlite import ir
 from pytensor.scalar.basic import ScalarOp, and_
 
+from pymc_fastlogp.kernel.emit.accumulators import combine, combine_lanes, identity
 from pymc_fastlogp.kernel.emit.idioms import shuffle, stack_variable
 from pymc_fastlogp.kernel.emit.memory import first_address, update_one
-from pymc_fastlogp.kernel.emit.operation import combine, combine_lanes, identity
 from pymc_fastlogp.kernel.emit.scope import Scope
-from pymc_fastlogp.kernel.loops import Accumulate, Check, Expr
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Check, Expr
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 Finish = Callable[[Scope, Lanes], None]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit import memory
+from pymc_fastlogp.kernel.emit.accumulators import combine, identity
 from pymc_fastlogp.kernel.emit.idioms import I32, lane, splat, stack_variable
-from pymc_fastlogp.kernel.emit.operation import combine, identity
 from pymc_fastlogp.kernel.emit.scope import Scope
-from pymc_fastlogp.kernel.loops import Scan
+from pymc_fastlogp.kernel.ir.loops import Scan
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,8 +4,8 @@
 the index                                      is accumulated
 ============================================== =====================================================
 is known to be another one in each lane        as vectors: load or gather, combine, store or scatter
-is a constant of runs as long as a vector      in registers, see :mod:`pymc_fastlogp.kernel.emit.runs`
-is another constant                            lane by lane, see :mod:`pymc_fastlogp.kernel.emit.turns`
+is a constant of runs as long as a vector      in registers, see :mod:`pymc_fastlogp.kernel.emit.scatter_by_run`
+is another constant                            lane by lane, see :mod:`pymc_fastlogp.kernel.emit.scatter_by_lane`
 is data, and happens to be the same everywhere in registers, and once in memory for each vector
 is data                                        lane by lane
 ============================================== =====================================================
@@ -22,12 +22,12 @@ costs up to a quarter of a cheap row where it is in vain. ``docs/kernel/scatter.
 from collections.abc import Sequence
 
 from pymc_fastlogp.kernel.emit import memory
+from pymc_fastlogp.kernel.emit.accumulators import combine, combine_lanes
 from pymc_fastlogp.kernel.emit.idioms import is_vector, lane
-from pymc_fastlogp.kernel.emit.operation import combine, combine_lanes
-from pymc_fastlogp.kernel.emit.repeats import are_equal, hold_in_all
+from pymc_fastlogp.kernel.emit.repeated_indices import are_equal, hold_in_all
+from pymc_fastlogp.kernel.emit.scatter_by_lane import lane_by_lane
 from pymc_fastlogp.kernel.emit.scope import Scope
-from pymc_fastlogp.kernel.emit.turns import lane_by_lane
-from pymc_fastlogp.kernel.loops import Accumulate, Expr
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Expr
 
 
 def emit_scatters(scope: Scope, statements: Sequence[Accumulate]) -> None:

@@ -15,9 +15,9 @@ from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.type import TensorType
 
-from pymc_fastlogp.kernel.expressions import domain_of
-from pymc_fastlogp.kernel.facts import IndexFacts
-from pymc_fastlogp.kernel.loops import (
+from pymc_fastlogp.analysis.index_facts import IndexFacts
+from pymc_fastlogp.kernel.ir.expressions import domain_of
+from pymc_fastlogp.kernel.ir.loops import (
     Buffer,
     Const,
     Length,

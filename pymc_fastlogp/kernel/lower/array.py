@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from pytensor.graph.basic import Apply
 
-from pymc_fastlogp.kernel.expressions import cast, const, flat_index, plus
-from pymc_fastlogp.kernel.facts import IndexFacts, index_facts
-from pymc_fastlogp.kernel.loops import Buffer, Const, Expr, Load, Size
+from pymc_fastlogp.analysis.index_facts import IndexFacts, index_facts
+from pymc_fastlogp.kernel.ir.expressions import cast, const, flat_index, plus
+from pymc_fastlogp.kernel.ir.loops import Buffer, Const, Expr, Load, Size
 
 Element = Callable[[tuple[Expr, ...]], Expr]
 

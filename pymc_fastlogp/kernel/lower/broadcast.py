@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from pymc_fastlogp.kernel.expressions import ZERO
-from pymc_fastlogp.kernel.loops import Error, Expr, Size
+from pymc_fastlogp.kernel.ir.expressions import ZERO
+from pymc_fastlogp.kernel.ir.loops import Error, Expr, Size
 from pymc_fastlogp.kernel.lower.context import Context
 
 INCOMPATIBLE = Error(ValueError, "Incompatible vectorized shapes")

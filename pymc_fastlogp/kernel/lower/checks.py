@@ -2,8 +2,8 @@
 
 from pytensor.graph.basic import Apply
 
-from pymc_fastlogp.kernel.expressions import cast
-from pymc_fastlogp.kernel.loops import Error
+from pymc_fastlogp.kernel.ir.expressions import cast
+from pymc_fastlogp.kernel.ir.loops import Error
 from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.context import Context
 

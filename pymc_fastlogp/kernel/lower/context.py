@@ -7,8 +7,8 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Variable
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_fastlogp.kernel.expressions import domain_of
-from pymc_fastlogp.kernel.loops import (
+from pymc_fastlogp.kernel.ir.expressions import domain_of
+from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
     Buffer,
     Check,

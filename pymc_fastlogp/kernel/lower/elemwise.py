@@ -7,12 +7,12 @@ from pytensor.graph.basic import Apply, Constant
 from pytensor.scalar.basic import Cast, Composite, Identity, ScalarOp
 
 from pymc_fastlogp.kernel import scalars
-from pymc_fastlogp.kernel.expressions import cast, const, domain_of
-from pymc_fastlogp.kernel.loops import Compute, Expr, Store
+from pymc_fastlogp.kernel.ir.expressions import cast, const, domain_of
+from pymc_fastlogp.kernel.ir.loops import Compute, Expr, Store
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_shape
 from pymc_fastlogp.kernel.lower.context import Context
-from pymc_fastlogp.kernel.lower.sizes import is_known_at_call
+from pymc_fastlogp.kernel.lower.lengths import is_known_at_call
 
 
 def supports(node: Apply) -> bool:

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.calls import INFO, RESULT
-from pymc_fastlogp.kernel.expressions import ZERO, const, domain_of, plus
-from pymc_fastlogp.kernel.loops import Compute, Const, Error, Expr, Size, as_expr
+from pymc_fastlogp.kernel.ir.calls import INFO, RESULT
+from pymc_fastlogp.kernel.ir.expressions import ZERO, const, domain_of, plus
+from pymc_fastlogp.kernel.ir.loops import Compute, Const, Error, Expr, Size, as_expr
 from pymc_fastlogp.kernel.lower.array import Array
+from pymc_fastlogp.kernel.lower.blas_operands import leading_dimension, library_call, operand
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index
 from pymc_fastlogp.kernel.lower.context import Context
-from pymc_fastlogp.kernel.lower.operands import leading_dimension, library_call, operand
 
 NOT_SQUARE = Error(np.linalg.LinAlgError, "Last 2 dimensions of A must be square")
 MISMATCH = Error(np.linalg.LinAlgError, "Dimensions of A and B do not conform")

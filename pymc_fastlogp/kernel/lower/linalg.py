@@ -22,13 +22,13 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.tensor.blockwise import Blockwise
 
-from pymc_fastlogp.kernel import library
-from pymc_fastlogp.kernel.expressions import const, domain_of, plus
-from pymc_fastlogp.kernel.loops import Compute, Const, Expr, Size, Store, as_expr, as_size
+from pymc_fastlogp.kernel.ir.expressions import const, domain_of, plus
+from pymc_fastlogp.kernel.ir.loops import Compute, Const, Expr, Size, Store, as_expr, as_size
 from pymc_fastlogp.kernel.lower import lapack
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
 from pymc_fastlogp.kernel.lower.context import Context
+from pymc_fastlogp.kernel.native import blas
 
 # Rows beyond which the code takes seconds to compile, and gains less: LAPACK takes twice as long for 12 rows.
 LARGEST_CHOLESKY, LARGEST_SOLVE = 12, 32
@@ -39,7 +39,7 @@ def supports(node: Apply) -> bool:
     largest = LARGEST_SOLVE if len(node.inputs) == 2 else LARGEST_CHOLESKY
     types = {variable.type.dtype for variable in (*node.inputs, *node.outputs)}
     is_small = _is_small(node.inputs[0].type.shape[-2:], largest)
-    return types == {"float64"} and (is_small or library.is_available())
+    return types == {"float64"} and (is_small or blas.is_available())
 
 
 def lower_cholesky(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:

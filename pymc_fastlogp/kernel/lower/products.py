@@ -12,15 +12,20 @@ from math import prod
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
 
-from pymc_fastlogp.kernel import library
-from pymc_fastlogp.kernel.calls import RESULT
-from pymc_fastlogp.kernel.expressions import cast, const, domain_of
-from pymc_fastlogp.kernel.loops import Accumulate, Compute, Error, Expr, Size
-from pymc_fastlogp.kernel.lower import straight
+from pymc_fastlogp.kernel.ir.calls import RESULT
+from pymc_fastlogp.kernel.ir.expressions import cast, const, domain_of
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Compute, Error, Expr, Size
+from pymc_fastlogp.kernel.lower import unrolled_products
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.blas_operands import (
+    leading_dimension,
+    library_call,
+    operand,
+    transposed,
+)
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
 from pymc_fastlogp.kernel.lower.context import Context
-from pymc_fastlogp.kernel.lower.operands import leading_dimension, library_call, operand, transposed
+from pymc_fastlogp.kernel.native import blas
 
 # Multiplications up to which loops are not slower than a call of BLAS, for matrices with one axis of at most SHORT. Else
 # BLAS is up to three times as fast. A matrix and a vector take the same time with both; beyond the
@@ -42,7 +47,7 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     context.require_equal(left.shape[-1], right.shape[-2], MISMATCH)
     batch = broadcast_leading(context, left.shape[:-2], right.shape[:-2])
     sizes = (left.shape[-2], left.shape[-1], right.shape[-1])
-    result = straight.lower(context, node, left, right, is_for_loops=_is_small(sizes))
+    result = unrolled_products.lower(context, node, left, right, is_for_loops=_is_small(sizes))
     if result is not None:
         return [result]
     # What the types know of the lengths, the arrays may not.
@@ -57,7 +62,7 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
 
 def _is_for_blas(node: Apply) -> bool:
     types = {variable.type.dtype for variable in (*node.inputs, *node.outputs)}
-    return types == {"float64"} and library.is_available()
+    return types == {"float64"} and blas.is_available()
 
 
 def _static_sizes(node: Apply) -> tuple[int | None, ...]:

@@ -7,7 +7,8 @@ import numpy as np
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply, Constant
 
-from pymc_fastlogp.kernel.expressions import (
+from pymc_fastlogp.analysis.index_facts import IndexFacts, index_facts
+from pymc_fastlogp.kernel.ir.expressions import (
     ZERO,
     cast,
     domain_of,
@@ -17,8 +18,7 @@ from pymc_fastlogp.kernel.expressions import (
     sum_of_sizes,
     times,
 )
-from pymc_fastlogp.kernel.facts import IndexFacts, index_facts
-from pymc_fastlogp.kernel.loops import (
+from pymc_fastlogp.kernel.ir.loops import (
     Compute,
     Const,
     Error,
@@ -32,7 +32,7 @@ from pymc_fastlogp.kernel.loops import (
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index
 from pymc_fastlogp.kernel.lower.context import Context
-from pymc_fastlogp.kernel.lower.sizes import (
+from pymc_fastlogp.kernel.lower.lengths import (
     at_least,
     is_not_negative,
     length_of,

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.expressions import ZERO, plus
-from pymc_fastlogp.kernel.loops import Compute, Const, Expr, Size, as_expr, as_size
+from pymc_fastlogp.kernel.ir.expressions import ZERO, plus
+from pymc_fastlogp.kernel.ir.loops import Compute, Const, Expr, Size, as_expr, as_size
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
-from pymc_fastlogp.kernel.lower.sizes import (
+from pymc_fastlogp.kernel.lower.lengths import (
     at_least,
     is_not_negative,
     length_of,

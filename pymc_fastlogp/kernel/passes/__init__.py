@@ -1,21 +1,21 @@
 """The passes over the loop IR, in order; each takes a program and returns one that computes the same.
 
-:func:`~pymc_fastlogp.kernel.passes.check.check` asserts the invariants of the IR after each of them where
+:func:`~pymc_fastlogp.kernel.ir.check.check` asserts the invariants of the IR after each of them where
 :data:`CHECKED` says so, as the tests do.
 """
 
 from collections.abc import Callable
 
-from pymc_fastlogp.kernel.loops import Program
-from pymc_fastlogp.kernel.passes.check import check
-from pymc_fastlogp.kernel.passes.dead import drop_dead_stores
+from pymc_fastlogp.kernel.ir.check import check
+from pymc_fastlogp.kernel.ir.loops import Program
+from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
 from pymc_fastlogp.kernel.passes.in_place import write_in_place
 from pymc_fastlogp.kernel.passes.interchange import interchange_axes
 from pymc_fastlogp.kernel.passes.reciprocal import share_reciprocals
 from pymc_fastlogp.kernel.passes.simplify import simplify
 from pymc_fastlogp.kernel.passes.speculate import speculate_on_checks
-from pymc_fastlogp.kernel.passes.split import split_scalars
+from pymc_fastlogp.kernel.passes.split_scalars import split_scalars
 from pymc_fastlogp.kernel.passes.unroll import unroll
 from pymc_fastlogp.kernel.passes.unswitch import unswitch
 

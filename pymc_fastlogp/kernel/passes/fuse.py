@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.calls import Call
-from pymc_fastlogp.kernel.expressions import identity
-from pymc_fastlogp.kernel.loops import (
+from pymc_fastlogp.kernel.ir.calls import Call
+from pymc_fastlogp.kernel.ir.expressions import identity
+from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
     Buffer,
     Check,
@@ -35,7 +35,7 @@ from pymc_fastlogp.kernel.loops import (
     reads,
     writes,
 )
-from pymc_fastlogp.kernel.passes.substitute import substitute
+from pymc_fastlogp.kernel.ir.substitute import substitute
 
 Element = tuple[Expr, ...]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from pytensor.scalar.basic import Cast
 
-from pymc_fastlogp.kernel.calls import Call
-from pymc_fastlogp.kernel.expressions import domain_of, flat_index, product_of_sizes
-from pymc_fastlogp.kernel.loops import (
+from pymc_fastlogp.kernel.ir.calls import Call
+from pymc_fastlogp.kernel.ir.expressions import domain_of, flat_index, product_of_sizes
+from pymc_fastlogp.kernel.ir.loops import (
     Buffer,
     Check,
     Compute,
@@ -33,7 +33,7 @@ from pymc_fastlogp.kernel.loops import (
     operands,
     reads,
 )
-from pymc_fastlogp.kernel.passes.substitute import substitute
+from pymc_fastlogp.kernel.ir.substitute import substitute
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ neighbours in a vector.
 
 from dataclasses import replace
 
-from pymc_fastlogp.kernel.loops import (
+from pymc_fastlogp.kernel.ir.loops import (
     Check,
     Compute,
     Const,
@@ -21,7 +21,7 @@ from pymc_fastlogp.kernel.loops import (
     operands,
     walk,
 )
-from pymc_fastlogp.kernel.passes.substitute import substitute
+from pymc_fastlogp.kernel.ir.substitute import substitute
 
 LANES = 16
 CONTIGUOUS, UNIFORM, APART = 1.0, 0.5, 10.0

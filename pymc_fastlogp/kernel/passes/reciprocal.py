@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.loops import (
+from pymc_fastlogp.kernel.ir.loops import (
     Compute,
     Expr,
     Index,
@@ -20,7 +20,7 @@ from pymc_fastlogp.kernel.loops import (
     operands,
     walk,
 )
-from pymc_fastlogp.kernel.passes.substitute import substitute
+from pymc_fastlogp.kernel.ir.substitute import substitute
 from pymc_fastlogp.kernel.scalars.quotient import quotient
 
 # An inner axis that is not longer is one vector, for which one division is as good as another.

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.loops import (
+from pymc_fastlogp.kernel.ir.loops import (
     Compute,
     Const,
     Expr,
@@ -21,7 +21,7 @@ from pymc_fastlogp.kernel.loops import (
     operands,
     roots,
 )
-from pymc_fastlogp.kernel.passes.substitute import substitute
+from pymc_fastlogp.kernel.ir.substitute import substitute
 
 FLOATS = ("float32", "float64")
 CHEAP = (ps.Add, ps.Sub, ps.Mul, ps.Switch, ps.Abs, ps.Sqr)

@@ -12,7 +12,7 @@ from math import inf
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.loops import (
+from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
     Buffer,
     Check,
@@ -30,8 +30,8 @@ from pymc_fastlogp.kernel.loops import (
     walk,
     writes,
 )
-from pymc_fastlogp.kernel.passes.decide import decided
-from pymc_fastlogp.kernel.passes.substitute import substitute
+from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.passes.specialize_condition import decided
 
 
 def speculate_on_checks(program: Program) -> Program:

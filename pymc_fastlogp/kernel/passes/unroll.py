@@ -11,8 +11,8 @@ an output, are better left as they lie, and so is all that a loop over such rows
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pymc_fastlogp.kernel.expressions import folded
-from pymc_fastlogp.kernel.loops import (
+from pymc_fastlogp.kernel.ir.expressions import folded
+from pymc_fastlogp.kernel.ir.loops import (
     Buffer,
     Check,
     Const,
@@ -28,7 +28,7 @@ from pymc_fastlogp.kernel.loops import (
     is_ordered,
     walk,
 )
-from pymc_fastlogp.kernel.passes.substitute import substitute
+from pymc_fastlogp.kernel.ir.substitute import substitute
 
 # Lengths of an axis that is unrolled, and of one that is worth a loop beside it.
 LONGEST, LONG = 16, 64

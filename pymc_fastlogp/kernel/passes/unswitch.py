@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.loops import (
+from pymc_fastlogp.kernel.ir.loops import (
     Compute,
     Expr,
     Index,
@@ -17,8 +17,8 @@ from pymc_fastlogp.kernel.loops import (
     expressions,
     walk,
 )
-from pymc_fastlogp.kernel.passes.cost import arithmetic_cost
-from pymc_fastlogp.kernel.passes.decide import decided
+from pymc_fastlogp.kernel.passes.specialize_condition import decided
+from pymc_fastlogp.kernel.scalars.cost import arithmetic_cost
 
 # What each of the two loops must save: a part of the cost, and about one transcendental function.
 WORTH, LEAST = 0.1, 20

@@ -8,7 +8,7 @@ lane is ``<1 x double>``, so that no width is special.
 No instruction that is written here carries a fast-math flag. In LLVM such flags belong to single
 instructions, so compensated steps keep their meaning inside code whose own instructions have flags. What
 may not happen is that flags are added afterwards: Numba does that to its own module (see
-:mod:`pymc_fastlogp.kernel.vecmath.intrinsic`). Division, square root, ``fma`` and the conversions round
+:mod:`tests.kernel.vecmath_intrinsic`). Division, square root, ``fma`` and the conversions round
 correctly, so a result does not depend on the width or on the CPU.
 """
 

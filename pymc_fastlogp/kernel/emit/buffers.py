@@ -1,0 +1,108 @@
+"""Where a kernel keeps its buffers.
+
+Inputs and outputs are arguments of the function, constants are part of its module. Scratch is on the stack up
+to :data:`STACK_BYTES`, the smallest buffers first; buffers that are larger, or whose size is known only when
+the kernel is called, are allocated on entry and freed on every exit. What only loops with a condition use, for instance those
+for the rare case that a check fails, is allocated by the first of them that runs: the C library may give
+freed memory back to the system, and then each call of the kernel would pay for new pages.
+Scratch and constants are aligned to cache lines.
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+from llvmlite import ir
+
+from pymc_fastlogp.kernel.emit.addresses import Array
+from pymc_fastlogp.kernel.emit.idioms import (
+    ALIGNMENT,
+    I8,
+    I64,
+    POINTER,
+    Number,
+    as_i64,
+    intrinsic,
+    private_constant,
+    stack_variable,
+    times,
+)
+from pymc_fastlogp.kernel.ir.loops import Buffer, itemsize
+from pymc_fastlogp.kernel.scalars import memory_type
+
+STACK_BYTES = 1 << 16
+
+
+def contiguous(
+    builder: ir.IRBuilder, pointer: ir.Value, buffer: Buffer, lengths: Sequence[Number]
+) -> Array:
+    """Return a buffer in C order as an array."""
+    strides: list[Number] = []
+    stride: Number = 1
+    for length in reversed(lengths):
+        strides.insert(0, stride)
+        stride = times(builder, stride, length)
+    return Array(pointer, buffer.dtype, memory_type(buffer.dtype), tuple(strides))
+
+
+def strided(pointer: ir.Value, buffer: Buffer, strides: Sequence[ir.Value]) -> Array:
+    """Return a buffer with strides in bytes as an array."""
+    return Array(pointer, buffer.dtype, I8, tuple(strides))
+
+
+def constant(module: ir.Module, name: str, buffer: Buffer) -> ir.Value:
+    """Return a pointer to a buffer whose content is part of the module."""
+    content = ir.Constant(ir.ArrayType(I8, len(buffer.data)), bytearray(buffer.data))
+    variable = private_constant(module, name, content)
+    variable.align = ALIGNMENT
+    return variable
+
+
+def on_stack(buffers: Sequence[Buffer]) -> set[Buffer]:
+    """Return the scratch buffers that are on the stack."""
+    static = [b for b in buffers if all(isinstance(n, int) for n in b.shape)]
+    free, chosen = STACK_BYTES, set()
+    for buffer in sorted(static, key=_n_bytes):
+        free -= _n_bytes(buffer)
+        if free >= 0:
+            chosen.add(buffer)
+    return chosen
+
+
+def stack(builder: ir.IRBuilder, buffer: Buffer) -> ir.Value:
+    """Return a pointer to scratch on the stack."""
+    n_elements = prod(n for n in buffer.shape if isinstance(n, int))
+    return stack_variable(builder, ir.ArrayType(memory_type(buffer.dtype), n_elements))
+
+
+def allocate(builder: ir.IRBuilder, buffer: Buffer, lengths: Sequence[Number]) -> ir.Value:
+    """Return what ``malloc`` gives for scratch, perhaps null."""
+    n_bytes: Number = itemsize(buffer.dtype)
+    for length in lengths:
+        n_bytes = times(builder, n_bytes, length)
+    size = builder.add(as_i64(n_bytes), I64(ALIGNMENT))
+    malloc = _external(builder.module, "malloc", ir.FunctionType(POINTER, [I64]))
+    malloc.return_value.add_attribute("noalias")
+    return builder.call(malloc, [size])
+
+
+def aligned(builder: ir.IRBuilder, allocated: ir.Value) -> ir.Value:
+    """Return the first cache line of what was allocated."""
+    past = builder.gep(allocated, [I64(ALIGNMENT - 1)], source_etype=I8)
+    # Unlike arithmetic on the address as an integer, this keeps what LLVM knows of aliases.
+    ptrmask = intrinsic(builder.module, "llvm.ptrmask.p0.i64", POINTER, [POINTER, I64])
+    return builder.call(ptrmask, [past, I64(-ALIGNMENT)])
+
+
+def free(builder: ir.IRBuilder, allocated: Sequence[ir.Value]) -> None:
+    """Free what ``malloc`` gave."""
+    function = _external(builder.module, "free", ir.FunctionType(ir.VoidType(), [POINTER]))
+    for pointer in allocated:
+        builder.call(function, [pointer])
+
+
+def _n_bytes(buffer: Buffer) -> int:
+    return itemsize(buffer.dtype) * prod(n for n in buffer.shape if isinstance(n, int))
+
+
+def _external(module: ir.Module, name: str, signature: ir.FunctionType) -> ir.Function:
+    return module.globals.get(name) or ir.Function(module, signature, name)

@@ -1,0 +1,50 @@
+"""Copies in C order of strided inputs that a library reads.
+
+Loops read an input through its strides, BLAS and LAPACK want neighbours in memory. What a copy costs is little
+beside a product or a factorisation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pymc_fastlogp.kernel.ir.expressions import domain_of
+from pymc_fastlogp.kernel.ir.loops import (
+    Buffer,
+    Expr,
+    Load,
+    Loop,
+    Program,
+    Role,
+    Store,
+    is_call,
+    reads,
+)
+from pymc_fastlogp.kernel.ir.substitute import substitute
+
+
+def with_copied_operands(program: Program, contiguous: Sequence[bool]) -> Program:
+    """Return the program in which calls read copies of the inputs that are not C-contiguous."""
+    read = set().union(*(reads(loop) for loop in program.steps if is_call(loop)))
+    copies = {
+        buffer: replace(buffer, name=f"{buffer.name}_copy", role=Role.SCRATCH)
+        for buffer, is_contiguous in zip(program.inputs, contiguous, strict=True)
+        if buffer in read and not is_contiguous
+    }
+    calls = (_reading(loop, copies) if is_call(loop) else loop for loop in program.steps)
+    scratch = (*program.scratch, *copies.values())
+    return replace(program, scratch=scratch, steps=(*map(_copy, copies.items()), *calls))
+
+
+def _copy(pair: tuple[Buffer, Buffer]) -> Loop:
+    source, target = pair
+    domain, index = domain_of(source.shape)
+    return Loop(domain, (Store(target, index, Load(source, index)),))
+
+
+def _reading(loop: Loop, copies: dict[Buffer, Buffer]) -> Loop:
+    def copied(expr: Expr) -> Expr | None:
+        if isinstance(expr, Load) and expr.buffer in copies:
+            return Load(copies[expr.buffer], expr.index)
+        return None
+
+    return replace(loop, body=substitute(loop.body, copied))

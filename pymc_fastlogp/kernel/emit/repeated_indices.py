@@ -1,0 +1,72 @@
+"""Vectors in which an index repeats: whether it does, and loads that are spared.
+
+A vector of an index that comes in long runs is of one run, or of the end of one and the start of the next. What it reads of a table are
+then two elements, for which two loads and a choice are cheaper than a gather:
+
+.. code-block:: text
+
+    every i is the first or the last    t[first] where i is the first, t[last] elsewhere
+    otherwise                           a gather
+
+This is right for any index.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+
+from llvmlite import ir
+
+from pymc_fastlogp.kernel.emit.addresses import Array
+from pymc_fastlogp.kernel.emit.idioms import I1, Number, intrinsic, is_vector, lane, splat
+from pymc_fastlogp.kernel.ir.loops import itemsize
+from pymc_fastlogp.kernel.vecmath.vector import Mask
+
+
+def load_of_two(
+    builder: ir.IRBuilder, array: Array, indices: Sequence[Number], gather: Callable[[], ir.Value]
+) -> ir.Value:
+    """Return the elements of an array at an index, of which at least one axis is a vector."""
+    varying = [i for i in indices if is_vector(i)]
+    width = varying[0].type.count
+    first, last = ([lane(builder, i, k) for i in varying] for k in (0, width - 1))
+    is_first, is_last = (are_equal(builder, varying, element) for element in (first, last))
+    with builder.if_else(hold_in_all(is_first | is_last), likely=True) as (of_two, of_several):
+        with of_two:
+            a, b = (_load(builder, array, indices, element, width) for element in (first, last))
+            chosen, after_two = builder.select(is_first.value, a, b), builder.block
+        with of_several:
+            gathered, after_several = gather(), builder.block
+    result = builder.phi(chosen.type)
+    result.add_incoming(chosen, after_two)
+    result.add_incoming(gathered, after_several)
+    return result
+
+
+def _load(
+    builder: ir.IRBuilder,
+    array: Array,
+    indices: Sequence[Number],
+    element: Sequence[ir.Value],
+    width: int,
+) -> ir.Value:
+    """Return one element in all lanes, with these numbers in the place of vectors."""
+    numbers = iter(element)
+    index = [next(numbers) if is_vector(i) else i for i in indices]
+    loaded = builder.load(array.address(builder, index), typ=array.element)
+    loaded.align = itemsize(array.dtype)
+    return splat(builder, loaded, width)
+
+
+def are_equal(
+    builder: ir.IRBuilder, indices: Sequence[ir.Value], element: Sequence[ir.Value]
+) -> Mask:
+    """Return in which lanes an index is that of an element."""
+    pairs = zip(indices, element, strict=True)
+    equal = (builder.icmp_signed("==", i, splat(builder, j, i.type.count)) for i, j in pairs)
+    return Mask(builder, reduce(builder.and_, equal))
+
+
+def hold_in_all(mask: Mask) -> ir.Value:
+    """Return whether a mask is true in all lanes."""
+    name, vector = f"llvm.vector.reduce.and.v{mask.width}i1", mask.value.type
+    return mask.builder.call(intrinsic(mask.builder.module, name, I1, [vector]), [mask.value])

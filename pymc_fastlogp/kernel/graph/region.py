@@ -1,0 +1,208 @@
+"""Which nodes of a graph become one :class:`~pymc_fastlogp.kernel.graph.op.FusedKernel`.
+
+A set of nodes may be replaced by one node only if it is convex: no path leaves it and comes back, else
+the new node would need its own result. Levels give the largest such sets. Let the level of a node
+without ancestors be 0, and
+
+.. code-block:: text
+
+    level(node) = max over producers p of  level(p) + 1   if node is supported and p is not
+                                           level(p)       otherwise
+
+Levels never fall along a path, and a path that leaves the supported nodes of a level returns to
+supported nodes only one level up, at least. So the supported nodes of one level are convex, whether they are
+connected or not, and the regions of all levels can be replaced together. There are no fewer regions
+than the longest alternation of supported and other nodes asks for.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
+from pytensor.graph.rewriting.basic import GraphRewriter, copy_stack_trace
+from pytensor.graph.traversal import io_toposort
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.analysis.index_facts import IndexFacts, index_facts
+from pymc_fastlogp.kernel.graph.boundary import is_embedded, passed, restored
+from pymc_fastlogp.kernel.graph.op import FusedKernel
+from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, loops_of
+
+logger = logging.getLogger("pymc_fastlogp")
+
+# Fewer computing nodes than this gain nothing from being compiled together.
+LEAST_NODES = 2
+TOO_SMALL = "a kernel for less than two nodes that compute gains nothing"
+
+
+class Attempt(NamedTuple):
+    """Nodes that are to become a kernel.
+
+    Attributes
+    ----------
+    nodes : list of Apply
+        The nodes, in topological order.
+    reason : str
+        Why they do not; empty if they do.
+    results : list of (Variable, Variable)
+        Their outputs, and the same computed by the kernel.
+    """
+
+    nodes: list[Apply]
+    reason: str
+    results: list[tuple[Variable, Variable]]
+
+
+class FuseRegions(GraphRewriter):
+    """Replace the regions of a graph that a kernel covers, see the module's docstring."""
+
+    def apply(self, fgraph: FunctionGraph) -> None:
+        """Replace each region that is worth it."""
+        for nodes in regions(fgraph, is_supported):
+            for attempt in attempts(fgraph, nodes):
+                outcome = f"stay with PyTensor: {attempt.reason}" if attempt.reason else "-> 1"
+                logger.info("fastlogp_fused_kernel: %d nodes %s", len(attempt.nodes), outcome)
+                for before, after in attempt.results:
+                    copy_stack_trace(before, after)
+                fgraph.replace_all_validate(attempt.results, reason="fastlogp_fused_kernel")
+
+
+def regions(fgraph: FunctionGraph, is_inside: Callable[[Apply], bool]) -> list[list[Apply]]:
+    """Return the nodes that may be inside a kernel level by level, each level in topological order."""
+    level: dict[Apply, int] = {}
+    by_level = defaultdict(list)
+    inside = set()
+    for node in fgraph.toposort():
+        is_in = is_inside(node)
+        producers = [x.owner for x in node.inputs if x.owner is not None]
+        level[node] = max((level[p] + (is_in and p not in inside) for p in producers), default=0)
+        if is_in:
+            inside.add(node)
+            by_level[level[node]].append(node)
+    return [by_level[i] for i in sorted(by_level)]
+
+
+def attempts(fgraph: FunctionGraph, nodes: list[Apply]) -> Iterator[Attempt]:
+    """Make a kernel of a region, or of what is left of it without the nodes that cannot be lowered."""
+    if not is_worth_it(nodes):
+        yield Attempt(nodes, TOO_SMALL, [])
+        return
+    outputs = outputs_of(fgraph, nodes)
+    try:
+        yield Attempt(nodes, "", list(zip(outputs, fuse(inputs_of(nodes), outputs), strict=True)))
+    except UnsupportedError as error:
+        reasons = _left_out(fgraph, nodes) or dict.fromkeys(nodes, str(error))
+        yield from (Attempt([node], reason, []) for node, reason in reasons.items())
+        others = set(nodes) - reasons.keys()
+        for part in regions(fgraph, others.__contains__):
+            yield from attempts(fgraph, part)
+
+
+def _left_out(fgraph: FunctionGraph, nodes: list[Apply]) -> dict[Apply, str]:
+    """Return the nodes without which the others can be lowered, and why not with them.
+
+    A node may be one of them only because of what else is in its region, say a length that is computed there.
+    """
+    reasons: dict[Apply, str] = {}
+    while True:
+        others = set(nodes) - reasons.keys()
+        found: dict[Apply, str] = {}
+        for part in regions(fgraph, others.__contains__):
+            found |= _fault(inputs_of(part), outputs_of(fgraph, part))
+        if not found:
+            return reasons
+        reasons |= found
+
+
+def _fault(inputs: list[Variable], outputs: list[Variable]) -> dict[Apply, str]:
+    """Return the first node of a graph that cannot be lowered, and why; nothing if it is not one node.
+
+    The inner graph of a kernel does not tell: its nodes are copies, and equal ones are one.
+    """
+    copies = FrozenFunctionGraph.from_io(inputs, outputs)
+    try:
+        loops_of(copies, facts_of(inputs))
+    except UnsupportedError as error:
+        pairs = zip(copies.toposort(), io_toposort(inputs, outputs), strict=True)
+        return {node: str(error) for copy, node in pairs if copy is error.node}
+    return {}
+
+
+def is_worth_it(nodes: list[Apply]) -> bool:
+    """Whether a kernel is better than upstream's own code.
+
+    It is where there are two nodes to fuse. Views do not count: upstream makes them without a loop.
+    """
+    return sum(not node.op.view_map for node in nodes) >= LEAST_NODES
+
+
+def inputs_of(nodes: list[Apply]) -> list[Variable]:
+    """Return what the nodes read and do not compute, without the constants that code embeds."""
+    made = {x for node in nodes for x in node.outputs}
+    read = dict.fromkeys(x for node in nodes for x in node.inputs if x not in made)
+    return [x for x in read if not is_embedded(x)]
+
+
+def outputs_of(fgraph: FunctionGraph, nodes: list[Apply]) -> list[Variable]:
+    """Return what other nodes, or the graph's user, need of the nodes' results.
+
+    A view of an input is left out: it costs nothing to make it outside too.
+    """
+    inside = set(nodes)
+    views_of_inputs: set[Variable] = set()
+    needed = []
+    for node in nodes:
+        if node.op.view_map and not _is_computed(node.inputs[0], inside, views_of_inputs):
+            views_of_inputs.update(node.outputs)
+            continue
+        needed += [x for x in node.outputs if any(c not in inside for c, _ in fgraph.clients[x])]
+    return needed
+
+
+def _is_computed(x: Variable, inside: set[Apply], views_of_inputs: set[Variable]) -> bool:
+    return x.owner in inside and x not in views_of_inputs
+
+
+def fuse(inputs: list[Variable], outputs: list[Variable]) -> list[Variable]:
+    """Return the same outputs, computed by one node.
+
+    Parameters
+    ----------
+    inputs : list of Variable
+        Tensors or scalars; also the constants that are not to be part of the code.
+    outputs : list of Variable
+        What depends on nothing but the inputs and constants.
+
+    Returns
+    -------
+    list of Variable
+        One for each output, of the same type.
+
+    Raises
+    ------
+    UnsupportedError
+        If the loop IR cannot express the graph.
+    """
+    arguments = [passed(x) for x in inputs]
+    op = FusedKernel(_inner_graph(inputs, arguments, outputs), facts_of(arguments))
+    op.program  # noqa: B018, raises UnsupportedError
+    results = op(*arguments, return_list=True)
+    return [restored(result, x.type) for result, x in zip(results, outputs, strict=True)]
+
+
+def facts_of(inputs: Sequence[Variable]) -> tuple[IndexFacts | None, ...]:
+    """Return what is known of the elements of those inputs that are constants."""
+    return tuple(index_facts(x.data) if isinstance(x, Constant) else None for x in inputs)
+
+
+def _inner_graph(
+    inputs: list[Variable], arguments: list[TensorVariable], outputs: list[Variable]
+) -> FrozenFunctionGraph:
+    """Return the graph of tensors from the arguments of a kernel to the outputs."""
+    frozen = FrozenFunctionGraph.from_io(inputs, outputs)
+    fresh = [x.type() for x in arguments]
+    bound = frozen.bind([restored(x, old.type) for x, old in zip(fresh, inputs, strict=True)])
+    return FrozenFunctionGraph.from_io(fresh, [passed(x) for x in bound], dedup_nodes=True)

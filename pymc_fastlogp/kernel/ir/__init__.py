@@ -1,0 +1,1 @@
+"""The loop IR: its statements and expressions, their text and their invariants."""

@@ -1,0 +1,110 @@
+"""A program as text, for people, tests and cache keys."""
+
+from collections.abc import Iterator
+
+from pymc_fastlogp.kernel.ir.calls import Call
+from pymc_fastlogp.kernel.ir.loops import (
+    Accumulate,
+    Buffer,
+    Check,
+    Compute,
+    Const,
+    Expr,
+    Index,
+    Length,
+    Load,
+    Loop,
+    Program,
+    Scan,
+    Size,
+    Statement,
+    expressions,
+)
+
+
+def as_text(program: Program) -> str:
+    """Return a program as text; two programs with the same text compile to the same code."""
+    lines = [
+        *(f"{buffer.role.value} {_declared(buffer)}" for buffer in _buffers(program)),
+        *(line for loop in program.steps for line in _loop_lines(loop)),
+        *(
+            f"status {i}: {error.type.__name__}({error.message!r})"
+            for i, error in enumerate(program.errors, 1)
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _buffers(program: Program) -> tuple[Buffer, ...]:
+    return (*program.inputs, *program.constants, *program.scratch, *program.outputs)
+
+
+def _declared(buffer: Buffer) -> str:
+    data = f" = {buffer.data.hex()}" if buffer.data else ""
+    return f"{buffer.name}: {buffer.dtype}[{', '.join(map(_size, buffer.shape))}]{data}"
+
+
+def _loop_lines(loop: Loop) -> Iterator[str]:
+    when = "" if loop.when is None else f" when {_size(loop.when)}"
+    yield f"loop {', '.join(map(_size, loop.domain))}{when}:"
+    names: dict[Expr, str] = {}
+    for expr in expressions(loop):
+        if isinstance(expr, Const | Index | Length):
+            names[expr] = _size(expr)
+            continue
+        names[expr] = f"%{len(names)}"
+        yield f"    {names[expr]} = {_operation(expr, names)}"
+    yield from (f"    {_statement(statement, names)}" for statement in loop.body)
+
+
+def _operation(expr: Expr, names: dict[Expr, str]) -> str:
+    if isinstance(expr, Load):
+        return f"load {_element(expr.buffer, expr.index, names)}"
+    assert isinstance(expr, Compute)
+    return f"{expr.op}({', '.join(names[arg] for arg in expr.args)}) {expr.dtype}"
+
+
+def _statement(statement: Statement, names: dict[Expr, str]) -> str:
+    if isinstance(statement, Check):
+        return f"return {statement.status} unless {names[statement.condition]}"
+    element = _element(statement.buffer, statement.index, names)
+    if isinstance(statement, Call):
+        return f"{element} = {_call(statement, names)}"
+    if isinstance(statement, Scan):
+        return f"{element} = running {statement.op} of {names[statement.value]}"
+    if isinstance(statement, Accumulate):
+        return f"{element} {statement.op}= {names[statement.value]}{_neighbours(statement)}"
+    return f"{element} = {names[statement.value]}{' in order' if statement.in_order else ''}"
+
+
+def _call(call: Call, names: dict[Expr, str]) -> str:
+    arguments = (a if isinstance(a, str) else names[a] for a in call.arguments)
+    failed = f" nan at [{', '.join(names[i] for i in call.failed)}]" if call.failed else ""
+    return f"{call.function}({', '.join(arguments)}){failed}"
+
+
+def _neighbours(statement: Accumulate) -> str:
+    known = statement.neighbours
+    return f" (in runs of {known.run}, equal ones {known.gap} apart)" if known else ""
+
+
+def _element(buffer: Buffer, index: tuple[Expr, ...], names: dict[Expr, str]) -> str:
+    return f"{buffer.name}[{', '.join(names[i] for i in index)}]"
+
+
+def _size(size: Size) -> str:
+    if isinstance(size, Const):
+        return (
+            repr(size.value)
+            if size.dtype in ("int64", "float64")
+            else f"{size.value!r}:{size.dtype}"
+        )
+    if isinstance(size, Index):
+        return f"i{size.axis}"
+    if isinstance(size, Length):
+        return f"len(x{size.input}, {size.axis})"
+    if isinstance(size, Load):
+        return f"{size.buffer.name}[{', '.join(map(_size, size.index))}]"
+    if isinstance(size, Compute):
+        return f"{size.op}({', '.join(map(_size, size.args))})"
+    return str(size)

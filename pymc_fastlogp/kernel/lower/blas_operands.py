@@ -1,0 +1,161 @@
+r"""Matrices and vectors as BLAS takes them: the first element and the distance of rows.
+
+An array of a graph gives its element at an index as an expression. Where that is a load whose position is
+affine in the row :math:`i` and the column :math:`j`, with one of them the neighbour in memory,
+
+.. math::
+
+    p(i, j) = p_0 + s i + j \quad \text{or} \quad p(i, j) = p_0 + i + s j,
+
+BLAS reads it where it is: the second is a transpose. So slices of rows and columns and transposes are not copied; all
+else is, in C order.
+"""
+
+from typing import NamedTuple
+
+from pytensor import scalar as ps
+
+from pymc_fastlogp.kernel.ir.calls import Call
+from pymc_fastlogp.kernel.ir.expressions import ZERO, cast, product_of_sizes
+from pymc_fastlogp.kernel.ir.expressions import times as product
+from pymc_fastlogp.kernel.ir.loops import (
+    Compute,
+    Const,
+    Expr,
+    Index,
+    Load,
+    Size,
+    Store,
+    as_expr,
+    as_size,
+    walk,
+)
+from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
+from pymc_fastlogp.kernel.lower.broadcast import broadcast_index
+from pymc_fastlogp.kernel.lower.context import Context
+from pymc_fastlogp.kernel.native import blas
+
+# No loop has these axes.
+ROW, COLUMN = Index(-1), Index(-2)
+
+
+class Operand(NamedTuple):
+    """A matrix that BLAS reads.
+
+    Attributes
+    ----------
+    first : Load
+        Its first element.
+    stride : Expr
+        From a row to the next in memory, or from a column to the next; at least 1.
+    is_transposed : bool
+        Whether columns are what lies apart, rows being neighbours.
+    """
+
+    first: Load
+    stride: Expr
+    is_transposed: bool
+
+
+def operand(context: Context, array: Array, batch: tuple[Expr, ...]) -> Operand:
+    """Return the matrix in the last two axes of an array, after it was copied if that is necessary."""
+    found = _in_place(array, batch)
+    if found is None:
+        copy = context.store(array.shape, "float64", lambda i: cast(array.at(i), "float64"))
+        found = _in_place(copy, batch)
+        assert found is not None
+    return found
+
+
+def leading_dimension(size: Size) -> Expr:
+    """Return a distance of rows as BLAS accepts it, at least 1."""
+    if isinstance(size, int):
+        return Const(max(size, 1), "int64")
+    return Compute(ps.maximum, (size, Const(1, "int64")), "int64")
+
+
+def transposed(array: Array) -> Array:
+    """Return the array with its last two axes exchanged."""
+    *leading, rows, columns = array.shape
+    return array.view((*leading, columns, rows), lambda i: (*i[:-2], i[-1], i[-2]))
+
+
+def library_call(
+    result: Array, batch: tuple[Expr, ...], function: str, arguments: tuple[str | Size, ...]
+) -> Call:
+    """Return a call that updates a matrix of a batch.
+
+    Parameters
+    ----------
+    result : Array
+        The whole of a buffer.
+    batch : tuple of Expr
+        Which matrix.
+    function : str
+        The name of the function.
+    arguments : tuple of str or Size
+        What it takes.
+    """
+    if not blas.is_available():
+        raise UnsupportedError("no BLAS and LAPACK")
+    assert result.buffer is not None
+    first = (*batch, *[ZERO] * (result.ndim - len(batch)))
+    given = tuple(a if isinstance(a, str) else as_expr(a) for a in arguments)
+    return Call(result.buffer, first, function, given)
+
+
+def _in_place(array: Array, batch: tuple[Expr, ...]) -> Operand | None:
+    rows, columns = array.shape[-2:]
+    place = (ZERO if rows == 1 else ROW, ZERO if columns == 1 else COLUMN)
+    element = array.at((*broadcast_index(array.shape[:-2], batch), *place))
+    if not isinstance(element, Load) or element.dtype != "float64":
+        return None
+    down, right = (_stride(element, i) if isinstance(i, Index) else 0 for i in place)
+    if down is None or right is None or down == right == 1:
+        return None
+    if columns == 1 or right == 1:
+        apart = columns if rows == 1 else down
+        return Operand(_first(element), leading_dimension(apart), is_transposed=False)
+    if rows == 1 or down == 1:
+        return Operand(_first(element), leading_dimension(right), is_transposed=True)
+    return None
+
+
+def _first(element: Load) -> Load:
+    """Return the element of the first row and column."""
+    statement = Store(element.buffer, (), element)
+    [first] = substitute((statement,), lambda e: ZERO if e in (ROW, COLUMN) else None)
+    assert isinstance(first, Store)
+    assert isinstance(first.value, Load)
+    return first.value
+
+
+def _stride(element: Load, variable: Index) -> Size | None:
+    """Return by how much the position in memory grows with an index, None where it is not that simple."""
+    moving = [axis for axis, i in enumerate(element.index) if variable in walk([i])]
+    if len(moving) != 1:
+        return None
+    [axis] = moving
+    other = COLUMN if variable is ROW else ROW
+    slope = _slope(element.index[axis], variable)
+    if slope is None or slope < 1 or other in walk([element.index[axis]]):
+        return None
+    below = product_of_sizes(element.buffer.shape[axis + 1 :])
+    return as_size(product(as_expr(below), Const(slope, "int64")))
+
+
+def _slope(expr: Expr, variable: Index) -> int | None:
+    """Return the constant factor of an index in a sum."""
+    if expr is variable:
+        return 1
+    if variable not in walk([expr]):
+        return 0
+    if not isinstance(expr, Compute) or expr.dtype != "int64":
+        return None
+    slopes = [slope for arg in expr.args if (slope := _slope(arg, variable)) is not None]
+    if isinstance(expr.op, ps.Add) and len(slopes) == len(expr.args):
+        return sum(slopes)
+    if isinstance(expr.op, ps.Mul) and isinstance(expr.args[-1], Const) and len(expr.args) == 2:
+        return slopes[0] * int(expr.args[-1].value) if len(slopes) == 2 else None
+    return None

@@ -1,0 +1,157 @@
+"""What an index expression selects, for reading and writing alike: NumPy's rules as an index map."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pytensor import scalar as ps
+from pytensor.scalar.basic import Cast
+
+from pymc_fastlogp.analysis.index_facts import Neighbours
+from pymc_fastlogp.kernel.ir.expressions import ZERO, cast, plus, times
+from pymc_fastlogp.kernel.ir.loops import Compute, Const, Error, Expr, Size, as_expr
+from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
+from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
+from pymc_fastlogp.kernel.lower.context import Context
+from pymc_fastlogp.kernel.lower.slices import Slice, resolve
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The elements that an index expression selects.
+
+    Attributes
+    ----------
+    shape : tuple of Size
+        Of the result.
+    source_index : callable
+        Takes an index into the result, returns that into the source.
+    is_unique : bool
+        Whether no element is known to be selected twice.
+    neighbours : Neighbours, optional
+        How the elements follow each other, where they are selected by constants along one axis.
+    """
+
+    shape: tuple[Size, ...]
+    source_index: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]
+    is_unique: bool
+    neighbours: Neighbours | None
+
+
+def select(context: Context, source: Array, indices: Sequence[slice | Array]) -> Selection:
+    """Return what the indices select, and append checks of those that may be out of bounds.
+
+    Parameters
+    ----------
+    context : Context
+        Takes the checks.
+    source : Array
+        What is indexed.
+    indices : sequence of slice and Array
+        One for each leading axis; slices of arrays without axes, or None.
+    """
+    padded = [*indices, *[slice(None)] * (source.ndim - len(indices))]
+    slices = {
+        axis: resolve(index, source.shape[axis])
+        for axis, index in enumerate(padded)
+        if isinstance(index, slice)
+    }
+    arrays = {axis: index for axis, index in enumerate(padded) if isinstance(index, Array)}
+    positions = {
+        axis: _position(context, index, source.shape[axis]) for axis, index in arrays.items()
+    }
+    together = broadcast_leading(context, (), *(p.shape for p in positions.values()))
+    front = _place(list(arrays), list(slices))
+    leading = [slices[axis].length for axis in list(slices)[:front]]
+    trailing = [slices[axis].length for axis in list(slices)[front:]]
+
+    def source_index(index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        inner = index[front : front + len(together)]
+        along = iter((*index[:front], *index[front + len(together) :]))
+        return tuple(
+            _of_slice(slices[axis], next(along))
+            if axis in slices
+            else positions[axis].at(broadcast_index(positions[axis].shape, inner))
+            for axis in range(source.ndim)
+        )
+
+    shape = (*leading, *together, *trailing)
+    known = list(arrays.values())
+    return Selection(shape, source_index, _is_unique(known), _neighbours(known))
+
+
+def _place(arrays: list[int], slices: list[int]) -> int:
+    """Return the number of sliced axes before those of the index arrays in the result.
+
+    NumPy puts the axes of consecutive index arrays in their place, and others in front.
+    """
+    if not arrays or arrays[-1] - arrays[0] + 1 != len(arrays):
+        return 0
+    return sum(axis < arrays[0] for axis in slices)
+
+
+def _of_slice(piece: Slice, index: Expr) -> Expr:
+    return plus(piece.start, times(index, Const(piece.step, "int64")))
+
+
+def _position(context: Context, index: Array, length: Size) -> Array:
+    """Return the positions that an index array means: int64, not negative, in bounds."""
+    if index.facts is None or not isinstance(length, int):
+        return _checked_position(context, index, length)
+    low, high = index.facts.minimum, index.facts.maximum
+    if low < -length or high >= length:
+        raise UnsupportedError("an index out of bounds, for which upstream raises")
+    if low >= 0:
+        return Array(index.shape, "int64", lambda i: _widened(index.at(i)))
+    return Array(index.shape, "int64", lambda i: _wrapped(_widened(index.at(i)), length))
+
+
+def _widened(constant: Expr) -> Expr:
+    """Return an element of a constant index as int64, that of a range without the detour."""
+    if isinstance(constant, Compute) and isinstance(constant.op, Cast):
+        [original] = constant.args
+        if original.dtype == "int64":
+            return original
+    return cast(constant, "int64")
+
+
+def _checked_position(context: Context, index: Array, length: Size) -> Array:
+    position = Array(index.shape, "int64", lambda i: _wrapped(cast(index.at(i), "int64"), length))
+
+    def is_in_bounds(i: tuple[Expr, ...]) -> Expr:
+        at = position.at(i)
+        not_low = Compute(ps.ge, (at, ZERO), "bool")
+        not_high = Compute(ps.lt, (at, as_expr(length)), "bool")
+        return Compute(ps.and_, (not_low, not_high), "bool")
+
+    context.check(index.shape, is_in_bounds, Error(IndexError, "index out of bounds"))
+    return position
+
+
+def _wrapped(position: Expr, length: Size) -> Expr:
+    if isinstance(position, Const) and isinstance(length, int):
+        return Const(position.value + length * (position.value < 0), "int64")
+    is_negative = Compute(ps.lt, (position, ZERO), "bool")
+    return Compute(ps.switch, (is_negative, plus(position, as_expr(length)), position), "int64")
+
+
+def _neighbours(arrays: list[Array]) -> Neighbours | None:
+    """Return how the positions follow each other that one index array means; not known of several.
+
+    A negative number and the positive one of the same position would look different.
+    """
+    if len(arrays) != 1 or arrays[0].facts is None or arrays[0].facts.minimum < 0:
+        return None
+    return arrays[0].facts.neighbours
+
+
+def _is_unique(arrays: list[Array]) -> bool:
+    if all(array.ndim == 0 for array in arrays):
+        return True
+    if len(arrays) == 1 and arrays[0].facts is not None:
+        return arrays[0].facts.is_unique and arrays[0].facts.minimum >= 0
+    data = [array.data for array in arrays]
+    if any(values is None or values.min(initial=0) < 0 for values in data):
+        return False
+    together = np.stack([values.ravel() for values in np.broadcast_arrays(*data)])  # type: ignore[arg-type]
+    return np.unique(together, axis=1).shape == together.shape

@@ -1,0 +1,148 @@
+"""``HeldConstants``: the large constants of a graph as the results of a node.
+
+Numba makes a constant of up to 1 MB part of the code of each function that reads it, and does not keep code on
+disk that reads a larger one. A node whose code looks up the address avoids both; see
+:mod:`pymc_fastlogp.kernel.numba.held` for the memory.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Any, ClassVar
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.extending import intrinsic
+from numba.np import arrayobj
+from numba.np.numpy_support import from_dtype
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
+from pytensor.graph.rewriting.basic import GraphRewriter
+from pytensor.link.numba.dispatch.basic import register_funcify_and_cache_key
+from pytensor.tensor.type import TensorType
+from pytensor.tensor.variable import TensorConstant
+
+from pymc_fastlogp.kernel.graph.boundary import is_embedded
+from pymc_fastlogp.kernel.native import machine_code
+from pymc_fastlogp.kernel.numba.held import Held, hold
+
+
+class HeldConstants(Op):
+    """Arrays, each an output. Nothing may write to them.
+
+    Parameters
+    ----------
+    arrays : sequence of ndarray
+        Of any type and shape.
+    """
+
+    __props__: ClassVar[tuple[str, ...]] = ("symbols",)
+
+    def __init__(self, arrays: Sequence[np.ndarray]):
+        self.held = tuple(map(hold, arrays))
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The names of the arrays, which stand for their elements."""
+        return tuple(held.symbol for held in self.held)
+
+    def make_node(self) -> Apply:
+        """Return the node."""
+        held_types = [TensorType(held.array.dtype, held.array.shape) for held in self.held]
+        return Apply(self, [], [type_() for type_ in held_types])
+
+    def perform(self, node: Apply, inputs: Sequence[Any], output_storage: list[list[Any]]) -> None:
+        """Return the arrays."""
+        for storage, held in zip(output_storage, self.held, strict=True):
+            storage[0] = held.array
+
+    def do_constant_folding(self, fgraph: FunctionGraph, node: Apply) -> bool:
+        """Stay as it is."""
+        return False
+
+    def __reduce__(self) -> tuple:
+        """Pickle the arrays, which are held anew where they are unpickled."""
+        return HeldConstants, ([held.array for held in self.held],)
+
+    def __str__(self) -> str:
+        return f"HeldConstants{{{sum(held.array.nbytes for held in self.held)} bytes}}"
+
+
+class HoldConstants(GraphRewriter):
+    """Let one node give all constants that are too large to be part of code.
+
+    Where a node writes to its input or gives a view of it, the constant stays: only of a constant
+    does PyTensor know that it must be copied first.
+    """
+
+    def apply(self, fgraph: FunctionGraph) -> None:
+        """Replace the constants of a graph."""
+        places = defaultdict(list)
+        for node in fgraph.toposort():
+            for i, x in enumerate(node.inputs):
+                if _is_large(x) and _only_reads(node, i):
+                    places[x].append((node, i))
+        if not places:
+            return
+        results = HeldConstants([x.data for x in places]).make_node().outputs
+        for clients, result in zip(places.values(), results, strict=True):
+            for node, i in clients:
+                fgraph.change_node_input(node, i, result, reason="fastlogp_held_constants")
+
+
+def _is_large(x: Variable) -> bool:
+    return isinstance(x, TensorConstant) and not is_embedded(x)
+
+
+def _only_reads(node: Apply, i: int) -> bool:
+    """Whether a node neither writes to an input nor hands it on."""
+    maps = (*node.op.view_map.values(), *node.op.destroy_map.values())
+    return not any(i in aliased for aliased in maps)
+
+
+@register_funcify_and_cache_key(HeldConstants)
+def _funcify(op: HeldConstants, node: Apply, **kwargs: Any) -> tuple[Callable, str]:
+    """Compile to loads of the addresses. The function that is returned keeps the arrays alive."""
+    key = sha256("\n".join([machine_code.compiler(), *op.symbols]).encode())
+    return _intrinsic(op.held), key.hexdigest()
+
+
+def _intrinsic(arrays: Sequence[Held]) -> Callable:
+    array_types = [
+        types.Array(from_dtype(held.array.dtype), held.array.ndim, held.layout, readonly=True)
+        for held in arrays
+    ]
+    returned = types.Tuple(array_types) if len(arrays) > 1 else array_types[0]
+
+    @intrinsic
+    def held_constants(typing_context):  # type: ignore[no-untyped-def]
+        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            values = [
+                _array(context, builder, type_, held)
+                for type_, held in zip(array_types, arrays, strict=True)
+            ]
+            return context.make_tuple(builder, returned, values) if len(values) > 1 else values[0]
+
+        return returned(), codegen
+
+    return held_constants
+
+
+def _array(context: Any, builder: ir.IRBuilder, type_: types.Array, held: Held) -> ir.Value:
+    """Return an array at the address that stands in a cell."""
+    array = arrayobj.make_array(type_)(context, builder)
+    cell = cgutils.add_global_variable(builder.module, array.data.type, held.symbol)
+    lengths = [context.get_constant(types.intp, n) for n in held.array.shape]
+    strides = [context.get_constant(types.intp, n) for n in held.array.strides]
+    arrayobj.populate_array(
+        array,
+        data=builder.load(cell),
+        shape=cgutils.pack_array(builder, lengths),
+        strides=cgutils.pack_array(builder, strides),
+        itemsize=context.get_constant(types.intp, held.array.itemsize),
+        meminfo=None,
+    )
+    return array._getvalue()

@@ -1,0 +1,43 @@
+"""Dead code: what is stored and never read, and the buffers of which nothing is left."""
+
+from dataclasses import replace
+
+from pymc_fastlogp.kernel.ir.loops import Buffer, Check, Program, Role, Statement, reads, writes
+
+
+def drop_dead_stores(program: Program) -> Program:
+    """Return the program without statements that no output depends on."""
+    live = _live_buffers(program)
+
+    def is_live(statement: Statement) -> bool:
+        return isinstance(statement, Check) or statement.buffer in live
+
+    bodies = [tuple(filter(is_live, loop.body)) for loop in program.steps]
+    steps = tuple(
+        replace(loop, body=body) for loop, body in zip(program.steps, bodies, strict=True) if body
+    )
+    used = set().union(*(reads(loop) | writes(loop) for loop in steps))
+    return replace(
+        program,
+        steps=steps,
+        scratch=tuple(buffer for buffer in program.scratch if buffer in used),
+        constants=tuple(buffer for buffer in program.constants if buffer in used),
+    )
+
+
+def _live_buffers(program: Program) -> set[Buffer]:
+    """Return the buffers that are outputs or are read for one, directly or not."""
+    live = {buffer for buffer in program.outputs if buffer.role is Role.OUTPUT}
+    for loop in program.steps:
+        for statement in loop.body:
+            if isinstance(statement, Check):
+                live |= reads(replace(loop, body=(statement,)))
+    while True:
+        found = set(live)
+        for loop in program.steps:
+            for statement in loop.body:
+                if not isinstance(statement, Check) and statement.buffer in live:
+                    found |= reads(replace(loop, body=(statement,)))
+        if found == live:
+            return live
+        live = found

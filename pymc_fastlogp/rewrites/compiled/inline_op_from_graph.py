@@ -1,0 +1,40 @@
+"""Put the graph of an ``OpFromGraph`` in its place, where a kernel can take it.
+
+.. code::
+
+    OpFromGraph{f}(x)   ->  f(x)
+    KroneckerProduct(x) ->  its product and reshape
+
+PyTensor keeps an ``OpFromGraph`` as one node, which it compiles on its own, and which no kernel looks into: what comes
+before it and what needs it become two kernels. It inlines those that it names, such as ``AllocDiag``, but the gradient
+of one is again an ``OpFromGraph``, without a name. A covariance matrix with ``pt.diag`` in it, as that of a
+marginal Gaussian process, has one in its gradient.
+
+The graph is the definition of the Op, so nothing changes but what is compiled together. It is left alone if it has a
+node that no kernel covers, since compiling it once for several uses may then be worth something.
+"""
+
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.rewriting import inline_ofg_node
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import node_rewriter
+from pytensor.tensor.linalg.products import KroneckerProduct
+
+from pymc_fastlogp.kernel.lower import is_supported
+
+# Not the other kinds, which PyTensor's own rules look for or which it compiles in a way of their own.
+INLINED = (OpFromGraph, KroneckerProduct)
+
+
+@node_rewriter([OpFromGraph])
+def local_inline_op_from_graph(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
+    """Rewrite ``OpFromGraph{f}(x) -> f(x)`` where kernels cover all of ``f``."""
+    return inline_ofg_node(node) if _is_covered(node) else None
+
+
+def _is_covered(node: Apply) -> bool:
+    """Whether kernels take a node, or else all nodes of its graph."""
+    if type(node.op) in INLINED:
+        return all(map(_is_covered, node.op.fgraph.toposort()))
+    return is_supported(node)

@@ -1,0 +1,94 @@
+"""Cells of the rows of a square: sets of rows in which all that is not a constant reads the same.
+
+They are sorted by what they read, so that a parameter of which each cell reads its own entry is
+read in order, and needs no gather where no entry is left out.
+"""
+
+from functools import reduce
+from operator import truediv
+
+import numpy as np
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.analysis.gathers import Where
+from pymc_fastlogp.rewrites.gaussian.squares import Factor, Monomial
+from pymc_fastlogp.rewrites.rows.chunks import (
+    counts_of,
+    first_rows,
+    look_up,
+    narrowest,
+    rows_by_cell,
+    rows_in,
+)
+from pymc_fastlogp.rewrites.rows.grouping import Grouping
+from pymc_fastlogp.rewrites.rows.keys import Codes
+from pymc_fastlogp.rewrites.rows.terms import product, total
+from pymc_fastlogp.rewrites.rows.views import Grid, moved
+
+
+class GaussianCells:
+    """Cells of the rows of a mask, and the value of expressions in each of them.
+
+    Parameters
+    ----------
+    grouping : Grouping
+        Of all the rows.
+    columns : frozenset of int
+        What tells cells apart.
+    codes : Codes
+        The cell of each row, by these columns.
+    mask : numpy.ndarray of bool, optional
+        Which rows count, broadcastable to the grid; None for all.
+    """
+
+    def __init__(
+        self,
+        grouping: Grouping,
+        columns: frozenset[int],
+        codes: Codes,
+        mask: np.ndarray | None = None,
+    ):
+        shape = grouping.grid.shape
+        of_row = codes.of_row
+        first = first_rows(of_row, codes.n_cells, rows_in(mask, shape))
+        first = first[first >= 0]
+        first = first[grouping.keys.order(columns, first)]
+        number = np.full(codes.n_cells, len(first), dtype=narrowest(len(first) + 1))
+        number[of_row[first]] = np.arange(len(first))
+        of_row = look_up(number, of_row)
+        self.n = len(first)
+        self.counts = counts_of(of_row, self.n, rows_in(mask, shape))
+        self.rows = rows_by_cell(of_row, self.counts, rows_in(mask, shape))
+        self._shape = shape
+        self._grid = Grid(shape, self.n)
+        self._first = np.unravel_index(first, shape)
+        self._chosen: dict[int, np.ndarray] = {}
+
+    def sum_of(self, monomials: list[Monomial]) -> TensorVariable:
+        """Return the sum of what is not constant of monomials: shape ``(n,)`` or ``(1,)``."""
+        return total(
+            -self.of(monomial) if monomial.is_negative else self.of(monomial)
+            for monomial in monomials
+        )
+
+    def of(self, monomial: Monomial, x: TensorVariable | None = None) -> TensorVariable:
+        """Return what is not constant of a monomial in each cell, times ``x``; not its sign."""
+        factors = [self._at(factor) for factor in monomial.others if not factor.divides]
+        divisors = [self._at(factor) for factor in monomial.others if factor.divides]
+        if x is not None:
+            factors.insert(0, x)
+        if not factors:
+            return truediv(1, product(divisors))
+        return reduce(truediv, divisors, product(factors))
+
+    def _at(self, factor: Factor) -> TensorVariable:
+        chosen: Where = {axis: self._position(p) for axis, p in factor.where.items()}
+        return moved(self._grid.at(factor.x, chosen), [0])
+
+    def _position(self, position: int | np.ndarray) -> np.ndarray:
+        """Return a position at the first row of each cell, always the same array for the same."""
+        if isinstance(position, int):
+            return self._first[position]
+        if id(position) not in self._chosen:
+            self._chosen[id(position)] = np.broadcast_to(position, self._shape)[self._first]
+        return self._chosen[id(position)]

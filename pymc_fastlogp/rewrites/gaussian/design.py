@@ -1,0 +1,123 @@
+"""The core of a square as a linear model: a target plus covariates times parameters."""
+
+from typing import NamedTuple
+
+import numpy as np
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.rewrites.gaussian.cells import GaussianCells
+from pymc_fastlogp.rewrites.gaussian.factor import Read
+from pymc_fastlogp.rewrites.gaussian.squares import Monomial, Square
+from pymc_fastlogp.rewrites.rows.views import Grid, view_key
+
+
+class Entry(NamedTuple):
+    """Position ``k`` on the only axis of ``x`` that is not of length one."""
+
+    x: TensorVariable
+    axis: int
+    k: int
+
+
+class Covariate(NamedTuple):
+    """A known column, and what it is multiplied with in each cell.
+
+    Attributes
+    ----------
+    known : Monomial
+        The column.
+    parameter : TensorVariable
+        Shape ``(n_cells,)``, or ``(1,)`` where all cells share it.
+    entry : Entry, optional
+        What entry of a vector a shared parameter is, if that is all it is.
+    """
+
+    known: Monomial
+    parameter: TensorVariable
+    entry: Entry | None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all cells have the same parameter."""
+        return self.parameter.type.broadcastable[0]
+
+
+class Design(NamedTuple):
+    """A target plus covariates times parameters.
+
+    Shared parameters come last, and of each kind those first whose column is the same in each row.
+    """
+
+    target: list[Monomial]
+    covariates: list[Covariate]
+
+    @property
+    def n_own(self) -> int:
+        """Return how many parameters differ from cell to cell."""
+        return sum(not covariate.is_shared for covariate in self.covariates)
+
+
+def design_of(square: Square, cells: GaussianCells) -> Design:
+    """Collect the monomials of a square by their constants."""
+    target: list[Monomial] = []
+    by_constants: dict[object, list[Monomial]] = {}
+    for monomial in square.core:
+        if monomial.others:
+            key = tuple((view_key(f.x, f.where), f.divides) for f in monomial.constants)
+            by_constants.setdefault(key, []).append(monomial)
+        else:
+            target.append(monomial)
+    covariates = [_covariate(cells, monomials) for monomials in by_constants.values()]
+    return Design(target, sorted(covariates, key=lambda c: (c.is_shared, len(c.known.factors))))
+
+
+def _covariate(cells: GaussianCells, monomials: list[Monomial]) -> Covariate:
+    """Return the sum of monomials with the same constants."""
+    # The column has the sign of the first, so that this parameter has none.
+    known = Monomial(monomials[0].constants, monomials[0].is_negative)
+    parameters = [Monomial(m.others, m.is_negative != known.is_negative) for m in monomials]
+    return Covariate(known, cells.sum_of(parameters), _entry(parameters))
+
+
+def _entry(parameters: list[Monomial]) -> Entry | None:
+    """Return the one entry of a vector that all rows read, where that is all there is."""
+    first, *others = (factor for parameter in parameters for factor in parameter.others)
+    axes = [axis for axis in first.where if not first.x.type.broadcastable[axis]]
+    if others or first.divides or parameters[0].is_negative or len(axes) != 1:
+        return None
+    position = first.where[axes[0]]
+    if isinstance(position, int) or position.size > 1:
+        return None
+    return Entry(first.x, axes[0], int(position.flat[0]))
+
+
+class Weights(NamedTuple):
+    """What rows are multiplied with before they are squared, and whether squares are subtracted."""
+
+    of_rows: np.ndarray
+    is_negative: bool
+
+
+def weights_of(grid: Grid, cells: GaussianCells, square: Square) -> Weights | None:
+    """Return the weights of a square, cell after cell; None where squares have different signs."""
+    multiplier = square.multiplier.at(grid, cells.rows)
+    is_negative = bool((multiplier < 0).any())
+    if is_negative and (multiplier > 0).any():
+        return None
+    scale = square.scale.at(grid, cells.rows)
+    return Weights(np.sqrt(np.abs(multiplier)) * scale, is_negative)
+
+
+def rows_of(grid: Grid, cells: GaussianCells, design: Design) -> Read:
+    """Return how to read covariates and target, shape ``(.., k + 1)``, cell after cell."""
+    columns = [[covariate.known] for covariate in design.covariates] + [design.target]
+
+    def read(part: slice) -> np.ndarray:
+        rows = cells.rows[part]
+        chunk = np.zeros((len(rows), len(columns)))
+        for column, monomials in zip(chunk.T, columns):
+            for monomial in monomials:
+                column += monomial.at(grid, rows)
+        return chunk
+
+    return read

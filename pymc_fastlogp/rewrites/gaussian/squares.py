@@ -1,0 +1,266 @@
+r"""Read a term as the square of something affine in what the rows of a cell share.
+
+.. code::
+
+    m * sqr(s * (t + c * h + d * k))        c, d, t constants that vary from row to row
+
+The *scale* ``s`` and the *multipliers* ``m`` are not expanded; the affine core is, into monomials: a
+product of constants, the covariate, times a product of everything else, the parameter. Each
+factor is viewed row by row, as in :mod:`~pymc_fastlogp.rewrites.rows.views`; a column of a matrix is
+one whose position is the same in each row, so that ``(X * beta[g]).sum(-1)`` and ``X @ beta``
+are sums of monomials too.
+
+Which rows make a cell is not decided here: they are those in which all factors that are not
+constants read the same.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import cache, reduce
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import pytensor.scalar as ps
+from pytensor.graph.basic import Apply
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Dot, Sum
+from pytensor.tensor.variable import TensorConstant, TensorVariable
+
+from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.gathers import Where
+from pymc_fastlogp.rewrites.rows.chunks import at_rows
+from pymc_fastlogp.rewrites.rows.views import Grid, varies
+
+# Columns of a matrix that are taken apart, at most.
+MOST_COLUMNS = 256
+
+
+class Factor(NamedTuple):
+    """A factor of a monomial, or a divisor of it."""
+
+    x: TensorVariable
+    where: Where
+    divides: bool = False
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is known in each row."""
+        return isinstance(self.x, TensorConstant)
+
+    def at(self, grid: Grid, rows: np.ndarray) -> np.ndarray:
+        """Return a constant in some rows, or one over it; shape ``(1,)`` if it is the same in all."""
+        picked = grid.pick(self.x.data, self.where)
+        picked = picked.reshape(picked.shape[: len(grid.shape)])
+        found = picked.reshape(1) if picked.size == 1 else at_rows(picked, rows, grid.shape)
+        found = found.astype("float64", copy=False)
+        with np.errstate(divide="ignore"):
+            return 1 / found if self.divides else found
+
+
+class Monomial(NamedTuple):
+    """A product, with its sign."""
+
+    factors: tuple[Factor, ...]
+    is_negative: bool = False
+
+    @property
+    def constants(self) -> tuple[Factor, ...]:
+        """Return the factors that are known."""
+        return tuple(factor for factor in self.factors if factor.is_constant)
+
+    @property
+    def others(self) -> tuple[Factor, ...]:
+        """Return the factors that are not."""
+        return tuple(factor for factor in self.factors if not factor.is_constant)
+
+    def at(self, grid: Grid, rows: np.ndarray) -> np.ndarray:
+        """Return the product of the constants, with the sign, in some rows, or shape ``(1,)``."""
+        sign = np.full(1, -1.0 if self.is_negative else 1.0)
+        return reduce(np.multiply, (factor.at(grid, rows) for factor in self.constants), sign)
+
+    def by(self, other: "Monomial") -> "Monomial":
+        """Return the product of two."""
+        return Monomial((*self.factors, *other.factors), self.is_negative != other.is_negative)
+
+    def inverse(self) -> "Monomial":
+        """Return one over it."""
+        flipped = (Factor(x, where, not divides) for x, where, divides in self.factors)
+        return Monomial(tuple(flipped), self.is_negative)
+
+
+ONE = Monomial(())
+
+
+class Square(NamedTuple):
+    """``multiplier * sqr(scale * sum(core))``, all of it monomials."""
+
+    multiplier: Monomial
+    scale: Monomial
+    core: list[Monomial]
+
+    @property
+    def others(self) -> list[Factor]:
+        """Return the factors that are not known, which must be the same in all rows of a cell."""
+        monomials = self.multiplier, self.scale, *self.core
+        return [factor for monomial in monomials for factor in monomial.others]
+
+
+def parse_square(grid: Grid, x: TensorVariable, where: Where) -> Square | None:
+    """Return a term as one square, None if it is not that of something affine."""
+    base = _squared(x)
+    if base is not None:
+        scale, inner = _peel(grid, base, where)
+        return Square(ONE, scale, monomials(grid, inner, where))
+    scalar_op = _scalar_op(x)
+    if not isinstance(scalar_op, ps.Mul | ps.TrueDiv):
+        return None
+    parsed = [parse_square(grid, factor, where) for factor in x.owner.inputs]
+    squares = [i for i, square in enumerate(parsed) if square is not None]
+    if len(squares) != 1 or (isinstance(scalar_op, ps.TrueDiv) and squares != [0]):
+        return None
+    [i] = squares
+    square = parsed[i]
+    assert square is not None
+    multiplier = square.multiplier
+    for factor in (factor for k, factor in enumerate(x.owner.inputs) if k != i):
+        multiplier = multiplier.by(_whole(grid, factor, where, isinstance(scalar_op, ps.TrueDiv)))
+    return square._replace(multiplier=multiplier)
+
+
+def monomials(grid: Grid, x: TensorVariable, where: Where) -> list[Monomial]:
+    """Return monomials whose sum is ``x`` in each row."""
+    if x.owner is not None and varies(x, where):
+        scalar_op = _scalar_op(x)
+        rule = EXPANSIONS.get(type(x.owner.op) if scalar_op is None else type(scalar_op))
+        expanded = None if rule is None else rule(grid, x.owner, where)
+        if expanded is not None:
+            return expanded
+    return [Monomial((Factor(x, where),))]
+
+
+def _peel(grid: Grid, x: TensorVariable, where: Where) -> tuple[Monomial, TensorVariable]:
+    """Take factors and divisors off a sum: return their product, and the sum."""
+    scalar_op = _scalar_op(x)
+    if isinstance(scalar_op, ps.Neg):
+        return _peel(grid, x.owner.inputs[0], where)
+    if not isinstance(scalar_op, ps.Mul | ps.TrueDiv):
+        return ONE, x
+    divides = isinstance(scalar_op, ps.TrueDiv)
+    first, *others = x.owner.inputs
+    sums = [first] if divides else [u for u in x.owner.inputs if len(monomials(grid, u, where)) > 1]
+    if len(sums) != 1:
+        return ONE, x
+    scale, inner = _peel(grid, sums[0], where)
+    for factor in others if divides else [u for u in x.owner.inputs if u is not sums[0]]:
+        scale = scale.by(_whole(grid, factor, where, divides))
+    return scale, inner
+
+
+def _whole(grid: Grid, x: TensorVariable, where: Where, divides: bool) -> Monomial:
+    """Return a factor, or a divisor, as one monomial: a sum is not taken apart."""
+    expanded = monomials(grid, x, where)
+    monomial = expanded[0] if len(expanded) == 1 else Monomial((Factor(x, where),))
+    return monomial.inverse() if divides else monomial
+
+
+def _squared(x: TensorVariable) -> TensorVariable | None:
+    scalar_op = _scalar_op(x)
+    is_power = isinstance(scalar_op, ps.Pow) and fill_value(x.owner.inputs[1]) == 2
+    return x.owner.inputs[0] if is_power or isinstance(scalar_op, ps.Sqr) else None
+
+
+def _scalar_op(x: TensorVariable) -> ps.ScalarOp | None:
+    return x.owner.op.scalar_op if isinstance(x.owner_op, Elemwise) else None
+
+
+def _add(grid: Grid, node: Apply, where: Where) -> list[Monomial]:
+    return [monomial for x in node.inputs for monomial in monomials(grid, x, where)]
+
+
+def _sub(grid: Grid, node: Apply, where: Where) -> list[Monomial]:
+    left, right = (monomials(grid, x, where) for x in node.inputs)
+    return [*left, *_negative(right)]
+
+
+def _neg(grid: Grid, node: Apply, where: Where) -> list[Monomial]:
+    return _negative(monomials(grid, node.inputs[0], where))
+
+
+def _negative(given: Iterable[Monomial]) -> list[Monomial]:
+    return [monomial.by(Monomial((), is_negative=True)) for monomial in given]
+
+
+def _mul(grid: Grid, node: Apply, where: Where) -> list[Monomial] | None:
+    expanded = [monomials(grid, x, where) for x in node.inputs]
+    if sum(len(given) > 1 for given in expanded) > 1:
+        return None
+    return [reduce(Monomial.by, one_of_each) for one_of_each in product(*expanded)]
+
+
+def _true_div(grid: Grid, node: Apply, where: Where) -> list[Monomial] | None:
+    numerator, denominator = (monomials(grid, x, where) for x in node.inputs)
+    if len(denominator) > 1:
+        return None
+    return [monomial.by(denominator[0].inverse()) for monomial in numerator]
+
+
+def _dimshuffle(grid: Grid, node: Apply, where: Where) -> list[Monomial]:
+    order = node.op.new_order
+    return monomials(
+        grid, node.inputs[0], {order[a]: p for a, p in where.items() if order[a] != "x"}
+    )
+
+
+def _sum(grid: Grid, node: Apply, where: Where) -> list[Monomial] | None:
+    """Expand a sum over one axis, of which each row has its own."""
+    [x] = node.inputs
+    if node.op.axis is None or len(node.op.axis) != 1:
+        return None
+    [axis] = node.op.axis
+    kept = [a for a in range(x.type.ndim) if a != axis]
+    of_input = {kept[a]: p for a, p in where.items()}
+    columns = _columns(grid, x, axis)
+    if columns is None:
+        return None
+    return [m for k in columns for m in monomials(grid, x, {**of_input, axis: k})]
+
+
+def _dot(grid: Grid, node: Apply, where: Where) -> list[Monomial] | None:
+    """Expand rows of a matrix times a vector, which is a matrix of one column."""
+    left, right = node.inputs
+    if left.type.ndim != 2 or right.type.ndim != 2:
+        return None
+    columns = _columns(grid, left, 1)
+    if columns is None:
+        return None
+    return [
+        m.by(Monomial((Factor(right, {**where, 0: k}),)))
+        for k in columns
+        for m in monomials(grid, left, {**where, 1: k})
+    ]
+
+
+def _columns(grid: Grid, x: TensorVariable, axis: int) -> list[np.ndarray] | None:
+    """Return each position on an axis, as one that all rows share; None if they are too many."""
+    length = x.type.shape[axis]
+    if length is None or length > MOST_COLUMNS:
+        return None
+    return [_column(k, len(grid.shape)) for k in range(length)]
+
+
+@cache
+def _column(k: int, ndim: int) -> np.ndarray:
+    """Return a position, always the same array: views are found by the identity of positions."""
+    return np.full((1,) * ndim, k)
+
+
+EXPANSIONS: dict[type, Callable[[Grid, Apply, Where], list[Monomial] | None]] = {
+    ps.Add: _add,
+    ps.Sub: _sub,
+    ps.Neg: _neg,
+    ps.Mul: _mul,
+    ps.TrueDiv: _true_div,
+    DimShuffle: _dimshuffle,
+    Sum: _sum,
+    Dot: _dot,
+}

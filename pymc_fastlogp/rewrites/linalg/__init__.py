@@ -1,0 +1,1 @@
+"""Rules about products, factorisations and solves of matrices."""

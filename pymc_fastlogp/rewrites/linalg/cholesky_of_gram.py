@@ -1,0 +1,113 @@
+r"""Take a matrix with a lower triangle, and a diagonal that is not negative, for the factor of its square.
+
+.. code::
+
+    cholesky(L @ L.T)  ->  L
+
+The Cholesky factor of a positive definite matrix is the only lower triangular one with a positive
+diagonal. ``MvNormal(chol=L)`` multiplies and factors again; without that its gradient
+does not go through a factorisation, and no digits are lost, of which the product leaves half
+where two variables are nearly the same.
+
+PyTensor has the rule for matrices that are tagged as triangular, but a tag does not survive the first
+rewrite of its variable. Here the triangle is known from the positions that were set, and the sign of
+its diagonal from the functions that made it.
+
+A factorisation of nan or inf fails, and PyMC asks for nan in that case and checks that the diagonal is positive.
+So the diagonal is made nan where an entry of ``L`` is not finite. A diagonal with a zero, of
+which the factorisation fails, is left zero. Where the entries are so large or so small that their
+squares overflow, or are zero, upstream fails, and the rule does not.
+"""
+
+from functools import reduce
+from operator import or_
+
+import numpy as np
+import pytensor.scalar as ps
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.tensor.basic import Alloc, atleast_Nd, switch, zeros
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.math import Dot, isinf, isnan
+from pytensor.tensor.rewriting.blockwise import blockwise_of
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.ranges import is_nonnegative
+from pymc_fastlogp.rewrites.filled.packed import FilledMatrix, filled_matrix
+
+
+@node_rewriter([blockwise_of(Cholesky)])
+def local_cholesky_of_gram(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+    """Rewrite ``cholesky(L @ L.T) -> L``."""
+    [product], [out] = node.inputs, node.outputs
+    factor = root_of_gram(without_left_dummies(product))
+    if factor is None or factor.type.ndim != 2 or not node.op.core_op.lower:
+        return None
+    filled = filled_matrix(fgraph, factor)
+    if filled is None or factor.type.dtype != out.type.dtype:
+        return None
+    n, m = factor.type.shape
+    diagonal = np.arange(n) * (n + 1)
+    if n != m or not all(_is_lower(entry.where, n) for entry in filled.entries):
+        return None
+    held = filled.holding(diagonal)
+    failure = _failure(filled)
+    if held is None or failure is None:
+        return None
+    if not is_nonnegative(held.as_vector(), held.index_of(diagonal)):
+        return None
+    triangle = zeros((n, n), dtype=out.type.dtype)
+    for entry in filled.entries:
+        value = switch(failure, np.nan, entry.value) if entry is held else entry.value
+        triangle = triangle[np.unravel_index(entry.where, (n, n))].set(value)
+    triangle = atleast_Nd(triangle, n=out.type.ndim)
+    copy_stack_trace(out, triangle)
+    return [triangle]
+
+
+def root_of_gram(x: TensorVariable) -> TensorVariable | None:
+    """Return ``L`` if ``x`` is ``L @ L.T``, of any matrix ``L``."""
+    if not isinstance(x.owner_op, Dot):
+        return None
+    left, right = x.owner.inputs
+    is_transpose = isinstance(right.owner_op, DimShuffle) and right.owner.op.is_matrix_transpose
+    return left if is_transpose and right.owner.inputs[0] is left else None
+
+
+def without_left_dummies(x: TensorVariable) -> TensorVariable:
+    """Return ``x`` without the leading dimensions of length one that were added to it."""
+    is_expanded = isinstance(x.owner_op, DimShuffle) and x.owner.op.is_left_expand_dims
+    return x.owner.inputs[0] if is_expanded else x
+
+
+def _is_lower(where: np.ndarray, n: int) -> bool:
+    rows, cols = np.divmod(where, n)
+    return bool((rows >= cols).all())
+
+
+def _failure(filled: FilledMatrix) -> TensorVariable | None:
+    """Return the condition that a matrix is not finite; None if it is more than a triangle in zeros.
+
+    A lift leaves nan for the zeros that were multiplied by a number that is not finite.
+    """
+    conditions = [(isnan(entry.value) | isinf(entry.value)).any() for entry in filled.entries]
+    if fill_value(filled.root) != 0:
+        if not isinstance(filled.root.owner_op, Alloc):
+            return None
+        is_nan = _is_nan_or_zero(filled.root.owner.inputs[0])
+        if is_nan is None:
+            return None
+        conditions.append(is_nan.any())
+    return reduce(or_, conditions)
+
+
+def _is_nan_or_zero(x: TensorVariable) -> TensorVariable | None:
+    """Return ``c`` if ``x`` is ``switch(c, nan, 0)``."""
+    if not isinstance(x.owner_op, Elemwise) or not isinstance(x.owner.op.scalar_op, ps.Switch):
+        return None
+    condition, if_true, if_false = x.owner.inputs
+    true, false = fill_value(if_true), fill_value(if_false)
+    return condition if true is not None and np.isnan(true) and false == 0 else None

@@ -1,0 +1,85 @@
+r"""Scale the factor instead of the matrix of which a Cholesky factor is taken.
+
+.. code::
+
+    cholesky(s[:, None] * (L @ L.T) * s)      ->  cholesky(M @ M.T),  M = s[:, None] * L
+    cholesky((L @ L.T) / (s[:, None] * s))    ->  cholesky(M @ M.T),  M = L / s[:, None]
+
+A covariance from correlations and standard deviations, ``pt.diag(sd) @ corr @ pt.diag(sd)``, is written so.
+It is the same matrix, since :math:`\operatorname{diag}(s) L L^\top \operatorname{diag}(s) = M M^\top`, and in this form
+:mod:`~pymc_fastlogp.rewrites.linalg.cholesky_of_gram` can see that its factor is known: nothing is multiplied nor factored.
+
+The ``corr`` of ``LKJCholeskyCov`` is itself a product that was divided, and what divides it may cancel what
+multiplies it. So powers are counted, of columns and of rows, which have to be the same.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytensor.scalar as ps
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.tensor.basic import atleast_Nd
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.rewriting.blockwise import blockwise_of
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import root_of_gram, without_left_dummies
+from pymc_fastlogp.rewrites.linalg.diag_of_diag import put_on_diagonal
+
+COLUMN, ROW = (0, "x"), ("x", 0)
+
+
+@node_rewriter([blockwise_of(Cholesky)])
+def local_gram_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+    """Rewrite ``cholesky(s[:, None] * (L @ L.T) * s) -> cholesky(M @ M.T)``."""
+    [product], [out] = node.inputs, node.outputs
+    if not all(product.type.broadcastable[:-2]) or len(fgraph.clients[product]) > 1:
+        return None
+    roots: list[TensorVariable] = []
+    powers: dict[tuple, Counter[TensorVariable]] = {COLUMN: Counter(), ROW: Counter()}
+    for factor, power in _factors(product):
+        root = root_of_gram(without_left_dummies(factor))
+        if root is not None and power == 1:
+            roots.append(root)
+        elif (scale := _scale(factor)) is not None:
+            vector, order = scale
+            powers[order][vector] += power
+        else:
+            return None
+    if len(roots) != 1 or powers[ROW] != powers[COLUMN] or not powers[ROW]:
+        return None
+    [scaled] = roots
+    for vector, power in powers[ROW].items():
+        for _ in range(abs(power)):
+            scaled = scaled * vector[:, None] if power > 0 else scaled / vector[:, None]
+    factored = node.op(atleast_Nd(scaled @ scaled.T, n=product.type.ndim))
+    copy_stack_trace(out, factored)
+    return [factored] if out.type.is_super(factored.type) else None
+
+
+def _factors(x: TensorVariable, power: int = 1) -> Iterator[tuple[TensorVariable, int]]:
+    """Yield what is multiplied, with power one, and what is divided by, with power minus one."""
+    scalar_op = x.owner.op.scalar_op if isinstance(x.owner_op, Elemwise) else None
+    if isinstance(scalar_op, ps.Mul):
+        for factor in x.owner.inputs:
+            yield from _factors(factor, power)
+    elif isinstance(scalar_op, ps.TrueDiv):
+        numerator, denominator = x.owner.inputs
+        yield from _factors(numerator, power)
+        yield from _factors(denominator, -power)
+    else:
+        yield x, power
+
+
+def _scale(x: TensorVariable) -> tuple[TensorVariable, tuple] | None:
+    """Return the vector that stands as a column or as a row, and as which."""
+    if not isinstance(x.owner_op, DimShuffle) or x.owner.inputs[0].type.ndim != 1:
+        return None
+    [vector], order = x.owner.inputs, x.owner.op.new_order[-2:]
+    if order not in (COLUMN, ROW):
+        return None
+    on_diagonal = put_on_diagonal(vector)
+    return (vector if on_diagonal is None else on_diagonal), order

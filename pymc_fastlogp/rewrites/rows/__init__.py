@@ -1,0 +1,1 @@
+"""Rules about sums over the rows of a likelihood whose data are constants."""

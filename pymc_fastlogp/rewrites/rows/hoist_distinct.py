@@ -1,0 +1,89 @@
+r"""Evaluate a costly function once for each distinct row that it reads, and look the results up.
+
+.. code::
+
+    f(c, theta[g])  ->  f(c_u, theta[g_u])[i]      c, g constants, u the distinct rows, i their numbers
+
+In a sum over rows the rule of :mod:`~pymc_fastlogp.rewrites.rows.compact_rows` does better, since it needs no row
+at all. This one is for what that leaves: rows that are needed one by one, and functions inside of another, as
+``gammaln(y + alpha)`` in a mixture of negative binomials, whose rows differ by their means. The gradient follows:
+what the rows send back is added up by distinct row, before the derivative of ``f``, here psi, is evaluated there.
+
+Looking a result up costs a load, and an addition in memory for the gradient. In vectors, exp or log cost not
+much more. So only functions that take several times as long are looked at, in :data:`COSTLY`.
+"""
+
+from collections.abc import Iterator
+from math import prod
+
+import numpy as np
+import pytensor.scalar as ps
+import pytensor.scalar.math as psm
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.tensor.basic import constant, moveaxis
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.type import float_dtypes
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp import decisions
+from pymc_fastlogp.rewrites.rows.chunks import first_rows, rows_in
+from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD, Grouping
+from pymc_fastlogp.rewrites.rows.keys import Codes
+from pymc_fastlogp.rewrites.rows.views import Grid
+
+NAME = "fastlogp_hoist_distinct"
+
+COSTLY = (
+    *(ps.GammaLn, ps.Psi, ps.TriGamma, ps.Gamma),
+    *(psm.GammaInc, psm.GammaIncC, psm.GammaIncInv, psm.GammaIncCInv, psm.BetaInc, psm.BetaIncInv),
+    *(psm.Owens_t, psm.Jv, psm.Ive, psm.Kve, psm.Hyp2F1),
+)
+
+
+@node_rewriter([Elemwise])
+def local_hoist_distinct(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+    """Rewrite ``f(rows) -> f(distinct rows)[number of each row]``."""
+    [out, *others] = node.outputs
+    if others or not isinstance(node.op.scalar_op, COSTLY) or out.type.dtype not in float_dtypes:
+        return None
+    for axes in _grids(out):
+        shape = tuple(length for axis in axes if (length := out.type.shape[axis]) is not None)
+        if len(shape) < len(axes) or prod(shape) <= OVERHEAD:
+            continue
+        codes = _codes(out, axes, shape)
+        if codes is None or prod(shape) - codes.n_cells <= OVERHEAD:
+            continue
+        looked_up = _look_up(out, axes, shape, codes)
+        if not out.type.is_super(looked_up.type):
+            return None
+        copy_stack_trace(out, looked_up)
+        decisions.fired(NAME, out, prod(shape), codes.n_cells)
+        return [looked_up]
+    return None
+
+
+def _grids(x: TensorVariable) -> Iterator[tuple[int, ...]]:
+    """Yield the axes that can be made distinct together: one of them, or all."""
+    axes = tuple(axis for axis in range(x.type.ndim) if not x.type.broadcastable[axis])
+    yield from ((axis,) for axis in axes)
+    if len(axes) > 1:
+        yield axes
+
+
+def _codes(x: TensorVariable, axes: tuple[int, ...], shape: tuple[int, ...]) -> Codes | None:
+    """Return which of the rows along some axes are equal, None if they hardly repeat."""
+    where = {axis: k for k, axis in enumerate(axes)}
+    grouping = Grouping(Grid(shape), where)
+    return grouping.keys.codes(grouping.reads_of(x, where).columns)
+
+
+def _look_up(
+    x: TensorVariable, axes: tuple[int, ...], shape: tuple[int, ...], codes: Codes
+) -> TensorVariable:
+    """Return ``x`` evaluated at the first of each kind of row, and indexed by kind."""
+    firsts = np.unravel_index(first_rows(codes.of_row, codes.n_cells, rows_in(None, shape)), shape)
+    distinct = Grid(shape, codes.n_cells).at(x, dict(zip(axes, firsts, strict=True)))
+    rows = distinct[constant(codes.of_row.astype("int64").reshape(shape))]
+    return moveaxis(rows, range(len(axes)), axes)

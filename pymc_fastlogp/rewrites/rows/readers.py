@@ -1,0 +1,164 @@
+"""Everything that reads the same rows: what has to be permuted together, or not at all.
+
+Two reductions read the same rows if a variable is computed row by row for both of them, or if they read tables with the
+same index: their gathers are one, once equal nodes are merged, and a kernel makes one loop of theirs.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import NamedTuple
+
+import numpy as np
+from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.fg import FunctionGraph
+from pytensor.tensor.math import All, Sum
+from pytensor.tensor.subtensor import AdvancedSubtensor
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.analysis.gathers import Where, parse_gather
+from pymc_fastlogp.rewrites.rows.refusals import (
+    NEEDED_ROW_BY_ROW,
+    READS_OTHERS,
+    name_of,
+    own_entry_of,
+)
+from pymc_fastlogp.rewrites.rows.scatter_order import Scattered
+from pymc_fastlogp.rewrites.rows.views import Grid, static_length, varies
+
+
+class Reader(NamedTuple):
+    """A reduction, and the one of its axes that the rows are along."""
+
+    node: Apply
+    axis: int
+
+
+@dataclass
+class Reading:
+    """What a reduction reads of its rows.
+
+    Attributes
+    ----------
+    computed : dict of TensorVariable to tuple of int
+        What is computed row by row, and along which axes.
+    indices : dict of bytes to numpy.ndarray
+        The indices that tables are read with, by their digests.
+    names : dict of bytes to str
+        Their names, or those of what is read with them.
+    tables : set of (TensorVariable, bytes)
+        The tables, each with an index it is read with.
+    refusal : str
+        Why the rows have to stay as they are; empty where they may be permuted.
+    """
+
+    computed: dict[TensorVariable, tuple[int, ...]] = field(default_factory=dict)
+    indices: dict[bytes, np.ndarray] = field(default_factory=dict)
+    names: dict[bytes, str] = field(default_factory=dict)
+    tables: set[tuple[TensorVariable, bytes]] = field(default_factory=set)
+    refusal: str = ""
+
+    def shares(self, other: "Reading") -> bool:
+        """Whether both read the same rows."""
+        same_index = not self.indices.keys().isdisjoint(other.indices)
+        return same_index or not self.computed.keys().isdisjoint(other.computed)
+
+
+def readers_with(fgraph: FunctionGraph, reader: Reader, n: int) -> dict[Reader, Reading]:
+    """Return a reduction and all others that read the same rows, directly or by way of another."""
+    found = {reader: reading_of(reader, n)}
+    others = {each: reading_of(each, n) for each in _readers(fgraph, n) if each.node != reader.node}
+    while joining := {
+        each: reading
+        for each, reading in others.items()
+        if any(reading.shares(known) for known in found.values())
+    }:
+        found |= joining
+        taken = {each.node for each in found}
+        others = {each: reading for each, reading in others.items() if each.node not in taken}
+    return found
+
+
+def why_not(fgraph: FunctionGraph, found: dict[Reader, Reading]) -> str:
+    """Say why the rows that these read cannot be permuted; empty if they can."""
+    if refusal := next((reading.refusal for reading in found.values() if reading.refusal), ""):
+        return refusal
+    nodes = [reader.node for reader in found]
+    if len({*nodes}) < len(nodes):
+        return READS_OTHERS
+    computed = {x for reading in found.values() for x in reading.computed}
+    clients = (client for x in computed for client, _ in fgraph.clients[x])
+    by_row = (c for c in clients if c not in nodes and computed.isdisjoint(c.outputs))
+    return NEEDED_ROW_BY_ROW if any(True for _ in by_row) else ""
+
+
+def scattered_by(found: dict[Reader, Reading]) -> list[Scattered]:
+    """Return the indices by which the gradients of the sums are scattered."""
+    of_sums = [reading for reader, reading in found.items() if isinstance(reader.node.op, Sum)]
+    indices = {digest: index for reading in of_sums for digest, index in reading.indices.items()}
+    names = {digest: name for reading in of_sums for digest, name in reading.names.items()}
+    tables = {table for reading in of_sums for table in reading.tables}
+    return [
+        Scattered(index, sum(digest == its_index for _, its_index in tables), names[digest])
+        for digest, index in indices.items()
+    ]
+
+
+def _readers(fgraph: FunctionGraph, n: int) -> Iterator[Reader]:
+    """Yield the reductions over axes of this length."""
+    for node in fgraph.toposort():
+        if isinstance(node.op, Sum | All):
+            yield from (Reader(node, axis) for axis in axes_of(node) if length_of(node, axis) == n)
+
+
+def axes_of(node: Apply) -> tuple[int, ...]:
+    """Return the axes that a reduction goes over."""
+    return tuple(range(node.inputs[0].type.ndim)) if node.op.axis is None else node.op.axis
+
+
+def length_of(node: Apply, axis: int) -> int | None:
+    """Return the length of an axis of what is reduced, if it is known."""
+    return static_length(node.inputs[0], axis)
+
+
+def reading_of(reader: Reader, n: int) -> Reading:
+    """Return what a reduction reads of its rows."""
+    grid, reading = Grid((n,)), Reading()
+    to_see: list[tuple[TensorVariable, Where]] = [(reader.node.inputs[0], {reader.axis: 0})]
+    while to_see:
+        x, where = to_see.pop()
+        if isinstance(x, Constant) or not varies(x, where):
+            continue
+        axes = tuple(where)
+        if reading.computed.get(x, axes) != axes or not _in_order(where):
+            reading.refusal = READS_OTHERS
+        if x in reading.computed:
+            continue
+        reading.computed[x] = axes
+        view = grid.view(x, where)
+        to_see += view.inputs
+        if not view.inputs:
+            _read_leaf(reading, x, where)
+    return reading
+
+
+def _in_order(where: Where) -> bool:
+    """Whether each row reads what is its own."""
+    return all(isinstance(p, int) or np.array_equal(p, np.arange(len(p))) for p in where.values())
+
+
+def _read_leaf(reading: Reading, x: TensorVariable, where: Where) -> None:
+    """Note what is not computed row by row, but looked up."""
+    gather = parse_gather(x.owner) if isinstance(x.owner_op, AdvancedSubtensor) else None
+    if gather is None or not gather.of_arrays(where):
+        reading.refusal = own_entry_of(x)
+        return
+    [index, *others] = gather.arrays.values()
+    is_counted = not others and index.ndim == 1 and index.size and index.min() >= 0
+    if is_counted and not isinstance(x.owner.inputs[0], Constant):
+        digest = sha256(index.astype("int64")).digest()
+        table, *entries = x.owner.inputs
+        named = (entry.name for entry in entries if entry.name)
+        reading.indices[digest] = index
+        reading.names[digest] = next(named, None) or name_of(table)
+        reading.tables.add((table, digest))

@@ -1,0 +1,136 @@
+r"""Drop a switch to zero where the other branch is zero anyway.
+
+.. code::
+
+    switch(exp(x) == 0 & m, 0, r)  ->  r      r zero wherever the condition holds, m constant
+
+PyMC's Poisson writes it, with ``m`` for :math:`y = 0` and :math:`r = y \log\mu - \log y! - \mu`. Where the condition holds,
+:math:`\mu = e^x` is zero, and so are constants that are zero for all ``m``. What follows from that for ``r``:
+
+.. code-block:: text
+
+    a + b, a - b, -a     are zero if a and b are
+    a * b                is zero if a is, and b finite
+    switch(c, a, b)      is zero if a and b are; in b, c is known not to hold
+
+and ``x`` is finite where :math:`e^x = 0`, unless it is :math:`-\infty`, which a ``switch(x == -inf & m, a, b)`` rules out for ``b``.
+
+The gradient is zero on both sides: that of :math:`e^x` is :math:`e^x`, and other factors of zero are constants. So only an exponential
+counts as zero, not any variable that is compared with it. The sign of zero may change.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytensor.scalar as ps
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import node_rewriter
+from pytensor.tensor.basic import switch
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.variable import TensorConstant, TensorVariable
+
+from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.rewrites.rows.masked_switch import mask_of
+from pymc_fastlogp.rewrites.rows.terms import conjunction
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known where a condition holds.
+
+    Attributes
+    ----------
+    mask : numpy.ndarray of bool
+        Which elements it can hold for.
+    logarithms : frozenset of TensorVariable
+        What has the exponential zero.
+    finite : frozenset of TensorVariable
+        Those of them that are not minus infinity.
+    """
+
+    mask: np.ndarray
+    logarithms: frozenset[TensorVariable]
+    finite: frozenset[TensorVariable] = frozenset()
+
+
+@node_rewriter([switch])
+def local_switch_to_zero(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+    """Rewrite ``switch(exp(x) == 0 & m, 0, r) -> r``."""
+    condition, u, r = node.inputs
+    if r.type != node.outputs[0].type or fill_value(u) != 0:
+        return None
+    parts = conjunction(condition) or [condition]
+    zeros = [x for part in parts if (x := _compared_with(part, 0)) is not None]
+    logarithms = frozenset(x.owner.inputs[0] for x in zeros if _operator(x) is ps.Exp)
+    mask = mask_of(condition)
+    facts = Facts(np.array(True) if mask is None else mask, logarithms)
+    return [r] if logarithms and _is_zero(r, facts) else None
+
+
+def _is_zero(x: TensorVariable, facts: Facts) -> bool:
+    if isinstance(x, TensorConstant):
+        return not np.any((x.data != 0) & facts.mask)
+    rule = _ZERO.get(_operator(x))
+    return rule is not None and rule(x.owner.inputs, facts)
+
+
+def _all_zero(inputs: list[TensorVariable], facts: Facts) -> bool:
+    return all(_is_zero(x, facts) for x in inputs)
+
+
+def _product(inputs: list[TensorVariable], facts: Facts) -> bool:
+    zeros = [x for x in inputs if _is_zero(x, facts)]
+    return bool(zeros) and all(x in zeros or _is_finite(x, facts) for x in inputs)
+
+
+def _exponential(inputs: list[TensorVariable], facts: Facts) -> bool:
+    return inputs[0] in facts.logarithms
+
+
+def _switch(inputs: list[TensorVariable], facts: Facts) -> bool:
+    condition, u, v = inputs
+    return _is_zero(u, facts) and _is_zero(v, _without(facts, condition))
+
+
+def _is_finite(x: TensorVariable, facts: Facts) -> bool:
+    if isinstance(x, TensorConstant):
+        return bool(np.all(np.isfinite(x.data) | ~facts.mask))
+    return x in facts.finite
+
+
+def _without(facts: Facts, condition: TensorVariable) -> Facts:
+    """Return what is known besides where another condition does not hold."""
+    parts = conjunction(condition) or [condition]
+    unknown = [part for part in parts if not _holds(part, facts)]
+    if len(unknown) != 1:
+        return facts
+    x = _compared_with(unknown[0], -np.inf)
+    return replace(facts, finite=facts.finite | {x}) if x in facts.logarithms else facts
+
+
+def _holds(condition: TensorVariable, facts: Facts) -> bool:
+    return isinstance(condition, TensorConstant) and bool(np.all(condition.data | ~facts.mask))
+
+
+def _compared_with(condition: TensorVariable, value: float) -> TensorVariable | None:
+    """Return what is compared with a value in ``x == value``, None of any other condition."""
+    if _operator(condition) is not ps.EQ:
+        return None
+    a, b = condition.owner.inputs
+    return a if fill_value(b) == value else b if fill_value(a) == value else None
+
+
+def _operator(x: TensorVariable) -> type | None:
+    return type(x.owner.op.scalar_op) if isinstance(x.owner_op, Elemwise) else None
+
+
+_ZERO: dict[type | None, Callable[[list[TensorVariable], Facts], bool]] = {
+    ps.Add: _all_zero,
+    ps.Sub: _all_zero,
+    ps.Neg: _all_zero,
+    ps.Mul: _product,
+    ps.Exp: _exponential,
+    ps.Switch: _switch,
+}

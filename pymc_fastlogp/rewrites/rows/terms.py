@@ -1,0 +1,334 @@
+r"""Split what is summed over rows into terms, each with the constants that only multiply it.
+
+.. code::
+
+    u + v, u - v, -u          ->  terms of u and of v
+    s * u, u / s              ->  terms of u                       s the same in each row
+    c * h, c / h              ->  the term h with weight c         c constant
+    c * (u + v)               ->  terms of c * u and of c * v
+    switch(s, u, v)           ->  terms of u and of v              s the same in each row
+    switch(m, u, v)           ->  terms of u where m, of v where not m          m constant
+    switch(e & m, u, v)       ->  terms of switch(e, u, v) where m, of v where not
+
+The terms are the leaves of a tree, and what stands above them can be applied to any subset of
+them, the others being dropped: ``switch(s, a + b, c)`` without ``a`` and ``c`` is
+``switch(s, b, 0)``. So the sum over rows is a sum of trees, one for each group of terms.
+
+A constant mask restricts a term to rows; it is never a factor, which would turn an infinite
+entry that the switch hides into nan.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pytensor.scalar as ps
+from pytensor.graph.basic import Apply
+from pytensor.raise_op import CheckAndRaise
+from pytensor.tensor.basic import constant, switch
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import add, mul, neg, reciprocal, sub
+from pytensor.tensor.variable import TensorConstant, TensorVariable
+
+from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.gathers import Where
+from pymc_fastlogp.rewrites.rows.views import Grid, varies
+
+# A tree of more leaves is not made: of `u + u * x` forty times in a row, it would have 2^40.
+MOST_TERMS = 256
+
+type At = Callable[[TensorVariable], TensorVariable]
+type Part = TensorVariable | None
+type Tree = Term | Branch
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """A leaf of the tree: ``weights`` times ``factor``, summed over the rows of a mask.
+
+    Attributes
+    ----------
+    x : TensorVariable
+        The term, weights included, at each row.
+    factor : TensorVariable, optional
+        What is left without the weights; None for one.
+    weights : tuple of TensorConstant
+        Finite constants that vary from row to row.
+    mask : numpy.ndarray of bool, optional
+        Which rows the term is summed over, the axes of the grid first; None for all.
+    """
+
+    x: TensorVariable
+    factor: TensorVariable | None
+    weights: tuple[TensorConstant, ...] = ()
+    mask: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """Something linear in its parts.
+
+    Attributes
+    ----------
+    x : TensorVariable
+        Its value at each row.
+    parts : tuple of Term or Branch
+        What it is made of.
+    of_rows : callable
+        Makes ``x`` of the parts at each row, of which some are None and count as zero.
+    of_cells : callable
+        Makes ``x`` of the parts at the first row of each cell, given a function that returns other
+        variables there.
+    """
+
+    x: TensorVariable
+    parts: tuple[Tree, ...]
+    of_rows: Callable[[Sequence[Part]], TensorVariable]
+    of_cells: Callable[[Sequence[Part], At], TensorVariable]
+
+
+def terms_of(tree: Tree) -> list[Term]:
+    """Return the leaves."""
+    if isinstance(tree, Term):
+        return [tree]
+    return [term for part in tree.parts for term in terms_of(part)]
+
+
+def at_rows(tree: Tree, kept: set[Term]) -> Part:
+    """Return the sum of some of the terms at each row, None if it has none of them."""
+    if kept.issuperset(terms_of(tree)):
+        return tree.x
+    if isinstance(tree, Term):
+        return None
+    parts = [at_rows(part, kept) for part in tree.parts]
+    return None if all(part is None for part in parts) else tree.of_rows(parts)
+
+
+def sum_at_cells(tree: Tree, of_term: dict[Term, TensorVariable], at: At) -> TensorVariable:
+    """Return the sum of those terms that are given in cells, of which there is at least one."""
+    part = _at_cells(tree, of_term, at)
+    assert part is not None
+    return part
+
+
+def _at_cells(tree: Tree, of_term: dict[Term, TensorVariable], at: At) -> Part:
+    if isinstance(tree, Term):
+        return of_term.get(tree)
+    parts = [_at_cells(part, of_term, at) for part in tree.parts]
+    return None if all(part is None for part in parts) else tree.of_cells(parts, at)
+
+
+def split(grid: Grid, x: TensorVariable, where: Where) -> Tree:
+    """Return the tree of ``x``, which is but one term if it could have too many."""
+    return Splitter(grid, where, None).split(x) if _n_leaves(x) <= MOST_TERMS else Term(x, x)
+
+
+def _n_leaves(x: TensorVariable) -> int:
+    """Return how many leaves a tree has at most; what is read twice, as ``u`` in ``u + u * x``, is in it twice."""
+
+    @cache
+    def count(x: TensorVariable) -> int:
+        is_split = _operator(x) in (CheckAndRaise, *SPLITS)
+        return sum(map(count, x.owner.inputs)) if is_split else 1
+
+    return count(x)
+
+
+@dataclass(frozen=True)
+class Splitter:
+    """Where rules are: the axes of the grid, and the rows that are summed over."""
+
+    grid: Grid
+    where: Where
+    mask: np.ndarray | None
+
+    def split(self, x: TensorVariable, mask: np.ndarray | None = None) -> Tree:
+        """Split an operand further, for fewer rows if a mask is given."""
+        both = self.mask if mask is None else mask if self.mask is None else self.mask & mask
+        return replace(self, mask=both)._tree(x)
+
+    def _tree(self, x: TensorVariable) -> Tree:
+        if x.owner is not None and self.varies(x):
+            is_check = isinstance(x.owner.op, CheckAndRaise)
+            rule = _check if is_check else SPLITS.get(_operator(x), _whole)
+            tree = rule(self, x.owner)
+            if tree is not None:
+                return tree
+        if isinstance(x, TensorConstant) and self.is_weight(x):
+            return Term(x, None, (x,), self.mask)
+        return Term(x, x, (), self.mask)
+
+    def varies(self, x: TensorVariable) -> bool:
+        """Whether an operand may differ from row to row."""
+        return varies(x, self.where)
+
+    def is_weight(self, x: TensorVariable) -> bool:
+        """Whether a factor is a finite constant that differs from row to row."""
+        return isinstance(x, TensorConstant) and self.varies(x) and bool(np.isfinite(x.data).all())
+
+    def mask_of(self, x: TensorVariable) -> np.ndarray | None:
+        """Return in which rows a condition holds, None if that is not known or not all it depends on."""
+        value = fill_value(x)
+        if value is not None:
+            return np.full((1,) * len(self.where), bool(value))
+        rest = [axis for axis in range(x.type.ndim) if axis not in self.where]
+        if not isinstance(x, TensorConstant) or any(x.data.shape[axis] > 1 for axis in rest):
+            return None
+        holds = x.data if x.type.dtype == "bool" else x.data != 0
+        if holds.all() or not holds.any():
+            return np.full((1,) * len(self.where), bool(holds.all()))
+        picked = self.grid.pick(holds, self.where)
+        return picked.reshape(picked.shape[: len(self.where)])
+
+
+def total(terms: Iterable[TensorVariable]) -> TensorVariable:
+    """Return the sum of terms, of which there is at least one."""
+    first, *others = terms
+    return add(first, *others) if others else first
+
+
+def product(factors: Iterable[TensorVariable]) -> TensorVariable:
+    """Return the product of factors, of which there is at least one."""
+    first, *others = factors
+    return mul(first, *others) if others else first
+
+
+def _operator(x: TensorVariable) -> type:
+    """Return the type of the scalar Op that an Elemwise applies, or of any other Op."""
+    return type(x.owner.op.scalar_op if isinstance(x.owner_op, Elemwise) else x.owner_op)
+
+
+def _whole(splitter: Splitter, node: Apply) -> None:
+    """Leave whole what is not linear."""
+
+
+def _check(splitter: Splitter, node: Apply) -> Branch:
+    x, *conditions = node.inputs
+
+    def apply(given: Sequence[Part], at: At | None = None) -> TensorVariable:
+        return node.op(given[0], *conditions)
+
+    return Branch(node.outputs[0], (splitter.split(x),), apply, apply)
+
+
+def _linear(splitter: Splitter, node: Apply, linear: Sequence[int]) -> Branch:
+    """Return the branch of an Op that is linear in these of its inputs, taken together."""
+    parts = tuple(splitter.split(node.inputs[i]) for i in linear)
+
+    def apply(given: Sequence[Part], at: At) -> TensorVariable:
+        by_input = dict(zip(linear, _zeros_for_none(given, node)))
+        return node.op(
+            *(by_input[i] if i in by_input else at(x) for i, x in enumerate(node.inputs))
+        )
+
+    return Branch(node.outputs[0], parts, lambda given: apply(given, lambda x: x), apply)
+
+
+def _zeros_for_none(given: Sequence[Part], node: Apply) -> list[TensorVariable]:
+    ndim = next(part.type.ndim for part in given if part is not None)
+    zero = constant(np.zeros((1,) * ndim, dtype=node.outputs[0].type.dtype))
+    return [zero if part is None else part for part in given]
+
+
+def _sum(splitter: Splitter, node: Apply) -> Branch:
+    parts = tuple(map(splitter.split, node.inputs))
+
+    def apply(given: Sequence[Part], at: At | None = None) -> TensorVariable:
+        return total(part for part in given if part is not None)
+
+    return Branch(node.outputs[0], parts, apply, apply)
+
+
+def _difference(splitter: Splitter, node: Apply) -> Branch:
+    parts = tuple(map(splitter.split, node.inputs))
+
+    def apply(given: Sequence[Part], at: At | None = None) -> TensorVariable:
+        u, v = given
+        if v is None:
+            return u
+        return neg(v) if u is None else sub(u, v)
+
+    return Branch(node.outputs[0], parts, apply, apply)
+
+
+def _of_first(splitter: Splitter, node: Apply) -> Branch:
+    return _linear(splitter, node, [0])
+
+
+def _product(splitter: Splitter, node: Apply) -> Tree | None:
+    weights = [x for x in node.inputs if splitter.is_weight(x)]
+    others = [x for x in node.inputs if x not in weights]
+    if weights:
+        factor = product(others)
+        tree = splitter.split(factor)
+        if isinstance(tree, Branch) and len(terms_of(tree)) > 1:
+            return _times(tree, tuple(weights))
+        return Term(node.outputs[0], factor, tuple(weights), splitter.mask)
+    varying = [i for i, x in enumerate(node.inputs) if splitter.varies(x)]
+    return _linear(splitter, node, varying) if len(varying) == 1 else None
+
+
+def _times(tree: Tree, weights: tuple[TensorConstant, ...]) -> Tree:
+    """Return the tree of weights times a tree: they become weights of each term."""
+    x = product((*weights, tree.x))
+    if isinstance(tree, Term):
+        return replace(tree, x=x, weights=(*weights, *tree.weights))
+    return replace(tree, x=x, parts=tuple(_times(part, weights) for part in tree.parts))
+
+
+def _quotient(splitter: Splitter, node: Apply) -> Tree | None:
+    numerator, denominator = node.inputs
+    factors = numerator.owner.inputs if _operator(numerator) is ps.Mul else [numerator]
+    weights = [x for x in factors if splitter.is_weight(x)]
+    others = [x for x in factors if x not in weights]
+    if weights:
+        factor = product(others) / denominator if others else reciprocal(denominator)
+        return Term(node.outputs[0], factor, tuple(weights), splitter.mask)
+    return None if splitter.varies(denominator) else _linear(splitter, node, [0])
+
+
+def _switch(splitter: Splitter, node: Apply) -> Tree | None:
+    condition, u, v = node.inputs
+    if not splitter.varies(condition) and fill_value(condition) is None:
+        return _linear(splitter, node, [1, 2])
+    mask = splitter.mask_of(condition)
+    if mask is not None:
+        return _by_mask(splitter, node, condition, mask, u)
+    for known in conjunction(condition):
+        mask = splitter.mask_of(known)
+        if mask is not None:
+            unknown = product(x for x in conjunction(condition) if x is not known)
+            return _by_mask(splitter, node, known, mask, switch(unknown, u, v))
+    return None
+
+
+def _by_mask(
+    splitter: Splitter, node: Apply, condition: TensorVariable, mask: np.ndarray, u: TensorVariable
+) -> Branch:
+    """Return the branch of ``switch(condition, u, v)`` with ``v`` of a node and a known condition."""
+    parts = splitter.split(u, mask), splitter.split(node.inputs[2], ~mask)
+
+    def of_rows(given: Sequence[Part]) -> TensorVariable:
+        return switch(condition, *_zeros_for_none(given, node))
+
+    def of_cells(given: Sequence[Part], at: At) -> TensorVariable:
+        return total(part for part in given if part is not None)
+
+    return Branch(node.outputs[0], parts, of_rows, of_cells)
+
+
+def conjunction(condition: TensorVariable) -> list[TensorVariable]:
+    """Return the conditions that all have to hold in one; a product of booleans is such."""
+    is_conjunction = condition.type.dtype == "bool" and _operator(condition) in (ps.AND, ps.Mul)
+    return condition.owner.inputs if is_conjunction else []
+
+
+SPLITS: dict[type, Callable[[Splitter, Apply], Tree | None]] = {
+    ps.Add: _sum,
+    ps.Sub: _difference,
+    ps.Neg: _of_first,
+    ps.Mul: _product,
+    ps.TrueDiv: _quotient,
+    ps.Switch: _switch,
+}

@@ -1,0 +1,384 @@
+"""Read an expression row by row: what of it each row reads, and its value at chosen rows alone.
+
+Let ``x`` be reduced over some of its axes, the *grid*; a *row* is a point of the grid. ``x`` at the
+rows ``r`` is an expression of the same Ops over ``x``'s leaves at ``r``, because each of the Ops in
+:data:`VIEWS` computes a row of its output from that row of its inputs:
+
+.. code::
+
+    f(u, v)[r]           ->  f(u[r], v[r])
+    constant[r]          ->  another constant
+    theta[g][r]          ->  theta[g[r]]          g constant
+    p[arange(n), y][r]   ->  p[r][arange(len(r)), y[r]]
+
+So what a row reads is what its leaves hold there: entries of constants, and positions in
+everything else. Two rows that read the same have the same value.
+
+Where an axis of a variable is read is a *position*: the number of a grid axis, which it is then
+aligned with, or an array of integers, either broadcastable against the grid or with one for each
+chosen row. A ``Where`` maps axes to positions.
+"""
+
+import sys
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from pytensor.graph.basic import Apply, Constant
+from pytensor.raise_op import CheckAndRaise
+from pytensor.tensor.basic import Alloc, Join, alloc, constant, join
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import All, Any, Dot, Max, Min, Prod, Sum, dot
+from pytensor.tensor.special import LogAddExp, LogSoftmax, LogSumExp, Softmax, XLog1PY, XLogY
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
+from pytensor.tensor.variable import TensorConstant, TensorVariable
+
+from pymc_fastlogp.analysis.gathers import Where, parse_gather
+
+
+class View(NamedTuple):
+    """How a variable is computed row by row.
+
+    Attributes
+    ----------
+    inputs : list of (TensorVariable, Where)
+        What is to be viewed in turn, and where.
+    rebuild : callable
+        Makes the variable at the chosen rows from ``inputs`` there. The first axis is that of the
+        rows, of length one where nothing varies; those that are not in the grid follow in order.
+    reads : sequence of numpy.ndarray
+        What a row reads here, besides ``inputs``: the axes of the grid first, of length one where
+        a grid axis does not matter.
+    """
+
+    inputs: list[tuple[TensorVariable, Where]]
+    rebuild: Callable[[list[TensorVariable]], TensorVariable]
+    reads: Sequence[np.ndarray] = ()
+
+
+class Grid:
+    """Views of the variables that are computed on a grid, all its rows or chosen ones.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The lengths of its axes.
+    n_chosen : int
+        How many rows are chosen, if any are; each ``Where`` then holds arrays of that length.
+        Needed by :meth:`at`.
+    """
+
+    def __init__(self, shape: tuple[int, ...], n_chosen: int = 0):
+        self.shape = shape
+        self.n_rows = prod(shape)
+        self.n_chosen = n_chosen
+        self._views: dict[Hashable, View] = {}
+        self._built: dict[Hashable, TensorVariable] = {}
+
+    def view(self, x: TensorVariable, where: Where) -> View:
+        """Return the view of ``x``; of an Op without a rule each position counts as different."""
+        key = view_key(x, where)
+        if key not in self._views:
+            view = None if x.owner is None else _rule_of(x)(self, x.owner, where)
+            self._views[key] = self._leaf(x, where) if view is None else view
+        return self._views[key]
+
+    def at(self, x: TensorVariable, where: Where) -> TensorVariable:
+        """Build ``x`` at the chosen rows; what reads the same becomes the same variable.
+
+        It is the gradient that needs this: what it sends to two variables, however equal, is
+        scattered twice.
+        """
+        key = view_key(x, where)
+        if key not in self._built:
+            self._built[key] = self._at(x, where)
+        return self._built[key]
+
+    def _at(self, x: TensorVariable, where: Where) -> TensorVariable:
+        if not varies(x, where):
+            return moved(x, ["x", *rest_of(x, where)])
+        view = self.view(x, where)
+        inputs = [self.at(*viewed) for viewed in view.inputs]
+        key = x, *where, *inputs, *(array.tobytes() for array in view.reads)
+        if key not in self._built:
+            self._built[key] = view.rebuild(inputs)
+        return self._built[key]
+
+    def _leaf(self, x: TensorVariable, where: Where) -> View:
+        if isinstance(x, TensorConstant):
+            picked = self.pick(x.data, where)
+            return View([], lambda _: constant(picked), [picked])
+        by_axis = {a: self.positions(x, a, p) for a, p in where.items() if _varies_along(x, a)}
+        return View([], lambda _: take(x, by_axis, rest_of(x, where)), [*by_axis.values()])
+
+    def positions(self, x: TensorVariable, axis: int, position: int | np.ndarray) -> np.ndarray:
+        """Return the positions that the rows read on an axis, as an array."""
+        length = x.type.shape[axis]
+        if length is None:
+            length = self.shape[position] if isinstance(position, int) else self.n_rows
+        return self.pick(np.arange(length), {0: position})
+
+    def pick(self, data: np.ndarray, where: Where) -> np.ndarray:
+        """Return what the rows read of ``data``: their axes first, then those not in ``where``."""
+        rest = [axis for axis in range(data.ndim) if axis not in where]
+        if any(isinstance(position, np.ndarray) for position in where.values()):
+            in_front = data.transpose([*where, *rest])
+            return in_front[tuple(map(self._explicit, where.values(), in_front.shape))]
+        axis_of = {position: axis for axis, position in where.items()}
+        aligned = data.transpose([*(axis_of[position] for position in sorted(axis_of)), *rest])
+        return aligned[
+            tuple(slice(None) if k in axis_of else np.newaxis for k in range(len(self.shape)))
+        ]
+
+    def _explicit(self, position: int | np.ndarray, length: int) -> np.ndarray:
+        """Return a position as an array that can be broadcast with those of other axes."""
+        if isinstance(position, int):
+            return np.arange(length).reshape(
+                [-1 if k == position else 1 for k in range(len(self.shape))]
+            )
+        return np.zeros_like(position) if length == 1 else position
+
+
+def varies(x: TensorVariable, where: Where) -> bool:
+    """Whether ``x`` may differ from row to row."""
+    return any(_varies_along(x, axis) for axis in where)
+
+
+def static_length(x: TensorVariable, axis: int) -> int | None:
+    """Return how long an axis is, from the type of ``x`` or of what it is computed from."""
+    if x.type.shape[axis] is not None or x.owner is None:
+        return x.type.shape[axis]
+    view = _rule_of(x)(Grid((sys.maxsize,)), x.owner, {axis: 0})
+    for operand, where in () if view is None else view.inputs:
+        for its_axis in where:
+            if _varies_along(operand, its_axis):
+                return static_length(operand, its_axis)
+    return None
+
+
+def rest_of(x: TensorVariable, where: Where) -> list[int]:
+    """Return the axes of ``x`` that are not in ``where``."""
+    return [axis for axis in range(x.type.ndim) if axis not in where]
+
+
+def take(
+    x: TensorVariable, by_axis: Mapping[int, np.ndarray], rest: Sequence[int]
+) -> TensorVariable:
+    """Return ``x`` indexed by arrays on some axes: the axes of the arrays first, then ``rest``."""
+    fixed = {a: int(p[0]) for a, p in by_axis.items() if p.ndim == 1 and (p == p[:1]).all()}
+    if fixed and len(by_axis) - len(fixed) <= 1:
+        return _take_one_position(x, by_axis, rest, fixed)
+    in_front = moved(x, [*by_axis, *rest])
+    first, *others = by_axis.values()
+    if not others and _is_all(first, in_front.type.shape[0]):
+        return in_front
+    # As constants: PyTensor looks at each number of an index that is not yet a variable.
+    return in_front[tuple(map(constant, by_axis.values()))]
+
+
+def _take_one_position(
+    x: TensorVariable,
+    by_axis: Mapping[int, np.ndarray],
+    rest: Sequence[int],
+    fixed: Mapping[int, int],
+) -> TensorVariable:
+    """Slice the axes on which all rows are at one position, and take along the other, if any."""
+    kept = [axis for axis in range(x.type.ndim) if axis not in fixed]
+    sliced = x[tuple(fixed.get(axis, slice(None)) for axis in range(x.type.ndim))]
+    rest_of_sliced = [kept.index(axis) for axis in rest]
+    other = {kept.index(axis): p for axis, p in by_axis.items() if axis not in fixed}
+    if other:
+        return take(sliced, other, rest_of_sliced)
+    return moved(sliced, ["x", *rest_of_sliced])
+
+
+def _is_all(positions: np.ndarray, length: int | None) -> bool:
+    """Whether these are all the positions there are, in order."""
+    return positions.shape == (length,) and bool((positions == np.arange(len(positions))).all())
+
+
+def moved(x: TensorVariable, order: Sequence[int | str]) -> TensorVariable:
+    """Return ``x`` with its axes in this order, as :meth:`dimshuffle` does, a constant at once."""
+    if list(order) == list(range(x.type.ndim)):
+        return x
+    if not isinstance(x, TensorConstant):
+        return x.dimshuffle(*order)
+    kept = [axis for axis in order if axis != "x"]
+    dropped = [axis for axis in range(x.type.ndim) if axis not in kept]
+    data = x.data.transpose([*kept, *dropped]).reshape([x.data.shape[axis] for axis in kept])
+    return constant(data[tuple(np.newaxis if axis == "x" else slice(None) for axis in order)])
+
+
+def _varies_along(x: TensorVariable, axis: int) -> bool:
+    return not x.type.broadcastable[axis]
+
+
+def view_key(x: TensorVariable, where: Where) -> Hashable:
+    """Return what is equal for the same variable at the same positions, while these exist."""
+    return x, tuple((a, p if isinstance(p, int) else id(p)) for a, p in where.items())
+
+
+def _rule_of(x: TensorVariable) -> "Rule":
+    op = x.owner.op
+    return VIEWS.get(type(op), _check if isinstance(op, CheckAndRaise) else _opaque)
+
+
+def _opaque(grid: Grid, node: Apply, where: Where) -> None:
+    """Know nothing about an Op."""
+
+
+def _elemwise(grid: Grid, node: Apply, where: Where) -> View | None:
+    if len(node.outputs) != 1 or getattr(node.op, "inplace_pattern", None):
+        return None
+    if any(x.type.ndim != node.outputs[0].type.ndim for x in node.inputs):
+        return None
+    return View([(x, where) for x in node.inputs], lambda inputs: node.op(*inputs))
+
+
+def _check(grid: Grid, node: Apply, where: Where) -> View:
+    x, *conditions = node.inputs
+    return View([(x, where)], lambda inputs: node.op(inputs[0], *conditions))
+
+
+def _dimshuffle(grid: Grid, node: Apply, where: Where) -> View:
+    [x], order = node.inputs, node.op.new_order
+    of_input = {order[axis]: p for axis, p in where.items() if order[axis] != "x"}
+    after = _after_rows(x, of_input)
+    rest = [order[axis] for axis in rest_of(node.outputs[0], where)]
+    new_order = [0, *("x" if axis == "x" else after[axis] for axis in rest)]
+    return View([(x, of_input)], lambda inputs: moved(inputs[0], new_order))
+
+
+def _reduce(grid: Grid, node: Apply, where: Where) -> View | None:
+    """View a reduction over axes that are not in the grid."""
+    [x], op = node.inputs, node.op
+    if op.axis is None:
+        return None
+    kept = [axis for axis in range(x.type.ndim) if axis not in op.axis]
+    of_input = {kept[axis]: p for axis, p in where.items()}
+    after = _after_rows(x, of_input)
+    axes = tuple(after[axis] for axis in op.axis)
+    new_op = LogSumExp(axis=axes) if isinstance(op, LogSumExp) else op.clone(axis=axes)
+    return View([(x, of_input)], lambda inputs: new_op(inputs[0]))
+
+
+def _softmax(grid: Grid, node: Apply, where: Where) -> View | None:
+    [x], op = node.inputs, node.op
+    if op.axis is None or not where.keys().isdisjoint(op.axis):
+        return None
+    after = _after_rows(x, where)
+    new_op = type(op)(axis=tuple(after[axis] for axis in op.axis))
+    return View([(x, where)], lambda inputs: new_op(inputs[0]))
+
+
+def _join(grid: Grid, node: Apply, where: Where) -> View | None:
+    along = node.op.axis
+    if not 0 <= along < node.outputs[0].type.ndim or along in where:
+        return None
+    new_axis = _after_rows(node.outputs[0], where)[along]
+    return View([(x, where) for x in node.inputs], lambda inputs: join(new_axis, *inputs))
+
+
+def _alloc(grid: Grid, node: Apply, where: Where) -> View:
+    """View a value repeated. It stays as long as there are rows, since a join may read it."""
+    x, *shape = node.inputs
+    added = len(shape) - x.type.ndim
+    of_input = {axis - added: p for axis, p in where.items() if axis >= added}
+    rest = rest_of(node.outputs[0], where)
+    after = _after_rows(x, of_input)
+    order = [0, *("x" if axis < added else after[axis - added] for axis in rest)]
+    lengths = [shape[axis] for axis in rest]
+    return View(
+        [(x, of_input)],
+        lambda inputs: alloc(moved(inputs[0], order), grid.n_chosen, *lengths),
+    )
+
+
+def _dot(grid: Grid, node: Apply, where: Where) -> View | None:
+    """View rows of a matrix times another matrix."""
+    left, right = node.inputs
+    if [*where] != [0] or left.type.ndim != 2 or right.type.ndim != 2:
+        return None
+    return View([(left, where)], lambda inputs: dot(inputs[0], right))
+
+
+def _slices(grid: Grid, node: Apply, where: Where) -> View | None:
+    """View basic indexing with constant slices and integers."""
+    x, *entries = node.inputs
+    if not all(isinstance(entry, Constant) for entry in entries):
+        return None
+    given = indices_from_subtensor([int(entry.data) for entry in entries], node.op.idx_list)
+    indices = [*given, *[slice(None)] * (x.type.ndim - len(given))]
+    kept = [axis for axis, index in enumerate(indices) if isinstance(index, slice)]
+    of_input: dict[int, int | np.ndarray] = {}
+    for axis, position in where.items():
+        length, index = x.type.shape[kept[axis]], indices[kept[axis]]
+        if length is None and index != slice(None):
+            return None
+        of_input[kept[axis]] = (
+            position if index == slice(None) else grid.pick(np.arange(length)[index], {0: position})
+        )
+    of_rest = tuple(indices[axis] for axis in rest_of(x, of_input))
+    return View([(x, of_input)], lambda inputs: inputs[0][(slice(None), *of_rest)])
+
+
+def _gather(grid: Grid, node: Apply, where: Where) -> View | None:
+    """View ``x[.., g, h, ..]``, where ``g, h`` are constant arrays on neighbouring axes.
+
+    Where an axis of ``x`` is as long as there are rows, ``x`` is most likely computed row by row,
+    and is viewed in turn; anywhere else it is a table that the rows look things up in.
+    """
+    gather = parse_gather(node)
+    if gather is None or not (of_arrays := gather.of_arrays(where)):
+        return None
+    x, of_x = node.inputs[0], gather.of_table(where)
+    reads = {axis: grid.pick(i, of_arrays) for axis, i in gather.arrays.items()}
+    extra = (1,) * (gather.ndim - len(of_arrays))
+    rows = {axis: p for axis, p in reads.items() if _is_long(grid, x, axis, p, len(extra))}
+    arrange = gather.arrangement(where)
+    if not rows:
+        reads |= {
+            a: (q := grid.positions(x, a, p)).reshape(q.shape + extra) for a, p in of_x.items()
+        }
+        rest = rest_of(x, reads)
+        return View([], lambda _: moved(take(x, reads, rest), arrange), [*reads.values()])
+    viewed = of_x | {axis: p.reshape(p.shape[: p.ndim - len(extra)]) for axis, p in rows.items()}
+    after = _after_rows(x, viewed)
+    looked_up = {after[axis]: p for axis, p in reads.items() if axis not in rows}
+
+    def rebuild(inputs: list[TensorVariable]) -> TensorVariable:
+        if not looked_up:
+            return moved(inputs[0], [0, *"x" * len(extra), *after.values()])
+        by_axis = {0: np.arange(grid.n_chosen).reshape(-1, *extra), **looked_up}
+        rest = [axis for axis in after.values() if axis not in by_axis]
+        return moved(take(inputs[0], by_axis, rest), arrange)
+
+    return View([(x, viewed)], rebuild, [p for axis, p in reads.items() if axis not in rows])
+
+
+def _is_long(grid: Grid, x: TensorVariable, axis: int, positions: np.ndarray, n_extra: int) -> bool:
+    """Whether an axis that is read at one position a row is as long as there are rows."""
+    length = x.type.shape[axis]
+    one_each = all(n == 1 for n in positions.shape[positions.ndim - n_extra :])
+    return x.owner is not None and one_each and length is not None and length >= grid.n_rows
+
+
+def _after_rows(x: TensorVariable, where: Where) -> dict[int, int]:
+    """Return where the axes of ``x`` that are not in ``where`` are in ``x`` at the rows."""
+    return {axis: 1 + k for k, axis in enumerate(rest_of(x, where))}
+
+
+Rule = Callable[[Grid, Apply, Where], View | None]
+
+VIEWS: dict[type, Rule] = {
+    **dict.fromkeys((Elemwise, XLogY, XLog1PY, LogAddExp), _elemwise),
+    **dict.fromkeys((Sum, Prod, Max, Min, All, Any, LogSumExp), _reduce),
+    **dict.fromkeys((Softmax, LogSoftmax), _softmax),
+    DimShuffle: _dimshuffle,
+    Join: _join,
+    Alloc: _alloc,
+    Dot: _dot,
+    Subtensor: _slices,
+    AdvancedSubtensor: _gather,
+}

@@ -1,0 +1,1 @@
+"""Rules about elementwise arithmetic, before the gradient."""

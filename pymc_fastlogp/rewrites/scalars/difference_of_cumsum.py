@@ -1,0 +1,66 @@
+r"""Sum the entries between two positions instead of subtracting two cumulative sums.
+
+.. code::
+
+    cumsum(y)[i] - cumsum(y)[j]  ->  zeros(n)[k].inc(y[e])        j <= i constant, n their length
+
+with :math:`e` the positions :math:`j_k + 1, \dots, i_k` for one :math:`k` after the other, and :math:`k` repeated as often:
+
+.. math:: \sum_{a \le i_k} y_a - \sum_{a \le j_k} y_a = \sum_{j_k < a \le i_k} y_a
+
+``LKJCholeskyCov`` gets the variances, which are sums over the rows of a packed triangle, from the left side. There
+the first rows' sums are added to each of the others and subtracted again, by which the variance of a small
+standard deviation after a large one is lost, and can even come out zero. Neither happens on the right.
+Where an entry is not finite, the left side is nan in each difference after it, the right only in the
+sums that have it.
+"""
+
+import numpy as np
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.tensor.basic import zeros
+from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.math import sub
+from pytensor.tensor.type import float_dtypes
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.analysis.vector_reads import vector_read
+
+
+@node_rewriter([sub])
+def local_difference_of_cumsum(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+    """Rewrite ``cumsum(y)[i] - cumsum(y)[j] -> zeros[k].inc(y[e])``."""
+    [out] = node.outputs
+    upper, lower = map(_entries_of_cumsum, node.inputs)
+    if upper is None or lower is None or upper[0] is not lower[0]:
+        return None
+    y, last, first = upper[0], upper[1], lower[1] + 1
+    if last.shape != first.shape or (last + 1 < first).any() or y.type.dtype != out.type.dtype:
+        return None
+    lengths = last + 1 - first
+    # A cumulative sum visits each entry once.
+    if not 0 < lengths.sum() <= y.type.shape[0]:
+        return None
+    entries = np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)])
+    sums = zeros(last.size, dtype=out.type.dtype)[np.repeat(np.arange(last.size), lengths)].inc(
+        _taken(y, entries)
+    )
+    copy_stack_trace(out, sums)
+    return [sums] if out.type.is_super(sums.type) else None
+
+
+def _entries_of_cumsum(x: TensorVariable) -> tuple[TensorVariable, np.ndarray] | None:
+    """Return ``y`` and ``i`` if ``x`` is ``cumsum(y)[i]``, of a vector of known length."""
+    read = vector_read(x)
+    if read is None or not isinstance(read.vector.owner_op, CumOp):
+        return None
+    [y] = read.vector.owner.inputs
+    is_sum = read.vector.owner.op.mode == "add" and y.type.dtype in float_dtypes
+    return (y, read.positions) if is_sum and y.type.ndim == 1 else None
+
+
+def _taken(y: TensorVariable, entries: np.ndarray) -> TensorVariable:
+    """Return the entries, as a slice if they are in a row."""
+    begin, end = int(entries[0]), int(entries[-1]) + 1
+    return y[begin:end] if np.array_equal(entries, np.arange(begin, end)) else y[entries]

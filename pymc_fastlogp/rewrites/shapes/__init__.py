@@ -1,0 +1,1 @@
+"""Rules that make known what types and shapes already say."""
