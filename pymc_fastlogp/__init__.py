@@ -6,9 +6,9 @@ prevents that, :func:`disable` and :func:`disabled` undo it.
 """
 
 from pymc_fastlogp.benchmark import benchmark
-from pymc_fastlogp.config import compile_kwargs, disable, disabled, enable, is_enabled
+from pymc_fastlogp.config import compile_kwargs, disable, disabled, enable
 from pymc_fastlogp.explain import explain
-from pymc_fastlogp.registration import register
+from pymc_fastlogp.registration import is_enabled, register
 from pymc_fastlogp.verify import verify
 
 __version__ = "0.1.0"

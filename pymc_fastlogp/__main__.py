@@ -16,8 +16,8 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from rich.console import Console
 from rich.table import Table
 
-from pymc_fastlogp.config import ENVIRONMENT_VARIABLE, is_enabled, switched
-from pymc_fastlogp.registration import RULES, TAG, Rule, is_excluded, untested_reason
+from pymc_fastlogp.config import ENVIRONMENT_VARIABLE, switched
+from pymc_fastlogp.registration import RULES, TAG, Rule, is_enabled, is_excluded, untested_reason
 
 PACKAGES = ("pymc", "pytensor", "numba", "llvmlite", "nutpie", "arviz", "pymc-fastlogp")
 

@@ -62,16 +62,6 @@ def disabled() -> Iterator[None]:
         yield
 
 
-def is_enabled() -> bool:
-    """Whether a graph compiled here and now is rewritten by the plugin.
-
-    False as well where the installed PyMC or PyTensor is not a tested version.
-    """
-    from pymc_fastlogp.registration import is_registered
-
-    return is_switched_on() and is_registered()
-
-
 def is_switched_on() -> bool:
     """Whether the switch stands on, here and now."""
     blocks = _blocks.get()

@@ -295,6 +295,14 @@ def _forget_query(database: RewriteDatabase, name: str) -> None:
         del database.__db__[name]
 
 
+def is_enabled() -> bool:
+    """Whether a graph compiled here and now is rewritten by the plugin.
+
+    False as well where the installed PyMC or PyTensor is not a tested version.
+    """
+    return is_switched_on() and is_registered()
+
+
 def is_registered() -> bool:
     """Whether any of the rules is in ``optdb``."""
     return any(_is_in_optdb(rule) for rule in RULES)

@@ -1,0 +1,79 @@
+"""How rooms may import each other, and how long a file may be."""
+
+import ast
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PACKAGE = "pymc_fastlogp"
+FILES = sorted((Path(__file__).parents[1] / PACKAGE).rglob("*.py"))
+
+# From the ground up: a room imports those above it in this list, not those below it.
+STOREYS = [
+    ["_upstream"],
+    ["config", "decisions"],
+    ["analysis"],
+    ["kernel"],
+    ["rewrites"],
+    ["registration"],
+    ["paired_start", "rich_text", "roundoff"],
+    ["verify", "explain", "benchmark"],
+    ["__init__", "__main__"],
+]
+STOREY = {room: k for k, rooms in enumerate(STOREYS) for room in rooms}
+
+# Coefficients and tables of look-up, which nobody reads from top to bottom.
+TABLES = {"kernel/vecmath/polynomials.py"}
+MOST_LINES = 400
+
+
+def module_of(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    name = ".".join(parts[parts.index(PACKAGE) :])
+    return name.removesuffix(".__init__")
+
+
+MODULES = {module_of(path): path for path in FILES}
+
+
+@cache
+def imports(module: str) -> frozenset[str]:
+    """Return the modules of the package that a module imports, inside of functions and for types too."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} has a relative import"
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                found.add(whole if whole in MODULES else str(node.module))
+    return frozenset(found & MODULES.keys())
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_nothing_from_above(module):
+    here = STOREY[room_of(module)]
+    above = {x for x in imports(module) if STOREY[room_of(x)] > here}
+    assert not above
+
+
+def test_no_files_import_each_other():
+    try:
+        TopologicalSorter({module: imports(module) for module in MODULES}).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: module_of(path))
+def test_is_short_enough_to_be_one_concept(path):
+    is_table = any(str(path).endswith(table) for table in TABLES)
+    n_lines = len(path.read_text().splitlines())
+    assert is_table or n_lines <= MOST_LINES
