@@ -5,7 +5,8 @@ import pytest
 from pytensor import scalar as ps
 
 from pymc_fastlogp.kernel.emit.accumulators import IDENTITIES
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Const, Expr, Load, Loop, Store
+from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Load
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Store
 from tests.kernel.emitted import (
     F64,
     I0,

@@ -9,7 +9,8 @@ from scipy import special
 
 from pymc_fastlogp.kernel.emit import emit
 from pymc_fastlogp.kernel.emit.lane_patterns import analyse
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Const, Length, Load, Loop, Program, Store
+from pymc_fastlogp.kernel.ir.expressions import Const, Length, Load
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program, Store
 from pymc_fastlogp.kernel.vecmath.loop import default_width
 from tests.kernel.emitted import I0, I1, compute, fill, given, output, program
 from tests.kernel.native_kernel import compile_native

@@ -13,7 +13,8 @@ from pytensor.graph.fg import FunctionGraph
 from pymc_fastlogp.analysis.index_facts import FAR, Neighbours, index_facts, neighbours_of
 from pymc_fastlogp.kernel.emit import emit
 from pymc_fastlogp.kernel.emit.accumulators import IDENTITIES
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Const, Load, Loop
+from pymc_fastlogp.kernel.ir.expressions import Const, Load
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.vecmath.loop import default_width
 from tests.kernel.emitted import F64, I0, I1, compute, fill, given, output, program, sizes

@@ -9,8 +9,8 @@ from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit import memory
 from pymc_fastlogp.kernel.emit.idioms import I8, I32, POINTER, private_constant, stack_variable
-from pymc_fastlogp.kernel.ir.calls import INFO, RESULT, Call
-from pymc_fastlogp.kernel.ir.loops import Const, Expr, Load
+from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Load
+from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Call
 from pymc_fastlogp.kernel.native import blas
 
 if TYPE_CHECKING:

@@ -21,7 +21,9 @@ from pymc_fastlogp.kernel.emit.idioms import I64, POINTER, Number, lane, stack_v
 from pymc_fastlogp.kernel.emit.lane_patterns import Pattern
 from pymc_fastlogp.kernel.emit.nest import emit_loop
 from pymc_fastlogp.kernel.emit.scope import Known, Scope
-from pymc_fastlogp.kernel.ir.loops import Buffer, Loop, Program, Size, reads, writes
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Size
+from pymc_fastlogp.kernel.ir.loops import Loop, Program
+from pymc_fastlogp.kernel.ir.traversal import reads, writes
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 OUT_OF_MEMORY = -1

@@ -23,16 +23,9 @@ from math import inf
 from pytensor.scalar.basic import Add, Mul, Sub
 
 from pymc_fastlogp.kernel.emit.shared_scalars import Shared, find_shared
-from pymc_fastlogp.kernel.ir.loops import (
-    Accumulate,
-    Compute,
-    Const,
-    Expr,
-    Index,
-    Loop,
-    expressions,
-    operands,
-)
+from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr, Index
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop
+from pymc_fastlogp.kernel.ir.traversal import expressions, operands
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from pymc_fastlogp.kernel.emit.accumulators import combine
 from pymc_fastlogp.kernel.emit.addresses import Array
 from pymc_fastlogp.kernel.emit.idioms import I1, I32, POINTER, intrinsic, splat
 from pymc_fastlogp.kernel.emit.repeated_indices import load_of_two
-from pymc_fastlogp.kernel.ir.loops import Buffer, Expr, itemsize
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, itemsize
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 if TYPE_CHECKING:

@@ -24,18 +24,9 @@ from pymc_fastlogp.kernel.emit.scan import Running, of_scan
 from pymc_fastlogp.kernel.emit.scatter import emit_scatters
 from pymc_fastlogp.kernel.emit.scatter_by_run import Runs, of_scatters
 from pymc_fastlogp.kernel.emit.scope import Scope
-from pymc_fastlogp.kernel.ir.calls import Call
-from pymc_fastlogp.kernel.ir.loops import (
-    Accumulate,
-    Check,
-    Index,
-    Loop,
-    Scan,
-    Statement,
-    Store,
-    is_call,
-    walk,
-)
+from pymc_fastlogp.kernel.ir.expressions import Index
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Call, Check, Loop, Scan, Statement, Store
+from pymc_fastlogp.kernel.ir.traversal import is_call, walk
 from pymc_fastlogp.kernel.scalars.cost import TRANSCENDENTAL, arithmetic_cost
 from pymc_fastlogp.kernel.vecmath.loop import default_width
 

@@ -18,7 +18,8 @@ from pymc_fastlogp.kernel.emit.accumulators import combine, combine_lanes, ident
 from pymc_fastlogp.kernel.emit.idioms import shuffle, stack_variable
 from pymc_fastlogp.kernel.emit.memory import first_address, update_one
 from pymc_fastlogp.kernel.emit.scope import Scope
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Check, Expr
+from pymc_fastlogp.kernel.ir.expressions import Expr
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Check
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 Finish = Callable[[Scope, Lanes], None]

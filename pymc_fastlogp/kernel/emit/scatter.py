@@ -27,7 +27,8 @@ from pymc_fastlogp.kernel.emit.idioms import is_vector, lane
 from pymc_fastlogp.kernel.emit.repeated_indices import are_equal, hold_in_all
 from pymc_fastlogp.kernel.emit.scatter_by_lane import lane_by_lane
 from pymc_fastlogp.kernel.emit.scope import Scope
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Expr
+from pymc_fastlogp.kernel.ir.expressions import Expr
+from pymc_fastlogp.kernel.ir.loops import Accumulate
 
 
 def emit_scatters(scope: Scope, statements: Sequence[Accumulate]) -> None:

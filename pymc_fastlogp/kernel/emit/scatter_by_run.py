@@ -25,7 +25,8 @@ from pymc_fastlogp.kernel.emit.lane_patterns import Pattern
 from pymc_fastlogp.kernel.emit.repeated_indices import are_equal, hold_in_all
 from pymc_fastlogp.kernel.emit.scatter_by_lane import lane_by_lane
 from pymc_fastlogp.kernel.emit.scope import Scope
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Expr, Statement
+from pymc_fastlogp.kernel.ir.expressions import Expr
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Statement
 from pymc_fastlogp.kernel.vecmath.vector import Lanes, Mask
 
 

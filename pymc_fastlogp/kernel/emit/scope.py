@@ -20,7 +20,7 @@ from pymc_fastlogp.kernel.emit.addresses import Array
 from pymc_fastlogp.kernel.emit.idioms import I1, I64, Number, lane, splat, widened
 from pymc_fastlogp.kernel.emit.lane_patterns import Pattern
 from pymc_fastlogp.kernel.emit.shared_scalars import Shared
-from pymc_fastlogp.kernel.ir.loops import Buffer, Compute, Const, Expr, Index, Length, Load
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Index, Length, Load
 from pymc_fastlogp.kernel.vecmath.vector import Integers, Lanes, Mask
 
 

@@ -6,8 +6,8 @@ it can be the length of a loop: the emitter needs that before the first loop run
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.expressions import ZERO, cast, plus, product_of_sizes
-from pymc_fastlogp.kernel.ir.loops import (
+from pymc_fastlogp.kernel.ir.arithmetic import ZERO, cast, plus, product_of_sizes
+from pymc_fastlogp.kernel.ir.expressions import (
     Compute,
     Const,
     Expr,
@@ -18,8 +18,8 @@ from pymc_fastlogp.kernel.ir.loops import (
     Size,
     as_expr,
     as_size,
-    walk,
 )
+from pymc_fastlogp.kernel.ir.traversal import walk
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
 
 

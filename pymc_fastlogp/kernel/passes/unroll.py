@@ -11,24 +11,11 @@ an output, are better left as they lie, and so is all that a loop over such rows
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pymc_fastlogp.kernel.ir.expressions import folded
-from pymc_fastlogp.kernel.ir.loops import (
-    Buffer,
-    Check,
-    Const,
-    Expr,
-    Index,
-    Load,
-    Loop,
-    Program,
-    Role,
-    Size,
-    Statement,
-    expressions,
-    is_ordered,
-    walk,
-)
+from pymc_fastlogp.kernel.ir.arithmetic import folded
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Const, Expr, Index, Load, Role, Size
+from pymc_fastlogp.kernel.ir.loops import Check, Loop, Program, Statement
 from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.ir.traversal import expressions, is_ordered, walk
 
 # Lengths of an axis that is unrolled, and of one that is worth a loop beside it.
 LONGEST, LONG = 16, 64
