@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_fastlogp.kernel.emit.kernel import OUT_OF_MEMORY
+from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Length, Load, Size
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.ir.traversal import walk

@@ -1,5 +1,6 @@
 """Constants, casts and integer arithmetic on expressions, simplified as they are made."""
 
+from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
@@ -18,12 +19,18 @@ from pymc_fastlogp.kernel.ir.expressions import (
     as_size,
 )
 
-ZERO = Const(0, "int64")
+ZERO, ONE = Const(0, "int64"), Const(1, "int64")
 
 
 def const(value: float, dtype: str) -> Const:
-    """Return a constant; the number is a Python one of the kind of the dtype."""
-    return Const(np.dtype(dtype).type(value).item(), dtype)
+    """Return a constant; the number is rounded or wrapped to the dtype."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return Const(np.asarray(value).astype(dtype).item(), dtype)
+
+
+def int64(value: float) -> Const:
+    """Return an int64 constant."""
+    return Const(int(value), "int64")
 
 
 def cast(expr: Expr, dtype: str) -> Expr:
@@ -43,10 +50,20 @@ def identity(op: ScalarOp, dtype: str) -> Const:
     return const(op.identity, dtype)
 
 
+def truth(op: ScalarOp, *args: Expr) -> Compute:
+    """Return a comparison, or an operation on truth values."""
+    return Compute(op, args, "bool")
+
+
+def all_of(conditions: Sequence[Expr]) -> Expr:
+    """Return whether all conditions hold, of which there is at least one."""
+    return reduce(lambda a, b: truth(ps.and_, a, b), conditions)
+
+
 def plus(a: Expr, b: Expr) -> Expr:
     """Return the sum of two int64 expressions."""
     if isinstance(a, Const) and isinstance(b, Const):
-        return Const(a.value + b.value, "int64")
+        return int64(a.value + b.value)
     if isinstance(a, Const):
         a, b = b, a
     return a if b is ZERO else Compute(ps.add, (a, b), "int64")
@@ -55,12 +72,25 @@ def plus(a: Expr, b: Expr) -> Expr:
 def times(a: Expr, b: Expr) -> Expr:
     """Return the product of two int64 expressions."""
     if isinstance(a, Const) and isinstance(b, Const):
-        return Const(a.value * b.value, "int64")
+        return int64(a.value * b.value)
     if isinstance(a, Const):
         a, b = b, a
     if b is ZERO:
         return ZERO
-    return a if b is Const(1, "int64") else Compute(ps.mul, (a, b), "int64")
+    return a if b is ONE else Compute(ps.mul, (a, b), "int64")
+
+
+def minus(a: Expr, b: Expr) -> Expr:
+    """Return the difference of two int64 expressions."""
+    if a is b:
+        return ZERO
+    if not isinstance(b, Const):
+        return Compute(ps.sub, (a, b), "int64")
+    if isinstance(a, Compute) and isinstance(a.op, ps.Add) and len(a.args) == 2:
+        base, offset = a.args
+        if isinstance(offset, Const):
+            return plus(base, int64(offset.value - b.value))
+    return plus(a, int64(-b.value))
 
 
 def folded(expr: Expr) -> Expr:
@@ -89,18 +119,12 @@ def _element(load: Load) -> Expr:
 
 def sum_of_sizes(sizes: tuple[Size, ...]) -> Size:
     """Return the sum of lengths."""
-    total: Expr = ZERO
-    for size in sizes:
-        total = plus(total, as_expr(size))
-    return as_size(total)
+    return as_size(reduce(plus, [ZERO, *map(as_expr, sizes)]))
 
 
 def product_of_sizes(sizes: tuple[Size, ...]) -> Size:
     """Return the product of lengths."""
-    total: Expr = Const(1, "int64")
-    for size in sizes:
-        total = times(total, as_expr(size))
-    return as_size(total)
+    return as_size(reduce(times, [ONE, *map(as_expr, sizes)]))
 
 
 def domain_of(shape: tuple[Size, ...]) -> tuple[tuple[Size, ...], tuple[Expr, ...]]:

@@ -153,7 +153,9 @@ class Call:
     failed: tuple[Expr, ...] = ()
 
 
-Statement = Store | Accumulate | Scan | Check | Call
+# What writes a buffer, which is an attribute of it.
+Write = Store | Accumulate | Scan | Call
+Statement = Write | Check
 
 
 @dataclass(frozen=True)

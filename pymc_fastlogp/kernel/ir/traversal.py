@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from weakref import WeakKeyDictionary
 
-from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Load
-from pymc_fastlogp.kernel.ir.loops import Call, Check, Loop, Scan, Statement, Store
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Index, Load
+from pymc_fastlogp.kernel.ir.loops import Call, Check, Loop, Scan, Statement, Store, Write
 
 
 def operands(expr: Expr) -> tuple[Expr, ...]:
@@ -36,6 +36,16 @@ def walk(exprs: Sequence[Expr]) -> Iterator[Expr]:
             seen.add(expr)
             stack.append((expr, True))
             stack.extend((operand, False) for operand in reversed(operands(expr)))
+
+
+def depends_on(exprs: Sequence[Expr], *indices: Index) -> bool:
+    """Whether one of some indices occurs in expressions."""
+    return any(expr in indices for expr in walk(exprs) if isinstance(expr, Index))
+
+
+def is_uniform(expr: Expr) -> bool:
+    """Whether an expression is the same for all indices of a loop."""
+    return not any(isinstance(part, Index) for part in walk([expr]))
 
 
 def expressions(loop: Loop) -> Iterator[Expr]:
@@ -71,7 +81,17 @@ def loaded(exprs: Sequence[Expr]) -> set[Buffer]:
 
 def writes(loop: Loop) -> set[Buffer]:
     """Return the buffers that a loop stores to or accumulates in."""
-    return {s.buffer for s in loop.body if not isinstance(s, Check)}
+    return {statement.buffer for statement in updates(loop)}
+
+
+def loads(loop: Loop) -> list[Load]:
+    """Return the elements that a loop reads."""
+    return [expr for expr in expressions(loop) if isinstance(expr, Load)]
+
+
+def updates(loop: Loop) -> list[Write]:
+    """Return the statements of a loop that write a buffer: all but checks."""
+    return [statement for statement in loop.body if not isinstance(statement, Check)]
 
 
 def is_ordered(loop: Loop) -> bool:

@@ -4,7 +4,7 @@ The cut points of an ordered regression, the classes of a categorical one, or th
 Cholesky factor correlates, make loops over ``rows x k`` that nothing could fuse with the loops over rows,
 and vectors of k lanes. With one statement for each of the k they are loops over rows like all others, and
 scratch of that shape stays in registers. Arrays that are not scratch are then read k elements apart
-(:mod:`pymc_fastlogp.kernel.emit.memory`). Rows of k neighbours in a gathered table, or in
+(:mod:`pymc_fastlogp.kernel.emit.scope`). Rows of k neighbours in a gathered table, or in
 an output, are better left as they lie, and so is all that a loop over such rows shares with others.
 """
 
