@@ -17,8 +17,9 @@ from pytensor.tensor.math import Dot
 from pymc_fastlogp import disabled
 from pymc_fastlogp.kernel.emit.contiguous_copies import with_copied_operands
 from pymc_fastlogp.kernel.graph.op import FusedKernel
-from pymc_fastlogp.kernel.ir.calls import Call
-from pymc_fastlogp.kernel.ir.loops import Buffer, Length, Load, Role, is_call, reads
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Length, Load, Role
+from pymc_fastlogp.kernel.ir.loops import Call
+from pymc_fastlogp.kernel.ir.traversal import is_call, reads
 from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, lower, products
 from pymc_fastlogp.kernel.lower.array import of_buffer
 from pymc_fastlogp.kernel.lower.context import Context

@@ -11,20 +11,10 @@ from pytensor.graph.fg import FrozenFunctionGraph
 import pymc_fastlogp.kernel.passes as passes
 from pymc_fastlogp.analysis.index_facts import index_facts
 from pymc_fastlogp.kernel.ir.check import check
-from pymc_fastlogp.kernel.ir.loops import (
-    Accumulate,
-    Buffer,
-    Compute,
-    Const,
-    Index,
-    Load,
-    Loop,
-    Program,
-    Role,
-    Store,
-    expressions,
-)
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Index, Load, Role
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program, Store
 from pymc_fastlogp.kernel.ir.text import as_text
+from pymc_fastlogp.kernel.ir.traversal import expressions
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.simplify import simplify

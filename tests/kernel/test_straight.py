@@ -8,8 +8,9 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FunctionGraph
 
-from pymc_fastlogp.kernel.ir.calls import Call
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Compute, expressions
+from pymc_fastlogp.kernel.ir.expressions import Compute
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Call
+from pymc_fastlogp.kernel.ir.traversal import expressions
 from pymc_fastlogp.kernel.lower import loops_of
 from pymc_fastlogp.kernel.lower.structural_zeros import voids
 from tests.kernel.covered.linalg import filled

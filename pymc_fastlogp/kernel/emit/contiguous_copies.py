@@ -7,19 +7,11 @@ beside a product or a factorisation.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pymc_fastlogp.kernel.ir.expressions import domain_of
-from pymc_fastlogp.kernel.ir.loops import (
-    Buffer,
-    Expr,
-    Load,
-    Loop,
-    Program,
-    Role,
-    Store,
-    is_call,
-    reads,
-)
+from pymc_fastlogp.kernel.ir.arithmetic import domain_of
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Load, Role
+from pymc_fastlogp.kernel.ir.loops import Loop, Program, Store
 from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.ir.traversal import is_call, reads
 
 
 def with_copied_operands(program: Program, contiguous: Sequence[bool]) -> Program:

@@ -3,17 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pymc_fastlogp.kernel.ir.calls import Call
-from pymc_fastlogp.kernel.ir.loops import (
-    Check,
-    Compute,
-    Expr,
-    Load,
-    Statement,
-    operands,
-    roots,
-    walk,
-)
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Load
+from pymc_fastlogp.kernel.ir.loops import Call, Check, Statement
+from pymc_fastlogp.kernel.ir.traversal import operands, roots, walk
 
 Replacement = Callable[[Expr], Expr | None]
 

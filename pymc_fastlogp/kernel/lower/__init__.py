@@ -16,19 +16,10 @@ from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.type import TensorType
 
 from pymc_fastlogp.analysis.index_facts import IndexFacts
-from pymc_fastlogp.kernel.ir.expressions import domain_of
-from pymc_fastlogp.kernel.ir.loops import (
-    Buffer,
-    Const,
-    Length,
-    Load,
-    Program,
-    Role,
-    Size,
-    Store,
-    as_expr,
-    walk,
-)
+from pymc_fastlogp.kernel.ir.arithmetic import domain_of
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Const, Length, Load, Role, Size, as_expr
+from pymc_fastlogp.kernel.ir.loops import Program, Store
+from pymc_fastlogp.kernel.ir.traversal import walk
 from pymc_fastlogp.kernel.lower.array import (
     Array,
     UnsupportedError,

@@ -11,8 +11,8 @@ import numpy as np
 from pytensor.graph.basic import Apply
 
 from pymc_fastlogp.analysis.index_facts import IndexFacts, index_facts
-from pymc_fastlogp.kernel.ir.expressions import cast, const, flat_index, plus
-from pymc_fastlogp.kernel.ir.loops import Buffer, Const, Expr, Load, Size
+from pymc_fastlogp.kernel.ir.arithmetic import cast, const, flat_index, plus
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Const, Expr, Load, Size
 
 Element = Callable[[tuple[Expr, ...]], Expr]
 

@@ -15,22 +15,21 @@ from typing import NamedTuple
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.calls import Call
-from pymc_fastlogp.kernel.ir.expressions import ZERO, cast, product_of_sizes
-from pymc_fastlogp.kernel.ir.expressions import times as product
-from pymc_fastlogp.kernel.ir.loops import (
+from pymc_fastlogp.kernel.ir.arithmetic import ZERO, cast, product_of_sizes
+from pymc_fastlogp.kernel.ir.arithmetic import times as product
+from pymc_fastlogp.kernel.ir.expressions import (
     Compute,
     Const,
     Expr,
     Index,
     Load,
     Size,
-    Store,
     as_expr,
     as_size,
-    walk,
 )
+from pymc_fastlogp.kernel.ir.loops import Call, Store
 from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.ir.traversal import walk
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index
 from pymc_fastlogp.kernel.lower.context import Context

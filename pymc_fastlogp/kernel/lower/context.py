@@ -7,21 +7,9 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Variable
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_fastlogp.kernel.ir.expressions import domain_of
-from pymc_fastlogp.kernel.ir.loops import (
-    Accumulate,
-    Buffer,
-    Check,
-    Compute,
-    Error,
-    Expr,
-    Loop,
-    Role,
-    Size,
-    Statement,
-    Store,
-    as_expr,
-)
+from pymc_fastlogp.kernel.ir.arithmetic import domain_of
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Role, Size, as_expr
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Check, Error, Loop, Statement, Store
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
 
 

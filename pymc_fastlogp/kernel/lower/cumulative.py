@@ -3,8 +3,9 @@
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
 
-from pymc_fastlogp.kernel.ir.expressions import cast, domain_of
-from pymc_fastlogp.kernel.ir.loops import Compute, Const, Expr, Scan, Store
+from pymc_fastlogp.kernel.ir.arithmetic import cast, domain_of
+from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr
+from pymc_fastlogp.kernel.ir.loops import Scan, Store
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.context import Context
 

@@ -8,8 +8,9 @@ from pytensor import scalar as ps
 from pytensor.scalar.basic import Cast
 
 from pymc_fastlogp.analysis.index_facts import Neighbours
-from pymc_fastlogp.kernel.ir.expressions import ZERO, cast, plus, times
-from pymc_fastlogp.kernel.ir.loops import Compute, Const, Error, Expr, Size, as_expr
+from pymc_fastlogp.kernel.ir.arithmetic import ZERO, cast, plus, times
+from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr, Size, as_expr
+from pymc_fastlogp.kernel.ir.loops import Error
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
 from pymc_fastlogp.kernel.lower.context import Context

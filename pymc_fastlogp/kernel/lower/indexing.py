@@ -4,17 +4,9 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.subtensor import unflatten_index_variables
 
-from pymc_fastlogp.kernel.ir.expressions import ZERO, cast, domain_of
-from pymc_fastlogp.kernel.ir.loops import (
-    Accumulate,
-    Compute,
-    Const,
-    Error,
-    Expr,
-    Size,
-    Store,
-    as_expr,
-)
+from pymc_fastlogp.kernel.ir.arithmetic import ZERO, cast, domain_of
+from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr, Size, as_expr
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Error, Store
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.index_selection import select

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.calls import INFO, RESULT
-from pymc_fastlogp.kernel.ir.expressions import ZERO, const, domain_of, plus
-from pymc_fastlogp.kernel.ir.loops import Compute, Const, Error, Expr, Size, as_expr
+from pymc_fastlogp.kernel.ir.arithmetic import ZERO, const, domain_of, plus
+from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr, Size, as_expr
+from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Error
 from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.blas_operands import leading_dimension, library_call, operand
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index

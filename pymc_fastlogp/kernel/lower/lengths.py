@@ -6,8 +6,8 @@ it can be the length of a loop: the emitter needs that before the first loop run
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.expressions import ZERO, cast, plus, product_of_sizes
-from pymc_fastlogp.kernel.ir.loops import (
+from pymc_fastlogp.kernel.ir.arithmetic import cast, plus, product_of_sizes
+from pymc_fastlogp.kernel.ir.expressions import (
     Compute,
     Const,
     Expr,
@@ -18,8 +18,8 @@ from pymc_fastlogp.kernel.ir.loops import (
     Size,
     as_expr,
     as_size,
-    walk,
 )
+from pymc_fastlogp.kernel.ir.traversal import walk
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
 
 
@@ -43,17 +43,6 @@ def length_of(array: Array, *index: int) -> Size:
     if not is_known_at_call(expr):
         raise UnsupportedError("a length that is computed from data")
     return as_size(expr)
-
-
-def minus(a: Expr, b: Expr) -> Expr:
-    """Return the difference of two lengths."""
-    if a is b:
-        return ZERO
-    if not isinstance(b, Const):
-        return Compute(ps.sub, (a, b), "int64")
-    if isinstance(a, Compute) and isinstance(a.op, ps.Add) and isinstance(a.args[1], Const):
-        return plus(a.args[0], Const(a.args[1].value - b.value, "int64"))
-    return plus(a, Const(-b.value, "int64"))
 
 
 def smaller(a: Expr, b: Expr) -> Expr:

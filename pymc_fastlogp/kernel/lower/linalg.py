@@ -22,8 +22,9 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.tensor.blockwise import Blockwise
 
-from pymc_fastlogp.kernel.ir.expressions import const, domain_of, plus
-from pymc_fastlogp.kernel.ir.loops import Compute, Const, Expr, Size, Store, as_expr, as_size
+from pymc_fastlogp.kernel.ir.arithmetic import const, domain_of, plus
+from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr, Size, as_expr, as_size
+from pymc_fastlogp.kernel.ir.loops import Store
 from pymc_fastlogp.kernel.lower import lapack
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading

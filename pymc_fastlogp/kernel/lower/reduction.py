@@ -5,8 +5,8 @@ from pytensor.graph.basic import Apply
 from pytensor.scalar.basic import ScalarOp
 from pytensor.tensor.math import MulWithoutZeros
 
-from pymc_fastlogp.kernel.ir.expressions import cast, const, identity
-from pymc_fastlogp.kernel.ir.loops import Compute, Expr
+from pymc_fastlogp.kernel.ir.arithmetic import cast, const, identity
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr
 from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.context import Context
 

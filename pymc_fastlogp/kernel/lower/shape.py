@@ -8,27 +8,19 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Apply, Constant
 
 from pymc_fastlogp.analysis.index_facts import IndexFacts, index_facts
-from pymc_fastlogp.kernel.ir.expressions import (
+from pymc_fastlogp.kernel.ir.arithmetic import (
     ZERO,
     cast,
     domain_of,
     flat_index,
+    minus,
     plus,
     product_of_sizes,
     sum_of_sizes,
     times,
 )
-from pymc_fastlogp.kernel.ir.loops import (
-    Compute,
-    Const,
-    Error,
-    Expr,
-    Load,
-    Size,
-    Store,
-    as_expr,
-    as_size,
-)
+from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr, Load, Size, as_expr, as_size
+from pymc_fastlogp.kernel.ir.loops import Error, Store
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index
 from pymc_fastlogp.kernel.lower.context import Context
@@ -36,7 +28,6 @@ from pymc_fastlogp.kernel.lower.lengths import (
     at_least,
     is_not_negative,
     length_of,
-    minus,
     quotient_up,
     rest_of,
     smaller,

@@ -15,14 +15,13 @@ from dataclasses import dataclass
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.expressions import ZERO, plus
-from pymc_fastlogp.kernel.ir.loops import Compute, Const, Expr, Size, as_expr, as_size
+from pymc_fastlogp.kernel.ir.arithmetic import ZERO, minus, plus
+from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr, Size, as_expr, as_size
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
 from pymc_fastlogp.kernel.lower.lengths import (
     at_least,
     is_not_negative,
     length_of,
-    minus,
     quotient_up,
     smaller,
 )

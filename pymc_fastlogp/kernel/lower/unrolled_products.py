@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
 
-from pymc_fastlogp.kernel.ir.expressions import cast, const, domain_of
-from pymc_fastlogp.kernel.ir.loops import Compute, Const, Expr, Size, Store
+from pymc_fastlogp.kernel.ir.arithmetic import cast, const, domain_of
+from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr, Size
+from pymc_fastlogp.kernel.ir.loops import Store
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.blas_operands import transposed
 from pymc_fastlogp.kernel.lower.context import Context

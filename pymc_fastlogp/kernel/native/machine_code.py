@@ -22,9 +22,10 @@ from llvmlite import ir
 from pytensor.configdefaults import config
 
 from pymc_fastlogp.kernel.emit import emit
-from pymc_fastlogp.kernel.ir.calls import Call
-from pymc_fastlogp.kernel.ir.loops import Compute, Program, expressions
+from pymc_fastlogp.kernel.ir.expressions import Compute
+from pymc_fastlogp.kernel.ir.loops import Call, Program
 from pymc_fastlogp.kernel.ir.text import as_text
+from pymc_fastlogp.kernel.ir.traversal import expressions
 from pymc_fastlogp.kernel.native import blas
 from pymc_fastlogp.kernel.native.target import optimised, target_machine
 from pymc_fastlogp.kernel.numba.scalar_library import address

@@ -18,7 +18,8 @@ from numba.np import arrayobj
 from numba.np.numpy_support import from_dtype
 
 from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY, emit_shapes, signature
-from pymc_fastlogp.kernel.ir.loops import Buffer, Error, Program, as_expr
+from pymc_fastlogp.kernel.ir.expressions import Buffer, as_expr
+from pymc_fastlogp.kernel.ir.loops import Error, Program
 from pymc_fastlogp.kernel.lower.lengths import is_not_negative
 from pymc_fastlogp.kernel.numba import layouts
 from pymc_fastlogp.kernel.numba.outputs import Output, arrays_in, call_with_outputs, output_of

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from pymc_fastlogp.kernel.ir.loops import Buffer, Check, Program, Role, Statement, reads, writes
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Role
+from pymc_fastlogp.kernel.ir.loops import Check, Program, Statement
+from pymc_fastlogp.kernel.ir.traversal import reads, writes
 
 
 def drop_dead_stores(program: Program) -> Program:

@@ -14,28 +14,20 @@ from dataclasses import dataclass, field, replace
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.calls import Call
-from pymc_fastlogp.kernel.ir.expressions import identity
+from pymc_fastlogp.kernel.ir.arithmetic import identity
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Load, Size
 from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
-    Buffer,
+    Call,
     Check,
-    Compute,
-    Const,
-    Expr,
-    Load,
     Loop,
     Program,
     Scan,
-    Size,
     Statement,
     Store,
-    expressions,
-    is_call,
-    reads,
-    writes,
 )
 from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.ir.traversal import expressions, is_call, reads, writes
 
 Element = tuple[Expr, ...]
 

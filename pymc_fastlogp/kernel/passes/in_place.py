@@ -12,28 +12,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from pytensor.scalar.basic import Cast
 
-from pymc_fastlogp.kernel.ir.calls import Call
-from pymc_fastlogp.kernel.ir.expressions import domain_of, flat_index, product_of_sizes
-from pymc_fastlogp.kernel.ir.loops import (
+from pymc_fastlogp.kernel.ir.arithmetic import domain_of, flat_index, product_of_sizes
+from pymc_fastlogp.kernel.ir.expressions import (
     Buffer,
-    Check,
     Compute,
     Const,
     Expr,
     Index,
     Load,
-    Loop,
-    Program,
     Role,
-    Statement,
-    Store,
     as_expr,
-    expressions,
-    is_call,
-    operands,
-    reads,
 )
+from pymc_fastlogp.kernel.ir.loops import Call, Check, Loop, Program, Statement, Store
 from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.ir.traversal import expressions, is_call, operands, reads
 
 
 @dataclass(frozen=True)

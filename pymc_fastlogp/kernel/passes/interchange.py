@@ -7,21 +7,10 @@ neighbours in a vector.
 
 from dataclasses import replace
 
-from pymc_fastlogp.kernel.ir.loops import (
-    Check,
-    Compute,
-    Const,
-    Expr,
-    Index,
-    Load,
-    Loop,
-    Program,
-    expressions,
-    is_ordered,
-    operands,
-    walk,
-)
+from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr, Index, Load
+from pymc_fastlogp.kernel.ir.loops import Check, Loop, Program
 from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.ir.traversal import expressions, is_ordered, operands, walk
 
 LANES = 16
 CONTIGUOUS, UNIFORM, APART = 1.0, 0.5, 10.0

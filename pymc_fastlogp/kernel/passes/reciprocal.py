@@ -10,17 +10,10 @@ from dataclasses import replace
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.loops import (
-    Compute,
-    Expr,
-    Index,
-    Loop,
-    Program,
-    expressions,
-    operands,
-    walk,
-)
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Index
+from pymc_fastlogp.kernel.ir.loops import Loop, Program
 from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.ir.traversal import expressions, operands, walk
 from pymc_fastlogp.kernel.scalars.quotient import quotient
 
 # An inner axis that is not longer is one vector, for which one division is as good as another.

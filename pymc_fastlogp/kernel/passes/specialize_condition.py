@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.expressions import cast
-from pymc_fastlogp.kernel.ir.loops import Compute, Expr, Loop
+from pymc_fastlogp.kernel.ir.arithmetic import cast
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr
+from pymc_fastlogp.kernel.ir.loops import Loop
 from pymc_fastlogp.kernel.ir.substitute import substitute
 
 

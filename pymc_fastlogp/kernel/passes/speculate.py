@@ -12,25 +12,10 @@ from math import inf
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.loops import (
-    Accumulate,
-    Buffer,
-    Check,
-    Compute,
-    Const,
-    Expr,
-    Index,
-    Load,
-    Loop,
-    Program,
-    Role,
-    Store,
-    expressions,
-    reads,
-    walk,
-    writes,
-)
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Index, Load, Role
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Check, Loop, Program, Store
 from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.ir.traversal import expressions, reads, walk, writes
 from pymc_fastlogp.kernel.passes.specialize_condition import decided
 
 

@@ -4,31 +4,18 @@ The cut points of an ordered regression, the classes of a categorical one, or th
 Cholesky factor correlates, make loops over ``rows x k`` that nothing could fuse with the loops over rows,
 and vectors of k lanes. With one statement for each of the k they are loops over rows like all others, and
 scratch of that shape stays in registers. Arrays that are not scratch are then read k elements apart
-(:mod:`pymc_fastlogp.kernel.emit.memory`). Rows of k neighbours in a gathered table, or in
+(:mod:`pymc_fastlogp.kernel.emit.scope`). Rows of k neighbours in a gathered table, or in
 an output, are better left as they lie, and so is all that a loop over such rows shares with others.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pymc_fastlogp.kernel.ir.expressions import folded
-from pymc_fastlogp.kernel.ir.loops import (
-    Buffer,
-    Check,
-    Const,
-    Expr,
-    Index,
-    Load,
-    Loop,
-    Program,
-    Role,
-    Size,
-    Statement,
-    expressions,
-    is_ordered,
-    walk,
-)
+from pymc_fastlogp.kernel.ir.arithmetic import folded
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Const, Expr, Index, Load, Role, Size
+from pymc_fastlogp.kernel.ir.loops import Check, Loop, Program, Statement
 from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.ir.traversal import expressions, is_ordered, walk
 
 # Lengths of an axis that is unrolled, and of one that is worth a loop beside it.
 LONGEST, LONG = 16, 64

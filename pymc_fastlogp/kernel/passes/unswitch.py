@@ -8,15 +8,9 @@ from dataclasses import replace
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.loops import (
-    Compute,
-    Expr,
-    Index,
-    Loop,
-    Program,
-    expressions,
-    walk,
-)
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Index
+from pymc_fastlogp.kernel.ir.loops import Loop, Program
+from pymc_fastlogp.kernel.ir.traversal import expressions, walk
 from pymc_fastlogp.kernel.passes.specialize_condition import decided
 from pymc_fastlogp.kernel.scalars.cost import arithmetic_cost
 

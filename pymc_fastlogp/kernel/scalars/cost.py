@@ -2,7 +2,9 @@
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.loops import Compute, Expr, Loop, expressions
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr
+from pymc_fastlogp.kernel.ir.loops import Loop
+from pymc_fastlogp.kernel.ir.traversal import expressions
 from pymc_fastlogp.kernel.scalars.quotient import Quotient
 
 SIMPLE = (
