@@ -39,3 +39,11 @@ def squared(x: TensorVariable) -> TensorVariable | None:
     if (power := operands(x, ps.Pow)) and fill_value(power[1]) == 2:
         return power[0]
     return operand(x, ps.Sqr)
+
+
+def negated(x: TensorVariable) -> TensorVariable | None:
+    """Return ``a`` if ``x`` is ``-a`` or ``-1 * a``, else None."""
+    factors = operands(x, ps.Mul)
+    if len(factors) == 2 and fill_value(factors[0]) == -1:
+        return factors[1]
+    return operand(x, ps.Neg)
