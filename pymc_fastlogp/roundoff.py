@@ -14,7 +14,6 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-from pytensor import scalar as ps
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
@@ -29,6 +28,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 
 from pymc_fastlogp.analysis.elemwise import is_elemwise
+from pymc_fastlogp.analysis.scalar_facts import Trait, ops_where
 
 # How many points around each, how many units in the last place away at most, and how many times
 # the largest change among them is still round-off.
@@ -40,10 +40,7 @@ ROUNDING = (
     *(Elemwise, CAReduce, CumOp, Dot, BatchedDot, GemmRelated, Gemv),
     *(Cholesky, SolveTriangular),
 )
-EXACT = (
-    *(ps.Neg, ps.Abs, ps.Sign, ps.Switch, ps.Cast, ps.Identity, ps.ScalarMaximum, ps.ScalarMinimum),
-    *(ps.Floor, ps.Ceil, ps.Trunc, ps.RoundHalfToEven, ps.RoundHalfAwayFromZero),
-)
+EXACT = ops_where(lambda facts: Trait.EXACT in facts.traits)
 # What fuses or overwrites, is for C, or has no form for a linker of this kind (inner graphs are left as they are).
 NOT_REWRITTEN = ["fusion", "inplace", "cxx_only", "compile_inner_graph"]
 

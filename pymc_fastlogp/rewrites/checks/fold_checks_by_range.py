@@ -37,7 +37,7 @@ from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import is_elemwise, is_made_by, operand, scalar_op
 from pymc_fastlogp.analysis.intervals import Interval
 from pymc_fastlogp.analysis.ranges import of_full_shape, range_of
-from pymc_fastlogp.analysis.scalar_ranges import STRICT
+from pymc_fastlogp.analysis.scalar_facts import Trait, facts_of
 
 Test = Callable[[Interval, Interval], bool]
 
@@ -77,12 +77,13 @@ def _isnan_of_argument(fgraph: FunctionGraph, node: Apply) -> TensorVariable | N
     [x] = node.inputs
     if not range_of(x).nan:
         return _filled(x, False)
-    if not _is_strict(x) or not _is_read_for_nan_alone(fgraph, x):
+    rule = facts_of(scalar_op(x)).range
+    if rule is None or not _is_nan_of_nan(x) or not _is_read_for_nan_alone(fgraph, x):
         return None
     operands = [range_of(operand) for operand in x.owner.inputs]
     may_be_nan = [i for i, operand in enumerate(operands) if operand.nan]
     as_numbers = [Interval(operand.low, operand.high) for operand in operands]
-    if len(may_be_nan) != 1 or STRICT[type(x.owner.op.scalar_op)](as_numbers).nan:
+    if len(may_be_nan) != 1 or rule(as_numbers).nan:
         return None
     argument = x.owner.inputs[may_be_nan[0]]
     return isnan(argument) if argument in of_full_shape(x.owner) else None
@@ -189,9 +190,9 @@ def _passing_nan_on(x: TensorVariable) -> list[TensorVariable]:
     """Return the operands of which each entry that is nan makes one of ``x`` nan."""
     if isinstance(x.owner_op, Sum | DimShuffle):
         return x.owner.inputs
-    return of_full_shape(x.owner) if _is_strict(x) else []
+    return of_full_shape(x.owner) if _is_nan_of_nan(x) else []
 
 
-def _is_strict(x: TensorVariable) -> bool:
+def _is_nan_of_nan(x: TensorVariable) -> bool:
     """Whether ``x`` is an elementwise function that returns nan for each operand that is nan."""
-    return type(scalar_op(x)) in STRICT
+    return Trait.NAN_OF_NAN in facts_of(scalar_op(x)).traits
