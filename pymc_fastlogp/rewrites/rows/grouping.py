@@ -25,7 +25,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.gathers import Where
-from pymc_fastlogp.rewrites.filled.lift_cost import ARITHMETIC
+from pymc_fastlogp.analysis.scalar_facts import Cost, ops_where
 from pymc_fastlogp.rewrites.rows.chunks import rows_in
 from pymc_fastlogp.rewrites.rows.keys import WORTHWHILE, Codes, RowKeys
 from pymc_fastlogp.rewrites.rows.summed_constants import may_leave
@@ -36,7 +36,7 @@ from pymc_fastlogp.rewrites.rows.views import Grid, varies
 OVERHEAD = 32
 
 # Next to free in a loop that reads a row anyway, as are Ops that only move entries.
-CHEAP = (*ARITHMETIC, ps.Switch)
+CHEAP = ops_where(lambda facts: facts.cost <= Cost.DIVISION)
 COSTLY = (Dot, Softmax, LogSoftmax, LogSumExp)
 
 
