@@ -20,9 +20,9 @@ from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import GraphRewriter, NodeRewriter
-from pytensor.graph.rewriting.db import RewriteDatabase
 
 from pymc_fastlogp import decisions
+from pymc_fastlogp._upstream.pytensor import forget_empty_entry
 from pymc_fastlogp.config import is_switched_on
 
 TAG = "fastlogp"
@@ -294,7 +294,7 @@ def register() -> None:
 
 def _register(rule: Rule) -> None:
     database = optdb[rule.database]
-    _forget_query(database, rule.name)
+    forget_empty_entry(database, rule.name)
     # A second import, after a reload, replaces what the first registered.
     database.register(
         rule.name,
@@ -307,7 +307,7 @@ def _register(rule: Rule) -> None:
 
 
 def _register_graph_rule(rule: GraphRule) -> None:
-    _forget_query(optdb, rule.name)
+    forget_empty_entry(optdb, rule.name)
     optdb.register(
         rule.name,
         SwitchedGraphRewriter(rule.rewriter),
@@ -316,12 +316,6 @@ def _register_graph_rule(rule: GraphRule) -> None:
         position=rule.position,
         overwrite_existing=rule.name in optdb,
     )
-
-
-def _forget_query(database: RewriteDatabase, name: str) -> None:
-    """Delete the empty entry that a query which excluded the name left; it is an error below."""
-    if not database.__db__[name]:
-        del database.__db__[name]
 
 
 def is_enabled() -> bool:

@@ -213,7 +213,7 @@ def test_libraries_of_other_lengths_are_left_alone(monkeypatch):
     blas.is_available.cache_clear()
     assert blas.is_available()
     blas.is_available.cache_clear()
-    monkeypatch.setattr(blas, "_name_of", lambda _: b"void (char *, int64_t *)")
+    monkeypatch.setattr(blas, "signature", lambda _: b"void (char *, int64_t *)")
     assert not blas.is_available()
     blas.is_available.cache_clear()
 

@@ -13,11 +13,11 @@ What has no row stays with upstream:
 
 from operator import add, and_, inv, mul, neg, or_, sub, truediv, xor
 
-from pymc.distributions.dist_math import I0e, I1e
 from pytensor.scalar import basic as ps
 from pytensor.scalar import math as psm
 from pytensor.scalar.basic import ScalarOp
 
+from pymc_fastlogp._upstream.pymc import I0e, I1e
 from pymc_fastlogp.kernel.scalars import rules
 from pymc_fastlogp.kernel.scalars.quotient import Quotient, emit_quotient
 from pymc_fastlogp.kernel.scalars.row import (
