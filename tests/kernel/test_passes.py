@@ -16,9 +16,9 @@ from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program, Store
 from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.ir.traversal import expressions
 from pymc_fastlogp.kernel.lower import lower
+from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.simplify import simplify
-from pymc_fastlogp.kernel.passes.split_scalars import split_scalars
 from tests.kernel.native_kernel import compile_native
 
 ROWS, GROUPS = 50, 4
@@ -87,14 +87,17 @@ def test_a_loop_waits_for_a_scatter_that_it_reads(rows):
 
 
 def test_scalars_become_steps_of_their_own():
-    program = _valid()
     first, second = (
-        Store(Buffer(name, "float64", (), Role.OUTPUT), (), S) for name in ("first", "second")
+        Store(Buffer(name, "float64", (), Role.SCRATCH), (), S) for name in ("first", "second")
     )
-    when = f(ps.gt, S, MINUS_ONE, dtype="bool")
-    together = replace(program, steps=(*program.steps, Loop((), (first, second), when)))
-    apart = (Loop((), (first,), when), Loop((), (second,), when))
-    assert split_scalars(together).steps == (*program.steps, *apart)
+    context = Context({})
+    context.add((), first, second)
+    context.add((ROWS,), first, second)
+    assert context.loops == [
+        Loop((), (first,)),
+        Loop((), (second,)),
+        Loop((ROWS,), (first, second)),
+    ]
 
 
 def test_what_no_output_needs_is_dropped():

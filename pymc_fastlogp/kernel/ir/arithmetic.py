@@ -84,13 +84,13 @@ def minus(a: Expr, b: Expr) -> Expr:
     """Return the difference of two int64 expressions."""
     if a is b:
         return ZERO
-    if not isinstance(b, Const):
-        return Compute(ps.sub, (a, b), "int64")
     if isinstance(a, Compute) and isinstance(a.op, ps.Add) and len(a.args) == 2:
         base, offset = a.args
-        if isinstance(offset, Const):
+        if base is b:
+            return offset
+        if isinstance(offset, Const) and isinstance(b, Const):
             return plus(base, int64(offset.value - b.value))
-    return plus(a, int64(-b.value))
+    return plus(a, int64(-b.value)) if isinstance(b, Const) else Compute(ps.sub, (a, b), "int64")
 
 
 def folded(expr: Expr) -> Expr:

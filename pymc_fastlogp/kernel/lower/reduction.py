@@ -9,13 +9,15 @@ from pymc_fastlogp.kernel.ir.arithmetic import cast, const, identity
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr
 from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.context import Context
+from pymc_fastlogp.kernel.scalars.forms import FORMS
 
 OPERATIONS = (ps.Add, ps.Mul, ps.Maximum, ps.Minimum, ps.AND, ps.OR, ps.XOR, MulWithoutZeros)
 
 
 def supports(node: Apply) -> bool:
-    """Whether the operation is one that a loop accumulates."""
-    return isinstance(node.op.scalar_op, OPERATIONS)
+    """Whether the operation is one that a loop accumulates, and its type has a form in registers."""
+    is_held = node.op.acc_dtype is None or node.op.acc_dtype in FORMS
+    return is_held and isinstance(node.op.scalar_op, OPERATIONS)
 
 
 def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:

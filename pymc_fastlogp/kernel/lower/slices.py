@@ -98,8 +98,7 @@ def _from_start(bound: Expr, size: Expr) -> Expr:
 
 def _at_most(position: Expr, limit: Expr) -> Expr:
     """Return the smaller one, without a comparison where the position counts from the limit."""
-    if isinstance(position, Compute) and isinstance(position.op, ps.Add):
-        base, offset = position.args
-        if base is limit and isinstance(offset, Const) and offset.value <= 0:
-            return position
+    distance = minus(position, limit)
+    if isinstance(distance, Const) and distance.value <= 0:
+        return position
     return smaller(position, limit)

@@ -15,12 +15,10 @@ from pymc_fastlogp.kernel.passes.interchange import interchange_axes
 from pymc_fastlogp.kernel.passes.reciprocal import share_reciprocals
 from pymc_fastlogp.kernel.passes.simplify import simplify
 from pymc_fastlogp.kernel.passes.speculate import speculate_on_checks
-from pymc_fastlogp.kernel.passes.split_scalars import split_scalars
 from pymc_fastlogp.kernel.passes.unroll import unroll
 from pymc_fastlogp.kernel.passes.unswitch import unswitch
 
 PASSES: tuple[Callable[[Program], Program], ...] = (
-    split_scalars,
     unroll,
     speculate_on_checks,
     fuse_loops,
