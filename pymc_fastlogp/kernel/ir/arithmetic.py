@@ -55,6 +55,11 @@ def truth(op: ScalarOp, *args: Expr) -> Compute:
     return Compute(op, args, "bool")
 
 
+def switch(condition: Expr, yes: Expr, no: Expr) -> Compute:
+    """Return one of two expressions of the same type."""
+    return Compute(ps.switch, (condition, yes, no), yes.dtype)
+
+
 def all_of(conditions: Sequence[Expr]) -> Expr:
     """Return whether all conditions hold, of which there is at least one."""
     return reduce(lambda a, b: truth(ps.and_, a, b), conditions)
@@ -93,7 +98,7 @@ def minus(a: Expr, b: Expr) -> Expr:
     return plus(a, int64(-b.value)) if isinstance(b, Const) else Compute(ps.sub, (a, b), "int64")
 
 
-def folded(expr: Expr) -> Expr:
+def fold_constants(expr: Expr) -> Expr:
     """Return integer arithmetic and elements of constants with what is known computed."""
     if isinstance(expr, Load):
         return _element(expr)

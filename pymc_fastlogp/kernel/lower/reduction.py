@@ -5,8 +5,8 @@ from pytensor.graph.basic import Apply
 from pytensor.scalar.basic import ScalarOp
 from pytensor.tensor.math import MulWithoutZeros
 
-from pymc_fastlogp.kernel.ir.arithmetic import cast, const, identity
-from pymc_fastlogp.kernel.ir.expressions import Compute, Expr
+from pymc_fastlogp.kernel.ir.arithmetic import cast, const, identity, switch, truth
+from pymc_fastlogp.kernel.ir.expressions import Expr
 from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.scalars.forms import FORMS
@@ -42,7 +42,7 @@ def _without_zeros(array: Array) -> Array:
 
     def at(index: tuple[Expr, ...]) -> Expr:
         value = array.at(index)
-        is_zero = Compute(ps.eq, (value, zero), "bool")
-        return Compute(ps.switch, (is_zero, one, value), array.dtype)
+        is_zero = truth(ps.eq, value, zero)
+        return switch(is_zero, one, value)
 
     return Array(array.shape, array.dtype, at)

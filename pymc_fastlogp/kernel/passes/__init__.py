@@ -1,12 +1,7 @@
-"""The passes over the loop IR, in order; each takes a program and returns one that computes the same.
-
-:func:`~pymc_fastlogp.kernel.ir.check.check` asserts the invariants of the IR after each of them where
-:data:`CHECKED` says so, as the tests do.
-"""
+"""The passes over the loop IR, in order; each takes a program and returns one that computes the same."""
 
 from collections.abc import Callable
 
-from pymc_fastlogp.kernel.ir.check import check
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
@@ -30,13 +25,9 @@ PASSES: tuple[Callable[[Program], Program], ...] = (
     interchange_axes,
 )
 
-CHECKED = False
-
 
 def optimise(program: Program) -> Program:
     """Run all passes."""
     for run in PASSES:
         program = run(program)
-        if CHECKED:
-            check(program)
     return program

@@ -11,7 +11,7 @@ an output, are better left as they lie, and so is all that a loop over such rows
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pymc_fastlogp.kernel.ir.arithmetic import folded, int64
+from pymc_fastlogp.kernel.ir.arithmetic import fold_constants, int64
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Index, Load, Role, Size
 from pymc_fastlogp.kernel.ir.loops import Loop, Program, Statement
 from pymc_fastlogp.kernel.ir.substitute import substitute
@@ -122,6 +122,6 @@ def _at_each(statement: Statement, axis: int, length: int) -> Iterator[Statement
         def at_k(expr: Expr, k: int = k) -> Expr | None:
             if isinstance(expr, Index):
                 return int64(k) if expr.axis == axis else Index(expr.axis - (expr.axis > axis))
-            return folded(expr)
+            return fold_constants(expr)
 
         yield from substitute((statement,), at_k)
