@@ -9,7 +9,7 @@ The scope of the innermost axis has one lane for each of ``width`` neighbours. W
 lane and is spread where it meets vectors.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from llvmlite import ir
@@ -127,7 +127,7 @@ class Scope:
             if missing:
                 pending.extend(reversed(missing))
                 continue
-            home.values[last] = _RULES[type(last)](home, last)
+            home.values[last] = home._evaluated(last)
             pending.pop()
         value = self._home(expr).values[expr]
         return type(value)(self.builder, value.value)
@@ -206,6 +206,41 @@ class Scope:
         element = self.builder.extract_element(value.value, last)
         return type(value)(self.builder, splat(self.builder, element, 1))
 
+    def _evaluated(self, expr: Expr) -> Lanes:
+        """Append what evaluates an expression whose arguments are known, here."""
+        match expr:
+            case Const(value, dtype):
+                return scalars.constant(self.builder, 1, value, dtype)
+            case Index():
+                return self._numbers()
+            case Length(number, axis):
+                return Integers(
+                    self.builder, splat(self.builder, self.known.lengths[number, axis], 1)
+                )
+            case Load(buffer, index):
+                return self.load(buffer, index)
+            case Compute(op, args, dtype):
+                shared = self.patterns.shared.get(expr)
+                if shared:
+                    self._evaluate_together(shared)
+                    return self.values[expr]
+                values = [self.spread(arg) for arg in args]
+                return scalars.emit(op, values, [arg.dtype for arg in args], dtype)
+
+    def _numbers(self) -> Integers:
+        """Return the index of each lane along the axis of this level."""
+        start = splat(self.builder, self.start, self.width)
+        if self.width == 1:
+            return Integers(self.builder, start)
+        return Integers(self.builder, self.builder.add(start, _lane_numbers(self.width)))
+
+    def _evaluate_together(self, shared: Shared) -> None:
+        """Evaluate functions of one argument together, as they have the same argument, at the same level."""
+        x = self.spread(shared.argument)
+        dtypes = [expr.dtype if expr else "float64" for expr in shared.results]
+        results = scalars.emit_shared(shared.name, x, dtypes)
+        self.values |= {expr: value for expr, value in zip(shared.results, results) if expr}
+
     def _home(self, expr: Expr) -> "Scope":
         """Return the outermost scope in which an expression can be evaluated."""
         scope = self
@@ -219,52 +254,5 @@ def _arguments(expr: Expr) -> tuple[Expr, ...]:
     return expr.args if isinstance(expr, Compute) else ()
 
 
-def _const(scope: Scope, expr: Const) -> Lanes:
-    return scalars.constant(scope.builder, 1, expr.value, expr.dtype)
-
-
-def _index(scope: Scope, expr: Index) -> Lanes:
-    start = splat(scope.builder, scope.start, scope.width)
-    if scope.width == 1:
-        return Integers(scope.builder, start)
-    return Integers(scope.builder, scope.builder.add(start, _lane_numbers(scope.width)))
-
-
-def _length(scope: Scope, expr: Length) -> Lanes:
-    return Integers(
-        scope.builder, splat(scope.builder, scope.known.lengths[expr.input, expr.axis], 1)
-    )
-
-
-def _load(scope: Scope, expr: Load) -> Lanes:
-    return scope.load(expr.buffer, expr.index)
-
-
-def _compute(scope: Scope, expr: Compute) -> Lanes:
-    shared = scope.patterns.shared.get(expr)
-    if shared:
-        _compute_shared(scope, shared)
-        return scope.values[expr]
-    args = [scope.spread(arg) for arg in expr.args]
-    return scalars.emit(expr.op, args, [arg.dtype for arg in expr.args], expr.dtype)
-
-
-def _compute_shared(scope: Scope, shared: Shared) -> None:
-    """Evaluate functions of one argument together, as they have the same arguments, at the same level."""
-    x = scope.spread(shared.argument)
-    dtypes = [expr.dtype if expr else "float64" for expr in shared.results]
-    results = scalars.emit_shared(shared.name, x, dtypes)
-    scope.values |= {expr: value for expr, value in zip(shared.results, results) if expr}
-
-
 def _lane_numbers(width: int) -> ir.Value:
     return ir.Constant(ir.VectorType(I64, width), list(range(width)))
-
-
-_RULES: dict[type, Callable[..., Lanes]] = {
-    Const: _const,
-    Index: _index,
-    Length: _length,
-    Load: _load,
-    Compute: _compute,
-}

@@ -55,6 +55,11 @@ def truth(op: ScalarOp, *args: Expr) -> Compute:
     return Compute(op, args, "bool")
 
 
+def switch(condition: Expr, yes: Expr, no: Expr) -> Compute:
+    """Return one of two expressions of the same type."""
+    return Compute(ps.switch, (condition, yes, no), yes.dtype)
+
+
 def all_of(conditions: Sequence[Expr]) -> Expr:
     """Return whether all conditions hold, of which there is at least one."""
     return reduce(lambda a, b: truth(ps.and_, a, b), conditions)
@@ -84,16 +89,16 @@ def minus(a: Expr, b: Expr) -> Expr:
     """Return the difference of two int64 expressions."""
     if a is b:
         return ZERO
-    if not isinstance(b, Const):
-        return Compute(ps.sub, (a, b), "int64")
     if isinstance(a, Compute) and isinstance(a.op, ps.Add) and len(a.args) == 2:
         base, offset = a.args
-        if isinstance(offset, Const):
+        if base is b:
+            return offset
+        if isinstance(offset, Const) and isinstance(b, Const):
             return plus(base, int64(offset.value - b.value))
-    return plus(a, int64(-b.value))
+    return plus(a, int64(-b.value)) if isinstance(b, Const) else Compute(ps.sub, (a, b), "int64")
 
 
-def folded(expr: Expr) -> Expr:
+def fold_constants(expr: Expr) -> Expr:
     """Return integer arithmetic and elements of constants with what is known computed."""
     if isinstance(expr, Load):
         return _element(expr)

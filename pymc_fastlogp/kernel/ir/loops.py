@@ -17,7 +17,7 @@ A statement may also be a :class:`Call` of BLAS or LAPACK, which updates a matri
 
 Expressions are interned: two that are equal are the same object, so that a common subexpression of a loop
 is one node, whichever statements use it. All state is in buffers, nothing else changes. These invariants hold
-after every pass, and :func:`check` asserts them:
+after every pass, and the tests assert them:
 
 - An index into a buffer has one integer expression for each axis, and a loop uses only its own axes.
 - No expression of a loop reads a buffer that a statement of the same loop writes. Hence expressions may

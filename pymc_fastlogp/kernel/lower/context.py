@@ -34,8 +34,13 @@ class Context:
         self.n_clients = n_clients
 
     def add(self, domain: tuple[Size, ...], *body: Statement) -> None:
-        """Append a loop."""
-        self.loops.append(Loop(domain, body))
+        """Append a loop; without axes, one for each statement.
+
+        Of scalars that an Op makes together, some are needed by a loop, others wait for the sum of that
+        loop. Together they would tear it into two.
+        """
+        parts = [body] if domain else [(statement,) for statement in body]
+        self.loops += [Loop(domain, part) for part in parts]
 
     def buffer(self, dtype: str, shape: tuple[Size, ...]) -> Buffer:
         """Return a new scratch buffer."""

@@ -28,18 +28,17 @@ def drop_dead_stores(program: Program) -> Program:
 
 
 def _live_buffers(program: Program) -> set[Buffer]:
-    """Return the buffers that are outputs or are read for one, directly or not."""
+    """Return the buffers that are outputs or are read for one or for a check, directly or not."""
     live = {buffer for buffer in program.outputs if buffer.role is Role.OUTPUT}
-    for loop in program.steps:
-        for statement in loop.body:
-            if isinstance(statement, Check):
-                live |= reads(replace(loop, body=(statement,)))
     while True:
-        found = set(live)
-        for loop in program.steps:
-            for statement in loop.body:
-                if not isinstance(statement, Check) and statement.buffer in live:
-                    found |= reads(replace(loop, body=(statement,)))
+        found = live.union(
+            *(
+                reads(replace(loop, body=(statement,)))
+                for loop in program.steps
+                for statement in loop.body
+                if isinstance(statement, Check) or statement.buffer in live
+            )
+        )
         if found == live:
             return live
         live = found

@@ -1,13 +1,21 @@
-"""A loop for one value of a condition."""
+"""The Switches of a loop, and the loop for one value of their condition."""
 
-from dataclasses import replace
+from collections.abc import Iterator
 
 from pytensor import scalar as ps
 
 from pymc_fastlogp.kernel.ir.arithmetic import cast
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr
 from pymc_fastlogp.kernel.ir.loops import Loop
-from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.ir.substitute import substitute_in_loop
+from pymc_fastlogp.kernel.ir.traversal import expressions
+
+
+def switches(loop: Loop) -> Iterator[Compute]:
+    """Yield each Switch of a loop once."""
+    for expr in expressions(loop):
+        if isinstance(expr, Compute) and isinstance(expr.op, ps.Switch):
+            yield expr
 
 
 def decided(loop: Loop, condition: Expr, value: bool) -> Loop:
@@ -22,4 +30,4 @@ def decided(loop: Loop, condition: Expr, value: bool) -> Loop:
         # Both are zero where one was the gradient of a branch that is not taken.
         return yes if yes is no else None
 
-    return replace(loop, body=substitute(loop.body, branch))
+    return substitute_in_loop(loop, branch)

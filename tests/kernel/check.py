@@ -3,6 +3,15 @@
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Index, Load, Role
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Call, Check, Loop, Program, Store
 from pymc_fastlogp.kernel.ir.traversal import expressions, is_call, reads, writes
+from pymc_fastlogp.kernel.passes import PASSES
+
+
+def optimise(program: Program) -> Program:
+    """Run all passes, and assert the invariants after each of them."""
+    for run in PASSES:
+        program = run(program)
+        check(program)
+    return program
 
 
 def check(program: Program) -> None:
