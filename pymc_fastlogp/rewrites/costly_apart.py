@@ -72,9 +72,11 @@ class CostlyApart(GraphRewriter):
 
 
 def _is_long_loop(node: Apply) -> bool:
+    # Only of an Elemwise is each output a tensor: a random variable gives out its generator first.
+    if not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, ps.Composite):
+        return False
     shape = node.outputs[0].type.shape
-    is_composite = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Composite)
-    return is_composite and None not in shape and prod(shape) >= LENGTH
+    return None not in shape and prod(shape) >= LENGTH
 
 
 def without(node: Apply, functions: tuple[type[ps.ScalarOp], ...]) -> Apply:
