@@ -25,7 +25,7 @@ from pymc_fastlogp.kernel.lower.array import of_buffer
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.native import blas
 from pymc_fastlogp.kernel.native.machine_code import compile_program
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, with_flags
 from tests.kernel.covered.linalg import covariance, lower_triangle
 
 
@@ -239,7 +239,7 @@ print(product[0], solution[0], len(compiled))
 
 
 def test_from_the_cache_in_another_process(tmp_path):
-    flags = f"base_compiledir={tmp_path}"
+    flags = with_flags(f"base_compiledir={tmp_path}")
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTENSOR_FLAGS": flags}
     script = f"import pymc_fastlogp\n{CACHED}"
 

@@ -5,9 +5,11 @@ import re
 import numpy as np
 import pytensor.tensor as pt
 import pytest
+from pytensor import sparse
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.raise_op import Assert, CheckAndRaise
 from pytensor.tensor.math import Dot
+from pytensor.tensor.shape import Shape, Shape_i
 
 from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, loops_of
@@ -87,6 +89,13 @@ def test_refuses_with_a_reason(build, value, reason):
 def test_is_not_supported(build):
     node = build(pt.dvector("x")).owner
     assert not is_supported(node)
+
+
+def test_what_reads_a_sparse_matrix_is_not_supported():
+    matrix = sparse.csr_matrix("matrix")
+    checked = Assert("no")(matrix, pt.all(pt.dvector("x") > 0))
+    readers = [Shape()(matrix), Shape_i(0)(matrix), checked]
+    assert not any(is_supported(x.owner) for x in readers)
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,12 @@ from numba.core import cgutils
 from numba.core.extending import intrinsic
 from numba.np import arrayobj
 from numba.np.numpy_support import from_dtype
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import GraphRewriter
 from pytensor.link.numba.dispatch.basic import register_funcify_and_cache_key
-from pytensor.tensor.type import TensorType
-from pytensor.tensor.variable import TensorConstant
+from pytensor.tensor.type import DenseTensorType, TensorType
 
 from pymc_fastlogp.kernel.graph.boundary import is_embedded
 from pymc_fastlogp.kernel.native import machine_code
@@ -94,7 +93,7 @@ class HoldConstants(GraphRewriter):
 
 
 def _is_large(x: Variable) -> bool:
-    return isinstance(x, TensorConstant) and not is_embedded(x)
+    return isinstance(x.type, DenseTensorType) and isinstance(x, Constant) and not is_embedded(x)
 
 
 def _only_reads(node: Apply, i: int) -> bool:

@@ -70,8 +70,11 @@ class LoopFission(GraphRewriter):
 
 
 def _is_long_loop(node: Apply) -> bool:
+    # Only of an Elemwise is each output a tensor: a random variable gives out its generator first.
+    if not is_elemwise(node.op, ps.Composite):
+        return False
     shape = node.outputs[0].type.shape
-    return is_elemwise(node.op, ps.Composite) and None not in shape and prod(shape) >= LENGTH
+    return None not in shape and prod(shape) >= LENGTH
 
 
 def without(node: Apply, functions: tuple[type[ps.ScalarOp], ...]) -> Apply:

@@ -15,7 +15,7 @@ constants read the same.
 """
 
 from collections.abc import Callable, Iterable
-from functools import cache, reduce
+from functools import reduce
 from itertools import product
 from typing import NamedTuple
 
@@ -245,13 +245,7 @@ def _columns(grid: Grid, x: TensorVariable, axis: int) -> list[np.ndarray] | Non
     length = x.type.shape[axis]
     if length is None or length > MOST_COLUMNS:
         return None
-    return [_column(k, len(grid.shape)) for k in range(length)]
-
-
-@cache
-def _column(k: int, ndim: int) -> np.ndarray:
-    """Return a position, always the same array: views are found by the identity of positions."""
-    return np.full((1,) * ndim, k)
+    return [np.full((1,) * len(grid.shape), k) for k in range(length)]
 
 
 EXPANSIONS: dict[type, Callable[[Grid, Apply, Where], list[Monomial] | None]] = {

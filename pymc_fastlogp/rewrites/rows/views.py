@@ -34,7 +34,7 @@ from pytensor.tensor.special import LogAddExp, LogSoftmax, LogSumExp, Softmax, X
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
-from pymc_fastlogp.analysis.gathers import Where, parse_gather
+from pymc_fastlogp.analysis.gathers import Where, parse_gather, position_key
 
 
 class View(NamedTuple):
@@ -215,8 +215,8 @@ def _varies_along(x: TensorVariable, axis: int) -> bool:
 
 
 def view_key(x: TensorVariable, where: Where) -> Hashable:
-    """Return what is equal for the same variable at the same positions, while these exist."""
-    return x, tuple((a, p if isinstance(p, int) else id(p)) for a, p in where.items())
+    """Return what is equal for the same variable at the same positions."""
+    return x, tuple((axis, position_key(p)) for axis, p in where.items())
 
 
 def _rule_of(x: TensorVariable) -> "Rule":
