@@ -33,7 +33,6 @@ after every pass, and :func:`check` asserts them:
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from pytensor.scalar.basic import ScalarOp
@@ -341,23 +340,23 @@ def reads(loop: Loop) -> set[Buffer]:
     return loaded((*when, *(root for statement in loop.body for root in roots(statement))))
 
 
-# Passes ask again and again, and expressions share operands: what is below each is found once.
-_loaded: WeakKeyDictionary[Expr, frozenset[Buffer]] = WeakKeyDictionary()
-
-
 def loaded(exprs: Sequence[Expr]) -> set[Buffer]:
-    """Return the buffers that expressions load from."""
+    """Return the buffers that expressions load from.
+
+    Passes ask again and again, and expressions share operands: each keeps what was found below it.
+    """
     pending = list(exprs)
     while pending:
         expr = pending[-1]
-        missing = [operand for operand in operands(expr) if operand not in _loaded]
+        missing = [operand for operand in operands(expr) if "loaded" not in vars(operand)]
         if missing:
             pending.extend(missing)
             continue
         own = (expr.buffer,) if isinstance(expr, Load) else ()
-        _loaded[expr] = frozenset(own).union(*(_loaded[operand] for operand in operands(expr)))
+        below = (vars(operand)["loaded"] for operand in operands(expr))
+        vars(expr)["loaded"] = frozenset(own).union(*below)
         pending.pop()
-    return set().union(*(_loaded[expr] for expr in exprs))
+    return set().union(*(vars(expr)["loaded"] for expr in exprs))
 
 
 def writes(loop: Loop) -> set[Buffer]:
