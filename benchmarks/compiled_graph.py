@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 
-from pymc_fastlogp.kernel.op import FusedKernel
-from pymc_fastlogp.kernel.text import as_text
-from pymc_fastlogp.rewrites.decisions import collected
+from pymc_fastlogp.decisions import collected
+from pymc_fastlogp.kernel.graph.op import FusedKernel
+from pymc_fastlogp.kernel.ir.text import as_text
 
 if TYPE_CHECKING:
     import pymc as pm

@@ -18,7 +18,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from benchmarks.compiled_graph import compiled_graph
 from benchmarks.suite import SUITE
-from pymc_fastlogp.kernel.op import FusedKernel
+from pymc_fastlogp.kernel.graph.op import FusedKernel
 from tests import gallery, zoo
 
 TABLE = Path(__file__).with_suffix(".txt")

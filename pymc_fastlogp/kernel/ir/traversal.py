@@ -1,7 +1,6 @@
 """What expressions, statements and loops are made of, and what they read and write."""
 
 from collections.abc import Iterator, Sequence
-from weakref import WeakKeyDictionary
 
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Index, Load
 from pymc_fastlogp.kernel.ir.loops import Call, Check, Loop, Scan, Statement, Store, Write
@@ -60,23 +59,23 @@ def reads(loop: Loop) -> set[Buffer]:
     return loaded((*when, *(root for statement in loop.body for root in roots(statement))))
 
 
-# Passes ask again and again, and expressions share operands: what is below each is found once.
-_loaded: WeakKeyDictionary[Expr, frozenset[Buffer]] = WeakKeyDictionary()
-
-
 def loaded(exprs: Sequence[Expr]) -> set[Buffer]:
-    """Return the buffers that expressions load from."""
+    """Return the buffers that expressions load from.
+
+    Passes ask again and again, and expressions share operands: each keeps what was found below it.
+    """
     pending = list(exprs)
     while pending:
         expr = pending[-1]
-        missing = [operand for operand in operands(expr) if operand not in _loaded]
+        missing = [operand for operand in operands(expr) if "loaded" not in vars(operand)]
         if missing:
             pending.extend(missing)
             continue
         own = (expr.buffer,) if isinstance(expr, Load) else ()
-        _loaded[expr] = frozenset(own).union(*(_loaded[operand] for operand in operands(expr)))
+        below = (vars(operand)["loaded"] for operand in operands(expr))
+        vars(expr)["loaded"] = frozenset(own).union(*below)
         pending.pop()
-    return set().union(*(_loaded[expr] for expr in exprs))
+    return set().union(*(vars(expr)["loaded"] for expr in exprs))
 
 
 def writes(loop: Loop) -> set[Buffer]:
