@@ -62,12 +62,7 @@ FOLD_CHECKS = "checks.fold_checks_by_range.local_fold_checks_by_range"
 RULES: tuple[Rule, ...] = (
     Rule("fastlogp_static_shape", "shapes.static_shape.local_static_shape", "canonicalize"),
     Rule("fastlogp_static_output", "shapes.static_output.local_static_output", "canonicalize"),
-    Rule(
-        "fastlogp_masked_reshape_to_set",
-        "filled.fill_to_set.local_masked_reshape_to_set",
-        "canonicalize",
-    ),
-    Rule("fastlogp_pad_of_set", "filled.fill_to_set.local_pad_of_set", "canonicalize"),
+    Rule("fastlogp_moves_to_set", "filled.moves_to_set.local_moves_to_set", "canonicalize"),
     Rule("fastlogp_diag_of_diag", "linalg.diag_of_diag.local_diag_of_diag", "canonicalize"),
     # Before the lift, which the squares and the scaled factor are for.
     Rule(
@@ -89,12 +84,6 @@ RULES: tuple[Rule, ...] = (
     Rule("fastlogp_square_of_abs", "scalars.square_of_abs.local_square_of_abs", "stabilize"),
     Rule("fastlogp_pow_to_sqrt", "scalars.pow_to_sqrt.local_pow_to_sqrt", "stabilize"),
     Rule("fastlogp_unit_norms", "filled.unit_norms.local_unit_norms", "stabilize"),
-    Rule("fastlogp_write_of_permuted", "filled.permuted_rows.local_write_of_permuted", "stabilize"),
-    Rule(
-        "fastlogp_reduction_of_permuted",
-        "filled.permuted_rows.local_reduction_of_permuted",
-        "stabilize",
-    ),
     Rule(
         "fastlogp_cholesky_of_gram", "linalg.cholesky_of_gram.local_cholesky_of_gram", "stabilize"
     ),
