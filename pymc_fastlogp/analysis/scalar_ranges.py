@@ -61,6 +61,8 @@ def _pow(xs: Operands) -> Interval:
         return _sqr([base])
     if exponent == Interval(0.5, 0.5):
         return _sqrt([base])
+    if base.low >= 1 and exponent.low >= 0:
+        return Interval(1.0)
     if base.low > 0 or (base.low == 0 and exponent.low >= 0):
         return Interval(0.0)
     return Interval(nan=True)

@@ -19,7 +19,6 @@ which a masked entry stands nowhere else, and an infinite one would get lost: ze
 from collections.abc import Iterable
 from itertools import pairwise
 
-from pytensor.compile.builders import SymbolicOp
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
@@ -43,18 +42,24 @@ STORES = (switch, mul, Join, Reshape, Pad, IncSubtensor, AdvancedIncSubtensor)
 def local_moves_to_set(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``pad(reshape(join(v[s], ..)) * mask, ..) -> zeros[rows, cols].set(v)``."""
     [out] = node.outputs
-    if not _is_matrix_of_moved(out) or _is_moved_on(fgraph, out) or _n_stores(moves_to(out)) < 2:
-        return None
-    found = provenance(out)
-    filled = packed(out, found)
-    if found is None or filled is None or not all(map(_stands_once, filled.entries)):
-        return None
-    x = filled.as_sets()
-    before, after = (toposort([made], blockers=found.leaves) for made in (out, x))
-    if _n_stores(after) >= _n_stores(before):
+    x = None if _is_moved_on(fgraph, out) else with_fewer_moves(out)
+    if x is None:
         return None
     copy_stack_trace(out, x)
     return [x]
+
+
+def with_fewer_moves(x: TensorVariable) -> TensorVariable | None:
+    """Return ``x`` as sets into what fills it; None if it is that, or as good."""
+    if not _is_matrix_of_moved(x) or _n_stores(moves_to(x)) < 2:
+        return None
+    found = provenance(x)
+    filled = packed(x, found)
+    if found is None or filled is None or not all(map(_stands_once, filled.entries)):
+        return None
+    made = filled.as_sets()
+    before, after = (toposort([v], blockers=found.leaves) for v in (x, made))
+    return made if _n_stores(after) < _n_stores(before) else None
 
 
 def _is_matrix_of_moved(x: TensorVariable) -> bool:
@@ -77,6 +82,6 @@ def _stands_once(entry: Entries) -> bool:
 
 
 def _n_stores(moves: Iterable[Apply]) -> int:
-    """Return how many nodes are no mere views, or fill; padding counts twice, since it sets into what it allocates."""
+    """Return how many nodes are no mere views, or fill; those that choose for each position count thrice."""
     stores = [node.op for node in moves if not isinstance(node.op, DimShuffle | Reshape | Alloc)]
-    return len(stores) + sum(isinstance(op, SymbolicOp) for op in stores)
+    return len(stores) + 2 * sum(op == switch or isinstance(op, Pad) for op in stores)

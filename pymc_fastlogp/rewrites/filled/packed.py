@@ -87,8 +87,10 @@ def _by_value(is_zero: np.ndarray, entries: list[Entries], dtype: str) -> Iterat
     if not constants:
         return
     # A write casts what it stores.
-    values = np.concatenate([e.leaf.data.ravel()[e.which].astype(dtype) for e in constants])
     where = np.concatenate([e.where for e in constants])
+    order = np.argsort(where)
+    values = np.concatenate([e.leaf.data.ravel()[e.which].astype(dtype) for e in constants])[order]
+    where = where[order]
     distinct, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     is_common = which == counts.argmax()
     yield _constant_entries(distinct[counts.argmax()], where[is_common])
