@@ -28,6 +28,8 @@ from pytensor.tensor.linalg import Cholesky, SolveTriangular
 from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 
+from pymc_fastlogp.analysis.elemwise import is_elemwise
+
 # How many points around each, how many units in the last place away at most, and how many times
 # the largest change among them is still round-off.
 N_NEIGHBOURS = 8
@@ -73,7 +75,7 @@ def _ulps(node: Apply, thunk: Any) -> float:
     """Return how many units in the last place an operation that has run may be off."""
     if isinstance(node.op, AdvancedIncSubtensor) and not node.op.set_instead_of_inc:
         return sqrt(max(1.0, np.size(thunk.inputs[1][0]) / max(1, np.size(thunk.outputs[0][0]))))
-    if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, EXACT):
+    if is_elemwise(node.op, *EXACT):
         return 0.0
     return float(isinstance(node.op, ROUNDING))
 

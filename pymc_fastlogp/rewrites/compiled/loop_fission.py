@@ -33,6 +33,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp import decisions
+from pymc_fastlogp.analysis.elemwise import is_elemwise
 from pymc_fastlogp.rewrites.compiled.unit_log1p import UnitLog1p
 
 NAME = "fastlogp_loop_fission"
@@ -73,8 +74,7 @@ class LoopFission(GraphRewriter):
 
 def _is_long_loop(node: Apply) -> bool:
     shape = node.outputs[0].type.shape
-    is_composite = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Composite)
-    return is_composite and None not in shape and prod(shape) >= LENGTH
+    return is_elemwise(node.op, ps.Composite) and None not in shape and prod(shape) >= LENGTH
 
 
 def without(node: Apply, functions: tuple[type[ps.ScalarOp], ...]) -> Apply:
