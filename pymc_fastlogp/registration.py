@@ -90,12 +90,7 @@ RULES: tuple[Rule, ...] = (
         until="PyTensor has local_shape_ground in canonicalize",
     ),
     Rule("fastlogp_static_output", "shapes.static_output.local_static_output", "canonicalize"),
-    Rule(
-        "fastlogp_masked_reshape_to_set",
-        "filled.fill_to_set.local_masked_reshape_to_set",
-        "canonicalize",
-    ),
-    Rule("fastlogp_pad_of_set", "filled.fill_to_set.local_pad_of_set", "canonicalize"),
+    Rule("fastlogp_moves_to_set", "filled.moves_to_set.local_moves_to_set", "canonicalize"),
     Rule("fastlogp_diag_of_diag", "linalg.diag_of_diag.local_diag_of_diag", "canonicalize"),
     # Before the lift, which the squares and the scaled factor are for.
     Rule(
@@ -121,12 +116,6 @@ RULES: tuple[Rule, ...] = (
         until="PyTensor takes roots before the gradient, and those of integers in double precision",
     ),
     Rule("fastlogp_unit_norms", "filled.unit_norms.local_unit_norms", "stabilize"),
-    Rule("fastlogp_write_of_permuted", "filled.permuted_rows.local_write_of_permuted", "stabilize"),
-    Rule(
-        "fastlogp_reduction_of_permuted",
-        "filled.permuted_rows.local_reduction_of_permuted",
-        "stabilize",
-    ),
     Rule(
         "fastlogp_cholesky_of_gram", "linalg.cholesky_of_gram.local_cholesky_of_gram", "stabilize"
     ),

@@ -56,6 +56,8 @@ def power(xs: Operands) -> Interval:
         return square([base])
     if exponent == Interval(0.5, 0.5):
         return square_root([base])
+    if base.low >= 1 and exponent.low >= 0:
+        return Interval(1.0)
     if base.low > 0 or (base.low == 0 and exponent.low >= 0):
         return Interval(0.0)
     return Interval(nan=True)

@@ -39,8 +39,9 @@ VOIDS = {
     "masked": (SQUARE * np.tril(np.ones((4, 4))), ABOVE),
     "a function of a triangle": (pt.exp(TRIANGLE), NOWHERE),
     "set into others": (SQUARE[np.tril_indices(4)].set(PACKED), NOWHERE),
-    "set where is not known": (pt.zeros((4, 4))[pt.lvector("i"), 0].set(1.0), None),
+    "set where is not known": (pt.zeros((4, 4))[pt.lvector("i"), 0].set(1.0), NOWHERE),
     "of open length": (pt.matrix("x"), None),
+    "repeated from an open length": (pt.alloc(pt.vector("x"), 4, 4), NOWHERE),
     "large": (pt.zeros((5, 4)), None),
 }
 
