@@ -12,6 +12,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Sum
 from pytensor.tensor.subtensor import AdvancedSubtensor
+from pytensor.typed_list import TypedListType
 
 from pymc_fastlogp.decisions import Decision, collected
 from pymc_fastlogp.rewrites.rows.compact_rows import NAME
@@ -272,6 +273,7 @@ REFUSES = {
         pt.exp(b * pt.constant(SEX)[pt.random.integers(0, N, size=(N,))]).sum(),
         "random numbers",
     ),
+    "a list": (pt.exp(TypedListType(pt.dvector)()[0]).sum(), "number of rows is not known"),
 }
 
 

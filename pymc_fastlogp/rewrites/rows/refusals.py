@@ -37,7 +37,7 @@ def why_unknown(x: TensorVariable) -> str:
         return reason
     # As long as there are rows is what decides how many there are.
     for source in explicit_graph_inputs([x]):
-        if None in source.type.shape:
+        if None in getattr(source.type, "shape", ()):  # a list of tensors has none
             return own_entry_of(source)
     return UNKNOWN
 
