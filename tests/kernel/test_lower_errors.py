@@ -8,6 +8,7 @@ import pytest
 from pytensor import sparse
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.raise_op import Assert, CheckAndRaise
+from pytensor.tensor.extra_ops import fill_diagonal
 from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Shape, Shape_i
 
@@ -38,6 +39,11 @@ RAISES = {
         AssertionError,
         lambda x, n: pt.specify_shape(x, (n,)).sum(),
         4,
+    ),
+    "axes of a FillDiagonal": (
+        ValueError,
+        lambda x, n: fill_diagonal(pt.alloc(x[0], n, n, 3), 1.0).sum(),
+        2,
     ),
     "elements of a Reshape": (ValueError, lambda x, n: x.reshape((n, 2)).sum(), 2),
     "an Assert": (AssertionError, lambda x, y: Assert("no")(x * 2, pt.all(y > 0)), [1.0, -1.0]),

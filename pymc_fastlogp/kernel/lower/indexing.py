@@ -9,7 +9,7 @@ from pymc_fastlogp.kernel.ir.expressions import Expr, Size, as_expr
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Error, Store
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.context import Context
-from pymc_fastlogp.kernel.lower.index_selection import select
+from pymc_fastlogp.kernel.lower.index_map import index_map
 
 
 def supports_read(node: Apply) -> bool:
@@ -33,14 +33,14 @@ def _are_supported(node: Apply, indices: list[Variable]) -> bool:
 def lower_read(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Return a view."""
     source, *indices = inputs
-    selection = select(context, source, unflatten_index_variables(indices, node.op.idx_list))
+    selection = index_map(context, source, unflatten_index_variables(indices, node.op.idx_list))
     return [source.view(selection.shape, selection.source_index)]
 
 
 def lower_write(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Append a loop that stores or adds the second input at what the indices select."""
     source, values, *indices = inputs
-    selection = select(context, source, unflatten_index_variables(indices, node.op.idx_list))
+    selection = index_map(context, source, unflatten_index_variables(indices, node.op.idx_list))
     buffer = context.owned_copy(source, node.inputs[0])
     domain, index = domain_of(selection.shape)
     value = cast(_broadcast(context, values, selection.shape, index), source.dtype)

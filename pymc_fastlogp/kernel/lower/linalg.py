@@ -16,17 +16,16 @@ axis of the loop, so that a vector solves for several at once. Other matrices ar
 from collections.abc import Sequence
 from functools import reduce
 from math import nan
-from typing import Any
 
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
-from pytensor.tensor.blockwise import Blockwise
 
-from pymc_fastlogp.kernel.ir.arithmetic import all_of, const, domain_of, int64, plus, switch, truth
-from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Size, as_expr, as_size
+from pymc_fastlogp.kernel.ir.arithmetic import all_of, const, domain_of, int64, switch, truth
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Size
 from pymc_fastlogp.kernel.ir.loops import Store
 from pymc_fastlogp.kernel.lower import lapack
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.blockwise import core_op
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.native import blas
@@ -46,9 +45,9 @@ def supports(node: Apply) -> bool:
 def lower_cholesky(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Append the factorisation, of one matrix for each index of the batch."""
     [a] = inputs
-    is_lower = _core(node).lower
+    is_lower = core_op(node).lower
     if not _is_small(a.shape[-2:], LARGEST_CHOLESKY):
-        return [lapack.factor(context, _core(node), a)]
+        return [lapack.factor(context, core_op(node), a)]
     n = _rows(a)
     domain, batch = domain_of(a.shape[:-2])
 
@@ -80,7 +79,7 @@ def lower_cholesky(context: Context, node: Apply, inputs: list[Array]) -> list[A
 def lower_solve_triangular(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Append the substitution, for each column and each index of the batch."""
     a, b = inputs
-    op = _core(node)
+    op = core_op(node)
     columns = b.shape[b.ndim - op.b_ndim + 1 :]
     batches = [a.shape[:-2], b.shape[: b.ndim - op.b_ndim]]
     shape = broadcast_leading(context, *batches)
@@ -109,32 +108,6 @@ def lower_solve_triangular(context: Context, node: Apply, inputs: list[Array]) -
     )
     context.add(domain, *stores)
     return [of_buffer(buffer)]
-
-
-def supports_alloc_diag(node: Apply) -> bool:
-    """Whether the matrix is in the last two axes."""
-    op = _core(node)
-    ndim = node.inputs[0].type.ndim
-    return (op.axis1, op.axis2) == ((0, 1) if isinstance(node.op, Blockwise) else (ndim - 1, ndim))
-
-
-def lower_alloc_diag(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Append loops that store zeros and the diagonal."""
-    [diagonal] = inputs
-    offset = _core(node).offset
-    down, right = (int64(max(k, 0)) for k in (-offset, offset))
-    dtype = node.outputs[0].type.dtype
-    length = as_size(plus(as_expr(diagonal.shape[-1]), int64(abs(offset))))
-    zeros = context.store((*diagonal.shape[:-1], length, length), dtype, lambda _: const(0, dtype))
-    domain, (*batch, i) = domain_of(diagonal.shape)
-    assert zeros.buffer is not None
-    place = (*batch, plus(i, down), plus(i, right))
-    context.add(domain, Store(zeros.buffer, place, diagonal.at((*batch, i))))
-    return [zeros]
-
-
-def _core(node: Apply) -> Any:
-    return node.op.core_op if isinstance(node.op, Blockwise) else node.op
 
 
 def _is_small(shape: Sequence[Size | None], largest: int) -> bool:

@@ -32,7 +32,6 @@ from pymc_fastlogp.kernel.lower.lengths import (
     length_of,
     quotient_up,
     rest_of,
-    smaller,
 )
 
 
@@ -174,37 +173,6 @@ def _vector(context: Context, elements: list[Expr], dtype: str) -> Array:
         return elements[int(i.value)] if isinstance(i, Const) else Load(buffer, index)
 
     return replace(of_buffer(buffer), at=at)
-
-
-def lower_extract_diag(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Return the view of a diagonal as the last axis."""
-    [array] = inputs
-    op = node.op
-    down, right = (int64(max(offset, 0)) for offset in (-op.offset, op.offset))
-    rows = minus(as_expr(array.shape[op.axis1]), down)
-    columns = minus(as_expr(array.shape[op.axis2]), right)
-    length = as_size(at_least(smaller(rows, columns), 0))
-    others = [axis for axis in range(array.ndim) if axis not in (op.axis1, op.axis2)]
-
-    def source_index(index: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        *rest, i = index
-        places = dict(zip(others, rest, strict=True))
-        places[op.axis1] = plus(i, down)
-        places[op.axis2] = plus(i, right)
-        return tuple(places[axis] for axis in range(array.ndim))
-
-    return [array.view((*(array.shape[axis] for axis in others), length), source_index)]
-
-
-def lower_eye(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Return a comparison of the indices."""
-    rows, columns, offset = map(length_of, inputs)
-    dtype = node.outputs[0].type.dtype
-
-    def at(index: tuple[Expr, ...]) -> Expr:
-        return cast(truth(ps.eq, plus(index[0], as_expr(offset)), index[1]), dtype)
-
-    return [Array((rows, columns), dtype, at)]
 
 
 def lower_arange(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:

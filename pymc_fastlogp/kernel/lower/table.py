@@ -22,7 +22,7 @@ from pytensor.tensor.basic import (
 from pytensor.tensor.blas import BatchedDot
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
-from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.extra_ops import CumOp, FillDiagonal
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Dot
@@ -37,6 +37,7 @@ from pytensor.tensor.subtensor import (
 from pymc_fastlogp.kernel.lower import (
     checks,
     cumulative,
+    diagonals,
     elemwise,
     indexing,
     linalg,
@@ -85,15 +86,16 @@ TABLE: dict[type[Op], Row] = {
     Join: Row(shape.lower_join),
     Split: Row(shape.lower_split),
     MakeVector: Row(shape.lower_make_vector),
-    ExtractDiag: Row(shape.lower_extract_diag),
-    Eye: Row(shape.lower_eye),
+    ExtractDiag: Row(diagonals.lower_extract_diag),
+    FillDiagonal: Row(diagonals.lower_fill_diagonal),
+    Eye: Row(diagonals.lower_eye),
     ARange: Row(shape.lower_arange, shape.supports_arange),
     Shape: Row(shape.lower_shape),
     Shape_i: Row(shape.lower_shape_i),
     CumOp: Row(cumulative.lower, cumulative.supports),
     Dot: Row(products.lower, products.supports),
     BatchedDot: Row(products.lower, products.supports),
-    AllocDiag: Row(linalg.lower_alloc_diag, linalg.supports_alloc_diag),
+    AllocDiag: Row(diagonals.lower_alloc_diag, diagonals.supports_alloc_diag),
     Cholesky: Row(linalg.lower_cholesky, linalg.supports),
     SolveTriangular: Row(linalg.lower_solve_triangular, linalg.supports),
     CheckAndRaise: Row(checks.lower),

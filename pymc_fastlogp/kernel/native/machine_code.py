@@ -64,7 +64,7 @@ def name_of(program: Program, contiguous: Sequence[bool] | None = None) -> str:
 @cache
 def compiler() -> str:
     """Return all that code depends on, besides what it is the code of."""
-    sources = sorted(Path(__file__).parent.rglob("*.py"))
+    sources = sorted(Path(__file__).parents[1].rglob("*.py"))
     source = sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
     return "\n".join([source, version("llvmlite"), cpu, features])

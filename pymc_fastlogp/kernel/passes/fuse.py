@@ -11,6 +11,7 @@ Anything else has to wait for the end of the group.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from pytensor import scalar as ps
 
@@ -25,9 +26,10 @@ from pymc_fastlogp.kernel.ir.loops import (
     Scan,
     Statement,
     Store,
+    Write,
 )
 from pymc_fastlogp.kernel.ir.substitute import substitute
-from pymc_fastlogp.kernel.ir.traversal import expressions, is_call, reads, writes
+from pymc_fastlogp.kernel.ir.traversal import is_call, loads, reads, updates, writes
 
 Element = tuple[Expr, ...]
 
@@ -57,6 +59,14 @@ class Group:
     reads: set[Buffer] = field(default_factory=set)
     writes: set[Buffer] = field(default_factory=set)
 
+    @classmethod
+    def of(cls, *loops: Loop) -> Self:
+        """Return the group of some loops, at least one."""
+        group = cls(loops[0].domain, loops[0].when)
+        for loop in loops:
+            group.add(loop)
+        return group
+
     def as_loop(self) -> Loop:
         """Return the loop."""
         stores = (
@@ -71,16 +81,9 @@ class Group:
         """Whether nothing may move across: a check that fails ends the kernel."""
         return any(isinstance(statement, Check) for statement in self.others)
 
-    @property
-    def is_call(self) -> bool:
-        """Whether this is a call of a library."""
-        return any(isinstance(statement, Call) for statement in self.others)
-
     def fits(self, loop: Loop) -> bool:
-        """Whether the loop runs for the same indices; a call of a library is alone."""
-        if self.is_call or is_call(loop):
-            return False
-        return self.domain == loop.domain and self.when is loop.when
+        """Whether the loop can be part of the group."""
+        return self.domain == loop.domain and _fit(self.as_loop(), loop)
 
     def add(self, loop: Loop) -> None:
         """Append the statements of a loop."""
@@ -142,9 +145,7 @@ class Group:
         if not self.writes & reads(loop):
             return True
         return all(
-            self._has(expr.buffer, expr.index)
-            for expr in expressions(loop)
-            if isinstance(expr, Load) and expr.buffer in self.writes
+            self._has(load.buffer, load.index) for load in loads(loop) if load.buffer in self.writes
         )
 
     def _has(self, buffer: Buffer, index: Element) -> bool:
@@ -153,13 +154,9 @@ class Group:
         return index in elements or bool(_along_axis(buffer, elements, index))
 
     def _can_write(self, loop: Loop) -> bool:
-        return all(
-            self._can_write_one(statement)
-            for statement in loop.body
-            if not isinstance(statement, Check) and statement.buffer in self.writes
-        )
+        return all(map(self._can_write_one, (u for u in updates(loop) if u.buffer in self.writes)))
 
-    def _can_write_one(self, statement: Store | Accumulate | Scan | Call) -> bool:
+    def _can_write_one(self, statement: Write) -> bool:
         if isinstance(statement, Scan | Call):
             return False
         elements = self.stored.get(statement.buffer)
@@ -215,10 +212,7 @@ def _joined(loops: list[Loop]) -> list[Loop]:
         if later is None or place is None:
             position += 1
             continue
-        group = Group(loops[position].domain, loops[position].when)
-        group.add(loops[position])
-        group.add(loops[later])
-        loops[place] = group.as_loop()
+        loops[place] = Group.of(loops[position], loops[later]).as_loop()
         del loops[position + later - place]
         position = 0
     return loops
@@ -227,16 +221,13 @@ def _joined(loops: list[Loop]) -> list[Loop]:
 def _next_of_domain(loops: list[Loop], position: int) -> int | None:
     """Return the position of the next loop that runs for the same indices, but for scalars."""
     loop = loops[position]
-    group = Group(loop.domain, loop.when)
-    later = () if is_call(loop) or not loop.domain else range(position + 1, len(loops))
-    return next((k for k in later if group.fits(loops[k])), None)
+    later = range(position + 1, len(loops)) if loop.domain else ()
+    return next((k for k in later if _fit(loop, loops[k])), None)
 
 
 def _meeting_place(loops: list[Loop], position: int, later: int) -> int | None:
     """Return where two loops can be one, None if they cannot."""
-    group = Group(loops[position].domain, loops[position].when)
-    group.add(loops[position])
-    if group.must_precede(loops[later]):
+    if Group.of(loops[position]).must_precede(loops[later]):
         return None
     between = loops[position + 1 : later]
     if all(_are_independent(loops[position], loop) for loop in between):
@@ -244,6 +235,12 @@ def _meeting_place(loops: list[Loop], position: int, later: int) -> int | None:
     if all(_are_independent(loop, loops[later]) for loop in between):
         return position
     return None
+
+
+def _fit(first: Loop, second: Loop) -> bool:
+    """Whether two loops run for the same indices; a call of a library is alone."""
+    is_alone = is_call(first) or is_call(second)
+    return first.domain == second.domain and first.when is second.when and not is_alone
 
 
 def _are_independent(first: Loop, second: Loop) -> bool:

@@ -18,7 +18,7 @@ from pytensor.tensor.basic import (
     tensor_from_scalar,
 )
 from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.extra_ops import CumOp, FillDiagonal, fill_diagonal
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape, shape
 
 from tests.kernel.covered.data import integers, positive, reals
@@ -113,6 +113,18 @@ CASES = {
         "of one": case(lambda x: pt.stack([x]), reals()),
         "of none": case(lambda x: [MakeVector("float64")(), x * 2], reals()),
         "of different types": case(lambda x, y: pt.stack([x, y]), reals(), integers()),
+    },
+    FillDiagonal: {
+        "a matrix": case(lambda x, v: fill_diagonal(pt.exp(x), v), reals(4, 4), 2.0),
+        "a number": case(lambda x: fill_diagonal(x, 1.0) * 2, reals(3, 3)),
+        "a wide matrix": case(lambda x, v: fill_diagonal(pt.exp(x), v), reals(3, 5), 2.0),
+        "a tall matrix": case(lambda x, v: fill_diagonal(pt.exp(x), v), reals(7, 3), 2.0),
+        "of one row": case(lambda x, v: fill_diagonal(pt.exp(x), v), reals(1, 3), 2.0),
+        "of nothing": case(lambda x, v: fill_diagonal(pt.exp(x), v), reals(0, 0), 2.0),
+        "of integers": case(lambda x: fill_diagonal(x * 2, 1), integers(3, 3)),
+        "of three axes": case(
+            lambda x, v: fill_diagonal(pt.exp(x), v), reals(3, 3, 3), 2.0, gradient=False
+        ),
     },
     ExtractDiag: {
         "of a square": case(lambda x: pt.diagonal(x) * 2, reals(4, 4)),

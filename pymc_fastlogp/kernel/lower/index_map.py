@@ -18,7 +18,7 @@ from pymc_fastlogp.kernel.lower.slices import Slice, resolve
 
 
 @dataclass(frozen=True)
-class Selection:
+class IndexMap:
     """The elements that an index expression selects.
 
     Attributes
@@ -39,7 +39,7 @@ class Selection:
     neighbours: Neighbours | None
 
 
-def select(context: Context, source: Array, indices: Sequence[slice | Array]) -> Selection:
+def index_map(context: Context, source: Array, indices: Sequence[slice | Array]) -> IndexMap:
     """Return what the indices select, and append checks of those that may be out of bounds.
 
     Parameters
@@ -78,7 +78,7 @@ def select(context: Context, source: Array, indices: Sequence[slice | Array]) ->
 
     shape = (*leading, *together, *trailing)
     known = list(arrays.values())
-    return Selection(shape, source_index, _is_unique(known), _neighbours(known))
+    return IndexMap(shape, source_index, _is_unique(known), _neighbours(known))
 
 
 def _place(arrays: list[int], slices: list[int]) -> int:
