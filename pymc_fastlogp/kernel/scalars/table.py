@@ -13,7 +13,6 @@ What has no row stays with upstream:
 
 from operator import add, and_, inv, mul, neg, or_, sub, truediv, xor
 
-from pymc.distributions.dist_math import I0e, I1e
 from pytensor.scalar import basic as ps
 from pytensor.scalar import math as psm
 from pytensor.scalar.basic import ScalarOp
@@ -100,8 +99,6 @@ _UPSTREAM = (
     of_upstream(psm.I1),
     of_upstream(psm.Ive),
     of_upstream(psm.Kve),
-    of_upstream(I0e),
-    of_upstream(I1e),
 )
 
 _FUNCTIONS = {name: function(row) for name, row in FUNCTIONS.items() if row.op is not None}
