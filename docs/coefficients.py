@@ -92,6 +92,34 @@ def _erfcinv_tail(t: mp.mpf) -> mp.mpf:
     return _inverse_of_tail(s) - s + mp.mpf(3) / 8
 
 
+def _scaled_bessel(n: int) -> Real:
+    """Return exp(-x) I_n(x); where that would take many digits, by its expansion at infinity."""
+
+    def scaled(x: mp.mpf) -> mp.mpf:
+        if x < 1e4:
+            return mp.exp(-x) * mp.besseli(n, x)
+        return mp.hyp2f0(HALF - n, HALF + n, 1 / (2 * x)) / mp.sqrt(2 * mp.pi * x)
+
+    return scaled
+
+
+def _bessel_far(n: int) -> Real:
+    """Return sqrt(x) exp(-x) I_n(x) in t = 12/x - 1."""
+    at_infinity = 1 / mp.sqrt(2 * mp.pi)
+    return lambda t: (
+        _scaled_bessel(n)(12 / (t + 1)) * mp.sqrt(12 / (t + 1)) if t > -1 else at_infinity
+    )
+
+
+def _i0e_near(x: mp.mpf) -> mp.mpf:
+    return (_i0e(x) - 1 + x) / x**2 if x else mp.mpf(3) / 4
+
+
+def _i1e_near(x: mp.mpf) -> mp.mpf:
+    return (_i1e(x) / x - HALF) / x if x else -HALF
+
+
+_i0e, _i1e = _scaled_bessel(0), _scaled_bessel(1)
 HALF_LN2 = mp.log(2) / 2
 QUARTER = mp.mpf(1) / 4
 # Stirling's series of trigamma is used from 5/2 on: 1/x^2 <= 4/25.
@@ -307,6 +335,60 @@ POLYNOMIALS = (
         mp.mpf("-1.01"),
         mp.mpf("1.01"),
         34,
+    ),
+    Polynomial(
+        "I0E_NEAR",
+        "(i0e(x) - 1 + x) / x**2 for 0 <= x <= 1/2; relative to i0e(x)",
+        _i0e_near,
+        lambda x: x**2 / _i0e(x),
+        mp.mpf(0),
+        HALF,
+        13,
+    ),
+    Polynomial(
+        "I1E_NEAR",
+        "(i1e(x) - x/2) / x**2 for 0 <= x <= 1/2; relative to i1e(x)",
+        _i1e_near,
+        lambda x: x**2 / _i1e(x) if x else mp.mpf(0),
+        mp.mpf(0),
+        HALF,
+        13,
+    ),
+    Polynomial(
+        "I0E_MIDDLE",
+        "i0e(x) - 1/4 in x - 4 for 1/2 <= x <= 6; relative to i0e(x)",
+        lambda u: _i0e(4 + u) - mp.mpf(1) / 4,
+        lambda u: 1 / _i0e(4 + u),
+        HALF - 4,
+        mp.mpf(2),
+        28,
+    ),
+    Polynomial(
+        "I0E_FAR",
+        "sqrt(x) i0e(x) - 103/256 in t = 12/x - 1 for 6 <= x; relative to i0e(x)",
+        lambda t: _bessel_far(0)(t) - mp.mpf(103) / 256,
+        lambda t: 1 / _bessel_far(0)(t),
+        mp.mpf(-1),
+        mp.mpf(1),
+        30,
+    ),
+    Polynomial(
+        "I1E_MIDDLE",
+        "i1e(x) - 3/16 in x - 4 for 1/2 <= x <= 6; relative to i1e(x)",
+        lambda u: _i1e(4 + u) - mp.mpf(3) / 16,
+        lambda u: 1 / _i1e(4 + u),
+        HALF - 4,
+        mp.mpf(2),
+        28,
+    ),
+    Polynomial(
+        "I1E_FAR",
+        "sqrt(x) i1e(x) - 99/256 in t = 12/x - 1 for 6 <= x; relative to i1e(x)",
+        lambda t: _bessel_far(1)(t) - mp.mpf(99) / 256,
+        lambda t: 1 / _bessel_far(1)(t),
+        mp.mpf(-1),
+        mp.mpf(1),
+        30,
     ),
     Polynomial(
         "ATANH",

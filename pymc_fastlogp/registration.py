@@ -208,12 +208,6 @@ class GraphRule(NamedTuple):
 # After elementwise fusion, before anything works in place (add_destroy_handler is at 49.5).
 GRAPH_RULES: tuple[GraphRule, ...] = (
     GraphRule("fastlogp_fused_kernel", "kernel.graph.region.FuseRegions", ("numba",), 49.3),
-    # Behind the kernels, which share by themselves.
-    GraphRule("fastlogp_shared_exp", "rewrites.compiled.shared_exp.ShareExp", ("numba",), 49.4),
-    # Behind the shared exponentials, which it keeps apart.
-    GraphRule(
-        "fastlogp_loop_fission", "rewrites.compiled.loop_fission.LoopFission", ("numba",), 49.45
-    ),
     # Behind all others: what is no longer a constant is not rewritten as one.
     GraphRule(
         "fastlogp_held_constants", "kernel.numba.held_constants.HoldConstants", ("numba",), 200.0

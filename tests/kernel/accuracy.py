@@ -3,6 +3,7 @@
 ``python -m tests.kernel.accuracy`` writes the table of maxima into ``docs/vecmath.md``.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,6 +86,17 @@ def _trigamma(x: mp.mpf) -> mp.mpf:
     return mp.psi(1, x) if x > 0 else (mp.pi / mp.sinpi(x)) ** 2 - mp.psi(1, 1 - x)
 
 
+def _scaled_bessel(n: int) -> Callable[[mp.mpf], mp.mpf]:
+    def scaled(x: mp.mpf) -> mp.mpf:
+        sign, x = mp.sign(x) ** n, abs(x)
+        if x < 1e4:
+            return sign * mp.exp(-x) * mp.besseli(n, x)
+        half = mp.mpf(1) / 2
+        return sign * mp.hyp2f0(half - n, half + n, 1 / (2 * x)) / mp.sqrt(2 * mp.pi * x)
+
+    return scaled
+
+
 REFERENCES = {
     "exp": mp.exp,
     "exp2": lambda x: mp.mpf(2) ** x,
@@ -122,6 +134,8 @@ REFERENCES = {
     "erfcinv": _erfcinv,
     "ndtr": lambda x: mp.erfc(-x / mp.sqrt(2)) / 2,
     "log_ndtr": _log_ndtr,
+    "i0e": _scaled_bessel(0),
+    "i1e": _scaled_bessel(1),
     "pow": mp.power,
     "logaddexp": _logaddexp,
 }

@@ -107,6 +107,10 @@ EDGES = {
         *((INF, INF, np.pi / 4), (INF, -INF, 3 * np.pi / 4), (1.0, INF, 0), (-1.0, -INF, -np.pi)),
         *((LARGEST, LARGEST, np.pi / 4), (TINY, TINY, np.pi / 4), (TINY, 1.0, TINY)),
     ),
+    "i0e": ((0.0, 1), (-0.0, 1), (TINY, 1), (INF, 0), (-INF, 0)),
+    "i1e": (
+        *((0.0, 0), (-0.0, -0.0), (INF, 0), (-INF, -0.0), (1e-310, 5e-311), (-1e-310, -5e-311)),
+    ),
     "sinh": (
         *((0.0, 0), (-0.0, -0.0), (INF, INF), (-INF, -INF), (TINY, TINY), (-1e-310, -1e-310)),
         *((710.475860073944, INF), (-710.475860073944, -INF), (LARGEST, INF)),

@@ -100,8 +100,6 @@ _UPSTREAM = (
     of_upstream(psm.I1),
     of_upstream(psm.Ive),
     of_upstream(psm.Kve),
-    of_upstream(I0e),
-    of_upstream(I1e),
 )
 
 _FUNCTIONS = {name: function(row) for name, row in FUNCTIONS.items() if row.op is not None}

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pymc.distributions.dist_math import I0e, I1e
 from pytensor import scalar as ps
 from pytensor.scalar import math as psm
 from pytensor.scalar.basic import ScalarOp
 
 from pymc_fastlogp.kernel.vecmath import (
+    bessel,
     error,
     error_inverse,
     exponential,
@@ -120,6 +122,8 @@ FUNCTIONS = {
         Function("erfcinv", error_inverse.erfcinv, psm.Erfcinv, (0.0, 2.0)),
         Function("ndtr", normal.ndtr, None, (-38.6, 8.4)),
         Function("log_ndtr", normal.log_ndtr, None, (-1.9e154, 38.6)),
+        Function("i0e", bessel.i0e, I0e, (-LARGEST, LARGEST)),
+        Function("i1e", bessel.i1e, I1e, (-LARGEST, LARGEST)),
         Function("pow", power.power, ps.Pow, (-LARGEST, LARGEST), n_arguments=2),
         Function("logaddexp", power.logaddexp, None, (-LARGEST, LARGEST), unit=1.0, n_arguments=2),
     )

@@ -1,4 +1,4 @@
-"""Decide comparisons by the ranges of what is compared, and keep of a check what can still fail.
+"""``exp(x) >= 0 -> ~isnan(x)``: fold comparisons by the ranges of what is compared, to what can still fail.
 
 .. code::
 

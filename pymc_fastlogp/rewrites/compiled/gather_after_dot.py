@@ -1,4 +1,4 @@
-r"""Gather entries of a product of matrices, not rows of its factors.
+r"""``(A[i] * B[j]).sum(axis=1) -> (A @ B.T)[i, j]``: gather entries of a product, not rows of its factors.
 
 .. code::
 

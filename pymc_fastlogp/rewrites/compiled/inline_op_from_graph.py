@@ -1,4 +1,4 @@
-"""Put the graph of an ``OpFromGraph`` in its place, where a kernel can take it.
+"""``OpFromGraph{f}(x) -> f(x)``: inline the graph of a node, where a kernel can take it.
 
 .. code::
 

@@ -1,4 +1,4 @@
-r"""Take the logarithm of the scale, not of every row, after the gradient.
+r"""``log(a * exp(x)) -> log(a) + x``, after the gradient: take the logarithm of the scale, not of every row.
 
 .. code::
 

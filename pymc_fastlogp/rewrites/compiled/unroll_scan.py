@@ -1,4 +1,6 @@
-"""Unroll a short loop in mode FAST_COMPILE, where one that runs once is faster than one that is compiled.
+"""``Scan(n_steps=2, ...) -> step(step(...))``: unroll a short loop in mode FAST_COMPILE.
+
+Steps that run once, one by one, are faster there than a loop that is compiled first.
 
 .. code::
 

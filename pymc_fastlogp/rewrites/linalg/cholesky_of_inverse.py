@@ -1,4 +1,4 @@
-r"""Factor a precision matrix instead of the covariance that it is the inverse of.
+r"""``cholesky(inv(P)) -> cholesky(P[::-1, ::-1])``: factor a precision matrix instead of the covariance.
 
 .. code::
 

@@ -1,4 +1,4 @@
-r"""Factor a constant matrix once, not each multiple of it.
+r"""``cholesky(s * K) -> sqrt(s) * cholesky(K)``: factor a constant matrix once, not each multiple of it.
 
 .. code::
 

@@ -1,4 +1,4 @@
-r"""Scale the factor instead of the matrix of which a Cholesky factor is taken.
+r"""``s[:, None] * (L @ L.T) * s -> (s[:, None] * L) @ (s[:, None] * L).T`` below a Cholesky factorisation.
 
 .. code::
 

@@ -1,4 +1,4 @@
-r"""Divide the right-hand side, not scale the constant matrix of a triangular system.
+r"""``solve_triangular(s * L, b) -> solve_triangular(L, b / s)``: divide the right-hand side, not scale a constant matrix.
 
 .. code::
 

@@ -1,4 +1,4 @@
-r"""Sum the entries between two positions instead of subtracting two cumulative sums.
+r"""``cumsum(y)[i] - cumsum(y)[j] -> zeros[k].inc(y[e])``: sum the entries between two positions.
 
 .. code::
 

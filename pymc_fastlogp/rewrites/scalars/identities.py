@@ -1,4 +1,4 @@
-r"""Identities that PyTensor lacks before the gradient, a row each.
+r"""``softplus(x) - softplus(-x) -> x`` and other identities that PyTensor lacks before the gradient, a row each.
 
 ``softplus(x) - softplus(-x) -> x``, in each spelling
     From :math:`\log(1 + e^x) - \log(1 + e^{-x}) = x`. With :math:`p = \mathrm{sigmoid}(x)` it is :math:`\log p - \log(1 - p)`,

@@ -1,4 +1,4 @@
-"""Apply an Op again where the shapes of its inputs have become known since it was applied.
+"""``f(x): shape (?, ?) -> f(x): shape (n, m)``: infer static shapes again where inputs have learned theirs.
 
 .. code::
 
