@@ -91,7 +91,15 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("fastlogp_static_output", "shapes.static_output.local_static_output", "canonicalize"),
     Rule("fastlogp_moves_to_set", "filled.moves_to_set.local_moves_to_set", "canonicalize"),
-    Rule("fastlogp_diag_of_diag", "linalg.diag_of_diag.local_diag_of_diag", "canonicalize"),
+    # PyTensor has it after the gradient. Whether a diagonal is positive, and what it cancels, is seen only without it.
+    Rule(
+        "fastlogp_diag_of_diag",
+        "pytensor.tensor.rewriting.subtensor_lift.local_extract_diag_of_alloc_diag",
+        "canonicalize",
+        until="PyTensor has local_extract_diag_of_alloc_diag in canonicalize",
+    ),
+    # Before the lift, which takes the quotient apart.
+    Rule("fastlogp_unit_norms", "filled.unit_norms.local_unit_norms", "canonicalize"),
     # Before the lift, which the squares and the scaled factor are for.
     Rule(
         "fastlogp_diag_of_product", "linalg.diag_of_product.local_diag_of_product", "canonicalize"
@@ -115,7 +123,6 @@ RULES: tuple[Rule, ...] = (
         "stabilize",
         until="PyTensor takes roots before the gradient, and those of integers in double precision",
     ),
-    Rule("fastlogp_unit_norms", "filled.unit_norms.local_unit_norms", "stabilize"),
     Rule(
         "fastlogp_cholesky_of_gram", "linalg.cholesky_of_gram.local_cholesky_of_gram", "stabilize"
     ),

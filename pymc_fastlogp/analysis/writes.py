@@ -20,7 +20,6 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp._upstream.pytensor import advanced_indices_jointly_unique
 from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.analysis.vector_reads import chosen
 
 # Of a larger tensor the positions are not listed, which takes time and memory for each entry.
 MANY_ENTRIES = 1_000_000
@@ -102,5 +101,10 @@ def positions(write: Apply) -> np.ndarray | None:
     shape = write.inputs[0].type.shape
     if None in shape or math.prod(shape) > MANY_ENTRIES:
         return None
-    found = chosen(shape, write.op.idx_list, write.inputs[2:])
-    return None if found is None else found.ravel()
+    if not all(isinstance(entry, Constant) for entry in write.inputs[2:]):
+        return None
+    index = indices_from_subtensor([entry.data for entry in write.inputs[2:]], write.op.idx_list)
+    try:
+        return np.arange(math.prod(shape)).reshape(shape)[tuple(index)].ravel()
+    except IndexError:  # upstream raises it when the function is called
+        return None

@@ -11,55 +11,61 @@ from pymc_fastlogp.config import switched
 from tests.rewrites.conftest import PYTHON, assert_left_alone, assert_rewritten, pregrad
 
 RULE = "fastlogp_unit_norms"
-ROWS = np.array([1, 2, 2, 3, 3, 3])
 N = 4
+ROWS, COLS = np.tril_indices(N, -1)
+DIAG = np.arange(N)
 
 v = pt.vector("v", shape=(6,))
 w = pt.vector("w", shape=(6,))
-one = pt.ones(N)
+d = pt.vector("d", shape=(N,))
+vs = pt.matrix("vs", shape=(2, 6))
 
 
-def norms_of(divided, sums_of, rows=ROWS, unit=1.0, base=one):
-    """Return the squares of ``divided`` over the norms of ``sums_of``, summed by rows."""
-    norm = pt.sqrt(base[ROWS].inc(sums_of**2))
-    return pt.sqr(unit / norm)[rows].inc(pt.sqr(divided / norm[rows]))
+def triangle(of, diagonal=1.0):
+    """Return a triangle, or a batch of them, with its diagonal set last."""
+    zeros = pt.zeros((*of.type.shape[:-1], N, N))
+    return zeros[..., ROWS, COLS].set(of)[..., DIAG, DIAG].set(diagonal)
 
 
-sums = one[ROWS].inc(v**2)
-proved = pt.switch(pt.isnan(sums), np.nan, pt.switch(pt.isinf(sums), 0.0, 1.0))
-
-# Two triangles: which of them, and which row.
-PLACES = np.array([0, 0, 1, 1, 1, 0]), np.array([1, 2, 1, 3, 3, 3])
-ones = pt.ones((2, N))
+def norms_of(divided, by, axis=-1, root=pt.sqrt):
+    """Return the squares of the one over the norms of the other, summed along an axis."""
+    quotient = divided / pt.expand_dims(root((by**2).sum(axis=axis)), axis)
+    return (quotient**2).sum(axis=axis)
 
 
-def norms_in_batch(divided, sums_of, places=PLACES):
-    norm = pt.sqrt(ones[PLACES].inc(sums_of**2))
-    return pt.sqr(1.0 / norm)[places].inc(pt.sqr(divided / norm[places]))
+def proved(sums):
+    return pt.switch(pt.isnan(sums), np.nan, pt.switch(pt.isinf(sums), 0.0, 1.0))
 
 
-sums_in_batch = ones[PLACES].inc(v**2)
-proved_in_batch = pt.switch(
-    pt.isnan(sums_in_batch), np.nan, pt.switch(pt.isinf(sums_in_batch), 0.0, 1.0)
-)
+x, batch = triangle(v), triangle(vs)
+sums = pt.ones(N)[ROWS].inc(v**2)
+FIRST, ROWS_OF_2 = np.repeat([0, 1], 6), np.tile(ROWS, 2)
+sums_in_batch = pt.ones((2, N))[FIRST, ROWS_OF_2].inc((vs**2).reshape((12,)))
+by_norm = x / pt.linalg.norm(x, axis=-1, ord=2)[..., None]
 
 FIRES = {
-    "batch": (norms_in_batch(v, v) > 0.5, proved_in_batch > 0.5),
-    "compared": (norms_of(v, v) > 0.5, proved > 0.5),
+    "compared": (norms_of(x, x) > 0.5, proved(sums) > 0.5),
     "close to one": (
-        (norms_of(v, v) > 0.999) & (norms_of(v, v) < 1.001),
-        (proved > 0.999) & (proved < 1.001),
+        (norms_of(x, x) > 0.999) & (norms_of(x, x) < 1.001),
+        (proved(sums) > 0.999) & (proved(sums) < 1.001),
     ),
+    "columns": (norms_of(x, x, axis=0) > 0.5, proved(pt.ones(N)[COLS].inc(v**2)) > 0.5),
+    "batch": (norms_of(batch, batch) > 0.5, proved(sums_in_batch) > 0.5),
+    "as a power": (norms_of(x, x, root=lambda s: s**0.5) > 0.5, proved(sums) > 0.5),
+    "by pt.linalg.norm": ((by_norm**2).sum(axis=-1) > 0.5, proved(sums) > 0.5),
 }
 REFUSES = {
-    "other vector": norms_of(w, v) > 0.5,
-    "other rows": norms_of(v, v, rows=ROWS[::-1].copy()) > 0.5,
-    "batch, other vector": norms_in_batch(w, v) > 0.5,
-    "batch, other matrices": norms_in_batch(v, v, places=(PLACES[0][::-1].copy(), PLACES[1])) > 0.5,
-    "other numerator": norms_of(v, v, unit=2.0) > 0.5,
-    "norms from two": norms_of(v, v, base=one + 1) > 0.5,
-    "needed as a number": norms_of(v, v),
-    "needed as a number, further on": pt.exp(norms_of(v, v)).sum(),
+    "other vector": norms_of(triangle(w), x) > 0.5,
+    "other rows": norms_of(x, x[::-1]) > 0.5,
+    "other axis": (pt.sqr(x / pt.sqrt((x**2).sum(axis=1))[:, None]).sum(axis=0)) > 0.5,
+    "repeated along the other axis": (pt.sqr(x / pt.sqrt((x**2).sum(axis=1))).sum(axis=1)) > 0.5,
+    "batch, other matrices": norms_of(batch, batch[::-1]) > 0.5,
+    "other numerator": norms_of(triangle(v, 2.0), x) > 0.5,
+    "other root": norms_of(x, x, root=pt.exp) > 0.5,
+    "rows that may be near zero": norms_of(triangle(v, d), triangle(v, d)) > 0.5,
+    "rows of small numbers": norms_of(triangle(v, 1e-160), triangle(v, 1e-160)) > 0.5,
+    "needed as a number": norms_of(x, x),
+    "needed as a number, further on": pt.exp(norms_of(x, x)).sum(),
 }
 
 

@@ -20,15 +20,15 @@ import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
-from pytensor.tensor.basic import atleast_Nd
+from pytensor.tensor.basic import ExtractDiag, atleast_Nd
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.rewriting.blockwise import blockwise_of
+from pytensor.tensor.rewriting.subtensor_lift import local_extract_diag_of_alloc_diag
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.elemwise import operands
 from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import root_of_gram, without_left_dummies
-from pymc_fastlogp.rewrites.linalg.diag_of_diag import put_on_diagonal
 
 COLUMN, ROW = (0, "x"), ("x", 0)
 
@@ -81,5 +81,6 @@ def _scale(x: TensorVariable) -> tuple[TensorVariable, tuple] | None:
     [vector], order = x.owner.inputs, x.owner.op.new_order[-2:]
     if order not in (COLUMN, ROW):
         return None
-    on_diagonal = put_on_diagonal(vector)
-    return (vector if on_diagonal is None else on_diagonal), order
+    if isinstance(vector.owner_op, ExtractDiag):
+        [vector] = local_extract_diag_of_alloc_diag.transform(None, vector.owner) or [vector]
+    return vector, order

@@ -25,7 +25,7 @@ from pytensor.tensor.math import sub
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.vector_reads import vector_read
+from pymc_fastlogp.analysis.provenance import moved_inputs, provenance
 
 
 @node_rewriter([sub])
@@ -52,12 +52,12 @@ def local_difference_of_cumsum(fgraph: FunctionGraph, node: Apply) -> list[Tenso
 
 def _entries_of_cumsum(x: TensorVariable) -> tuple[TensorVariable, np.ndarray] | None:
     """Return ``y`` and ``i`` if ``x`` is ``cumsum(y)[i]``, of a vector of known length."""
-    read = vector_read(x)
-    if read is None or not isinstance(read.vector.owner_op, CumOp):
+    sums = next(iter(moved_inputs(x)), None)
+    if sums is None or not isinstance(sums.owner_op, CumOp) or x.type.ndim != 1:
         return None
-    [y] = read.vector.owner.inputs
-    is_sum = read.vector.owner.op.mode == "add" and y.type.dtype in float_dtypes
-    return (y, read.positions) if is_sum and y.type.ndim == 1 else None
+    [y], found = sums.owner.inputs, provenance(x)
+    is_sum = sums.owner.op.mode == "add" and y.type.dtype in float_dtypes
+    return (y, found.codes - 1) if found and is_sum and y.type.ndim == 1 else None
 
 
 def _taken(y: TensorVariable, entries: np.ndarray) -> TensorVariable:
