@@ -4,11 +4,34 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytensor.tensor.variable import TensorVariable
 
 logger = logging.getLogger("pymc_fastlogp")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a rule leaves a variable alone.
+
+    Attributes
+    ----------
+    text : str
+        A short clause.
+    advice : str
+        What the user can do about it.
+    """
+
+    text: str
+    advice: str
+
+    def about(self, **facts: object) -> "Refusal":
+        """Return it with names and numbers in the place of ``{fields}`` of its text."""
+        return replace(self, text=self.text.format(**facts))
+
+    def __str__(self) -> str:
+        return f"{self.text} (to do: {self.advice})"
 
 
 @dataclass(frozen=True)
@@ -24,27 +47,30 @@ class Decision:
     rows_before, rows_after : int, optional
         At how many rows it was evaluated before and is now; None where it was refused, and of rules
         that are not about rows.
-    reason : str
-        Why it was refused, and what can be done; empty where the rule fired.
+    refusal : Refusal, optional
+        Why it was refused; None where the rule fired.
     by : str
         By which data it was done, such as the index that rows were sorted by, where a rule has a choice.
+    loop : int, optional
+        How long the loop over what is left is, where it is not one evaluation for each row.
     """
 
     rule: str
     variable: TensorVariable
     rows_before: int | None = None
     rows_after: int | None = None
-    reason: str = ""
+    refusal: Refusal | None = None
     by: str = ""
+    loop: int | None = None
 
     @property
     def fired(self) -> bool:
         """Whether the graph was rewritten."""
-        return not self.reason
+        return self.refusal is None
 
     def __str__(self) -> str:
         rows = "" if self.rows_before is None else f"{self.rows_before} rows -> {self.rows_after}"
-        outcome = self.reason or rows or "rewritten"
+        outcome = str(self.refusal or rows or "rewritten")
         if self.by:
             outcome += f" by {self.by}"
         return f"{self.rule}: {self.variable.name or self.variable}: {outcome}"
@@ -82,25 +108,22 @@ def fired(
     rows_before: int | None = None,
     rows_after: int | None = None,
     by: str = "",
+    loop: int | None = None,
 ) -> None:
     """Say that ``rule`` rewrote ``variable``."""
-    _record(Decision(rule, variable, rows_before, rows_after, by=by))
+    _record(Decision(rule, variable, rows_before, rows_after, by=by, loop=loop))
 
 
-def refused(rule: str, variable: TensorVariable, reason: str) -> None:
-    """Say that ``rule`` left ``variable`` alone, and why: a short clause, and what can be done.
+def refused(rule: str, variable: TensorVariable, refusal: Refusal) -> None:
+    """Say that ``rule`` left ``variable`` alone, and why.
 
     A rewriter is asked about the same variable whenever the graph around it has changed; what was
-    said last is on the tag of the variable, and not said again.
+    said is on the tag of the variable, and not said again.
     """
-    if not was_refused(rule, variable, reason):
-        setattr(variable.tag, rule, reason)
-        _record(Decision(rule, variable, reason=reason))
-
-
-def was_refused(rule: str, variable: TensorVariable, reason: str) -> bool:
-    """Whether this is what ``rule`` has said of ``variable`` last."""
-    return getattr(variable.tag, rule, None) == reason
+    said: frozenset[Refusal] = getattr(variable.tag, rule, frozenset())
+    if refusal not in said:
+        setattr(variable.tag, rule, said | {refusal})
+        _record(Decision(rule, variable, refusal=refusal))
 
 
 def _record(decision: Decision) -> None:

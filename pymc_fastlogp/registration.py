@@ -19,13 +19,23 @@ from pytensor.compile.mode import optdb
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import GraphRewriter, NodeRewriter
+from pytensor.graph.rewriting.basic import (
+    GraphRewriter,
+    NodeRewriter,
+    Rewriter,
+    WalkingGraphRewriter,
+)
+from pytensor.graph.rewriting.db import RewriteDatabase
 
 from pymc_fastlogp import decisions
 from pymc_fastlogp._upstream.pytensor import forget_empty_entry
 from pymc_fastlogp.config import is_switched_on
+from pymc_fastlogp.rewrites.rows.sequence import RowRules
 
 TAG = "fastlogp"
+
+# An entry of `stabilize`: the rules about rows, in sequence.
+ROWS = "fastlogp_rows"
 
 # The release lines that the tests have run against.
 TESTED = {"pymc": ("6.3", "6.4"), "pytensor": ("3.3",)}
@@ -63,7 +73,7 @@ class Rule(NamedTuple):
         ``module.function`` below ``pymc_fastlogp.rewrites``, or a rewriter of PyTensor's own, from
         ``pytensor`` on, that is to run earlier than PyTensor has it.
     database : str
-        The entry of ``optdb`` that it goes into.
+        The entry of ``optdb`` that it goes into, or :data:`ROWS`.
     phase : Phase
         When it runs.
     until : str
@@ -151,12 +161,11 @@ RULES: tuple[Rule, ...] = (
         "stabilize",
     ),
     Rule("fastlogp_masked_switch", "rows.masked_switch.local_masked_switch", "stabilize"),
-    # After `canonicalize`, so that it sees each likelihood in its final form.
-    Rule("fastlogp_gaussian_rows", "gaussian.gaussian_rows.local_gaussian_rows", "stabilize"),
-    Rule("fastlogp_compact_rows", "rows.compact_rows.local_compact_rows", "stabilize"),
-    Rule("fastlogp_hoist_distinct", "rows.hoist_distinct.local_hoist_distinct", "stabilize"),
-    # After what makes other rows of the rows.
-    Rule("fastlogp_order_rows", "rows.order_rows.local_order_rows", "stabilize"),
+    # After `canonicalize`, so that they see each likelihood in its final form; one after the other.
+    Rule("fastlogp_gaussian_rows", "gaussian.gaussian_rows.local_gaussian_rows", ROWS),
+    Rule("fastlogp_compact_rows", "rows.compact_rows.local_compact_rows", ROWS),
+    Rule("fastlogp_hoist_distinct", "rows.hoist_distinct.local_hoist_distinct", ROWS),
+    Rule("fastlogp_order_rows", "rows.order_rows.local_order_rows", ROWS),
     # In mode FAST_COMPILE alone: the others compile a loop better than its steps.
     Rule(
         "fastlogp_unroll_short_scan",
@@ -274,6 +283,7 @@ def register() -> None:
     if reason is not None:
         warnings.warn(f"pymc_fastlogp stays off: {reason}.", UserWarning, stacklevel=3)
         return
+    _put(optdb["stabilize"], ROWS, RowRules(), TAG, "fast_run", final_rewriter=True)
     for rule in RULES:
         if not is_excluded(rule):
             _register(rule)
@@ -283,29 +293,42 @@ def register() -> None:
 
 
 def _register(rule: Rule) -> None:
-    database = optdb[rule.database]
-    forget_empty_entry(database, rule.name)
-    # A second import, after a reload, replaces what the first registered.
-    database.register(
+    _put(
+        database_of(rule),
         rule.name,
         SwitchedRewriter(_rewriter(rule)),
         TAG,
         *rule.phase.tags,
         use_db_name_as_tag=rule.phase.by_database_name,
-        overwrite_existing=rule.name in database,
     )
 
 
 def _register_graph_rule(rule: GraphRule) -> None:
-    forget_empty_entry(optdb, rule.name)
-    optdb.register(
-        rule.name,
-        SwitchedGraphRewriter(rule.rewriter),
-        TAG,
-        *rule.tags,
-        position=rule.position,
-        overwrite_existing=rule.name in optdb,
-    )
+    rewriter = SwitchedGraphRewriter(rule.rewriter)
+    _put(optdb, rule.name, rewriter, TAG, *rule.tags, position=rule.position)
+
+
+def _put(
+    database: RewriteDatabase,
+    name: str,
+    rewriter: RewriteDatabase | Rewriter,
+    *tags: str,
+    **kwargs: Any,
+) -> None:
+    """Register a rewriter; after a reload it replaces what the first import registered."""
+    forget_empty_entry(database, name)
+    database.register(name, rewriter, *tags, overwrite_existing=name in database, **kwargs)
+
+
+def database_of(rule: Rule) -> RewriteDatabase:
+    """Return where a rule is registered."""
+    return optdb["stabilize"][ROWS] if rule.database == ROWS else optdb[rule.database]
+
+
+def registered(rule: Rule) -> NodeRewriter:
+    """Return what is registered by the name of a rule, an error if nothing is."""
+    found = database_of(rule)[rule.name]
+    return found.node_rewriter if isinstance(found, WalkingGraphRewriter) else found
 
 
 def is_enabled() -> bool:
@@ -323,7 +346,7 @@ def is_registered() -> bool:
 
 def _is_in_optdb(rule: Rule) -> bool:
     try:
-        return bool(optdb[rule.database][rule.name])
+        return bool(registered(rule))
     except KeyError:
         return False
 
@@ -349,7 +372,7 @@ def untested_reason() -> str | None:
             return f"{package} {installed} is not tested, only {' and '.join(lines)}"
     try:
         for rule in RULES:
-            _rewriter(rule), optdb[rule.database]
+            _rewriter(rule), optdb["stabilize" if rule.database == ROWS else rule.database]
     except (ImportError, AttributeError, KeyError) as error:
         # A part of PyTensor that is not its public API has moved.
         return f"PyTensor has changed within a tested line ({error})"

@@ -12,10 +12,9 @@ import pymc as pm
 import pytensor
 import pytest
 from hypothesis import settings
-from pytensor.compile.mode import optdb
 
 import pymc_fastlogp
-from pymc_fastlogp.registration import RULES
+from pymc_fastlogp.registration import RULES, registered
 from tests.lifted import exp_of_set
 
 REPOSITORY = Path(__file__).parents[1]
@@ -67,7 +66,7 @@ def firings(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         return transform_and_count
 
     for rule in RULES:
-        rewriter = optdb[rule.database][rule.name]
+        rewriter = registered(rule)
         monkeypatch.setattr(rewriter, "transform", counted(rule.name, rewriter.transform))
     return counts
 

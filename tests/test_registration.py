@@ -9,12 +9,12 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.debug.profiling import ProfileStats
-from pytensor.compile.mode import Mode, get_mode, optdb
+from pytensor.compile.mode import Mode, get_mode
 
 from pymc_fastlogp import disabled
 from pymc_fastlogp.__main__ import has_elemwise_of_set
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.registration import RULES, TAG
+from pymc_fastlogp.registration import RULES, TAG, database_of
 from tests.lifted import LIFT, exp_of_set
 
 
@@ -73,7 +73,7 @@ def test_flag_excludes_names_and_tag(run_script, excluded, before_gradient, comp
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_rule_is_found_by_name_and_by_tags(rule):
-    database = optdb[rule.database]
+    database = database_of(rule)
     for key in (rule.name, TAG, *rule.phase.tags):
         # A rewriter is listed once for each Op that it tracks.
         rewriters = dict.fromkeys(database.query(f"+{key}").get_node_rewriters())
@@ -158,11 +158,12 @@ def test_reload_and_reimport_register_each_rule_once(run_script):
 
 
         def state():
-            databases = {rule.database for rule in pymc_fastlogp.registration.RULES}
+            registration = pymc_fastlogp.registration
+            databases = {r.database: registration.database_of(r) for r in registration.RULES}
             names = [
                 rewriter.name
-                for database in databases
-                for rewriter in set(optdb[database].query("+fastlogp").get_node_rewriters())
+                for database in databases.values()
+                for rewriter in set(database.query("+fastlogp").get_node_rewriters())
             ]
             with pymc_fastlogp.disabled():
                 off = is_rewritten_before_gradient()

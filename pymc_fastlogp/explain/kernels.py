@@ -25,7 +25,7 @@ NO_RULE = "the kernel has no rule for this Op"
 NOT_THIS_FORM = "the kernel's rule for this Op does not cover its dtype, shape or parameters"
 EXCLUDED = "excluded by the flag optimizer_excluding"
 
-[KERNEL_RULE] = (rule for rule in GRAPH_RULES if rule.rewriter == "kernel.region.FuseRegions")
+[KERNEL_RULE] = (rule for rule in GRAPH_RULES if rule.name == "fastlogp_fused_kernel")
 
 
 def kernels_of(terms: Sequence[TensorVariable], value_vars: Sequence[TensorVariable]) -> Kernels:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytensor.tensor as pt
 
 from pymc_fastlogp.decisions import Decision
-from pymc_fastlogp.explain.advice import split_advice
 from pymc_fastlogp.explain.result import Explanation, Outcome
 from pymc_fastlogp.explain.terms import rewrite_terms
 from pymc_fastlogp.registration import untested_reason
@@ -130,13 +129,12 @@ def _size(kind: str, variable: pt.TensorVariable) -> int | None:
 def _what(decision: Decision) -> tuple:
     """Return what makes decisions about several variables of a graph the same to the user."""
     rows = (decision.rows_before, decision.rows_after) if decision.fired else ()
-    return (decision.rule, decision.reason, decision.by, *rows)
+    return (decision.rule, decision.refusal, decision.by, *rows)
 
 
 def _outcome(kind: str, variable: pt.TensorVariable, alike: list[Decision]) -> Outcome:
     # Of a matrix, some reductions go over rows alone and some over columns as well.
     decision = min(alike, key=lambda decision: decision.rows_before or inf)
-    reason, advice = split_advice(decision.reason)
     return Outcome(
         variable.name,
         kind,
@@ -144,7 +142,7 @@ def _outcome(kind: str, variable: pt.TensorVariable, alike: list[Decision]) -> O
         times=len(alike),
         rows_before=decision.rows_before,
         rows_after=decision.rows_after,
-        reason=reason,
-        advice=advice,
+        reason=decision.refusal.text if decision.refusal else "",
+        advice=decision.refusal.advice if decision.refusal else "",
         by=decision.by,
     )

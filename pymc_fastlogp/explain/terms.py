@@ -17,8 +17,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.decisions import Decision, heard_by
-from pymc_fastlogp.rewrites.rows.compact_rows import parse
-from pymc_fastlogp.rewrites.rows.views import static_length
+from pymc_fastlogp.rewrites.rows.reductions import parse_reduction
 
 
 class Recorder:
@@ -46,16 +45,11 @@ class Recorder:
     def standing(self, term: int) -> Iterator[Decision]:
         """Yield the decisions about a term that still hold: all but refusals that were overtaken."""
         decisions = self._decisions[term]
-        fired = [d for d in decisions if d.fired]
-        in_parts = {(d.rule, d.variable) for d in fired}
-        made = {d.rows_after for d in fired}
+        # A variable is gone when something was put in its place, about which rules were asked anew,
+        # and rules may be asked about the rows that they have made, too.
+        made = {n for d in decisions if d.fired for n in (d.rows_after, d.loop)} - {None}
         for d in decisions:
-            # A variable is gone when something was put in its place, about which rules were asked
-            # anew; but where the same rule did so, the refusal is about the rest of it.
-            holds = d.variable in self.fgraph.variables or (d.rule, d.variable) in in_parts
-            # Rules may be asked about the rows that they have made, too.
-            is_about_made = d.rows_before is not None and d.rows_before in made
-            if d.fired or (holds and not is_about_made):
+            if d.fired or (d.variable in self.fgraph.variables and d.rows_before not in made):
                 yield d
 
 
@@ -96,7 +90,6 @@ def n_rows(node: Apply) -> int | None:
     """Return how many entries a reduction goes over for each of its results, if that is known."""
     if not isinstance(node.op, CAReduce):
         return None
-    reduction = parse(node)
-    lengths = [static_length(reduction.x, axis) for axis in reduction.axes]
-    known = [length for length in lengths if length is not None]
-    return prod(known) if len(known) == len(lengths) else None
+    reduction = parse_reduction(node)
+    lengths = reduction.lengths_of(reduction.axes)
+    return None if lengths is None else prod(lengths)

@@ -283,7 +283,7 @@ def test_refuses(name):
     with collected() as decisions:
         pregrad(out, on=True)
     assert not fired(decisions)
-    assert any(reason in decision.reason for decision in decisions)
+    assert any(reason in str(decision.refusal) for decision in decisions)
 
 
 def test_refuses_what_is_also_an_output():
@@ -292,14 +292,14 @@ def test_refuses_what_is_also_an_output():
     with collected() as decisions:
         pregrad(out, on=True)
     assert not fired(decisions)
-    assert any("row by row" in decision.reason for decision in decisions)
+    assert any("row by row" in str(decision.refusal) for decision in decisions)
 
 
 def test_unfrozen_model_refuses_and_says_how_to_freeze():
     with collected() as decisions:
         pregrad(model_of("bernoulli").logp(), on=True)
     assert not fired(decisions)
-    assert any("freeze_model=True" in decision.reason for decision in decisions)
+    assert any("freeze_model=True" in str(decision.refusal) for decision in decisions)
 
 
 WEIGHTS = {

@@ -294,7 +294,7 @@ def test_refuses(name):
     with collected() as decisions:
         pregrad(squares.sum(), on=True)
     assert not reduced(decisions)
-    assert any(x.rule == NAME and reason in x.reason for x in decisions)
+    assert any(x.rule == NAME and reason in str(x.refusal) for x in decisions)
 
 
 def test_a_weight_of_zero_times_an_infinite_square_is_nan():
@@ -310,13 +310,13 @@ def test_refuses_what_is_also_an_output():
     squares = pt.sqr(Y - a[GROUP])
     _, decisions = rewritten(pt.concatenate([squares.sum()[None], squares]))
     assert not reduced(decisions)
-    assert any("row by row" in x.reason for x in decisions)
+    assert any("row by row" in str(x.refusal) for x in decisions)
 
 
 def test_unfrozen_model_refuses_and_says_how_to_freeze():
     _, decisions = rewritten(model_of("normal").logp())
     assert not reduced(decisions)
-    assert any(x.rule == NAME and "freeze_model=True" in x.reason for x in decisions)
+    assert any(x.rule == NAME and "freeze_model=True" in str(x.refusal) for x in decisions)
 
 
 IGNORES = {

@@ -17,7 +17,6 @@ from pytensor.scalar import basic as ps
 from pytensor.scalar import math as psm
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_fastlogp._upstream.pymc import I0e, I1e
 from pymc_fastlogp.kernel.scalars import rules
 from pymc_fastlogp.kernel.scalars.quotient import Quotient, emit_quotient
 from pymc_fastlogp.kernel.scalars.row import (

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pymc.distributions.dist_math import I0e, I1e
 from pytensor import scalar as ps
 from pytensor.scalar import math as psm
 from pytensor.scalar.basic import ScalarOp
 
+from pymc_fastlogp._upstream.pymc import I0e, I1e
 from pymc_fastlogp.kernel.vecmath import (
     bessel,
     error,

@@ -21,8 +21,8 @@ from pymc_fastlogp.rewrites.rows.chunks import (
     rows_by_cell,
     rows_in,
 )
-from pymc_fastlogp.rewrites.rows.grouping import Grouping
 from pymc_fastlogp.rewrites.rows.keys import Codes
+from pymc_fastlogp.rewrites.rows.reads import RowReads
 from pymc_fastlogp.rewrites.rows.terms import product, total
 from pymc_fastlogp.rewrites.rows.views import Grid, moved
 
@@ -32,8 +32,8 @@ class GaussianCells:
 
     Parameters
     ----------
-    grouping : Grouping
-        Of all the rows.
+    reads : RowReads
+        What all the rows read.
     columns : frozenset of int
         What tells cells apart.
     codes : Codes
@@ -44,16 +44,16 @@ class GaussianCells:
 
     def __init__(
         self,
-        grouping: Grouping,
+        reads: RowReads,
         columns: frozenset[int],
         codes: Codes,
         mask: np.ndarray | None = None,
     ):
-        shape = grouping.grid.shape
+        shape = reads.grid.shape
         of_row = codes.of_row
         first = first_rows(of_row, codes.n_cells, rows_in(mask, shape))
         first = first[first >= 0]
-        first = first[grouping.keys.order(columns, first)]
+        first = first[reads.keys.order(columns, first)]
         number = np.full(codes.n_cells, len(first), dtype=narrowest(len(first) + 1))
         number[of_row[first]] = np.arange(len(first))
         of_row = look_up(number, of_row)

@@ -22,14 +22,8 @@ from pymc_fastlogp.rewrites.gaussian.cells import GaussianCells
 from pymc_fastlogp.rewrites.gaussian.design import Covariate, Design, Entry
 from pymc_fastlogp.rewrites.gaussian.factor import CellFactor, factorised
 from pymc_fastlogp.rewrites.gaussian.squares import Square
-from pymc_fastlogp.rewrites.rows import compact_rows
 from pymc_fastlogp.rewrites.rows.terms import total
 from pymc_fastlogp.rewrites.rows.views import moved, varies
-
-NAME = "fastlogp_gaussian_rows"
-
-# On the tag of a sum over cells, which no rule about rows need look at again.
-DONE = compact_rows.DONE
 
 # The most parameters that are written out one by one.
 MOST_UNROLLED = 8
@@ -83,10 +77,7 @@ def _scaled(cells: GaussianCells, square: Square, squared: TensorVariable) -> Te
 
 def _over_cells(in_cells: TensorVariable) -> TensorVariable:
     """Return the sum over cells, shape ``(1,)``."""
-    summed = Sum()(in_cells)
-    for rule in (NAME, compact_rows.NAME):
-        setattr(summed.tag, rule, DONE)
-    return moved(summed, ["x"])
+    return moved(Sum()(in_cells), ["x"])
 
 
 def _rows(

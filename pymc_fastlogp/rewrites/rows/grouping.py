@@ -14,30 +14,18 @@ them. Constants that are only added have a loop of one cell, which is a constant
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-import pytensor.scalar as ps
-from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.math import Dot
-from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
-from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.gathers import Where
-from pymc_fastlogp.analysis.scalar_facts import Cost, ops_where
 from pymc_fastlogp.rewrites.rows.chunks import rows_in
-from pymc_fastlogp.rewrites.rows.keys import WORTHWHILE, Codes, RowKeys
+from pymc_fastlogp.rewrites.rows.keys import WORTHWHILE, Codes
+from pymc_fastlogp.rewrites.rows.reads import NOTHING, Reads, RowReads
 from pymc_fastlogp.rewrites.rows.summed_constants import may_leave
 from pymc_fastlogp.rewrites.rows.terms import Term
-from pymc_fastlogp.rewrites.rows.views import Grid, varies
 
 # A loop of its own costs about as much as so many evaluations of a term.
 OVERHEAD = 32
-
-# Next to free in a loop that reads a row anyway, as are Ops that only move entries.
-CHEAP = ops_where(lambda facts: facts.cost <= Cost.DIVISION)
-COSTLY = (Dot, Softmax, LogSoftmax, LogSumExp)
 
 
 @dataclass(eq=False)
@@ -49,7 +37,7 @@ class Loop:
     codes : Codes, optional
         Which cell each row is in; None for the loop over the rows themselves.
     key : frozenset of int
-        What tells the cells apart: the partitions of :class:`~row_keys.RowKeys`.
+        What tells the cells apart: the partitions of :class:`~pymc_fastlogp.rewrites.rows.keys.RowKeys`.
     used : numpy.ndarray of bool
         Which of the cells contain a row of one of the terms, shape ``(n_cells,)``.
     terms : list of Term
@@ -72,29 +60,22 @@ class Loop:
         return self.codes is not None and all(term.factor is None for term in self.terms)
 
 
-class Reads(NamedTuple):
-    """The columns that an expression reads in a row, and whether it is but arithmetic on them."""
-
-    columns: frozenset[int]
-    is_cheap: bool
-
-
 class Grouping:
     """Puts the terms of a reduction into loops.
 
     Parameters
     ----------
-    grid : Grid
-        The rows.
+    reads : RowReads
+        What the rows read.
     where : mapping
         Which axes of the terms they are.
     """
 
-    def __init__(self, grid: Grid, where: Where):
-        self.grid = grid
+    def __init__(self, reads: RowReads, where: Where):
+        self.row_reads = reads
+        self.grid = reads.grid
+        self.keys = reads.keys
         self.where = where
-        self.keys = RowKeys(grid.shape)
-        self._reads: dict[object, Reads] = {}
 
     def loops(self, terms: Sequence[Term]) -> list[Loop]:
         """Return the loops; that over the rows, where there is one, first."""
@@ -145,33 +126,8 @@ class Grouping:
     def reads(self, term: Term) -> Reads:
         """Return what a term reads that is not the same in all the rows of its mask."""
         if term.factor is None:
-            return Reads(frozenset(), True)
-        columns, is_cheap = self.reads_of(term.factor, self.where)
+            return NOTHING
+        reads = self.row_reads.of(term.factor, self.where)
         if term.mask is None:
-            return Reads(columns, is_cheap)
-        differ = (column for column in columns if not self.keys.is_same_in(column, term.mask))
-        return Reads(frozenset(differ), is_cheap)
-
-    def reads_of(self, x: TensorVariable, where: Where) -> Reads:
-        """Return what each row reads of ``x``."""
-        if not varies(x, where):
-            return Reads(frozenset(), True)
-        view = self.grid.view(x, where)
-        if id(view) not in self._reads:
-            columns = [self.keys.add(array) for array in view.reads]
-            inputs = [self.reads_of(*viewed) for viewed in view.inputs]
-            self._reads[id(view)] = Reads(
-                frozenset().union(*columns, *(reads.columns for reads in inputs)),
-                all(reads.is_cheap for reads in inputs) and (not inputs or _is_cheap(x)),
-            )
-        return self._reads[id(view)]
-
-
-def _is_cheap(x: TensorVariable) -> bool:
-    """Whether the Op that makes ``x`` does little for an entry."""
-    op = x.owner.op
-    if not isinstance(op, Elemwise):
-        return not isinstance(op, COSTLY)
-    if isinstance(op.scalar_op, ps.Pow):
-        return fill_value(x.owner.inputs[1]) == 2
-    return isinstance(op.scalar_op, CHEAP)
+            return reads
+        return reads._replace(columns=self.keys.differing(reads.columns, term.mask))

@@ -28,8 +28,9 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp import decisions
 from pymc_fastlogp.analysis.scalar_facts import Cost, ops_where
 from pymc_fastlogp.rewrites.rows.chunks import first_rows, rows_in
-from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD, Grouping
+from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD
 from pymc_fastlogp.rewrites.rows.keys import Codes
+from pymc_fastlogp.rewrites.rows.reads import reads_of
 from pymc_fastlogp.rewrites.rows.views import Grid
 
 NAME = "fastlogp_hoist_distinct"
@@ -47,7 +48,8 @@ def local_hoist_distinct(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
         shape = tuple(length for axis in axes if (length := out.type.shape[axis]) is not None)
         if len(shape) < len(axes) or prod(shape) <= OVERHEAD:
             continue
-        codes = _codes(out, axes, shape)
+        where = {axis: k for k, axis in enumerate(axes)}
+        codes = reads_of(fgraph, shape).codes(out, where)
         if codes is None or prod(shape) - codes.n_cells <= OVERHEAD:
             continue
         looked_up = _look_up(out, axes, shape, codes)
@@ -65,13 +67,6 @@ def _grids(x: TensorVariable) -> Iterator[tuple[int, ...]]:
     yield from ((axis,) for axis in axes)
     if len(axes) > 1:
         yield axes
-
-
-def _codes(x: TensorVariable, axes: tuple[int, ...], shape: tuple[int, ...]) -> Codes | None:
-    """Return which of the rows along some axes are equal, None if they hardly repeat."""
-    where = {axis: k for k, axis in enumerate(axes)}
-    grouping = Grouping(Grid(shape), where)
-    return grouping.keys.codes(grouping.reads_of(x, where).columns)
 
 
 def _look_up(

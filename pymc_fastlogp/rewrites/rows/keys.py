@@ -97,8 +97,11 @@ class RowKeys:
         by = sorted(values, key=lambda column: len(np.unique(column)))
         return np.lexsort(by) if by else np.arange(len(rows))
 
-    def is_same_in(self, column: int, mask: np.ndarray) -> bool:
-        """Whether a column holds the same in all rows of a mask, the axes of the rows first."""
+    def differing(self, columns: frozenset[int], mask: np.ndarray) -> frozenset[int]:
+        """Return the columns that do not hold the same in all rows of a mask, the axes of the rows first."""
+        return frozenset(column for column in columns if not self._is_same_in(column, mask))
+
+    def _is_same_in(self, column: int, mask: np.ndarray) -> bool:
         of_column = self._columns[column]
         first = np.unravel_index(np.broadcast_to(mask, self.shape).argmax(), self.shape)
         value = of_column[tuple(i if n > 1 else 0 for i, n in zip(first, of_column.shape))]

@@ -29,24 +29,20 @@ from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp import decisions
-from pymc_fastlogp.rewrites.rows.compact_rows import Reduction, reduce_rows
 from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD
 from pymc_fastlogp.rewrites.rows.readers import (
     Reader,
-    axes_of,
     length_of,
     readers_with,
     reading_of,
     scattered_by,
     why_not,
 )
-from pymc_fastlogp.rewrites.rows.scatter_order import best_order, sorted_by
+from pymc_fastlogp.rewrites.rows.reductions import Reduction, axes_of, reduce_rows
+from pymc_fastlogp.rewrites.rows.scatter_order import best_order, cheaper_order, sorted_by
 from pymc_fastlogp.rewrites.rows.views import Grid
 
 NAME = "fastlogp_order_rows"
-
-# On the tag of a variable that this rule made, which it need not look at again.
-DONE = "ordered"
 
 Replacements = dict[TensorVariable, TensorVariable]
 
@@ -55,21 +51,21 @@ Replacements = dict[TensorVariable, TensorVariable]
 def local_order_rows(fgraph: FunctionGraph, node: Apply) -> Replacements | None:
     """Rewrite ``sum(f(theta[g], x)) -> sum(f(theta[g[p]], x[p]))`` with sorted ``g[p]``."""
     out = node.outputs[0]
-    if out.type.dtype not in float_dtypes or getattr(out.tag, NAME, None) == DONE:
+    if out.type.dtype not in float_dtypes:
         return None
     for axis in axes_of(node):
         n, reader = length_of(node, axis), Reader(node, axis)
         if n is None or n <= OVERHEAD:
             continue
         # First without the others, which takes longer to find out.
-        if best_order(scattered_by({reader: reading_of(reader, n)})) is None:
+        if cheaper_order(scattered_by({reader: reading_of(reader, n)})) is None:
             continue
         found = readers_with(fgraph, reader, n)
         scattered = scattered_by(found)
         if (rows := best_order(scattered)) is None:
             continue
-        if reason := why_not(fgraph, found):
-            decisions.refused(NAME, out, reason)
+        if refusal := why_not(fgraph, found):
+            decisions.refused(NAME, out, refusal)
             continue
         return _permuted(fgraph, [*found], rows, sorted_by(scattered, rows))
     return None
@@ -88,7 +84,6 @@ def _permuted(
         return None
     for old, new in result.items():
         copy_stack_trace(old, new)
-        setattr(new.tag, NAME, DONE)
         decisions.fired(NAME, old, by=by)
     return result
 
@@ -97,5 +92,4 @@ def _at(grid: Grid, reader: Reader, rows: np.ndarray) -> TensorVariable:
     """Return a reduction over permuted rows."""
     node, where = reader.node, {reader.axis: rows}
     [x] = node.inputs
-    at = grid.at(x, where)
-    return reduce_rows(Reduction(node, x, [], axes_of(node)), where, at, len(rows))
+    return reduce_rows(Reduction(node, x, [], axes_of(node)), where, grid.at(x, where), len(rows))

@@ -17,6 +17,8 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.gathers import Where, parse_gather
+from pymc_fastlogp.decisions import Refusal
+from pymc_fastlogp.rewrites.rows.reductions import axes_of
 from pymc_fastlogp.rewrites.rows.refusals import (
     NEEDED_ROW_BY_ROW,
     READS_OTHERS,
@@ -48,15 +50,15 @@ class Reading:
         Their names, or those of what is read with them.
     tables : set of (TensorVariable, bytes)
         The tables, each with an index it is read with.
-    refusal : str
-        Why the rows have to stay as they are; empty where they may be permuted.
+    refusal : Refusal, optional
+        Why the rows have to stay as they are; None where they may be permuted.
     """
 
     computed: dict[TensorVariable, tuple[int, ...]] = field(default_factory=dict)
     indices: dict[bytes, np.ndarray] = field(default_factory=dict)
     names: dict[bytes, str] = field(default_factory=dict)
     tables: set[tuple[TensorVariable, bytes]] = field(default_factory=set)
-    refusal: str = ""
+    refusal: Refusal | None = None
 
     def shares(self, other: "Reading") -> bool:
         """Whether both read the same rows."""
@@ -79,17 +81,17 @@ def readers_with(fgraph: FunctionGraph, reader: Reader, n: int) -> dict[Reader, 
     return found
 
 
-def why_not(fgraph: FunctionGraph, found: dict[Reader, Reading]) -> str:
-    """Say why the rows that these read cannot be permuted; empty if they can."""
-    if refusal := next((reading.refusal for reading in found.values() if reading.refusal), ""):
-        return refusal
+def why_not(fgraph: FunctionGraph, found: dict[Reader, Reading]) -> Refusal | None:
+    """Say why the rows that these read cannot be permuted, None if they can."""
+    if refusals := [reading.refusal for reading in found.values() if reading.refusal]:
+        return refusals[0]
     nodes = [reader.node for reader in found]
     if len({*nodes}) < len(nodes):
         return READS_OTHERS
     computed = {x for reading in found.values() for x in reading.computed}
     clients = (client for x in computed for client, _ in fgraph.clients[x])
     by_row = (c for c in clients if c not in nodes and computed.isdisjoint(c.outputs))
-    return NEEDED_ROW_BY_ROW if any(True for _ in by_row) else ""
+    return NEEDED_ROW_BY_ROW if any(True for _ in by_row) else None
 
 
 def scattered_by(found: dict[Reader, Reading]) -> list[Scattered]:
@@ -109,11 +111,6 @@ def _readers(fgraph: FunctionGraph, n: int) -> Iterator[Reader]:
     for node in fgraph.toposort():
         if isinstance(node.op, Sum | All):
             yield from (Reader(node, axis) for axis in axes_of(node) if length_of(node, axis) == n)
-
-
-def axes_of(node: Apply) -> tuple[int, ...]:
-    """Return the axes that a reduction goes over."""
-    return tuple(range(node.inputs[0].type.ndim)) if node.op.axis is None else node.op.axis
 
 
 def length_of(node: Apply, axis: int) -> int | None:

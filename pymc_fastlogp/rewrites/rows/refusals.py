@@ -1,4 +1,4 @@
-"""Why rows were not compacted, in words for the user, with what can be done."""
+"""Why rows are left alone, and what the user can do: a table, and which row of it applies."""
 
 from collections.abc import Iterable
 
@@ -11,30 +11,75 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.gathers import Where, parse_gather
+from pymc_fastlogp.decisions import Refusal
 from pymc_fastlogp.rewrites.rows.keys import WORTHWHILE
 from pymc_fastlogp.rewrites.rows.terms import Term
 from pymc_fastlogp.rewrites.rows.views import Grid, varies
 
-NEEDED_ROW_BY_ROW = "it is also needed row by row, as an elementwise log-likelihood is"
-
-READS_OTHERS = "its rows read what others compute, so that they cannot change places"
-
-FREEZE = (
-    "{name} is shared and can change between evaluations: compile with freeze_model=True "
-    "(pymc_fastlogp.compile_kwargs()), or freeze it with "
-    "pymc.model.transform.optimization.freeze_dims_and_data(model)"
+# A row each: why, and what the user can do about it.
+NEEDED_ROW_BY_ROW = Refusal(
+    "it is also needed row by row, as an elementwise log-likelihood is",
+    "nothing, unless it is an output of yours: compute that apart",
 )
-RANDOM = "it reads random numbers ({name}), which are drawn anew in each evaluation"
-ONE_EACH = "{name} has an entry of its own for each row"
-TOO_FEW = "too few repeats: more than {share} of the {n} rows differ in what they read"
-UNKNOWN = "the number of rows is not known before the call"
+READS_OTHERS = Refusal(
+    "its rows read what others compute, so that they cannot change places",
+    "nothing: such rows have an order of their own",
+)
+SHARED = Refusal(
+    "{name} is shared and can change between evaluations",
+    "compile with freeze_model=True (pymc_fastlogp.compile_kwargs()), or freeze it with "
+    "pymc.model.transform.optimization.freeze_dims_and_data(model)",
+)
+RANDOM = Refusal(
+    "it reads random numbers ({name}), which are drawn anew in each evaluation",
+    "take all of the data instead of a minibatch: rows that repeat then cost nothing",
+)
+ONE_EACH = Refusal(
+    "{name} has an entry of its own for each row",
+    "nothing, unless rows could share a parameter by an index",
+)
+TOO_FEW = Refusal(
+    "too few repeats: more than {share} of the {n} rows differ in what they read",
+    "nothing, unless a covariate can be rounded without loss, or groups joined",
+)
+UNKNOWN = Refusal(
+    "the number of rows is not known before the call",
+    "give data and variables a length that is known, by shape or freeze_model=True",
+)
+
+# Of sums of squares.
+TOO_MANY_CELLS = Refusal(
+    "too few rows read the same parameters", "nothing, unless groups can be joined"
+)
+COUNTS = Refusal(
+    f"{TOO_MANY_CELLS.text}: {{n}} rows in {{cells}} cells with {{k}} parameters each",
+    TOO_MANY_CELLS.advice,
+)
+NOT_LINEAR = Refusal(
+    "the predictor is not linear in a covariate that differs from row to row",
+    "nothing, unless it can be a constant matrix, of a spline for instance, times coefficients",
+)
+TOO_MANY_PARAMETERS = Refusal(
+    "too many parameters in each cell: {k}, where {most} is the most",
+    "nothing, unless groups can do with fewer coefficients",
+)
+COMPACTED = Refusal(
+    "the rows repeat so often that row compaction leaves as few", "nothing: row compaction does it"
+)
+ZERO_WEIGHTS = Refusal(
+    "some weights are zero, and 0 * inf is nan where a square is infinite",
+    "leave out the rows of weight zero",
+)
+BAD_CONSTANTS = Refusal(
+    "its constants are not finite, or some weights are positive and others negative",
+    "look for nan, infinities and signs in the data and weights",
+)
 
 
-def why_unknown(x: TensorVariable) -> str:
+def why_unknown(x: TensorVariable) -> Refusal:
     """Say why the number of rows of ``x`` is not known."""
-    reason = _of_source(ancestors([x]))
-    if reason is not None:
-        return reason
+    if refusal := _of_source(ancestors([x])):
+        return refusal
     # As long as there are rows is what decides how many there are.
     for source in explicit_graph_inputs([x]):
         if None in getattr(source.type, "shape", ()):  # a list of tensors has none
@@ -42,13 +87,13 @@ def why_unknown(x: TensorVariable) -> str:
     return UNKNOWN
 
 
-def why_distinct(grid: Grid, where: Where, terms: Iterable[Term]) -> str:
+def why_distinct(grid: Grid, where: Where, terms: Iterable[Term]) -> Refusal:
     """Say why the rows of these terms hardly repeat."""
-    reason = why_own_entries(grid, where, [term.x for term in terms])
-    return reason or TOO_FEW.format(share=WORTHWHILE, n=grid.n_rows)
+    own = why_own_entries(grid, where, [term.x for term in terms])
+    return own or TOO_FEW.about(share=WORTHWHILE, n=grid.n_rows)
 
 
-def why_own_entries(grid: Grid, where: Where, of_rows: Iterable[TensorVariable]) -> str | None:
+def why_own_entries(grid: Grid, where: Where, of_rows: Iterable[TensorVariable]) -> Refusal | None:
     """Say why rows read entries of their own of something other than constants; None if not."""
     leaves = _long_leaves(grid, of_rows, where)
     source = _of_source(ancestors(leaves))
@@ -57,21 +102,21 @@ def why_own_entries(grid: Grid, where: Where, of_rows: Iterable[TensorVariable])
     return own_entry_of(leaves[0])
 
 
-def own_entry_of(x: TensorVariable) -> str:
+def own_entry_of(x: TensorVariable) -> Refusal:
     """Say that each row reads an entry of its own of ``x``."""
-    return ONE_EACH.format(name=name_of(x))
+    return ONE_EACH.about(name=name_of(x))
 
 
-def _of_source(variables: Iterable[Variable]) -> str | None:
-    """Return the reason that lies in where numbers come from."""
+def _of_source(variables: Iterable[Variable]) -> Refusal | None:
+    """Return the refusal that lies in where numbers come from."""
     for x in variables:
         if isinstance(x, SharedVariable) and hasattr(x.type, "shape"):
-            return FREEZE.format(name=name_of(x))
+            return SHARED.about(name=name_of(x))
         if x.owner is not None and isinstance(x.owner.op, RandomVariable):
-            return RANDOM.format(name=name_of(x))
+            return RANDOM.about(name=name_of(x))
         # A minibatch draws inside an Op of its own, and only its generator is seen here.
         if isinstance(x.type, RandomType):
-            return RANDOM.format(name=x.name or "a minibatch, or another generator of its own")
+            return RANDOM.about(name=x.name or "a minibatch, or another generator of its own")
     return None
 
 

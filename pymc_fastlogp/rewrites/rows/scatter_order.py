@@ -4,7 +4,8 @@ The gradient of ``theta[g]`` adds what each row gives to the entry of its group,
 that costs depends on how equal :math:`g_i` follow each other (``docs/kernel/scatter.md``): they may be at least a vector
 apart, come in runs at least as long as a vector, or neither. Of several indices one can be sorted, which changes how
 the others lie. So a few orders are tried, and the sum of their costs is compared with that of the rows as they are:
-for each index, rows sorted by it, and in a group by what they were, or by the other indices.
+for each index, rows sorted by it, and in a group by what they were, or by the other indices. From the cheapest it goes
+on, until no other saves enough: rows that were ordered once stay as they are.
 
 The costs are the measured ones of ``python -m benchmarks.scatter``, for 16 lanes. On vectors with fewer lanes runs
 become cheap sooner, so an order that pays here pays there.
@@ -47,7 +48,16 @@ class Scattered(NamedTuple):
 
 
 def best_order(scattered: Sequence[Scattered]) -> np.ndarray | None:
-    """Return the permutation of rows that pays most, None if no order is worth it."""
+    """Return a permutation of rows after which no order is worth it, None if none is as they are."""
+    best, rows = None, cheaper_order(scattered)
+    while rows is not None:
+        best = rows if best is None else best[rows]
+        rows = cheaper_order([each._replace(of_row=each.of_row[best]) for each in scattered])
+    return best
+
+
+def cheaper_order(scattered: Sequence[Scattered]) -> np.ndarray | None:
+    """Return the permutation of rows that pays most of those that sort by an index, None if none does."""
     worth = cost(scattered) - WORTHWHILE
     if worth < min(IN_REGISTERS) * sum(each.n_tables for each in scattered):
         return None

@@ -1,0 +1,103 @@
+"""What the rows of a graph read, as columns that are factorised once for all rules.
+
+Rules ask about the same rows, one after the other. What is read depends on the variable alone, and a
+variable keeps its value when the graph around it is rewritten, so that what was found for it stays right.
+"""
+
+from typing import NamedTuple
+
+import pytensor.scalar as ps
+from pytensor.graph.features import Feature
+from pytensor.graph.fg import FunctionGraph
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import Dot
+from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.gathers import Where
+from pymc_fastlogp.analysis.scalar_facts import Cost, ops_where
+from pymc_fastlogp.rewrites.rows.keys import Codes, RowKeys
+from pymc_fastlogp.rewrites.rows.views import Grid, varies
+
+# Next to free in a loop that reads a row anyway, as are Ops that only move entries.
+CHEAP = ops_where(lambda facts: facts.cost <= Cost.DIVISION)
+COSTLY = (Dot, Softmax, LogSoftmax, LogSumExp)
+
+
+class Reads(NamedTuple):
+    """The columns that an expression reads in a row, and whether it is but arithmetic on them."""
+
+    columns: frozenset[int]
+    is_cheap: bool
+
+
+NOTHING = Reads(frozenset(), True)
+
+
+class RowReads:
+    """What the rows of one shape read.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The rows: one length, or several for a tensor whose rows are along several axes.
+    """
+
+    def __init__(self, shape: tuple[int, ...]):
+        self.grid = Grid(shape)
+        self.keys = RowKeys(shape)
+        self._reads: dict[int, Reads] = {}
+
+    def of(self, x: TensorVariable, where: Where) -> Reads:
+        """Return what each row reads of ``x``."""
+        if not varies(x, where):
+            return NOTHING
+        view = self.grid.view(x, where)
+        if id(view) not in self._reads:
+            columns = [self.keys.add(array) for array in view.reads]
+            inputs = [self.of(*viewed) for viewed in view.inputs]
+            self._reads[id(view)] = Reads(
+                frozenset().union(*columns, *(reads.columns for reads in inputs)),
+                all(reads.is_cheap for reads in inputs) and (not inputs or _is_cheap(x)),
+            )
+        return self._reads[id(view)]
+
+    def codes(self, x: TensorVariable, where: Where) -> Codes | None:
+        """Return which rows read the same of ``x``, None if they hardly repeat."""
+        return self.keys.codes(self.of(x, where).columns)
+
+
+class SharedReads(Feature):
+    """What rows of a graph read, for all rules that work on it."""
+
+    def __init__(self) -> None:
+        self._by_shape: dict[tuple[int, ...], RowReads] = {}
+
+    def on_attach(self, fgraph: FunctionGraph) -> None:
+        """Be found by :func:`reads_of`."""
+        fgraph.row_reads = self
+
+    def on_detach(self, fgraph: FunctionGraph) -> None:
+        """Free the columns."""
+        del fgraph.row_reads
+
+    def of_shape(self, shape: tuple[int, ...]) -> RowReads:
+        """Return what rows of a shape read."""
+        return self._by_shape.setdefault(shape, RowReads(shape))
+
+
+def reads_of(fgraph: FunctionGraph, shape: tuple[int, ...]) -> RowReads:
+    """Return what rows of this shape read in a graph that :class:`SharedReads` is attached to."""
+    shared: SharedReads = fgraph.row_reads
+    return shared.of_shape(shape)
+
+
+def _is_cheap(x: TensorVariable) -> bool:
+    """Whether the Op that makes ``x`` does little for an entry."""
+    op = x.owner.op
+    if not isinstance(op, Elemwise):
+        return not isinstance(op, COSTLY)
+    if isinstance(op.scalar_op, ps.Pow):
+        return fill_value(x.owner.inputs[1]) == 2
+    return isinstance(op.scalar_op, CHEAP)

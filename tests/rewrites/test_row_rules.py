@@ -1,0 +1,107 @@
+"""The rules about rows are one rewriter of the graph: who reaches it, in which order, what it shares and what stays."""
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.mode import Mode, get_mode
+from pytensor.graph.rewriting.utils import rewrite_graph
+
+from pymc_fastlogp.config import switched
+from pymc_fastlogp.decisions import collected
+from pymc_fastlogp.registration import ROWS, RULES, TAG, registered
+from pymc_fastlogp.rewrites.rows import keys
+from tests.rewrites.conftest import pregrad
+
+NAMES = [rule.name for rule in RULES if rule.database == ROWS]
+GAUSSIAN, COMPACT, HOIST, ORDER = NAMES
+
+RNG = np.random.default_rng(0)
+N = 300
+GROUP, SORTED = RNG.integers(0, 4, N), np.repeat(np.arange(4), N // 4)
+Y, X = RNG.normal(size=(2, N))
+COUNTS = RNG.integers(0, 5, N).astype(float)
+theta, phi = pt.tensor("theta", shape=(4,)), pt.tensor("phi", shape=(N,))
+
+# What each rule is for, and no other.
+ALONE = {
+    GAUSSIAN: pt.sqr(Y - theta[GROUP] * X).sum(),
+    COMPACT: pt.exp(theta[GROUP]).sum(),
+    HOIST: pt.sin(pt.gammaln(theta[SORTED] + COUNTS)) * phi,
+    ORDER: pt.exp(theta[GROUP] * X).sum(),
+}
+# A square of every row, counts of few, and rows to be sorted.
+ALL = pt.add(*(x.sum() for x in ALONE.values()))
+
+
+def fired_in(rewrite):
+    with collected() as decisions:
+        rewrite()
+    return [d.rule for d in decisions if d.fired and d.rule in NAMES]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_rule_fires_where_it_is_meant_to_and_is_excluded_by_its_name(name):
+    out = ALONE[name]
+    assert fired_in(lambda: pregrad(out, on=True)) == [name]
+    assert name not in fired_in(lambda: pregrad(out, on=True, exclude=[name]))
+
+
+@pytest.mark.parametrize("name", [ROWS, TAG])
+def test_all_are_excluded_by_the_name_of_the_rewriter_and_by_the_tag(name):
+    assert set(fired_in(lambda: pregrad(ALL, on=True))) == {*NAMES}
+    assert not fired_in(lambda: pregrad(ALL, on=True, exclude=[name]))
+
+
+def test_one_is_applied_to_the_whole_graph_before_the_next():
+    order = [*dict.fromkeys(fired_in(lambda: pregrad(ALL, on=True)))]
+    assert order == NAMES
+
+
+@pytest.mark.parametrize("mode", ["NUMBA", "JAX"])
+@pytest.mark.parametrize("excluded", [None, *NAMES])
+def test_a_mode_selects_and_excludes_them_by_name(mode, excluded):
+    mode = get_mode(mode).excluding(excluded or "no such rule")
+    query = mode.provided_optimizer
+    query.position_cutoff = 1.6
+    fgraph = pytensor.graph.FunctionGraph(outputs=[ALL], clone=True, copy_inputs=False)
+    with switched(True):
+        fired = fired_in(lambda: Mode(mode.linker, query).optimizer.rewrite(fgraph))
+    assert set(NAMES) - set(fired) == ({excluded} if excluded else set())
+
+
+def test_nothing_fires_again_nor_after_the_gradient():
+    once = pregrad(ALL, on=True)
+    assert not fired_in(lambda: pregrad(once, on=True))
+    gradient = pytensor.grad(once, [theta])
+    with switched(True):
+        assert not fired_in(
+            lambda: rewrite_graph([once, *gradient], include=["canonicalize", "stabilize"])
+        )
+
+
+def test_a_column_is_factorised_once_for_all_rules_of_a_pass(monkeypatch):
+    factorised = []
+    whole = keys.factorise
+    monkeypatch.setattr(keys, "factorise", lambda x: factorised.append(x) or whole(x))
+    # Gaussian rows refuse what row compaction refuses, too: three columns, in each of two passes at most.
+    pregrad((pt.sqr(Y - theta[GROUP] * phi)).sum(), on=True)
+    of_group = [x for x in factorised if np.array_equal(x, GROUP)]
+    assert len(of_group) <= 2
+    assert len(factorised) <= 6
+
+
+def test_what_was_read_is_forgotten_after_the_pass():
+    seen = []
+    rewriter = registered(next(rule for rule in RULES if rule.name == ORDER))
+    transform = rewriter.transform
+
+    def watched(fgraph, *args, **kwargs):
+        seen.append((fgraph, fgraph.row_reads))
+        return transform(fgraph, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rewriter, "transform", watched)
+        pregrad(ALL, on=True)
+    assert seen
+    assert not any(hasattr(fgraph, "row_reads") for fgraph, _ in seen)
