@@ -2,6 +2,7 @@
 # make test       lint, types and the test suite (what CI runs)
 # make test-all   the slow suites too: fuzzing, the model suite, every case study
 # make bench      the benchmark table, its JSON and its plot (MODEL=radon for one, QUICK=1 for a fast look)
+# make canaries   the table of rules that fire, by model (MODEL=zoo/poisson for one)
 # make docs       the documentation as HTML
 # make .venv      only the environment
 #
@@ -13,7 +14,7 @@ PY := .venv/bin/python
 RUN := PYTHONPATH=. $(PY)
 WORKERS ?= 2
 
-.PHONY: .venv demo test test-all bench docs lint clean
+.PHONY: .venv demo test test-all bench canaries docs lint clean
 
 .venv: .venv/.installed
 
@@ -51,6 +52,9 @@ test-all: lint
 
 bench: .venv
 	$(RUN) -m benchmarks $(if $(MODEL),--model $(MODEL)) $(if $(QUICK),--quick)
+
+canaries: .venv
+	$(RUN) -m tests.canaries $(MODEL)
 
 docs: .venv
 	$(RUN) -m sphinx -W -b html docs docs/_build/html

@@ -18,17 +18,9 @@ from benchmarks.machine import machine
 from pymc_fastlogp.analysis.index_facts import Neighbours
 from pymc_fastlogp.benchmark.native import Timer
 from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
-from pymc_fastlogp.kernel.ir.loops import (
-    Accumulate,
-    Buffer,
-    Compute,
-    Index,
-    Load,
-    Loop,
-    Program,
-    Role,
-)
-from pymc_fastlogp.kernel.vecmath.loop import default_width
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Index, Load, Role
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program
+from pymc_fastlogp.kernel.native.target import default_width
 from tests.kernel.native_kernel import compile_native
 
 ROWS = 5_000

@@ -34,9 +34,10 @@ from benchmarks.machine import machine
 from pymc_fastlogp.benchmark.clock import seconds_now
 from pymc_fastlogp.benchmark.native import Timer
 from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
-from pymc_fastlogp.kernel.vecmath.loop import default_width, n_arguments, n_results
+from pymc_fastlogp.kernel.native.target import default_width
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED
 from tests.kernel.vecmath_intrinsic import apply
+from tests.kernel.vecmath_loop import n_arguments, n_results
 
 SIZE = 2048
 CACHE_LINE = 64

@@ -78,7 +78,7 @@ def rules_table() -> Table:
     """Return name, database and tags of each rule that is in ``optdb``."""
     table = Table("rewrite", "database", "tags", title="Registered rewrites")
     for rule in filter(is_in_optdb, RULES):
-        table.add_row(rule.name, rule.database, ", ".join((TAG, *rule.tags)))
+        table.add_row(rule.name, rule.database, ", ".join((TAG, *rule.phase.tags)))
     return table
 
 
@@ -87,7 +87,7 @@ def is_in_optdb(rule: Rule) -> bool:
     database = optdb[rule.database]
     return all(
         rule.name in {rewriter.name for rewriter in database.query(f"+{key}").get_node_rewriters()}
-        for key in (rule.name, TAG, *rule.tags)
+        for key in (rule.name, TAG, *rule.phase.tags)
     )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def settle(model: "pm.Model") -> None:
     """Do to the graphs that ``model`` keeps what its first compilation would do, plugin off."""
-    from pymc.pytensorf import rewrite_pregrad
+    from pymc_fastlogp._upstream.pymc import rewrite_pregrad
 
     with switched(False):
         rewrite_pregrad(model.logp())

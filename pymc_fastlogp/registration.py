@@ -10,6 +10,7 @@ share, this lets one thread compile with the plugin while another compiles witho
 import importlib
 import warnings
 from collections.abc import Sequence
+from enum import Enum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from pytensor.graph.rewriting.basic import (
 from pytensor.graph.rewriting.db import RewriteDatabase
 
 from pymc_fastlogp import decisions
+from pymc_fastlogp._upstream.pytensor import forget_empty_entry
 from pymc_fastlogp.config import is_switched_on
 from pymc_fastlogp.rewrites.rows.sequence import RowRules
 
@@ -39,6 +41,27 @@ ROWS = "fastlogp_rows"
 TESTED = {"pymc": ("6.3", "6.4"), "pytensor": ("3.3",)}
 
 
+class Phase(Enum):
+    """When a rule runs: the tags that select it, and whether the name of its database does too.
+
+    PyMC and nutpie ask for ``canonicalize`` and ``stabilize`` by name, before they take a gradient.
+    """
+
+    BEFORE_GRADIENT = ("fast_run",), True  # and again when the function is compiled, in any mode
+    AFTER_GRADIENT = ("numba",), False
+    FAST_COMPILE = ("fast_compile",), False
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Return the queries that select a rule of this phase, besides :data:`TAG`."""
+        return self.value[0]
+
+    @property
+    def by_database_name(self) -> bool:
+        """Return whether a query for the name of the database selects it too."""
+        return self.value[1]
+
+
 class Rule(NamedTuple):
     """One rewrite and its place in ``optdb``.
 
@@ -47,21 +70,21 @@ class Rule(NamedTuple):
     name : str
         For users, who exclude the rewrite by it. Unique within a database.
     function : str
-        ``module.function`` below ``pymc_fastlogp.rewrites``.
+        ``module.function`` below ``pymc_fastlogp.rewrites``, or a rewriter of PyTensor's own, from
+        ``pytensor`` on, that is to run earlier than PyTensor has it.
     database : str
         The entry of ``optdb`` that it goes into, or :data:`ROWS`.
-    tags : tuple of str
-        Queries that select it, besides :data:`TAG`.
-    by_database_name : bool
-        Whether a query for the name of the database selects it too. PyMC and nutpie ask for
-        ``canonicalize`` and ``stabilize`` so, before they take a gradient.
+    phase : Phase
+        When it runs.
+    until : str
+        What has to come from upstream for the rule to be deleted, where that is expected.
     """
 
     name: str
     function: str
     database: str
-    tags: tuple[str, ...] = ("fast_run",)
-    by_database_name: bool = True
+    phase: Phase = Phase.BEFORE_GRADIENT
+    until: str = ""
 
 
 LIFT = "filled.lift_set_subtensor.local_lift_elemwise_through_set"
@@ -69,14 +92,15 @@ LIFT = "filled.lift_set_subtensor.local_lift_elemwise_through_set"
 FOLD_CHECKS = "checks.fold_checks_by_range.local_fold_checks_by_range"
 
 RULES: tuple[Rule, ...] = (
-    Rule("fastlogp_static_shape", "shapes.static_shape.local_static_shape", "canonicalize"),
-    Rule("fastlogp_static_output", "shapes.static_output.local_static_output", "canonicalize"),
+    # PyTensor has it among the rules of `ShapeOpt`, which runs when a function is compiled.
     Rule(
-        "fastlogp_masked_reshape_to_set",
-        "filled.fill_to_set.local_masked_reshape_to_set",
+        "fastlogp_static_shape",
+        "pytensor.tensor.rewriting.shape.local_shape_ground",
         "canonicalize",
+        until="PyTensor has local_shape_ground in canonicalize",
     ),
-    Rule("fastlogp_pad_of_set", "filled.fill_to_set.local_pad_of_set", "canonicalize"),
+    Rule("fastlogp_static_output", "shapes.static_output.local_static_output", "canonicalize"),
+    Rule("fastlogp_moves_to_set", "filled.moves_to_set.local_moves_to_set", "canonicalize"),
     Rule("fastlogp_diag_of_diag", "linalg.diag_of_diag.local_diag_of_diag", "canonicalize"),
     # Before the lift, which the squares and the scaled factor are for.
     Rule(
@@ -89,21 +113,19 @@ RULES: tuple[Rule, ...] = (
     Rule("fastlogp_fold_checks_by_range", FOLD_CHECKS, "canonicalize"),
     # Before rows are compacted, so that their terms have no mask.
     Rule("fastlogp_switch_to_zero", "rows.switch_to_zero.local_switch_to_zero", "canonicalize"),
-    Rule("fastlogp_shape_of_softmax", "shapes.static_shape.local_shape_of_softmax", "canonicalize"),
     # Again, since probabilities may become a sigmoid only here.
     Rule("fastlogp_fold_checks_by_range", FOLD_CHECKS, "stabilize"),
     # After `canonicalize`, where the lift still has to recognise norms that are not zero.
     Rule("fastlogp_diag_of_filled", "filled.diag_of_filled.local_diag_of_filled", "stabilize"),
     Rule("fastlogp_sum_of_filled", "filled.sum_of_filled.local_sum_of_filled", "stabilize"),
-    Rule("fastlogp_square_of_abs", "scalars.square_of_abs.local_square_of_abs", "stabilize"),
-    Rule("fastlogp_pow_to_sqrt", "scalars.pow_to_sqrt.local_pow_to_sqrt", "stabilize"),
-    Rule("fastlogp_unit_norms", "filled.unit_norms.local_unit_norms", "stabilize"),
-    Rule("fastlogp_write_of_permuted", "filled.permuted_rows.local_write_of_permuted", "stabilize"),
+    Rule("fastlogp_square_of_abs", "scalars.identities.square_of_abs", "stabilize"),
     Rule(
-        "fastlogp_reduction_of_permuted",
-        "filled.permuted_rows.local_reduction_of_permuted",
+        "fastlogp_pow_to_sqrt",
+        "scalars.identities.pow_to_sqrt",
         "stabilize",
+        until="PyTensor takes roots before the gradient, and those of integers in double precision",
     ),
+    Rule("fastlogp_unit_norms", "filled.unit_norms.local_unit_norms", "stabilize"),
     Rule(
         "fastlogp_cholesky_of_gram", "linalg.cholesky_of_gram.local_cholesky_of_gram", "stabilize"
     ),
@@ -128,7 +150,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "fastlogp_difference_of_softplus",
-        "scalars.difference_of_softplus.local_difference_of_softplus",
+        "scalars.identities.difference_of_softplus",
         "stabilize",
     ),
     Rule("fastlogp_masked_switch", "rows.masked_switch.local_masked_switch", "stabilize"),
@@ -142,35 +164,32 @@ RULES: tuple[Rule, ...] = (
         "fastlogp_unroll_short_scan",
         "compiled.unroll_scan.local_unroll_short_scan",
         "canonicalize",
-        ("fast_compile",),
-        False,
+        Phase.FAST_COMPILE,
     ),
     # After the gradient, of which it changes nothing.
     Rule(
         "fastlogp_log_of_scaled_exp",
         "compiled.log_of_scaled_exp.local_log_of_scaled_exp",
         "specialize",
-        ("numba",),
-        False,
+        Phase.AFTER_GRADIENT,
     ),
     # Where PyTensor inlines those that it knows by name.
     Rule(
         "fastlogp_inline_op_from_graph",
         "compiled.inline_op_from_graph.local_inline_op_from_graph",
         "specialize",
-        ("numba",),
-        False,
+        Phase.AFTER_GRADIENT,
+        until="the gradient of an OpFromGraph is no longer one (pymc-devs/pytensor#1174)",
     ),
     # Behind `specialize`, where PyTensor gathers rows of the factors instead.
     Rule(
         "fastlogp_gather_after_dot",
         "compiled.gather_after_dot.local_gather_after_dot",
         "uncanonicalize",
-        ("numba",),
-        False,
+        Phase.AFTER_GRADIENT,
     ),
     # Not in mode JAX, where JAX itself takes the gradient, after `specialize`.
-    Rule("fastlogp_lift_set_subtensor", f"{LIFT}_after_grad", "specialize", ("numba",), False),
+    Rule("fastlogp_lift_set_subtensor", f"{LIFT}_after_grad", "specialize", Phase.AFTER_GRADIENT),
 )
 
 
@@ -254,7 +273,7 @@ class SwitchedGraphRewriter(GraphRewriter):
     def apply(self, fgraph: FunctionGraph) -> None:
         """Apply the wrapped rewriter, or do nothing."""
         if is_switched_on():
-            _import(self.rewriter)().apply(fgraph)
+            _import(f"pymc_fastlogp.{self.rewriter}")().apply(fgraph)
 
 
 def register() -> None:
@@ -278,8 +297,8 @@ def _register(rule: Rule) -> None:
         rule.name,
         SwitchedRewriter(_rewriter(rule)),
         TAG,
-        *rule.tags,
-        use_db_name_as_tag=rule.by_database_name,
+        *rule.phase.tags,
+        use_db_name_as_tag=rule.phase.by_database_name,
     )
 
 
@@ -296,7 +315,7 @@ def _put(
     **kwargs: Any,
 ) -> None:
     """Register a rewriter; after a reload it replaces what the first import registered."""
-    _forget_query(database, name)
+    forget_empty_entry(database, name)
     database.register(name, rewriter, *tags, overwrite_existing=name in database, **kwargs)
 
 
@@ -309,12 +328,6 @@ def registered(rule: Rule) -> NodeRewriter:
     """Return what is registered by the name of a rule, an error if nothing is."""
     found = database_of(rule)[rule.name]
     return found.node_rewriter if isinstance(found, WalkingGraphRewriter) else found
-
-
-def _forget_query(database: RewriteDatabase, name: str) -> None:
-    """Delete the empty entry that a query which excluded the name left; it is an error below."""
-    if not database.__db__[name]:
-        del database.__db__[name]
 
 
 def is_enabled() -> bool:
@@ -366,10 +379,11 @@ def untested_reason() -> str | None:
 
 
 def _rewriter(rule: Rule) -> NodeRewriter:
-    return _import(f"rewrites.{rule.function}")
+    is_upstreams = rule.function.startswith("pytensor.")
+    return _import(rule.function if is_upstreams else f"pymc_fastlogp.rewrites.{rule.function}")
 
 
 def _import(name: str) -> Any:
-    """Return a rewriter, or its class, by its dotted name below this package."""
+    """Return a rewriter, or its class, by its dotted name."""
     module, attribute = name.rsplit(".", 1)
-    return getattr(importlib.import_module(f"pymc_fastlogp.{module}"), attribute)
+    return getattr(importlib.import_module(module), attribute)

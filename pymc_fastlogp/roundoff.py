@@ -14,7 +14,6 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-from pytensor import scalar as ps
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
@@ -28,6 +27,9 @@ from pytensor.tensor.linalg import Cholesky, SolveTriangular
 from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 
+from pymc_fastlogp.analysis.elemwise import is_elemwise
+from pymc_fastlogp.analysis.scalar_facts import Trait, ops_where
+
 # How many points around each, how many units in the last place away at most, and how many times
 # the largest change among them is still round-off.
 N_NEIGHBOURS = 8
@@ -38,10 +40,7 @@ ROUNDING = (
     *(Elemwise, CAReduce, CumOp, Dot, BatchedDot, GemmRelated, Gemv),
     *(Cholesky, SolveTriangular),
 )
-EXACT = (
-    *(ps.Neg, ps.Abs, ps.Sign, ps.Switch, ps.Cast, ps.Identity, ps.ScalarMaximum, ps.ScalarMinimum),
-    *(ps.Floor, ps.Ceil, ps.Trunc, ps.RoundHalfToEven, ps.RoundHalfAwayFromZero),
-)
+EXACT = ops_where(lambda facts: Trait.EXACT in facts.traits)
 # What fuses or overwrites, is for C, or has no form for a linker of this kind (inner graphs are left as they are).
 NOT_REWRITTEN = ["fusion", "inplace", "cxx_only", "compile_inner_graph"]
 
@@ -73,7 +72,7 @@ def _ulps(node: Apply, thunk: Any) -> float:
     """Return how many units in the last place an operation that has run may be off."""
     if isinstance(node.op, AdvancedIncSubtensor) and not node.op.set_instead_of_inc:
         return sqrt(max(1.0, np.size(thunk.inputs[1][0]) / max(1, np.size(thunk.outputs[0][0]))))
-    if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, EXACT):
+    if is_elemwise(node.op, *EXACT):
         return 0.0
     return float(isinstance(node.op, ROUNDING))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pymc as pm
+import pytensor
 import pytest
 from hypothesis import settings
 
@@ -17,6 +18,17 @@ from pymc_fastlogp.registration import RULES, registered
 from tests.lifted import exp_of_set
 
 REPOSITORY = Path(__file__).parents[1]
+
+
+def with_flags(flags: str) -> str:
+    """Return the flags of PyTensor that this process was started with, and others, which win."""
+    return ",".join(filter(None, (os.environ.get("PYTENSOR_FLAGS"), flags)))
+
+
+# A rewrite that raises fails its test, here and in the processes that tests start. Upstream would print a
+# traceback and go on without it.
+os.environ["PYTENSOR_FLAGS"] = with_flags("on_opt_error=raise")
+pytensor.config.on_opt_error = "raise"
 
 # A first example compiles; how long the others take says more of the machine than of the code.
 settings.register_profile("same", deadline=None, derandomize=True)
@@ -64,11 +76,12 @@ def run_script(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]
     """Run a script in a fresh process, as a user would, with extra environment variables."""
 
     def run(source: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        flags = with_flags(environment.pop("PYTENSOR_FLAGS", ""))
         script = tmp_path / "script.py"
         script.write_text(dedent(source))
         return subprocess.run(
             [sys.executable, script],
-            env=os.environ | {"PYTHONPATH": str(REPOSITORY)} | environment,
+            env=os.environ | {"PYTHONPATH": str(REPOSITORY), "PYTENSOR_FLAGS": flags} | environment,
             capture_output=True,
             text=True,
             check=False,

@@ -11,6 +11,7 @@ from rich.console import Console
 import pymc_fastlogp
 from pymc_fastlogp.__main__ import PACKAGES, environment_table, vector_bits
 from pymc_fastlogp.registration import RULES
+from tests.conftest import with_flags
 
 
 def report(**environment: str) -> subprocess.CompletedProcess[str]:
@@ -39,7 +40,7 @@ def test_table_says_why_it_is_off():
 
 
 def test_failing_self_check_exits_with_1():
-    process = report(PYTENSOR_FLAGS="optimizer_excluding=fastlogp")
+    process = report(PYTENSOR_FLAGS=with_flags("optimizer_excluding=fastlogp"))
     assert process.returncode == 1, process.stderr
     assert "Self-check failed: a graph was not rewritten while the plugin was on." in process.stdout
 

@@ -74,7 +74,7 @@ def test_flag_excludes_names_and_tag(run_script, excluded, before_gradient, comp
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_rule_is_found_by_name_and_by_tags(rule):
     database = database_of(rule)
-    for key in (rule.name, TAG, *rule.tags):
+    for key in (rule.name, TAG, *rule.phase.tags):
         # A rewriter is listed once for each Op that it tracks.
         rewriters = dict.fromkeys(database.query(f"+{key}").get_node_rewriters())
         names = [rewriter.name for rewriter in rewriters]

@@ -25,6 +25,7 @@ category = rng.integers(0, 4, size=N)
 group = rng.integers(0, GROUPS, size=N)
 other = rng.integers(0, 3, size=N)
 few = np.repeat([0.0, 1.0], N // 2)
+table = np.bincount(group * 4 + category, minlength=GROUPS * 4).reshape(GROUPS, 4)
 
 MODELS: dict[str, Callable[[], None]] = {}
 
@@ -158,8 +159,8 @@ def nested_groups_with_negative_index():
 
 @in_zoo
 def matrix_of_effects():
-    table = pm.Normal("table", shape=(GROUPS, 3))
-    pm.Bernoulli("y", logit_p=table[group, other], observed=binary)
+    effect = pm.Normal("table", shape=(GROUPS, 3))[group, other]
+    pm.Bernoulli("y", logit_p=effect, observed=binary)
 
 
 @in_zoo
@@ -202,13 +203,11 @@ def zero_sum_effects():
 
 @in_zoo
 def dirichlet_multinomial():
-    table = np.bincount(group * 4 + category, minlength=GROUPS * 4).reshape(GROUPS, 4)
     pm.DirichletMultinomial("y", table.sum(1), pm.HalfNormal("a", shape=4), observed=table)
 
 
 @in_zoo
 def multinomial():
-    table = np.bincount(group * 4 + category, minlength=GROUPS * 4).reshape(GROUPS, 4)
     pm.Multinomial("y", table.sum(1), pm.Dirichlet("p", np.ones(4)), observed=table)
 
 
@@ -285,8 +284,7 @@ def kronecker_normal():
 def multivariate_random_walk():
     chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.LogNormal.dist(0.0, 0.5))
     start = pm.MvNormal.dist(np.zeros(2), np.eye(2))
-    mu = np.zeros(2)
-    walk = pm.MvGaussianRandomWalk("walk", mu, chol=chol, init_dist=start, shape=(N, 2))
+    walk = pm.MvGaussianRandomWalk("walk", np.zeros(2), chol=chol, init_dist=start, shape=(N, 2))
     pm.Poisson("y", pt.exp(walk[:, 0] + walk[:, 1] * x), observed=counts)
 
 
@@ -322,6 +320,38 @@ def factor_analysis():
     pm.MvNormal(
         "y", np.zeros(6), cov=loadings @ loadings.T + pt.diag(noise), observed=y.reshape(10, 6)
     )
+
+
+@in_zoo
+def scaled_correlations():
+    corr, sd = pm.LKJCorr("corr", n=3, eta=2.0), pt.diag(pm.HalfNormal("sd", shape=3))
+    pm.MvNormal("y", np.zeros(3), cov=sd @ (corr @ corr.T) @ sd, observed=y.reshape(20, 3))
+
+
+@in_zoo
+def precision_of_a_ring():
+    ring = np.roll(np.eye(6), 1, axis=1)
+    tau = 2 * np.eye(6) - pm.Beta("alpha", 2, 2) * (ring + ring.T)
+    pm.MvNormal("y", np.zeros(6), tau=tau, observed=y.reshape(10, 6))
+
+
+@in_zoo
+def known_relationships():
+    cov, mu = pm.HalfNormal("s") * (np.eye(6) + 0.5), pm.Normal("mu", shape=6)
+    pm.MvNormal("y", mu, cov=cov, observed=y.reshape(10, 6))
+
+
+@in_zoo
+def many_correlated_effects():
+    chol, _, _ = pm.LKJCholeskyCov("chol", n=20, eta=2.0, sd_dist=pm.Exponential.dist(1.0))
+    b = pm.Normal("z", shape=(2 * N, 20)) @ chol.T
+    pm.Laplace("y", b, 1.0, observed=np.resize(y, (2 * N, 20)))
+
+
+@in_zoo
+def zero_inflated_negative_binomial():
+    rate = pt.exp(pm.Normal("a") + pm.Normal("b") * np.linspace(-1, 1, 4 * N))
+    pm.ZeroInflatedNegativeBinomial("y", 0.7, rate, pm.HalfNormal("s"), observed=np.tile(counts, 4))
 
 
 @in_zoo

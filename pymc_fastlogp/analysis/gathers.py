@@ -1,6 +1,6 @@
 """What ``x[.., g, h, ..]`` with constant index arrays reads, axis by axis."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +9,27 @@ from pytensor.tensor.subtensor import indices_from_subtensor
 from pytensor.tensor.variable import TensorConstant
 
 type Where = Mapping[int, int | np.ndarray]
+
+
+class _Same:
+    """An array as a key, equal to itself alone. The key keeps it, so that no other array gets its address."""
+
+    def __init__(self, array: np.ndarray):
+        self.array = array
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.array is other.array
+
+    def __hash__(self) -> int:
+        return id(self.array)
+
+
+def position_key(position: int | np.ndarray) -> Hashable:
+    """Return what is equal for the same position of an axis: a number that all rows share, or the array itself."""
+    if isinstance(position, int):
+        return position
+    # With its axes, so that it is not taken for the number of an axis of the grid.
+    return (position.ndim, position.item()) if position.size == 1 else _Same(position)
 
 
 class Gather(NamedTuple):

@@ -1,7 +1,7 @@
 """Between which numbers the entries of an expression lie, and whether they may be nan.
 
 :func:`range_of` walks from an expression to its inputs. What an elementwise function makes of intervals is in
-:mod:`~pymc_fastlogp.analysis.scalar_ranges`, what arithmetic on intervals has to be careful about in
+:mod:`~pymc_fastlogp.analysis.scalar_facts`, what arithmetic on intervals has to be careful about in
 :mod:`~pymc_fastlogp.analysis.intervals`; here are the Ops that move, set, join and reduce entries. Of constants the
 smallest and largest entry count, of anything that has no rule all that its dtype holds.
 
@@ -31,7 +31,7 @@ from pytensor.tensor.subtensor import (
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.intervals import HUGE, Interval, all_of, fitted, hull, of_data
-from pymc_fastlogp.analysis.scalar_ranges import OTHERS, STRICT
+from pymc_fastlogp.analysis.scalar_facts import facts_of
 from pymc_fastlogp.analysis.writes import is_set, positions
 
 # Deeper expressions count as unknown: the walk is recursive, and far inputs rarely prove anything.
@@ -109,8 +109,7 @@ Rule = Callable[[_Walk, Apply, Chosen], Interval | None]
 
 
 def _elemwise(walk: _Walk, node: Apply, where: Chosen) -> Interval | None:
-    scalar_op = type(node.op.scalar_op)
-    rule = STRICT.get(scalar_op) or OTHERS.get(scalar_op)
+    rule = facts_of(node.op.scalar_op).range
     if rule is None:
         return None
     whole = of_full_shape(node)

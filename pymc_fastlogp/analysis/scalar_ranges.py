@@ -1,7 +1,7 @@
-"""What elementwise functions make of intervals: a row for each scalar Op.
+"""What scalar Ops make of intervals: the rules that the rows of :mod:`~pymc_fastlogp.analysis.scalar_facts` name.
 
-A row says what numbers become, and whether they make nan. The functions in :data:`STRICT` return nan
-for each operand that is nan. Those in :data:`OTHERS` may return a number then, which their rows hold as well.
+A rule says what numbers become, and whether they make nan. Where an Op may return a number for an operand that is nan,
+the interval of its rule holds that number as well.
 """
 
 import math
@@ -10,21 +10,12 @@ from dataclasses import replace
 
 import pytensor.scalar as ps
 
-from pymc_fastlogp.analysis.intervals import (
-    Interval,
-    Operands,
-    add,
-    divide,
-    hull,
-    multiply,
-    negate,
-    widened,
-)
+from pymc_fastlogp.analysis.intervals import Interval, Operands, hull, multiply, negate, widened
 
 Rule = Callable[[Operands], Interval]
 
 
-def _monotone(
+def monotone(
     f: ps.UnaryScalarOp,
     low: float = -math.inf,
     high: float = math.inf,
@@ -42,41 +33,50 @@ def _monotone(
     return rule
 
 
-def _periodic(xs: Operands) -> Interval:
+def periodic(xs: Operands) -> Interval:
+    """Return the range of a sine or cosine."""
     return Interval(-1.0, 1.0, nan=not xs[0].is_bounded)
 
 
-def _abs(xs: Operands) -> Interval:
+def absolute(xs: Operands) -> Interval:
+    """Return the range of ``abs(x)``."""
     return Interval(xs[0].smallest, xs[0].largest)
 
 
-def _sqr(xs: Operands) -> Interval:
-    size = _abs(xs)
+def square(xs: Operands) -> Interval:
+    """Return the range of ``x ** 2``."""
+    size = absolute(xs)
     return replace(multiply([size, size]), nan=False)  # a number is not both zero and infinite
 
 
-def _pow(xs: Operands) -> Interval:
+def power(xs: Operands) -> Interval:
+    """Return the range of ``x ** y``."""
     base, exponent = xs
     if exponent == Interval(2.0, 2.0):
-        return _sqr([base])
+        return square([base])
     if exponent == Interval(0.5, 0.5):
-        return _sqrt([base])
+        return square_root([base])
+    if base.low >= 1 and exponent.low >= 0:
+        return Interval(1.0)
     if base.low > 0 or (base.low == 0 and exponent.low >= 0):
         return Interval(0.0)
     return Interval(nan=True)
 
 
-def _maximum(xs: Operands) -> Interval:
+def maximum(xs: Operands) -> Interval:
+    """Return the range of ``maximum(x, y)``, which is the other where one is nan."""
     x, y = xs
     both = Interval(max(x.low, y.low), max(x.high, y.high))
     return hull([both, *(other for other, nan in ((x, y.nan), (y, x.nan)) if nan)])
 
 
-def _minimum(xs: Operands) -> Interval:
-    return negate(_maximum([negate(x) for x in xs]))
+def minimum(xs: Operands) -> Interval:
+    """Return the range of ``minimum(x, y)``, which is the other where one is nan."""
+    return negate(maximum([negate(x) for x in xs]))
 
 
-def _clip(xs: Operands) -> Interval:
+def clip(xs: Operands) -> Interval:
+    """Return the range of ``clip(x, low, high)``."""
     x, low, high = xs
     if low.nan or high.nan or low.high > high.low:
         return hull(xs)
@@ -85,42 +85,4 @@ def _clip(xs: Operands) -> Interval:
     )
 
 
-_sqrt = _monotone(ps.sqrt, 0.0, domain=0.0)
-
-STRICT: dict[type[ps.ScalarOp], Rule] = {
-    ps.Add: add,
-    ps.Sub: lambda xs: add([xs[0], negate(xs[1])]),
-    ps.Mul: multiply,
-    ps.TrueDiv: lambda xs: divide(*xs),
-    ps.Reciprocal: lambda xs: divide(Interval(1.0, 1.0), xs[0]),
-    ps.Neg: lambda xs: negate(xs[0]),
-    ps.Abs: _abs,
-    ps.Sqr: _sqr,
-    ps.Sqrt: _sqrt,
-    ps.Identity: lambda xs: xs[0],
-    ps.Exp: _monotone(ps.exp, 0.0),
-    ps.Exp2: _monotone(ps.exp2, 0.0),
-    ps.Expm1: _monotone(ps.expm1, -1.0),
-    ps.Log: _monotone(ps.log, domain=0.0),
-    ps.Log2: _monotone(ps.log2, domain=0.0),
-    ps.Log10: _monotone(ps.log10, domain=0.0),
-    ps.Log1p: _monotone(ps.log1p, domain=-1.0),
-    ps.Sigmoid: _monotone(ps.sigmoid, 0.0, 1.0),
-    ps.Softplus: _monotone(ps.softplus, 0.0),
-    ps.Tanh: _monotone(ps.tanh, -1.0, 1.0),
-    ps.ArcTan: _monotone(ps.arctan),
-    ps.Erf: _monotone(ps.erf, -1.0, 1.0),
-    ps.Erfc: _monotone(ps.erfc, 0.0, 2.0),
-    ps.Sin: _periodic,
-    ps.Cos: _periodic,
-}
-
-OTHERS: dict[type[ps.ScalarOp], Rule] = {
-    ps.Second: lambda xs: xs[1],
-    ps.Switch: lambda xs: hull(xs[1:]),
-    ps.ScalarMaximum: _maximum,
-    ps.ScalarMinimum: _minimum,
-    ps.Clip: _clip,
-    ps.Pow: _pow,
-    ps.Cast: lambda xs: xs[0],
-}
+square_root = monotone(ps.sqrt, 0.0, domain=0.0)

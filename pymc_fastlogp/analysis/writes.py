@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
-from pytensor.tensor.rewriting.subtensor import _advanced_indices_jointly_unique
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
     IncSubtensor,
@@ -19,6 +18,7 @@ from pytensor.tensor.subtensor import (
 )
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp._upstream.pytensor import advanced_indices_jointly_unique
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.vector_reads import chosen
 
@@ -64,7 +64,7 @@ def _is_without_duplicates(fgraph: FunctionGraph, write: Apply) -> bool:
     # PyTensor takes the zeros and ones of a mask for positions when it compares it with others.
     if len(arrays) > 1 and any(i.type.dtype == "bool" for i in arrays):
         return False
-    return _advanced_indices_jointly_unique(indices, fgraph)
+    return advanced_indices_jointly_unique(indices, fgraph)
 
 
 def _is_free_of(write: Apply, later: Sequence[Apply]) -> bool:

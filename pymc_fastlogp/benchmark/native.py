@@ -15,6 +15,7 @@ from llvmlite import binding as llvm
 from llvmlite import ir
 from numpy.typing import NDArray
 
+from pymc_fastlogp._upstream.nutpie import callback_of
 from pymc_fastlogp.benchmark.clock import seconds_now
 from pymc_fastlogp.kernel.native.target import optimised, target_machine
 
@@ -61,12 +62,7 @@ class LogpCallback:
     @classmethod
     def from_compiled(cls, compiled: Any) -> "LogpCallback":
         """Take the callback out of a ``nutpie.compile_pymc_model`` result (Numba backend)."""
-        return cls(
-            address=compiled.compiled_logp_func.address,
-            user_data=compiled.user_data.ctypes.data,
-            n_dim=int(compiled.n_dim),
-            owner=compiled,
-        )
+        return cls(*callback_of(compiled), owner=compiled)
 
     def evaluate(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Return logp and gradient, shape ``(n_dim,)``.

@@ -63,7 +63,7 @@ def rewrite_terms(terms: Sequence[TensorVariable]) -> tuple[FunctionGraph, Recor
     Recorder
         With what happened.
     """
-    from pymc.pytensorf import rewrite_pregrad
+    from pymc_fastlogp._upstream.pymc import rewrite_pregrad
 
     fgraph = FunctionGraph(outputs=list(terms), clone=True, copy_inputs=False)
     recorder = Recorder(fgraph)

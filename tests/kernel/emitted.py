@@ -2,8 +2,7 @@
 
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_fastlogp.kernel.ir.loops import (
-    Accumulate,
+from pymc_fastlogp.kernel.ir.expressions import (
     Buffer,
     Compute,
     Const,
@@ -11,13 +10,11 @@ from pymc_fastlogp.kernel.ir.loops import (
     Index,
     Length,
     Load,
-    Loop,
-    Program,
     Role,
     Size,
-    Store,
-    expressions,
 )
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program, Store
+from pymc_fastlogp.kernel.ir.traversal import expressions
 
 F64 = "float64"
 I0, I1, I2 = Index(0), Index(1), Index(2)

@@ -10,8 +10,8 @@ from pytensor.compile.mode import Mode, get_mode, optdb
 from pytensor.graph.fg import FunctionGraph
 
 from pymc_fastlogp.analysis.index_facts import index_facts
-from pymc_fastlogp.kernel import passes
-from pymc_fastlogp.kernel.lower import is_supported, lower
+from pymc_fastlogp.kernel.lower import is_supported, loops_of
+from tests.kernel.check import optimise
 from tests.kernel.native_kernel import NativeKernel, compile_native
 
 PYTHON = Mode(linker="py", optimizer=None)
@@ -111,12 +111,7 @@ def compiled(
     unsupported = [str(node) for node in fgraph.toposort() if not is_supported(node)]
     assert not unsupported, unsupported
     facts = [index_facts(array) if i in known else None for i, array in enumerate(arrays)]
-    before, passes.CHECKED = passes.CHECKED, True
-    try:
-        program = lower(fgraph, facts)
-    finally:
-        passes.CHECKED = before
-    return compile_native(program, contiguous)
+    return compile_native(optimise(loops_of(fgraph, facts)), contiguous)
 
 
 def evaluated(

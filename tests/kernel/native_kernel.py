@@ -6,18 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from pymc_fastlogp.kernel.emit.kernel import OUT_OF_MEMORY
-from pymc_fastlogp.kernel.ir.loops import (
-    Buffer,
-    Compute,
-    Const,
-    Expr,
-    Length,
-    Load,
-    Program,
-    Size,
-    walk,
-)
+from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Length, Load, Size
+from pymc_fastlogp.kernel.ir.loops import Program
+from pymc_fastlogp.kernel.ir.traversal import walk
 from pymc_fastlogp.kernel.native.machine_code import compile_program, engine_of
 
 NAME = "pymc_fastlogp_kernel"

@@ -17,14 +17,15 @@ from pytensor.tensor.math import Dot
 from pymc_fastlogp import disabled
 from pymc_fastlogp.kernel.emit.contiguous_copies import with_copied_operands
 from pymc_fastlogp.kernel.graph.op import FusedKernel
-from pymc_fastlogp.kernel.ir.calls import Call
-from pymc_fastlogp.kernel.ir.loops import Buffer, Length, Load, Role, is_call, reads
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Length, Load, Role
+from pymc_fastlogp.kernel.ir.loops import Call
+from pymc_fastlogp.kernel.ir.traversal import is_call, reads
 from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, lower, products
 from pymc_fastlogp.kernel.lower.array import of_buffer
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.native import blas
 from pymc_fastlogp.kernel.native.machine_code import compile_program
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, with_flags
 from tests.kernel.covered.linalg import covariance, lower_triangle
 
 
@@ -212,7 +213,7 @@ def test_libraries_of_other_lengths_are_left_alone(monkeypatch):
     blas.is_available.cache_clear()
     assert blas.is_available()
     blas.is_available.cache_clear()
-    monkeypatch.setattr(blas, "_name_of", lambda _: b"void (char *, int64_t *)")
+    monkeypatch.setattr(blas, "signature", lambda _: b"void (char *, int64_t *)")
     assert not blas.is_available()
     blas.is_available.cache_clear()
 
@@ -238,7 +239,7 @@ print(product[0], solution[0], len(compiled))
 
 
 def test_from_the_cache_in_another_process(tmp_path):
-    flags = f"base_compiledir={tmp_path}"
+    flags = with_flags(f"base_compiledir={tmp_path}")
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTENSOR_FLAGS": flags}
     script = f"import pymc_fastlogp\n{CACHED}"
 

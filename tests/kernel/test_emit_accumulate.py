@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.emit.accumulators import IDENTITIES
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Const, Expr, Load, Loop, Store
+from pymc_fastlogp.kernel.ir.arithmetic import identity
+from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Load
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Store
 from tests.kernel.emitted import (
     F64,
     I0,
@@ -62,7 +63,7 @@ def test_every_operation_and_type(op, dtype):
     value = Load(x, (I0,))
     kernel = compile_native(
         program(
-            *(fill(b, IDENTITIES[type(op)](dtype)) for b in (total, parts, rows)),
+            *(fill(b, identity(op, dtype).value) for b in (total, parts, rows)),
             Loop(
                 (n,),
                 (
@@ -142,7 +143,7 @@ def test_nan_is_kept(op, position):
     x, result = given("x", 37), output("r")
     kernel = compile_native(
         program(
-            fill(result, IDENTITIES[type(op)](F64)),
+            fill(result, identity(op, F64).value),
             Loop((37,), (Accumulate(result, (), op, Load(x, (I0,))),)),
         )
     )

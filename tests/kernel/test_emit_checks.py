@@ -5,7 +5,8 @@ import pytest
 from pytensor import scalar as ps
 
 from pymc_fastlogp.kernel.emit import buffers
-from pymc_fastlogp.kernel.ir.loops import Check, Const, Error, Length, Load, Loop, Store
+from pymc_fastlogp.kernel.ir.expressions import Const, Length, Load
+from pymc_fastlogp.kernel.ir.loops import Check, Error, Loop, Store
 from tests.kernel.emitted import F64, I0, I1, compute, given, output, program, scratch
 from tests.kernel.native_kernel import compile_native
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.loops import Const, Expr, Length, Load, Loop, Store
+from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Length, Load
+from pymc_fastlogp.kernel.ir.loops import Loop, Store
 from tests.kernel.emitted import F64, I0, I1, I2, LENGTHS, compute, given, output, program, sizes
 from tests.kernel.native_kernel import compile_native
 

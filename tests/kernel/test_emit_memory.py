@@ -10,8 +10,9 @@ from llvmlite import ir
 from pytensor import scalar as ps
 
 from pymc_fastlogp.kernel.emit import buffers, emit
-from pymc_fastlogp.kernel.ir.expressions import cast
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Buffer, Const, Length, Load, Loop, Role, Store
+from pymc_fastlogp.kernel.ir.arithmetic import cast
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Const, Length, Load, Role
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Store
 from tests.kernel.emitted import (
     F64,
     I0,

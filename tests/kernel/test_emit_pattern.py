@@ -8,9 +8,10 @@ from pytensor.scalar import math as psm
 from scipy import special
 
 from pymc_fastlogp.kernel.emit import emit
-from pymc_fastlogp.kernel.emit.lane_patterns import analyse
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Const, Length, Load, Loop, Program, Store
-from pymc_fastlogp.kernel.vecmath.loop import default_width
+from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
+from pymc_fastlogp.kernel.ir.expressions import Const, Length, Load
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program, Store
+from pymc_fastlogp.kernel.native.target import default_width
 from tests.kernel.emitted import I0, I1, compute, fill, given, output, program
 from tests.kernel.native_kernel import compile_native
 
@@ -47,15 +48,15 @@ SLOPES = [
 @pytest.mark.parametrize(("index", "slope"), SLOPES, ids=range(len(SLOPES)))
 def test_slope_along_the_inner_axis(index, slope):
     x, y = given("x", 100), output("y", 4, 20)
-    pattern = analyse(Loop((4, 20), (Store(y, (I0, I1), Load(x, (index,))),)))
-    assert pattern.slope[index] == slope
+    patterns = AccessPatterns(Loop((4, 20), (Store(y, (I0, I1), Load(x, (index,))),)))
+    assert patterns.coefficient(index) == slope
 
 
 def test_levels():
     x, y = given("x", 4, 20), output("y", 4, 20)
     row, element = Load(x, (I0, number(0))), Load(x, (I0, I1))
-    pattern = analyse(Loop((4, 20), (Store(y, (I0, I1), compute(ps.add, row, element)),)))
-    assert [pattern.level[expr] for expr in (number(0), row, element)] == [0, 1, 2]
+    patterns = AccessPatterns(Loop((4, 20), (Store(y, (I0, I1), compute(ps.add, row, element)),)))
+    assert [patterns.level[expr] for expr in (number(0), row, element)] == [0, 1, 2]
 
 
 def instructions(a_program: Program) -> str:
@@ -138,10 +139,10 @@ def test_functions_of_one_argument_are_evaluated_together():
     value = Load(x, (I0,))
     sigmoid, softplus = (compute(op, value) for op in (psm.sigmoid, psm.softplus))
     both = Loop((4 * W,), (Store(y, (I0,), sigmoid), Store(z, (I0,), softplus)))
-    shared = analyse(both).shared
+    shared = AccessPatterns(both).shared
     assert shared[sigmoid] == shared[softplus]
     assert {*shared[sigmoid].results} == {sigmoid, softplus}
-    assert not analyse(Loop((4 * W,), (Store(y, (I0,), sigmoid),))).shared
+    assert not AccessPatterns(Loop((4 * W,), (Store(y, (I0,), sigmoid),))).shared
 
     data = np.random.default_rng(0).normal(size=4 * W)
     values = compile_native(program(both, inputs=(x,)))(data)

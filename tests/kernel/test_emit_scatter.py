@@ -12,10 +12,11 @@ from pytensor.graph.fg import FunctionGraph
 
 from pymc_fastlogp.analysis.index_facts import FAR, Neighbours, index_facts, neighbours_of
 from pymc_fastlogp.kernel.emit import emit
-from pymc_fastlogp.kernel.emit.accumulators import IDENTITIES
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Const, Load, Loop
+from pymc_fastlogp.kernel.ir.arithmetic import identity
+from pymc_fastlogp.kernel.ir.expressions import Const, Load
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop
 from pymc_fastlogp.kernel.lower import lower
-from pymc_fastlogp.kernel.vecmath.loop import default_width
+from pymc_fastlogp.kernel.native.target import default_width
 from tests.kernel.emitted import F64, I0, I1, compute, fill, given, output, program, sizes
 from tests.kernel.lowering import case, check_value
 from tests.kernel.native_kernel import compile_native
@@ -121,7 +122,7 @@ def test_every_operation_and_type_in_runs(op, dtype):
     parts = output("parts", 3, dtype=dtype)
     body = Accumulate(parts, (Load(index, (I0,)),), op, Load(x, (I0,)), RUNS)
     kernel = compile_native(
-        program(fill(parts, IDENTITIES[type(op)](dtype)), Loop((n,), (body,)), inputs=(x, index))
+        program(fill(parts, identity(op, dtype).value), Loop((n,), (body,)), inputs=(x, index))
     )
     data, index_ = numbers(n, dtype), np.repeat([0, 1, 2], [2 * W + 1, 7, 3 * W - 5])
     [found] = kernel(data, index_.astype("int32"))

@@ -1,13 +1,18 @@
 """What upstream raises, a kernel raises; what it does not cover, it refuses with a reason."""
 
+import re
+
 import numpy as np
 import pytensor.tensor as pt
 import pytest
-from pytensor.graph.fg import FunctionGraph
+from pytensor import sparse
+from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.raise_op import Assert, CheckAndRaise
 from pytensor.tensor.math import Dot
+from pytensor.tensor.shape import Shape, Shape_i
 
-from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported
+from pymc_fastlogp.kernel.ir.text import as_text
+from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, loops_of
 from tests.kernel.lowering import case, compiled
 
 X = np.arange(5.0)
@@ -76,13 +81,21 @@ def test_refuses_with_a_reason(build, value, reason):
         lambda x: pt.inc_subtensor(x[np.array([0, 0])], 1.0, ignore_duplicates=True),
         lambda x: pt.cumsum(x.astype("int8")),
         lambda x: x.astype("complex128"),
+        lambda x: pt.sum(x.astype("uint8"), dtype="uint8"),
         pt.sort,
     ],
-    ids=["mask", "duplicates ignored", "small integers", "complex", "sort"],
+    ids=["mask", "duplicates ignored", "small integers", "complex", "uint64 inside", "sort"],
 )
 def test_is_not_supported(build):
     node = build(pt.dvector("x")).owner
     assert not is_supported(node)
+
+
+def test_what_reads_a_sparse_matrix_is_not_supported():
+    matrix = sparse.csr_matrix("matrix")
+    checked = Assert("no")(matrix, pt.all(pt.dvector("x") > 0))
+    readers = [Shape()(matrix), Shape_i(0)(matrix), checked]
+    assert not any(is_supported(x.owner) for x in readers)
 
 
 @pytest.mark.parametrize(
@@ -100,3 +113,13 @@ def test_is_not_supported(build):
 def test_large_products_of_other_types_than_blas_takes(left, right, is_covered):
     x, y = (pt.tensor(shape=shape, dtype="float32") for shape in (left, right))
     assert is_supported(Dot()(x, y).owner) == is_covered
+
+
+def test_checks_are_in_the_order_of_the_arrays():
+    """The text of a program, which code on disk is found by, is the same in every process."""
+    vectors = [pt.vector(f"x{k}") for k in range(6)]
+    graph = FrozenFunctionGraph.from_io(vectors, [pt.add(*vectors)])
+    text = as_text(loops_of(graph, [None] * 6))
+    assert re.findall(r"EQ\((.*)\) bool", text) == [
+        f"len(x0, 0), len(x{k}, 0)" for k in range(1, 6)
+    ]

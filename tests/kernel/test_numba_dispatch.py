@@ -18,6 +18,7 @@ from pymc_fastlogp import disabled
 from pymc_fastlogp.benchmark.run import compile_model
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.native import machine_code
+from pymc_fastlogp.kernel.native.machine_code import object_files
 from pymc_fastlogp.kernel.numba import dispatch, layouts
 from pymc_fastlogp.kernel.numba.held_constants import HeldConstants
 from pymc_fastlogp.kernel.numba.outputs import arrays_in
@@ -170,8 +171,8 @@ def test_inputs_are_not_copied(regression):
 def test_a_layout_without_code_raises(monkeypatch, caplog):
     x = pt.dmatrix("x")
     function = compiled([x], [pt.exp(x).sum() * 1.5])
-    monkeypatch.setattr(layouts, "_programs", {})
-    with pytest.raises(RuntimeError, match="no code for inputs that are not in C order"):
+    monkeypatch.setattr(layouts, "_kernels", {})
+    with pytest.raises(RuntimeError, match="no code for inputs of this layout"):
         function(np.zeros((2, 3), order="F"))
     assert "KeyError" in caplog.text
     assert function(np.zeros((2, 3)))[0] == 9
@@ -290,14 +291,19 @@ def test_a_second_process_compiles_nothing(run_script, tmp_path, n):
 
 
 def test_without_the_cache_nothing_is_written(monkeypatch):
-    written = []
-    monkeypatch.setattr(machine_code, "_write", lambda path, code: written.append(path))
-    monkeypatch.setattr(machine_code, "_loaded", {})
+    compiled_names, written = [], []
+    compile_program = machine_code.compile_program
+    monkeypatch.setattr(object_files, "write", lambda name, code: written.append(name))
+    monkeypatch.setattr(
+        machine_code,
+        "compile_program",
+        lambda program, name, _: compiled_names.append(name) or compile_program(program, name),
+    )
     x = pt.dvector("x")
     with pytensor.config.change_flags(numba__cache=False):
         function = compiled([x], [pt.exp(x).sum() * 1.25])
         np.testing.assert_allclose(function(np.zeros(2)), 2.5)
-    assert machine_code._loaded
+    assert len(compiled_names) == 1
     assert not written
 
 

@@ -6,10 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.check import check
-from pymc_fastlogp.kernel.ir.loops import Compute, Length, Load, Loop, Store, expressions
+from pymc_fastlogp.kernel.ir.expressions import Compute, Length, Load
+from pymc_fastlogp.kernel.ir.loops import Loop, Store
+from pymc_fastlogp.kernel.ir.traversal import expressions
 from pymc_fastlogp.kernel.passes.reciprocal import SHORT, share_reciprocals
 from pymc_fastlogp.kernel.scalars.quotient import LARGEST, SMALLEST, quotient
+from tests.kernel.check import check
 from tests.kernel.emitted import I0, I1, compute, output, program
 from tests.kernel.emitted import given as an_input
 from tests.kernel.native_kernel import compile_native

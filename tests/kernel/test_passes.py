@@ -8,41 +8,26 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FrozenFunctionGraph
 
-import pymc_fastlogp.kernel.passes as passes
 from pymc_fastlogp.analysis.index_facts import index_facts
-from pymc_fastlogp.kernel.ir.check import check
-from pymc_fastlogp.kernel.ir.loops import (
-    Accumulate,
-    Buffer,
-    Compute,
-    Const,
-    Index,
-    Load,
-    Loop,
-    Program,
-    Role,
-    Store,
-    expressions,
-)
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Index, Load, Role
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program, Store
 from pymc_fastlogp.kernel.ir.text import as_text
-from pymc_fastlogp.kernel.lower import lower
+from pymc_fastlogp.kernel.ir.traversal import expressions
+from pymc_fastlogp.kernel.lower import loops_of
+from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.simplify import simplify
-from pymc_fastlogp.kernel.passes.split_scalars import split_scalars
+from tests.kernel.check import check, optimise
 from tests.kernel.native_kernel import compile_native
 
 ROWS, GROUPS = 50, 4
 
 
-@pytest.fixture(autouse=True)
-def _checked(monkeypatch):
-    monkeypatch.setattr(passes, "CHECKED", True)
-
-
 def program_of(inputs, outputs, **facts):
     """Lower a graph; ``facts`` gives the data of integer inputs by name."""
     known = tuple(index_facts(facts[x.name]) if x.name in facts else None for x in inputs)
-    return lower(FrozenFunctionGraph.from_io(inputs, outputs, dedup_nodes=True), known)
+    graph = FrozenFunctionGraph.from_io(inputs, outputs, dedup_nodes=True)
+    return optimise(loops_of(graph, known))
 
 
 def domains(program, again=False):
@@ -97,14 +82,17 @@ def test_a_loop_waits_for_a_scatter_that_it_reads(rows):
 
 
 def test_scalars_become_steps_of_their_own():
-    program = _valid()
     first, second = (
-        Store(Buffer(name, "float64", (), Role.OUTPUT), (), S) for name in ("first", "second")
+        Store(Buffer(name, "float64", (), Role.SCRATCH), (), S) for name in ("first", "second")
     )
-    when = f(ps.gt, S, MINUS_ONE, dtype="bool")
-    together = replace(program, steps=(*program.steps, Loop((), (first, second), when)))
-    apart = (Loop((), (first,), when), Loop((), (second,), when))
-    assert split_scalars(together).steps == (*program.steps, *apart)
+    context = Context({})
+    context.add((), first, second)
+    context.add((ROWS,), first, second)
+    assert context.loops == [
+        Loop((), (first,)),
+        Loop((), (second,)),
+        Loop((ROWS,), (first, second)),
+    ]
 
 
 def test_what_no_output_needs_is_dropped():

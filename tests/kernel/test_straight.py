@@ -8,8 +8,9 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FunctionGraph
 
-from pymc_fastlogp.kernel.ir.calls import Call
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Compute, expressions
+from pymc_fastlogp.kernel.ir.expressions import Compute
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Call
+from pymc_fastlogp.kernel.ir.traversal import expressions
 from pymc_fastlogp.kernel.lower import loops_of
 from pymc_fastlogp.kernel.lower.structural_zeros import voids
 from tests.kernel.covered.linalg import filled
@@ -38,8 +39,9 @@ VOIDS = {
     "masked": (SQUARE * np.tril(np.ones((4, 4))), ABOVE),
     "a function of a triangle": (pt.exp(TRIANGLE), NOWHERE),
     "set into others": (SQUARE[np.tril_indices(4)].set(PACKED), NOWHERE),
-    "set where is not known": (pt.zeros((4, 4))[pt.lvector("i"), 0].set(1.0), None),
+    "set where is not known": (pt.zeros((4, 4))[pt.lvector("i"), 0].set(1.0), NOWHERE),
     "of open length": (pt.matrix("x"), None),
+    "repeated from an open length": (pt.alloc(pt.vector("x"), 4, 4), NOWHERE),
     "large": (pt.zeros((5, 4)), None),
 }
 

@@ -254,7 +254,7 @@ def test_special_pairs_are_as_upstream(name, upstream):
 
 @pytest.mark.parametrize("n", [-100, -7, -3, -2, -1, 1, 2, 3, 4, 5, 31, 100])
 def test_integer_powers_are_within_the_bound(n, monkeypatch):
-    row = Function(f"power_{n}", partial(integer_power, n=n), (-LARGEST, LARGEST))
+    row = Function(f"power_{n}", partial(integer_power, n=n), None, (-LARGEST, LARGEST))
     monkeypatch.setitem(FUNCTIONS, row.name, row)
     monkeypatch.setitem(REFERENCES, row.name, lambda x: x**n)
     assert measure(row, 4_000).ulp <= row.ulp
@@ -262,7 +262,7 @@ def test_integer_powers_are_within_the_bound(n, monkeypatch):
 
 @pytest.mark.parametrize("n", [-3, -2, -1, 0, 1, 2, 3, 4, 5])
 def test_integer_powers_have_numpys_special_cases(n, monkeypatch):
-    row = Function(f"power_{n}", partial(integer_power, n=n), (-LARGEST, LARGEST))
+    row = Function(f"power_{n}", partial(integer_power, n=n), None, (-LARGEST, LARGEST))
     monkeypatch.setitem(FUNCTIONS, row.name, row)
     with np.errstate(all="ignore"):
         expected = np.power(SPECIAL, n)
@@ -281,7 +281,7 @@ def test_a_constant_small_integer_exponent_takes_multiplications(of_integers):
 @pytest.mark.parametrize("exponent", [2.5, 17.0, INF, NAN])
 def test_other_constant_exponents_take_the_logarithm(exponent, monkeypatch):
     name = f"power_{exponent}"
-    row = Function(name, lambda x: power(x, x.filled(exponent)), (0.0, LARGEST))
+    row = Function(name, lambda x: power(x, x.filled(exponent)), None, (0.0, LARGEST))
     monkeypatch.setitem(FUNCTIONS, name, row)
     x = np.array([0.5, 1.0, 2.0, 3.0])
     expected = evaluate("pow", np.array([x, np.full_like(x, exponent)]))

@@ -8,7 +8,7 @@ import pytest
 from numba.core.errors import TypingError
 from numpy.testing import assert_array_equal
 
-from pymc_fastlogp.kernel.vecmath.loop import default_width
+from pymc_fastlogp.kernel.native.target import default_width
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED
 from tests.kernel.accuracy import arguments, evaluate
 from tests.kernel.vecmath_intrinsic import apply

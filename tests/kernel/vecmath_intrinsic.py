@@ -15,14 +15,9 @@ from numba.core.errors import TypingError
 from numba.core.extending import intrinsic
 from numba.np import arrayobj
 
-from pymc_fastlogp.kernel.vecmath.loop import (
-    SIGNATURE,
-    default_width,
-    emit_loop,
-    n_arguments,
-    n_results,
-)
+from pymc_fastlogp.kernel.native.target import default_width
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED
+from tests.kernel.vecmath_loop import SIGNATURE, emit_loop, n_arguments, n_results
 
 WIDTHS = range(1, 65)
 

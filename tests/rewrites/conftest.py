@@ -3,7 +3,6 @@
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-import pytest
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Constant, equal_computations
 from pytensor.graph.replace import clone_replace
@@ -17,12 +16,6 @@ from pymc_fastlogp.config import switched
 
 # No compilation: graphs are tiny, and what is compared is the graph that came out.
 PYTHON = Mode(linker="py", optimizer=None)
-
-
-@pytest.fixture(autouse=True)
-def rewrites_raise():
-    with pytensor.config.change_flags(on_opt_error="raise"):
-        yield
 
 
 def pregrad(out, *, on, exclude=()):

@@ -329,6 +329,20 @@ def test_a_failed_check_raises():
         on(np.array([1.0, 1.0, 1.0, 1.0, -1.0]))
 
 
+@pytest.mark.parametrize("imaginary", [SEX, 2.0 * ANSWER])
+def test_rows_of_complex_numbers(imaginary):
+    z = pt.vector("z", shape=(5,), dtype="complex128")
+    out = pt.all(pt.real((SEX + 1j * imaginary) * z[GROUP]) > -3)
+    with collected() as decisions:
+        on = pregrad(out, on=True)
+    n_cells = len(np.unique(np.column_stack([GROUP, SEX, imaginary]), axis=0))
+    assert fired(decisions) == [(N, n_cells)]
+    for scale in (1, 3):
+        values = {z: scale * np.exp(1j * np.arange(5))}
+        found, expected = (x.eval(values, mode=PYTHON) for x in (on, out))
+        assert found == expected == (scale == 1)
+
+
 def test_float32_stays_float32():
     x = pt.vector("x", shape=(5,), dtype="float32")
     out = (SEX.astype("float32") * pt.exp(x[GROUP])).sum()

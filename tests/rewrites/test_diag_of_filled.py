@@ -56,6 +56,14 @@ FIRES = {
     "below a later set": (pt.diagonal(zeros[DIAG, DIAG].set(diag)[STRICT].set(low)) * s, diag * s),
     "scalar": (pt.diagonal(strict[DIAG, DIAG].set(s)) + low, pt.alloc(s, N) + low),
     "nothing but the fill": (pt.diagonal(strict) + diag, pt.zeros(N) + diag),
+    "other diagonal": (
+        pt.diagonal(two, offset=-1, axis1=1, axis2=2),
+        packeds.reshape((12,))[np.array([[1, 4], [7, 10]])],
+    ),
+    "a value that is repeated for a batch": (
+        pt.diagonal(pt.zeros((2, N, N))[:, ROWS, COLS].set(packed), axis1=1, axis2=2),
+        packed[np.stack([ON_DIAGONAL, ON_DIAGONAL])],
+    ),
     "batch": (
         pt.diagonal(two, axis1=1, axis2=2),
         packeds.reshape((12,))[np.stack([ON_DIAGONAL, ON_DIAGONAL + 6])],
@@ -77,15 +85,11 @@ FIRES = {
 
 REFUSES = {
     "full matrix": pt.diagonal(full),
-    "other diagonal": pt.diagonal(triangle, offset=-1),
     "part of the diagonal": pt.diagonal(zeros[STRICT[0], STRICT[0]].set(low)),
     "half of the diagonal": pt.diagonal(full[ROWS[1:], COLS[1:]].set(packed[1:])),
     "root that is no fill": pt.diagonal(full[STRICT].set(low)),
     "runtime index": pt.diagonal(zeros[index, COLS].set(packed)),
     "duplicates": pt.diagonal(zeros[ROWS, ROWS].set(packed)),
-    "a value that is repeated for a batch": pt.diagonal(
-        pt.zeros((2, N, N))[:, ROWS, COLS].set(packed), axis1=1, axis2=2
-    ),
     "other axes of a batch": pt.diagonal(two, axis1=0, axis2=1),
     "large batch": pt.diagonal(pt.zeros((11_112, N, N))[:, ROWS, COLS].set(many), axis1=1, axis2=2),
 }

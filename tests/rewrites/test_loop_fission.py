@@ -138,6 +138,17 @@ def test_a_kernel_takes_it_first():
     assert not compiled([x], [long(x).sum()], get_mode("NUMBA"))[2]
 
 
+def test_what_is_no_tensor_stays():
+    rng = pt.random.type.random_generator_type("rng")
+    next_rng, draws = pt.random.normal(size=N, rng=rng).owner.outputs
+    function, _, fired = compiled([rng], [next_rng, long(draws).sum()])
+    assert fired
+    given = np.random.default_rng(3)
+    after, _ = function(given)
+    given.normal(size=N)
+    assert after.bit_generator.state == given.bit_generator.state
+
+
 def test_float32():
     z = pt.vector("z", shape=(N,), dtype="float32")
     function, _, fired = compiled([z], [long(z)])

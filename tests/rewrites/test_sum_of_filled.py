@@ -37,6 +37,7 @@ VALUES = {
     diag: np.linspace(0.5, 2.0, N),
     packed: np.linspace(-2.0, 1.0, 10),
     s: np.array(0.7),
+    full: np.linspace(-1.0, 1.0, N * N).reshape(N, N),
     lows: np.linspace(-1.0, 2.0, 12).reshape(2, 6),
     diags: np.linspace(0.5, 2.0, 8).reshape(2, 4),
 }
@@ -73,6 +74,20 @@ FIRES = {
         pt.zeros(2)[ROWS // 2].inc(low),
     ),
     "batch": (two.sum(axis=2), pt.zeros((2, N))[FIRST, ROWS_OF_2].inc(flat)),
+    "a value that is repeated for a batch": (
+        pt.zeros((2, N, N))[:, ROWS, COLS].set(low).sum(axis=2),
+        pt.zeros((2, N))[np.tile([0, 1], 6), np.repeat(ROWS, 2)].inc(
+            low[np.repeat(np.arange(6), 2)]
+        ),
+    ),
+    "a matrix of a batch": (
+        pt.zeros((2, N, N))[0].set(full).sum(axis=2),
+        pt.zeros((2, N))[0, np.repeat(DIAG, N)].inc(full.reshape((N * N,))),
+    ),
+    "overwritten in part": (
+        zeros[np.tril_indices(N)].set(packed)[ROWS, COLS - N].set(low).sum(axis=1),
+        packed[[0, 2, 5, 9]][ROWS].inc(low),
+    ),
     "batch, two axes": (two.sum(axis=(1, 2)), pt.zeros(2)[FIRST].inc(flat)),
     "batch, everything": (two.sum(), flat.sum()),
     "batch with diagonals": (
@@ -102,12 +117,10 @@ REFUSES = {
     .sum(axis=1),
     "integers": pt.zeros((N, N), dtype="int64")[ROWS, COLS].set(i64).sum(axis=1),
     "a value that is cast": zeros[ROWS, COLS].set(f32).sum(axis=1),
-    "a value that is repeated for a batch": pt.zeros((2, N, N))[:, ROWS, COLS].set(low).sum(axis=2),
     "a large batch": pt.zeros((6251, N, N))[:, ROWS, COLS].set(many).sum(axis=2),
-    "a matrix of a batch": pt.zeros((2, N, N))[0].set(full).sum(axis=2),
     "a slice": zeros[1:3].set(full[:2]).sum(axis=1),
     "unknown shape": pt.zeros((N, N))[ROWS, COLS].set(unknown).sum(axis=1),
-    "most of the matrix": zeros[np.tril_indices(N)].set(packed)[ROWS, COLS - N].set(low).sum(1),
+    "most of the matrix": zeros[np.tril_indices(N)].set(packed)[COLS, ROWS - N].set(low).sum(1),
 }
 
 

@@ -1,49 +1,24 @@
 """The operations that accumulate: what leaves a value as it is, and how lanes are combined."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from llvmlite import ir
-from pytensor.scalar.basic import AND, OR, XOR, Add, Maximum, Minimum, Mul, ScalarOp
+from pytensor.scalar.basic import Add, ScalarOp
 
 from pymc_fastlogp.kernel import scalars
-from pymc_fastlogp.kernel.emit.idioms import shuffle
+from pymc_fastlogp.kernel.emit.idioms import shuffle, stack_variable
+from pymc_fastlogp.kernel.ir import arithmetic
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
-
-
-def _least(dtype: str) -> float | int | bool:
-    kind = np.dtype(dtype).kind
-    if kind == "f":
-        return -np.inf
-    return False if kind == "b" else int(np.iinfo(dtype).min)
-
-
-def _largest(dtype: str) -> float | int | bool:
-    kind = np.dtype(dtype).kind
-    if kind == "f":
-        return np.inf
-    return True if kind == "b" else int(np.iinfo(dtype).max)
-
-
-def _all_bits(dtype: str) -> int | bool:
-    return True if dtype == "bool" else int(np.asarray(-1).astype(dtype))
-
-
-# -0.0 + x is x for every x; 0.0 + -0.0 is not.
-IDENTITIES: dict[type[ScalarOp], Callable[[str], float | int | bool]] = {
-    Add: lambda dtype: -0.0 if np.dtype(dtype).kind == "f" else 0,
-    Mul: lambda dtype: 1,
-    Maximum: _least,
-    Minimum: _largest,
-    AND: _all_bits,
-    OR: lambda dtype: 0,
-    XOR: lambda dtype: 0,
-}
 
 
 def identity(builder: ir.IRBuilder, op: ScalarOp, dtype: str, width: int) -> Lanes:
     """Return, in all lanes, what leaves every value as it is."""
-    return scalars.constant(builder, width, IDENTITIES[type(op)](dtype), dtype)
+    # -0.0 + x is x for every x; 0.0 + -0.0 is not.
+    is_sum_of_floats = isinstance(op, Add) and np.dtype(dtype).kind == "f"
+    neutral = -0.0 if is_sum_of_floats else arithmetic.identity(op, dtype).value
+    return scalars.constant(builder, width, neutral, dtype)
 
 
 def combine(op: ScalarOp, dtype: str, first: Lanes, second: Lanes) -> Lanes:
@@ -62,3 +37,56 @@ def combine_lanes(op: ScalarOp, dtype: str, lanes: Lanes) -> Lanes:
         )
         lanes = combine(op, dtype, low, high)
     return lanes
+
+
+@dataclass(frozen=True, eq=False)
+class Accumulator:
+    """Partial results, one a lane; the variable on the stack becomes a register.
+
+    Attributes
+    ----------
+    op : ScalarOp
+        What combines two values.
+    dtype : str
+        Of the values.
+    width : int
+        Number of lanes.
+    variable : llvmlite.ir.Value
+        Where they are.
+    """
+
+    op: ScalarOp
+    dtype: str
+    width: int
+    variable: ir.Value
+
+    @classmethod
+    def new(cls, builder: ir.IRBuilder, op: ScalarOp, dtype: str, width: int) -> Self:
+        """Return an accumulator, which has no value yet."""
+        lanes = identity(builder, op, dtype, width)
+        return cls(op, dtype, width, stack_variable(builder, lanes.value.type))
+
+    def identity(self, builder: ir.IRBuilder) -> Lanes:
+        """Return what leaves every value as it is, in all lanes."""
+        return identity(builder, self.op, self.dtype, self.width)
+
+    def get(self, builder: ir.IRBuilder) -> Lanes:
+        """Return the partial results."""
+        like = self.identity(builder)
+        return type(like)(builder, builder.load(self.variable, typ=like.value.type))
+
+    def set(self, lanes: Lanes) -> None:
+        """Append what makes these the partial results."""
+        lanes.builder.store(lanes.value, self.variable)
+
+    def reset(self, builder: ir.IRBuilder) -> None:
+        """Append what makes the identity the partial result."""
+        self.set(self.identity(builder))
+
+    def add(self, lanes: Lanes) -> None:
+        """Append what combines the partial results with one value a lane."""
+        self.set(combine(self.op, self.dtype, self.get(lanes.builder), lanes))
+
+    def total(self, builder: ir.IRBuilder) -> Lanes:
+        """Return the partial results of all lanes combined, as one lane."""
+        return combine_lanes(self.op, self.dtype, self.get(builder))

@@ -26,7 +26,7 @@ from pymc_fastlogp.kernel.emit.idioms import (
     stack_variable,
     times,
 )
-from pymc_fastlogp.kernel.ir.loops import Buffer, itemsize
+from pymc_fastlogp.kernel.ir.expressions import Buffer, itemsize
 from pymc_fastlogp.kernel.scalars import memory_type
 
 STACK_BYTES = 1 << 16

@@ -7,19 +7,11 @@ beside a product or a factorisation.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pymc_fastlogp.kernel.ir.expressions import domain_of
-from pymc_fastlogp.kernel.ir.loops import (
-    Buffer,
-    Expr,
-    Load,
-    Loop,
-    Program,
-    Role,
-    Store,
-    is_call,
-    reads,
-)
-from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.ir.arithmetic import domain_of
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Load, Role
+from pymc_fastlogp.kernel.ir.loops import Loop, Program, Store
+from pymc_fastlogp.kernel.ir.substitute import redirect_loads, substitute_in_loop
+from pymc_fastlogp.kernel.ir.traversal import is_call, reads
 
 
 def with_copied_operands(program: Program, contiguous: Sequence[bool]) -> Program:
@@ -30,7 +22,10 @@ def with_copied_operands(program: Program, contiguous: Sequence[bool]) -> Progra
         for buffer, is_contiguous in zip(program.inputs, contiguous, strict=True)
         if buffer in read and not is_contiguous
     }
-    calls = (_reading(loop, copies) if is_call(loop) else loop for loop in program.steps)
+    read_copies = redirect_loads(copies)
+    calls = (
+        substitute_in_loop(loop, read_copies) if is_call(loop) else loop for loop in program.steps
+    )
     scratch = (*program.scratch, *copies.values())
     return replace(program, scratch=scratch, steps=(*map(_copy, copies.items()), *calls))
 
@@ -39,12 +34,3 @@ def _copy(pair: tuple[Buffer, Buffer]) -> Loop:
     source, target = pair
     domain, index = domain_of(source.shape)
     return Loop(domain, (Store(target, index, Load(source, index)),))
-
-
-def _reading(loop: Loop, copies: dict[Buffer, Buffer]) -> Loop:
-    def copied(expr: Expr) -> Expr | None:
-        if isinstance(expr, Load) and expr.buffer in copies:
-            return Load(copies[expr.buffer], expr.index)
-        return None
-
-    return replace(loop, body=substitute(loop.body, copied))

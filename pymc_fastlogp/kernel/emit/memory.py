@@ -1,12 +1,8 @@
-"""Loads and stores of one element a lane.
+"""Instructions that load and store: one element, neighbours in memory, or one element anywhere for each lane.
 
-Which instruction it is depends on how the index changes from lane to lane: neighbours are one vector, an
-element common to all lanes is a scalar, an index in long runs is two scalars (see
-:mod:`pymc_fastlogp.kernel.emit.repeated_indices`), all others are gathered or scattered. In a partial vector only
-the lanes of the domain touch memory; a load gives 1 in the others, which is harmless as a divisor.
+In a partial vector only the lanes of the domain touch memory, those in which a mask is true; a load gives 1 in the
+others, which is harmless as a divisor.
 """
-
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 from pytensor.scalar.basic import ScalarOp
@@ -14,43 +10,9 @@ from pytensor.scalar.basic import ScalarOp
 from pymc_fastlogp.kernel import scalars
 from pymc_fastlogp.kernel.emit.accumulators import combine
 from pymc_fastlogp.kernel.emit.addresses import Array
-from pymc_fastlogp.kernel.emit.idioms import I1, I32, POINTER, intrinsic, splat
-from pymc_fastlogp.kernel.emit.repeated_indices import load_of_two
-from pymc_fastlogp.kernel.ir.loops import Buffer, Expr, itemsize
-from pymc_fastlogp.kernel.vecmath.vector import Lanes
-
-if TYPE_CHECKING:
-    from pymc_fastlogp.kernel.emit.scope import Scope
-
-
-def load(scope: "Scope", buffer: Buffer, index: tuple[Expr, ...]) -> Lanes:
-    """Return the elements of a buffer at an index, in all lanes of the scope."""
-    array = scope.known.arrays[buffer]
-    vector = ir.VectorType(array.element, scope.width)
-    if is_contiguous(scope, buffer, index):
-        loaded = _load_neighbours(scope, first_address(scope, buffer, index), vector, array)
-    elif scope.live is None and scope.pattern.has_runs(index, scope.width):
-        # What is first evaluated in one of two branches is not known after them.
-        indices = [scope.index(expr) for expr in index]
-        loaded = load_of_two(
-            scope.builder, array, indices, lambda: _gather(scope, buffer, index, vector)
-        )
-    else:
-        loaded = _gather(scope, buffer, index, vector)
-    return scalars.from_memory(scope.builder, loaded, array.dtype)
-
-
-def store(scope: "Scope", buffer: Buffer, index: tuple[Expr, ...], value: Lanes) -> None:
-    """Store the value of each lane of the domain; if lanes store to one element, the last counts."""
-    array = scope.known.arrays[buffer]
-    if scope.pattern.is_uniform(index):
-        _store_last(scope, first_address(scope, buffer, index), array, value)
-        return
-    content = scalars.to_memory(value, array.dtype)
-    if is_contiguous(scope, buffer, index):
-        _store_neighbours(scope, content, first_address(scope, buffer, index), array)
-    else:
-        _scatter(scope, content, addresses(scope, buffer, index), array)
+from pymc_fastlogp.kernel.emit.idioms import I1, I32, POINTER, intrinsic
+from pymc_fastlogp.kernel.ir.expressions import itemsize
+from pymc_fastlogp.kernel.vecmath.vector import Lanes, Mask
 
 
 def load_one(builder: ir.IRBuilder, array: Array, address: ir.Value) -> Lanes:
@@ -73,101 +35,73 @@ def update_one(
     store_one(builder, array, address, combine(op, array.dtype, before, value))
 
 
-def is_contiguous(scope: "Scope", buffer: Buffer, index: tuple[Expr, ...]) -> bool:
-    """Whether the lanes are neighbours in memory; a single lane is."""
-    if scope.width == 1:
-        return True
-    slopes = [scope.pattern.slope[expr] for expr in index]
-    return scope.known.arrays[buffer].step(slopes) == 1
-
-
-def first_address(scope: "Scope", buffer: Buffer, index: tuple[Expr, ...]) -> ir.Value:
-    """Return the address of the element of the first lane."""
-    array = scope.known.arrays[buffer]
-    return array.address(scope.builder, [scope.number(expr) for expr in index])
-
-
-def addresses(scope: "Scope", buffer: Buffer, index: tuple[Expr, ...]) -> ir.Value:
-    """Return a vector of the addresses of the elements of all lanes."""
-    array = scope.known.arrays[buffer]
-    return array.address(scope.builder, [scope.index(expr) for expr in index])
-
-
-def _load_neighbours(
-    scope: "Scope", address: ir.Value, vector: ir.VectorType, array: Array
+def load_neighbours(
+    builder: ir.IRBuilder, array: Array, address: ir.Value, width: int, mask: Mask | None
 ) -> ir.Value:
-    builder, mask, alignment = scope.builder, scope.mask(), itemsize(array.dtype)
-    if mask is None:
-        loaded = builder.load(address, typ=vector)
-        loaded.align = alignment
-        return loaded
-    function = intrinsic(
-        builder.module,
-        f"llvm.masked.load.{_name(vector)}.p0",
-        vector,
-        [POINTER, I32, mask.value.type, vector],
-    )
-    return builder.call(function, [address, I32(alignment), mask.value, _ones(vector)])
+    """Return as many elements as there are lanes from an address on."""
+    vector = ir.VectorType(array.element, width)
+    if mask is not None:
+        given = [address, _alignment(array), mask.value, _ones(vector)]
+        return _masked(builder, "load", vector, vector, given)
+    loaded = builder.load(address, typ=vector)
+    loaded.align = itemsize(array.dtype)
+    return loaded
 
 
-def _store_neighbours(scope: "Scope", content: ir.Value, address: ir.Value, array: Array) -> None:
-    builder, mask, alignment = scope.builder, scope.mask(), itemsize(array.dtype)
+def store_neighbours(
+    builder: ir.IRBuilder, array: Array, address: ir.Value, content: ir.Value, mask: Mask | None
+) -> None:
+    """Store a vector from an address on."""
     if mask is None:
-        builder.store(content, address, align=alignment)
+        builder.store(content, address, align=itemsize(array.dtype))
         return
-    function = intrinsic(
-        builder.module,
-        f"llvm.masked.store.{_name(content.type)}.p0",
-        ir.VoidType(),
-        [content.type, POINTER, I32, mask.value.type],
-    )
-    builder.call(function, [content, address, I32(alignment), mask.value])
+    given = [content, address, _alignment(array), mask.value]
+    _masked(builder, "store", content.type, ir.VoidType(), given)
 
 
-def _store_last(scope: "Scope", address: ir.Value, array: Array, value: Lanes) -> None:
-    live = scope.width if scope.live is None else scope.live
-    last = I32(live - 1) if isinstance(live, int) else scope.builder.sub(live, live.type(1))
-    element = scope.builder.extract_element(value.value, last)
-    one = type(value)(scope.builder, splat(scope.builder, element, 1))
-    store_one(scope.builder, array, address, one)
+def gather(builder: ir.IRBuilder, array: Array, addresses: ir.Value, mask: Mask | None) -> ir.Value:
+    """Return the element at the address of each lane."""
+    vector = ir.VectorType(array.element, addresses.type.count)
+    given = [addresses, _alignment(array), _lanes_of(mask, vector), _ones(vector)]
+    return _masked(builder, "gather", vector, vector, given)
 
 
-def _gather(
-    scope: "Scope", buffer: Buffer, index: tuple[Expr, ...], vector: ir.VectorType
+def scatter(
+    builder: ir.IRBuilder,
+    array: Array,
+    addresses: ir.Value,
+    content: ir.Value,
+    mask: Mask | None,
+) -> None:
+    """Store the content of each lane at its address."""
+    given = [content, addresses, _alignment(array), _lanes_of(mask, content.type)]
+    _masked(builder, "scatter", content.type, ir.VoidType(), given)
+
+
+def _masked(
+    builder: ir.IRBuilder,
+    kind: str,
+    vector: ir.VectorType,
+    result: ir.Type,
+    arguments: list[ir.Value],
 ) -> ir.Value:
-    pointers, mask = addresses(scope, buffer, index), _mask_or_all(scope)
-    function = intrinsic(
-        scope.builder.module,
-        f"llvm.masked.gather.{_name(vector)}.v{scope.width}p0",
-        vector,
-        [pointers.type, I32, mask.type, vector],
-    )
-    alignment = I32(itemsize(buffer.dtype))
-    return scope.builder.call(function, [pointers, alignment, mask, _ones(vector)])
+    """Append a call of the intrinsic ``llvm.masked.kind``, which LLVM names by the types of content and addresses."""
+    pointers = "p0" if kind in ("load", "store") else f"v{vector.count}p0"
+    name = f"llvm.masked.{kind}.v{vector.count}{vector.element.intrinsic_name}.{pointers}"
+    types = [POINTER if isinstance(a.type, ir.PointerType) else a.type for a in arguments]
+    return builder.call(intrinsic(builder.module, name, result, types), arguments)
 
 
-def _scatter(scope: "Scope", content: ir.Value, pointers: ir.Value, array: Array) -> None:
-    mask = _mask_or_all(scope)
-    function = intrinsic(
-        scope.builder.module,
-        f"llvm.masked.scatter.{_name(content.type)}.v{scope.width}p0",
-        ir.VoidType(),
-        [content.type, pointers.type, I32, mask.type],
-    )
-    scope.builder.call(function, [content, pointers, I32(itemsize(array.dtype)), mask])
+def _alignment(array: Array) -> ir.Constant:
+    return I32(itemsize(array.dtype))
 
 
-def _mask_or_all(scope: "Scope") -> ir.Value:
-    mask = scope.mask()
+def _lanes_of(mask: Mask | None, vector: ir.VectorType) -> ir.Value:
+    """Return the lanes of a mask, all where there is none."""
     if mask is not None:
         return mask.value
-    return ir.Constant(ir.VectorType(I1, scope.width), [True] * scope.width)
+    return ir.Constant(ir.VectorType(I1, vector.count), [True] * vector.count)
 
 
 def _ones(vector: ir.VectorType) -> ir.Value:
     return ir.Constant(vector, [1] * vector.count)
-
-
-def _name(vector: ir.VectorType) -> str:
-    """Return how LLVM spells a vector type in the name of an intrinsic."""
-    return f"v{vector.count}{vector.element.intrinsic_name}"

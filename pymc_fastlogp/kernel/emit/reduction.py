@@ -12,13 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from llvmlite import ir
-from pytensor.scalar.basic import ScalarOp, and_
+from pytensor.scalar.basic import and_
 
-from pymc_fastlogp.kernel.emit.accumulators import combine, combine_lanes, identity
-from pymc_fastlogp.kernel.emit.idioms import shuffle, stack_variable
-from pymc_fastlogp.kernel.emit.memory import first_address, update_one
+from pymc_fastlogp.kernel.emit.accumulators import Accumulator, identity
+from pymc_fastlogp.kernel.emit.idioms import shuffle
+from pymc_fastlogp.kernel.emit.memory import update_one
 from pymc_fastlogp.kernel.emit.scope import Scope
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Check, Expr
+from pymc_fastlogp.kernel.ir.expressions import Expr
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Check
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 Finish = Callable[[Scope, Lanes], None]
@@ -30,52 +31,40 @@ class Reduction:
 
     Attributes
     ----------
-    op : ScalarOp
-        What combines two values.
     value : Expr
         What is accumulated.
-    width : int
-        Lanes of the partial results, at least those of the scopes that add to it.
-    variable : llvmlite.ir.Value
-        Their place on the stack.
+    accumulator : Accumulator
+        The partial results, in at least the lanes of the scopes that add to it.
     finish : callable
         What is done with the result, one lane, after the loops inside the scope in which it started.
     """
 
-    op: ScalarOp
     value: Expr
-    width: int
-    variable: ir.Value
+    accumulator: Accumulator
     finish: Finish
 
     def start(self, scope: Scope) -> None:
         """Append what makes all partial results the identity."""
-        scope.builder.store(self._identity(scope.builder, self.width).value, self.variable)
+        self.accumulator.reset(scope.builder)
 
     def add(self, scope: Scope) -> None:
         """Append what accumulates the value of each lane in the domain."""
         value, mask = scope.spread(self.value), scope.mask()
-        builder = scope.builder
         if mask is not None:
-            value = mask.choose(value, self._identity(builder, scope.width))
-        if scope.width < self.width:
-            rest = self._identity(builder, scope.width).value
-            lanes = [min(i, scope.width) for i in range(self.width)]
-            value = type(value)(builder, shuffle(builder, value.value, rest, lanes))
-        total = combine(self.op, self.value.dtype, self._partial(builder), value)
-        builder.store(total.value, self.variable)
+            value = mask.choose(value, self._identity(scope))
+        width = self.accumulator.width
+        if scope.width < width:
+            rest = self._identity(scope).value
+            lanes = [min(i, scope.width) for i in range(width)]
+            value = type(value)(scope.builder, shuffle(scope.builder, value.value, rest, lanes))
+        self.accumulator.add(value)
 
     def end(self, scope: Scope) -> None:
         """Append what combines the lanes and what is done with the result."""
-        partial = self._partial(scope.builder)
-        self.finish(scope, combine_lanes(self.op, self.value.dtype, partial))
+        self.finish(scope, self.accumulator.total(scope.builder))
 
-    def _identity(self, builder: ir.IRBuilder, width: int) -> Lanes:
-        return identity(builder, self.op, self.value.dtype, width)
-
-    def _partial(self, builder: ir.IRBuilder) -> Lanes:
-        like = self._identity(builder, self.width)
-        return type(like)(builder, builder.load(self.variable, typ=like.value.type))
+    def _identity(self, scope: Scope) -> Lanes:
+        return identity(scope.builder, self.accumulator.op, self.value.dtype, scope.width)
 
 
 def of_accumulate(builder: ir.IRBuilder, statement: Accumulate, width: int) -> Reduction:
@@ -83,10 +72,11 @@ def of_accumulate(builder: ir.IRBuilder, statement: Accumulate, width: int) -> R
 
     def finish(scope: Scope, result: Lanes) -> None:
         array = scope.known.arrays[statement.buffer]
-        address = first_address(scope, statement.buffer, statement.index)
+        address = scope.address(statement.buffer, statement.index)
         update_one(scope.builder, array, address, statement.op, result)
 
-    return _reduction(builder, statement.op, statement.value, width, finish)
+    value = statement.value
+    return Reduction(value, Accumulator.new(builder, statement.op, value.dtype, width), finish)
 
 
 def of_check(
@@ -100,11 +90,4 @@ def of_check(
     def finish(scope: Scope, result: Lanes) -> None:
         require(scope.builder, result, statement.status)
 
-    return _reduction(builder, and_, statement.condition, width, finish)
-
-
-def _reduction(
-    builder: ir.IRBuilder, op: ScalarOp, value: Expr, width: int, finish: Finish
-) -> Reduction:
-    vector = identity(builder, op, value.dtype, width).value.type
-    return Reduction(op, value, width, stack_variable(builder, vector), finish)
+    return Reduction(statement.condition, Accumulator.new(builder, and_, "bool", width), finish)

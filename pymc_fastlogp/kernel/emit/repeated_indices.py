@@ -18,7 +18,7 @@ from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit.addresses import Array
 from pymc_fastlogp.kernel.emit.idioms import I1, Number, intrinsic, is_vector, lane, splat
-from pymc_fastlogp.kernel.ir.loops import itemsize
+from pymc_fastlogp.kernel.ir.expressions import itemsize
 from pymc_fastlogp.kernel.vecmath.vector import Mask
 
 

@@ -7,49 +7,44 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.emit import memory
-from pymc_fastlogp.kernel.emit.accumulators import combine, identity
-from pymc_fastlogp.kernel.emit.idioms import I32, lane, splat, stack_variable
+from pymc_fastlogp.kernel.emit.accumulators import Accumulator, combine
+from pymc_fastlogp.kernel.emit.idioms import I32, lane, splat
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.loops import Scan
 
 
 @dataclass(frozen=True, eq=False)
 class Running:
-    """The result so far, one lane.
+    """The result so far.
 
     Attributes
     ----------
     statement : Scan
         What is computed.
-    variable : llvmlite.ir.Value
-        Its place on the stack.
+    accumulator : Accumulator
+        Of one lane.
     """
 
     statement: Scan
-    variable: ir.Value
+    accumulator: Accumulator
 
     def start(self, scope: Scope) -> None:
         """Append what starts a line along the inner axis."""
-        op, dtype = self.statement.op, self.statement.buffer.dtype
-        scope.builder.store(identity(scope.builder, op, dtype, 1).value, self.variable)
+        self.accumulator.reset(scope.builder)
 
     def add(self, scope: Scope) -> None:
         """Append what computes and stores the results of all lanes."""
         statement, builder = self.statement, scope.builder
-        dtype = statement.buffer.dtype
         values = scope.spread(statement.value)
-        form = type(values)
-        neutral = identity(builder, statement.op, dtype, 1)
-        running = form(builder, builder.load(self.variable, typ=neutral.value.type))
-        results = values.value
+        form, results = type(values), values.value
+        running = self.accumulator.get(builder)
         for position in range(scope.width):
             value = form(builder, splat(builder, lane(builder, values.value, position), 1))
-            running = combine(statement.op, dtype, running, value)
+            running = combine(statement.op, statement.buffer.dtype, running, value)
             result = lane(builder, running.value, 0)
             results = builder.insert_element(results, result, I32(position))
-        builder.store(running.value, self.variable)
-        memory.store(scope, statement.buffer, statement.index, form(builder, results))
+        self.accumulator.set(running)
+        scope.store(statement.buffer, statement.index, form(builder, results))
 
     def end(self, scope: Scope) -> None:
         """Append nothing: all results are stored."""
@@ -57,5 +52,5 @@ class Running:
 
 def of_scan(builder: ir.IRBuilder, statement: Scan) -> Running:
     """Return the running result of a scan."""
-    like = identity(builder, statement.op, statement.buffer.dtype, 1)
-    return Running(statement, stack_variable(builder, like.value.type))
+    accumulator = Accumulator.new(builder, statement.op, statement.buffer.dtype, 1)
+    return Running(statement, accumulator)

@@ -27,7 +27,8 @@ from pymc_fastlogp.kernel.emit.idioms import is_vector, lane
 from pymc_fastlogp.kernel.emit.repeated_indices import are_equal, hold_in_all
 from pymc_fastlogp.kernel.emit.scatter_by_lane import lane_by_lane
 from pymc_fastlogp.kernel.emit.scope import Scope
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Expr
+from pymc_fastlogp.kernel.ir.expressions import Expr
+from pymc_fastlogp.kernel.ir.loops import Accumulate
 
 
 def emit_scatters(scope: Scope, statements: Sequence[Accumulate]) -> None:
@@ -51,15 +52,15 @@ def _lanes_differ(scope: Scope, statement: Accumulate) -> bool:
     """Whether no two lanes accumulate in the same element."""
     known = statement.neighbours
     is_apart = known is not None and known.gap >= scope.width
-    return scope.width == 1 or is_apart or scope.pattern.is_injective(statement.index)
+    return scope.width == 1 or is_apart or scope.patterns.is_injective(statement.index)
 
 
 def _as_vectors(scope: Scope, statement: Accumulate) -> None:
     """Append an accumulation in an element of its own in each lane."""
     buffer, index = statement.buffer, statement.index
-    before = memory.load(scope, buffer, index)
+    before = scope.load(buffer, index)
     after = combine(statement.op, buffer.dtype, before, scope.spread(statement.value))
-    memory.store(scope, buffer, index, after)
+    scope.store(buffer, index, after)
 
 
 def _run_or_turns(scope: Scope, index: tuple[Expr, ...], statements: Sequence[Accumulate]) -> None:

@@ -12,7 +12,9 @@ from llvmlite import ir
 from pymc_fastlogp.kernel.emit import memory
 from pymc_fastlogp.kernel.emit.idioms import I64, splat
 from pymc_fastlogp.kernel.emit.scope import Scope
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Compute, Expr, Load, walk
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Load
+from pymc_fastlogp.kernel.ir.loops import Accumulate
+from pymc_fastlogp.kernel.ir.traversal import walk
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 # How many operations on an index are repeated in each lane, beside its loads.
@@ -38,7 +40,7 @@ class _Turn:
         self.values: Lanes = scope.spread(statement.value)
         self.addresses: ir.Value | None = None
         if not all(_is_cheap(scope, expr) for expr in statement.index):
-            self.addresses = memory.addresses(scope, statement.buffer, statement.index)
+            self.addresses = scope.addresses(statement.buffer, statement.index)
 
     def take(self, lane: Scope, number: ir.Value) -> None:
         """Append the accumulation of one lane."""
@@ -51,7 +53,7 @@ class _Turn:
     def _address(self, lane: Scope, number: ir.Value) -> ir.Value:
         if self.addresses is not None:
             return lane.builder.extract_element(self.addresses, number)
-        return memory.first_address(lane, self.statement.buffer, self.statement.index)
+        return lane.address(self.statement.buffer, self.statement.index)
 
 
 def _take(scope: Scope, turns: Sequence[_Turn], number: ir.Value) -> None:
@@ -77,10 +79,10 @@ def _take_in_a_loop(scope: Scope, turns: Sequence[_Turn], live: ir.Value) -> Non
 
 def _is_cheap(scope: Scope, index: Expr) -> bool:
     """Whether an index takes loads of neighbours and a few operations."""
-    pattern = scope.pattern
-    varying = [expr for expr in walk([index]) if pattern.level[expr] == pattern.depth]
+    patterns = scope.patterns
+    varying = [expr for expr in walk([index]) if patterns.level[expr] == patterns.depth]
     loads = [expr for expr in varying if isinstance(expr, Load)]
     n_operations = sum(isinstance(expr, Compute) for expr in varying)
     return n_operations <= CHEAP and all(
-        memory.is_contiguous(scope, load.buffer, load.index) for load in loads
+        scope.is_contiguous(load.buffer, load.index) for load in loads
     )

@@ -19,13 +19,14 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit import memory
-from pymc_fastlogp.kernel.emit.accumulators import combine, combine_lanes, identity
-from pymc_fastlogp.kernel.emit.idioms import I64, Number, lane, stack_variable
-from pymc_fastlogp.kernel.emit.lane_patterns import Pattern
+from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
+from pymc_fastlogp.kernel.emit.accumulators import Accumulator
+from pymc_fastlogp.kernel.emit.idioms import I64, lane, stack_variable
 from pymc_fastlogp.kernel.emit.repeated_indices import are_equal, hold_in_all
 from pymc_fastlogp.kernel.emit.scatter_by_lane import lane_by_lane
 from pymc_fastlogp.kernel.emit.scope import Scope
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Expr, Statement
+from pymc_fastlogp.kernel.ir.expressions import Expr
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Statement
 from pymc_fastlogp.kernel.vecmath.vector import Lanes, Mask
 
 
@@ -53,16 +54,18 @@ class Runs:
         self._current = {
             expr: stack_variable(scope.builder, I64)
             for expr in statements[0].index
-            if not scope.pattern.is_uniform((expr,))
+            if not scope.patterns.is_uniform((expr,))
         }
-        self._partials = [_Partial(scope.builder, each, width) for each in statements]
+        self._partials = [
+            Accumulator.new(scope.builder, each.op, each.buffer.dtype, width) for each in statements
+        ]
 
     def start(self, scope: Scope) -> None:
         """Append what makes element 0 the current one."""
         for variable in self._current.values():
             scope.builder.store(I64(0), variable)
         for partial in self._partials:
-            partial.set(partial.identity(scope.builder))
+            partial.reset(scope.builder)
 
     def add(self, scope: Scope) -> None:
         """Append the accumulation of a vector of rows."""
@@ -83,10 +86,12 @@ class Runs:
 
     def end(self, scope: Scope) -> None:
         """Append the last accumulation in memory."""
-        current = dict(zip(self._current, self._load_current(scope.builder)))
-        for partial in self._partials:
-            index = [current.get(i) or scope.number(i) for i in partial.statement.index]
-            partial.flush(scope, index)
+        builder = scope.builder
+        current = dict(zip(self._current, self._load_current(builder)))
+        for partial, statement in zip(self._partials, self.statements):
+            index = [current.get(i) or scope.number(i) for i in statement.index]
+            array, total = scope.known.arrays[statement.buffer], partial.total(builder)
+            memory.update_one(builder, array, array.address(builder, index), partial.op, total)
 
     def _add_to_two(
         self,
@@ -97,17 +102,21 @@ class Runs:
     ) -> None:
         """Append the accumulation of a vector in which the current run ends, or has ended before."""
         builder = scope.builder
+
+        def where(mask: Mask, value: Lanes, partial: Accumulator) -> Lanes:
+            return mask.choose(value, partial.identity(builder))
+
         last = [lane(builder, i, self._width - 1) for i in indices]
         is_last = are_equal(builder, indices, last)
         with builder.if_else(hold_in_all(is_current | is_last)) as (of_two, of_several):
             with of_two:
                 for partial, value in zip(self._partials, values):
-                    partial.add(partial.where(is_current, value))
+                    partial.add(where(is_current, value, partial))
                 self.end(scope)
                 for variable, index in zip(self._current.values(), last):
                     builder.store(index, variable)
                 for partial, value in zip(self._partials, values):
-                    partial.set(partial.where(is_last, value))
+                    partial.set(where(is_last, value, partial))
             with of_several:
                 lane_by_lane(scope, self.statements)
 
@@ -115,56 +124,18 @@ class Runs:
         return [builder.load(variable, typ=I64) for variable in self._current.values()]
 
 
-class _Partial:
-    """The partial results of one scatter; the variable on the stack becomes a register."""
-
-    def __init__(self, builder: ir.IRBuilder, statement: Accumulate, width: int):
-        self.statement = statement
-        self._width = width
-        self._variable = stack_variable(builder, self.identity(builder).value.type)
-
-    def identity(self, builder: ir.IRBuilder) -> Lanes:
-        """Return what leaves every value as it is."""
-        op, dtype = self.statement.op, self.statement.buffer.dtype
-        return identity(builder, op, dtype, self._width)
-
-    def where(self, mask: Mask, value: Lanes) -> Lanes:
-        """Return a value in some lanes, and the identity in the others."""
-        return mask.choose(value, self.identity(value.builder))
-
-    def set(self, value: Lanes) -> None:
-        """Append what makes a value the partial result."""
-        value.builder.store(value.value, self._variable)
-
-    def add(self, value: Lanes) -> None:
-        """Append the accumulation of one vector."""
-        op, dtype = self.statement.op, self.statement.buffer.dtype
-        self.set(combine(op, dtype, self._get(value.builder), value))
-
-    def flush(self, scope: Scope, index: Sequence[Number]) -> None:
-        """Append the accumulation of all lanes in an element of memory."""
-        builder, op = scope.builder, self.statement.op
-        array = scope.known.arrays[self.statement.buffer]
-        result = combine_lanes(op, array.dtype, self._get(builder))
-        memory.update_one(builder, array, array.address(builder, index), op, result)
-
-    def _get(self, builder: ir.IRBuilder) -> Lanes:
-        like = self.identity(builder)
-        return type(like)(builder, builder.load(self._variable, typ=like.value.type))
-
-
 def of_scatters(scope: Scope, body: Sequence[Statement], width: int) -> list[Runs]:
     """Return the runs of those statements for which registers pay, those with a common index together."""
     by_index: dict[tuple[Expr, ...], list[Accumulate]] = {}
     for statement in body:
-        if isinstance(statement, Accumulate) and _pays(scope.pattern, statement, width):
+        if isinstance(statement, Accumulate) and _pays(scope.patterns, statement, width):
             by_index.setdefault(statement.index, []).append(statement)
     return [Runs(scope, together, width) for together in by_index.values()]
 
 
-def _pays(pattern: Pattern, statement: Accumulate, width: int) -> bool:
+def _pays(patterns: AccessPatterns, statement: Accumulate, width: int) -> bool:
     """Whether runs are as long as a vector, which is not a single lane."""
     known, index = statement.neighbours, statement.index
-    if known is None or width == 1 or pattern.is_uniform(index) or pattern.is_injective(index):
+    if known is None or width == 1 or patterns.is_uniform(index) or patterns.is_injective(index):
         return False
     return known.run >= width

@@ -2,26 +2,29 @@
 
 A scope evaluates an expression once, in the outermost scope in which its indices are known. Each scope has
 a builder of its own, and its block is closed only when the code inside it is complete (see
-:mod:`pymc_fastlogp.kernel.emit.nest`). So an expression that turns out to be needed deep inside is
+:mod:`pymc_fastlogp.kernel.emit.loop_nest`). So an expression that turns out to be needed deep inside is
 appended to the block before the inner loop, which is all that hoisting takes.
 
 The scope of the innermost axis has one lane for each of ``width`` neighbours. What is known outside has one
 lane and is spread where it meets vectors.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from llvmlite import ir
 
 from pymc_fastlogp.kernel import scalars
 from pymc_fastlogp.kernel.emit import memory
+from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.addresses import Array
-from pymc_fastlogp.kernel.emit.idioms import I1, I64, Number, lane, splat, widened
-from pymc_fastlogp.kernel.emit.lane_patterns import Pattern
-from pymc_fastlogp.kernel.emit.shared_scalars import Shared
-from pymc_fastlogp.kernel.ir.loops import Buffer, Compute, Const, Expr, Index, Length, Load
+from pymc_fastlogp.kernel.emit.idioms import I1, I32, I64, Number, lane, splat, widened
+from pymc_fastlogp.kernel.emit.repeated_indices import load_of_two
+from pymc_fastlogp.kernel.emit.shared_functions import Shared
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Index, Length, Load
 from pymc_fastlogp.kernel.vecmath.vector import Integers, Lanes, Mask
+
+Element = tuple[Expr, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +53,7 @@ class Scope:
         Appends to the code of this level.
     known : Known
         Buffers and lengths.
-    pattern : Pattern
+    patterns : AccessPatterns
         Of the loop.
     level : int
         Number of loops around.
@@ -68,7 +71,7 @@ class Scope:
 
     builder: ir.IRBuilder
     known: Known
-    pattern: Pattern
+    patterns: AccessPatterns
     level: int = 0
     outer: "Scope | None" = None
     start: ir.Value | None = None
@@ -85,7 +88,7 @@ class Scope:
         live: int | ir.Value | None = None,
     ) -> "Scope":
         """Return the scope of the next level."""
-        return Scope(builder, self.known, self.pattern, self.level + 1, self, start, width, live)
+        return Scope(builder, self.known, self.patterns, self.level + 1, self, start, width, live)
 
     def first(self) -> "Scope":
         """Return the scope of the first lane alone."""
@@ -124,7 +127,7 @@ class Scope:
             if missing:
                 pending.extend(reversed(missing))
                 continue
-            home.values[last] = _RULES[type(last)](home, last)
+            home.values[last] = home._evaluated(last)
             pending.pop()
         value = self._home(expr).values[expr]
         return type(value)(self.builder, value.value)
@@ -146,13 +149,102 @@ class Scope:
 
     def index(self, expr: Expr) -> Number:
         """Return the value of an index: a vector where it changes from lane to lane."""
-        is_common = self.width == 1 or self.pattern.is_uniform((expr,))
+        is_common = self.width == 1 or self.patterns.is_uniform((expr,))
         return self.number(expr) if is_common else self.spread(expr).value
+
+    def address(self, buffer: Buffer, index: Element) -> ir.Value:
+        """Return the address of the element of the first lane."""
+        return self.known.arrays[buffer].address(self.builder, list(map(self.number, index)))
+
+    def addresses(self, buffer: Buffer, index: Element) -> ir.Value:
+        """Return a vector of the addresses of the elements of all lanes."""
+        return self.known.arrays[buffer].address(self.builder, list(map(self.index, index)))
+
+    def is_contiguous(self, buffer: Buffer, index: Element) -> bool:
+        """Whether the lanes are neighbours in memory; a single lane is."""
+        if self.width == 1:
+            return True
+        array = self.known.arrays[buffer]
+        return array.step(list(map(self.patterns.coefficient, index))) == 1
+
+    def load(self, buffer: Buffer, index: Element) -> Lanes:
+        """Return the elements of a buffer at an index, in all lanes."""
+        builder, array = self.builder, self.known.arrays[buffer]
+        if self.is_contiguous(buffer, index):
+            address = self.address(buffer, index)
+            loaded = memory.load_neighbours(builder, array, address, self.width, self.mask())
+        elif self.live is None and self.patterns.has_runs(index, self.width):
+            # What is first evaluated in one of two branches is not known after them.
+            indices = list(map(self.index, index))
+            loaded = load_of_two(builder, array, indices, lambda: self._gather(buffer, index))
+        else:
+            loaded = self._gather(buffer, index)
+        return scalars.from_memory(builder, loaded, array.dtype)
+
+    def store(self, buffer: Buffer, index: Element, value: Lanes) -> None:
+        """Store the value of each lane of the domain; if lanes store to one element, the last counts."""
+        builder, array = self.builder, self.known.arrays[buffer]
+        if self.patterns.is_uniform(index):
+            memory.store_one(builder, array, self.address(buffer, index), self._last(value))
+            return
+        content = scalars.to_memory(value, array.dtype)
+        if self.is_contiguous(buffer, index):
+            address = self.address(buffer, index)
+            memory.store_neighbours(builder, array, address, content, self.mask())
+        else:
+            addresses = self.addresses(buffer, index)
+            memory.scatter(builder, array, addresses, content, self.mask())
+
+    def _gather(self, buffer: Buffer, index: Element) -> ir.Value:
+        addresses = self.addresses(buffer, index)
+        return memory.gather(self.builder, self.known.arrays[buffer], addresses, self.mask())
+
+    def _last(self, value: Lanes) -> Lanes:
+        """Return the value of the last lane of the domain."""
+        live = self.width if self.live is None else self.live
+        last = I32(live - 1) if isinstance(live, int) else self.builder.sub(live, live.type(1))
+        element = self.builder.extract_element(value.value, last)
+        return type(value)(self.builder, splat(self.builder, element, 1))
+
+    def _evaluated(self, expr: Expr) -> Lanes:
+        """Append what evaluates an expression whose arguments are known, here."""
+        match expr:
+            case Const(value, dtype):
+                return scalars.constant(self.builder, 1, value, dtype)
+            case Index():
+                return self._numbers()
+            case Length(number, axis):
+                return Integers(
+                    self.builder, splat(self.builder, self.known.lengths[number, axis], 1)
+                )
+            case Load(buffer, index):
+                return self.load(buffer, index)
+            case Compute(op, args, dtype):
+                shared = self.patterns.shared.get(expr)
+                if shared:
+                    self._evaluate_together(shared)
+                    return self.values[expr]
+                values = [self.spread(arg) for arg in args]
+                return scalars.emit(op, values, [arg.dtype for arg in args], dtype)
+
+    def _numbers(self) -> Integers:
+        """Return the index of each lane along the axis of this level."""
+        start = splat(self.builder, self.start, self.width)
+        if self.width == 1:
+            return Integers(self.builder, start)
+        return Integers(self.builder, self.builder.add(start, _lane_numbers(self.width)))
+
+    def _evaluate_together(self, shared: Shared) -> None:
+        """Evaluate functions of one argument together, as they have the same argument, at the same level."""
+        x = self.spread(shared.argument)
+        dtypes = [expr.dtype if expr else "float64" for expr in shared.results]
+        results = scalars.emit_shared(shared.name, x, dtypes)
+        self.values |= {expr: value for expr, value in zip(shared.results, results) if expr}
 
     def _home(self, expr: Expr) -> "Scope":
         """Return the outermost scope in which an expression can be evaluated."""
         scope = self
-        while scope.outer is not None and scope.pattern.level[expr] < scope.level:
+        while scope.outer is not None and scope.patterns.level[expr] < scope.level:
             scope = scope.outer
         return scope
 
@@ -162,52 +254,5 @@ def _arguments(expr: Expr) -> tuple[Expr, ...]:
     return expr.args if isinstance(expr, Compute) else ()
 
 
-def _const(scope: Scope, expr: Const) -> Lanes:
-    return scalars.constant(scope.builder, 1, expr.value, expr.dtype)
-
-
-def _index(scope: Scope, expr: Index) -> Lanes:
-    start = splat(scope.builder, scope.start, scope.width)
-    if scope.width == 1:
-        return Integers(scope.builder, start)
-    return Integers(scope.builder, scope.builder.add(start, _lane_numbers(scope.width)))
-
-
-def _length(scope: Scope, expr: Length) -> Lanes:
-    return Integers(
-        scope.builder, splat(scope.builder, scope.known.lengths[expr.input, expr.axis], 1)
-    )
-
-
-def _load(scope: Scope, expr: Load) -> Lanes:
-    return memory.load(scope, expr.buffer, expr.index)
-
-
-def _compute(scope: Scope, expr: Compute) -> Lanes:
-    shared = scope.pattern.shared.get(expr)
-    if shared:
-        _compute_shared(scope, shared)
-        return scope.values[expr]
-    args = [scope.spread(arg) for arg in expr.args]
-    return scalars.emit(expr.op, args, [arg.dtype for arg in expr.args], expr.dtype)
-
-
-def _compute_shared(scope: Scope, shared: Shared) -> None:
-    """Evaluate functions of one argument together, as they have the same arguments, at the same level."""
-    x = scope.spread(shared.argument)
-    dtypes = [expr.dtype if expr else "float64" for expr in shared.results]
-    results = scalars.emit_shared(shared.name, x, dtypes)
-    scope.values |= {expr: value for expr, value in zip(shared.results, results) if expr}
-
-
 def _lane_numbers(width: int) -> ir.Value:
     return ir.Constant(ir.VectorType(I64, width), list(range(width)))
-
-
-_RULES: dict[type, Callable[..., Lanes]] = {
-    Const: _const,
-    Index: _index,
-    Length: _length,
-    Load: _load,
-    Compute: _compute,
-}

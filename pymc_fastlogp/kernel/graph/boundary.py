@@ -19,7 +19,7 @@ EMBEDDED_BYTES = 4096
 
 INT32 = np.iinfo(np.int32)
 
-# Each constant is narrowed once, however many functions it is passed to.
+# Each constant is narrowed once, however many functions it is passed to, and kept no longer than it lives.
 _narrowed: WeakKeyDictionary[TensorConstant, TensorConstant] = WeakKeyDictionary()
 
 
@@ -45,13 +45,17 @@ def restored(x: TensorVariable, type_: Type) -> Variable:
 
 
 def _narrow(x: TensorConstant) -> TensorConstant:
-    if x not in _narrowed:
-        data = _narrow_array(x.data)
-        _narrowed[x] = x if data is x.data else constant(data, name=x.name)
-    return _narrowed[x]
+    """Return a constant as it is passed; a weak dictionary that has it as key and value would keep it for good."""
+    narrowed = _narrowed.get(x)
+    if narrowed is not None:
+        return narrowed
+    data = _narrow_array(x.data)
+    # `setdefault` is one step for all threads.
+    return x if data is x.data else _narrowed.setdefault(x, constant(data, name=x.name))
 
 
 def _narrow_array(data: np.ndarray) -> np.ndarray:
+    """Return an array in C order, integers in 32 bits where they fit; itself where it is so already."""
     if data.dtype == np.int64 and INT32.min <= data.min() and data.max() <= INT32.max:
         data = data.astype(np.int32, order="C")
         data.flags.writeable = False  # so that it need not be copied to be held

@@ -6,8 +6,8 @@ inlining and every backend but Numba's come from there. Numba compiles it to vec
 """
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
+from weakref import ref
 
 from pytensor.compile.builders import FinalizedOpFromGraph
 from pytensor.graph.basic import Apply, Variable
@@ -19,7 +19,10 @@ from pymc_fastlogp.analysis.index_facts import IndexFacts
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.lower import lower
+from pymc_fastlogp.kernel.numba import layouts
 from pymc_fastlogp.kernel.numba.dispatch import funcify
+from pymc_fastlogp.kernel.numba.emitted_function import EmittedFunction
+from pymc_fastlogp.kernel.numba.layouts import Kernel
 
 
 class FusedKernel(FinalizedOpFromGraph):
@@ -48,11 +51,25 @@ class FusedKernel(FinalizedOpFromGraph):
             raise ValueError(f"{len(facts)} facts for {len(fgraph.inputs)} inputs; give one each")
         super().__init__(list(fgraph.inputs), list(fgraph.outputs), fgraph=fgraph)
         self.facts = facts
+        self._program: Callable[[], Program | None] = lambda: None
 
-    @cached_property
+    @property
     def program(self) -> Program:
-        """The loops that compute the inner graph."""
-        return lower(self.fgraph, self.facts)
+        """The loops that compute the inner graph; made once, unless they were compiled and freed since."""
+        program = self._program()
+        if program is None:
+            program = lower(self.fgraph, self.facts)
+            self._program = lambda: program
+        return program
+
+    def compiled(self) -> Kernel:
+        """Return the machine code of the program, which keeps the program from now on.
+
+        PyTensor remembers for each Op which rewriters are for it, and so keeps every Op for the process.
+        """
+        kernel = layouts.load(self.program)
+        self._program = ref(kernel.program)
+        return kernel
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle what the Op is made of; the rest is made again when it is asked for."""
@@ -67,9 +84,9 @@ class FusedKernel(FinalizedOpFromGraph):
 
 
 @register_funcify_and_cache_key(FusedKernel)
-def _funcify(op: FusedKernel, node: Apply, **kwargs: Any) -> tuple[Callable, str]:
+def _funcify(op: FusedKernel, node: Apply, **kwargs: Any) -> tuple[EmittedFunction, str]:
     """Compile to vector code."""
-    return funcify(op.program)
+    return funcify(op.compiled())
 
 
 @op_debug_information.register(FusedKernel)

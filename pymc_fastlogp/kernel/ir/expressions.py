@@ -1,127 +1,133 @@
-"""Constants, casts and integer arithmetic on expressions, simplified as they are made."""
+"""Buffers and the scalar expressions of the loop IR, see :mod:`pymc_fastlogp.kernel.ir.loops`."""
 
-from functools import reduce
+from dataclasses import dataclass, field
+from enum import Enum
 
 import numpy as np
-from pytensor import scalar as ps
-from pytensor.scalar.basic import Cast, ScalarOp, get_scalar_type
+from pytensor.scalar.basic import ScalarOp
 
-from pymc_fastlogp.kernel.ir.loops import (
-    Compute,
-    Const,
-    Expr,
-    Index,
-    Load,
-    Role,
-    Size,
-    as_expr,
-    as_size,
-)
-
-ZERO = Const(0, "int64")
+from pymc_fastlogp.kernel.ir.hash_consing import Interned
 
 
-def const(value: float, dtype: str) -> Const:
-    """Return a constant; the number is a Python one of the kind of the dtype."""
-    return Const(np.dtype(dtype).type(value).item(), dtype)
+class Role(Enum):
+    """Where a buffer lives."""
+
+    INPUT = "input"
+    CONSTANT = "constant"
+    SCRATCH = "scratch"
+    OUTPUT = "output"
 
 
-def cast(expr: Expr, dtype: str) -> Expr:
-    """Return an expression as another type."""
-    if expr.dtype == dtype:
-        return expr
-    if isinstance(expr, Const):
-        return const(expr.value, dtype)
-    return Compute(Cast(get_scalar_type(dtype)), (expr,), dtype)
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """An array in memory, C-contiguous unless it is an input.
 
-
-def identity(op: ScalarOp, dtype: str) -> Const:
-    """Return the number that an operation leaves every other as it is with; an integer cannot be infinite."""
-    if isinstance(op, ps.Maximum | ps.Minimum) and np.dtype(dtype).kind != "f":
-        limits = (False, True) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-        return const(limits[isinstance(op, ps.Minimum)], dtype)
-    return const(op.identity, dtype)
-
-
-def plus(a: Expr, b: Expr) -> Expr:
-    """Return the sum of two int64 expressions."""
-    if isinstance(a, Const) and isinstance(b, Const):
-        return Const(a.value + b.value, "int64")
-    if isinstance(a, Const):
-        a, b = b, a
-    return a if b is ZERO else Compute(ps.add, (a, b), "int64")
-
-
-def times(a: Expr, b: Expr) -> Expr:
-    """Return the product of two int64 expressions."""
-    if isinstance(a, Const) and isinstance(b, Const):
-        return Const(a.value * b.value, "int64")
-    if isinstance(a, Const):
-        a, b = b, a
-    if b is ZERO:
-        return ZERO
-    return a if b is Const(1, "int64") else Compute(ps.mul, (a, b), "int64")
-
-
-def folded(expr: Expr) -> Expr:
-    """Return integer arithmetic and elements of constants with what is known computed."""
-    if isinstance(expr, Load):
-        return _element(expr)
-    if not isinstance(expr, Compute) or expr.dtype != "int64":
-        return expr
-    if isinstance(expr.op, Cast):
-        return cast(expr.args[0], "int64") if isinstance(expr.args[0], Const) else expr
-    if any(arg.dtype != "int64" for arg in expr.args):
-        return expr
-    if isinstance(expr.op, ps.Add):
-        return reduce(plus, expr.args)
-    return reduce(times, expr.args) if isinstance(expr.op, ps.Mul) else expr
-
-
-def _element(load: Load) -> Expr:
-    """Return an element of a constant as a number if its place is known."""
-    position = flat_index(load.buffer.shape, load.index)
-    if load.buffer.role is not Role.CONSTANT or not isinstance(position, Const):
-        return load
-    data = np.frombuffer(load.buffer.data, load.dtype)
-    return const(data[int(position.value)], load.dtype)
-
-
-def sum_of_sizes(sizes: tuple[Size, ...]) -> Size:
-    """Return the sum of lengths."""
-    total: Expr = ZERO
-    for size in sizes:
-        total = plus(total, as_expr(size))
-    return as_size(total)
-
-
-def product_of_sizes(sizes: tuple[Size, ...]) -> Size:
-    """Return the product of lengths."""
-    total: Expr = Const(1, "int64")
-    for size in sizes:
-        total = times(total, as_expr(size))
-    return as_size(total)
-
-
-def domain_of(shape: tuple[Size, ...]) -> tuple[tuple[Size, ...], tuple[Expr, ...]]:
-    """Return the domain of a loop over an array of this shape, and the index of its element.
-
-    Axes of length 1 are left out of the domain, so that a scalar and a vector of one element are the same.
+    Attributes
+    ----------
+    name : str
+        Unique in a program.
+    dtype : str
+        As NumPy calls it.
+    shape : tuple of Size
+        Its axes.
+    role : Role
+        Where it lives.
+    data : bytes
+        Of a constant, its elements in C order.
     """
-    domain: list[Size] = []
-    index: list[Expr] = []
-    for size in shape:
-        if size == 1:
-            index.append(ZERO)
-        else:
-            index.append(Index(len(domain)))
-            domain.append(size)
-    return tuple(domain), tuple(index)
+
+    name: str
+    dtype: str
+    shape: tuple["Size", ...]
+    role: Role
+    data: bytes = field(default=b"", repr=False)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
 
 
-def flat_index(shape: tuple[Size, ...], index: tuple[Expr, ...]) -> Expr:
-    """Return the position of an element in C order."""
-    position: Expr = ZERO
-    for size, i in zip(shape, index, strict=True):
-        position = plus(times(position, as_expr(size)), i)
-    return position
+@dataclass(frozen=True, eq=False)
+class Const(Interned):
+    """A number.
+
+    Attributes
+    ----------
+    value : float | int | bool
+        The number; a float64 stands for a float32 too.
+    dtype : str
+        Its type.
+    """
+
+    value: float | int | bool
+    dtype: str
+
+
+@dataclass(frozen=True, eq=False)
+class Index(Interned):
+    """The index of the loop along one of its axes, an int64; axis 0 is the outermost."""
+
+    axis: int
+    dtype: str = "int64"
+
+
+@dataclass(frozen=True, eq=False)
+class Length(Interned):
+    """The length of an axis of an input, an int64 known when the kernel is called."""
+
+    input: int
+    axis: int
+    dtype: str = "int64"
+
+
+@dataclass(frozen=True, eq=False)
+class Load(Interned):
+    """An element of a buffer. The index is in bounds and not negative."""
+
+    buffer: Buffer
+    index: tuple["Expr", ...]
+
+    @property
+    def dtype(self) -> str:
+        """The type of the buffer."""
+        return self.buffer.dtype
+
+
+@dataclass(frozen=True, eq=False)
+class Compute(Interned):
+    """A scalar Op of PyTensor applied to expressions; never a Composite.
+
+    Attributes
+    ----------
+    op : ScalarOp
+        The Op.
+    args : tuple of Expr
+        Its inputs.
+    dtype : str
+        Of the result.
+    """
+
+    op: ScalarOp
+    args: tuple["Expr", ...]
+    dtype: str
+
+
+Expr = Const | Index | Length | Load | Compute
+# The length of an axis. A static one is an int; else an int64 expression of Length, Const and Compute.
+Size = int | Expr
+
+
+def as_size(expr: Expr) -> Size:
+    """Return the length that an expression is, an int where it is constant."""
+    return int(expr.value) if isinstance(expr, Const) else expr
+
+
+def as_expr(size: Size) -> Expr:
+    """Return a length as an expression."""
+    return size if not isinstance(size, int) else Const(size, "int64")
+
+
+def itemsize(dtype: str) -> int:
+    """Return the bytes of an element."""
+    return np.dtype(dtype).itemsize

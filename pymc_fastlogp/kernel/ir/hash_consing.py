@@ -1,5 +1,6 @@
 """Frozen dataclasses of which equal ones are the same object."""
 
+import threading
 from typing import Any, ClassVar, Self
 from weakref import WeakValueDictionary
 
@@ -8,14 +9,16 @@ class Interned:
     """Base of frozen dataclasses of which equal ones are the same object."""
 
     _made: ClassVar[WeakValueDictionary] = WeakValueDictionary()
+    _lock: ClassVar = threading.Lock()
 
     def __new__(cls, *values: Any) -> Self:
         """Return the object that was made of these values before, or a new one."""
         # 1 == 1.0 == True and 0.0 == -0.0, but they are not the same constant.
         key = (cls, *map(_as_key, values))
-        made = cls._made.get(key)
-        if made is None:
-            made = cls._made[key] = super().__new__(cls)
+        with cls._lock:  # else two threads may make two
+            made = cls._made.get(key)
+            if made is None:
+                made = cls._made[key] = super().__new__(cls)
         return made
 
 

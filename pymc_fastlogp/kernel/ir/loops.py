@@ -17,7 +17,7 @@ A statement may also be a :class:`Call` of BLAS or LAPACK, which updates a matri
 
 Expressions are interned: two that are equal are the same object, so that a common subexpression of a loop
 is one node, whichever statements use it. All state is in buffers, nothing else changes. These invariants hold
-after every pass, and :func:`check` asserts them:
+after every pass, and the tests assert them:
 
 - An index into a buffer has one integer expression for each axis, and a loop uses only its own axes.
 - No expression of a loop reads a buffer that a statement of the same loop writes. Hence expressions may
@@ -30,126 +30,15 @@ after every pass, and :func:`check` asserts them:
 - Every buffer is written before it is read; inputs and constants are never written.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
-from weakref import WeakKeyDictionary
+from dataclasses import dataclass
 
-import numpy as np
 from pytensor.scalar.basic import ScalarOp
 
 from pymc_fastlogp.analysis.index_facts import Neighbours
-from pymc_fastlogp.kernel.ir.calls import Call
-from pymc_fastlogp.kernel.ir.hash_consing import Interned
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Size
 
-
-class Role(Enum):
-    """Where a buffer lives."""
-
-    INPUT = "input"
-    CONSTANT = "constant"
-    SCRATCH = "scratch"
-    OUTPUT = "output"
-
-
-@dataclass(frozen=True, eq=False)
-class Buffer:
-    """An array in memory, C-contiguous unless it is an input.
-
-    Attributes
-    ----------
-    name : str
-        Unique in a program.
-    dtype : str
-        As NumPy calls it.
-    shape : tuple of Size
-        Its axes.
-    role : Role
-        Where it lives.
-    data : bytes
-        Of a constant, its elements in C order.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple["Size", ...]
-    role: Role
-    data: bytes = field(default=b"", repr=False)
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
-
-
-@dataclass(frozen=True, eq=False)
-class Const(Interned):
-    """A number.
-
-    Attributes
-    ----------
-    value : float | int | bool
-        The number; a float64 stands for a float32 too.
-    dtype : str
-        Its type.
-    """
-
-    value: float | int | bool
-    dtype: str
-
-
-@dataclass(frozen=True, eq=False)
-class Index(Interned):
-    """The index of the loop along one of its axes, an int64; axis 0 is the outermost."""
-
-    axis: int
-    dtype: str = "int64"
-
-
-@dataclass(frozen=True, eq=False)
-class Length(Interned):
-    """The length of an axis of an input, an int64 known when the kernel is called."""
-
-    input: int
-    axis: int
-    dtype: str = "int64"
-
-
-@dataclass(frozen=True, eq=False)
-class Load(Interned):
-    """An element of a buffer. The index is in bounds and not negative."""
-
-    buffer: Buffer
-    index: tuple["Expr", ...]
-
-    @property
-    def dtype(self) -> str:
-        """The type of the buffer."""
-        return self.buffer.dtype
-
-
-@dataclass(frozen=True, eq=False)
-class Compute(Interned):
-    """A scalar Op of PyTensor applied to expressions; never a Composite.
-
-    Attributes
-    ----------
-    op : ScalarOp
-        The Op.
-    args : tuple of Expr
-        Its inputs.
-    dtype : str
-        Of the result.
-    """
-
-    op: ScalarOp
-    args: tuple["Expr", ...]
-    dtype: str
-
-
-Expr = Const | Index | Length | Load | Compute
-# The length of an axis. A static one is an int; else an int64 expression of Length, Const and Compute.
-Size = int | Expr
+# Arguments of a call that are not expressions, besides letters: what it updates, and whether it failed.
+RESULT, INFO = "result", "info"
 
 
 @dataclass(frozen=True)
@@ -238,7 +127,35 @@ class Check:
     status: int
 
 
-Statement = Store | Accumulate | Scan | Check | Call
+@dataclass(frozen=True)
+class Call:
+    """``function(*arguments)``, where BLAS or LAPACK updates a matrix or vector in place.
+
+    Attributes
+    ----------
+    buffer : Buffer
+        What is updated; nothing else is written.
+    index : tuple of Expr
+        Its first element; the others have the same leading indices.
+    function : str
+        The name in :mod:`pymc_fastlogp.kernel.native.blas`.
+    arguments : tuple of str or Expr
+        In its order: a letter, a length, a float64 constant, a ``Load`` of the first element of a float64 array
+        that is read, :data:`RESULT` or :data:`INFO`.
+    failed : tuple of Expr, optional
+        The element of the buffer that becomes nan where :data:`INFO` says that the function failed.
+    """
+
+    buffer: Buffer
+    index: tuple[Expr, ...]
+    function: str
+    arguments: tuple[str | Expr, ...]
+    failed: tuple[Expr, ...] = ()
+
+
+# What writes a buffer, which is an attribute of it.
+Write = Store | Accumulate | Scan | Call
+Statement = Write | Check
 
 
 @dataclass(frozen=True)
@@ -296,96 +213,3 @@ class Program:
     constants: tuple[Buffer, ...]
     steps: tuple[Loop, ...]
     errors: tuple[Error, ...] = ()
-
-
-def operands(expr: Expr) -> tuple[Expr, ...]:
-    """Return the expressions that an expression is made of."""
-    if isinstance(expr, Load):
-        return expr.index
-    return expr.args if isinstance(expr, Compute) else ()
-
-
-def roots(statement: Statement) -> tuple[Expr, ...]:
-    """Return the expressions that a statement evaluates."""
-    if isinstance(statement, Check):
-        return (statement.condition,)
-    if isinstance(statement, Call):
-        given = (argument for argument in statement.arguments if not isinstance(argument, str))
-        return (*statement.index, *statement.failed, *given)
-    return (*statement.index, statement.value)
-
-
-def walk(exprs: Sequence[Expr]) -> Iterator[Expr]:
-    """Yield each expression below these once, operands first."""
-    seen: set[Expr] = set()
-    stack = [(expr, False) for expr in reversed(exprs)]
-    while stack:
-        expr, ready = stack.pop()
-        if ready:
-            yield expr
-        elif expr not in seen:
-            seen.add(expr)
-            stack.append((expr, True))
-            stack.extend((operand, False) for operand in reversed(operands(expr)))
-
-
-def expressions(loop: Loop) -> Iterator[Expr]:
-    """Yield each expression of a loop once, operands first."""
-    when = [] if loop.when is None else [loop.when]
-    return walk([*when, *(root for statement in loop.body for root in roots(statement))])
-
-
-def reads(loop: Loop) -> set[Buffer]:
-    """Return the buffers that a loop loads from."""
-    when = [] if loop.when is None else [loop.when]
-    return loaded((*when, *(root for statement in loop.body for root in roots(statement))))
-
-
-# Passes ask again and again, and expressions share operands: what is below each is found once.
-_loaded: WeakKeyDictionary[Expr, frozenset[Buffer]] = WeakKeyDictionary()
-
-
-def loaded(exprs: Sequence[Expr]) -> set[Buffer]:
-    """Return the buffers that expressions load from."""
-    pending = list(exprs)
-    while pending:
-        expr = pending[-1]
-        missing = [operand for operand in operands(expr) if operand not in _loaded]
-        if missing:
-            pending.extend(missing)
-            continue
-        own = (expr.buffer,) if isinstance(expr, Load) else ()
-        _loaded[expr] = frozenset(own).union(*(_loaded[operand] for operand in operands(expr)))
-        pending.pop()
-    return set().union(*(_loaded[expr] for expr in exprs))
-
-
-def writes(loop: Loop) -> set[Buffer]:
-    """Return the buffers that a loop stores to or accumulates in."""
-    return {s.buffer for s in loop.body if not isinstance(s, Check)}
-
-
-def is_ordered(loop: Loop) -> bool:
-    """Whether the order in which a loop runs counts, so that its axes must stay as they are."""
-    in_order = (isinstance(s, Scan) or (isinstance(s, Store) and s.in_order) for s in loop.body)
-    return any(in_order) or is_call(loop)
-
-
-def is_call(loop: Loop) -> bool:
-    """Whether a loop calls a library."""
-    return any(isinstance(statement, Call) for statement in loop.body)
-
-
-def as_size(expr: Expr) -> Size:
-    """Return the length that an expression is, an int where it is constant."""
-    return int(expr.value) if isinstance(expr, Const) else expr
-
-
-def as_expr(size: Size) -> Expr:
-    """Return a length as an expression."""
-    return size if not isinstance(size, int) else Const(size, "int64")
-
-
-def itemsize(dtype: str) -> int:
-    """Return the bytes of an element."""
-    return np.dtype(dtype).itemsize

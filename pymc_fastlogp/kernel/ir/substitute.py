@@ -1,53 +1,63 @@
-"""Replacing expressions inside expressions and statements."""
+"""Replacing expressions inside expressions, statements and loops."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pymc_fastlogp.kernel.ir.calls import Call
-from pymc_fastlogp.kernel.ir.loops import (
-    Check,
-    Compute,
-    Expr,
-    Load,
-    Statement,
-    operands,
-    roots,
-    walk,
-)
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Load
+from pymc_fastlogp.kernel.ir.loops import Call, Check, Loop, Statement
+from pymc_fastlogp.kernel.ir.traversal import operands, roots, walk
 
+# Takes an expression whose operands have been replaced, returns another for it, or None.
 Replacement = Callable[[Expr], Expr | None]
+Element = tuple[Expr, ...]
 
 
 def substitute(statements: Sequence[Statement], replacement: Replacement) -> tuple[Statement, ...]:
-    """Return statements in which each expression is replaced.
+    """Return statements in which each expression is replaced; what they share is replaced once."""
+    new = _replaced([root for each in statements for root in roots(each)], replacement)
+    return tuple(_with_roots(statement, new) for statement in statements)
 
-    Parameters
-    ----------
-    statements : sequence of Statement
-        The statements; what they share is replaced once.
-    replacement : callable
-        Takes an expression whose operands have been replaced, returns another for it, or None.
-    """
+
+def substitute_in_loop(loop: Loop, replacement: Replacement) -> Loop:
+    """Return a loop in whose statements each expression is replaced."""
+    return replace(loop, body=substitute(loop.body, replacement))
+
+
+def substitute_in_element(element: Element, replacement: Replacement) -> Element:
+    """Return an index in which each expression is replaced."""
+    new = _replaced(element, replacement)
+    return tuple(new[i] for i in element)
+
+
+def redirect_loads(copies: dict[Buffer, Buffer]) -> Replacement:
+    """Return the replacement that takes loads of some buffers to the same elements of others."""
+
+    def redirected(expr: Expr) -> Expr | None:
+        if isinstance(expr, Load) and expr.buffer in copies:
+            return Load(copies[expr.buffer], expr.index)
+        return None
+
+    return redirected
+
+
+def _replaced(exprs: Sequence[Expr], replacement: Replacement) -> dict[Expr, Expr]:
+    """Return for all that is below expressions what takes its place."""
     new: dict[Expr, Expr] = {}
-    for expr in walk([root for statement in statements for root in roots(statement)]):
+    for expr in walk(exprs):
         rebuilt = _with_operands(expr, tuple(new[operand] for operand in operands(expr)))
         new[expr] = replacement(rebuilt) or rebuilt
-    return tuple(_with_roots(statement, new) for statement in statements)
+    return new
 
 
 def _with_roots(statement: Statement, new: dict[Expr, Expr]) -> Statement:
     if isinstance(statement, Check):
         return replace(statement, condition=new[statement.condition])
-    if isinstance(statement, Call):
-        return _with_arguments(statement, new)
     index = tuple(new[i] for i in statement.index)
-    return replace(statement, index=index, value=new[statement.value])
-
-
-def _with_arguments(call: Call, new: dict[Expr, Expr]) -> Call:
-    index, failed = (tuple(new[i] for i in place) for place in (call.index, call.failed))
-    arguments = tuple(a if isinstance(a, str) else new[a] for a in call.arguments)
-    return replace(call, index=index, failed=failed, arguments=arguments)
+    if not isinstance(statement, Call):
+        return replace(statement, index=index, value=new[statement.value])
+    failed = tuple(new[i] for i in statement.failed)
+    arguments = tuple(a if isinstance(a, str) else new[a] for a in statement.arguments)
+    return replace(statement, index=index, failed=failed, arguments=arguments)
 
 
 def _with_operands(expr: Expr, new: tuple[Expr, ...]) -> Expr:
@@ -55,6 +65,4 @@ def _with_operands(expr: Expr, new: tuple[Expr, ...]) -> Expr:
         return expr
     if isinstance(expr, Load):
         return Load(expr.buffer, new)
-    if isinstance(expr, Compute):
-        return Compute(expr.op, new, expr.dtype)
-    return expr
+    return Compute(expr.op, new, expr.dtype) if isinstance(expr, Compute) else expr

@@ -2,24 +2,18 @@
 
 from collections.abc import Iterator
 
-from pymc_fastlogp.kernel.ir.calls import Call
-from pymc_fastlogp.kernel.ir.loops import (
-    Accumulate,
+from pymc_fastlogp.kernel.ir.expressions import (
     Buffer,
-    Check,
     Compute,
     Const,
     Expr,
     Index,
     Length,
     Load,
-    Loop,
-    Program,
-    Scan,
     Size,
-    Statement,
-    expressions,
 )
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Call, Check, Loop, Program, Scan, Statement
+from pymc_fastlogp.kernel.ir.traversal import expressions
 
 
 def as_text(program: Program) -> str:

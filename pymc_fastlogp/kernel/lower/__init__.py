@@ -13,22 +13,13 @@ import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.scalar.basic import ScalarType
-from pytensor.tensor.type import TensorType
+from pytensor.tensor.type import DenseTensorType
 
 from pymc_fastlogp.analysis.index_facts import IndexFacts
-from pymc_fastlogp.kernel.ir.expressions import domain_of
-from pymc_fastlogp.kernel.ir.loops import (
-    Buffer,
-    Const,
-    Length,
-    Load,
-    Program,
-    Role,
-    Size,
-    Store,
-    as_expr,
-    walk,
-)
+from pymc_fastlogp.kernel.ir.arithmetic import domain_of
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Const, Length, Load, Role, Size, as_expr
+from pymc_fastlogp.kernel.ir.loops import Program, Store
+from pymc_fastlogp.kernel.ir.traversal import walk
 from pymc_fastlogp.kernel.lower.array import (
     Array,
     UnsupportedError,
@@ -56,7 +47,7 @@ def is_supported(node: Apply) -> bool:
 
 
 def _has_supported_type(variable: Variable) -> bool:
-    if not isinstance(variable.type, TensorType | ScalarType):
+    if not isinstance(variable.type, DenseTensorType | ScalarType):
         return isinstance(variable, Constant)  # the None of a slice
     dtype = variable.type.dtype
     return np.dtype(dtype).kind in KINDS and dtype not in UNSUPPORTED_DTYPES

@@ -11,8 +11,8 @@ import numpy as np
 from pytensor.graph.basic import Apply
 
 from pymc_fastlogp.analysis.index_facts import IndexFacts, index_facts
-from pymc_fastlogp.kernel.ir.expressions import cast, const, flat_index, plus
-from pymc_fastlogp.kernel.ir.loops import Buffer, Const, Expr, Load, Size
+from pymc_fastlogp.kernel.ir.arithmetic import cast, const, flat_index, int64, plus
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Const, Expr, Load, Size
 
 Element = Callable[[tuple[Expr, ...]], Expr]
 
@@ -77,7 +77,7 @@ def of_buffer(buffer: Buffer, facts: IndexFacts | None = None) -> Array:
 
 def _range_of(buffer: Buffer, facts: IndexFacts) -> Array:
     """Return consecutive integers without loading them, so that an index by them is a slice."""
-    first = Const(facts.minimum, "int64")
+    first = int64(facts.minimum)
 
     def at(index: tuple[Expr, ...]) -> Expr:
         return cast(plus(flat_index(buffer.shape, index), first), buffer.dtype)

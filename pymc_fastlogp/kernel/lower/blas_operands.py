@@ -15,22 +15,18 @@ from typing import NamedTuple
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.calls import Call
-from pymc_fastlogp.kernel.ir.expressions import ZERO, cast, product_of_sizes
-from pymc_fastlogp.kernel.ir.expressions import times as product
-from pymc_fastlogp.kernel.ir.loops import (
+from pymc_fastlogp.kernel.ir.affine import Affine, affine
+from pymc_fastlogp.kernel.ir.arithmetic import ZERO, cast, int64, product_of_sizes
+from pymc_fastlogp.kernel.ir.expressions import (
+    Buffer,
     Compute,
-    Const,
     Expr,
     Index,
     Load,
     Size,
-    Store,
     as_expr,
-    as_size,
-    walk,
 )
-from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.ir.loops import Call
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index
 from pymc_fastlogp.kernel.lower.context import Context
@@ -71,8 +67,8 @@ def operand(context: Context, array: Array, batch: tuple[Expr, ...]) -> Operand:
 def leading_dimension(size: Size) -> Expr:
     """Return a distance of rows as BLAS accepts it, at least 1."""
     if isinstance(size, int):
-        return Const(max(size, 1), "int64")
-    return Compute(ps.maximum, (size, Const(1, "int64")), "int64")
+        return int64(max(size, 1))
+    return Compute(ps.maximum, (size, int64(1)), "int64")
 
 
 def transposed(array: Array) -> Array:
@@ -111,51 +107,27 @@ def _in_place(array: Array, batch: tuple[Expr, ...]) -> Operand | None:
     element = array.at((*broadcast_index(array.shape[:-2], batch), *place))
     if not isinstance(element, Load) or element.dtype != "float64":
         return None
-    down, right = (_stride(element, i) if isinstance(i, Index) else 0 for i in place)
+    forms = [form for i in element.index if (form := affine(i, (ROW, COLUMN))) is not None]
+    if len(forms) < len(element.index):
+        return None
+    down, right = (_stride(element.buffer, forms, index) for index in (ROW, COLUMN))
     if down is None or right is None or down == right == 1:
         return None
+    first = Load(element.buffer, tuple(form.rest for form in forms))
     if columns == 1 or right == 1:
         apart = columns if rows == 1 else down
-        return Operand(_first(element), leading_dimension(apart), is_transposed=False)
+        return Operand(first, leading_dimension(apart), is_transposed=False)
     if rows == 1 or down == 1:
-        return Operand(_first(element), leading_dimension(right), is_transposed=True)
+        return Operand(first, leading_dimension(right), is_transposed=True)
     return None
 
 
-def _first(element: Load) -> Load:
-    """Return the element of the first row and column."""
-    statement = Store(element.buffer, (), element)
-    [first] = substitute((statement,), lambda e: ZERO if e in (ROW, COLUMN) else None)
-    assert isinstance(first, Store)
-    assert isinstance(first.value, Load)
-    return first.value
-
-
-def _stride(element: Load, variable: Index) -> Size | None:
+def _stride(buffer: Buffer, forms: list[Affine], index: Index) -> Size | None:
     """Return by how much the position in memory grows with an index, None where it is not that simple."""
-    moving = [axis for axis, i in enumerate(element.index) if variable in walk([i])]
-    if len(moving) != 1:
-        return None
-    [axis] = moving
-    other = COLUMN if variable is ROW else ROW
-    slope = _slope(element.index[axis], variable)
-    if slope is None or slope < 1 or other in walk([element.index[axis]]):
-        return None
-    below = product_of_sizes(element.buffer.shape[axis + 1 :])
-    return as_size(product(as_expr(below), Const(slope, "int64")))
-
-
-def _slope(expr: Expr, variable: Index) -> int | None:
-    """Return the constant factor of an index in a sum."""
-    if expr is variable:
-        return 1
-    if variable not in walk([expr]):
+    moving = [axis for axis, form in enumerate(forms) if form.coefficient(index)]
+    if not moving:
         return 0
-    if not isinstance(expr, Compute) or expr.dtype != "int64":
+    form, below = forms[moving[0]], buffer.shape[moving[0] + 1 :]
+    if len(moving) > 1 or len(form.coefficients) > 1 or form.coefficient(index) < 1:
         return None
-    slopes = [slope for arg in expr.args if (slope := _slope(arg, variable)) is not None]
-    if isinstance(expr.op, ps.Add) and len(slopes) == len(expr.args):
-        return sum(slopes)
-    if isinstance(expr.op, ps.Mul) and isinstance(expr.args[-1], Const) and len(expr.args) == 2:
-        return slopes[0] * int(expr.args[-1].value) if len(slopes) == 2 else None
-    return None
+    return product_of_sizes((*below, form.coefficient(index)))

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from pymc_fastlogp.kernel.ir.expressions import ZERO
-from pymc_fastlogp.kernel.ir.loops import Error, Expr, Size
+from pymc_fastlogp.kernel.ir.arithmetic import ZERO
+from pymc_fastlogp.kernel.ir.expressions import Expr, Size
+from pymc_fastlogp.kernel.ir.loops import Error
 from pymc_fastlogp.kernel.lower.context import Context
 
 INCOMPATIBLE = Error(ValueError, "Incompatible vectorized shapes")
@@ -27,7 +28,8 @@ def broadcast_shape(
     """
     common = []
     for sizes, repeated in zip(zip(*shapes), zip(*broadcastable)):
-        fixed = {size for size, is_repeated in zip(sizes, repeated) if not is_repeated}
+        # In the order of the arrays, so that every process makes the same program.
+        fixed = dict.fromkeys(n for n, is_repeated in zip(sizes, repeated) if not is_repeated)
         first, *others = sorted(fixed, key=lambda size: not isinstance(size, int)) or [1]
         for other in others:
             context.require_equal(first, other, INCOMPATIBLE)

@@ -2,7 +2,7 @@
 
 from pytensor.graph.basic import Apply
 
-from pymc_fastlogp.kernel.ir.expressions import cast
+from pymc_fastlogp.kernel.ir.arithmetic import cast
 from pymc_fastlogp.kernel.ir.loops import Error
 from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.context import Context

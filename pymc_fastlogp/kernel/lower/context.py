@@ -7,21 +7,9 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Variable
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_fastlogp.kernel.ir.expressions import domain_of
-from pymc_fastlogp.kernel.ir.loops import (
-    Accumulate,
-    Buffer,
-    Check,
-    Compute,
-    Error,
-    Expr,
-    Loop,
-    Role,
-    Size,
-    Statement,
-    Store,
-    as_expr,
-)
+from pymc_fastlogp.kernel.ir.arithmetic import domain_of
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Role, Size, as_expr
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Check, Error, Loop, Statement, Store
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
 
 
@@ -46,8 +34,13 @@ class Context:
         self.n_clients = n_clients
 
     def add(self, domain: tuple[Size, ...], *body: Statement) -> None:
-        """Append a loop."""
-        self.loops.append(Loop(domain, body))
+        """Append a loop; without axes, one for each statement.
+
+        Of scalars that an Op makes together, some are needed by a loop, others wait for the sum of that
+        loop. Together they would tear it into two.
+        """
+        parts = [body] if domain else [(statement,) for statement in body]
+        self.loops += [Loop(domain, part) for part in parts]
 
     def buffer(self, dtype: str, shape: tuple[Size, ...]) -> Buffer:
         """Return a new scratch buffer."""

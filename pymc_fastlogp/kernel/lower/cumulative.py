@@ -3,8 +3,9 @@
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
 
-from pymc_fastlogp.kernel.ir.expressions import cast, domain_of
-from pymc_fastlogp.kernel.ir.loops import Compute, Const, Expr, Scan, Store
+from pymc_fastlogp.kernel.ir.arithmetic import cast, domain_of, int64
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr
+from pymc_fastlogp.kernel.ir.loops import Scan, Store
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.context import Context
 
@@ -33,7 +34,7 @@ def _unrolled(context: Context, node: Apply, array: Array) -> Array:
     stores: list[Store] = []
     total: Expr | None = None
     for k in range(array.shape[axis]):
-        at = (*index[:axis], Const(k, "int64"), *index[axis:])
+        at = (*index[:axis], int64(k), *index[axis:])
         value = cast(array.at(at), array.dtype)
         total = value if total is None else Compute(operation, (total, value), array.dtype)
         stores.append(Store(buffer, at, total))

@@ -7,8 +7,9 @@ from pytensor.graph.basic import Apply, Constant
 from pytensor.scalar.basic import Cast, Composite, Identity, ScalarOp
 
 from pymc_fastlogp.kernel import scalars
-from pymc_fastlogp.kernel.ir.expressions import cast, const, domain_of
-from pymc_fastlogp.kernel.ir.loops import Compute, Expr, Store
+from pymc_fastlogp.kernel.ir.arithmetic import cast, const, domain_of
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr
+from pymc_fastlogp.kernel.ir.loops import Store
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_shape
 from pymc_fastlogp.kernel.lower.context import Context

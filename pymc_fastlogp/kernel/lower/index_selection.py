@@ -8,8 +8,9 @@ from pytensor import scalar as ps
 from pytensor.scalar.basic import Cast
 
 from pymc_fastlogp.analysis.index_facts import Neighbours
-from pymc_fastlogp.kernel.ir.expressions import ZERO, cast, plus, times
-from pymc_fastlogp.kernel.ir.loops import Compute, Const, Error, Expr, Size, as_expr
+from pymc_fastlogp.kernel.ir.arithmetic import ZERO, cast, int64, plus, switch, times, truth
+from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr, Size, as_expr
+from pymc_fastlogp.kernel.ir.loops import Error
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
 from pymc_fastlogp.kernel.lower.context import Context
@@ -91,7 +92,7 @@ def _place(arrays: list[int], slices: list[int]) -> int:
 
 
 def _of_slice(piece: Slice, index: Expr) -> Expr:
-    return plus(piece.start, times(index, Const(piece.step, "int64")))
+    return plus(piece.start, times(index, int64(piece.step)))
 
 
 def _position(context: Context, index: Array, length: Size) -> Array:
@@ -120,9 +121,9 @@ def _checked_position(context: Context, index: Array, length: Size) -> Array:
 
     def is_in_bounds(i: tuple[Expr, ...]) -> Expr:
         at = position.at(i)
-        not_low = Compute(ps.ge, (at, ZERO), "bool")
-        not_high = Compute(ps.lt, (at, as_expr(length)), "bool")
-        return Compute(ps.and_, (not_low, not_high), "bool")
+        not_low = truth(ps.ge, at, ZERO)
+        not_high = truth(ps.lt, at, as_expr(length))
+        return truth(ps.and_, not_low, not_high)
 
     context.check(index.shape, is_in_bounds, Error(IndexError, "index out of bounds"))
     return position
@@ -130,9 +131,9 @@ def _checked_position(context: Context, index: Array, length: Size) -> Array:
 
 def _wrapped(position: Expr, length: Size) -> Expr:
     if isinstance(position, Const) and isinstance(length, int):
-        return Const(position.value + length * (position.value < 0), "int64")
-    is_negative = Compute(ps.lt, (position, ZERO), "bool")
-    return Compute(ps.switch, (is_negative, plus(position, as_expr(length)), position), "int64")
+        return int64(position.value + length * (position.value < 0))
+    is_negative = truth(ps.lt, position, ZERO)
+    return switch(is_negative, plus(position, as_expr(length)), position)
 
 
 def _neighbours(arrays: list[Array]) -> Neighbours | None:

@@ -4,17 +4,9 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.subtensor import unflatten_index_variables
 
-from pymc_fastlogp.kernel.ir.expressions import ZERO, cast, domain_of
-from pymc_fastlogp.kernel.ir.loops import (
-    Accumulate,
-    Compute,
-    Const,
-    Error,
-    Expr,
-    Size,
-    Store,
-    as_expr,
-)
+from pymc_fastlogp.kernel.ir.arithmetic import ZERO, cast, domain_of, int64, switch, truth
+from pymc_fastlogp.kernel.ir.expressions import Expr, Size, as_expr
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Error, Store
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.index_selection import select
@@ -78,7 +70,7 @@ def _along(context: Context, given: Size, selected: Size, index: Expr) -> Expr:
     if isinstance(given, int):
         context.require_equal(given, selected, error)
         return index
-    is_one = Compute(ps.eq, (given, Const(1, "int64")), "bool")
-    is_same = Compute(ps.eq, (given, as_expr(selected)), "bool")
-    context.check((), lambda _: Compute(ps.or_, (is_one, is_same), "bool"), error)
-    return Compute(ps.switch, (is_one, ZERO, index), "int64")
+    is_one = truth(ps.eq, given, int64(1))
+    is_same = truth(ps.eq, given, as_expr(selected))
+    context.check((), lambda _: truth(ps.or_, is_one, is_same), error)
+    return switch(is_one, ZERO, index)

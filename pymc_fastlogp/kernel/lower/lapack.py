@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.calls import INFO, RESULT
-from pymc_fastlogp.kernel.ir.expressions import ZERO, const, domain_of, plus
-from pymc_fastlogp.kernel.ir.loops import Compute, Const, Error, Expr, Size, as_expr
+from pymc_fastlogp.kernel.ir.arithmetic import ZERO, const, domain_of, int64, plus, switch, truth
+from pymc_fastlogp.kernel.ir.expressions import Expr, Size, as_expr
+from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Error
 from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.blas_operands import leading_dimension, library_call, operand
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index
@@ -37,12 +37,12 @@ def factor(context: Context, op: Any, a: Array) -> Array:
 
     def triangle(index: tuple[Expr, ...]) -> Expr:
         i, j = index[-2:] if op.lower else index[:-3:-1]
-        is_inside = Compute(ps.ge, (i, j), "bool")
-        return Compute(ps.switch, (is_inside, a.at(index), const(0.0, "float64")), "float64")
+        is_inside = truth(ps.ge, i, j)
+        return switch(is_inside, a.at(index), const(0.0, "float64"))
 
     result = context.store(a.shape, "float64", triangle)
     domain, batch = domain_of(a.shape[:-2])
-    last = plus(as_expr(n), Const(-1, "int64"))
+    last = plus(as_expr(n), int64(-1))
     corner = (ZERO, last) if op.lower else (last, ZERO)
     letter = "U" if op.lower else "L"
     arguments = (letter, n, RESULT, leading_dimension(n), INFO)
@@ -51,8 +51,8 @@ def factor(context: Context, op: Any, a: Array) -> Array:
     context.add(domain, replace(call, failed=(*batch, *corner)))
 
     def unless_failed(index: tuple[Expr, ...]) -> Expr:
-        has_failed = Compute(ps.isnan, (result.at((*index[:-2], *corner)),), "bool")
-        return Compute(ps.switch, (has_failed, NAN, result.at(index)), "float64")
+        has_failed = truth(ps.isnan, result.at((*index[:-2], *corner)))
+        return switch(has_failed, NAN, result.at(index))
 
     return context.store(a.shape, "float64", unless_failed)
 
@@ -70,8 +70,7 @@ def solve(context: Context, op: Any, a: Array, b: Array, batch: tuple[Size, ...]
         value = b.at((*own, *index[len(batch) :]))
         if is_regular is None:
             return value
-        truth = is_regular.at(broadcast_index(a.shape[:-2], leading))
-        return Compute(ps.switch, (truth, value, NAN), "float64")
+        return switch(is_regular.at(broadcast_index(a.shape[:-2], leading)), value, NAN)
 
     # Nothing but nan comes of nan.
     result = context.store((*batch, n, *columns), "float64", right_hand_side)
@@ -98,7 +97,7 @@ def _is_regular(context: Context, a: Array) -> Array:
 
     def is_not_zero(index: tuple[Expr, ...]) -> Expr:
         element = a.at((*index, index[-1]))
-        return Compute(ps.neq, (element, const(0.0, "float64")), "bool")
+        return truth(ps.neq, element, const(0.0, "float64"))
 
     diagonal = Array(a.shape[:-1], "bool", is_not_zero)
     return context.reduce(ps.and_, const(True, "bool"), diagonal, [a.ndim - 2])

@@ -6,8 +6,8 @@ it can be the length of a loop: the emitter needs that before the first loop run
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.expressions import ZERO, cast, plus, product_of_sizes
-from pymc_fastlogp.kernel.ir.loops import (
+from pymc_fastlogp.kernel.ir.arithmetic import cast, int64, plus, product_of_sizes
+from pymc_fastlogp.kernel.ir.expressions import (
     Compute,
     Const,
     Expr,
@@ -18,8 +18,8 @@ from pymc_fastlogp.kernel.ir.loops import (
     Size,
     as_expr,
     as_size,
-    walk,
 )
+from pymc_fastlogp.kernel.ir.traversal import walk
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
 
 
@@ -39,21 +39,10 @@ def length_of(array: Array, *index: int) -> Size:
     UnsupportedError
         If the element has to be computed first.
     """
-    expr = cast(array.at(tuple(Const(i, "int64") for i in index)), "int64")
+    expr = cast(array.at(tuple(int64(i) for i in index)), "int64")
     if not is_known_at_call(expr):
         raise UnsupportedError("a length that is computed from data")
     return as_size(expr)
-
-
-def minus(a: Expr, b: Expr) -> Expr:
-    """Return the difference of two lengths."""
-    if a is b:
-        return ZERO
-    if not isinstance(b, Const):
-        return Compute(ps.sub, (a, b), "int64")
-    if isinstance(a, Compute) and isinstance(a.op, ps.Add) and isinstance(a.args[1], Const):
-        return plus(a.args[0], Const(a.args[1].value - b.value, "int64"))
-    return plus(a, Const(-b.value, "int64"))
 
 
 def smaller(a: Expr, b: Expr) -> Expr:
@@ -66,8 +55,8 @@ def smaller(a: Expr, b: Expr) -> Expr:
 def at_least(expr: Expr, bound: int) -> Expr:
     """Return a length, or the bound of 0 or less where that is larger."""
     if isinstance(expr, Const):
-        return Const(max(expr.value, bound), "int64")
-    limit = Const(bound, "int64")
+        return int64(max(expr.value, bound))
+    limit = int64(bound)
     return expr if is_not_negative(expr) else Compute(ps.maximum, (expr, limit), "int64")
 
 
@@ -76,9 +65,9 @@ def quotient_up(expr: Expr, divisor: int) -> Expr:
     if divisor == 1:
         return expr
     if isinstance(expr, Const):
-        return Const(-(-expr.value // divisor), "int64")
-    above = plus(expr, Const(divisor - 1, "int64"))
-    return Compute(ps.int_div, (above, Const(divisor, "int64")), "int64")
+        return int64(-(-expr.value // divisor))
+    above = plus(expr, int64(divisor - 1))
+    return Compute(ps.int_div, (above, int64(divisor)), "int64")
 
 
 def rest_of(total: Size, known: tuple[Size, ...]) -> Size:
@@ -89,7 +78,7 @@ def rest_of(total: Size, known: tuple[Size, ...]) -> Size:
     product = product_of_sizes(known)
     if isinstance(total, int) and isinstance(product, int):
         return total // max(product, 1)
-    divisor = Compute(ps.maximum, (as_expr(product), Const(1, "int64")), "int64")
+    divisor = Compute(ps.maximum, (as_expr(product), int64(1)), "int64")
     return total if product == 1 else Compute(ps.int_div, (as_expr(total), divisor), "int64")
 
 

@@ -22,8 +22,9 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.tensor.blockwise import Blockwise
 
-from pymc_fastlogp.kernel.ir.expressions import const, domain_of, plus
-from pymc_fastlogp.kernel.ir.loops import Compute, Const, Expr, Size, Store, as_expr, as_size
+from pymc_fastlogp.kernel.ir.arithmetic import all_of, const, domain_of, int64, plus, switch, truth
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Size, as_expr, as_size
+from pymc_fastlogp.kernel.ir.loops import Store
 from pymc_fastlogp.kernel.lower import lapack
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
@@ -52,7 +53,7 @@ def lower_cholesky(context: Context, node: Apply, inputs: list[Array]) -> list[A
     domain, batch = domain_of(a.shape[:-2])
 
     def at(i: int, j: int) -> Expr:
-        return a.at((*batch, _int(i), _int(j)) if is_lower else (*batch, _int(j), _int(i)))
+        return a.at((*batch, int64(i), int64(j)) if is_lower else (*batch, int64(j), int64(i)))
 
     factor: dict[tuple[int, int], Expr] = {}
     pivots = []
@@ -65,13 +66,13 @@ def lower_cholesky(context: Context, node: Apply, inputs: list[Array]) -> list[A
                 factor[i, j] = Compute(ps.sqrt, (rest,), "float64")
             else:
                 factor[i, j] = _quotient(rest, factor[j, j])
-    is_positive = [Compute(ps.gt, (p, const(0, "float64")), "bool") for p in pivots]
+    is_positive = [truth(ps.gt, p, const(0, "float64")) for p in pivots]
     buffer = context.buffer("float64", a.shape)
     stores = []
     for i in range(n):
         for j in range(n):
             value = factor.get((i, j) if is_lower else (j, i), const(0, "float64"))
-            stores.append(Store(buffer, (*batch, _int(i), _int(j)), _if_all(is_positive, value)))
+            stores.append(Store(buffer, (*batch, int64(i), int64(j)), _if_all(is_positive, value)))
     context.add(domain, *stores)
     return [of_buffer(buffer)]
 
@@ -91,26 +92,22 @@ def lower_solve_triangular(context: Context, node: Apply, inputs: list[Array]) -
 
     def matrix(i: int, j: int) -> Expr:
         leading = broadcast_index(batches[0], batch)
-        return a.at((*leading, _int(i), _int(j)))
+        return a.at((*leading, int64(i), int64(j)))
 
     diagonal = [const(1, "float64") if op.unit_diagonal else matrix(i, i) for i in range(n)]
     solution: dict[int, Expr] = {}
     for i in range(n) if op.lower else reversed(range(n)):
         leading = broadcast_index(batches[1], batch)
         known = [(matrix(i, k), x) for k, x in solution.items()]
-        rest = _minus_products(b.at((*leading, _int(i), *column)), known)
+        rest = _minus_products(b.at((*leading, int64(i), *column)), known)
         solution[i] = rest if op.unit_diagonal else _quotient(rest, diagonal[i])
-    is_regular = [Compute(ps.neq, (d, const(0, "float64")), "bool") for d in diagonal]
-    if op.unit_diagonal:
-        is_regular = []
+    is_regular = [truth(ps.neq, d, const(0, "float64")) for d in diagonal if not op.unit_diagonal]
     buffer = context.buffer("float64", (*shape, n, *columns))
-    context.add(
-        domain,
-        *(
-            Store(buffer, (*batch, _int(i), *column), _if_all(is_regular, solution[i]))
-            for i in range(n)
-        ),
+    stores = (
+        Store(buffer, (*batch, int64(i), *column), _if_all(is_regular, solution[i]))
+        for i in range(n)
     )
+    context.add(domain, *stores)
     return [of_buffer(buffer)]
 
 
@@ -125,9 +122,9 @@ def lower_alloc_diag(context: Context, node: Apply, inputs: list[Array]) -> list
     """Append loops that store zeros and the diagonal."""
     [diagonal] = inputs
     offset = _core(node).offset
-    down, right = (_int(max(k, 0)) for k in (-offset, offset))
+    down, right = (int64(max(k, 0)) for k in (-offset, offset))
     dtype = node.outputs[0].type.dtype
-    length = as_size(plus(as_expr(diagonal.shape[-1]), _int(abs(offset))))
+    length = as_size(plus(as_expr(diagonal.shape[-1]), int64(abs(offset))))
     zeros = context.store((*diagonal.shape[:-1], length, length), dtype, lambda _: const(0, dtype))
     domain, (*batch, i) = domain_of(diagonal.shape)
     assert zeros.buffer is not None
@@ -166,9 +163,4 @@ def _quotient(a: Expr, b: Expr) -> Expr:
 def _if_all(conditions: Sequence[Expr], value: Expr) -> Expr:
     if not conditions:
         return value
-    together = reduce(lambda a, b: Compute(ps.and_, (a, b), "bool"), conditions)
-    return Compute(ps.switch, (together, value, const(nan, "float64")), "float64")
-
-
-def _int(i: int) -> Const:
-    return Const(i, "int64")
+    return switch(all_of(conditions), value, const(nan, "float64"))

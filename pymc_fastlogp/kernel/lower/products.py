@@ -12,9 +12,9 @@ from math import prod
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
 
-from pymc_fastlogp.kernel.ir.calls import RESULT
-from pymc_fastlogp.kernel.ir.expressions import cast, const, domain_of
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Compute, Error, Expr, Size
+from pymc_fastlogp.kernel.ir.arithmetic import cast, const, domain_of
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Size
+from pymc_fastlogp.kernel.ir.loops import RESULT, Accumulate, Error
 from pymc_fastlogp.kernel.lower import unrolled_products
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.blas_operands import (

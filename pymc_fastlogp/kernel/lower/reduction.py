@@ -5,17 +5,19 @@ from pytensor.graph.basic import Apply
 from pytensor.scalar.basic import ScalarOp
 from pytensor.tensor.math import MulWithoutZeros
 
-from pymc_fastlogp.kernel.ir.expressions import cast, const, identity
-from pymc_fastlogp.kernel.ir.loops import Compute, Expr
+from pymc_fastlogp.kernel.ir.arithmetic import cast, const, identity, switch, truth
+from pymc_fastlogp.kernel.ir.expressions import Expr
 from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.context import Context
+from pymc_fastlogp.kernel.scalars.forms import FORMS
 
 OPERATIONS = (ps.Add, ps.Mul, ps.Maximum, ps.Minimum, ps.AND, ps.OR, ps.XOR, MulWithoutZeros)
 
 
 def supports(node: Apply) -> bool:
-    """Whether the operation is one that a loop accumulates."""
-    return isinstance(node.op.scalar_op, OPERATIONS)
+    """Whether the operation is one that a loop accumulates, and its type has a form in registers."""
+    is_held = node.op.acc_dtype is None or node.op.acc_dtype in FORMS
+    return is_held and isinstance(node.op.scalar_op, OPERATIONS)
 
 
 def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
@@ -40,7 +42,7 @@ def _without_zeros(array: Array) -> Array:
 
     def at(index: tuple[Expr, ...]) -> Expr:
         value = array.at(index)
-        is_zero = Compute(ps.eq, (value, zero), "bool")
-        return Compute(ps.switch, (is_zero, one, value), array.dtype)
+        is_zero = truth(ps.eq, value, zero)
+        return switch(is_zero, one, value)
 
     return Array(array.shape, array.dtype, at)

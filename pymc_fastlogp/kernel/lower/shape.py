@@ -8,27 +8,21 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Apply, Constant
 
 from pymc_fastlogp.analysis.index_facts import IndexFacts, index_facts
-from pymc_fastlogp.kernel.ir.expressions import (
+from pymc_fastlogp.kernel.ir.arithmetic import (
     ZERO,
     cast,
     domain_of,
     flat_index,
+    int64,
+    minus,
     plus,
     product_of_sizes,
     sum_of_sizes,
     times,
+    truth,
 )
-from pymc_fastlogp.kernel.ir.loops import (
-    Compute,
-    Const,
-    Error,
-    Expr,
-    Load,
-    Size,
-    Store,
-    as_expr,
-    as_size,
-)
+from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Load, Size, as_expr, as_size
+from pymc_fastlogp.kernel.ir.loops import Error, Store
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index
 from pymc_fastlogp.kernel.lower.context import Context
@@ -36,7 +30,6 @@ from pymc_fastlogp.kernel.lower.lengths import (
     at_least,
     is_not_negative,
     length_of,
-    minus,
     quotient_up,
     rest_of,
     smaller,
@@ -146,7 +139,7 @@ def lower_split(context: Context, node: Apply, inputs: list[Array]) -> list[Arra
     lengths = tuple(length_of(lengths_array, i) for i in range(node.op.len_splits))
     error = Error(ValueError, "the lengths of a Split must be those of its parts")
     for length in lengths:
-        is_negative = Compute(ps.ge, (as_expr(length), ZERO), "bool")
+        is_negative = truth(ps.ge, as_expr(length), ZERO)
         if not is_not_negative(as_expr(length)):
             context.check((), lambda _, c=is_negative: c, error)
     context.require_equal(array.shape[axis], sum_of_sizes(lengths), error)
@@ -173,7 +166,7 @@ def lower_shape(context: Context, node: Apply, inputs: list[Array]) -> list[Arra
 def _vector(context: Context, elements: list[Expr], dtype: str) -> Array:
     """Append straight-line code that stores elements; one at a constant index is not loaded."""
     buffer = context.buffer(dtype, (len(elements),))
-    stores = [Store(buffer, (Const(i, "int64"),), value) for i, value in enumerate(elements)]
+    stores = [Store(buffer, (int64(i),), value) for i, value in enumerate(elements)]
     context.add((), *stores)
 
     def at(index: tuple[Expr, ...]) -> Expr:
@@ -187,7 +180,7 @@ def lower_extract_diag(context: Context, node: Apply, inputs: list[Array]) -> li
     """Return the view of a diagonal as the last axis."""
     [array] = inputs
     op = node.op
-    down, right = (Const(max(offset, 0), "int64") for offset in (-op.offset, op.offset))
+    down, right = (int64(max(offset, 0)) for offset in (-op.offset, op.offset))
     rows = minus(as_expr(array.shape[op.axis1]), down)
     columns = minus(as_expr(array.shape[op.axis2]), right)
     length = as_size(at_least(smaller(rows, columns), 0))
@@ -209,7 +202,7 @@ def lower_eye(context: Context, node: Apply, inputs: list[Array]) -> list[Array]
     dtype = node.outputs[0].type.dtype
 
     def at(index: tuple[Expr, ...]) -> Expr:
-        return cast(Compute(ps.eq, (plus(index[0], as_expr(offset)), index[1]), "bool"), dtype)
+        return cast(truth(ps.eq, plus(index[0], as_expr(offset)), index[1]), dtype)
 
     return [Array((rows, columns), dtype, at)]
 

@@ -15,19 +15,18 @@ from dataclasses import dataclass
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.expressions import ZERO, plus
-from pymc_fastlogp.kernel.ir.loops import Compute, Const, Expr, Size, as_expr, as_size
+from pymc_fastlogp.kernel.ir.arithmetic import ZERO, int64, minus, plus, switch, truth
+from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Size, as_expr, as_size
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
 from pymc_fastlogp.kernel.lower.lengths import (
     at_least,
     is_not_negative,
     length_of,
-    minus,
     quotient_up,
     smaller,
 )
 
-BEFORE_FIRST = Const(-1, "int64")
+BEFORE_FIRST = int64(-1)
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def resolve(index: slice, length: Size) -> Slice:
         The length of the axis.
     """
     start, stop = _bound(index.start), _bound(index.stop)
-    step = Const(1, "int64") if index.step is None else _bound(index.step)
+    step = int64(1) if index.step is None else _bound(index.step)
     if not isinstance(step, Const) or step.value == 0:
         raise UnsupportedError("a slice whose step is known at run time only")
     size = as_expr(length)
@@ -93,14 +92,13 @@ def _from_start(bound: Expr, size: Expr) -> Expr:
         return bound if bound.value >= 0 else plus(size, bound)
     if is_not_negative(bound):
         return bound
-    is_negative = Compute(ps.lt, (bound, ZERO), "bool")
-    return Compute(ps.switch, (is_negative, plus(bound, size), bound), "int64")
+    is_negative = truth(ps.lt, bound, ZERO)
+    return switch(is_negative, plus(bound, size), bound)
 
 
 def _at_most(position: Expr, limit: Expr) -> Expr:
     """Return the smaller one, without a comparison where the position counts from the limit."""
-    if isinstance(position, Compute) and isinstance(position.op, ps.Add):
-        base, offset = position.args
-        if base is limit and isinstance(offset, Const) and offset.value <= 0:
-            return position
+    distance = minus(position, limit)
+    if isinstance(distance, Const) and distance.value <= 0:
+        return position
     return smaller(position, limit)

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
 
-from pymc_fastlogp.kernel.ir.expressions import cast, const, domain_of
-from pymc_fastlogp.kernel.ir.loops import Compute, Const, Expr, Size, Store
+from pymc_fastlogp.kernel.ir.arithmetic import cast, const, domain_of, int64
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Size
+from pymc_fastlogp.kernel.ir.loops import Store
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.blas_operands import transposed
 from pymc_fastlogp.kernel.lower.context import Context
@@ -71,19 +72,19 @@ def _product(
     rows, (inner, columns) = a.shape[0], missing.shape
     buffer = context.buffer(dtype, (rows, columns)[::step])
     domain, (i,) = domain_of((rows,))
-    of_a = [cast(a.at((i, _int(k))), dtype) for k in range(inner)]
+    of_a = [cast(a.at((i, int64(k))), dtype) for k in range(inner)]
     # What is missing in most columns comes first, so that sums over it begin alike.
     order = np.argsort(-missing.sum(axis=1), kind="stable")
     stores = []
     for j in range(columns):
-        of_b = [cast(b.at((_int(k), _int(j))), dtype) for k in range(inner)]
+        of_b = [cast(b.at((int64(k), int64(j))), dtype) for k in range(inner)]
         voided = [k for k in order if missing[k, j]]
         terms = [_times(const(0, dtype), of_a[k]) for k in voided]
         if voided:
             terms.append(_sum([of_b[k] for k in voided]))
         start = [_sum(terms)] if terms else []
         products = [_times(of_a[k], of_b[k]) for k in range(inner) if not missing[k, j]]
-        stores.append(Store(buffer, (i, _int(j))[::step], _sum([*start, *products])))
+        stores.append(Store(buffer, (i, int64(j))[::step], _sum([*start, *products])))
     context.add(domain, *stores)
     return of_buffer(buffer)
 
@@ -94,7 +95,3 @@ def _times(x: Expr, y: Expr) -> Expr:
 
 def _sum(terms: list[Expr]) -> Expr:
     return reduce(lambda x, y: Compute(ps.add, (x, y), x.dtype), terms)
-
-
-def _int(i: int) -> Const:
-    return Const(int(i), "int64")

@@ -1,45 +1,47 @@
-"""From a program to machine code: compiled once, kept on disk, loaded once in a process.
+"""From a program to machine code: compiled once, kept on disk, freed with the object that loaded it.
 
 The code of a program is a function of the C calling convention, see :mod:`pymc_fastlogp.kernel.emit`, whose
-name is a hash of all that the code depends on. Once :func:`load` has run, the name resolves in every
-module that LLVM links in this process, so other code calls it by name. That keeps a kernel out of the
-modules that call it: Numba optimises and compiles a module again at each level that links it.
-
-Loaded code stays until the process ends, as other machine code may refer to it.
+name is a hash of all that the code depends on. Each loaded function has an engine of LLVM of its own, so that it can be freed.
 """
 
-import logging
-import threading
 from collections.abc import Iterator, Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from llvmlite import binding as llvm
 from llvmlite import ir
 from pytensor.configdefaults import config
 
 from pymc_fastlogp.kernel.emit import emit
-from pymc_fastlogp.kernel.ir.calls import Call
-from pymc_fastlogp.kernel.ir.loops import Compute, Program, expressions
+from pymc_fastlogp.kernel.ir.expressions import Compute
+from pymc_fastlogp.kernel.ir.loops import Call, Program
 from pymc_fastlogp.kernel.ir.text import as_text
-from pymc_fastlogp.kernel.native import blas
+from pymc_fastlogp.kernel.ir.traversal import expressions
+from pymc_fastlogp.kernel.native import blas, object_files
 from pymc_fastlogp.kernel.native.target import optimised, target_machine
 from pymc_fastlogp.kernel.numba.scalar_library import address
 from pymc_fastlogp.kernel.scalars import externals
 from pymc_fastlogp.kernel.scalars.upstream import External
 
-logger = logging.getLogger("pymc_fastlogp")
 
-# Engines by the name of their function. An engine owns its code.
-_loaded: dict[str, llvm.ExecutionEngine] = {}
-_lock = threading.Lock()
+class Code:
+    """Machine code in memory.
+
+    Attributes
+    ----------
+    address : int
+        Of the function, valid as long as this object.
+    """
+
+    def __init__(self, engine: llvm.ExecutionEngine, name: str):
+        self._engine = engine
+        self.address = engine.get_function_address(name)
 
 
-def load(program: Program, contiguous: Sequence[bool] | None = None) -> str:
-    """Make the machine code of a program callable by name, and return the name.
+def load(program: Program, contiguous: Sequence[bool] | None = None) -> Code:
+    """Return the machine code of a program.
 
     Parameters
     ----------
@@ -49,18 +51,14 @@ def load(program: Program, contiguous: Sequence[bool] | None = None) -> str:
         For each input whether it is C-contiguous; all are by default.
     """
     name = name_of(program, contiguous)
-    with _lock:
-        if name not in _loaded:
-            _loaded[name] = engine_of(program, _object_code(program, name, contiguous))
-            llvm.add_symbol(name, _loaded[name].get_function_address(name))
-    return name
+    return Code(engine_of(program, _object_code(program, name, contiguous)), name)
 
 
 def name_of(program: Program, contiguous: Sequence[bool] | None = None) -> str:
     """Return the name of a program's code, the same in every process on this machine."""
     strided = [i for i, is_contiguous in enumerate(contiguous or ()) if not is_contiguous]
     key = "\n".join([compiler(), as_text(program), f"strided: {strided}"])
-    return f"pymc_fastlogp.kernel.{sha256(key.encode()).hexdigest()}"
+    return f"{object_files.PREFIX}{sha256(key.encode()).hexdigest()}"
 
 
 @cache
@@ -91,24 +89,13 @@ def _externals(program: Program) -> Iterator[External]:
 
 
 def _object_code(program: Program, name: str, contiguous: Sequence[bool] | None) -> bytes:
-    path = config.base_compiledir / "numba" / f"{name}.o"
-    if config.numba__cache and path.exists():
-        return path.read_bytes()
+    code = object_files.read(name) if config.numba__cache else None
+    if code is not None:
+        return code
     code = compile_program(program, name, contiguous)
     if config.numba__cache:
-        _write(path, code)
+        object_files.write(name, code)
     return code
-
-
-def _write(path: Path, code: bytes) -> None:
-    """Write a file that others see only when it is complete."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(code)
-        Path(file.name).replace(path)
-    except OSError as error:
-        logger.info("a kernel is not kept on disk: %s", error)
 
 
 def compile_program(program: Program, name: str, contiguous: Sequence[bool] | None = None) -> bytes:

@@ -3,6 +3,18 @@
 from llvmlite import binding as llvm
 from llvmlite import ir
 
+# The widest first: a CPU with AVX-512 has AVX too. 128 bits is what SSE2 and NEON have.
+NATIVE_LANES = (("avx512f", 8), ("avx", 4))
+SMALLEST_NATIVE_LANES = 2
+IN_FLIGHT = 2
+
+
+def default_width() -> int:
+    """Return the lanes of two native vectors of this CPU, so that their latencies overlap."""
+    features = llvm.get_host_cpu_features()
+    native = next((n for name, n in NATIVE_LANES if features.get(name)), SMALLEST_NATIVE_LANES)
+    return IN_FLIGHT * native
+
 
 def target_machine() -> llvm.TargetMachine:
     """Return what makes code for this CPU, with all its features, at optimisation level 3."""

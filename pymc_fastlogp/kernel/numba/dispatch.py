@@ -1,11 +1,11 @@
-"""A kernel in Numba: an intrinsic that calls the machine code and raises its errors.
+"""A kernel in Numba: a function that calls the machine code and raises its errors.
 
-The machine code is not part of the module that Numba compiles, see :mod:`pymc_fastlogp.kernel.native.machine_code`. It is
+The machine code is not part of the module that Numba compiles, see :mod:`pymc_fastlogp.kernel.numba.layouts`. It is
 loaded when the Op is converted, which PyTensor does in every process before it takes compiled code
-from its cache on disk; so that code always finds it.
+from its cache on disk; so that code always finds it. It is freed with the function that is returned.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -13,66 +13,83 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.extending import intrinsic
 from numba.np import arrayobj
 from numba.np.numpy_support import from_dtype
 
-from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY, emit_shapes, signature
-from pymc_fastlogp.kernel.ir.loops import Buffer, Error, Program, as_expr
+from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY, emit_shapes
+from pymc_fastlogp.kernel.ir.expressions import Buffer, as_expr
+from pymc_fastlogp.kernel.ir.loops import Error, Program
 from pymc_fastlogp.kernel.lower.lengths import is_not_negative
 from pymc_fastlogp.kernel.numba import layouts
-from pymc_fastlogp.kernel.numba.outputs import Output, arrays_in, call_with_outputs, output_of
+from pymc_fastlogp.kernel.numba.emitted_function import EmittedFunction
+from pymc_fastlogp.kernel.numba.layouts import Kernel
+from pymc_fastlogp.kernel.numba.outputs import (
+    NO_CODE,
+    Output,
+    arrays_in,
+    call_with_outputs,
+    output_of,
+)
 
 I64, POINTER = ir.IntType(64), ir.PointerType()
-NO_CODE = "no code for inputs that are not in C order; the log of pymc_fastlogp says why"
 TOO_LARGE = (
     "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
 )
-NO_MEMORY = Error(MemoryError, "no memory for what a kernel computes")
+# What a status below 0 stands for.
+ERRORS = {
+    OUT_OF_MEMORY: Error(MemoryError, "no memory for what a kernel computes"),
+    NO_CODE: Error(
+        RuntimeError, "no code for inputs of this layout; the log of pymc_fastlogp says why"
+    ),
+}
 
 
-def funcify(program: Program) -> tuple[Callable, str]:
-    """Return a function that Numba compiles, and its key for PyTensor's cache.
+def funcify(kernel: Kernel) -> tuple[EmittedFunction, str]:
+    """Return a function that Numba calls, and its key for PyTensor's cache.
 
     Parameters
     ----------
-    program : Program
-        What the function computes. It takes and returns arrays, also those without axes.
+    kernel : Kernel
+        What the function calls. It takes and returns arrays, also those without axes.
     """
-    name = layouts.load(program)
-    return _intrinsic(program, name), _key(program, name)
+    return _function(kernel), _key(kernel)
 
 
-def _key(program: Program, name: str) -> str:
+def _key(kernel: Kernel) -> str:
     """Return a hash of the code and of what only the function around it knows."""
-    errors = [(error.type.__module__, error.type.__qualname__) for error in program.errors]
-    return sha256(f"{name} {errors}".encode()).hexdigest()
+    errors = [(error.type.__module__, error.type.__qualname__) for error in kernel.program.errors]
+    return sha256(f"{kernel.name} {errors}".encode()).hexdigest()
 
 
-def _intrinsic(program: Program, name: str) -> Callable:
+def _function(kernel: Kernel) -> EmittedFunction:
+    program = kernel.program
     input_types, output_types = _array_types(program.inputs), _array_types(program.outputs)
     returned = types.Tuple(output_types) if len(output_types) > 1 else output_types[0]
 
-    @intrinsic
-    def fused_kernel(typing_context, *inputs):  # type: ignore[no-untyped-def]
-        def codegen(context, builder, typed, args):  # type: ignore[no-untyped-def]
-            call = _Call(context, builder)
-            values = cgutils.unpack_tuple(builder, args[0])
-            arrays = [
-                arrayobj.make_array(type_)(context, builder, value)
-                for type_, value in zip(input_types, values, strict=True)
-            ]
-            function = call.function(program, name, typed.args[0])
-            inputs = call.arguments(arrays)
-            outputs = call.outputs(program, output_types, inputs)
-            status, slots = call_with_outputs(context, builder, function, inputs, outputs)
-            call.raise_error(status, program.errors)
-            values = arrays_in(context, builder, outputs, slots)
-            return context.make_tuple(builder, returned, values) if len(values) > 1 else values[0]
+    def emit(  # type: ignore[no-untyped-def]
+        context, builder: ir.IRBuilder, given: Sequence[types.Array], values: Sequence[ir.Value]
+    ) -> ir.Value:
+        call = _Call(context, builder)
+        arrays = [
+            arrayobj.make_array(type_)(context, builder, value)
+            for type_, value in zip(input_types, values, strict=True)
+        ]
+        inputs = call.arguments(arrays)
+        outputs = call.outputs(program, output_types, inputs)
+        # An array without axes is in any order.
+        layout = "".join(array.layout if array.ndim else "C" for array in given)
+        status, slots = call_with_outputs(
+            context,
+            builder,
+            lambda inside: layouts.emit_address(context, inside, kernel.name, layout),
+            inputs,
+            outputs,
+        )
+        call.raise_error(status, program.errors)
+        results = arrays_in(context, builder, outputs, slots)
+        return context.make_tuple(builder, returned, results) if len(results) > 1 else results[0]
 
-        return returned(types.StarArgTuple(inputs)), codegen
-
-    return fused_kernel
+    return EmittedFunction("fused_kernel", returned, emit)
 
 
 def _array_types(buffers: Sequence[Buffer]) -> list[types.Array]:
@@ -85,18 +102,6 @@ class _Call:
     def __init__(self, context: Any, builder: ir.IRBuilder):
         self.context = context
         self.builder = builder
-
-    def function(self, program: Program, name: str, given: Sequence[types.Array]) -> ir.Value:
-        """Return the machine code for arrays of some types."""
-        type_ = signature(program)
-        # An array without axes is in any order.
-        layout = "".join(array.layout if array.ndim else "C" for array in given)
-        if set(layout) <= {"C"}:
-            return cgutils.get_or_insert_function(self.builder.module, type_, name)
-        address = layouts.emit_address(self.context, self.builder, name, layout)
-        with self.builder.if_then(cgutils.is_null(self.builder, address), likely=False):
-            self.context.call_conv.return_user_exc(self.builder, RuntimeError, (NO_CODE,))
-        return self.builder.inttoptr(address, type_.as_pointer())
 
     def arguments(self, arrays: Sequence[Any]) -> list[ir.Value]:
         """Return the arguments of the machine code for its inputs."""
@@ -141,7 +146,7 @@ class _Call:
         """Raise what a status other than 0 stands for."""
         failed = self.builder.icmp_signed("!=", status, I64(0))
         with self.builder.if_then(failed, likely=False):
-            for number, error in [(OUT_OF_MEMORY, NO_MEMORY), *enumerate(errors, 1)]:
+            for number, error in [*ERRORS.items(), *enumerate(errors, 1)]:
                 with self.builder.if_then(self.builder.icmp_signed("==", status, I64(number))):
                     self.context.call_conv.return_user_exc(
                         self.builder, error.type, (error.message,)

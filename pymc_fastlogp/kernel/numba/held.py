@@ -1,18 +1,16 @@
 """Memory for large constants: held once in a process, and found by compiled code through a name.
 
 Compiled code is kept on disk, so it must contain neither the address of an array nor, if the array is large,
-its elements. It refers to a *cell* by a name that is the hash of the array: eight bytes with the
-address. LLVM resolves a name once in a process, while an array is freed with the last function that uses it, and may
-be held again elsewhere; hence the cell, which stays for good, between the name and the array.
+its elements. It refers to a cell, see :mod:`pymc_fastlogp.kernel.numba.cells`, by a name that is the hash of the array.
 """
 
 import threading
-from ctypes import addressof, c_void_p
 from hashlib import sha256
 from weakref import WeakValueDictionary
 
 import numpy as np
-from llvmlite import binding as llvm
+
+from pymc_fastlogp.kernel.numba.cells import cell
 
 
 class Held:
@@ -38,7 +36,6 @@ class Held:
 
 
 _held: WeakValueDictionary[str, Held] = WeakValueDictionary()
-_cells: dict[str, c_void_p] = {}
 _lock = threading.Lock()
 
 
@@ -54,9 +51,7 @@ def hold(array: np.ndarray) -> Held:
         held = _held.get(symbol)
         if held is None:
             held = _held[symbol] = Held(symbol, _read_only(array))
-            cell = _cells.setdefault(symbol, c_void_p())
-            cell.value = held.array.ctypes.data
-            llvm.add_symbol(symbol, addressof(cell))
+            cell(symbol).value = held.array.ctypes.data
         return held
 
 

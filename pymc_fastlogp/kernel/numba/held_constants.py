@@ -6,7 +6,7 @@ disk that reads a larger one. A node whose code looks up the address avoids both
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, ClassVar
 
@@ -14,19 +14,19 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.extending import intrinsic
 from numba.np import arrayobj
 from numba.np.numpy_support import from_dtype
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import GraphRewriter
 from pytensor.link.numba.dispatch.basic import register_funcify_and_cache_key
-from pytensor.tensor.type import TensorType
-from pytensor.tensor.variable import TensorConstant
+from pytensor.tensor.type import DenseTensorType, TensorType
 
 from pymc_fastlogp.kernel.graph.boundary import is_embedded
 from pymc_fastlogp.kernel.native import machine_code
+from pymc_fastlogp.kernel.numba.cells import declared
+from pymc_fastlogp.kernel.numba.emitted_function import EmittedFunction
 from pymc_fastlogp.kernel.numba.held import Held, hold
 
 
@@ -94,7 +94,7 @@ class HoldConstants(GraphRewriter):
 
 
 def _is_large(x: Variable) -> bool:
-    return isinstance(x, TensorConstant) and not is_embedded(x)
+    return isinstance(x.type, DenseTensorType) and isinstance(x, Constant) and not is_embedded(x)
 
 
 def _only_reads(node: Apply, i: int) -> bool:
@@ -104,42 +104,37 @@ def _only_reads(node: Apply, i: int) -> bool:
 
 
 @register_funcify_and_cache_key(HeldConstants)
-def _funcify(op: HeldConstants, node: Apply, **kwargs: Any) -> tuple[Callable, str]:
+def _funcify(op: HeldConstants, node: Apply, **kwargs: Any) -> tuple[EmittedFunction, str]:
     """Compile to loads of the addresses. The function that is returned keeps the arrays alive."""
     key = sha256("\n".join([machine_code.compiler(), *op.symbols]).encode())
-    return _intrinsic(op.held), key.hexdigest()
+    return _function(op.held), key.hexdigest()
 
 
-def _intrinsic(arrays: Sequence[Held]) -> Callable:
+def _function(arrays: Sequence[Held]) -> EmittedFunction:
     array_types = [
         types.Array(from_dtype(held.array.dtype), held.array.ndim, held.layout, readonly=True)
         for held in arrays
     ]
     returned = types.Tuple(array_types) if len(arrays) > 1 else array_types[0]
 
-    @intrinsic
-    def held_constants(typing_context):  # type: ignore[no-untyped-def]
-        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-            values = [
-                _array(context, builder, type_, held)
-                for type_, held in zip(array_types, arrays, strict=True)
-            ]
-            return context.make_tuple(builder, returned, values) if len(values) > 1 else values[0]
+    def emit(context: Any, builder: ir.IRBuilder, *nothing: Any) -> ir.Value:
+        values = [
+            _array(context, builder, type_, held)
+            for type_, held in zip(array_types, arrays, strict=True)
+        ]
+        return context.make_tuple(builder, returned, values) if len(values) > 1 else values[0]
 
-        return returned(), codegen
-
-    return held_constants
+    return EmittedFunction("held_constants", returned, emit)
 
 
 def _array(context: Any, builder: ir.IRBuilder, type_: types.Array, held: Held) -> ir.Value:
     """Return an array at the address that stands in a cell."""
     array = arrayobj.make_array(type_)(context, builder)
-    cell = cgutils.add_global_variable(builder.module, array.data.type, held.symbol)
     lengths = [context.get_constant(types.intp, n) for n in held.array.shape]
     strides = [context.get_constant(types.intp, n) for n in held.array.strides]
     arrayobj.populate_array(
         array,
-        data=builder.load(cell),
+        data=builder.load(declared(builder.module, held.symbol, array.data.type)),
         shape=cgutils.pack_array(builder, lengths),
         strides=cgutils.pack_array(builder, strides),
         itemsize=context.get_constant(types.intp, held.array.itemsize),

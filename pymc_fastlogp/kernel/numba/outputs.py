@@ -6,7 +6,7 @@ takes the remainder of each index by the length, to broadcast: a division for ea
 that of ``out``, when it becomes a copy of vectors.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -17,6 +17,8 @@ from numba.np import arrayobj
 
 from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY
 
+# The status of a call where there is no machine code.
+NO_CODE = OUT_OF_MEMORY - 1
 I1, I64, POINTER = ir.IntType(1), ir.IntType(64), ir.PointerType()
 MEMORY = types.MemInfoPointer(types.voidptr)
 
@@ -58,11 +60,24 @@ def output_of(context: Any, builder: ir.IRBuilder, type_: types.Array, shape: An
 def call_with_outputs(
     context: Any,
     builder: ir.IRBuilder,
-    function: ir.Value,
+    find: Callable[[ir.IRBuilder], ir.Value],
     inputs: Sequence[ir.Value],
     outputs: Sequence[Output],
 ) -> tuple[ir.Value, ir.Value]:
     """Allocate the outputs and call the machine code.
+
+    Parameters
+    ----------
+    context : numba.core.base.BaseContext
+        Of Numba.
+    builder : llvmlite.ir.IRBuilder
+        Where instructions go.
+    find : callable
+        Appends code that returns the address of the machine code as an integer, or 0.
+    inputs : sequence of llvmlite.ir.Value
+        Its arguments before the outputs.
+    outputs : sequence of Output
+        What is to be allocated.
 
     Returns
     -------
@@ -72,9 +87,9 @@ def call_with_outputs(
         Where the outputs are, see :func:`arrays_in`; nowhere unless the status is 0.
     """
     slots = cgutils.alloca_once(builder, ir.ArrayType(POINTER, len(outputs)))
-    outlined = _outlined(context, builder, [x.type for x in inputs], len(outputs))
+    outlined = _outlined(context, builder, find, [x.type for x in inputs], len(outputs))
     sizes = [output.size for output in outputs]
-    return builder.call(outlined, [function, slots, *inputs, *sizes]), slots
+    return builder.call(outlined, [slots, *inputs, *sizes]), slots
 
 
 def arrays_in(
@@ -103,18 +118,23 @@ def _array(context: Any, builder: ir.IRBuilder, output: Output, memory: ir.Value
 
 
 def _outlined(
-    context: Any, caller: ir.IRBuilder, input_types: Sequence[ir.Type], n_outputs: int
+    context: Any,
+    caller: ir.IRBuilder,
+    find: Callable[[ir.IRBuilder], ir.Value],
+    input_types: Sequence[ir.Type],
+    n_outputs: int,
 ) -> ir.Function:
     """Return a function that allocates memory of some sizes, calls the machine code, and fills the slots."""
-    kernel = ir.FunctionType(I64, [*input_types, *[POINTER] * n_outputs]).as_pointer()
-    type_ = ir.FunctionType(I64, [kernel, POINTER, *input_types, *[I64] * n_outputs])
+    type_ = ir.FunctionType(I64, [POINTER, *input_types, *[I64] * n_outputs])
     outlined = ir.Function(caller.module, type_, caller.module.get_unique_name("with_outputs"))
     outlined.linkage = "internal"
     outlined.attributes.add("noinline")
-    function, slots, *others = outlined.args
+    slots, *others = outlined.args
     inputs, sizes = others[: len(input_types)], others[len(input_types) :]
 
     builder = ir.IRBuilder(outlined.append_basic_block())
+    address = find(builder)
+    _return_if(context, builder, cgutils.is_null(builder, address), I64(NO_CODE), [])
     align = context.get_preferred_array_alignment(types.float64)
     allocate = context.nrt.meminfo_alloc_aligned_unchecked
     memory = [allocate(builder, size, align) for size in sizes]
@@ -122,6 +142,8 @@ def _outlined(
     _return_if(context, builder, is_missing, I64(OUT_OF_MEMORY), memory)
     elements = [context.nrt.meminfo_data(builder, each) for each in memory]
     pointers = [builder.bitcast(each, POINTER) for each in elements]
+    kernel = ir.FunctionType(I64, [*input_types, *[POINTER] * n_outputs])
+    function = builder.inttoptr(address, kernel.as_pointer())
     status = builder.call(function, [*inputs, *pointers])
     has_failed = builder.icmp_signed("!=", status, I64(0))
     _return_if(context, builder, has_failed, status, memory)

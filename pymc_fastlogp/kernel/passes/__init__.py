@@ -1,12 +1,7 @@
-"""The passes over the loop IR, in order; each takes a program and returns one that computes the same.
-
-:func:`~pymc_fastlogp.kernel.ir.check.check` asserts the invariants of the IR after each of them where
-:data:`CHECKED` says so, as the tests do.
-"""
+"""The passes over the loop IR, in order; each takes a program and returns one that computes the same."""
 
 from collections.abc import Callable
 
-from pymc_fastlogp.kernel.ir.check import check
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
@@ -15,12 +10,10 @@ from pymc_fastlogp.kernel.passes.interchange import interchange_axes
 from pymc_fastlogp.kernel.passes.reciprocal import share_reciprocals
 from pymc_fastlogp.kernel.passes.simplify import simplify
 from pymc_fastlogp.kernel.passes.speculate import speculate_on_checks
-from pymc_fastlogp.kernel.passes.split_scalars import split_scalars
 from pymc_fastlogp.kernel.passes.unroll import unroll
 from pymc_fastlogp.kernel.passes.unswitch import unswitch
 
 PASSES: tuple[Callable[[Program], Program], ...] = (
-    split_scalars,
     unroll,
     speculate_on_checks,
     fuse_loops,
@@ -32,13 +25,9 @@ PASSES: tuple[Callable[[Program], Program], ...] = (
     interchange_axes,
 )
 
-CHECKED = False
-
 
 def optimise(program: Program) -> Program:
     """Run all passes."""
     for run in PASSES:
         program = run(program)
-        if CHECKED:
-            check(program)
     return program

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from pymc_fastlogp.kernel.ir.loops import Buffer, Check, Program, Role, Statement, reads, writes
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Role
+from pymc_fastlogp.kernel.ir.loops import Check, Program, Statement
+from pymc_fastlogp.kernel.ir.traversal import reads, writes
 
 
 def drop_dead_stores(program: Program) -> Program:
@@ -26,18 +28,17 @@ def drop_dead_stores(program: Program) -> Program:
 
 
 def _live_buffers(program: Program) -> set[Buffer]:
-    """Return the buffers that are outputs or are read for one, directly or not."""
+    """Return the buffers that are outputs or are read for one or for a check, directly or not."""
     live = {buffer for buffer in program.outputs if buffer.role is Role.OUTPUT}
-    for loop in program.steps:
-        for statement in loop.body:
-            if isinstance(statement, Check):
-                live |= reads(replace(loop, body=(statement,)))
     while True:
-        found = set(live)
-        for loop in program.steps:
-            for statement in loop.body:
-                if not isinstance(statement, Check) and statement.buffer in live:
-                    found |= reads(replace(loop, body=(statement,)))
+        found = live.union(
+            *(
+                reads(replace(loop, body=(statement,)))
+                for loop in program.steps
+                for statement in loop.body
+                if isinstance(statement, Check) or statement.buffer in live
+            )
+        )
         if found == live:
             return live
         live = found

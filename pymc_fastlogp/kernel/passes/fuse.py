@@ -14,28 +14,20 @@ from dataclasses import dataclass, field, replace
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.calls import Call
-from pymc_fastlogp.kernel.ir.expressions import identity
+from pymc_fastlogp.kernel.ir.arithmetic import identity, int64, switch, truth
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Load, Size
 from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
-    Buffer,
+    Call,
     Check,
-    Compute,
-    Const,
-    Expr,
-    Load,
     Loop,
     Program,
     Scan,
-    Size,
     Statement,
     Store,
-    expressions,
-    is_call,
-    reads,
-    writes,
 )
 from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.ir.traversal import expressions, is_call, reads, writes
 
 Element = tuple[Expr, ...]
 
@@ -122,7 +114,7 @@ class Group:
             return
         neutral = identity(statement.op, dtype)
         for position, index in _along_axis(statement.buffer, elements, statement.index):
-            value = Compute(ps.switch, (position, statement.value, neutral), dtype)
+            value = switch(position, statement.value, neutral)
             elements[index] = combined(elements[index], value)
 
     def _forwarded(self, expr: Expr) -> Expr | None:
@@ -135,7 +127,7 @@ class Group:
         *rest, (_, last) = _along_axis(expr.buffer, elements, expr.index)
         value = elements[last]
         for position, index in reversed(rest):
-            value = Compute(ps.switch, (position, elements[index], value), expr.dtype)
+            value = switch(position, elements[index], value)
         return value
 
     def must_precede(self, loop: Loop) -> bool:
@@ -287,9 +279,9 @@ def _along_axis(
     for axis, (position, length) in enumerate(zip(index, buffer.shape, strict=True)):
         if isinstance(position, Const) or not isinstance(length, int):
             continue
-        positions = [Const(k, "int64") for k in range(length)]
+        positions = [int64(k) for k in range(length)]
         line = [(*index[:axis], k, *index[axis + 1 :]) for k in positions]
         if line and all(element in elements for element in line):
-            tests = [Compute(ps.eq, (position, k), "bool") for k in positions]
+            tests = [truth(ps.eq, position, k) for k in positions]
             return list(zip(tests, line, strict=True))
     return []

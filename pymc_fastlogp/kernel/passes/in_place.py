@@ -12,28 +12,28 @@ from dataclasses import dataclass, replace
 import numpy as np
 from pytensor.scalar.basic import Cast
 
-from pymc_fastlogp.kernel.ir.calls import Call
-from pymc_fastlogp.kernel.ir.expressions import domain_of, flat_index, product_of_sizes
-from pymc_fastlogp.kernel.ir.loops import (
+from pymc_fastlogp.kernel.ir.affine import affine
+from pymc_fastlogp.kernel.ir.arithmetic import domain_of, flat_index, product_of_sizes
+from pymc_fastlogp.kernel.ir.expressions import (
     Buffer,
-    Check,
     Compute,
     Const,
     Expr,
     Index,
     Load,
-    Loop,
-    Program,
     Role,
-    Statement,
-    Store,
     as_expr,
-    expressions,
-    is_call,
-    operands,
-    reads,
 )
-from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.ir.loops import Call, Check, Loop, Program, Statement, Store, Write
+from pymc_fastlogp.kernel.ir.substitute import substitute_in_element
+from pymc_fastlogp.kernel.ir.traversal import (
+    is_call,
+    loaded,
+    reads,
+    roots,
+    updates,
+    writes,
+)
 
 
 @dataclass(frozen=True)
@@ -57,20 +57,15 @@ class Copy:
 
 def write_in_place(program: Program) -> Program:
     """Return the program without copies that can be spared."""
-    while copies := _spare_copies(program):
-        # One for each target and source, so that a chain is followed step by step.
-        program = _without(program, copies[0])
+    # One after the other, so that a chain is followed step by step.
+    while (copy := _spare_copy(program)) is not None:
+        program = _without(program, copy)
     return program
 
 
-def _spare_copies(program: Program) -> list[Copy]:
-    found = [
-        copy
-        for loop in program.steps
-        for statement in loop.body
-        if (copy := _as_copy(loop, statement)) and _is_spare(program, copy)
-    ]
-    return found
+def _spare_copy(program: Program) -> Copy | None:
+    copies = (_as_copy(loop, statement) for loop in program.steps for statement in loop.body)
+    return next((copy for copy in copies if copy and _is_spare(program, copy)), None)
 
 
 def _as_copy(loop: Loop, statement: Statement) -> Copy | None:
@@ -86,10 +81,10 @@ def _as_copy(loop: Loop, statement: Statement) -> Copy | None:
 
 def _is_spare(program: Program, copy: Copy) -> bool:
     source, target = copy.source, copy.store.buffer
-    if source is target or _number_of_readers(program, source) != 1:
+    if source is target or _is_read_elsewhere(program, copy):
         return False
     position = program.steps.index(copy.loop)
-    writers = [loop for loop in program.steps if _writes(loop, source)]
+    writers = [loop for loop in program.steps if source in writes(loop)]
     between = program.steps[program.steps.index(writers[0]) : position + 1]
     if any(target in reads(loop) for loop in between):
         return False
@@ -108,37 +103,21 @@ def _is_whole(copy: Copy) -> bool:
     return is_in_order and as_expr(product_of_sizes(source)) is as_expr(product_of_sizes(target))
 
 
-def _number_of_readers(program: Program, buffer: Buffer) -> int:
-    """Return how many statements read a buffer, counting a condition of a loop as one."""
-    parts = [
-        part
-        for loop in program.steps
-        for part in (*(replace(loop, body=(s,)) for s in loop.body), replace(loop, body=()))
-    ]
-    conditions = [part for part in parts if not part.body and buffer in reads(part)]
-    statements = [part for part in parts if part.body and buffer in reads(replace(part, when=None))]
-    loads = {e for part in statements for e in expressions(part) if _is_load(e, buffer)}
-    return len(conditions) + max(len(statements), len(loads))
-
-
-def _is_load(expr: Expr, buffer: Buffer) -> bool:
-    return isinstance(expr, Load) and expr.buffer is buffer
-
-
-def _writes(loop: Loop, buffer: Buffer) -> bool:
-    return any(not isinstance(s, Check) and s.buffer is buffer for s in loop.body)
+def _is_read_elsewhere(program: Program, copy: Copy) -> bool:
+    """Whether the source is read by more than the copy."""
+    conditions = [loop.when for loop in program.steps if loop.when is not None]
+    statements = [s for loop in program.steps for s in loop.body if s is not copy.store]
+    others = [*conditions, *copy.store.index, *(root for s in statements for root in roots(s))]
+    return copy.source in loaded(others)
 
 
 def _is_apart(loops: Sequence[Loop], copy: Copy) -> bool:
     """Whether nothing else in the loops writes the elements of the target that the copy writes."""
-    target = copy.store.buffer
     others = [
-        (loop, statement)
+        (loop, update)
         for loop in loops
-        for statement in loop.body
-        if not isinstance(statement, Check)
-        and statement.buffer is target
-        and statement is not copy.store
+        for update in updates(loop)
+        if update.buffer is copy.store.buffer and update is not copy.store
     ]
     if not others:
         return True
@@ -149,19 +128,30 @@ def _is_apart(loops: Sequence[Loop], copy: Copy) -> bool:
     )
 
 
-def _interval(loop: Loop, statement: Statement) -> tuple[int, int] | None:
+def _interval(loop: Loop, update: Write) -> tuple[int, int] | None:
     """Return the first and the last element, plus one, that a loop writes of a vector."""
-    if isinstance(statement, Check | Call) or len(statement.index) != 1:
+    if isinstance(update, Call) or len(update.index) != 1:
         return None
-    [index] = statement.index
-    if isinstance(index, Const):
-        return int(index.value), int(index.value) + 1
+    [index] = update.index
     if (data := _constant(index)) is not None and data.size:
         return int(data.min()), int(data.max()) + 1
-    start = _offset(index)
-    if start is None or len(loop.domain) != 1 or not isinstance(loop.domain[0], int):
+    return _affine_interval(loop, index)
+
+
+def _affine_interval(loop: Loop, index: Expr) -> tuple[int, int] | None:
+    """Return the least and the largest value, plus one, of an affine index in a loop of static lengths."""
+    axes = [Index(axis) for axis in range(len(loop.domain))]
+    found = affine(index, axes)
+    if found is None or not isinstance(found.rest, Const):
         return None
-    return start, start + loop.domain[0]
+    first = last = int(found.rest.value)
+    for axis, coefficient in found.coefficients.items():
+        length = loop.domain[axis.axis]
+        if not isinstance(length, int):
+            return None
+        reach = coefficient * (length - 1)
+        first, last = first + min(reach, 0), last + max(reach, 0)
+    return first, last + 1
 
 
 def _constant(index: Expr) -> np.ndarray | None:
@@ -171,17 +161,6 @@ def _constant(index: Expr) -> np.ndarray | None:
     if not (isinstance(index, Load) and index.buffer.role is Role.CONSTANT):
         return None
     return np.frombuffer(index.buffer.data, index.buffer.dtype)
-
-
-def _offset(index: Expr) -> int | None:
-    """Return the number that is added to the index of the loop."""
-    if isinstance(index, Index):
-        return 0
-    if isinstance(index, Compute) and str(index.op) == "add":
-        first, second = operands(index)
-        if isinstance(first, Index) and isinstance(second, Const):
-            return int(second.value)
-    return None
 
 
 def _without(program: Program, copy: Copy) -> Program:
@@ -206,9 +185,6 @@ def _redirected(statement: Statement, copy: Copy) -> Statement:
 def _moved(index: tuple[Expr, ...], copy: Copy) -> tuple[Expr, ...]:
     """Return where the copy takes an element of the source."""
     assert isinstance(copy.store.value, Load)
-    places = dict(zip(copy.store.value.index, index, strict=True))
-    [moved] = substitute(
-        (copy.store,), lambda expr: places.get(expr) if isinstance(expr, Index) else None
-    )
-    assert isinstance(moved, Store)
-    return moved.index
+    pairs = zip(copy.store.value.index, index, strict=True)
+    places: dict[Expr, Expr] = {i: place for i, place in pairs if isinstance(i, Index)}
+    return substitute_in_element(copy.store.index, places.get)

@@ -7,21 +7,11 @@ neighbours in a vector.
 
 from dataclasses import replace
 
-from pymc_fastlogp.kernel.ir.loops import (
-    Check,
-    Compute,
-    Const,
-    Expr,
-    Index,
-    Load,
-    Loop,
-    Program,
-    expressions,
-    is_ordered,
-    operands,
-    walk,
-)
-from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.ir.affine import coefficient
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Index
+from pymc_fastlogp.kernel.ir.loops import Loop, Program
+from pymc_fastlogp.kernel.ir.substitute import substitute_in_loop
+from pymc_fastlogp.kernel.ir.traversal import depends_on, expressions, is_ordered, loads, updates
 
 LANES = 16
 CONTIGUOUS, UNIFORM, APART = 1.0, 0.5, 10.0
@@ -48,38 +38,22 @@ def _permuted(loop: Loop, order: tuple[int, ...]) -> Loop:
         return Index(order.index(expr.axis)) if isinstance(expr, Index) else None
 
     domain = tuple(loop.domain[axis] for axis in order)
-    body = substitute(loop.body, renamed)
-    return replace(loop, domain=domain, body=body)
+    return replace(substitute_in_loop(loop, renamed), domain=domain)
 
 
 def _cost(loop: Loop, axis: int) -> float:
     """Return the cost per element of running vectors along an axis."""
     length = loop.domain[axis]
     lanes = min(length, LANES) if isinstance(length, int) else LANES
-    loads = [e.index for e in expressions(loop) if isinstance(e, Load)]
-    writes = [s.index for s in loop.body if not isinstance(s, Check)]
     arithmetic = sum(isinstance(e, Compute) for e in expressions(loop))
-    read = sum(_access_cost(index, axis, APART) for index in loads)
-    written = sum(_access_cost(index, axis, APART_WRITTEN) for index in writes)
+    read = sum(_access_cost(load.index, axis, APART) for load in loads(loop))
+    written = sum(_access_cost(update.index, axis, APART_WRITTEN) for update in updates(loop))
     return (read + written + arithmetic) / lanes
 
 
 def _access_cost(index: tuple[Expr, ...], axis: int, apart: float) -> float:
-    along = [i for i in index if _depends(i, axis)]
+    along = [i for i in index if depends_on([i], Index(axis))]
     if not along:
         return UNIFORM
-    return CONTIGUOUS if along == [index[-1]] and _is_step_of_one(index[-1], axis) else apart
-
-
-def _depends(expr: Expr, axis: int) -> bool:
-    return Index(axis) in walk([expr])
-
-
-def _is_step_of_one(expr: Expr, axis: int) -> bool:
-    """Whether an expression is the index plus something constant along the axis."""
-    if expr is Index(axis):
-        return True
-    if not (isinstance(expr, Compute) and str(expr.op) == "add"):
-        return False
-    first, second = operands(expr)
-    return isinstance(second, Const) and _is_step_of_one(first, axis)
+    is_step_of_one = along == [index[-1]] and coefficient(index[-1], Index(axis)) == 1
+    return CONTIGUOUS if is_step_of_one else apart

@@ -10,17 +10,10 @@ from dataclasses import replace
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.loops import (
-    Compute,
-    Expr,
-    Index,
-    Loop,
-    Program,
-    expressions,
-    operands,
-    walk,
-)
-from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Index
+from pymc_fastlogp.kernel.ir.loops import Loop, Program
+from pymc_fastlogp.kernel.ir.substitute import substitute_in_loop
+from pymc_fastlogp.kernel.ir.traversal import depends_on, expressions, operands
 from pymc_fastlogp.kernel.scalars.quotient import quotient
 
 # An inner axis that is not longer is one vector, for which one division is as good as another.
@@ -33,18 +26,18 @@ def share_reciprocals(program: Program) -> Program:
 
 
 def _shared(loop: Loop) -> Loop:
-    uses = Counter(map(_divisor, expressions(loop)))
     if _is_short(loop):
         return loop
+    uses, inner = Counter(map(_divisor, expressions(loop))), Index(len(loop.domain) - 1)
 
     def multiplied(expr: Expr) -> Expr | None:
         y = _divisor(expr)
-        if y is None or (uses[y] < 2 and not _is_invariant(loop, y)):
+        if y is None or (uses[y] < 2 and depends_on([y], inner)):
             return None
         reciprocal = Compute(ps.reciprocal, (y,), "float64")
         return Compute(quotient, (operands(expr)[0], y, reciprocal), "float64")
 
-    return replace(loop, body=substitute(loop.body, multiplied))
+    return substitute_in_loop(loop, multiplied)
 
 
 def _divisor(expr: Expr) -> Expr | None:
@@ -57,9 +50,3 @@ def _divisor(expr: Expr) -> Expr | None:
 
 def _is_short(loop: Loop) -> bool:
     return not loop.domain or (isinstance(loop.domain[-1], int) and loop.domain[-1] <= SHORT)
-
-
-def _is_invariant(loop: Loop, expr: Expr) -> bool:
-    """Whether an expression is the same along the inner axis."""
-    inner = len(loop.domain) - 1
-    return not any(isinstance(part, Index) and part.axis == inner for part in walk([expr]))

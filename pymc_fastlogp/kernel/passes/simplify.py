@@ -11,17 +11,10 @@ from dataclasses import replace
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.loops import (
-    Compute,
-    Const,
-    Expr,
-    Loop,
-    Program,
-    expressions,
-    operands,
-    roots,
-)
-from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr
+from pymc_fastlogp.kernel.ir.loops import Loop, Program
+from pymc_fastlogp.kernel.ir.substitute import substitute_in_loop
+from pymc_fastlogp.kernel.ir.traversal import expressions, operands, roots
 
 FLOATS = ("float32", "float64")
 CHEAP = (ps.Add, ps.Sub, ps.Mul, ps.Switch, ps.Abs, ps.Sqr)
@@ -50,7 +43,7 @@ def _one_round(loop: Loop) -> Loop:
         found = (new for rule in RULES if (new := rule(expr, uses)) is not None)
         return next(found, None)
 
-    return replace(loop, body=substitute(loop.body, rewritten))
+    return substitute_in_loop(loop, rewritten)
 
 
 def sign_out_of_product(expr: Compute, uses: Counter) -> Expr | None:

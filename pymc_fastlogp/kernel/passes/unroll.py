@@ -4,31 +4,24 @@ The cut points of an ordered regression, the classes of a categorical one, or th
 Cholesky factor correlates, make loops over ``rows x k`` that nothing could fuse with the loops over rows,
 and vectors of k lanes. With one statement for each of the k they are loops over rows like all others, and
 scratch of that shape stays in registers. Arrays that are not scratch are then read k elements apart
-(:mod:`pymc_fastlogp.kernel.emit.memory`). Rows of k neighbours in a gathered table, or in
+(:mod:`pymc_fastlogp.kernel.emit.scope`). Rows of k neighbours in a gathered table, or in
 an output, are better left as they lie, and so is all that a loop over such rows shares with others.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pymc_fastlogp.kernel.ir.expressions import folded
-from pymc_fastlogp.kernel.ir.loops import (
-    Buffer,
-    Check,
-    Const,
-    Expr,
-    Index,
-    Load,
-    Loop,
-    Program,
-    Role,
-    Size,
-    Statement,
-    expressions,
+from pymc_fastlogp.kernel.ir.arithmetic import fold_constants, int64
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Index, Load, Role, Size
+from pymc_fastlogp.kernel.ir.loops import Loop, Program, Statement
+from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.ir.traversal import (
+    depends_on,
     is_ordered,
+    loads,
+    updates,
     walk,
 )
-from pymc_fastlogp.kernel.ir.substitute import substitute
 
 # Lengths of an axis that is unrolled, and of one that is worth a loop beside it.
 LONGEST, LONG = 16, 64
@@ -94,7 +87,7 @@ def _pays(loop: Loop, axis: int, long: int, tables: frozenset[Buffer]) -> bool:
     if not isinstance(length, int) or length > LONGEST:
         return False
     return all(
-        buffer not in tables and all(_is_affine(i, axis) for i in index)
+        buffer not in tables and all(_is_free_of_data(i, axis) for i in index)
         for buffer, index in _over(loop, axis, long)
     )
 
@@ -102,31 +95,24 @@ def _pays(loop: Loop, axis: int, long: int, tables: frozenset[Buffer]) -> bool:
 def _over(loop: Loop, axis: int, long: int) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
     """Yield the elements of arrays over both axes."""
     for buffer, index in _elements(loop):
-        if _depends(index, axis) and _depends(index, long):
+        if depends_on(index, Index(axis)) and depends_on(index, Index(long)):
             yield buffer, index
 
 
 def _elements(loop: Loop) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
-    for expr in expressions(loop):
-        if isinstance(expr, Load):
-            yield expr.buffer, expr.index
-    for statement in loop.body:
-        if not isinstance(statement, Check):
-            yield statement.buffer, statement.index
+    """Yield what a loop reads and writes."""
+    for access in (*loads(loop), *updates(loop)):
+        yield access.buffer, access.index
 
 
-def _is_affine(expr: Expr, axis: int) -> bool:
+def _is_free_of_data(expr: Expr, axis: int) -> bool:
     """Whether an index is made of those of the loop alone, once the axis is unrolled."""
-    loads = (part for part in walk([expr]) if isinstance(part, Load))
+    others = (part for part in walk([expr]) if isinstance(part, Load))
     return all(
         load.buffer.role is Role.CONSTANT
         and all(part is Index(axis) for part in walk(load.index) if isinstance(part, Index))
-        for load in loads
+        for load in others
     )
-
-
-def _depends(exprs: tuple[Expr, ...], axis: int) -> bool:
-    return Index(axis) in walk(exprs)
 
 
 def _at_each(statement: Statement, axis: int, length: int) -> Iterator[Statement]:
@@ -135,11 +121,7 @@ def _at_each(statement: Statement, axis: int, length: int) -> Iterator[Statement
 
         def at_k(expr: Expr, k: int = k) -> Expr | None:
             if isinstance(expr, Index):
-                return (
-                    Const(k, "int64")
-                    if expr.axis == axis
-                    else Index(expr.axis - (expr.axis > axis))
-                )
-            return folded(expr)
+                return int64(k) if expr.axis == axis else Index(expr.axis - (expr.axis > axis))
+            return fold_constants(expr)
 
         yield from substitute((statement,), at_k)

@@ -8,16 +8,11 @@ from dataclasses import replace
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.loops import (
-    Compute,
-    Expr,
-    Index,
-    Loop,
-    Program,
-    expressions,
-    walk,
-)
-from pymc_fastlogp.kernel.passes.specialize_condition import decided
+from pymc_fastlogp.kernel.ir.arithmetic import truth
+from pymc_fastlogp.kernel.ir.expressions import Expr
+from pymc_fastlogp.kernel.ir.loops import Loop, Program
+from pymc_fastlogp.kernel.ir.traversal import is_uniform
+from pymc_fastlogp.kernel.passes.switches import decided, switches
 from pymc_fastlogp.kernel.scalars.cost import arithmetic_cost
 
 # What each of the two loops must save: a part of the cost, and about one transcendental function.
@@ -38,7 +33,7 @@ def _unswitched(loop: Loop, depth: int) -> list[Loop]:
     condition = _best_condition(loop) if depth and loop.domain else None
     if condition is None:
         return [loop]
-    opposite = Compute(ps.invert, (condition,), "bool")
+    opposite = truth(ps.invert, condition)
     return [
         new
         for value, when in ((True, condition), (False, opposite))
@@ -59,15 +54,11 @@ def _best_condition(loop: Loop) -> Expr | None:
 
 
 def _uniform_conditions(loop: Loop) -> list[Expr]:
-    conditions = {
-        expr.args[0]: None
-        for expr in expressions(loop)
-        if isinstance(expr, Compute) and isinstance(expr.op, ps.Switch)
-    }
-    return [c for c in conditions if not any(isinstance(part, Index) for part in walk([c]))]
+    conditions = dict.fromkeys(switch.args[0] for switch in switches(loop))
+    return list(filter(is_uniform, conditions))
 
 
 def _decided(loop: Loop, condition: Expr, value: bool, when: Expr) -> Loop:
     """Return the loop for one value of a condition, to run only then."""
-    both = when if loop.when is None else Compute(ps.and_, (loop.when, when), "bool")
+    both = when if loop.when is None else truth(ps.and_, loop.when, when)
     return replace(decided(loop, condition, value), when=both)

@@ -9,7 +9,7 @@ from pytensor.scalar.basic import ScalarOp
 
 from pymc_fastlogp.kernel.scalars import rules, upstream
 from pymc_fastlogp.kernel.scalars.forms import FORMS
-from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS
+from pymc_fastlogp.kernel.vecmath.table import Function
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Lanes, Mask
 
 Domain = Callable[[Sequence[str], str], Sequence[str]]
@@ -88,9 +88,10 @@ def comparison(op: type[ScalarOp], symbol: str) -> Row:
     return instructions(op, floats=rule, integers=rule, domain=widest)
 
 
-def function(op: type[ScalarOp], name: str) -> Row:
-    """Return the row of an Op that is a vector function."""
-    return Row(op, name, of_output, {Floats: FUNCTIONS[name].emit})
+def function(row: Function) -> Row:
+    """Return the row of the Op that is a vector function."""
+    assert row.op is not None
+    return Row(row.op, row.name, of_output, {Floats: row.emit})
 
 
 def of_upstream(op: type[ScalarOp]) -> Row:

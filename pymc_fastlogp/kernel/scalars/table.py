@@ -1,4 +1,7 @@
-"""The table of scalar Ops: one row for each, the one place where an Op is added.
+"""The table of scalar Ops: one row for each.
+
+An Op that is a few instructions, or a call of upstream's function, is added here, one that is a vector function in
+:mod:`pymc_fastlogp.kernel.vecmath.table`, whose rows with an Op are rows of this table, too.
 
 What has no row stays with upstream:
 
@@ -10,11 +13,11 @@ What has no row stays with upstream:
 
 from operator import add, and_, inv, mul, neg, or_, sub, truediv, xor
 
-from pymc.distributions.dist_math import I0e, I1e
 from pytensor.scalar import basic as ps
 from pytensor.scalar import math as psm
 from pytensor.scalar.basic import ScalarOp
 
+from pymc_fastlogp._upstream.pymc import I0e, I1e
 from pymc_fastlogp.kernel.scalars import rules
 from pymc_fastlogp.kernel.scalars.quotient import Quotient, emit_quotient
 from pymc_fastlogp.kernel.scalars.row import (
@@ -29,7 +32,7 @@ from pymc_fastlogp.kernel.scalars.row import (
     of_upstream,
     widest,
 )
-from pymc_fastlogp.kernel.vecmath.table import SHARED
+from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED
 from pymc_fastlogp.kernel.vecmath.vector import Floats
 
 _ARITHMETIC = (
@@ -79,42 +82,6 @@ _LOGIC = (
     of_any_form(ps.Cast, rules.identity, of_inputs),
 )
 
-_FUNCTIONS = (
-    function(ps.Sqrt, "sqrt"),
-    function(ps.Pow, "pow"),
-    function(ps.Exp, "exp"),
-    function(ps.Exp2, "exp2"),
-    function(ps.Expm1, "expm1"),
-    function(ps.Log, "log"),
-    function(ps.Log1p, "log1p"),
-    function(ps.Log2, "log2"),
-    function(ps.Log10, "log10"),
-    function(ps.Sin, "sin"),
-    function(ps.Cos, "cos"),
-    function(ps.Tan, "tan"),
-    function(ps.ArcSin, "arcsin"),
-    function(ps.ArcCos, "arccos"),
-    function(ps.ArcTan, "arctan"),
-    function(ps.ArcTan2, "arctan2"),
-    function(ps.Sinh, "sinh"),
-    function(ps.Cosh, "cosh"),
-    function(ps.Tanh, "tanh"),
-    function(ps.ArcSinh, "arcsinh"),
-    function(ps.ArcCosh, "arccosh"),
-    function(ps.ArcTanh, "arctanh"),
-    function(psm.Sigmoid, "sigmoid"),
-    function(psm.Softplus, "softplus"),
-    function(psm.Log1mexp, "log1mexp"),
-    function(psm.GammaLn, "gammaln"),
-    function(psm.Psi, "psi"),
-    function(psm.TriGamma, "trigamma"),
-    function(psm.Erf, "erf"),
-    function(psm.Erfc, "erfc"),
-    function(psm.Erfcx, "erfcx"),
-    function(psm.Erfinv, "erfinv"),
-    function(psm.Erfcinv, "erfcinv"),
-)
-
 _UPSTREAM = (
     of_upstream(psm.NdtriExp),
     of_upstream(psm.Owens_t),
@@ -137,14 +104,15 @@ _UPSTREAM = (
     of_upstream(I1e),
 )
 
+_FUNCTIONS = {name: function(row) for name, row in FUNCTIONS.items() if row.op is not None}
+
 ROWS: dict[type[ScalarOp], Row] = {
-    row.op: row for row in (*_ARITHMETIC, *_LOGIC, *_FUNCTIONS, *_UPSTREAM)
+    row.op: row for row in (*_ARITHMETIC, *_LOGIC, *_FUNCTIONS.values(), *_UPSTREAM)
 }
 
-_OPS = {row.form: row.op for row in _FUNCTIONS}
 # From the classes of Ops of one argument to the vector function that computes all, in the same order.
 SHARED_OPS: dict[tuple[type[ScalarOp], ...], str] = {
-    tuple(_OPS[name] for name in shared.results): shared.name
+    tuple(_FUNCTIONS[name].op for name in shared.results): shared.name
     for shared in SHARED.values()
-    if {*shared.results} <= _OPS.keys()
+    if {*shared.results} <= _FUNCTIONS.keys()
 }

@@ -3,6 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pytensor import scalar as ps
+from pytensor.scalar import math as psm
+from pytensor.scalar.basic import ScalarOp
+
 from pymc_fastlogp.kernel.vecmath import (
     error,
     error_inverse,
@@ -33,6 +37,8 @@ class Function:
         As in NumPy and ``scipy.special``, where they have it.
     emit : callable
         Takes ``n_arguments`` Floats, appends instructions, returns one Floats.
+    op : type, optional
+        The class of the scalar Op that it computes.
     domain : tuple of float
         Where the result is finite and not constant; accuracy is measured here.
     ulp : float
@@ -48,6 +54,7 @@ class Function:
 
     name: str
     emit: Callable[..., Floats]
+    op: type[ScalarOp] | None
     domain: tuple[float, float]
     ulp: float = 2.0
     unit: float = 0.0
@@ -77,44 +84,44 @@ class Shared:
 FUNCTIONS = {
     row.name: row
     for row in (
-        Function("exp", exponential.exp, (-745.2, 709.79), monotone=True),
-        Function("exp2", exponential.exp2, (-1075.0, 1024.0)),
-        Function("expm1", exponential.expm1, (-40.0, 709.79)),
-        Function("log", logarithm.log, (0.0, LARGEST), monotone=True),
-        Function("log1p", logarithm.log1p, (-1.0, LARGEST)),
-        Function("log2", logarithm.log2, (0.0, LARGEST)),
-        Function("log10", logarithm.log10, (0.0, LARGEST)),
-        Function("sigmoid", logistic.sigmoid, (-745.2, 40.0), monotone=True),
-        Function("softplus", logistic.softplus, (-745.2, LARGEST)),
-        Function("log_sigmoid", logistic.log_sigmoid, (-LARGEST, 745.2)),
-        Function("log1mexp", logistic.log1mexp, (-745.2, 0.0)),
-        Function("tanh", logistic.tanh, (-20.0, 20.0)),
-        Function("reciprocal", Floats.reciprocal, (-LARGEST, LARGEST), ulp=0.5),
-        Function("sqrt", Floats.sqrt, (0.0, LARGEST), ulp=0.5, monotone=True),
-        Function("sin", trigonometric.sin, (-LARGEST, LARGEST)),
-        Function("cos", trigonometric.cos, (-LARGEST, LARGEST)),
-        Function("tan", trigonometric.tan, (-LARGEST, LARGEST)),
-        Function("arcsin", inverse.arcsin, (-1.0, 1.0)),
-        Function("arccos", inverse.arccos, (-1.0, 1.0)),
-        Function("arctan", inverse.arctan, (-LARGEST, LARGEST)),
-        Function("arctan2", inverse.arctan2, (-LARGEST, LARGEST), n_arguments=2),
-        Function("sinh", hyperbolic.sinh, (-SINH_HIGH, SINH_HIGH)),
-        Function("cosh", hyperbolic.cosh, (-SINH_HIGH, SINH_HIGH)),
-        Function("arcsinh", hyperbolic.arcsinh, (-LARGEST, LARGEST)),
-        Function("arccosh", hyperbolic.arccosh, (1.0, LARGEST)),
-        Function("arctanh", hyperbolic.arctanh, (-1.0, 1.0)),
-        Function("gammaln", gamma.gammaln, (-1e6, 2.55e305), ulp=4.0, unit=0.5),
-        Function("psi", gamma.psi, (-1e6, LARGEST), ulp=4.0, unit=0.5),
-        Function("trigamma", gamma.trigamma, (-1e6, LARGEST)),
-        Function("erf", error.erf, (-6.0, 6.0)),
-        Function("erfc", error.erfc, (-6.0, 27.3)),
-        Function("erfcx", error.erfcx, (-26.7, LARGEST)),
-        Function("erfinv", error_inverse.erfinv, (-1.0, 1.0)),
-        Function("erfcinv", error_inverse.erfcinv, (0.0, 2.0)),
-        Function("ndtr", normal.ndtr, (-38.6, 8.4)),
-        Function("log_ndtr", normal.log_ndtr, (-1.9e154, 38.6)),
-        Function("pow", power.power, (-LARGEST, LARGEST), n_arguments=2),
-        Function("logaddexp", power.logaddexp, (-LARGEST, LARGEST), unit=1.0, n_arguments=2),
+        Function("exp", exponential.exp, ps.Exp, (-745.2, 709.79), monotone=True),
+        Function("exp2", exponential.exp2, ps.Exp2, (-1075.0, 1024.0)),
+        Function("expm1", exponential.expm1, ps.Expm1, (-40.0, 709.79)),
+        Function("log", logarithm.log, ps.Log, (0.0, LARGEST), monotone=True),
+        Function("log1p", logarithm.log1p, ps.Log1p, (-1.0, LARGEST)),
+        Function("log2", logarithm.log2, ps.Log2, (0.0, LARGEST)),
+        Function("log10", logarithm.log10, ps.Log10, (0.0, LARGEST)),
+        Function("sigmoid", logistic.sigmoid, psm.Sigmoid, (-745.2, 40.0), monotone=True),
+        Function("softplus", logistic.softplus, psm.Softplus, (-745.2, LARGEST)),
+        Function("log_sigmoid", logistic.log_sigmoid, None, (-LARGEST, 745.2)),
+        Function("log1mexp", logistic.log1mexp, psm.Log1mexp, (-745.2, 0.0)),
+        Function("tanh", logistic.tanh, ps.Tanh, (-20.0, 20.0)),
+        Function("reciprocal", Floats.reciprocal, None, (-LARGEST, LARGEST), ulp=0.5),
+        Function("sqrt", Floats.sqrt, ps.Sqrt, (0.0, LARGEST), ulp=0.5, monotone=True),
+        Function("sin", trigonometric.sin, ps.Sin, (-LARGEST, LARGEST)),
+        Function("cos", trigonometric.cos, ps.Cos, (-LARGEST, LARGEST)),
+        Function("tan", trigonometric.tan, ps.Tan, (-LARGEST, LARGEST)),
+        Function("arcsin", inverse.arcsin, ps.ArcSin, (-1.0, 1.0)),
+        Function("arccos", inverse.arccos, ps.ArcCos, (-1.0, 1.0)),
+        Function("arctan", inverse.arctan, ps.ArcTan, (-LARGEST, LARGEST)),
+        Function("arctan2", inverse.arctan2, ps.ArcTan2, (-LARGEST, LARGEST), n_arguments=2),
+        Function("sinh", hyperbolic.sinh, ps.Sinh, (-SINH_HIGH, SINH_HIGH)),
+        Function("cosh", hyperbolic.cosh, ps.Cosh, (-SINH_HIGH, SINH_HIGH)),
+        Function("arcsinh", hyperbolic.arcsinh, ps.ArcSinh, (-LARGEST, LARGEST)),
+        Function("arccosh", hyperbolic.arccosh, ps.ArcCosh, (1.0, LARGEST)),
+        Function("arctanh", hyperbolic.arctanh, ps.ArcTanh, (-1.0, 1.0)),
+        Function("gammaln", gamma.gammaln, psm.GammaLn, (-1e6, 2.55e305), ulp=4.0, unit=0.5),
+        Function("psi", gamma.psi, psm.Psi, (-1e6, LARGEST), ulp=4.0, unit=0.5),
+        Function("trigamma", gamma.trigamma, psm.TriGamma, (-1e6, LARGEST)),
+        Function("erf", error.erf, psm.Erf, (-6.0, 6.0)),
+        Function("erfc", error.erfc, psm.Erfc, (-6.0, 27.3)),
+        Function("erfcx", error.erfcx, psm.Erfcx, (-26.7, LARGEST)),
+        Function("erfinv", error_inverse.erfinv, psm.Erfinv, (-1.0, 1.0)),
+        Function("erfcinv", error_inverse.erfcinv, psm.Erfcinv, (0.0, 2.0)),
+        Function("ndtr", normal.ndtr, None, (-38.6, 8.4)),
+        Function("log_ndtr", normal.log_ndtr, None, (-1.9e154, 38.6)),
+        Function("pow", power.power, ps.Pow, (-LARGEST, LARGEST), n_arguments=2),
+        Function("logaddexp", power.logaddexp, None, (-LARGEST, LARGEST), unit=1.0, n_arguments=2),
     )
 }
 

@@ -29,14 +29,15 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.tensor.basic import MakeVector, constant, full_like, stack
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import All, Sum, ge, gt, invert, isinf_, isnan, isnan_, le, lt
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.elemwise import is_elemwise, is_made_by, operand, scalar_op
 from pymc_fastlogp.analysis.intervals import Interval
 from pymc_fastlogp.analysis.ranges import of_full_shape, range_of
-from pymc_fastlogp.analysis.scalar_ranges import STRICT
+from pymc_fastlogp.analysis.scalar_facts import Trait, facts_of
 
 Test = Callable[[Interval, Interval], bool]
 
@@ -76,12 +77,13 @@ def _isnan_of_argument(fgraph: FunctionGraph, node: Apply) -> TensorVariable | N
     [x] = node.inputs
     if not range_of(x).nan:
         return _filled(x, False)
-    if not _is_strict(x) or not _is_read_for_nan_alone(fgraph, x):
+    rule = facts_of(scalar_op(x)).range
+    if rule is None or not _is_nan_of_nan(x) or not _is_read_for_nan_alone(fgraph, x):
         return None
     operands = [range_of(operand) for operand in x.owner.inputs]
     may_be_nan = [i for i, operand in enumerate(operands) if operand.nan]
     as_numbers = [Interval(operand.low, operand.high) for operand in operands]
-    if len(may_be_nan) != 1 or STRICT[type(x.owner.op.scalar_op)](as_numbers).nan:
+    if len(may_be_nan) != 1 or rule(as_numbers).nan:
         return None
     argument = x.owner.inputs[may_be_nan[0]]
     return isnan(argument) if argument in of_full_shape(x.owner) else None
@@ -122,7 +124,7 @@ RULES: dict[type, Callable[[FunctionGraph, Apply], TensorVariable | None]] = {
 def local_fold_checks_by_range(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite a comparison, or a conjunction of them, into what of it is not sure."""
     [out] = node.outputs
-    rule = RULES[type(node.op.scalar_op if isinstance(node.op, Elemwise) else node.op)]
+    rule = RULES[type(scalar_op(out) or node.op)]
     replacement = rule(fgraph, node)
     if replacement is None or not out.type.is_super(replacement.type) or _is_constant(node):
         return None
@@ -133,7 +135,7 @@ def local_fold_checks_by_range(fgraph: FunctionGraph, node: Apply) -> list[Tenso
 def _is_read_for_nan_alone(fgraph: FunctionGraph, x: TensorVariable) -> bool:
     """Whether ``x`` is not needed any more once it is known to be nan or not."""
     readers = [client.op for client, _ in fgraph.clients[x]]
-    return all(isinstance(op, Elemwise) and isinstance(op.scalar_op, ps.IsNan) for op in readers)
+    return all(is_elemwise(op, ps.IsNan) for op in readers)
 
 
 def _is_constant(node: Apply) -> bool:
@@ -157,15 +159,8 @@ def _is_implied(condition: TensorVariable, others: list[TensorVariable]) -> bool
 
 def _not_nan(condition: TensorVariable) -> TensorVariable | None:
     """Return ``x`` if the condition is ``all(~isnan(x))``."""
-    is_nan = _operand(_below_all(condition), ps.Invert)
-    return None if is_nan is None else _operand(is_nan, ps.IsNan)
-
-
-def _operand(x: TensorVariable, scalar_op: type[ps.ScalarOp]) -> TensorVariable | None:
-    """Return what an elementwise function of one operand is applied to."""
-    if not isinstance(x.owner_op, Elemwise) or not isinstance(x.owner.op.scalar_op, scalar_op):
-        return None
-    return x.owner.inputs[0]
+    is_nan = operand(_below_all(condition), ps.Invert)
+    return None if is_nan is None else operand(is_nan, ps.IsNan)
 
 
 def _below_all(condition: TensorVariable) -> TensorVariable:
@@ -179,7 +174,7 @@ def _read_by(condition: TensorVariable) -> set[TensorVariable]:
     not_nan = _not_nan(condition)
     if not_nan is not None:
         to_see = [not_nan]
-    elif isinstance(x.owner_op, Elemwise) and type(x.owner.op.scalar_op) in COMPARISONS:
+    elif is_made_by(x, *COMPARISONS):
         to_see = of_full_shape(x.owner)
     else:
         return set()
@@ -195,9 +190,9 @@ def _passing_nan_on(x: TensorVariable) -> list[TensorVariable]:
     """Return the operands of which each entry that is nan makes one of ``x`` nan."""
     if isinstance(x.owner_op, Sum | DimShuffle):
         return x.owner.inputs
-    return of_full_shape(x.owner) if _is_strict(x) else []
+    return of_full_shape(x.owner) if _is_nan_of_nan(x) else []
 
 
-def _is_strict(x: TensorVariable) -> bool:
+def _is_nan_of_nan(x: TensorVariable) -> bool:
     """Whether ``x`` is an elementwise function that returns nan for each operand that is nan."""
-    return isinstance(x.owner_op, Elemwise) and type(x.owner.op.scalar_op) in STRICT
+    return Trait.NAN_OF_NAN in facts_of(scalar_op(x)).traits

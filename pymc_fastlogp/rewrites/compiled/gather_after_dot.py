@@ -22,11 +22,12 @@ import pytensor.scalar as ps
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
-from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Sum, dot
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.analysis.elemwise import operands
 
 # Pairs of rows and multiplications from which on the product is faster, by measurement, and how many of its entries may
 # not be needed.
@@ -37,10 +38,11 @@ FEWEST_PAIRS, FEWEST_TERMS, LARGEST_SHARE = 50, 20_000, 3
 def local_gather_after_dot(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``(A[i] * B[j]).sum(axis=1) -> (A @ B.T)[i, j]`` where it pays."""
     [terms], [out] = node.inputs, node.outputs
-    if node.op.axis != (1,) or not _is_product(terms) or terms.type.dtype != out.type.dtype:
+    factors = operands(terms, ps.Mul)
+    if node.op.axis != (1,) or len(factors) != 2 or terms.type.dtype != out.type.dtype:
         return None
-    gathers = [gather for x in terms.owner.inputs if (gather := _gather(x)) is not None]
-    if len(gathers) != 2 or len(terms.owner.inputs) != 2:
+    gathers = [gather for x in factors if (gather := _gather(x)) is not None]
+    if len(gathers) != 2:
         return None
     (a, i), (b, j) = gathers
     if not _pays(terms, a, b):
@@ -49,10 +51,6 @@ def local_gather_after_dot(fgraph: FunctionGraph, node: Apply) -> list[TensorVar
     entries = product[i, j]
     copy_stack_trace(out, [product, entries])
     return [entries] if out.type.is_super(entries.type) else None
-
-
-def _is_product(x: TensorVariable) -> bool:
-    return isinstance(x.owner_op, Elemwise) and isinstance(x.owner.op.scalar_op, ps.Mul)
 
 
 def _gather(x: TensorVariable) -> tuple[TensorVariable, TensorVariable] | None:

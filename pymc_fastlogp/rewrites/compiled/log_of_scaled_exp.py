@@ -19,21 +19,23 @@ import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
-from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import add, cast, eq, log, lt, mul, switch
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.analysis.elemwise import is_made_by, operand, operands
 
 
 @node_rewriter([log])
 def local_log_of_scaled_exp(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``log(a * exp(x)) -> log(a) + x``, but for the infinite results."""
     [product], [out] = node.inputs, node.outputs
-    if not _is(product, ps.Mul) or product.type != out.type or out.type.dtype not in float_dtypes:
+    if product.type != out.type or out.type.dtype not in float_dtypes:
         return None
-    exponents = [x.owner.inputs[0] for x in product.owner.inputs if _is(x, ps.Exp)]
+    factors = operands(product, ps.Mul)
+    exponents = [x for factor in factors if (x := operand(factor, ps.Exp)) is not None]
     # The product has its dtype from all factors: of integers alone it may overflow, and their logarithm is a float32.
-    scales = [cast(x, out.type.dtype) for x in product.owner.inputs if not _is(x, ps.Exp)]
+    scales = [cast(x, out.type.dtype) for x in factors if not is_made_by(x, ps.Exp)]
     if not exponents or not scales:
         return None
     scale = scales[0] if len(scales) == 1 else mul(*scales)
@@ -52,7 +54,3 @@ def _is_smaller(x: TensorVariable, y: TensorVariable) -> bool:
     """Whether ``x`` is repeated along an axis of ``y``, which has the same number of axes."""
     axes = zip(x.type.broadcastable, y.type.broadcastable, strict=True)
     return any(x_repeats and not y_repeats for x_repeats, y_repeats in axes)
-
-
-def _is(x: TensorVariable, scalar_op: type[ps.ScalarOp]) -> bool:
-    return isinstance(x.owner_op, Elemwise) and isinstance(x.owner.op.scalar_op, scalar_op)

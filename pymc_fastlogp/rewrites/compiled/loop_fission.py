@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from math import prod
 
 import pytensor.scalar as ps
-import pytensor.scalar.math as psm
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
@@ -33,15 +32,14 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp import decisions
+from pymc_fastlogp.analysis.elemwise import is_elemwise
+from pymc_fastlogp.analysis.scalar_facts import Cost, ops_where
 from pymc_fastlogp.rewrites.compiled.unit_log1p import UnitLog1p
 
 NAME = "fastlogp_loop_fission"
 
-# What goes before the arithmetic, one loop after another.
-STAGES = (
-    (ps.Exp, ps.Expm1, ps.Log, ps.Log1p, psm.Sigmoid, psm.Softplus, psm.GammaLn, psm.Psi),
-    (UnitLog1p,),
-)
+# What goes before the arithmetic, one loop after another: calls of the C library, and what becomes vectors.
+STAGES = (ops_where(lambda facts: facts.cost >= Cost.FUNCTION), (UnitLog1p,))
 
 # So many scalar operations have to be left. 67 of a negative binomial take half as long apart; 31 of an item response model take longer, since
 # PyTensor fuses a gather with one reader alone.
@@ -72,9 +70,11 @@ class LoopFission(GraphRewriter):
 
 
 def _is_long_loop(node: Apply) -> bool:
+    # Only of an Elemwise is each output a tensor: a random variable gives out its generator first.
+    if not is_elemwise(node.op, ps.Composite):
+        return False
     shape = node.outputs[0].type.shape
-    is_composite = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Composite)
-    return is_composite and None not in shape and prod(shape) >= LENGTH
+    return None not in shape and prod(shape) >= LENGTH
 
 
 def without(node: Apply, functions: tuple[type[ps.ScalarOp], ...]) -> Apply:

@@ -31,6 +31,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.type import float_dtypes
 
 from pymc_fastlogp import decisions
+from pymc_fastlogp.analysis.elemwise import is_elemwise
 from pymc_fastlogp.rewrites.compiled.unit_log1p import unit_log1p
 
 NAME = "fastlogp_shared_exp"
@@ -71,7 +72,7 @@ class ShareExp(GraphRewriter):
     def apply(self, fgraph: FunctionGraph) -> None:
         """Replace them in a graph."""
         for node in fgraph.toposort():
-            if not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, ps.Composite):
+            if not is_elemwise(node.op, ps.Composite):
                 continue
             shared = with_shared_exp(node.op.scalar_op)
             if shared is None:

@@ -12,42 +12,40 @@ a gradient of the diagonal has gone through a matrix, and its zeros to everythin
 set, and ``log(1 / norm)`` did not become ``-log(norm)``.
 """
 
-import math
-
 import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
-from pytensor.tensor.basic import ExtractDiag, alloc
+from pytensor.tensor.basic import ExtractDiag, alloc, zeros
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.rewrites.filled.packed import filled_matrix
+from pymc_fastlogp.analysis.provenance import Entries, moved_inputs, provenance
+from pymc_fastlogp.analysis.writes import is_set
+from pymc_fastlogp.rewrites.filled.packed import flattened, is_scalar, value_of
 
 
 @node_rewriter([ExtractDiag])
 def local_diag_of_filled(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``diagonal(x[i, j].set(v)) -> v[k]``, where ``i[k]`` and ``j[k]`` are the diagonal."""
     [matrix], [out] = node.inputs, node.outputs
-    last_axes = matrix.type.ndim - 2, matrix.type.ndim - 1
-    if (node.op.offset, node.op.axis1, node.op.axis2) != (0, *last_axes):
+    found = provenance(out) if is_set(matrix) and moved_inputs(out) else None
+    if found is None:
         return None
-    filled = filled_matrix(fgraph, matrix)
-    if filled is None:
+    entries = [*found.entries()]
+    if not entries:
+        diag = zeros(out.type.shape, dtype=out.type.dtype)
+    elif len(entries) == 1 and found.codes.all() and entries[0].leaf.type.ndim < matrix.type.ndim:
+        diag = _taken(entries[0], out.type.shape)
+    else:
         return None
-    everywhere = np.arange(math.prod(matrix.type.shape)).reshape(matrix.type.shape)
-    diagonal = np.diagonal(everywhere, axis1=-2, axis2=-1)
-    diag = None
-    for entry in filled.entries:
-        on_diagonal = np.isin(diagonal, entry.where)
-        if on_diagonal.all():
-            diag = entry.at(diagonal)
-        elif on_diagonal.any():
-            return None
-    if diag is None:
-        fill = fill_value(filled.root)
-        if fill is None:
-            return None
-        diag = alloc(fill.astype(out.type.dtype), *diagonal.shape)
     copy_stack_trace(out, diag)
     return [diag]
+
+
+def _taken(entry: Entries, shape: tuple[int, ...]) -> TensorVariable:
+    """Return the entries of one tensor that make up an array of this shape."""
+    if is_scalar(entry):
+        return alloc(value_of(entry), *shape)
+    index = entry.which[np.argsort(entry.where)]
+    is_itself = entry.leaf.type.shape == shape and (np.diff(index) == 1).all()
+    return entry.leaf if is_itself else flattened(entry.leaf)[index.reshape(shape)]

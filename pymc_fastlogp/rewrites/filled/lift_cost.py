@@ -13,21 +13,17 @@ the cases, and the limits below follow from it.
 import math
 from itertools import pairwise
 
-import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.basic import ExtractDiag
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.scalar_facts import Cost, ops_where
 from pymc_fastlogp.analysis.writes import Filled
-from pymc_fastlogp.rewrites.filled.lift_gradient import CONSTANT_DERIVATIVE
 
 # Next to free in the loop that reads the result.
-ARITHMETIC = (
-    *CONSTANT_DERIVATIVE,
-    *(ps.Mul, ps.TrueDiv, ps.Sqr, ps.Abs, ps.ScalarMaximum, ps.ScalarMinimum),
-)
+ARITHMETIC = ops_where(lambda facts: facts.cost <= Cost.DIVISION)
 
 # Up to so many entries the number of Ops counts, and not how many entries each of them visits.
 FEW_ENTRIES = 1024

@@ -21,18 +21,16 @@ from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.scalar_facts import Trait, ops_where
 from pymc_fastlogp.analysis.writes import Filled, is_surely_stored
 
 # Derivatives that do not depend on the operands: finite even where an operand is inf or nan.
-CONSTANT_DERIVATIVE = (
-    *(ps.Add, ps.Sub, ps.Neg, ps.Identity, ps.Cast),
-    *(ps.LT, ps.GT, ps.LE, ps.GE, ps.EQ, ps.NEQ, ps.IsNan, ps.IsInf),
-    *(ps.AND, ps.OR, ps.XOR, ps.Invert),
-    *(ps.Sign, ps.Ceil, ps.Floor, ps.Trunc, ps.RoundHalfToEven, ps.RoundHalfAwayFromZero),
-)
+CONSTANT_DERIVATIVE = ops_where(lambda facts: Trait.CONSTANT_DERIVATIVE in facts.traits)
 
 # f(constant, w) whose derivative by w is finite for every finite constant, and every w but zero.
-FINITE_DERIVATIVE_BY_OTHERS = (ps.Mul, ps.ScalarMaximum, ps.ScalarMinimum)
+FINITE_DERIVATIVE_BY_OTHERS = ops_where(
+    lambda facts: Trait.FINITE_DERIVATIVE_BY_OTHERS in facts.traits
+)
 
 
 def gradient_is_the_same(

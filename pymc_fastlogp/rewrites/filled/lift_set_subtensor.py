@@ -41,6 +41,7 @@ from pymc_fastlogp.analysis.ranges import is_positive
 from pymc_fastlogp.analysis.writes import Filled, indices_of, set_op, unwind
 from pymc_fastlogp.rewrites.filled.lift_cost import pays, pays_on_full_root
 from pymc_fastlogp.rewrites.filled.lift_gradient import gradient_is_the_same
+from pymc_fastlogp.rewrites.filled.moves_to_set import with_fewer_moves
 
 # Of integers these can raise, also for an entry that is overwritten later.
 RAISES_FOR_INTEGERS = (ps.Pow, ps.IntDiv, ps.Mod)
@@ -91,7 +92,8 @@ def _match(fgraph: FunctionGraph, node: Apply) -> Lift | None:
         return None
     operand = full.pop()
     filled = unwind(fgraph, operand)
-    if filled is None:
+    # What is written with fewer moves first is lifted in the order of its vectors.
+    if filled is None or with_fewer_moves(operand) is not None:
         return None
     return Lift(node, operand, [x for x in node.inputs if x is not operand], filled)
 

@@ -1,141 +1,138 @@
-"""Matrices that were filled from vectors by sets at constant positions: which entry is where.
+"""Arrays that hold a fill and the entries of a few smaller tensors: a triangle packed into a vector is the usual case.
 
-A triangle packed into a vector is the usual case. The rules that work on the vector instead of the
-matrix (:mod:`~pymc_fastlogp.rewrites.filled.sum_of_filled`, :mod:`~pymc_fastlogp.rewrites.filled.diag_of_filled`)
-ask here.
+The rules that work on those tensors instead of the array ask here.
 """
 
 import math
-from itertools import pairwise
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from pytensor.graph.basic import Apply
-from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.basic import alloc, constant
-from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
-from pymc_fastlogp.analysis.writes import indices_of, positions, unwind
-
-# Correlation matrices are smaller, also in most batches. Each position is listed, which takes memory and compile time.
-MANY_ENTRIES = 100_000
+from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.provenance import Entries, Provenance, provenance
 
 
 class Packed(NamedTuple):
-    """A tensor, or a scalar that is repeated, and the flat position of each entry in the matrix."""
+    """An array of known shape that is ``fill``, repeated, where none of the entries stands."""
 
-    value: TensorVariable
-    where: np.ndarray
+    fill: TensorVariable
+    entries: tuple[Entries, ...]
+    shape: tuple[int, ...]
 
-    def as_vector(self) -> TensorVariable:
-        """Return the value as a vector, one entry for each position."""
-        if self._is_repeated():
-            return self._repeated(self.where.size)
-        return flattened(self.value)
+    @property
+    def n_written(self) -> int:
+        """How many positions do not hold the fill."""
+        return sum(entry.where.size for entry in self.entries)
 
-    def listed(self) -> TensorVariable:
-        """Return the entries in the order of their positions, or the scalar that stands at all of them."""
-        return self.value if self._is_repeated() else flattened(self.value)
+    def as_sets(self) -> TensorVariable:
+        """Return the array as one set of each of the entries into the fill."""
+        x = alloc(self.fill, *self.shape)
+        for entry in self.entries:
+            x = x[self._index(entry)].set(value_of(entry))
+        return x
 
-    def index_of(self, positions: np.ndarray) -> np.ndarray:
-        """Return which entries stand at these positions, all of which have to be among its own."""
-        order = np.argsort(self.where)
-        return order[np.searchsorted(self.where, positions, sorter=order)]
-
-    def at(self, positions: np.ndarray) -> TensorVariable:
-        """Return what stands at these positions, in their shape."""
-        if self._is_repeated():
-            return self._repeated(*positions.shape)
-        if self.value.type.shape == positions.shape and np.array_equal(
-            positions.ravel(), self.where
-        ):
-            return self.value
-        return flattened(self.value)[self.index_of(positions)]
-
-    def _is_repeated(self) -> bool:
-        return all(self.value.type.broadcastable) and self.value.type.shape != self.where.shape
-
-    def _repeated(self, *shape: int) -> TensorVariable:
-        return alloc(self.value.dimshuffle() if self.value.type.ndim else self.value, *shape)
+    def _index(self, entry: Entries) -> tuple[slice | np.ndarray, ...]:
+        """Return where the entries stand, by slices over a batch if a scalar stands at the same places in each matrix."""
+        *batch, n, m = self.shape
+        if batch and is_scalar(entry):
+            first = entry.where[entry.where < n * m]
+            of_all = np.arange(math.prod(batch))[:, None] * n * m + first
+            if np.array_equal(of_all.ravel(), entry.where):
+                return *(slice(None) for _ in batch), *np.unravel_index(first, (n, m))
+        return np.unravel_index(entry.where, self.shape)
 
 
-class FilledMatrix(NamedTuple):
-    """A matrix, or a batch of them, of known shape that is ``root`` where none of the entries, which are disjoint, is."""
-
-    root: TensorVariable
-    entries: tuple[Packed, ...]
-
-    def holding(self, positions: np.ndarray) -> Packed | None:
-        """Return the one of the entries that stands at all of these positions, None if there is none."""
-        held = (entry for entry in self.entries if np.isin(positions, entry.where).all())
-        return next(held, None)
-
-
-def filled_matrix(fgraph: FunctionGraph, x: TensorVariable) -> FilledMatrix | None:
-    """Return what ``x`` was filled from, if it is a matrix with vectors set into it, else None.
-
-    Into a batch of matrices, tensors with a row for each of them may have been set instead.
-    """
-    if x.type.ndim < 2 or None in x.type.shape or _is_large_batch(x.type.shape):
+def packed(x: TensorVariable, found: Provenance | None = None) -> Packed | None:
+    """Return what fills ``x``; None if nothing does, or if entries of a tensor with as many dimensions stand there."""
+    found = found or provenance(x)
+    if found is None or not found.is_lossless:
         return None
-    filled = unwind(fgraph, x)
-    if filled is None or not all(_is_packed(write) for write in filled.writes):
+    entries = [*found.entries()]
+    variables = [entry for entry in entries if not isinstance(entry.leaf, TensorConstant)]
+    constants = [*_by_value(found.codes == 0, entries, x.type.dtype)]
+    fills = [entry for entry in (*constants, *variables) if _is_repeated(entry, x.type.shape)]
+    if not fills:
         return None
-    entries = []
-    for write in filled.writes:
-        where, value = positions(write), _as_stored(write.inputs[1], x.type.dtype)
-        if where is None or value.type.dtype != x.type.dtype:
-            return None
-        if value.type.shape not in ((), (1,)) and not _has_size(value, where.size):
-            return None
-        entries.append(Packed(value, where))
-    everywhere = np.concatenate([entry.where for entry in entries])
-    if np.unique(everywhere).size < everywhere.size:
+    # Zero where there is one: sums and factors can do without it.
+    fill = max(fills, key=lambda entry: (fill_value(entry.leaf) == 0, entry.where.size))
+    rest = tuple(entry for entry in (*variables, *constants) if entry is not fill)
+    if any(entry.leaf.type.ndim >= x.type.ndim for entry in rest):
         return None
-    return FilledMatrix(filled.root, tuple(entries))
+    return Packed(fill.leaf, rest, x.type.shape)
+
+
+def _is_repeated(entry: Entries, shape: tuple[int, ...]) -> bool:
+    """Whether the entries are a scalar, or a row or a column where they stand if it is repeated."""
+    lengths = entry.leaf.type.shape
+    if is_scalar(entry):
+        return True
+    if len(lengths) != len(shape) or 1 not in lengths or not all(map(_broadcasts, lengths, shape)):
+        return False
+    numbers = np.broadcast_to(np.arange(math.prod(lengths)).reshape(lengths), shape)
+    return np.array_equal(numbers.ravel()[entry.where], entry.which)
+
+
+def _broadcasts(n: int, to: int) -> bool:
+    return n in (1, to)
+
+
+def _by_value(is_zero: np.ndarray, entries: list[Entries], dtype: str) -> Iterator[Entries]:
+    """Yield zero, the most common of the other constants, and the rest of them, with their positions."""
+    constants = [entry for entry in entries if isinstance(entry.leaf, TensorConstant)]
+    if is_zero.any():
+        yield _constant_entries(np.zeros((), dtype), np.flatnonzero(is_zero))
+    if not constants:
+        return
+    # A write casts what it stores.
+    where = np.concatenate([e.where for e in constants])
+    order = np.argsort(where)
+    values = np.concatenate([e.leaf.data.ravel()[e.which].astype(dtype) for e in constants])[order]
+    where = where[order]
+    distinct, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    is_common = which == counts.argmax()
+    yield _constant_entries(distinct[counts.argmax()], where[is_common])
+    if not is_common.all():
+        yield _constant_entries(values[~is_common], where[~is_common])
+
+
+def _constant_entries(values: np.ndarray, where: np.ndarray) -> Entries:
+    which = np.arange(where.size) if values.ndim else np.zeros(where.size, dtype=int)
+    return Entries(constant(values), which, where)
+
+
+def is_scalar(entry: Entries) -> bool:
+    """Whether one number stands at all the positions."""
+    return entry.leaf.type.ndim == 0 or (
+        all(entry.leaf.type.broadcastable) and entry.where.size > 1
+    )
+
+
+def value_of(entry: Entries) -> TensorVariable:
+    """Return the entries as a vector in the order of their positions, or the scalar that stands at all of them."""
+    if is_scalar(entry):
+        return entry.leaf.dimshuffle() if entry.leaf.type.ndim else entry.leaf
+    vector = flattened(entry.leaf)
+    return vector if is_whole(entry) else vector[entry.which]
+
+
+def array_of(entry: Entries, *shape: int) -> TensorVariable:
+    """Return the entries in the order of their positions as an array of this shape, with a scalar repeated."""
+    value = value_of(entry)
+    if value.type.ndim == 0:
+        return alloc(value, *shape)
+    if is_whole(entry) and entry.leaf.type.shape == shape:
+        return entry.leaf
+    return value if len(shape) == 1 else value.reshape(shape)
+
+
+def is_whole(entry: Entries) -> bool:
+    """Whether each entry of the leaf stands at one position."""
+    return np.array_equal(entry.which, np.arange(math.prod(entry.leaf.type.shape)))
 
 
 def flattened(x: TensorVariable) -> TensorVariable:
     """Return a tensor of known shape as a vector."""
     return x if x.type.ndim == 1 else x.reshape((math.prod(x.type.shape),))
-
-
-def without_dummies(x: TensorVariable) -> TensorVariable:
-    """Return ``x`` without what adds dimensions of length one to it, or drops them."""
-    while isinstance(x.owner_op, DimShuffle) and keeps_order(x.owner.op):
-        [x] = x.owner.inputs
-    return x
-
-
-def keeps_order(op: DimShuffle) -> bool:
-    """Whether dimensions are only added and dropped, so that the entries stay in their order."""
-    return all(i < j for i, j in pairwise(op.shuffle))
-
-
-def _is_large_batch(shape: tuple[int, ...]) -> bool:
-    return len(shape) > 2 and math.prod(shape) > MANY_ENTRIES
-
-
-def _has_size(x: TensorVariable, size: int) -> bool:
-    return None not in x.type.shape and math.prod(x.type.shape) == size
-
-
-def _is_packed(write: Apply) -> bool:
-    """Whether a write is of a scalar, or has the axes of what it chooses, by index arrays if of a batch."""
-    base, value = write.inputs[:2]
-    if base.type.ndim > 2 and not isinstance(write.op, AdvancedIncSubtensor):
-        return False
-    chosen = base[indices_of(write)].type
-    if not 1 <= chosen.ndim < base.type.ndim:
-        return False
-    is_scalar = value.type.ndim <= 1 and all(value.type.broadcastable)
-    return is_scalar or value.type.ndim == chosen.ndim
-
-
-def _as_stored(value: TensorVariable, dtype: str) -> TensorVariable:
-    """Return a constant as a set casts it; what is not constant has a gradient, which a cast rounds."""
-    if not isinstance(value, TensorConstant) or value.type.dtype == dtype:
-        return value
-    return constant(value.data.astype(dtype))

@@ -24,50 +24,45 @@ from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.rewrites.filled.packed import FilledMatrix, filled_matrix
+from pymc_fastlogp.analysis.writes import is_set
+from pymc_fastlogp.rewrites.filled.packed import Packed, array_of, packed, value_of
 
 
 @node_rewriter([Sum])
 def local_sum_of_filled(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``zeros[i, j].set(v).sum(axis=1) -> zeros[i].inc(v)``."""
     op, [matrix], [out] = node.op, node.inputs, node.outputs
-    filled = filled_matrix(fgraph, matrix)
-    if filled is None or fill_value(filled.root) != 0:
-        return None
     # An `inc` accumulates in the type of its result.
     dtypes = {matrix.type.dtype, out.type.dtype, op.acc_dtype or out.type.dtype}
-    if len(dtypes) > 1 or out.type.dtype not in float_dtypes:
+    if not is_set(matrix) or len(dtypes) > 1 or out.type.dtype not in float_dtypes:
+        return None
+    filled = packed(matrix)
+    if filled is None or fill_value(filled.fill) != 0:
         return None
     if op.axis is None or len(op.axis) == matrix.type.ndim:
-        total = variadic_add(*(entry.as_vector().sum() for entry in filled.entries))
-    elif _pays(filled):
+        total = variadic_add(*(array_of(entry, entry.where.size).sum() for entry in filled.entries))
+    elif 4 * filled.n_written <= 3 * np.prod(filled.shape):
         kept = [axis for axis in range(matrix.type.ndim) if axis not in op.axis]
-        total = _sums_along(filled, kept, matrix.type.shape)
+        total = _sums_along(filled, kept)
     else:
+        # Adding entry by entry is not surely less work than to fill the matrix and sum it.
         return None
     copy_stack_trace(out, total)
     return [total]
 
 
-def _sums_along(filled: FilledMatrix, kept: list[int], shape: tuple[int, ...]) -> TensorVariable:
+def _sums_along(filled: Packed, kept: list[int]) -> TensorVariable:
     """Return the sum of the entries for each position on the axes that are kept."""
-    lengths = [shape[axis] for axis in kept]
-    everywhere = np.indices(lengths)
+    lengths = [filled.shape[axis] for axis in kept]
+    everywhere = np.indices(lengths).reshape(len(kept), -1)
     whole, scattered = [], []
     for entry in filled.entries:
-        index = [np.unravel_index(entry.where, shape)[axis] for axis in kept]
-        if np.array_equal(index, everywhere.reshape(len(kept), -1)):
-            whole.append(entry.at(entry.where.reshape(lengths)))
+        index = [np.unravel_index(entry.where, filled.shape)[axis] for axis in kept]
+        if np.array_equal(index, everywhere):
+            whole.append(array_of(entry, *lengths))
         else:
-            scattered.append((tuple(index), entry))
-    sums = variadic_add(*whole) if whole else zeros(lengths, dtype=filled.root.type.dtype)
-    for places, entry in scattered:
-        sums = sums[places].inc(entry.listed())
+            scattered.append((tuple(index), value_of(entry)))
+    sums = variadic_add(*whole) if whole else zeros(lengths, dtype=filled.fill.type.dtype)
+    for places, value in scattered:
+        sums = sums[places].inc(value)
     return sums
-
-
-def _pays(filled: FilledMatrix) -> bool:
-    """Whether adding entry by entry is surely less work than to fill the matrix and sum it."""
-    return 4 * sum(entry.where.size for entry in filled.entries) <= 3 * np.prod(
-        filled.root.type.shape
-    )

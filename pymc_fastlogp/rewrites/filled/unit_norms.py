@@ -27,7 +27,7 @@ import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import isinf, isnan, switch
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, Subtensor
 from pytensor.tensor.variable import TensorVariable
@@ -35,7 +35,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.vector_reads import chosen
 from pymc_fastlogp.analysis.writes import positions
-from pymc_fastlogp.rewrites.filled.packed import without_dummies
 
 
 @node_rewriter([AdvancedIncSubtensor])
@@ -86,13 +85,13 @@ def _are_sums_of_squares(sums: TensorVariable, v: TensorVariable, index: np.ndar
 
 def _under_root(x: TensorVariable) -> TensorVariable | None:
     """Return what ``x`` is the square root of, whatever dimensions of length one are put around it."""
-    [root] = _operands(without_dummies(x), ps.Sqrt)
-    return None if root is None else without_dummies(root)
+    [root] = _operands(_without_dummies(x), ps.Sqrt)
+    return None if root is None else _without_dummies(root)
 
 
 def _reads_roots(x: TensorVariable, sums: TensorVariable, index: np.ndarray) -> bool:
     """Whether ``x`` is ``sqrt(sums)[index]``; of a single row, PyTensor makes it a slice of a column."""
-    x = without_dummies(x)
+    x = _without_dummies(x)
     if not isinstance(x.owner_op, Subtensor | AdvancedSubtensor):
         return False
     table, *entries = x.owner.inputs
@@ -100,6 +99,15 @@ def _reads_roots(x: TensorVariable, sums: TensorVariable, index: np.ndarray) -> 
         return False
     read = chosen(table.type.shape, x.owner.op.idx_list, entries)
     return read is not None and np.array_equal(read.ravel(), index)
+
+
+def _without_dummies(x: TensorVariable) -> TensorVariable:
+    """Return ``x`` without what adds dimensions of length one to it, or drops them."""
+    while isinstance(x.owner_op, DimShuffle) and sorted(x.owner.op.shuffle) == [
+        *x.owner.op.shuffle
+    ]:
+        [x] = x.owner.inputs
+    return x
 
 
 def _squared(x: TensorVariable) -> TensorVariable | None:

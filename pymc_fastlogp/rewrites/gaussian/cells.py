@@ -4,13 +4,14 @@ They are sorted by what they read, so that a parameter of which each cell reads 
 read in order, and needs no gather where no entry is left out.
 """
 
+from collections.abc import Hashable
 from functools import reduce
 from operator import truediv
 
 import numpy as np
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.gathers import Where
+from pymc_fastlogp.analysis.gathers import Where, position_key
 from pymc_fastlogp.rewrites.gaussian.squares import Factor, Monomial
 from pymc_fastlogp.rewrites.rows.chunks import (
     counts_of,
@@ -62,7 +63,7 @@ class GaussianCells:
         self._shape = shape
         self._grid = Grid(shape, self.n)
         self._first = np.unravel_index(first, shape)
-        self._chosen: dict[int, np.ndarray] = {}
+        self._chosen: dict[Hashable, np.ndarray] = {}
 
     def sum_of(self, monomials: list[Monomial]) -> TensorVariable:
         """Return the sum of what is not constant of monomials: shape ``(n,)`` or ``(1,)``."""
@@ -89,6 +90,7 @@ class GaussianCells:
         """Return a position at the first row of each cell, always the same array for the same."""
         if isinstance(position, int):
             return self._first[position]
-        if id(position) not in self._chosen:
-            self._chosen[id(position)] = np.broadcast_to(position, self._shape)[self._first]
-        return self._chosen[id(position)]
+        key = position_key(position)
+        if key not in self._chosen:
+            self._chosen[key] = np.broadcast_to(position, self._shape)[self._first]
+        return self._chosen[key]

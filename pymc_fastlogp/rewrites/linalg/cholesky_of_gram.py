@@ -27,7 +27,7 @@ import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
-from pytensor.tensor.basic import Alloc, atleast_Nd, switch, zeros
+from pytensor.tensor.basic import atleast_Nd, switch, zeros
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.math import Dot, isinf, isnan
@@ -36,7 +36,8 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.ranges import is_nonnegative
-from pymc_fastlogp.rewrites.filled.packed import FilledMatrix, filled_matrix
+from pymc_fastlogp.analysis.writes import is_set
+from pymc_fastlogp.rewrites.filled.packed import Packed, packed, value_of
 
 
 @node_rewriter([blockwise_of(Cholesky)])
@@ -46,23 +47,19 @@ def local_cholesky_of_gram(fgraph: FunctionGraph, node: Apply) -> list[TensorVar
     factor = root_of_gram(without_left_dummies(product))
     if factor is None or factor.type.ndim != 2 or not node.op.core_op.lower:
         return None
-    filled = filled_matrix(fgraph, factor)
-    if filled is None or factor.type.dtype != out.type.dtype:
+    filled = packed(factor) if is_set(factor) else None
+    if filled is None or factor.type.dtype != out.type.dtype or not _is_factor(filled):
         return None
-    n, m = factor.type.shape
-    diagonal = np.arange(n) * (n + 1)
-    if n != m or not all(_is_lower(entry.where, n) for entry in filled.entries):
-        return None
-    held = filled.holding(diagonal)
     failure = _failure(filled)
-    if held is None or failure is None:
+    if failure is None:
         return None
-    if not is_nonnegative(held.as_vector(), held.index_of(diagonal)):
-        return None
-    triangle = zeros((n, n), dtype=out.type.dtype)
+    triangle = zeros(filled.shape, dtype=out.type.dtype)
     for entry in filled.entries:
-        value = switch(failure, np.nan, entry.value) if entry is held else entry.value
-        triangle = triangle[np.unravel_index(entry.where, (n, n))].set(value)
+        rows, cols = np.unravel_index(entry.where, filled.shape)
+        value = value_of(entry)
+        if (rows == cols).any():
+            value = switch(failure, np.nan, value)
+        triangle = triangle[rows, cols].set(value)
     triangle = atleast_Nd(triangle, n=out.type.ndim)
     copy_stack_trace(out, triangle)
     return [triangle]
@@ -83,21 +80,27 @@ def without_left_dummies(x: TensorVariable) -> TensorVariable:
     return x.owner.inputs[0] if is_expanded else x
 
 
-def _is_lower(where: np.ndarray, n: int) -> bool:
-    rows, cols = np.divmod(where, n)
-    return bool((rows >= cols).all())
+def _is_factor(filled: Packed) -> bool:
+    """Whether a matrix is square, and its entries below the diagonal and all along it, where none is negative."""
+    n, m = filled.shape
+    n_on_diagonal = 0
+    for entry in filled.entries:
+        rows, cols = np.divmod(entry.where, m)
+        if (rows < cols).any() or not is_nonnegative(entry.leaf, entry.which[rows == cols]):
+            return False
+        n_on_diagonal += int((rows == cols).sum())
+    return n == m == n_on_diagonal
 
 
-def _failure(filled: FilledMatrix) -> TensorVariable | None:
+def _failure(filled: Packed) -> TensorVariable | None:
     """Return the condition that a matrix is not finite; None if it is more than a triangle in zeros.
 
     A lift leaves nan for the zeros that were multiplied by a number that is not finite.
     """
-    conditions = [(isnan(entry.value) | isinf(entry.value)).any() for entry in filled.entries]
-    if fill_value(filled.root) != 0:
-        if not isinstance(filled.root.owner_op, Alloc):
-            return None
-        is_nan = _is_nan_or_zero(filled.root.owner.inputs[0])
+    values = map(value_of, filled.entries)
+    conditions = [(isnan(value) | isinf(value)).any() for value in values]
+    if fill_value(filled.fill) != 0:
+        is_nan = _is_nan_or_zero(filled.fill)
         if is_nan is None:
             return None
         conditions.append(is_nan.any())

@@ -20,21 +20,20 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import constant, switch
-from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.math import gt, lt, mul, sqrt
 from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.variable import TensorConstant, TensorVariable
+
+from pymc_fastlogp.analysis.elemwise import operands
 
 
 @node_rewriter([blockwise_of(Cholesky)])
 def local_cholesky_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``cholesky(s * K) -> sqrt(s) * cholesky(K)``."""
     [product], [out] = node.inputs, node.outputs
-    if not isinstance(product.owner_op, Elemwise) or not node.op.core_op.lower:
-        return None
     found = _scale(product)
-    if found is None or product.type.dtype != out.type.dtype:
+    if found is None or not node.op.core_op.lower or product.type.dtype != out.type.dtype:
         return None
     scale, matrix = found
     if not np.isfinite(matrix.data).all():
@@ -50,18 +49,12 @@ def local_cholesky_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorV
 
 def _scale(x: TensorVariable) -> tuple[TensorVariable, TensorConstant] | None:
     """Return ``s`` and ``K`` if ``x`` is ``s * K`` or ``K / s``."""
-    scalar_op = x.owner.op.scalar_op
-    if isinstance(scalar_op, ps.TrueDiv):
-        matrix, scale = x.owner.inputs
-        scales, matrices = [1 / scale], [matrix]
-        is_scalar = all(scale.type.broadcastable)
-    elif isinstance(scalar_op, ps.Mul):
-        scales = [factor for factor in x.owner.inputs if all(factor.type.broadcastable)]
-        matrices = [factor for factor in x.owner.inputs if factor not in scales]
-        is_scalar = len(scales) > 0
-    else:
-        return None
-    if not is_scalar or len(matrices) != 1 or not isinstance(matrices[0], TensorConstant):
+    factors = operands(x, ps.Mul)
+    if quotient := operands(x, ps.TrueDiv):
+        factors = [quotient[0], 1 / quotient[1]]
+    scales = [factor for factor in factors if all(factor.type.broadcastable)]
+    matrices = [factor for factor in factors if factor not in scales]
+    if not scales or len(matrices) != 1 or not isinstance(matrices[0], TensorConstant):
         return None
     # Of one row, both factors of a product are scalars.
     return mul(*scales) if len(scales) > 1 else scales[0], matrices[0]

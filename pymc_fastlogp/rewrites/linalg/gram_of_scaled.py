@@ -21,11 +21,12 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import atleast_Nd
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.elemwise import operands
 from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import root_of_gram, without_left_dummies
 from pymc_fastlogp.rewrites.linalg.diag_of_diag import put_on_diagonal
 
@@ -62,12 +63,11 @@ def local_gram_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
 
 def _factors(x: TensorVariable, power: int = 1) -> Iterator[tuple[TensorVariable, int]]:
     """Yield what is multiplied, with power one, and what is divided by, with power minus one."""
-    scalar_op = x.owner.op.scalar_op if isinstance(x.owner_op, Elemwise) else None
-    if isinstance(scalar_op, ps.Mul):
-        for factor in x.owner.inputs:
+    if factors := operands(x, ps.Mul):
+        for factor in factors:
             yield from _factors(factor, power)
-    elif isinstance(scalar_op, ps.TrueDiv):
-        numerator, denominator = x.owner.inputs
+    elif quotient := operands(x, ps.TrueDiv):
+        numerator, denominator = quotient
         yield from _factors(numerator, power)
         yield from _factors(denominator, -power)
     else:

@@ -17,11 +17,13 @@ from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import constant, switch
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import eq, isinf, mul
 from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.analysis.elemwise import operands
 
 
 @node_rewriter([blockwise_of(SolveTriangular)])
@@ -53,5 +55,4 @@ def _factors(x: TensorVariable) -> list[TensorVariable]:
             constant(factor.data.squeeze(op.drop)) if isinstance(factor, Constant) else op(factor)
             for factor in _factors(product)
         ]
-    is_product = isinstance(x.owner_op, Elemwise) and isinstance(x.owner.op.scalar_op, ps.Mul)
-    return list(x.owner.inputs) if is_product else []
+    return operands(x, ps.Mul)

@@ -17,8 +17,6 @@ from collections.abc import Iterator
 from math import prod
 
 import numpy as np
-import pytensor.scalar as ps
-import pytensor.scalar.math as psm
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
@@ -28,6 +26,7 @@ from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp import decisions
+from pymc_fastlogp.analysis.scalar_facts import Cost, ops_where
 from pymc_fastlogp.rewrites.rows.chunks import first_rows, rows_in
 from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD
 from pymc_fastlogp.rewrites.rows.keys import Codes
@@ -36,11 +35,7 @@ from pymc_fastlogp.rewrites.rows.views import Grid
 
 NAME = "fastlogp_hoist_distinct"
 
-COSTLY = (
-    *(ps.GammaLn, ps.Psi, ps.TriGamma, ps.Gamma),
-    *(psm.GammaInc, psm.GammaIncC, psm.GammaIncInv, psm.GammaIncCInv, psm.BetaInc, psm.BetaIncInv),
-    *(psm.Owens_t, psm.Jv, psm.Ive, psm.Kve, psm.Hyp2F1),
-)
+COSTLY = ops_where(lambda facts: facts.cost >= Cost.SPECIAL)
 
 
 @node_rewriter([Elemwise])

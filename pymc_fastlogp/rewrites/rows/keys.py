@@ -68,6 +68,8 @@ class RowKeys:
 
     def add(self, array: np.ndarray) -> frozenset[int]:
         """Add columns, and return their numbers: the axes of the rows come first in ``array``."""
+        if array.dtype.kind == "c":
+            array = np.stack((array.real, array.imag), axis=-1)
         columns = array.reshape(*array.shape[: len(self.shape)], -1)
         return frozenset(self._number(columns[..., k]) for k in range(columns.shape[-1]))
 

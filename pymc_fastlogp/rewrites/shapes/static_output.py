@@ -14,11 +14,12 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import ExtractDiag
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.pad import Pad
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from pytensor.tensor.variable import TensorVariable
 
 # What is cheap to apply again, and finds the shape of its output from those of its inputs.
-OPS = [Elemwise, DimShuffle, CAReduce, IncSubtensor, AdvancedIncSubtensor, ExtractDiag]
+OPS = [Elemwise, DimShuffle, CAReduce, IncSubtensor, AdvancedIncSubtensor, ExtractDiag, Pad]
 
 
 @node_rewriter(OPS)
@@ -26,11 +27,12 @@ def local_static_output(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
     """Rewrite ``f(x) -> f(x)`` with a type that knows more of the shape."""
     if all(None not in out.type.shape for out in node.outputs):
         return None
-    again = node.op.make_node(*node.inputs).outputs
+    # Not make_node: what is a graph has to be built again.
+    again = node.op(*node.inputs, return_list=True)
     if all(_n_known(new) <= _n_known(old) for new, old in zip(again, node.outputs, strict=True)):
         return None
     copy_stack_trace(node.outputs, again)
-    return list(again)
+    return again
 
 
 def _n_known(x: TensorVariable) -> int:

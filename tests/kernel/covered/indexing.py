@@ -54,6 +54,9 @@ SUBTENSOR = {
     "bounds that are inputs": case(
         lambda x, i, j: (x[i:j] + 1).sum(), reals(9), np.array(2), np.array(7)
     ),
+    "up to the sum of three lengths": case(
+        lambda x, y: pt.exp(x)[: pt.add(y.shape[0], 1, y.shape[1])], reals(9), reals(2, 3)
+    ),
     "negative bounds that are inputs": case(
         lambda x, i, j: (x[i:j] + 1).sum(), reals(9), np.array(-20), np.array(-2)
     ),

@@ -29,6 +29,10 @@ def normalised(x):
     return y - pt.log(pt.exp(y).sum(axis=1, keepdims=True))
 
 
+def bitwise_and(x):
+    return CAReduce(ps.and_, axis=(0,))(x)
+
+
 def xor(x):
     return CAReduce(ps.xor, axis=(0,))(x)
 
@@ -58,6 +62,7 @@ CASES = {
         "minimum of integers": case(lambda x: x.min(axis=0), integers(4, 5, low=2)),
         "and": case(lambda x: [x.all(), x.all(axis=0)], booleans(3, 5)),
         "or": case(lambda x: [x.any(), x.any(axis=1)], booleans(3, 5)),
+        "and of integers": case(bitwise_and, integers(7, 5)),
         "xor": case(xor, booleans(7, 5)),
         "xor of integers": case(xor, integers(7, 5)),
         "and, or and xor of nothing": case(

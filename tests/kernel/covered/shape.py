@@ -148,6 +148,9 @@ CASES = {
         "up to an input": case(lambda x, n: (pt.arange(n) * x).sum(), reals(), np.array(5)),
         "whose length is an input": case(lambda x, n: pt.arange(n) * x, reals(), np.array(5)),
         "empty": case(lambda x, n: (pt.arange(n) * x).sum(), reals(), np.array(0)),
+        "up to a sum of three": case(
+            lambda n, m: pt.arange(1, pt.add(n, 2, m)) * 2, np.array(1), np.array(2)
+        ),
         "from and with a step": case(
             lambda x, a, b: (pt.arange(a, b, 4) * x).sum(), 0.02, np.array(3), np.array(20)
         ),

@@ -1,6 +1,5 @@
 """A loop that applies a vector function to arrays, as an LLVM function of its own."""
 
-from llvmlite import binding as llvm
 from llvmlite import ir
 
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED
@@ -9,21 +8,9 @@ from pymc_fastlogp.kernel.vecmath.vector import F64, I1, I64, Floats
 I32 = ir.IntType(32)
 DOUBLES = F64.as_pointer()
 SIGNATURE = ir.FunctionType(ir.VoidType(), [DOUBLES, DOUBLES, I64])
-
-# The widest first: a CPU with AVX-512 has AVX too. 128 bits is what SSE2 and NEON have.
-NATIVE_LANES = (("avx512f", 8), ("avx", 4))
-SMALLEST_NATIVE_LANES = 2
-IN_FLIGHT = 2
 ALIGNMENT = 8
 # Of the widest native vector.
 STACK_ALIGNMENT = 64
-
-
-def default_width() -> int:
-    """Return the lanes of two native vectors of this CPU, so that their latencies overlap."""
-    features = llvm.get_host_cpu_features()
-    native = next((n for name, n in NATIVE_LANES if features.get(name)), SMALLEST_NATIVE_LANES)
-    return IN_FLIGHT * native
 
 
 def n_arguments(name: str) -> int:

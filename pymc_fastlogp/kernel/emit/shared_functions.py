@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_fastlogp.kernel.ir.loops import Compute, Expr
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr
 from pymc_fastlogp.kernel.scalars import SHARED_OPS
 
 

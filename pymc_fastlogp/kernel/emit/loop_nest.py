@@ -11,58 +11,45 @@ needs and what does not change inside.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.emit import memory
-from pymc_fastlogp.kernel.emit.call import emit_call
+from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
+from pymc_fastlogp.kernel.emit.function import Function
 from pymc_fastlogp.kernel.emit.idioms import I64, Number
-from pymc_fastlogp.kernel.emit.lane_patterns import Pattern, analyse
+from pymc_fastlogp.kernel.emit.library_call import emit_call
 from pymc_fastlogp.kernel.emit.reduction import Reduction, of_accumulate, of_check
 from pymc_fastlogp.kernel.emit.scan import Running, of_scan
 from pymc_fastlogp.kernel.emit.scatter import emit_scatters
 from pymc_fastlogp.kernel.emit.scatter_by_run import Runs, of_scatters
 from pymc_fastlogp.kernel.emit.scope import Scope
-from pymc_fastlogp.kernel.ir.calls import Call
-from pymc_fastlogp.kernel.ir.loops import (
-    Accumulate,
-    Check,
-    Index,
-    Loop,
-    Scan,
-    Statement,
-    Store,
-    is_call,
-    walk,
-)
+from pymc_fastlogp.kernel.ir.expressions import Index
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Call, Check, Loop, Scan, Statement, Store
+from pymc_fastlogp.kernel.ir.traversal import depends_on, is_call
+from pymc_fastlogp.kernel.native.target import default_width
 from pymc_fastlogp.kernel.scalars.cost import TRANSCENDENTAL, arithmetic_cost
-from pymc_fastlogp.kernel.vecmath.loop import default_width
-
-if TYPE_CHECKING:
-    from pymc_fastlogp.kernel.emit.kernel import Kernel
 
 
-def emit_loop(kernel: "Kernel", loop: Loop) -> None:
+def emit_loop(function: Function, loop: Loop) -> None:
     """Append a nest of loops to a kernel."""
-    lengths = [kernel.length(size) for size in loop.domain]
+    lengths = [function.length(size) for size in loop.domain]
     if 0 in [length for length in lengths if isinstance(length, int)]:
         return
-    pattern = analyse(loop)
-    when = loop.when and Scope(kernel.builder, kernel.known, pattern).scalar(loop.when)
+    patterns = AccessPatterns(loop)
+    when = loop.when and Scope(function.builder, function.known, patterns).scalar(loop.when)
     with (
-        _conditional(kernel.builder, when) as runs,
+        _conditional(function.builder, when) as runs,
         _conditional(runs, _no_axis_is_empty(runs, lengths)) as inside,
     ):
-        kernel.make_room(inside, loop)
-        _Nest(kernel, loop, lengths).run(Scope(inside, kernel.known, pattern))
+        function.make_room(inside, loop)
+        _Nest(function, loop, lengths).run(Scope(inside, function.known, patterns))
 
 
 class _Nest:
     """The code of one loop of the program."""
 
-    def __init__(self, kernel: "Kernel", loop: Loop, lengths: list[Number]):
-        self.kernel = kernel
+    def __init__(self, function: Function, loop: Loop, lengths: list[Number]):
+        self.function = function
         self.loop = loop
         self.lengths = lengths
         self.width = 1 if is_call(loop) else _width(lengths)
@@ -129,7 +116,7 @@ class _Nest:
             statement: self.reduction(scope.builder, statement)
             for statement in self.loop.body
             if not isinstance(statement, Store | Call)
-            and _reduction_level(scope.pattern, statement) == scope.level
+            and _reduction_level(scope.patterns, statement) == scope.level
         }
         for each in started.values():
             each.start(scope)
@@ -152,7 +139,7 @@ class _Nest:
         if isinstance(statement, Scan):
             return of_scan(builder, statement)
         if isinstance(statement, Check):
-            return of_check(builder, statement, self.width, self.kernel.require)
+            return of_check(builder, statement, self.width, self.function.require)
         return of_accumulate(builder, statement, self.width)
 
     def body(self, scope: Scope) -> None:
@@ -163,10 +150,10 @@ class _Nest:
                 self.reductions[statement].add(scope)
             elif isinstance(statement, Check):
                 truth = scope.value(statement.condition)
-                self.kernel.require(scope.builder, truth, statement.status)
+                self.function.require(scope.builder, truth, statement.status)
             elif isinstance(statement, Store):
                 value = scope.spread(statement.value)
-                memory.store(scope, statement.buffer, statement.index, value)
+                scope.store(statement.buffer, statement.index, value)
             elif isinstance(statement, Call):
                 emit_call(scope, statement)
             elif isinstance(statement, Accumulate):
@@ -179,22 +166,18 @@ class _Nest:
 
 def _adds_again(statement: Statement, depth: int) -> bool:
     """Whether neighbours along the inner axis are added to neighbours, for each index outside anew."""
-    if (
-        not isinstance(statement, Accumulate)
-        or depth < 2
-        or Index(depth - 1) not in statement.index
-    ):
+    if not isinstance(statement, Accumulate) or Index(depth - 1) not in statement.index:
         return False
-    return any(Index(axis) not in walk(statement.index) for axis in range(depth - 1))
+    return not all(depends_on(statement.index, Index(axis)) for axis in range(depth - 1))
 
 
-def _reduction_level(pattern: Pattern, statement: Accumulate | Scan | Check) -> int | None:
+def _reduction_level(patterns: AccessPatterns, statement: Accumulate | Scan | Check) -> int | None:
     """Return the level at which the element of a reduction is known, None if it is a scatter."""
     if isinstance(statement, Scan):
-        return pattern.depth - 1
+        return patterns.depth - 1
     if isinstance(statement, Check):
         return 0
-    return pattern.level_of(statement.index) if pattern.is_uniform(statement.index) else None
+    return patterns.level_of(statement.index) if patterns.is_uniform(statement.index) else None
 
 
 def _width(lengths: list[Number]) -> int:

@@ -19,7 +19,7 @@ from tests.rewrites.conftest import (
     value_and_gradient,
 )
 
-RULES = ["fastlogp_masked_reshape_to_set", "fastlogp_pad_of_set"]
+RULES = ["fastlogp_moves_to_set"]
 N = 3
 ROWS, COLS = np.tril_indices(N)
 LOWER = np.tril(np.ones((N, N)))
@@ -87,11 +87,11 @@ FIRES = {
     ),
     "pad of a scalar set": (
         pt.pad(zeros[index, column].set(1.0), [(0, 2), (0, 0)]),
-        pt.zeros((N + 2, N))[index, column].set(1.0),
+        pt.zeros((N + 2, N))[np.arange(3), column[np.argsort(index)]].set(1.0),
     ),
     "pad beyond the range of small integers": (
-        pt.pad(pt.zeros(100)[small].set(v[:2]), 300),
-        pt.zeros(700)[np.array([301, 303])].set(v[:2]),
+        pt.pad(pt.zeros((9, 9))[small, small].set(v[:2]), [(300, 0), (0, 0)]),
+        pt.zeros((309, 9))[np.array([301, 303]), np.array([1, 3])].set(v[:2]),
     ),
     "pad of a single entry": (
         pt.pad(single.reshape((1, 1)), [(1, 0), (0, 1)]),
@@ -100,6 +100,39 @@ FIRES = {
     "batch": (squares(batch) * LOWER, triangles),
     "batch, a mask for each": (squares(batch) * np.stack([LOWER, LOWER]), triangles),
     "tril of a batch": (pt.tril(squares(batch)), triangles),
+    "pad with something else": (
+        pt.pad(zeros[index, column].set(v[:3]), [(0, 1), (0, 0)], constant_values=1.0),
+        pt.zeros((N + 1, N))[index, column].set(v[:3])[[3, 3, 3], [0, 1, 2]].set(1.0),
+    ),
+    "pad with a variable": (
+        pt.pad(zeros[index, column].set(v[:3]), [(0, 1), (0, 0)], constant_values=fill),
+        pt.zeros((N + 1, N))[index, column].set(v[:3])[[3, 3, 3], [0, 1, 2]].set(fill),
+    ),
+    "pad of a row": (pt.pad(other[None, :], 1), pt.zeros((3, 5))[[1, 1, 1], [1, 2, 3]].set(other)),
+    "pad, negative index": (
+        pt.pad(zeros[index - 3, column].set(v[:3]), 1),
+        pt.zeros((N + 2, N + 2))[index + 1, column + 1].set(v[:3]),
+    ),
+    "pad, mask and index": (
+        pt.pad(zeros[np.array([True, True, False]), column[:2]].set(v[:2]), 1),
+        pt.zeros((N + 2, N + 2))[np.array([1, 2]), column[:2] + 1].set(v[:2]),
+    ),
+    "pad of an inc": (
+        pt.pad(zeros[index, column].inc(v[:3]), 1),
+        pt.zeros((N + 2, N + 2))[index + 1, column + 1].set(v[:3]),
+    ),
+    "pad of a transposed batch": (
+        pt.pad(others.dimshuffle(1, 0, "x", "x"), [(0, 0), (0, 0), (1, 0), (0, 1)]),
+        pt.zeros((3, 2, 2, 2))[
+            np.tile(np.arange(3), 2), np.repeat([0, 1], 3), np.ones(6, int), np.zeros(6, int)
+        ].set(others.reshape((6,))),
+    ),
+    "pad of a batch of rows": (
+        pt.pad(others[:, None, :], [(0, 0), (0, 1), (0, 0)]),
+        pt.zeros((2, 2, 3))[np.repeat([0, 1], 3), np.zeros(6, int), np.tile(np.arange(3), 2)].set(
+            others.reshape((6,))
+        ),
+    ),
     "pad of a batch": (
         pt.pad(pt.zeros((3, N, N))[index, index, column].set(other), [(0, 0), (1, 0), (0, 1)]),
         pt.zeros((3, N + 1, N + 1))[index, index + 1, column].set(other),
@@ -126,23 +159,15 @@ REFUSES = {
     "large batch": squares(large) * LOWER,
     "batch of which one loses entries": squares(batch) * np.stack([LOWER, np.eye(N)]),
     "pad of a large batch of single entries": pt.pad(longest[:, None, None], 1),
-    "pad of a transposed batch": pt.pad(others.dimshuffle(1, 0, "x", "x"), 1),
-    "pad of a batch of rows": pt.pad(others[:, None, :], 1),
     "symbolic slices": pt.concatenate([x[begin:], x]).reshape((N, N)) * LOWER,
     "unknown length": pt.concatenate([unknown[3:], unknown[:6]]).reshape((N, N)) * LOWER,
     "matrix that is not a vector's": matrix * LOWER,
-    "pad with something else": pt.pad(zeros[index, column].set(v[:3]), 1, constant_values=1.0),
-    "pad with a variable": pt.pad(zeros[index, column].set(v[:3]), 1, constant_values=fill),
     "pad at the edge": pt.pad(zeros[index, column].set(v[:3]), 1, mode="edge"),
     "pad of a full matrix": pt.pad(matrix[index, column].set(v[:3]), 1),
-    "pad of a row": pt.pad(other[None, :], 1),
     "pad of a matrix of one entry": pt.pad(matrix[:1, :1], 1),
     "pad of rows": pt.pad(zeros[index].set(matrix[:3]), 1),
-    "pad, negative index": pt.pad(zeros[index - 3, column].set(v[:3]), 1),
     "pad, index out of range": pt.pad(pt.zeros(3)[np.array([1, 3, 0])].set(v[:3]), 2),
     "pad, mask": pt.pad(pt.zeros(3)[np.array([True, False, True])].set(v[:2]), 1),
-    "pad, mask and index": pt.pad(zeros[np.array([True, True, False]), column[:2]].set(v[:2]), 1),
-    "pad of an inc": pt.pad(zeros[index, column].inc(v[:3]), 1),
 }
 
 

@@ -1,21 +1,17 @@
 """The invariants of the loop IR, as they are stated in :mod:`pymc_fastlogp.kernel.ir.loops`."""
 
-from pymc_fastlogp.kernel.ir.calls import Call
-from pymc_fastlogp.kernel.ir.loops import (
-    Accumulate,
-    Buffer,
-    Check,
-    Index,
-    Load,
-    Loop,
-    Program,
-    Role,
-    Store,
-    expressions,
-    is_call,
-    reads,
-    writes,
-)
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Index, Load, Role
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Call, Check, Loop, Program, Store
+from pymc_fastlogp.kernel.ir.traversal import expressions, is_call, reads, writes
+from pymc_fastlogp.kernel.passes import PASSES
+
+
+def optimise(program: Program) -> Program:
+    """Run all passes, and assert the invariants after each of them."""
+    for run in PASSES:
+        program = run(program)
+        check(program)
+    return program
 
 
 def check(program: Program) -> None:

@@ -3,26 +3,21 @@
 Letters and numbers that are known lie in the module, others are stored on the stack before the call.
 """
 
-from typing import TYPE_CHECKING
-
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.emit import memory
 from pymc_fastlogp.kernel.emit.idioms import I8, I32, POINTER, private_constant, stack_variable
-from pymc_fastlogp.kernel.ir.calls import INFO, RESULT, Call
-from pymc_fastlogp.kernel.ir.loops import Const, Expr, Load
+from pymc_fastlogp.kernel.emit.scope import Scope
+from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Load
+from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Call
 from pymc_fastlogp.kernel.native import blas
-
-if TYPE_CHECKING:
-    from pymc_fastlogp.kernel.emit.scope import Scope
 
 F64 = ir.DoubleType()
 
 
-def emit_call(scope: "Scope", call: Call) -> None:
+def emit_call(scope: Scope, call: Call) -> None:
     """Append a call, for the one lane of a scope."""
     builder = scope.builder
-    result = memory.first_address(scope, call.buffer, call.index)
+    result = scope.address(call.buffer, call.index)
     given: dict[str | Expr, ir.Value] = {RESULT: result, INFO: stack_variable(builder, I32)}
     arguments = [given.get(a) or _address(scope, a) for a in call.arguments]
     type_ = ir.FunctionType(ir.VoidType(), [POINTER] * len(arguments))
@@ -33,12 +28,12 @@ def emit_call(scope: "Scope", call: Call) -> None:
         _mark_failure(scope, call, given[INFO])
 
 
-def _address(scope: "Scope", argument: str | Expr) -> ir.Value:
+def _address(scope: Scope, argument: str | Expr) -> ir.Value:
     """Return where an argument is."""
     if isinstance(argument, str):
         return _constant(scope.builder.module, I8(ord(argument)))
     if isinstance(argument, Load) and argument.dtype == "float64":
-        return memory.first_address(scope, argument.buffer, argument.index)
+        return scope.address(argument.buffer, argument.index)
     if isinstance(argument, Const):
         type_ = F64 if argument.dtype == "float64" else I32
         return _constant(scope.builder.module, type_(argument.value))
@@ -52,9 +47,9 @@ def _constant(module: ir.Module, value: ir.Constant) -> ir.Value:
     return module.globals.get(name) or private_constant(module, name, value)
 
 
-def _mark_failure(scope: "Scope", call: Call, info: ir.Value) -> None:
+def _mark_failure(scope: Scope, call: Call, info: ir.Value) -> None:
     """Append the store of nan where a function failed."""
     builder = scope.builder
     has_failed = builder.icmp_signed("!=", builder.load(info, typ=I32), I32(0))
     with builder.if_then(has_failed, likely=False):
-        builder.store(F64(float("nan")), memory.first_address(scope, call.buffer, call.failed))
+        builder.store(F64(float("nan")), scope.address(call.buffer, call.failed))

@@ -1,0 +1,49 @@
+"""Which scalar Op makes a variable, and of what: the one way to match an Elemwise."""
+
+import pytensor.scalar as ps
+from pytensor.graph.op import Op
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.analysis.constants import fill_value
+
+
+def scalar_op(x: TensorVariable) -> ps.ScalarOp | None:
+    """Return the scalar Op of the Elemwise that makes ``x``; None if something else makes it."""
+    return x.owner.op.scalar_op if isinstance(x.owner_op, Elemwise) else None
+
+
+def is_elemwise(op: Op | None, *scalar_ops: type[ps.ScalarOp]) -> bool:
+    """Whether an Op is an Elemwise of one of these scalar Ops."""
+    return isinstance(op, Elemwise) and isinstance(op.scalar_op, scalar_ops)
+
+
+def is_made_by(x: TensorVariable, *scalar_ops: type[ps.ScalarOp]) -> bool:
+    """Whether ``x`` is an elementwise result of one of these scalar Ops."""
+    return is_elemwise(x.owner_op, *scalar_ops)
+
+
+def operands(x: TensorVariable, *scalar_ops: type[ps.ScalarOp]) -> list[TensorVariable]:
+    """Return ``[a, b, ...]`` if ``x`` is ``f(a, b, ...)`` with ``f`` one of these; else an empty list."""
+    return list(x.owner.inputs) if is_made_by(x, *scalar_ops) else []
+
+
+def operand(x: TensorVariable, *scalar_ops: type[ps.ScalarOp]) -> TensorVariable | None:
+    """Return ``a`` if ``x`` is ``f(a)`` with ``f`` one of these, else None."""
+    found = operands(x, *scalar_ops)
+    return found[0] if len(found) == 1 else None
+
+
+def squared(x: TensorVariable) -> TensorVariable | None:
+    """Return ``a`` if ``x`` is ``sqr(a)`` or ``a ** 2``, else None."""
+    if (power := operands(x, ps.Pow)) and fill_value(power[1]) == 2:
+        return power[0]
+    return operand(x, ps.Sqr)
+
+
+def negated(x: TensorVariable) -> TensorVariable | None:
+    """Return ``a`` if ``x`` is ``-a`` or ``-1 * a``, else None."""
+    factors = operands(x, ps.Mul)
+    if len(factors) == 2 and fill_value(factors[0]) == -1:
+        return factors[1]
+    return operand(x, ps.Neg)

@@ -1,0 +1,159 @@
+"""The LLVM function of a kernel: its arguments, its blocks and its exit.
+
+.. code-block:: text
+
+    entry:   stack variables
+    sizes:   lengths, strides, allocation of scratch on the heap
+    start:   the loops, one after the other, each with the scratch that no other needed before; a failed check goes to exit
+    exit:    free scratch, return the status
+
+The first two blocks are closed last, so that whatever needs a stack variable or a length can add to them.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from llvmlite import ir
+
+from pymc_fastlogp.kernel.emit import buffers
+from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
+from pymc_fastlogp.kernel.emit.addresses import Array
+from pymc_fastlogp.kernel.emit.idioms import I64, POINTER, Number, lane, stack_variable
+from pymc_fastlogp.kernel.emit.scope import Known, Scope
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Size
+from pymc_fastlogp.kernel.ir.loops import Loop, Program
+from pymc_fastlogp.kernel.ir.traversal import reads, writes
+from pymc_fastlogp.kernel.vecmath.vector import Lanes
+
+OUT_OF_MEMORY = -1
+NO_LOOP = AccessPatterns(Loop((), ()))
+NULL = POINTER(None)
+BLOCKS = ("entry", "sizes", "start", "exit")
+
+
+class Function:
+    """A function under construction.
+
+    Attributes
+    ----------
+    known : Known
+        Its buffers and lengths.
+    builder : llvmlite.ir.IRBuilder
+        Where the next loop goes.
+    """
+
+    def __init__(self, module: ir.Module, program: Program, name: str, contiguous: Sequence[bool]):
+        self.function = ir.Function(module, signature(program), name)
+        self.function.attributes.add("nounwind")
+        # Without it LLVM spills vectors to a stack that is not aligned for them.
+        self.function.attributes.alignstack = 64
+        self._blocks = [self.function.append_basic_block(name) for name in BLOCKS]
+        _, sizes, self.builder, self._exit = map(ir.IRBuilder, self._blocks)
+        self._status = self._exit.phi(I64)
+        self._arrays: dict[Buffer, Array] = {}
+        self._lengths: dict[tuple[int, int], ir.Value] = {}
+        self.known = Known(self._arrays, self._lengths)
+        self._sizes = Scope(sizes, self.known, NO_LOOP)
+        # Of what is allocated later, or never: where its pointer is kept.
+        self._late: dict[Buffer, ir.Value] = {}
+        self._allocated: list[ir.Value] = []
+        self._place_arguments(program, contiguous)
+        for buffer in program.constants:
+            self._place(buffer, buffers.constant(module, f"{name}.{buffer.name}", buffer))
+        self._place_scratch(program)
+
+    def length(self, size: Size) -> Number:
+        """Return a length, as an int if it is static."""
+        return size if isinstance(size, int) else self._sizes.number(size)
+
+    def require(self, builder: ir.IRBuilder, truth: Lanes, status: int) -> None:
+        """Append an exit with a status where a condition, of one lane, is false."""
+        self._exit_unless(builder, lane(builder, truth.value, 0), status)
+
+    def make_room(self, builder: ir.IRBuilder, loop: Loop) -> None:
+        """Append the allocation of the late scratch of a loop, unless an earlier loop did it."""
+        used = reads(loop) | writes(loop)
+        for buffer in [buffer for buffer in self._late if buffer in used]:
+            slot, lengths = self._late[buffer], [self.length(size) for size in buffer.shape]
+            is_new = builder.icmp_unsigned("==", builder.load(slot, typ=POINTER), NULL)
+            with builder.if_then(is_new):
+                builder.store(buffers.allocate(builder, buffer, lengths), slot)
+            allocated = builder.load(slot, typ=POINTER)
+            self._exit_unless(builder, _was_given(builder, allocated), OUT_OF_MEMORY)
+            self._place(buffer, buffers.aligned(builder, allocated))
+
+    def finish(self) -> ir.Function:
+        """Close all blocks and return the function."""
+        self._status.add_incoming(I64(0), self.builder.block)
+        self.builder.branch(self._exit.block)
+        late = [self._exit.load(slot, typ=POINTER) for slot in self._late.values()]
+        buffers.free(self._exit, [*self._allocated, *late])
+        self._exit.ret(self._status)
+        entry, sizes, start, _ = self._blocks
+        ir.IRBuilder(entry).branch(sizes)
+        self._sizes.builder.branch(start)
+        return self.function
+
+    def _place_arguments(self, program: Program, contiguous: Sequence[bool]) -> None:
+        arguments = iter(self.function.args)
+        for number, buffer in enumerate(program.inputs):
+            array = place_input(buffer, number, arguments, self._lengths)
+            array.pointer.add_attribute("noalias")
+            if contiguous[number]:
+                self._place(buffer, array.pointer)
+            else:
+                self._arrays[buffer] = array
+        for buffer in program.outputs:
+            pointer = next(arguments)
+            pointer.add_attribute("noalias")
+            self._place(buffer, pointer)
+
+    def _place_scratch(self, program: Program) -> None:
+        on_stack = buffers.on_stack(program.scratch)
+        always = {b for loop in program.steps if not loop.when for b in reads(loop) | writes(loop)}
+        sizes = self._sizes.builder
+        for buffer in program.scratch:
+            if buffer in on_stack:
+                self._place(buffer, buffers.stack(sizes, buffer))
+            elif buffer in always:
+                lengths = [self.length(size) for size in buffer.shape]
+                self._allocated.append(buffers.allocate(sizes, buffer, lengths))
+                self._place(buffer, buffers.aligned(sizes, self._allocated[-1]))
+            else:
+                self._late[buffer] = stack_variable(sizes, POINTER)
+                sizes.store(NULL, self._late[buffer])
+        for allocated in self._allocated:
+            self._exit_unless(sizes, _was_given(sizes, allocated), OUT_OF_MEMORY)
+
+    def _place(self, buffer: Buffer, pointer: ir.Value) -> None:
+        lengths = [self.length(size) for size in buffer.shape]
+        self._arrays[buffer] = buffers.contiguous(self._sizes.builder, pointer, buffer, lengths)
+
+    def _exit_unless(self, builder: ir.IRBuilder, truth: ir.Value, status: int) -> None:
+        going_on = builder.append_basic_block("ok")
+        self._status.add_incoming(I64(status), builder.block)
+        builder.cbranch(truth, going_on, self._exit.block)
+        builder.position_at_end(going_on)
+
+
+def _was_given(builder: ir.IRBuilder, allocated: ir.Value) -> ir.Value:
+    return builder.icmp_unsigned("!=", allocated, NULL)
+
+
+def place_input(
+    buffer: Buffer,
+    number: int,
+    arguments: Iterator[ir.Value],
+    lengths: dict[tuple[int, int], ir.Value],
+) -> Array:
+    """Take the arguments of an input; add its lengths, and return it as read through its strides."""
+    pointer = next(arguments)
+    lengths.update({(number, axis): next(arguments) for axis in range(buffer.ndim)})
+    return buffers.strided(pointer, buffer, [next(arguments) for _ in range(buffer.ndim)])
+
+
+def signature(program: Program) -> ir.FunctionType:
+    """Return the type of the function of a program, see :func:`~pymc_fastlogp.kernel.emit.kernel.emit`."""
+    arguments: list[ir.Type] = []
+    for buffer in program.inputs:
+        arguments += [POINTER, *[I64] * (2 * buffer.ndim)]
+    return ir.FunctionType(I64, [*arguments, *[POINTER] * len(program.outputs)])

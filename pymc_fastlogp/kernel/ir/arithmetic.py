@@ -1,0 +1,156 @@
+"""Constants, casts and integer arithmetic on expressions, simplified as they are made."""
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+from pytensor import scalar as ps
+from pytensor.scalar.basic import Cast, ScalarOp, get_scalar_type
+
+from pymc_fastlogp.kernel.ir.expressions import (
+    Compute,
+    Const,
+    Expr,
+    Index,
+    Load,
+    Role,
+    Size,
+    as_expr,
+    as_size,
+)
+
+ZERO, ONE = Const(0, "int64"), Const(1, "int64")
+
+
+def const(value: float, dtype: str) -> Const:
+    """Return a constant; the number is rounded or wrapped to the dtype."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return Const(np.asarray(value).astype(dtype).item(), dtype)
+
+
+def int64(value: float) -> Const:
+    """Return an int64 constant."""
+    return Const(int(value), "int64")
+
+
+def cast(expr: Expr, dtype: str) -> Expr:
+    """Return an expression as another type."""
+    if expr.dtype == dtype:
+        return expr
+    if isinstance(expr, Const):
+        return const(expr.value, dtype)
+    return Compute(Cast(get_scalar_type(dtype)), (expr,), dtype)
+
+
+def identity(op: ScalarOp, dtype: str) -> Const:
+    """Return the number that an operation leaves every other as it is with; an integer cannot be infinite."""
+    if isinstance(op, ps.Maximum | ps.Minimum) and np.dtype(dtype).kind != "f":
+        limits = (False, True) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        return const(limits[isinstance(op, ps.Minimum)], dtype)
+    return const(op.identity, dtype)
+
+
+def truth(op: ScalarOp, *args: Expr) -> Compute:
+    """Return a comparison, or an operation on truth values."""
+    return Compute(op, args, "bool")
+
+
+def switch(condition: Expr, yes: Expr, no: Expr) -> Compute:
+    """Return one of two expressions of the same type."""
+    return Compute(ps.switch, (condition, yes, no), yes.dtype)
+
+
+def all_of(conditions: Sequence[Expr]) -> Expr:
+    """Return whether all conditions hold, of which there is at least one."""
+    return reduce(lambda a, b: truth(ps.and_, a, b), conditions)
+
+
+def plus(a: Expr, b: Expr) -> Expr:
+    """Return the sum of two int64 expressions."""
+    if isinstance(a, Const) and isinstance(b, Const):
+        return int64(a.value + b.value)
+    if isinstance(a, Const):
+        a, b = b, a
+    return a if b is ZERO else Compute(ps.add, (a, b), "int64")
+
+
+def times(a: Expr, b: Expr) -> Expr:
+    """Return the product of two int64 expressions."""
+    if isinstance(a, Const) and isinstance(b, Const):
+        return int64(a.value * b.value)
+    if isinstance(a, Const):
+        a, b = b, a
+    if b is ZERO:
+        return ZERO
+    return a if b is ONE else Compute(ps.mul, (a, b), "int64")
+
+
+def minus(a: Expr, b: Expr) -> Expr:
+    """Return the difference of two int64 expressions."""
+    if a is b:
+        return ZERO
+    if isinstance(a, Compute) and isinstance(a.op, ps.Add) and len(a.args) == 2:
+        base, offset = a.args
+        if base is b:
+            return offset
+        if isinstance(offset, Const) and isinstance(b, Const):
+            return plus(base, int64(offset.value - b.value))
+    return plus(a, int64(-b.value)) if isinstance(b, Const) else Compute(ps.sub, (a, b), "int64")
+
+
+def fold_constants(expr: Expr) -> Expr:
+    """Return integer arithmetic and elements of constants with what is known computed."""
+    if isinstance(expr, Load):
+        return _element(expr)
+    if not isinstance(expr, Compute) or expr.dtype != "int64":
+        return expr
+    if isinstance(expr.op, Cast):
+        return cast(expr.args[0], "int64") if isinstance(expr.args[0], Const) else expr
+    if any(arg.dtype != "int64" for arg in expr.args):
+        return expr
+    if isinstance(expr.op, ps.Add):
+        return reduce(plus, expr.args)
+    return reduce(times, expr.args) if isinstance(expr.op, ps.Mul) else expr
+
+
+def _element(load: Load) -> Expr:
+    """Return an element of a constant as a number if its place is known."""
+    position = flat_index(load.buffer.shape, load.index)
+    if load.buffer.role is not Role.CONSTANT or not isinstance(position, Const):
+        return load
+    data = np.frombuffer(load.buffer.data, load.dtype)
+    return const(data[int(position.value)], load.dtype)
+
+
+def sum_of_sizes(sizes: tuple[Size, ...]) -> Size:
+    """Return the sum of lengths."""
+    return as_size(reduce(plus, [ZERO, *map(as_expr, sizes)]))
+
+
+def product_of_sizes(sizes: tuple[Size, ...]) -> Size:
+    """Return the product of lengths."""
+    return as_size(reduce(times, [ONE, *map(as_expr, sizes)]))
+
+
+def domain_of(shape: tuple[Size, ...]) -> tuple[tuple[Size, ...], tuple[Expr, ...]]:
+    """Return the domain of a loop over an array of this shape, and the index of its element.
+
+    Axes of length 1 are left out of the domain, so that a scalar and a vector of one element are the same.
+    """
+    domain: list[Size] = []
+    index: list[Expr] = []
+    for size in shape:
+        if size == 1:
+            index.append(ZERO)
+        else:
+            index.append(Index(len(domain)))
+            domain.append(size)
+    return tuple(domain), tuple(index)
+
+
+def flat_index(shape: tuple[Size, ...], index: tuple[Expr, ...]) -> Expr:
+    """Return the position of an element in C order."""
+    position: Expr = ZERO
+    for size, i in zip(shape, index, strict=True):
+        position = plus(times(position, as_expr(size)), i)
+    return position

@@ -1,0 +1,104 @@
+"""What expressions, statements and loops are made of, and what they read and write."""
+
+from collections.abc import Iterator, Sequence
+
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Index, Load
+from pymc_fastlogp.kernel.ir.loops import Call, Check, Loop, Scan, Statement, Store, Write
+
+
+def operands(expr: Expr) -> tuple[Expr, ...]:
+    """Return the expressions that an expression is made of."""
+    if isinstance(expr, Load):
+        return expr.index
+    return expr.args if isinstance(expr, Compute) else ()
+
+
+def roots(statement: Statement) -> tuple[Expr, ...]:
+    """Return the expressions that a statement evaluates."""
+    if isinstance(statement, Check):
+        return (statement.condition,)
+    if isinstance(statement, Call):
+        given = (argument for argument in statement.arguments if not isinstance(argument, str))
+        return (*statement.index, *statement.failed, *given)
+    return (*statement.index, statement.value)
+
+
+def walk(exprs: Sequence[Expr]) -> Iterator[Expr]:
+    """Yield each expression below these once, operands first."""
+    seen: set[Expr] = set()
+    stack = [(expr, False) for expr in reversed(exprs)]
+    while stack:
+        expr, ready = stack.pop()
+        if ready:
+            yield expr
+        elif expr not in seen:
+            seen.add(expr)
+            stack.append((expr, True))
+            stack.extend((operand, False) for operand in reversed(operands(expr)))
+
+
+def depends_on(exprs: Sequence[Expr], *indices: Index) -> bool:
+    """Whether one of some indices occurs in expressions."""
+    return any(expr in indices for expr in walk(exprs) if isinstance(expr, Index))
+
+
+def is_uniform(expr: Expr) -> bool:
+    """Whether an expression is the same for all indices of a loop."""
+    return not any(isinstance(part, Index) for part in walk([expr]))
+
+
+def expressions(loop: Loop) -> Iterator[Expr]:
+    """Yield each expression of a loop once, operands first."""
+    when = [] if loop.when is None else [loop.when]
+    return walk([*when, *(root for statement in loop.body for root in roots(statement))])
+
+
+def reads(loop: Loop) -> set[Buffer]:
+    """Return the buffers that a loop loads from."""
+    when = [] if loop.when is None else [loop.when]
+    return loaded((*when, *(root for statement in loop.body for root in roots(statement))))
+
+
+def loaded(exprs: Sequence[Expr]) -> set[Buffer]:
+    """Return the buffers that expressions load from.
+
+    Passes ask again and again, and expressions share operands: each keeps what was found below it.
+    """
+    pending = list(exprs)
+    while pending:
+        expr = pending[-1]
+        missing = [operand for operand in operands(expr) if "loaded" not in vars(operand)]
+        if missing:
+            pending.extend(missing)
+            continue
+        own = (expr.buffer,) if isinstance(expr, Load) else ()
+        below = (vars(operand)["loaded"] for operand in operands(expr))
+        vars(expr)["loaded"] = frozenset(own).union(*below)
+        pending.pop()
+    return set().union(*(vars(expr)["loaded"] for expr in exprs))
+
+
+def writes(loop: Loop) -> set[Buffer]:
+    """Return the buffers that a loop stores to or accumulates in."""
+    return {statement.buffer for statement in updates(loop)}
+
+
+def loads(loop: Loop) -> list[Load]:
+    """Return the elements that a loop reads."""
+    return [expr for expr in expressions(loop) if isinstance(expr, Load)]
+
+
+def updates(loop: Loop) -> list[Write]:
+    """Return the statements of a loop that write a buffer: all but checks."""
+    return [statement for statement in loop.body if not isinstance(statement, Check)]
+
+
+def is_ordered(loop: Loop) -> bool:
+    """Whether the order in which a loop runs counts, so that its axes must stay as they are."""
+    in_order = (isinstance(s, Scan) or (isinstance(s, Store) and s.in_order) for s in loop.body)
+    return any(in_order) or is_call(loop)
+
+
+def is_call(loop: Loop) -> bool:
+    """Whether a loop calls a library."""
+    return any(isinstance(statement, Call) for statement in loop.body)

@@ -1,0 +1,33 @@
+"""The Switches of a loop, and the loop for one value of their condition."""
+
+from collections.abc import Iterator
+
+from pytensor import scalar as ps
+
+from pymc_fastlogp.kernel.ir.arithmetic import cast
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr
+from pymc_fastlogp.kernel.ir.loops import Loop
+from pymc_fastlogp.kernel.ir.substitute import substitute_in_loop
+from pymc_fastlogp.kernel.ir.traversal import expressions
+
+
+def switches(loop: Loop) -> Iterator[Compute]:
+    """Yield each Switch of a loop once."""
+    for expr in expressions(loop):
+        if isinstance(expr, Compute) and isinstance(expr.op, ps.Switch):
+            yield expr
+
+
+def decided(loop: Loop, condition: Expr, value: bool) -> Loop:
+    """Return the loop with one branch in place of each Switch on a condition."""
+
+    def branch(expr: Expr) -> Expr | None:
+        if not (isinstance(expr, Compute) and isinstance(expr.op, ps.Switch)):
+            return None
+        yes, no = (cast(branch, expr.dtype) for branch in expr.args[1:])
+        if expr.args[0] is condition:
+            return yes if value else no
+        # Both are zero where one was the gradient of a branch that is not taken.
+        return yes if yes is no else None
+
+    return substitute_in_loop(loop, branch)

@@ -1,0 +1,87 @@
+"""Write a matrix that is filled from vectors as one set of each of them.
+
+.. code::
+
+    pad(reshape(join(v[s1], v[s2], ..), (n, m)) * mask, ..)  ->  zeros(shape)[rows, cols].set(v)
+    stack([join(v[0:0], one, zeros), join(v[0:1], one, zeros), ..])  ->  zeros(shape)[rows, cols].set(v)[k, k].set(1)
+
+or however else PyTensor can move entries (:mod:`~pymc_fastlogp.analysis.provenance`), also of a batch of matrices. The entries of a
+vector are listed in its own order, so that it is read, and its gradient written, from end to end.
+
+PyMC's ``CholeskyCorrTransform`` builds its triangle the first way. As one set the triangle can be followed by
+:mod:`~pymc_fastlogp.rewrites.filled.lift_set_subtensor`, and the gradient returns along one permutation.
+
+Of a set of a vector into one value nothing is left to do, and the rule demands that what it writes has fewer moves than
+there were. Where a vector's entry stands twice, it would have to be gathered: such a matrix is left alone. So is one in
+which a masked entry stands nowhere else, and an infinite one would get lost: zero times infinity is nan, and the set stores zero.
+"""
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.graph.traversal import toposort
+from pytensor.tensor.basic import Alloc, Join, switch
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.math import mul
+from pytensor.tensor.pad import Pad
+from pytensor.tensor.shape import Reshape
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.analysis.provenance import Entries, moved_inputs, moves_to, provenance
+from pymc_fastlogp.rewrites.filled.packed import is_scalar, packed
+
+# What stores what it moves; the other Ops that move entries are views, or are followed by one of these.
+STORES = (switch, mul, Join, Reshape, Pad, IncSubtensor, AdvancedIncSubtensor)
+
+
+@node_rewriter([*STORES])
+def local_moves_to_set(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+    """Rewrite ``pad(reshape(join(v[s], ..)) * mask, ..) -> zeros[rows, cols].set(v)``."""
+    [out] = node.outputs
+    x = None if _is_moved_on(fgraph, out) else with_fewer_moves(out)
+    if x is None:
+        return None
+    copy_stack_trace(out, x)
+    return [x]
+
+
+def with_fewer_moves(x: TensorVariable) -> TensorVariable | None:
+    """Return ``x`` as sets into what fills it; None if it is that, or as good."""
+    if not _is_matrix_of_moved(x) or _n_stores(moves_to(x)) < 2:
+        return None
+    found = provenance(x)
+    filled = packed(x, found)
+    if found is None or filled is None or not all(map(_stands_once, filled.entries)):
+        return None
+    made = filled.as_sets()
+    before, after = (toposort([v], blockers=found.leaves) for v in (x, made))
+    return made if _n_stores(after) < _n_stores(before) else None
+
+
+def _is_matrix_of_moved(x: TensorVariable) -> bool:
+    return x.type.ndim >= 2 and len(moved_inputs(x)) > 0
+
+
+def _is_moved_on(fgraph: FunctionGraph, x: TensorVariable) -> bool:
+    """Whether all that reads ``x`` moves its entries on into another matrix, at which the rule looks too."""
+    return all(
+        (client.op in STORES or isinstance(client.op, STORES[2:]))
+        and _is_matrix_of_moved(client.outputs[0])
+        for client, _ in fgraph.clients[x]
+    )
+
+
+def _stands_once(entry: Entries) -> bool:
+    """Whether no entry of a tensor stands at two positions, but for a scalar, or a constant."""
+    is_free = is_scalar(entry) or isinstance(entry.leaf, Constant)
+    return is_free or all(a < b for a, b in pairwise(entry.which))
+
+
+def _n_stores(moves: Iterable[Apply]) -> int:
+    """Return how many nodes are no mere views, or fill; those that choose for each position count thrice."""
+    stores = [node.op for node in moves if not isinstance(node.op, DimShuffle | Reshape | Alloc)]
+    return len(stores) + 2 * sum(op == switch or isinstance(op, Pad) for op in stores)

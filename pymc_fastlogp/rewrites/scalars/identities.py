@@ -1,0 +1,74 @@
+r"""Identities that PyTensor lacks before the gradient, a row each.
+
+``softplus(x) - softplus(-x) -> x``, in each spelling
+    From :math:`\log(1 + e^x) - \log(1 + e^{-x}) = x`. With :math:`p = \mathrm{sigmoid}(x)` it is :math:`\log p - \log(1 - p)`,
+    which PyMC's negative binomial writes to compute its mean from ``p``. The right side is exact, where the left rounds
+    both logarithms, and the two agree at zero, infinity and nan. Neither it nor its gradient needs a transcendental function.
+``abs(x) ** 2 -> x ** 2`` and ``sqr(abs(x)) -> sqr(x)``, for real ``x``
+    ``pt.linalg.norm`` writes it. The gradient of the left is ``2 * abs(x) * sign(x)``, two passes more than ``2 * x``, which it
+    equals for every ``x``, zero, infinity and nan included.
+``x ** 0.5 -> sqrt(x)``
+    ``pt.linalg.norm`` writes it, too. Before the gradient, PyTensor then makes ``log(x) / 2`` of ``log(sqrt(x))``, whose gradient
+    needs no root. PyTensor's own ``local_pow_specialize`` runs after it, and takes a root of integers in float32.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import PatternNodeRewriter, SequentialNodeRewriter
+from pytensor.tensor.math import abs as pt_abs
+from pytensor.tensor.math import add, mul, neg, softplus, sqr, sqrt, sub
+from pytensor.tensor.math import pow as pt_pow
+from pytensor.tensor.type import float_dtypes
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.elemwise import negated
+
+Pattern = tuple[Any, ...]
+
+
+def identity(*rows: tuple[Pattern, Pattern | Callable]) -> SequentialNodeRewriter:
+    """Return the rewriter of each pattern into the other, whoever else reads its parts."""
+    return SequentialNodeRewriter(
+        *(
+            PatternNodeRewriter(before, after, allow_multiple_clients=True, allow_cast=False)
+            for before, after in rows
+        )
+    )
+
+
+def spellings_of_negative(pattern: Pattern) -> tuple[Pattern, Pattern]:
+    """Return the two ways in which PyTensor negates."""
+    return (neg, pattern), (mul, -1, pattern)
+
+
+def _x_if_opposite(
+    fgraph: FunctionGraph, node: Apply, found: dict[str, TensorVariable]
+) -> TensorVariable | None:
+    x, y = found["x"], found["y"]
+    return x if negated(x) is y or negated(y) is x else None
+
+
+REAL = {"pattern": "x", "constraint": lambda x: x.type.dtype in float_dtypes}
+TWO = {"pattern": "two", "constraint": lambda x: fill_value(x) == 2}
+SOFTPLUS, OTHER = (softplus, "x"), (softplus, "y")
+
+difference_of_softplus = identity(
+    ((sub, SOFTPLUS, OTHER), _x_if_opposite),
+    *(
+        row
+        for minus in spellings_of_negative(OTHER)
+        for row in (
+            ((add, SOFTPLUS, minus), _x_if_opposite),
+            *(((sub, minus, a), _x_if_opposite) for a in spellings_of_negative(SOFTPLUS)),
+        )
+    ),
+)
+square_of_abs = identity(
+    ((sqr, (pt_abs, REAL)), (sqr, "x")),
+    ((pt_pow, (pt_abs, REAL), TWO), (pt_pow, "x", "two")),
+)
+pow_to_sqrt = identity(((pt_pow, REAL, 0.5), (sqrt, "x")))

@@ -1,0 +1,35 @@
+"""What is passed to a kernel for a constant, and how long that is kept."""
+
+import gc
+from weakref import ref
+
+import numpy as np
+import pytest
+from pytensor.tensor.basic import constant
+
+from pymc_fastlogp.kernel.graph.boundary import passed
+
+ARRAYS = {
+    "float64": np.linspace(0, 1, 1000),
+    "large integers": np.arange(1000) + 2**40,
+    "small integers": np.arange(1000),
+    "Fortran order": np.asfortranarray(np.ones((30, 40))),
+}
+
+
+@pytest.mark.parametrize("data", ARRAYS.values(), ids=ARRAYS)
+def test_a_constant_is_freed_with_the_graph(data):
+    x = constant(data.copy(order="K"))
+    narrowed = passed(x)
+    np.testing.assert_array_equal(narrowed.data, data)
+    gone = [ref(each) for each in (x, x.data, narrowed, narrowed.data)]
+    del x, narrowed
+    gc.collect()
+    assert not any(each() is not None for each in gone)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_a_constant_is_narrowed_once(name):
+    x = constant(ARRAYS[name])
+    assert passed(x) is passed(x)
+    assert (passed(x) is x) == (name in ("float64", "large integers"))

@@ -1,0 +1,89 @@
+"""Object code on disk: found again, bounded, and safe for processes that share it."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from pymc_fastlogp.kernel.native.machine_code import object_files
+from pymc_fastlogp.kernel.native.object_files import PREFIX, read, write
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    """A folder for four files of 1000 bytes."""
+    monkeypatch.setattr(object_files, "_path", lambda name: tmp_path / f"{name}.o")
+    monkeypatch.setattr(object_files, "LIMIT", 4000)
+    return tmp_path
+
+
+def name(k):
+    return f"{PREFIX}{k}"
+
+
+def code(k):
+    return bytes([k % 256]) * 1000
+
+
+def size(folder):
+    return sum(file.stat().st_size for file in folder.glob(f"{PREFIX}*"))
+
+
+def test_what_is_written_is_read(folder):
+    assert read(name(1)) is None
+    write(name(1), code(1))
+    assert read(name(1)) == code(1)
+    assert [file.name for file in folder.iterdir()] == [f"{name(1)}.o"]
+
+
+def test_what_was_used_longest_ago_goes_first(folder):
+    for k in range(4):
+        write(name(k), code(k))
+        os.utime(folder / f"{name(k)}.o", (k, k))
+    assert read(name(0)) == code(0)
+    write(name(4), code(4))
+    assert [k for k in range(5) if read(name(k))] == [0, 2, 3, 4]
+
+
+def test_files_of_others_stay(folder):
+    other = folder / "numba_funcified_fgraph.nbc"
+    other.write_bytes(bytes(10_000))
+    for k in range(10):
+        write(name(k), code(k))
+    assert other.exists()
+    assert size(folder) == 4000
+
+
+def test_what_a_killed_process_left_is_deleted(folder):
+    left = folder / f"{PREFIX}unfinished"
+    left.write_bytes(bytes(3000))
+    os.utime(left, (0, 0))
+    write(name(1), code(1))
+    assert left.exists()
+    write(name(2), code(2))
+    assert not left.exists()
+
+
+def test_many_read_and_write_at_once(folder):
+    """Nothing is shared but the files, so threads are as good as processes."""
+
+    def run(seed):
+        for k in range(seed, seed + 200):
+            found = read(name(k % 7))
+            assert found in (None, code(k % 7))
+            write(name(k % 7), code(k % 7))
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(run, range(8)))
+    write(name(0), code(0))
+    assert size(folder) <= 4000
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch, tmp_path, caplog):
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setattr(object_files, "_path", lambda name: tmp_path / "file" / name)
+    with caplog.at_level("INFO", "pymc_fastlogp"):
+        write(name(1), code(1))
+    assert read(name(1)) is None
+    assert "not kept on disk" in caplog.text

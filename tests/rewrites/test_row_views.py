@@ -1,0 +1,71 @@
+"""An expression at chosen rows, and how positions are told apart."""
+
+import re
+import sys
+from functools import _lru_cache_wrapper
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+
+from pymc_fastlogp.analysis.gathers import position_key
+from pymc_fastlogp.decisions import collected
+from pymc_fastlogp.rewrites.gaussian.gaussian_rows import NAME
+from pymc_fastlogp.rewrites.rows.views import Grid
+from tests.rewrites.conftest import PYTHON, pregrad
+
+N = 6
+theta = pt.vector("theta", shape=(N,))
+
+
+@pytest.mark.parametrize("n_chosen", [1, 3])
+def test_positions_that_nobody_keeps_are_told_apart(n_chosen):
+    """numpy gives the memory of an array that is gone to the next of its size."""
+    grid, x = Grid((N,), n_chosen), theta[np.arange(N)[::-1]]
+    starts = range(N - n_chosen + 1)
+    found = [grid.at(x, {0: np.arange(k, k + n_chosen)}) for k in starts]
+    for k, at in zip(starts, found, strict=True):
+        value = at.eval({theta: np.arange(N, 0.0, -1.0)}, mode=PYTHON)
+        np.testing.assert_array_equal(value, 1.0 + np.arange(k, k + n_chosen))
+
+
+def test_what_is_at_the_same_position_is_the_same_variable():
+    grid, x, rows = Grid((N,), 2), pt.exp(theta), np.array([1, 4])
+    assert grid.at(x, {0: rows}) is grid.at(x, {0: rows})
+    one = Grid((N,), 1)
+    assert one.at(x, {0: np.array([3])}) is one.at(x, {0: np.array([3])})
+
+
+def test_keys_of_positions():
+    rows = np.array([1, 4])
+    assert position_key(rows) == position_key(rows)
+    assert position_key(rows) != position_key(rows.copy())
+    assert position_key(np.array([2])) == position_key(np.array([2]))
+    assert len({position_key(p) for p in (2, np.array([2]), np.array([[2]]), np.array([3]))}) == 4
+
+
+def kept_by_modules() -> dict[tuple[str, str], int]:
+    """Return how much is in each container, and in each cache of a function, of all modules but the kernel's."""
+    names = [name for name in sys.modules if re.match(r"pymc_fastlogp\.(?!kernel)", name)]
+    kept = {}
+    for module in names:
+        for name, value in vars(sys.modules[module]).items():
+            if isinstance(value, _lru_cache_wrapper):
+                kept[module, name] = value.cache_info().currsize
+            elif isinstance(value, dict | list | set):
+                kept[module, name] = len(value)
+    return kept
+
+
+def test_modules_keep_nothing_of_the_graphs_that_were_rewritten():
+    before = kept_by_modules()
+    rng = np.random.default_rng(0)
+    for n_columns in (61, 67):
+        beta = pt.vector("beta", shape=(n_columns,))
+        y, design = rng.normal(size=600), rng.normal(size=(600, n_columns))
+        out = pt.sqr(y - (design * beta).sum(axis=-1)).sum()
+        with collected() as decisions:
+            pregrad(out, on=True)
+        assert any(d.fired and d.rule == NAME for d in decisions)
+    assert before
+    assert kept_by_modules() == before

@@ -1,0 +1,38 @@
+"""Every rule that fired on a model still does; see canaries.py for the table."""
+
+import pytest
+
+from pymc_fastlogp.registration import GRAPH_RULES, RULES
+from tests import canaries
+
+# Kernels say that they are there by the number of them, large constants by an Op outside.
+SILENT = {"fastlogp_fused_kernel", "fastlogp_held_constants"}
+
+# Of no model: upstream asks no softmax for its shape any more, and kernels take all that these two are for.
+NEVER_FIRE = {"fastlogp_shape_of_softmax", "fastlogp_shared_exp", "fastlogp_loop_fission"}
+
+CHANGED = "run `python -m tests.canaries {name}`, and look whether the diff is what you meant"
+
+
+@pytest.fixture(scope="module")
+def table():
+    return canaries.read()
+
+
+def marked(name):
+    return pytest.param(name, marks=[pytest.mark.slow] if name.startswith("gallery/") else [])
+
+
+def test_table_has_the_models(table):
+    assert [*table] == [*canaries.MODELS]
+
+
+def test_every_rule_fires_on_a_model(table):
+    fast = {name: text for name, text in table.items() if not name.startswith("gallery/")}
+    fired = {f"fastlogp_{rule}" for text in fast.values() for rule in canaries.rules_of(text)}
+    assert fired == {rule.name for rule in (*RULES, *GRAPH_RULES)} - SILENT - NEVER_FIRE
+
+
+@pytest.mark.parametrize("name", map(marked, canaries.MODELS))
+def test_same_rules_fire_and_the_same_is_left_outside(name, table):
+    assert canaries.block(name) == table[name], CHANGED.format(name=name)
