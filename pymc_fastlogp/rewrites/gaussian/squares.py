@@ -22,11 +22,11 @@ from typing import NamedTuple
 import numpy as np
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot, Sum
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
-from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.elemwise import is_made_by, scalar_op, squared
 from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.rewrites.rows.chunks import at_rows
 from pymc_fastlogp.rewrites.rows.views import Grid, varies
@@ -107,31 +107,30 @@ class Square(NamedTuple):
 
 def parse_square(grid: Grid, x: TensorVariable, where: Where) -> Square | None:
     """Return a term as one square, None if it is not that of something affine."""
-    base = _squared(x)
+    base = squared(x)
     if base is not None:
         scale, inner = _peel(grid, base, where)
         return Square(ONE, scale, monomials(grid, inner, where))
-    scalar_op = _scalar_op(x)
-    if not isinstance(scalar_op, ps.Mul | ps.TrueDiv):
+    if not is_made_by(x, ps.Mul, ps.TrueDiv):
         return None
+    divides = is_made_by(x, ps.TrueDiv)
     parsed = [parse_square(grid, factor, where) for factor in x.owner.inputs]
     squares = [i for i, square in enumerate(parsed) if square is not None]
-    if len(squares) != 1 or (isinstance(scalar_op, ps.TrueDiv) and squares != [0]):
+    if len(squares) != 1 or (divides and squares != [0]):
         return None
     [i] = squares
     square = parsed[i]
     assert square is not None
     multiplier = square.multiplier
     for factor in (factor for k, factor in enumerate(x.owner.inputs) if k != i):
-        multiplier = multiplier.by(_whole(grid, factor, where, isinstance(scalar_op, ps.TrueDiv)))
+        multiplier = multiplier.by(_whole(grid, factor, where, divides))
     return square._replace(multiplier=multiplier)
 
 
 def monomials(grid: Grid, x: TensorVariable, where: Where) -> list[Monomial]:
     """Return monomials whose sum is ``x`` in each row."""
     if x.owner is not None and varies(x, where):
-        scalar_op = _scalar_op(x)
-        rule = EXPANSIONS.get(type(x.owner.op) if scalar_op is None else type(scalar_op))
+        rule = EXPANSIONS.get(type(scalar_op(x) or x.owner.op))
         expanded = None if rule is None else rule(grid, x.owner, where)
         if expanded is not None:
             return expanded
@@ -140,12 +139,11 @@ def monomials(grid: Grid, x: TensorVariable, where: Where) -> list[Monomial]:
 
 def _peel(grid: Grid, x: TensorVariable, where: Where) -> tuple[Monomial, TensorVariable]:
     """Take factors and divisors off a sum: return their product, and the sum."""
-    scalar_op = _scalar_op(x)
-    if isinstance(scalar_op, ps.Neg):
+    if is_made_by(x, ps.Neg):
         return _peel(grid, x.owner.inputs[0], where)
-    if not isinstance(scalar_op, ps.Mul | ps.TrueDiv):
+    if not is_made_by(x, ps.Mul, ps.TrueDiv):
         return ONE, x
-    divides = isinstance(scalar_op, ps.TrueDiv)
+    divides = is_made_by(x, ps.TrueDiv)
     first, *others = x.owner.inputs
     sums = [first] if divides else [u for u in x.owner.inputs if len(monomials(grid, u, where)) > 1]
     if len(sums) != 1:
@@ -161,16 +159,6 @@ def _whole(grid: Grid, x: TensorVariable, where: Where, divides: bool) -> Monomi
     expanded = monomials(grid, x, where)
     monomial = expanded[0] if len(expanded) == 1 else Monomial((Factor(x, where),))
     return monomial.inverse() if divides else monomial
-
-
-def _squared(x: TensorVariable) -> TensorVariable | None:
-    scalar_op = _scalar_op(x)
-    is_power = isinstance(scalar_op, ps.Pow) and fill_value(x.owner.inputs[1]) == 2
-    return x.owner.inputs[0] if is_power or isinstance(scalar_op, ps.Sqr) else None
-
-
-def _scalar_op(x: TensorVariable) -> ps.ScalarOp | None:
-    return x.owner.op.scalar_op if isinstance(x.owner_op, Elemwise) else None
 
 
 def _add(grid: Grid, node: Apply, where: Where) -> list[Monomial]:

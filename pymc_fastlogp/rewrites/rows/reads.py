@@ -6,7 +6,6 @@ variable keeps its value when the graph around it is rewritten, so that what was
 
 from typing import NamedTuple
 
-import pytensor.scalar as ps
 from pytensor.graph.features import Feature
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.elemwise import Elemwise
@@ -14,7 +13,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.elemwise import squared
 from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.analysis.scalar_facts import Cost, ops_where
 from pymc_fastlogp.rewrites.rows.keys import Codes, RowKeys
@@ -98,6 +97,4 @@ def _is_cheap(x: TensorVariable) -> bool:
     op = x.owner.op
     if not isinstance(op, Elemwise):
         return not isinstance(op, COSTLY)
-    if isinstance(op.scalar_op, ps.Pow):
-        return fill_value(x.owner.inputs[1]) == 2
-    return isinstance(op.scalar_op, CHEAP)
+    return squared(x) is not None or isinstance(op.scalar_op, CHEAP)

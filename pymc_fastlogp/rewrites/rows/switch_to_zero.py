@@ -28,10 +28,10 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.basic import switch
-from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.elemwise import operands, scalar_op
 from pymc_fastlogp.rewrites.rows.masked_switch import mask_of
 from pymc_fastlogp.rewrites.rows.terms import conjunction
 
@@ -63,7 +63,7 @@ def local_switch_to_zero(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
         return None
     parts = conjunction(condition) or [condition]
     zeros = [x for part in parts if (x := _compared_with(part, 0)) is not None]
-    logarithms = frozenset(x.owner.inputs[0] for x in zeros if _operator(x) is ps.Exp)
+    logarithms = frozenset(operand for x in zeros for operand in operands(x, ps.Exp))
     mask = mask_of(condition)
     facts = Facts(np.array(True) if mask is None else mask, logarithms)
     return [r] if logarithms and _is_zero(r, facts) else None
@@ -72,7 +72,7 @@ def local_switch_to_zero(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
 def _is_zero(x: TensorVariable, facts: Facts) -> bool:
     if isinstance(x, TensorConstant):
         return not np.any((x.data != 0) & facts.mask)
-    rule = _ZERO.get(_operator(x))
+    rule = _ZERO.get(type(scalar_op(x)))
     return rule is not None and rule(x.owner.inputs, facts)
 
 
@@ -116,17 +116,13 @@ def _holds(condition: TensorVariable, facts: Facts) -> bool:
 
 def _compared_with(condition: TensorVariable, value: float) -> TensorVariable | None:
     """Return what is compared with a value in ``x == value``, None of any other condition."""
-    if _operator(condition) is not ps.EQ:
+    if not (compared := operands(condition, ps.EQ)):
         return None
-    a, b = condition.owner.inputs
+    a, b = compared
     return a if fill_value(b) == value else b if fill_value(a) == value else None
 
 
-def _operator(x: TensorVariable) -> type | None:
-    return type(x.owner.op.scalar_op) if isinstance(x.owner_op, Elemwise) else None
-
-
-_ZERO: dict[type | None, Callable[[list[TensorVariable], Facts], bool]] = {
+_ZERO: dict[type, Callable[[list[TensorVariable], Facts], bool]] = {
     ps.Add: _all_zero,
     ps.Sub: _all_zero,
     ps.Neg: _all_zero,

@@ -27,11 +27,11 @@ import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import constant, switch
-from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import add, mul, neg, reciprocal, sub
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.elemwise import operands, scalar_op
 from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.rewrites.rows.views import Grid, varies
 
@@ -129,7 +129,7 @@ def _n_leaves(x: TensorVariable) -> int:
 
     @cache
     def count(x: TensorVariable) -> int:
-        is_split = _operator(x) in (CheckAndRaise, *SPLITS)
+        is_split = isinstance(x.owner_op, CheckAndRaise) or type(scalar_op(x)) in SPLITS
         return sum(map(count, x.owner.inputs)) if is_split else 1
 
     return count(x)
@@ -151,7 +151,7 @@ class Splitter:
     def _tree(self, x: TensorVariable) -> Tree:
         if x.owner is not None and self.varies(x):
             is_check = isinstance(x.owner.op, CheckAndRaise)
-            rule = _check if is_check else SPLITS.get(_operator(x), _whole)
+            rule = _check if is_check else SPLITS.get(type(scalar_op(x)), _whole)
             tree = rule(self, x.owner)
             if tree is not None:
                 return tree
@@ -192,11 +192,6 @@ def product(factors: Iterable[TensorVariable]) -> TensorVariable:
     """Return the product of factors, of which there is at least one."""
     first, *others = factors
     return mul(first, *others) if others else first
-
-
-def _operator(x: TensorVariable) -> type:
-    """Return the type of the scalar Op that an Elemwise applies, or of any other Op."""
-    return type(x.owner.op.scalar_op if isinstance(x.owner_op, Elemwise) else x.owner_op)
 
 
 def _whole(splitter: Splitter, node: Apply) -> None:
@@ -279,7 +274,7 @@ def _times(tree: Tree, weights: tuple[TensorConstant, ...]) -> Tree:
 
 def _quotient(splitter: Splitter, node: Apply) -> Tree | None:
     numerator, denominator = node.inputs
-    factors = numerator.owner.inputs if _operator(numerator) is ps.Mul else [numerator]
+    factors = operands(numerator, ps.Mul) or [numerator]
     weights = [x for x in factors if splitter.is_weight(x)]
     others = [x for x in factors if x not in weights]
     if weights:
@@ -320,8 +315,7 @@ def _by_mask(
 
 def conjunction(condition: TensorVariable) -> list[TensorVariable]:
     """Return the conditions that all have to hold in one; a product of booleans is such."""
-    is_conjunction = condition.type.dtype == "bool" and _operator(condition) in (ps.AND, ps.Mul)
-    return condition.owner.inputs if is_conjunction else []
+    return operands(condition, ps.AND, ps.Mul) if condition.type.dtype == "bool" else []
 
 
 SPLITS: dict[type, Callable[[Splitter, Apply], Tree | None]] = {

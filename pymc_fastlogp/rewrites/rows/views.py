@@ -73,17 +73,16 @@ class Grid:
         self.shape = shape
         self.n_rows = prod(shape)
         self.n_chosen = n_chosen
-        self._views: dict[Hashable, tuple[Where, View]] = {}
-        self._built: dict[Hashable, tuple[Where, TensorVariable]] = {}
+        self._views: dict[Hashable, View] = {}
+        self._built: dict[Hashable, TensorVariable] = {}
 
     def view(self, x: TensorVariable, where: Where) -> View:
         """Return the view of ``x``; of an Op without a rule each position counts as different."""
         key = view_key(x, where)
         if key not in self._views:
             view = None if x.owner is None else _rule_of(x)(self, x.owner, where)
-            # With the positions, so that the key stays theirs.
-            self._views[key] = where, self._leaf(x, where) if view is None else view
-        return self._views[key][1]
+            self._views[key] = self._leaf(x, where) if view is None else view
+        return self._views[key]
 
     def at(self, x: TensorVariable, where: Where) -> TensorVariable:
         """Build ``x`` at the chosen rows; what reads the same becomes the same variable.
@@ -93,8 +92,8 @@ class Grid:
         """
         key = view_key(x, where)
         if key not in self._built:
-            self._built[key] = where, self._at(x, where)
-        return self._built[key][1]
+            self._built[key] = self._at(x, where)
+        return self._built[key]
 
     def _at(self, x: TensorVariable, where: Where) -> TensorVariable:
         if not varies(x, where):
@@ -103,8 +102,8 @@ class Grid:
         inputs = [self.at(*viewed) for viewed in view.inputs]
         key = x, *where, *inputs, *(array.tobytes() for array in view.reads)
         if key not in self._built:
-            self._built[key] = where, view.rebuild(inputs)
-        return self._built[key][1]
+            self._built[key] = view.rebuild(inputs)
+        return self._built[key]
 
     def _leaf(self, x: TensorVariable, where: Where) -> View:
         if isinstance(x, TensorConstant):
