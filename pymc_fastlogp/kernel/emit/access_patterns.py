@@ -58,6 +58,8 @@ class AccessPatterns:
 
     def coefficient(self, expr: Expr) -> int | None:
         """Return by how much an expression grows from lane to lane, None where that is not constant."""
+        if self.level[expr] < self.depth:
+            return 0
         return coefficient(expr, Index(self.depth - 1))
 
     def is_injective(self, index: Sequence[Expr]) -> bool:
