@@ -3,17 +3,20 @@
 import re
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor import sparse
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.raise_op import Assert, CheckAndRaise
+from pytensor.tensor.elemwise import CAReduce
 from pytensor.tensor.extra_ops import fill_diagonal
 from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Shape, Shape_i
 
 from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, loops_of
+from pymc_fastlogp.kernel.lower.table import TABLE
 from tests.kernel.lowering import case, compiled
 
 X = np.arange(5.0)
@@ -102,6 +105,21 @@ def test_what_reads_a_sparse_matrix_is_not_supported():
     checked = Assert("no")(matrix, pt.all(pt.dvector("x") > 0))
     readers = [Shape()(matrix), Shape_i(0)(matrix), checked]
     assert not any(is_supported(x.owner) for x in readers)
+
+
+def test_an_unexpected_exception_about_a_node_is_contained(monkeypatch, caplog):
+    def supports(node):
+        raise KeyError("nobody expected this")
+
+    monkeypatch.setitem(TABLE, CAReduce, TABLE[CAReduce]._replace(supports=supports))
+    node = pt.dvector("x").sum().owner
+    with pytensor.config.change_flags(on_opt_error="warn"):
+        assert not is_supported(node)
+    [warning] = caplog.messages
+    assert "Sum" in warning
+    assert "KeyError: 'nobody expected this'" in warning
+    with pytensor.config.change_flags(on_opt_error="raise"), pytest.raises(KeyError):
+        is_supported(node)
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,12 @@ def expressions(loop: Loop) -> Iterator[Expr]:
     return walk([*when, *(root for statement in loop.body for root in roots(statement))])
 
 
+def reads_directly(expr: Expr) -> bool:
+    """Whether no position that is read depends on what is read."""
+    loads = (part for part in walk([expr]) if isinstance(part, Load))
+    return not any(isinstance(part, Load) for load in loads for part in walk(load.index))
+
+
 def reads(loop: Loop) -> set[Buffer]:
     """Return the buffers that a loop loads from."""
     when = [] if loop.when is None else [loop.when]

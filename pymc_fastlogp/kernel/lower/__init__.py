@@ -6,7 +6,6 @@ appends to a :class:`~pymc_fastlogp.kernel.lower.context.Context` as loops, each
 passes of :mod:`pymc_fastlogp.kernel.passes` join these loops, and drop the stores that nobody needs.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,9 +15,10 @@ from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.type import DenseTensorType
 
 from pymc_fastlogp.analysis.index_facts import IndexFacts
+from pymc_fastlogp.kernel.defects import report_defect
 from pymc_fastlogp.kernel.ir.arithmetic import domain_of
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Const, Length, Load, Role, Size, as_expr
-from pymc_fastlogp.kernel.ir.loops import Program, Store
+from pymc_fastlogp.kernel.ir.loops import Loop, Program, Store
 from pymc_fastlogp.kernel.ir.traversal import walk
 from pymc_fastlogp.kernel.lower.array import (
     Array,
@@ -42,8 +42,13 @@ UNSUPPORTED_DTYPES = ("uint64", "float16")
 def is_supported(node: Apply) -> bool:
     """Whether a node has a rule; shapes and values may still rule it out when it is lowered."""
     row = row_of(node.op)
-    variables = (*node.inputs, *node.outputs)
-    return row is not None and all(map(_has_supported_type, variables)) and row.supports(node)
+    if row is None or not all(map(_has_supported_type, (*node.inputs, *node.outputs))):
+        return False
+    try:
+        return row.supports(node)
+    except Exception as error:
+        report_defect(error, f"the node {node}")
+        return False
 
 
 def _has_supported_type(variable: Variable) -> bool:
@@ -73,7 +78,7 @@ def loops_of(fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]) 
     UnsupportedError
         With the reason.
     """
-    context = Context(_n_clients(fgraph))
+    context = Context(fgraph.clients)
     inputs = tuple(_input(i, variable) for i, variable in enumerate(fgraph.inputs))
     arrays = {
         variable: of_buffer(buffer, fact)
@@ -97,11 +102,9 @@ def _lowered(context: Context, node: Apply, operands: list[Array]) -> list[Array
     except UnsupportedError as error:
         error.node = node
         raise
-
-
-def _n_clients(fgraph: AbstractFunctionGraph) -> Counter[Variable]:
-    used = [variable for node in fgraph.toposort() for variable in node.inputs]
-    return Counter([*used, *fgraph.outputs])
+    except Exception as error:
+        error.add_note(f"lowering {node.op}")
+        raise
 
 
 def _input(position: int, variable: Variable) -> Buffer:
@@ -155,6 +158,6 @@ def _program(context: Context, inputs: tuple[Buffer, ...], results: list[Array])
         tuple(outputs),
         tuple(context.scratch),
         tuple(context.constants),
-        tuple(context.loops),
+        (*(Loop((), (check,)) for check in context.requirements), *context.loops),
         tuple(context.errors),
     )

@@ -21,6 +21,7 @@ from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.blockwise import core_op
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lengths import at_least, length_of, smaller
+from pymc_fastlogp.kernel.lower.shape import lengths_of
 
 NOT_OF_EQUAL_LENGTHS = Error(ValueError, "All dimensions of input must be of equal length")
 
@@ -47,11 +48,13 @@ def lower_extract_diag(context: Context, node: Apply, inputs: list[Array]) -> li
 
 def lower_eye(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Return a comparison of the indices."""
-    rows, columns, offset = map(length_of, inputs)
+    *lengths, offset = inputs
+    rows, columns = lengths_of(context, lengths)
+    diagonal = as_expr(length_of(offset))
     dtype = node.outputs[0].type.dtype
 
     def at(index: tuple[Expr, ...]) -> Expr:
-        return cast(truth(ps.eq, plus(index[0], as_expr(offset)), index[1]), dtype)
+        return cast(truth(ps.eq, plus(index[0], diagonal), index[1]), dtype)
 
     return [Array((rows, columns), dtype, at)]
 

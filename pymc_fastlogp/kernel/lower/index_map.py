@@ -16,6 +16,8 @@ from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_lead
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.slices import Slice, resolve
 
+OUT_OF_BOUNDS = Error(IndexError, "index out of bounds")
+
 
 @dataclass(frozen=True)
 class IndexMap:
@@ -97,14 +99,28 @@ def _of_slice(piece: Slice, index: Expr) -> Expr:
 
 def _position(context: Context, index: Array, length: Size) -> Array:
     """Return the positions that an index array means: int64, not negative, in bounds."""
-    if index.facts is None or not isinstance(length, int):
+    if index.facts is None or not (isinstance(length, int) or _is_whole(index)):
         return _checked_position(context, index, length)
     low, high = index.facts.minimum, index.facts.maximum
-    if low < -length or high >= length:
-        raise UnsupportedError("an index out of bounds, for which upstream raises")
+    _require_longer(context, length, max(high, -low - 1))
     if low >= 0:
         return Array(index.shape, "int64", lambda i: _widened(index.at(i)))
     return Array(index.shape, "int64", lambda i: _wrapped(_widened(index.at(i)), length))
+
+
+def _is_whole(index: Array) -> bool:
+    """Whether an array has all the elements that its facts are about; a view may leave out the largest."""
+    assert index.facts is not None
+    return index.facts.is_unique or index.data is not None or index.buffer is not None
+
+
+def _require_longer(context: Context, length: Size, position: int) -> None:
+    """Check that a position of an axis exists."""
+    if not isinstance(length, int):
+        is_longer = Compute(ps.lt, (Const(position, "int64"), length), "bool")
+        context.require(is_longer, OUT_OF_BOUNDS)
+    elif position >= length:
+        raise UnsupportedError("an index out of bounds, for which upstream raises")
 
 
 def _widened(constant: Expr) -> Expr:
@@ -125,7 +141,7 @@ def _checked_position(context: Context, index: Array, length: Size) -> Array:
         not_high = truth(ps.lt, at, as_expr(length))
         return truth(ps.and_, not_low, not_high)
 
-    context.check(index.shape, is_in_bounds, Error(IndexError, "index out of bounds"))
+    context.check(index.shape, is_in_bounds, OUT_OF_BOUNDS)
     return position
 
 

@@ -10,6 +10,9 @@ from pymc_fastlogp.kernel.ir.loops import Accumulate, Error, Store
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.index_map import index_map
+from pymc_fastlogp.kernel.lower.runtime_broadcast import repeats_values
+
+MISMATCH = Error(ValueError, "the values cannot be broadcast to what is selected")
 
 
 def supports_read(node: Apply) -> bool:
@@ -43,7 +46,11 @@ def lower_write(context: Context, node: Apply, inputs: list[Array]) -> list[Arra
     selection = index_map(context, source, unflatten_index_variables(indices, node.op.idx_list))
     buffer = context.owned_copy(source, node.inputs[0])
     domain, index = domain_of(selection.shape)
-    value = cast(_broadcast(context, values, selection.shape, index), source.dtype)
+    repeats = repeats_values(node, selection.shape, context.clients)
+    along = _along_if_one if repeats else _along
+    new = len(selection.shape) - values.ndim
+    axes = zip(values.shape, selection.shape[new:], index[new:], strict=True)
+    value = cast(values.at(tuple(along(context, *axis) for axis in axes)), source.dtype)
     target = selection.source_index(index)
     if node.op.set_instead_of_inc:
         context.add(domain, Store(buffer, target, value, in_order=not selection.is_unique))
@@ -52,25 +59,19 @@ def lower_write(context: Context, node: Apply, inputs: list[Array]) -> list[Arra
     return [of_buffer(buffer)]
 
 
-def _broadcast(
-    context: Context, values: Array, shape: tuple[Size, ...], index: tuple[Expr, ...]
-) -> Expr:
-    """Return the value for an element of the selection, which may be broadcast at run time too."""
-    new = len(shape) - values.ndim
-    pairs = zip(values.shape, shape[new:], index[new:], strict=True)
-    return values.at(tuple(_along(context, *pair) for pair in pairs))
-
-
 def _along(context: Context, given: Size, selected: Size, index: Expr) -> Expr:
+    """Return the index into the values along an axis, which is repeated if its length is known to be 1."""
     if given == 1:
         return ZERO
-    if given == selected:
-        return index
-    error = Error(ValueError, "the values cannot be broadcast to what is selected")
-    if isinstance(given, int):
-        context.require_equal(given, selected, error)
-        return index
+    context.require_equal(given, selected, MISMATCH)
+    return index
+
+
+def _along_if_one(context: Context, given: Size, selected: Size, index: Expr) -> Expr:
+    """Return the index into the values along an axis, which is also repeated if its length turns out to be 1."""
+    if isinstance(given, int) or given == selected:
+        return _along(context, given, selected, index)
     is_one = truth(ps.eq, given, int64(1))
     is_same = truth(ps.eq, given, as_expr(selected))
-    context.check((), lambda _: truth(ps.or_, is_one, is_same), error)
+    context.require(truth(ps.or_, is_one, is_same), MISMATCH)
     return switch(is_one, ZERO, index)

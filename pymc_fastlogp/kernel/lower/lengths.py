@@ -6,7 +6,15 @@ it can be the length of a loop: the emitter needs that before the first loop run
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.arithmetic import cast, int64, plus, product_of_sizes
+from pymc_fastlogp.kernel.ir.arithmetic import (
+    ZERO,
+    cast,
+    int64,
+    plus,
+    product_of_sizes,
+    switch,
+    truth,
+)
 from pymc_fastlogp.kernel.ir.expressions import (
     Compute,
     Const,
@@ -80,6 +88,16 @@ def rest_of(total: Size, known: tuple[Size, ...]) -> Size:
         return total // max(product, 1)
     divisor = Compute(ps.maximum, (as_expr(product), int64(1)), "int64")
     return total if product == 1 else Compute(ps.int_div, (as_expr(total), divisor), "int64")
+
+
+def if_negative(size: Size, yes: Size, no: Size) -> Size:
+    """Return one of two lengths, by whether a given number is negative."""
+    expr = as_expr(size)
+    if is_not_negative(expr):
+        return no
+    if isinstance(size, int):
+        return yes
+    return switch(truth(ps.lt, expr, ZERO), as_expr(yes), as_expr(no))
 
 
 def is_not_negative(expr: Expr) -> bool:

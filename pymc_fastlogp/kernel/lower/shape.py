@@ -28,6 +28,7 @@ from pymc_fastlogp.kernel.lower.broadcast import broadcast_index
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lengths import (
     at_least,
+    if_negative,
     is_not_negative,
     length_of,
     quotient_up,
@@ -70,7 +71,7 @@ def lower_specify_shape(context: Context, node: Apply, inputs: list[Array]) -> l
 def lower_alloc(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Return the value broadcast to the shape, as a view."""
     value, *lengths = inputs
-    shape = tuple(map(length_of, lengths))
+    shape = lengths_of(context, lengths)
     new = len(shape) - value.ndim
     error = Error(ValueError, "could not broadcast input array into the shape requested by Alloc")
     for size, length in zip(value.shape, shape[new:], strict=True):
@@ -86,7 +87,21 @@ def lower_alloc(context: Context, node: Apply, inputs: list[Array]) -> list[Arra
 def lower_alloc_empty(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Return zeros: something that is written before it is read."""
     dtype = node.outputs[0].type.dtype
-    return [Array(tuple(map(length_of, inputs)), dtype, lambda _: cast(ZERO, dtype))]
+    return [Array(lengths_of(context, inputs), dtype, lambda _: cast(ZERO, dtype))]
+
+
+def lengths_of(context: Context, values: list[Array]) -> tuple[Size, ...]:
+    """Return numbers as lengths, and require that they are not negative."""
+    error = Error(ValueError, "negative dimensions not allowed")
+    lengths = tuple(map(length_of, values))
+    for length in lengths:
+        _require_not_negative(context, length, error)
+    return lengths
+
+
+def _require_not_negative(context: Context, length: Size, error: Error) -> None:
+    if not is_not_negative(as_expr(length)):
+        context.require(truth(ps.ge, as_expr(length), ZERO), error)
 
 
 def lower_reshape(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
@@ -98,12 +113,17 @@ def lower_reshape(context: Context, node: Apply, inputs: list[Array]) -> list[Ar
 
 
 def _reshaped(context: Context, array: Array, lengths: Array, ndim: int) -> tuple[Size, ...]:
+    """Return the lengths; a negative one, of which there is one at most, is what the others leave of the elements."""
     given = [length_of(lengths, i) for i in range(ndim)]
     total = product_of_sizes(array.shape)
-    rest = rest_of(total, tuple(size for size in given if size != -1))
-    shape = tuple(rest if size == -1 else size for size in given)
+    rest = rest_of(total, tuple(if_negative(size, 1, size) for size in given))
+    shape = tuple(if_negative(size, rest, size) for size in given)
     error = Error(ValueError, "cannot reshape to another number of elements")
     context.require_equal(total, product_of_sizes(shape), error)
+    negative = [count for size in given if (count := if_negative(size, 1, 0)) != 0]
+    if len(negative) > 1:
+        count = as_expr(sum_of_sizes(tuple(negative)))
+        context.require(truth(ps.le, count, int64(1)), error)
     return shape
 
 
@@ -138,9 +158,7 @@ def lower_split(context: Context, node: Apply, inputs: list[Array]) -> list[Arra
     lengths = tuple(length_of(lengths_array, i) for i in range(node.op.len_splits))
     error = Error(ValueError, "the lengths of a Split must be those of its parts")
     for length in lengths:
-        is_negative = truth(ps.ge, as_expr(length), ZERO)
-        if not is_not_negative(as_expr(length)):
-            context.check((), lambda _, c=is_negative: c, error)
+        _require_not_negative(context, length, error)
     context.require_equal(array.shape[axis], sum_of_sizes(lengths), error)
     return [
         array.view(

@@ -30,6 +30,7 @@ from pymc_fastlogp.kernel.ir.traversal import (
     is_call,
     loaded,
     reads,
+    reads_directly,
     roots,
     updates,
     writes,
@@ -83,6 +84,8 @@ def _is_spare(program: Program, copy: Copy) -> bool:
     source, target = copy.source, copy.store.buffer
     if source is target or _is_read_elsewhere(program, copy):
         return False
+    if not all(map(_is_known, copy.store.index)):
+        return False
     position = program.steps.index(copy.loop)
     writers = [loop for loop in program.steps if source in writes(loop)]
     between = program.steps[program.steps.index(writers[0]) : position + 1]
@@ -93,6 +96,13 @@ def _is_spare(program: Program, copy: Copy) -> bool:
     if copy.loop.when is not None and any(loop.when is not copy.loop.when for loop in writers):
         return False
     return _is_apart(between, copy)
+
+
+def _is_known(index: Expr) -> bool:
+    """Whether an index needs nothing that is computed, or checked to be in bounds, only after the first of the writes."""
+    return reads_directly(index) and all(
+        buffer.role in (Role.INPUT, Role.CONSTANT) for buffer in loaded([index])
+    )
 
 
 def _is_whole(copy: Copy) -> bool:
