@@ -18,7 +18,6 @@ from benchmarks.machine import machine
 from pymc_fastlogp.benchmark.native import Timer
 from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
 from pymc_fastlogp.kernel.emit.native import compile_native
-from pymc_fastlogp.kernel.facts import Neighbours
 from pymc_fastlogp.kernel.loops import (
     Accumulate,
     Buffer,
@@ -30,6 +29,7 @@ from pymc_fastlogp.kernel.loops import (
     Role,
 )
 from pymc_fastlogp.kernel.vecmath.loop import default_width
+from pymc_fastlogp.neighbours import Neighbours
 
 ROWS = 5_000
 RUNS = (1, 2, 4, 8, 16, 24, 32, 64, 128, 1024)

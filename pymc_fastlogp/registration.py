@@ -7,7 +7,6 @@ time a rewrite is about to act. Unlike adding and removing tags of a database th
 share, this lets one thread compile with the plugin while another compiles without it.
 """
 
-import importlib
 import warnings
 from collections.abc import Sequence
 from functools import cache
@@ -22,6 +21,7 @@ from pytensor.graph.rewriting.basic import GraphRewriter, NodeRewriter
 from pytensor.graph.rewriting.db import RewriteDatabase
 
 from pymc_fastlogp.config import is_switched_on
+from pymc_fastlogp.late import CHANGED, imported, imported_late
 from pymc_fastlogp.rewrites import decisions
 
 TAG = "fastlogp"
@@ -216,19 +216,15 @@ class SwitchedRewriter(NodeRewriter):
 
 
 class SwitchedGraphRewriter(GraphRewriter):
-    """A rewriter of whole graphs that leaves every graph alone while the plugin is off.
-
-    What it wraps is imported late: code generation takes as long to import as the rest, and only
-    graphs that are compiled with Numba need it.
-    """
+    """A rewriter of whole graphs, imported late, that leaves every graph alone while the plugin is off."""
 
     def __init__(self, rewriter: str):
         self.rewriter = rewriter
 
     def apply(self, fgraph: FunctionGraph) -> None:
         """Apply the wrapped rewriter, or do nothing."""
-        if is_switched_on():
-            _import(self.rewriter)().apply(fgraph)
+        if is_switched_on() and (rewriter := imported_late(self.rewriter)):
+            rewriter().apply(fgraph)
 
 
 def register() -> None:
@@ -313,15 +309,10 @@ def untested_reason() -> str | None:
             _rewriter(rule), optdb[rule.database]
     except (ImportError, AttributeError, KeyError) as error:
         # A part of PyTensor that is not its public API has moved.
-        return f"PyTensor has changed within a tested line ({error})"
+        return f"{CHANGED} ({error})"
     return None
 
 
 def _rewriter(rule: Rule) -> NodeRewriter:
-    return _import(f"rewrites.{rule.function}")
-
-
-def _import(name: str) -> Any:
-    """Return a rewriter, or its class, by its dotted name below this package."""
-    module, attribute = name.rsplit(".", 1)
-    return getattr(importlib.import_module(f"pymc_fastlogp.{module}"), attribute)
+    rewriter: NodeRewriter = imported(f"rewrites.{rule.function}")
+    return rewriter

@@ -230,3 +230,63 @@ def test_untested_version_warns_once_and_does_nothing(run_script, tmp_path, pack
     assert f"{package} 99.0.0 is not tested" in warning
     assert state == [False, False, False]
     assert found == []
+
+
+HEAVY = ("pymc_fastlogp.kernel", "numba", "llvmlite", "nutpie", "jax", "matplotlib", "scipy.linalg")
+
+
+def test_the_import_loads_no_compiler_and_no_other_library(run_script):
+    process = run_script(
+        f"""
+        import json
+        import sys
+
+        import pymc
+        before = set(sys.modules)
+        import pymc_fastlogp
+        heavy = [name for name in set(sys.modules) - before if name.startswith({HEAVY!r})]
+        print(json.dumps(sorted(heavy)))
+        """
+    )
+    assert json.loads(process.stdout) == [], process.stderr
+
+
+CHANGED = """
+    import importlib
+    import json
+    import warnings
+
+    import numpy as np
+    import pytensor
+    import pytensor.tensor as pt
+
+    delattr(importlib.import_module({module!r}), {attribute!r})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        import pymc_fastlogp
+        x = pt.dvector("x")
+        function = pytensor.function([x], pt.exp(x).sum() * 2, mode="NUMBA")
+        again = pytensor.function([x], pt.exp(x).sum() * 3, mode="NUMBA")
+    ours = [str(warning.message) for warning in caught if "pymc_fastlogp" in str(warning.message)]
+    values = [float(f(np.zeros(2))) for f in (function, again)]
+    print(json.dumps([ours, pymc_fastlogp.is_enabled(), values]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "attribute", "consequence", "is_enabled"),
+    [
+        ("pytensor.compile.rewriting", "inline_ofg_node", "stays off", False),
+        ("pytensor.tensor.subtensor", "unflatten_index_variables", "without kernels", True),
+    ],
+    ids=["in a rule", "in a kernel"],
+)
+def test_a_change_within_a_tested_line_warns_once(
+    run_script, module, attribute, consequence, is_enabled
+):
+    process = run_script(CHANGED.format(module=module, attribute=attribute))
+    [warning], *state = json.loads(process.stdout)
+    assert f"{consequence}: PyTensor has changed within a tested line" in warning
+    assert attribute in warning
+    assert state == [is_enabled, [4.0, 6.0]]
+    assert "Traceback" not in process.stderr

@@ -3,8 +3,10 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from pymc_fastlogp.benchmark.native import Timer
+if TYPE_CHECKING:
+    from pymc_fastlogp.benchmark.native import Timer
 
 
 @contextmanager
@@ -26,7 +28,7 @@ def pinned() -> Iterator[None]:
 
 
 def time_in_turn(
-    timers: Mapping[str, Timer], *, rounds: int, seconds_per_round: float
+    timers: Mapping[str, "Timer"], *, rounds: int, seconds_per_round: float
 ) -> dict[str, tuple[float, ...]]:
     """Measure all sides in each round, so that a slow phase of the machine meets all of them.
 
@@ -55,7 +57,7 @@ def time_in_turn(
     return {side: tuple(values) for side, values in measured.items()}
 
 
-def _repeats(timer: Timer, seconds: float) -> int:
+def _repeats(timer: "Timer", seconds: float) -> int:
     """Return how many evaluations take about ``seconds``; warms caches up on the way."""
     n = 1
     while (elapsed := timer(n)) < seconds / 4:

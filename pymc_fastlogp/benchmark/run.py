@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_fastlogp.benchmark.native import LogpCallback
 from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmark.result import BenchmarkResult
 from pymc_fastlogp.config import compile_kwargs, switched
@@ -15,6 +14,8 @@ from pymc_fastlogp.settle import settle
 
 if TYPE_CHECKING:
     import pymc as pm
+
+    from pymc_fastlogp.benchmark.native import LogpCallback
 
 Evaluate = Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]
 
@@ -83,6 +84,8 @@ def time_compiled(
     off: Any, on: Any, *, rounds: int, seconds_per_round: float, seed: int
 ) -> BenchmarkResult:
     """Time two models that nutpie has compiled (Numba backend), as :func:`benchmark` does."""
+    from pymc_fastlogp.benchmark.native import LogpCallback
+
     if rounds < 1:
         raise ValueError(f"rounds is {rounds}: at least one is needed.")
     callbacks = {"off": LogpCallback.from_compiled(off), "on": LogpCallback.from_compiled(on)}
@@ -113,12 +116,14 @@ def compile_model(model: "pm.Model", side: str) -> Any:
         return nutpie.compile_pymc_model(model, **compile_kwargs())
 
 
-def compile_side(model: "pm.Model", side: str) -> LogpCallback:
+def compile_side(model: "pm.Model", side: str) -> "LogpCallback":
     """Return nutpie's callback for a model, plugin ``"off"`` or ``"on"``."""
+    from pymc_fastlogp.benchmark.native import LogpCallback
+
     return LogpCallback.from_compiled(compile_model(model, side))
 
 
-def legal_points(callback: LogpCallback, seed: int) -> NDArray[np.float64]:
+def legal_points(callback: "LogpCallback", seed: int) -> NDArray[np.float64]:
     """Return jittered initial points where logp and gradient are finite, shape (8, n_dim).
 
     Raises

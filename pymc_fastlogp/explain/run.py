@@ -62,7 +62,7 @@ def explain(model: "pm.Model", *, freeze_model: bool = True) -> Explanation:
     >>> [(row.rows_before, row.rows_after) for row in pymc_fastlogp.explain(model)["y"]]
     [(1000, 1)]
     """
-    # Late, as in `registration`: code generation takes as long to import as the rest.
+    # Late, as all imports of the kernel, see `late`.
     from pymc_fastlogp.explain.kernels import kernels_of
 
     _check(model)

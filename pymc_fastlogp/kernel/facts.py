@@ -4,24 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# No vector has more lanes, so it does not matter how much further apart equal elements are.
-FAR = 16
-
-
-@dataclass(frozen=True)
-class Neighbours:
-    """How the elements of a vector follow each other.
-
-    Attributes
-    ----------
-    run : int
-        The mean length of runs of equal elements, rounded down.
-    gap : int
-        The least distance of two equal elements; :data:`FAR` if it is that or more.
-    """
-
-    run: int
-    gap: int
+from pymc_fastlogp.neighbours import Neighbours, neighbours_of
 
 
 @dataclass(frozen=True)
@@ -63,11 +46,3 @@ def index_facts(data: np.ndarray) -> IndexFacts | None:
         is_range=bool(np.all(steps == 1)),
         neighbours=neighbours_of(data) if data.ndim == 1 else None,
     )
-
-
-def neighbours_of(vector: np.ndarray) -> Neighbours:
-    """Return how the elements of a vector, of which there is at least one, follow each other."""
-    n_runs = 1 + np.count_nonzero(vector[1:] != vector[:-1])
-    distances = range(1, min(FAR, vector.size))
-    equal = (k for k in distances if np.any(vector[k:] == vector[:-k]))
-    return Neighbours(run=vector.size // int(n_runs), gap=next(equal, FAR))

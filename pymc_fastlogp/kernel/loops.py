@@ -39,8 +39,8 @@ import numpy as np
 from pytensor.scalar.basic import ScalarOp
 
 from pymc_fastlogp.kernel.calls import Call
-from pymc_fastlogp.kernel.facts import Neighbours
 from pymc_fastlogp.kernel.interned import Interned
+from pymc_fastlogp.neighbours import Neighbours
 
 
 class Role(Enum):

@@ -21,7 +21,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.linalg.products import KroneckerProduct
 
-from pymc_fastlogp.kernel.lower import is_supported
+from pymc_fastlogp.late import imported_late
 
 # Not the other kinds, which PyTensor's own rules look for or which it compiles in a way of their own.
 INLINED = (OpFromGraph, KroneckerProduct)
@@ -37,4 +37,5 @@ def _is_covered(node: Apply) -> bool:
     """Whether kernels take a node, or else all nodes of its graph."""
     if type(node.op) in INLINED:
         return all(map(_is_covered, node.op.fgraph.toposort()))
-    return is_supported(node)
+    is_supported = imported_late("kernel.lower.is_supported")
+    return is_supported is not None and is_supported(node)

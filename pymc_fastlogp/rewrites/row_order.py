@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_fastlogp.kernel.facts import FAR, Neighbours, neighbours_of
+from pymc_fastlogp.neighbours import FAR, Neighbours, neighbours_of
 from pymc_fastlogp.rewrites.row_keys import narrowest
 
 # Nanoseconds that a row's scatter takes, by the mean length of runs: lane by lane, and in registers.

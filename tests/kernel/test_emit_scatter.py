@@ -13,10 +13,11 @@ from pytensor.graph.fg import FunctionGraph
 from pymc_fastlogp.kernel.emit import emit
 from pymc_fastlogp.kernel.emit.native import compile_native
 from pymc_fastlogp.kernel.emit.operation import IDENTITIES
-from pymc_fastlogp.kernel.facts import FAR, Neighbours, index_facts, neighbours_of
+from pymc_fastlogp.kernel.facts import index_facts
 from pymc_fastlogp.kernel.loops import Accumulate, Const, Load, Loop
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.vecmath.loop import default_width
+from pymc_fastlogp.neighbours import FAR, Neighbours, neighbours_of
 from tests.kernel.emitted import F64, I0, I1, compute, fill, given, output, program, sizes
 from tests.kernel.lowering import case, check_value
 from tests.kernel.test_emit_accumulate import SUPPORTED, UFUNCS, numbers

@@ -14,7 +14,7 @@ from pytensor.tensor.math import All
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 import pymc_fastlogp
-from pymc_fastlogp.kernel.facts import FAR, Neighbours
+from pymc_fastlogp.neighbours import FAR, Neighbours
 from pymc_fastlogp.rewrites.decisions import collected
 from pymc_fastlogp.rewrites.order_rows import NAME
 from pymc_fastlogp.rewrites.row_order import (
