@@ -10,11 +10,17 @@ from functools import cached_property
 from typing import Any
 
 from pytensor.compile.builders import FinalizedOpFromGraph
+from pytensor.compile.mode import get_mode
+from pytensor.compile.rewriting import rewrite_ofg_inner_graph
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.fg import FrozenFunctionGraph
-from pytensor.link.numba.dispatch.basic import register_funcify_and_cache_key
+from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
+from pytensor.link.numba.dispatch.basic import (
+    numba_funcify_and_cache_key,
+    register_funcify_and_cache_key,
+)
 from pytensor.printing import op_debug_information
 
+from pymc_fastlogp.kernel.defects import report_defect
 from pymc_fastlogp.kernel.facts import IndexFacts
 from pymc_fastlogp.kernel.loops import Program
 from pymc_fastlogp.kernel.lower import lower
@@ -67,9 +73,25 @@ class FusedKernel(FinalizedOpFromGraph):
 
 
 @register_funcify_and_cache_key(FusedKernel)
-def _funcify(op: FusedKernel, node: Apply, **kwargs: Any) -> tuple[Callable, str]:
-    """Compile to vector code."""
-    return funcify(op.program)
+def _funcify(op: FusedKernel, node: Apply, **kwargs: Any) -> tuple[Callable, str | None]:
+    """Compile to vector code; where that fails unexpectedly, as upstream would."""
+    try:
+        return funcify(op.program)
+    except Exception as error:
+        report_defect(error, str(op))
+    kwargs.pop("storage_map", None)
+    graph = _without_kernels(op, node)
+    return numba_funcify_and_cache_key(
+        graph, squeeze_output=True, fgraph_name="numba_ofg", **kwargs
+    )
+
+
+def _without_kernels(op: FusedKernel, node: Apply) -> FunctionGraph:
+    """Return the inner graph as upstream compiles that of an ``OpFromGraph``."""
+    mode = get_mode("NUMBA").excluding("fastlogp")
+    graph = op.fgraph.unfreeze()
+    rewrite_ofg_inner_graph(mode.linker, op, node, graph, mode=mode)
+    return graph
 
 
 @op_debug_information.register(FusedKernel)

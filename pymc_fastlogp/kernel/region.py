@@ -27,6 +27,7 @@ from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.kernel.boundary import is_embedded, passed, restored
+from pymc_fastlogp.kernel.defects import report_defect
 from pymc_fastlogp.kernel.facts import IndexFacts, index_facts
 from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, loops_of
 from pymc_fastlogp.kernel.op import FusedKernel
@@ -87,6 +88,13 @@ def regions(fgraph: FunctionGraph, is_inside: Callable[[Apply], bool]) -> list[l
 
 def attempts(fgraph: FunctionGraph, nodes: list[Apply]) -> Iterator[Attempt]:
     """Make a kernel of a region, or of what is left of it without the nodes that cannot be lowered."""
+    try:
+        yield from _attempts(fgraph, nodes)
+    except Exception as error:
+        yield Attempt(nodes, report_defect(error, f"a region of {len(nodes)} nodes"), [])
+
+
+def _attempts(fgraph: FunctionGraph, nodes: list[Apply]) -> Iterator[Attempt]:
     if not is_worth_it(nodes):
         yield Attempt(nodes, TOO_SMALL, [])
         return

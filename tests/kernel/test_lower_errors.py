@@ -1,13 +1,16 @@
 """What upstream raises, a kernel raises; what it does not cover, it refuses with a reason."""
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FunctionGraph
 from pytensor.raise_op import Assert, CheckAndRaise
+from pytensor.tensor.elemwise import CAReduce
 from pytensor.tensor.math import Dot
 
 from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported
+from pymc_fastlogp.kernel.lower.table import TABLE
 from tests.kernel.lowering import case, compiled
 
 X = np.arange(5.0)
@@ -83,6 +86,21 @@ def test_refuses_with_a_reason(build, value, reason):
 def test_is_not_supported(build):
     node = build(pt.dvector("x")).owner
     assert not is_supported(node)
+
+
+def test_an_unexpected_exception_about_a_node_is_contained(monkeypatch, caplog):
+    def supports(node):
+        raise KeyError("nobody expected this")
+
+    monkeypatch.setitem(TABLE, CAReduce, TABLE[CAReduce]._replace(supports=supports))
+    node = pt.dvector("x").sum().owner
+    with pytensor.config.change_flags(on_opt_error="warn"):
+        assert not is_supported(node)
+    [warning] = caplog.messages
+    assert "Sum" in warning
+    assert "KeyError: 'nobody expected this'" in warning
+    with pytensor.config.change_flags(on_opt_error="raise"), pytest.raises(KeyError):
+        is_supported(node)
 
 
 @pytest.mark.parametrize(

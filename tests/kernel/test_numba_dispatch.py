@@ -95,6 +95,41 @@ def test_messages_are_those_of_the_check():
         function(-1.0)
 
 
+@pytest.fixture
+def broken_compiler(monkeypatch):
+    def load(program):
+        raise KeyError("nobody expected this")
+
+    monkeypatch.setattr(layouts, "load", load)
+
+
+def test_what_cannot_be_compiled_is_left_to_upstream(broken_compiler, caplog):
+    x, i = pt.dmatrix("x"), pt.lvector("i")
+    y = pt.exp(x)
+    outputs = [y, y.T, (y * x).sum(), pt.log(x)[i].sum(axis=1) * WEIGHTS]
+    with disabled():
+        upstream = pytensor.function([x, i], outputs, mode="NUMBA")
+    with pytensor.config.change_flags(on_opt_error="warn"), caplog.at_level("WARNING"):
+        function = compiled([x, i], outputs)
+    [warning] = caplog.messages
+    assert "FusedKernel" in warning
+    assert "KeyError: 'nobody expected this'" in warning
+    values = np.linspace(1, 2, 14).reshape(7, 2)
+    found = function(values, INDEX)
+    for a, b in zip(found, upstream(values, INDEX), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+    assert not np.shares_memory(found[0], found[1])
+
+
+def test_what_cannot_be_compiled_raises_where_pytensor_is_told_to(broken_compiler):
+    x = pt.dvector("x")
+    with (
+        pytensor.config.change_flags(on_opt_error="raise"),
+        pytest.raises(KeyError, match="nobody expected this"),
+    ):
+        compiled([x], [pt.exp(x).sum() * 2])
+
+
 LAYOUTS = {
     "C": np.ascontiguousarray,
     "Fortran": np.asfortranarray,

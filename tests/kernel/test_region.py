@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pytensor.compile.mode import Mode
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import ancestors
-from pytensor.scalar import Cos
+from pytensor.scalar import Cos, Exp
 from pytensor.tensor.basic import ARange
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import AdvancedSubtensor
@@ -17,6 +17,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 from pymc_fastlogp.kernel import region
 from pymc_fastlogp.kernel.boundary import EMBEDDED_BYTES
 from pymc_fastlogp.kernel.facts import index_facts
+from pymc_fastlogp.kernel.lower.table import TABLE
 from pymc_fastlogp.kernel.op import FusedKernel
 from pymc_fastlogp.kernel.region import FuseRegions, outputs_of, regions
 
@@ -251,3 +252,65 @@ def test_what_cannot_be_lowered_stays_outside(monkeypatch, caplog):
     with caplog.at_level("INFO", logger="pymc_fastlogp"):
         assert not kernels(fused([x], [pt.exp(x) * 2]))
     assert "too many axes" in caplog.text
+
+
+@pytest.fixture
+def broken_exp(monkeypatch):
+    """Let the lowering of a graph with ``exp`` fail as nobody expected."""
+    lower_elemwise = TABLE[Elemwise].lower
+
+    def lower(context, node, inputs):
+        if isinstance(node.op.scalar_op, Exp):
+            raise RuntimeError("nobody\nexpected this")
+        return lower_elemwise(context, node, inputs)
+
+    monkeypatch.setitem(TABLE, Elemwise, TABLE[Elemwise]._replace(lower=lower))
+
+
+def of_two_regions(x):
+    return pt.log(pt.cos(pt.exp(x) * 2)) + pt.sqrt(x)
+
+
+def test_an_unexpected_exception_costs_one_region_and_asks_for_a_report(broken_exp, caplog):
+    x = pt.dvector("x")
+    with pytensor.config.change_flags(on_opt_error="warn"), caplog.at_level("WARNING"):
+        fgraph = fused([x], [of_two_regions(x)])
+    [warning] = caplog.records
+    assert (warning.name, warning.levelname) == ("pymc_fastlogp", "WARNING")
+    for text in (
+        "4 nodes",
+        "RuntimeError: nobody expected this",
+        "lowering Exp",
+        "test_region.py",
+        "report",
+    ):
+        assert text in warning.message
+    assert "\n" not in warning.message
+    [kernel] = kernels(fgraph)
+    assert not any(is_exp(node) for node in kernel.op.fgraph.apply_nodes)
+    assert_same_values(fgraph, [x], [of_two_regions(x)], [np.array([0.1, 0.2])])
+
+
+def is_exp(node):
+    return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Exp)
+
+
+def test_an_exception_while_looking_for_what_cannot_be_lowered_is_contained(broken_exp, caplog):
+    x = pt.dvector("x")
+    n = pt.log(x).sum().astype("int64")
+    outputs = [(pt.arange(n) * pt.log(x)[0]).sum() + pt.exp(x)]
+    with pytensor.config.change_flags(on_opt_error="warn"), caplog.at_level("WARNING"):
+        fgraph = fused([x], outputs)
+    assert "RuntimeError" in caplog.text
+    assert_same_values(fgraph, [x], outputs, [np.array([4.0, 3.0])])
+
+
+@pytest.mark.parametrize("flag", ["raise", "pdb"])
+def test_an_unexpected_exception_is_raised_where_pytensor_is_told_to(flag, broken_exp):
+    x = pt.dvector("x")
+    with (
+        pytensor.config.change_flags(on_opt_error=flag),
+        pytest.raises(RuntimeError, match="nobody") as raised,
+    ):
+        fused([x], [of_two_regions(x)])
+    assert raised.traceback[-1].name == "lower"

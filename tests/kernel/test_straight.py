@@ -39,6 +39,7 @@ VOIDS = {
     "a function of a triangle": (pt.exp(TRIANGLE), NOWHERE),
     "set into others": (SQUARE[np.tril_indices(4)].set(PACKED), NOWHERE),
     "set where is not known": (pt.zeros((4, 4))[pt.lvector("i"), 0].set(1.0), None),
+    "repeated from an open length": (pt.alloc(pt.vector("x"), 3, 4), NOWHERE[:3]),
     "of open length": (pt.matrix("x"), None),
     "large": (pt.zeros((5, 4)), None),
 }

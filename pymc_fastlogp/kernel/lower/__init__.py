@@ -15,6 +15,7 @@ from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.type import TensorType
 
+from pymc_fastlogp.kernel.defects import report_defect
 from pymc_fastlogp.kernel.expressions import domain_of
 from pymc_fastlogp.kernel.facts import IndexFacts
 from pymc_fastlogp.kernel.loops import (
@@ -51,8 +52,13 @@ UNSUPPORTED_DTYPES = ("uint64", "float16")
 def is_supported(node: Apply) -> bool:
     """Whether a node has a rule; shapes and values may still rule it out when it is lowered."""
     row = row_of(node.op)
-    variables = (*node.inputs, *node.outputs)
-    return row is not None and all(map(_has_supported_type, variables)) and row.supports(node)
+    if row is None or not all(map(_has_supported_type, (*node.inputs, *node.outputs))):
+        return False
+    try:
+        return row.supports(node)
+    except Exception as error:
+        report_defect(error, f"the node {node}")
+        return False
 
 
 def _has_supported_type(variable: Variable) -> bool:
@@ -105,6 +111,9 @@ def _lowered(context: Context, node: Apply, operands: list[Array]) -> list[Array
         return arrays
     except UnsupportedError as error:
         error.node = node
+        raise
+    except Exception as error:
+        error.add_note(f"lowering {node.op}")
         raise
 
 

@@ -36,7 +36,9 @@ def voids(x: Variable, most: int) -> NDArray[np.bool_] | None:
     known = [factor for factor in factors if factor is not None]
     if isinstance(op, DimShuffle):
         known = [factor.transpose(op.shuffle + op.drop).reshape(shape) for factor in known]
-    return np.logical_or.reduce([np.broadcast_to(factor, shape) for factor in known])
+    # Nothing may be known of any factor: what an Alloc repeats may be of open length.
+    nothing = np.zeros(shape, dtype=bool)
+    return np.logical_or.reduce([nothing, *(np.broadcast_to(factor, shape) for factor in known)])
 
 
 def _beside(written: NDArray | None, before: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
