@@ -16,6 +16,7 @@ from pymc_fastlogp.kernel.loops import (
     Size,
     as_expr,
     as_size,
+    walk,
 )
 
 ZERO = Const(0, "int64")
@@ -33,6 +34,12 @@ def cast(expr: Expr, dtype: str) -> Expr:
     if isinstance(expr, Const):
         return const(expr.value, dtype)
     return Compute(Cast(get_scalar_type(dtype)), (expr,), dtype)
+
+
+def reads_directly(expr: Expr) -> bool:
+    """Whether no position that is read depends on what is read."""
+    loads = (part for part in walk([expr]) if isinstance(part, Load))
+    return not any(isinstance(part, Load) for load in loads for part in walk(load.index))
 
 
 def identity(op: ScalarOp, dtype: str) -> Const:

@@ -14,6 +14,7 @@ from pymc_fastlogp.kernel.facts import index_facts
 from pymc_fastlogp.kernel.loops import (
     Accumulate,
     Buffer,
+    Check,
     Compute,
     Const,
     Index,
@@ -133,6 +134,44 @@ def test_a_buffer_with_two_readers_is_not_written_in_place():
     joined, summed = compile_native(program)(values)
     np.testing.assert_array_equal(joined, [0, 1, 3, 6, 0, 1])
     assert summed == 10
+
+
+def test_what_goes_to_a_computed_position_is_not_written_there_before():
+    x, y = pt.matrix("x", shape=(3, ROWS)), pt.vector("y", shape=(ROWS,))
+    position = pt.exp(y).sum().astype("int64")
+    program = program_of([x, y], [pt.exp(x)[position].set(pt.tanh(y))])
+    values = np.log(np.full(ROWS, 1.5 / ROWS))
+    [found] = compile_native(program)(np.zeros((3, ROWS)), values)
+    np.testing.assert_allclose(found, np.stack([np.ones(ROWS), np.tanh(values), np.ones(ROWS)]))
+
+
+OPEN, TABLE, PLACE = pt.matrix("open", shape=(None, 2)), pt.lvector("table"), pt.lscalar("place")
+PAIR, THREE = pt.vector("pair", shape=(2,)), pt.matrix("three", shape=(3, 2))
+POSITIONS = {
+    "a row that may not be there": ([OPEN, PAIR], pt.exp(OPEN)[0].set(pt.tanh(PAIR))),
+    "constants": ([OPEN, THREE], pt.exp(OPEN)[np.array([4, 0, 2])].set(pt.tanh(THREE))),
+    "an element of an input": (
+        [THREE, TABLE, PLACE, PAIR],
+        pt.exp(THREE)[TABLE[PLACE]].set(pt.tanh(PAIR)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_positions_are_checked_before_anything_is_written_there(name):
+    inputs, output = POSITIONS[name]
+    program = program_of(inputs, [output])
+    statements = [statement for loop in program.steps for statement in loop.body]
+    checks = [k for k, s in enumerate(statements) if isinstance(s, Check)]
+    there = [
+        k
+        for k, s in enumerate(statements)
+        if isinstance(s, Store) and s.buffer.shape == program.outputs[0].shape
+        if not all(isinstance(i, Index) for i in s.index)
+    ]
+    assert checks
+    assert there
+    assert max(checks) < min(there)
 
 
 @pytest.mark.parametrize("largest", [0.0, 5.0])

@@ -79,7 +79,9 @@ def allocate(builder: ir.IRBuilder, buffer: Buffer, lengths: Sequence[Number]) -
     n_bytes: Number = itemsize(buffer.dtype)
     for length in lengths:
         n_bytes = times(builder, n_bytes, length)
-    size = builder.add(as_i64(n_bytes), I64(ALIGNMENT))
+    # With a negative length there is nothing to allocate, and a check that will say so.
+    is_negative = builder.icmp_signed("<", as_i64(n_bytes), I64(0))
+    size = builder.add(builder.select(is_negative, I64(0), as_i64(n_bytes)), I64(ALIGNMENT))
     malloc = _external(builder.module, "malloc", ir.FunctionType(POINTER, [I64]))
     malloc.return_value.add_attribute("noalias")
     return builder.call(malloc, [size])

@@ -6,7 +6,6 @@ appends to a :class:`~pymc_fastlogp.kernel.lower.context.Context` as loops, each
 passes of :mod:`pymc_fastlogp.kernel.passes` join these loops, and drop the stores that nobody needs.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,6 +22,7 @@ from pymc_fastlogp.kernel.loops import (
     Const,
     Length,
     Load,
+    Loop,
     Program,
     Role,
     Size,
@@ -88,7 +88,7 @@ def loops_of(fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]) 
     UnsupportedError
         With the reason.
     """
-    context = Context(_n_clients(fgraph))
+    context = Context(fgraph.clients)
     inputs = tuple(_input(i, variable) for i, variable in enumerate(fgraph.inputs))
     arrays = {
         variable: of_buffer(buffer, fact)
@@ -115,11 +115,6 @@ def _lowered(context: Context, node: Apply, operands: list[Array]) -> list[Array
     except Exception as error:
         error.add_note(f"lowering {node.op}")
         raise
-
-
-def _n_clients(fgraph: AbstractFunctionGraph) -> Counter[Variable]:
-    used = [variable for node in fgraph.toposort() for variable in node.inputs]
-    return Counter([*used, *fgraph.outputs])
 
 
 def _input(position: int, variable: Variable) -> Buffer:
@@ -173,6 +168,6 @@ def _program(context: Context, inputs: tuple[Buffer, ...], results: list[Array])
         tuple(outputs),
         tuple(context.scratch),
         tuple(context.constants),
-        tuple(context.loops),
+        (*(Loop((), (check,)) for check in context.requirements), *context.loops),
         tuple(context.errors),
     )

@@ -27,7 +27,8 @@ def broadcast_shape(
     """
     common = []
     for sizes, repeated in zip(zip(*shapes), zip(*broadcastable)):
-        fixed = {size for size, is_repeated in zip(sizes, repeated) if not is_repeated}
+        # In the order of the arrays, so that code is the same in every process.
+        fixed = dict.fromkeys(n for n, is_repeated in zip(sizes, repeated) if not is_repeated)
         first, *others = sorted(fixed, key=lambda size: not isinstance(size, int)) or [1]
         for other in others:
             context.require_equal(first, other, INCOMPATIBLE)

@@ -13,5 +13,5 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     value, *conditions = inputs
     for condition in conditions:
         error = Error(node.op.exc_type, node.op.msg)
-        context.check((), lambda _, c=condition: cast(c.at(()), "bool"), error)
+        context.require(cast(condition.at(()), "bool"), error)
     return [value.view(value.shape, lambda index: index)]

@@ -1,13 +1,13 @@
 """What the lowering of one graph collects: buffers and loops, in an order that computes the graph."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytensor import scalar as ps
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_fastlogp.kernel.expressions import domain_of
+from pymc_fastlogp.kernel.expressions import domain_of, reads_directly
 from pymc_fastlogp.kernel.loops import (
     Accumulate,
     Buffer,
@@ -23,6 +23,7 @@ from pymc_fastlogp.kernel.loops import (
     as_expr,
 )
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
+from pymc_fastlogp.kernel.lower.sizes import is_known_at_call
 
 
 class Context:
@@ -34,16 +35,21 @@ class Context:
         In the order of the graph, one or a few for each node.
     scratch : list of Buffer
         What they store.
+    requirements : dict of Check
+        The checks that come before all loops.
     errors : list of Error
-        What their checks raise.
+        What the checks raise.
+    clients : mapping of Variable to sequence
+        The nodes that read each variable of the graph, and the outputs that are it.
     """
 
-    def __init__(self, n_clients: dict[Variable, int]):
+    def __init__(self, clients: Mapping[Variable, Sequence[tuple[Apply, int]]]):
         self.loops: list[Loop] = []
+        self.requirements: dict[Check, None] = {}
         self.scratch: list[Buffer] = []
         self.constants: list[Buffer] = []
         self.errors: list[Error] = []
-        self.n_clients = n_clients
+        self.clients = clients
 
     def add(self, domain: tuple[Size, ...], *body: Statement) -> None:
         """Append a loop."""
@@ -78,7 +84,7 @@ class Context:
         This is the variable's own buffer where nothing else reads it.
         """
         buffer = array.buffer
-        if buffer and buffer.role is Role.SCRATCH and self.n_clients[variable] == 1:
+        if buffer and buffer.role is Role.SCRATCH and len(self.clients[variable]) == 1:
             return buffer
         copy = self.store(array.shape, array.dtype, array.at).buffer
         assert copy is not None
@@ -95,17 +101,28 @@ class Context:
         return result
 
     def check(self, shape: tuple[Size, ...], condition: Any, error: Error) -> None:
-        """Append a loop that checks a condition on each index."""
+        """Append a loop that checks a condition on each index.
+
+        What is known when the kernel is called, such as lengths, is checked before all loops: these then stay in bounds
+        wherever passes move them. So is each position that such a condition reads from, by a check before it.
+        """
         if error not in self.errors:
             self.errors.append(error)
         domain, index = domain_of(shape)
-        self.add(domain, Check(condition(index), self.errors.index(error) + 1))
+        check = Check(condition(index), self.errors.index(error) + 1)
+        if not domain and is_known_at_call(check.condition) and reads_directly(check.condition):
+            self.requirements[check] = None
+        else:
+            self.add(domain, check)
+
+    def require(self, condition: Expr, error: Error) -> None:
+        """Check a condition once."""
+        self.check((), lambda _: condition, error)
 
     def require_equal(self, first: Size, second: Size, error: Error) -> None:
-        """Append a check that two lengths are equal, unless that is known."""
+        """Check that two lengths are equal, unless that is known."""
         if first == second:
             return
         if isinstance(first, int) and isinstance(second, int):
             raise UnsupportedError("lengths that do not fit, for which upstream raises")
-        pair = (as_expr(first), as_expr(second))
-        self.check((), lambda _: Compute(ps.eq, pair, "bool"), error)
+        self.require(Compute(ps.eq, (as_expr(first), as_expr(second)), "bool"), error)

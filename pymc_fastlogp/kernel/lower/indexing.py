@@ -8,7 +8,10 @@ from pymc_fastlogp.kernel.expressions import ZERO, cast, domain_of
 from pymc_fastlogp.kernel.loops import Accumulate, Compute, Const, Error, Expr, Size, Store, as_expr
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.context import Context
+from pymc_fastlogp.kernel.lower.runtime_broadcast import repeats_values
 from pymc_fastlogp.kernel.lower.selection import select
+
+MISMATCH = Error(ValueError, "the values cannot be broadcast to what is selected")
 
 
 def supports_read(node: Apply) -> bool:
@@ -42,7 +45,11 @@ def lower_write(context: Context, node: Apply, inputs: list[Array]) -> list[Arra
     selection = select(context, source, unflatten_index_variables(indices, node.op.idx_list))
     buffer = context.owned_copy(source, node.inputs[0])
     domain, index = domain_of(selection.shape)
-    value = cast(_broadcast(context, values, selection.shape, index), source.dtype)
+    repeats = repeats_values(node, selection.shape, context.clients)
+    along = _along_if_one if repeats else _along
+    new = len(selection.shape) - values.ndim
+    axes = zip(values.shape, selection.shape[new:], index[new:], strict=True)
+    value = cast(values.at(tuple(along(context, *axis) for axis in axes)), source.dtype)
     target = selection.source_index(index)
     if node.op.set_instead_of_inc:
         context.add(domain, Store(buffer, target, value, in_order=not selection.is_unique))
@@ -51,25 +58,19 @@ def lower_write(context: Context, node: Apply, inputs: list[Array]) -> list[Arra
     return [of_buffer(buffer)]
 
 
-def _broadcast(
-    context: Context, values: Array, shape: tuple[Size, ...], index: tuple[Expr, ...]
-) -> Expr:
-    """Return the value for an element of the selection, which may be broadcast at run time too."""
-    new = len(shape) - values.ndim
-    pairs = zip(values.shape, shape[new:], index[new:], strict=True)
-    return values.at(tuple(_along(context, *pair) for pair in pairs))
-
-
 def _along(context: Context, given: Size, selected: Size, index: Expr) -> Expr:
+    """Return the index into the values along an axis, which is repeated if its length is known to be 1."""
     if given == 1:
         return ZERO
-    if given == selected:
-        return index
-    error = Error(ValueError, "the values cannot be broadcast to what is selected")
-    if isinstance(given, int):
-        context.require_equal(given, selected, error)
-        return index
+    context.require_equal(given, selected, MISMATCH)
+    return index
+
+
+def _along_if_one(context: Context, given: Size, selected: Size, index: Expr) -> Expr:
+    """Return the index into the values along an axis, which is also repeated if its length turns out to be 1."""
+    if isinstance(given, int) or given == selected:
+        return _along(context, given, selected, index)
     is_one = Compute(ps.eq, (given, Const(1, "int64")), "bool")
     is_same = Compute(ps.eq, (given, as_expr(selected)), "bool")
-    context.check((), lambda _: Compute(ps.or_, (is_one, is_same), "bool"), error)
+    context.require(Compute(ps.or_, (is_one, is_same), "bool"), MISMATCH)
     return Compute(ps.switch, (is_one, ZERO, index), "int64")

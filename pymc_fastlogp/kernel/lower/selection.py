@@ -8,12 +8,14 @@ from pytensor import scalar as ps
 from pytensor.scalar.basic import Cast
 
 from pymc_fastlogp.kernel.expressions import ZERO, cast, plus, times
-from pymc_fastlogp.kernel.facts import Neighbours
 from pymc_fastlogp.kernel.loops import Compute, Const, Error, Expr, Size, as_expr
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.slices import Slice, resolve
+from pymc_fastlogp.neighbours import Neighbours
+
+OUT_OF_BOUNDS = Error(IndexError, "index out of bounds")
 
 
 @dataclass(frozen=True)
@@ -96,14 +98,28 @@ def _of_slice(piece: Slice, index: Expr) -> Expr:
 
 def _position(context: Context, index: Array, length: Size) -> Array:
     """Return the positions that an index array means: int64, not negative, in bounds."""
-    if index.facts is None or not isinstance(length, int):
+    if index.facts is None or not (isinstance(length, int) or _is_whole(index)):
         return _checked_position(context, index, length)
     low, high = index.facts.minimum, index.facts.maximum
-    if low < -length or high >= length:
-        raise UnsupportedError("an index out of bounds, for which upstream raises")
+    _require_longer(context, length, max(high, -low - 1))
     if low >= 0:
         return Array(index.shape, "int64", lambda i: _widened(index.at(i)))
     return Array(index.shape, "int64", lambda i: _wrapped(_widened(index.at(i)), length))
+
+
+def _is_whole(index: Array) -> bool:
+    """Whether an array has all the elements that its facts are about; a view may leave out the largest."""
+    assert index.facts is not None
+    return index.facts.is_unique or index.data is not None or index.buffer is not None
+
+
+def _require_longer(context: Context, length: Size, position: int) -> None:
+    """Check that a position of an axis exists."""
+    if not isinstance(length, int):
+        is_longer = Compute(ps.lt, (Const(position, "int64"), length), "bool")
+        context.require(is_longer, OUT_OF_BOUNDS)
+    elif position >= length:
+        raise UnsupportedError("an index out of bounds, for which upstream raises")
 
 
 def _widened(constant: Expr) -> Expr:
@@ -124,7 +140,7 @@ def _checked_position(context: Context, index: Array, length: Size) -> Array:
         not_high = Compute(ps.lt, (at, as_expr(length)), "bool")
         return Compute(ps.and_, (not_low, not_high), "bool")
 
-    context.check(index.shape, is_in_bounds, Error(IndexError, "index out of bounds"))
+    context.check(index.shape, is_in_bounds, OUT_OF_BOUNDS)
     return position
 
 

@@ -34,6 +34,7 @@ from pymc_fastlogp.kernel.lower.broadcast import broadcast_index
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.sizes import (
     at_least,
+    if_negative,
     is_not_negative,
     length_of,
     minus,
@@ -78,7 +79,7 @@ def lower_specify_shape(context: Context, node: Apply, inputs: list[Array]) -> l
 def lower_alloc(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Return the value broadcast to the shape, as a view."""
     value, *lengths = inputs
-    shape = tuple(map(length_of, lengths))
+    shape = _lengths(context, lengths)
     new = len(shape) - value.ndim
     error = Error(ValueError, "could not broadcast input array into the shape requested by Alloc")
     for size, length in zip(value.shape, shape[new:], strict=True):
@@ -94,7 +95,21 @@ def lower_alloc(context: Context, node: Apply, inputs: list[Array]) -> list[Arra
 def lower_alloc_empty(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Return zeros: something that is written before it is read."""
     dtype = node.outputs[0].type.dtype
-    return [Array(tuple(map(length_of, inputs)), dtype, lambda _: cast(ZERO, dtype))]
+    return [Array(_lengths(context, inputs), dtype, lambda _: cast(ZERO, dtype))]
+
+
+def _lengths(context: Context, values: list[Array]) -> tuple[Size, ...]:
+    """Return numbers as lengths, and require that they are not negative."""
+    error = Error(ValueError, "negative dimensions not allowed")
+    lengths = tuple(map(length_of, values))
+    for length in lengths:
+        _require_not_negative(context, length, error)
+    return lengths
+
+
+def _require_not_negative(context: Context, length: Size, error: Error) -> None:
+    if not is_not_negative(as_expr(length)):
+        context.require(Compute(ps.ge, (as_expr(length), ZERO), "bool"), error)
 
 
 def lower_reshape(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
@@ -106,12 +121,17 @@ def lower_reshape(context: Context, node: Apply, inputs: list[Array]) -> list[Ar
 
 
 def _reshaped(context: Context, array: Array, lengths: Array, ndim: int) -> tuple[Size, ...]:
+    """Return the lengths; a negative one, of which there is one at most, is what the others leave of the elements."""
     given = [length_of(lengths, i) for i in range(ndim)]
     total = product_of_sizes(array.shape)
-    rest = rest_of(total, tuple(size for size in given if size != -1))
-    shape = tuple(rest if size == -1 else size for size in given)
+    rest = rest_of(total, tuple(if_negative(size, 1, size) for size in given))
+    shape = tuple(if_negative(size, rest, size) for size in given)
     error = Error(ValueError, "cannot reshape to another number of elements")
     context.require_equal(total, product_of_sizes(shape), error)
+    negative = [count for size in given if (count := if_negative(size, 1, 0)) != 0]
+    if len(negative) > 1:
+        counts = (as_expr(sum_of_sizes(tuple(negative))), Const(1, "int64"))
+        context.require(Compute(ps.le, counts, "bool"), error)
     return shape
 
 
@@ -146,9 +166,7 @@ def lower_split(context: Context, node: Apply, inputs: list[Array]) -> list[Arra
     lengths = tuple(length_of(lengths_array, i) for i in range(node.op.len_splits))
     error = Error(ValueError, "the lengths of a Split must be those of its parts")
     for length in lengths:
-        is_negative = Compute(ps.ge, (as_expr(length), ZERO), "bool")
-        if not is_not_negative(as_expr(length)):
-            context.check((), lambda _, c=is_negative: c, error)
+        _require_not_negative(context, length, error)
     context.require_equal(array.shape[axis], sum_of_sizes(lengths), error)
     return [
         array.view(
@@ -205,11 +223,13 @@ def lower_extract_diag(context: Context, node: Apply, inputs: list[Array]) -> li
 
 def lower_eye(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Return a comparison of the indices."""
-    rows, columns, offset = map(length_of, inputs)
+    *lengths, offset = inputs
+    rows, columns = _lengths(context, lengths)
+    diagonal = as_expr(length_of(offset))
     dtype = node.outputs[0].type.dtype
 
     def at(index: tuple[Expr, ...]) -> Expr:
-        return cast(Compute(ps.eq, (plus(index[0], as_expr(offset)), index[1]), "bool"), dtype)
+        return cast(Compute(ps.eq, (plus(index[0], diagonal), index[1]), "bool"), dtype)
 
     return [Array((rows, columns), dtype, at)]
 

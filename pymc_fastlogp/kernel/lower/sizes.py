@@ -93,6 +93,17 @@ def rest_of(total: Size, known: tuple[Size, ...]) -> Size:
     return total if product == 1 else Compute(ps.int_div, (as_expr(total), divisor), "int64")
 
 
+def if_negative(size: Size, yes: Size, no: Size) -> Size:
+    """Return one of two lengths, by whether a given number is negative."""
+    expr = as_expr(size)
+    if is_not_negative(expr):
+        return no
+    if isinstance(size, int):
+        return yes
+    is_negative = Compute(ps.lt, (expr, ZERO), "bool")
+    return Compute(ps.switch, (is_negative, as_expr(yes), as_expr(no)), "int64")
+
+
 def is_not_negative(expr: Expr) -> bool:
     """Whether a length is known to be at least 0."""
     if isinstance(expr, Const):

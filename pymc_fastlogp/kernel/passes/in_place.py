@@ -13,7 +13,7 @@ import numpy as np
 from pytensor.scalar.basic import Cast
 
 from pymc_fastlogp.kernel.calls import Call
-from pymc_fastlogp.kernel.expressions import domain_of, flat_index, product_of_sizes
+from pymc_fastlogp.kernel.expressions import domain_of, flat_index, product_of_sizes, reads_directly
 from pymc_fastlogp.kernel.loops import (
     Buffer,
     Check,
@@ -30,6 +30,7 @@ from pymc_fastlogp.kernel.loops import (
     as_expr,
     expressions,
     is_call,
+    loaded,
     operands,
     reads,
 )
@@ -88,6 +89,8 @@ def _is_spare(program: Program, copy: Copy) -> bool:
     source, target = copy.source, copy.store.buffer
     if source is target or _number_of_readers(program, source) != 1:
         return False
+    if not all(map(_is_known, copy.store.index)):
+        return False
     position = program.steps.index(copy.loop)
     writers = [loop for loop in program.steps if _writes(loop, source)]
     between = program.steps[program.steps.index(writers[0]) : position + 1]
@@ -98,6 +101,13 @@ def _is_spare(program: Program, copy: Copy) -> bool:
     if copy.loop.when is not None and any(loop.when is not copy.loop.when for loop in writers):
         return False
     return _is_apart(between, copy)
+
+
+def _is_known(index: Expr) -> bool:
+    """Whether an index needs nothing that is computed, or checked to be in bounds, only after the first of the writes."""
+    return reads_directly(index) and all(
+        buffer.role in (Role.INPUT, Role.CONSTANT) for buffer in loaded([index])
+    )
 
 
 def _is_whole(copy: Copy) -> bool:
