@@ -24,8 +24,8 @@ FIRES = {
     "diagonal": (pt.exp(pt.diagonal(pt.diag(v))), pt.exp(v)),
     "scaled rows": (pt.diag(v) @ pt.exp(x), v[:, None] * pt.exp(x)),
     "read from another diagonal": (
-        pt.exp(pt.diagonal(pt.diag(v), offset=1)) + x[:2, 0],
-        pt.ones(2) + x[:2, 0],
+        pt.diagonal(pt.diag(v), offset=1) + x[:2, 0],
+        pt.zeros(2) + x[:2, 0],
     ),
     "scaled columns": (pt.exp(x) @ pt.diag(v), pt.exp(x) * v),
 }

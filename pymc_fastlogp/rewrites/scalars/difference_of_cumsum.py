@@ -22,6 +22,7 @@ from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import zeros
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import sub
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
@@ -52,12 +53,17 @@ def local_difference_of_cumsum(fgraph: FunctionGraph, node: Apply) -> list[Tenso
 
 def _entries_of_cumsum(x: TensorVariable) -> tuple[TensorVariable, np.ndarray] | None:
     """Return ``y`` and ``i`` if ``x`` is ``cumsum(y)[i]``, of a vector of known length."""
-    sums = next(iter(moved_inputs(x)), None)
-    if sums is None or not isinstance(sums.owner_op, CumOp) or x.type.ndim != 1:
+    if not isinstance(x.owner_op, Subtensor | AdvancedSubtensor):
         return None
-    [y], found = sums.owner.inputs, provenance(x)
-    is_sum = sums.owner.op.mode == "add" and y.type.dtype in float_dtypes
-    return (y, found.codes - 1) if found and is_sum and y.type.ndim == 1 else None
+    sums = x.owner.inputs[0]
+    if not isinstance(sums.owner_op, CumOp) or sums.owner.op.mode != "add" or x.type.ndim != 1:
+        return None
+    # Read again: the index may have become a constant since, and its length known.
+    read = x.owner.op(*x.owner.inputs)
+    [y], found = sums.owner.inputs, provenance(read)
+    if found is None or not moved_inputs(read) or y.type.ndim != 1:
+        return None
+    return (y, found.codes - 1) if y.type.dtype in float_dtypes else None
 
 
 def _taken(y: TensorVariable, entries: np.ndarray) -> TensorVariable:
