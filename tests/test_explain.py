@@ -314,7 +314,7 @@ def test_html_names_what_fired_apart_from_what_refused(explained):
     assert ("few (likelihood)", "compact_rows x 2", f"{N} -> 5", "") in cells
     assert (
         "few (likelihood)",
-        "fold_checks_by_range x 2, switch_to_zero, masked_switch, reduction_of_permuted x 2",
+        "fold_checks_by_range x 2, switch_to_zero, masked_switch",
         "",
         "",
     ) in cells

@@ -21,8 +21,8 @@ from pymc_fastlogp.rewrites.rows.refusals import NEEDED_ROW_BY_ROW, ONE_EACH, RE
 from pymc_fastlogp.rewrites.rows.scatter_order import (
     IN_REGISTERS,
     LANE_BY_LANE,
+    LEAST_SAVING,
     RUNS,
-    WORTHWHILE,
     Scattered,
     best_order,
     cost,
@@ -201,7 +201,7 @@ def test_best_order(indices, by):
     if order is not None:
         assert sorted(order) == list(range(N))
         assert all((np.diff(scattered[k].of_row[order]) >= 0).all() for k in by)
-        assert cost(scattered) - cost(scattered, order) >= WORTHWHILE
+        assert cost(scattered) - cost(scattered, order) >= LEAST_SAVING
 
 
 @pytest.mark.parametrize(

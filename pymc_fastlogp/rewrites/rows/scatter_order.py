@@ -26,7 +26,7 @@ IN_REGISTERS = (1.10, 1.17, 1.21, 1.33, 0.97, 0.55, 0.50, 0.46, 0.42, 0.42)
 AS_VECTORS = 0.67
 
 # What an order must save of that for each row, so that what the figures do not know cannot make it a loss.
-WORTHWHILE = 0.1
+LEAST_SAVING = 0.1
 
 
 class Scattered(NamedTuple):
@@ -58,7 +58,7 @@ def best_order(scattered: Sequence[Scattered]) -> np.ndarray | None:
 
 def cheaper_order(scattered: Sequence[Scattered]) -> np.ndarray | None:
     """Return the permutation of rows that pays most of those that sort by an index, None if none does."""
-    worth = cost(scattered) - WORTHWHILE
+    worth = cost(scattered) - LEAST_SAVING
     if worth < min(IN_REGISTERS) * sum(each.n_tables for each in scattered):
         return None
     costs = [(cost(scattered, rows), k, rows) for k, rows in enumerate(_orders(scattered))]
