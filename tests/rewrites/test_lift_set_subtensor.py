@@ -225,7 +225,7 @@ REFUSES = {
     "masked log": pt.log(x[I].set(1.0)),
     "masked scalar base": pt.log(pt.alloc(s, N)[:].set(1.0)),
     "perhaps stored nowhere": pt.log(zeros[mask].set(s)),
-    "overwritten value": pt.log(square[ROWS, COLS].set(low)[1:].set(1.0)),
+    "overwritten value": pt.log(zeros[I].set(a)[1:].set(1.0)),
     "exponent of an overwritten base": filled**s,
     # The gradient is rounded to float32 on its way through the set.
     "cast between floats": pt.cast(zeros[I].set(a), "float32"),

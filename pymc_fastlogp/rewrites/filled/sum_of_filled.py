@@ -37,7 +37,7 @@ def local_sum_of_filled(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
     if not is_set(matrix) or len(dtypes) > 1 or out.type.dtype not in float_dtypes:
         return None
     filled = packed(matrix)
-    if filled is None or fill_value(filled.fill) != 0:
+    if filled is None or not filled.entries or fill_value(filled.fill) != 0:
         return None
     if op.axis is None or len(op.axis) == matrix.type.ndim:
         total = variadic_add(*(array_of(entry, entry.where.size).sum() for entry in filled.entries))
