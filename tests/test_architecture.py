@@ -1,6 +1,7 @@
 """How rooms may import each other, and how long a file may be."""
 
 import ast
+import re
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -77,3 +78,18 @@ def test_is_short_enough_to_be_one_concept(path):
     is_table = any(str(path).endswith(table) for table in TABLES)
     n_lines = len(path.read_text().splitlines())
     assert is_table or n_lines <= MOST_LINES
+
+
+# Not public, or not documented: modules, and attributes of what others made.
+PRIVATE = re.compile(
+    r"from \S+ import .*\b_[a-z]\w*|\S+\._[a-z]\w* import|numba\.(?:core|np)\b|pytensor\.link\.numba|"
+    r"\.(?:__db__|__pyx_capi__|_getvalue|_library|_dispose)\b"
+)
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if room_of(m) != "_upstream"])
+def test_private_names_of_others_are_used_in_one_room(module):
+    code = "\n".join(
+        line for line in MODULES[module].read_text().splitlines() if " numba.core." not in line
+    )
+    assert not PRIVATE.findall(code)

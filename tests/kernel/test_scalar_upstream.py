@@ -14,13 +14,32 @@ from pytensor.scalar import math as psm
 from scipy.special import betainc
 
 from pymc_fastlogp.kernel import scalars
-from pymc_fastlogp.kernel.numba.scalar_library import address, link
+from pymc_fastlogp.kernel.numba.scalar_library import address, compile_upstream
 from pymc_fastlogp.kernel.vecmath.vector import F64, Floats
 
 ROOT = Path(__file__).parents[2]
 EXTERNALS = scalars.externals(psm.betainc, 3)
 SYMBOL = "test.betainc"
 SIGNATURE = ir.FunctionType(F64, [F64] * 3)
+
+
+def link(library, needed):
+    """Link functions to a code library of Numba, before it is handed on or finalized."""
+    for external in needed:
+        compiled = compile_upstream(external)
+        module = library.create_ir_module(external.symbol)
+        _add_alias(module, external, compiled.native_name)
+        library.add_ir_module(module)
+        library.add_linking_library(compiled._library)
+
+
+def _add_alias(module, external, name):
+    """Define the function by its stable name; Numba's own differs from process to process."""
+    compiled = ir.Function(module, external.signature, name)
+    function = ir.Function(module, external.signature, external.symbol)
+    function.linkage = "linkonce_odr"
+    builder = ir.IRBuilder(function.append_basic_block())
+    builder.ret(builder.call(compiled, function.args))
 
 
 def add_betainc(module):

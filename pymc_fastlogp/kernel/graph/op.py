@@ -14,12 +14,12 @@ from pytensor.compile.mode import get_mode
 from pytensor.compile.rewriting import rewrite_ofg_inner_graph
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
-from pytensor.link.numba.dispatch.basic import (
+from pytensor.printing import op_debug_information
+
+from pymc_fastlogp._upstream.numba import (
     numba_funcify_and_cache_key,
     register_funcify_and_cache_key,
 )
-from pytensor.printing import op_debug_information
-
 from pymc_fastlogp.analysis.index_facts import IndexFacts
 from pymc_fastlogp.kernel.defects import report_defect
 from pymc_fastlogp.kernel.ir.loops import Program
@@ -90,9 +90,10 @@ class FusedKernel(FinalizedOpFromGraph):
 
 @register_funcify_and_cache_key(FusedKernel)
 def _funcify(op: FusedKernel, node: Apply, **kwargs: Any) -> tuple[Any, str | None]:
-    """Compile to vector code; where that fails unexpectedly, as upstream would."""
+    """Compile to vector code, whose name is the key for PyTensor's cache; where that fails unexpectedly, as upstream would."""
     try:
-        return funcify(op.compiled())
+        kernel = op.compiled()
+        return funcify(kernel), kernel.name
     except Exception as error:
         report_defect(error, str(op))
     kwargs.pop("storage_map", None)

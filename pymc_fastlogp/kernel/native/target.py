@@ -3,6 +3,8 @@
 from llvmlite import binding as llvm
 from llvmlite import ir
 
+from pymc_fastlogp._upstream.llvmlite import free
+
 # The widest first: a CPU with AVX-512 has AVX too. 128 bits is what SSE2 and NEON have.
 NATIVE_LANES = (("avx512f", 8), ("avx", 4))
 SMALLEST_NATIVE_LANES = 2
@@ -31,5 +33,7 @@ def optimised(module: ir.Module, machine: llvm.TargetMachine) -> llvm.ModuleRef:
     parsed.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     passes = llvm.create_pass_builder(machine, options)
-    passes.getModulePassManager().run(parsed, passes)
+    manager = passes.getModulePassManager()
+    manager.run(parsed, passes)
+    free(manager)
     return parsed

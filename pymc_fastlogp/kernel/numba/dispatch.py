@@ -6,22 +6,16 @@ from its cache on disk; so that code always finds it. It is freed with the funct
 """
 
 from collections.abc import Sequence
-from hashlib import sha256
-from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
-from numba.np import arrayobj
-from numba.np.numpy_support import from_dtype
 
+from pymc_fastlogp._upstream.numba import EmittedFunction, Frame, array_type, returned_type
 from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY, emit_shapes
 from pymc_fastlogp.kernel.ir.expressions import Buffer, as_expr
 from pymc_fastlogp.kernel.ir.loops import Error, Program
 from pymc_fastlogp.kernel.lower.lengths import is_not_negative
 from pymc_fastlogp.kernel.numba import layouts
-from pymc_fastlogp.kernel.numba.emitted_function import EmittedFunction
 from pymc_fastlogp.kernel.numba.layouts import Kernel
 from pymc_fastlogp.kernel.numba.outputs import (
     NO_CODE,
@@ -31,7 +25,8 @@ from pymc_fastlogp.kernel.numba.outputs import (
     output_of,
 )
 
-I64, POINTER = ir.IntType(64), ir.PointerType()
+I64 = ir.IntType(64)
+NEGATIVE = "negative dimensions not allowed"
 TOO_LARGE = (
     "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
 )
@@ -44,111 +39,61 @@ ERRORS = {
 }
 
 
-def funcify(kernel: Kernel) -> tuple[EmittedFunction, str]:
-    """Return a function that Numba calls, and its key for PyTensor's cache.
+def funcify(kernel: Kernel) -> EmittedFunction:
+    """Return a function that Numba calls.
 
     Parameters
     ----------
     kernel : Kernel
         What the function calls. It takes and returns arrays, also those without axes.
     """
-    return _function(kernel), _key(kernel)
-
-
-def _key(kernel: Kernel) -> str:
-    """Return a hash of the code and of what only the function around it knows."""
-    errors = [(error.type.__module__, error.type.__qualname__) for error in kernel.program.errors]
-    return sha256(f"{kernel.name} {errors}".encode()).hexdigest()
-
-
-def _function(kernel: Kernel) -> EmittedFunction:
     program = kernel.program
     input_types, output_types = _array_types(program.inputs), _array_types(program.outputs)
-    returned = types.Tuple(output_types) if len(output_types) > 1 else output_types[0]
 
-    def emit(  # type: ignore[no-untyped-def]
-        context, builder: ir.IRBuilder, given: Sequence[types.Array], values: Sequence[ir.Value]
-    ) -> ir.Value:
-        call = _Call(context, builder)
-        arrays = [
-            arrayobj.make_array(type_)(context, builder, value)
-            for type_, value in zip(input_types, values, strict=True)
-        ]
-        inputs = call.arguments(arrays)
-        outputs = call.outputs(program, output_types, inputs)
+    def emit(frame: Frame, given: Sequence[types.Array], values: Sequence[ir.Value]) -> ir.Value:
+        arrays = zip(input_types, values, strict=True)
+        inputs = [x for type_, value in arrays for x in frame.arguments_of(type_, value)]
+        outputs = _outputs(frame, program, output_types, inputs)
         # An array without axes is in any order.
         layout = "".join(array.layout if array.ndim else "C" for array in given)
         status, slots = call_with_outputs(
-            context,
-            builder,
-            lambda inside: layouts.emit_address(context, inside, kernel.name, layout),
-            inputs,
-            outputs,
+            frame, lambda inside: layouts.emit_address(inside, kernel.name, layout), inputs, outputs
         )
-        call.raise_error(status, program.errors)
-        results = arrays_in(context, builder, outputs, slots)
-        return context.make_tuple(builder, returned, results) if len(results) > 1 else results[0]
+        _raise_error(frame, status, program.errors)
+        return frame.results(output_types, arrays_in(frame, outputs, slots))
 
-    return EmittedFunction("fused_kernel", returned, emit)
+    return EmittedFunction("fused_kernel", returned_type(output_types), emit)
 
 
 def _array_types(buffers: Sequence[Buffer]) -> list[types.Array]:
-    return [types.Array(from_dtype(np.dtype(b.dtype)), b.ndim, "C") for b in buffers]
+    return [array_type(b.dtype, b.ndim) for b in buffers]
 
 
-class _Call:
-    """The code around one call of a kernel."""
+def _outputs(
+    frame: Frame, program: Program, output_types: Sequence[types.Array], inputs: Sequence[ir.Value]
+) -> list[Output]:
+    """Return what is to be allocated; raise where a length is negative or memory cannot be as large."""
+    shapes = emit_shapes(frame.builder, program, inputs)
+    for buffer, shape in zip(program.outputs, shapes, strict=True):
+        for size, length in zip(buffer.shape, shape, strict=True):
+            if not is_not_negative(as_expr(size)):
+                is_negative = frame.builder.icmp_signed("<", length, I64(0))
+                with frame.builder.if_then(is_negative, likely=False):
+                    frame.raise_error(ValueError, NEGATIVE)
+    found = [
+        output_of(frame, type_, shape) for type_, shape in zip(output_types, shapes, strict=True)
+    ]
+    for each in found:
+        with frame.builder.if_then(each.is_too_large, likely=False):
+            frame.raise_error(ValueError, TOO_LARGE)
+    return found
 
-    def __init__(self, context: Any, builder: ir.IRBuilder):
-        self.context = context
-        self.builder = builder
 
-    def arguments(self, arrays: Sequence[Any]) -> list[ir.Value]:
-        """Return the arguments of the machine code for its inputs."""
-        arguments = []
-        for array in arrays:
-            sizes = (array.shape, array.strides)
-            arguments += [self.pointer(array)]
-            arguments += [n for size in sizes for n in cgutils.unpack_tuple(self.builder, size)]
-        return arguments
-
-    def outputs(
-        self, program: Program, output_types: Sequence[types.Array], inputs: Sequence[ir.Value]
-    ) -> list[Output]:
-        """Return what is to be allocated; raise where a length is negative or memory cannot be as large."""
-        shapes = emit_shapes(self.builder, program, inputs)
-        self.require_not_negative(program, shapes)
-        found = [
-            output_of(self.context, self.builder, type_, shape)
-            for type_, shape in zip(output_types, shapes, strict=True)
-        ]
-        for each in found:
-            with self.builder.if_then(each.is_too_large, likely=False):
-                self.context.call_conv.return_user_exc(self.builder, ValueError, (TOO_LARGE,))
-        return found
-
-    def require_not_negative(self, program: Program, shapes: Sequence[Sequence[ir.Value]]) -> None:
-        """Raise where a length is negative."""
-        for buffer, shape in zip(program.outputs, shapes, strict=True):
-            for size, length in zip(buffer.shape, shape, strict=True):
-                if is_not_negative(as_expr(size)):
-                    continue
-                is_negative = self.builder.icmp_signed("<", length, I64(0))
-                with self.builder.if_then(is_negative, likely=False):
-                    message = ("negative dimensions not allowed",)
-                    self.context.call_conv.return_user_exc(self.builder, ValueError, message)
-
-    def pointer(self, array: Any) -> ir.Value:
-        """Return the address of the elements."""
-        return self.builder.bitcast(array.data, POINTER)
-
-    def raise_error(self, status: ir.Value, errors: Sequence[Error]) -> None:
-        """Raise what a status other than 0 stands for."""
-        failed = self.builder.icmp_signed("!=", status, I64(0))
-        with self.builder.if_then(failed, likely=False):
-            for number, error in [*ERRORS.items(), *enumerate(errors, 1)]:
-                with self.builder.if_then(self.builder.icmp_signed("==", status, I64(number))):
-                    self.context.call_conv.return_user_exc(
-                        self.builder, error.type, (error.message,)
-                    )
-            self.builder.unreachable()
+def _raise_error(frame: Frame, status: ir.Value, errors: Sequence[Error]) -> None:
+    """Raise what a status other than 0 stands for."""
+    builder = frame.builder
+    with builder.if_then(builder.icmp_signed("!=", status, I64(0)), likely=False):
+        for number, error in [*ERRORS.items(), *enumerate(errors, 1)]:
+            with builder.if_then(builder.icmp_signed("==", status, I64(number))):
+                frame.raise_error(error.type, error.message)
+        builder.unreachable()

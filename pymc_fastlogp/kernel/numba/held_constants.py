@@ -13,21 +13,25 @@ from typing import Any, ClassVar
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
-from numba.np import arrayobj
-from numba.np.numpy_support import from_dtype
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import GraphRewriter
-from pytensor.link.numba.dispatch.basic import register_funcify_and_cache_key
 from pytensor.tensor.type import DenseTensorType, TensorType
 
+from pymc_fastlogp._upstream.numba import (
+    EmittedFunction,
+    Frame,
+    array_type,
+    register_funcify_and_cache_key,
+    returned_type,
+)
 from pymc_fastlogp.kernel.graph.boundary import is_embedded
 from pymc_fastlogp.kernel.native import machine_code
 from pymc_fastlogp.kernel.numba.cells import declared
-from pymc_fastlogp.kernel.numba.emitted_function import EmittedFunction
 from pymc_fastlogp.kernel.numba.held import Held, hold
+
+I64 = ir.IntType(64)
 
 
 class HeldConstants(Op):
@@ -112,32 +116,18 @@ def _funcify(op: HeldConstants, node: Apply, **kwargs: Any) -> tuple[EmittedFunc
 
 def _function(arrays: Sequence[Held]) -> EmittedFunction:
     array_types = [
-        types.Array(from_dtype(held.array.dtype), held.array.ndim, held.layout, readonly=True)
-        for held in arrays
+        array_type(held.array.dtype, held.array.ndim, held.layout, readonly=True) for held in arrays
     ]
-    returned = types.Tuple(array_types) if len(arrays) > 1 else array_types[0]
 
-    def emit(context: Any, builder: ir.IRBuilder, *nothing: Any) -> ir.Value:
-        values = [
-            _array(context, builder, type_, held)
-            for type_, held in zip(array_types, arrays, strict=True)
-        ]
-        return context.make_tuple(builder, returned, values) if len(values) > 1 else values[0]
+    def emit(frame: Frame, *nothing: Any) -> ir.Value:
+        values = [_array(frame, type_, held) for type_, held in zip(array_types, arrays)]
+        return frame.results(array_types, values)
 
-    return EmittedFunction("held_constants", returned, emit)
+    return EmittedFunction("held_constants", returned_type(array_types), emit)
 
 
-def _array(context: Any, builder: ir.IRBuilder, type_: types.Array, held: Held) -> ir.Value:
+def _array(frame: Frame, type_: types.Array, held: Held) -> ir.Value:
     """Return an array at the address that stands in a cell."""
-    array = arrayobj.make_array(type_)(context, builder)
-    lengths = [context.get_constant(types.intp, n) for n in held.array.shape]
-    strides = [context.get_constant(types.intp, n) for n in held.array.strides]
-    arrayobj.populate_array(
-        array,
-        data=builder.load(declared(builder.module, held.symbol, array.data.type)),
-        shape=cgutils.pack_array(builder, lengths),
-        strides=cgutils.pack_array(builder, strides),
-        itemsize=context.get_constant(types.intp, held.array.itemsize),
-        meminfo=None,
-    )
-    return array._getvalue()
+    place = declared(frame.builder.module, held.symbol, frame.pointer_to(type_))
+    lengths, strides = (list(map(I64, sizes)) for sizes in (held.array.shape, held.array.strides))
+    return frame.array(type_, frame.builder.load(place), lengths, strides)

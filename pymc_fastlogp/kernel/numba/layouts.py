@@ -19,8 +19,8 @@ from weakref import WeakValueDictionary, finalize
 
 from llvmlite import binding as llvm
 from llvmlite import ir
-from numba.core import cgutils
 
+from pymc_fastlogp._upstream.numba import Frame, cgutils
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.native import machine_code
 from pymc_fastlogp.kernel.numba.cells import cell, declared
@@ -98,28 +98,26 @@ def _for_layout(name: bytes, layout: bytes) -> int:
 llvm.add_symbol(SYMBOL, cast(_for_layout, c_void_p).value)
 
 
-def emit_address(context, builder, name: str, layout: str) -> ir.Value:  # type: ignore[no-untyped-def]
+def emit_address(frame: Frame, name: str, layout: str) -> ir.Value:
     """Append code that returns the address of the machine code for a layout as an integer, 0 if there is none.
 
     Parameters
     ----------
-    context : numba.core.base.BaseContext
-        Of Numba.
-    builder : llvmlite.ir.IRBuilder
+    frame : Frame
         Where instructions go.
     name : str
         Of the kernel.
     layout : str
         The layout of each input, as Numba calls it.
     """
-    module = builder.module
+    builder, module = frame.builder, frame.builder.module
     if set(layout) <= {"C"}:
         return builder.load(declared(module, f"{name}.{layout}", I64))
     place = _variable(module, "place", CELL, _variable(module, "nothing", I64, I64(0)))
     known = builder.load_atomic(place, "acquire", ALIGNMENT)
     address = cgutils.alloca_once_value(builder, builder.load(known))
     with builder.if_then(cgutils.is_null(builder, builder.load(address)), likely=False):
-        strings = [context.insert_const_string(module, text) for text in (name, layout)]
+        strings = [frame.text(text) for text in (name, layout)]
         type_ = ir.FunctionType(CELL, [string.type for string in strings])
         found = builder.call(cgutils.get_or_insert_function(module, type_, SYMBOL), strings)
         builder.store_atomic(found, place, "release", ALIGNMENT)

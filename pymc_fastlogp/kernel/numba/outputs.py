@@ -12,15 +12,13 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
-from numba.np import arrayobj
 
+from pymc_fastlogp._upstream.numba import Frame, cgutils
 from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY
 
 # The status of a call where there is no machine code.
 NO_CODE = OUT_OF_MEMORY - 1
 I1, I64, POINTER = ir.IntType(1), ir.IntType(64), ir.PointerType()
-MEMORY = types.MemInfoPointer(types.voidptr)
 
 
 class Output(NamedTuple):
@@ -45,10 +43,11 @@ class Output(NamedTuple):
     is_too_large: ir.Value
 
 
-def output_of(context: Any, builder: ir.IRBuilder, type_: types.Array, shape: Any) -> Output:
+def output_of(frame: Frame, type_: types.Array, shape: Any) -> Output:
     """Return an output of some shape."""
     strides: list[ir.Value] = []
-    size, is_too_large = I64(arrayobj.get_itemsize(context, type_)), I1(0)
+    builder = frame.builder
+    size, is_too_large = I64(frame.itemsize(type_)), I1(0)
     for length in reversed(shape):
         strides.insert(0, size)
         product = builder.smul_with_overflow(size, length)
@@ -58,9 +57,8 @@ def output_of(context: Any, builder: ir.IRBuilder, type_: types.Array, shape: An
 
 
 def call_with_outputs(
-    context: Any,
-    builder: ir.IRBuilder,
-    find: Callable[[ir.IRBuilder], ir.Value],
+    frame: Frame,
+    find: Callable[[Frame], ir.Value],
     inputs: Sequence[ir.Value],
     outputs: Sequence[Output],
 ) -> tuple[ir.Value, ir.Value]:
@@ -68,9 +66,7 @@ def call_with_outputs(
 
     Parameters
     ----------
-    context : numba.core.base.BaseContext
-        Of Numba.
-    builder : llvmlite.ir.IRBuilder
+    frame : Frame
         Where instructions go.
     find : callable
         Appends code that returns the address of the machine code as an integer, or 0.
@@ -86,67 +82,49 @@ def call_with_outputs(
     slots : llvmlite.ir.Value
         Where the outputs are, see :func:`arrays_in`; nowhere unless the status is 0.
     """
-    slots = cgutils.alloca_once(builder, ir.ArrayType(POINTER, len(outputs)))
-    outlined = _outlined(context, builder, find, [x.type for x in inputs], len(outputs))
+    slots = cgutils.alloca_once(frame.builder, ir.ArrayType(POINTER, len(outputs)))
+    outlined = _outlined(frame, find, [x.type for x in inputs], len(outputs))
     sizes = [output.size for output in outputs]
-    return builder.call(outlined, [slots, *inputs, *sizes]), slots
+    return frame.builder.call(outlined, [slots, *inputs, *sizes]), slots
 
 
-def arrays_in(
-    context: Any, builder: ir.IRBuilder, outputs: Sequence[Output], slots: ir.Value
-) -> list[ir.Value]:
+def arrays_in(frame: Frame, outputs: Sequence[Output], slots: ir.Value) -> list[ir.Value]:
     """Return the arrays of outputs that have been allocated."""
-    places = (builder.gep(slots, [I64(0), I64(i)]) for i in range(len(outputs)))
-    memory = [builder.load(place, typ=POINTER) for place in places]
+    places = (frame.builder.gep(slots, [I64(0), I64(i)]) for i in range(len(outputs)))
+    memory = [frame.builder.load(place, typ=POINTER) for place in places]
     return [
-        _array(context, builder, output, each) for output, each in zip(outputs, memory, strict=True)
+        frame.array(output.type, frame.data_of(each), output.shape, output.strides, each)
+        for output, each in zip(outputs, memory, strict=True)
     ]
 
 
-def _array(context: Any, builder: ir.IRBuilder, output: Output, memory: ir.Value) -> ir.Value:
-    elements = context.get_data_type(output.type.dtype).as_pointer()
-    array = arrayobj.make_array(output.type)(context, builder)
-    arrayobj.populate_array(
-        array,
-        data=builder.bitcast(context.nrt.meminfo_data(builder, memory), elements),
-        shape=cgutils.pack_array(builder, output.shape, ty=I64),
-        strides=cgutils.pack_array(builder, output.strides, ty=I64),
-        itemsize=I64(arrayobj.get_itemsize(context, output.type)),
-        meminfo=memory,
-    )
-    return array._getvalue()
-
-
 def _outlined(
-    context: Any,
-    caller: ir.IRBuilder,
-    find: Callable[[ir.IRBuilder], ir.Value],
+    caller: Frame,
+    find: Callable[[Frame], ir.Value],
     input_types: Sequence[ir.Type],
     n_outputs: int,
 ) -> ir.Function:
     """Return a function that allocates memory of some sizes, calls the machine code, and fills the slots."""
+    module = caller.builder.module
     type_ = ir.FunctionType(I64, [POINTER, *input_types, *[I64] * n_outputs])
-    outlined = ir.Function(caller.module, type_, caller.module.get_unique_name("with_outputs"))
+    outlined = ir.Function(module, type_, module.get_unique_name("with_outputs"))
     outlined.linkage = "internal"
     outlined.attributes.add("noinline")
     slots, *others = outlined.args
     inputs, sizes = others[: len(input_types)], others[len(input_types) :]
 
     builder = ir.IRBuilder(outlined.append_basic_block())
-    address = find(builder)
-    _return_if(context, builder, cgutils.is_null(builder, address), I64(NO_CODE), [])
-    align = context.get_preferred_array_alignment(types.float64)
-    allocate = context.nrt.meminfo_alloc_aligned_unchecked
-    memory = [allocate(builder, size, align) for size in sizes]
+    frame = caller.at(builder)
+    address = find(frame)
+    _return_if(frame, cgutils.is_null(builder, address), I64(NO_CODE), [])
+    memory = [frame.allocate(size) for size in sizes]
     is_missing = reduce(builder.or_, [cgutils.is_null(builder, each) for each in memory])
-    _return_if(context, builder, is_missing, I64(OUT_OF_MEMORY), memory)
-    elements = [context.nrt.meminfo_data(builder, each) for each in memory]
-    pointers = [builder.bitcast(each, POINTER) for each in elements]
+    _return_if(frame, is_missing, I64(OUT_OF_MEMORY), memory)
+    pointers = [frame.data_of(each) for each in memory]
     kernel = ir.FunctionType(I64, [*input_types, *[POINTER] * n_outputs])
     function = builder.inttoptr(address, kernel.as_pointer())
     status = builder.call(function, [*inputs, *pointers])
-    has_failed = builder.icmp_signed("!=", status, I64(0))
-    _return_if(context, builder, has_failed, status, memory)
+    _return_if(frame, builder.icmp_signed("!=", status, I64(0)), status, memory)
     for i, each in enumerate(memory):
         builder.store(each, builder.gep(slots, [I64(i)], source_etype=POINTER))
     builder.ret(I64(0))
@@ -154,14 +132,10 @@ def _outlined(
 
 
 def _return_if(
-    context: Any,
-    builder: ir.IRBuilder,
-    condition: ir.Value,
-    status: ir.Value,
-    memory: Sequence[ir.Value],
+    frame: Frame, condition: ir.Value, status: ir.Value, memory: Sequence[ir.Value]
 ) -> None:
     """Give the memory back and return where a condition holds."""
-    with builder.if_then(condition, likely=False):
+    with frame.builder.if_then(condition, likely=False):
         for each in memory:
-            context.nrt.decref(builder, MEMORY, each)
-        builder.ret(status)
+            frame.release(each)
+        frame.builder.ret(status)

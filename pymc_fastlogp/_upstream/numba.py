@@ -1,0 +1,185 @@
+"""What is private in Numba: how code of our own becomes a function that it calls, and its arrays, errors and memory.
+
+``numba.extending.intrinsic`` also emits instructions, but Numba keeps each intrinsic until the process ends, and so all that
+it refers to. An :class:`EmittedFunction` is freed like any object: one lowering is registered for the type of all of them, and the type
+knows its function only as long as that lives, as the type of an ``njit`` function does. Who keeps the function are the globals of the
+Python functions that call it: those of a dispatcher of Numba or, in nutpie, of a callback. Nothing else can call its code.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.imputils import lower_constant
+from numba.core.typing import signature
+from numba.extending import lower_builtin, models, register_model, typeof_impl
+from numba.np import arrayobj
+from numba.np.numpy_support import from_dtype
+from pytensor.link.numba.cache import compile_numba_function_src
+from pytensor.link.numba.dispatch.basic import (
+    numba_funcify,
+    numba_funcify_and_cache_key,
+    register_funcify_and_cache_key,
+)
+
+__all__ = [
+    "EmittedFunction",
+    "Frame",
+    "array_type",
+    "cgutils",
+    "compile_numba_function_src",
+    "numba_funcify",
+    "numba_funcify_and_cache_key",
+    "register_funcify_and_cache_key",
+    "returned_type",
+]
+
+I64, POINTER = ir.IntType(64), ir.PointerType()
+MEMORY = types.MemInfoPointer(types.voidptr)
+
+
+def array_type(dtype: Any, ndim: int, layout: str = "C", *, readonly: bool = False) -> types.Array:
+    """Return Numba's type of an array; the layout is C, F or A."""
+    return types.Array(from_dtype(np.dtype(dtype)), ndim, layout, readonly=readonly)
+
+
+def returned_type(results: Sequence[types.Type]) -> types.Type:
+    """Return the type of what a function with these results returns: a tuple unless it is one."""
+    return types.Tuple(results) if len(results) > 1 else results[0]
+
+
+class Frame(NamedTuple):
+    """Where Numba has code of ours emitted: its context, and where instructions go."""
+
+    context: Any
+    builder: ir.IRBuilder
+
+    def at(self, builder: ir.IRBuilder) -> "Frame":
+        """Return the same for another place."""
+        return self._replace(builder=builder)
+
+    def arguments_of(self, type_: types.Array, array: ir.Value) -> list[ir.Value]:
+        """Return the address of the first element of an array, its lengths and its strides in bytes."""
+        made = arrayobj.make_array(type_)(self.context, self.builder, array)
+        sizes = (cgutils.unpack_tuple(self.builder, size) for size in (made.shape, made.strides))
+        return [self.builder.bitcast(made.data, POINTER), *(n for size in sizes for n in size)]
+
+    def array(
+        self,
+        type_: types.Array,
+        data: ir.Value,
+        shape: Sequence[ir.Value],
+        strides: Sequence[ir.Value],
+        memory: ir.Value | None = None,
+    ) -> ir.Value:
+        """Return an array of elements at an address, which it owns with its memory if that is given."""
+        made = arrayobj.make_array(type_)(self.context, self.builder)
+        arrayobj.populate_array(
+            made,
+            data=self.builder.bitcast(data, self.pointer_to(type_)),
+            shape=cgutils.pack_array(self.builder, shape, ty=I64),
+            strides=cgutils.pack_array(self.builder, strides, ty=I64),
+            itemsize=I64(self.itemsize(type_)),
+            meminfo=memory,
+        )
+        return made._getvalue()
+
+    def pointer_to(self, type_: types.Array) -> ir.Type:
+        """Return the type of the address of an element."""
+        return self.context.get_data_type(type_.dtype).as_pointer()
+
+    def itemsize(self, type_: types.Array) -> int:
+        """Return the bytes of an element."""
+        return int(arrayobj.get_itemsize(self.context, type_))
+
+    def results(self, types_: Sequence[types.Type], values: Sequence[ir.Value]) -> ir.Value:
+        """Return what a function with these results returns, see :func:`returned_type`."""
+        if len(values) == 1:
+            return values[0]
+        return self.context.make_tuple(self.builder, returned_type(types_), values)
+
+    def raise_error(self, exception: type[Exception], message: str) -> None:
+        """Leave the function with an exception."""
+        self.context.call_conv.return_user_exc(self.builder, exception, (message,))
+
+    def allocate(self, n_bytes: ir.Value) -> ir.Value:
+        """Return new memory with one reference, null if there is none."""
+        align = self.context.get_preferred_array_alignment(types.float64)
+        return self.context.nrt.meminfo_alloc_aligned_unchecked(self.builder, n_bytes, align)
+
+    def data_of(self, memory: ir.Value) -> ir.Value:
+        """Return the address of memory."""
+        return self.builder.bitcast(self.context.nrt.meminfo_data(self.builder, memory), POINTER)
+
+    def release(self, memory: ir.Value) -> None:
+        """Give one reference to memory back."""
+        self.context.nrt.decref(self.builder, MEMORY, memory)
+
+    def text(self, value: str) -> ir.Value:
+        """Return the address of a string of C."""
+        return self.context.insert_const_string(self.builder.module, value)
+
+
+Emit = Callable[[Frame, Sequence[types.Type], Sequence[ir.Value]], ir.Value]
+
+
+class EmittedFunction:
+    """A function of positional arguments.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    returned : numba.types.Type
+        The type of its result.
+    emit : callable
+        ``emit(frame, types, values)`` appends the instructions of a call and returns the result, a
+        new reference. What it refers to lives as long as the function.
+    """
+
+    def __init__(self, name: str, returned: types.Type, emit: Emit):
+        self.__name__ = name
+        self.returned = returned
+        self.emit = emit
+
+
+class EmittedFunctionType(types.WeakType, types.Callable, types.Dummy):
+    """The type of one function, as Numba sees it."""
+
+    def __init__(self, function: EmittedFunction):
+        self._store_object(function)
+        super().__init__(f"{function.__name__} at {id(function)}")
+
+    def get_call_type(self, context: Any, args: Sequence[types.Type], kws: dict[str, Any]) -> Any:
+        """Return the signature of a call; the function itself is the first argument of the lowering."""
+        return signature(self._get_object().returned, *args, recvr=self)
+
+    def get_call_signatures(self) -> tuple[list[Any], bool]:
+        """Return no signatures: any types are taken."""
+        return [], True
+
+    def get_impl_key(self, sig: Any) -> type:
+        """Return what the lowering is registered for."""
+        return EmittedFunctionType
+
+
+register_model(EmittedFunctionType)(models.OpaqueModel)
+
+
+@typeof_impl.register(EmittedFunction)
+def _typeof(function: EmittedFunction, context: Any) -> EmittedFunctionType:
+    return EmittedFunctionType(function)
+
+
+@lower_constant(EmittedFunctionType)
+def _lower_function(context: Any, builder: ir.IRBuilder, type_: types.Type, value: Any) -> ir.Value:
+    return context.get_dummy_value()
+
+
+@lower_builtin(EmittedFunctionType, types.VarArg(types.Any))
+def _lower_call(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[Any]) -> ir.Value:
+    function, *arg_types = sig.args
+    return function._get_object().emit(Frame(context, builder), arg_types, args[1:])
