@@ -19,5 +19,16 @@ def optimised(module: ir.Module, machine: llvm.TargetMachine) -> llvm.ModuleRef:
     parsed.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     passes = llvm.create_pass_builder(machine, options)
-    passes.getModulePassManager().run(parsed, passes)
+    manager = passes.getModulePassManager()
+    manager.run(parsed, passes)
+    _free(manager)
     return parsed
+
+
+def _free(manager: llvm.ModulePassManager) -> None:
+    """Free a pass manager with what its passes remember of a module, half a megabyte for a typical kernel.
+
+    llvmlite does not: of the two base classes with a method for it, the one with an empty method comes first.
+    """
+    llvm.NewPassManager._dispose(manager)
+    manager.detach()

@@ -54,9 +54,10 @@ def load(program: Program, contiguous: Sequence[bool] | None = None) -> Code:
 
 
 def name_of(program: Program, contiguous: Sequence[bool] | None = None) -> str:
-    """Return the name of a program's code, the same in every process on this machine."""
+    """Return the name of a program's code and errors, the same in every process on this machine."""
     strided = [i for i, is_contiguous in enumerate(contiguous or ()) if not is_contiguous]
-    key = "\n".join([compiler(), as_text(program), f"strided: {strided}"])
+    errors = [(error.type.__module__, error.type.__qualname__) for error in program.errors]
+    key = "\n".join([compiler(), as_text(program), f"strided: {strided}", f"errors: {errors}"])
     return f"{object_files.PREFIX}{sha256(key.encode()).hexdigest()}"
 
 

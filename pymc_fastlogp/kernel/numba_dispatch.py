@@ -6,7 +6,6 @@ from its cache on disk; so that code always finds it. It is freed with the funct
 """
 
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -43,24 +42,14 @@ ERRORS = {
 }
 
 
-def funcify(kernel: Kernel) -> tuple[EmittedFunction, str]:
-    """Return a function that Numba calls, and its key for PyTensor's cache.
+def funcify(kernel: Kernel) -> EmittedFunction:
+    """Return a function that Numba calls.
 
     Parameters
     ----------
     kernel : Kernel
         What the function calls. It takes and returns arrays, also those without axes.
     """
-    return _function(kernel), _key(kernel)
-
-
-def _key(kernel: Kernel) -> str:
-    """Return a hash of the code and of what only the function around it knows."""
-    errors = [(error.type.__module__, error.type.__qualname__) for error in kernel.program.errors]
-    return sha256(f"{kernel.name} {errors}".encode()).hexdigest()
-
-
-def _function(kernel: Kernel) -> EmittedFunction:
     program = kernel.program
     input_types, output_types = _array_types(program.inputs), _array_types(program.outputs)
     returned = types.Tuple(output_types) if len(output_types) > 1 else output_types[0]

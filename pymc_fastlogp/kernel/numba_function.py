@@ -29,9 +29,7 @@ class EmittedFunction:
         The type of its result.
     emit : callable
         ``emit(context, builder, types, values)`` appends the instructions of a call and returns the result, a
-        new reference.
-    kept : object
-        What must live as long as the function.
+        new reference. What it refers to lives as long as the function.
     """
 
     def __init__(self, name: str, returned: types.Type, emit: Emit):

@@ -85,8 +85,9 @@ class FusedKernel(FinalizedOpFromGraph):
 
 @register_funcify_and_cache_key(FusedKernel)
 def _funcify(op: FusedKernel, node: Apply, **kwargs: Any) -> tuple[EmittedFunction, str]:
-    """Compile to vector code."""
-    return funcify(op.compiled())
+    """Compile to vector code; the key for PyTensor's cache is a hash of it."""
+    kernel = op.compiled()
+    return funcify(kernel), kernel.name
 
 
 @op_debug_information.register(FusedKernel)
