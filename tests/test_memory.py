@@ -5,14 +5,17 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from llvmlite import ir
 from pymc.model.transform.optimization import freeze_dims_and_data
 from pytensor.graph import rewrite_graph
 
-from benchmarks.memory import MODELS, data_bytes
+from benchmarks.memory import MODELS, data_bytes, memory
 from pymc_fastlogp.config import switched
+from pymc_fastlogp.kernel.native.target import optimised, target_machine
 from pymc_fastlogp.rewrites.rows import chunks, keys
 
 ROWS = 2_000_000
+I64 = ir.IntType(64)
 
 
 def peak_share(name: str, side: str) -> float:
@@ -47,3 +50,38 @@ def test_a_first_look_at_rows_takes_less_memory_than_the_rows():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < x.nbytes
+
+
+def loops_as_ir(n):
+    """Return a module with a function of many loops, of which no two are the same."""
+    module = ir.Module()
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [ir.PointerType()]), "loops")
+    builder = ir.IRBuilder(function.append_basic_block())
+    for k in range(n):
+        before, loop = builder.block, function.append_basic_block()
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        i = builder.phi(I64)
+        element = builder.gep(function.args[0], [i], source_etype=I64)
+        builder.store(builder.add(builder.load(element, typ=I64), builder.mul(i, I64(k))), element)
+        following = builder.add(i, I64(1))
+        i.add_incoming(I64(0), before)
+        i.add_incoming(following, loop)
+        after = function.append_basic_block()
+        builder.cbranch(builder.icmp_signed("<", following, I64(k + 100)), loop, after)
+        builder.position_at_end(after)
+    builder.ret_void()
+    return module
+
+
+def test_llvm_forgets_a_module_that_it_has_optimised():
+    module, machine = loops_as_ir(30), target_machine()
+
+    def optimise(times):
+        for _ in range(times):
+            optimised(module, machine)
+        gc.collect()
+        return memory("VmRSS")
+
+    before = optimise(3)
+    assert optimise(20) - before < 20 * 50_000
