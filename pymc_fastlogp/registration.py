@@ -121,6 +121,12 @@ RULES: tuple[Rule, ...] = (
     Rule("fastlogp_fold_checks_by_range", FOLD_CHECKS, "canonicalize"),
     # Before rows are compacted, so that their terms have no mask.
     Rule("fastlogp_switch_to_zero", "rows.switch_to_zero.local_switch_to_zero", "canonicalize"),
+    Rule(
+        "fastlogp_shape_of_softmax",
+        "shapes.shape_of_softmax.local_shape_of_softmax",
+        "canonicalize",
+        until="the type of PyTensor's Softmax has the shape of its input",
+    ),
     # Again, since probabilities may become a sigmoid only here.
     Rule("fastlogp_fold_checks_by_range", FOLD_CHECKS, "stabilize"),
     # After `canonicalize`, where the lift still has to recognise norms that are not zero.
