@@ -108,9 +108,6 @@ FAMILIES = {
     "categorical": lambda eta: pm.Categorical(
         "y", logit_p=eta[:, None] * pm.Normal("k", shape=4), observed=category
     ),
-    "categorical_of_stack": lambda eta: pm.Categorical(
-        "y", logit_p=pt.stack([eta, 2 * eta, -eta, 0 * eta], axis=1), observed=category
-    ),
     "censored": lambda eta: pm.Censored(
         "y", pm.Normal.dist(eta, pm.HalfNormal("s")), -1.0, 1.0, observed=np.clip(y, -1, 1)
     ),
