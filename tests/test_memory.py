@@ -10,6 +10,7 @@ from pymc.model.transform.optimization import freeze_dims_and_data
 from pytensor.graph import rewrite_graph
 
 from benchmarks.memory import MODELS, data_bytes, memory
+from pymc_fastlogp.benchmark.run import compile_model
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.native.target import optimised, target_machine
 from pymc_fastlogp.rewrites.rows import chunks, keys
@@ -50,6 +51,21 @@ def test_a_first_look_at_rows_takes_less_memory_than_the_rows():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < x.nbytes
+
+
+@pytest.mark.slow
+def test_data_are_freed_with_the_model():
+    compile_model(MODELS["mrp"](1000), "on")  # what is kept once for all models
+    gc.collect()
+    tracemalloc.start()
+    model = MODELS["mrp"](400_000)
+    size = data_bytes(model)
+    compile_model(model, "on")
+    del model
+    gc.collect()
+    left = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert left < size / 8
 
 
 def loops_as_ir(n):
