@@ -11,7 +11,7 @@
 SHELL := /bin/sh
 # Only relative paths below: make cannot hold a path with a space in a target.
 PY := .venv/bin/python
-RUN := PYTHONPATH=. $(PY)
+RUN := PYTHONPATH="$$PWD" $(PY)
 WORKERS ?= 2
 
 .PHONY: .venv demo test test-all bench canaries docs lint clean
