@@ -9,7 +9,6 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from pytensor.compile.mode import optdb
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
@@ -17,7 +16,15 @@ from rich.console import Console
 from rich.table import Table
 
 from pymc_fastlogp.config import ENVIRONMENT_VARIABLE, switched
-from pymc_fastlogp.registration import RULES, TAG, Rule, is_enabled, is_excluded, untested_reason
+from pymc_fastlogp.registration import (
+    RULES,
+    TAG,
+    Rule,
+    database_of,
+    is_enabled,
+    is_excluded,
+    untested_reason,
+)
 
 PACKAGES = ("pymc", "pytensor", "numba", "llvmlite", "nutpie", "arviz", "pymc-fastlogp")
 
@@ -84,7 +91,7 @@ def rules_table() -> Table:
 
 def is_in_optdb(rule: Rule) -> bool:
     """Whether ``optdb`` returns the rule under its name and under each of its tags."""
-    database = optdb[rule.database]
+    database = database_of(rule)
     return all(
         rule.name in {rewriter.name for rewriter in database.query(f"+{key}").get_node_rewriters()}
         for key in (rule.name, TAG, *rule.phase.tags)

@@ -374,9 +374,9 @@ def test_callers_know_the_length_of_the_gradient(monkeypatch):
         assert "srem" in body_of_the_callback(model)
 
 
-def arrays_of_a_function_that_is_called(context, builder, *args):
-    builder.function.attributes.add("noinline")
-    return arrays_in(context, builder, *args)
+def arrays_of_a_function_that_is_called(frame, *args):
+    frame.builder.function.attributes.add("noinline")
+    return arrays_in(frame, *args)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
