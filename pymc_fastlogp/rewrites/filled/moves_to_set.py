@@ -57,6 +57,8 @@ def with_fewer_moves(x: TensorVariable) -> TensorVariable | None:
     filled = packed(x, found)
     if found is None or filled is None or not all(map(_stands_once, filled.entries)):
         return None
+    if x.owner.op == mul and all(map(_is_repeated, filled.entries)):
+        return None
     made = filled.as_sets()
     before, after = (toposort([v], blockers=found.leaves) for v in (x, made))
     return made if _n_stores(after) < _n_stores(before) else None
@@ -79,6 +81,11 @@ def _stands_once(entry: Entries) -> bool:
     """Whether no entry of a tensor stands at two positions, but for a scalar, or a constant."""
     is_free = is_scalar(entry) or isinstance(entry.leaf, Constant)
     return is_free or all(a < b for a, b in pairwise(entry.which))
+
+
+def _is_repeated(entry: Entries) -> bool:
+    """Whether a constant, or one number at several positions: a product with a mask says that as well, and is symmetric."""
+    return isinstance(entry.leaf, Constant) or (is_scalar(entry) and entry.which.size > 1)
 
 
 def _n_stores(moves: Iterable[Apply]) -> int:
