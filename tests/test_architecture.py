@@ -20,6 +20,7 @@ STOREYS = [
     ["rewrites"],
     ["registration"],
     ["paired_start", "rich_text", "roundoff"],
+    ["callbacks"],
     ["verify", "explain", "benchmark"],
     ["__init__", "__main__"],
 ]

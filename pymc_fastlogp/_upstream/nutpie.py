@@ -1,6 +1,39 @@
-"""The C function in a model that nutpie has compiled with Numba."""
+"""What is private in nutpie: the C functions in a model that it has compiled, and the steps in which it compiles one.
 
-from typing import Any, NamedTuple
+nutpie is imported by the functions that need it: it takes longer to import than the package.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import signature
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+STEPS = ("_make_functions", "_prepare_dims_and_coords", "_make_c_logp_func", "_make_c_expand_func")
+MODEL_FIELDS = frozenset(
+    (
+        "dims",
+        "reparameterized_names",
+        "compiled_logp_func",
+        "compiled_expand_func",
+        "initial_point_func",
+        "shared_data",
+        "shared_var_keys",
+        "user_data",
+        "n_expanded",
+        "shape_info",
+        "logp_func",
+        "expand_func",
+        "_n_dim",
+        "_shapes",
+        "_coords",
+        "_transform_adapt_args",
+    )
+)
 
 
 class Callback(NamedTuple):
@@ -26,3 +59,120 @@ def callback_of(compiled: Any) -> Callback:
     return Callback(
         compiled.compiled_logp_func.address, compiled.user_data.ctypes.data, int(compiled.n_dim)
     )
+
+
+class Functions(NamedTuple):
+    """What nutpie makes of a model with PyTensor, before Numba compiles the callbacks.
+
+    Attributes
+    ----------
+    n_dim, n_expanded : int
+        Lengths of the unconstrained point and of all values that are stored.
+    logp, expand : pytensor.compile.Function
+        The point to logp and gradient, and to all values.
+    initial_point : callable
+        From a seed to an unconstrained point.
+    shape_info : tuple of lists
+        Names, slices and shapes of the stored variables.
+    reparameterized : list of str
+        Names of the value variables that have a transform.
+    """
+
+    n_dim: int
+    n_expanded: int
+    logp: Any
+    expand: Any
+    initial_point: Callable[[Any], np.ndarray]
+    shape_info: tuple[list, list, list]
+    reparameterized: list[str]
+
+
+def differs() -> str | None:
+    """Return what of the installed nutpie is not as this file knows it, None if all is."""
+    from dataclasses import fields
+
+    from nutpie import compile_pymc
+
+    missing = [name for name in STEPS if not hasattr(compile_pymc, name)]
+    if missing:
+        return f"no {missing[0]}"
+    names = {field.name for field in fields(compile_pymc.CompiledPyMCModel)}
+    unknown = sorted(names ^ MODEL_FIELDS)
+    if unknown:
+        return f"the field {unknown[0]}"
+    arguments = ("compute_grad", "join_expanded", "mode", "model", "pymc_initial_point_fn", "var_names")
+    if tuple(sorted(signature(compile_pymc._make_functions).parameters)) != arguments:
+        return "the arguments of _make_functions"
+    return None
+
+
+def functions_of(
+    model: "pm.Model",
+    initial_point: Callable[[Any], dict[str, np.ndarray]],
+    var_names: Iterable[str] | None,
+) -> Functions:
+    """Return the functions of a model, as nutpie makes them in PyTensor's mode NUMBA."""
+    from nutpie.compile_pymc import _make_functions
+
+    return Functions(
+        *_make_functions(
+            model,
+            mode="NUMBA",
+            compute_grad=True,
+            join_expanded=True,
+            pymc_initial_point_fn=initial_point,
+            var_names=var_names,
+        )
+    )
+
+
+def dims_and_coords(model: "pm.Model", functions: Functions) -> tuple[dict, dict]:
+    """Return the dimensions of the stored variables and the coordinates."""
+    from nutpie.compile_pymc import _prepare_dims_and_coords
+
+    return _prepare_dims_and_coords(model, functions.shape_info, functions.reparameterized)
+
+
+def update_user_data(record: np.ndarray, shared: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the record with addresses, sizes and shapes of the shared data."""
+    from nutpie.compile_pymc import update_user_data
+
+    return update_user_data(record, shared)
+
+
+def numba_callback(
+    functions: Functions,
+    name: str,
+    user_data: np.ndarray,
+    keys: Sequence[str],
+    shared: Mapping[str, np.ndarray],
+) -> Any:
+    """Return one of the two callbacks as nutpie compiles it with Numba.
+
+    Parameters
+    ----------
+    functions : Functions
+        The model.
+    name : {"logp", "expand"}
+        Which one.
+    user_data : ndarray
+        The record.
+    keys : sequence of str
+        Of the shared variables of this function.
+    shared : mapping of str to ndarray
+        The shared data.
+    """
+    import numba
+    from nutpie.compile_pymc import _make_c_expand_func, _make_c_logp_func
+
+    jitted = getattr(functions, name).vm.jit_fn
+    if name == "logp":
+        raw, type_ = _make_c_logp_func(functions.n_dim, jitted, user_data, keys, shared)
+    else:
+        sizes = functions.n_dim, functions.n_expanded
+        raw, type_ = _make_c_expand_func(*sizes, jitted, user_data, keys, shared)
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", "Cannot cache compiled function .* as it uses dynamic globals"
+        )
+        return numba.cfunc(type_)(raw)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from llvmlite import binding as llvm
 from llvmlite import ir
-from pytensor.configdefaults import config
 
 from pymc_fastlogp.kernel.emit import emit
 from pymc_fastlogp.kernel.ir.expressions import Compute
@@ -76,6 +75,11 @@ def engine_of(program: Program, code: bytes) -> llvm.ExecutionEngine:
     for external in _externals(program):
         llvm.add_symbol(external.symbol, address(external))
     blas.bind(s.function for loop in program.steps for s in loop.body if isinstance(s, Call))
+    return engine(code)
+
+
+def engine(code: bytes) -> llvm.ExecutionEngine:
+    """Return an engine that has loaded object code, whose symbols are bound."""
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
@@ -90,13 +94,7 @@ def _externals(program: Program) -> Iterator[External]:
 
 
 def _object_code(program: Program, name: str, contiguous: Sequence[bool] | None) -> bytes:
-    code = object_files.read(name) if config.numba__cache else None
-    if code is not None:
-        return code
-    code = compile_program(program, name, contiguous)
-    if config.numba__cache:
-        object_files.write(name, code)
-    return code
+    return object_files.read_or_make(name, lambda: compile_program(program, name, contiguous))
 
 
 def compile_program(program: Program, name: str, contiguous: Sequence[bool] | None = None) -> bytes:

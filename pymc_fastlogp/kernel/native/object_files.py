@@ -6,6 +6,7 @@ and delete at once: a file that is gone is compiled again, and no file is seen b
 
 import logging
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -17,6 +18,17 @@ PREFIX = "pymc_fastlogp.kernel."
 LIMIT = 256 * 2**20
 
 logger = logging.getLogger("pymc_fastlogp")
+
+
+def read_or_make(name: str, make: Callable[[], bytes]) -> bytes:
+    """Return the code of a function, made and kept unless it is there; PyTensor's switch of its cache is ours."""
+    if not config.numba__cache:
+        return make()
+    code = read(name)
+    if code is None:
+        code = make()
+        write(name, code)
+    return code
 
 
 def read(name: str) -> bytes | None:

@@ -1,0 +1,22 @@
+"""nutpie's callbacks as LLVM functions around a kernel: a model compiled without Numba, and sampled.
+
+What ``nutpie.compile_pymc_model`` spends most of its time on is Numba, which types, lowers and optimises a function around one
+call. Here PyTensor rewrites the same graphs, so a callback calls the same machine code of the same kernel, and draws are
+equal bit for bit; only what is around the call is written directly:
+
+.. code-block:: text
+
+    plan:       a rewritten graph as one call of a kernel, or which Op it needs besides
+    user_data:  the memory that nutpie hands to each call: addresses of code, constants and shared data
+    emit:       the two C functions that nutpie calls
+    compiled:   what nutpie samples from
+    compile:    ``compile_pymc_model``
+    sample:     ``sample``
+
+A graph that is more than a kernel is compiled by Numba, as nutpie does.
+"""
+
+from pymc_fastlogp.callbacks.compile import compile_pymc_model
+from pymc_fastlogp.callbacks.sample import sample
+
+__all__ = ["compile_pymc_model", "sample"]

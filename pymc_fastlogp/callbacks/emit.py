@@ -1,0 +1,196 @@
+"""The two C functions that nutpie calls, around a call of a kernel.
+
+.. code-block:: text
+
+    i64 logp(u64 n_dim, f64 *x, f64 *gradient, f64 *logp, void *user_data)
+    i64 expand(u64 n_dim, u64 n_expanded, f64 *x, f64 *expanded, void *user_data)
+
+Their results are those of the functions that nutpie compiles with Numba: -1 where a length is not the model's; 1
+(``logp``) or -2 (``expand``) where upstream raises; 3 and 4 where the gradient or logp is not finite; else 0. The kernel writes to
+the memory of the caller.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from llvmlite import ir
+
+from pymc_fastlogp.callbacks.plan import Plan
+from pymc_fastlogp.callbacks.user_data import offset
+from pymc_fastlogp.kernel.emit import emit_shapes, signature
+
+I8, I64, F64, POINTER = ir.IntType(8), ir.IntType(64), ir.DoubleType(), ir.PointerType()
+SYMBOL = "callback"
+WRONG_LENGTH, RAISED, EXPAND_RAISED, BAD_GRADIENT, BAD_LOGP = -1, 1, -2, 3, 4
+ITEMSIZE = 8
+# All bits of the exponent are set in infinities and nans, and in nothing else.
+EXPONENT = I64(0x7FF0000000000000)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a callback finds what it needs.
+
+    Attributes
+    ----------
+    record : numpy.dtype
+        Of the user data.
+    shared : sequence of str
+        The keys of the inputs of the graph after the point.
+    first : int
+        Which of the addresses is that of the machine code; those of the constants follow.
+    """
+
+    record: np.dtype
+    shared: Sequence[str]
+    first: int
+
+
+def logp_module(plan: Plan, layout: Layout, n_dim: int) -> ir.Module:
+    """Return a module with the function of logp and gradient."""
+    function = _function([I64, POINTER, POINTER, POINTER, POINTER])
+    length, x, gradient, logp, user_data = function.args
+    builder = ir.IRBuilder(function.append_basic_block())
+    _return_unless(builder, builder.icmp_unsigned("==", length, I64(n_dim)), WRONG_LENGTH)
+    targets = [(logp, 1), (gradient, n_dim)]
+    _Call(builder, plan, layout, x, n_dim, user_data).emit(targets, RAISED)
+    _return_unless(builder, _all_finite(builder, gradient, n_dim), BAD_GRADIENT)
+    _return_unless(builder, _is_finite(builder, builder.load(logp, typ=F64)), BAD_LOGP)
+    builder.ret(I64(0))
+    return function.module
+
+
+def expand_module(plan: Plan, layout: Layout, n_dim: int, n_expanded: int) -> ir.Module:
+    """Return a module with the function of all values that are stored."""
+    function = _function([I64, I64, POINTER, POINTER, POINTER])
+    *lengths, x, expanded, user_data = function.args
+    builder = ir.IRBuilder(function.append_basic_block())
+    for length, expected in zip(lengths, (n_dim, n_expanded), strict=True):
+        _return_unless(builder, builder.icmp_unsigned("==", length, I64(expected)), WRONG_LENGTH)
+    call = _Call(builder, plan, layout, x, n_dim, user_data)
+    call.emit([(expanded, n_expanded)], EXPAND_RAISED)
+    builder.ret(I64(0))
+    return function.module
+
+
+@dataclass(frozen=True)
+class _Call:
+    """The call of a kernel, to be emitted."""
+
+    builder: ir.IRBuilder
+    plan: Plan
+    layout: Layout
+    x: ir.Value
+    n_dim: int
+    user_data: ir.Value
+
+    def emit(self, targets: Sequence[tuple[ir.Value, int]], failed: int) -> None:
+        """Append the call; return ``failed`` unless it succeeds.
+
+        Parameters
+        ----------
+        targets : sequence of (llvmlite.ir.Value, int)
+            For each output of the graph where it goes, and how many numbers there is room for.
+        failed : int
+            What the callback returns then.
+        """
+        program = self.plan.kernel.program
+        inputs = self._inputs()
+        shapes = emit_shapes(self.builder, program, inputs)
+        pointers: list[ir.Value] = [None] * len(program.outputs)
+        for (pointer, room), output in zip(targets, self.plan.outputs, strict=True):
+            pointers[output] = pointer
+            self._check_room(shapes[output], room, failed)
+        address = self.builder.inttoptr(
+            self._address(self.layout.first), signature(program).as_pointer()
+        )
+        status = self.builder.call(address, [*inputs, *pointers])
+        _return_unless(self.builder, self.builder.icmp_signed("==", status, I64(0)), failed)
+
+    def _inputs(self) -> list[ir.Value]:
+        """Return the arguments of the kernel before its outputs: pointer, lengths and strides of each."""
+        arguments: list[ir.Value] = []
+        n_constants = 0
+        buffers = self.plan.kernel.program.inputs
+        for argument, buffer in zip(self.plan.arguments, buffers, strict=True):
+            if isinstance(argument, np.ndarray):
+                n_constants += 1
+                where = self.builder.inttoptr(
+                    self._address(self.layout.first + n_constants), POINTER
+                )
+                arguments += [where, *map(I64, argument.shape), *map(I64, argument.strides)]
+            elif argument == 0:
+                arguments += [self.x, I64(self.n_dim), I64(ITEMSIZE)]
+            else:
+                key = self.layout.shared[argument - 1]
+                arguments += self._shared(key, buffer.ndim, np.dtype(buffer.dtype).itemsize)
+        return arguments
+
+    def _shared(self, key: str, ndim: int, itemsize: int) -> list[ir.Value]:
+        """Return pointer, lengths and strides of a shared variable, which is in C order."""
+        record, builder = self.layout.record, self.builder
+        where = builder.inttoptr(self._word(offset(record, "shared", "data", key)), POINTER)
+        first = offset(record, "shared", "shape", key)
+        lengths = [self._word(first + ITEMSIZE * axis) for axis in range(ndim)]
+        strides: list[ir.Value] = []
+        stride: ir.Value = I64(itemsize)
+        for length in reversed(lengths):
+            strides.insert(0, stride)
+            stride = builder.mul(stride, length)
+        return [where, *lengths, *strides]
+
+    def _address(self, number: int) -> ir.Value:
+        return self._word(offset(self.layout.record, "addresses") + ITEMSIZE * number)
+
+    def _word(self, at: int) -> ir.Value:
+        """Return eight bytes of the user data as an integer."""
+        where = self.builder.gep(self.user_data, [I64(at)], source_etype=I8)
+        return self.builder.load(where, typ=I64)
+
+    def _check_room(self, shape: Sequence[ir.Value], room: int, failed: int) -> None:
+        """Return where an output has not as many elements as there is room for."""
+        if all(isinstance(length, ir.Constant) for length in shape):
+            assert prod(length.constant for length in shape) == room
+            return
+        size: ir.Value = I64(1)
+        for length in shape:
+            is_negative = self.builder.icmp_signed("<", length, I64(0))
+            _return_unless(self.builder, self.builder.not_(is_negative), failed)
+            size = self.builder.mul(size, length)
+        _return_unless(self.builder, self.builder.icmp_signed("==", size, I64(room)), failed)
+
+
+def _function(arguments: Sequence[ir.Type]) -> ir.Function:
+    function = ir.Function(ir.Module(SYMBOL), ir.FunctionType(I64, arguments), SYMBOL)
+    function.attributes.add("nounwind")
+    return function
+
+
+def _return_unless(builder: ir.IRBuilder, truth: ir.Value, status: int) -> None:
+    with builder.if_then(builder.not_(truth), likely=False):
+        builder.ret(I64(status))
+
+
+def _is_finite(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    bits = builder.and_(builder.bitcast(value, I64), EXPONENT)
+    return builder.icmp_unsigned("!=", bits, EXPONENT)
+
+
+def _all_finite(builder: ir.IRBuilder, array: ir.Value, length: int) -> ir.Value:
+    """Append a loop over at least one element, without a branch, so that LLVM makes vectors of it."""
+    before, loop = builder.block, builder.append_basic_block()
+    after = builder.append_basic_block()
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    i, so_far = builder.phi(I64), builder.phi(ir.IntType(1))
+    value = builder.load(builder.gep(array, [i], source_etype=F64), typ=F64)
+    truth = builder.and_(so_far, _is_finite(builder, value))
+    following = builder.add(i, I64(1))
+    for phi, first, then in ((i, I64(0), following), (so_far, ir.IntType(1)(1), truth)):
+        phi.add_incoming(first, before)
+        phi.add_incoming(then, loop)
+    builder.cbranch(builder.icmp_unsigned("<", following, I64(length)), loop, after)
+    builder.position_at_end(after)
+    return truth

@@ -1,0 +1,111 @@
+"""A rewritten graph as one call of a kernel.
+
+``FusedKernel`` takes all of most graphs, ``HeldConstants`` gives its large constants. What is left are copies that
+PyTensor makes so that an output is no view of an input; a callback writes its outputs to memory of the caller anyway.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from pytensor.compile.ops import DeepCopyOp, ViewOp
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.tensor.type import DenseTensorType
+
+from pymc_fastlogp.kernel.graph.op import FusedKernel
+from pymc_fastlogp.kernel.numba.held_constants import HeldConstants
+from pymc_fastlogp.kernel.numba.layouts import Kernel
+
+
+class NotCoveredError(Exception):
+    """A graph that is not one call of a kernel; the text names the Op that it needs besides."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A call of a kernel.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        What is called.
+    arguments : tuple of int or ndarray
+        For each input of the kernel, which input of the graph it is, or a constant in C order.
+    outputs : tuple of int
+        For each output of the graph, which output of the kernel it is.
+    """
+
+    kernel: Kernel
+    arguments: tuple[int | np.ndarray, ...]
+    outputs: tuple[int, ...]
+
+    @property
+    def constants(self) -> list[np.ndarray]:
+        """The arguments that are constants."""
+        return [x for x in self.arguments if isinstance(x, np.ndarray)]
+
+
+def plan_of(fgraph: FunctionGraph) -> Plan:
+    """Return the call that a graph is.
+
+    Parameters
+    ----------
+    fgraph : FunctionGraph
+        Rewritten for the mode NUMBA; all inputs are dense tensors in C order.
+
+    Raises
+    ------
+    NotCoveredError
+        If there is more to it.
+    """
+    call, arrays, copies = _parts(fgraph)
+    kernel = call.op.compiled()
+    outputs = [copies.get(x, x) for x in fgraph.outputs]
+    if set(outputs) != set(call.outputs):
+        raise NotCoveredError("an output that no kernel computes")
+    _check_types(outputs)
+    inputs = {x: i for i, x in enumerate(fgraph.inputs)}
+    arguments = [_argument(x, inputs, arrays) for x in call.inputs]
+    return Plan(kernel, tuple(arguments), tuple(call.outputs.index(x) for x in outputs))
+
+
+def _parts(
+    fgraph: FunctionGraph,
+) -> tuple[Apply, dict[Variable, np.ndarray], dict[Variable, Variable]]:
+    """Return the only kernel, the large constants, and of what each copy is one."""
+    calls: list[Apply] = []
+    arrays: dict[Variable, np.ndarray] = {}
+    copies: dict[Variable, Variable] = {}
+    for node in fgraph.toposort():
+        match node.op:
+            case FusedKernel():
+                calls.append(node)
+            case HeldConstants():
+                arrays.update(zip(node.outputs, (held.array for held in node.op.held), strict=True))
+            case DeepCopyOp() | ViewOp():
+                copies[node.outputs[0]] = copies.get(node.inputs[0], node.inputs[0])
+            case _:
+                raise NotCoveredError(str(node.op))
+    if len(calls) != 1:
+        raise NotCoveredError(f"{len(calls)} kernels")
+    return calls[0], arrays, copies
+
+
+def _argument(
+    x: Variable, inputs: dict[Variable, int], arrays: dict[Variable, np.ndarray]
+) -> int | np.ndarray:
+    if x in inputs:
+        if not isinstance(x.type, DenseTensorType):
+            raise NotCoveredError(f"an input of type {x.type}")
+        return inputs[x]
+    array = x.data if isinstance(x, Constant) else arrays.get(x)
+    if array is None:
+        raise NotCoveredError("a copy that a kernel reads")
+    return np.ascontiguousarray(array)
+
+
+def _check_types(outputs: list[Variable]) -> None:
+    """Raise unless all outputs are float64, which is what nutpie has memory for."""
+    for x in outputs:
+        if x.type.dtype != "float64":
+            raise NotCoveredError(f"an output of type {x.type.dtype}")
