@@ -1,1 +1,223 @@
-def sample(): ...
+"""``sample``: ``pm.sample``, for models that nutpie can sample, compiled by :func:`~pymc_fastlogp.compile_pymc_model`."""
+
+import logging
+import time
+from collections.abc import Mapping
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+from pymc_fastlogp.callbacks.compile import compile_pymc_model
+from pymc_fastlogp.registration import is_enabled
+
+if TYPE_CHECKING:
+    import pymc as pm
+    from xarray import DataTree
+
+logger = logging.getLogger("pymc_fastlogp")
+
+# Arguments of pm.sample that only its own samplers take, and the values at which nutpie samples by default.
+LEFT_ALONE = {
+    "step": None,
+    "init": "auto",
+    "trace": None,
+    "callback": None,
+    "return_inferencedata": True,
+    "nuts_sampler_kwargs": None,
+    "backend": None,
+}
+# What compile_pymc_model takes from compile_kwargs.
+COMPILE = {"jitter_rvs", "default_initialization_strategy", "freeze_model", "initial_points"}
+# What is passed to nutpie.sample, by the names that PyMC gives it.
+NUTS = {"target_accept", "max_treedepth", "maxdepth"}
+
+
+def sample(draws: int = 1000, *, model: "pm.Model | None" = None, **options: Any) -> "DataTree":
+    """Draw from the posterior: ``pm.sample``, with a compilation that is several times faster.
+
+    A model whose free variables are all continuous is compiled by :func:`~pymc_fastlogp.compile_pymc_model` and sampled by nutpie;
+    its data are frozen for that, unless ``compile_kwargs={"freeze_model": False}``. Draws are those of
+    ``pm.sample(..., compile_kwargs=pymc_fastlogp.compile_kwargs())`` for equal seeds. Any other model, and arguments that only PyMC's own samplers
+    take, as ``step`` or ``trace``, go to ``pm.sample``; a line of the log says why.
+
+    Parameters
+    ----------
+    draws : int
+        Draws of each chain after tuning.
+    model : pymc.Model, optional
+        The model; by default the one whose context is open.
+    **options
+        As for ``pm.sample``: ``tune``, ``chains``, ``cores``, ``random_seed``, ``target_accept``, ``nuts``, ``initvals``, ``var_names``,
+        ``progressbar``, ``idata_kwargs``, ``compile_kwargs`` and so on.
+
+    Returns
+    -------
+    DataTree
+        With the groups that ``pm.sample`` returns.
+
+    Raises
+    ------
+    TypeError
+        If ``pm.sample`` has no such argument.
+    ValueError
+        If the model has no free variables.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_fastlogp
+    >>> with pm.Model():
+    ...     x = pm.Normal("x")
+    ...     idata = pymc_fastlogp.sample(10, tune=100, chains=1, progressbar=False, quiet=True)
+    >>> idata.posterior["x"].shape
+    (1, 10)
+    """
+    import pymc as pm
+
+    model = pm.modelcontext(model)
+    if not model.free_RVs:
+        raise ValueError("the model has no free variables: there is nothing to sample.")
+    bound = signature(pm.sample).bind(draws, model=model, **options)
+    bound.apply_defaults()
+    arguments: dict[str, Any] = {**bound.arguments, **bound.arguments.pop("kwargs")}
+    reason = _why_pymc(model, arguments)
+    if reason is not None:
+        logger.info("pm.sample samples the model: %s", reason)
+        return pm.sample(draws, model=model, **options)
+    return _sample(model, arguments)
+
+
+def _why_pymc(model: "pm.Model", arguments: Mapping[str, Any]) -> str | None:
+    """Return why PyMC has to sample, None if it does not."""
+    if not is_enabled():
+        return "the plugin is switched off"
+    if model.discrete_value_vars:
+        return f"{model.discrete_value_vars[0].name} is discrete"
+    if arguments["nuts_sampler"] not in (None, "nutpie"):
+        return f"nuts_sampler is {arguments['nuts_sampler']}"
+    for name, value in LEFT_ALONE.items():
+        if arguments[name] is not value and arguments[name] != value:
+            return f"{name} is given"
+    if arguments["initvals"] is not None and not isinstance(arguments["initvals"], dict):
+        return "initvals is not one dictionary"
+    unknown = {*(arguments["compile_kwargs"] or ())} - COMPILE
+    unknown |= arguments.keys() - _names() - {"nuts"} - NUTS
+    if unknown:
+        return f"{min(unknown)} is given"
+    if "target_accept" in arguments and "target_accept" in arguments.get("nuts", {}):
+        return "target_accept is given twice"
+    try:
+        import nutpie  # noqa: F401
+
+        import pymc_fastlogp._upstream.pymc_sample  # noqa: F401
+    except ImportError as error:
+        return str(error)
+    return None
+
+
+def _names() -> set[str]:
+    import pymc as pm
+
+    return set(signature(pm.sample).parameters)
+
+
+def _sample(model: "pm.Model", arguments: dict[str, Any]) -> "DataTree":
+    """Compile and sample as PyMC does it with nutpie."""
+    import nutpie
+
+    from pymc_fastlogp._upstream.pymc_sample import NutpieProgressBarManager, patch_nutpie_idata
+
+    limit_blas, cores, chains = _cores(arguments)
+    seed = _seed(arguments["random_seed"], chains)
+    nuts, stored = _nuts_arguments(arguments), dict(arguments["idata_kwargs"] or {})
+    quiet = arguments["quiet"]
+    _announce(model, arguments["draws"], quiet=quiet)
+    with limit_blas():
+        compiled = compile_pymc_model(
+            model,
+            var_names=arguments["var_names"],
+            **{"initial_points": arguments["initvals"], **(arguments["compile_kwargs"] or {})},
+        )
+        progress = NutpieProgressBarManager(
+            chains=chains,
+            draws=arguments["draws"],
+            progressbar=False if quiet else arguments["progressbar"],
+            progressbar_theme=arguments["progressbar_theme"],
+        )
+        start = time.time()
+        with progress:
+            idata = nutpie.sample(
+                compiled,
+                draws=arguments["draws"],
+                # nutpie needs one step.
+                tune=1 if arguments["tune"] == 0 else arguments["tune"],
+                chains=chains,
+                cores=cores,
+                seed=seed,
+                save_warmup=not arguments["discard_tuned_samples"],
+                store_unconstrained=stored.pop("include_transformed", False),
+                progress_bar=False,
+                progress_callback=progress.update,
+                **nuts,
+            )
+        patch_nutpie_idata(idata, model, sampling_time=time.time() - start)
+    return _with_log_likelihood(idata, model, stored)
+
+
+def _cores(arguments: Mapping[str, Any]) -> tuple[Any, int, int]:
+    """Return what limits the threads of BLAS, how many chains run at a time, and how many there are."""
+    from pymc_fastlogp._upstream.pymc_sample import (
+        cpu_count,
+        initialize_multiprocessing_context,
+        setup_cores_blas_cores,
+    )
+
+    cores = arguments["cores"] or min(4, cpu_count())
+    chains = arguments["chains"] or max(2, cores)
+    context = initialize_multiprocessing_context(arguments["mp_ctx"], quiet=arguments["quiet"])
+    limit_blas, cores, _ = setup_cores_blas_cores(arguments["blas_cores"], chains, cores, context)
+    return limit_blas, cores, chains
+
+
+def _seed(random_seed: Any, chains: int) -> int:
+    """Return the seed that ``pm.sample`` gives to nutpie."""
+    from pymc.util import get_random_generator
+
+    if isinstance(random_seed, int) and random_seed == -1:
+        raise ValueError("random_seed is -1: give None for any seed, or a number from 0.")
+    return int(get_random_generator(random_seed).spawn(chains)[0].integers(2**30))
+
+
+def _nuts_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    nuts = dict(arguments.get("nuts", {}))
+    nuts |= {name: arguments[name] for name in NUTS if name in arguments}
+    if "max_treedepth" in nuts:
+        nuts["maxdepth"] = nuts.pop("max_treedepth")
+    return nuts
+
+
+def _announce(model: "pm.Model", draws: int, *, quiet: bool) -> None:
+    if quiet:
+        return
+    log = logging.getLogger("pymc.sampling.mcmc")
+    if draws < 100:
+        log.warning(
+            "Only %d samples per chain. Reliable r-hat and ESS diagnostics require longer chains for accurate estimate.",
+            draws,
+        )
+    log.info("NUTS[nutpie]: %s", model.free_RVs)
+
+
+def _with_log_likelihood(
+    idata: "DataTree", model: "pm.Model", stored: dict[str, Any]
+) -> "DataTree":
+    """Add the log likelihood if ``idata_kwargs`` asks for it; other entries are PyMC's alone."""
+    import pymc as pm
+
+    names = stored.pop("log_likelihood", False)
+    for name in stored:
+        logger.warning("idata_kwargs[%r] has no effect on the sampler of nutpie.", name)
+    if not names:
+        return idata
+    return pm.compute_log_likelihood(
+        idata, var_names=None if names is True else names, model=model, progressbar=False
+    )
