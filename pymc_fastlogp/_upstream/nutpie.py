@@ -13,7 +13,14 @@ import numpy as np
 if TYPE_CHECKING:
     import pymc as pm
 
-STEPS = ("_make_functions", "_prepare_dims_and_coords", "_make_c_logp_func", "_make_c_expand_func")
+STEPS = (
+    "_make_functions",
+    "_prepare_dims_and_coords",
+    "_make_c_logp_func",
+    "_make_c_expand_func",
+    "_rv_dict_to_flat_array_wrapper",
+    "update_user_data",
+)
 MODEL_FIELDS = frozenset(
     (
         "dims",
@@ -100,7 +107,14 @@ def differs() -> str | None:
     unknown = sorted(names ^ MODEL_FIELDS)
     if unknown:
         return f"the field {unknown[0]}"
-    arguments = ("compute_grad", "join_expanded", "mode", "model", "pymc_initial_point_fn", "var_names")
+    arguments = (
+        "compute_grad",
+        "join_expanded",
+        "mode",
+        "model",
+        "pymc_initial_point_fn",
+        "var_names",
+    )
     if tuple(sorted(signature(compile_pymc._make_functions).parameters)) != arguments:
         return "the arguments of _make_functions"
     return None
@@ -131,6 +145,17 @@ def dims_and_coords(model: "pm.Model", functions: Functions) -> tuple[dict, dict
     from nutpie.compile_pymc import _prepare_dims_and_coords
 
     return _prepare_dims_and_coords(model, functions.shape_info, functions.reparameterized)
+
+
+def flat_initial_point(
+    initial_point: Callable[[Any], dict[str, np.ndarray]],
+    names: Sequence[str],
+    shapes: Sequence[tuple[int, ...]],
+) -> Callable[[Any], np.ndarray]:
+    """Return a function from a seed to an unconstrained point, from one to values by name."""
+    from nutpie.compile_pymc import _rv_dict_to_flat_array_wrapper
+
+    return _rv_dict_to_flat_array_wrapper(initial_point, names, shapes)
 
 
 def update_user_data(record: np.ndarray, shared: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -1,21 +1,13 @@
 """``compile_pymc_model``: nutpie's, without Numba."""
 
 import logging
-import threading
-from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
-
-import numpy as np
 
 from pymc_fastlogp.registration import is_enabled
 
 if TYPE_CHECKING:
     import pymc as pm
-
-    from pymc_fastlogp._upstream.nutpie import Functions
-    from pymc_fastlogp.callbacks.plan import Plan
 
 logger = logging.getLogger("pymc_fastlogp")
 
@@ -89,7 +81,9 @@ def compile_pymc_model(
         return nutpie_compile(model, backend=backend, freeze_model=freeze, **options, **kwargs)
     if gradient_backend not in (None, "pytensor"):
         raise ValueError(f"gradient_backend is {gradient_backend!r}: use 'pytensor' with Numba.")
-    return _compile(model, freeze=freeze, **options)
+    if var_names is not None:
+        options["var_names"] = list(var_names)
+    return _compile(model, options, freeze=freeze)
 
 
 def _check_variables(model: "pm.Model") -> None:
@@ -116,119 +110,39 @@ def _why_not(backend: str, kwargs: Mapping[str, Any]) -> str | None:
     return None if difference is None else f"this nutpie differs in {difference}"
 
 
-def _compile(
-    model: "pm.Model",
-    *,
-    freeze: bool,
-    initial_points: Any,
-    jitter_rvs: set | None,
-    default_initialization_strategy: str,
-    var_names: Iterable[str] | None,
-) -> Any:
-    """Do what ``nutpie.compile_pymc_model`` does, up to the callbacks."""
-    from pymc.initial_point import make_initial_point_fn
-    from pymc.model.transform.optimization import freeze_dims_and_data
+def _compile(model: "pm.Model", options: dict[str, Any], *, freeze: bool) -> Any:
+    """Return a model, from disk if it is there."""
+    from pymc_fastlogp.callbacks import store
+    from pymc_fastlogp.callbacks.compiled import assembled
+    from pymc_fastlogp.callbacks.start import Start
 
-    from pymc_fastlogp._upstream.nutpie import dims_and_coords, functions_of
-    from pymc_fastlogp.callbacks.compiled import CompiledModel
+    frozen_data = frozenset(x.name for x in model.data_vars if freeze)
+    key = _key(model, options) if freeze and store.files() is not None else None
+    record = None if key is None else store.read(key)
+    start = Start(model, options, freeze=freeze)
+    if record is not None:
+        logger.info("the model is found on disk")
+        return assembled(record, frozen_data, start)
+    from pymc_fastlogp.callbacks.build import Build
 
-    data = frozenset(x.name for x in model.data_vars if hasattr(x, "get_value"))
-    if freeze:
-        model = freeze_dims_and_data(model)
-    if default_initialization_strategy == "support_point" and jitter_rvs is None:
-        jitter_rvs = set(model.free_RVs)
-    initial_point = make_initial_point_fn(
-        model=model,
-        overrides=initial_points,
-        default_strategy=default_initialization_strategy,
-        jitter_rvs=jitter_rvs,
-        return_transformed=True,
-    )
-    functions = functions_of(model, _one_at_a_time(initial_point), var_names)
-    dims, coords = dims_and_coords(model, functions)
-    names, _, shapes = functions.shape_info
-    return CompiledModel(
-        **_callbacks(functions),
-        _n_dim=functions.n_dim,
-        _shapes={name: tuple(shape) for name, shape in zip(names, shapes, strict=True)},
-        _coords=coords,
-        dims=dims,
-        initial_point_func=functions.initial_point,
-        n_expanded=functions.n_expanded,
-        shape_info=functions.shape_info,
-        logp_func=functions.logp,
-        expand_func=functions.expand,
-        reparameterized_names=functions.reparameterized,
-        frozen_data=data if freeze else frozenset(),
-    )
+    build = Build(start, options["var_names"])
+    if key is not None and build.is_whole:
+        store.write(key, build.record)
+    return assembled(build.record, frozen_data, start, build)
 
 
-def _callbacks(functions: "Functions") -> dict[str, Any]:
-    """Return the callbacks and their data, by the names of the model's fields."""
-    from pymc_fastlogp._upstream.nutpie import numba_callback
-    from pymc_fastlogp.callbacks import user_data
-    from pymc_fastlogp.callbacks.compiled import DirectCallback
-    from pymc_fastlogp.callbacks.emit import Layout, expand_module, logp_module
+def _key(model: "pm.Model", options: dict[str, Any]) -> str | None:
+    """Return the key of a model in the cache, None if it has none."""
+    from pymc_fastlogp.callbacks.model_key import NotKeyedError, key_of
 
-    sides = {"logp": functions.logp, "expand": functions.expand}
-    variables = list(dict.fromkeys(x for side in sides.values() for x in side.get_shared()))
-    keys = {variable: uuid4().hex for variable in variables}
-    shared = {key: _read_only_copy(variable.get_value()) for variable, key in keys.items()}
-    plans = {name: _plan_or_none(name, side) for name, side in sides.items()}
-    addresses = {name: _addresses(plan) for name, plan in plans.items()}
-    record = user_data.filled(shared, [x for each in addresses.values() for x in each])
-    compiled = {}
-    first = 0
-    for name, side in sides.items():
-        side_keys = [keys[variable] for variable in side.get_shared()]
-        plan = plans[name]
-        if plan is None:
-            compiled[name] = numba_callback(functions, name, record, side_keys, shared)
-            continue
-        layout = Layout(record.dtype, side_keys, first)
-        first += len(addresses[name])
-        sizes = [functions.n_dim] if name == "logp" else [functions.n_dim, functions.n_expanded]
-        module = (logp_module if name == "logp" else expand_module)(plan, layout, *sizes)
-        compiled[name] = DirectCallback(module, plan)
-    return {
-        "compiled_logp_func": compiled["logp"],
-        "compiled_expand_func": compiled["expand"],
-        "shared_data": shared,
-        "shared_var_keys": keys,
-        "user_data": record,
+    jittered, initial = options["jitter_rvs"], options["initial_points"]
+    parts = {
+        **options,
+        "jitter_rvs": None if jittered is None else sorted(str(x) for x in jittered),
+        "initial_points": None if initial is None else {str(x): v for x, v in initial.items()},
     }
-
-
-def _plan_or_none(name: str, side: Any) -> "Plan | None":
-    from pymc_fastlogp.callbacks.plan import NotCoveredError, plan_of
-
     try:
-        return plan_of(side.maker.fgraph)
-    except NotCoveredError as reason:
-        logger.info("Numba compiles the callback of %s, which needs %s", name, reason)
+        return key_of(model, parts)
+    except NotKeyedError as reason:
+        logger.info("the model is not kept on disk, because of %s", reason)
         return None
-
-
-def _addresses(plan: "Plan | None") -> list[int]:
-    if plan is None:
-        return []
-    code = plan.kernel.load("C" * len(plan.arguments))
-    return [code.value or 0, *(x.ctypes.data for x in plan.constants)]
-
-
-def _read_only_copy(value: Any) -> np.ndarray:
-    array = np.array(value, order="C", copy=True)
-    array.flags.writeable = False
-    return array
-
-
-def _one_at_a_time(function: Callable) -> Callable:
-    """Let one thread at a time call a function: chains start in several."""
-    lock = threading.Lock()
-
-    @wraps(function)
-    def locked(*args: Any, **kwargs: Any) -> Any:
-        with lock:
-            return function(*args, **kwargs)
-
-    return locked

@@ -3,46 +3,23 @@
 import ctypes
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from llvmlite import ir
-from nutpie.compile_pymc import CompiledPyMCModel
 from numpy.typing import NDArray
+from nutpie.compile_pymc import CompiledPyMCModel
 
-from pymc_fastlogp.callbacks.emit import BAD_GRADIENT, BAD_LOGP, SYMBOL
-from pymc_fastlogp.kernel.native import machine_code, object_files
-from pymc_fastlogp.kernel.native.target import optimised, target_machine
+from pymc_fastlogp._upstream.nutpie import flat_initial_point, numba_callback
+from pymc_fastlogp.callbacks import initial_point, user_data
+from pymc_fastlogp.callbacks.record import EXPAND, LOGP, DirectCallback, Record
+from pymc_fastlogp.callbacks.start import Start
+from pymc_fastlogp.callbacks.status import BAD_GRADIENT, BAD_LOGP
+
+if TYPE_CHECKING:
+    from pymc_fastlogp.callbacks.build import Build
 
 LOGP_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_uint64, *[ctypes.c_void_p] * 4)
 HAS_VALUES = {0, BAD_GRADIENT, BAD_LOGP}
-
-
-class DirectCallback:
-    """The machine code of a callback, and all that it calls and reads.
-
-    Attributes
-    ----------
-    address : int
-        Of the function, valid as long as this object.
-    """
-
-    def __init__(self, module: ir.Module, owner: Any):
-        self._code = machine_code.Code(machine_code.engine(_object_code(module)), SYMBOL)
-        self._owner = owner
-        self.address = self._code.address
-
-
-def _object_code(module: ir.Module) -> bytes:
-    key = f"{machine_code.compiler()}\n{module}"
-    name = f"{object_files.PREFIX}{sha256(key.encode()).hexdigest()}"
-
-    def compiled() -> bytes:
-        machine = target_machine()
-        return machine.emit_object(optimised(module, machine))
-
-    return object_files.read_or_make(name, compiled)
 
 
 @dataclass(frozen=True)
@@ -105,3 +82,54 @@ class CompiledModel(CompiledPyMCModel):
     @cached_property
     def _logp_function(self) -> Any:
         return LOGP_TYPE(self.compiled_logp_func.address)
+
+
+def assembled(
+    record: Record, frozen_data: frozenset[str], start: Start, build: "Build | None" = None
+) -> CompiledModel:
+    """Return what nutpie samples from.
+
+    Parameters
+    ----------
+    record : Record
+        The model.
+    frozen_data : frozenset of str
+        Names of the data that are constants of it.
+    start : Start
+        Where chains start, if the record does not say it.
+    build : Build, optional
+        What the record was made by, unless it comes from disk.
+    """
+    direct = {name: DirectCallback(side) for name, side in record.sides.items()}
+    addresses = [x for each in direct.values() for x in each.addresses]
+    shared = build.shared if build else {}
+    data = user_data.filled(shared, addresses)
+    compiled: dict[str, Any] = dict(direct)
+    for name in {LOGP, EXPAND} - direct.keys():
+        assert build is not None
+        compiled[name] = numba_callback(build.functions, name, data, build.keys_of(name), shared)
+    names, _, shapes = record.shape_info
+    return CompiledModel(
+        compiled_logp_func=compiled[LOGP],
+        compiled_expand_func=compiled[EXPAND],
+        shared_data=shared,
+        shared_var_keys=build.keys if build else {},
+        user_data=data,
+        initial_point_func=_initial_point(record, start),
+        dims=record.dims,
+        n_expanded=record.n_expanded,
+        shape_info=record.shape_info,
+        reparameterized_names=record.reparameterized,
+        logp_func=build.functions.logp if build else None,
+        expand_func=build.functions.expand if build else None,
+        _n_dim=record.n_dim,
+        _shapes={name: tuple(shape) for name, shape in zip(names, shapes, strict=True)},
+        _coords=record.coords,
+        frozen_data=frozen_data,
+    )
+
+
+def _initial_point(record: Record, start: Start) -> Any:
+    if record.initial_point is not None:
+        return initial_point.load(record.initial_point, record.value_shapes)
+    return flat_initial_point(start, record.shape_info[0][: record.n_values], record.value_shapes)

@@ -5,9 +5,8 @@
     i64 logp(u64 n_dim, f64 *x, f64 *gradient, f64 *logp, void *user_data)
     i64 expand(u64 n_dim, u64 n_expanded, f64 *x, f64 *expanded, void *user_data)
 
-Their results are those of the functions that nutpie compiles with Numba: -1 where a length is not the model's; 1
-(``logp``) or -2 (``expand``) where upstream raises; 3 and 4 where the gradient or logp is not finite; else 0. The kernel writes to
-the memory of the caller.
+Their results are those of the functions that nutpie compiles with Numba, see :mod:`pymc_fastlogp.callbacks.status`. The kernel
+writes to the memory of the caller.
 """
 
 from collections.abc import Sequence
@@ -18,12 +17,18 @@ import numpy as np
 from llvmlite import ir
 
 from pymc_fastlogp.callbacks.plan import Plan
+from pymc_fastlogp.callbacks.record import SYMBOL
+from pymc_fastlogp.callbacks.status import (
+    BAD_GRADIENT,
+    BAD_LOGP,
+    EXPAND_RAISED,
+    RAISED,
+    WRONG_LENGTH,
+)
 from pymc_fastlogp.callbacks.user_data import offset
 from pymc_fastlogp.kernel.emit import emit_shapes, signature
 
 I8, I64, F64, POINTER = ir.IntType(8), ir.IntType(64), ir.DoubleType(), ir.PointerType()
-SYMBOL = "callback"
-WRONG_LENGTH, RAISED, EXPAND_RAISED, BAD_GRADIENT, BAD_LOGP = -1, 1, -2, 3, 4
 ITEMSIZE = 8
 # All bits of the exponent are set in infinities and nans, and in nothing else.
 EXPONENT = I64(0x7FF0000000000000)

@@ -5,10 +5,7 @@ name is a hash of all that the code depends on. Each loaded function has an engi
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from hashlib import sha256
-from importlib.metadata import version
-from pathlib import Path
 
 from llvmlite import binding as llvm
 from llvmlite import ir
@@ -19,24 +16,11 @@ from pymc_fastlogp.kernel.ir.loops import Call, Program
 from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.ir.traversal import expressions
 from pymc_fastlogp.kernel.native import blas, object_files
+from pymc_fastlogp.kernel.native.code import Code, compiler, engine
 from pymc_fastlogp.kernel.native.target import optimised, target_machine
 from pymc_fastlogp.kernel.numba.scalar_library import address
 from pymc_fastlogp.kernel.scalars import externals
 from pymc_fastlogp.kernel.scalars.upstream import External
-
-
-class Code:
-    """Machine code in memory.
-
-    Attributes
-    ----------
-    address : int
-        Of the function, valid as long as this object.
-    """
-
-    def __init__(self, engine: llvm.ExecutionEngine, name: str):
-        self._engine = engine
-        self.address = engine.get_function_address(name)
 
 
 def load(program: Program, contiguous: Sequence[bool] | None = None) -> Code:
@@ -50,7 +34,7 @@ def load(program: Program, contiguous: Sequence[bool] | None = None) -> Code:
         For each input whether it is C-contiguous; all are by default.
     """
     name = name_of(program, contiguous)
-    return Code(engine_of(program, _object_code(program, name, contiguous)), name)
+    return Code(engine_of(program, object_code(program, name, contiguous)), name)
 
 
 def name_of(program: Program, contiguous: Sequence[bool] | None = None) -> str:
@@ -61,39 +45,29 @@ def name_of(program: Program, contiguous: Sequence[bool] | None = None) -> str:
     return f"{object_files.PREFIX}{sha256(key.encode()).hexdigest()}"
 
 
-@cache
-def compiler() -> str:
-    """Return all that code depends on, besides what it is the code of."""
-    sources = sorted(Path(__file__).parents[1].rglob("*.py"))
-    source = sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
-    cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-    return "\n".join([source, version("llvmlite"), cpu, features])
-
-
 def engine_of(program: Program, code: bytes) -> llvm.ExecutionEngine:
     """Return an engine that has loaded the code of a program; it owns the code."""
-    for external in _externals(program):
+    for external in externals_of(program):
         llvm.add_symbol(external.symbol, address(external))
-    blas.bind(s.function for loop in program.steps for s in loop.body if isinstance(s, Call))
+    blas.bind(library_functions(program))
     return engine(code)
 
 
-def engine(code: bytes) -> llvm.ExecutionEngine:
-    """Return an engine that has loaded object code, whose symbols are bound."""
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    return engine
+def library_functions(program: Program) -> set[str]:
+    """Return the functions of BLAS and LAPACK that a program calls."""
+    return {s.function for loop in program.steps for s in loop.body if isinstance(s, Call)}
 
 
-def _externals(program: Program) -> Iterator[External]:
+def externals_of(program: Program) -> Iterator[External]:
+    """Yield the scalar functions of upstream that a program calls."""
     for loop in program.steps:
         for expr in expressions(loop):
             if isinstance(expr, Compute):
                 yield from externals(expr.op, len(expr.args))
 
 
-def _object_code(program: Program, name: str, contiguous: Sequence[bool] | None) -> bytes:
+def object_code(program: Program, name: str, contiguous: Sequence[bool] | None = None) -> bytes:
+    """Return the object code of a program by the name of its function, from disk if it is there."""
     return object_files.read_or_make(name, lambda: compile_program(program, name, contiguous))
 
 

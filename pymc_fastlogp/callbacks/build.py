@@ -1,0 +1,137 @@
+"""A model compiled: PyTensor rewrites its graphs as nutpie has it, LLVM makes the callbacks."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from pytensor.compile.sharedvalue import SharedVariable
+
+from pymc_fastlogp._upstream.nutpie import Functions, dims_and_coords, functions_of
+from pymc_fastlogp.callbacks import initial_point
+from pymc_fastlogp.callbacks.emit import Layout, expand_module, logp_module
+from pymc_fastlogp.callbacks.plan import NotCoveredError, Plan, plan_of
+from pymc_fastlogp.callbacks.record import EXPAND, LOGP, Record, Side
+from pymc_fastlogp.callbacks.start import Start
+from pymc_fastlogp.callbacks.user_data import record_type
+from pymc_fastlogp.kernel.native import machine_code, object_files
+from pymc_fastlogp.kernel.native.target import optimised, target_machine
+
+logger = logging.getLogger("pymc_fastlogp")
+
+
+class Build:
+    """A model that was compiled in this process.
+
+    Parameters
+    ----------
+    start : Start
+        The model, and where its chains start.
+    var_names : sequence of str, optional
+        What is stored.
+
+    Attributes
+    ----------
+    functions : Functions
+        What nutpie made of the model with PyTensor.
+    shared : dict of str to ndarray
+        Shared data by key.
+    keys : dict of SharedVariable to str
+        The keys.
+    record : Record
+        The model without what is shared, and without callbacks for Numba.
+    is_whole : bool
+        Whether the record alone is enough in another process.
+    """
+
+    def __init__(self, start: Start, var_names: Sequence[str] | None):
+        self.functions = functions_of(start.model, start, var_names)
+        variables = [x for side in self._functions().values() for x in side.get_shared()]
+        self.keys: dict[SharedVariable, str] = {}
+        for x in variables:
+            self.keys.setdefault(x, f"shared {len(self.keys)}")
+        self.shared = {key: _read_only_copy(x.get_value()) for x, key in self.keys.items()}
+        plans = self._plans()
+        self.record = self._record(start, plans)
+        programs = [plan.kernel.program for plan in plans.values()]
+        calls_upstream = any(True for each in programs for _ in machine_code.externals_of(each))
+        self.is_whole = len(plans) == 2 and not self.shared and not calls_upstream
+
+    def keys_of(self, name: str) -> list[str]:
+        """Return the keys of the shared variables of a callback, in the order of its arguments."""
+        return [self.keys[x] for x in self._functions()[name].get_shared()]
+
+    def _functions(self) -> Mapping[str, Any]:
+        return {LOGP: self.functions.logp, EXPAND: self.functions.expand}
+
+    def _plans(self) -> dict[str, Plan]:
+        plans = {}
+        for name, function in self._functions().items():
+            try:
+                plans[name] = plan_of(function.maker.fgraph)
+            except NotCoveredError as reason:
+                logger.info("Numba compiles the callback of %s, which needs %s", name, reason)
+        return plans
+
+    def _record(self, start: Start, plans: Mapping[str, Plan]) -> Record:
+        functions = self.functions
+        n_values = len(start.model.free_RVs)
+        shapes = functions.shape_info[2][:n_values]
+        dims, coords = dims_and_coords(start.model, functions)
+        return Record(
+            functions.n_dim,
+            functions.n_expanded,
+            n_values,
+            functions.shape_info,
+            functions.reparameterized,
+            dims,
+            coords,
+            self._sides(plans),
+            initial_point.dumped(start.function, functions.initial_point, shapes),
+        )
+
+    def _sides(self, plans: Mapping[str, Plan]) -> dict[str, Side]:
+        type_ = record_type(self.shared, sum(1 + len(plan.constants) for plan in plans.values()))
+        first, sides = 0, {}
+        for name, plan in plans.items():
+            layout = Layout(type_, self.keys_of(name), first)
+            first += 1 + len(plan.constants)
+            sides[name] = _side(plan, _module(self.functions, name, plan, layout))
+        return sides
+
+
+def _module(functions: Functions, name: str, plan: Plan, layout: Layout) -> ir.Module:
+    if name == LOGP:
+        return logp_module(plan, layout, functions.n_dim)
+    return expand_module(plan, layout, functions.n_dim, functions.n_expanded)
+
+
+def _side(plan: Plan, module: ir.Module) -> Side:
+    """Return the object code of a callback and its kernel."""
+    program, name = plan.kernel.program, plan.kernel.name
+    return Side(
+        name,
+        machine_code.object_code(program, name),
+        _object_code(module),
+        tuple(sorted(machine_code.library_functions(program))),
+        tuple(plan.constants),
+    )
+
+
+def _object_code(module: ir.Module) -> bytes:
+    key = f"{machine_code.compiler()}\n{module}"
+
+    def compiled() -> bytes:
+        machine = target_machine()
+        return machine.emit_object(optimised(module, machine))
+
+    name = f"{object_files.PREFIX}{sha256(key.encode()).hexdigest()}"
+    return object_files.read_or_make(name, compiled)
+
+
+def _read_only_copy(value: Any) -> np.ndarray:
+    array = np.array(value, order="C", copy=True)
+    array.flags.writeable = False
+    return array

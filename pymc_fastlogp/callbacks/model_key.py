@@ -1,0 +1,313 @@
+"""The key of a model in the cache: a hash of everything that its compiled form depends on.
+
+Two models with equal keys compile to the same code. What goes in is the graph as the user wrote it, before any rewriting, with its data:
+each Op by its class and its ``__props__``, each constant by its elements, transforms and coordinates by their content. Classes and functions
+go in by name, so they have to be those of packages whose version goes in, too; anything else could change without its name. A model with
+something that is not keyed so is not cached.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from hashlib import sha256
+from importlib import import_module
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+from types import BuiltinFunctionType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.configdefaults import config
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.fg import AbstractFunctionGraph
+from pytensor.graph.op import Op
+from pytensor.graph.traversal import io_toposort
+from pytensor.graph.type import Type
+from pytensor.scalar.basic import ScalarOp
+from pytensor.tensor.random.type import RandomType
+
+from pymc_fastlogp._upstream.pymc_dispatch import functions_for
+from pymc_fastlogp.kernel.native.code import compiler, hash_of_sources
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+# Packages whose classes and functions are known by their names, since their versions are part of the key.
+PACKAGES = ("pymc", "pytensor", "numpy", "scipy", "nutpie", "pandas")
+KNOWN = {*PACKAGES, "builtins", "pymc_fastlogp", "numbers", "operator", "functools"}
+# What of PyTensor's configuration decides what a graph is rewritten to.
+OPTIONS = (
+    "floatX",
+    "optimizer",
+    "optimizer_excluding",
+    "optimizer_including",
+    "optimizer_requiring",
+    "warn_float64",
+    "cast_policy",
+    "int_division",
+    "scan__allow_gc",
+    "numba__fastmath",
+    "numba__vectorize_target",
+)
+OWN = Path(__file__).parents[1]
+DEEPEST = 50
+
+
+class NotKeyedError(Exception):
+    """Something that is not known by its content; the text names it."""
+
+
+def key_of(model: "pm.Model", options: Mapping[str, Any]) -> str:
+    """Return the key of a model, as hexadecimal digits.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model as the user made it, not frozen.
+    options : mapping
+        What else decides the result, by name.
+
+    Raises
+    ------
+    NotKeyedError
+        If the model has a part whose content has no sure key.
+    """
+    variables = [*model.free_RVs, *model.observed_RVs, *model.deterministics, *model.potentials]
+    values = [model.rvs_to_values[rv] for rv in model.basic_RVs]
+    writer = _Writer(model)
+    writer.graph([v for v in values if not _is_data(v)], [*variables, *filter(_is_data, values)])
+    for rv in model.basic_RVs:
+        writer.add((rv.name, model.rvs_to_values[rv].name, model.rvs_to_values[rv].type))
+        writer.add(model.rvs_to_transforms.get(rv))
+        writer.add(model.rvs_to_initial_values.get(rv))
+    writer.add([x.name for x in variables])
+    writer.add([len(x) for x in (model.free_RVs, model.observed_RVs, model.deterministics)])
+    writer.add({name: [*dims] for name, dims in model.named_vars_to_dims.items()})
+    writer.add(dict(model.coords))
+    writer.graph([], list(model.dim_lengths.values()))
+    writer.add([*model.dim_lengths, model.check_bounds])
+    writer.add(dict(options))
+    writer.add({name: getattr(config, name) for name in OPTIONS if hasattr(config, name)})
+    writer.add([compiler(), hash_of_sources(OWN), *_versions()])
+    return writer.hash.hexdigest()
+
+
+@cache
+def _versions() -> tuple[str, ...]:
+    return tuple(f"{package} {version(package)}" for package in PACKAGES)
+
+
+def _is_data(value: Variable) -> bool:
+    return value.owner is not None or isinstance(value, Constant | SharedVariable)
+
+
+class _Writer:
+    """Writes what it is given to a hash, each thing with its kind and its end, so that nothing runs together."""
+
+    def __init__(self, model: "pm.Model"):
+        self.hash = sha256()
+        self._places: dict[Variable, str] = {}
+        self._n_variables = 0
+        self._depth = 0
+        self._model_names = {x: name for name, x in model.named_vars.items()}
+
+    def text(self, *parts: object) -> None:
+        """Write words."""
+        for part in parts:
+            word = str(part).encode()
+            self.hash.update(b"%d:" % len(word))
+            self.hash.update(word)
+
+    def add(self, thing: Any) -> None:
+        """Write anything, by its content."""
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise NotKeyedError(f"what {type(thing).__name__} refers to goes on and on")
+        for kinds, write in WRITERS:
+            if isinstance(thing, kinds):
+                write(self, thing)
+                break
+        else:
+            self.instance(thing)
+        self._depth -= 1
+
+    def graph(self, inputs: Iterable[Variable], outputs: Iterable[Variable]) -> None:
+        """Write a graph: its nodes in an order that depends on the graph alone, and what its outputs are."""
+        outputs = list(outputs)
+        for x in inputs:
+            self._place(x, "input")
+            self.add(x.type)
+        for node in io_toposort([], outputs):
+            if node.outputs[0] in self._places:
+                continue
+            self.op(node.op)
+            for x in node.inputs:
+                self.variable(x)
+            for x in node.outputs:
+                self._place(x, "result")
+                self.add(x.type)
+        for x in outputs:
+            self.variable(x)
+
+    def variable(self, x: Variable) -> None:
+        """Write which variable this is; what is not a result of a node is written where it is first met."""
+        place = self._places.get(x)
+        if place is not None:
+            self.text("at", place)
+        elif isinstance(x, Constant):
+            self._place(x, "constant")
+            self.add(x.type)
+            self.add(x.data)
+        elif isinstance(x, SharedVariable):
+            self._place(x, "shared")
+            self.add(x.type)
+            # A generator is seeded before it is used.
+            if not isinstance(x.type, RandomType):
+                self.add(x.get_value(borrow=True))
+        elif x.owner is not None:
+            self.graph([], [x])
+        else:
+            raise NotKeyedError(f"the variable {x} that is no part of the model")
+
+    def op(self, op: Op | ScalarOp) -> None:
+        """Write an Op: by contract it is what its class, its properties and its inner graph say."""
+        self.class_(type(op))
+        for function in _functions_for(type(op)):  # type: ignore[arg-type]
+            self.function(function)
+        inner = getattr(op, "fgraph", None)
+        if isinstance(inner, AbstractFunctionGraph):
+            self._inner(inner)
+        if hasattr(op, "__props__"):
+            self.add([getattr(op, name) for name in op.__props__ if name != "fgraph"])
+        elif isinstance(inner, AbstractFunctionGraph) or isinstance(op, ScalarOp):
+            self.add(_content(op))
+        else:
+            raise NotKeyedError(f"the Op {op}, which has no __props__")
+
+    def _inner(self, inner: AbstractFunctionGraph) -> None:
+        """Write an inner graph, whose variables are its own."""
+        places, self._places = self._places, {}
+        self.graph(inner.inputs, inner.outputs)
+        self._places = places
+
+    def class_(self, class_: type) -> None:
+        """Write a class by its name."""
+        self._named(class_)
+        self.text("class", class_.__module__, class_.__qualname__)
+
+    def function(self, function: Callable[..., Any]) -> None:
+        """Write a function by its name and what it captures; one of unknown source is none that is keyed."""
+        _check_package(function)
+        self.text("function", function.__module__, function.__qualname__)
+        code = getattr(function, "__code__", None)
+        if code is None:
+            return
+        self.text(code.co_firstlineno)
+        for captured in ("__defaults__", "__kwdefaults__"):
+            self.add(getattr(function, captured))
+        self.add([cell.cell_contents for cell in function.__closure__ or ()])
+
+    def array(self, array: np.ndarray) -> None:
+        """Write an array."""
+        self.text("array", array.dtype.str, array.shape)
+        if array.dtype.hasobject:
+            self.add(array.tolist())
+        else:
+            self.hash.update(np.ascontiguousarray(array).view(np.uint8).reshape(-1))
+
+    def sequence(self, sequence: Iterable[Any]) -> None:
+        """Write a list or tuple."""
+        items = list(sequence)
+        self.text(type(sequence).__name__, len(items))
+        for item in items:
+            self.add(item)
+
+    def mapping(self, mapping: Mapping[Any, Any]) -> None:
+        """Write a dictionary, in its order."""
+        self.text("mapping", len(mapping))
+        self.sequence(list(chain.from_iterable(mapping.items())))
+
+    def set_(self, elements: Iterable[Any]) -> None:
+        """Write a set, in the order of its elements."""
+        try:
+            self.sequence(sorted(elements))
+        except TypeError:
+            raise NotKeyedError("a set without order") from None
+
+    def type_(self, type_: Type) -> None:
+        """Write the type of a variable."""
+        self.class_(type(type_))
+        props = getattr(type_, "__props__", None)
+        self.add([getattr(type_, name) for name in props] if props else _content(type_))
+
+    def instance(self, thing: Any) -> None:
+        """Write any other object by its class and its attributes."""
+        self.class_(type(thing))
+        self.add(_content(thing))
+
+    def _place(self, x: Variable, kind: str) -> None:
+        self._places[x] = str(self._n_variables)
+        self._n_variables += 1
+        self.text(kind)
+
+    def _named(self, thing: Any) -> None:
+        """Raise unless this is what its name stands for in a known package."""
+        _check_package(thing)
+        found: Any = import_module(thing.__module__)
+        for part in thing.__qualname__.split("."):
+            found = getattr(found, part, None)
+        if found is not thing:
+            raise NotKeyedError(f"{thing.__qualname__}, which was made at run time")
+
+
+def _check_package(thing: Any) -> None:
+    if str(thing.__module__).partition(".")[0] not in KNOWN:
+        raise NotKeyedError(
+            f"{thing.__module__}.{thing.__qualname__}, whose source may change without a new version"
+        )
+
+
+@cache
+def _functions_for(op_type: type) -> tuple[Callable, ...]:
+    """Return what PyMC calls for an Op, where that is not what it calls for any Op."""
+    return tuple(f for f in functions_for(op_type) if f not in set(functions_for(object)))
+
+
+def _content(thing: Any) -> dict[str, Any]:
+    """Return the public attributes of an object; of one without a dictionary, nothing is known."""
+    if is_dataclass(thing):
+        return {field.name: getattr(thing, field.name) for field in fields(thing)}
+    if not hasattr(thing, "__dict__"):
+        raise NotKeyedError(f"an object of type {type(thing).__qualname__}")
+    return {name: x for name, x in vars(thing).items() if name not in CACHES}
+
+
+# Attributes that say nothing new: what an Op computes of itself, when it is first asked.
+CACHES = {
+    "fgraph",
+    "_fn",
+    "_rop_op_interface",
+    "_lop_op_interface",
+    "_cache",
+    "nfunc_spec",
+    "nfunc",
+}
+
+PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic, np.dtype, slice)
+
+# The first row that fits decides.
+WRITERS: tuple[tuple[Any, Callable[[_Writer, Any], None]], ...] = (
+    (PLAIN, lambda writer, x: writer.text(type(x).__name__, repr(x))),
+    (np.ndarray, _Writer.array),
+    (Variable, _Writer.variable),
+    (Type, _Writer.type_),
+    ((Op, ScalarOp), _Writer.op),
+    (AbstractFunctionGraph, _Writer._inner),
+    (type, _Writer.class_),
+    ((FunctionType, BuiltinFunctionType), _Writer.function),
+    ((list, tuple), _Writer.sequence),
+    (Mapping, _Writer.mapping),
+    ((set, frozenset), _Writer.set_),
+)

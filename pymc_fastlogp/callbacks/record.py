@@ -1,0 +1,98 @@
+"""What is needed for the first draw of a model, with nothing of PyTensor in it but, perhaps, its initial point."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pymc_fastlogp.kernel.native import blas
+from pymc_fastlogp.kernel.native.code import Code, engine
+
+SYMBOL = "callback"
+LOGP, EXPAND = "logp", "expand"
+
+
+@dataclass(frozen=True)
+class Side:
+    """A callback and the kernel that it calls.
+
+    Attributes
+    ----------
+    kernel : str
+        Name of the function of the kernel.
+    kernel_code, callback_code : bytes
+        Object code of both.
+    library : tuple of str
+        Functions of BLAS and LAPACK that the kernel calls.
+    constants : tuple of ndarray
+        Arrays that it reads, in C order.
+    """
+
+    kernel: str
+    kernel_code: bytes
+    callback_code: bytes
+    library: tuple[str, ...]
+    constants: tuple[np.ndarray, ...]
+
+    @property
+    def n_addresses(self) -> int:
+        """How many addresses of the user data are its own."""
+        return 1 + len(self.constants)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A model.
+
+    Attributes
+    ----------
+    n_dim, n_expanded : int
+        Lengths of the unconstrained point and of all values that are stored.
+    n_values : int
+        How many of the stored variables are value variables; these come first.
+    shape_info : tuple of lists
+        Names, slices and shapes of the stored variables.
+    reparameterized : list of str
+        Names of the value variables that have a transform.
+    dims, coords : dict
+        Dimensions of the stored variables, and coordinates.
+    sides : dict of str to Side
+        The callbacks, without those that Numba compiles.
+    initial_point : bytes, optional
+        See :mod:`pymc_fastlogp.callbacks.initial_point`.
+    """
+
+    n_dim: int
+    n_expanded: int
+    n_values: int
+    shape_info: tuple[list, list, list]
+    reparameterized: list[str]
+    dims: dict[str, Any]
+    coords: dict[str, Any]
+    sides: dict[str, Side]
+    initial_point: bytes | None = None
+
+    @property
+    def value_shapes(self) -> list[tuple[int, ...]]:
+        """The shapes of the value variables."""
+        return [tuple(shape) for shape in self.shape_info[2][: self.n_values]]
+
+
+class DirectCallback:
+    """The machine code of a side, loaded.
+
+    Attributes
+    ----------
+    address : int
+        Of the callback, valid as long as this object.
+    addresses : list of int
+        What it takes from the user data.
+    """
+
+    def __init__(self, side: Side):
+        blas.bind(side.library)
+        self._kernel = Code(engine(side.kernel_code), side.kernel)
+        self._callback = Code(engine(side.callback_code), SYMBOL)
+        self._constants = side.constants
+        self.address = self._callback.address
+        self.addresses = [self._kernel.address, *(x.ctypes.data for x in side.constants)]

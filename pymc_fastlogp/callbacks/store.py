@@ -1,0 +1,85 @@
+"""Models on disk: a record for each key, see :mod:`pymc_fastlogp.callbacks.model_key`.
+
+The folder belongs to the user alone. One that others may write to is left alone: what is read is executed. The environment variable
+``PYMC_FASTLOGP_CACHE`` names another folder, or is ``0`` for none.
+"""
+
+import logging
+import os
+import pickle
+import stat
+from pathlib import Path
+
+from pytensor.configdefaults import config
+
+from pymc_fastlogp.callbacks.record import Record
+from pymc_fastlogp.config import OFF
+from pymc_fastlogp.kernel.native.bounded_files import BoundedFiles
+
+ENVIRONMENT_VARIABLE = "PYMC_FASTLOGP_CACHE"
+PREFIX = "pymc_fastlogp.model."
+# Bytes of all files together; a model has 50 to 500 thousand, more if its kernels read large constants.
+LIMIT = 512 * 2**20
+# A record that is larger is made again: a few of them would push out all others.
+LARGEST = LIMIT // 8
+
+logger = logging.getLogger("pymc_fastlogp")
+
+
+def files() -> BoundedFiles | None:
+    """Return where models are, None if they are not kept."""
+    named = os.environ.get(ENVIRONMENT_VARIABLE, "")
+    if named.lower() in OFF or not config.numba__cache:
+        return None
+    folder = Path(named) if named else config.base_compiledir / "pymc_fastlogp"
+    return BoundedFiles(folder, PREFIX, LIMIT)
+
+
+def read(key: str) -> Record | None:
+    """Return the record of a key, None if there is none that can be used."""
+    place = files()
+    if place is None or not _is_private(place.folder):
+        return None
+    content = place.read(PREFIX + key)
+    if content is None:
+        return None
+    try:
+        record = pickle.loads(content)
+    except Exception as error:  # unpickling raises whatever a class raises
+        logger.info("a model on disk is not readable and is compiled again: %s", error)
+        return None
+    return record if isinstance(record, Record) else None
+
+
+def write(key: str, record: Record) -> None:
+    """Keep a record, if there is a place for it."""
+    place = files()
+    if place is None:
+        return
+    try:
+        place.folder.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
+        content = pickle.dumps(record)
+    except Exception as error:  # a coordinate may be any object
+        logger.info("the model is not kept on disk: %s", error)
+        return
+    if len(content) > LARGEST:
+        logger.info("the model is not kept on disk: it has %d bytes", len(content))
+    elif _is_private(place.folder):
+        place.write(PREFIX + key, content)
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether the user alone may write to a folder; it need not be there. Windows has no such bits."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return True
+    is_own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+    if is_own and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return True
+    logger.warning(
+        "Models are not kept in %s, to which others may write: name another folder in %s.",
+        folder,
+        ENVIRONMENT_VARIABLE,
+    )
+    return False

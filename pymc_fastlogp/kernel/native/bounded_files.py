@@ -1,0 +1,86 @@
+"""A folder of files that several processes share: each is whole or absent, and what was used longest ago goes first.
+
+A file is read, and its time of modification set to now, by each process that uses it. Several processes may read, write
+and delete at once: a file that is gone is made again, and no file is seen before it is complete. Each begins with the hash of what
+follows, so that a file which was cut off or changed is as good as none.
+"""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import NamedTuple
+
+DIGEST = sha256().digest_size
+
+logger = logging.getLogger("pymc_fastlogp")
+
+
+class BoundedFiles(NamedTuple):
+    """Files of a folder.
+
+    Attributes
+    ----------
+    folder : Path
+        Where they are; made when the first is written.
+    prefix : str
+        How all their names begin.
+    limit : int
+        Bytes that all of them together may have.
+    """
+
+    folder: Path
+    prefix: str
+    limit: int
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a file, None if it is not there or not what was written."""
+        path = self.folder / name
+        try:
+            content = path.read_bytes()
+        except OSError:
+            return None
+        if sha256(content[DIGEST:]).digest() != content[:DIGEST]:
+            logger.info("%s is damaged and made again", path.name)
+            return None
+        with suppress(OSError):  # where others own the file, they say what is used
+            os.utime(path)
+        return content[DIGEST:]
+
+    def write(self, name: str, content: bytes) -> None:
+        """Keep a file, whose name begins with the prefix, and delete what is too much."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with NamedTemporaryFile(dir=self.folder, prefix=self.prefix, delete=False) as file:
+                try:
+                    file.write(sha256(content).digest() + content)
+                    file.flush()
+                except OSError:
+                    Path(file.name).unlink()
+                    raise
+            Path(file.name).replace(self.folder / name)
+            self.evict()
+        except OSError as error:
+            logger.info("%s is not kept on disk: %s", name, error)
+
+    def found(self) -> Iterator[os.DirEntry]:
+        """Yield the files, also those that a process left unfinished."""
+        with suppress(OSError):
+            yield from (x for x in os.scandir(self.folder) if x.name.startswith(self.prefix))
+
+    def evict(self) -> None:
+        """Delete files until the others are within the limit."""
+        files = []
+        for entry in self.found():
+            with suppress(FileNotFoundError):
+                status = entry.stat()
+                files.append((status.st_mtime_ns, status.st_size, entry.path))
+        excess = sum(size for _, size, _ in files) - self.limit
+        for _, size, path in sorted(files):
+            if excess <= 0:
+                return
+            Path(path).unlink(missing_ok=True)
+            excess -= size

@@ -1,0 +1,47 @@
+"""Machine code in memory, without what made it: loading needs LLVM alone."""
+
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+
+from llvmlite import binding as llvm
+
+from pymc_fastlogp.kernel.native.target import target_machine
+
+KERNEL = Path(__file__).parents[1]
+
+
+class Code:
+    """Machine code in memory.
+
+    Attributes
+    ----------
+    address : int
+        Of the function, valid as long as this object.
+    """
+
+    def __init__(self, engine: llvm.ExecutionEngine, name: str):
+        self._engine = engine
+        self.address = engine.get_function_address(name)
+
+
+def engine(code: bytes) -> llvm.ExecutionEngine:
+    """Return an engine that has loaded object code, whose symbols are bound; it owns the code."""
+    loaded = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
+    loaded.add_object_file(llvm.ObjectFileRef.from_data(code))
+    loaded.finalize_object()
+    return loaded
+
+
+@cache
+def compiler() -> str:
+    """Return all that code depends on, besides what it is the code of."""
+    cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    return "\n".join([hash_of_sources(KERNEL), version("llvmlite"), cpu, features])
+
+
+@cache
+def hash_of_sources(folder: Path) -> str:
+    """Return a hash of all Python files below a folder."""
+    return sha256(b"".join(path.read_bytes() for path in sorted(folder.rglob("*.py")))).hexdigest()
