@@ -6,6 +6,7 @@ prevents that, :func:`disable` and :func:`disabled` undo it.
 """
 
 from pymc_fastlogp.benchmark import benchmark
+from pymc_fastlogp.callbacks import compile_pymc_model, sample
 from pymc_fastlogp.config import compile_kwargs, disable, disabled, enable
 from pymc_fastlogp.explain import explain
 from pymc_fastlogp.registration import is_enabled, register
@@ -16,11 +17,13 @@ __version__ = "0.1.0"
 __all__ = [
     "benchmark",
     "compile_kwargs",
+    "compile_pymc_model",
     "disable",
     "disabled",
     "enable",
     "explain",
     "is_enabled",
+    "sample",
     "verify",
 ]
 

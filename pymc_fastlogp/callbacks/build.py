@@ -55,7 +55,7 @@ class Build:
         self.shared = {key: _read_only_copy(x.get_value()) for x, key in self.keys.items()}
         plans = self._plans()
         self.record = self._record(start, plans)
-        programs = [plan.kernel.program for plan in plans.values()]
+        programs = [plan.kernel.program for plan in plans.values() if plan.kernel]
         calls_upstream = any(True for each in programs for _ in machine_code.externals_of(each))
         self.is_whole = len(plans) == 2 and not self.shared and not calls_upstream
 
@@ -110,6 +110,8 @@ def _module(functions: Functions, name: str, plan: Plan, layout: Layout) -> ir.M
 
 def _side(plan: Plan, module: ir.Module) -> Side:
     """Return the object code of a callback and its kernel."""
+    if plan.kernel is None:
+        return Side("", b"", _object_code(module), (), ())
     program, name = plan.kernel.program, plan.kernel.name
     return Side(
         name,

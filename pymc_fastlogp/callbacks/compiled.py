@@ -64,7 +64,7 @@ class CompiledModel(CompiledPyMCModel):
         ValueError
             If the point has another shape, or a check of the model fails there, as for an index out of range.
         """
-        x = np.ascontiguousarray(x, dtype=np.float64)
+        x = np.asarray(x, dtype=np.float64, order="C")
         if x.shape != (self.n_dim,):
             raise ValueError(f"the point has shape {x.shape}: give one of shape ({self.n_dim},).")
         gradient, logp = np.empty(self.n_dim), ctypes.c_double()

@@ -27,6 +27,8 @@ from pymc_fastlogp.callbacks.status import (
 )
 from pymc_fastlogp.callbacks.user_data import offset
 from pymc_fastlogp.kernel.emit import emit_shapes, signature
+from pymc_fastlogp.kernel.emit.idioms import intrinsic
+from pymc_fastlogp.kernel.ir.loops import Program
 
 I8, I64, F64, POINTER = ir.IntType(8), ir.IntType(64), ir.DoubleType(), ir.PointerType()
 ITEMSIZE = 8
@@ -60,7 +62,8 @@ def logp_module(plan: Plan, layout: Layout, n_dim: int) -> ir.Module:
     builder = ir.IRBuilder(function.append_basic_block())
     _return_unless(builder, builder.icmp_unsigned("==", length, I64(n_dim)), WRONG_LENGTH)
     targets = [(logp, 1), (gradient, n_dim)]
-    _Call(builder, plan, layout, x, n_dim, user_data).emit(targets, RAISED)
+    assert plan.kernel is not None
+    _Call(builder, plan.kernel.program, plan, layout, x, n_dim, user_data).emit(targets, RAISED)
     _return_unless(builder, _all_finite(builder, gradient, n_dim), BAD_GRADIENT)
     _return_unless(builder, _is_finite(builder, builder.load(logp, typ=F64)), BAD_LOGP)
     builder.ret(I64(0))
@@ -74,8 +77,12 @@ def expand_module(plan: Plan, layout: Layout, n_dim: int, n_expanded: int) -> ir
     builder = ir.IRBuilder(function.append_basic_block())
     for length, expected in zip(lengths, (n_dim, n_expanded), strict=True):
         _return_unless(builder, builder.icmp_unsigned("==", length, I64(expected)), WRONG_LENGTH)
-    call = _Call(builder, plan, layout, x, n_dim, user_data)
-    call.emit([(expanded, n_expanded)], EXPAND_RAISED)
+    if plan.kernel is None:
+        assert n_expanded == n_dim
+        _copy(builder, expanded, x, n_dim)
+    else:
+        call = _Call(builder, plan.kernel.program, plan, layout, x, n_dim, user_data)
+        call.emit([(expanded, n_expanded)], EXPAND_RAISED)
     builder.ret(I64(0))
     return function.module
 
@@ -85,6 +92,7 @@ class _Call:
     """The call of a kernel, to be emitted."""
 
     builder: ir.IRBuilder
+    program: Program
     plan: Plan
     layout: Layout
     x: ir.Value
@@ -101,7 +109,7 @@ class _Call:
         failed : int
             What the callback returns then.
         """
-        program = self.plan.kernel.program
+        program = self.program
         inputs = self._inputs()
         shapes = emit_shapes(self.builder, program, inputs)
         pointers: list[ir.Value] = [None] * len(program.outputs)
@@ -118,7 +126,7 @@ class _Call:
         """Return the arguments of the kernel before its outputs: pointer, lengths and strides of each."""
         arguments: list[ir.Value] = []
         n_constants = 0
-        buffers = self.plan.kernel.program.inputs
+        buffers = self.program.inputs
         for argument, buffer in zip(self.plan.arguments, buffers, strict=True):
             if isinstance(argument, np.ndarray):
                 n_constants += 1
@@ -165,6 +173,12 @@ class _Call:
             _return_unless(self.builder, self.builder.not_(is_negative), failed)
             size = self.builder.mul(size, length)
         _return_unless(self.builder, self.builder.icmp_signed("==", size, I64(room)), failed)
+
+
+def _copy(builder: ir.IRBuilder, to: ir.Value, source: ir.Value, n_numbers: int) -> None:
+    arguments = [POINTER, POINTER, I64, ir.IntType(1)]
+    memcpy = intrinsic(builder.module, "llvm.memcpy.p0.p0.i64", ir.VoidType(), arguments)
+    builder.call(memcpy, [to, source, I64(ITEMSIZE * n_numbers), ir.IntType(1)(0)])
 
 
 def _function(arguments: Sequence[ir.Type]) -> ir.Function:

@@ -1,4 +1,4 @@
-"""A rewritten graph as one call of a kernel.
+"""A rewritten graph as one call of a kernel, or as a copy of the point.
 
 ``FusedKernel`` takes all of most graphs, ``HeldConstants`` gives its large constants. What is left are copies that
 PyTensor makes so that an output is no view of an input; a callback writes its outputs to memory of the caller anyway.
@@ -27,15 +27,15 @@ class Plan:
 
     Attributes
     ----------
-    kernel : Kernel
-        What is called.
+    kernel : Kernel, optional
+        What is called; None where the only output is the point itself, as for the stored values of a model without transforms.
     arguments : tuple of int or ndarray
         For each input of the kernel, which input of the graph it is, or a constant in C order.
     outputs : tuple of int
         For each output of the graph, which output of the kernel it is.
     """
 
-    kernel: Kernel
+    kernel: Kernel | None
     arguments: tuple[int | np.ndarray, ...]
     outputs: tuple[int, ...]
 
@@ -58,9 +58,14 @@ def plan_of(fgraph: FunctionGraph) -> Plan:
     NotCoveredError
         If there is more to it.
     """
-    call, arrays, copies = _parts(fgraph)
-    kernel = call.op.compiled()
+    calls, arrays, copies = _parts(fgraph)
     outputs = [copies.get(x, x) for x in fgraph.outputs]
+    if outputs == fgraph.inputs[:1]:
+        return Plan(None, (), ())
+    if len(calls) != 1:
+        raise NotCoveredError(f"{len(calls)} kernels")
+    call = calls[0]
+    kernel = call.op.compiled()
     if set(outputs) != set(call.outputs):
         raise NotCoveredError("an output that no kernel computes")
     _check_types(outputs)
@@ -71,8 +76,8 @@ def plan_of(fgraph: FunctionGraph) -> Plan:
 
 def _parts(
     fgraph: FunctionGraph,
-) -> tuple[Apply, dict[Variable, np.ndarray], dict[Variable, Variable]]:
-    """Return the only kernel, the large constants, and of what each copy is one."""
+) -> tuple[list[Apply], dict[Variable, np.ndarray], dict[Variable, Variable]]:
+    """Return the kernels, the large constants, and of what each copy is one."""
     calls: list[Apply] = []
     arrays: dict[Variable, np.ndarray] = {}
     copies: dict[Variable, Variable] = {}
@@ -86,9 +91,7 @@ def _parts(
                 copies[node.outputs[0]] = copies.get(node.inputs[0], node.inputs[0])
             case _:
                 raise NotCoveredError(str(node.op))
-    if len(calls) != 1:
-        raise NotCoveredError(f"{len(calls)} kernels")
-    return calls[0], arrays, copies
+    return calls, arrays, copies
 
 
 def _argument(

@@ -19,7 +19,7 @@ class Side:
     Attributes
     ----------
     kernel : str
-        Name of the function of the kernel.
+        Name of the function of the kernel, empty if there is none.
     kernel_code, callback_code : bytes
         Object code of both.
     library : tuple of str
@@ -33,11 +33,6 @@ class Side:
     callback_code: bytes
     library: tuple[str, ...]
     constants: tuple[np.ndarray, ...]
-
-    @property
-    def n_addresses(self) -> int:
-        """How many addresses of the user data are its own."""
-        return 1 + len(self.constants)
 
 
 @dataclass(frozen=True)
@@ -91,8 +86,9 @@ class DirectCallback:
 
     def __init__(self, side: Side):
         blas.bind(side.library)
-        self._kernel = Code(engine(side.kernel_code), side.kernel)
+        self._kernel = Code(engine(side.kernel_code), side.kernel) if side.kernel else None
         self._callback = Code(engine(side.callback_code), SYMBOL)
         self._constants = side.constants
         self.address = self._callback.address
-        self.addresses = [self._kernel.address, *(x.ctypes.data for x in side.constants)]
+        kernel = self._kernel.address if self._kernel else 0
+        self.addresses = [kernel, *(x.ctypes.data for x in side.constants)]

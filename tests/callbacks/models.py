@@ -1,0 +1,85 @@
+"""Small models whose direct callbacks are compared with those of nutpie."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+
+RNG = np.random.default_rng(20261122)
+GROUP = RNG.integers(5, size=60)
+X = RNG.normal(size=60)
+GRADE = RNG.integers(3, size=60)
+DESIGN = RNG.normal(size=(60, 40))
+Y = 1.0 + 0.5 * X + RNG.normal(size=60)
+
+
+def one_number() -> pm.Model:
+    with pm.Model() as model:
+        pm.Normal("x")
+    return model
+
+
+def hierarchy() -> pm.Model:
+    """Data, dims, transforms, a deterministic: what most models have."""
+    with pm.Model(coords={"county": list("abcde")}) as model:
+        x, group = pm.Data("x", X), pm.Data("group", GROUP)
+        mu, sigma_a = pm.Normal("mu"), pm.HalfNormal("sigma_a")
+        raw = pm.Normal("raw", dims="county")
+        a = pm.Deterministic("a", mu + sigma_a * raw, dims="county")
+        b = pm.Normal("b")
+        sigma = pm.Exponential("sigma", 1)
+        pm.Normal("y", a[group] + b * x, sigma, observed=Y)
+    return model
+
+
+def correlated() -> pm.Model:
+    """A Cholesky prior, and a likelihood that calls BLAS."""
+    with pm.Model() as model:
+        chol, _, _ = pm.LKJCholeskyCov("chol", eta=2, n=2, sd_dist=pm.Exponential.dist(1))
+        z = pm.Normal("z", shape=(5, 2))
+        effects = z @ chol.T
+        pm.Normal("y", effects[GROUP, 0] + effects[GROUP, 1] * X, 1, observed=Y)
+    return model
+
+
+def constrained() -> pm.Model:
+    """Ordered and bounded parameters, a mixture, counts."""
+    with pm.Model() as model:
+        cut = pm.Normal(
+            "cut",
+            np.array([-1.0, 1.0]),
+            1,
+            transform=pm.distributions.transforms.ordered,
+            initval=[-1.0, 1.0],
+        )
+        p = pm.Beta("p", 1, 1)
+        pm.OrderedLogistic("grade", eta=p * X, cutpoints=cut, observed=GRADE)
+        weights = pm.Dirichlet("weights", np.ones(2))
+        pm.NormalMixture("mix", weights, np.array([-1.0, 1.0]), np.array([1.0, 2.0]), observed=Y)
+    return model
+
+
+def regression() -> pm.Model:
+    """Enough columns that a product with the design matrix is one of BLAS."""
+    with pm.Model() as model:
+        beta = pm.Normal("beta", shape=40)
+        pm.Bernoulli("y", logit_p=DESIGN @ beta, observed=Y > 1)
+    return model
+
+
+def series() -> pm.Model:
+    """A scan, which no kernel takes."""
+    with pm.Model() as model:
+        rho = pm.Normal("rho", 0, 0.1)
+        states = pytensor.scan(
+            lambda x, before, rho: rho * pt.tanh(before) + x,
+            sequences=[pt.as_tensor(X[:20])],
+            outputs_info=[pt.as_tensor(0.0)],
+            non_sequences=[rho],
+            return_updates=False,
+        )
+        pm.Normal("y", states, 1, observed=Y[:20])
+    return model
+
+
+DIRECT = (one_number, hierarchy, correlated, constrained, regression)

@@ -1,0 +1,251 @@
+"""Direct callbacks against those that nutpie compiles with Numba: the same numbers, status and draws."""
+
+import ctypes
+import logging
+
+import numpy as np
+import nutpie
+import pymc as pm
+import pytest
+from nutpie.compile_pymc import CompiledPyMCModel
+
+import pymc_fastlogp
+from pymc_fastlogp.callbacks.record import DirectCallback
+from tests.callbacks import models
+
+EXPAND_TYPE = ctypes.CFUNCTYPE(
+    ctypes.c_int64, ctypes.c_uint64, ctypes.c_uint64, *[ctypes.c_void_p] * 3
+)
+LOGP_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_uint64, *[ctypes.c_void_p] * 4)
+
+
+def logp(compiled, x, n_dim=None):
+    """Return status, logp and gradient of a compiled model."""
+    gradient, value = np.full(len(x), 7.0), np.full(1, 7.0)
+    function = LOGP_TYPE(compiled.compiled_logp_func.address)
+    pointers = [a.ctypes.data for a in (x, gradient, value, compiled.user_data)]
+    return function(len(x) if n_dim is None else n_dim, *pointers), value[0], gradient
+
+
+def expand(compiled, x, n_expanded=None):
+    """Return status and stored values of a compiled model."""
+    values = np.full(compiled.n_expanded, 7.0)
+    function = EXPAND_TYPE(compiled.compiled_expand_func.address)
+    n = compiled.n_expanded if n_expanded is None else n_expanded
+    pointers = [a.ctypes.data for a in (x, values, compiled.user_data)]
+    return function(len(x), n, *pointers), values
+
+
+def points(compiled, n=5):
+    return [compiled.initial_point_func(seed) for seed in range(n)]
+
+
+def test_numba_compiles_nothing(pair):
+    assert isinstance(pair.direct, CompiledPyMCModel)
+    assert isinstance(pair.direct.compiled_logp_func, DirectCallback)
+    assert isinstance(pair.direct.compiled_expand_func, DirectCallback)
+
+
+def test_logp_gradient_and_values_are_equal_bit_for_bit(pair):
+    for x in points(pair.nutpie):
+        (status, value, gradient), expected = logp(pair.direct, x), logp(pair.nutpie, x)
+        assert (status, value) == expected[:2]
+        np.testing.assert_array_equal(gradient, expected[2])
+        status, values = expand(pair.direct, x)
+        assert status == 0
+        np.testing.assert_array_equal(values, expand(pair.nutpie, x)[1])
+
+
+def test_initial_points_are_equal_bit_for_bit(pair):
+    for seed in (0, 1, 12345, 2**40):
+        x = pair.direct.initial_point_func(seed)
+        np.testing.assert_array_equal(x, pair.nutpie.initial_point_func(seed))
+
+
+def test_status_is_that_of_nutpie(pair):
+    x = points(pair.nutpie, 1)[0]
+    far, unknown = np.full(len(x), 1e300), np.full(len(x), np.nan)
+    statuses = [logp(pair.direct, each)[0] for each in (x, far, unknown)]
+    assert statuses == [logp(pair.nutpie, each)[0] for each in (x, far, unknown)]
+    assert statuses[0] == 0
+    assert statuses[2] == 3
+    assert logp(pair.direct, x, len(x) + 1)[0] == logp(pair.nutpie, x, len(x) + 1)[0] == -1
+    n = pair.direct.n_expanded + 1
+    assert expand(pair.direct, x, n)[0] == expand(pair.nutpie, x, n)[0] == -1
+
+
+def test_what_else_nutpie_knows_is_equal(pair):
+    for name in ("n_dim", "n_expanded", "reparameterized_names", "dims"):
+        assert getattr(pair.direct, name) == getattr(pair.nutpie, name), name
+    names, slices, shapes = pair.direct.shape_info
+    assert [names, slices] == [*pair.nutpie.shape_info[:2]]
+    assert [*map(list, shapes)] == [*map(list, pair.nutpie.shape_info[2])]
+    assert {k: list(v) for k, v in pair.direct.shapes.items()} == {
+        k: list(v) for k, v in pair.nutpie.shapes.items()
+    }
+    assert pair.direct.coords.keys() == pair.nutpie.coords.keys()
+    for name, values in pair.direct.coords.items():
+        assert list(values) == list(pair.nutpie.coords[name])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"adaptation": "low_rank"},
+        {"store_unconstrained": True, "store_gradient": True, "store_mass_matrix": True},
+    ],
+    ids=["plain", "low rank", "stored"],
+)
+def test_draws_are_equal_bit_for_bit(pair, options):
+    options = {"draws": 30, "tune": 60, "chains": 2, "cores": 2, "seed": 4, **options}
+    found, expected = (
+        nutpie.sample(each, progress_bar=False, **options) for each in (pair.direct, pair.nutpie)
+    )
+    assert found.groups == expected.groups
+    for group in ("posterior", "warmup_posterior", "unconstrained_posterior"):
+        for name in expected[group].data_vars if group in expected else ():
+            np.testing.assert_array_equal(found[group][name], expected[group][name])
+
+
+def test_sampling_does_not_block(pair):
+    sampler = nutpie.sample(
+        pair.direct, draws=20, tune=20, chains=1, seed=1, progress_bar=False, blocking=False
+    )
+    assert sampler.wait().posterior.sizes["draw"] == 20
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    return pymc_fastlogp.compile_pymc_model(models.hierarchy(), freeze_model=False)
+
+
+class TestDataThatChange:
+    def test_new_data_of_another_length_count(self, compiled):
+        x = points(compiled, 1)[0]
+        before = logp(compiled, x)[1]
+        model = models.hierarchy()
+        with model:
+            pm.set_data({"x": 2 * models.X})
+        expected = nutpie.compile_pymc_model(model)
+        changed = compiled.with_data(x=2 * models.X)
+        assert logp(changed, x)[1] == pytest.approx(logp(expected, x)[1], rel=1e-12)
+        assert logp(compiled, x)[1] == before
+
+    def test_what_upstream_refuses_is_refused(self, compiled):
+        """An index that is out of range, and rows that do not fit, are upstream's errors."""
+        x = points(compiled, 1)[0]
+        for changes in ({"group": models.GROUP + 5}, {"x": models.X[:7]}):
+            status, *_ = logp(compiled.with_data(**changes), x)
+            assert status == 1
+            with pytest.raises(ValueError, match="cannot be evaluated"):
+                compiled.with_data(**changes).logp_dlogp(x)
+
+    def test_unknown_data_are_nutpies_error(self, compiled):
+        with pytest.raises(KeyError, match="Unknown shared variable"):
+            compiled.with_data(z=1)
+
+    def test_frozen_data_are_not_replaced_silently(self):
+        compiled = pymc_fastlogp.compile_pymc_model(models.hierarchy())
+        with pytest.raises(ValueError, match="x was frozen"):
+            compiled.with_data(x=2 * models.X)
+
+
+def test_numba_compiles_what_no_kernel_takes(caplog):
+    with caplog.at_level(logging.INFO, "pymc_fastlogp"):
+        compiled = pymc_fastlogp.compile_pymc_model(models.series())
+    line = next(text for text in caplog.messages if "Numba compiles" in text)
+    assert "logp" in line
+    assert "Scan" in line
+    assert not isinstance(compiled.compiled_logp_func, DirectCallback)
+    expected = nutpie.compile_pymc_model(models.series(), freeze_model=True)
+    for x in points(expected, 2):
+        found, wanted = logp(compiled, x), logp(expected, x)
+        assert found[:2] == wanted[:2]
+        np.testing.assert_array_equal(found[2], wanted[2])
+
+
+def test_stored_variables_can_be_chosen():
+    compiled = pymc_fastlogp.compile_pymc_model(models.hierarchy(), var_names=["mu"])
+    trace = nutpie.sample(compiled, draws=5, tune=20, chains=1, seed=1, progress_bar=False)
+    expected = nutpie.compile_pymc_model(models.hierarchy(), var_names=["mu"], freeze_model=True)
+    assert compiled.n_expanded == expected.n_expanded
+    assert "mu" in trace.posterior
+    assert "a" not in trace.posterior
+
+
+def test_initial_points_can_be_chosen():
+    model = models.hierarchy()
+    options = {"initial_points": {"mu": 3.0}, "jitter_rvs": set()}
+    compiled = pymc_fastlogp.compile_pymc_model(model, **options)
+    expected = nutpie.compile_pymc_model(model, freeze_model=True, **options)
+    np.testing.assert_array_equal(compiled.initial_point_func(1), expected.initial_point_func(1))
+    assert 3.0 in compiled.initial_point_func(1)
+
+
+class TestPython:
+    def test_gives_logp_and_gradient(self, pair):
+        x = points(pair.nutpie, 1)[0]
+        value, gradient = pair.direct.logp_dlogp(x)
+        assert value == logp(pair.nutpie, x)[1]
+        np.testing.assert_array_equal(gradient, logp(pair.nutpie, x)[2])
+
+    def test_gives_values_that_are_not_finite(self, pair):
+        value, gradient = pair.direct.logp_dlogp(np.full(pair.direct.n_dim, np.nan))
+        assert np.isnan(value)
+        assert gradient.shape == (pair.direct.n_dim,)
+
+    @pytest.mark.parametrize("shape", [(), (0,), (1000,), (1, 1)])
+    def test_refuses_other_shapes(self, pair, shape):
+        with pytest.raises(ValueError, match="give one of shape"):
+            pair.direct.logp_dlogp(np.zeros(shape))
+
+
+class TestLeftToNutpie:
+    def test_other_backends_and_arguments_of_numba(self, monkeypatch):
+        calls = []
+        monkeypatch.setattr(nutpie, "compile_pymc_model", lambda *a, **kw: calls.append(kw))
+        model = models.one_number()
+        pymc_fastlogp.compile_pymc_model(model, backend="jax", gradient_backend="jax")
+        pymc_fastlogp.compile_pymc_model(model, nogil=True)
+        with pymc_fastlogp.disabled():
+            pymc_fastlogp.compile_pymc_model(model)
+        assert [kw["backend"] for kw in calls] == ["jax", "numba", "numba"]
+        assert calls[0]["gradient_backend"] == "jax"
+        assert calls[1]["nogil"]
+
+    def test_a_nutpie_that_is_not_known(self, monkeypatch):
+        from pymc_fastlogp._upstream import nutpie as private
+
+        assert private.differs() is None
+        monkeypatch.setattr(private, "STEPS", ("_no_such_step",))
+        assert private.differs() == "no _no_such_step"
+        compiled = pymc_fastlogp.compile_pymc_model(models.one_number())
+        assert type(compiled) is CompiledPyMCModel
+
+    def test_a_kernel_that_is_excluded(self, run_script):
+        result = run_script(
+            """
+            import pymc_fastlogp
+            from tests.callbacks import models
+            compiled = pymc_fastlogp.compile_pymc_model(models.one_number())
+            print(type(compiled.compiled_logp_func).__name__, compiled.logp_dlogp([1.0])[0])
+            """,
+            PYTENSOR_FLAGS="optimizer_excluding=fastlogp_fused_kernel",
+        )
+        name, value = result.stdout.split()
+        assert name != "DirectCallback"
+        assert float(value) == pytest.approx(-1.4189385332)
+
+
+def test_models_that_cannot_be_sampled_are_one_line():
+    with pm.Model() as nothing:
+        pass
+    with pytest.raises(ValueError, match="no free variables"):
+        pymc_fastlogp.compile_pymc_model(nothing)
+    with pm.Model() as discrete:
+        pm.Poisson("k", 1)
+    with pytest.raises(ValueError, match="discrete variables k"):
+        pymc_fastlogp.compile_pymc_model(discrete)
+    with pytest.raises(ValueError, match="gradient_backend"):
+        pymc_fastlogp.compile_pymc_model(models.one_number(), gradient_backend="jax")
