@@ -18,7 +18,7 @@ from pymc_fastlogp.kernel.numba.layouts import Kernel
 
 
 class NotCoveredError(Exception):
-    """A graph that is not one call of a kernel; the text names the Op that it needs besides."""
+    """A graph that is not one call of a kernel; the text names the Ops that it needs besides."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,7 @@ def _parts(
     calls: list[Apply] = []
     arrays: dict[Variable, np.ndarray] = {}
     copies: dict[Variable, Variable] = {}
+    others: dict[str, None] = {}
     for node in fgraph.toposort():
         match node.op:
             case FusedKernel():
@@ -90,7 +91,9 @@ def _parts(
             case DeepCopyOp() | ViewOp():
                 copies[node.outputs[0]] = copies.get(node.inputs[0], node.inputs[0])
             case _:
-                raise NotCoveredError(str(node.op))
+                others[type(node.op).__name__] = None
+    if others:
+        raise NotCoveredError(", ".join(others))
     return calls, arrays, copies
 
 

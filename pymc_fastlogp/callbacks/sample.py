@@ -200,10 +200,7 @@ def _announce(model: "pm.Model", draws: int, *, quiet: bool) -> None:
         return
     log = logging.getLogger("pymc.sampling.mcmc")
     if draws < 100:
-        log.warning(
-            "Only %d samples per chain. Reliable r-hat and ESS diagnostics require longer chains for accurate estimate.",
-            draws,
-        )
+        log.warning("%d draws a chain are few for R-hat and effective sample sizes.", draws)
     log.info("NUTS[nutpie]: %s", model.free_RVs)
 
 

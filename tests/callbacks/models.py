@@ -74,7 +74,7 @@ def series() -> pm.Model:
         states = pytensor.scan(
             lambda x, before, rho: rho * pt.tanh(before) + x,
             sequences=[pt.as_tensor(X[:20])],
-            outputs_info=[pt.as_tensor(0.0)],
+            outputs_info=[pt.zeros(())],
             non_sequences=[rho],
             return_updates=False,
         )

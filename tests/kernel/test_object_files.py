@@ -5,15 +5,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from pymc_fastlogp.kernel.native.bounded_files import DIGEST, BoundedFiles
 from pymc_fastlogp.kernel.native.machine_code import object_files
 from pymc_fastlogp.kernel.native.object_files import PREFIX, read, write
 
 
 @pytest.fixture
 def folder(monkeypatch, tmp_path):
-    """A folder for four files of 1000 bytes."""
-    monkeypatch.setattr(object_files, "_path", lambda name: tmp_path / f"{name}.o")
-    monkeypatch.setattr(object_files, "LIMIT", 4000)
+    """A folder for four files of 1000 bytes, each with its hash before it."""
+    files = BoundedFiles(tmp_path, PREFIX, 4 * (1000 + DIGEST))
+    monkeypatch.setattr(object_files, "_files", lambda: files)
     return tmp_path
 
 
@@ -51,7 +52,7 @@ def test_files_of_others_stay(folder):
     for k in range(10):
         write(name(k), code(k))
     assert other.exists()
-    assert size(folder) == 4000
+    assert size(folder) == 4 * (1000 + DIGEST)
 
 
 def test_what_a_killed_process_left_is_deleted(folder):
@@ -77,13 +78,23 @@ def test_many_read_and_write_at_once(folder):
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(run, range(8)))
     write(name(0), code(0))
-    assert size(folder) <= 4000
+    assert size(folder) <= 4 * (1000 + DIGEST)
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch, tmp_path, caplog):
     (tmp_path / "file").write_bytes(b"")
-    monkeypatch.setattr(object_files, "_path", lambda name: tmp_path / "file" / name)
+    files = BoundedFiles(tmp_path / "file", PREFIX, 4000)
+    monkeypatch.setattr(object_files, "_files", lambda: files)
     with caplog.at_level("INFO", "pymc_fastlogp"):
         write(name(1), code(1))
     assert read(name(1)) is None
     assert "not kept on disk" in caplog.text
+
+
+def test_a_damaged_file_is_as_good_as_none(folder):
+    write(name(1), code(1))
+    path = folder / f"{name(1)}.o"
+    whole = path.read_bytes()
+    for content in (b"", whole[:-1], bytes(len(whole)), whole[:40] + b"x" + whole[41:]):
+        path.write_bytes(content)
+        assert read(name(1)) is None

@@ -1,0 +1,202 @@
+"""The key of a model: equal for equal models, in any process, and another where anything that counts is another."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.distributions.transforms import Interval, log
+
+from pymc_fastlogp.callbacks.model_key import NotKeyedError, key_of
+from tests.callbacks import models
+
+Y = np.array([0.5, 1.0, 2.0])
+
+
+def normal(
+    *,
+    name="mu",
+    prior=0.0,
+    y=Y,
+    dims=None,
+    coords=None,
+    transform=None,
+    initval=None,
+    likelihood=pm.Normal,
+    check_bounds=True,
+    total=None,
+    data=None,
+    stored=None,
+    penalty=None,
+):
+    """A model in which each argument changes one thing."""
+    with pm.Model(coords=coords or {"k": [1, 2, 3]}, check_bounds=check_bounds) as model:
+        mu = pm.Normal(name, prior, 1, transform=transform, initval=initval, dims=dims)
+        scale = pm.Data("scale", np.float64(1 if data is None else data))
+        if stored is not None:
+            pm.Deterministic("stored", stored(mu))
+        if penalty is not None:
+            pm.Potential("penalty", penalty * mu.sum())
+        likelihood("y", mu, scale, observed=y, total_size=total)
+    return model
+
+
+CHANGES = {
+    "name": {"name": "nu"},
+    "number": {"prior": 1e-300},
+    "data": {"y": np.array([0.5, 1.0, np.nextafter(2.0, 3)])},
+    "sign of a zero": {"prior": -0.0},
+    "type of data": {"y": Y.astype(int)},
+    "length of data": {"y": np.append(Y, 1.0)},
+    "dims": {"dims": "k"},
+    "coordinates": {"coords": {"k": [1, 2, 4]}},
+    "more coordinates": {"coords": {"k": [1, 2, 3], "l": [0]}},
+    "transform": {"transform": Interval(-9, 9)},
+    "initial value": {"initval": 0.25},
+    "distribution": {"likelihood": pm.Laplace},
+    "bounds": {"check_bounds": False},
+    "total size": {"total": 30},
+    "shared data": {"data": 2.0},
+    "deterministic": {"stored": pt.exp},
+    "potential": {"penalty": 1.0},
+}
+
+
+def test_equal_models_have_equal_keys():
+    assert key_of(normal(), {}) == key_of(normal(), {})
+    for make in (*models.DIRECT, models.series):
+        assert key_of(make(), {}) == key_of(make(), {})
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_changes_the_key(change):
+    assert key_of(normal(**change), {}) != key_of(normal(), {})
+
+
+def test_all_changes_have_keys_of_their_own():
+    keys = [key_of(normal(**change), {}) for change in CHANGES.values()]
+    assert len(set(keys)) == len(CHANGES)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Interval(0, 2), Interval(0, 3)),
+        (Interval(0, 2), Interval(None, 2)),
+        (log, Interval(0, None)),
+    ],
+    ids=["bound", "side", "class"],
+)
+def test_what_a_transform_captures_counts(one, other):
+    keys = [key_of(normal(transform=each), {}) for each in (one, other)]
+    assert keys[0] != keys[1]
+
+
+def test_options_count():
+    keys = {key_of(normal(), {"var_names": names}) for names in (None, [], ["mu"])}
+    assert len(keys) == 3
+
+
+def test_set_data_counts():
+    model = normal()
+    before = key_of(model, {})
+    with model:
+        pm.set_data({"scale": 3.0})
+    changed = key_of(model, {})
+    with model:
+        pm.set_data({"scale": 1.0})
+    assert changed != before == key_of(model, {})
+
+
+def test_order_of_edges_counts():
+    """``a - b`` is not ``b - a``, nor is a variable that is used twice two that are equal."""
+
+    def model(difference):
+        with pm.Model() as made:
+            a, b = pm.Normal("a"), pm.Normal("b")
+            pm.Potential("p", difference(a, b))
+        return key_of(made, {})
+
+    keys = {
+        model(f)
+        for f in (
+            lambda a, b: a - b,
+            lambda a, b: b - a,
+            lambda a, b: pt.exp(a) * pt.exp(a),
+            lambda a, b: pt.exp(a) * pt.exp(b),
+            lambda a, b: pt.exp(a) + pt.exp(b),
+        )
+    }
+    assert len(keys) == 5
+
+
+def test_inner_graphs_count():
+    def model(step):
+        with pm.Model() as made:
+            a = pm.Normal("a")
+            xs = pt.as_tensor(models.X[:5])
+            import pytensor
+
+            states = pytensor.scan(step, sequences=[xs], non_sequences=[a], return_updates=False)
+            pm.Potential("p", states.sum())
+        return key_of(made, {})
+
+    assert model(lambda x, a: x * a) == model(lambda x, a: x * a)
+    assert model(lambda x, a: x * a) != model(lambda x, a: x + a)
+
+
+class OwnTransform(Interval):
+    """A class of no package that is known."""
+
+
+def own_logp(value, mu):
+    return -((value - mu) ** 2)
+
+
+NOT_KEYED = {
+    "a custom density": lambda: pm.CustomDist("c", 0.0, logp=own_logp),
+    "a custom graph": lambda: pm.CustomDist("c", 0.0, dist=lambda mu, size: pm.Normal.dist(mu)),
+    "a class that may change": lambda: pm.Normal("c", transform=OwnTransform(0, 1)),
+    "a function that may change": lambda: pm.Normal(
+        "c", transform=Interval(bounds_fn=lambda *args: (0, None))
+    ),
+}
+
+
+@pytest.mark.parametrize("make", NOT_KEYED.values(), ids=NOT_KEYED)
+def test_what_may_change_without_its_name_has_no_key(make):
+    with pm.Model() as model:
+        make()
+    with pytest.raises(NotKeyedError):
+        key_of(model, {})
+
+
+def test_a_density_that_was_registered_by_the_user_has_no_key():
+    """PyMC finds densities by the type of the Op: another function for a type of PyMC is not PyMC's."""
+    from pymc.logprob.abstract import _logprob
+    from pytensor.tensor.random.basic import GumbelRV
+
+    from pymc_fastlogp.callbacks import model_key
+
+    with pm.Model() as model:
+        pm.Gumbel("g", 0, 1)
+    key_of(model, {})
+    original = _logprob.dispatch(GumbelRV)
+    model_key._functions_for.cache_clear()
+    try:
+        _logprob.register(GumbelRV, lambda op, values, *inputs, **kwargs: values[0])
+        with pytest.raises(NotKeyedError):
+            key_of(model, {})
+    finally:
+        _logprob.register(GumbelRV, original)
+        model_key._functions_for.cache_clear()
+
+
+def test_keys_are_equal_in_another_process(run_script):
+    source = """
+        from pymc_fastlogp.callbacks.model_key import key_of
+        from tests.callbacks import models
+        print(*(key_of(make(), {}) for make in (*models.DIRECT, models.series)))
+        """
+    results = [run_script(source, PYTHONHASHSEED=seed) for seed in "12"]
+    assert results[0].stdout.split(), results[0].stderr
+    assert results[0].stdout == results[1].stdout

@@ -1,0 +1,116 @@
+"""``sample`` against ``pm.sample``: the same draws and groups, and what it leaves to PyMC."""
+
+import logging
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_fastlogp
+from tests.callbacks import models
+
+OPTIONS = {"draws": 20, "tune": 50, "chains": 2, "cores": 1, "progressbar": False, "quiet": True}
+FROZEN = {"compile_kwargs": pymc_fastlogp.compile_kwargs()}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"random_seed": 3},
+        {"random_seed": np.random.default_rng(5), "target_accept": 0.95},
+        {"random_seed": [7, 8], "nuts": {"target_accept": 0.9, "max_treedepth": 3}},
+        {"random_seed": 1, "discard_tuned_samples": False, "var_names": ["mu", "a"]},
+        {"random_seed": 1, "initvals": {"mu": 2.0}, "idata_kwargs": {"include_transformed": True}},
+    ],
+    ids=["seed", "generator", "nuts", "stored", "initial"],
+)
+def test_draws_and_groups_are_those_of_pymc(options):
+    copied = {
+        name: np.random.default_rng(5)
+        if name == "random_seed" and not isinstance(x, int | list)
+        else x
+        for name, x in options.items()
+    }
+    found = pymc_fastlogp.sample(model=models.hierarchy(), **OPTIONS, **options)
+    expected = pm.sample(model=models.hierarchy(), **OPTIONS, **copied, **FROZEN)
+    assert set(found.groups) == set(expected.groups)
+    for group in expected.children:
+        assert set(found[group].data_vars) == set(expected[group].data_vars), group
+        assert found[group].sizes == expected[group].sizes
+    for name in expected.posterior.data_vars:
+        np.testing.assert_array_equal(found.posterior[name], expected.posterior[name])
+    for name in ("county", "a_dim_0"):
+        assert (name in found.posterior.coords) == (name in expected.posterior.coords)
+    assert found.posterior.attrs.keys() == expected.posterior.attrs.keys()
+
+
+def test_log_likelihood_on_request():
+    idata = pymc_fastlogp.sample(
+        model=models.hierarchy(), **OPTIONS, idata_kwargs={"log_likelihood": True}
+    )
+    assert idata.log_likelihood["y"].shape == (2, 20, len(models.Y))
+
+
+def test_takes_the_model_of_the_context():
+    with models.one_number():
+        idata = pymc_fastlogp.sample(**OPTIONS)
+    assert idata.posterior["x"].shape == (2, 20)
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """What ``pm.sample`` is called with, which then returns ``"PyMC"``."""
+    calls = []
+    plain = pm.sample
+
+    from functools import wraps
+
+    @wraps(plain)
+    def recorded(*args, **kwargs):
+        calls.append(kwargs)
+        return "PyMC"
+
+    monkeypatch.setattr(pm, "sample", recorded)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"nuts_sampler": "pymc"}, "nuts_sampler is pymc"),
+        ({"init": "adapt_diag"}, "init is given"),
+        ({"step": object()}, "step is given"),
+        ({"callback": print}, "callback is given"),
+        ({"return_inferencedata": False}, "return_inferencedata is given"),
+        ({"initvals": [{"x": 1.0}]}, "initvals is not one dictionary"),
+        ({"compile_kwargs": {"mode": "JAX"}}, "mode is given"),
+        ({"metropolis": {}}, "metropolis is given"),
+        ({"backend": "jax"}, "backend is given"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_what_only_pymc_takes_goes_to_pymc(given, options, reason, caplog):
+    with caplog.at_level(logging.INFO, "pymc_fastlogp"):
+        assert pymc_fastlogp.sample(10, model=models.one_number(), **options) == "PyMC"
+    assert any(reason in text for text in caplog.messages)
+    assert options.items() <= given[0].items()
+
+
+def test_discrete_models_go_to_pymc(given):
+    with pm.Model() as model:
+        pm.Poisson("k", 1)
+    assert pymc_fastlogp.sample(10, model=model) == "PyMC"
+
+
+def test_goes_to_pymc_when_switched_off(given):
+    with pymc_fastlogp.disabled():
+        assert pymc_fastlogp.sample(10, model=models.one_number()) == "PyMC"
+
+
+def test_bad_input_is_one_line():
+    with pm.Model() as nothing:
+        pass
+    with pytest.raises(ValueError, match="no free variables"):
+        pymc_fastlogp.sample(model=nothing)
+    with pytest.raises(ValueError, match="random_seed"):
+        pymc_fastlogp.sample(model=models.one_number(), random_seed=-1)

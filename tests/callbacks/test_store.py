@@ -1,0 +1,238 @@
+"""Models on disk: found again, never wrong, whatever the folder and its files are like."""
+
+import logging
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_fastlogp
+from pymc_fastlogp.callbacks import build, store
+from tests.callbacks import models
+from tests.conftest import REPOSITORY
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty place for models."""
+    place = tmp_path / "cache"
+    monkeypatch.setenv(store.ENVIRONMENT_VARIABLE, str(place))
+    return place
+
+
+@pytest.fixture
+def builds(monkeypatch):
+    """How many models were compiled since the test began."""
+    made = []
+    plain = build.Build.__init__
+
+    def counted(self, *args):
+        made.append(self)
+        plain(self, *args)
+
+    monkeypatch.setattr(build.Build, "__init__", counted)
+    return made
+
+
+def value(make=models.hierarchy, **options):
+    """Compile a model and return its logp at the first initial point."""
+    compiled = pymc_fastlogp.compile_pymc_model(make(), **options)
+    return compiled.logp_dlogp(compiled.initial_point_func(0))[0]
+
+
+def only_file(folder):
+    (path,) = folder.iterdir()
+    return path
+
+
+@pytest.mark.parametrize("make", models.DIRECT, ids=lambda make: make.__name__)
+def test_a_model_is_found_again(make, folder, builds):
+    compiled = [pymc_fastlogp.compile_pymc_model(make()) for _ in range(2)]
+    assert len(builds) == 1
+    assert len(list(folder.iterdir())) == 1
+    for seed in range(3):
+        x = compiled[0].initial_point_func(seed)
+        np.testing.assert_array_equal(compiled[1].initial_point_func(seed), x)
+        (logp, gradient), (again, gradient_again) = (each.logp_dlogp(x) for each in compiled)
+        assert logp == again
+        np.testing.assert_array_equal(gradient, gradient_again)
+
+
+def test_a_model_is_found_by_another_process_without_compiling(folder, run_script):
+    source = """
+        import sys
+        import pymc_fastlogp
+        from tests.callbacks import models
+        compiled = pymc_fastlogp.compile_pymc_model(models.hierarchy())
+        print(repr(float(compiled.logp_dlogp(compiled.initial_point_func(0))[0])))
+        print("pymc_fastlogp.callbacks.build" in sys.modules, "pymc_fastlogp.kernel.emit" in sys.modules)
+        """
+    first, second = (run_script(source).stdout.split() for _ in range(2))
+    assert first[0] == second[0] == repr(float(value()))
+    assert first[1:] == ["True", "True"]
+    assert second[1:] == ["False", "False"]
+
+
+def test_other_data_are_another_model(folder, builds):
+    def model(y):
+        with pm.Model() as made:
+            mu = pm.Normal("mu")
+            pm.Normal("y", mu, 1, observed=[y])
+        return made
+
+    values = [value(lambda y=y: model(y)) for y in (0.0, 3.0, 0.0)]
+    assert values[0] == values[2] != values[1]
+    assert len(builds) == 2
+
+
+def test_models_that_are_not_frozen_or_not_keyed_are_compiled_each_time(folder, builds, caplog):
+    value(freeze_model=False)
+    with pm.Model() as own:
+        pm.CustomDist("c", 0.0, logp=lambda value, mu: -((value - mu) ** 2))
+    with caplog.at_level(logging.INFO, "pymc_fastlogp"):
+        pymc_fastlogp.compile_pymc_model(own)
+    assert any("not kept on disk, because of" in text for text in caplog.messages)
+    assert len(builds) == 2
+    assert not folder.exists()
+
+
+def damage_nothing_known(path):
+    path.write_bytes(b"what is this")
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+class Harmful:
+    """What must never be unpickled: it writes a file."""
+
+    def __reduce__(self):
+        return (Path.touch, (Path(os.environ[store.ENVIRONMENT_VARIABLE]) / "harm",))
+
+
+def foreign(path):
+    path.write_bytes(bytes(32) + pickle.dumps(Harmful()))
+
+
+@pytest.mark.parametrize("damage", [damage_nothing_known, cut, flip_a_bit, empty, foreign])
+def test_a_damaged_file_is_made_again(damage, folder, builds):
+    expected = value()
+    damage(only_file(folder))
+    assert value() == expected
+    assert len(builds) == 2
+    only_file(folder)
+    assert value() == expected
+    assert len(builds) == 2
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
+def test_a_folder_that_others_may_write_to_is_left_alone(mode, folder, builds, caplog):
+    value()
+    folder.chmod(mode)
+    value()
+    assert len(builds) == 2
+    assert any("others may write" in text for text in caplog.messages)
+
+
+def test_a_folder_that_cannot_be_written_is_done_without(tmp_path, monkeypatch, builds):
+    """A file where the folder should be: also root cannot write there."""
+    place = tmp_path / "file"
+    place.write_text("no folder")
+    monkeypatch.setenv(store.ENVIRONMENT_VARIABLE, str(place))
+    assert value() == value()
+    assert len(builds) == 2
+
+
+def test_a_full_disk_is_done_without(folder, builds, monkeypatch):
+    from pymc_fastlogp.kernel.native import bounded_files
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(bounded_files, "NamedTemporaryFile", full)
+    assert value() == value()
+    assert len(builds) == 2
+
+
+@pytest.mark.parametrize("off", ["0", "off", "False"])
+def test_is_switched_off_by_the_environment(off, monkeypatch, builds, tmp_path):
+    monkeypatch.setenv(store.ENVIRONMENT_VARIABLE, off)
+    assert store.files() is None
+    value(models.one_number)
+    value(models.one_number)
+    assert len(builds) == 2
+
+
+def test_a_new_folder_is_private(folder):
+    value(models.one_number)
+    assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_a_record_that_is_too_large_is_not_kept(folder, monkeypatch, builds):
+    monkeypatch.setattr(store, "LARGEST", 1000)
+    value(models.one_number)
+    assert not list(folder.iterdir())
+
+
+MAKES = (models.one_number, models.hierarchy)
+USER = """
+import sys
+import pymc_fastlogp
+from tests.callbacks import models
+print("ready", flush=True)
+while True:
+    for make in (models.one_number, models.hierarchy):
+        compiled = pymc_fastlogp.compile_pymc_model(make())
+        print(make.__name__, repr(compiled.logp_dlogp(compiled.initial_point_func(0))[0]), flush=True)
+        for path in __import__("pathlib").Path(sys.argv[1]).glob("*"):
+            path.unlink(missing_ok=True)
+"""
+
+
+@pytest.mark.slow
+def test_processes_that_share_a_folder_and_are_killed(folder, tmp_path):
+    """Each writes, reads and deletes; whoever lives prints the right values, and what is left is whole."""
+    script = tmp_path / "user.py"
+    script.write_text(USER)
+    expected = {make.__name__: repr(value(make)) for make in MAKES}
+    rng = random.Random(1)
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    n_lines = 0
+    for _ in range(3):
+        users = [
+            subprocess.Popen(
+                [sys.executable, script, folder], env=environment, stdout=subprocess.PIPE, text=True
+            )
+            for _ in range(3)
+        ]
+        for user in users:
+            assert user.stdout.readline() == "ready\n"
+            user.stdout.readline()
+        for user in users:
+            time.sleep(rng.random())
+            user.send_signal(signal.SIGKILL)
+            for line in user.stdout.read().splitlines():
+                name, _, found = line.partition(" ")
+                n_lines += 1
+                assert expected.get(name, "").startswith(found), line
+    assert n_lines > 0
+    assert {make.__name__: repr(value(make)) for make in MAKES} == expected
