@@ -19,8 +19,8 @@ STOREYS = [
     ["kernel"],
     ["rewrites"],
     ["registration"],
-    ["paired_start", "rich_text", "roundoff"],
-    ["verify", "explain", "benchmark"],
+    ["given_model", "paired_start", "rich_text", "roundoff"],
+    ["verification", "explanation", "benchmarking"],
     ["__init__", "__main__"],
 ]
 STOREY = {room: k for k, rooms in enumerate(STOREYS) for room in rooms}

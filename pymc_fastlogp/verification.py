@@ -30,10 +30,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import rich.box
-from rich.table import Table
 
 from pymc_fastlogp.config import switched
+from pymc_fastlogp.given_model import given_model
 from pymc_fastlogp.paired_start import settle
 from pymc_fastlogp.rich_text import Shown
 from pymc_fastlogp.roundoff import N_NEIGHBOURS, NOISE_ALLOWED, neighbours, noisy_mode
@@ -116,12 +115,26 @@ class Verification(Shown):
         return {"passed": self.passed, **asdict(self)}
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a variable, as the table shows them."""
+        """Return one row a variable, with the attributes of :class:`WorstEntry` as columns."""
+        return pd.DataFrame([asdict(row) | {"passed": row.passed} for row in self.rows])
+
+    def sentences(self) -> list[str]:
+        """Return the result in one sentence."""
+        worst = max(self.rows, key=lambda row: row.ratio)
+        names = ", ".join(row.variable for row in self.rows if not row.passed)
+        verdict = "agree" if self.passed else f"DIFFER in {names}"
+        return [
+            f"Logp and gradient, plugin off and on, {verdict} at {self.n_points} points:"
+            f" the largest difference is {worst.ratio:.2g} times the allowed one."
+        ]
+
+    def table(self) -> pd.DataFrame:
+        """Return the worst entry of each variable as text."""
         return pd.DataFrame(
             {
                 "variable": row.variable,
-                "worst error": f"{row.error:.1e}",
-                "of allowed": f"{row.ratio:.2g}",
+                "relative difference": f"{row.error:.1e}",
+                "times allowed": f"{row.ratio:.2g}",
                 "at": f"{list(row.place)} of {row.point}" if row.place else row.point,
                 "off": f"{row.off:.16g}",
                 "on": f"{row.on:.16g}",
@@ -130,22 +143,9 @@ class Verification(Shown):
             for row in self.rows
         )
 
-    def __rich__(self) -> Table:
-        verdict = "agree" if self.passed else "DIFFER"
-        table = Table(title=f"off and on {verdict} at {self.n_points} points", box=rich.box.SIMPLE)
-        frame = self.to_frame()
-        for column in frame:
-            table.add_column(str(column))
-        for row in frame.itertuples(index=False):
-            table.add_row(*row)
-        return table
-
-    def _repr_html_(self) -> str:
-        return str(self.to_frame().to_html(index=False))
-
 
 def verify(
-    model: "pm.Model",
+    model: "pm.Model | None" = None,
     *,
     n_random: int = 8,
     rtol: float = 1e-12,
@@ -156,8 +156,9 @@ def verify(
 
     Parameters
     ----------
-    model : pymc.Model
-        Discrete variables are held at their initial values.
+    model : pymc.Model, optional
+        The model; by default the one whose context is open. Discrete variables are held at their
+        initial values.
     n_random : int
         How many random points, standard normal on the unconstrained scale around the initial point,
         to evaluate. Added to them are points with extreme coordinates (from 1e-300 to 1e10, of
@@ -178,15 +179,14 @@ def verify(
 
     Raises
     ------
+    TypeError
+        If there is no PyMC model.
     ValueError
-        If the model has no continuous free variable.
+        If it has no continuous free variable.
+    RuntimeError
+        If the plugin can't be switched on, as with versions of PyMC and PyTensor that were not tested.
     """
-    if freeze_model:
-        from pymc.model.transform.optimization import freeze_dims_and_data
-
-        model = freeze_dims_and_data(model)
-    if not model.continuous_value_vars:
-        raise ValueError("verify needs a model with at least one continuous free variable.")
+    model = given_model("verify", model, freeze_model=freeze_model)
     start = model.initial_point(random_seed=seed)
     sizes = {v.name: np.shape(start[v.name]) for v in model.continuous_value_vars}
     settle(model)
