@@ -109,15 +109,15 @@ def random_walk() -> pm.Model:
         group = pm.Data("group", GROUP)
         start = pm.Normal.dist(0.0, 1.0)
         level = pm.GaussianRandomWalk("level", 0.0, 0.3, init_dist=start, steps=GROUPS - 1)
-        pm.StudentT("y", 4.0, level[group], 0.5, observed=Y, shape=group.shape)
+        pm.StudentT("y", 4.0, mu=level[group], sigma=0.5, observed=Y, shape=group.shape)
     return model
 
 
 def crossed_effects_that_sum_to_zero() -> pm.Model:
-    coords = {"group": range(GROUPS), "answer": range(3)}
+    coords = {"ward": range(GROUPS), "answer": range(3)}
     with pm.Model(coords=coords) as model:
         x, group = pm.Data("x", X), pm.Data("group", GROUP)
-        a = pm.ZeroSumNormal("a", dims=("group", "answer"), n_zerosum_axes=1)
+        a = pm.ZeroSumNormal("a", dims=("ward", "answer"), n_zerosum_axes=1)
         b = pm.ZeroSumNormal("b", dims="answer")
         eta = a[group] + b * x[:, None]
         pm.Categorical("y", logit_p=eta, observed=LEVEL, shape=x.shape)
