@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pymc_fastlogp.benchmark.pairing import time_in_turn
+from pymc_fastlogp.benchmarking.pairing import time_in_turn
 
 if TYPE_CHECKING:
     import nutpie
@@ -29,8 +29,8 @@ def evaluate(arguments: argparse.Namespace) -> dict[str, Any]:
     """Time one evaluation of logp and gradient, all sides in turn."""
     from benchmarks.sides import SIDES, Reference, fastest
     from benchmarks.suite import case as find_case
-    from pymc_fastlogp.benchmark import BenchmarkResult
-    from pymc_fastlogp.benchmark.run import check_agreement, compile_side, legal_points
+    from pymc_fastlogp.benchmarking import BenchmarkResult
+    from pymc_fastlogp.benchmarking.run import check_agreement, compile_side, legal_points
 
     case = find_case(arguments.case)
     # A model a side: what PyMC rewrites in place while compiling the first must not help the second.
@@ -84,7 +84,7 @@ def _compile(arguments: argparse.Namespace) -> tuple["pm.Model", "nutpie.Compile
     import nutpie  # noqa: F401, importing is not compiling
 
     from benchmarks.suite import case
-    from pymc_fastlogp.benchmark.run import compile_model
+    from pymc_fastlogp.benchmarking.run import compile_model
 
     model = case(arguments.case).make()
     start = time.perf_counter()

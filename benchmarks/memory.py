@@ -25,7 +25,7 @@ from rich.table import Table
 
 from benchmarks import data
 from benchmarks.models import mrp, radon, varying_slope
-from pymc_fastlogp.benchmark.run import compile_model
+from pymc_fastlogp.benchmarking.run import compile_model
 
 ROWS, WARM_UP_ROWS, GROUPS = 10_000_000, 1_000, 200
 

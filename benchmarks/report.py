@@ -13,7 +13,7 @@ import rich
 from rich.console import Group
 from rich.table import Table
 
-from pymc_fastlogp.benchmark import BenchmarkResult
+from pymc_fastlogp.benchmarking import BenchmarkResult
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
@@ -75,6 +75,23 @@ def _megabytes(record: Record, side: str) -> float | None:
     return None if peak is None else peak / 1e6
 
 
+class Marker(NamedTuple):
+    """How a side is called in tables and plot, and how it looks in the plot."""
+
+    label: str
+    color: str
+    shape: str
+
+
+MARKERS = {
+    "off": Marker("off", "C0", "o"),
+    "jax": Marker("JAX", "C1", "s"),
+    "jax_on": Marker("JAX with plugin", "C4", "v"),
+    "stan": Marker("Stan", "C2", "^"),
+    "ceiling": Marker("hand-written kernel", "C3", "D"),
+}
+
+
 Columns = tuple[tuple[str, Callable[[Record], str]], ...]
 
 MODEL: Columns = (("model", lambda record: record["title"]),)
@@ -88,11 +105,7 @@ TABLES: tuple[tuple[str, Columns], ...] = (
             *MODEL,
             ("off, µs", _microseconds("off")),
             ("on, µs", _microseconds("on")),
-            ("off : on", _ratio("off")),
-            ("JAX : on", _ratio("jax")),
-            ("JAX with plugin : on", _ratio("jax_on")),
-            ("Stan : on", _ratio("stan")),
-            ("ceiling : on", _ratio("ceiling")),
+            *((f"{marker.label} : on", _ratio(side)) for side, marker in MARKERS.items()),
         ),
     ),
     (
@@ -107,23 +120,6 @@ TABLES: tuple[tuple[str, Columns], ...] = (
         ),
     ),
 )
-
-
-class Marker(NamedTuple):
-    """How a side is called and looks in the plot."""
-
-    label: str
-    color: str
-    shape: str
-
-
-MARKERS = {
-    "off": Marker("plugin off", "C0", "o"),
-    "jax": Marker("JAX, one core", "C1", "s"),
-    "jax_on": Marker("JAX with the plugin", "C4", "v"),
-    "stan": Marker("Stan (stanli)", "C2", "^"),
-    "ceiling": Marker("hand-written kernel", "C3", "D"),
-}
 
 
 def rich_tables(results: dict[str, Any]) -> Group:
@@ -176,7 +172,7 @@ def _variants(records: list[Record]) -> Iterator[str]:
     found = sorted({(side, note) for record in records for side, note in record["notes"].items()})
     for side, note in found:
         names = [record["name"] for record in records if record["notes"].get(side) == note]
-        yield f"{MARKERS[side].label} with {note}: {', '.join(names)}."
+        yield f"{MARKERS[side].label}, {note}: {', '.join(names)}."
 
 
 def insert_table(text: str, table: str) -> str:
@@ -194,19 +190,17 @@ def insert_table(text: str, table: str) -> str:
     return f"{before}{BEGIN}\n\n{table}\n\n{END}{after}"
 
 
-def plot(results: dict[str, Any], path: Path) -> None:
-    """Draw each side's time over that of the plugin switched on, one row a model."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+def draw(results: dict[str, Any]) -> Any:
+    """Return a figure of how many times as fast as each side the plugin switched on is, one row a model."""
+    from matplotlib.figure import Figure
 
     measured = [
         (record["title"], result)
         for record in results["cases"]
         if (result := _evaluation(record)) is not None
     ]
-    figure, ax = plt.subplots(figsize=(8, 1.5 + 0.3 * len(measured)), layout="constrained")
+    figure = Figure(figsize=(8, 1.8 + 0.3 * len(measured)), layout="constrained")
+    ax = figure.subplots()
     ax.axvspan(1e-9, 1, color="0.94", zorder=0)
     ax.axvline(1, color="black", linewidth=1)
     for side, (label, color, shape) in MARKERS.items():
@@ -216,16 +210,36 @@ def plot(results: dict[str, Any], path: Path) -> None:
         ax.plot([r.median for r in ratios], rows, shape, color=color, label=label)
     every = [result.ratio(side).median for _, result in measured for side in result.seconds]
     ax.set_xscale("log")
-    ax.set_xlim(min(every) / 1.5, max(every) * 1.5)
+    ax.set_xlim(min(0.08, *every) / 1.2, max(every) * 1.5)
     ax.set_yticks(range(len(measured)), [title for title, _ in measured])
-    ax.invert_yaxis()
-    ax.set_xlabel("time over that of the plugin switched on (grey: faster than the plugin)")
-    ax.xaxis.set_major_formatter("{x:g}")
-    figure.legend(loc="outside lower center", ncols=len(MARKERS), frameon=False)
-    ax.grid(axis="x", which="both", color="0.85", linewidth=0.5)
+    ax.set_ylim(len(measured) - 0.5, -0.5)
+    ax.set_xlabel("how many times (logp and gradient; lines: quartiles)")
+    ax.xaxis.set_major_formatter(lambda ratio, _: times(ratio))
+    above = {"transform": ax.get_xaxis_transform(), "y": 1.005, "color": "0.3"}
+    ax.text(x=1, s="← slower  ", ha="right", **above)
+    ax.text(x=1, s="  faster with the plugin on →", ha="left", **above)
+    figure.legend(
+        loc="outside upper center", ncols=len(MARKERS), title="compared with", frameon=False
+    )
+    ax.grid(axis="x", color="0.85", linewidth=0.5)
+    return figure
+
+
+def plot(results: dict[str, Any], path: Path) -> None:
+    """Save the picture of :func:`draw`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    draw(results).savefig(path, dpi=150)
+
+
+def times(ratio: float) -> str:
+    """Return how many times faster or slower that is, so that nobody has to divide.
+
+    Examples
+    --------
+    >>> [times(ratio) for ratio in (1000.0, 1.0, 0.1)]
+    ['1 000', '1', '10']
+    """
+    return f"{max(ratio, 1 / ratio):,.0f}".replace(",", " ")
 
 
 def publish(results: dict[str, Any]) -> None:

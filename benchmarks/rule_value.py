@@ -26,11 +26,11 @@ from rich.table import Table
 
 from benchmarks.child import error_line
 from benchmarks.compiled_graph import code_of, compiled_graph
-from pymc_fastlogp.benchmark.clock import seconds_now
-from pymc_fastlogp.benchmark.native import LogpCallback
-from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
-from pymc_fastlogp.benchmark.result import BenchmarkResult
-from pymc_fastlogp.benchmark.run import check_agreement, compile_model, legal_points
+from pymc_fastlogp.benchmarking.clock import seconds_now
+from pymc_fastlogp.benchmarking.native import LogpCallback
+from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
+from pymc_fastlogp.benchmarking.result import BenchmarkResult
+from pymc_fastlogp.benchmarking.run import check_agreement, compile_model, legal_points
 from pymc_fastlogp.registration import GRAPH_RULES, RULES
 from tests import canaries
 

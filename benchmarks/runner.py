@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pymc_fastlogp.benchmark.pairing import pinned
+from pymc_fastlogp.benchmarking.pairing import pinned
 
 if TYPE_CHECKING:
     from benchmarks.suite import Case

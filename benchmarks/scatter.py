@@ -16,8 +16,8 @@ from rich.table import Table
 
 from benchmarks.machine import machine
 from pymc_fastlogp.analysis.index_facts import Neighbours
-from pymc_fastlogp.benchmark.native import Timer
-from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
+from pymc_fastlogp.benchmarking.native import Timer
+from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Index, Load, Role
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program
 from pymc_fastlogp.kernel.native.target import default_width

@@ -31,9 +31,9 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.machine import machine
-from pymc_fastlogp.benchmark.clock import seconds_now
-from pymc_fastlogp.benchmark.native import Timer
-from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
+from pymc_fastlogp.benchmarking.clock import seconds_now
+from pymc_fastlogp.benchmarking.native import Timer
+from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.kernel.native.target import default_width
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED
 from tests.kernel.vecmath_intrinsic import apply

@@ -74,7 +74,10 @@ def agreement(comparison: pd.DataFrame) -> str:
     distance = comparison["distance"].fillna(np.inf)
     if not distance.any():
         return f"{count}; all are equal up to round-off"
-    return f"{count}; {distance.idxmax()} differs most, by {distance.max():.1f} MCSE"
+    return (
+        f"{count}; {distance.idxmax()} differs most, by {distance.max():.1f} MCSE"
+        f" of {MCSE_LIMIT:g} allowed"
+    )
 
 
 def compare_with(reference: str, runs: Mapping[str, "Run"]) -> dict[str, pd.DataFrame]:

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import pymc as pm
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -20,7 +21,7 @@ from rich.table import Table
 import pymc_fastlogp
 from benchmarks.models import radon
 from case_studies import sleepstudy_model
-from case_studies.comparison import agreement, compare_posteriors, verdict
+from case_studies.comparison import MCSE_LIMIT, agreement, compare_posteriors, verdict
 from case_studies.sampling import (
     Run,
     compile_model,
@@ -29,7 +30,7 @@ from case_studies.sampling import (
     silence_blas_warning,
     time_logp,
 )
-from pymc_fastlogp.benchmark import BenchmarkResult
+from pymc_fastlogp.benchmarking import BenchmarkResult
 
 MODELS: dict[str, Callable[[], pm.Model]] = {
     "radon": radon.make,
@@ -176,45 +177,48 @@ def timing_table(result: Result) -> Table:
 
 
 def plot(results: list[Result], path: Path) -> None:
-    """Draw the posterior means on against off and the seconds taken, one row a model."""
-    figure, axes = plt.subplots(
-        len(results), 2, figsize=(10, 4 * len(results)), layout="constrained", squeeze=False
-    )
-    for result, (left, right) in zip(results, axes):
-        plot_means(result, left)
-        plot_seconds(result, right)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    """Save the picture of :func:`draw`."""
+    draw(results).savefig(path, dpi=150)
 
 
-def plot_means(result: Result, ax: Axes) -> None:
-    """Draw how far the means are apart, in posterior standard deviations, with error bars."""
+def draw(results: list[Result]) -> Figure:
+    """Return a figure of how far the posterior means are apart, and the times; one row a model."""
+    figure = Figure(figsize=(12, 3.5 * len(results)), layout="constrained")
+    for result, axes in zip(results, figure.subplots(len(results), 3, squeeze=False), strict=True):
+        plot_distances(result, axes[0])
+        median = {side: result.timing.median(side) * 1e6 for side in ("off", "on")}
+        ratio = result.timing.ratio("off").median
+        plot_sides(axes[1], median, f"logp and gradient: off / on is {ratio:.2f}", "microseconds")
+        seconds = {"off": result.off.sampling_seconds, "on": result.on.sampling_seconds}
+        ratio = seconds["off"] / seconds["on"]
+        plot_sides(axes[2], seconds, f"sampling, one run: off / on is {ratio:.2f}", "seconds")
+    return figure
+
+
+def plot_distances(result: Result, ax: Axes) -> None:
+    """Draw a histogram of the distances of the means, in their standard errors, and the limits."""
     comparison = result.comparison
-    sd = result.off.summary["sd"]
-    varies = sd > 1e-12 * comparison["mean_off"].abs()
-    rows = comparison[varies]
-    difference = (rows["mean_on"] - rows["mean_off"]) / sd[varies]
-    mcse = (rows["mcse_on"] ** 2 + rows["mcse_off"] ** 2) ** 0.5 / sd[varies]
-    ax.axhline(0.0, color="0.5", linewidth=1)
-    ax.errorbar(range(len(rows)), difference, yerr=2 * mcse, fmt=".", elinewidth=0.5)
-    ax.set_title(f"{result.name}: posterior means, on - off, with 2 MCSE")
-    ax.set_xlabel("scalar variable")
-    ax.set_ylabel("difference in posterior sd")
-
-
-def plot_seconds(result: Result, ax: Axes) -> None:
-    """Draw the seconds of compilation and sampling."""
-    frame = pd.DataFrame(
-        {
-            side: {"compile": run.compile_seconds, "sampling": run.sampling_seconds}
-            for side, run in (("off", result.off), ("on", result.on))
-        }
+    z = (comparison["mean_on"] - comparison["mean_off"]) / np.hypot(
+        comparison["mcse_on"], comparison["mcse_off"]
     )
-    frame.plot.barh(ax=ax)
+    z = z[comparison["distance"] > 0]  # not what is a constant up to round-off
+    edge = max(MCSE_LIMIT, z.abs().max()) + 1
+    ax.hist(z, bins=np.arange(-np.ceil(edge), np.ceil(edge) + 0.1, 0.5), color="C0")
+    for limit in (-MCSE_LIMIT, MCSE_LIMIT):
+        ax.axvline(limit, color="C3", linestyle="--")
+    ax.set_title(f"{result.name}: {len(z)} posterior means, on - off")
+    ax.set_xlabel(f"difference in MCSE (dashed: the limit, {MCSE_LIMIT:g})")
+    ax.set_ylabel("number of means")
+
+
+def plot_sides(ax: Axes, values: dict[str, float], title: str, unit: str) -> None:
+    """Draw a bar for each side, with its value beside it."""
+    bars = ax.barh(list(values), list(values.values()), color=["0.6", "C0"])
+    ax.bar_label(bars, fmt="{:.3g}", padding=3)
+    ax.margins(x=0.15)
     ax.invert_yaxis()
-    ax.set_xlabel("seconds")
-    ratio = result.timing.ratio("off")
-    ax.set_title(f"time of logp and gradient, off / on: {ratio.median:.2f}")
+    ax.set_title(title)
+    ax.set_xlabel(unit)
 
 
 if __name__ == "__main__":

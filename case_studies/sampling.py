@@ -16,10 +16,10 @@ import pymc_fastlogp
 from benchmarks.sides import Reference, fastest
 from benchmarks.suite import Case
 from case_studies.comparison import summarise
-from pymc_fastlogp.benchmark import BenchmarkResult
-from pymc_fastlogp.benchmark.native import LogpCallback
-from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
-from pymc_fastlogp.benchmark.run import check_agreement, legal_points, time_compiled
+from pymc_fastlogp.benchmarking import BenchmarkResult
+from pymc_fastlogp.benchmarking.native import LogpCallback
+from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
+from pymc_fastlogp.benchmarking.run import check_agreement, legal_points, time_compiled
 from pymc_fastlogp.config import switched
 
 # What a case study compares: keyword arguments of :func:`compile_model`.

@@ -5,16 +5,23 @@ other compilation by PyTensor then use its rewrites. ``PYMC_FASTLOGP=0`` in the 
 prevents that, :func:`disable` and :func:`disabled` undo it.
 """
 
-from pymc_fastlogp.benchmark import benchmark
+from pymc_fastlogp.benchmarking import BenchmarkResult, benchmark
 from pymc_fastlogp.callbacks import compile_pymc_model, sample
 from pymc_fastlogp.config import compile_kwargs, disable, disabled, enable
-from pymc_fastlogp.explain import explain
+from pymc_fastlogp.explanation import Explanation, Kernels, Outcome, Outside, explain
 from pymc_fastlogp.registration import is_enabled, register
-from pymc_fastlogp.verify import verify
+from pymc_fastlogp.verification import Verification, WorstEntry, verify
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BenchmarkResult",
+    "Explanation",
+    "Kernels",
+    "Outcome",
+    "Outside",
+    "Verification",
+    "WorstEntry",
     "benchmark",
     "compile_kwargs",
     "compile_pymc_model",
@@ -26,5 +33,10 @@ __all__ = [
     "sample",
     "verify",
 ]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
 
 register()

@@ -1,6 +1,6 @@
 """``python -m pymc_fastlogp``: the environment, what is registered, and a self-check."""
 
-import os
+import argparse
 import platform
 import sys
 from importlib.metadata import version
@@ -9,22 +9,28 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from pytensor.compile.mode import optdb
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from rich.console import Console
 from rich.table import Table
 
-from pymc_fastlogp.config import ENVIRONMENT_VARIABLE, switched
+from pymc_fastlogp.config import switched
+from pymc_fastlogp.given_model import why_off
 from pymc_fastlogp.registration import (
+    GRAPH_RULES,
     RULES,
     TAG,
+    GraphRule,
     Rule,
     database_of,
     is_enabled,
     is_excluded,
     untested_reason,
 )
+
+ALL_RULES: tuple[Rule | GraphRule, ...] = (*RULES, *GRAPH_RULES)
 
 PACKAGES = ("pymc", "pytensor", "numba", "llvmlite", "nutpie", "arviz", "pymc-fastlogp")
 
@@ -41,6 +47,12 @@ VECTOR_BITS = {
 
 def main() -> int:
     """Print the report; return 0 where the self-check passes, else 1."""
+    parser = argparse.ArgumentParser(
+        prog="python -m pymc_fastlogp",
+        description="Print versions, CPU and the registered rewrites, and check on a small graph that they act.",
+        epilog="Exit status: 0 where the check passes, 1 where it fails, 2 for arguments: there are none.",
+    )
+    parser.parse_args()
     console = Console()
     console.print(environment_table())
     console.print(rules_table())
@@ -76,33 +88,38 @@ def vector_bits(cpu_features: dict[str, bool]) -> int:
     return next((bits for name, bits in VECTOR_BITS.items() if cpu_features.get(name)), 64)
 
 
-def why_off() -> str:
-    """Say what keeps the plugin off."""
-    return untested_reason() or f"{ENVIRONMENT_VARIABLE}={os.environ.get(ENVIRONMENT_VARIABLE)}"
-
-
 def rules_table() -> Table:
-    """Return name, database and tags of each rule that is in ``optdb``."""
+    """Return name, place and tags of each rule that is in ``optdb``, those of whole graphs last."""
     table = Table("rewrite", "database", "tags", title="Registered rewrites")
-    for rule in filter(is_in_optdb, RULES):
-        table.add_row(rule.name, rule.database, ", ".join((TAG, *rule.phase.tags)))
+    for rule in filter(is_in_optdb, ALL_RULES):
+        place = rule.database if isinstance(rule, Rule) else f"optdb, at {rule.position:g}"
+        table.add_row(rule.name, place, ", ".join(tags_of(rule)))
     return table
 
 
-def is_in_optdb(rule: Rule) -> bool:
+def tags_of(rule: Rule | GraphRule) -> tuple[str, ...]:
+    """Return the queries that select a rule, besides its name."""
+    return (TAG, *(rule.phase.tags if isinstance(rule, Rule) else rule.tags))
+
+
+def is_in_optdb(rule: Rule | GraphRule) -> bool:
     """Whether ``optdb`` returns the rule under its name and under each of its tags."""
-    database = database_of(rule)
-    return all(
-        rule.name in {rewriter.name for rewriter in database.query(f"+{key}").get_node_rewriters()}
-        for key in (rule.name, TAG, *rule.phase.tags)
-    )
+
+    def names(key: str) -> set[str]:
+        if isinstance(rule, Rule):
+            found = database_of(rule).query(f"+{key}").get_node_rewriters()
+        else:
+            found = optdb.query(f"+{key}").data
+        return {rewriter.name for rewriter in found}
+
+    return all(rule.name in names(key) for key in (rule.name, *tags_of(rule)))
 
 
 def self_check() -> str | None:
     """Compile one small graph with the plugin off and on; say what is wrong, or return None."""
     if reason := untested_reason():
         return f"the plugin does nothing here, {reason}"
-    if missing := [r.name for r in RULES if not is_excluded(r) and not is_in_optdb(r)]:
+    if missing := [r.name for r in ALL_RULES if not is_excluded(r) and not is_in_optdb(r)]:
         return f"optdb has no {', '.join(missing)}"
     a = pt.vector("a", shape=(2,))
     graph = pt.exp(pt.zeros(5)[np.array([1, 3])].set(a))

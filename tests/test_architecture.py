@@ -19,9 +19,9 @@ STOREYS = [
     ["kernel"],
     ["rewrites"],
     ["registration"],
-    ["paired_start", "rich_text", "roundoff"],
+    ["given_model", "paired_start", "rich_text", "roundoff"],
     ["callbacks"],
-    ["verify", "explain", "benchmark"],
+    ["verification", "explanation", "benchmarking"],
     ["__init__", "__main__"],
 ]
 STOREY = {room: k for k, rooms in enumerate(STOREYS) for room in rooms}

@@ -13,11 +13,12 @@ from rich.console import Console
 
 import pymc_fastlogp
 from benchmarks import report
-from pymc_fastlogp.benchmark import BenchmarkResult, benchmark
-from pymc_fastlogp.benchmark.clock import seconds_now
-from pymc_fastlogp.benchmark.native import LogpCallback
-from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
-from pymc_fastlogp.benchmark.run import check_agreement, compile_side, legal_points
+from pymc_fastlogp.benchmarking import BenchmarkResult, benchmark
+from pymc_fastlogp.benchmarking.clock import seconds_now
+from pymc_fastlogp.benchmarking.native import LogpCallback
+from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
+from pymc_fastlogp.benchmarking.run import check_agreement, compile_side, legal_points
+from tests.pictures import is_cut_off
 
 needs_affinity = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity"), reason="the operating system cannot pin a thread"
@@ -104,6 +105,7 @@ def test_benchmark_leaves_the_switch_alone(measured):
 
 def test_discrete_variables_are_refused():
     with pm.Model() as model:
+        pm.Normal("x")
         pm.Poisson("count", 3.0)
     with pytest.raises(ValueError, match="discrete variables count"):
         benchmark(model)
@@ -267,7 +269,7 @@ def test_markdown_shows_losses_failures_and_what_is_missing(results):
     assert "| model b | failed | failed |" in table
     assert "2026-01-02" in table
     assert "pymc 6.4.0" in table
-    assert "JAX, one core with gradient by JAX: a." in table
+    assert "JAX, gradient by JAX: a." in table
 
 
 def test_table_replaces_what_stands_between_the_markers():
@@ -289,6 +291,20 @@ def test_missing_markers_are_an_error(text):
 def test_plot_of_all_models_is_drawn(results, tmp_path):
     report.plot(results, tmp_path / "sub" / "plot.png")
     assert (tmp_path / "sub" / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_plot_calls_sides_as_the_table_does_and_cuts_no_word_off():
+    results = json.loads(report.RESULTS.read_text())
+    figure = report.draw(results)
+    assert not is_cut_off(figure)
+    figure.axes[0].set_xlabel("longer than the picture is wide " * 9)
+    assert is_cut_off(figure)
+    header = next(
+        x for x in report.markdown_tables(results).splitlines() if x.startswith("| model")
+    )
+    [legend] = figure.legends
+    for label in legend.get_texts():
+        assert f"| {label.get_text()} : on |" in header
 
 
 def test_names_of_unknown_models_are_refused():

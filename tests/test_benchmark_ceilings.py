@@ -7,7 +7,7 @@ from benchmarks.ceilings import CEILINGS
 from benchmarks.ceilings.vector import Kernel
 from benchmarks.sides import Reference
 from benchmarks.suite import case
-from pymc_fastlogp.benchmark.run import check_agreement, compile_side, legal_points
+from pymc_fastlogp.benchmarking.run import check_agreement, compile_side, legal_points
 
 F64 = ir.DoubleType()
 

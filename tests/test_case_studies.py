@@ -9,7 +9,10 @@ import pandas as pd
 import pytest
 
 from case_studies.comparison import MCSE_LIMIT, agreement, compare_posteriors, verdict
-from case_studies.demo import exit_code
+from case_studies.demo import Result, draw, exit_code
+from case_studies.sampling import Run
+from pymc_fastlogp import BenchmarkResult
+from tests.pictures import is_cut_off
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "case_studies").glob("*/*.py"))
@@ -40,7 +43,10 @@ def test_difference_is_judged_by_the_combined_standard_error(shift: float, agree
 def test_disagreement_is_named_and_fails_the_demo() -> None:
     same = compare_posteriors(summary([1.0]), summary([1.0]))
     different = compare_posteriors(summary([1.0, 2.0]), summary([1.0, 9.0]))
-    assert "1 of 2 posterior means agree; x[1] differs most" in agreement(different)
+    distance = 7 / np.hypot(0.1, 0.1)
+    assert agreement(different) == (
+        f"1 of 2 posterior means agree; x[1] differs most, by {distance:.1f} MCSE of 5 allowed"
+    )
     assert exit_code([same, different]) == 1
 
 
@@ -79,6 +85,19 @@ def test_verdict_boasts_only_of_what_was_measured(
     assert phrase in sentence
     assert f"{ratio:.2f}" in sentence
     assert ("times as fast" in sentence) == (rewritten and ratio == 2.0)
+
+
+def test_picture_of_the_demo_shows_what_it_quotes_and_cuts_no_word_off() -> None:
+    off, on = summary([1.0, 2.0, 3.0]), summary([1.0, 2.1, 2.8])
+    timing = BenchmarkResult(3, {"off": (6e-6,), "on": (2e-6,)})
+    runs = (Run(None, means, 9.0, seconds) for means, seconds in ((off, 5.0), (on, 4.0)))
+    figure = draw([Result("radon", *runs, rewritten=True, timing=timing)])
+    distances, evaluation, sampling = figure.axes
+    assert sum(bar.get_height() for bar in distances.patches) == 2  # one mean is the same
+    assert [bar.get_width() for bar in evaluation.patches] == pytest.approx([6.0, 2.0])
+    assert evaluation.get_title() == "logp and gradient: off / on is 3.00"
+    assert [bar.get_width() for bar in sampling.patches] == [5.0, 4.0]
+    assert not is_cut_off(figure)
 
 
 def test_there_is_a_notebook() -> None:

@@ -10,13 +10,13 @@ from rich.console import Console
 
 import pymc_fastlogp
 from pymc_fastlogp.__main__ import PACKAGES, environment_table, vector_bits
-from pymc_fastlogp.registration import RULES
+from pymc_fastlogp.registration import GRAPH_RULES, RULES
 from tests.conftest import with_flags
 
 
-def report(**environment: str) -> subprocess.CompletedProcess[str]:
+def report(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "pymc_fastlogp"],
+        [sys.executable, "-m", "pymc_fastlogp", *words],
         env=os.environ | environment,
         capture_output=True,
         text=True,
@@ -28,8 +28,21 @@ def test_report_names_versions_rules_and_passes():
     process = report()
     assert process.returncode == 0, process.stderr
     assert "Self-check passed" in process.stdout
-    for name in (*PACKAGES, *(rule.name for rule in RULES), "vector width"):
+    for name in (*PACKAGES, *(rule.name for rule in (*RULES, *GRAPH_RULES)), "vector width"):
         assert name in process.stdout
+
+
+def test_help_says_what_it_does_and_checks_nothing():
+    process = report("--help")
+    assert (process.returncode, process.stderr) == (0, "")
+    assert "usage: python -m pymc_fastlogp" in process.stdout
+    assert "Self-check" not in process.stdout
+
+
+def test_unknown_words_are_a_usage_error():
+    process = report("nonsense")
+    assert (process.returncode, process.stdout) == (2, "")
+    assert "unrecognized arguments: nonsense" in process.stderr
 
 
 def test_table_says_why_it_is_off():

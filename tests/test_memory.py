@@ -10,7 +10,7 @@ from pymc.model.transform.optimization import freeze_dims_and_data
 from pytensor.graph import rewrite_graph
 
 from benchmarks.memory import MODELS, data_bytes, memory
-from pymc_fastlogp.benchmark.run import compile_model
+from pymc_fastlogp.benchmarking.run import compile_model
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.native.target import optimised, target_machine
 from pymc_fastlogp.rewrites.rows import chunks, keys

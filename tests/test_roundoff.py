@@ -9,7 +9,7 @@ import pytest
 from pytensor.scalar.basic import Composite
 from pytensor.tensor.elemwise import Elemwise
 
-from pymc_fastlogp.roundoff import noisy_mode
+from pymc_fastlogp.roundoff import numpy_mode
 
 EPS = np.finfo("float64").eps
 X = np.linspace(0.1, 2.0, 5000)
@@ -18,7 +18,7 @@ X = np.linspace(0.1, 2.0, 5000)
 def noisy(build, *types, seed=0):
     """Return the compiled function of a graph of vectors of these types."""
     inputs = [pt.vector(dtype=dtype) for dtype in types or ("float64",)]
-    mode = noisy_mode(np.random.default_rng(seed))
+    mode = numpy_mode(np.random.default_rng(seed))
     return pytensor.function(inputs, build(*inputs), mode=mode)
 
 
@@ -118,3 +118,16 @@ def test_a_scatter_has_the_noise_of_its_sums():
     scatter = noisy(lambda x: pt.zeros(50)[index].inc(x))
     errors = np.array([(scatter(X) - exact) / exact / EPS for _ in range(20)])
     assert 8 < np.abs(errors).max() < 30
+
+
+def test_without_noise_it_is_numpy():
+    function = pytensor.function([x := pt.vector()], pt.exp(x), mode=numpy_mode())
+    assert np.array_equal(function(X), np.exp(X))
+
+
+def test_integers_beside_a_product_count():
+    """PyTensor's rewrites to BLAS lose them."""
+    y, square, k = np.array([3.0, 2.0]), np.array([[1.0, 2.0], [3.0, 4.0]]), pt.lscalar()
+    x = pt.vector(shape=(2,))
+    function = pytensor.function([x, k], y - (pt.dot(square, x) + k), mode=numpy_mode())
+    assert function([1.0, 1.0], 5).tolist() == [-5.0, -10.0]

@@ -1,7 +1,5 @@
 """`verify` agrees where both sides do, and says where they do not."""
 
-from importlib import import_module
-
 import numpy as np
 import pymc as pm
 import pytensor
@@ -12,10 +10,9 @@ from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.elemwise import Elemwise
 
 from benchmarks.suite import SUITE
-from pymc_fastlogp import verify
+from pymc_fastlogp import verification, verify
 from pymc_fastlogp.paired_start import settle
 from pymc_fastlogp.rewrites.filled.lift_set_subtensor import local_lift_elemwise_through_set
-from pymc_fastlogp.verify import _errors
 from tests.lifted import LIFT, exp_of_set
 
 
@@ -50,6 +47,9 @@ def break_the_lift(monkeypatch):
 def test_agrees(mixed_model, freeze_model):
     result = verify(mixed_model, freeze_model=freeze_model)
     assert result
+    assert str(result).startswith(
+        f"Logp and gradient, plugin off and on, agree at {result.n_points}"
+    )
     assert {row.variable for row in result.rows} == {"logp", "chol_cholesky_corr__", "scale"}
     assert all(row.error < 1e-13 for row in result.rows)
 
@@ -66,9 +66,29 @@ def test_finds_a_wrong_rewrite_and_where_it_shows(break_the_lift):
     [row] = [row for row in result.rows if row.variable == "a"]
     assert row.place in {(0,), (1,)}
     assert row.ratio > 1
-    assert "DIFFER" in str(result)
-    assert "DIFFERS" in result._repr_html_()
+    for shown in (str(result), result._repr_html_()):
+        assert "off and on, DIFFER in logp, a at" in shown
+        assert "DIFFERS" in shown
+    assert result.to_frame().passed.tolist() == [row.passed for row in result.rows]
     assert result.to_dict()["passed"] is False
+
+
+def test_only_a_difference_makes_it_compile_with_the_plugin_off(
+    lifted_model, break_the_lift, monkeypatch
+):
+    compiled = []
+    compile_one = verification._compile
+
+    def spy(model, start, mode, *, on):
+        compiled.append((mode if mode == "NUMBA" else "numpy", on))
+        return compile_one(model, start, mode, on=on)
+
+    monkeypatch.setattr(verification, "_compile", spy)
+    assert verify(lifted_model)
+    assert compiled == [("NUMBA", True), ("numpy", False), ("numpy", False)]
+    break_the_lift(1 + 1e-9)
+    assert not verify(lifted_model)
+    assert ("NUMBA", False) in compiled
 
 
 def test_finds_a_nan(break_the_lift):
@@ -98,7 +118,7 @@ def test_round_off_that_neighbours_do_not_show_passes(
 ):
     break_the_lift(1 + np.finfo(float).eps)
     assert verify(cancelling_model)
-    monkeypatch.setattr(import_module("pymc_fastlogp.verify"), "noisy_mode", lambda rng: "NUMBA")
+    monkeypatch.setattr(verification, "numpy_mode", lambda noise=None: "NUMBA")
     assert not verify(cancelling_model)
 
 
@@ -127,22 +147,17 @@ def test_what_is_more_than_round_off_fails_there_too(cancelling_model, break_the
     ],
 )
 def test_what_passes(off, on, moved, passes):
-    _, ratio = _errors(np.array([off]), np.array([on]), np.array([[off], [moved]]), 1e-12)
+    _, ratio = verification._errors(
+        np.array([off]), np.array([on]), np.array([[off], [moved]]), 1e-12
+    )
     assert (ratio[0] <= 1) == passes
 
 
 def test_an_entry_is_measured_by_the_largest_of_its_variable():
     off, on = np.array([1.0, 0.0]), np.array([1.0, 1e-14])
-    error, ratio = _errors(off, on, off[None], 1e-12)
+    error, ratio = verification._errors(off, on, off[None], 1e-12)
     assert error[1] == 1e-14
     assert ratio[1] <= 1
-
-
-def test_model_without_continuous_variable():
-    with pm.Model() as model:
-        pm.Poisson("k", 3.0)
-    with pytest.raises(ValueError, match="at least one continuous free variable"):
-        verify(model)
 
 
 def test_where_upstream_cannot_invert_a_matrix_the_point_is_impossible():

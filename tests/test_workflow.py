@@ -4,12 +4,14 @@ import logging
 import warnings
 from collections.abc import Callable
 
+import arviz as az
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode
+from xarray import DataTree
 
 from pymc_fastlogp import compile_kwargs, disabled
 
@@ -76,7 +78,64 @@ def mixture() -> pm.Model:
     return model
 
 
-MODELS = [hierarchical, correlated_slopes, missing_doses, ordered_logistic, mixture]
+def hurdle_by_group() -> pm.Model:
+    with pm.Model() as model:
+        group = pm.Data("group", GROUP)
+        psi = pm.Beta("psi", 2, 2, shape=GROUPS)
+        mu = pt.exp(pm.Normal("a", shape=GROUPS))
+        pm.HurdlePoisson("y", psi[group], mu[group], observed=COUNT, shape=group.shape)
+    return model
+
+
+def negative_binomial() -> pm.Model:
+    with pm.Model() as model:
+        x, group = pm.Data("x", X), pm.Data("group", GROUP)
+        eta = pm.Normal("a", shape=GROUPS)[group] + pm.Normal("b") * x
+        alpha = pm.Exponential("alpha", 1.0)
+        pm.NegativeBinomial("y", pt.exp(eta), alpha, observed=COUNT, shape=x.shape)
+    return model
+
+
+def censored() -> pm.Model:
+    with pm.Model() as model:
+        x = pm.Data("x", X)
+        uncensored = pm.Normal.dist(pm.Normal("b") * x, pm.HalfNormal("sigma"))
+        pm.Censored("y", uncensored, -1.0, 1.0, observed=Y.clip(-1, 1), shape=x.shape)
+    return model
+
+
+def random_walk() -> pm.Model:
+    with pm.Model() as model:
+        group = pm.Data("group", GROUP)
+        start = pm.Normal.dist(0.0, 1.0)
+        level = pm.GaussianRandomWalk("level", 0.0, 0.3, init_dist=start, steps=GROUPS - 1)
+        pm.StudentT("y", 4.0, mu=level[group], sigma=0.5, observed=Y, shape=group.shape)
+    return model
+
+
+def crossed_effects_that_sum_to_zero() -> pm.Model:
+    coords = {"ward": range(GROUPS), "answer": range(3)}
+    with pm.Model(coords=coords) as model:
+        x, group = pm.Data("x", X), pm.Data("group", GROUP)
+        a = pm.ZeroSumNormal("a", dims=("ward", "answer"), n_zerosum_axes=1)
+        b = pm.ZeroSumNormal("b", dims="answer")
+        eta = a[group] + b * x[:, None]
+        pm.Categorical("y", logit_p=eta, observed=LEVEL, shape=x.shape)
+    return model
+
+
+MODELS = [
+    hierarchical,
+    correlated_slopes,
+    missing_doses,
+    ordered_logistic,
+    mixture,
+    hurdle_by_group,
+    negative_binomial,
+    censored,
+    random_walk,
+    crossed_effects_that_sum_to_zero,
+]
 
 
 def drawn(model: pm.Model, **options: Mode) -> dict[str, np.ndarray]:
@@ -101,15 +160,24 @@ def said(
     caplog: pytest.LogCaptureFixture,
     recwarn: pytest.WarningsRecorder,
 ) -> Callable[[], list[str]]:
-    """Return a function that tells what a user has read so far: warnings, log records, standard error."""
+    """Return a function that tells what a user has read since it was last called: warnings, log records, standard error."""
     caplog.set_level(logging.WARNING, logger="pymc")
 
     def so_far() -> list[str]:
         records = [record.getMessage() for record in caplog.records]
-        lines = capfd.readouterr().err.splitlines()
-        return [*map(str, recwarn), *records, *lines]
+        found = [*(str(warning.message) for warning in recwarn), *records]
+        caplog.clear()
+        recwarn.clear()
+        return found + capfd.readouterr().err.splitlines()
 
     return so_far
+
+
+def loo(idata: DataTree) -> float:
+    """Return the expected log predictive density; few draws of few rows may warn of heavy tails."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")  # not once for each place
+        return float(az.loo(idata, var_name="y").elpd)
 
 
 @pytest.mark.parametrize("build", MODELS)
@@ -134,6 +202,12 @@ def test_a_whole_workflow(build, said):
     pm.compute_log_likelihood(idata, model=model, progressbar=False)
     assert idata.log_likelihood["y"].shape == (1, 100, N)
     assert np.isfinite(idata.log_likelihood["y"]).all()
+    assert said() == []
+    with disabled():
+        off = loo(idata)
+    said_off = said()
+    assert loo(idata) == off
+    assert said() == said_off
 
     new = {name: value for name, value in NEW.items() if name in model}
     with model:

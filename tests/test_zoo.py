@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pymc_fastlogp
-from pymc_fastlogp.verify import WorstEntry
+from pymc_fastlogp.verification import WorstEntry
 from tests import canaries, zoo
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmarks.ceilings import irt_2pl, mrp, poisson
-from pymc_fastlogp.benchmark.native import LogpCallback
+from pymc_fastlogp.benchmarking.native import LogpCallback
 
 CEILINGS: Mapping[str, Callable[[dict[str, Any]], LogpCallback]] = {
     "irt_2pl": irt_2pl.build,

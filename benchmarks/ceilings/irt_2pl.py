@@ -15,7 +15,7 @@ import numpy as np
 from llvmlite import ir
 
 from benchmarks.ceilings.vector import Kernel, Rows
-from pymc_fastlogp.benchmark.native import F64, LogpCallback
+from pymc_fastlogp.benchmarking.native import F64, LogpCallback
 
 
 def build(data: dict[str, Any]) -> LogpCallback:

@@ -11,7 +11,7 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from pymc_fastlogp.benchmark.native import F64, I64, LOGP_TYPE, LogpCallback, compile_ir
+from pymc_fastlogp.benchmarking.native import F64, I64, LOGP_TYPE, LogpCallback, compile_ir
 
 WIDTH = 16
 

@@ -13,7 +13,7 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
-from pymc_fastlogp.benchmark.native import LogpCallback, Timer
+from pymc_fastlogp.benchmarking.native import LogpCallback, Timer
 
 if TYPE_CHECKING:
     from benchmarks.suite import Case

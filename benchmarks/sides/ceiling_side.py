@@ -6,7 +6,7 @@ import pymc as pm
 
 from benchmarks.ceilings import CEILINGS
 from benchmarks.sides import Reference, Variant
-from pymc_fastlogp.benchmark.run import check_agreement
+from pymc_fastlogp.benchmarking.run import check_agreement
 
 if TYPE_CHECKING:
     from benchmarks.suite import Case

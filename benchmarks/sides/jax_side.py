@@ -15,9 +15,9 @@ from nutpie.compile_pymc import _make_functions  # what nutpie's own JAX backend
 from pymc.model.transform.optimization import freeze_dims_and_data
 
 from benchmarks.sides import Reference, Variant
-from pymc_fastlogp.benchmark.clock import seconds_now
-from pymc_fastlogp.benchmark.native import Timer
-from pymc_fastlogp.benchmark.run import Evaluate, check_agreement
+from pymc_fastlogp.benchmarking.clock import seconds_now
+from pymc_fastlogp.benchmarking.native import Timer
+from pymc_fastlogp.benchmarking.run import Evaluate, check_agreement
 from pymc_fastlogp.config import switched
 
 if TYPE_CHECKING:

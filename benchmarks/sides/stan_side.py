@@ -13,7 +13,7 @@ import stanli
 from llvmlite import ir
 
 from benchmarks.sides import Reference, Variant
-from pymc_fastlogp.benchmark.native import (
+from pymc_fastlogp.benchmarking.native import (
     F64_POINTER,
     I64,
     LOGP_TYPE,

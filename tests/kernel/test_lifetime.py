@@ -11,7 +11,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_fastlogp import compile_kwargs, disabled
-from pymc_fastlogp.benchmark.native import LogpCallback
+from pymc_fastlogp.benchmarking.native import LogpCallback
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.numba import layouts
 from pymc_fastlogp.kernel.numba.held_constants import HeldConstants

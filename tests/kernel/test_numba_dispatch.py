@@ -15,7 +15,7 @@ from numba.core.runtime import _nrt_python, rtsys
 from pymc.logprob.utils import ParameterValueError
 
 from pymc_fastlogp import disabled
-from pymc_fastlogp.benchmark.run import compile_model
+from pymc_fastlogp.benchmarking.run import compile_model
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.native import machine_code
 from pymc_fastlogp.kernel.native.machine_code import object_files

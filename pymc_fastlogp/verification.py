@@ -1,11 +1,15 @@
 r"""Check a model's log density and gradient with the plugin on against the plugin off.
 
-Two compilations of one model may differ by round-off, and how much round-off is innocent
+With the plugin on, the model is compiled as it is for a sampler, in mode NUMBA. With it off, PyTensor's
+operations are run one by one in NumPy, so that nobody waits for a second compilation. Only where the two do
+not agree, or NumPy lacks an operation, the model is compiled with the plugin off, too, and that decides.
+
+Two computations of one density may differ by round-off, and how much round-off is innocent
 depends on the point: where terms of 1e10 cancel, the last digits of their sum are noise in
 both, and whether a nearly singular matrix has a Cholesky factor is decided by such digits. So
-the yardstick is measured: the function without the plugin is evaluated again at points
-:math:`x'` that are a few units in the last place away. What that changes, upstream does not
-know either. An entry passes if
+the yardstick is measured where a plain tolerance is not enough: the function without the plugin is
+evaluated again at points :math:`x'` that are a few units in the last place away. What that changes, upstream
+does not know either. An entry passes if
 
 .. math:: |on - off| \le rtol \cdot \max(|off|, s) + 16 \cdot \max_{x'} |off(x) - off(x')|
 
@@ -15,8 +19,8 @@ density is not finite on both sides, its gradient is not compared: every sampler
 point unseen.
 
 Other coordinates do not show all round-off: a sigmoid near one, of which another is
-subtracted, is rounded alike at all of them. Where an entry would fail, upstream's operations are therefore
-also run one by one in NumPy, at :math:`x` itself, with noise in the last digit of each
+subtracted, is rounded alike at all of them. Where an entry would fail even so, upstream's operations are
+run at :math:`x` itself, too, with noise in the last digit of each
 (:mod:`pymc_fastlogp.roundoff`), and the results count among the :math:`off(x')`.
 
 Not seen here are: what nutpie and PyMC compile from the same log density but with another
@@ -25,18 +29,16 @@ layout of its inputs, data of other shapes, and points with infinite coordinates
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import rich.box
-from rich.table import Table
 
 from pymc_fastlogp.config import switched
+from pymc_fastlogp.given_model import given_model
 from pymc_fastlogp.paired_start import settle
 from pymc_fastlogp.rich_text import Shown
-from pymc_fastlogp.roundoff import N_NEIGHBOURS, NOISE_ALLOWED, neighbours, noisy_mode
+from pymc_fastlogp.roundoff import N_NEIGHBOURS, NOISE_ALLOWED, neighbours, numpy_mode
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -116,12 +118,26 @@ class Verification(Shown):
         return {"passed": self.passed, **asdict(self)}
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a variable, as the table shows them."""
+        """Return one row a variable, with the attributes of :class:`WorstEntry` as columns."""
+        return pd.DataFrame([asdict(row) | {"passed": row.passed} for row in self.rows])
+
+    def sentences(self) -> list[str]:
+        """Return the result in one sentence."""
+        worst = max(self.rows, key=lambda row: row.ratio)
+        names = ", ".join(row.variable for row in self.rows if not row.passed)
+        verdict = "agree" if self.passed else f"DIFFER in {names}"
+        return [
+            f"Logp and gradient, plugin off and on, {verdict} at {self.n_points} points:"
+            f" the largest difference is {worst.ratio:.2g} times the allowed one."
+        ]
+
+    def table(self) -> pd.DataFrame:
+        """Return the worst entry of each variable as text."""
         return pd.DataFrame(
             {
                 "variable": row.variable,
-                "worst error": f"{row.error:.1e}",
-                "of allowed": f"{row.ratio:.2g}",
+                "relative difference": f"{row.error:.1e}",
+                "times allowed": f"{row.ratio:.2g}",
                 "at": f"{list(row.place)} of {row.point}" if row.place else row.point,
                 "off": f"{row.off:.16g}",
                 "on": f"{row.on:.16g}",
@@ -130,34 +146,24 @@ class Verification(Shown):
             for row in self.rows
         )
 
-    def __rich__(self) -> Table:
-        verdict = "agree" if self.passed else "DIFFER"
-        table = Table(title=f"off and on {verdict} at {self.n_points} points", box=rich.box.SIMPLE)
-        frame = self.to_frame()
-        for column in frame:
-            table.add_column(str(column))
-        for row in frame.itertuples(index=False):
-            table.add_row(*row)
-        return table
-
-    def _repr_html_(self) -> str:
-        return str(self.to_frame().to_html(index=False))
-
 
 def verify(
-    model: "pm.Model",
+    model: "pm.Model | None" = None,
     *,
     n_random: int = 8,
     rtol: float = 1e-12,
     seed: int = 0,
     freeze_model: bool = True,
 ) -> Verification:
-    """Compare logp and every gradient entry of ``model``, compiled with the plugin off and on.
+    """Compare logp and every gradient entry of ``model`` with the plugin off and on.
+
+    The side without it runs in NumPy, uncompiled. If the sides differ, it is compiled, and compared again.
 
     Parameters
     ----------
-    model : pymc.Model
-        Discrete variables are held at their initial values.
+    model : pymc.Model, optional
+        The model; by default the one whose context is open. Discrete variables are held at their
+        initial values.
     n_random : int
         How many random points, standard normal on the unconstrained scale around the initial point,
         to evaluate. Added to them are points with extreme coordinates (from 1e-300 to 1e10, of
@@ -178,33 +184,47 @@ def verify(
 
     Raises
     ------
+    TypeError
+        If there is no PyMC model.
     ValueError
-        If the model has no continuous free variable.
+        If it has no continuous free variable.
+    RuntimeError
+        If the plugin can't be switched on, as with versions of PyMC and PyTensor that were not tested.
     """
-    if freeze_model:
-        from pymc.model.transform.optimization import freeze_dims_and_data
-
-        model = freeze_dims_and_data(model)
-    if not model.continuous_value_vars:
-        raise ValueError("verify needs a model with at least one continuous free variable.")
+    model = given_model("verify", model, freeze_model=freeze_model)
     start = model.initial_point(random_seed=seed)
-    sizes = {v.name: np.shape(start[v.name]) for v in model.continuous_value_vars}
     settle(model)
-    off, on = _compile(model, start, on=False), _compile(model, start, on=True)
+    on = _compile(model, start, "NUMBA", on=True)
+    try:
+        by_numpy = _verify(model, start, numpy_mode(), on, n_random, rtol, seed)
+    except ValueError:  # an operation that upstream runs in Numba alone
+        by_numpy = None
+    return by_numpy or _verify(model, start, "NUMBA", on, n_random, rtol, seed)
+
+
+def _verify(
+    model: "pm.Model",
+    start: dict[str, np.ndarray],
+    mode: "Mode | str",
+    on: LogpDlogp,
+    n_random: int,
+    rtol: float,
+    seed: int,
+) -> Verification:
+    """Compare a compiled function with what the model computes in a mode with the plugin off."""
+    sizes = {v.name: np.shape(start[v.name]) for v in model.continuous_value_vars}
     rng = np.random.default_rng(seed)
+    off, noisy = (_compile(model, start, x, on=False) for x in (mode, numpy_mode(rng)))
     points = list(_points(start, sizes, n_random, rng))
-
-    @cache
-    def noisy() -> LogpDlogp:
-        return _compile(model, start, on=False, mode=noisy_mode(rng))
-
     worst: dict[str, WorstEntry] = {}
     for label, x in points:
-        values, near = (off(x), on(x)), [off(x_near) for x_near in neighbours(x, rng)]
+        values = off(x), on(x)
+        near = [values[0]]
         rows = list(_compare(*values, np.array(near), label, sizes, rtol))
-        if not all(row.passed for row in rows):
-            near += [noisy()(x) for _ in range(N_NEIGHBOURS)]
-            rows = list(_compare(*values, np.array(near), label, sizes, rtol))
+        for function, places in ((off, neighbours(x, rng)), (noisy, [x] * N_NEIGHBOURS)):
+            if not all(row.passed for row in rows):
+                near += map(function, places)
+                rows = list(_compare(*values, np.array(near), label, sizes, rtol))
         for row in rows:
             if row.variable not in worst or row.ratio > worst[row.variable].ratio:
                 worst[row.variable] = row
@@ -212,7 +232,7 @@ def verify(
 
 
 def _compile(
-    model: "pm.Model", start: dict[str, np.ndarray], *, on: bool, mode: "Mode | str" = "NUMBA"
+    model: "pm.Model", start: dict[str, np.ndarray], mode: "Mode | str", *, on: bool
 ) -> LogpDlogp:
     """Return a function of the raveled point that gives logp and gradient in one vector."""
     with switched(on):
@@ -221,7 +241,8 @@ def _compile(
 
     def logp_dlogp(x: np.ndarray) -> np.ndarray:
         try:
-            logp, dlogp = function(x)
+            with np.errstate(all="ignore"):
+                logp, dlogp = function(x)
         except np.linalg.LinAlgError:
             # Upstream's inverse raises where PyMC makes -inf of a Cholesky factor; samplers reject both.
             return np.full(1 + x.size, -np.inf)

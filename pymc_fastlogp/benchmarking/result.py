@@ -6,7 +6,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
-from rich.table import Table
 
 from pymc_fastlogp.rich_text import Shown
 
@@ -116,20 +115,27 @@ class BenchmarkResult(Shown):
         ax.set_xlabel("microseconds per evaluation of logp and gradient")
         return ax
 
-    def __rich__(self) -> Table:
-        table = Table(title=f"logp and gradient, {self.n_dim} parameters", title_justify="left")
-        table.add_column("side")
-        for column in ("microseconds", f"times {self.baseline}", "quartiles"):
-            table.add_column(column, justify="right")
-        for side in self.seconds:
-            ratio = self.ratio(side)
-            table.add_row(
-                side,
-                f"{self.median(side) * 1e6:.3g}",
-                f"{ratio.median:.2f}",
-                f"{ratio.lower:.2f} to {ratio.upper:.2f}",
-            )
-        return table
+    def sentences(self) -> list[str]:
+        """Return in one sentence how much longer the other sides take."""
+        others = (
+            f", {side} {self.ratio(side).median:.2f} times as long"
+            for side in self.seconds
+            if side != self.baseline
+        )
+        return [
+            f"Logp and gradient of {self.n_dim} parameters:"
+            f" {self.baseline} takes {self.median(self.baseline) * 1e6:.3g} µs{''.join(others)}."
+        ]
 
-    def _repr_html_(self) -> str:
-        return self.to_frame().to_html(float_format=lambda value: f"{value:.3g}")
+    def table(self) -> pd.DataFrame:
+        """Return the median of each side, and its ratio to the baseline, as text."""
+        ratios = {side: self.ratio(side) for side in self.seconds}
+        return pd.DataFrame(
+            {
+                "side": side,
+                "microseconds": f"{self.median(side) * 1e6:.3g}",
+                f"times {self.baseline}": f"{ratio.median:.2f}",
+                "quartiles": f"{ratio.lower:.2f} to {ratio.upper:.2f}",
+            }
+            for side, ratio in ratios.items()
+        )

@@ -1,20 +1,14 @@
-"""What :func:`~pymc_fastlogp.explain.explain` returns: plain data, and how it reads as a table."""
+"""What :func:`~pymc_fastlogp.explain` returns: plain data, and how it reads as a table."""
 
 from dataclasses import asdict, dataclass
-from html import escape
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
-import rich.box
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
 
 from pymc_fastlogp.rich_text import Shown
 
 PREFIX = "fastlogp_"
-TITLE = f"What pymc_fastlogp does to this model (rewrites without their prefix {PREFIX})"
-WHY = "left alone, and why"
+UNLESS = "nothing, unless "
 
 
 @dataclass(frozen=True)
@@ -95,14 +89,14 @@ class Kernels:
     n_nodes: tuple[int, ...]
     outside: tuple[Outside, ...]
 
-    def lines(self) -> list[str]:
-        """Return it in words."""
-        n_outside = sum(x.n_nodes for x in self.outside)
-        each = " + ".join(map(str, self.n_nodes))
-        return [
-            f"Nodes of {self.graph} in kernels: {each or 'none'}, outside: {n_outside}",
-            *(f"Outside: {x.n_nodes} x {x.op}: {x.reason}" for x in self.outside),
-        ]
+    def sentence(self) -> str:
+        """Say how many nodes are in kernels."""
+        inside, outside = sum(self.n_nodes), sum(x.n_nodes for x in self.outside)
+        if not inside:
+            return f"No node of {self.graph} is in a kernel, {outside} are outside."
+        kernels = "one kernel" if len(self.n_nodes) == 1 else f"{len(self.n_nodes)} kernels"
+        rest = f", {outside} outside" if outside else ""
+        return f"{inside} of {inside + outside} nodes of {self.graph} are in {kernels}{rest}."
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,10 +106,13 @@ class Explanation(Shown):
     Attributes
     ----------
     rows : tuple of Outcome
-        At least one for each free and observed variable and each potential, in the model's order.
+        At least one for each free and observed variable and each potential: likelihoods first, then
+        potentials and priors, the largest of a kind first.
     kernels : Kernels
         Of all variables together.
     """
+
+    WHOLE: ClassVar[tuple[str, ...]] = ("rewrite", "rows")
 
     rows: tuple[Outcome, ...]
     kernels: Kernels
@@ -144,35 +141,58 @@ class Explanation(Shown):
         frame = pd.DataFrame([asdict(row) for row in self.rows])
         return frame.astype({"rows_before": "Int64", "rows_after": "Int64"})
 
-    def _as_shown(self, separator: str) -> pd.DataFrame:
-        """Return the table, with rewrites that say the same in one row."""
+    def sentences(self) -> list[str]:
+        """Say how many rows of each likelihood and potential are evaluated, and what kernels do."""
+        names = dict.fromkeys(row.variable for row in self.rows if row.kind != "prior")
+        return [*(_sentence(name, self[name]) for name in names), self.kernels.sentence()]
+
+    def table(self) -> pd.DataFrame:
+        """Return what happened as text, with rewrites that say the same in one row."""
         same: dict[tuple[str, ...], list[Outcome]] = {}
         for row in self.rows:
-            same.setdefault((_variable(row), _rows(row), _why(row)), []).append(row)
+            if row.rewrite:
+                same.setdefault((_variable(row), _rows(row), _why(row)), []).append(row)
         return pd.DataFrame(
-            {
-                "variable": variable,
-                "rewrite": separator.join(_name(row) for row in rows if row.fired),
-                "rows": n_rows,
-                WHY: _refused(rows) + why,
-            }
-            for (variable, n_rows, why), rows in same.items()
+            [
+                (
+                    variable,
+                    ",\n".join(_name(row) for row in rows if row.fired),
+                    n_rows,
+                    _refused(rows) + why,
+                )
+                for (variable, n_rows, why), rows in same.items()
+            ],
+            columns=["variable", "rewrite", "rows", "left alone, and why"],
         )
 
-    def __rich__(self) -> Group:
-        table = Table(title=TITLE, title_justify="left", box=rich.box.SIMPLE)
-        shown = self._as_shown(",\n")
-        for name in shown:
-            table.add_column(str(name), overflow="fold", no_wrap=name in {"rewrite", "rows"})
-        for row in shown.itertuples(index=False):
-            table.add_row(*map(Text, row))
-        return Group(table, *map(Text, self.kernels.lines()))
+    def notes(self) -> list[str]:
+        """Return the variables that nothing is to be said about, and the nodes outside of kernels."""
+        idle: dict[str, list[str]] = {}
+        for row in self.rows:
+            if not row.rewrite:
+                idle.setdefault(row.reason, []).append(_variable(row))
+        return [
+            *(f"{', '.join(names)}: {reason}." for reason, names in idle.items()),
+            *(
+                f"Outside of kernels: {x.n_nodes} x {x.op}: {x.reason}."
+                for x in self.kernels.outside
+            ),
+            f"Rewrites are named without {PREFIX}.",
+        ]
 
-    def _repr_html_(self) -> str:
-        with pd.option_context("display.max_colwidth", None):
-            table = self._as_shown(", ").to_html(index=False)
-        lines = "".join(f"<p>{escape(line)}</p>" for line in self.kernels.lines())
-        return f"<p>{TITLE}</p>{table}{lines}"
+
+def _sentence(name: str, rows: tuple[Outcome, ...]) -> str:
+    """Say at how many rows something of one variable is evaluated, before and after, or why at all."""
+    about_rows = [row for row in rows if row.rows_before is not None]
+    if not about_rows:
+        refused = [_why(row) for row in rows if not row.fired]
+        return f"{name}: {refused[-1] if refused else 'rewritten, with as many rows as before'}."
+    before = max(row.rows_before or 0 for row in about_rows)
+    after = max(row.rows_after or 0 for row in about_rows)
+    if after < before:
+        return f"{name}: {after} rows are evaluated instead of {before}."
+    why = [_why(row) for row in about_rows if not row.fired and row.rows_after == after]
+    return f"{name}: all {before} rows are evaluated{''.join(f'; {x}' for x in why[-1:])}."
 
 
 def _variable(row: Outcome) -> str:
@@ -191,9 +211,14 @@ def _rows(row: Outcome) -> str:
 
 
 def _refused(rows: list[Outcome]) -> str:
-    names = [_name(row) for row in rows if not row.fired and row.rewrite]
-    return f"{', '.join(names)}: " if names else ""
+    names = ", ".join(_name(row) for row in rows if not row.fired)
+    return f"{names}: " if names else ""
 
 
 def _why(row: Outcome) -> str:
-    return f"{row.reason} (to do: {row.advice})" if row.advice else row.reason
+    """Return the reason, and what to do where there is something: a prior has to read its entries."""
+    if row.kind == "prior" or not row.advice or row.advice.startswith("nothing:"):
+        return row.reason
+    if row.advice.startswith(UNLESS):
+        return f"{row.reason} (gains if {row.advice.removeprefix(UNLESS)})"
+    return f"{row.reason} (to do: {row.advice})"

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pymc_fastlogp.benchmark.native import Timer
+    from pymc_fastlogp.benchmarking.native import Timer
 
 
 @contextmanager

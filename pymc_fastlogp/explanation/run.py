@@ -1,26 +1,30 @@
 """The public ``explain``: rewrite the graph of a model as a compilation does, and report."""
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from math import inf, prod
 from typing import TYPE_CHECKING
 
 import pytensor.tensor as pt
 
 from pymc_fastlogp.decisions import Decision
-from pymc_fastlogp.explain.result import Explanation, Outcome
-from pymc_fastlogp.explain.terms import rewrite_terms
-from pymc_fastlogp.registration import untested_reason
+from pymc_fastlogp.explanation.result import Explanation, Outcome
+from pymc_fastlogp.explanation.terms import rewrite_terms
+from pymc_fastlogp.given_model import given_model
 from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD
 
 if TYPE_CHECKING:
     import pymc as pm
 
 FEW_ENTRIES = f"too small to gain: {OVERHEAD} entries or fewer"
+# The order in which a reader wants them.
+KINDS = ("likelihood", "potential", "prior")
+
 NONE_APPLIES = "no rewrite knows a faster form of it"
 
 
-def explain(model: "pm.Model", *, freeze_model: bool = True) -> Explanation:
+def explain(model: "pm.Model | None" = None, *, freeze_model: bool = True) -> Explanation:
     """Say for each likelihood and prior of ``model`` what the plugin rewrites, and why not more.
 
     The log density is rewritten as PyMC and nutpie do, with the plugin on, and its gradient in mode
@@ -29,8 +33,8 @@ def explain(model: "pm.Model", *, freeze_model: bool = True) -> Explanation:
 
     Parameters
     ----------
-    model : pymc.Model
-        The model.
+    model : pymc.Model, optional
+        The model; by default the one whose context is open.
     freeze_model : bool
         Treat ``pm.Data`` and dimension lengths as constants, as with
         :func:`pymc_fastlogp.compile_kwargs`. False shows what plain ``pm.sample`` gets.
@@ -44,11 +48,11 @@ def explain(model: "pm.Model", *, freeze_model: bool = True) -> Explanation:
     Raises
     ------
     TypeError
-        If ``model`` is not a PyMC model.
+        If there is no PyMC model.
     ValueError
-        If it has neither random variables nor potentials.
+        If it has no free variable.
     RuntimeError
-        If the plugin does nothing with the installed versions of PyMC and PyTensor.
+        If the plugin can't be switched on, as with versions of PyMC and PyTensor that were not tested.
 
     Examples
     --------
@@ -62,49 +66,40 @@ def explain(model: "pm.Model", *, freeze_model: bool = True) -> Explanation:
     [(1000, 1)]
     """
     # Late, as all imports of the kernel, see `late`.
-    from pymc_fastlogp.explain.kernels import kernels_of
+    from pymc_fastlogp.explanation.kernels import kernels_of
 
-    _check(model)
-    variables = _variables(model)
-    if freeze_model:
-        from pymc.model.transform.optimization import freeze_dims_and_data
-
-        model = freeze_dims_and_data(model)
+    model = given_model("explain", model, freeze_model=freeze_model, gradient=False)
+    names = {value.name: variable.name for variable, value in model.rvs_to_values.items()}
     terms = [pt.as_tensor(x, allow_xtensor_conversion=True).sum() for x in model.logp(sum=False)]
     fgraph, recorder = rewrite_terms(terms)
-    rows = {
-        variable.name: _outcomes(kind, variable, recorder.standing(term))
-        for term, (kind, variable) in enumerate(_variables(model))
-    }
-    # A frozen model may have its variables in another order.
-    in_order = tuple(row for _, variable in variables for row in rows[variable.name])
-    return Explanation(in_order, kernels_of(fgraph.outputs, model.continuous_value_vars))
+    rows = tuple(
+        row
+        for kind, variable, term in sorted(_terms(model), key=_importance)
+        for row in _outcomes(kind, variable, recorder.standing(term), names)
+    )
+    return Explanation(rows, kernels_of(fgraph.outputs, model.continuous_value_vars))
 
 
-def _check(model: "pm.Model") -> None:
-    if not isinstance(getattr(model, "basic_RVs", None), list):
-        raise TypeError(
-            f"explain needs a PyMC model, not {type(model).__name__}:"
-            " pass what `with pm.Model() as model:` made."
-        )
-    if not model.basic_RVs and not model.potentials:
-        raise ValueError("The model is empty: add a random variable or a potential to it.")
-    if reason := untested_reason():
-        raise RuntimeError(f"pymc_fastlogp stays off: {reason}. Install a tested version.")
-
-
-def _variables(model: "pm.Model") -> list[tuple[str, pt.TensorVariable]]:
-    """Return the kind of each term of the log density and its variable, in the order of the terms."""
-    of_kind = {
+def _terms(model: "pm.Model") -> Iterator[tuple[str, pt.TensorVariable, int]]:
+    """Yield the kind of each term of the log density, its variable, and its place among the terms."""
+    variables = {
         "prior": model.free_RVs,
         "likelihood": model.observed_RVs,
         "potential": model.potentials,
     }
-    return [(kind, variable) for kind, variables in of_kind.items() for variable in variables]
+    kinds = [(kind, variable) for kind, of_kind in variables.items() for variable in of_kind]
+    for term, (kind, variable) in enumerate(kinds):
+        yield kind, variable, term
+
+
+def _importance(term: tuple[str, pt.TensorVariable, int]) -> tuple[int, float, str]:
+    kind, variable, _ = term
+    size = _size(kind, variable)
+    return KINDS.index(kind), -inf if size is None else -size, variable.name
 
 
 def _outcomes(
-    kind: str, variable: pt.TensorVariable, decisions: Iterable[Decision]
+    kind: str, variable: pt.TensorVariable, decisions: Iterable[Decision], names: dict[str, str]
 ) -> list[Outcome]:
     """Return what happened to one term, at least one row; what fired first."""
     size = _size(kind, variable)
@@ -116,7 +111,7 @@ def _outcomes(
     if not alike:
         reason = NONE_APPLIES if size is None or size > OVERHEAD else FEW_ENTRIES
         return [Outcome(variable.name, kind, rewrite="", reason=reason)]
-    outcomes = [_outcome(kind, variable, decisions) for decisions in alike.values()]
+    outcomes = [_outcome(kind, variable, decisions, names) for decisions in alike.values()]
     return sorted(outcomes, key=lambda outcome: not outcome.fired)
 
 
@@ -132,9 +127,12 @@ def _what(decision: Decision) -> tuple:
     return (decision.rule, decision.refusal, decision.by, *rows)
 
 
-def _outcome(kind: str, variable: pt.TensorVariable, alike: list[Decision]) -> Outcome:
+def _outcome(
+    kind: str, variable: pt.TensorVariable, alike: list[Decision], names: dict[str, str]
+) -> Outcome:
     # Of a matrix, some reductions go over rows alone and some over columns as well.
     decision = min(alike, key=lambda decision: decision.rows_before or inf)
+    reason = decision.refusal.text if decision.refusal else ""
     return Outcome(
         variable.name,
         kind,
@@ -142,7 +140,8 @@ def _outcome(kind: str, variable: pt.TensorVariable, alike: list[Decision]) -> O
         times=len(alike),
         rows_before=decision.rows_before,
         rows_after=decision.rows_after,
-        reason=decision.refusal.text if decision.refusal else "",
+        # Rules know value variables; a user knows the variable, without its transform.
+        reason=re.sub(r"\w+__\b", lambda found: names.get(found[0], found[0]), reason),
         advice=decision.refusal.advice if decision.refusal else "",
         by=decision.by,
     )

@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
-from pymc_fastlogp.benchmark.result import BenchmarkResult
-from pymc_fastlogp.config import compile_kwargs, switched
+from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
+from pymc_fastlogp.benchmarking.result import BenchmarkResult
+from pymc_fastlogp.config import switched
+from pymc_fastlogp.given_model import given_model
 from pymc_fastlogp.paired_start import settle
 from pymc_fastlogp.roundoff import NOISE_ALLOWED, neighbours
 
 if TYPE_CHECKING:
     import pymc as pm
 
-    from pymc_fastlogp.benchmark.native import LogpCallback
+    from pymc_fastlogp.benchmarking.native import LogpCallback
 
 Evaluate = Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]
 
@@ -30,11 +31,11 @@ def benchmark(
     rounds: int = 7,
     seconds_per_round: float = 0.1,
     seed: int = 0,
+    freeze_model: bool = True,
 ) -> BenchmarkResult:
     """Time one evaluation of logp and gradient with the plugin off and on.
 
-    Each side is compiled by ``nutpie.compile_pymc_model(model, freeze_model=True)``. What is
-    timed is the C function that nutpie calls, in a native loop on one pinned core, at a few
+    Each side is compiled by ``nutpie.compile_pymc_model``. What is timed is the C function that nutpie calls, in a native loop on one pinned core, at a few
     jittered initial points. The sides run in turn within each round and are compared round
     by round.
 
@@ -48,6 +49,9 @@ def benchmark(
         About how long each side runs in each round.
     seed : int
         Decides the points.
+    freeze_model : bool
+        Treat ``pm.Data`` and dimension lengths as constants, as with
+        :func:`pymc_fastlogp.compile_kwargs`.
 
     Returns
     -------
@@ -56,9 +60,13 @@ def benchmark(
 
     Raises
     ------
+    TypeError
+        If there is no PyMC model.
     ValueError
-        If the model has discrete free variables, ``rounds`` is below 1, or no initial point
-        has a finite logp.
+        If it has no continuous or any discrete free variable, ``rounds`` is below 1, or no initial
+        point has a finite logp.
+    RuntimeError
+        If the plugin can't be switched on, as with versions of PyMC and PyTensor that were not tested.
     AssertionError
         If the two sides disagree by more than round-off.
 
@@ -72,11 +80,11 @@ def benchmark(
     >>> sorted(result.seconds)
     ['off', 'on']
     """
-    import pymc as pm
-
-    model = pm.modelcontext(model)
+    if rounds < 1:
+        raise ValueError(f"rounds is {rounds}: at least one is needed.")
+    model = given_model("benchmark", model, freeze_model=freeze_model)
     settle(model)
-    off, on = compile_model(model, "off"), compile_model(model, "on")
+    off, on = (compile_model(model, side, freeze_model=freeze_model) for side in ("off", "on"))
     return time_compiled(off, on, rounds=rounds, seconds_per_round=seconds_per_round, seed=seed)
 
 
@@ -84,10 +92,8 @@ def time_compiled(
     off: Any, on: Any, *, rounds: int, seconds_per_round: float, seed: int
 ) -> BenchmarkResult:
     """Time two models that nutpie has compiled (Numba backend), as :func:`benchmark` does."""
-    from pymc_fastlogp.benchmark.native import LogpCallback
+    from pymc_fastlogp.benchmarking.native import LogpCallback
 
-    if rounds < 1:
-        raise ValueError(f"rounds is {rounds}: at least one is needed.")
     callbacks = {"off": LogpCallback.from_compiled(off), "on": LogpCallback.from_compiled(on)}
     points = legal_points(callbacks["off"], seed)
     check_agreement(callbacks["on"].evaluate, callbacks["off"].evaluate, points)
@@ -97,7 +103,7 @@ def time_compiled(
     return BenchmarkResult(n_dim=points.shape[1], seconds=seconds)
 
 
-def compile_model(model: "pm.Model", side: str) -> Any:
+def compile_model(model: "pm.Model", side: str, *, freeze_model: bool = True) -> Any:
     """Compile a model with nutpie, plugin ``"off"`` or ``"on"``.
 
     Raises
@@ -110,15 +116,15 @@ def compile_model(model: "pm.Model", side: str) -> Any:
     if model.discrete_value_vars:
         names = ", ".join(variable.name for variable in model.discrete_value_vars)
         raise ValueError(
-            f"nutpie cannot sample the discrete variables {names}: marginalise or observe them."
+            f"nutpie can't sample the discrete variables {names}: marginalise or observe them."
         )
     with switched(side == "on"):
-        return nutpie.compile_pymc_model(model, **compile_kwargs())
+        return nutpie.compile_pymc_model(model, freeze_model=freeze_model)
 
 
 def compile_side(model: "pm.Model", side: str) -> "LogpCallback":
     """Return nutpie's callback for a model, plugin ``"off"`` or ``"on"``."""
-    from pymc_fastlogp.benchmark.native import LogpCallback
+    from pymc_fastlogp.benchmarking.native import LogpCallback
 
     return LogpCallback.from_compiled(compile_model(model, side))
 

@@ -16,7 +16,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from pymc_fastlogp._upstream.nutpie import callback_of
-from pymc_fastlogp.benchmark.clock import seconds_now
+from pymc_fastlogp.benchmarking.clock import seconds_now
 from pymc_fastlogp.kernel.native.target import optimised, target_machine
 
 Timer = Callable[[int], float]

@@ -13,7 +13,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.explain.result import Kernels, Outside
+from pymc_fastlogp.explanation.result import Kernels, Outside
 from pymc_fastlogp.kernel.graph.region import attempts, regions
 from pymc_fastlogp.kernel.lower import is_supported
 from pymc_fastlogp.kernel.lower.table import row_of

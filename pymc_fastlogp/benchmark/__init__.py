@@ -1,6 +1,0 @@
-"""Paired timing of logp and gradient with the plugin off and on."""
-
-from pymc_fastlogp.benchmark.result import BenchmarkResult
-from pymc_fastlogp.benchmark.run import benchmark
-
-__all__ = ["BenchmarkResult", "benchmark"]
