@@ -37,7 +37,7 @@ from pymc_fastlogp.kernel.vecmath.logarithm import (
     log_of_sum,
     with_edges,
 )
-from pymc_fastlogp.kernel.vecmath.vector import Floats, Pair, fast_two_sum, quotient
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Pair, fast_two_sum, quotient, select_pair
 
 LN2 = 0.6931471805599453
 # tanh is 1 from 20 on.
@@ -85,8 +85,7 @@ def log1mexp(x: Floats) -> Floats:
     reduced = reduce_by_ln2(x.at_least(EXP_LOW).at_most(1.0))
     near_zero = _minus_expm1(x, half_expm1(reduced))
     far = fast_two_sum(1.0, -reduced.exp())
-    near = x > -LN2
-    argument = Pair(near.select(near_zero.high, far.high), near.select(near_zero.low, far.low))
+    argument = select_pair(x > -LN2, near_zero, far)
     return with_edges(argument.high, -log_of_sum(argument).rounded().magnitude())
 
 
