@@ -8,8 +8,8 @@ from llvmlite import ir
 from pytensor.scalar.basic import Add, ScalarOp
 
 from pymc_fastlogp.kernel import scalars
-from pymc_fastlogp.kernel.emit.idioms import shuffle, stack_variable
 from pymc_fastlogp.kernel.ir import arithmetic
+from pymc_fastlogp.kernel.llvm import shuffle, stack_variable
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 

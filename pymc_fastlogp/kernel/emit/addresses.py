@@ -6,7 +6,7 @@ from functools import reduce
 
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.emit.idioms import I64, POINTER, Number, as_i64, is_vector, splat, times
+from pymc_fastlogp.kernel.llvm import I64, POINTER, Number, as_i64, is_vector, splat, times
 from pymc_fastlogp.kernel.scalars import memory_type
 
 

@@ -17,11 +17,11 @@ from llvmlite import ir
 from pymc_fastlogp.kernel.emit import buffers
 from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.addresses import Array
-from pymc_fastlogp.kernel.emit.idioms import I64, POINTER, Number, lane, stack_variable
 from pymc_fastlogp.kernel.emit.scope import Known, Scope
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Size
 from pymc_fastlogp.kernel.ir.loops import Loop, Program
 from pymc_fastlogp.kernel.ir.traversal import reads, writes
+from pymc_fastlogp.kernel.llvm import I64, POINTER, Number, lane, stack_variable
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 OUT_OF_MEMORY = -1

@@ -7,11 +7,11 @@ from llvmlite import ir
 from pymc_fastlogp.kernel.emit.addresses import Array
 from pymc_fastlogp.kernel.emit.contiguous_copies import with_copied_operands
 from pymc_fastlogp.kernel.emit.function import NO_LOOP, Function, place_input
-from pymc_fastlogp.kernel.emit.idioms import I64
 from pymc_fastlogp.kernel.emit.loop_nest import emit_loop
 from pymc_fastlogp.kernel.emit.scope import Known, Scope
 from pymc_fastlogp.kernel.ir.expressions import Buffer
 from pymc_fastlogp.kernel.ir.loops import Program
+from pymc_fastlogp.kernel.llvm import I64
 
 
 def emit(module: ir.Module, program: Program, name: str, contiguous: Sequence[bool]) -> ir.Function:

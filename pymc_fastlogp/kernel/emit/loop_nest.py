@@ -16,7 +16,6 @@ from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.function import Function
-from pymc_fastlogp.kernel.emit.idioms import I64, Number
 from pymc_fastlogp.kernel.emit.library_call import emit_call
 from pymc_fastlogp.kernel.emit.reduction import Reduction, of_accumulate, of_check
 from pymc_fastlogp.kernel.emit.scan import Running, of_scan
@@ -26,6 +25,7 @@ from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Index
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Call, Check, Loop, Scan, Statement, Store
 from pymc_fastlogp.kernel.ir.traversal import depends_on, is_call
+from pymc_fastlogp.kernel.llvm import I64, Number
 from pymc_fastlogp.kernel.native.target import default_width
 from pymc_fastlogp.kernel.scalars.cost import TRANSCENDENTAL, arithmetic_cost
 

@@ -15,11 +15,11 @@ from llvmlite import ir
 from pytensor.scalar.basic import and_
 
 from pymc_fastlogp.kernel.emit.accumulators import Accumulator, identity
-from pymc_fastlogp.kernel.emit.idioms import shuffle
 from pymc_fastlogp.kernel.emit.memory import update_one
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Expr
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Check
+from pymc_fastlogp.kernel.llvm import shuffle
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 Finish = Callable[[Scope, Lanes], None]

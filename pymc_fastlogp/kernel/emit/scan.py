@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit.accumulators import Accumulator, combine
-from pymc_fastlogp.kernel.emit.idioms import I32, lane, splat
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.loops import Scan
+from pymc_fastlogp.kernel.llvm import I32, lane, splat
 
 
 @dataclass(frozen=True, eq=False)

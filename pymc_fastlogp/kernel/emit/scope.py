@@ -18,10 +18,10 @@ from pymc_fastlogp.kernel import scalars
 from pymc_fastlogp.kernel.emit import memory
 from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.addresses import Array
-from pymc_fastlogp.kernel.emit.idioms import I1, I32, I64, Number, lane, splat, widened
 from pymc_fastlogp.kernel.emit.repeated_indices import load_of_two
 from pymc_fastlogp.kernel.emit.shared_functions import Shared
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Index, Length, Load
+from pymc_fastlogp.kernel.llvm import I1, I32, I64, Number, lane, splat, widened
 from pymc_fastlogp.kernel.vecmath.vector import Integers, Lanes, Mask
 
 Element = tuple[Expr, ...]

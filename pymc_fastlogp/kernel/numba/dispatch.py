@@ -14,6 +14,7 @@ from pymc_fastlogp._upstream.numba import EmittedFunction, Frame, array_type, re
 from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY, emit_shapes
 from pymc_fastlogp.kernel.ir.expressions import Buffer, as_expr
 from pymc_fastlogp.kernel.ir.loops import Error, Program
+from pymc_fastlogp.kernel.llvm import I64
 from pymc_fastlogp.kernel.lower.lengths import is_not_negative
 from pymc_fastlogp.kernel.numba import layouts
 from pymc_fastlogp.kernel.numba.layouts import Kernel
@@ -25,7 +26,6 @@ from pymc_fastlogp.kernel.numba.outputs import (
     output_of,
 )
 
-I64 = ir.IntType(64)
 NEGATIVE = "negative dimensions not allowed"
 TOO_LARGE = (
     "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."

@@ -22,10 +22,10 @@ from llvmlite import ir
 
 from pymc_fastlogp._upstream.numba import Frame, cgutils
 from pymc_fastlogp.kernel.ir.loops import Program
+from pymc_fastlogp.kernel.llvm import I64
 from pymc_fastlogp.kernel.native import machine_code
 from pymc_fastlogp.kernel.numba.cells import cell, declared
 
-I64 = ir.IntType(64)
 CELL = I64.as_pointer()
 SYMBOL = "pymc_fastlogp.kernel.for_layout"
 ALIGNMENT = 8

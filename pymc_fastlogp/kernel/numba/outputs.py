@@ -15,10 +15,10 @@ from numba import types
 
 from pymc_fastlogp._upstream.numba import Frame, cgutils
 from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY
+from pymc_fastlogp.kernel.llvm import I1, I64, POINTER
 
 # The status of a call where there is no machine code.
 NO_CODE = OUT_OF_MEMORY - 1
-I1, I64, POINTER = ir.IntType(1), ir.IntType(64), ir.PointerType()
 
 
 class Output(NamedTuple):

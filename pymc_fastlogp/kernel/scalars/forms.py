@@ -25,9 +25,8 @@ from collections.abc import Callable
 import numpy as np
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.vecmath.vector import F64, I1, I64, Floats, Integers, Lanes, Mask
-
-F32, I8 = ir.FloatType(), ir.IntType(8)
+from pymc_fastlogp.kernel.llvm import F32, F64, I1, I8, I64
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Lanes, Mask
 
 MEMORY_TYPES: dict[str, ir.Type] = {
     "float64": F64,

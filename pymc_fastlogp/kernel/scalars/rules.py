@@ -10,7 +10,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.vecmath.vector import I1, Floats, Integers, Lanes, Mask
+from pymc_fastlogp.kernel.llvm import I1
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Lanes, Mask
 
 INF = float("inf")
 CONTRACT = ("contract",)

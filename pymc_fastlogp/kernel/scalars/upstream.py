@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from llvmlite import ir
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_fastlogp.kernel.vecmath.vector import F64, Floats
-
-I32 = ir.IntType(32)
+from pymc_fastlogp.kernel.llvm import F64, I32, declared
+from pymc_fastlogp.kernel.vecmath.vector import Floats
 
 
 @dataclass(frozen=True)
@@ -55,9 +54,7 @@ def by_lane(op: type[ScalarOp]) -> Callable[..., Floats]:
 
 def _call(external: External, args: Sequence[Floats]) -> Floats:
     builder, vector = args[0].builder, args[0].value.type
-    function = builder.module.globals.get(external.symbol) or ir.Function(
-        builder.module, external.signature, external.symbol
-    )
+    function = declared(builder.module, external.symbol, external.signature)
     result = ir.Constant(vector, ir.Undefined)
     for lane in map(I32, range(vector.count)):
         scalars = [builder.extract_element(x.value, lane) for x in args]

@@ -19,10 +19,11 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
+from pymc_fastlogp.kernel.llvm import I64
 from pymc_fastlogp.kernel.vecmath import payne_hanek
 from pymc_fastlogp.kernel.vecmath.exponential import ROUND_TO_INTEGER
 from pymc_fastlogp.kernel.vecmath.logarithm import INF
-from pymc_fastlogp.kernel.vecmath.vector import I64, Floats, Integers, Pair, fast_two_sum, two_sum
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Pair, fast_two_sum, two_sum
 
 TWO_OVER_PI = 0.6366197723675814
 # pi/2: the nearest double, the nearest to the rest, and to the rest of that.
