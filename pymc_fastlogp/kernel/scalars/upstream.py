@@ -2,7 +2,7 @@
 
 The code calls ``double f(double, ...)`` by a name that is made of the Op's class. No address stands in the
 code, so that it may be cached on disk. Who links the code supplies the functions, see
-:mod:`.numba_library`.
+:mod:`pymc_fastlogp.kernel.numba.scalar_library`.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,13 +42,7 @@ class External:
 
 
 def by_lane(op: type[ScalarOp]) -> Callable[..., Floats]:
-    """Return a rule that appends one call for each lane.
-
-    Parameters
-    ----------
-    op : type
-        The class of the Op.
-    """
+    """Return a rule that appends one call for each lane."""
     return lambda *args: _call(External(op, len(args)), args)
 
 
