@@ -31,15 +31,7 @@ BLOCKS = ("entry", "sizes", "start", "exit")
 
 
 class Function:
-    """A function under construction.
-
-    Attributes
-    ----------
-    known : Known
-        Its buffers and lengths.
-    builder : llvmlite.ir.IRBuilder
-        Where the next loop goes.
-    """
+    """A function under construction; the builder is where the next loop goes."""
 
     def __init__(self, module: ir.Module, program: Program, name: str, contiguous: Sequence[bool]):
         self.function = ir.Function(module, signature(program), name)

@@ -17,23 +17,13 @@ from pymc_fastlogp.kernel.llvm import I64
 def emit(module: ir.Module, program: Program, name: str, contiguous: Sequence[bool]) -> ir.Function:
     """Add the function of a program to a module.
 
-    Parameters
-    ----------
-    module : llvmlite.ir.Module
-        The module.
-    program : Program
-        What the function does.
-    name : str
-        Its name; its constants have names that begin with it.
-    contiguous : sequence of bool
-        For each input whether it is C-contiguous, so that its strides are not looked at.
-
     Returns
     -------
     llvmlite.ir.Function
         ``i64 name(...)``. Its arguments are, for each input, a pointer to its elements, the lengths of its
         axes and the strides in bytes, all i64; then a pointer for each output, which is C-contiguous and
-        does not overlap anything else. In memory, a bool is a byte. It returns 0, or the status of the first
+        does not overlap anything else. The strides of inputs that are contiguous are not looked at. In memory, a
+        bool is a byte. It returns 0, or the status of the first
         check that failed, or ``OUT_OF_MEMORY``. It needs the symbols ``malloc`` and ``free`` if
         the scratch is large or of a size that is not static, and those of :mod:`pymc_fastlogp.kernel.native.blas`.
     """
@@ -47,17 +37,7 @@ def emit(module: ir.Module, program: Program, name: str, contiguous: Sequence[bo
 def emit_shapes(
     builder: ir.IRBuilder, program: Program, inputs: Sequence[ir.Value]
 ) -> list[list[ir.Value]]:
-    """Return the shapes of the outputs, for a caller that allocates them.
-
-    Parameters
-    ----------
-    builder : llvmlite.ir.IRBuilder
-        Where instructions go.
-    program : Program
-        The program.
-    inputs : sequence of llvmlite.ir.Value
-        The arguments of the function of the program, but for the outputs.
-    """
+    """Return the shapes of the outputs, for a caller that allocates them, from the arguments before the outputs."""
     arguments = iter(inputs)
     arrays: dict[Buffer, Array] = {}
     lengths: dict[tuple[int, int], ir.Value] = {}

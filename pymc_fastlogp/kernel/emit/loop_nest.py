@@ -196,20 +196,9 @@ def _power_of_two(n: int) -> int:
 def _count(
     scope: Scope, before: ir.IRBuilder, stop: Number, step: int, body: Callable[[Scope], None]
 ) -> None:
-    """Append a loop from 0 to a positive multiple of the step.
+    """Append a loop from 0 to a positive multiple of the step, the lanes of the scope that the body takes.
 
-    Parameters
-    ----------
-    scope : Scope
-        The scope around it.
-    before : llvmlite.ir.IRBuilder
-        In the block before the loop; afterwards in the block after it.
-    stop : int or llvmlite.ir.Value
-        The end.
-    step : int
-        Lanes of the scope inside.
-    body : callable
-        Takes that scope and appends what is done.
+    ``before`` is in the block before the loop, and afterwards in the one after it.
     """
     if isinstance(stop, int):
         if stop == step:

@@ -27,16 +27,9 @@ Finish = Callable[[Scope, Lanes], None]
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """Partial results in registers.
+    """Partial results in registers, in at least the lanes of the scopes that add to them.
 
-    Attributes
-    ----------
-    value : Expr
-        What is accumulated.
-    accumulator : Accumulator
-        The partial results, in at least the lanes of the scopes that add to it.
-    finish : callable
-        What is done with the result, one lane, after the loops inside the scope in which it started.
+    After the loops inside the scope in which it started, ``finish`` gets the result, one lane.
     """
 
     value: Expr

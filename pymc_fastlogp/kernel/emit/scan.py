@@ -15,15 +15,7 @@ from pymc_fastlogp.kernel.llvm import I32, lane, splat
 
 @dataclass(frozen=True, eq=False)
 class Running:
-    """The result so far.
-
-    Attributes
-    ----------
-    statement : Scan
-        What is computed.
-    accumulator : Accumulator
-        Of one lane.
-    """
+    """The result so far, in one lane."""
 
     statement: Scan
     accumulator: Accumulator

@@ -29,15 +29,7 @@ Element = tuple[Expr, ...]
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What does not change while a kernel runs.
-
-    Attributes
-    ----------
-    arrays : mapping of Buffer to Array
-        Where buffers are.
-    lengths : mapping of (int, int) to llvmlite.ir.Value
-        By input and axis.
-    """
+    """What does not change while a kernel runs: where buffers are, and lengths by input and axis."""
 
     arrays: Mapping[Buffer, Array]
     lengths: Mapping[tuple[int, int], ir.Value]
@@ -45,26 +37,18 @@ class Known:
 
 @dataclass(eq=False)
 class Scope:
-    """One level of a nest of loops.
+    """One level of a nest of loops, whose code the builder appends to.
 
     Attributes
     ----------
-    builder : llvmlite.ir.IRBuilder
-        Appends to the code of this level.
-    known : Known
-        Buffers and lengths.
-    patterns : AccessPatterns
-        Of the loop.
     level : int
         Number of loops around.
     outer : Scope, optional
         The level outside; None at level 0.
     start : llvmlite.ir.Value, optional
         Index of the first lane along axis ``level - 1``.
-    width : int
-        Number of lanes.
     live : int or llvmlite.ir.Value, optional
-        How many lanes, from the first one on, are in the domain; all by default.
+        How many of the ``width`` lanes, from the first one on, are in the domain; all by default.
     values : dict
         What was evaluated.
     """

@@ -27,15 +27,7 @@ from pymc_fastlogp.kernel.ir.traversal import depends_on
 
 @dataclass(frozen=True)
 class Affine:
-    """A sum of indices times integers, and the rest.
-
-    Attributes
-    ----------
-    rest : Expr
-        What none of the indices occurs in.
-    coefficients : dict of Index to int
-        None of them 0.
-    """
+    """A sum of indices times integers, none of them 0, and a rest in which none of the indices occurs."""
 
     rest: Expr
     coefficients: dict[Index, int] = field(default_factory=dict)
@@ -46,15 +38,7 @@ class Affine:
 
 
 def affine(expr: Expr, indices: Sequence[Index]) -> Affine | None:
-    """Return the affine form of an int64 expression in some indices, None where it has none.
-
-    Parameters
-    ----------
-    expr : Expr
-        The expression.
-    indices : sequence of Index
-        Others are part of the rest.
-    """
+    """Return the affine form of an int64 expression in some indices, None where it has none; others are part of the rest."""
     if not depends_on([expr], *indices):
         return Affine(expr)
     if isinstance(expr, Index):

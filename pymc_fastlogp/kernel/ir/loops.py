@@ -131,14 +131,8 @@ Statement = Write | Check
 class Loop:
     """Statements that run for every index of a domain, in lexicographic order as far as it matters.
 
-    Attributes
-    ----------
-    domain : tuple of Size
-        The lengths of the axes, outermost first; empty for straight-line code.
-    body : tuple of Statement
-        What runs.
-    when : Expr, optional
-        A bool without Index; the loop runs only where it is true.
+    The domain has the lengths of the axes, outermost first; none for straight-line code. Where there is a condition
+    ``when``, a bool without Index, the loop runs only if it is true.
     """
 
     domain: tuple[Size, ...]
@@ -156,17 +150,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel.
-
-    Attributes
-    ----------
-    inputs, outputs, scratch, constants : tuple of Buffer
-        All buffers, by role.
-    steps : tuple of Loop
-        What runs, in order.
-    errors : tuple of Error
-        What the checks raise.
-    """
+    """A kernel: all its buffers, by role, the loops in order, and what the checks raise."""
 
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]

@@ -18,13 +18,7 @@ Element = Callable[[tuple[Expr, ...]], Expr]
 
 
 class UnsupportedError(Exception):
-    """A graph has something that the kernel compiler does not cover; it stays with upstream.
-
-    Attributes
-    ----------
-    node : Apply or None
-        What is not covered, where it is one node.
-    """
+    """A graph, or one node of it, has what the kernel compiler does not cover; it stays with upstream."""
 
     node: Apply | None = None
 
@@ -35,10 +29,6 @@ class Array:
 
     Attributes
     ----------
-    shape : tuple of Size
-        Lengths of the axes.
-    dtype : str
-        Of the elements.
     at : callable
         Takes an int64 expression for each axis, returns the element.
     buffer : Buffer, optional

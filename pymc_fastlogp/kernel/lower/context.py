@@ -16,14 +16,10 @@ from pymc_fastlogp.kernel.lower.lengths import is_known_at_call
 
 
 class Context:
-    """The loops so far.
+    """The loops so far, in the order of the graph, one or a few for each node, and the buffers that they store.
 
     Attributes
     ----------
-    loops : list of Loop
-        In the order of the graph, one or a few for each node.
-    scratch : list of Buffer
-        What they store.
     requirements : dict of Check
         The checks that come before all loops.
     errors : list of Error

@@ -40,13 +40,7 @@ def is_known_at_call(expr: Expr) -> bool:
 
 
 def length_of(array: Array, *index: int) -> Size:
-    """Return an element of an integer array as a length.
-
-    Raises
-    ------
-    UnsupportedError
-        If the element has to be computed first.
-    """
+    """Return an element of an integer array as a length; unsupported if it has to be computed first."""
     expr = cast(array.at(tuple(int64(i) for i in index)), "int64")
     if not is_known_at_call(expr):
         raise UnsupportedError("a length that is computed from data")

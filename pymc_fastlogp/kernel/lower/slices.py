@@ -31,17 +31,7 @@ BEFORE_FIRST = int64(-1)
 
 @dataclass(frozen=True)
 class Slice:
-    """``start, start + step, ...``, in bounds.
-
-    Attributes
-    ----------
-    start : Expr
-        The first position, an int64.
-    step : int
-        Their distance.
-    length : Size
-        How many.
-    """
+    """The positions ``start, start + step, ...``, as many as the length, in bounds."""
 
     start: Expr
     step: int
@@ -49,15 +39,7 @@ class Slice:
 
 
 def resolve(index: slice, length: Size) -> Slice:
-    """Return the positions that a slice of an axis means.
-
-    Parameters
-    ----------
-    index : slice
-        Of arrays without axes, or None.
-    length : Size
-        The length of the axis.
-    """
+    """Return the positions that a slice of an axis means; its bounds are arrays without axes, or None."""
     start, stop = _bound(index.start), _bound(index.stop)
     step = int64(1) if index.step is None else _bound(index.step)
     if not isinstance(step, Const) or step.value == 0:

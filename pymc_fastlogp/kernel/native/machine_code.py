@@ -27,13 +27,7 @@ from pymc_fastlogp.kernel.scalars.upstream import External
 
 
 class Code:
-    """Machine code in memory.
-
-    Attributes
-    ----------
-    address : int
-        Of the function, valid as long as this object.
-    """
+    """Machine code in memory, whose address is valid as long as this object."""
 
     def __init__(self, engine: llvm.ExecutionEngine, name: str):
         self._engine = engine
@@ -41,15 +35,7 @@ class Code:
 
 
 def load(program: Program, contiguous: Sequence[bool] | None = None) -> Code:
-    """Return the machine code of a program.
-
-    Parameters
-    ----------
-    program : Program
-        The program.
-    contiguous : sequence of bool, optional
-        For each input whether it is C-contiguous; all are by default.
-    """
+    """Return the machine code of a program, by default for inputs that are all C-contiguous."""
     name = name_of(program, contiguous)
     return Code(engine_of(program, _object_code(program, name, contiguous)), name)
 
@@ -100,17 +86,7 @@ def _object_code(program: Program, name: str, contiguous: Sequence[bool] | None)
 
 
 def compile_program(program: Program, name: str, contiguous: Sequence[bool] | None = None) -> bytes:
-    """Return the object code of a program's function, optimised for this CPU.
-
-    Parameters
-    ----------
-    program : Program
-        The program.
-    name : str
-        Of the function.
-    contiguous : sequence of bool, optional
-        For each input whether it is C-contiguous; all are by default.
-    """
+    """Return the object code of a program's function, optimised for this CPU."""
     machine = target_machine()
     module = ir.Module(name)
     emit(module, program, name, contiguous or [True] * len(program.inputs))

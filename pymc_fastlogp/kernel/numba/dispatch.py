@@ -40,13 +40,7 @@ ERRORS = {
 
 
 def funcify(kernel: Kernel) -> EmittedFunction:
-    """Return a function that Numba calls.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        What the function calls. It takes and returns arrays, also those without axes.
-    """
+    """Return a function that Numba calls; it takes and returns arrays, also those without axes."""
     program = kernel.program
     input_types, output_types = _array_types(program.inputs), _array_types(program.outputs)
 

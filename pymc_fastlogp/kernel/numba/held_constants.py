@@ -34,13 +34,7 @@ from pymc_fastlogp.kernel.numba.held import Held, hold
 
 
 class HeldConstants(Op):
-    """Arrays, each an output. Nothing may write to them.
-
-    Parameters
-    ----------
-    arrays : sequence of ndarray
-        Of any type and shape.
-    """
+    """Arrays of any type and shape, each an output. Nothing may write to them."""
 
     __props__: ClassVar[tuple[str, ...]] = ("symbols",)
 

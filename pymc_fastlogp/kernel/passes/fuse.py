@@ -37,14 +37,10 @@ Element = tuple[Expr, ...]
 
 @dataclass
 class Group:
-    """Loops that have become one.
+    """Loops of a common domain and condition that have become one.
 
     Attributes
     ----------
-    domain : tuple of Size
-        Their common domain.
-    when : Expr, optional
-        Their common condition.
     stored : dict of Buffer to dict
         The elements that were stored, by index, as expressions.
     others : list of Statement
@@ -262,13 +258,9 @@ def _are_apart(first: Element, second: Element) -> bool:
 def _along_axis(
     buffer: Buffer, elements: dict[Element, Expr], index: Element
 ) -> list[tuple[Expr, Element]]:
-    """Return the stored elements that one with a position of data along one axis may be.
+    """Return the stored elements that one with a position of data along one axis may be, with whether each is the one.
 
-    Returns
-    -------
-    list of (Expr, tuple of Expr)
-        For each position along that axis whether it is the one, and the element's index; empty unless
-        all of them are stored.
+    Empty unless all elements along that axis are stored.
     """
     for axis, (position, length) in enumerate(zip(index, buffer.shape, strict=True)):
         if isinstance(position, Const) or not isinstance(length, int):

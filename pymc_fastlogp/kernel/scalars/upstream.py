@@ -17,15 +17,7 @@ from pymc_fastlogp.kernel.vecmath.vector import Floats
 
 @dataclass(frozen=True)
 class External:
-    """A function that has to be linked.
-
-    Attributes
-    ----------
-    op : type
-        The class of the Op that it computes.
-    n_arguments : int
-        Number of its arguments. They and the result are doubles.
-    """
+    """A function that has to be linked. Its arguments and the result are doubles."""
 
     op: type[ScalarOp]
     n_arguments: int

@@ -48,13 +48,7 @@ EXPM1_LOW, EXPM1_TINY = -40.0, 2.0**-54
 
 @dataclass(frozen=True)
 class Scale:
-    """The power of two 2**k, applied in two steps.
-
-    Attributes
-    ----------
-    first, second : Floats
-        Normal numbers whose product it is.
-    """
+    """The power of two 2**k as a product of two normal numbers, applied in two steps."""
 
     first: Floats
     second: Floats
@@ -66,15 +60,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Reduced:
-    """``x = k log(2) + r``.
-
-    Attributes
-    ----------
-    k : Integers
-        The integer.
-    r : Pair
-        The rest, ``|r| <= log(2)/2``.
-    """
+    """``x = k log(2) + r``, with ``|r| <= log(2)/2``."""
 
     k: Integers
     r: Pair

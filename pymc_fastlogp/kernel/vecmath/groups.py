@@ -19,34 +19,17 @@ Entry = Callable[[ir.IRBuilder, ir.Value], ir.Value]
 
 
 def in_groups(f: Callable[[Floats], Sequence[Floats]], x: Floats) -> tuple[Floats, ...]:
-    """Return the results of f, of one group of lanes after the other.
-
-    Parameters
-    ----------
-    f : callable
-        Appends the instructions.
-    x : Floats
-        The argument, of any width.
-    """
+    """Return the results of f, of one group of lanes after the other; x is of any width."""
     starts = range(0, x.width, GROUP)
     results = [f(_lanes(x, range(i, min(i + GROUP, x.width)))) for i in starts]
     return tuple(reduce(_joined, parts) for parts in zip(*results))
 
 
 def look_up(index: Integers, name: str, table: Sequence[float]) -> Floats:
-    """Return the entries of a table of eight at indices from 0 to 7.
+    """Return the entries of a table of eight, whose name is part of a symbol, at indices from 0 to 7.
 
     Of eight lanes LLVM makes one permutation of a register, where the CPU has one of that size; fewer are
     loaded from memory.
-
-    Parameters
-    ----------
-    index : Integers
-        The indices.
-    name : str
-        A name for the table, part of a symbol.
-    table : sequence of float
-        The entries.
     """
     builder = index.builder
     entry = _in_register(table) if index.width == GROUP else _in_memory(builder, name, table)

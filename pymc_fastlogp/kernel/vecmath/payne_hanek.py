@@ -47,11 +47,8 @@ SIGNATURE = ir.FunctionType(ir.LiteralStructType([F64] * 3), [F64])
 def declare(module: ir.Module) -> ir.Function:
     """Return the function of one double x, finite and not below ``2**30`` in magnitude.
 
-    Returns
-    -------
-    llvmlite.ir.Function
-        Its results are k from 0 to 3, and the leading part and the rest of a fraction f, ``|f| <= 1/2``,
-        such that ``x = (k + f) pi/2`` up to multiples of ``2 pi``.
+    Its results are k from 0 to 3, and the leading part and the rest of a fraction f, ``|f| <= 1/2``,
+    such that ``x = (k + f) pi/2`` up to multiples of ``2 pi``.
     """
     return once(module, SYMBOL, SIGNATURE, _reduced)
 

@@ -24,15 +24,7 @@ from pymc_fastlogp.kernel.llvm import F64, I1, I64, declared, once
 
 @dataclass(frozen=True, eq=False)
 class Lanes:
-    """A vector value and the builder that appends to its block.
-
-    Attributes
-    ----------
-    builder : llvmlite.ir.IRBuilder
-        Where instructions go.
-    value : llvmlite.ir.Value
-        The value, of a vector type.
-    """
+    """A vector value and the builder that appends to its block."""
 
     builder: ir.IRBuilder
     value: ir.Value
@@ -268,19 +260,10 @@ class Floats(Lanes):
 
 
 def apart(name: str, f: Callable[[Floats], Floats], x: Floats) -> Floats:
-    """Return ``f(x)`` from a function of its own, which a module has once.
+    """Return ``f(x)`` from a function of its own, which a module has once; the name is part of its symbol.
 
     For what :meth:`Mask.where_any` skips: it is compiled once for all calls, and its constants do not
     take registers from the usual case.
-
-    Parameters
-    ----------
-    name : str
-        A name for f, part of the symbol.
-    f : callable
-        Appends the instructions.
-    x : Floats
-        The argument.
     """
     module, vector = x.builder.module, x.value.type
     symbol = f"pymc_fastlogp.apart.{name}.v{x.width}"
@@ -294,13 +277,7 @@ def apart(name: str, f: Callable[[Floats], Floats], x: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Pair:
-    """The unevaluated sum of two doubles a lane, ``low`` being a correction of ``high``.
-
-    Attributes
-    ----------
-    high, low : Floats
-        The terms.
-    """
+    """The unevaluated sum of two doubles a lane, ``low`` being a correction of ``high``."""
 
     high: Floats
     low: Floats
