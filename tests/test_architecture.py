@@ -25,6 +25,25 @@ STOREYS = [
 ]
 STOREY = {room: k for k, rooms in enumerate(STOREYS) for room in rooms}
 
+# Within the kernel, from the ground up: which rooms, or files, each may import besides itself. `lower` gives the loops to the
+# passes; else these two and `emit` do not know each other.
+KERNEL = {
+    "defects": set(),
+    "ir": set(),
+    "llvm": set(),
+    "native.blas": set(),
+    "native.target": set(),
+    "vecmath": {"llvm"},
+    "scalars": {"ir", "llvm", "vecmath"},
+    "passes": {"ir", "scalars"},
+    "emit": {"ir", "llvm", "native.blas", "native.target", "scalars", "vecmath"},
+    "lower": {"defects", "ir", "native.blas", "passes", "scalars"},
+    "native": {"emit", "ir", "native.blas", "native.target", "scalars"},
+    "graph.boundary": set(),
+    "numba": {"emit", "graph.boundary", "ir", "llvm", "native"},
+    "graph": {"defects", "graph.boundary", "ir", "lower", "numba"},
+}
+
 # Coefficients and tables of look-up, which nobody reads from top to bottom.
 TABLES = {"kernel/vecmath/polynomials.py"}
 MOST_LINES = 400
@@ -64,6 +83,24 @@ def test_imports_nothing_from_above(module):
     here = STOREY[room_of(module)]
     above = {x for x in imports(module) if STOREY[room_of(x)] > here}
     assert not above
+
+
+def kernel_room_of(module: str) -> str:
+    """Return the key of KERNEL for a module, that of its file where it has one."""
+    below = module.removeprefix(f"{PACKAGE}.kernel.")
+    return below if below in KERNEL else below.partition(".")[0]
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.startswith(f"{PACKAGE}.kernel.")])
+def test_rooms_of_the_kernel_import_what_they_may(module):
+    here = kernel_room_of(module)
+    there = {kernel_room_of(x) for x in imports(module) if x.startswith(f"{PACKAGE}.kernel.")}
+    assert there - {here} <= KERNEL[here]
+
+
+def test_rooms_of_the_kernel_stand_on_those_above_in_the_list():
+    rooms = list(KERNEL)
+    assert all(rooms.index(x) < rooms.index(room) for room in rooms for x in KERNEL[room])
 
 
 def test_no_files_import_each_other():

@@ -10,6 +10,7 @@ from pymc_fastlogp.kernel.ir.arithmetic import (
     ZERO,
     cast,
     int64,
+    is_not_negative,
     plus,
     product_of_sizes,
     switch,
@@ -20,7 +21,6 @@ from pymc_fastlogp.kernel.ir.expressions import (
     Const,
     Expr,
     Index,
-    Length,
     Load,
     Role,
     Size,
@@ -92,14 +92,3 @@ def if_negative(size: Size, yes: Size, no: Size) -> Size:
     if isinstance(size, int):
         return yes
     return switch(truth(ps.lt, expr, ZERO), as_expr(yes), as_expr(no))
-
-
-def is_not_negative(expr: Expr) -> bool:
-    """Whether a length is known to be at least 0."""
-    if isinstance(expr, Const):
-        return expr.value >= 0
-    if isinstance(expr, Compute) and isinstance(expr.op, ps.Add | ps.Mul | ps.Minimum):
-        return all(map(is_not_negative, expr.args))
-    if isinstance(expr, Compute) and isinstance(expr.op, ps.Maximum):
-        return any(map(is_not_negative, expr.args))
-    return isinstance(expr, Length)

@@ -15,12 +15,19 @@ from dataclasses import dataclass
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.arithmetic import ZERO, int64, minus, plus, switch, truth
+from pymc_fastlogp.kernel.ir.arithmetic import (
+    ZERO,
+    int64,
+    is_not_negative,
+    minus,
+    plus,
+    switch,
+    truth,
+)
 from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Size, as_expr, as_size
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
 from pymc_fastlogp.kernel.lower.lengths import (
     at_least,
-    is_not_negative,
     length_of,
     quotient_up,
     smaller,

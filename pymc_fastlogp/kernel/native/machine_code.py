@@ -20,8 +20,8 @@ from pymc_fastlogp.kernel.ir.loops import Call, Program
 from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.ir.traversal import expressions
 from pymc_fastlogp.kernel.native import blas, object_files
+from pymc_fastlogp.kernel.native.scalar_library import address
 from pymc_fastlogp.kernel.native.target import optimised, target_machine
-from pymc_fastlogp.kernel.numba.scalar_library import address
 from pymc_fastlogp.kernel.scalars import externals
 from pymc_fastlogp.kernel.scalars.upstream import External
 

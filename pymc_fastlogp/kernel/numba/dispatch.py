@@ -12,10 +12,10 @@ from numba import types
 
 from pymc_fastlogp._upstream.numba import EmittedFunction, Frame, array_type, returned_type
 from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY, emit_shapes
+from pymc_fastlogp.kernel.ir.arithmetic import is_not_negative
 from pymc_fastlogp.kernel.ir.expressions import Buffer, as_expr
 from pymc_fastlogp.kernel.ir.loops import Error, Program
 from pymc_fastlogp.kernel.llvm import I64
-from pymc_fastlogp.kernel.lower.lengths import is_not_negative
 from pymc_fastlogp.kernel.numba import layouts
 from pymc_fastlogp.kernel.numba.layouts import Kernel
 from pymc_fastlogp.kernel.numba.outputs import (

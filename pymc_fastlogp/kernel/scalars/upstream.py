@@ -2,7 +2,7 @@
 
 The code calls ``double f(double, ...)`` by a name that is made of the Op's class. No address stands in the
 code, so that it may be cached on disk. Who links the code supplies the functions, see
-:mod:`pymc_fastlogp.kernel.numba.scalar_library`.
+:mod:`pymc_fastlogp.kernel.native.scalar_library`.
 """
 
 from collections.abc import Callable, Sequence
