@@ -5,6 +5,7 @@ values, one by which it applies and one by which it does not, runs both in turn 
 the second takes. A limit belongs about where that falls to 1, or before, where code takes long to compile.
 """
 
+import ctypes
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -15,6 +16,8 @@ from unittest import mock
 
 import numpy as np
 import pytensor.tensor as pt
+from llvmlite import binding as llvm
+from llvmlite import ir
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.variable import TensorVariable
 from rich.console import Console
@@ -24,12 +27,15 @@ from rich.table import Table
 from benchmarks.machine import machine
 from pymc_fastlogp.benchmark.native import Timer
 from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
+from pymc_fastlogp.kernel.llvm import I64
 from pymc_fastlogp.kernel.lower import lower
-from tests.kernel.native_kernel import compile_native
+from pymc_fastlogp.kernel.native.machine_code import compile_program, engine_of
+from pymc_fastlogp.kernel.native.target import target_machine
 
 ROUNDS, SECONDS_PER_ROUND = 15, 2e-3
 ROWS = 2_000
 NONE, ALL = 0, 2**60
+NAME = "pymc_fastlogp.benchmark"
 
 Build = Callable[..., TensorVariable]
 
@@ -62,7 +68,7 @@ class Limit(NamedTuple):
 
 def _triangle(z: TensorVariable, packed: TensorVariable) -> TensorVariable:
     n = z.type.shape[1]
-    return z @ pt.zeros((n, n))[np.tril_indices(n)].set(packed).T
+    return pt.tanh(z @ pt.zeros((n, n))[np.tril_indices(n)].set(packed).T).sum(axis=1)
 
 
 def _scattered(x: TensorVariable) -> TensorVariable:
@@ -101,7 +107,11 @@ LIMITS = (
         (128, 256, 362, 512, 1024),
     ),
     Limit(
-        "lower.unrolled_products", "LARGEST", pt.dot, lambda n: [(ROWS, n), (n, n)], (2, 3, 4, 6, 8)
+        "lower.unrolled_products",
+        "LARGEST",
+        lambda z, b: pt.tanh(z @ b).sum(axis=1),
+        lambda n: [(ROWS, n), (n, n)],
+        (2, 3, 4, 6, 8),
     ),
     Limit(
         "lower.unrolled_products",
@@ -176,7 +186,7 @@ LIMITS = (
         lambda n: [(n,)],
         (100, 1000, 8000, 30_000),
     ),
-    Limit("emit.scatter_by_lane", "CHEAP", _scattered, lambda n: [(n,)], (64, ROWS)),
+    Limit("emit.scatter_by_lane", "CHEAP", _scattered, lambda n: [(n,)], (64, ROWS), applied=2),
     Limit(
         "native.target",
         "IN_FLIGHT",
@@ -212,18 +222,42 @@ def _timer(limit: Limit, size: int) -> Timer:
     shapes = limit.shapes(size)
     inputs = [pt.tensor(f"x{i}", dtype="float64", shape=shape) for i, shape in enumerate(shapes)]
     graph = FunctionGraph(inputs, [limit.build(*inputs)], clone=True)
-    kernel = compile_native(lower(graph, [None] * len(inputs)))
+    program = lower(graph, [None] * len(inputs))
+    kernel = engine_of(program, compile_program(program, NAME))
     values = [np.random.default_rng(0).uniform(0.6, 1.4, shape) for shape in shapes]
-    outputs = kernel(*values)
-    arguments = kernel.arguments(values, outputs)
+    [output] = program.outputs
+    result = np.empty(output.shape)
+    numbers = [n for x in values for n in (x.ctypes.data, *x.shape, *x.strides)]
+    loop = _loop(kernel.get_function_address(NAME), [*numbers, result.ctypes.data])
+    repeat = ctypes.CFUNCTYPE(None, ctypes.c_int64)(loop.get_function_address(NAME))
 
-    def seconds(n: int, _alive: tuple = (values, outputs)) -> float:
+    def seconds(n: int, _alive: tuple = (values, result, kernel, loop)) -> float:
         begin = perf_counter()
-        for _ in range(n):
-            kernel.run(arguments)
+        repeat(n)
         return perf_counter() - begin
 
     return seconds
+
+
+def _loop(address: int, arguments: list[int]) -> llvm.ExecutionEngine:
+    """Return machine code that calls a function some times; Python takes longer for a call than small kernels."""
+    module = ir.Module("loop")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64]), NAME)
+    builder = ir.IRBuilder(function.append_basic_block())
+    called = ir.FunctionType(I64, [I64] * len(arguments)).as_pointer()
+    kernel = builder.inttoptr(I64(address), called)
+    start, body, done = builder.block, *map(builder.append_basic_block, ("body", "done"))
+    builder.branch(body)
+    builder.position_at_end(body)
+    i = builder.phi(I64)
+    builder.call(kernel, list(map(I64, arguments)))
+    following = builder.add(i, I64(1))
+    i.add_incoming(I64(0), start)
+    i.add_incoming(following, body)
+    builder.cbranch(builder.icmp_signed("<", following, function.args[0]), body, done)
+    builder.position_at_end(done)
+    builder.ret_void()
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(str(module)), target_machine())
 
 
 def main(names: list[str]) -> None:

@@ -29,6 +29,7 @@ from pymc_fastlogp.kernel.llvm import (
 )
 from pymc_fastlogp.kernel.scalars import memory_type
 
+# A part of the stack of a thread, of which some systems give half a megabyte (``python -m benchmarks.limits``).
 STACK_BYTES = 1 << 16
 
 

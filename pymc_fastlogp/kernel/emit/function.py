@@ -21,7 +21,7 @@ from pymc_fastlogp.kernel.emit.scope import Known, Scope
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Size
 from pymc_fastlogp.kernel.ir.loops import Loop, Program
 from pymc_fastlogp.kernel.ir.traversal import reads, writes
-from pymc_fastlogp.kernel.llvm import I64, POINTER, Number, lane, stack_variable
+from pymc_fastlogp.kernel.llvm import ALIGNMENT, I64, POINTER, Number, lane, stack_variable
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 OUT_OF_MEMORY = -1
@@ -37,7 +37,7 @@ class Function:
         self.function = ir.Function(module, signature(program), name)
         self.function.attributes.add("nounwind")
         # Without it LLVM spills vectors to a stack that is not aligned for them.
-        self.function.attributes.alignstack = 64
+        self.function.attributes.alignstack = ALIGNMENT
         self._blocks = [self.function.append_basic_block(name) for name in BLOCKS]
         _, sizes, self.builder, self._exit = map(ir.IRBuilder, self._blocks)
         self._status = self._exit.phi(I64)

@@ -17,7 +17,7 @@ from pymc_fastlogp.kernel.ir.traversal import walk
 from pymc_fastlogp.kernel.llvm import I64, splat
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
-# How many operations on an index are repeated in each lane, beside its loads.
+# How many operations on an index are repeated in each lane, beside its loads (``python -m benchmarks.limits``).
 CHEAP = 2
 
 

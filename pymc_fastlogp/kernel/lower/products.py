@@ -29,7 +29,7 @@ from pymc_fastlogp.kernel.native import blas
 
 # Multiplications up to which loops are not slower than a call of BLAS, for matrices with one axis of at most SHORT. Else
 # BLAS is up to three times as fast. A matrix and a vector take the same time with both; beyond the
-# cache of a core, BLAS may use more cores.
+# cache of a core, BLAS may use more cores (``python -m benchmarks.limits``).
 LARGEST, SHORT, LARGEST_WITH_VECTOR = 2**15, 12, 2**17
 
 MISMATCH = Error(ValueError, "gemm: operands have mismatched contraction dimensions")

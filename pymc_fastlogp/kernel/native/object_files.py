@@ -13,7 +13,7 @@ from tempfile import NamedTemporaryFile
 from pytensor.configdefaults import config
 
 PREFIX = "pymc_fastlogp.kernel."
-# Bytes of all files together; a kernel has 10 to 100 thousand.
+# Bytes of all files together, some thousand kernels: each has 10 to 100 thousand. A matter of disk space, not of speed.
 LIMIT = 256 * 2**20
 
 logger = logging.getLogger("pymc_fastlogp")
