@@ -4,9 +4,12 @@ import ast
 import re
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from benchmarks.limits import LIMITS
 
 PACKAGE = "pymc_fastlogp"
 FILES = sorted((Path(__file__).parents[1] / PACKAGE).rglob("*.py"))
@@ -101,6 +104,31 @@ def test_rooms_of_the_kernel_import_what_they_may(module):
 def test_rooms_of_the_kernel_stand_on_those_above_in_the_list():
     rooms = list(KERNEL)
     assert all(rooms.index(x) < rooms.index(room) for room in rooms for x in KERNEL[room])
+
+
+def is_number(node: ast.expr) -> bool:
+    """Whether a constant is made of numbers alone."""
+    parts = [part for part in ast.walk(node) if isinstance(part, ast.Constant)]
+    is_plain = not any(isinstance(part, ast.Call | ast.Name) for part in ast.walk(node))
+    return is_plain and bool(parts) and all(type(p.value) in (int, float) for p in parts)
+
+
+# Vector mathematics is made of numbers, whose reasons are in its derivations.
+@pytest.mark.parametrize(
+    "module", [m for m in MODULES if f"{PACKAGE}.kernel." in m and ".vecmath" not in m]
+)
+def test_numbers_of_the_kernel_stand_below_their_reason(module):
+    code = MODULES[module].read_text()
+    lines = code.splitlines()
+    for node in ast.parse(code).body:
+        if isinstance(node, ast.Assign) and is_number(node.value):
+            # One comment may be about several lines.
+            *_, block = "\n".join(lines[: node.lineno - 1]).rpartition("\n\n")
+            assert "# " in block, f"{module} does not say why {lines[node.lineno - 1]}"
+
+
+def test_limits_that_are_measured_are_those_of_the_kernel():
+    assert all(hasattr(import_module(f"{PACKAGE}.kernel.{x.module}"), x.name) for x in LIMITS)
 
 
 def test_no_files_import_each_other():

@@ -24,6 +24,7 @@ from pymc_fastlogp.kernel.ir.traversal import reads, writes
 from pymc_fastlogp.kernel.llvm import ALIGNMENT, I64, POINTER, Number, lane, stack_variable
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
+# A status; those of a program's errors are positive.
 OUT_OF_MEMORY = -1
 NO_LOOP = AccessPatterns(Loop((), ()))
 NULL = POINTER(None)
@@ -41,9 +42,7 @@ class Function:
         self._blocks = [self.function.append_basic_block(name) for name in BLOCKS]
         _, sizes, self.builder, self._exit = map(ir.IRBuilder, self._blocks)
         self._status = self._exit.phi(I64)
-        self._arrays: dict[Buffer, Array] = {}
-        self._lengths: dict[tuple[int, int], ir.Value] = {}
-        self.known = Known(self._arrays, self._lengths)
+        self.known = Known({}, {})
         self._sizes = Scope(sizes, self.known, NO_LOOP)
         # Of what is allocated later, or never: where its pointer is kept.
         self._late: dict[Buffer, ir.Value] = {}
@@ -88,12 +87,12 @@ class Function:
     def _place_arguments(self, program: Program, contiguous: Sequence[bool]) -> None:
         arguments = iter(self.function.args)
         for number, buffer in enumerate(program.inputs):
-            array = place_input(buffer, number, arguments, self._lengths)
+            array = place_input(buffer, number, arguments, self.known.lengths)
             array.pointer.add_attribute("noalias")
             if contiguous[number]:
                 self._place(buffer, array.pointer)
             else:
-                self._arrays[buffer] = array
+                self.known.arrays[buffer] = array
         for buffer in program.outputs:
             pointer = next(arguments)
             pointer.add_attribute("noalias")
@@ -118,7 +117,9 @@ class Function:
 
     def _place(self, buffer: Buffer, pointer: ir.Value) -> None:
         lengths = [self.length(size) for size in buffer.shape]
-        self._arrays[buffer] = buffers.contiguous(self._sizes.builder, pointer, buffer, lengths)
+        self.known.arrays[buffer] = buffers.contiguous(
+            self._sizes.builder, pointer, buffer, lengths
+        )
 
     def _exit_unless(self, builder: ir.IRBuilder, truth: ir.Value, status: int) -> None:
         going_on = builder.append_basic_block("ok")

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.emit.addresses import Array
 from pymc_fastlogp.kernel.emit.contiguous_copies import with_copied_operands
 from pymc_fastlogp.kernel.emit.function import NO_LOOP, Function, place_input
 from pymc_fastlogp.kernel.emit.loop_nest import emit_loop
 from pymc_fastlogp.kernel.emit.scope import Known, Scope
-from pymc_fastlogp.kernel.ir.expressions import Buffer
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.llvm import I64
 
@@ -38,12 +36,10 @@ def emit_shapes(
     builder: ir.IRBuilder, program: Program, inputs: Sequence[ir.Value]
 ) -> list[list[ir.Value]]:
     """Return the shapes of the outputs, for a caller that allocates them, from the arguments before the outputs."""
-    arguments = iter(inputs)
-    arrays: dict[Buffer, Array] = {}
-    lengths: dict[tuple[int, int], ir.Value] = {}
+    arguments, known = iter(inputs), Known({}, {})
     for number, buffer in enumerate(program.inputs):
-        arrays[buffer] = place_input(buffer, number, arguments, lengths)
-    scope = Scope(builder, Known(arrays, lengths), NO_LOOP)
+        known.arrays[buffer] = place_input(buffer, number, arguments, known.lengths)
+    scope = Scope(builder, known, NO_LOOP)
     return [
         [I64(size) if isinstance(size, int) else scope.scalar(size) for size in buffer.shape]
         for buffer in program.outputs

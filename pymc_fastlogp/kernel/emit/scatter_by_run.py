@@ -31,22 +31,7 @@ from pymc_fastlogp.kernel.vecmath.vector import Lanes, Mask
 
 
 class Runs:
-    """The current element of scatters with a common index, and their partial results in each lane.
-
-    Parameters
-    ----------
-    scope : Scope
-        Around the inner loop.
-    statements : sequence of Accumulate
-        The scatters.
-    width : int
-        Lanes of the partial results.
-
-    Attributes
-    ----------
-    statements : sequence of Accumulate
-        The scatters.
-    """
+    """The current element of scatters with a common index, and their partial results in each lane."""
 
     def __init__(self, scope: Scope, statements: Sequence[Accumulate], width: int):
         self.statements = statements

@@ -9,7 +9,6 @@ The scope of the innermost axis has one lane for each of ``width`` neighbours. W
 lane and is spread where it meets vectors.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from llvmlite import ir
@@ -31,8 +30,8 @@ Element = tuple[Expr, ...]
 class Known:
     """What does not change while a kernel runs: where buffers are, and lengths by input and axis."""
 
-    arrays: Mapping[Buffer, Array]
-    lengths: Mapping[tuple[int, int], ir.Value]
+    arrays: dict[Buffer, Array]
+    lengths: dict[tuple[int, int], ir.Value]
 
 
 @dataclass(eq=False)

@@ -51,6 +51,12 @@ class Array:
         """Number of axes."""
         return len(self.shape)
 
+    @property
+    def whole(self) -> Buffer:
+        """The buffer of an array that was stored."""
+        assert self.buffer is not None
+        return self.buffer
+
     def view(self, shape: tuple[Size, ...], source_index: Callable) -> "Array":
         """Return the array whose element at an index is this one's at ``source_index`` of it."""
         at = self.at

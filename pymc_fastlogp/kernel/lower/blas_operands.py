@@ -81,10 +81,9 @@ def library_call(
     """Return a call that updates one matrix of a batch in ``result``, the whole of a buffer."""
     if not blas.is_available():
         raise UnsupportedError("no BLAS and LAPACK")
-    assert result.buffer is not None
     first = (*batch, *[ZERO] * (result.ndim - len(batch)))
     given = tuple(a if isinstance(a, str) else as_expr(a) for a in arguments)
-    return Call(result.buffer, first, function, given)
+    return Call(result.whole, first, function, given)
 
 
 def _in_place(array: Array, batch: tuple[Expr, ...]) -> Operand | None:

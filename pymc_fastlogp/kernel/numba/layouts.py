@@ -28,6 +28,7 @@ from pymc_fastlogp.kernel.numba.cells import cell, declared
 
 CELL = I64.as_pointer()
 SYMBOL = "pymc_fastlogp.kernel.for_layout"
+# Of an address, which atomic loads and stores have to state.
 ALIGNMENT = 8
 
 logger = logging.getLogger("pymc_fastlogp")

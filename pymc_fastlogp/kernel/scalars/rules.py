@@ -11,9 +11,9 @@ from typing import Any
 from llvmlite import ir
 
 from pymc_fastlogp.kernel.llvm import I1
+from pymc_fastlogp.kernel.vecmath.logarithm import INF
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Lanes, Mask
 
-INF = float("inf")
 CONTRACT = ("contract",)
 
 

@@ -30,7 +30,8 @@ from pymc_fastlogp.kernel.vecmath.polynomials import EXP, EXP2
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Pair, fast_two_sum
 
 INVERSE_LN2 = 1.4426950408889634
-# log(2): its first 32 bits, and the rest.
+# log(2), its first 32 bits, and the rest.
+LN2 = 0.6931471805599453
 LN2_HIGH = 0.6931471803691238
 LN2_LOW = 1.9082149292705877e-10
 

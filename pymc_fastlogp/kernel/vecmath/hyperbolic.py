@@ -28,12 +28,11 @@ rounding 1/4, and 1/2 for :math:`a` and :math:`b` of large arguments; for the in
 up to 1, and the logarithm 1/4.
 """
 
-from pymc_fastlogp.kernel.vecmath.exponential import BIAS, MANTISSA_BITS, reduce_by_ln2
+from pymc_fastlogp.kernel.vecmath.exponential import BIAS, LN2, MANTISSA_BITS, reduce_by_ln2
 from pymc_fastlogp.kernel.vecmath.logarithm import INF, NAN, log_of_sum
 from pymc_fastlogp.kernel.vecmath.polynomials import COSH, SINH
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Pair, fast_two_sum, quotient, two_sum
 
-LN2 = 0.6931471805599453
 # Just above the largest argument whose hyperbolic sine and cosine are finite.
 OVERFLOW = 710.5
 # From here on 2**-k counts for nothing beside 2**k.

@@ -28,6 +28,7 @@ monotone because exp and the later steps are.
 from pymc_fastlogp.kernel.vecmath.exponential import (
     EXP_LOW,
     EXPM1_TINY,
+    LN2,
     half_expm1,
     half_power_of_two,
     reduce_by_ln2,
@@ -39,7 +40,6 @@ from pymc_fastlogp.kernel.vecmath.logarithm import (
 )
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Pair, fast_two_sum, quotient, select_pair
 
-LN2 = 0.6931471805599453
 # tanh is 1 from 20 on.
 TANH_LOW = -44.0
 
