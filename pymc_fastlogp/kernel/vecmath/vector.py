@@ -54,7 +54,7 @@ type MaskOperator = Callable[[Mask, Mask], Mask]
 type IntegersOperator = Callable[[Integers, Integers | int], Integers]
 type FloatsOperator = Callable[[Floats, Floats | float], Floats]
 type FloatsComparison = Callable[[Floats, Floats | float], Mask]
-type Function = Callable[[Floats], Floats]
+type FloatsFunction = Callable[[Floats], Floats]
 
 
 def _operator(instruction: str) -> Callable[..., Any]:
@@ -189,7 +189,7 @@ class Floats(Lanes):
     __mul__: ClassVar[FloatsOperator] = _operator("fmul")
     __truediv__: ClassVar[FloatsOperator] = _operator("fdiv")
     __rtruediv__: ClassVar[FloatsOperator] = _with_number_first("fdiv")
-    __neg__: ClassVar[Function] = _operator("fneg")
+    __neg__: ClassVar[FloatsFunction] = _operator("fneg")
     # The remainder of the truncated quotient, with the sign of the first.
     remainder: ClassVar[FloatsOperator] = _operator("frem")
 
@@ -199,15 +199,15 @@ class Floats(Lanes):
     equals: ClassVar[FloatsComparison] = _comparison("==")
 
     # Of two nearest integers rint takes the even one, round the larger magnitude.
-    nearest_integer: ClassVar[Function] = _intrinsic("rint")
-    nearest_integer_away: ClassVar[Function] = _intrinsic("round")
-    floor: ClassVar[Function] = _intrinsic("floor")
-    ceil: ClassVar[Function] = _intrinsic("ceil")
-    trunc: ClassVar[Function] = _intrinsic("trunc")
-    magnitude: ClassVar[Function] = _intrinsic("fabs")
+    nearest_integer: ClassVar[FloatsFunction] = _intrinsic("rint")
+    nearest_integer_away: ClassVar[FloatsFunction] = _intrinsic("round")
+    floor: ClassVar[FloatsFunction] = _intrinsic("floor")
+    ceil: ClassVar[FloatsFunction] = _intrinsic("ceil")
+    trunc: ClassVar[FloatsFunction] = _intrinsic("trunc")
+    magnitude: ClassVar[FloatsFunction] = _intrinsic("fabs")
     with_sign_of: ClassVar[FloatsOperator] = _intrinsic("copysign")
     # nan where negative.
-    sqrt: ClassVar[Function] = _intrinsic("sqrt")
+    sqrt: ClassVar[FloatsFunction] = _intrinsic("sqrt")
     # ``x.fma(y, z)`` is ``x * y + z``, rounded once.
     fma: ClassVar[Callable[["Floats", "Floats | float", "Floats | float"], "Floats"]] = _intrinsic(
         "fma"
