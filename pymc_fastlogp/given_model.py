@@ -38,15 +38,14 @@ def given_model(
     RuntimeError
         If the plugin can't be switched on in this process.
     """
-    import pymc as pm
     from pymc.model.transform.optimization import freeze_dims_and_data
 
-    if model is None:
-        model = pm.Model.get_context(error_if_none=False)
-    if not isinstance(getattr(model, "free_RVs", None), list):
-        what = "" if model is None else f", not {model!r}"
-        raise TypeError(f"{asker} needs a PyMC model{what}: {PASS_ONE}")
-    _check_variables(asker, model, gradient)
+    model = model_with_variables(asker, model)
+    if gradient and not model.continuous_value_vars:
+        names = ", ".join(variable.name for variable in model.free_RVs)
+        raise ValueError(
+            f"{asker} needs a continuous free variable: marginalise {names}, or give the model another."
+        )
     if not is_registered():
         raise RuntimeError(f"pymc_fastlogp stays off: {why_off()}.")
     if not is_switched_on():
@@ -59,14 +58,18 @@ def given_model(
     return freeze_dims_and_data(model) if freeze_model else model
 
 
-def _check_variables(asker: str, model: "pm.Model", gradient: bool) -> None:
+def model_with_variables(asker: str, model: "pm.Model | None") -> "pm.Model":
+    """Return the model, or that of the context; raise as :func:`given_model` where it is none or has no free variable."""
+    import pymc as pm
+
+    if model is None:
+        model = pm.Model.get_context(error_if_none=False)
+    if not isinstance(getattr(model, "free_RVs", None), list):
+        what = "" if model is None else f", not {model!r}"
+        raise TypeError(f"{asker} needs a PyMC model{what}: {PASS_ONE}")
     if not model.free_RVs:
         raise ValueError(f"{asker} needs a free variable: give the model one without `observed`.")
-    if gradient and not model.continuous_value_vars:
-        names = ", ".join(variable.name for variable in model.free_RVs)
-        raise ValueError(
-            f"{asker} needs a continuous free variable: marginalise {names}, or give the model another."
-        )
+    return model
 
 
 def why_off() -> str:

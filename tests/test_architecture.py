@@ -4,9 +4,12 @@ import ast
 import re
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from benchmarks.limits import LIMITS
 
 PACKAGE = "pymc_fastlogp"
 FILES = sorted((Path(__file__).parents[1] / PACKAGE).rglob("*.py"))
@@ -25,6 +28,25 @@ STOREYS = [
     ["__init__", "__main__"],
 ]
 STOREY = {room: k for k, rooms in enumerate(STOREYS) for room in rooms}
+
+# Within the kernel, from the ground up: which rooms, or files, each may import besides itself. `lower` gives the loops to the
+# passes; else these two and `emit` do not know each other.
+KERNEL = {
+    "defects": set(),
+    "ir": set(),
+    "llvm": set(),
+    "native.blas": set(),
+    "native.target": set(),
+    "vecmath": {"llvm"},
+    "scalars": {"ir", "llvm", "vecmath"},
+    "passes": {"ir", "scalars"},
+    "emit": {"ir", "llvm", "native.blas", "native.target", "scalars", "vecmath"},
+    "lower": {"defects", "ir", "native.blas", "passes", "scalars"},
+    "native": {"emit", "ir", "native.blas", "native.target", "scalars"},
+    "graph.boundary": set(),
+    "numba": {"emit", "graph.boundary", "ir", "llvm", "native"},
+    "graph": {"defects", "graph.boundary", "ir", "lower", "numba"},
+}
 
 # Coefficients and tables of look-up, which nobody reads from top to bottom.
 TABLES = {"kernel/vecmath/polynomials.py"}
@@ -65,6 +87,49 @@ def test_imports_nothing_from_above(module):
     here = STOREY[room_of(module)]
     above = {x for x in imports(module) if STOREY[room_of(x)] > here}
     assert not above
+
+
+def kernel_room_of(module: str) -> str:
+    """Return the key of KERNEL for a module, that of its file where it has one."""
+    below = module.removeprefix(f"{PACKAGE}.kernel.")
+    return below if below in KERNEL else below.partition(".")[0]
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.startswith(f"{PACKAGE}.kernel.")])
+def test_rooms_of_the_kernel_import_what_they_may(module):
+    here = kernel_room_of(module)
+    there = {kernel_room_of(x) for x in imports(module) if x.startswith(f"{PACKAGE}.kernel.")}
+    assert there - {here} <= KERNEL[here]
+
+
+def test_rooms_of_the_kernel_stand_on_those_above_in_the_list():
+    rooms = list(KERNEL)
+    assert all(rooms.index(x) < rooms.index(room) for room in rooms for x in KERNEL[room])
+
+
+def is_number(node: ast.expr) -> bool:
+    """Whether a constant is made of numbers alone."""
+    parts = [part for part in ast.walk(node) if isinstance(part, ast.Constant)]
+    is_plain = not any(isinstance(part, ast.Call | ast.Name) for part in ast.walk(node))
+    return is_plain and bool(parts) and all(type(p.value) in (int, float) for p in parts)
+
+
+# Vector mathematics is made of numbers, whose reasons are in its derivations.
+@pytest.mark.parametrize(
+    "module", [m for m in MODULES if f"{PACKAGE}.kernel." in m and ".vecmath" not in m]
+)
+def test_numbers_of_the_kernel_stand_below_their_reason(module):
+    code = MODULES[module].read_text()
+    lines = code.splitlines()
+    for node in ast.parse(code).body:
+        if isinstance(node, ast.Assign) and is_number(node.value):
+            # One comment may be about several lines.
+            *_, block = "\n".join(lines[: node.lineno - 1]).rpartition("\n\n")
+            assert "# " in block, f"{module} does not say why {lines[node.lineno - 1]}"
+
+
+def test_limits_that_are_measured_are_those_of_the_kernel():
+    assert all(hasattr(import_module(f"{PACKAGE}.kernel.{x.module}"), x.name) for x in LIMITS)
 
 
 def test_no_files_import_each_other():

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pymc_fastlogp.given_model import model_with_variables
 from pymc_fastlogp.registration import is_enabled
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def compile_pymc_model(
 
     Raises
     ------
+    TypeError
+        If it is not a PyMC model, or not given while no context is open.
     ValueError
         If the model has no free variables, or discrete ones.
 
@@ -61,11 +64,10 @@ def compile_pymc_model(
     >>> gradient
     array([-0., -1.])
     """
-    import pymc as pm
     from nutpie import compile_pymc_model as nutpie_compile
 
-    model = pm.modelcontext(model)
-    _check_variables(model)
+    model = model_with_variables("compile_pymc_model", model)
+    _refuse_discrete(model)
     freeze = freeze_model is not False
     options: dict[str, Any] = {
         "initial_points": initial_points,
@@ -86,9 +88,7 @@ def compile_pymc_model(
     return _compile(model, options, freeze=freeze)
 
 
-def _check_variables(model: "pm.Model") -> None:
-    if not model.free_RVs:
-        raise ValueError("the model has no free variables: there is nothing to sample.")
+def _refuse_discrete(model: "pm.Model") -> None:
     if model.discrete_value_vars:
         names = ", ".join(variable.name for variable in model.discrete_value_vars)
         raise ValueError(

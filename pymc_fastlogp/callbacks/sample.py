@@ -7,6 +7,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from pymc_fastlogp.callbacks.compile import compile_pymc_model
+from pymc_fastlogp.given_model import model_with_variables
 from pymc_fastlogp.registration import is_enabled
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def sample(draws: int = 1000, *, model: "pm.Model | None" = None, **options: Any
     Raises
     ------
     TypeError
-        If ``pm.sample`` has no such argument.
+        If there is no PyMC model.
     ValueError
         If the model has no free variables.
 
@@ -73,9 +74,7 @@ def sample(draws: int = 1000, *, model: "pm.Model | None" = None, **options: Any
     """
     import pymc as pm
 
-    model = pm.modelcontext(model)
-    if not model.free_RVs:
-        raise ValueError("the model has no free variables: there is nothing to sample.")
+    model = model_with_variables("sample", model)
     bound = signature(pm.sample).bind(draws, model=model, **options)
     bound.apply_defaults()
     arguments: dict[str, Any] = {**bound.arguments, **bound.arguments.pop("kwargs")}

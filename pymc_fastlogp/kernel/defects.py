@@ -14,14 +14,7 @@ logger = logging.getLogger("pymc_fastlogp")
 
 
 def report_defect(error: Exception, what: str) -> str:
-    """Warn that something is left to upstream, and return why.
-
-    Parameters
-    ----------
-    error : Exception
-        What nobody expected.
-    what : str
-        What it concerns.
+    """Warn that what an unexpected error concerns is left to upstream, and return why.
 
     Raises
     ------

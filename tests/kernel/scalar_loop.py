@@ -9,9 +9,9 @@ from llvmlite import ir
 from pytensor.scalar.basic import get_scalar_type
 
 from pymc_fastlogp.kernel import scalars
+from pymc_fastlogp.kernel.llvm import I64
+from pymc_fastlogp.kernel.native.scalar_library import address
 from pymc_fastlogp.kernel.native.target import target_machine
-from pymc_fastlogp.kernel.numba.scalar_library import address
-from pymc_fastlogp.kernel.vecmath.vector import I64
 
 WIDTH = 8
 POINTER = ir.IntType(8).as_pointer()

@@ -14,8 +14,9 @@ from pytensor.scalar import math as psm
 from scipy.special import betainc
 
 from pymc_fastlogp.kernel import scalars
-from pymc_fastlogp.kernel.numba.scalar_library import address, compile_upstream
-from pymc_fastlogp.kernel.vecmath.vector import F64, Floats
+from pymc_fastlogp.kernel.llvm import F64
+from pymc_fastlogp.kernel.native.scalar_library import address, compile_upstream
+from pymc_fastlogp.kernel.vecmath.vector import Floats
 
 ROOT = Path(__file__).parents[2]
 EXTERNALS = scalars.externals(psm.betainc, 3)

@@ -8,9 +8,10 @@ import scipy.special
 from llvmlite import ir
 from numpy.testing import assert_array_equal
 
+from pymc_fastlogp.kernel.llvm import F64, I64
 from pymc_fastlogp.kernel.vecmath.power import integer_power, power
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, Function
-from pymc_fastlogp.kernel.vecmath.vector import F64, I64, Floats, Integers
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers
 from tests.kernel.accuracy import REFERENCES, evaluate, measure
 
 INF, NAN, TINY, LARGEST = np.inf, np.nan, 5e-324, np.finfo(float).max

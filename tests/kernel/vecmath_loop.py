@@ -2,8 +2,9 @@
 
 from llvmlite import ir
 
+from pymc_fastlogp.kernel.llvm import F64, I1, I64
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED
-from pymc_fastlogp.kernel.vecmath.vector import F64, I1, I64, Floats
+from pymc_fastlogp.kernel.vecmath.vector import Floats
 
 I32 = ir.IntType(32)
 DOUBLES = F64.as_pointer()

@@ -8,8 +8,8 @@ from llvmlite import ir
 from pytensor.scalar.basic import Add, ScalarOp
 
 from pymc_fastlogp.kernel import scalars
-from pymc_fastlogp.kernel.emit.idioms import shuffle, stack_variable
 from pymc_fastlogp.kernel.ir import arithmetic
+from pymc_fastlogp.kernel.llvm import shuffle, stack_variable
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 
@@ -41,19 +41,7 @@ def combine_lanes(op: ScalarOp, dtype: str, lanes: Lanes) -> Lanes:
 
 @dataclass(frozen=True, eq=False)
 class Accumulator:
-    """Partial results, one a lane; the variable on the stack becomes a register.
-
-    Attributes
-    ----------
-    op : ScalarOp
-        What combines two values.
-    dtype : str
-        Of the values.
-    width : int
-        Number of lanes.
-    variable : llvmlite.ir.Value
-        Where they are.
-    """
+    """Partial results, one a lane, in a variable on the stack, which becomes a register."""
 
     op: ScalarOp
     dtype: str

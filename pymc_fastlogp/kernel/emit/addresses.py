@@ -6,7 +6,7 @@ from functools import reduce
 
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.emit.idioms import I64, POINTER, Number, as_i64, is_vector, splat, times
+from pymc_fastlogp.kernel.llvm import I64, POINTER, Number, as_i64, is_vector, splat, times
 from pymc_fastlogp.kernel.scalars import memory_type
 
 
@@ -39,10 +39,7 @@ class Array:
     def step(self, slopes: Sequence[int | None]) -> int | None:
         """Return how many elements lie from lane to lane, None where it is not constant.
 
-        Parameters
-        ----------
-        slopes : sequence of int or None
-            By how much the index along each axis grows from lane to lane.
+        The slopes say by how much the index along each axis grows from lane to lane, None where that is not constant.
         """
         moving = [(slope, stride) for slope, stride in zip(slopes, self.strides) if slope != 0]
         if not moving:
@@ -57,15 +54,7 @@ class Array:
         return total
 
     def address(self, builder: ir.IRBuilder, index: Sequence[Number]) -> ir.Value:
-        """Return the pointer to an element.
-
-        Parameters
-        ----------
-        builder : llvmlite.ir.IRBuilder
-            Where instructions go.
-        index : sequence of int or llvmlite.ir.Value
-            For each axis an integer or a vector of integers. If there is a vector, so is the result.
-        """
+        """Return the pointer to an element, a vector of pointers where an index is a vector."""
         terms = list(zip(index, self.strides))
         common = [(i, stride) for i, stride in terms if not is_vector(i)]
         by_lane = [_times_lanes(builder, i, stride) for i, stride in terms if is_vector(i)]

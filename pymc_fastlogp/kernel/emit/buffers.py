@@ -14,21 +14,22 @@ from math import prod
 from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit.addresses import Array
-from pymc_fastlogp.kernel.emit.idioms import (
+from pymc_fastlogp.kernel.ir.expressions import Buffer, itemsize
+from pymc_fastlogp.kernel.llvm import (
     ALIGNMENT,
     I8,
     I64,
     POINTER,
     Number,
     as_i64,
-    intrinsic,
+    declared,
     private_constant,
     stack_variable,
     times,
 )
-from pymc_fastlogp.kernel.ir.expressions import Buffer, itemsize
 from pymc_fastlogp.kernel.scalars import memory_type
 
+# A part of the stack of a thread, of which some systems give half a megabyte (``python -m benchmarks.limits``).
 STACK_BYTES = 1 << 16
 
 
@@ -82,7 +83,7 @@ def allocate(builder: ir.IRBuilder, buffer: Buffer, lengths: Sequence[Number]) -
     # With a negative length there is nothing to allocate, and a check that will say so.
     is_negative = builder.icmp_signed("<", as_i64(n_bytes), I64(0))
     size = builder.add(builder.select(is_negative, I64(0), as_i64(n_bytes)), I64(ALIGNMENT))
-    malloc = _external(builder.module, "malloc", ir.FunctionType(POINTER, [I64]))
+    malloc = declared(builder.module, "malloc", ir.FunctionType(POINTER, [I64]))
     malloc.return_value.add_attribute("noalias")
     return builder.call(malloc, [size])
 
@@ -91,20 +92,17 @@ def aligned(builder: ir.IRBuilder, allocated: ir.Value) -> ir.Value:
     """Return the first cache line of what was allocated."""
     past = builder.gep(allocated, [I64(ALIGNMENT - 1)], source_etype=I8)
     # Unlike arithmetic on the address as an integer, this keeps what LLVM knows of aliases.
-    ptrmask = intrinsic(builder.module, "llvm.ptrmask.p0.i64", POINTER, [POINTER, I64])
+    signature = ir.FunctionType(POINTER, [POINTER, I64])
+    ptrmask = declared(builder.module, "llvm.ptrmask.p0.i64", signature)
     return builder.call(ptrmask, [past, I64(-ALIGNMENT)])
 
 
 def free(builder: ir.IRBuilder, allocated: Sequence[ir.Value]) -> None:
     """Free what ``malloc`` gave."""
-    function = _external(builder.module, "free", ir.FunctionType(ir.VoidType(), [POINTER]))
+    function = declared(builder.module, "free", ir.FunctionType(ir.VoidType(), [POINTER]))
     for pointer in allocated:
         builder.call(function, [pointer])
 
 
 def _n_bytes(buffer: Buffer) -> int:
     return itemsize(buffer.dtype) * prod(n for n in buffer.shape if isinstance(n, int))
-
-
-def _external(module: ir.Module, name: str, signature: ir.FunctionType) -> ir.Function:
-    return module.globals.get(name) or ir.Function(module, signature, name)

@@ -17,13 +17,14 @@ from llvmlite import ir
 from pymc_fastlogp.kernel.emit import buffers
 from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.addresses import Array
-from pymc_fastlogp.kernel.emit.idioms import I64, POINTER, Number, lane, stack_variable
 from pymc_fastlogp.kernel.emit.scope import Known, Scope
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Size
 from pymc_fastlogp.kernel.ir.loops import Loop, Program
 from pymc_fastlogp.kernel.ir.traversal import reads, writes
+from pymc_fastlogp.kernel.llvm import ALIGNMENT, I64, POINTER, Number, lane, stack_variable
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
+# A status; those of a program's errors are positive.
 OUT_OF_MEMORY = -1
 NO_LOOP = AccessPatterns(Loop((), ()))
 NULL = POINTER(None)
@@ -31,27 +32,17 @@ BLOCKS = ("entry", "sizes", "start", "exit")
 
 
 class Function:
-    """A function under construction.
-
-    Attributes
-    ----------
-    known : Known
-        Its buffers and lengths.
-    builder : llvmlite.ir.IRBuilder
-        Where the next loop goes.
-    """
+    """A function under construction; the builder is where the next loop goes."""
 
     def __init__(self, module: ir.Module, program: Program, name: str, contiguous: Sequence[bool]):
         self.function = ir.Function(module, signature(program), name)
         self.function.attributes.add("nounwind")
         # Without it LLVM spills vectors to a stack that is not aligned for them.
-        self.function.attributes.alignstack = 64
+        self.function.attributes.alignstack = ALIGNMENT
         self._blocks = [self.function.append_basic_block(name) for name in BLOCKS]
         _, sizes, self.builder, self._exit = map(ir.IRBuilder, self._blocks)
         self._status = self._exit.phi(I64)
-        self._arrays: dict[Buffer, Array] = {}
-        self._lengths: dict[tuple[int, int], ir.Value] = {}
-        self.known = Known(self._arrays, self._lengths)
+        self.known = Known({}, {})
         self._sizes = Scope(sizes, self.known, NO_LOOP)
         # Of what is allocated later, or never: where its pointer is kept.
         self._late: dict[Buffer, ir.Value] = {}
@@ -96,12 +87,12 @@ class Function:
     def _place_arguments(self, program: Program, contiguous: Sequence[bool]) -> None:
         arguments = iter(self.function.args)
         for number, buffer in enumerate(program.inputs):
-            array = place_input(buffer, number, arguments, self._lengths)
+            array = place_input(buffer, number, arguments, self.known.lengths)
             array.pointer.add_attribute("noalias")
             if contiguous[number]:
                 self._place(buffer, array.pointer)
             else:
-                self._arrays[buffer] = array
+                self.known.arrays[buffer] = array
         for buffer in program.outputs:
             pointer = next(arguments)
             pointer.add_attribute("noalias")
@@ -126,7 +117,9 @@ class Function:
 
     def _place(self, buffer: Buffer, pointer: ir.Value) -> None:
         lengths = [self.length(size) for size in buffer.shape]
-        self._arrays[buffer] = buffers.contiguous(self._sizes.builder, pointer, buffer, lengths)
+        self.known.arrays[buffer] = buffers.contiguous(
+            self._sizes.builder, pointer, buffer, lengths
+        )
 
     def _exit_unless(self, builder: ir.IRBuilder, truth: ir.Value, status: int) -> None:
         going_on = builder.append_basic_block("ok")

@@ -4,36 +4,24 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.emit.addresses import Array
 from pymc_fastlogp.kernel.emit.contiguous_copies import with_copied_operands
 from pymc_fastlogp.kernel.emit.function import NO_LOOP, Function, place_input
-from pymc_fastlogp.kernel.emit.idioms import I64
 from pymc_fastlogp.kernel.emit.loop_nest import emit_loop
 from pymc_fastlogp.kernel.emit.scope import Known, Scope
-from pymc_fastlogp.kernel.ir.expressions import Buffer
 from pymc_fastlogp.kernel.ir.loops import Program
+from pymc_fastlogp.kernel.llvm import I64
 
 
 def emit(module: ir.Module, program: Program, name: str, contiguous: Sequence[bool]) -> ir.Function:
     """Add the function of a program to a module.
-
-    Parameters
-    ----------
-    module : llvmlite.ir.Module
-        The module.
-    program : Program
-        What the function does.
-    name : str
-        Its name; its constants have names that begin with it.
-    contiguous : sequence of bool
-        For each input whether it is C-contiguous, so that its strides are not looked at.
 
     Returns
     -------
     llvmlite.ir.Function
         ``i64 name(...)``. Its arguments are, for each input, a pointer to its elements, the lengths of its
         axes and the strides in bytes, all i64; then a pointer for each output, which is C-contiguous and
-        does not overlap anything else. In memory, a bool is a byte. It returns 0, or the status of the first
+        does not overlap anything else. The strides of inputs that are contiguous are not looked at. In memory, a
+        bool is a byte. It returns 0, or the status of the first
         check that failed, or ``OUT_OF_MEMORY``. It needs the symbols ``malloc`` and ``free`` if
         the scratch is large or of a size that is not static, and those of :mod:`pymc_fastlogp.kernel.native.blas`.
     """
@@ -47,23 +35,11 @@ def emit(module: ir.Module, program: Program, name: str, contiguous: Sequence[bo
 def emit_shapes(
     builder: ir.IRBuilder, program: Program, inputs: Sequence[ir.Value]
 ) -> list[list[ir.Value]]:
-    """Return the shapes of the outputs, for a caller that allocates them.
-
-    Parameters
-    ----------
-    builder : llvmlite.ir.IRBuilder
-        Where instructions go.
-    program : Program
-        The program.
-    inputs : sequence of llvmlite.ir.Value
-        The arguments of the function of the program, but for the outputs.
-    """
-    arguments = iter(inputs)
-    arrays: dict[Buffer, Array] = {}
-    lengths: dict[tuple[int, int], ir.Value] = {}
+    """Return the shapes of the outputs, for a caller that allocates them, from the arguments before the outputs."""
+    arguments, known = iter(inputs), Known({}, {})
     for number, buffer in enumerate(program.inputs):
-        arrays[buffer] = place_input(buffer, number, arguments, lengths)
-    scope = Scope(builder, Known(arrays, lengths), NO_LOOP)
+        known.arrays[buffer] = place_input(buffer, number, arguments, known.lengths)
+    scope = Scope(builder, known, NO_LOOP)
     return [
         [I64(size) if isinstance(size, int) else scope.scalar(size) for size in buffer.shape]
         for buffer in program.outputs

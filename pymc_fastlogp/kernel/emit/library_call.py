@@ -5,13 +5,19 @@ Letters and numbers that are known lie in the module, others are stored on the s
 
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.emit.idioms import I8, I32, POINTER, private_constant, stack_variable
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Load
 from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Call
+from pymc_fastlogp.kernel.llvm import (
+    F64,
+    I8,
+    I32,
+    POINTER,
+    declared,
+    private_constant,
+    stack_variable,
+)
 from pymc_fastlogp.kernel.native import blas
-
-F64 = ir.DoubleType()
 
 
 def emit_call(scope: Scope, call: Call) -> None:
@@ -21,8 +27,7 @@ def emit_call(scope: Scope, call: Call) -> None:
     given: dict[str | Expr, ir.Value] = {RESULT: result, INFO: stack_variable(builder, I32)}
     arguments = [given.get(a) or _address(scope, a) for a in call.arguments]
     type_ = ir.FunctionType(ir.VoidType(), [POINTER] * len(arguments))
-    name = blas.symbol(call.function)
-    function = builder.module.globals.get(name) or ir.Function(builder.module, type_, name)
+    function = declared(builder.module, blas.symbol(call.function), type_)
     builder.call(function, arguments)
     if INFO in call.arguments:
         _mark_failure(scope, call, given[INFO])
@@ -43,8 +48,7 @@ def _address(scope: Scope, argument: str | Expr) -> ir.Value:
 
 
 def _constant(module: ir.Module, value: ir.Constant) -> ir.Value:
-    name = f"argument.{value.type}.{value.constant}"
-    return module.globals.get(name) or private_constant(module, name, value)
+    return private_constant(module, f"argument.{value.type}.{value.constant}", value)
 
 
 def _mark_failure(scope: Scope, call: Call, info: ir.Value) -> None:

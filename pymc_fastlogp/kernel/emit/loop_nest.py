@@ -16,7 +16,6 @@ from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.function import Function
-from pymc_fastlogp.kernel.emit.idioms import I64, Number
 from pymc_fastlogp.kernel.emit.library_call import emit_call
 from pymc_fastlogp.kernel.emit.reduction import Reduction, of_accumulate, of_check
 from pymc_fastlogp.kernel.emit.scan import Running, of_scan
@@ -26,6 +25,7 @@ from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Index
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Call, Check, Loop, Scan, Statement, Store
 from pymc_fastlogp.kernel.ir.traversal import depends_on, is_call
+from pymc_fastlogp.kernel.llvm import I64, Number
 from pymc_fastlogp.kernel.native.target import default_width
 from pymc_fastlogp.kernel.scalars.cost import TRANSCENDENTAL, arithmetic_cost
 
@@ -196,20 +196,9 @@ def _power_of_two(n: int) -> int:
 def _count(
     scope: Scope, before: ir.IRBuilder, stop: Number, step: int, body: Callable[[Scope], None]
 ) -> None:
-    """Append a loop from 0 to a positive multiple of the step.
+    """Append a loop from 0 to a positive multiple of the step, the lanes of the scope that the body takes.
 
-    Parameters
-    ----------
-    scope : Scope
-        The scope around it.
-    before : llvmlite.ir.IRBuilder
-        In the block before the loop; afterwards in the block after it.
-    stop : int or llvmlite.ir.Value
-        The end.
-    step : int
-        Lanes of the scope inside.
-    body : callable
-        Takes that scope and appends what is done.
+    ``before`` is in the block before the loop, and afterwards in the one after it.
     """
     if isinstance(stop, int):
         if stop == step:

@@ -10,28 +10,22 @@ from pytensor.scalar.basic import ScalarOp
 from pymc_fastlogp.kernel import scalars
 from pymc_fastlogp.kernel.emit.accumulators import combine
 from pymc_fastlogp.kernel.emit.addresses import Array
-from pymc_fastlogp.kernel.emit.idioms import I1, I32, POINTER, intrinsic
 from pymc_fastlogp.kernel.ir.expressions import itemsize
+from pymc_fastlogp.kernel.llvm import I1, I32, POINTER, declared
 from pymc_fastlogp.kernel.vecmath.vector import Lanes, Mask
-
-
-def load_one(builder: ir.IRBuilder, array: Array, address: ir.Value) -> Lanes:
-    """Return one element as one lane."""
-    loaded = builder.load(address, typ=ir.VectorType(array.element, 1))
-    loaded.align = itemsize(array.dtype)
-    return scalars.from_memory(builder, loaded, array.dtype)
 
 
 def store_one(builder: ir.IRBuilder, array: Array, address: ir.Value, value: Lanes) -> None:
     """Store one lane."""
-    builder.store(scalars.to_memory(value, array.dtype), address, align=itemsize(array.dtype))
+    store_neighbours(builder, array, address, scalars.to_memory(value, array.dtype), None)
 
 
 def update_one(
     builder: ir.IRBuilder, array: Array, address: ir.Value, op: ScalarOp, value: Lanes
 ) -> None:
     """Combine one element with one lane."""
-    before = load_one(builder, array, address)
+    loaded = load_neighbours(builder, array, address, 1, None)
+    before = scalars.from_memory(builder, loaded, array.dtype)
     store_one(builder, array, address, combine(op, array.dtype, before, value))
 
 
@@ -89,7 +83,7 @@ def _masked(
     pointers = "p0" if kind in ("load", "store") else f"v{vector.count}p0"
     name = f"llvm.masked.{kind}.v{vector.count}{vector.element.intrinsic_name}.{pointers}"
     types = [POINTER if isinstance(a.type, ir.PointerType) else a.type for a in arguments]
-    return builder.call(intrinsic(builder.module, name, result, types), arguments)
+    return builder.call(declared(builder.module, name, ir.FunctionType(result, types)), arguments)
 
 
 def _alignment(array: Array) -> ir.Constant:

@@ -15,11 +15,11 @@ from llvmlite import ir
 from pytensor.scalar.basic import and_
 
 from pymc_fastlogp.kernel.emit.accumulators import Accumulator, identity
-from pymc_fastlogp.kernel.emit.idioms import shuffle
 from pymc_fastlogp.kernel.emit.memory import update_one
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Expr
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Check
+from pymc_fastlogp.kernel.llvm import shuffle
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 Finish = Callable[[Scope, Lanes], None]
@@ -27,16 +27,9 @@ Finish = Callable[[Scope, Lanes], None]
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """Partial results in registers.
+    """Partial results in registers, in at least the lanes of the scopes that add to them.
 
-    Attributes
-    ----------
-    value : Expr
-        What is accumulated.
-    accumulator : Accumulator
-        The partial results, in at least the lanes of the scopes that add to it.
-    finish : callable
-        What is done with the result, one lane, after the loops inside the scope in which it started.
+    After the loops inside the scope in which it started, ``finish`` gets the result, one lane.
     """
 
     value: Expr

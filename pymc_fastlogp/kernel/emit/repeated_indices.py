@@ -17,8 +17,8 @@ from functools import reduce
 from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit.addresses import Array
-from pymc_fastlogp.kernel.emit.idioms import I1, Number, intrinsic, is_vector, lane, splat
 from pymc_fastlogp.kernel.ir.expressions import itemsize
+from pymc_fastlogp.kernel.llvm import I1, Number, declared, is_vector, lane, splat
 from pymc_fastlogp.kernel.vecmath.vector import Mask
 
 
@@ -68,5 +68,6 @@ def are_equal(
 
 def hold_in_all(mask: Mask) -> ir.Value:
     """Return whether a mask is true in all lanes."""
-    name, vector = f"llvm.vector.reduce.and.v{mask.width}i1", mask.value.type
-    return mask.builder.call(intrinsic(mask.builder.module, name, I1, [vector]), [mask.value])
+    name = f"llvm.vector.reduce.and.v{mask.width}i1"
+    function = declared(mask.builder.module, name, ir.FunctionType(I1, [mask.value.type]))
+    return mask.builder.call(function, [mask.value])

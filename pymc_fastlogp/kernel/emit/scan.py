@@ -8,22 +8,14 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit.accumulators import Accumulator, combine
-from pymc_fastlogp.kernel.emit.idioms import I32, lane, splat
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.loops import Scan
+from pymc_fastlogp.kernel.llvm import I32, lane, splat
 
 
 @dataclass(frozen=True, eq=False)
 class Running:
-    """The result so far.
-
-    Attributes
-    ----------
-    statement : Scan
-        What is computed.
-    accumulator : Accumulator
-        Of one lane.
-    """
+    """The result so far, in one lane."""
 
     statement: Scan
     accumulator: Accumulator

@@ -23,12 +23,12 @@ from collections.abc import Sequence
 
 from pymc_fastlogp.kernel.emit import memory
 from pymc_fastlogp.kernel.emit.accumulators import combine, combine_lanes
-from pymc_fastlogp.kernel.emit.idioms import is_vector, lane
 from pymc_fastlogp.kernel.emit.repeated_indices import are_equal, hold_in_all
 from pymc_fastlogp.kernel.emit.scatter_by_lane import lane_by_lane
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Expr
 from pymc_fastlogp.kernel.ir.loops import Accumulate
+from pymc_fastlogp.kernel.llvm import is_vector, lane
 
 
 def emit_scatters(scope: Scope, statements: Sequence[Accumulate]) -> None:

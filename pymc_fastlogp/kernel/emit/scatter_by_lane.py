@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit import memory
-from pymc_fastlogp.kernel.emit.idioms import I64, splat
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Load
 from pymc_fastlogp.kernel.ir.loops import Accumulate
 from pymc_fastlogp.kernel.ir.traversal import walk
+from pymc_fastlogp.kernel.llvm import I64, splat
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
-# How many operations on an index are repeated in each lane, beside its loads.
+# How many operations on an index are repeated in each lane, beside its loads (``python -m benchmarks.limits``).
 CHEAP = 2
 
 

@@ -21,32 +21,17 @@ from llvmlite import ir
 from pymc_fastlogp.kernel.emit import memory
 from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.accumulators import Accumulator
-from pymc_fastlogp.kernel.emit.idioms import I64, lane, stack_variable
 from pymc_fastlogp.kernel.emit.repeated_indices import are_equal, hold_in_all
 from pymc_fastlogp.kernel.emit.scatter_by_lane import lane_by_lane
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Expr
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Statement
+from pymc_fastlogp.kernel.llvm import I64, lane, stack_variable
 from pymc_fastlogp.kernel.vecmath.vector import Lanes, Mask
 
 
 class Runs:
-    """The current element of scatters with a common index, and their partial results in each lane.
-
-    Parameters
-    ----------
-    scope : Scope
-        Around the inner loop.
-    statements : sequence of Accumulate
-        The scatters.
-    width : int
-        Lanes of the partial results.
-
-    Attributes
-    ----------
-    statements : sequence of Accumulate
-        The scatters.
-    """
+    """The current element of scatters with a common index, and their partial results in each lane."""
 
     def __init__(self, scope: Scope, statements: Sequence[Accumulate], width: int):
         self.statements = statements

@@ -9,7 +9,6 @@ The scope of the innermost axis has one lane for each of ``width`` neighbours. W
 lane and is spread where it meets vectors.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from llvmlite import ir
@@ -18,10 +17,10 @@ from pymc_fastlogp.kernel import scalars
 from pymc_fastlogp.kernel.emit import memory
 from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.addresses import Array
-from pymc_fastlogp.kernel.emit.idioms import I1, I32, I64, Number, lane, splat, widened
 from pymc_fastlogp.kernel.emit.repeated_indices import load_of_two
 from pymc_fastlogp.kernel.emit.shared_functions import Shared
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Index, Length, Load
+from pymc_fastlogp.kernel.llvm import I1, I32, I64, Number, lane, splat, widened
 from pymc_fastlogp.kernel.vecmath.vector import Integers, Lanes, Mask
 
 Element = tuple[Expr, ...]
@@ -29,42 +28,26 @@ Element = tuple[Expr, ...]
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What does not change while a kernel runs.
+    """What does not change while a kernel runs: where buffers are, and lengths by input and axis."""
 
-    Attributes
-    ----------
-    arrays : mapping of Buffer to Array
-        Where buffers are.
-    lengths : mapping of (int, int) to llvmlite.ir.Value
-        By input and axis.
-    """
-
-    arrays: Mapping[Buffer, Array]
-    lengths: Mapping[tuple[int, int], ir.Value]
+    arrays: dict[Buffer, Array]
+    lengths: dict[tuple[int, int], ir.Value]
 
 
 @dataclass(eq=False)
 class Scope:
-    """One level of a nest of loops.
+    """One level of a nest of loops, whose code the builder appends to.
 
     Attributes
     ----------
-    builder : llvmlite.ir.IRBuilder
-        Appends to the code of this level.
-    known : Known
-        Buffers and lengths.
-    patterns : AccessPatterns
-        Of the loop.
     level : int
         Number of loops around.
     outer : Scope, optional
         The level outside; None at level 0.
     start : llvmlite.ir.Value, optional
         Index of the first lane along axis ``level - 1``.
-    width : int
-        Number of lanes.
     live : int or llvmlite.ir.Value, optional
-        How many lanes, from the first one on, are in the domain; all by default.
+        How many of the ``width`` lanes, from the first one on, are in the domain; all by default.
     values : dict
         What was evaluated.
     """

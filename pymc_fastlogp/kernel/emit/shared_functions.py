@@ -11,17 +11,7 @@ from pymc_fastlogp.kernel.scalars import SHARED_OPS
 
 @dataclass(frozen=True)
 class Shared:
-    """Computations that one vector function makes.
-
-    Attributes
-    ----------
-    name : str
-        Of the function, a value of :data:`~pymc_fastlogp.kernel.scalars.SHARED_OPS`.
-    argument : Expr
-        Its argument.
-    results : tuple of Compute or None
-        Its results, None where the loop does not have it.
-    """
+    """Computations that one vector function makes, a value of ``SHARED_OPS``; None where the loop does not have one."""
 
     name: str
     argument: Expr

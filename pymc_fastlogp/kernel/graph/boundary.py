@@ -14,7 +14,8 @@ from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import cast, constant, scalar_from_tensor, tensor_from_scalar
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
-# A page of memory: 512 numbers of 8 bytes. More would be most of the code of a typical kernel.
+# A page of memory: 512 numbers of 8 bytes. More would be most of the code of a typical kernel; a matter of
+# the size of code, not of speed.
 EMBEDDED_BYTES = 4096
 
 INT32 = np.iinfo(np.int32)

@@ -40,12 +40,10 @@ TOO_SMALL = "a kernel for less than two nodes that compute gains nothing"
 
 
 class Attempt(NamedTuple):
-    """Nodes that are to become a kernel.
+    """Nodes that are to become a kernel, in topological order.
 
     Attributes
     ----------
-    nodes : list of Apply
-        The nodes, in topological order.
     reason : str
         Why they do not; empty if they do.
     results : list of (Variable, Variable)
@@ -175,19 +173,9 @@ def _is_computed(x: Variable, inside: set[Apply], views_of_inputs: set[Variable]
 
 
 def fuse(inputs: list[Variable], outputs: list[Variable]) -> list[Variable]:
-    """Return the same outputs, computed by one node.
+    """Return the same outputs, of the same types, computed by one node.
 
-    Parameters
-    ----------
-    inputs : list of Variable
-        Tensors or scalars; also the constants that are not to be part of the code.
-    outputs : list of Variable
-        What depends on nothing but the inputs and constants.
-
-    Returns
-    -------
-    list of Variable
-        One for each output, of the same type.
+    The inputs are tensors or scalars, also the constants that are not to be part of the code.
 
     Raises
     ------

@@ -16,6 +16,7 @@ So ``x[i]``, ``x[n - 1 - i]`` and ``x[2 * i + 1]`` are affine in i with the coef
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from pytensor import scalar as ps
 
@@ -26,15 +27,7 @@ from pymc_fastlogp.kernel.ir.traversal import depends_on
 
 @dataclass(frozen=True)
 class Affine:
-    """A sum of indices times integers, and the rest.
-
-    Attributes
-    ----------
-    rest : Expr
-        What none of the indices occurs in.
-    coefficients : dict of Index to int
-        None of them 0.
-    """
+    """A sum of indices times integers, none of them 0, and a rest in which none of the indices occurs."""
 
     rest: Expr
     coefficients: dict[Index, int] = field(default_factory=dict)
@@ -45,15 +38,7 @@ class Affine:
 
 
 def affine(expr: Expr, indices: Sequence[Index]) -> Affine | None:
-    """Return the affine form of an int64 expression in some indices, None where it has none.
-
-    Parameters
-    ----------
-    expr : Expr
-        The expression.
-    indices : sequence of Index
-        Others are part of the rest.
-    """
+    """Return the affine form of an int64 expression in some indices, None where it has none; others are part of the rest."""
     if not depends_on([expr], *indices):
         return Affine(expr)
     if isinstance(expr, Index):
@@ -74,20 +59,12 @@ def coefficient(expr: Expr, index: Index) -> int | None:
     return None if found is None else found.coefficient(index)
 
 
-def _sum(a: Affine, b: Affine) -> Affine:
-    return _linear(a, b, 1, plus(a.rest, b.rest))
-
-
-def _difference(a: Affine, b: Affine) -> Affine:
-    return _linear(a, b, -1, minus(a.rest, b.rest))
-
-
-def _linear(a: Affine, b: Affine, factor: int, rest: Expr) -> Affine:
-    """Return the coefficients of ``a + factor b``, with a rest."""
+def _linear(factor: int, combined: Callable[[Expr, Expr], Expr], a: Affine, b: Affine) -> Affine:
+    """Return ``a + factor b``, whose rest is that of both combined."""
     found = {
         k: a.coefficient(k) + factor * b.coefficient(k) for k in a.coefficients | b.coefficients
     }
-    return Affine(rest, {k: c for k, c in found.items() if c})
+    return Affine(combined(a.rest, b.rest), {k: c for k, c in found.items() if c})
 
 
 def _product(a: Affine, b: Affine) -> Affine | None:
@@ -102,7 +79,7 @@ def _product(a: Affine, b: Affine) -> Affine | None:
 
 
 _COMBINE: dict[type[ps.ScalarOp], Callable[[Affine, Affine], Affine | None]] = {
-    ps.Add: _sum,
-    ps.Sub: _difference,
+    ps.Add: partial(_linear, 1, plus),
+    ps.Sub: partial(_linear, -1, minus),
     ps.Mul: _product,
 }

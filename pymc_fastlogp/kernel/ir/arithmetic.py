@@ -12,6 +12,7 @@ from pymc_fastlogp.kernel.ir.expressions import (
     Const,
     Expr,
     Index,
+    Length,
     Load,
     Role,
     Size,
@@ -120,6 +121,17 @@ def _element(load: Load) -> Expr:
         return load
     data = np.frombuffer(load.buffer.data, load.dtype)
     return const(data[int(position.value)], load.dtype)
+
+
+def is_not_negative(expr: Expr) -> bool:
+    """Whether a length is known to be at least 0."""
+    if isinstance(expr, Const):
+        return expr.value >= 0
+    if isinstance(expr, Compute) and isinstance(expr.op, ps.Add | ps.Mul | ps.Minimum):
+        return all(map(is_not_negative, expr.args))
+    if isinstance(expr, Compute) and isinstance(expr.op, ps.Maximum):
+        return any(map(is_not_negative, expr.args))
+    return isinstance(expr, Length)
 
 
 def sum_of_sizes(sizes: tuple[Size, ...]) -> Size:

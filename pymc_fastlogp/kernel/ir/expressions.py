@@ -22,18 +22,7 @@ class Role(Enum):
 class Buffer:
     """An array in memory, C-contiguous unless it is an input.
 
-    Attributes
-    ----------
-    name : str
-        Unique in a program.
-    dtype : str
-        As NumPy calls it.
-    shape : tuple of Size
-        Its axes.
-    role : Role
-        Where it lives.
-    data : bytes
-        Of a constant, its elements in C order.
+    Its name is unique in a program, its dtype is as NumPy calls it; a constant has its elements in C order as data.
     """
 
     name: str
@@ -50,15 +39,7 @@ class Buffer:
 
 @dataclass(frozen=True, eq=False)
 class Const(Interned):
-    """A number.
-
-    Attributes
-    ----------
-    value : float | int | bool
-        The number; a float64 stands for a float32 too.
-    dtype : str
-        Its type.
-    """
+    """A number; a float64 stands for a float32 too."""
 
     value: float | int | bool
     dtype: str
@@ -96,17 +77,7 @@ class Load(Interned):
 
 @dataclass(frozen=True, eq=False)
 class Compute(Interned):
-    """A scalar Op of PyTensor applied to expressions; never a Composite.
-
-    Attributes
-    ----------
-    op : ScalarOp
-        The Op.
-    args : tuple of Expr
-        Its inputs.
-    dtype : str
-        Of the result.
-    """
+    """A scalar Op of PyTensor applied to expressions; never a Composite. The dtype is that of the result."""
 
     op: ScalarOp
     args: tuple["Expr", ...]

@@ -45,16 +45,7 @@ RESULT, INFO = "result", "info"
 class Store:
     """``buffer[index] = value``, the value being of the buffer's type.
 
-    Attributes
-    ----------
-    buffer : Buffer
-        The buffer.
-    index : tuple of Expr
-        The element.
-    value : Expr
-        What is stored.
-    in_order : bool
-        Whether elements may be written repeatedly, so that the last in the order of the loop counts.
+    Elements may be written repeatedly if it is ``in_order``: the last in the order of the loop counts.
     """
 
     buffer: Buffer
@@ -65,19 +56,7 @@ class Store:
 
 @dataclass(frozen=True)
 class Update:
-    """A statement that combines an element with a value.
-
-    Attributes
-    ----------
-    buffer : Buffer
-        The buffer.
-    index : tuple of Expr
-        The element.
-    op : ScalarOp
-        How they are combined.
-    value : Expr
-        Of the type of the buffer.
-    """
+    """A statement that combines the element ``buffer[index]`` with a value of the buffer's type."""
 
     buffer: Buffer
     index: tuple[Expr, ...]
@@ -90,13 +69,8 @@ class Accumulate(Update):
     """``buffer[index] = op(buffer[index], value)`` for a commutative and associative scalar Op.
 
     These are add, mul, maximum, minimum, and_, or_ and xor. Where the index does not depend on the inner axis,
-    this is a reduction, else a scatter.
-
-    Attributes
-    ----------
-    neighbours : Neighbours, optional
-        How the elements of a scatter follow each other along the axis of the loop that its index depends on;
-        None where it is not known, or depends on several.
+    this is a reduction, else a scatter. ``neighbours`` tells how the elements of a scatter follow each other along the axis
+    of the loop that its index depends on; None where it is not known, or depends on several.
     """
 
     neighbours: Neighbours | None = None
@@ -113,14 +87,9 @@ class Scan(Update):
 
 @dataclass(frozen=True)
 class Check:
-    """The kernel returns ``status`` at once, or at the end of the loop, where the condition is false.
+    """The kernel returns ``status`` at once, or at the end of the loop, where the condition, a bool, is false.
 
-    Attributes
-    ----------
-    condition : Expr
-        A bool.
-    status : int
-        From 1; the number of the error in ``Program.errors``, plus 1.
+    The status is the position of the error in ``Program.errors``, from 1.
     """
 
     condition: Expr
@@ -162,14 +131,8 @@ Statement = Write | Check
 class Loop:
     """Statements that run for every index of a domain, in lexicographic order as far as it matters.
 
-    Attributes
-    ----------
-    domain : tuple of Size
-        The lengths of the axes, outermost first; empty for straight-line code.
-    body : tuple of Statement
-        What runs.
-    when : Expr, optional
-        A bool without Index; the loop runs only where it is true.
+    The domain has the lengths of the axes, outermost first; none for straight-line code. Where there is a condition
+    ``when``, a bool without Index, the loop runs only if it is true.
     """
 
     domain: tuple[Size, ...]
@@ -179,15 +142,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Error:
-    """What is raised where a check fails.
-
-    Attributes
-    ----------
-    type : type
-        The exception's class.
-    message : str
-        Its text.
-    """
+    """What is raised where a check fails."""
 
     type: type[Exception]
     message: str
@@ -195,17 +150,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel.
-
-    Attributes
-    ----------
-    inputs, outputs, scratch, constants : tuple of Buffer
-        All buffers, by role.
-    steps : tuple of Loop
-        What runs, in order.
-    errors : tuple of Error
-        What the checks raise.
-    """
+    """A kernel: all its buffers, by role, the loops in order, and what the checks raise."""
 
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]

@@ -1,6 +1,6 @@
 """A program as text, for people, tests and cache keys."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pymc_fastlogp.kernel.ir.expressions import (
     Buffer,
@@ -47,21 +47,16 @@ def _loop_lines(loop: Loop) -> Iterator[str]:
             names[expr] = _size(expr)
             continue
         names[expr] = f"%{len(names)}"
-        yield f"    {names[expr]} = {_operation(expr, names)}"
+        operation = _expression(expr, names.__getitem__)
+        form = f"load {operation}" if isinstance(expr, Load) else f"{operation} {expr.dtype}"
+        yield f"    {names[expr]} = {form}"
     yield from (f"    {_statement(statement, names)}" for statement in loop.body)
-
-
-def _operation(expr: Expr, names: dict[Expr, str]) -> str:
-    if isinstance(expr, Load):
-        return f"load {_element(expr.buffer, expr.index, names)}"
-    assert isinstance(expr, Compute)
-    return f"{expr.op}({', '.join(names[arg] for arg in expr.args)}) {expr.dtype}"
 
 
 def _statement(statement: Statement, names: dict[Expr, str]) -> str:
     if isinstance(statement, Check):
         return f"return {statement.status} unless {names[statement.condition]}"
-    element = _element(statement.buffer, statement.index, names)
+    element = _element(statement.buffer, statement.index, names.__getitem__)
     if isinstance(statement, Call):
         return f"{element} = {_call(statement, names)}"
     if isinstance(statement, Scan):
@@ -82,23 +77,24 @@ def _neighbours(statement: Accumulate) -> str:
     return f" (in runs of {known.run}, equal ones {known.gap} apart)" if known else ""
 
 
-def _element(buffer: Buffer, index: tuple[Expr, ...], names: dict[Expr, str]) -> str:
-    return f"{buffer.name}[{', '.join(names[i] for i in index)}]"
-
-
 def _size(size: Size) -> str:
-    if isinstance(size, Const):
-        return (
-            repr(size.value)
-            if size.dtype in ("int64", "float64")
-            else f"{size.value!r}:{size.dtype}"
-        )
-    if isinstance(size, Index):
-        return f"i{size.axis}"
-    if isinstance(size, Length):
-        return f"len(x{size.input}, {size.axis})"
-    if isinstance(size, Load):
-        return f"{size.buffer.name}[{', '.join(map(_size, size.index))}]"
-    if isinstance(size, Compute):
-        return f"{size.op}({', '.join(map(_size, size.args))})"
-    return str(size)
+    return str(size) if isinstance(size, int) else _expression(size, _size)
+
+
+def _expression(expr: Expr, name: Callable[[Expr], str]) -> str:
+    """Return an expression of operands that have names."""
+    match expr:
+        case Const(value, dtype):
+            return repr(value) if dtype in ("int64", "float64") else f"{value!r}:{dtype}"
+        case Index(axis):
+            return f"i{axis}"
+        case Length(number, axis):
+            return f"len(x{number}, {axis})"
+        case Load(buffer, index):
+            return _element(buffer, index, name)
+        case Compute(op, args):
+            return f"{op}({', '.join(map(name, args))})"
+
+
+def _element(buffer: Buffer, index: tuple[Expr, ...], name: Callable[[Expr], str]) -> str:
+    return f"{buffer.name}[{', '.join(map(name, index))}]"

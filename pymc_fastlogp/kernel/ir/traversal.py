@@ -49,8 +49,12 @@ def is_uniform(expr: Expr) -> bool:
 
 def expressions(loop: Loop) -> Iterator[Expr]:
     """Yield each expression of a loop once, operands first."""
+    return walk(_roots_of_loop(loop))
+
+
+def _roots_of_loop(loop: Loop) -> list[Expr]:
     when = [] if loop.when is None else [loop.when]
-    return walk([*when, *(root for statement in loop.body for root in roots(statement))])
+    return [*when, *(root for statement in loop.body for root in roots(statement))]
 
 
 def reads_directly(expr: Expr) -> bool:
@@ -61,8 +65,7 @@ def reads_directly(expr: Expr) -> bool:
 
 def reads(loop: Loop) -> set[Buffer]:
     """Return the buffers that a loop loads from."""
-    when = [] if loop.when is None else [loop.when]
-    return loaded((*when, *(root for statement in loop.body for root in roots(statement))))
+    return loaded(_roots_of_loop(loop))
 
 
 def loaded(exprs: Sequence[Expr]) -> set[Buffer]:

@@ -66,12 +66,7 @@ def lower(fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]) -> 
 def loops_of(fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]) -> Program:
     """Return the program as the rules make it: each node stores its result, in a loop of its own.
 
-    Parameters
-    ----------
-    fgraph : FunctionGraph or FrozenFunctionGraph
-        Nodes for which :func:`is_supported` holds.
-    facts : sequence of IndexFacts or None
-        What is known of each input.
+    For each node :func:`is_supported` holds; the facts are what is known of each input.
 
     Raises
     ------

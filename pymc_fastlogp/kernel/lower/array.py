@@ -18,13 +18,7 @@ Element = Callable[[tuple[Expr, ...]], Expr]
 
 
 class UnsupportedError(Exception):
-    """A graph has something that the kernel compiler does not cover; it stays with upstream.
-
-    Attributes
-    ----------
-    node : Apply or None
-        What is not covered, where it is one node.
-    """
+    """A graph, or one node of it, has what the kernel compiler does not cover; it stays with upstream."""
 
     node: Apply | None = None
 
@@ -35,10 +29,6 @@ class Array:
 
     Attributes
     ----------
-    shape : tuple of Size
-        Lengths of the axes.
-    dtype : str
-        Of the elements.
     at : callable
         Takes an int64 expression for each axis, returns the element.
     buffer : Buffer, optional
@@ -60,6 +50,12 @@ class Array:
     def ndim(self) -> int:
         """Number of axes."""
         return len(self.shape)
+
+    @property
+    def whole(self) -> Buffer:
+        """The buffer of an array that was stored."""
+        assert self.buffer is not None
+        return self.buffer
 
     def view(self, shape: tuple[Size, ...], source_index: Callable) -> "Array":
         """Return the array whose element at an index is this one's at ``source_index`` of it."""

@@ -44,9 +44,7 @@ class Operand(NamedTuple):
     first : Load
         Its first element.
     stride : Expr
-        From a row to the next in memory, or from a column to the next; at least 1.
-    is_transposed : bool
-        Whether columns are what lies apart, rows being neighbours.
+        From a row to the next in memory, or from a column to the next where it is transposed; at least 1.
     """
 
     first: Load
@@ -80,25 +78,12 @@ def transposed(array: Array) -> Array:
 def library_call(
     result: Array, batch: tuple[Expr, ...], function: str, arguments: tuple[str | Size, ...]
 ) -> Call:
-    """Return a call that updates a matrix of a batch.
-
-    Parameters
-    ----------
-    result : Array
-        The whole of a buffer.
-    batch : tuple of Expr
-        Which matrix.
-    function : str
-        The name of the function.
-    arguments : tuple of str or Size
-        What it takes.
-    """
+    """Return a call that updates one matrix of a batch in ``result``, the whole of a buffer."""
     if not blas.is_available():
         raise UnsupportedError("no BLAS and LAPACK")
-    assert result.buffer is not None
     first = (*batch, *[ZERO] * (result.ndim - len(batch)))
     given = tuple(a if isinstance(a, str) else as_expr(a) for a in arguments)
-    return Call(result.buffer, first, function, given)
+    return Call(result.whole, first, function, given)
 
 
 def _in_place(array: Array, batch: tuple[Expr, ...]) -> Operand | None:

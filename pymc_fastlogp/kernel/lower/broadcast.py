@@ -15,16 +15,9 @@ def broadcast_shape(
     shapes: Sequence[tuple[Size, ...]],
     broadcastable: Sequence[tuple[bool, ...]],
 ) -> tuple[Size, ...]:
-    """Return the common shape, and append checks of lengths that may differ at run time.
+    """Return the common shape of as many lengths each, and append checks of those that may differ at run time.
 
-    Parameters
-    ----------
-    context : Context
-        Takes the checks.
-    shapes : sequence of tuple of Size
-        As many lengths each.
-    broadcastable : sequence of tuple of bool
-        Which axes may be repeated; upstream does not repeat one whose length happens to be 1.
+    Only broadcastable axes are repeated; upstream does not repeat one whose length happens to be 1.
     """
     common = []
     for sizes, repeated in zip(zip(*shapes), zip(*broadcastable)):

@@ -16,14 +16,10 @@ from pymc_fastlogp.kernel.lower.lengths import is_known_at_call
 
 
 class Context:
-    """The loops so far.
+    """The loops so far, in the order of the graph, one or a few for each node, and the buffers that they store.
 
     Attributes
     ----------
-    loops : list of Loop
-        In the order of the graph, one or a few for each node.
-    scratch : list of Buffer
-        What they store.
     requirements : dict of Check
         The checks that come before all loops.
     errors : list of Error
@@ -68,10 +64,6 @@ class Context:
         self.add(domain, Store(buffer, index, at(index)))
         return of_buffer(buffer)
 
-    def materialised(self, array: Array) -> Array:
-        """Return the array as a whole buffer, itself if it is one."""
-        return array if array.buffer else self.store(array.shape, array.dtype, array.at)
-
     def owned_copy(self, array: Array, variable: Variable) -> Buffer:
         """Return a scratch buffer with the elements of a variable that may be written to.
 
@@ -80,9 +72,7 @@ class Context:
         buffer = array.buffer
         if buffer and buffer.role is Role.SCRATCH and len(self.clients[variable]) == 1:
             return buffer
-        copy = self.store(array.shape, array.dtype, array.at).buffer
-        assert copy is not None
-        return copy
+        return self.store(array.shape, array.dtype, array.at).whole
 
     def reduce(self, op: ScalarOp, identity: Expr, array: Array, axes: Sequence[int]) -> Array:
         """Append loops that reduce an array over axes, and return the result."""
@@ -90,8 +80,7 @@ class Context:
         result = self.store(kept, array.dtype, lambda _: identity)
         domain, index = domain_of(array.shape)
         target = tuple(i for axis, i in enumerate(index) if axis not in axes)
-        assert result.buffer is not None
-        self.add(domain, Accumulate(result.buffer, target, op, array.at(index)))
+        self.add(domain, Accumulate(result.whole, target, op, array.at(index)))
         return result
 
     def check(self, shape: tuple[Size, ...], condition: Any, error: Error) -> None:

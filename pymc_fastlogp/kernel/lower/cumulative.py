@@ -9,6 +9,8 @@ from pymc_fastlogp.kernel.ir.loops import Scan, Store
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.context import Context
 
+# Elements that are summed one by one, which other loops over the rows can join; more are quicker as a scan
+# (``python -m benchmarks.limits``).
 LONGEST = 64
 OPERATIONS = {"add": ps.add, "mul": ps.mul}
 DTYPES = ("float64", "float32", "int64")

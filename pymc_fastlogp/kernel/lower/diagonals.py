@@ -89,7 +89,6 @@ def lower_alloc_diag(context: Context, node: Apply, inputs: list[Array]) -> list
     length = as_size(plus(as_expr(diagonal.shape[-1]), int64(abs(offset))))
     zeros = context.store((*diagonal.shape[:-1], length, length), dtype, lambda _: const(0, dtype))
     domain, (*batch, i) = domain_of(diagonal.shape)
-    assert zeros.buffer is not None
     place = (*batch, plus(i, down), plus(i, right))
-    context.add(domain, Store(zeros.buffer, place, diagonal.at((*batch, i))))
+    context.add(domain, Store(zeros.whole, place, diagonal.at((*batch, i))))
     return [zeros]

@@ -42,16 +42,9 @@ class IndexMap:
 
 
 def index_map(context: Context, source: Array, indices: Sequence[slice | Array]) -> IndexMap:
-    """Return what the indices select, and append checks of those that may be out of bounds.
+    """Return what the indices of the leading axes select, and append checks of those that may be out of bounds.
 
-    Parameters
-    ----------
-    context : Context
-        Takes the checks.
-    source : Array
-        What is indexed.
-    indices : sequence of slice and Array
-        One for each leading axis; slices of arrays without axes, or None.
+    Bounds of slices are arrays without axes, or None.
     """
     padded = [*indices, *[slice(None)] * (source.ndim - len(indices))]
     slices = {

@@ -10,6 +10,7 @@ from pymc_fastlogp.kernel.ir.arithmetic import (
     ZERO,
     cast,
     int64,
+    is_not_negative,
     plus,
     product_of_sizes,
     switch,
@@ -20,7 +21,6 @@ from pymc_fastlogp.kernel.ir.expressions import (
     Const,
     Expr,
     Index,
-    Length,
     Load,
     Role,
     Size,
@@ -40,13 +40,7 @@ def is_known_at_call(expr: Expr) -> bool:
 
 
 def length_of(array: Array, *index: int) -> Size:
-    """Return an element of an integer array as a length.
-
-    Raises
-    ------
-    UnsupportedError
-        If the element has to be computed first.
-    """
+    """Return an element of an integer array as a length; unsupported if it has to be computed first."""
     expr = cast(array.at(tuple(int64(i) for i in index)), "int64")
     if not is_known_at_call(expr):
         raise UnsupportedError("a length that is computed from data")
@@ -98,14 +92,3 @@ def if_negative(size: Size, yes: Size, no: Size) -> Size:
     if isinstance(size, int):
         return yes
     return switch(truth(ps.lt, expr, ZERO), as_expr(yes), as_expr(no))
-
-
-def is_not_negative(expr: Expr) -> bool:
-    """Whether a length is known to be at least 0."""
-    if isinstance(expr, Const):
-        return expr.value >= 0
-    if isinstance(expr, Compute) and isinstance(expr.op, ps.Add | ps.Mul | ps.Minimum):
-        return all(map(is_not_negative, expr.args))
-    if isinstance(expr, Compute) and isinstance(expr.op, ps.Maximum):
-        return any(map(is_not_negative, expr.args))
-    return isinstance(expr, Length)

@@ -30,7 +30,8 @@ from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_lead
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.native import blas
 
-# Rows beyond which the code takes seconds to compile, and gains less: LAPACK takes twice as long for 12 rows.
+# Rows beyond which the code takes seconds to compile, and gains less: LAPACK takes twice as long for 12 rows
+# (``python -m benchmarks.limits``).
 LARGEST_CHOLESKY, LARGEST_SOLVE = 12, 32
 
 

@@ -29,7 +29,7 @@ from pymc_fastlogp.kernel.native import blas
 
 # Multiplications up to which loops are not slower than a call of BLAS, for matrices with one axis of at most SHORT. Else
 # BLAS is up to three times as fast. A matrix and a vector take the same time with both; beyond the
-# cache of a core, BLAS may use more cores.
+# cache of a core, BLAS may use more cores (``python -m benchmarks.limits``).
 LARGEST, SHORT, LARGEST_WITH_VECTOR = 2**15, 12, 2**17
 
 MISMATCH = Error(ValueError, "gemm: operands have mismatched contraction dimensions")
@@ -98,9 +98,8 @@ def _loops(
         cast(left.at((*broadcast_index(left.shape[:-2], leading), i, k)), dtype),
         cast(right.at((*broadcast_index(right.shape[:-2], leading), k, j)), dtype),
     )
-    assert result.buffer is not None
     product = Compute(ps.mul, factors, dtype)
-    context.add(domain, Accumulate(result.buffer, (*leading, i, j), ps.add, product))
+    context.add(domain, Accumulate(result.whole, (*leading, i, j), ps.add, product))
     return result
 
 
@@ -108,7 +107,6 @@ def _with_vector(context: Context, matrix: Array, vector: Array, batch: tuple[Si
     """Append products of matrices and vectors, which are added to zeros: over no columns BLAS does nothing."""
     rows, inner = matrix.shape[-2:]
     result = context.store((*batch, rows, 1), "float64", lambda _: const(0.0, "float64"))
-    assert result.buffer is not None
     domain, b = domain_of(batch)
     a, x = operand(context, matrix, b), operand(context, vector, b)
     shape = ("N", rows, inner) if a.is_transposed else ("T", inner, rows)

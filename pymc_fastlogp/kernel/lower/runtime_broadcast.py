@@ -16,17 +16,7 @@ Clients = Mapping[Variable, Sequence[tuple[Apply, int]]]
 
 
 def repeats_values(node: Apply, selected: tuple[Size, ...], clients: Clients) -> bool:
-    """Return whether upstream repeats values along axes that are not known to be of length 1.
-
-    Parameters
-    ----------
-    node : Apply
-        An IncSubtensor or AdvancedIncSubtensor.
-    selected : tuple of Size
-        The shape of what it writes to.
-    clients : mapping of Variable to sequence
-        The readers of each variable.
-    """
+    """Return whether upstream repeats values along axes that are not known to be of length 1, where it writes to a shape."""
     given = node.inputs[1]
     if not isinstance(node.op, AdvancedIncSubtensor) or _number_of_writes(clients[given]) != 1:
         return True

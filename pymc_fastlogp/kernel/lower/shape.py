@@ -14,6 +14,7 @@ from pymc_fastlogp.kernel.ir.arithmetic import (
     domain_of,
     flat_index,
     int64,
+    is_not_negative,
     minus,
     plus,
     product_of_sizes,
@@ -29,7 +30,6 @@ from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lengths import (
     at_least,
     if_negative,
-    is_not_negative,
     length_of,
     quotient_up,
     rest_of,

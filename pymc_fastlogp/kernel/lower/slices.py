@@ -15,12 +15,19 @@ from dataclasses import dataclass
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.arithmetic import ZERO, int64, minus, plus, switch, truth
+from pymc_fastlogp.kernel.ir.arithmetic import (
+    ZERO,
+    int64,
+    is_not_negative,
+    minus,
+    plus,
+    switch,
+    truth,
+)
 from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Size, as_expr, as_size
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
 from pymc_fastlogp.kernel.lower.lengths import (
     at_least,
-    is_not_negative,
     length_of,
     quotient_up,
     smaller,
@@ -31,17 +38,7 @@ BEFORE_FIRST = int64(-1)
 
 @dataclass(frozen=True)
 class Slice:
-    """``start, start + step, ...``, in bounds.
-
-    Attributes
-    ----------
-    start : Expr
-        The first position, an int64.
-    step : int
-        Their distance.
-    length : Size
-        How many.
-    """
+    """The positions ``start, start + step, ...``, as many as the length, in bounds."""
 
     start: Expr
     step: int
@@ -49,15 +46,7 @@ class Slice:
 
 
 def resolve(index: slice, length: Size) -> Slice:
-    """Return the positions that a slice of an axis means.
-
-    Parameters
-    ----------
-    index : slice
-        Of arrays without axes, or None.
-    length : Size
-        The length of the axis.
-    """
+    """Return the positions that a slice of an axis means; its bounds are arrays without axes, or None."""
     start, stop = _bound(index.start), _bound(index.stop)
     step = int64(1) if index.step is None else _bound(index.step)
     if not isinstance(step, Const) or step.value == 0:

@@ -57,12 +57,7 @@ def always(node: Apply) -> bool:
 class Row(NamedTuple):
     """How an Op is lowered.
 
-    Attributes
-    ----------
-    lower : callable
-        Takes the context, the node and its inputs; appends loops, returns the outputs.
-    supports : callable
-        Whether a node of this Op is supported.
+    ``lower`` takes the context, the node and its inputs; it appends loops and returns the outputs.
     """
 
     lower: Callable[[Context, Apply, list[Array]], list[Array]]

@@ -31,9 +31,9 @@ from pymc_fastlogp.kernel.lower.blas_operands import transposed
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.structural_zeros import voids
 
-# Entries of a matrix up to which this is faster than loops and BLAS, by measurement, and of a matrix of which a third is
-# void. More take long to compile.
-LARGEST, LARGEST_VOID = 16, 144
+# Entries of a matrix up to which this is faster than loops and BLAS, and of a matrix of which the given part is void
+# (``python -m benchmarks.limits``). More take long to compile.
+LARGEST, LARGEST_VOID, VOID_PART = 16, 144, 1 / 3
 
 
 def lower(
@@ -61,7 +61,7 @@ def _voids_of_small(node: Apply, side: int, largest: int, others: Size) -> NDArr
     missing = voids(node.inputs[side], largest)
     if missing is None or (isinstance(others, int) and others < max(2, *missing.shape)):
         return None
-    is_small = missing.size <= LARGEST or 3 * missing.sum() >= missing.size
+    is_small = missing.size <= LARGEST or missing.mean() >= VOID_PART
     return missing if is_small and min(missing.shape) > 1 else None
 
 

@@ -17,22 +17,14 @@ from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.ir.traversal import expressions
 from pymc_fastlogp.kernel.native import blas, object_files
 from pymc_fastlogp.kernel.native.code import Code, compiler, engine
+from pymc_fastlogp.kernel.native.scalar_library import address
 from pymc_fastlogp.kernel.native.target import optimised, target_machine
-from pymc_fastlogp.kernel.numba.scalar_library import address
 from pymc_fastlogp.kernel.scalars import externals
 from pymc_fastlogp.kernel.scalars.upstream import External
 
 
 def load(program: Program, contiguous: Sequence[bool] | None = None) -> Code:
-    """Return the machine code of a program.
-
-    Parameters
-    ----------
-    program : Program
-        The program.
-    contiguous : sequence of bool, optional
-        For each input whether it is C-contiguous; all are by default.
-    """
+    """Return the machine code of a program, by default for inputs that are all C-contiguous."""
     name = name_of(program, contiguous)
     return Code(engine_of(program, object_code(program, name, contiguous)), name)
 
@@ -72,17 +64,7 @@ def object_code(program: Program, name: str, contiguous: Sequence[bool] | None =
 
 
 def compile_program(program: Program, name: str, contiguous: Sequence[bool] | None = None) -> bytes:
-    """Return the object code of a program's function, optimised for this CPU.
-
-    Parameters
-    ----------
-    program : Program
-        The program.
-    name : str
-        Of the function.
-    contiguous : sequence of bool, optional
-        For each input whether it is C-contiguous; all are by default.
-    """
+    """Return the object code of a program's function, optimised for this CPU."""
     machine = target_machine()
     module = ir.Module(name)
     emit(module, program, name, contiguous or [True] * len(program.inputs))

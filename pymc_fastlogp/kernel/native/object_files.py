@@ -7,7 +7,7 @@ from pytensor.configdefaults import config
 from pymc_fastlogp.kernel.native.bounded_files import BoundedFiles
 
 PREFIX = "pymc_fastlogp.kernel."
-# Bytes of all files together; a kernel has 10 to 100 thousand.
+# Bytes of all files together, some thousand kernels: each has 10 to 100 thousand. A matter of disk space, not of speed.
 LIMIT = 256 * 2**20
 
 

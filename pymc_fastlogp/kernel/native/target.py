@@ -8,6 +8,7 @@ from pymc_fastlogp._upstream.llvmlite import free
 # The widest first: a CPU with AVX-512 has AVX too. 128 bits is what SSE2 and NEON have.
 NATIVE_LANES = (("avx512f", 8), ("avx", 4))
 SMALLEST_NATIVE_LANES = 2
+# Vectors that a loop works on at a time (``python -m benchmarks.limits``).
 IN_FLIGHT = 2
 
 

@@ -12,9 +12,10 @@ from numba import types
 
 from pymc_fastlogp._upstream.numba import EmittedFunction, Frame, array_type, returned_type
 from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY, emit_shapes
+from pymc_fastlogp.kernel.ir.arithmetic import is_not_negative
 from pymc_fastlogp.kernel.ir.expressions import Buffer, as_expr
 from pymc_fastlogp.kernel.ir.loops import Error, Program
-from pymc_fastlogp.kernel.lower.lengths import is_not_negative
+from pymc_fastlogp.kernel.llvm import I64
 from pymc_fastlogp.kernel.numba import layouts
 from pymc_fastlogp.kernel.numba.layouts import Kernel
 from pymc_fastlogp.kernel.numba.outputs import (
@@ -25,7 +26,6 @@ from pymc_fastlogp.kernel.numba.outputs import (
     output_of,
 )
 
-I64 = ir.IntType(64)
 NEGATIVE = "negative dimensions not allowed"
 TOO_LARGE = (
     "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
@@ -40,13 +40,7 @@ ERRORS = {
 
 
 def funcify(kernel: Kernel) -> EmittedFunction:
-    """Return a function that Numba calls.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        What the function calls. It takes and returns arrays, also those without axes.
-    """
+    """Return a function that Numba calls; it takes and returns arrays, also those without axes."""
     program = kernel.program
     input_types, output_types = _array_types(program.inputs), _array_types(program.outputs)
 

@@ -14,15 +14,9 @@ from pymc_fastlogp.kernel.numba.cells import cell
 
 
 class Held:
-    """An array that does not change or move while this object lives.
+    """An array, read-only and in C or Fortran order, that does not change or move while this object lives.
 
-    Attributes
-    ----------
-    symbol : str
-        The name of its cell, the same in every process; equal for arrays of equal type, shape, layout and
-        elements.
-    array : ndarray
-        Read-only, in C or in Fortran order.
+    The symbol is the name of its cell, the same in every process; equal for arrays of equal type, shape, layout and elements.
     """
 
     def __init__(self, symbol: str, array: np.ndarray):

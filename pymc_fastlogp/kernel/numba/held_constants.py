@@ -27,21 +27,14 @@ from pymc_fastlogp._upstream.numba import (
     returned_type,
 )
 from pymc_fastlogp.kernel.graph.boundary import is_embedded
+from pymc_fastlogp.kernel.llvm import I64
 from pymc_fastlogp.kernel.native import machine_code
 from pymc_fastlogp.kernel.numba.cells import declared
 from pymc_fastlogp.kernel.numba.held import Held, hold
 
-I64 = ir.IntType(64)
-
 
 class HeldConstants(Op):
-    """Arrays, each an output. Nothing may write to them.
-
-    Parameters
-    ----------
-    arrays : sequence of ndarray
-        Of any type and shape.
-    """
+    """Arrays of any type and shape, each an output. Nothing may write to them."""
 
     __props__: ClassVar[tuple[str, ...]] = ("symbols",)
 

@@ -22,27 +22,20 @@ from llvmlite import ir
 
 from pymc_fastlogp._upstream.numba import Frame, cgutils
 from pymc_fastlogp.kernel.ir.loops import Program
+from pymc_fastlogp.kernel.llvm import I64
 from pymc_fastlogp.kernel.native import machine_code
 from pymc_fastlogp.kernel.numba.cells import cell, declared
 
-I64 = ir.IntType(64)
 CELL = I64.as_pointer()
 SYMBOL = "pymc_fastlogp.kernel.for_layout"
+# Of an address, which atomic loads and stores have to state.
 ALIGNMENT = 8
 
 logger = logging.getLogger("pymc_fastlogp")
 
 
 class Kernel:
-    """A program and its machine code.
-
-    Attributes
-    ----------
-    program : Program
-        What the code does.
-    name : str
-        Of the code for inputs in C order, the same in every process on this machine.
-    """
+    """A program and its machine code, whose name for inputs in C order is the same in every process on this machine."""
 
     def __init__(self, program: Program, name: str):
         self.program = program
@@ -99,16 +92,9 @@ llvm.add_symbol(SYMBOL, cast(_for_layout, c_void_p).value)
 
 
 def emit_address(frame: Frame, name: str, layout: str) -> ir.Value:
-    """Append code that returns the address of the machine code for a layout as an integer, 0 if there is none.
+    """Append code that returns the address of a kernel's machine code as an integer, 0 if there is none.
 
-    Parameters
-    ----------
-    frame : Frame
-        Where instructions go.
-    name : str
-        Of the kernel.
-    layout : str
-        The layout of each input, as Numba calls it.
+    The layout has a letter for each input, as Numba calls it.
     """
     builder, module = frame.builder, frame.builder.module
     if set(layout) <= {"C"}:

@@ -15,26 +15,14 @@ from numba import types
 
 from pymc_fastlogp._upstream.numba import Frame, cgutils
 from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY
+from pymc_fastlogp.kernel.llvm import I1, I64, POINTER
 
 # The status of a call where there is no machine code.
 NO_CODE = OUT_OF_MEMORY - 1
-I1, I64, POINTER = ir.IntType(1), ir.IntType(64), ir.PointerType()
 
 
 class Output(NamedTuple):
-    """An array in C order, to be allocated.
-
-    Attributes
-    ----------
-    type : numba.types.Array
-        Its type.
-    shape, strides : sequence of llvmlite.ir.Value
-        For each axis.
-    size : llvmlite.ir.Value
-        Bytes of all elements.
-    is_too_large : llvmlite.ir.Value
-        Whether the size is more than an integer holds.
-    """
+    """An array in C order, to be allocated: its size is in bytes, and is too large if an integer does not hold it."""
 
     type: types.Array
     shape: Sequence[ir.Value]
@@ -62,18 +50,7 @@ def call_with_outputs(
     inputs: Sequence[ir.Value],
     outputs: Sequence[Output],
 ) -> tuple[ir.Value, ir.Value]:
-    """Allocate the outputs and call the machine code.
-
-    Parameters
-    ----------
-    frame : Frame
-        Where instructions go.
-    find : callable
-        Appends code that returns the address of the machine code as an integer, or 0.
-    inputs : sequence of llvmlite.ir.Value
-        Its arguments before the outputs.
-    outputs : sequence of Output
-        What is to be allocated.
+    """Allocate the outputs and call the machine code, whose address ``find`` appends, as an integer or 0.
 
     Returns
     -------

@@ -10,6 +10,7 @@ along that axis is known, the read becomes a chain of Switches, and the accumula
 Anything else has to wait for the end of the group.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -36,14 +37,10 @@ Element = tuple[Expr, ...]
 
 @dataclass
 class Group:
-    """Loops that have become one.
+    """Loops of a common domain and condition that have become one.
 
     Attributes
     ----------
-    domain : tuple of Size
-        Their common domain.
-    when : Expr, optional
-        Their common condition.
     stored : dict of Buffer to dict
         The elements that were stored, by index, as expressions.
     others : list of Statement
@@ -75,11 +72,6 @@ class Group:
             for index, value in elements.items()
         )
         return Loop(self.domain, (*stores, *self.others), self.when)
-
-    @property
-    def is_barrier(self) -> bool:
-        """Whether nothing may move across: a check that fails ends the kernel."""
-        return any(isinstance(statement, Check) for statement in self.others)
 
     def fits(self, loop: Loop) -> bool:
         """Whether the loop can be part of the group."""
@@ -135,7 +127,7 @@ class Group:
 
     def must_precede(self, loop: Loop) -> bool:
         """Whether the loop has to come later than the group, not within it."""
-        if self.is_barrier or _is_barrier(loop) or writes(loop) & self.reads:
+        if _is_barrier(self.others) or _is_barrier(loop.body) or writes(loop) & self.reads:
             return True
         if not self.fits(loop):
             return bool(self.writes & (reads(loop) | writes(loop)))
@@ -193,7 +185,7 @@ def _place(groups: list[Group], loop: Loop) -> Group:
     # A scalar is cheap to compute and should not wait for others.
     candidates = groups[earliest:] if loop.domain else groups[earliest : earliest + 1]
     for group in candidates:
-        if group.fits(loop) and not (group.is_barrier or _is_barrier(loop)):
+        if group.fits(loop) and not (_is_barrier(group.others) or _is_barrier(loop.body)):
             return group
     group = Group(loop.domain, loop.when)
     groups.insert(earliest, group)
@@ -244,14 +236,15 @@ def _fit(first: Loop, second: Loop) -> bool:
 
 
 def _are_independent(first: Loop, second: Loop) -> bool:
-    if _is_barrier(first) or _is_barrier(second):
+    if _is_barrier(first.body) or _is_barrier(second.body):
         return False
     read, written = reads(first), writes(first)
     return not (written & (reads(second) | writes(second)) or read & writes(second))
 
 
-def _is_barrier(loop: Loop) -> bool:
-    return any(isinstance(statement, Check) for statement in loop.body)
+def _is_barrier(statements: Sequence[Statement]) -> bool:
+    """Whether nothing may move across: a check that fails ends the kernel."""
+    return any(isinstance(statement, Check) for statement in statements)
 
 
 def _are_apart(first: Element, second: Element) -> bool:
@@ -265,13 +258,9 @@ def _are_apart(first: Element, second: Element) -> bool:
 def _along_axis(
     buffer: Buffer, elements: dict[Element, Expr], index: Element
 ) -> list[tuple[Expr, Element]]:
-    """Return the stored elements that one with a position of data along one axis may be.
+    """Return the stored elements that one with a position of data along one axis may be, with whether each is the one.
 
-    Returns
-    -------
-    list of (Expr, tuple of Expr)
-        For each position along that axis whether it is the one, and the element's index; empty unless
-        all of them are stored.
+    Empty unless all elements along that axis are stored.
     """
     for axis, (position, length) in enumerate(zip(index, buffer.shape, strict=True)):
         if isinstance(position, Const) or not isinstance(length, int):

@@ -39,17 +39,7 @@ from pymc_fastlogp.kernel.ir.traversal import (
 
 @dataclass(frozen=True)
 class Copy:
-    """A statement that copies the whole of a scratch buffer.
-
-    Attributes
-    ----------
-    source : Buffer
-        What is copied.
-    store : Store
-        The statement.
-    loop : Loop
-        Its loop.
-    """
+    """A statement of a loop that copies the whole of a scratch buffer, the source."""
 
     source: Buffer
     store: Store

@@ -13,7 +13,9 @@ from pymc_fastlogp.kernel.ir.loops import Loop, Program
 from pymc_fastlogp.kernel.ir.substitute import substitute_in_loop
 from pymc_fastlogp.kernel.ir.traversal import depends_on, expressions, is_ordered, loads, updates
 
+# As many as any CPU has, so that the order does not depend on the CPU.
 LANES = 16
+# Of a vector: neighbours in memory, one element for all lanes, one somewhere else for each (``python -m benchmarks.limits``).
 CONTIGUOUS, UNIFORM, APART = 1.0, 0.5, 10.0
 APART_WRITTEN = 40.0
 

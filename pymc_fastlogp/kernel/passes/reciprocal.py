@@ -16,7 +16,8 @@ from pymc_fastlogp.kernel.ir.substitute import substitute_in_loop
 from pymc_fastlogp.kernel.ir.traversal import depends_on, expressions, operands
 from pymc_fastlogp.kernel.scalars.quotient import quotient
 
-# An inner axis that is not longer is one vector, for which one division is as good as another.
+# An inner axis that is not longer is one vector, for which one division is as good as another
+# (``python -m benchmarks.limits``).
 SHORT = 8
 
 

@@ -23,7 +23,7 @@ from pymc_fastlogp.kernel.ir.traversal import (
     walk,
 )
 
-# Lengths of an axis that is unrolled, and of one that is worth a loop beside it.
+# Lengths of an axis that is unrolled, and of one that is worth a loop beside it (``python -m benchmarks.limits``).
 LONGEST, LONG = 16, 64
 
 

@@ -15,7 +15,8 @@ from pymc_fastlogp.kernel.ir.traversal import is_uniform
 from pymc_fastlogp.kernel.passes.switches import decided, switches
 from pymc_fastlogp.kernel.scalars.cost import arithmetic_cost
 
-# What each of the two loops must save: a part of the cost, and about one transcendental function.
+# What each of the two loops must save: a part of the cost, and about one transcendental function
+# (``python -m benchmarks.limits``).
 WORTH, LEAST = 0.1, 20
 # Conditions decided for one loop; each doubles its code.
 DEPTH = 2

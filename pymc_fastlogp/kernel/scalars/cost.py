@@ -6,6 +6,7 @@ from pymc_fastlogp.kernel.ir.loops import Loop
 from pymc_fastlogp.kernel.ir.traversal import expressions
 from pymc_fastlogp.kernel.scalars.quotient import Quotient
 
+# Roughly what ``python -m benchmarks.vecmath`` measures of vectors.
 ADDITIONS = {Cost.ARITHMETIC: 1, Cost.DIVISION: 8, Cost.FUNCTION: 30, Cost.SPECIAL: 30}
 TRANSCENDENTAL = ADDITIONS[Cost.FUNCTION]
 

@@ -25,9 +25,8 @@ from collections.abc import Callable
 import numpy as np
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.vecmath.vector import F64, I1, I64, Floats, Integers, Lanes, Mask
-
-F32, I8 = ir.FloatType(), ir.IntType(8)
+from pymc_fastlogp.kernel.llvm import F32, F64, I1, I8, I64
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Lanes, Mask
 
 MEMORY_TYPES: dict[str, ir.Type] = {
     "float64": F64,
@@ -44,30 +43,12 @@ ELEMENTS: dict[type[Lanes], ir.Type] = {Floats: F64, Integers: I64, Mask: I1}
 
 
 def memory_type(dtype: str) -> ir.Type:
-    """Return the LLVM type of one element in memory.
-
-    Parameters
-    ----------
-    dtype : str
-        One of :data:`MEMORY_TYPES`.
-    """
+    """Return the LLVM type of one element in memory."""
     return MEMORY_TYPES[dtype]
 
 
 def constant(builder: ir.IRBuilder, width: int, value: float | int | bool, dtype: str) -> Lanes:
-    """Return a number in all lanes.
-
-    Parameters
-    ----------
-    builder : llvmlite.ir.IRBuilder
-        Where it is used.
-    width : int
-        Number of lanes.
-    value : float | int | bool
-        The number; it is rounded or wrapped to the dtype.
-    dtype : str
-        Its type.
-    """
+    """Return a number, rounded or wrapped to the dtype, in all lanes."""
     with np.errstate(over="ignore"):
         number = np.asarray(value).astype(dtype).item()
     form = FORMS[dtype]
@@ -76,17 +57,7 @@ def constant(builder: ir.IRBuilder, width: int, value: float | int | bool, dtype
 
 
 def from_memory(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> Lanes:
-    """Return a vector of the type in memory as lanes.
-
-    Parameters
-    ----------
-    builder : llvmlite.ir.IRBuilder
-        Where instructions go.
-    value : llvmlite.ir.Value
-        A vector of ``memory_type(dtype)``.
-    dtype : str
-        Its dtype.
-    """
+    """Return a vector of ``memory_type(dtype)`` as lanes."""
     form = FORMS[dtype]
     if form is Mask:
         zeros = ir.Constant(value.type, [0] * value.type.count)
@@ -99,15 +70,7 @@ def from_memory(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> Lanes:
 
 
 def to_memory(lanes: Lanes, dtype: str) -> ir.Value:
-    """Return lanes as a vector of ``memory_type(dtype)``.
-
-    Parameters
-    ----------
-    lanes : Lanes
-        Of the form of the dtype.
-    dtype : str
-        Its dtype.
-    """
+    """Return lanes of the form of a dtype as a vector of ``memory_type(dtype)``."""
     vector = ir.VectorType(MEMORY_TYPES[dtype], lanes.width)
     if lanes.value.type == vector:
         return lanes.value
@@ -128,13 +91,6 @@ def converted(lanes: Lanes, dtype: str) -> Lanes:
 
     A float is truncated towards zero. If it is not in the range of int64, or is nan, the integer is not
     specified, as in upstream.
-
-    Parameters
-    ----------
-    lanes : Lanes
-        The numbers.
-    dtype : str
-        Of the result.
     """
     form = FORMS[dtype]
     if type(lanes) is form:

@@ -23,10 +23,8 @@ class Row:
 
     Attributes
     ----------
-    op : type
-        The class of the Op.
     form : str
-        How it is computed: ``INSTRUCTIONS``, the name of a vector function, or ``UPSTREAM``.
+        How the Op is computed: ``INSTRUCTIONS``, the name of a vector function, or ``UPSTREAM``.
     domain : callable
         From the dtypes of inputs and output to those in which the arguments are given to the rule.
     rules : mapping

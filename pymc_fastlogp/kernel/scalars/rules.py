@@ -10,60 +10,38 @@ from typing import Any
 
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.vecmath.vector import I1, Floats, Integers, Lanes, Mask
+from pymc_fastlogp.kernel.llvm import I1
+from pymc_fastlogp.kernel.vecmath.logarithm import INF
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Lanes, Mask
 
-INF = float("inf")
 CONTRACT = ("contract",)
 
 
-def add(x: Floats, y: Floats) -> Floats:
-    """Return the sum."""
-    return Floats(x.builder, x.builder.fadd(x.value, y.value, flags=CONTRACT))
+def contracted(instruction: str) -> Callable[..., Floats]:
+    """Return the rule of ``fadd``, ``fsub`` or ``fmul``."""
+    return lambda x, y: Floats(
+        x.builder, getattr(x.builder, instruction)(x.value, y.value, flags=CONTRACT)
+    )
 
 
-def sub(x: Floats, y: Floats) -> Floats:
-    """Return the difference."""
-    return Floats(x.builder, x.builder.fsub(x.value, y.value, flags=CONTRACT))
+def larger_or_smaller(symbol: str) -> Callable[[Floats, Floats], Floats]:
+    """Return the rule of the maximum, of ``>=``, or of the minimum; nan where one is nan."""
+    return lambda x, y: (x.compare(symbol, y) | x.is_nan()).choose(x, y)
 
 
-def mul(x: Floats, y: Floats) -> Floats:
-    """Return the product."""
-    return Floats(x.builder, x.builder.fmul(x.value, y.value, flags=CONTRACT))
+def integer_larger_or_smaller(symbol: str) -> Callable[[Integers, Integers], Integers]:
+    """Return the same of integers."""
+    return lambda x, y: x.compare(symbol, y).choose(x, y)
+
+
+add, sub, mul = map(contracted, ("fadd", "fsub", "fmul"))
+maximum, minimum = map(larger_or_smaller, (">=", "<="))
+integer_maximum, integer_minimum = map(integer_larger_or_smaller, (">=", "<="))
 
 
 def sqr(x: Floats) -> Floats:
     """Return the square."""
     return mul(x, x)
-
-
-def integer_sqr(x: Integers) -> Integers:
-    """Return the square."""
-    return x * x
-
-
-def reciprocal(x: Floats) -> Floats:
-    """Return the reciprocal."""
-    return 1.0 / x
-
-
-def maximum(x: Floats, y: Floats) -> Floats:
-    """Return the larger, nan where one is nan."""
-    return (x.compare(">=", y) | x.is_nan()).choose(x, y)
-
-
-def minimum(x: Floats, y: Floats) -> Floats:
-    """Return the smaller, nan where one is nan."""
-    return (x.compare("<=", y) | x.is_nan()).choose(x, y)
-
-
-def integer_maximum(x: Integers, y: Integers) -> Integers:
-    """Return the larger."""
-    return x.compare(">=", y).choose(x, y)
-
-
-def integer_minimum(x: Integers, y: Integers) -> Integers:
-    """Return the smaller."""
-    return x.compare("<=", y).choose(x, y)
 
 
 def clip[N: (Floats, Integers)](x: N, low: N, high: N) -> N:
@@ -139,16 +117,6 @@ def is_infinite(x: Floats) -> Mask:
 def comparison(symbol: str) -> Callable[[Any, Any], Mask]:
     """Return the rule of a comparison between two Floats or two Integers."""
     return lambda x, y: x.compare(symbol, y)
-
-
-def choose(condition: Mask, yes: Lanes, no: Lanes) -> Lanes:
-    """Return ``yes`` where true and ``no`` elsewhere."""
-    return condition.choose(yes, no)
-
-
-def second(first: Lanes, value: Lanes) -> Lanes:
-    """Return the second argument."""
-    return value
 
 
 def identity(x: Lanes) -> Lanes:

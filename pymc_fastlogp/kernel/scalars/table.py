@@ -32,7 +32,7 @@ from pymc_fastlogp.kernel.scalars.row import (
     widest,
 )
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED
-from pymc_fastlogp.kernel.vecmath.vector import Floats
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Mask
 
 _ARITHMETIC = (
     instructions(ps.Add, floats=folded(rules.add), integers=folded(add), masks=folded(or_)),
@@ -43,8 +43,8 @@ _ARITHMETIC = (
     instructions(ps.IntDiv, floats=rules.floor_divide, integers=rules.integer_floor_divide),
     instructions(ps.Mod, floats=rules.mod, integers=rules.integer_mod),
     instructions(ps.Neg, floats=neg, integers=neg),
-    instructions(ps.Reciprocal, floats=rules.reciprocal),
-    instructions(ps.Sqr, floats=rules.sqr, integers=rules.integer_sqr, masks=rules.identity),
+    instructions(ps.Reciprocal, floats=Floats.reciprocal),
+    instructions(ps.Sqr, floats=rules.sqr, integers=lambda x: x * x, masks=rules.identity),
     instructions(
         ps.Abs,
         floats=Floats.magnitude,
@@ -75,8 +75,8 @@ _LOGIC = (
     instructions(ps.OR, integers=or_, masks=or_),
     instructions(ps.XOR, integers=xor, masks=xor),
     instructions(ps.Invert, integers=inv, masks=inv),
-    of_any_form(ps.Switch, rules.choose, condition_first),
-    of_any_form(ps.Second, rules.second),
+    of_any_form(ps.Switch, Mask.choose, condition_first),
+    of_any_form(ps.Second, lambda _, value: value),
     of_any_form(ps.Identity, rules.identity),
     of_any_form(ps.Cast, rules.identity, of_inputs),
 )

@@ -2,7 +2,7 @@
 
 The code calls ``double f(double, ...)`` by a name that is made of the Op's class. No address stands in the
 code, so that it may be cached on disk. Who links the code supplies the functions, see
-:mod:`.numba_library`.
+:mod:`pymc_fastlogp.kernel.native.scalar_library`.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,22 +11,13 @@ from dataclasses import dataclass
 from llvmlite import ir
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_fastlogp.kernel.vecmath.vector import F64, Floats
-
-I32 = ir.IntType(32)
+from pymc_fastlogp.kernel.llvm import F64, I32, declared
+from pymc_fastlogp.kernel.vecmath.vector import Floats
 
 
 @dataclass(frozen=True)
 class External:
-    """A function that has to be linked.
-
-    Attributes
-    ----------
-    op : type
-        The class of the Op that it computes.
-    n_arguments : int
-        Number of its arguments. They and the result are doubles.
-    """
+    """A function that has to be linked. Its arguments and the result are doubles."""
 
     op: type[ScalarOp]
     n_arguments: int
@@ -43,21 +34,13 @@ class External:
 
 
 def by_lane(op: type[ScalarOp]) -> Callable[..., Floats]:
-    """Return a rule that appends one call for each lane.
-
-    Parameters
-    ----------
-    op : type
-        The class of the Op.
-    """
+    """Return a rule that appends one call for each lane."""
     return lambda *args: _call(External(op, len(args)), args)
 
 
 def _call(external: External, args: Sequence[Floats]) -> Floats:
     builder, vector = args[0].builder, args[0].value.type
-    function = builder.module.globals.get(external.symbol) or ir.Function(
-        builder.module, external.signature, external.symbol
-    )
+    function = declared(builder.module, external.symbol, external.signature)
     result = ir.Constant(vector, ir.Undefined)
     for lane in map(I32, range(vector.count)):
         scalars = [builder.extract_element(x.value, lane) for x in args]

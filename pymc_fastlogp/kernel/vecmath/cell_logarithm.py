@@ -20,13 +20,12 @@ to see which lanes are below.
 
 from dataclasses import dataclass
 
-from pymc_fastlogp.kernel.vecmath.exponential import BIAS, MANTISSA_BITS
+from pymc_fastlogp.kernel.vecmath.exponential import BIAS, LN2, MANTISSA_BITS
 from pymc_fastlogp.kernel.vecmath.groups import look_up
 from pymc_fastlogp.kernel.vecmath.logarithm import MANTISSA_MASK
 from pymc_fastlogp.kernel.vecmath.polynomials import CELL_LOGS, CELL_RECIPROCALS, LOG_CELL
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers
 
-LN2 = 0.6931471805599453
 HALF_BITS = 0x3FE0_0000_0000_0000
 CELL_BITS = 3
 

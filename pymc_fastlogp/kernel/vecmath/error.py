@@ -48,12 +48,9 @@ AT_ZERO = (7.307431249356731, 8.801911304276683e-17)
 
 @dataclass(frozen=True)
 class HalfLine:
-    """Constants with which the form of erfcx gives a multiple of it, of a multiple of the argument.
+    """With these the form of erfcx gives a multiple of it, of a multiple of the argument.
 
-    Attributes
-    ----------
-    shift, limit : tuple of float
-        What 3 and 1/sqrt(pi) become, each with what the rounding leaves out.
+    They are what 3 and 1/sqrt(pi) become, each with what the rounding leaves out.
     """
 
     shift: tuple[float, float]

@@ -30,7 +30,8 @@ from pymc_fastlogp.kernel.vecmath.polynomials import EXP, EXP2
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Pair, fast_two_sum
 
 INVERSE_LN2 = 1.4426950408889634
-# log(2): its first 32 bits, and the rest.
+# log(2), its first 32 bits, and the rest.
+LN2 = 0.6931471805599453
 LN2_HIGH = 0.6931471803691238
 LN2_LOW = 1.9082149292705877e-10
 
@@ -48,13 +49,7 @@ EXPM1_LOW, EXPM1_TINY = -40.0, 2.0**-54
 
 @dataclass(frozen=True)
 class Scale:
-    """The power of two 2**k, applied in two steps.
-
-    Attributes
-    ----------
-    first, second : Floats
-        Normal numbers whose product it is.
-    """
+    """The power of two 2**k as a product of two normal numbers, applied in two steps."""
 
     first: Floats
     second: Floats
@@ -66,15 +61,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Reduced:
-    """``x = k log(2) + r``.
-
-    Attributes
-    ----------
-    k : Integers
-        The integer.
-    r : Pair
-        The rest, ``|r| <= log(2)/2``.
-    """
+    """``x = k log(2) + r``, with ``|r| <= log(2)/2``."""
 
     k: Integers
     r: Pair

@@ -32,7 +32,7 @@ poles: as ``scipy.special`` has them.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pymc_fastlogp.kernel.vecmath import gamma_positive
 from pymc_fastlogp.kernel.vecmath.cell_logarithm import HALF_BITS, CellLogarithm
@@ -62,125 +62,84 @@ TRIGAMMA_CONSTANT = 0.5
 SINPI_CONSTANT = -1.5
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(NamedTuple):
     """An argument and what replaces it.
 
     Attributes
     ----------
-    below : Mask
-        Where x < 1/2.
-    negative : Mask
-        Where x < 0.
-    z : Floats
-        1 + abs(x) where below, else x.
-    error : Floats
-        What the rounding of 1 + abs(x) left out, 0 where not below.
-    reciprocal : Floats
-        1 / z.
-    small, first : Mask
-        Where z < 5/2 and where z < 3/2.
-    d : Floats
-        z - 1 where z < 3/2, else z - 2.
+    below, negative : Mask
+        Where x < 1/2 and where x < 0.
+    z : Pair
+        1 + abs(x) where below, with what its rounding left out, else x.
     f : Floats
         The distance of x from the nearest integer.
     """
 
     below: Mask
     negative: Mask
-    z: Floats
-    error: Floats
-    reciprocal: Floats
-    small: Mask
-    first: Mask
-    d: Floats
+    z: Pair
     f: Floats
+
+
+class Forms(NamedTuple):
+    """One of the two functions: from 1/2 to 2**100, for normal numbers below, and for any number."""
+
+    name: str
+    usual: Callable[[Floats, CellLogarithm], Floats]
+    below_half: Callable[[Floats, CellLogarithm], Floats]
+    anywhere: Callable[[Floats], Floats]
 
 
 def gammaln(x: Floats) -> Floats:
     """Return log(abs(gamma(x)))."""
-    (result,) = in_groups(_gammaln, x)
+    (result,) = _together(x, GAMMALN)
     return result
 
 
 def psi(x: Floats) -> Floats:
     """Return the derivative of gammaln."""
-    (result,) = in_groups(_psi, x)
+    (result,) = _together(x, PSI)
     return result
 
 
 def gammaln_psi(x: Floats) -> tuple[Floats, Floats]:
     """Return gammaln and psi, which share the logarithm."""
-    gammaln, psi = in_groups(_gammaln_psi, x)
+    gammaln, psi = _together(x, GAMMALN, PSI)
     return gammaln, psi
 
 
-def _gammaln(x: Floats) -> Sequence[Floats]:
-    log = CellLogarithm.of(x)
-    return _by_size(
-        x,
-        log,
-        usual=[gamma_positive.gammaln(x, log)],
-        below_half=lambda: [gamma_positive.gammaln_below_half(x, log)],
-        anywhere=lambda: [apart("gammaln", _gammaln_anywhere, x)],
-    )
+def _together(x: Floats, *functions: Forms) -> Sequence[Floats]:
+    """Return the functions; a branch is taken where a normal lane is below 1/2, another where one is not normal."""
 
+    def of_group(x: Floats) -> Sequence[Floats]:
+        log = CellLogarithm.of(x)
 
-def _psi(x: Floats) -> Sequence[Floats]:
-    log = CellLogarithm.of(x)
-    return _by_size(
-        x,
-        log,
-        usual=[gamma_positive.psi(x, log)],
-        below_half=lambda: [gamma_positive.psi_below_half(x)],
-        anywhere=lambda: [apart("psi", _psi_anywhere, x)],
-    )
+        def rare() -> Sequence[Floats]:
+            others = x.bits().is_outside(SMALLEST_NORMAL_BITS, LARGE_BITS)
+            below_half = [f.below_half(x, log) for f in functions]
+            return others.where_any(
+                below_half, lambda: [apart(f.name, f.anywhere, x) for f in functions]
+            )
 
+        usual = [f.usual(x, log) for f in functions]
+        return log.from_half.is_outside(0, LARGE_BITS - HALF_BITS).where_any(usual, rare)
 
-def _gammaln_psi(x: Floats) -> Sequence[Floats]:
-    log = CellLogarithm.of(x)
-    return _by_size(
-        x,
-        log,
-        usual=[gamma_positive.gammaln(x, log), gamma_positive.psi(x, log)],
-        below_half=lambda: [
-            gamma_positive.gammaln_below_half(x, log),
-            gamma_positive.psi_below_half(x),
-        ],
-        anywhere=lambda: [
-            apart("gammaln", _gammaln_anywhere, x),
-            apart("psi", _psi_anywhere, x),
-        ],
-    )
-
-
-def _by_size(
-    x: Floats,
-    log: CellLogarithm,
-    usual: Sequence[Floats],
-    below_half: Callable[[], Sequence[Floats]],
-    anywhere: Callable[[], Sequence[Floats]],
-) -> Sequence[Floats]:
-    """Return ``usual`` from 1/2 to 2**100, and the others where a normal lane is below and where one is not."""
-
-    def rare() -> Sequence[Floats]:
-        return (
-            x.bits().is_outside(SMALLEST_NORMAL_BITS, LARGE_BITS).where_any(below_half(), anywhere)
-        )
-
-    return log.from_half.is_outside(0, LARGE_BITS - HALF_BITS).where_any(usual, rare)
+    return in_groups(of_group, x)
 
 
 def trigamma(x: Floats) -> Floats:
     """Return the second derivative of gammaln."""
     argument = _reduce(x)
-    y = argument.reciprocal
+    z = argument.z.high
+    y = 1.0 / z
     y2 = y * y
+    first = z < 1.5
+    d = z - first.select(1.0, 2.0)
     series = (y2 * y).fma(y2.polynomial(TRIGAMMA_STIRLING), y2.fma(0.5, y))
-    step = _inverse_square(Pair(argument.z, argument.error))
-    rest = argument.d.polynomial(TRIGAMMA) + argument.first.select(step.low, 0.0)
-    near = argument.first.select(step.high, 0.0) + (rest + TRIGAMMA_CONSTANT)
-    value = argument.small.select(near, series)
+    step = _inverse_square(argument.z)
+    rest = d.polynomial(TRIGAMMA) + first.select(step.low, 0.0)
+    near = first.select(step.high, 0.0) + (rest + TRIGAMMA_CONSTANT)
+    value = (z < 2.5).select(near, series)
     pole = _inverse_square(_sine(argument))
     below = pole.high + (pole.low + argument.negative.select(-value, value))
     result = argument.below.select(below, value)
@@ -190,27 +149,16 @@ def trigamma(x: Floats) -> Floats:
 def _reduce(x: Floats) -> Argument:
     below = x < 0.5
     beyond = two_sum(1.0, x.magnitude())
-    z = below.select(beyond.high, x)
-    first = z < 1.5
-    return Argument(
-        below=below,
-        negative=x < 0.0,
-        z=z,
-        error=below.select(beyond.low, 0.0),
-        reciprocal=1.0 / z,
-        small=z < 2.5,
-        first=first,
-        d=z - first.select(1.0, 2.0),
-        f=x - x.nearest_integer(),
-    )
+    z = Pair(below.select(beyond.high, x), below.select(beyond.low, 0.0))
+    return Argument(below, x < 0.0, z, x - x.nearest_integer())
 
 
 def _gammaln_anywhere(x: Floats) -> Floats:
     argument = _reduce(x)
-    z, negative = argument.z, argument.negative
+    z, negative = argument.z.high, argument.negative
     value = gamma_positive.gammaln_pair(z, z.at_most(LARGE))
     # psi(z) is about log(z).
-    low = log_pair(z).high.fma(argument.error, value.low)
+    low = log_pair(z).high.fma(argument.z.low, value.low)
     # Where the leading part overflows, inf - inf would make nan of the correction.
     low = value.high.equals(INF).select(0.0, low)
     pole = log_pair(_sine(argument).high.magnitude())
@@ -223,10 +171,10 @@ def _gammaln_anywhere(x: Floats) -> Floats:
 
 def _psi_anywhere(x: Floats) -> Floats:
     argument = _reduce(x)
-    y, f = argument.reciprocal, argument.f
-    value = gamma_positive.psi_pair(argument.z, argument.z.at_most(LARGE))
+    z, f = argument.z.high, argument.f
+    value = gamma_positive.psi_pair(z, z.at_most(LARGE))
     # psi'(z) is about 1/z.
-    low = y.fma(argument.error, value.low)
+    low = (1.0 / z).fma(argument.z.low, value.low)
     pole = 1.0 / f
     main = two_sum(argument.negative.select(f * COTPI_CONSTANT, 0.0), -pole)
     leading = two_sum(value.high, main.high)
@@ -236,8 +184,14 @@ def _psi_anywhere(x: Floats) -> Floats:
     below = leading.high + (leading.low + (main.low + rest))
     below = (x.magnitude() < PSI_TINY).select(pole.with_sign_of(-x), below)
     result = argument.below.select(below, value.high + low)
-    result = argument.z.equals(INF).select(INF, result)
+    result = z.equals(INF).select(INF, result)
     return (_is_pole(argument) & (x < -0.5)).select(NAN, result)
+
+
+GAMMALN = Forms(
+    "gammaln", gamma_positive.gammaln, gamma_positive.gammaln_below_half, _gammaln_anywhere
+)
+PSI = Forms("psi", gamma_positive.psi, gamma_positive.psi_below_half, _psi_anywhere)
 
 
 def _sine(argument: Argument) -> Pair:

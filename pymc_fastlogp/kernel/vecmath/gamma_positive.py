@@ -73,8 +73,8 @@ def psi_pair(x: Floats, bounded: Floats) -> Pair:
     return Pair(log.high, log.low - _log_minus_psi(bounded))
 
 
-def psi_below_half(x: Floats) -> Floats:
-    """Return psi(x) for normal positive x up to 1/2."""
+def psi_below_half(x: Floats, log: CellLogarithm) -> Floats:
+    """Return psi(x) for normal positive x up to 1/2, for which its logarithm is not needed."""
     return x.polynomial(PSI_BELOW_HALF) - 1.0 / x
 
 

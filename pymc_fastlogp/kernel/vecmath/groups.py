@@ -9,44 +9,27 @@ from functools import reduce
 
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.vecmath.vector import F64, I64, Floats, Integers
+from pymc_fastlogp.kernel.llvm import F64, I32, I64, private_constant, shuffle
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers
 
 GROUP = 8
-I32 = ir.IntType(32)
 
 # Appends what returns the entry at an index.
 Entry = Callable[[ir.IRBuilder, ir.Value], ir.Value]
 
 
 def in_groups(f: Callable[[Floats], Sequence[Floats]], x: Floats) -> tuple[Floats, ...]:
-    """Return the results of f, of one group of lanes after the other.
-
-    Parameters
-    ----------
-    f : callable
-        Appends the instructions.
-    x : Floats
-        The argument, of any width.
-    """
+    """Return the results of f, of one group of lanes after the other; x is of any width."""
     starts = range(0, x.width, GROUP)
     results = [f(_lanes(x, range(i, min(i + GROUP, x.width)))) for i in starts]
     return tuple(reduce(_joined, parts) for parts in zip(*results))
 
 
 def look_up(index: Integers, name: str, table: Sequence[float]) -> Floats:
-    """Return the entries of a table of eight at indices from 0 to 7.
+    """Return the entries of a table of eight, whose name is part of a symbol, at indices from 0 to 7.
 
     Of eight lanes LLVM makes one permutation of a register, where the CPU has one of that size; fewer are
     loaded from memory.
-
-    Parameters
-    ----------
-    index : Integers
-        The indices.
-    name : str
-        A name for the table, part of a symbol.
-    table : sequence of float
-        The entries.
     """
     builder = index.builder
     entry = _in_register(table) if index.width == GROUP else _in_memory(builder, name, table)
@@ -63,27 +46,19 @@ def _in_register(table: Sequence[float]) -> Entry:
 
 
 def _in_memory(builder: ir.IRBuilder, name: str, table: Sequence[float]) -> Entry:
-    symbol = f"pymc_fastlogp.table.{name}"
-    entries = builder.module.globals.get(symbol)
-    if entries is None:
-        array = ir.Constant(ir.ArrayType(F64, len(table)), list(table))
-        entries = ir.GlobalVariable(builder.module, array.type, symbol)
-        entries.initializer, entries.global_constant, entries.linkage = array, True, "internal"
+    array = ir.Constant(ir.ArrayType(F64, len(table)), list(table))
+    entries = private_constant(builder.module, f"pymc_fastlogp.table.{name}", array)
     return lambda builder, i: builder.load(builder.gep(entries, [I64(0), i]))
 
 
 def _lanes(x: Floats, lanes: Sequence[int]) -> Floats:
     """Return some lanes."""
-    return _shuffled(x, x, lanes)
+    return Floats(x.builder, shuffle(x.builder, x.value, x.value, lanes))
 
 
 def _joined(first: Floats, second: Floats) -> Floats:
     """Return the lanes of both; the second has no more than the first."""
     last = second.width - 1
-    padded = _lanes(second, [min(i, last) for i in range(first.width)])
-    return _shuffled(first, padded, range(first.width + second.width))
-
-
-def _shuffled(first: Floats, second: Floats, lanes: Sequence[int]) -> Floats:
-    mask = ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes))
-    return Floats(first.builder, first.builder.shuffle_vector(first.value, second.value, mask))
+    padded = _lanes(second, [min(i, last) for i in range(first.width)]).value
+    both = range(first.width + second.width)
+    return Floats(first.builder, shuffle(first.builder, first.value, padded, both))

@@ -28,14 +28,11 @@ rounding 1/4, and 1/2 for :math:`a` and :math:`b` of large arguments; for the in
 up to 1, and the logarithm 1/4.
 """
 
-from dataclasses import dataclass
-
-from pymc_fastlogp.kernel.vecmath.exponential import BIAS, MANTISSA_BITS, reduce_by_ln2
+from pymc_fastlogp.kernel.vecmath.exponential import BIAS, LN2, MANTISSA_BITS, reduce_by_ln2
 from pymc_fastlogp.kernel.vecmath.logarithm import INF, NAN, log_of_sum
 from pymc_fastlogp.kernel.vecmath.polynomials import COSH, SINH
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Pair, fast_two_sum, quotient, two_sum
 
-LN2 = 0.6931471805599453
 # Just above the largest argument whose hyperbolic sine and cosine are finite.
 OVERFLOW = 710.5
 # From here on 2**-k counts for nothing beside 2**k.
@@ -46,37 +43,16 @@ TINY = 2.0**-27
 LARGE = 2.0**28
 
 
-@dataclass(frozen=True)
-class Added:
-    """``|x| = k log(2) + r``, ready for the addition theorems.
-
-    Attributes
-    ----------
-    a, b : Floats
-        Half of cosh(k log(2)) and of sinh(k log(2)).
-    r, sinh_rest, cosh_rest : Floats
-        ``sinh(r) = r + sinh_rest`` and ``cosh(r) = 1 + cosh_rest``.
-    """
-
-    a: Floats
-    b: Floats
-    r: Floats
-    sinh_rest: Floats
-    cosh_rest: Floats
-
-
 def sinh(x: Floats) -> Floats:
     """Return the hyperbolic sine."""
     magnitude = x.magnitude()
-    added = _split(magnitude)
-    result = _doubled_sum(added.b, added.a, added).with_sign_of(x)
+    result = _by_addition(magnitude, is_odd=True).with_sign_of(x)
     return (magnitude < TINY).select(x, result)
 
 
 def cosh(x: Floats) -> Floats:
     """Return the hyperbolic cosine."""
-    added = _split(x.magnitude())
-    return _doubled_sum(added.a, added.b, added)
+    return _by_addition(x.magnitude(), is_odd=False)
 
 
 def arcsinh(x: Floats) -> Floats:
@@ -106,7 +82,8 @@ def arctanh(x: Floats) -> Floats:
     return (t < TINY).select(x, result)
 
 
-def _split(magnitude: Floats) -> Added:
+def _by_addition(magnitude: Floats, is_odd: bool) -> Floats:
+    """Return the sine, which is odd, or the cosine."""
     reduced = reduce_by_ln2(magnitude.at_most(OVERFLOW))
     # Quarters, as a and b are halves of a mean.
     up = ((reduced.k + (BIAS - 2)) << MANTISSA_BITS).as_floats()
@@ -114,17 +91,15 @@ def _split(magnitude: Floats) -> Added:
     down = (magnitude < ONE_SIDED).select(down, 0.0)
     r = reduced.r.high
     square = r * r
+    # sinh(r) = r + sinh_rest and cosh(r) = 1 + cosh_rest.
     sinh_rest = (r * square).fma(square.polynomial(SINH), reduced.r.low)
     cosh_rest = square.fma(square.polynomial(COSH), r * reduced.r.low)
-    return Added(up + down, up - down, r, sinh_rest, cosh_rest)
-
-
-def _doubled_sum(even: Floats, odd: Floats, added: Added) -> Floats:
-    """Return twice ``even cosh(r) + odd sinh(r)``."""
-    product = odd * added.r
-    leading = fast_two_sum(even, product)
-    rest = leading.low + odd.fma(added.r, -product)
-    rest = even.fma(added.cosh_rest, odd.fma(added.sinh_rest, rest))
+    a, b = up + down, up - down
+    of_cosh, of_sinh = (b, a) if is_odd else (a, b)
+    product = of_sinh * r
+    leading = fast_two_sum(of_cosh, product)
+    rest = leading.low + of_sinh.fma(r, -product)
+    rest = of_cosh.fma(cosh_rest, of_sinh.fma(sinh_rest, rest))
     return (leading.high + rest) * 2.0
 
 

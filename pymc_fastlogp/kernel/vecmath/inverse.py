@@ -27,8 +27,6 @@ Multiples of :math:`\pi/4` are pairs, and sums with them too.
 polynomials and their rounding 1/4.
 """
 
-from dataclasses import dataclass
-
 from pymc_fastlogp.kernel.vecmath.logarithm import INF
 from pymc_fastlogp.kernel.vecmath.polynomials import ASIN, ATAN
 from pymc_fastlogp.kernel.vecmath.quarters import HALF_PI
@@ -49,26 +47,9 @@ ATAN_TINY, ATAN_LARGE = 2.0**-27, 2.0**60
 FAR, NEAR = 2.0**500, 2.0**-500
 
 
-@dataclass(frozen=True)
-class Arcsine:
-    """The arcsine of x or of s.
-
-    Attributes
-    ----------
-    beyond : Mask
-        Where ``|x| > 1/2``, and so s is taken.
-    value : Pair
-        The arcsine, not negative.
-    """
-
-    beyond: Mask
-    value: Pair
-
-
 def arcsin(x: Floats) -> Floats:
     """Return the inverse sine, nan beyond 1."""
-    arcsine = _arcsine(x.magnitude())
-    beyond, value = arcsine.beyond, arcsine.value
+    beyond, value = _arcsine(x.magnitude())
     base = Pair(beyond.select(HALF_PI_HIGH, 0.0), beyond.select(HALF_PI_LOW, 0.0))
     factor = beyond.select(-2.0, 1.0)
     return _sum(base, _times(value, factor)).rounded().with_sign_of(x)
@@ -76,8 +57,7 @@ def arcsin(x: Floats) -> Floats:
 
 def arccos(x: Floats) -> Floats:
     """Return the inverse cosine, nan beyond 1."""
-    arcsine = _arcsine(x.magnitude())
-    beyond, value = arcsine.beyond, arcsine.value
+    beyond, value = _arcsine(x.magnitude())
     negative = x < 0.0
     # The multiple of pi/2 from which the rest is taken.
     multiple = beyond.select(negative.select(2.0, 0.0), 1.0)
@@ -107,11 +87,12 @@ def arctan2(y: Floats, x: Floats) -> Floats:
     return _mirror(left, 2.0, angle).rounded().with_sign_of(y)
 
 
-def _arcsine(magnitude: Floats) -> Arcsine:
+def _arcsine(magnitude: Floats) -> tuple[Mask, Pair]:
+    """Return where s is taken, and the arcsine of x or of s."""
     beyond = magnitude > 0.5
     square = beyond.select(magnitude.fma(-0.5, 0.5), magnitude * magnitude)
     s = beyond.select(square.sqrt(), magnitude)
-    return Arcsine(beyond, Pair(s, s * square * square.polynomial(ASIN)))
+    return beyond, Pair(s, s * square * square.polynomial(ASIN))
 
 
 def _scaled(n: Floats, d: Floats) -> tuple[Floats, Floats]:

@@ -50,16 +50,9 @@ LOG2_E = (1.4426950408889634, 2.0355273740931033e-17)
 
 @dataclass(frozen=True)
 class Split:
-    """``x = 2**k (1 + f)``.
+    """``x = 2**k (1 + f)``, f from sqrt(1/2) - 1 to sqrt(2) - 1 and exact.
 
-    Attributes
-    ----------
-    biased : Integers
-        ``k + 1023`` (plus 54 where x is subnormal).
-    k : Floats
-        The exponent.
-    f : Floats
-        From sqrt(1/2) - 1 to sqrt(2) - 1, exact.
+    ``biased`` is ``k + 1023``, plus 54 where x is subnormal.
     """
 
     biased: Integers

@@ -28,6 +28,7 @@ monotone because exp and the later steps are.
 from pymc_fastlogp.kernel.vecmath.exponential import (
     EXP_LOW,
     EXPM1_TINY,
+    LN2,
     half_expm1,
     half_power_of_two,
     reduce_by_ln2,
@@ -37,9 +38,8 @@ from pymc_fastlogp.kernel.vecmath.logarithm import (
     log_of_sum,
     with_edges,
 )
-from pymc_fastlogp.kernel.vecmath.vector import Floats, Pair, fast_two_sum, quotient
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Pair, fast_two_sum, quotient, select_pair
 
-LN2 = 0.6931471805599453
 # tanh is 1 from 20 on.
 TANH_LOW = -44.0
 
@@ -85,8 +85,7 @@ def log1mexp(x: Floats) -> Floats:
     reduced = reduce_by_ln2(x.at_least(EXP_LOW).at_most(1.0))
     near_zero = _minus_expm1(x, half_expm1(reduced))
     far = fast_two_sum(1.0, -reduced.exp())
-    near = x > -LN2
-    argument = Pair(near.select(near_zero.high, far.high), near.select(near_zero.low, far.low))
+    argument = select_pair(x > -LN2, near_zero, far)
     return with_edges(argument.high, -log_of_sum(argument).rounded().magnitude())
 
 

@@ -16,10 +16,9 @@ The function is called, not inlined: it is rare, and one copy a module is enough
 
 from llvmlite import ir
 
+from pymc_fastlogp.kernel.llvm import F64, I8, I64, once, private_constant
 from pymc_fastlogp.kernel.vecmath.exponential import BIAS, MANTISSA_BITS
-from pymc_fastlogp.kernel.vecmath.vector import F64, I64
 
-BYTE = ir.IntType(8)
 WINDOW = ir.IntType(192)
 FRACTION_BITS = 190
 # The window, and up to 7 bits from before it in the same byte; loads are of a power of two of bits.
@@ -48,21 +47,14 @@ SIGNATURE = ir.FunctionType(ir.LiteralStructType([F64] * 3), [F64])
 def declare(module: ir.Module) -> ir.Function:
     """Return the function of one double x, finite and not below ``2**30`` in magnitude.
 
-    Returns
-    -------
-    llvmlite.ir.Function
-        Its results are k from 0 to 3, and the leading part and the rest of a fraction f, ``|f| <= 1/2``,
-        such that ``x = (k + f) pi/2`` up to multiples of ``2 pi``.
+    Its results are k from 0 to 3, and the leading part and the rest of a fraction f, ``|f| <= 1/2``,
+    such that ``x = (k + f) pi/2`` up to multiples of ``2 pi``.
     """
-    return module.globals.get(SYMBOL) or _define(module)
+    return once(module, SYMBOL, SIGNATURE, _reduced)
 
 
-def _define(module: ir.Module) -> ir.Function:
-    function = ir.Function(module, SIGNATURE, SYMBOL)
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    builder = ir.IRBuilder(function.append_basic_block("entry"))
-    bits = builder.bitcast(function.args[0], I64)
+def _reduced(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    bits = builder.bitcast(x, I64)
     biased = builder.and_(builder.lshr(bits, I64(MANTISSA_BITS)), I64(2 * BIAS + 1))
     skipped = builder.sub(I64(LARGEST_EXPONENT + BIAS + MANTISSA_BITS), biased)
     product = builder.mul(
@@ -71,12 +63,10 @@ def _define(module: ir.Module) -> ir.Function:
     half = WINDOW(1 << (FRACTION_BITS - 1))
     k = builder.lshr(builder.add(product, half), WINDOW(FRACTION_BITS))
     high, low = _fraction(builder, product)
-    results = (builder.uitofp(builder.trunc(k, I64), F64), high, low)
     result: ir.Value = ir.Constant(SIGNATURE.return_type, ir.Undefined)
-    for i, value in enumerate(results):
+    for i, value in enumerate((builder.uitofp(builder.trunc(k, I64), F64), high, low)):
         result = builder.insert_value(result, value, i)
-    builder.ret(result)
-    return function
+    return result
 
 
 def _significand(builder: ir.IRBuilder, bits: ir.Value) -> ir.Value:
@@ -87,20 +77,12 @@ def _significand(builder: ir.IRBuilder, bits: ir.Value) -> ir.Value:
 
 def _window(builder: ir.IRBuilder, skipped: ir.Value) -> ir.Value:
     """Return the 192 bits of 2/pi before the last ``skipped``; the bytes are little-endian."""
-    first = builder.bitcast(_digits(builder.module), BYTE.as_pointer())
+    digits = private_constant(builder.module, f"{SYMBOL}.digits", DIGITS(TWO_OVER_PI))
+    first = builder.bitcast(digits, I8.as_pointer())
     address = builder.gep(first, [builder.lshr(skipped, I64(3))])
     loaded = builder.load(builder.bitcast(address, LOADED.as_pointer()), align=1)
     rest = builder.zext(builder.and_(skipped, I64(7)), LOADED)
     return builder.trunc(builder.lshr(loaded, rest), WINDOW)
-
-
-def _digits(module: ir.Module) -> ir.GlobalVariable:
-    """Define 2/pi."""
-    digits = ir.GlobalVariable(module, DIGITS, f"{SYMBOL}.digits")
-    digits.linkage = "internal"
-    digits.global_constant = True
-    digits.initializer = DIGITS(TWO_OVER_PI)
-    return digits
 
 
 def _fraction(builder: ir.IRBuilder, product: ir.Value) -> tuple[ir.Value, ir.Value]:

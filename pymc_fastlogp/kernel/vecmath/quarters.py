@@ -16,14 +16,14 @@ none, so there is a branch, taken if any lane has one, to :mod:`.payne_hanek` fo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from llvmlite import ir
 
+from pymc_fastlogp.kernel.llvm import I64
 from pymc_fastlogp.kernel.vecmath import payne_hanek
 from pymc_fastlogp.kernel.vecmath.exponential import ROUND_TO_INTEGER
 from pymc_fastlogp.kernel.vecmath.logarithm import INF
-from pymc_fastlogp.kernel.vecmath.vector import I64, Floats, Integers, Pair, fast_two_sum, two_sum
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Pair, fast_two_sum, two_sum
 
 TWO_OVER_PI = 0.6366197723675814
 # pi/2: the nearest double, the nearest to the rest, and to the rest of that.
@@ -31,28 +31,12 @@ HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
 HUGE = 2.0**30
 
 
-@dataclass(frozen=True)
-class Quarters:
-    """``x = k pi/2 + r``.
-
-    Attributes
-    ----------
-    k : Integers
-        Right modulo 4.
-    r : Pair
-        The rest, ``|r| <= pi/4``.
-    """
-
-    k: Integers
-    r: Pair
-
-
-def reduce_by_half_pi(x: Floats) -> Quarters:
-    """Write ``x`` as ``k pi/2 + r``; r is nan where x is not finite."""
+def reduce_by_half_pi(x: Floats) -> tuple[Integers, Pair]:
+    """Return k, right modulo 4, and r, nan where x is not finite."""
     magnitude = x.magnitude()
     huge = (magnitude >= HUGE) & (magnitude < INF)
     shifted, high, low = huge.where_any(_cody_waite(x), lambda: _by_lane(huge.select(x, HUGE)))
-    return Quarters(shifted.bits(), Pair(high, low))
+    return shifted.bits(), Pair(high, low)
 
 
 def _cody_waite(x: Floats) -> Sequence[Floats]:

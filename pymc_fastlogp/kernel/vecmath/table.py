@@ -68,14 +68,7 @@ class Function:
 class Shared:
     """Functions of one argument that are computed together, with the same bits as alone.
 
-    Attributes
-    ----------
-    name : str
-        Its name.
-    emit : callable
-        Takes one Floats, appends instructions, returns one Floats for each of ``results``.
-    results : tuple of str
-        The names of the functions in :data:`FUNCTIONS`.
+    The results are named as in :data:`FUNCTIONS`, in the order in which they are returned.
     """
 
     name: str

@@ -14,8 +14,6 @@ with the minimax polynomials ``SIN`` and ``COS``. Where :math:`k` is odd the two
 for the cosine that of :math:`r^2`, 1/4, and of the rest, 1/8; for the tangent those of sine and cosine together.
 """
 
-from dataclasses import dataclass
-
 from pymc_fastlogp.kernel.vecmath.polynomials import COS, SIN
 from pymc_fastlogp.kernel.vecmath.quarters import reduce_by_half_pi
 from pymc_fastlogp.kernel.vecmath.vector import (
@@ -34,69 +32,51 @@ TO_SIGN = 62
 BIT_1 = 2
 
 
-@dataclass(frozen=True)
-class Turned:
-    """``x = k pi/2 + r``.
-
-    Attributes
-    ----------
-    k : Integers
-        Right modulo 4.
-    sine, cosine : Pair
-        Of r, ``|r| <= pi/4``; the leading parts are the rounded values.
-    """
-
-    k: Integers
-    sine: Pair
-    cosine: Pair
-
-
 def sin(x: Floats) -> Floats:
     """Return the sine."""
-    return _sin(x, _turn(x))
+    return _sin(x, *_turn(x))
 
 
 def cos(x: Floats) -> Floats:
     """Return the cosine."""
-    return _cos(x, _turn(x))
+    return _cos(*_turn(x))
 
 
 def sin_cos(x: Floats) -> tuple[Floats, Floats]:
     """Return sine and cosine, which share everything but the last step."""
     turned = _turn(x)
-    return _sin(x, turned), _cos(x, turned)
+    return _sin(x, *turned), _cos(*turned)
 
 
 def tan(x: Floats) -> Floats:
     """Return the tangent."""
-    turned = _turn(x)
-    odd = turned.k.is_odd()
-    numerator = select_pair(odd, turned.cosine, turned.sine)
-    denominator = select_pair(odd, turned.sine, turned.cosine)
-    ratio = quotient_of_pairs(numerator, denominator).rounded()
-    return (x.magnitude() < TINY).select(x, odd.select(-ratio, ratio))
+    k, sine, cosine = _turn(x)
+    odd = k.is_odd()
+    ratio = quotient_of_pairs(select_pair(odd, cosine, sine), select_pair(odd, sine, cosine))
+    result = ratio.rounded()
+    return (x.magnitude() < TINY).select(x, odd.select(-result, result))
 
 
-def _turn(x: Floats) -> Turned:
-    quarters = reduce_by_half_pi(x)
-    r = quarters.r
+def _turn(x: Floats) -> tuple[Integers, Pair, Pair]:
+    """Return k, and the sine and cosine of r, whose leading parts are the rounded values."""
+    k, r = reduce_by_half_pi(x)
     square = r.high * r.high
     half = square * 0.5
     leading = 1.0 - half
     sine = (r.high * square).fma(square.polynomial(SIN), r.low * leading)
     tail = (square * square).fma(square.polynomial(COS), -(r.high * r.low))
     cosine = ((1.0 - leading) - half) + tail
-    return Turned(quarters.k, fast_two_sum(r.high, sine), fast_two_sum(leading, cosine))
+    return k, fast_two_sum(r.high, sine), fast_two_sum(leading, cosine)
 
 
-def _sin(x: Floats, turned: Turned) -> Floats:
-    value = turned.k.is_odd().select(turned.cosine.high, turned.sine.high)
-    return (x.magnitude() < TINY).select(x, _change_sign(value, turned.k))
+def _sin(x: Floats, k: Integers, sine: Pair, cosine: Pair) -> Floats:
+    value = k.is_odd().select(cosine.high, sine.high)
+    return (x.magnitude() < TINY).select(x, _change_sign(value, k))
 
 
-def _cos(x: Floats, turned: Turned) -> Floats:
-    value = turned.k.is_odd().select(turned.sine.high, turned.cosine.high)
-    return _change_sign(value, turned.k + 1)
+def _cos(k: Integers, sine: Pair, cosine: Pair) -> Floats:
+    value = k.is_odd().select(sine.high, cosine.high)
+    return _change_sign(value, k + 1)
 
 
 def _change_sign(value: Floats, k: Integers) -> Floats:

@@ -15,24 +15,16 @@ correctly, so a result does not depend on the width or on the CPU.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Self
+from typing import Any, ClassVar, Self
 
 from llvmlite import ir
 
-F64, I64, I1 = ir.DoubleType(), ir.IntType(64), ir.IntType(1)
+from pymc_fastlogp.kernel.llvm import F64, I1, I64, declared, once
 
 
 @dataclass(frozen=True, eq=False)
 class Lanes:
-    """A vector value and the builder that appends to its block.
-
-    Attributes
-    ----------
-    builder : llvmlite.ir.IRBuilder
-        Where instructions go.
-    value : llvmlite.ir.Value
-        The value, of a vector type.
-    """
+    """A vector value and the builder that appends to its block."""
 
     builder: ir.IRBuilder
     value: ir.Value
@@ -42,37 +34,72 @@ class Lanes:
         """Number of lanes."""
         return self.value.type.count
 
+    def filled(self, number: float | int) -> Self:
+        """Return a number in all lanes."""
+        return self._same(ir.Constant(self.value.type, [number] * self.width))
+
     def _vector_of(self, element: ir.Type) -> ir.VectorType:
         return ir.VectorType(element, self.width)
 
     def _operand(self, other: "Lanes | float") -> ir.Value:
         """Return the LLVM value of the other operand, a number as a constant in all lanes."""
-        if isinstance(other, Lanes):
-            return other.value
-        return ir.Constant(self.value.type, [other] * self.width)
-
-    def filled(self, number: float | int) -> Self:
-        """Return a number in all lanes."""
-        return self._same(ir.Constant(self.value.type, [number] * self.width))
+        return other.value if isinstance(other, Lanes) else self.filled(other).value
 
     def _same(self, value: ir.Value) -> Self:
         return type(self)(self.builder, value)
 
 
+# Methods, by what they take and return.
+type MaskOperator = Callable[[Mask, Mask], Mask]
+type IntegersOperator = Callable[[Integers, Integers | int], Integers]
+type FloatsOperator = Callable[[Floats, Floats | float], Floats]
+type FloatsComparison = Callable[[Floats, Floats | float], Mask]
+type FloatsFunction = Callable[[Floats], Floats]
+
+
+def _operator(instruction: str) -> Callable[..., Any]:
+    """Return the method that appends an instruction of one or two operands."""
+
+    def method(self: Lanes, *others: "Lanes | float") -> Lanes:
+        operands = [self.value, *map(self._operand, others)]
+        return self._same(getattr(self.builder, instruction)(*operands))
+
+    return method
+
+
+def _with_number_first(instruction: str) -> Callable[..., Any]:
+    """Return the method for a number and what it belongs to, in this order."""
+
+    def method(self: Lanes, number: float) -> Lanes:
+        operands = self._operand(number), self.value
+        return self._same(getattr(self.builder, instruction)(*operands))
+
+    return method
+
+
+def _comparison(comparison: str) -> Callable[..., Any]:
+    return lambda self, other: self.compare(comparison, other)
+
+
+def _intrinsic(name: str) -> Callable[..., Any]:
+    """Return the method that calls an LLVM intrinsic; ``Module.declare_intrinsic`` rejects vectors, so name it here."""
+
+    def method(self: "Floats", *others: "Floats | float") -> "Floats":
+        vector = self.value.type
+        signature = ir.FunctionType(vector, [vector] * (1 + len(others)))
+        function = declared(self.builder.module, f"llvm.{name}.v{self.width}f64", signature)
+        return self._same(self.builder.call(function, [self.value, *map(self._operand, others)]))
+
+    return method
+
+
 class Mask(Lanes):
     """One truth value a lane."""
 
-    def __and__(self, other: "Mask") -> "Mask":
-        return self._same(self.builder.and_(self.value, other.value))
-
-    def __or__(self, other: "Mask") -> "Mask":
-        return self._same(self.builder.or_(self.value, other.value))
-
-    def __xor__(self, other: "Mask") -> "Mask":
-        return self._same(self.builder.xor(self.value, other.value))
-
-    def __invert__(self) -> "Mask":
-        return self._same(self.builder.not_(self.value))
+    __and__: ClassVar[MaskOperator] = _operator("and_")
+    __or__: ClassVar[MaskOperator] = _operator("or_")
+    __xor__: ClassVar[MaskOperator] = _operator("xor")
+    __invert__: ClassVar[Callable[["Mask"], "Mask"]] = _operator("not_")
 
     def choose[L: Lanes](self, yes: L, no: L) -> L:
         """Return ``yes`` where true and ``no`` elsewhere, of any type."""
@@ -113,51 +140,26 @@ class Mask(Lanes):
 class Integers(Lanes):
     """One 64-bit integer a lane, wrapping round; ``>>`` shifts zeros in."""
 
-    def __add__(self, other: "Integers | int") -> "Integers":
-        return self._same(self.builder.add(self.value, self._operand(other)))
-
-    def __sub__(self, other: "Integers | int") -> "Integers":
-        return self._same(self.builder.sub(self.value, self._operand(other)))
-
-    def __rsub__(self, other: int) -> "Integers":
-        return self._same(self.builder.sub(self._operand(other), self.value))
-
-    def __mul__(self, other: "Integers | int") -> "Integers":
-        return self._same(self.builder.mul(self.value, self._operand(other)))
-
-    def __neg__(self) -> "Integers":
-        return self._same(self.builder.neg(self.value))
-
-    def __invert__(self) -> "Integers":
-        return self._same(self.builder.not_(self.value))
+    __add__: ClassVar[IntegersOperator] = _operator("add")
+    __sub__: ClassVar[IntegersOperator] = _operator("sub")
+    __rsub__: ClassVar[IntegersOperator] = _with_number_first("sub")
+    __mul__: ClassVar[IntegersOperator] = _operator("mul")
+    __and__: ClassVar[IntegersOperator] = _operator("and_")
+    __or__: ClassVar[IntegersOperator] = _operator("or_")
+    __xor__: ClassVar[IntegersOperator] = _operator("xor")
+    __lshift__: ClassVar[IntegersOperator] = _operator("shl")
+    __rshift__: ClassVar[IntegersOperator] = _operator("lshr")
+    __neg__: ClassVar[Callable[["Integers"], "Integers"]] = _operator("neg")
+    __invert__: ClassVar[Callable[["Integers"], "Integers"]] = _operator("not_")
+    # Copies of the sign come in from the left.
+    shifted_right: ClassVar[IntegersOperator] = _operator("ashr")
+    # Towards zero; the divisor is neither 0 nor -1.
+    truncated_division: ClassVar[IntegersOperator] = _operator("sdiv")
 
     def compare(self, comparison: str, other: "Integers | int") -> Mask:
         """Return where ``<``, ``<=``, ``>``, ``>=``, ``==`` or ``!=`` holds."""
         truth = self.builder.icmp_signed(comparison, self.value, self._operand(other))
         return Mask(self.builder, truth)
-
-    def truncated_division(self, divisor: "Integers") -> "Integers":
-        """Return the quotient, towards zero; the divisor is neither 0 nor -1."""
-        return self._same(self.builder.sdiv(self.value, divisor.value))
-
-    def __and__(self, other: "Integers | int") -> "Integers":
-        return self._same(self.builder.and_(self.value, self._operand(other)))
-
-    def __or__(self, other: "Integers | int") -> "Integers":
-        return self._same(self.builder.or_(self.value, self._operand(other)))
-
-    def __xor__(self, other: "Integers | int") -> "Integers":
-        return self._same(self.builder.xor(self.value, self._operand(other)))
-
-    def __lshift__(self, places: int) -> "Integers":
-        return self._same(self.builder.shl(self.value, self._operand(places)))
-
-    def __rshift__(self, places: int) -> "Integers":
-        return self._same(self.builder.lshr(self.value, self._operand(places)))
-
-    def shifted_right(self, places: int) -> "Integers":
-        """Return this shifted right with copies of the sign coming in."""
-        return self._same(self.builder.ashr(self.value, self._operand(places)))
 
     def is_odd(self) -> Mask:
         """Return where the lowest bit is 1."""
@@ -181,39 +183,35 @@ class Integers(Lanes):
 class Floats(Lanes):
     """One double a lane."""
 
-    def __add__(self, other: "Floats | float") -> "Floats":
-        return self._same(self.builder.fadd(self.value, self._operand(other)))
+    __add__: ClassVar[FloatsOperator] = _operator("fadd")
+    __sub__: ClassVar[FloatsOperator] = _operator("fsub")
+    __rsub__: ClassVar[FloatsOperator] = _with_number_first("fsub")
+    __mul__: ClassVar[FloatsOperator] = _operator("fmul")
+    __truediv__: ClassVar[FloatsOperator] = _operator("fdiv")
+    __rtruediv__: ClassVar[FloatsOperator] = _with_number_first("fdiv")
+    __neg__: ClassVar[FloatsFunction] = _operator("fneg")
+    # The remainder of the truncated quotient, with the sign of the first.
+    remainder: ClassVar[FloatsOperator] = _operator("frem")
 
-    def __sub__(self, other: "Floats | float") -> "Floats":
-        return self._same(self.builder.fsub(self.value, self._operand(other)))
+    __lt__: ClassVar[FloatsComparison] = _comparison("<")
+    __ge__: ClassVar[FloatsComparison] = _comparison(">=")
+    __gt__: ClassVar[FloatsComparison] = _comparison(">")
+    equals: ClassVar[FloatsComparison] = _comparison("==")
 
-    def __rsub__(self, other: float) -> "Floats":
-        return self._same(self.builder.fsub(self._operand(other), self.value))
-
-    def __mul__(self, other: "Floats | float") -> "Floats":
-        return self._same(self.builder.fmul(self.value, self._operand(other)))
-
-    def __truediv__(self, other: "Floats | float") -> "Floats":
-        return self._same(self.builder.fdiv(self.value, self._operand(other)))
-
-    def __rtruediv__(self, other: float) -> "Floats":
-        return self._same(self.builder.fdiv(self._operand(other), self.value))
-
-    def __neg__(self) -> "Floats":
-        return self._same(self.builder.fneg(self.value))
-
-    def __lt__(self, other: "Floats | float") -> Mask:
-        return self._ordered("<", other)
-
-    def __ge__(self, other: "Floats | float") -> Mask:
-        return self._ordered(">=", other)
-
-    def __gt__(self, other: "Floats | float") -> Mask:
-        return self._ordered(">", other)
-
-    def equals(self, other: "Floats | float") -> Mask:
-        """Return where both are equal, false where one is nan."""
-        return self._ordered("==", other)
+    # Of two nearest integers rint takes the even one, round the larger magnitude.
+    nearest_integer: ClassVar[FloatsFunction] = _intrinsic("rint")
+    nearest_integer_away: ClassVar[FloatsFunction] = _intrinsic("round")
+    floor: ClassVar[FloatsFunction] = _intrinsic("floor")
+    ceil: ClassVar[FloatsFunction] = _intrinsic("ceil")
+    trunc: ClassVar[FloatsFunction] = _intrinsic("trunc")
+    magnitude: ClassVar[FloatsFunction] = _intrinsic("fabs")
+    with_sign_of: ClassVar[FloatsOperator] = _intrinsic("copysign")
+    # nan where negative.
+    sqrt: ClassVar[FloatsFunction] = _intrinsic("sqrt")
+    # ``x.fma(y, z)`` is ``x * y + z``, rounded once.
+    fma: ClassVar[Callable[["Floats", "Floats | float", "Floats | float"], "Floats"]] = _intrinsic(
+        "fma"
+    )
 
     def is_zero_or_nan(self) -> Mask:
         """Return where this is 0, -0 or nan."""
@@ -222,19 +220,13 @@ class Floats(Lanes):
 
     def compare(self, comparison: str, other: "Floats | float") -> Mask:
         """Return where ``<``, ``<=``, ``>``, ``>=``, ``==`` or ``!=`` holds; of nan only the last."""
-        if comparison != "!=":
-            return self._ordered(comparison, other)
-        return Mask(
-            self.builder, self.builder.fcmp_unordered("!=", self.value, self._operand(other))
-        )
+        is_ordered = comparison != "!="
+        test = self.builder.fcmp_ordered if is_ordered else self.builder.fcmp_unordered
+        return Mask(self.builder, test(comparison, self.value, self._operand(other)))
 
     def is_nan(self) -> Mask:
         """Return where this is nan."""
         return Mask(self.builder, self.builder.fcmp_unordered("uno", self.value, self.value))
-
-    def _ordered(self, comparison: str, other: "Floats | float") -> Mask:
-        truth = self.builder.fcmp_ordered(comparison, self.value, self._operand(other))
-        return Mask(self.builder, truth)
 
     def at_least(self, low: float) -> "Floats":
         """Return the larger of both, nan where this is nan."""
@@ -244,58 +236,9 @@ class Floats(Lanes):
         """Return the smaller of both, nan where this is nan."""
         return (self > high).select(high, self)
 
-    def fma(self, factor: "Floats | float", addend: "Floats | float") -> "Floats":
-        """Return ``self * factor + addend``, rounded once."""
-        return self._intrinsic("fma", factor, addend)
-
-    def magnitude(self) -> "Floats":
-        """Return the absolute value."""
-        return self._intrinsic("fabs")
-
-    def with_sign_of(self, other: "Floats") -> "Floats":
-        """Return this magnitude with the sign of the other."""
-        return self._intrinsic("copysign", other)
-
-    def nearest_integer(self) -> "Floats":
-        """Return the nearest integer, the even one of two."""
-        return self._intrinsic("rint")
-
-    def floor(self) -> "Floats":
-        """Return the largest integer that is not larger."""
-        return self._intrinsic("floor")
-
-    def ceil(self) -> "Floats":
-        """Return the smallest integer that is not smaller."""
-        return self._intrinsic("ceil")
-
-    def trunc(self) -> "Floats":
-        """Return the integer next to this, towards zero."""
-        return self._intrinsic("trunc")
-
-    def nearest_integer_away(self) -> "Floats":
-        """Return the nearest integer, the larger magnitude of two."""
-        return self._intrinsic("round")
-
-    def remainder(self, divisor: "Floats") -> "Floats":
-        """Return the remainder of the truncated quotient, with the sign of this."""
-        return self._same(self.builder.frem(self.value, divisor.value))
-
     def reciprocal(self) -> "Floats":
         """Return one divided by this."""
         return 1.0 / self
-
-    def sqrt(self) -> "Floats":
-        """Return the square root, nan where this is negative."""
-        return self._intrinsic("sqrt")
-
-    def _intrinsic(self, name: str, *others: "Floats | float") -> "Floats":
-        """Call an LLVM intrinsic; ``Module.declare_intrinsic`` rejects vectors, so name it here."""
-        module, vector = self.builder.module, self.value.type
-        full_name = f"llvm.{name}.v{self.width}f64"
-        signature = ir.FunctionType(vector, [vector] * (1 + len(others)))
-        function = module.globals.get(full_name) or ir.Function(module, signature, full_name)
-        operands = [self.value, *map(self._operand, others)]
-        return self._same(self.builder.call(function, operands))
 
     def bits(self) -> Integers:
         """Return the bits of the doubles as integers."""
@@ -317,41 +260,24 @@ class Floats(Lanes):
 
 
 def apart(name: str, f: Callable[[Floats], Floats], x: Floats) -> Floats:
-    """Return ``f(x)`` from a function of its own, which a module has once.
+    """Return ``f(x)`` from a function of its own, which a module has once; the name is part of its symbol.
 
     For what :meth:`Mask.where_any` skips: it is compiled once for all calls, and its constants do not
     take registers from the usual case.
-
-    Parameters
-    ----------
-    name : str
-        A name for f, part of the symbol.
-    f : callable
-        Appends the instructions.
-    x : Floats
-        The argument.
     """
     module, vector = x.builder.module, x.value.type
     symbol = f"pymc_fastlogp.apart.{name}.v{x.width}"
-    function = module.globals.get(symbol)
-    if function is None:
-        function = ir.Function(module, ir.FunctionType(vector, [vector]), symbol)
-        function.linkage = "internal"
-        function.attributes.add("noinline")
-        builder = ir.IRBuilder(function.append_basic_block())
-        builder.ret(f(Floats(builder, function.args[0])).value)
+
+    def body(builder: ir.IRBuilder, argument: ir.Value) -> ir.Value:
+        return f(Floats(builder, argument)).value
+
+    function = once(module, symbol, ir.FunctionType(vector, [vector]), body)
     return Floats(x.builder, x.builder.call(function, [x.value]))
 
 
 @dataclass(frozen=True)
 class Pair:
-    """The unevaluated sum of two doubles a lane, ``low`` being a correction of ``high``.
-
-    Attributes
-    ----------
-    high, low : Floats
-        The terms.
-    """
+    """The unevaluated sum of two doubles a lane, ``low`` being a correction of ``high``."""
 
     high: Floats
     low: Floats

@@ -1,11 +1,12 @@
-"""LLVM types and small idioms that the whole emitter uses."""
+"""LLVM types and small idioms that all code generation uses."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeGuard
 
 from llvmlite import ir
 
 I1, I8, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
+F32, F64 = ir.FloatType(), ir.DoubleType()
 POINTER = ir.PointerType()
 # Of scratch and constants: the widest vector register, which is a cache line too.
 ALIGNMENT = 64
@@ -33,16 +34,6 @@ def times(builder: ir.IRBuilder, a: Number, b: Number) -> Number:
     return builder.mul(as_i64(a), as_i64(b))
 
 
-def private_constant(module: ir.Module, name: str, value: ir.Constant) -> ir.GlobalVariable:
-    """Return the address of a constant that becomes part of a module."""
-    variable = ir.GlobalVariable(module, value.type, name)
-    variable.initializer = value
-    variable.linkage = "private"
-    variable.global_constant = True
-    variable.unnamed_addr = True
-    return variable
-
-
 def splat(builder: ir.IRBuilder, scalar: ir.Value, width: int) -> ir.Value:
     """Return a vector of a scalar in all lanes."""
     undefined = ir.Constant(ir.VectorType(scalar.type, width), ir.Undefined)
@@ -50,15 +41,6 @@ def splat(builder: ir.IRBuilder, scalar: ir.Value, width: int) -> ir.Value:
     if width == 1:
         return first
     return shuffle(builder, first, undefined, [0] * width)
-
-
-def shuffle(
-    builder: ir.IRBuilder, first: ir.Value, second: ir.Value, lanes: Sequence[int]
-) -> ir.Value:
-    """Return lanes of the concatenation of two vectors."""
-    return builder.shuffle_vector(
-        first, second, ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes))
-    )
 
 
 def widened(builder: ir.IRBuilder, value: ir.Value, width: int) -> ir.Value:
@@ -85,9 +67,43 @@ def stack_variable(builder: ir.IRBuilder, type_: ir.Type) -> ir.Value:
     return variable
 
 
-def intrinsic(
-    module: ir.Module, name: str, result: ir.Type, arguments: Sequence[ir.Type]
-) -> ir.Function:
-    """Return an LLVM intrinsic, whose overload llvmlite cannot name for vectors."""
-    signature = ir.FunctionType(result, list(arguments))
+def shuffle(
+    builder: ir.IRBuilder, first: ir.Value, second: ir.Value, lanes: Sequence[int]
+) -> ir.Value:
+    """Return lanes of the concatenation of two vectors."""
+    mask = ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes))
+    return builder.shuffle_vector(first, second, mask)
+
+
+def declared(module: ir.Module, name: str, signature: ir.FunctionType) -> ir.Function:
+    """Return a function that is called by its name: an intrinsic, or one of a library."""
     return module.globals.get(name) or ir.Function(module, signature, name)
+
+
+def once(
+    module: ir.Module,
+    name: str,
+    signature: ir.FunctionType,
+    body: Callable[[ir.IRBuilder, ir.Value], ir.Value],
+) -> ir.Function:
+    """Return a function of one argument that is not inlined; the body appends its code and returns its result."""
+    if name in module.globals:
+        return module.globals[name]
+    function = ir.Function(module, signature, name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    builder = ir.IRBuilder(function.append_basic_block())
+    builder.ret(body(builder, *function.args))
+    return function
+
+
+def private_constant(module: ir.Module, name: str, value: ir.Constant) -> ir.GlobalVariable:
+    """Return the address of a constant that becomes part of a module."""
+    if name in module.globals:
+        return module.globals[name]
+    variable = ir.GlobalVariable(module, value.type, name)
+    variable.initializer = value
+    variable.linkage = "private"
+    variable.global_constant = True
+    variable.unnamed_addr = True
+    return variable

@@ -20,13 +20,7 @@ def address(external: External) -> int:
 
 @cache
 def compile_upstream(external: External) -> Any:
-    """Return the compiled function.
-
-    Parameters
-    ----------
-    external : External
-        What it computes.
-    """
+    """Return the compiled function."""
     node = external.op(ps.upgrade_to_float).make_node(
         *[ps.float64() for _ in range(external.n_arguments)]
     )
