@@ -18,8 +18,6 @@ import numpy as np
 import pytensor.tensor as pt
 from llvmlite import binding as llvm
 from llvmlite import ir
-from pymc_fastlogp.benchmark.native import Timer
-from pymc_fastlogp.benchmark.pairing import pinned, time_in_turn
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.variable import TensorVariable
 from rich.console import Console
@@ -27,6 +25,8 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.machine import machine
+from pymc_fastlogp.benchmarking.native import Timer
+from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.kernel.llvm import I64
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.native.machine_code import compile_program, engine_of
