@@ -29,15 +29,19 @@ def evaluate(arguments: argparse.Namespace) -> dict[str, Any]:
     """Time one evaluation of logp and gradient, all sides in turn."""
     from benchmarks.sides import SIDES, Reference, fastest
     from benchmarks.suite import case as find_case
+    from pymc_fastlogp import compile_pymc_model
     from pymc_fastlogp.benchmarking import BenchmarkResult
+    from pymc_fastlogp.benchmarking.native import LogpCallback
     from pymc_fastlogp.benchmarking.run import check_agreement, compile_side, legal_points
 
     case = find_case(arguments.case)
     # A model a side: what PyMC rewrites in place while compiling the first must not help the second.
     callbacks = {side: compile_side(case.make(), side) for side in ("off", "on")}
+    callbacks["direct"] = LogpCallback.from_compiled(compile_pymc_model(case.make()))
     model = case.make()
     points = legal_points(callbacks["off"], seed=0)
-    check_agreement(callbacks["on"].evaluate, callbacks["off"].evaluate, points)
+    for side in ("on", "direct"):
+        check_agreement(callbacks[side].evaluate, callbacks["off"].evaluate, points)
     timers = {side: callback.timer(points) for side, callback in callbacks.items()}
 
     reference = Reference.of(model, callbacks["off"], points)

@@ -105,6 +105,7 @@ TABLES: tuple[tuple[str, Columns], ...] = (
             *MODEL,
             ("off, µs", _microseconds("off")),
             ("on, µs", _microseconds("on")),
+            ("on, by `compile_pymc_model`, µs", _microseconds("direct")),
             *((f"{marker.label} : on", _ratio(side)) for side, marker in MARKERS.items()),
         ),
     ),

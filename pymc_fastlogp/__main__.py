@@ -1,9 +1,10 @@
-"""``python -m pymc_fastlogp``: the environment, what is registered, and a self-check."""
+"""``python -m pymc_fastlogp``: the environment, what is registered, and a self-check; ``cache``: models on disk."""
 
 import argparse
 import platform
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -16,6 +17,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from rich.console import Console
 from rich.table import Table
 
+from pymc_fastlogp.callbacks import store
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.given_model import why_off
 from pymc_fastlogp.registration import (
@@ -50,10 +52,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m pymc_fastlogp",
         description="Print versions, CPU and the registered rewrites, and check on a small graph that they act.",
-        epilog="Exit status: 0 where the check passes, 1 where it fails, 2 for arguments: there are none.",
+        epilog="Exit status: 0 where the check passes, 1 where it fails, 2 for other arguments.",
     )
-    parser.parse_args()
+    commands = parser.add_subparsers(dest="command", title="instead of that")
+    cache = commands.add_parser("cache", help="show the compiled models that are kept on disk")
+    cache.add_argument("--clear", action="store_true", help="delete them")
+    arguments = parser.parse_args()
     console = Console()
+    if arguments.command == "cache":
+        console.print(cache_report(clear=arguments.clear), soft_wrap=True)
+        return 0
     console.print(environment_table())
     console.print(rules_table())
     failure = self_check()
@@ -62,6 +70,21 @@ def main() -> int:
         return 0
     console.print(f"Self-check failed: {failure}.")
     return 1
+
+
+def cache_report(*, clear: bool) -> str:
+    """Say where models are kept, how many and how large they are; delete them if wanted."""
+    files = store.files()
+    if files is None:
+        return f"Models are not kept: {store.ENVIRONMENT_VARIABLE} or PyTensor's numba__cache switches that off."
+    entries = list(files.found())
+    size = sum(entry.stat().st_size for entry in entries) / 2**20
+    report = f"{len(entries)} models, {size:.1f} of at most {files.limit / 2**20:.0f} MB, in {files.folder}"
+    if not clear:
+        return report
+    for entry in entries:
+        Path(entry.path).unlink(missing_ok=True)
+    return f"{report}: deleted"
 
 
 def environment_table() -> Table:

@@ -27,10 +27,9 @@ from pymc_fastlogp.callbacks.status import (
 )
 from pymc_fastlogp.callbacks.user_data import offset
 from pymc_fastlogp.kernel.emit import emit_shapes, signature
-from pymc_fastlogp.kernel.emit.idioms import intrinsic
 from pymc_fastlogp.kernel.ir.loops import Program
+from pymc_fastlogp.kernel.llvm import F64, I1, I8, I64, POINTER, declared
 
-I8, I64, F64, POINTER = ir.IntType(8), ir.IntType(64), ir.DoubleType(), ir.PointerType()
 ITEMSIZE = 8
 # All bits of the exponent are set in infinities and nans, and in nothing else.
 EXPONENT = I64(0x7FF0000000000000)
@@ -176,9 +175,9 @@ class _Call:
 
 
 def _copy(builder: ir.IRBuilder, to: ir.Value, source: ir.Value, n_numbers: int) -> None:
-    arguments = [POINTER, POINTER, I64, ir.IntType(1)]
-    memcpy = intrinsic(builder.module, "llvm.memcpy.p0.p0.i64", ir.VoidType(), arguments)
-    builder.call(memcpy, [to, source, I64(ITEMSIZE * n_numbers), ir.IntType(1)(0)])
+    type_ = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, I1])
+    memcpy = declared(builder.module, "llvm.memcpy.p0.p0.i64", type_)
+    builder.call(memcpy, [to, source, I64(ITEMSIZE * n_numbers), I1(0)])
 
 
 def _function(arguments: Sequence[ir.Type]) -> ir.Function:
@@ -203,11 +202,11 @@ def _all_finite(builder: ir.IRBuilder, array: ir.Value, length: int) -> ir.Value
     after = builder.append_basic_block()
     builder.branch(loop)
     builder.position_at_end(loop)
-    i, so_far = builder.phi(I64), builder.phi(ir.IntType(1))
+    i, so_far = builder.phi(I64), builder.phi(I1)
     value = builder.load(builder.gep(array, [i], source_etype=F64), typ=F64)
     truth = builder.and_(so_far, _is_finite(builder, value))
     following = builder.add(i, I64(1))
-    for phi, first, then in ((i, I64(0), following), (so_far, ir.IntType(1)(1), truth)):
+    for phi, first, then in ((i, I64(0), following), (so_far, I1(1), truth)):
         phi.add_incoming(first, before)
         phi.add_incoming(then, loop)
     builder.cbranch(builder.icmp_unsigned("<", following, I64(length)), loop, after)
