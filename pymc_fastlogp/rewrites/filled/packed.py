@@ -77,8 +77,10 @@ def _is_as_large(leaf: TensorVariable, x: TensorVariable) -> bool:
 
 
 def _is_repeated(entry: Entries, shape: tuple[int, ...]) -> bool:
-    """Whether the entries are a scalar, or a row or a column where they stand if it is repeated."""
+    """Whether the entries are a scalar, of a vector at several positions, or a row or a column where they stand if it is repeated."""
     lengths = entry.leaf.type.shape
+    if len(shape) == 1 and entry.where.size == 1:
+        return isinstance(entry.leaf, TensorConstant)
     if is_scalar(entry):
         return True
     if len(lengths) != len(shape) or 1 not in lengths or not all(map(_broadcasts, lengths, shape)):
