@@ -25,6 +25,9 @@ ARITHMETIC = ops_where(lambda facts: facts.cost <= Cost.DIVISION)
 
 # Up to so many entries the number of Ops counts, and not how many entries each of them visits.
 FEW_ENTRIES = 1024
+# What is written of more entries, at most, for the functions that are spared to be worth another array, and arithmetic.
+MOST_WRITTEN = 3 / 4
+MOST_WRITTEN_BY_ARITHMETIC = 1 / 4
 
 
 def pays(fgraph: FunctionGraph, node: Apply, operand: TensorVariable, filled: Packed) -> bool:
@@ -35,8 +38,9 @@ def pays(fgraph: FunctionGraph, node: Apply, operand: TensorVariable, filled: Pa
     written = sum(1 if is_scalar(entry) else entry.where.size for entry in filled.entries)
     if isinstance(node.op.scalar_op, ARITHMETIC):
         is_read_twice = any(client is not node for client, _ in fgraph.clients[operand])
-        return 4 * written <= entries and not is_read_twice and _leads_to_a_costly(fgraph, node)
-    return 4 * written <= 3 * entries
+        is_few = written <= MOST_WRITTEN_BY_ARITHMETIC * entries
+        return is_few and not is_read_twice and _leads_to_a_costly(fgraph, node)
+    return written <= MOST_WRITTEN * entries
 
 
 def _leads_to_a_costly(fgraph: FunctionGraph, node: Apply) -> bool:

@@ -43,7 +43,6 @@ from pymc_fastlogp.analysis.ranges import is_positive
 from pymc_fastlogp.analysis.writes import is_set
 from pymc_fastlogp.rewrites.filled.lift_cost import pays
 from pymc_fastlogp.rewrites.filled.lift_gradient import gradient_is_the_same
-from pymc_fastlogp.rewrites.filled.moves_to_set import with_fewer_moves
 from pymc_fastlogp.rewrites.filled.packed import Packed, packed, value_of
 
 # Of integers these can raise, also for an entry that is overwritten later.
@@ -95,8 +94,7 @@ def _match(node: Apply) -> Lift | None:
         return None
     operand = full.pop()
     filled = packed(operand) if is_set(operand) else None
-    # What is written with fewer moves first is lifted in the order of its vectors.
-    if filled is None or not filled.entries or with_fewer_moves(operand) is not None:
+    if filled is None or not filled.entries:
         return None
     return Lift(node, operand, [x for x in node.inputs if x is not operand], filled)
 

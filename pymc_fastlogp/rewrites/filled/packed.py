@@ -12,7 +12,7 @@ from pytensor.tensor.basic import alloc, constant
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.analysis.provenance import Entries, Provenance, provenance
+from pymc_fastlogp.analysis.provenance import Entries, Provenance, in_a_row, provenance
 
 
 class Packed(NamedTuple):
@@ -130,12 +130,6 @@ def value_of(entry: Entries) -> TensorVariable:
         return entry.leaf.dimshuffle() if entry.leaf.type.ndim else entry.leaf
     vector = flattened(entry.leaf)
     return vector if is_whole(entry) else vector[in_a_row(entry.which)]
-
-
-def in_a_row(index: np.ndarray) -> np.ndarray | slice:
-    """Return some positions, as a slice if they follow each other."""
-    begin, end = int(index[0]), int(index[-1]) + 1
-    return slice(begin, end) if np.array_equal(index, np.arange(begin, end)) else index
 
 
 def array_of(entry: Entries, *shape: int) -> TensorVariable:
