@@ -16,12 +16,12 @@ import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
-from pytensor.tensor.basic import ExtractDiag, zeros
+from pytensor.tensor.basic import ExtractDiag, alloc, zeros
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.provenance import moved_inputs, provenance
+from pymc_fastlogp.analysis.provenance import Entries, moved_inputs, provenance
 from pymc_fastlogp.analysis.writes import is_set
-from pymc_fastlogp.rewrites.filled.packed import array_of
+from pymc_fastlogp.rewrites.filled.packed import flattened, is_scalar, value_of
 
 
 @node_rewriter([ExtractDiag])
@@ -35,10 +35,17 @@ def local_diag_of_filled(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     if not entries:
         diag = zeros(out.type.shape, dtype=out.type.dtype)
     elif len(entries) == 1 and found.codes.all() and entries[0].leaf.type.ndim < matrix.type.ndim:
-        [entry] = entries
-        in_order = entry._replace(which=entry.which[np.argsort(entry.where)])
-        diag = array_of(in_order, *out.type.shape)
+        diag = _taken(entries[0], out.type.shape)
     else:
         return None
     copy_stack_trace(out, diag)
     return [diag]
+
+
+def _taken(entry: Entries, shape: tuple[int, ...]) -> TensorVariable:
+    """Return the entries of one tensor that make up an array of this shape."""
+    if is_scalar(entry):
+        return alloc(value_of(entry), *shape)
+    index = entry.which[np.argsort(entry.where)]
+    is_itself = entry.leaf.type.shape == shape and (np.diff(index) == 1).all()
+    return entry.leaf if is_itself else flattened(entry.leaf)[index.reshape(shape)]
