@@ -24,7 +24,7 @@ import pymc_fastlogp
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.rewrites.filled import lift_set_subtensor
 
-SIZES = (100, 10_000, 1_000_000)
+SIZES = (100, 10_000, 100_000)
 LKJ_SIZES = (3, 10, 30, 60, 90)
 
 
@@ -38,10 +38,6 @@ def _read_twice(s: TensorVariable, x: TensorVariable) -> TensorVariable:
     return pt.exp(s).sum() + (s * x).sum()
 
 
-def _gradient(cost: TensorVariable, x: TensorVariable) -> TensorVariable:
-    return pytensor.grad(cost.sum(), x)
-
-
 CASES: dict[str, Callable[[TensorVariable], TensorVariable]] = {
     "exp, a tenth written": lambda x: pt.exp(_filled(x, 10)).sum(),
     "exp, half written": lambda x: pt.exp(_filled(x, 2)).sum(),
@@ -49,9 +45,6 @@ CASES: dict[str, Callable[[TensorVariable], TensorVariable]] = {
     "exp, a tenth written, read twice": lambda x: _read_twice(_filled(x, 10), x),
     "arithmetic, a tenth written": lambda x: ((2 * _filled(x, 10) + 1) * x).sum(),
     "arithmetic, half written": lambda x: ((2 * _filled(x, 2) + 1) * x).sum(),
-    "exp of a full base, stored": lambda x: pt.exp(x[::10].set(0.0)),
-    "exp of a full base, reduced": lambda x: pt.exp(x[::10].set(0.0)).sum(),
-    "exp of a full base, gradient": lambda x: _gradient(pt.exp(x[::10].set(0.0)), x),
 }
 
 
@@ -92,8 +85,7 @@ def main() -> None:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     table = Table("case", *(f"{n:,} entries" for n in SIZES), title="time off / time on")
     priors = Table("prior", "time off / time on")
-    no_limits = {"pays": lambda *_: True, "pays_on_full_root": lambda *_: True}
-    with mock.patch.multiple(lift_set_subtensor, **no_limits):
+    with mock.patch.object(lift_set_subtensor, "pays", return_value=True):
         for name, make in track(CASES.items(), description="compiling and timing"):
             table.add_row(name, *(f"{ratio(make, n):.2f}" for n in SIZES))
     for n in track(LKJ_SIZES, description="LKJCorr priors"):

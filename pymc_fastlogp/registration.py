@@ -101,19 +101,9 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("fastlogp_static_output", "shapes.static_output.local_static_output", "canonicalize"),
     Rule("fastlogp_moves_to_set", "filled.moves_to_set.local_moves_to_set", "canonicalize"),
-    # PyTensor has it after the gradient. Whether a diagonal is positive, and what it cancels, is seen only without it.
-    Rule(
-        "fastlogp_diag_of_diag",
-        "pytensor.tensor.rewriting.subtensor_lift.local_extract_diag_of_alloc_diag",
-        "canonicalize",
-        until="PyTensor has local_extract_diag_of_alloc_diag in canonicalize",
-    ),
     # Before the lift, which takes the quotient apart.
     Rule("fastlogp_unit_norms", "filled.unit_norms.local_unit_norms", "canonicalize"),
-    # Before the lift, which the squares and the scaled factor are for.
-    Rule(
-        "fastlogp_diag_of_product", "linalg.diag_of_product.local_diag_of_product", "canonicalize"
-    ),
+    # Before the lift, which the scaled factor is for.
     Rule("fastlogp_gram_of_scaled", "linalg.gram_of_scaled.local_gram_of_scaled", "canonicalize"),
     # Not `stabilize`: here 0 / x and its like are simplified, so that a lift can follow a lift.
     Rule("fastlogp_lift_set_subtensor", LIFT, "canonicalize"),
@@ -157,9 +147,6 @@ RULES: tuple[Rule, ...] = (
         "fastlogp_difference_of_cumsum",
         "scalars.difference_of_cumsum.local_difference_of_cumsum",
         "stabilize",
-    ),
-    Rule(
-        "fastlogp_inc_of_scattered", "filled.inc_of_scattered.local_inc_of_scattered", "stabilize"
     ),
     Rule(
         "fastlogp_difference_of_softplus",

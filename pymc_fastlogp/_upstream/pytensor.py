@@ -1,9 +1,6 @@
-"""What is private in PyTensor: its proof that an index holds no position twice, and the entries of a rewrite database."""
+"""What is private in PyTensor: the entries of a rewrite database."""
 
 from pytensor.graph.rewriting.db import RewriteDatabase
-from pytensor.tensor.rewriting.subtensor import _advanced_indices_jointly_unique
-
-advanced_indices_jointly_unique = _advanced_indices_jointly_unique
 
 
 def forget_empty_entry(database: RewriteDatabase, name: str) -> None:

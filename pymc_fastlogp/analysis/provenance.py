@@ -106,6 +106,12 @@ def provenance(x: TensorVariable, most: int = MANY_ENTRIES) -> Provenance | None
     return Provenance(evaluation.leaves, codes, np.concatenate(evaluation.zeroed))
 
 
+def in_a_row(index: np.ndarray) -> np.ndarray | slice:
+    """Return some positions, as a slice if they follow each other."""
+    begin, end = int(index[0]), int(index[-1]) + 1
+    return slice(begin, end) if np.array_equal(index, np.arange(begin, end)) else index
+
+
 def moves_to(x: TensorVariable, most: int = MANY_ENTRIES) -> list[Apply]:
     """Return the nodes that move entries until ``x`` is made of them, the first of them first."""
     budget = MOST_MOVED

@@ -24,6 +24,8 @@ N = 5
 I = np.array([1, 3])  # noqa: E741
 ROWS, COLS = np.tril_indices(N, -1)
 DIAG = np.arange(N)
+EACH, BOTH_ROWS, BOTH_COLS = np.repeat([0, 1], len(ROWS)), np.tile(ROWS, 2), np.tile(COLS, 2)
+BOTH_DIAGS = np.tile(DIAG, 2)
 
 a = pt.vector("a", shape=(2,))
 b = pt.vector("b", shape=(2,))
@@ -36,6 +38,7 @@ row = pt.matrix("row", shape=(1, N))
 col = pt.matrix("col", shape=(N, 1))
 full = pt.matrix("full", shape=(N, N))
 lows = pt.matrix("lows", shape=(2, len(ROWS)))
+packed_lows = lows.reshape((2 * len(ROWS),))
 columns = pt.tensor("columns", shape=(2, N, 1))
 two = pt.zeros((2, N, N))[:, ROWS, COLS].set(lows)
 index = pt.lvector("index", shape=(2,))
@@ -46,7 +49,8 @@ c3 = pt.vector("c3", shape=(3,))
 k = pt.lscalar("k")
 corner = pt.zeros((3, 3))
 MASK = np.array([True, False, False])
-long = pt.vector("long", shape=(2000,))
+long = pt.vector("long", shape=(1600,))
+longer = pt.vector("longer", shape=(2000,))
 read_twice = pt.zeros(2000)[:500].set(long[:500])
 half = pt.zeros(2000)[:1000].set(long[:1000])
 huge = pt.zeros(200_000)[I].set(a)
@@ -69,7 +73,8 @@ VALUES = {
     start: np.array(2),
     c3: np.array([1.0, 2.0, 3.0]),
     k: np.array(2),
-    long: np.linspace(-1.0, 1.0, 2000),
+    long: np.linspace(-1.0, 1.0, 1600),
+    longer: np.linspace(-1.0, 1.0, 2000),
 }
 
 zeros = pt.zeros((N,))
@@ -86,19 +91,21 @@ FIRES = {
     ),
     "arithmetic on a large tensor, reduced": (
         pt.sqr(half).sum(),
-        pt.zeros(2000)[:1000].set(pt.sqr(long[:1000])).sum(),
+        pt.sqr(long[:1000]).sum(),
     ),
     "basic slice": (pt.exp(zeros[1:3].set(a)), pt.ones(N)[1:3].set(pt.exp(a))),
-    "basic scalar": (pt.exp(zeros[start].set(s)), pt.ones(N)[start].set(pt.exp(s))),
-    "negative step": (pt.exp(zeros[3:1:-1].set(a)), pt.ones(N)[3:1:-1].set(pt.exp(a))),
-    "boolean": (pt.exp(zeros[mask].set(b)), pt.ones(N)[mask].set(pt.exp(b))),
-    "mixed": (
-        pt.exp(square[1:3, I].set(full[:2, :2])),
-        pt.ones((N, N))[1:3, I].set(pt.exp(full[:2, :2])),
+    "basic scalar": (pt.exp(zeros[2].set(s)), pt.ones(N)[2:3].set(pt.exp(s))),
+    "negative step": (
+        pt.exp(zeros[3:1:-1].set(a)),
+        pt.ones(N)[np.array([3, 2])].set(pt.exp(a)),
     ),
-    "broadcast value": (
-        pt.exp(square[1:3].set(row)),
-        pt.ones((N, N))[1:3].set(pt.exp(row)),
+    "boolean": (
+        pt.exp(zeros[np.array([False, True, False, True, False])].set(b)),
+        pt.ones(N)[I].set(pt.exp(b)),
+    ),
+    "mask and index": (
+        pt.exp(corner[np.array([True, False, True]), np.array([1, 1])].set(a)),
+        pt.ones((3, 3))[np.array([0, 2]), np.array([1, 1])].set(pt.exp(a)),
     ),
     "chain": (
         pt.sqr(triangle),
@@ -106,7 +113,7 @@ FIRES = {
     ),
     "chain of three": (
         pt.exp(zeros[:1].set(s)[I].set(a)[4].set(0.0)),
-        pt.ones(N)[:1].set(pt.exp(s))[I].set(pt.exp(a))[4].set(1.0),
+        pt.ones(N)[:1].set(pt.exp(s))[I].set(pt.exp(a)),
     ),
     "inc on zeros": (pt.exp(zeros[I].inc(a)), pt.ones(N)[I].set(pt.exp(a))),
     "basic inc on zeros": (pt.exp(zeros[1:3].inc(a)), pt.ones(N)[1:3].set(pt.exp(a))),
@@ -125,33 +132,31 @@ FIRES = {
     ),
     "batch, columns other": (
         two + columns,
-        pt.alloc(columns, 2, N, N)[:, ROWS, COLS].set(lows + columns[:, :, 0][:, ROWS]),
+        pt.alloc(columns, 2, N, N)[EACH, BOTH_ROWS, BOTH_COLS].set(
+            packed_lows + columns[:, :, 0][EACH, BOTH_ROWS]
+        ),
     ),
     "batch, column other": (
         two + columns[:1],
-        pt.alloc(columns[:1], 2, N, N)[:, ROWS, COLS].set(
-            lows + columns[:1].dimshuffle(0, 1)[:, ROWS]
+        pt.alloc(columns[:1], 2, N, N)[EACH, BOTH_ROWS, BOTH_COLS].set(
+            packed_lows + columns[:1].dimshuffle(1)[BOTH_ROWS]
         ),
     ),
     "batch, scalars other": (
         two + columns[:, :1],
-        pt.alloc(columns[:, :1], 2, N, N)[:, ROWS, COLS].set(
-            lows + columns[:, :1][:, 0 * ROWS, 0 * COLS]
+        pt.alloc(columns[:, :1], 2, N, N)[EACH, BOTH_ROWS, BOTH_COLS].set(
+            packed_lows + columns[:, :1].dimshuffle(0)[EACH]
         ),
     ),
     "batch, diagonal, columns other": (
         two[:, DIAG, DIAG].set(1.0) + columns,
-        pt.alloc(columns, 2, N, N)[:, ROWS, COLS]
-        .set(lows + columns[:, :, 0][:, ROWS])[:, DIAG, DIAG]
-        .set(1.0 + columns[:, :, 0]),
+        pt.alloc(columns, 2, N, N)[EACH, BOTH_ROWS, BOTH_COLS]
+        .set(packed_lows + columns[:, :, 0][EACH, BOTH_ROWS])[EACH[::2], BOTH_DIAGS, BOTH_DIAGS]
+        .set(1.0 + columns[:, :, 0][EACH[::2], BOTH_DIAGS]),
     ),
-    "row other, slices": (
-        square[1:3].set(full[:2]) + row,
-        pt.alloc(row, N, N)[1:3].set(full[:2] + row),
-    ),
-    "row other, scalar index": (
-        square[start].set(x) + row,
-        pt.alloc(row, N, N)[start].set(x + row[0]),
+    "row other": (
+        square[2].set(x) + row,
+        pt.alloc(row, N, N)[2 + 0 * DIAG, DIAG].set(x + row[0]),
     ),
     "comparison": (zeros[I].set(a) > 0, pt.zeros(N, dtype=bool)[I].set(a > 0)),
     "cast": (
@@ -162,23 +167,14 @@ FIRES = {
         pt.exp(pt.zeros(N, dtype="float32")[I].set(f32)),
         pt.ones(N, dtype="float32")[I].set(pt.exp(f32)),
     ),
-    "value is cast before f": (
-        pt.sqr(zeros[I].set(i8)),
-        zeros[I].set(pt.sqr(pt.cast(i8, "float64"))),
-    ),
-    "integers": (
-        pt.sqr(pt.zeros(N, dtype="int64")[I].set(i8)),
-        pt.zeros(N, dtype="int64")[I].set(pt.sqr(pt.cast(i8, "int64"))),
-    ),
     "constant base": (
         pt.exp(pt.constant(np.arange(5.0))[I].set(a)),
-        pt.constant(np.exp(np.arange(5.0)))[I].set(pt.exp(a)),
+        pt.ones(N)[I].set(pt.exp(a))[2:3].set(np.exp(2.0))[4:].set(np.exp(4.0)),
     ),
     "scalar base": (
         pt.alloc(s, N)[I].set(a) + 1,
         pt.alloc(1 + s, N)[I].set(1 + a),
     ),
-    "full base, scalar value": (-x[I].set(1.0), (-x)[I].set(-1.0)),
     "arithmetic before a costly function": (
         pt.exp(2 * pt.zeros(2000)[:500].set(long[:500]) + 1),
         pt.full(2000, np.exp(1.0))[:500].set(pt.exp(1 + 2 * long[:500])),
@@ -205,17 +201,19 @@ REFUSES = {
     "set, index unknown": pt.exp(zeros[index].set(a)),
     "set, mixed signs may repeat": pt.exp(zeros[np.array([1, -4])].set(a)),
     "full base and value": pt.exp(x[I].set(a)),
+    "full base, scalar value": -x[I].set(1.0),
+    "index not known": pt.exp(zeros[start].set(s)),
+    "mask not known": pt.exp(zeros[mask].set(b)),
+    "value with as many dimensions": pt.exp(square[1:3, I].set(full[:2, :2])),
+    "broadcast value": pt.exp(square[1:3].set(row)),
+    "value is cast": pt.sqr(zeros[I].set(i8)),
     "full other": filled * full,
     "two different sets": zeros[I].set(a) * zeros[:2].set(b),
     "outer product": zeros[I].set(a)[:, None] * zeros[I].set(b)[None, :],
     "one entry": pt.exp(pt.zeros((1,))[0].set(s)),
-    "row other, boolean": square[pt.eye(N, dtype="bool")].set(s) * row,
     # PyTensor counts the ones of a mask as positions, and finds no duplicates.
     "mask and duplicates, inc": pt.exp(corner[MASK, np.array([1, 1, 2])].inc(c3)),
     "mask and duplicates, set": pt.exp(corner[MASK, np.array([1, 1, 2])].set(c3)),
-    "mask and index of different lengths": pt.exp(
-        corner[np.array([True, False, True]), np.array([1, 1])].set(a)
-    ),
     # The value may be broadcast when the function is called, but not against a column.
     "column other, length unknown": square[I, I].set(pt.vector("u")) * col,
     "power of integers can raise": pt.constant([0, 0])[0].set(k)[1].set(k) ** k,
@@ -225,7 +223,6 @@ REFUSES = {
     "masked log": pt.log(x[I].set(1.0)),
     "masked scalar base": pt.log(pt.alloc(s, N)[:].set(1.0)),
     "perhaps stored nowhere": pt.log(zeros[mask].set(s)),
-    "overwritten value": pt.log(zeros[I].set(a)[1:].set(1.0)),
     "exponent of an overwritten base": filled**s,
     # The gradient is rounded to float32 on its way through the set.
     "cast between floats": pt.cast(zeros[I].set(a), "float32"),
@@ -233,11 +230,11 @@ REFUSES = {
     "promotion of float32": pt.zeros(N, dtype="float32")[I].set(f32) * s,
     # Nothing would be saved.
     "arithmetic on a large tensor": 2 * pt.zeros(2000)[:500].set(long[:500]),
-    "arithmetic that meets a full tensor": ((half + s) * long).sum(),
-    "arithmetic, read twice": pt.exp(2 * read_twice) + long * read_twice,
+    "arithmetic that meets a full tensor": ((half + s) * longer).sum(),
+    "arithmetic, read twice": pt.exp(2 * read_twice) + longer * read_twice,
     "arithmetic on most of a large tensor": pt.exp(2 * pt.zeros(2000)[:1000].set(long[:1000])),
     "arithmetic, sizes unknown": 2 * pt.zeros(start)[:2].set(pt.vector("v")),
-    "most of a large tensor": pt.exp(pt.zeros(2000)[:1600].set(long[:1600])),
+    "most of a large tensor": pt.exp(pt.zeros(2000)[:1600].set(long)),
     "very large, two clients": pt.exp(huge) + pt.sin(huge) + huge,
     "full base, reduced": (-x[I].set(1.0)).sum(),
     # Something else needs the tensor as it was, and nothing is saved on a full base.
@@ -340,13 +337,12 @@ def test_same_in_mode_numba(compiled):
 @pytest.mark.parametrize(("mode", "fires"), [("NUMBA", True), ("JAX", False)])
 def test_after_the_gradient_the_value_alone_decides(mode, fires):
     """But not in mode JAX, where the gradient may still be to come."""
-    out = pt.log(x[I].set(1.0))
+    out = pt.log(pt.alloc(s, N)[I].set(1.0))
     with switched(True):
-        function = pytensor.function([x], out, mode=mode)
+        function = pytensor.function([s], out, mode=mode)
     is_lifted = not isinstance(function.maker.fgraph.outputs[0].owner.op, Elemwise)
     assert is_lifted == fires
-    at = np.array([2.0, 0.0, 3.0, 0.0, 1.0])
-    np.testing.assert_allclose(function(at), np.log([2.0, 1.0, 3.0, 1.0, 1.0]), rtol=1e-14)
+    np.testing.assert_allclose(function(3.0), np.log([3.0, 1.0, 3.0, 1.0, 3.0]), rtol=1e-14)
 
 
 def test_gradient_by_a_divisor_has_its_dtype():

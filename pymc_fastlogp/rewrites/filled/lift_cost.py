@@ -4,14 +4,12 @@ The lift stores an array of the size of ``x`` where one was stored before, so it
 entries on which ``f`` is not evaluated any more. Where ``f`` is arithmetic, PyTensor would have
 fused it into the loop that reads the result, and there is nothing to save, unless a costlier
 function follows that can be lifted next, or a reduction or a diagonal, which can be taken of what
-was written (:mod:`~pymc_fastlogp.rewrites.filled.sum_of_filled`): an LKJ prior then never has a matrix. Where
-other Ops read ``x[i].set(c)`` as well, it has to be stored all the same. Where ``x`` is as large as it looks, nothing is saved but a copy, and a
-reduction that would have been fused with ``f`` no longer is. ``benchmarks/lift_cost.py`` measures
-the cases, and the limits below follow from it.
+was written (:mod:`~pymc_fastlogp.rewrites.filled.sum_of_filled`): an LKJ prior then never has a matrix.
+Where other Ops read the filled array as well, it has to be stored all the same. ``benchmarks/lift_cost.py``
+measures the cases, and the limits below follow from it.
 """
 
 import math
-from itertools import pairwise
 
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
@@ -20,45 +18,29 @@ from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.scalar_facts import Cost, ops_where
-from pymc_fastlogp.analysis.writes import Filled
+from pymc_fastlogp.rewrites.filled.packed import Packed, is_scalar
 
 # Next to free in the loop that reads the result.
 ARITHMETIC = ops_where(lambda facts: facts.cost <= Cost.DIVISION)
 
 # Up to so many entries the number of Ops counts, and not how many entries each of them visits.
 FEW_ENTRIES = 1024
-# Beyond so many entries one more array costs more than most functions of its entries.
-MANY_ENTRIES = 100_000
+# What is written of more entries, at most, for the functions that are spared to be worth another array, and arithmetic.
+MOST_WRITTEN = 3 / 4
+MOST_WRITTEN_BY_ARITHMETIC = 1 / 4
 
 
-def pays(fgraph: FunctionGraph, node: Apply, operand: TensorVariable, filled: Filled) -> bool:
+def pays(fgraph: FunctionGraph, node: Apply, operand: TensorVariable, filled: Packed) -> bool:
     """Whether evaluating ``f`` on what was written, and not on all, is worth the change."""
     entries = _size(operand)
-    if entries <= FEW_ENTRIES:
+    if entries <= FEW_ENTRIES or _is_reduced(fgraph, node):
         return True
-    if entries <= MANY_ENTRIES and _is_reduced(fgraph, node):
-        return True
-    is_read_twice = _has_other_clients(fgraph, node, operand)
-    written = sum(_size(write.inputs[1]) for write in filled.writes)
+    written = sum(1 if is_scalar(entry) else entry.where.size for entry in filled.entries)
     if isinstance(node.op.scalar_op, ARITHMETIC):
-        few_written = written < math.inf and 4 * written <= entries
-        return few_written and not is_read_twice and _leads_to_a_costly(fgraph, node)
-    few_written = written == math.inf or 4 * written <= 3 * entries
-    return few_written and not (is_read_twice and entries > MANY_ENTRIES)
-
-
-def pays_on_full_root(
-    fgraph: FunctionGraph, node: Apply, operand: TensorVariable, filled: Filled
-) -> bool:
-    """Whether scalars are set, into a copy that can be spared, and no reduction loses its fusion."""
-    if not all(all(write.inputs[1].type.broadcastable) for write in filled.writes):
-        return False
-    if _has_other_clients(fgraph, node, operand):
-        return False
-    if any(len(fgraph.clients[write.outputs[0]]) > 1 for write, _ in pairwise(filled.writes)):
-        return False
-    readers = [client.op for client, _ in fgraph.clients[node.outputs[0]]]
-    return not any(isinstance(op, CAReduce) for op in readers)
+        is_read_twice = any(client is not node for client, _ in fgraph.clients[operand])
+        is_few = written <= MOST_WRITTEN_BY_ARITHMETIC * entries
+        return is_few and not is_read_twice and _leads_to_a_costly(fgraph, node)
+    return written <= MOST_WRITTEN * entries
 
 
 def _leads_to_a_costly(fgraph: FunctionGraph, node: Apply) -> bool:
@@ -88,10 +70,5 @@ def _is_reduced(fgraph: FunctionGraph, node: Apply) -> bool:
     return False
 
 
-def _size(x: TensorVariable) -> float:
-    """Return the number of entries, infinite where it is not known before the call."""
-    return math.inf if None in x.type.shape else math.prod(x.type.shape)
-
-
-def _has_other_clients(fgraph: FunctionGraph, node: Apply, operand: TensorVariable) -> bool:
-    return any(client is not node for client, _ in fgraph.clients[operand])
+def _size(x: TensorVariable) -> int:
+    return math.prod(x.type.shape)

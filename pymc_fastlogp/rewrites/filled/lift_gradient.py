@@ -4,25 +4,23 @@ Let :math:`s = x[i].\mathrm{set}(c)` and :math:`g` the gradient of the result. W
 :math:`x` receives :math:`(g\,f'(s))[i].\mathrm{set}(0)`, with it
 :math:`(g[i].\mathrm{set}(0))\,f'(x)`. At an entry that was overwritten the second is
 :math:`0 \cdot f'(x_k)`, which is nan where :math:`f'(x_k)` is not finite, as with
-``log(x[x_is_zero].set(1))``. The same happens to a value that a later set overwrites or that is
-stored nowhere, and to another operand ``w`` at overwritten entries of ``x``. Before a gradient is
+``log(x[x_is_zero].set(1))``. The same happens to another operand ``w`` at overwritten entries of ``x``. Before a gradient is
 taken the lift therefore fires only where no gradient flows into an overwritten entry, which is
 then constant, or where :math:`f'` there is finite whatever the entry holds (the tables below).
-After the gradient it fires on the value's conditions alone.
+Of a value that a later set overwrites nothing is left. After the gradient it fires on the value's conditions alone.
 """
 
 import numpy as np
 import pytensor.scalar as ps
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, Constant
-from pytensor.tensor.basic import Alloc
-from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.elemwise import operands
 from pymc_fastlogp.analysis.scalar_facts import Trait, ops_where
-from pymc_fastlogp.analysis.writes import Filled, is_surely_stored
+from pymc_fastlogp.rewrites.filled.packed import Packed
 
 # Derivatives that do not depend on the operands: finite even where an operand is inf or nan.
 CONSTANT_DERIVATIVE = ops_where(lambda facts: Trait.CONSTANT_DERIVATIVE in facts.traits)
@@ -34,7 +32,7 @@ FINITE_DERIVATIVE_BY_OTHERS = ops_where(
 
 
 def gradient_is_the_same(
-    node: Apply, operand: TensorVariable, others: list[TensorVariable], filled: Filled
+    node: Apply, operand: TensorVariable, others: list[TensorVariable], filled: Packed
 ) -> bool:
     """Whether no overwritten entry can turn a zero gradient into nan, and no dtype changes."""
     scalar_op = node.op.scalar_op
@@ -42,10 +40,8 @@ def gradient_is_the_same(
         return False
     if isinstance(scalar_op, CONSTANT_DERIVATIVE):
         return True
-    if not all(is_surely_stored(write) for write in filled.writes):
-        return False
-    root = _constant_value(filled.root)
-    if root is None and not _is_switch_between_constants(filled.root):
+    fill = fill_value(filled.fill)
+    if fill is None and not _is_switch_between_constants(filled.fill):
         return False
     if all(isinstance(x, Constant) for x in others):
         return True
@@ -55,7 +51,7 @@ def gradient_is_the_same(
         return False
     is_numerator = isinstance(scalar_op, ps.TrueDiv) and operand is node.inputs[0]
     is_finite = is_numerator or isinstance(scalar_op, FINITE_DERIVATIVE_BY_OTHERS)
-    return is_finite and root is not None and bool(np.isfinite(root).all())
+    return is_finite and fill is not None and bool(np.isfinite(fill))
 
 
 def _rounds_differently(dtype: str, out_dtype: str) -> bool:
@@ -69,18 +65,7 @@ def _rounds_differently(dtype: str, out_dtype: str) -> bool:
     return out_dtype in float_dtypes or dtype != config.floatX
 
 
-def _constant_value(root: TensorVariable) -> np.ndarray | None:
-    """Return what a root holds that is known before the call, and hence has no gradient."""
-    return root.data if isinstance(root, Constant) else fill_value(root)
-
-
-def _is_switch_between_constants(root: TensorVariable) -> bool:
-    """Whether a root repeats one of two constants: no gradient, and what the lift makes of ``0 / w``."""
-    if not isinstance(root.owner_op, Alloc):
-        return False
-    fill = root.owner.inputs[0]
-    if not isinstance(fill.owner_op, Elemwise) or not isinstance(
-        fill.owner.op.scalar_op, ps.Switch
-    ):
-        return False
-    return all(isinstance(branch, Constant) for branch in fill.owner.inputs[1:])
+def _is_switch_between_constants(fill: TensorVariable) -> bool:
+    """Whether a fill is one of two constants: no gradient, and what the lift makes of ``0 / w``."""
+    branches = operands(fill, ps.Switch)[1:]
+    return bool(branches) and all(isinstance(branch, Constant) for branch in branches)

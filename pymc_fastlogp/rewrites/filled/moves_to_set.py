@@ -42,26 +42,20 @@ STORES = (switch, mul, Join, Reshape, Pad, IncSubtensor, AdvancedIncSubtensor)
 def local_moves_to_set(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``pad(reshape(join(v[s], ..)) * mask, ..) -> zeros[rows, cols].set(v)``."""
     [out] = node.outputs
-    x = None if _is_moved_on(fgraph, out) else with_fewer_moves(out)
-    if x is None:
+    if _is_moved_on(fgraph, out) or not _is_matrix_of_moved(out) or _n_stores(moves_to(out)) < 2:
         return None
-    copy_stack_trace(out, x)
-    return [x]
-
-
-def with_fewer_moves(x: TensorVariable) -> TensorVariable | None:
-    """Return ``x`` as sets into what fills it; None if it is that, or as good."""
-    if not _is_matrix_of_moved(x) or _n_stores(moves_to(x)) < 2:
-        return None
-    found = provenance(x)
-    filled = packed(x, found)
+    found = provenance(out)
+    filled = packed(out, found)
     if found is None or filled is None or not all(map(_stands_once, filled.entries)):
         return None
-    if x.owner.op == mul and all(map(_is_repeated, filled.entries)):
+    if node.op == mul and all(map(_is_repeated, filled.entries)):
         return None
     made = filled.as_sets()
-    before, after = (toposort([v], blockers=found.leaves) for v in (x, made))
-    return made if _n_stores(after) < _n_stores(before) else None
+    before, after = (toposort([v], blockers=found.leaves) for v in (out, made))
+    if _n_stores(after) >= _n_stores(before):
+        return None
+    copy_stack_trace(out, made)
+    return [made]
 
 
 def _is_matrix_of_moved(x: TensorVariable) -> bool:

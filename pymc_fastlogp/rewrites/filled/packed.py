@@ -4,7 +4,7 @@ The rules that work on those tensors instead of the array ask here.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from pytensor.tensor.basic import alloc, constant
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.analysis.provenance import Entries, Provenance, provenance
+from pymc_fastlogp.analysis.provenance import Entries, Provenance, in_a_row, provenance
 
 
 class Packed(NamedTuple):
@@ -27,17 +27,24 @@ class Packed(NamedTuple):
         """How many positions do not hold the fill."""
         return sum(entry.where.size for entry in self.entries)
 
-    def as_sets(self) -> TensorVariable:
-        """Return the array as one set of each of the entries into the fill."""
-        x = alloc(self.fill, *self.shape)
+    def as_sets(
+        self,
+        fill: TensorVariable | None = None,
+        value: Callable[[Entries], TensorVariable] | None = None,
+    ) -> TensorVariable:
+        """Return the array as one set of each of the entries into the fill; of others in their places, if given."""
+        x = alloc(self.fill if fill is None else fill, *self.shape)
         for entry in self.entries:
-            x = x[self._index(entry)].set(value_of(entry))
+            of_entry = (value or value_of)(entry)
+            x = x[self._index(entry, of_entry.type.ndim)].set(of_entry)
         return x
 
-    def _index(self, entry: Entries) -> tuple[slice | np.ndarray, ...]:
+    def _index(self, entry: Entries, ndim: int) -> tuple[slice | np.ndarray, ...]:
         """Return where the entries stand, by slices over a batch if a scalar stands at the same places in each matrix."""
+        if len(self.shape) == 1:
+            return (in_a_row(entry.where),)
         *batch, n, m = self.shape
-        if batch and is_scalar(entry):
+        if batch and ndim == 0:
             first = entry.where[entry.where < n * m]
             of_all = np.arange(math.prod(batch))[:, None] * n * m + first
             if np.array_equal(of_all.ravel(), entry.where):
@@ -46,7 +53,7 @@ class Packed(NamedTuple):
 
 
 def packed(x: TensorVariable, found: Provenance | None = None) -> Packed | None:
-    """Return what fills ``x``; None if nothing does, or if entries of a tensor with as many dimensions stand there."""
+    """Return what fills ``x``; None if nothing does, or if entries of a tensor as large as ``x`` stand there."""
     found = found or provenance(x)
     if found is None or not found.is_lossless:
         return None
@@ -59,14 +66,21 @@ def packed(x: TensorVariable, found: Provenance | None = None) -> Packed | None:
     # Zero where there is one: sums and factors can do without it.
     fill = max(fills, key=lambda entry: (fill_value(entry.leaf) == 0, entry.where.size))
     rest = tuple(entry for entry in (*variables, *constants) if entry is not fill)
-    if any(entry.leaf.type.ndim >= x.type.ndim for entry in rest):
+    if any(_is_as_large(entry.leaf, x) for entry in rest):
         return None
     return Packed(fill.leaf, rest, x.type.shape)
 
 
+def _is_as_large(leaf: TensorVariable, x: TensorVariable) -> bool:
+    """Whether a tensor has as many dimensions as what it stands in, or is a vector as long."""
+    return leaf.type.ndim >= max(x.type.ndim, 2) or leaf.type.shape == x.type.shape
+
+
 def _is_repeated(entry: Entries, shape: tuple[int, ...]) -> bool:
-    """Whether the entries are a scalar, or a row or a column where they stand if it is repeated."""
+    """Whether the entries are a scalar, of a vector at several positions, or a row or a column where they stand if it is repeated."""
     lengths = entry.leaf.type.shape
+    if len(shape) == 1 and entry.where.size == 1:
+        return isinstance(entry.leaf, TensorConstant)
     if is_scalar(entry):
         return True
     if len(lengths) != len(shape) or 1 not in lengths or not all(map(_broadcasts, lengths, shape)):
@@ -115,7 +129,7 @@ def value_of(entry: Entries) -> TensorVariable:
     if is_scalar(entry):
         return entry.leaf.dimshuffle() if entry.leaf.type.ndim else entry.leaf
     vector = flattened(entry.leaf)
-    return vector if is_whole(entry) else vector[entry.which]
+    return vector if is_whole(entry) else vector[in_a_row(entry.which)]
 
 
 def array_of(entry: Entries, *shape: int) -> TensorVariable:

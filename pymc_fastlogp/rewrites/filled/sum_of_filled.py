@@ -25,6 +25,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.writes import is_set
+from pymc_fastlogp.rewrites.filled.lift_cost import MOST_WRITTEN
 from pymc_fastlogp.rewrites.filled.packed import Packed, array_of, packed, value_of
 
 
@@ -41,7 +42,7 @@ def local_sum_of_filled(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
         return None
     if op.axis is None or len(op.axis) == matrix.type.ndim:
         total = variadic_add(*(array_of(entry, entry.where.size).sum() for entry in filled.entries))
-    elif 4 * filled.n_written <= 3 * np.prod(filled.shape):
+    elif filled.n_written <= MOST_WRITTEN * np.prod(filled.shape):
         kept = [axis for axis in range(matrix.type.ndim) if axis not in op.axis]
         total = _sums_along(filled, kept)
     else:

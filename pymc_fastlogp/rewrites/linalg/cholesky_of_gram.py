@@ -28,13 +28,14 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import atleast_Nd, switch, zeros
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.math import Dot, isinf, isnan
 from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.elemwise import operands
 from pymc_fastlogp.analysis.ranges import is_nonnegative
 from pymc_fastlogp.analysis.writes import is_set
 from pymc_fastlogp.rewrites.filled.packed import Packed, packed, value_of
@@ -109,8 +110,8 @@ def _failure(filled: Packed) -> TensorVariable | None:
 
 def _is_nan_or_zero(x: TensorVariable) -> TensorVariable | None:
     """Return ``c`` if ``x`` is ``switch(c, nan, 0)``."""
-    if not isinstance(x.owner_op, Elemwise) or not isinstance(x.owner.op.scalar_op, ps.Switch):
+    if not (branches := operands(x, ps.Switch)):
         return None
-    condition, if_true, if_false = x.owner.inputs
-    true, false = fill_value(if_true), fill_value(if_false)
+    condition, *values = branches
+    true, false = map(fill_value, values)
     return condition if true is not None and np.isnan(true) and false == 0 else None

@@ -26,7 +26,7 @@ from pymc_fastlogp.rewrites.rows.refusals import (
     own_entry_of,
 )
 from pymc_fastlogp.rewrites.rows.scatter_order import Scattered
-from pymc_fastlogp.rewrites.rows.views import Grid, static_length, varies
+from pymc_fastlogp.rewrites.rows.views import Grid, static_length
 
 
 class Reader(NamedTuple):
@@ -120,20 +120,13 @@ def length_of(node: Apply, axis: int) -> int | None:
 
 def reading_of(reader: Reader, n: int) -> Reading:
     """Return what a reduction reads of its rows."""
-    grid, reading = Grid((n,)), Reading()
-    to_see: list[tuple[TensorVariable, Where]] = [(reader.node.inputs[0], {reader.axis: 0})]
-    while to_see:
-        x, where = to_see.pop()
-        if isinstance(x, Constant) or not varies(x, where):
+    reading = Reading()
+    for x, where, view in Grid((n,)).walk([(reader.node.inputs[0], {reader.axis: 0})]):
+        if isinstance(x, Constant):
             continue
         axes = tuple(where)
-        if reading.computed.get(x, axes) != axes or not _in_order(where):
+        if reading.computed.setdefault(x, axes) != axes or not _in_order(where):
             reading.refusal = READS_OTHERS
-        if x in reading.computed:
-            continue
-        reading.computed[x] = axes
-        view = grid.view(x, where)
-        to_see += view.inputs
         if not view.inputs:
             _read_leaf(reading, x, where)
     return reading

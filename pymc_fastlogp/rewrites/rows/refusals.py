@@ -14,7 +14,7 @@ from pymc_fastlogp.analysis.gathers import Where, parse_gather
 from pymc_fastlogp.decisions import Refusal
 from pymc_fastlogp.rewrites.rows.keys import WORTHWHILE
 from pymc_fastlogp.rewrites.rows.terms import Term
-from pymc_fastlogp.rewrites.rows.views import Grid, varies
+from pymc_fastlogp.rewrites.rows.views import Grid
 
 # A row each: why, and what the user can do about it.
 NEEDED_ROW_BY_ROW = Refusal(
@@ -125,14 +125,7 @@ def _long_leaves(
 ) -> list[TensorVariable]:
     """Return the variables, other than constants, of which each row reads its own entry."""
     leaves: dict[TensorVariable, None] = {}
-    seen = set()
-    to_see = [(x, where) for x in of_rows]
-    while to_see:
-        x, at = to_see.pop()
-        if not varies(x, at) or id(view := grid.view(x, at)) in seen:
-            continue
-        seen.add(id(view))
-        to_see += view.inputs
+    for x, _, view in grid.walk([(x, where) for x in of_rows]):
         if not view.inputs and not isinstance(x, Constant) and not _looks_up(x):
             leaves[x] = None
     return [*leaves]

@@ -75,17 +75,14 @@ class Branch:
         Its value at each row.
     parts : tuple of Term or Branch
         What it is made of.
-    of_rows : callable
-        Makes ``x`` of the parts at each row, of which some are None and count as zero.
-    of_cells : callable
-        Makes ``x`` of the parts at the first row of each cell, given a function that returns other
-        variables there.
+    make : callable
+        Makes ``x`` of the parts, of which some are None and count as zero: at each row, or at the first
+        row of each cell, given a function that returns other variables there.
     """
 
     x: TensorVariable
     parts: tuple[Tree, ...]
-    of_rows: Callable[[Sequence[Part]], TensorVariable]
-    of_cells: Callable[[Sequence[Part], At], TensorVariable]
+    make: Callable[[Sequence[Part], At | None], TensorVariable]
 
 
 def terms_of(tree: Tree) -> list[Term]:
@@ -102,7 +99,7 @@ def at_rows(tree: Tree, kept: set[Term]) -> Part:
     if isinstance(tree, Term):
         return None
     parts = [at_rows(part, kept) for part in tree.parts]
-    return None if all(part is None for part in parts) else tree.of_rows(parts)
+    return None if all(part is None for part in parts) else tree.make(parts, None)
 
 
 def sum_at_cells(tree: Tree, of_term: dict[Term, TensorVariable], at: At) -> TensorVariable:
@@ -116,7 +113,7 @@ def _at_cells(tree: Tree, of_term: dict[Term, TensorVariable], at: At) -> Part:
     if isinstance(tree, Term):
         return of_term.get(tree)
     parts = [_at_cells(part, of_term, at) for part in tree.parts]
-    return None if all(part is None for part in parts) else tree.of_cells(parts, at)
+    return None if all(part is None for part in parts) else tree.make(parts, at)
 
 
 def split(grid: Grid, x: TensorVariable, where: Where) -> Tree:
@@ -200,24 +197,23 @@ def _whole(splitter: Splitter, node: Apply) -> None:
 
 def _check(splitter: Splitter, node: Apply) -> Branch:
     x, *conditions = node.inputs
-
-    def apply(given: Sequence[Part], at: At | None = None) -> TensorVariable:
-        return node.op(given[0], *conditions)
-
-    return Branch(node.outputs[0], (splitter.split(x),), apply, apply)
+    return Branch(
+        node.outputs[0], (splitter.split(x),), lambda given, at: node.op(given[0], *conditions)
+    )
 
 
 def _linear(splitter: Splitter, node: Apply, linear: Sequence[int]) -> Branch:
     """Return the branch of an Op that is linear in these of its inputs, taken together."""
     parts = tuple(splitter.split(node.inputs[i]) for i in linear)
 
-    def apply(given: Sequence[Part], at: At) -> TensorVariable:
+    def make(given: Sequence[Part], at: At | None) -> TensorVariable:
         by_input = dict(zip(linear, _zeros_for_none(given, node)))
+        others = at or (lambda x: x)
         return node.op(
-            *(by_input[i] if i in by_input else at(x) for i, x in enumerate(node.inputs))
+            *(by_input[i] if i in by_input else others(x) for i, x in enumerate(node.inputs))
         )
 
-    return Branch(node.outputs[0], parts, lambda given: apply(given, lambda x: x), apply)
+    return Branch(node.outputs[0], parts, make)
 
 
 def _zeros_for_none(given: Sequence[Part], node: Apply) -> list[TensorVariable]:
@@ -227,24 +223,21 @@ def _zeros_for_none(given: Sequence[Part], node: Apply) -> list[TensorVariable]:
 
 
 def _sum(splitter: Splitter, node: Apply) -> Branch:
-    parts = tuple(map(splitter.split, node.inputs))
+    return Branch(node.outputs[0], tuple(map(splitter.split, node.inputs)), _total_of)
 
-    def apply(given: Sequence[Part], at: At | None = None) -> TensorVariable:
-        return total(part for part in given if part is not None)
 
-    return Branch(node.outputs[0], parts, apply, apply)
+def _total_of(given: Sequence[Part], at: At | None) -> TensorVariable:
+    return total(part for part in given if part is not None)
 
 
 def _difference(splitter: Splitter, node: Apply) -> Branch:
-    parts = tuple(map(splitter.split, node.inputs))
-
-    def apply(given: Sequence[Part], at: At | None = None) -> TensorVariable:
+    def make(given: Sequence[Part], at: At | None) -> TensorVariable:
         u, v = given
         if v is None:
             return u
         return neg(v) if u is None else sub(u, v)
 
-    return Branch(node.outputs[0], parts, apply, apply)
+    return Branch(node.outputs[0], tuple(map(splitter.split, node.inputs)), make)
 
 
 def _of_first(splitter: Splitter, node: Apply) -> Branch:
@@ -304,13 +297,12 @@ def _by_mask(
     """Return the branch of ``switch(condition, u, v)`` with ``v`` of a node and a known condition."""
     parts = splitter.split(u, mask), splitter.split(node.inputs[2], ~mask)
 
-    def of_rows(given: Sequence[Part]) -> TensorVariable:
-        return switch(condition, *_zeros_for_none(given, node))
+    def make(given: Sequence[Part], at: At | None) -> TensorVariable:
+        if at is None:
+            return switch(condition, *_zeros_for_none(given, node))
+        return _total_of(given, at)
 
-    def of_cells(given: Sequence[Part], at: At) -> TensorVariable:
-        return total(part for part in given if part is not None)
-
-    return Branch(node.outputs[0], parts, of_rows, of_cells)
+    return Branch(node.outputs[0], parts, make)
 
 
 def conjunction(condition: TensorVariable) -> list[TensorVariable]:

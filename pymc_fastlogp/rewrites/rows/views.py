@@ -20,7 +20,7 @@ chosen row. A ``Where`` maps axes to positions.
 """
 
 import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -83,6 +83,18 @@ class Grid:
             view = None if x.owner is None else _rule_of(x)(self, x.owner, where)
             self._views[key] = self._leaf(x, where) if view is None else view
         return self._views[key]
+
+    def walk(
+        self, to_see: list[tuple[TensorVariable, Where]]
+    ) -> Iterator[tuple[TensorVariable, Where, View]]:
+        """Yield what varies of some variables and of all that they are computed from, each view once."""
+        seen = set()
+        while to_see:
+            x, where = to_see.pop()
+            if varies(x, where) and id(view := self.view(x, where)) not in seen:
+                seen.add(id(view))
+                to_see += view.inputs
+                yield x, where, view
 
     def at(self, x: TensorVariable, where: Where) -> TensorVariable:
         """Build ``x`` at the chosen rows; what reads the same becomes the same variable.

@@ -26,7 +26,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.provenance import moved_inputs, provenance
+from pymc_fastlogp.analysis.provenance import in_a_row, moved_inputs, provenance
 
 
 @node_rewriter([sub])
@@ -44,9 +44,8 @@ def local_difference_of_cumsum(fgraph: FunctionGraph, node: Apply) -> list[Tenso
     if not 0 < lengths.sum() <= y.type.shape[0]:
         return None
     entries = np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)])
-    sums = zeros(last.size, dtype=out.type.dtype)[np.repeat(np.arange(last.size), lengths)].inc(
-        _taken(y, entries)
-    )
+    of_entry = np.repeat(np.arange(last.size), lengths)
+    sums = zeros(last.size, dtype=out.type.dtype)[of_entry].inc(y[in_a_row(entries)])
     copy_stack_trace(out, sums)
     return [sums] if out.type.is_super(sums.type) else None
 
@@ -64,9 +63,3 @@ def _entries_of_cumsum(x: TensorVariable) -> tuple[TensorVariable, np.ndarray] |
     if found is None or not moved_inputs(read) or y.type.ndim != 1:
         return None
     return (y, found.codes - 1) if y.type.dtype in float_dtypes else None
-
-
-def _taken(y: TensorVariable, entries: np.ndarray) -> TensorVariable:
-    """Return the entries, as a slice if they are in a row."""
-    begin, end = int(entries[0]), int(entries[-1]) + 1
-    return y[begin:end] if np.array_equal(entries, np.arange(begin, end)) else y[entries]
