@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     import pymc as pm
     from pytensor.compile.mode import Mode
 
+    from pymc_fastlogp.callbacks.compiled import CompiledModel
+
 LogpDlogp = Callable[[np.ndarray], np.ndarray]
 
 LOGP = "logp"
@@ -154,6 +156,7 @@ def verify(
     rtol: float = 1e-12,
     seed: int = 0,
     freeze_model: bool = True,
+    compiled: "CompiledModel | None" = None,
 ) -> Verification:
     """Compare logp and every gradient entry of ``model`` with the plugin off and on.
 
@@ -176,6 +179,9 @@ def verify(
     freeze_model : bool
         Treat ``pm.Data`` and dimension lengths as constants, as with
         :func:`pymc_fastlogp.compile_kwargs`.
+    compiled : CompiledModel, optional
+        What :func:`pymc_fastlogp.compile_pymc_model` made of the model: with it, that is what is compared, and nothing is compiled
+        with the plugin on.
 
     Returns
     -------
@@ -187,14 +193,14 @@ def verify(
     TypeError
         If there is no PyMC model.
     ValueError
-        If it has no continuous free variable.
+        If it has no continuous free variable, or what is compiled has other variables.
     RuntimeError
         If the plugin can't be switched on, as with versions of PyMC and PyTensor that were not tested.
     """
     model = given_model("verify", model, freeze_model=freeze_model)
     start = model.initial_point(random_seed=seed)
     settle(model)
-    on = _compile(model, start, "NUMBA", on=True)
+    on = _compile(model, start, "NUMBA", on=True) if compiled is None else _given(compiled, model)
     try:
         by_numpy = _verify(model, start, numpy_mode(), on, n_random, rtol, seed)
     except ValueError:  # an operation that upstream runs in Numba alone
@@ -245,6 +251,22 @@ def _compile(
                 logp, dlogp = function(x)
         except np.linalg.LinAlgError:
             # Upstream's inverse raises where PyMC makes -inf of a Cholesky factor; samplers reject both.
+            return np.full(1 + x.size, -np.inf)
+        return np.concatenate([[logp], dlogp])
+
+    return logp_dlogp
+
+
+def _given(compiled: "CompiledModel", model: "pm.Model") -> LogpDlogp:
+    """Return the function that a compiled model is, as :func:`_compile` does."""
+    names = [variable.name for variable in model.value_vars]
+    if compiled.shape_info[0][: len(names)] != names:
+        raise ValueError(f"what is compiled has other variables than {', '.join(names)}.")
+
+    def logp_dlogp(x: np.ndarray) -> np.ndarray:
+        try:
+            logp, dlogp = compiled.logp_dlogp(x)
+        except ValueError:  # nutpie does not say what upstream raises, and rejects the point
             return np.full(1 + x.size, -np.inf)
         return np.concatenate([[logp], dlogp])
 

@@ -201,6 +201,26 @@ class TestPython:
             pair.direct.logp_dlogp(np.zeros(shape))
 
 
+class TestVerify:
+    @pytest.mark.parametrize("make", models.DIRECT, ids=lambda make: make.__name__)
+    def test_compares_what_was_compiled(self, make):
+        compiled = pymc_fastlogp.compile_pymc_model(make())
+        assert pymc_fastlogp.verify(make(), compiled=compiled)
+
+    def test_finds_what_is_wrong(self):
+        changed = models.hierarchy()
+        with changed:
+            pm.set_data({"x": models.X + 1e-6})
+        compiled = pymc_fastlogp.compile_pymc_model(changed)
+        result = pymc_fastlogp.verify(models.hierarchy(), compiled=compiled)
+        assert not result
+
+    def test_refuses_another_model(self):
+        compiled = pymc_fastlogp.compile_pymc_model(models.one_number())
+        with pytest.raises(ValueError, match="other variables than .*sigma_a"):
+            pymc_fastlogp.verify(models.hierarchy(), compiled=compiled)
+
+
 class TestLeftToNutpie:
     def test_other_backends_and_arguments_of_numba(self, monkeypatch):
         calls = []
