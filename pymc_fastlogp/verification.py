@@ -7,9 +7,9 @@ not agree, or NumPy lacks an operation, the model is compiled with the plugin of
 Two computations of one density may differ by round-off, and how much round-off is innocent
 depends on the point: where terms of 1e10 cancel, the last digits of their sum are noise in
 both, and whether a nearly singular matrix has a Cholesky factor is decided by such digits. So
-the yardstick is measured where a plain tolerance is not enough: the function without the plugin is
-evaluated again at points :math:`x'` that are a few units in the last place away. What that changes, upstream
-does not know either. An entry passes if
+the yardstick is measured: the function without the plugin is evaluated again at points
+:math:`x'` that are a few units in the last place away. What that changes, upstream does not
+know either. An entry passes if
 
 .. math:: |on - off| \le rtol \cdot \max(|off|, s) + 16 \cdot \max_{x'} |off(x) - off(x')|
 
@@ -224,13 +224,11 @@ def _verify(
     points = list(_points(start, sizes, n_random, rng))
     worst: dict[str, WorstEntry] = {}
     for label, x in points:
-        values = off(x), on(x)
-        near = [values[0]]
+        values, near = (off(x), on(x)), [off(x_near) for x_near in neighbours(x, rng)]
         rows = list(_compare(*values, np.array(near), label, sizes, rtol))
-        for function, places in ((off, neighbours(x, rng)), (noisy, [x] * N_NEIGHBOURS)):
-            if not all(row.passed for row in rows):
-                near += map(function, places)
-                rows = list(_compare(*values, np.array(near), label, sizes, rtol))
+        if not all(row.passed for row in rows):
+            near += [noisy(x) for _ in range(N_NEIGHBOURS)]
+            rows = list(_compare(*values, np.array(near), label, sizes, rtol))
         for row in rows:
             if row.variable not in worst or row.ratio > worst[row.variable].ratio:
                 worst[row.variable] = row
