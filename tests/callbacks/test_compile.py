@@ -217,7 +217,7 @@ class TestVerify:
 
     def test_refuses_another_model(self):
         compiled = pymc_fastlogp.compile_pymc_model(models.one_number())
-        with pytest.raises(ValueError, match="other variables than .*sigma_a"):
+        with pytest.raises(ValueError, match=r"other variables than .*sigma_a"):
             pymc_fastlogp.verify(models.hierarchy(), compiled=compiled)
 
 

@@ -21,10 +21,11 @@ Upstream reads the lower triangle of the inverse, the right side that of :math:`
 from typing import Any
 
 import numpy as np
+from pytensor.assumptions import SYMMETRIC, check_assumption
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
-from pytensor.tensor.basic import AllocDiag, ExtractDiag, atleast_Nd, diagonal
+from pytensor.tensor.basic import ExtractDiag, atleast_Nd, diagonal
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky, cholesky
@@ -44,7 +45,7 @@ def local_cholesky_of_inverse(
     """Rewrite all that uses ``cholesky(inv(P))``, if it solves with it or takes its diagonal."""
     [factor] = node.outputs
     precision = _inverted(node)
-    if precision is None or not is_symmetric(precision):
+    if precision is None or not is_symmetric(fgraph, precision):
         return None
     m = cholesky(_reversed(precision), lower=True)
     copy_stack_trace(factor, m)
@@ -99,17 +100,17 @@ def _core(node: Apply | None) -> Any:
     return node.op.core_op if isinstance(node.op, Blockwise) else node.op
 
 
-def is_symmetric(x: TensorVariable) -> bool:
+def is_symmetric(fgraph: FunctionGraph, x: TensorVariable) -> bool:
     """Whether a matrix, or a number in its place, equals its transpose because of how it is computed.
 
-    An elementwise function keeps that where all of its operands have it. A vector in the place of a matrix has not.
+    PyTensor knows that of many Ops, but not of a constant and of a product with a transpose, of which a precision often consists. An elementwise
+    function keeps it where all of its operands have it.
     """
-    if all(x.type.broadcastable):
+    if all(x.type.broadcastable) or check_assumption(fgraph, x, SYMMETRIC):
         return True
     if isinstance(x, Constant):
         return x.type.ndim == 2 and np.array_equal(x.data, x.data.T)
     if isinstance(x.owner_op, Elemwise):
-        return len(x.owner.outputs) == 1 and all(map(is_symmetric, x.owner.inputs))
-    if isinstance(x.owner_op, AllocDiag):
-        return x.type.ndim == 2 and x.owner.op.offset == 0
+        operands = x.owner.inputs
+        return len(x.owner.outputs) == 1 and all(is_symmetric(fgraph, y) for y in operands)
     return root_of_gram(x) is not None
