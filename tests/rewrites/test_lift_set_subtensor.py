@@ -24,8 +24,6 @@ N = 5
 I = np.array([1, 3])  # noqa: E741
 ROWS, COLS = np.tril_indices(N, -1)
 DIAG = np.arange(N)
-EACH, BOTH_ROWS, BOTH_COLS = np.repeat([0, 1], len(ROWS)), np.tile(ROWS, 2), np.tile(COLS, 2)
-BOTH_DIAGS = np.tile(DIAG, 2)
 
 a = pt.vector("a", shape=(2,))
 b = pt.vector("b", shape=(2,))
@@ -38,7 +36,6 @@ row = pt.matrix("row", shape=(1, N))
 col = pt.matrix("col", shape=(N, 1))
 full = pt.matrix("full", shape=(N, N))
 lows = pt.matrix("lows", shape=(2, len(ROWS)))
-packed_lows = lows.reshape((2 * len(ROWS),))
 columns = pt.tensor("columns", shape=(2, N, 1))
 two = pt.zeros((2, N, N))[:, ROWS, COLS].set(lows)
 index = pt.lvector("index", shape=(2,))
@@ -132,27 +129,25 @@ FIRES = {
     ),
     "batch, columns other": (
         two + columns,
-        pt.alloc(columns, 2, N, N)[EACH, BOTH_ROWS, BOTH_COLS].set(
-            packed_lows + columns[:, :, 0][EACH, BOTH_ROWS]
-        ),
+        pt.alloc(columns, 2, N, N)[:, ROWS, COLS].set(lows + columns[:, :, 0][:, ROWS]),
     ),
     "batch, column other": (
         two + columns[:1],
-        pt.alloc(columns[:1], 2, N, N)[EACH, BOTH_ROWS, BOTH_COLS].set(
-            packed_lows + columns[:1].dimshuffle(1)[BOTH_ROWS]
+        pt.alloc(columns[:1], 2, N, N)[:, ROWS, COLS].set(
+            lows + columns[:1].dimshuffle(0, 1)[:, ROWS]
         ),
     ),
     "batch, scalars other": (
         two + columns[:, :1],
-        pt.alloc(columns[:, :1], 2, N, N)[EACH, BOTH_ROWS, BOTH_COLS].set(
-            packed_lows + columns[:, :1].dimshuffle(0)[EACH]
+        pt.alloc(columns[:, :1], 2, N, N)[:, ROWS, COLS].set(
+            lows + columns[:, :1].dimshuffle(0, "x")
         ),
     ),
     "batch, diagonal, columns other": (
         two[:, DIAG, DIAG].set(1.0) + columns,
-        pt.alloc(columns, 2, N, N)[EACH, BOTH_ROWS, BOTH_COLS]
-        .set(packed_lows + columns[:, :, 0][EACH, BOTH_ROWS])[EACH[::2], BOTH_DIAGS, BOTH_DIAGS]
-        .set(1.0 + columns[:, :, 0][EACH[::2], BOTH_DIAGS]),
+        pt.alloc(columns, 2, N, N)[:, ROWS, COLS]
+        .set(lows + columns[:, :, 0][:, ROWS])[:, DIAG, DIAG]
+        .set(1.0 + columns[:, :, 0]),
     ),
     "row other": (
         square[2].set(x) + row,

@@ -21,7 +21,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.provenance import Entries, moved_inputs, provenance
 from pymc_fastlogp.analysis.writes import is_set
-from pymc_fastlogp.rewrites.filled.packed import flattened, is_scalar, value_of
+from pymc_fastlogp.rewrites.filled.packed import array_of, flattened, is_scalar, is_whole, value_of
 
 
 @node_rewriter([ExtractDiag])
@@ -46,6 +46,7 @@ def _taken(entry: Entries, shape: tuple[int, ...]) -> TensorVariable:
     """Return the entries of one tensor that make up an array of this shape."""
     if is_scalar(entry):
         return alloc(value_of(entry), *shape)
-    index = entry.which[np.argsort(entry.where)]
-    is_itself = entry.leaf.type.shape == shape and (np.diff(index) == 1).all()
-    return entry.leaf if is_itself else flattened(entry.leaf)[index.reshape(shape)]
+    in_order = entry._replace(which=entry.which[np.argsort(entry.where)])
+    if is_whole(in_order):
+        return array_of(in_order, *shape)
+    return flattened(entry.leaf)[in_order.which.reshape(shape)]

@@ -43,7 +43,7 @@ from pymc_fastlogp.analysis.ranges import is_positive
 from pymc_fastlogp.analysis.writes import is_set
 from pymc_fastlogp.rewrites.filled.lift_cost import pays
 from pymc_fastlogp.rewrites.filled.lift_gradient import gradient_is_the_same
-from pymc_fastlogp.rewrites.filled.packed import Packed, packed, value_of
+from pymc_fastlogp.rewrites.filled.packed import ALL, Index, Packed, packed
 
 # Of integers these can raise, also for an entry that is overwritten later.
 RAISES_FOR_INTEGERS = (ps.Pow, ps.IntDiv, ps.Mod)
@@ -112,8 +112,8 @@ def _replacement(fgraph: FunctionGraph, lift: Lift) -> list[TensorVariable] | No
         return None
 
     def on_entries(entry: Entries) -> TensorVariable:
-        at = np.unravel_index(entry.where, filled.shape)
-        return lift.apply(value_of(entry), [_at(x, at) for x in others])
+        at = filled.place(entry)
+        return lift.apply(filled.value(entry), [_at(x, at) for x in others])
 
     lifted = filled.as_sets(on_fill, on_entries)
     copy_stack_trace(out, lifted)
@@ -141,8 +141,23 @@ def _of_zero(lift: Lift) -> TensorVariable | None:
     return cast(switch(reduce(or_, is_nan), np.nan, 0.0), out.dtype)
 
 
-def _at(x: TensorVariable, index: Sequence[np.ndarray]) -> TensorVariable:
+def _at(x: TensorVariable, index: Index) -> TensorVariable:
     """Return ``x``, which broadcasts against the filled tensor, at some of its entries."""
-    axes = [axis for axis, is_one in enumerate(x.type.broadcastable) if not is_one]
+    broadcast = x.type.broadcastable
+    if all(broadcast):
+        return x.dimshuffle()
+    axes = [k for k, i in enumerate(index) if i is ALL or not broadcast[k]]
+    of_axes = [index[k] for k in axes]
+    if of_axes[-1] is ALL:  # a number for each matrix
+        return x.dimshuffle(*axes, "x")
+    *of_batch, last = of_axes
+    is_whole = not isinstance(last, slice) and np.array_equal(last, _numbers(x, axes[-1]))
+    if is_whole and all(i is ALL for i in of_batch):
+        return x.dimshuffle(axes)
     # One index for each axis that is left: PyTensor fuses a gather by one vector into its reader.
-    return x.dimshuffle(axes)[tuple(index[axis] for axis in axes)] if axes else x.dimshuffle()
+    return x.dimshuffle(axes)[tuple(of_axes)]
+
+
+def _numbers(x: TensorVariable, axis: int) -> np.ndarray:
+    """Return the positions along an axis; none if its length is not known."""
+    return np.arange(x.type.shape[axis] or 0)

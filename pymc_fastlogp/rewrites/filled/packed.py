@@ -14,6 +14,9 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.provenance import Entries, Provenance, in_a_row, provenance
 
+ALL = slice(None)
+Index = tuple[slice | np.ndarray, ...]
+
 
 class Packed(NamedTuple):
     """An array of known shape that is ``fill``, repeated, where none of the entries stands."""
@@ -35,21 +38,27 @@ class Packed(NamedTuple):
         """Return the array as one set of each of the entries into the fill; of others in their places, if given."""
         x = alloc(self.fill if fill is None else fill, *self.shape)
         for entry in self.entries:
-            of_entry = (value or value_of)(entry)
-            x = x[self._index(entry, of_entry.type.ndim)].set(of_entry)
+            x = x[self.place(entry)].set((value or self.value)(entry))
         return x
 
-    def _index(self, entry: Entries, ndim: int) -> tuple[slice | np.ndarray, ...]:
-        """Return where the entries stand, by slices over a batch if a scalar stands at the same places in each matrix."""
+    def place(self, entry: Entries) -> Index:
+        """Return where the entries stand: :data:`ALL` of a batch if each matrix has its own at the same places."""
         if len(self.shape) == 1:
             return (in_a_row(entry.where),)
         *batch, n, m = self.shape
-        if batch and ndim == 0:
-            first = entry.where[entry.where < n * m]
-            of_all = np.arange(math.prod(batch))[:, None] * n * m + first
-            if np.array_equal(of_all.ravel(), entry.where):
-                return *(slice(None) for _ in batch), *np.unravel_index(first, (n, m))
+        first = entry.where[entry.where < n * m]
+        of_all = np.arange(math.prod(batch))[:, None] * n * m + first
+        is_own = is_scalar(entry) or (
+            is_whole(entry) and entry.leaf.type.shape == (*batch, first.size)
+        )
+        if batch and is_own and np.array_equal(of_all.ravel(), entry.where):
+            return *(ALL for _ in batch), *np.unravel_index(first, (n, m))
         return np.unravel_index(entry.where, self.shape)
+
+    def value(self, entry: Entries) -> TensorVariable:
+        """Return what is set in the place of the entries."""
+        is_of_batch = not is_scalar(entry) and self.place(entry)[0] is ALL
+        return entry.leaf if is_of_batch else value_of(entry)
 
 
 def packed(x: TensorVariable, found: Provenance | None = None) -> Packed | None:
