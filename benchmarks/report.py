@@ -37,7 +37,9 @@ def _evaluation(record: Record) -> BenchmarkResult | None:
 def _microseconds(side: str) -> Callable[[Record], str]:
     def cell(record: Record) -> str:
         result = _evaluation(record)
-        return FAILED if result is None else _digits(result.median(side) * 1e6)
+        if result is None:
+            return FAILED
+        return _digits(result.median(side) * 1e6) if side in result.seconds else MISSING
 
     return cell
 

@@ -264,7 +264,7 @@ def results(result):
 def test_markdown_shows_losses_failures_and_what_is_missing(results):
     table = report.markdown_tables(results)
     rows = [line for line in table.splitlines() if line.startswith("| model a")]
-    assert "| 6 | 2 | 3.00 | – | – | failed | – |" in rows[0]  # noqa: RUF001
+    assert "| 6 | 2 | – | 3.00 | – | – | failed | – |" in rows[0]  # noqa: RUF001
     assert "| 10 / 11 | 2.5 / 2.5 | 3.5 / 3.5 | 500 / 500 | 1234 / – |" in rows[1]  # noqa: RUF001
     assert "| model b | failed | failed |" in table
     assert "2026-01-02" in table

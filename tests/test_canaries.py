@@ -8,8 +8,9 @@ from tests import canaries
 # Kernels say that they are there by the number of them, large constants by an Op outside.
 SILENT = {"fastlogp_fused_kernel", "fastlogp_held_constants"}
 
-# Of no model here; of the categorical likelihood of test_compact_rows.py.
-NEVER_FIRE = {"fastlogp_shape_of_softmax"}
+# Of no model here. They fire in test_compact_rows.py, on a categorical likelihood, and in test_lkj_spellings.py: as PyMC spells the
+# triangle today, its last step is a set, so that the lift comes first and reads the other steps itself.
+NEVER_FIRE = {"fastlogp_shape_of_softmax", "fastlogp_moves_to_set"}
 
 CHANGED = "run `python -m tests.canaries {name}`, and look whether the diff is what you meant"
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pymc_fastlogp.kernel
-from pymc_fastlogp.kernel.native.machine_code import compiler
+from pymc_fastlogp.kernel.native.code import compiler, hash_of_sources
 
 
 def test_the_name_depends_on_the_source_of_the_whole_compiler(monkeypatch):
@@ -11,5 +11,6 @@ def test_the_name_depends_on_the_source_of_the_whole_compiler(monkeypatch):
     read = []
     read_bytes = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: (read.append(path), read_bytes(path))[1])
+    hash_of_sources.cache_clear()
     compiler.__wrapped__()
     assert {*Path(pymc_fastlogp.kernel.__file__).parent.rglob("*.py")} <= {*read}
