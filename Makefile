@@ -1,7 +1,7 @@
 # make demo       sample real models with the plugin off and on, compare, save a plot
 # make test       lint, types and the test suite (what CI runs)
 # make test-all   the slow suites too: fuzzing, the model suite, every case study
-# make bench      the benchmark table, its JSON and its plot (MODEL=radon for one, QUICK=1 for a fast look)
+# make bench      the benchmark table and the user's wait, their JSON and plots (MODEL=radon for one, QUICK=1 for a fast look)
 # make canaries   the table of rules that fire, by model (MODEL=zoo/poisson for one)
 # make docs       the documentation as HTML
 # make .venv      only the environment
@@ -52,6 +52,7 @@ test-all: lint
 
 bench: .venv
 	$(RUN) -m benchmarks $(if $(MODEL),--model $(MODEL)) $(if $(QUICK),--quick)
+	$(if $(MODEL)$(QUICK),,$(RUN) -m benchmarks.first_draw)
 
 canaries: .venv
 	$(RUN) -m tests.canaries $(MODEL)
