@@ -56,7 +56,7 @@ class Build:
         plans = self._plans()
         self.record = self._record(start, plans)
         programs = [plan.kernel.program for plan in plans.values() if plan.kernel]
-        calls_upstream = any(True for each in programs for _ in machine_code.externals_of(each))
+        calls_upstream = any(any(True for _ in machine_code.externals_of(x)) for x in programs)
         self.is_whole = len(plans) == 2 and not self.shared and not calls_upstream
 
     def keys_of(self, name: str) -> list[str]:

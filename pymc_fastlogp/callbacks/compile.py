@@ -65,6 +65,9 @@ def compile_pymc_model(
     array([-0., -1.])
     """
     from nutpie import compile_pymc_model as nutpie_compile
+    from pymc.model.transform.optimization import freeze_dims_and_data
+
+    from pymc_fastlogp.callbacks.start import jittered_in
 
     model = model_with_variables("compile_pymc_model", model)
     _refuse_discrete(model)
@@ -75,17 +78,48 @@ def compile_pymc_model(
         "default_initialization_strategy": default_initialization_strategy,
         "var_names": var_names,
     }
-    reason = _why_not(backend, kwargs)
+    if freeze_model is None and not _can_be_frozen(model):
+        logger.info(
+            "the model is not frozen: PyMC cannot freeze one inside of another, or with symbolic initial values"
+        )
+        freeze = False
+    options |= _by_name(model, options)
+    reason = _why_nutpie(backend, kwargs)
     if reason is not None:
         logger.info("nutpie compiles the model: %s", reason)
         if gradient_backend is not None:
             options["gradient_backend"] = gradient_backend
-        return nutpie_compile(model, backend=backend, freeze_model=freeze, **options, **kwargs)
-    if gradient_backend not in (None, "pytensor"):
+        if freeze:
+            model = freeze_dims_and_data(model)
+        options["jitter_rvs"] = jittered_in(model, options["jitter_rvs"])
+        return nutpie_compile(model, backend=backend, freeze_model=False, **options, **kwargs)
+    if gradient_backend is not None and gradient_backend.lower() != "pytensor":
         raise ValueError(f"gradient_backend is {gradient_backend!r}: use 'pytensor' with Numba.")
     if var_names is not None:
         options["var_names"] = list(var_names)
     return _compile(model, options, freeze=freeze)
+
+
+def _can_be_frozen(model: "pm.Model") -> bool:
+    """Whether PyMC can freeze a model: not one inside of another, nor one with a symbolic initial value."""
+    from pytensor.graph.basic import Constant, Variable
+
+    values = model.rvs_to_initial_values.values()
+    is_symbolic = any(isinstance(x, Variable) and not isinstance(x, Constant) for x in values)
+    return model.parent is None and not is_symbolic
+
+
+def _by_name(model: "pm.Model", options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options about variables of a model by their names, which are those of the frozen model too."""
+    names = {x: x.name for x in model.free_RVs}
+    initial, jittered = options["initial_points"], options["jitter_rvs"]
+    return {
+        "initial_points": initial and {names.get(x, x): value for x, value in initial.items()},
+        # As in nutpie, what is no variable of the model is not jittered.
+        "jitter_rvs": None
+        if jittered is None
+        else sorted(names[x] for x in jittered if x in names),
+    }
 
 
 def _refuse_discrete(model: "pm.Model") -> None:
@@ -96,7 +130,7 @@ def _refuse_discrete(model: "pm.Model") -> None:
         )
 
 
-def _why_not(backend: str, kwargs: Mapping[str, Any]) -> str | None:
+def _why_nutpie(backend: str, kwargs: Mapping[str, Any]) -> str | None:
     """Return why nutpie itself has to compile a model, None if it does not."""
     from pymc_fastlogp._upstream.nutpie import differs
 
@@ -135,14 +169,8 @@ def _key(model: "pm.Model", options: dict[str, Any]) -> str | None:
     """Return the key of a model in the cache, None if it has none."""
     from pymc_fastlogp.callbacks.model_key import NotKeyedError, key_of
 
-    jittered, initial = options["jitter_rvs"], options["initial_points"]
-    parts = {
-        **options,
-        "jitter_rvs": None if jittered is None else sorted(str(x) for x in jittered),
-        "initial_points": None if initial is None else {str(x): v for x, v in initial.items()},
-    }
     try:
-        return key_of(model, parts)
+        return key_of(model, options)
     except NotKeyedError as reason:
         logger.info("the model is not kept on disk, because of %s", reason)
         return None

@@ -27,6 +27,7 @@ from pymc_fastlogp.callbacks.status import (
 )
 from pymc_fastlogp.callbacks.user_data import offset
 from pymc_fastlogp.kernel.emit import emit_shapes, signature
+from pymc_fastlogp.kernel.ir.expressions import Buffer
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.llvm import F64, I1, I8, I64, POINTER, declared
 
@@ -109,7 +110,7 @@ class _Call:
             What the callback returns then.
         """
         program = self.program
-        inputs = self._inputs()
+        inputs = self._inputs(failed)
         shapes = emit_shapes(self.builder, program, inputs)
         pointers: list[ir.Value] = [None] * len(program.outputs)
         for (pointer, room), output in zip(targets, self.plan.outputs, strict=True):
@@ -121,7 +122,7 @@ class _Call:
         status = self.builder.call(address, [*inputs, *pointers])
         _return_unless(self.builder, self.builder.icmp_signed("==", status, I64(0)), failed)
 
-    def _inputs(self) -> list[ir.Value]:
+    def _inputs(self, failed: int) -> list[ir.Value]:
         """Return the arguments of the kernel before its outputs: pointer, lengths and strides of each."""
         arguments: list[ir.Value] = []
         n_constants = 0
@@ -137,17 +138,23 @@ class _Call:
                 arguments += [self.x, I64(self.n_dim), I64(ITEMSIZE)]
             else:
                 key = self.layout.shared[argument - 1]
-                arguments += self._shared(key, buffer.ndim, np.dtype(buffer.dtype).itemsize)
+                arguments += self._shared(key, buffer, failed)
         return arguments
 
-    def _shared(self, key: str, ndim: int, itemsize: int) -> list[ir.Value]:
-        """Return pointer, lengths and strides of a shared variable, which is in C order."""
+    def _shared(self, key: str, buffer: Buffer, failed: int) -> list[ir.Value]:
+        """Return pointer, lengths and strides of a shared variable, which is in C order.
+
+        Where its type has a length, the kernel does not look at the one that is passed, so it is checked here.
+        """
         record, builder = self.layout.record, self.builder
         where = builder.inttoptr(self._word(offset(record, "shared", "data", key)), POINTER)
         first = offset(record, "shared", "shape", key)
-        lengths = [self._word(first + ITEMSIZE * axis) for axis in range(ndim)]
+        lengths = [self._word(first + ITEMSIZE * axis) for axis in range(buffer.ndim)]
+        for length, expected in zip(lengths, buffer.shape, strict=True):
+            if isinstance(expected, int):
+                _return_unless(builder, builder.icmp_signed("==", length, I64(expected)), failed)
         strides: list[ir.Value] = []
-        stride: ir.Value = I64(itemsize)
+        stride: ir.Value = I64(np.dtype(buffer.dtype).itemsize)
         for length in reversed(lengths):
             strides.insert(0, stride)
             stride = builder.mul(stride, length)
@@ -197,7 +204,9 @@ def _is_finite(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
 
 
 def _all_finite(builder: ir.IRBuilder, array: ir.Value, length: int) -> ir.Value:
-    """Append a loop over at least one element, without a branch, so that LLVM makes vectors of it."""
+    """Append a loop without a branch, so that LLVM makes vectors of it."""
+    if length == 0:
+        return I1(1)
     before, loop = builder.block, builder.append_basic_block()
     after = builder.append_basic_block()
     builder.branch(loop)

@@ -18,6 +18,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Constant, Variable
@@ -46,10 +47,11 @@ OPTIONS = (
     "optimizer_requiring",
     "warn_float64",
     "cast_policy",
-    "int_division",
     "scan__allow_gc",
     "numba__fastmath",
-    "numba__vectorize_target",
+    "optdb__position_cutoff",
+    "optdb__max_use_ratio",
+    "tensor__cmp_sloppy",
 )
 OWN = Path(__file__).parents[1]
 DEEPEST = 50
@@ -76,7 +78,7 @@ def key_of(model: "pm.Model", options: Mapping[str, Any]) -> str:
     """
     variables = [*model.free_RVs, *model.observed_RVs, *model.deterministics, *model.potentials]
     values = [model.rvs_to_values[rv] for rv in model.basic_RVs]
-    writer = _Writer(model)
+    writer = _Writer()
     writer.graph([v for v in values if not _is_data(v)], [*variables, *filter(_is_data, values)])
     for rv in model.basic_RVs:
         writer.add((rv.name, model.rvs_to_values[rv].name, model.rvs_to_values[rv].type))
@@ -89,7 +91,7 @@ def key_of(model: "pm.Model", options: Mapping[str, Any]) -> str:
     writer.graph([], list(model.dim_lengths.values()))
     writer.add([*model.dim_lengths, model.check_bounds])
     writer.add(dict(options))
-    writer.add({name: getattr(config, name) for name in OPTIONS if hasattr(config, name)})
+    writer.add({name: getattr(config, name) for name in OPTIONS})
     writer.add([compiler(), hash_of_sources(OWN), *_versions()])
     return writer.hash.hexdigest()
 
@@ -106,12 +108,11 @@ def _is_data(value: Variable) -> bool:
 class _Writer:
     """Writes what it is given to a hash, each thing with its kind and its end, so that nothing runs together."""
 
-    def __init__(self, model: "pm.Model"):
+    def __init__(self) -> None:
         self.hash = sha256()
         self._places: dict[Variable, str] = {}
         self._n_variables = 0
         self._depth = 0
-        self._model_names = {x: name for name, x in model.named_vars.items()}
 
     def text(self, *parts: object) -> None:
         """Write words."""
@@ -174,7 +175,7 @@ class _Writer:
     def op(self, op: Op | ScalarOp) -> None:
         """Write an Op: by contract it is what its class, its properties and its inner graph say."""
         self.class_(type(op))
-        for function in _functions_for(type(op)):  # type: ignore[arg-type]
+        for function in _functions_for(type(op)):
             self.function(function)
         inner = getattr(op, "fgraph", None)
         if isinstance(inner, AbstractFunctionGraph):
@@ -204,13 +205,15 @@ class _Writer:
         code = getattr(function, "__code__", None)
         if code is None:
             return
-        self.text(code.co_firstlineno)
+        self.text(code.co_firstlineno, code.co_code.hex())
         for captured in ("__defaults__", "__kwdefaults__"):
             self.add(getattr(function, captured))
         self.add([cell.cell_contents for cell in function.__closure__ or ()])
 
     def array(self, array: np.ndarray) -> None:
         """Write an array."""
+        if isinstance(array, np.ma.MaskedArray):
+            raise NotKeyedError("a masked array")
         self.text("array", array.dtype.str, array.shape)
         if array.dtype.hasobject:
             self.add(array.tolist())
@@ -269,17 +272,20 @@ def _check_package(thing: Any) -> None:
         )
 
 
-@cache
 def _functions_for(op_type: type) -> tuple[Callable, ...]:
-    """Return what PyMC calls for an Op, where that is not what it calls for any Op."""
+    """Return what PyMC calls for an Op now, where that is not what it calls for any Op."""
     return tuple(f for f in functions_for(op_type) if f not in set(functions_for(object)))
 
 
+class _Plain:
+    """All that an object of it knows is in its dictionary."""
+
+
 def _content(thing: Any) -> dict[str, Any]:
-    """Return the public attributes of an object; of one without a dictionary, nothing is known."""
+    """Return the attributes of an object; of one that keeps more than a dictionary, as those written in C do, nothing is known."""
     if is_dataclass(thing):
         return {field.name: getattr(thing, field.name) for field in fields(thing)}
-    if not hasattr(thing, "__dict__"):
+    if not hasattr(thing, "__dict__") or type(thing).__basicsize__ != _Plain.__basicsize__:
         raise NotKeyedError(f"an object of type {type(thing).__qualname__}")
     return {name: x for name, x in vars(thing).items() if name not in CACHES}
 
@@ -288,9 +294,11 @@ def _content(thing: Any) -> dict[str, Any]:
 CACHES = {
     "fgraph",
     "_fn",
-    "_rop_op_interface",
-    "_lop_op_interface",
-    "_cache",
+    "_lop_op_cache",
+    "_rop_op_cache",
+    "_frozen_lop",
+    "_frozen_rop",
+    "_connection_pattern",
     "nfunc_spec",
     "nfunc",
 }
@@ -300,6 +308,7 @@ PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic, np.dtype
 # The first row that fits decides.
 WRITERS: tuple[tuple[Any, Callable[[_Writer, Any], None]], ...] = (
     (PLAIN, lambda writer, x: writer.text(type(x).__name__, repr(x))),
+    ((pd.Timestamp, pd.Timedelta), lambda writer, x: writer.text(repr(x), x.unit)),
     (np.ndarray, _Writer.array),
     (Variable, _Writer.variable),
     (Type, _Writer.type_),

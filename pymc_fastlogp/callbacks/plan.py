@@ -107,7 +107,7 @@ def _argument(
     array = x.data if isinstance(x, Constant) else arrays.get(x)
     if array is None:
         raise NotCoveredError("a copy that a kernel reads")
-    return np.ascontiguousarray(array)
+    return np.asarray(array, order="C")
 
 
 def _check_types(outputs: list[Variable]) -> None:

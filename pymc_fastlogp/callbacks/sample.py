@@ -28,8 +28,8 @@ LEFT_ALONE = {
 }
 # What compile_pymc_model takes from compile_kwargs.
 COMPILE = {"jitter_rvs", "default_initialization_strategy", "freeze_model", "initial_points"}
-# What is passed to nutpie.sample, by the names that PyMC gives it.
-NUTS = {"target_accept", "max_treedepth", "maxdepth"}
+# What PyMC takes out of ``nuts`` for the compilation.
+FOR_COMPILATION = {"backend", "gradient_backend"}
 
 
 def sample(draws: int = 1000, *, model: "pm.Model | None" = None, **options: Any) -> "DataTree":
@@ -79,10 +79,18 @@ def sample(draws: int = 1000, *, model: "pm.Model | None" = None, **options: Any
     bound.apply_defaults()
     arguments: dict[str, Any] = {**bound.arguments, **bound.arguments.pop("kwargs")}
     reason = _why_pymc(model, arguments)
-    if reason is not None:
-        logger.info("pm.sample samples the model: %s", reason)
-        return pm.sample(draws, model=model, **options)
-    return _sample(model, arguments)
+    compiled = None
+    if reason is None:
+        from pytensor.gradient import NullTypeGradError
+
+        try:
+            compiled = _compiled(model, arguments)
+        except (NotImplementedError, NullTypeGradError) as error:
+            reason = f"it has no gradient, {error}"
+    if compiled is not None:
+        return _sample(model, compiled, arguments)
+    logger.info("pm.sample samples the model: %s", reason)
+    return pm.sample(draws, model=model, **options)
 
 
 def _why_pymc(model: "pm.Model", arguments: Mapping[str, Any]) -> str | None:
@@ -94,16 +102,19 @@ def _why_pymc(model: "pm.Model", arguments: Mapping[str, Any]) -> str | None:
     if arguments["nuts_sampler"] not in (None, "nutpie"):
         return f"nuts_sampler is {arguments['nuts_sampler']}"
     for name, value in LEFT_ALONE.items():
-        if arguments[name] is not value and arguments[name] != value:
+        if arguments[name] not in (None, value):
             return f"{name} is given"
     if arguments["initvals"] is not None and not isinstance(arguments["initvals"], dict):
         return "initvals is not one dictionary"
     unknown = {*(arguments["compile_kwargs"] or ())} - COMPILE
-    unknown |= arguments.keys() - _names() - {"nuts"} - NUTS
+    unknown |= arguments.keys() - _names() - {"nuts", "target_accept"}
     if unknown:
         return f"{min(unknown)} is given"
-    if "target_accept" in arguments and "target_accept" in arguments.get("nuts", {}):
+    nuts = arguments.get("nuts", {})
+    if "target_accept" in arguments and "target_accept" in nuts:
         return "target_accept is given twice"
+    if FOR_COMPILATION & nuts.keys():
+        return f"{min(FOR_COMPILATION & nuts.keys())} is given"
     try:
         import nutpie  # noqa: F401
 
@@ -119,8 +130,13 @@ def _names() -> set[str]:
     return set(signature(pm.sample).parameters)
 
 
-def _sample(model: "pm.Model", arguments: dict[str, Any]) -> "DataTree":
-    """Compile and sample as PyMC does it with nutpie."""
+def _compiled(model: "pm.Model", arguments: dict[str, Any]) -> Any:
+    options = {"initial_points": arguments["initvals"], **(arguments["compile_kwargs"] or {})}
+    return compile_pymc_model(model, var_names=arguments["var_names"], **options)
+
+
+def _sample(model: "pm.Model", compiled: Any, arguments: dict[str, Any]) -> "DataTree":
+    """Sample as PyMC does it with nutpie."""
     import nutpie
 
     from pymc_fastlogp._upstream.pymc_sample import NutpieProgressBarManager, patch_nutpie_idata
@@ -131,11 +147,6 @@ def _sample(model: "pm.Model", arguments: dict[str, Any]) -> "DataTree":
     quiet = arguments["quiet"]
     _announce(model, arguments["draws"], quiet=quiet)
     with limit_blas():
-        compiled = compile_pymc_model(
-            model,
-            var_names=arguments["var_names"],
-            **{"initial_points": arguments["initvals"], **(arguments["compile_kwargs"] or {})},
-        )
         progress = NutpieProgressBarManager(
             chains=chains,
             draws=arguments["draws"],
@@ -170,8 +181,8 @@ def _cores(arguments: Mapping[str, Any]) -> tuple[Any, int, int]:
         setup_cores_blas_cores,
     )
 
-    cores = arguments["cores"] or min(4, cpu_count())
-    chains = arguments["chains"] or max(2, cores)
+    cores = min(4, cpu_count()) if arguments["cores"] is None else arguments["cores"]
+    chains = max(2, cores) if arguments["chains"] is None else arguments["chains"]
     context = initialize_multiprocessing_context(arguments["mp_ctx"], quiet=arguments["quiet"])
     limit_blas, cores, _ = setup_cores_blas_cores(arguments["blas_cores"], chains, cores, context)
     return limit_blas, cores, chains
@@ -188,7 +199,8 @@ def _seed(random_seed: Any, chains: int) -> int:
 
 def _nuts_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     nuts = dict(arguments.get("nuts", {}))
-    nuts |= {name: arguments[name] for name in NUTS if name in arguments}
+    if "target_accept" in arguments:
+        nuts["target_accept"] = arguments["target_accept"]
     if "max_treedepth" in nuts:
         nuts["maxdepth"] = nuts.pop("max_treedepth")
     return nuts

@@ -1,12 +1,17 @@
 """Where chains start: what PyMC makes of a model and its initial values, made when it is first needed."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pymc as pm
+
+
+def jittered_in(model: "pm.Model", names: Sequence[str] | None) -> set | None:
+    """Return variables of a model by their names, None for no choice."""
+    return None if names is None else {model[name] for name in names}
 
 
 class Start:
@@ -17,7 +22,7 @@ class Start:
     model : pymc.Model
         As the user made it.
     options : mapping
-        The arguments of ``nutpie.compile_pymc_model`` that say where chains start.
+        The arguments of ``nutpie.compile_pymc_model`` that say where chains start, with variables by name.
     freeze : bool
         Whether data and lengths of dimensions become constants.
     """
@@ -39,8 +44,8 @@ class Start:
         from pymc.initial_point import make_initial_point_fn
 
         strategy = self._options["default_initialization_strategy"]
-        jittered = self._options["jitter_rvs"]
-        if strategy == "support_point" and jittered is None:
+        jittered = jittered_in(self.model, self._options["jitter_rvs"])
+        if jittered is None and strategy == "support_point":
             jittered = set(self.model.free_RVs)
         return make_initial_point_fn(
             model=self.model,

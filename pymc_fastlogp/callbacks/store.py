@@ -7,7 +7,6 @@ The folder belongs to the user alone. One that others may write to is left alone
 import logging
 import os
 import pickle
-import stat
 from pathlib import Path
 
 from pytensor.configdefaults import config
@@ -38,7 +37,7 @@ def files() -> BoundedFiles | None:
 def read(key: str) -> Record | None:
     """Return the record of a key, None if there is none that can be used."""
     place = files()
-    if place is None or not _is_private(place.folder):
+    if place is None:
         return None
     content = place.read(PREFIX + key)
     if content is None:
@@ -57,29 +56,11 @@ def write(key: str, record: Record) -> None:
     if place is None:
         return
     try:
-        place.folder.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
         content = pickle.dumps(record)
     except Exception as error:  # a coordinate may be any object
         logger.info("the model is not kept on disk: %s", error)
         return
     if len(content) > LARGEST:
         logger.info("the model is not kept on disk: it has %d bytes", len(content))
-    elif _is_private(place.folder):
+    else:
         place.write(PREFIX + key, content)
-
-
-def _is_private(folder: Path) -> bool:
-    """Whether the user alone may write to a folder; it need not be there. Windows has no such bits."""
-    try:
-        status = folder.stat()
-    except OSError:
-        return True
-    is_own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
-    if is_own and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return True
-    logger.warning(
-        "Models are not kept in %s, to which others may write: name another folder in %s.",
-        folder,
-        ENVIRONMENT_VARIABLE,
-    )
-    return False

@@ -6,6 +6,8 @@ import logging
 import numpy as np
 import nutpie
 import pymc as pm
+import pytensor
+import pytensor.tensor as pt
 import pytest
 from nutpie.compile_pymc import CompiledPyMCModel
 
@@ -141,6 +143,19 @@ class TestDataThatChange:
             with pytest.raises(ValueError, match="cannot be evaluated"):
                 compiled.with_data(**changes).logp_dlogp(x)
 
+    @pytest.mark.parametrize("length", [2, 4])
+    def test_a_length_that_is_part_of_the_type_is_kept(self, length):
+        """The kernel counts on it, and nutpie does not look at it."""
+        with pm.Model() as model:
+            pm.Normal("x", pytensor.shared(np.arange(3.0), name="s", shape=(3,)), shape=3)
+        for compiled in (
+            pymc_fastlogp.compile_pymc_model(model, freeze_model=False),
+            nutpie.compile_pymc_model(model),
+        ):
+            x = np.zeros(3)
+            assert logp(compiled.with_data(s=np.ones(3)), x)[0] == 0
+            assert logp(compiled.with_data(s=np.ones(length)), x)[0] == 1
+
     def test_unknown_data_are_nutpies_error(self, compiled):
         with pytest.raises(KeyError, match="Unknown shared variable"):
             compiled.with_data(z=1)
@@ -165,6 +180,27 @@ def test_numba_compiles_what_no_kernel_takes(caplog):
         np.testing.assert_array_equal(found[2], wanted[2])
 
 
+def test_a_variable_without_elements():
+    with pm.Model() as model:
+        pm.Normal("x", shape=0)
+    assert logp(pymc_fastlogp.compile_pymc_model(model), np.zeros(0))[:2] == (0, 0.0)
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_what_pymc_cannot_freeze_is_not_frozen(inner):
+    with pm.Model() as outer:
+        if inner:
+            with pm.Model("inner") as model:
+                pm.Normal("x")
+        else:
+            model = outer
+            pm.Normal("x", initval=pt.ones(()) * 2)
+    compiled = pymc_fastlogp.compile_pymc_model(model)
+    x = compiled.initial_point_func(1)
+    np.testing.assert_array_equal(x, nutpie.compile_pymc_model(model).initial_point_func(1))
+    assert compiled.logp_dlogp(x)[0] == pytest.approx(-0.5 * x[0] ** 2 - 0.5 * np.log(2 * np.pi))
+
+
 def test_stored_variables_can_be_chosen():
     compiled = pymc_fastlogp.compile_pymc_model(models.hierarchy(), var_names=["mu"])
     trace = nutpie.sample(compiled, draws=5, tune=20, chains=1, seed=1, progress_bar=False)
@@ -174,13 +210,18 @@ def test_stored_variables_can_be_chosen():
     assert "a" not in trace.posterior
 
 
-def test_initial_points_can_be_chosen():
-    model = models.hierarchy()
-    options = {"initial_points": {"mu": 3.0}, "jitter_rvs": set()}
-    compiled = pymc_fastlogp.compile_pymc_model(model, **options)
-    expected = nutpie.compile_pymc_model(model, freeze_model=True, **options)
-    np.testing.assert_array_equal(compiled.initial_point_func(1), expected.initial_point_func(1))
-    assert 3.0 in compiled.initial_point_func(1)
+@pytest.mark.parametrize("by", ["name", "variable"])
+def test_initial_points_can_be_chosen(by):
+    model = models.one_number()
+    x = "x" if by == "name" else model["x"]
+    for value, jittered in ((3.0, set()), (4.0, set()), (4.0, {model["x"]}), (4.0, None)):
+        options = {"initial_points": {x: value}, "jitter_rvs": jittered}
+        compiled = pymc_fastlogp.compile_pymc_model(model, **options)
+        point = compiled.initial_point_func(1)
+        np.testing.assert_array_equal(
+            point, nutpie.compile_pymc_model(model, **options).initial_point_func(1)
+        )
+        assert (point == value) == (jittered == set())
 
 
 class TestPython:

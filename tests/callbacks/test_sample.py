@@ -5,6 +5,8 @@ import logging
 import numpy as np
 import pymc as pm
 import pytest
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
 
 import pymc_fastlogp
 from tests.callbacks import models
@@ -85,6 +87,8 @@ def given(monkeypatch):
         ({"initvals": [{"x": 1.0}]}, "initvals is not one dictionary"),
         ({"compile_kwargs": {"mode": "JAX"}}, "mode is given"),
         ({"metropolis": {}}, "metropolis is given"),
+        ({"max_treedepth": 5}, "max_treedepth is given"),
+        ({"nuts": {"gradient_backend": "pytensor"}}, "gradient_backend is given"),
         ({"backend": "jax"}, "backend is given"),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
@@ -100,6 +104,23 @@ def test_discrete_models_go_to_pymc(given):
     with pm.Model() as model:
         pm.Poisson("k", 1)
     assert pymc_fastlogp.sample(10, model=model) == "PyMC"
+
+
+def test_models_without_a_gradient_go_to_pymc(given, caplog):
+    class Halved(Op):
+        __props__ = ()
+
+        def make_node(self, x):
+            return Apply(self, [x], [x.type()])
+
+        def perform(self, node, inputs, outputs):
+            outputs[0][0] = inputs[0] / 2
+
+    with pm.Model() as model:
+        pm.Potential("p", Halved()(pm.Normal("x")))
+    with caplog.at_level(logging.INFO, "pymc_fastlogp"):
+        assert pymc_fastlogp.sample(10, model=model) == "PyMC"
+    assert any("no gradient" in text for text in caplog.messages)
 
 
 def test_goes_to_pymc_when_switched_off(given):

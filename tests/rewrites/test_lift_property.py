@@ -94,6 +94,9 @@ class Graph:
         at = {v: value for v, value in self.inputs.items() if v in used}
         shape = np.shape(target.eval(at, mode=PYTHON))
         value = self.variable(self.draw(st.sampled_from([shape, shape, ()])))
+        if not value.type.ndim:
+            # PyTensor's Alloc makes 0 of -0.
+            self.inputs[value] = self.inputs[value] + np.zeros((), self.dtype)
         if self.draw(st.integers(0, 2)):
             return target.set(value)
         # 0 + -0 is 0. Like PyTensor's own rule for slices, an inc of zeros that becomes a set keeps -0.

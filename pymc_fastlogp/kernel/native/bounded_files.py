@@ -2,13 +2,16 @@
 
 A file is read, and its time of modification set to now, by each process that uses it. Several processes may read, write
 and delete at once: a file that is gone is made again, and no file is seen before it is complete. Each begins with the hash of what
-follows, so that a file which was cut off or changed is as good as none.
+follows, so that a file which was cut off or changed is as good as none. What is read is executed, so a folder to which others than its owner may
+write is left alone.
 """
 
 import logging
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -39,6 +42,8 @@ class BoundedFiles(NamedTuple):
     def read(self, name: str) -> bytes | None:
         """Return the content of a file, None if it is not there or not what was written."""
         path = self.folder / name
+        if not is_private(self.folder):
+            return None
         try:
             content = path.read_bytes()
         except OSError:
@@ -53,7 +58,9 @@ class BoundedFiles(NamedTuple):
     def write(self, name: str, content: bytes) -> None:
         """Keep a file, whose name begins with the prefix, and delete what is too much."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
+            if not is_private(self.folder):
+                return
             with NamedTemporaryFile(dir=self.folder, prefix=self.prefix, delete=False) as file:
                 try:
                     file.write(sha256(content).digest() + content)
@@ -84,3 +91,21 @@ class BoundedFiles(NamedTuple):
                 return
             Path(path).unlink(missing_ok=True)
             excess -= size
+
+
+def is_private(folder: Path) -> bool:
+    """Whether the user alone may write to a folder; it need not be there. Windows has no such bits."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return True
+    is_own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+    if is_own and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return True
+    _warn_once(folder)
+    return False
+
+
+@cache
+def _warn_once(folder: Path) -> None:
+    logger.warning("Nothing is kept in %s, to which others may write: chmod go-w it.", folder)

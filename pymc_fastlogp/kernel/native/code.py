@@ -25,6 +25,9 @@ class Code:
         self._engine = engine
         self.address = engine.get_function_address(name)
 
+    def __reduce__(self) -> str:
+        raise TypeError("machine code can be neither copied nor pickled: compile the model again")
+
 
 def engine(code: bytes) -> llvm.ExecutionEngine:
     """Return an engine that has loaded object code, whose symbols are bound; it owns the code."""

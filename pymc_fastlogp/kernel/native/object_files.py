@@ -1,4 +1,4 @@
-"""Object code on disk, beside PyTensor's own cache."""
+"""Object code on disk, in a folder beside PyTensor's own caches that is the user's alone."""
 
 from collections.abc import Callable
 
@@ -33,4 +33,4 @@ def write(name: str, code: bytes) -> None:
 
 
 def _files() -> BoundedFiles:
-    return BoundedFiles(config.base_compiledir / "numba", PREFIX, LIMIT)
+    return BoundedFiles(config.base_compiledir / "pymc_fastlogp", PREFIX, LIMIT)

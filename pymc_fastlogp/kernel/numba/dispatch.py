@@ -46,7 +46,10 @@ def funcify(kernel: Kernel) -> EmittedFunction:
 
     def emit(frame: Frame, given: Sequence[types.Array], values: Sequence[ir.Value]) -> ir.Value:
         arrays = zip(input_types, values, strict=True)
-        inputs = [x for type_, value in arrays for x in frame.arguments_of(type_, value)]
+        arguments = [frame.arguments_of(type_, value) for type_, value in arrays]
+        for buffer, (_, *lengths) in zip(program.inputs, arguments, strict=True):
+            _check_lengths(frame, buffer, lengths[: buffer.ndim])
+        inputs = [x for each in arguments for x in each]
         outputs = _outputs(frame, program, output_types, inputs)
         # An array without axes is in any order.
         layout = "".join(array.layout if array.ndim else "C" for array in given)
@@ -57,6 +60,15 @@ def funcify(kernel: Kernel) -> EmittedFunction:
         return frame.results(output_types, arrays_in(frame, outputs, slots))
 
     return EmittedFunction("fused_kernel", returned_type(output_types), emit)
+
+
+def _check_lengths(frame: Frame, buffer: Buffer, lengths: Sequence[ir.Value]) -> None:
+    """Raise where a length is not that of the type, which the kernel counts on: nutpie exchanges data without a look at it."""
+    for length, expected in zip(lengths, buffer.shape, strict=True):
+        if isinstance(expected, int):
+            differs = frame.builder.icmp_signed("!=", length, I64(expected))
+            with frame.builder.if_then(differs, likely=False):
+                frame.raise_error(ValueError, "an input has not the shape of its type")
 
 
 def _array_types(buffers: Sequence[Buffer]) -> list[types.Array]:
