@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
+import pytensor
 import pytest
 
 import pymc_fastlogp
@@ -24,11 +25,16 @@ STATED: dict[str, Callable[[WorstEntry], bool]] = {
     "gallery/reference_lkj_cholesky_cov": lambda entry: (
         np.isnan(entry.off) and np.isfinite(entry.on)
     ),
+    "gallery/imputation_with_lkj": lambda entry: np.isnan(entry.off) and np.isfinite(entry.on),
 }
+# PyTensor merges two slices in int8, which overflows, also with the plugin off: docs/upstream.md.
+REWRITES_FAIL = {"gallery/stochastic_volatility"}
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_agrees(name):
+def test_agrees(name, monkeypatch):
+    if name in REWRITES_FAIL:
+        monkeypatch.setattr(pytensor.config, "on_opt_error", "ignore")
     outcome = pymc_fastlogp.verify(MODELS[name]())
     differing = [entry for entry in outcome.rows if not entry.passed]
     assert all(map(STATED.get(name, lambda entry: False), differing)), outcome
