@@ -70,8 +70,7 @@ def squares(entries):
     return joined.reshape((*entries.type.shape[:-1], N, N))
 
 
-FIRST, ROWS_OF_2, COLS_OF_2 = np.repeat([0, 1], 6), np.tile(ROWS[ORDER], 2), np.tile(COLS[ORDER], 2)
-triangles = pt.zeros((2, N, N))[FIRST, ROWS_OF_2, COLS_OF_2].set(batch.reshape((12,)))
+triangles = pt.zeros((2, N, N))[:, ROWS[ORDER], COLS[ORDER]].set(batch)
 
 FIRES = {
     "masked reshape": (square * LOWER, triangle),
@@ -129,9 +128,7 @@ FIRES = {
     ),
     "pad of a batch of rows": (
         pt.pad(others[:, None, :], [(0, 0), (0, 1), (0, 0)]),
-        pt.zeros((2, 2, 3))[np.repeat([0, 1], 3), np.zeros(6, int), np.tile(np.arange(3), 2)].set(
-            others.reshape((6,))
-        ),
+        pt.zeros((2, 2, 3))[:, np.zeros(3, int), np.arange(3)].set(others),
     ),
     "pad of a batch": (
         pt.pad(pt.zeros((3, N, N))[index, index, column].set(other), [(0, 0), (1, 0), (0, 1)]),
