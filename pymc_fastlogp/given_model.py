@@ -72,6 +72,15 @@ def model_with_variables(asker: str, model: "pm.Model | None") -> "pm.Model":
     return model
 
 
+def refuse_discrete(model: "pm.Model") -> None:
+    """Raise ValueError if a model has free variables that nutpie can't sample."""
+    if model.discrete_value_vars:
+        names = ", ".join(variable.name for variable in model.discrete_value_vars)
+        raise ValueError(
+            f"nutpie can't sample the discrete variables {names}: marginalise or observe them."
+        )
+
+
 def why_off() -> str:
     """Say what keeps the plugin off."""
     if reason := untested_reason():

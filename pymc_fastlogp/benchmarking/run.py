@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmarking.result import BenchmarkResult
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.given_model import given_model
+from pymc_fastlogp.given_model import given_model, refuse_discrete
 from pymc_fastlogp.paired_start import settle
 from pymc_fastlogp.roundoff import NOISE_ALLOWED, neighbours
 
@@ -113,11 +113,7 @@ def compile_model(model: "pm.Model", side: str, *, freeze_model: bool = True) ->
     """
     import nutpie
 
-    if model.discrete_value_vars:
-        names = ", ".join(variable.name for variable in model.discrete_value_vars)
-        raise ValueError(
-            f"nutpie can't sample the discrete variables {names}: marginalise or observe them."
-        )
+    refuse_discrete(model)
     with switched(side == "on"):
         return nutpie.compile_pymc_model(model, freeze_model=freeze_model)
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pymc_fastlogp.given_model import model_with_variables
+from pymc_fastlogp.given_model import model_with_variables, refuse_discrete
 from pymc_fastlogp.registration import is_enabled
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def compile_pymc_model(
     from pymc_fastlogp.callbacks.start import jittered_in
 
     model = model_with_variables("compile_pymc_model", model)
-    _refuse_discrete(model)
+    refuse_discrete(model)
     freeze = freeze_model is not False
     options: dict[str, Any] = {
         "initial_points": initial_points,
@@ -120,14 +120,6 @@ def _by_name(model: "pm.Model", options: Mapping[str, Any]) -> dict[str, Any]:
         if jittered is None
         else sorted(names[x] for x in jittered if x in names),
     }
-
-
-def _refuse_discrete(model: "pm.Model") -> None:
-    if model.discrete_value_vars:
-        names = ", ".join(variable.name for variable in model.discrete_value_vars)
-        raise ValueError(
-            f"nutpie cannot sample the discrete variables {names}: marginalise or observe them."
-        )
 
 
 def _why_nutpie(backend: str, kwargs: Mapping[str, Any]) -> str | None:
