@@ -16,10 +16,11 @@ from pytensor.graph.op import Op
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
 
+from benchmarks import gallery
 from benchmarks.compiled_graph import compiled_graph
 from benchmarks.suite import SUITE
 from pymc_fastlogp.kernel.graph.op import FusedKernel
-from tests import gallery, zoo
+from tests import zoo
 
 TABLE = Path(__file__).with_suffix(".txt")
 

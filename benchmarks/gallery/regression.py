@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from tests.gallery.registry import in_gallery
+from benchmarks.gallery.registry import in_gallery
 
 
 @in_gallery

@@ -6,8 +6,8 @@ Each is named after its notebook. Those with discrete unknowns are left out: NUT
 import numpy as np
 import pymc as pm
 
-from tests.gallery import core, matrices, mixtures, processes, regression, rethinking, studies  # noqa: F401
-from tests.gallery.registry import MODELS
+from benchmarks.gallery import core, matrices, mixtures, processes, regression, rethinking, studies  # noqa: F401
+from benchmarks.gallery.registry import MODELS
 
 
 def make(name: str) -> pm.Model:

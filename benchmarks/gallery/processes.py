@@ -3,7 +3,7 @@
 import numpy as np
 import pymc as pm
 
-from tests.gallery.registry import in_gallery
+from benchmarks.gallery.registry import in_gallery
 
 
 @in_gallery
