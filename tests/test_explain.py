@@ -15,9 +15,12 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 import pymc_fastlogp
+from benchmarks.report import RESULTS
+from benchmarks.suite import case
 from pymc_fastlogp import explain
 from pymc_fastlogp.decisions import Refusal, collected
 from pymc_fastlogp.explanation import kernels
+from pymc_fastlogp.explanation.result import in_words
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.rewrites.rows import refusals
 
@@ -310,16 +313,60 @@ def test_table_and_html_say_the_same(explained):
 
 
 def test_it_leads_with_the_likelihoods_in_plain_words(counts, explained, radon):
-    first, second, third = explained["counts"].sentences()
-    assert str(explained["counts"]).startswith(first)
-    assert first == "few: 5 rows are evaluated instead of 500."
-    assert second.startswith("many: all 500 rows are evaluated; too few repeats: more than 0.7")
+    verdict, first, second, third = explained["counts"].sentences()
+    assert str(explained["counts"]).startswith(verdict)
+    assert re.match(r"Logp and gradient: about [\d.]+ times as fast expected", verdict)
+    assert re.match(
+        r"few: about [\d.]+ times as fast expected; 5 rows are evaluated instead of 500.", first
+    )
+    assert re.match(
+        r"many: about [\d.]+ times as fast expected; all 500 rows are evaluated; too few", second
+    )
     assert "gains if a covariate can be rounded" in second
     n = sum(explained["counts"].kernels.n_nodes)
     assert third == f"{n} of {n} nodes of logp and gradient are in one kernel."
-    assert "few: 5 rows are evaluated instead of 500." in explained["counts"]._repr_html_()
-    shared = explain(counts, freeze_model=False).sentences()[0]
-    assert "group is shared and can change between evaluations (to do: compile with" in shared
+    assert "5 rows are evaluated instead of 500." in explained["counts"]._repr_html_()
+
+
+def test_no_gain_is_promised_where_the_size_of_data_is_not_known(counts):
+    explanation = explain(counts, freeze_model=False)
+    assert explanation.expected_ratio is None
+    assert explanation.expected == {}
+    [first, *_] = explanation.sentences()
+    assert first.startswith("few: all 500 rows are evaluated; group is shared and can change")
+    assert "(to do: compile with" in first
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        (0.5, "slower"),
+        (0.9, "about as fast"),
+        (1.1, "about as fast"),
+        (2.54, "about 2.5 times as fast"),
+        (11.8, "about 10 times as fast"),
+        (1234.5, "about 1000 times as fast"),
+    ],
+)
+def test_estimates_are_said_no_more_precisely_than_they_are(ratio, words):
+    assert in_words(ratio) == words
+
+
+def test_fewer_rows_are_expected_to_gain_more(explained):
+    """500 rows in 5 groups against 500 rows one by one, and the whole between the two."""
+    explanation = explained["counts"]
+    few, many = (explanation.expected[name] for name in ("few", "many"))
+    assert few > 1.5 * many > 2
+    assert many < explanation.expected_ratio < few
+
+
+def test_estimates_are_near_what_the_suite_was_measured_to_gain():
+    """The rest is printed by `python -m benchmarks.expected`."""
+    measured = {c["name"]: c["evaluation"] for c in json.loads(RESULTS.read_text())["cases"]}
+    for name in ("eight_schools", "radon", "poisson", "negative_binomial"):
+        ratio = measured[name]["sides"]["off"]["ratio"]["median"]
+        expected = explain(case(name).make()).expected_ratio
+        assert 0.5 < expected / ratio < 2, name
 
 
 def test_small_priors_are_folded_and_priors_have_nothing_to_do(explained):

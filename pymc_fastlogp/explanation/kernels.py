@@ -65,13 +65,13 @@ def gradient(
         return []
 
 
-def as_seen_by_rule(outputs: list[TensorVariable]) -> FunctionGraph:
-    """Return a copy of a graph as the kernel rule gets to see it in mode NUMBA."""
+def as_seen_by_rule(outputs: list[TensorVariable], *, on: bool = True) -> FunctionGraph:
+    """Return a copy of a graph as the kernel rule gets to see it in mode NUMBA, plugin on or off."""
     fgraph = FunctionGraph(outputs=outputs, clone=True, copy_inputs=False)
     upstream = get_mode("NUMBA")
     query = copy(upstream.provided_optimizer)
     query.position_cutoff = KERNEL_RULE.position
-    with switched(True):
+    with switched(on):
         Mode(upstream.linker, query).optimizer.rewrite(fgraph)
     return fgraph
 

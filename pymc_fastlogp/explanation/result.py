@@ -1,6 +1,7 @@
 """What :func:`~pymc_fastlogp.explain` returns: plain data, and how it reads as a table."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 import pandas as pd
@@ -9,6 +10,8 @@ from pymc_fastlogp.rich_text import Shown
 
 PREFIX = "fastlogp_"
 UNLESS = "nothing, unless "
+# Below it, a gain is smaller than the error of the estimate.
+NOTICEABLE = 1.2
 
 
 @dataclass(frozen=True)
@@ -110,12 +113,19 @@ class Explanation(Shown):
         potentials and priors, the largest of a kind first.
     kernels : Kernels
         Of all variables together.
+    expected_ratio : float, optional
+        How many times as fast logp and gradient can be expected to be, by the prices of
+        :mod:`pymc_fastlogp.explanation.expected`; None where the size of some data is not known.
+    expected : mapping of str to float
+        The same of single likelihoods and potentials, for the largest ones.
     """
 
     WHOLE: ClassVar[tuple[str, ...]] = ("rewrite", "rows")
 
     rows: tuple[Outcome, ...]
     kernels: Kernels
+    expected_ratio: float | None = None
+    expected: Mapping[str, float] = field(default_factory=dict)
 
     def __getitem__(self, variable: str) -> tuple[Outcome, ...]:
         """Return the rows of one variable or potential."""
@@ -134,6 +144,8 @@ class Explanation(Shown):
                 "n_nodes": list(self.kernels.n_nodes),
                 "outside": [asdict(outside) for outside in self.kernels.outside],
             },
+            "expected_ratio": self.expected_ratio,
+            "expected": dict(self.expected),
         }
 
     def to_frame(self) -> pd.DataFrame:
@@ -142,9 +154,22 @@ class Explanation(Shown):
         return frame.astype({"rows_before": "Int64", "rows_after": "Int64"})
 
     def sentences(self) -> list[str]:
-        """Say how many rows of each likelihood and potential are evaluated, and what kernels do."""
+        """Say what gain to expect, how many rows of each likelihood and potential are evaluated, and what kernels do."""
         names = dict.fromkeys(row.variable for row in self.rows if row.kind != "prior")
-        return [*(_sentence(name, self[name]) for name in names), self.kernels.sentence()]
+        return [
+            *self._gain(),
+            *(f"{name}: {self._gain_of(name)}{_rows_of(self[name])}." for name in names),
+            self.kernels.sentence(),
+        ]
+
+    def _gain(self) -> list[str]:
+        if self.expected_ratio is None:
+            return []
+        gain = in_words(self.expected_ratio)
+        return [f"Logp and gradient: {gain} expected (an estimate; benchmark(model) measures)."]
+
+    def _gain_of(self, name: str) -> str:
+        return f"{in_words(self.expected[name])} expected; " if name in self.expected else ""
 
     def table(self) -> pd.DataFrame:
         """Return what happened as text, with rewrites that say the same in one row."""
@@ -181,18 +206,26 @@ class Explanation(Shown):
         ]
 
 
-def _sentence(name: str, rows: tuple[Outcome, ...]) -> str:
+def in_words(ratio: float) -> str:
+    """Say how many times as fast, no more precisely than the estimate is."""
+    if ratio < NOTICEABLE:
+        return "about as fast" if ratio > 1 / NOTICEABLE else "slower"
+    digits = f"{ratio:.2g}" if ratio < 10 else f"{float(f'{ratio:.1g}'):.0f}"
+    return f"about {digits} times as fast"
+
+
+def _rows_of(rows: tuple[Outcome, ...]) -> str:
     """Say at how many rows something of one variable is evaluated, before and after, or why at all."""
     about_rows = [row for row in rows if row.rows_before is not None]
     if not about_rows:
         refused = [_why(row) for row in rows if not row.fired]
-        return f"{name}: {refused[-1] if refused else 'rewritten, with as many rows as before'}."
+        return refused[-1] if refused else "as many rows as before are evaluated"
     before = max(row.rows_before or 0 for row in about_rows)
     after = max(row.rows_after or 0 for row in about_rows)
     if after < before:
-        return f"{name}: {after} rows are evaluated instead of {before}."
+        return f"{after} rows are evaluated instead of {before}"
     why = [_why(row) for row in about_rows if not row.fired and row.rows_after == after]
-    return f"{name}: all {before} rows are evaluated{''.join(f'; {x}' for x in why[-1:])}."
+    return f"all {before} rows are evaluated{''.join(f'; {x}' for x in why[-1:])}"
 
 
 def _variable(row: Outcome) -> str:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pymc as pm
 
 FEW_ENTRIES = f"too small to gain: {OVERHEAD} entries or fewer"
+# Of single terms; each is rewritten twice more.
+MOST_ESTIMATES = 10
 # The order in which a reader wants them.
 KINDS = ("likelihood", "potential", "prior")
 
@@ -66,18 +68,32 @@ def explain(model: "pm.Model | None" = None, *, freeze_model: bool = True) -> Ex
     [(1000, 1)]
     """
     # Late, as all imports of the kernel, see `late`.
+    from pymc_fastlogp.explanation.expected import expected_ratio
     from pymc_fastlogp.explanation.kernels import kernels_of
 
     model = given_model("explain", model, freeze_model=freeze_model, gradient=False)
     names = {value.name: variable.name for variable, value in model.rvs_to_values.items()}
     terms = [pt.as_tensor(x, allow_xtensor_conversion=True).sum() for x in model.logp(sum=False)]
     fgraph, recorder = rewrite_terms(terms)
+    upstream, _ = rewrite_terms(terms, on=False)
+    by_importance = sorted(_terms(model), key=_importance)
     rows = tuple(
         row
-        for kind, variable, term in sorted(_terms(model), key=_importance)
+        for kind, variable, term in by_importance
         for row in _outcomes(kind, variable, recorder.standing(term), names)
     )
-    return Explanation(rows, kernels_of(fgraph.outputs, model.continuous_value_vars))
+    values = model.continuous_value_vars
+    expected = {
+        variable.name: expected_ratio([upstream.outputs[i]], [fgraph.outputs[i]], values)
+        for kind, variable, i in by_importance[:MOST_ESTIMATES]
+        if kind != "prior"
+    }
+    return Explanation(
+        rows,
+        kernels_of(fgraph.outputs, values),
+        expected_ratio(upstream.outputs, fgraph.outputs, values),
+        {name: ratio for name, ratio in expected.items() if ratio is not None},
+    )
 
 
 def _terms(model: "pm.Model") -> Iterator[tuple[str, pt.TensorVariable, int]]:

@@ -53,8 +53,10 @@ class Recorder:
                 yield d
 
 
-def rewrite_terms(terms: Sequence[TensorVariable]) -> tuple[FunctionGraph, Recorder]:
-    """Rewrite copies of the terms as PyMC and nutpie do before they take the gradient.
+def rewrite_terms(
+    terms: Sequence[TensorVariable], *, on: bool = True
+) -> tuple[FunctionGraph, Recorder]:
+    """Rewrite copies of the terms as PyMC and nutpie do before they take the gradient, plugin on or off.
 
     Returns
     -------
@@ -67,7 +69,7 @@ def rewrite_terms(terms: Sequence[TensorVariable]) -> tuple[FunctionGraph, Recor
 
     fgraph = FunctionGraph(outputs=list(terms), clone=True, copy_inputs=False)
     recorder = Recorder(fgraph)
-    with switched(True), heard_by(recorder.hear):
+    with switched(on), heard_by(recorder.hear):
         rewrite_pregrad(fgraph)
     return fgraph, recorder
 
