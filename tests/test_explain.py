@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import sys
 from xml.etree import ElementTree
 
 import numpy as np
@@ -19,7 +20,7 @@ from benchmarks.report import RESULTS
 from benchmarks.suite import case
 from pymc_fastlogp import explain
 from pymc_fastlogp.decisions import Refusal, collected
-from pymc_fastlogp.explanation import kernels
+from pymc_fastlogp.explanation import drawing, kernels
 from pymc_fastlogp.explanation.result import in_words
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.rewrites.rows import refusals
@@ -390,6 +391,36 @@ def test_html_names_what_fired_apart_from_what_refused(explained):
     ) in cells
     [why] = [why for *rest, why in cells if rest == ["many (likelihood)", "", str(N)]]
     assert re.match(r"compact_rows( x \d)?: too few repeats", why)
+
+
+def test_graph_draws_before_and_after(explained):
+    dot = explained["radon"].graph().source
+    off, on = dot.split("subgraph cluster_on")
+    assert '"500"' in off
+    assert '"500"' not in on
+    assert '[label="logp of y"' in off
+    assert '[label="logp of y"' in on
+    for name in ("a", "b", "mu", "sigma_log__"):
+        assert f'[label="{name}", fillcolor' in off
+        assert f'[label="{name}", fillcolor' in on
+    assert drawing.IN_KERNEL in on
+    assert drawing.IN_KERNEL not in off
+
+
+def test_graph_has_each_node_once_and_all_arrows_between_nodes(explained):
+    for explanation in explained.values():
+        places = re.findall(r"^(\w+) \[label", explanation.dot, re.MULTILINE)
+        arrows = re.findall(r"^(\w+) -> (\w+)", explanation.dot, re.MULTILINE)
+        assert len(places) == len(set(places))
+        assert {end for arrow in arrows for end in arrow} == {*places}
+        assert len(arrows) == len(set(arrows)) > 20
+        assert explanation.dot.count("{") == explanation.dot.count("}")
+
+
+def test_graph_without_graphviz_says_what_to_install(explained, monkeypatch):
+    monkeypatch.setitem(sys.modules, "graphviz", None)
+    with pytest.raises(ImportError, match="graph\\(\\) needs graphviz: conda install"):
+        explained["radon"].graph()
 
 
 def test_unknown_variable_is_told_which_there_are(explained):

@@ -118,6 +118,8 @@ class Explanation(Shown):
         :mod:`pymc_fastlogp.explanation.expected`; None where the size of some data is not known.
     expected : mapping of str to float
         The same of single likelihoods and potentials, for the largest ones.
+    dot : str
+        What :meth:`graph` draws, in the language of Graphviz.
     """
 
     WHOLE: ClassVar[tuple[str, ...]] = ("rewrite", "rows")
@@ -126,6 +128,7 @@ class Explanation(Shown):
     kernels: Kernels
     expected_ratio: float | None = None
     expected: Mapping[str, float] = field(default_factory=dict)
+    dot: str = field(default="", compare=False)
 
     def __getitem__(self, variable: str) -> tuple[Outcome, ...]:
         """Return the rows of one variable or potential."""
@@ -147,6 +150,28 @@ class Explanation(Shown):
             "expected_ratio": self.expected_ratio,
             "expected": dict(self.expected),
         }
+
+    def graph(self) -> Any:
+        """Draw the log density before and after: its graph with the plugin off, and on.
+
+        Returns
+        -------
+        graphviz.Source
+            Shown in a notebook; ``.render("file", format="svg")`` writes a picture, ``.source`` is the text.
+
+        Raises
+        ------
+        ImportError
+            If the Python package graphviz is not installed. Drawing also needs the program of that name.
+        """
+        try:
+            from graphviz import Source
+        except ImportError as error:
+            raise ImportError(
+                "graph() needs graphviz: conda install -c conda-forge python-graphviz, or pip install graphviz"
+                " and the program from your system's package manager"
+            ) from error
+        return Source(self.dot)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row an outcome, with the attributes of :class:`Outcome` as columns."""

@@ -68,6 +68,7 @@ def explain(model: "pm.Model | None" = None, *, freeze_model: bool = True) -> Ex
     [(1000, 1)]
     """
     # Late, as all imports of the kernel, see `late`.
+    from pymc_fastlogp.explanation.drawing import dot_of
     from pymc_fastlogp.explanation.expected import expected_ratio
     from pymc_fastlogp.explanation.kernels import kernels_of
 
@@ -76,7 +77,8 @@ def explain(model: "pm.Model | None" = None, *, freeze_model: bool = True) -> Ex
     terms = [pt.as_tensor(x, allow_xtensor_conversion=True).sum() for x in model.logp(sum=False)]
     fgraph, recorder = rewrite_terms(terms)
     upstream, _ = rewrite_terms(terms, on=False)
-    by_importance = sorted(_terms(model), key=_importance)
+    in_order = [*_terms(model)]
+    by_importance = sorted(in_order, key=_importance)
     rows = tuple(
         row
         for kind, variable, term in by_importance
@@ -93,6 +95,7 @@ def explain(model: "pm.Model | None" = None, *, freeze_model: bool = True) -> Ex
         kernels_of(fgraph.outputs, values),
         expected_ratio(upstream.outputs, fgraph.outputs, values),
         {name: ratio for name, ratio in expected.items() if ratio is not None},
+        dot_of(upstream, fgraph, [variable.name for _, variable, _ in in_order]),
     )
 
 
