@@ -2,6 +2,7 @@ import ctypes
 import json
 import os
 import sys
+import threading
 import time
 
 import matplotlib
@@ -18,6 +19,7 @@ from pymc_fastlogp.benchmarking.clock import seconds_now
 from pymc_fastlogp.benchmarking.native import LogpCallback
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmarking.run import check_agreement, compile_side, legal_points
+from pymc_fastlogp.benchmarking.wait import measure_wait
 from tests.pictures import is_cut_off
 
 needs_affinity = pytest.mark.skipif(
@@ -41,7 +43,7 @@ def callback(model):
 
 @pytest.fixture(scope="module")
 def measured(model):
-    return benchmark(model, rounds=3, seconds_per_round=0.001)
+    return benchmark(model, rounds=3, seconds_per_round=0.001, wait=False)
 
 
 @pytest.fixture
@@ -90,6 +92,52 @@ def test_plot_says_what_is_missing(result, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match="pip install matplotlib"):
         result.plot()
+
+
+@pytest.fixture(scope="module")
+def waited(model):
+    return benchmark(model, rounds=1, seconds_per_round=0.001)
+
+
+def test_wait_of_each_way_is_measured_in_fresh_processes(waited):
+    assert [*waited.wait] == ["off", "on", "pymc_fastlogp.sample"]
+    for wait in waited.wait.values():
+        assert min(wait) > 0
+        assert wait.total == sum(wait)
+    assert "pymc_fastlogp.sample: " in str(waited)
+    assert "(imports " in str(waited)
+    assert BenchmarkResult.from_dict(json.loads(json.dumps(waited.to_dict()))) == waited
+
+
+def test_plot_of_the_wait_has_a_bar_for_each_way(waited):
+    matplotlib.use("Agg")
+    ax = waited.plot_wait()
+    assert [text.get_text() for text in ax.get_yticklabels()] == [*waited.wait]
+    ends = [bar.get_x() + bar.get_width() for bar in ax.patches[-3:]]
+    np.testing.assert_allclose(ends, [wait.total for wait in waited.wait.values()])
+
+
+def test_draws_that_take_too_long_are_given_up(model, monkeypatch):
+    monkeypatch.setattr("pymc_fastlogp.benchmarking.wait.PATIENCE", 0)
+    [wait] = measure_wait(model, freeze_model=True, sides=["pymc_fastlogp.sample"]).values()
+    assert wait.draws is None
+    assert str(wait).startswith("more than ")
+
+
+def test_wait_that_was_not_measured_can_not_be_drawn(result):
+    with pytest.raises(ValueError, match="wait=True"):
+        result.plot_wait()
+    assert result.notes() == []
+
+
+def test_model_that_cannot_be_pickled_says_how_to_go_on():
+    with pytest.raises(RuntimeError, match="pass wait=False"):
+        measure_wait(threading.Lock(), freeze_model=True, sides=["off"])
+
+
+def test_failing_process_says_why(model):
+    with pytest.raises(RuntimeError, match=r"AttributeError.*: pass wait=False"):
+        measure_wait(None, freeze_model=True, sides=["off"])
 
 
 def test_benchmark_measures_both_sides_in_every_round(measured):

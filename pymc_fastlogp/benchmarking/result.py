@@ -1,12 +1,13 @@
 """What a benchmark returns: the raw times, and how they read as a table or a plot."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from pymc_fastlogp.benchmarking.wait import Wait
 from pymc_fastlogp.rich_text import Shown
 
 
@@ -31,6 +32,8 @@ class BenchmarkResult(Shown):
         in each round. Round ``i`` of all sides ran at about the same time.
     baseline : str
         The side that all others are compared with.
+    wait : mapping of str to Wait
+        What a user waits for by each way, in fresh processes; empty where it was not measured.
     """
 
     WIDTH: ClassVar[int] = 80
@@ -38,6 +41,7 @@ class BenchmarkResult(Shown):
     n_dim: int
     seconds: Mapping[str, tuple[float, ...]]
     baseline: str = "on"
+    wait: Mapping[str, Wait] = field(default_factory=dict)
 
     def median(self, side: str) -> float:
         """Return the median over the rounds, in seconds per evaluation."""
@@ -62,6 +66,7 @@ class BenchmarkResult(Shown):
                 }
                 for side, values in self.seconds.items()
             },
+            "wait": {side: wait._asdict() for side, wait in self.wait.items()},
         }
 
     @classmethod
@@ -71,6 +76,7 @@ class BenchmarkResult(Shown):
             n_dim=plain["n_dim"],
             seconds={side: tuple(row["seconds"]) for side, row in plain["sides"].items()},
             baseline=plain["baseline"],
+            wait={side: Wait(**row) for side, row in plain.get("wait", {}).items()},
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -99,12 +105,7 @@ class BenchmarkResult(Shown):
         ImportError
             If matplotlib is not installed.
         """
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise ImportError("plot() needs matplotlib: pip install matplotlib") from error
-        if ax is None:
-            _, ax = plt.subplots(figsize=(6, 0.8 + 0.5 * len(self.seconds)), layout="constrained")
+        ax = ax or _new_axes(len(self.seconds))
         for row, values in enumerate(self.seconds.values()):
             microseconds = np.multiply(values, 1e6)
             ax.plot(microseconds, [row] * len(values), "o", alpha=0.5, color=f"C{row}")
@@ -113,6 +114,43 @@ class BenchmarkResult(Shown):
         ax.set_ylim(len(self.seconds) - 0.5, -0.5)
         ax.set_xscale("log")
         ax.set_xlabel("microseconds per evaluation of logp and gradient")
+        return ax
+
+    def plot_wait(self, ax: Any = None) -> Any:
+        """Draw the wait of each side as a bar: imports, compilation, draws.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If the wait was not measured.
+        """
+        if not self.wait:
+            raise ValueError("the wait was not measured: benchmark(model, wait=True) does.")
+        ax = ax or _new_axes(len(self.wait))
+        left = [0.0] * len(self.wait)
+        for part in Wait._fields:
+            widths = [
+                getattr(wait, part) or wait.total - end
+                for wait, end in zip(self.wait.values(), left)
+            ]
+            ax.barh(range(len(left)), widths, left=left, label=part)
+            left = [end + width for end, width in zip(left, widths, strict=True)]
+        names = [name + ("" if wait.draws else ", given up") for name, wait in self.wait.items()]
+        ax.set_yticks(range(len(names)), names)
+        ax.invert_yaxis()
+        ax.set_xlabel("seconds of a fresh process with empty caches")
+        ax.legend()
         return ax
 
     def sentences(self) -> list[str]:
@@ -139,3 +177,19 @@ class BenchmarkResult(Shown):
             }
             for side, ratio in ratios.items()
         )
+
+    def notes(self) -> list[str]:
+        """Return the wait of each side."""
+        if not self.wait:
+            return []
+        head = "What a user waits for, in fresh processes with empty caches:"
+        return [head, *(f"{side}: {wait}" for side, wait in self.wait.items())]
+
+
+def _new_axes(n_bars: int) -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("plots need matplotlib: pip install matplotlib") from error
+    _, ax = plt.subplots(figsize=(6, 0.8 + 0.5 * n_bars), layout="constrained")
+    return ax
