@@ -1,5 +1,7 @@
 """The rules about rows are one rewriter of the graph: who reaches it, in which order, what it shares and what stays."""
 
+from functools import cache
+
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
@@ -10,7 +12,7 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.decisions import collected
 from pymc_fastlogp.registration import ROWS, RULES, TAG, registered
-from pymc_fastlogp.rewrites.rows import keys
+from pymc_fastlogp.rewrites.rows import keys, refusals
 from tests.rewrites.conftest import pregrad
 
 NAMES = [rule.name for rule in RULES if rule.database == ROWS]
@@ -105,3 +107,23 @@ def test_what_was_read_is_forgotten_after_the_pass():
         pregrad(ALL, on=True)
     assert seen
     assert not any(hasattr(fgraph, "row_reads") for fgraph, _ in seen)
+
+
+def test_data_that_can_change_are_said_once_in_a_process(caplog, monkeypatch):
+    group = pytensor.shared(GROUP, name="group")
+    monkeypatch.setattr(
+        refusals, "_say_that_data_can_change", cache(refusals._say_that_data_can_change.__wrapped__)
+    )
+    with caplog.at_level("INFO", logger="pymc_fastlogp"):
+        for parameter in (theta, phi):
+            pregrad(pt.exp(parameter[group]).sum(), on=True)
+    said = [line for line in caplog.messages if line.startswith("data that are not frozen")]
+    assert len(said) == 1
+    assert len([line for line in caplog.messages if "group is shared and can change" in line]) >= 2
+
+
+def test_constants_that_are_computed_are_not_called_by_an_op():
+    joined = pt.join(0, pt.as_tensor(X), pt.as_tensor(Y))
+    assert refusals.name_of(joined) == "what is computed from constants"
+    assert refusals.name_of(pt.exp(joined + theta.sum())) == "theta"
+    assert refusals.name_of(pt.vector()).startswith("<Vector")

@@ -1,6 +1,7 @@
 """Why rows are left alone, and what the user can do: a table, and which row of it applies."""
 
 from collections.abc import Iterable
+from functools import cache
 
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
@@ -11,7 +12,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.gathers import Where, parse_gather
-from pymc_fastlogp.decisions import Refusal
+from pymc_fastlogp.decisions import Refusal, logger
 from pymc_fastlogp.rewrites.rows.keys import WORTHWHILE
 from pymc_fastlogp.rewrites.rows.terms import Term
 from pymc_fastlogp.rewrites.rows.views import Grid
@@ -111,6 +112,7 @@ def _of_source(variables: Iterable[Variable]) -> Refusal | None:
     """Return the refusal that lies in where numbers come from."""
     for x in variables:
         if isinstance(x, SharedVariable) and hasattr(x.type, "shape"):
+            _say_that_data_can_change()
             return SHARED.about(name=name_of(x))
         if x.owner is not None and isinstance(x.owner.op, RandomVariable):
             return RANDOM.about(name=name_of(x))
@@ -118,6 +120,15 @@ def _of_source(variables: Iterable[Variable]) -> Refusal | None:
         if isinstance(x.type, RandomType):
             return RANDOM.about(name=x.name or "a minibatch, or another generator of its own")
     return None
+
+
+@cache
+def _say_that_data_can_change() -> None:
+    """Say once in a process what the import alone cannot do, before what is said of each variable."""
+    logger.info(
+        "data that are not frozen (pm.Data) can change between evaluations, so all of their rows are evaluated: "
+        "pymc_fastlogp.sample and compile_pymc_model freeze them, nutpie does with freeze_model=True"
+    )
 
 
 def _long_leaves(
@@ -138,5 +149,7 @@ def _looks_up(x: TensorVariable) -> bool:
 
 def name_of(x: Variable) -> str:
     """Return the name of a variable, or of what it is computed from that the user may know."""
-    named = (a.name for a in ancestors([x]) if a.name and not isinstance(a, Constant))
-    return next(named, str(x))
+    above = [*ancestors([x])]
+    named = (a.name for a in above if a.name and not isinstance(a, Constant))
+    of_constants = all(isinstance(a, Constant) for a in above if a.owner is None)
+    return next(named, "what is computed from constants" if of_constants else str(x))
