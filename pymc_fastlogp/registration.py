@@ -91,6 +91,9 @@ LIFT = "filled.lift_set_subtensor.local_lift_elemwise_through_set"
 
 FOLD_CHECKS = "checks.fold_checks_by_range.local_fold_checks_by_range"
 
+CANCEL = "scalars.quotient_times_exp.local_quotient_times_exp"
+CANCEL_UNTIL = "PyTensor's local_greedy_distributor cancels in sums of any number of terms"
+
 RULES: tuple[Rule, ...] = (
     # PyTensor has it among the rules of `ShapeOpt`, which runs when a function is compiled.
     Rule(
@@ -153,6 +156,7 @@ RULES: tuple[Rule, ...] = (
         "scalars.identities.difference_of_softplus",
         "stabilize",
     ),
+    Rule("fastlogp_quotient_times_exp", CANCEL, "stabilize", until=CANCEL_UNTIL),
     Rule("fastlogp_masked_switch", "rows.masked_switch.local_masked_switch", "stabilize"),
     # After `canonicalize`, so that they see each likelihood in its final form; one after the other.
     Rule("fastlogp_gaussian_rows", "gaussian.gaussian_rows.local_gaussian_rows", ROWS),
@@ -172,6 +176,14 @@ RULES: tuple[Rule, ...] = (
         "compiled.log_of_scaled_exp.local_log_of_scaled_exp",
         "specialize",
         Phase.AFTER_GRADIENT,
+    ),
+    # Again, for quotients that were sums over rows before these were compacted.
+    Rule(
+        "fastlogp_quotient_times_exp",
+        CANCEL,
+        "specialize",
+        Phase.AFTER_GRADIENT,
+        until=CANCEL_UNTIL,
     ),
     # Where PyTensor inlines those that it knows by name.
     Rule(
