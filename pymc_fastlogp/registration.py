@@ -48,6 +48,7 @@ class Phase(Enum):
     """
 
     BEFORE_GRADIENT = ("fast_run",), True  # and again when the function is compiled, in any mode
+    FOR_GRADIENT = (), True  # then alone
     AFTER_GRADIENT = ("numba",), False
     FAST_COMPILE = ("fast_compile",), False
 
@@ -144,6 +145,20 @@ RULES: tuple[Rule, ...] = (
         "fastlogp_cholesky_of_scaled",
         "linalg.cholesky_of_scaled.local_cholesky_of_scaled",
         "stabilize",
+    ),
+    Rule(
+        "fastlogp_half_logdet",
+        "linalg.terms_of_covariance.local_half_logdet",
+        "stabilize",
+        Phase.FOR_GRADIENT,
+        until="PyTensor differentiates the factor of a covariance by one inverse",
+    ),
+    Rule(
+        "fastlogp_quadratic_form",
+        "linalg.terms_of_covariance.local_quadratic_form",
+        "stabilize",
+        Phase.FOR_GRADIENT,
+        until="PyTensor differentiates the factor of a covariance by one inverse",
     ),
     Rule("fastlogp_solve_of_scaled", "linalg.solve_of_scaled.local_solve_of_scaled", "stabilize"),
     Rule(

@@ -18,7 +18,7 @@ FILES = sorted((Path(__file__).parents[1] / PACKAGE).rglob("*.py"))
 STOREYS = [
     ["_upstream"],
     ["config", "decisions", "late"],
-    ["analysis"],
+    ["analysis", "ops"],
     ["kernel"],
     ["rewrites"],
     ["registration"],

@@ -13,6 +13,7 @@ MODULES = {
     "dtrsm": cython_blas,
     "dtrsv": cython_blas,
     "dpotrf": cython_lapack,
+    "dpotri": cython_lapack,
 }
 
 _name_of = PYFUNCTYPE(c_char_p, py_object)(("PyCapsule_GetName", pythonapi))

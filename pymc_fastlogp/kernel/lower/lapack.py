@@ -57,20 +57,29 @@ def factor(context: Context, op: Any, a: Array) -> Array:
     return context.store(a.shape, "float64", unless_failed)
 
 
-def solve(context: Context, op: Any, a: Array, b: Array, batch: tuple[Size, ...]) -> Array:
+def solve(
+    context: Context,
+    op: Any,
+    a: Array,
+    b: Array,
+    batch: tuple[Size, ...],
+    *,
+    nan_if_singular: bool = True,
+) -> Array:
     """Append the solution of each triangular system of a batch."""
     n, columns = a.shape[-1], b.shape[b.ndim - op.b_ndim + 1 :]
     context.require_equal(a.shape[-2], b.shape[b.ndim - op.b_ndim], MISMATCH)
     context.require_equal(a.shape[-2], n, NOT_SQUARE)
-    is_regular = None if op.unit_diagonal else _is_regular(context, a)
+    is_checked = nan_if_singular and not op.unit_diagonal
+    can_be_solved = is_regular(context, a) if is_checked else None
 
     def right_hand_side(index: tuple[Expr, ...]) -> Expr:
         leading = index[: len(batch)]
         own = broadcast_index(b.shape[: b.ndim - op.b_ndim], leading)
         value = b.at((*own, *index[len(batch) :]))
-        if is_regular is None:
+        if can_be_solved is None:
             return value
-        return switch(is_regular.at(broadcast_index(a.shape[:-2], leading)), value, NAN)
+        return switch(can_be_solved.at(broadcast_index(a.shape[:-2], leading)), value, NAN)
 
     # Nothing but nan comes of nan.
     result = context.store((*batch, n, *columns), "float64", right_hand_side)
@@ -92,8 +101,8 @@ def solve(context: Context, op: Any, a: Array, b: Array, batch: tuple[Size, ...]
     return result
 
 
-def _is_regular(context: Context, a: Array) -> Array:
-    """Return for each matrix of a batch whether no element of its diagonal is 0."""
+def is_regular(context: Context, a: Array) -> Array:
+    """Append what tells, and return for each matrix of a batch whether no element of its diagonal is 0."""
 
     def is_not_zero(index: tuple[Expr, ...]) -> Expr:
         element = a.at((*index, index[-1]))

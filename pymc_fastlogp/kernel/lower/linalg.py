@@ -19,12 +19,14 @@ from math import nan
 
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 
 from pymc_fastlogp.kernel.ir.arithmetic import all_of, const, domain_of, int64, switch, truth
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Size
 from pymc_fastlogp.kernel.ir.loops import Store
 from pymc_fastlogp.kernel.lower import lapack
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.blas_operands import transposed
 from pymc_fastlogp.kernel.lower.blockwise import core_op
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
 from pymc_fastlogp.kernel.lower.context import Context
@@ -109,6 +111,24 @@ def lower_solve_triangular(context: Context, node: Apply, inputs: list[Array]) -
     )
     context.add(domain, *stores)
     return [of_buffer(buffer)]
+
+
+def supports_library(node: Apply) -> bool:
+    """Whether the matrices are float64, and there is a LAPACK."""
+    types = {variable.type.dtype for variable in (*node.inputs, *node.outputs)}
+    return types == {"float64"} and blas.is_available()
+
+
+def lower_cholesky_solve(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Append two solves with the factor; as upstream, where it is singular what is divided by zero is infinite."""
+    factor, b = inputs
+    op = core_op(node)
+    batch = broadcast_leading(context, factor.shape[:-2], b.shape[: b.ndim - op.b_ndim])
+    lower, upper = (factor, transposed(factor)) if op.lower else (transposed(factor), factor)
+    for is_lower, triangle in ((True, lower), (False, upper)):
+        of_triangle = SolveTriangular(lower=is_lower, b_ndim=op.b_ndim)
+        b = lapack.solve(context, of_triangle, triangle, b, batch, nan_if_singular=False)
+    return [b]
 
 
 def _is_small(shape: Sequence[Size | None], largest: int) -> bool:

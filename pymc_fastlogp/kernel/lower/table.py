@@ -24,6 +24,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp, FillDiagonal
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.solvers.psd import CholeskySolve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
@@ -40,6 +41,7 @@ from pymc_fastlogp.kernel.lower import (
     diagonals,
     elemwise,
     indexing,
+    inverse,
     linalg,
     products,
     reduction,
@@ -47,6 +49,7 @@ from pymc_fastlogp.kernel.lower import (
 )
 from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.context import Context
+from pymc_fastlogp.ops import LowerInverse
 
 
 def always(node: Apply) -> bool:
@@ -93,11 +96,13 @@ TABLE: dict[type[Op], Row] = {
     AllocDiag: Row(diagonals.lower_alloc_diag, diagonals.supports_alloc_diag),
     Cholesky: Row(linalg.lower_cholesky, linalg.supports),
     SolveTriangular: Row(linalg.lower_solve_triangular, linalg.supports),
+    CholeskySolve: Row(linalg.lower_cholesky_solve, linalg.supports_library),
+    LowerInverse: Row(inverse.lower, linalg.supports_library),
     CheckAndRaise: Row(checks.lower),
 }
 
 # Those that Blockwise may repeat for each index of a batch.
-BATCHED = (AllocDiag, Cholesky, Dot, SolveTriangular)
+BATCHED = (AllocDiag, Cholesky, CholeskySolve, Dot, SolveTriangular)
 
 
 def row_of(op: Op) -> Row | None:

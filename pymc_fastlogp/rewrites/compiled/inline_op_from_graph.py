@@ -30,6 +30,8 @@ INLINED = (OpFromGraph, KroneckerProduct)
 @node_rewriter([OpFromGraph])
 def local_inline_op_from_graph(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     """Rewrite ``OpFromGraph{f}(x) -> f(x)`` where kernels cover all of ``f``."""
+    if type(node.op) not in INLINED:
+        return None
     return inline_ofg_node(node) if _is_covered(node) else None
 
 

@@ -8,9 +8,11 @@ from pytensor.tensor.blas import BatchedDot
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg import cholesky, solve_triangular
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.solvers.psd import CholeskySolve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Dot
 
+from pymc_fastlogp.ops import LowerInverse
 from tests.kernel.covered.data import integers, positive, reals
 from tests.kernel.lowering import case
 
@@ -25,6 +27,10 @@ def covariance(n, *batch):
     """Return positive definite matrices."""
     factor = lower_triangle(n, *batch)
     return factor @ factor.swapaxes(-1, -2)
+
+
+def by_factor(**props):
+    return CholeskySolve(**({"lower": True} | props))
 
 
 def diagonal(x, offset=0):
@@ -143,6 +149,32 @@ CASES = {
             reals(2, 3, 5, dtype="float32"),
             reals(2, 5, 4, dtype="float32"),
             runtime=False,
+        ),
+    },
+    LowerInverse: {
+        name: case(op, factor)
+        for name, op, factor in (
+            ("of a factor", LowerInverse(), lower_triangle(4)),
+            ("large", LowerInverse(), lower_triangle(40)),
+            ("of one element", LowerInverse(), [[4.0]]),
+            ("of nothing", LowerInverse(), np.zeros((0, 0))),
+            ("reads one triangle", LowerInverse(), lower_triangle(7) + np.triu(np.ones((7, 7)), 1)),
+            ("of a transpose", lambda x: LowerInverse()(x.T), lower_triangle(7).T.copy()),
+        )
+    },
+    CholeskySolve: {
+        "vector": case(by_factor(b_ndim=1), lower_triangle(4), reals(4)),
+        "columns": case(by_factor(b_ndim=2), lower_triangle(40), reals(40, 3)),
+        "large vector": case(by_factor(b_ndim=1), lower_triangle(40), reals(40)),
+        "upper": case(by_factor(lower=False, b_ndim=2), lower_triangle(6).T.copy(), reals(6, 2)),
+        "of one element": case(by_factor(b_ndim=1), [[4.0]], [3.0]),
+        "of nothing": case(by_factor(b_ndim=1), np.zeros((0, 0)), np.zeros(0)),
+        "no columns": case(by_factor(b_ndim=2), lower_triangle(4), np.zeros((4, 0))),
+        "batch": case(
+            Blockwise(CholeskySolve(b_ndim=1, lower=True)), lower_triangle(5, 3), reals(3, 5)
+        ),
+        "a zero on the diagonal": case(
+            by_factor(b_ndim=1), np.diag([1.0, 0.0, 2.0]), np.ones(3), gradient=False
         ),
     },
     Cholesky: {

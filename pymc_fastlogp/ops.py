@@ -1,0 +1,32 @@
+"""Ops that rules make and kernels know by name."""
+
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.compile.builders import SymbolicOp
+from pytensor.tensor.linalg.solvers.triangular import solve_triangular
+from pytensor.tensor.variable import TensorVariable
+
+
+class LowerInverse(SymbolicOp):
+    r"""The lower triangle of ``(L @ L.T)**-1``, zero above; nan where a diagonal element of ``L`` is zero.
+
+    With :math:`X = (L L^\top)^{-1}` and what is given for the triangle of it, made symmetric as :math:`S`, the gradient is the lower triangle of
+    :math:`-2 X S X L`.
+    """
+
+    def build_inner_graph(self, *inputs: TensorVariable) -> list[TensorVariable]:
+        """Return the graph that computes it where no kernel does."""
+        [factor] = inputs
+        n = factor.shape[0]
+        inverse = solve_triangular(factor, pt.eye(n, dtype=factor.type.dtype), lower=True)
+        product = pt.dot(inverse.T, inverse)
+        return [pt.switch(pt.tri(n, dtype="bool"), product, pt.zeros_like(product))]
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[TensorVariable]:
+        """Return the gradient with respect to the factor."""
+        [factor], [lower], [given] = inputs, outputs, cotangents
+        whole = lower + pt.tril(lower, -1).T
+        triangle = pt.tril(given)
+        symmetric = 0.5 * (triangle + triangle.T)
+        return [-2 * pt.tril(whole @ symmetric @ whole @ factor)]
