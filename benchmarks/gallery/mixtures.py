@@ -1,4 +1,4 @@
-"""Mixtures and survival in the example gallery."""
+"""Mixtures and survival in the example gallery, and mixtures by group."""
 
 import numpy as np
 import pymc as pm
@@ -66,3 +66,33 @@ def survival_weibull_aft(rng):
     b = pt.exp(pm.Normal("mu", 0.0, 100) / alpha)
     pm.Weibull("y_obs", alpha=alpha, beta=b, observed=y[:200])
     pm.Potential("y_cens", -((y[200:] / b) ** alpha))
+
+
+@in_gallery
+def normal_mixture_by_group(rng):
+    """Gelman et al., *Bayesian Data Analysis*, ch. 22: two classes whose share differs between 40 schools."""
+    rows, schools = 2000, 40
+    school = rng.integers(0, schools, rows)
+    share = pm.math.invlogit(pm.Normal("share", 0, pm.HalfNormal("s"), shape=schools))[school]
+    mu = pm.Normal(
+        "mu",
+        [-1.0, 1.0],
+        1.0,
+        transform=pm.distributions.transforms.ordered,
+        initval=[-1.0, 1.0],
+    )
+    w = pt.stack([1 - share, share], axis=-1)
+    y = rng.normal(np.where(rng.random(rows) < 0.4, -1, 1), 0.7)
+    pm.NormalMixture("y", w=w, mu=mu, sigma=pm.HalfNormal("sigma", shape=2), observed=y)
+
+
+@in_gallery
+def poisson_mixture_by_group(rng):
+    """PyMC, reference of `Mixture`: light and heavy users, classes by segment."""
+    rows, segments = 2000, 20
+    segment = rng.integers(0, segments, rows)
+    w = pm.Dirichlet("w", np.ones(2), shape=(segments, 2))[segment]
+    rate = pm.LogNormal("rate", [0.0, 2.0], 0.5, shape=2)
+    components = [pm.Poisson.dist(mu=rate[0]), pm.Poisson.dist(mu=rate[1])]
+    y = rng.poisson(np.where(rng.random(rows) < 0.7, 1, 7))
+    pm.Mixture("y", w=w, comp_dists=components, observed=y)
