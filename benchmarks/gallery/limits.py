@@ -57,7 +57,7 @@ def weibull_by_group(rng):
 @in_gallery
 def weibull_with_potential(rng):
     """Reliability in PyMC discourse: failures by `Weibull`, survivors by a potential."""
-    group, eta, true = _effects(rng, 1500, 20)
+    _, eta, true = _effects(rng, 1500, 20)
     shape, scale = pm.Gamma("shape", 3, 2), pt.exp(eta)
     time = np.exp(true) * rng.weibull(1.5, 1500)
     failed = time < np.quantile(time, 0.7)

@@ -33,7 +33,7 @@ def hsgp(rng):
 
 @in_gallery
 def hsgp_counts(rng):
-    """The same with a Poisson likelihood and a seasonal effect: 300 weeks of cases."""
+    """PyMC notebook "Gaussian Processes: HSGP Advanced Usage", as counts: 300 weeks, with a seasonal effect."""
     week = np.arange(300)
     cov = pm.HalfNormal("eta") ** 2 * pm.gp.cov.ExpQuad(1, ls=pm.LogNormal("ell", 3, 0.5))
     f = pm.gp.HSGP(m=[20], c=1.5, cov_func=cov).prior("f", X=week[:, None] * 1.0)

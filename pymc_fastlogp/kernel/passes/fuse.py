@@ -211,7 +211,12 @@ def _place(groups: list[Group], loop: Loop, readers: dict[Buffer, set[Domain]]) 
 def _would_wait(
     group: Group, loop: Loop, before: list[Group], readers: dict[Buffer, set[Domain]]
 ) -> bool:
-    """Whether of a group and a loop, as one, a part would wait for longer loops like those that read it."""
+    """Whether of a group and a loop, as one, a part would wait for longer loops like those that read it.
+
+    What depends on one another stays together: the loop may have no place before the group.
+    """
+    if group.writes & (reads(loop) | writes(loop)):
+        return False
     of_group, of_loop = _needed(group.reads, before), _needed(reads(loop), before)
     parts = (of_group - of_loop, writes(loop)), (of_loop - of_group, group.writes)
     for waits, written in parts:
