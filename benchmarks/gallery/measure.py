@@ -50,7 +50,7 @@ def measure(entry: Entry) -> dict[str, Any]:
 
 def rows(model: pm.Model) -> int:
     """Return how many numbers are observed."""
-    return sum(prod(variable.shape.eval()) for variable in model.observed_RVs)
+    return sum(int(prod(variable.shape.eval())) for variable in model.observed_RVs)
 
 
 def main() -> None:

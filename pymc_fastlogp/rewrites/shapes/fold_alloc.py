@@ -68,7 +68,5 @@ def _folded(fgraph: FunctionGraph, x: Variable) -> Constant | None:
     inputs = [_folded(fgraph, operand) for operand in x.owner.inputs]
     if None in inputs:
         return None
-    folded = unconditional_constant_folding.transform(
-        fgraph, x.owner.clone_with_new_inputs(inputs)
-    )
+    folded = unconditional_constant_folding.transform(fgraph, x.owner.clone_with_new_inputs(inputs))
     return folded[0] if folded else None
