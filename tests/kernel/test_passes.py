@@ -324,12 +324,21 @@ def test_a_cheap_switch_on_a_scalar_stays_in_the_loop():
 
 def test_rows_that_are_gathered_stay_rows_in_every_loop():
     """Effects by group: what is computed of a gathered row is not stored to be read across rows."""
-    table, x = pt.matrix("table", shape=(GROUPS, 3)), pt.matrix("x", shape=(100, 3))
+    program = gathered_rows_of(8)
+    assert sum(len(domain) == 2 for domain in domains(program)) == 1
+    assert all(buffer.shape != (100, 8) for buffer in program.scratch)
+
+
+def test_gathered_rows_that_fill_no_vector_are_unrolled():
+    """Cut points by group: one loop over the rows, of which each gathers a few numbers."""
+    assert [domain for domain in domains(gathered_rows_of(4)) if 100 in domain] == [(100,)]
+
+
+def gathered_rows_of(length):
+    table, x = pt.matrix("table", shape=(GROUPS, length)), pt.matrix("x", shape=(100, length))
     g = pt.vector("g", dtype="uint8", shape=(100,))
     outputs = [pt.sum(pt.exp(pt.sum(table[g] * x, axis=1)))]
-    program = program_of([table, x, g], outputs, g=np.arange(100) % GROUPS)
-    assert sum(len(domain) == 2 for domain in domains(program)) == 1
-    assert all(buffer.shape != (100, 3) for buffer in program.scratch)
+    return program_of([table, x, g], outputs, g=np.arange(100) % GROUPS)
 
 
 def test_rows_without_a_gather_are_unrolled():
