@@ -144,6 +144,13 @@ LIMITS = (
         lifted=ALL,
     ),
     Limit(
+        "passes.unroll",
+        "LONGEST_GATHERED",
+        lambda table, x: pt.exp(table[np.arange(ROWS) % 20] - x[:, None]).sum(axis=1),
+        lambda n: [(20, n), (ROWS,)],
+        (2, 4, 6, 8, 12),
+    ),
+    Limit(
         "passes.reciprocal",
         "SHORT",
         lambda x: x / (1 + x[0] ** 2),

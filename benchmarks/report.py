@@ -29,14 +29,17 @@ FAILED = "failed"
 Record = dict[str, Any]
 
 
-def _evaluation(record: Record) -> BenchmarkResult | None:
+def evaluation(record: Record) -> BenchmarkResult | None:
+    """Return the times of a record, None if it failed."""
     plain = record["evaluation"]
     return None if plain is None else BenchmarkResult.from_dict(plain)
 
 
-def _microseconds(side: str) -> Callable[[Record], str]:
+def microseconds(side: str) -> Callable[[Record], str]:
+    """Return what writes the median time of a side."""
+
     def cell(record: Record) -> str:
-        result = _evaluation(record)
+        result = evaluation(record)
         if result is None:
             return FAILED
         return _digits(result.median(side) * 1e6) if side in result.seconds else MISSING
@@ -44,11 +47,13 @@ def _microseconds(side: str) -> Callable[[Record], str]:
     return cell
 
 
-def _ratio(side: str) -> Callable[[Record], str]:
+def ratio(side: str) -> Callable[[Record], str]:
+    """Return what writes how many times as long as the plugin switched on a side takes."""
+
     def cell(record: Record) -> str:
         if side in record["failures"]:
             return FAILED
-        result = _evaluation(record)
+        result = evaluation(record)
         if result is None or side not in result.seconds:
             return MISSING
         ratio = result.ratio(side).median
@@ -105,10 +110,10 @@ TABLES: tuple[tuple[str, Columns], ...] = (
         " above 1 it is the faster",
         (
             *MODEL,
-            ("off, µs", _microseconds("off")),
-            ("on, µs", _microseconds("on")),
-            ("on, by `compile_pymc_model`, µs", _microseconds("direct")),
-            *((f"{marker.label} : on", _ratio(side)) for side, marker in MARKERS.items()),
+            ("off, µs", microseconds("off")),
+            ("on, µs", microseconds("on")),
+            ("on, by `compile_pymc_model`, µs", microseconds("direct")),
+            *((f"{marker.label} : on", ratio(side)) for side, marker in MARKERS.items()),
         ),
     ),
     (
@@ -157,17 +162,23 @@ def markdown_table(title: str, columns: Columns, records: list[Record]) -> str:
 
 
 def _caption(results: dict[str, Any]) -> str:
+    dash = (
+        "A dash stands for what was not measured: no Stan program or kernel, a run of the sampler"
+        " that was stopped because it took too long; the JSON has the reasons."
+    )
+    return "\n".join([f"{measured_on(results)} {dash}", *_variants(results["cases"])])
+
+
+def measured_on(results: dict[str, Any]) -> str:
+    """Return date, machine and versions in a sentence."""
     machine, versions = results["machine"], results["versions"]
     packages = ", ".join(
         f"{name} {number}" for name, number in versions.items() if number is not None
     )
-    measured = (
+    return (
         f"Measured on {results['date']}: one core of {machine['cpu']}"
         f" ({machine['vector_bits']}-bit vectors), {machine['os']}; {packages}."
-        " A dash stands for what was not measured: no Stan program or kernel, a run of the sampler"
-        " that was stopped because it took too long; the JSON has the reasons."
     )
-    return "\n".join([measured, *_variants(results["cases"])])
 
 
 def _variants(records: list[Record]) -> Iterator[str]:
@@ -200,7 +211,7 @@ def draw(results: dict[str, Any]) -> Any:
     measured = [
         (record["title"], result)
         for record in results["cases"]
-        if (result := _evaluation(record)) is not None
+        if (result := evaluation(record)) is not None
     ]
     figure = Figure(figsize=(8, 1.8 + 0.3 * len(measured)), layout="constrained")
     ax = figure.subplots()

@@ -21,7 +21,12 @@ ROOT = Path(__file__).parent.parent
 # A side that may fail without failing the run. "off" and "on" may not.
 COMPETITORS = ("jax", "jax_on", "stan", "ceiling")
 TASK_LIMIT_SECONDS = 900
-XLA_ON_ONE_CORE = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+ON_ONE_CORE = {
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+    "JAX_ENABLE_X64": "1",
+    "JAX_PLATFORMS": "cpu",
+    "OMP_NUM_THREADS": "1",
+}
 
 
 @dataclass(frozen=True)
@@ -87,10 +92,10 @@ def failed(record: dict[str, Any]) -> bool:
     return bool(set(record["failures"]) - set(COMPETITORS))
 
 
-def _last_line(done: subprocess.CompletedProcess[str]) -> str:
+def how_it_ended(status: int, stderr: str) -> str:
     """Say how a child ended that could not say it itself, for instance one that crashed."""
-    lines = done.stderr.strip().splitlines() or [""]
-    return f"exit status {done.returncode}: {lines[-1]}"[:200]
+    lines = stderr.strip().splitlines() or [""]
+    return f"exit status {status}: {lines[-1]}"[:200]
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,9 @@ class _Child:
         answer = json.loads(output.read_text()) if output.exists() else {}
         if done.returncode == 0:
             return answer
-        self.failures[f"{task} {side}"] = answer.get("error") or _last_line(done)
+        self.failures[f"{task} {side}"] = answer.get("error") or how_it_ended(
+            done.returncode, done.stderr
+        )
         return {}
 
     def merge_caches(self, source: str, target: str) -> None:
@@ -134,12 +141,7 @@ class _Child:
         shutil.copytree(self.folder / source, self.folder / target, dirs_exist_ok=True)
 
     def _environment(self, cache: str) -> dict[str, str]:
-        environment = os.environ | {
-            "XLA_FLAGS": XLA_ON_ONE_CORE,
-            "JAX_ENABLE_X64": "1",
-            "JAX_PLATFORMS": "cpu",
-            "OMP_NUM_THREADS": "1",
-        }
+        environment = os.environ | ON_ONE_CORE
         if self.effort.cold_compile:
             compiledir = self.folder / cache / "pytensor"
             flags = [os.environ.get("PYTENSOR_FLAGS", ""), f"base_compiledir={compiledir}"]

@@ -104,6 +104,8 @@ RULES: tuple[Rule, ...] = (
         until="PyTensor has local_shape_ground in canonicalize",
     ),
     Rule("fastlogp_static_output", "shapes.static_output.local_static_output", "canonicalize"),
+    # Before rows are compacted, so that they know what they read.
+    Rule("fastlogp_fold_alloc", "shapes.fold_alloc.local_fold_alloc", "canonicalize"),
     Rule("fastlogp_moves_to_set", "filled.moves_to_set.local_moves_to_set", "canonicalize"),
     # Before the lift, which takes the quotient apart.
     Rule("fastlogp_unit_norms", "filled.unit_norms.local_unit_norms", "canonicalize"),

@@ -1,20 +1,32 @@
-"""The models of PyMC's documentation, as they are written there, with simulated data of the same size.
+"""Models outside of the suite: those of PyMC's documentation and of its users, with simulated data of the same size.
 
-Each is named after its notebook. Those with discrete unknowns are left out: NUTS alone does not sample them.
+The former are named after their notebooks. Those with discrete unknowns are left out: NUTS alone does not sample them.
+``python -m benchmarks.gallery`` measures them.
 """
 
-import numpy as np
 import pymc as pm
 
-from benchmarks.gallery import core, matrices, mixtures, processes, regression, rethinking, studies  # noqa: F401
-from benchmarks.gallery.registry import MODELS
+from benchmarks.gallery import (  # noqa: F401
+    choices,
+    core,
+    counts,
+    effects,
+    limits,
+    matrices,
+    media,
+    mixtures,
+    processes,
+    regression,
+    rethinking,
+    smooth,
+    studies,
+)
+from benchmarks.gallery.registry import MODELS, Entry
 
 
 def make(name: str) -> pm.Model:
     """Return a model by its name."""
-    with pm.Model() as model:
-        MODELS[name](np.random.default_rng(30))
-    return model
+    return MODELS[name].make()
 
 
-__all__ = ["MODELS", "make"]
+__all__ = ["MODELS", "Entry", "make"]

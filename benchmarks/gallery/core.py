@@ -9,6 +9,7 @@ from benchmarks.gallery.registry import in_gallery
 
 @in_gallery
 def overview_linear_regression(rng):
+    """PyMC notebook "Introductory Overview of PyMC", linear regression."""
     alpha, beta = pm.Normal("alpha", 0, 10), pm.Normal("beta", 0, 10, shape=2)
     mu = alpha + beta[0] * rng.normal(size=100) + beta[1] * rng.normal(size=100) * 0.2
     pm.Normal("Y_obs", mu=mu, sigma=pm.HalfNormal("sigma", 1), observed=rng.normal(size=100))
@@ -16,6 +17,7 @@ def overview_linear_regression(rng):
 
 @in_gallery
 def overview_bioassay_horseshoe(rng):
+    """PyMC notebook "Introductory Overview of PyMC", regularised horseshoe of test scores."""
     D, N, D0 = 10, 101, 5
     sigma = pm.HalfNormal("sigma", 2.5)
     tau = pm.HalfStudentT("tau", 2, D0 / (D - D0) * sigma / np.sqrt(N))
@@ -29,6 +31,7 @@ def overview_bioassay_horseshoe(rng):
 
 @in_gallery
 def linear_robust_regression(rng):
+    """PyMC notebook "GLM: Robust Linear Regression"."""
     x = np.linspace(0, 1, 103)
     mu = pm.Normal("Intercept", 0, 2.5) + pm.Normal("x", 0, 2.5) * x
     sigma = pm.HalfStudentT("sigma", 4, 1)
@@ -39,6 +42,7 @@ def linear_robust_regression(rng):
 
 @in_gallery
 def reference_lkj_corr(rng):
+    """PyMC reference of `LKJCorr`."""
     chol_corr = pm.LKJCorr("chol_corr", eta=4, n=10)
     pm.Deterministic("corr", chol_corr @ chol_corr.T)
     pm.MvNormal("mv_vals_raw", mu=np.zeros(10), chol=chol_corr, shape=10)
@@ -47,6 +51,7 @@ def reference_lkj_corr(rng):
 
 @in_gallery
 def reference_lkj_cholesky_cov(rng):
+    """PyMC reference of `LKJCholeskyCov`."""
     sd_dist = pm.Exponential.dist(1.0, size=10)
     chol, _, _ = pm.LKJCholeskyCov("chol_cov", eta=4, n=10, sd_dist=sd_dist)
     pm.Deterministic("vals", pt.dot(chol, pm.Normal("vals_raw", mu=0, sigma=1, shape=10)))
@@ -54,6 +59,7 @@ def reference_lkj_cholesky_cov(rng):
 
 @in_gallery
 def reference_matrix_normal(rng):
+    """PyMC reference of `MatrixNormal`."""
     sd_dist = pm.HalfCauchy.dist(beta=2.5, shape=3)
     colchol, _, _ = pm.LKJCholeskyCov("colchol", n=3, eta=2, sd_dist=sd_dist)
     scale = pm.LogNormal("scale", mu=np.log(0.5), sigma=1.0)
@@ -69,6 +75,7 @@ def reference_matrix_normal(rng):
 
 @in_gallery
 def reference_zero_inflated_negative_binomial(rng):
+    """PyMC reference of `ZeroInflatedNegativeBinomial`, with groups and a slope."""
     mu = pt.exp(
         pm.Normal("a", shape=4)[rng.integers(0, 4, 250)] + pm.Normal("b") * rng.normal(size=250)
     )

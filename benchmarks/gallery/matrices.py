@@ -9,6 +9,7 @@ from benchmarks.gallery.registry import in_gallery
 
 @in_gallery
 def lkj_covariance(rng):
+    """PyMC notebook "LKJ Cholesky Covariance Priors for Multivariate Normal Models"."""
     chol, _, _ = pm.LKJCholeskyCov("chol", eta=4, n=2, sd_dist=pm.Exponential.dist(1))
     mu = pm.Normal("mu", 0.0, sigma=5, shape=2)
     pm.MvNormal("obs", mu, chol=chol, observed=rng.normal(size=(10_000, 2)))
@@ -16,6 +17,7 @@ def lkj_covariance(rng):
 
 @in_gallery
 def factor_analysis(rng):
+    """PyMC notebook "Factor analysis"."""
     k, d, n = 2, 10, 250
     W = pt.set_subtensor(pt.zeros((d, k))[np.tril_indices(d, m=k)], pm.Normal("W", shape=d * k - 1))
     cov = W @ W.T + pt.diag(pm.HalfNormal("psi", 1.0, shape=d))
@@ -24,6 +26,7 @@ def factor_analysis(rng):
 
 @in_gallery
 def probabilistic_matrix_factorization(rng):
+    """PyMC notebook "Probabilistic Matrix Factorization for Making Personalized Recommendations"."""
     n, m, k = 100, 100, 10
     U = pm.MvNormal("U", mu=np.zeros(k), tau=2.0 * np.eye(k), shape=(n, k))
     V = pm.MvNormal("V", mu=np.zeros(k), tau=2.0 * np.eye(k), shape=(m, k))
@@ -33,6 +36,7 @@ def probabilistic_matrix_factorization(rng):
 
 @in_gallery
 def confirmatory_factor_analysis(rng):
+    """PyMC notebook "Confirmatory Factor Analysis and Structural Equation Models in Psychometrics"."""
     chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0, shape=2))
     ksi = pm.MvNormal("ksi", np.zeros(2), chol=chol, shape=(283, 2))
     of_factor = [pm.Normal(f"lam{i}", 1, 10, shape=3) for i in range(2)]
@@ -44,6 +48,7 @@ def confirmatory_factor_analysis(rng):
 
 @in_gallery
 def imputation_with_lkj(rng):
+    """PyMC notebook "Bayesian Missing Data Imputation"."""
     chol, _, _ = pm.LKJCholeskyCov("chol", n=3, eta=1.0, sd_dist=pm.HalfNormal.dist(1, shape=3))
     mus = pm.Normal("mus", 0, 1, shape=3)
     data = rng.normal(size=(200, 3))
@@ -54,6 +59,7 @@ def imputation_with_lkj(rng):
 
 @in_gallery
 def stochastic_volatility(rng):
+    """PyMC notebook "Stochastic Volatility model"."""
     walk = pm.GaussianRandomWalk(
         "volatility",
         sigma=pm.Exponential("step_size", 10),
@@ -66,6 +72,7 @@ def stochastic_volatility(rng):
 
 @in_gallery
 def autoregressive_model(rng):
+    """PyMC notebook "Analysis of An AR(1) Model in PyMC"."""
     coefficients = pm.Normal("coefs", 0, 0.2, shape=3)
     init = pm.Normal.dist(-10, 10, shape=2)
     pm.AR(
@@ -80,6 +87,7 @@ def autoregressive_model(rng):
 
 @in_gallery
 def air_passengers(rng):
+    """PyMC notebook "Air passengers - Prophet-like model"."""
     t = np.linspace(0, 1, 144)
     waves = np.column_stack(
         [f(2 * np.pi * k * t * 12) for k in range(1, 11) for f in (np.sin, np.cos)]
@@ -92,6 +100,7 @@ def air_passengers(rng):
 
 @in_gallery
 def vector_autoregression(rng):
+    """PyMC notebook "Bayesian Vector Autoregressive Models"."""
     data = rng.normal(size=(200, 3))
     lag = pm.Normal("lag_coefs", 0, 0.5, shape=(3, 2, 3))
     mean = [
@@ -104,6 +113,8 @@ def vector_autoregression(rng):
 
 @in_gallery
 def euler_maruyama(rng):
+    """PyMC notebook "Inferring parameters of SDEs using a Euler-Maruyama scheme"."""
+
     def sde(x, lam):
         return lam * x, 2.0
 
@@ -115,6 +126,7 @@ def euler_maruyama(rng):
 
 @in_gallery
 def conditional_autoregression(rng):
+    """PyMC notebook "Conditional Autoregressive (CAR) Models for Spatial Data"."""
     W = np.triu(rng.random((56, 56)) < 0.1, 1).astype(float)
     W[np.arange(55), np.arange(1, 56)] = 1.0
     spatial = pm.CAR(
@@ -127,6 +139,7 @@ def conditional_autoregression(rng):
 
 @in_gallery
 def besag_york_mollie(rng):
+    """PyMC notebook "The Besag-York-Mollie Model for Spatial Data"."""
     W = np.diag(np.ones(199), 1)
     rho, sigma = pm.Beta("rho", 0.5, 0.5), pm.HalfNormal("sigma", 1)
     theta, phi = pm.Normal("theta", 0, 1, shape=200), pm.ICAR("phi", W=W + W.T)

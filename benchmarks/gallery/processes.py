@@ -8,6 +8,7 @@ from benchmarks.gallery.registry import in_gallery
 
 @in_gallery
 def gp_marginal(rng):
+    """PyMC notebook "Marginal Likelihood Implementation"."""
     cov = pm.HalfCauchy("eta", 5) ** 2 * pm.gp.cov.Matern52(1, pm.Gamma("ell", 2, 1))
     gp = pm.gp.Marginal(cov_func=cov)
     x = np.linspace(0, 10, 100)[:, None]
@@ -16,6 +17,7 @@ def gp_marginal(rng):
 
 @in_gallery
 def gp_latent(rng):
+    """PyMC notebook "Gaussian Processes: Latent Variable Implementation"."""
     cov = pm.Exponential("eta", 1.0) ** 2 * pm.gp.cov.ExpQuad(1, pm.InverseGamma("ell", 3, 5))
     x = np.linspace(0, 10, 50)[:, None]
     f = pm.gp.Latent(cov_func=cov).prior("f", X=x)
@@ -27,6 +29,7 @@ def gp_latent(rng):
 
 @in_gallery
 def gp_sparse(rng):
+    """PyMC notebook "Sparse Approximations"."""
     cov = pm.HalfNormal("eta", 5) ** 2 * pm.gp.cov.Matern52(1, pm.Gamma("ell", 2, 1))
     gp = pm.gp.MarginalApprox(cov_func=cov, approx="VFE")
     x = np.sort(10 * rng.random((150, 1)), axis=0)
@@ -36,6 +39,8 @@ def gp_sparse(rng):
 
 @in_gallery
 def gp_additive_mauna_loa(rng):
+    """PyMC notebook "Gaussian Process for CO2 at Mauna Loa"."""
+
     def scaled(name, cov):
         return pm.HalfCauchy(f"eta_{name}", 2) ** 2 * cov
 
@@ -50,6 +55,7 @@ def gp_additive_mauna_loa(rng):
 
 @in_gallery
 def gp_hsgp_birthdays(rng):
+    """PyMC notebook "Baby Births Modelling with HSGPs"."""
     x = np.linspace(-1, 1, 730)[:, None]
     trend = pm.gp.HSGP([20], c=1.5, cov_func=pm.gp.cov.ExpQuad(1, ls=pm.LogNormal("ls")))
     year = pm.gp.cov.Periodic(1, period=1, ls=pm.LogNormal("ls_p"))
@@ -61,6 +67,7 @@ def gp_hsgp_birthdays(rng):
 
 @in_gallery
 def gp_kronecker(rng):
+    """PyMC notebook "Kronecker Structured Covariances"."""
     covs = [pm.gp.cov.Matern32(1, ls=pm.InverseGamma(f"ls{i}", 3, 2)) for i in range(2)]
     gp = pm.gp.MarginalKron(cov_funcs=covs)
     Xs = [np.linspace(0, 1, n)[:, None] for n in (8, 12)]

@@ -9,6 +9,7 @@ from benchmarks.gallery.registry import in_gallery
 
 @in_gallery
 def binomial_regression(rng):
+    """PyMC notebook "Binomial regression"."""
     x = np.linspace(-1, 1, 100)
     p = pm.math.invlogit(pm.Normal("beta0") + pm.Normal("beta1") * x)
     pm.Binomial("y", n=20, p=p, observed=rng.binomial(20, 0.5, size=100))
@@ -16,6 +17,7 @@ def binomial_regression(rng):
 
 @in_gallery
 def poisson_regression(rng):
+    """PyMC notebook "GLM: Poisson Regression"."""
     a, n = rng.integers(0, 2, 4000), rng.integers(0, 2, 4000)
     b = [pm.Normal(f"b{i}", 0, 10) for i in range(4)]
     mu = pm.math.exp(b[0] + b[1] * a + b[2] * n + b[3] * a * n)
@@ -24,6 +26,7 @@ def poisson_regression(rng):
 
 @in_gallery
 def negative_binomial_regression(rng):
+    """PyMC notebook "GLM: Negative Binomial Regression"."""
     a, n = rng.integers(0, 2, 4000), rng.integers(0, 2, 4000)
     b = [pm.Normal(f"b{i}", 0, 10) for i in range(4)]
     mu = pm.math.exp(b[0] + b[1] * a + b[2] * n + b[3] * a * n)
@@ -34,6 +37,7 @@ def negative_binomial_regression(rng):
 
 @in_gallery
 def robust_regression_with_outliers(rng):
+    """PyMC notebook "GLM: Robust Regression using Custom Likelihood for Outlier Classification"."""
     x, y, e = rng.normal(size=(3, 20))
     b0, b1 = pm.Normal("b0", 0, 10), pm.Normal("b1", 0, 10)
     frac = pm.Uniform("frac_outliers", 0.0, 0.5)
@@ -47,6 +51,7 @@ def robust_regression_with_outliers(rng):
 
 @in_gallery
 def rolling_regression(rng):
+    """PyMC notebook "Rolling Regression"."""
     alpha = pm.GaussianRandomWalk("alpha", sigma=pm.Exponential("s_a", 50.0), shape=400)
     beta = pm.GaussianRandomWalk("beta", sigma=pm.Exponential("s_b", 50.0), shape=400)
     mu = alpha + beta * rng.normal(size=400)
@@ -55,6 +60,7 @@ def rolling_regression(rng):
 
 @in_gallery
 def ordinal_regression(rng):
+    """PyMC notebook "Regression Models with Ordered Categorical Outcomes"."""
     cuts = pm.Normal(
         "cutpoints",
         np.linspace(-2, 2, 9),
@@ -68,6 +74,7 @@ def ordinal_regression(rng):
 
 @in_gallery
 def discrete_choice(rng):
+    """PyMC notebook "Discrete Choice and Random Utility Models"."""
     n, k = 900, 5
     alphas, beta = pm.Normal("alpha", 0, 1, shape=k), pm.Normal("beta", 0, 1, shape=2)
     cost = rng.uniform(1, 3, size=(2, n, k))
@@ -81,6 +88,7 @@ def discrete_choice(rng):
 
 @in_gallery
 def truncated_and_censored_regression(rng):
+    """PyMC notebook "Bayesian regression with truncated or censored data"."""
     mu = pm.Normal("slope") * rng.normal(size=500) + pm.Normal("intercept")
     sigma = pm.HalfNormal("sigma")
     y = rng.normal(size=500)
@@ -91,6 +99,7 @@ def truncated_and_censored_regression(rng):
 
 @in_gallery
 def simpsons_paradox(rng):
+    """PyMC notebook "Simpson's paradox"."""
     group = np.repeat(range(5), 20)
     b0 = pm.Normal("b0", pm.Normal("m0"), pm.Gamma("s0", 2, 2), shape=5)
     b1 = pm.Normal("b1", pm.Normal("m1"), pm.Gamma("s1", 2, 2), shape=5)
@@ -100,6 +109,7 @@ def simpsons_paradox(rng):
 
 @in_gallery
 def moderation_analysis(rng):
+    """PyMC notebook "Bayesian moderation analysis"."""
     x, m = rng.normal(size=(2, 400))
     b = pm.Normal("b", 0, 0.5, shape=4)
     pm.Normal(
@@ -112,6 +122,7 @@ def moderation_analysis(rng):
 
 @in_gallery
 def spline(rng):
+    """PyMC notebook "Splines"."""
     w = pm.Normal("w", mu=0, sigma=3, shape=17)
     basis = np.maximum(0, rng.normal(size=(827, 17)))
     mu = pm.Normal("a", 100, 5) + pm.math.dot(basis, w.T)

@@ -9,6 +9,7 @@ from benchmarks.gallery.registry import in_gallery
 
 @in_gallery
 def rethinking_trolley(rng):
+    """McElreath, *Statistical Rethinking*, ch. 12, m12.5."""
     a, i, c = rng.integers(0, 2, size=(3, 9930))
     b = pm.Normal("b", 0.0, 0.5, shape=5)
     phi = a * b[0] + c * b[1] + i * (b[2] + b[3] * a + b[4] * c)
@@ -25,6 +26,7 @@ def rethinking_trolley(rng):
 
 @in_gallery
 def rethinking_monks(rng):
+    """McElreath, *Statistical Rethinking*, ch. 12, m12.3."""
     p, lam = pm.math.invlogit(pm.Normal("ap", -1.5, 1.0)), pt.exp(pm.Normal("al", 1.0, 0.5))
     pm.ZeroInflatedPoisson(
         "y", 1.0 - p, lam, observed=rng.poisson(1, 365) * rng.integers(0, 2, 365)
@@ -33,6 +35,7 @@ def rethinking_monks(rng):
 
 @in_gallery
 def rethinking_chimpanzees(rng):
+    """McElreath, *Statistical Rethinking*, ch. 14, m14.3."""
     actor, block, tid = (rng.integers(0, n, 504) for n in (7, 6, 4))
     eta = pm.Normal("g", 0, 1, shape=4)[tid]
     for name, size, index in (("actor", 7, actor), ("block", 6, block)):
@@ -45,6 +48,7 @@ def rethinking_chimpanzees(rng):
 
 @in_gallery
 def rethinking_cafes(rng):
+    """McElreath, *Statistical Rethinking*, ch. 14, m14.1."""
     cafe, afternoon = np.repeat(np.arange(20), 10), np.tile([0, 1], 100)
     chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1.0))
     ab = pm.MvNormal("ab", mu=pm.Normal("mu", 0, 2, shape=2), chol=chol, shape=(20, 2))
@@ -54,6 +58,7 @@ def rethinking_cafes(rng):
 
 @in_gallery
 def rethinking_islands(rng):
+    """McElreath, *Statistical Rethinking*, ch. 14, m14.8."""
     distance = np.abs(np.subtract.outer(np.arange(10.0), np.arange(10.0)))
     etasq, rhosq = pm.Exponential("etasq", 2.0), pm.Exponential("rhosq", 0.5)
     cov = etasq * pt.exp(-rhosq * distance**2) + np.diag([0.01] * 10)
@@ -66,6 +71,7 @@ def rethinking_islands(rng):
 
 @in_gallery
 def rethinking_primates(rng):
+    """McElreath, *Statistical Rethinking*, ch. 14, m14.10."""
     X = rng.normal(size=(151, 3))
     ages = np.abs(np.subtract.outer(np.arange(151.0), np.arange(151.0)))
     related = np.exp(-ages / 20)

@@ -9,6 +9,7 @@ from benchmarks.gallery.registry import in_gallery
 
 @in_gallery
 def hierarchical_partial_pooling(rng):
+    """PyMC notebook "Hierarchical Partial Pooling"."""
     phi, kappa_log = pm.Uniform("phi", 0.0, 1.0), pm.Exponential("kappa_log", lam=1.5)
     kappa = pt.exp(kappa_log)
     theta = pm.Beta("theta", alpha=phi * kappa, beta=(1.0 - phi) * kappa, shape=18)
@@ -17,6 +18,7 @@ def hierarchical_partial_pooling(rng):
 
 @in_gallery
 def hierarchical_binomial_rat_tumor(rng):
+    """PyMC notebook "Hierarchical Binomial Model: Rat Tumor Example"."""
     ab = pm.HalfNormal("ab", sigma=10, shape=2)
     pm.Potential("p(a, b)", -2.5 * pt.log(pt.sum(ab)))
     theta = pm.Beta("theta", alpha=ab[0], beta=ab[1], shape=71)
@@ -25,6 +27,7 @@ def hierarchical_binomial_rat_tumor(rng):
 
 @in_gallery
 def rugby(rng):
+    """PyMC notebook "A Hierarchical model for Rugby prediction"."""
     home, away = rng.integers(0, 6, size=(2, 60))
     atts_star = pm.Normal("atts_star", 0, pm.HalfNormal("sd_att", 2), shape=6)
     defs_star = pm.Normal("def_star", 0, pm.HalfNormal("sd_def", 2), shape=6)
@@ -39,6 +42,7 @@ def rugby(rng):
 
 @in_gallery
 def multilevel_covariation(rng):
+    """PyMC notebook "A Primer on Bayesian Methods for Multilevel Modeling", covariation of intercept and slope."""
     county, floor = rng.integers(0, 85, 919), rng.integers(0, 2, 919)
     chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0))
     g = pm.Normal("g", 0.0, 10.0, shape=2)
@@ -50,6 +54,7 @@ def multilevel_covariation(rng):
 
 @in_gallery
 def best(rng):
+    """PyMC notebook "Bayesian Estimation Supersedes the T-Test"."""
     y = np.round(rng.normal(100, 2, size=89))
     means = [pm.Normal(f"m{i}", mu=y.mean(), sigma=y.std() * 2) for i in range(2)]
     sds = [pm.Uniform(f"s{i}", lower=0.1, upper=10) for i in range(2)]
@@ -60,6 +65,7 @@ def best(rng):
 
 @in_gallery
 def item_response_nba(rng):
+    """PyMC notebook "NBA Foul Analysis with Item Response Theory"."""
     theta = pm.Normal("theta_z", shape=400)[rng.integers(0, 400, 40000)]
     b = pm.Normal("b_z", shape=400)[rng.integers(0, 400, 40000)]
     eta = (pm.HalfCauchy("s_t", 2.5) * theta) - (pm.HalfCauchy("s_b", 2.5) * b + pm.Normal("mu_b"))
@@ -68,6 +74,7 @@ def item_response_nba(rng):
 
 @in_gallery
 def marketing_mix_adstock(rng):
+    """PyMC Labs, "Bayesian Media Mix Modeling": adstock, logistic saturation, two channels."""
     spend = rng.gamma(2, 1, size=(179, 2))
     decay, lam = pm.Beta("alpha", 1, 3, shape=2), pm.Gamma("lam", 3, 1, shape=2)
     weights = decay ** pt.arange(8)[:, None]
@@ -80,6 +87,7 @@ def marketing_mix_adstock(rng):
 
 @in_gallery
 def bayesian_neural_network(rng):
+    """PyMC notebook "Variational Inference: Bayesian Neural Networks"."""
     w1, w2 = pm.Normal("w_in_1", shape=(2, 5)), pm.Normal("w_1_2", shape=(5, 5))
     act = pm.math.tanh(pm.math.dot(pm.math.tanh(pm.math.dot(rng.normal(size=(500, 2)), w1)), w2))
     out = pm.math.sigmoid(pm.math.dot(act, pm.Normal("w_2_out", shape=5)))
@@ -88,6 +96,7 @@ def bayesian_neural_network(rng):
 
 @in_gallery
 def excess_deaths(rng):
+    """PyMC notebook "Counterfactual inference: calculating excess deaths due to COVID-19"."""
     month = pm.ZeroSumNormal("beta_month", sigma=5, shape=12)
     mu = pm.Normal("intercept", 40_000, 10_000) + pm.Normal("b_t", 0, 50) * np.arange(171)
     mu += month[np.arange(171) % 12] + pm.Normal("b_temp", 0, 200) * rng.normal(size=171)

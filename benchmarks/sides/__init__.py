@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pymc_fastlogp.benchmarking.native import LogpCallback, Timer
 
 if TYPE_CHECKING:
+    from benchmarks.gallery.registry import Entry
     from benchmarks.suite import Case
 
 # Long enough to tell the variants of a side apart.
@@ -88,8 +89,12 @@ SIDES: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-def fastest(side: str, case: "Case", model: pm.Model, reference: Reference) -> Variant | None:
+def fastest(
+    side: str, case: "Case | Entry", model: pm.Model, reference: Reference
+) -> Variant | None:
     """Build all variants of a side and return the fastest, or None if the side does not exist.
+
+    JAX needs the model alone, so that it exists for the gallery as well.
 
     Raises
     ------

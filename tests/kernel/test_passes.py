@@ -16,6 +16,7 @@ from pymc_fastlogp.kernel.ir.traversal import expressions
 from pymc_fastlogp.kernel.lower import loops_of
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
+from pymc_fastlogp.kernel.passes.fuse import fuse_loops
 from pymc_fastlogp.kernel.passes.simplify import simplify
 from tests.kernel.check import check, optimise
 from tests.kernel.native_kernel import compile_native
@@ -79,6 +80,72 @@ def test_a_loop_waits_for_a_scatter_that_it_reads(rows):
     program = program_of([a, y, g], [pt.sum(sums[g] * y)], g=index())
     order = [loop.domain for loop in program.steps]
     assert order.count((ROWS,)) == 2
+
+
+SHORT = 2
+
+
+def buffers(**shapes):
+    return {name: Buffer(name, "float64", shape, Role.SCRATCH) for name, shape in shapes.items()}
+
+
+def at(buffer, *index):
+    return Load(buffer, index or tuple(Index(axis) for axis in range(len(buffer.shape))))
+
+
+def stored(buffer, value):
+    return Loop(buffer.shape, (Store(buffer, at(buffer).index, value),))
+
+
+def added(domain, buffer, value):
+    return Loop(domain, (Accumulate(buffer, at(buffer).index, ps.add, value),))
+
+
+def fused(*loops):
+    return [loop.domain for loop in fuse_loops(Program((), (), (), (), loops)).steps]
+
+
+def test_weights_of_rows_do_not_wait_with_what_else_is_of_their_length():
+    """A pair that is computed from all rows, and one that all rows read: as one loop, they would part the rows."""
+    b = buffers(x=(ROWS,), y=(ROWS,), total=(), of_rows=(SHORT,), weights=(SHORT,), v=(SHORT,))
+    first = Load(b["weights"], (Const(0, "int64"),))
+    waits, weights = stored(b["of_rows"], at(b["total"])), stored(b["weights"], at(b["v"]))
+    for pairs in ((waits, weights), (weights, waits)):
+        found = fused(
+            stored(b["total"], Const(0.0, "float64")),
+            added((ROWS,), b["total"], at(b["x"])),
+            *pairs,
+            stored(b["y"], f(ps.mul, at(b["x"]), first)),
+        )
+        assert found.count((ROWS,)) == 1
+        assert found.index((SHORT,)) < found.index((ROWS,))
+
+
+def test_loops_meet_although_some_between_have_to_stay_before_and_some_behind():
+    b = buffers(x=(ROWS,), y=(ROWS,), total=(), other=(3,), pair=(SHORT,), v=(SHORT,))
+    found = fused(
+        stored(b["total"], Const(0.0, "float64")),
+        added((ROWS,), b["total"], at(b["x"])),
+        stored(b["other"], at(b["total"])),
+        stored(b["pair"], at(b["v"])),
+        stored(b["y"], f(ps.mul, at(b["x"]), Load(b["pair"], (Const(0, "int64"),)))),
+    )
+    assert found == [(SHORT,), (), (ROWS,), (3,)]
+
+
+def test_what_changes_a_pair_that_waits_for_rows_comes_behind_it():
+    b = buffers(x=(ROWS,), y=(ROWS,), total=(), pair=(SHORT,))
+    loops = (
+        stored(b["total"], Const(0.0, "float64")),
+        added((ROWS,), b["total"], at(b["x"])),
+        stored(b["pair"], at(b["total"])),
+        added((SHORT,), b["pair"], Const(1.0, "float64")),
+        stored(b["y"], f(ps.mul, at(b["x"]), Load(b["pair"], (Const(0, "int64"),)))),
+    )
+    steps = fuse_loops(Program((), (), (), (), loops)).steps
+    assert [loop.domain for loop in steps] == [(), (ROWS,), (SHORT,), (ROWS,)]
+    [store] = steps[2].body
+    assert store.value == f(ps.add, at(b["total"]), Const(1.0, "float64"))
 
 
 def test_scalars_become_steps_of_their_own():
@@ -257,12 +324,21 @@ def test_a_cheap_switch_on_a_scalar_stays_in_the_loop():
 
 def test_rows_that_are_gathered_stay_rows_in_every_loop():
     """Effects by group: what is computed of a gathered row is not stored to be read across rows."""
-    table, x = pt.matrix("table", shape=(GROUPS, 3)), pt.matrix("x", shape=(100, 3))
+    program = gathered_rows_of(8)
+    assert sum(len(domain) == 2 for domain in domains(program)) == 1
+    assert all(buffer.shape != (100, 8) for buffer in program.scratch)
+
+
+def test_gathered_rows_that_fill_no_vector_are_unrolled():
+    """Cut points by group: one loop over the rows, of which each gathers a few numbers."""
+    assert [domain for domain in domains(gathered_rows_of(4)) if 100 in domain] == [(100,)]
+
+
+def gathered_rows_of(length):
+    table, x = pt.matrix("table", shape=(GROUPS, length)), pt.matrix("x", shape=(100, length))
     g = pt.vector("g", dtype="uint8", shape=(100,))
     outputs = [pt.sum(pt.exp(pt.sum(table[g] * x, axis=1)))]
-    program = program_of([table, x, g], outputs, g=np.arange(100) % GROUPS)
-    assert sum(len(domain) == 2 for domain in domains(program)) == 1
-    assert all(buffer.shape != (100, 3) for buffer in program.scratch)
+    return program_of([table, x, g], outputs, g=np.arange(100) % GROUPS)
 
 
 def test_rows_without_a_gather_are_unrolled():

@@ -1,7 +1,9 @@
 """Loop fusion: loops over the same domain become one, as far as their order allows.
 
 Each loop joins the first group that has its domain and comes after everything that it needs. A group is opened as
-early as it can be, so that scalars are ready before the long loops that use them, and these can be one.
+early as it can be, so that scalars are ready before the long loops that use them, and these can be one. For the same reason
+a short loop does not join a group if one of them waits for rows and rows will read the other: the logarithms of two weights are not
+computed with the conjunction of two checks, which would part the loop that checks all rows from the one that weighs them.
 
 What a group stores it keeps as expressions, by element. A later statement of the group that reads such an
 element gets the expression in place of the load, so that the value stays in a register; one that
@@ -12,6 +14,7 @@ Anything else has to wait for the end of the group.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import inf, prod
 from typing import Self
 
 from pytensor import scalar as ps
@@ -33,6 +36,7 @@ from pymc_fastlogp.kernel.ir.substitute import substitute
 from pymc_fastlogp.kernel.ir.traversal import is_call, loads, reads, updates, writes
 
 Element = tuple[Expr, ...]
+Domain = tuple[Size, ...]
 
 
 @dataclass
@@ -49,7 +53,7 @@ class Group:
         What they touch in memory.
     """
 
-    domain: tuple[Size, ...]
+    domain: Domain
     when: Expr | None = None
     stored: dict[Buffer, dict[Element, Expr]] = field(default_factory=dict)
     others: list[Statement] = field(default_factory=list)
@@ -168,13 +172,23 @@ class Group:
 def fuse_loops(program: Program) -> Program:
     """Return the program with as few loops as the order of reads and writes allows."""
     groups: list[Group] = []
+    readers = _domains_reading(program)
     for loop in program.steps:
         if 0 not in loop.domain:
-            _place(groups, loop).add(loop)
+            _place(groups, loop, readers).add(loop)
     return replace(program, steps=tuple(_joined([group.as_loop() for group in groups])))
 
 
-def _place(groups: list[Group], loop: Loop) -> Group:
+def _domains_reading(program: Program) -> dict[Buffer, set[Domain]]:
+    """Return for each buffer the domains of the loops that read it."""
+    found: dict[Buffer, set[Domain]] = {}
+    for loop in program.steps:
+        for buffer in reads(loop):
+            found.setdefault(buffer, set()).add(loop.domain)
+    return found
+
+
+def _place(groups: list[Group], loop: Loop, readers: dict[Buffer, set[Domain]]) -> Group:
     """Return the group that a loop joins, perhaps a new one."""
     earliest = 0
     for position, group in enumerate(groups):
@@ -183,30 +197,67 @@ def _place(groups: list[Group], loop: Loop) -> Group:
         elif group.writes & (reads(loop) | writes(loop)):
             earliest = position
     # A scalar is cheap to compute and should not wait for others.
-    candidates = groups[earliest:] if loop.domain else groups[earliest : earliest + 1]
-    for group in candidates:
-        if group.fits(loop) and not (_is_barrier(group.others) or _is_barrier(loop.body)):
+    end = len(groups) if loop.domain else earliest + 1
+    for position, group in enumerate(groups[earliest:end], start=earliest):
+        if not group.fits(loop) or _is_barrier(group.others) or _is_barrier(loop.body):
+            continue
+        if not _would_wait(group, loop, groups[:position], readers):
             return group
     group = Group(loop.domain, loop.when)
     groups.insert(earliest, group)
     return group
 
 
-def _joined(loops: list[Loop]) -> list[Loop]:
-    """Return the loops after those that opened early have met a later one of their domain.
+def _would_wait(
+    group: Group, loop: Loop, before: list[Group], readers: dict[Buffer, set[Domain]]
+) -> bool:
+    """Whether of a group and a loop, as one, a part would wait for longer loops like those that read it.
 
-    One of the two moves across the loops between them, which must not depend on it.
+    What depends on one another stays together: the loop may have no place before the group.
     """
-    position = 0
-    while position < len(loops):
-        later = _next_of_domain(loops, position)
-        place = None if later is None else _meeting_place(loops, position, later)
-        if later is None or place is None:
-            position += 1
-            continue
-        loops[place] = Group.of(loops[position], loops[later]).as_loop()
-        del loops[position + later - place]
+    if group.writes & (reads(loop) | writes(loop)):
+        return False
+    of_group, of_loop = _needed(group.reads, before), _needed(reads(loop), before)
+    parts = (of_group - of_loop, writes(loop)), (of_loop - of_group, group.writes)
+    for waits, written in parts:
+        reading = set[Domain]().union(*(readers.get(buffer, ()) for buffer in written))
+        domains = {before[position].domain for position in waits} & reading
+        if any(_length(domain) > _length(loop.domain) for domain in domains):
+            return True
+    return False
+
+
+def _needed(read: set[Buffer], groups: list[Group]) -> set[int]:
+    """Return the positions of the groups that have to come before some reads, directly or not."""
+    needed, found = set(read), set()
+    for position in reversed(range(len(groups))):
+        if groups[position].writes & needed:
+            found.add(position)
+            needed |= groups[position].reads
+    return found
+
+
+def _length(domain: Domain) -> float:
+    """Return how often a loop runs; one whose length is known only when it is called is long."""
+    return prod(size if isinstance(size, int) else inf for size in domain)
+
+
+def _joined(loops: list[Loop]) -> list[Loop]:
+    """Return the loops after those that opened early have met a later one of their domain, the longest first.
+
+    What stands between them moves before both or behind both, which nothing between may forbid.
+    """
+    domains = dict.fromkeys(loop.domain for loop in loops if loop.domain)
+    for domain in sorted(domains, key=_length, reverse=True):
         position = 0
+        while position < len(loops):
+            later = _next_of_domain(loops, position) if loops[position].domain == domain else None
+            met = None if later is None else _met(loops[position : later + 1])
+            if later is None or met is None:
+                position += 1
+                continue
+            loops[position : later + 1] = met
+            position = 0
     return loops
 
 
@@ -217,16 +268,19 @@ def _next_of_domain(loops: list[Loop], position: int) -> int | None:
     return next((k for k in later if _fit(loop, loops[k])), None)
 
 
-def _meeting_place(loops: list[Loop], position: int, later: int) -> int | None:
-    """Return where two loops can be one, None if they cannot."""
-    if Group.of(loops[position]).must_precede(loops[later]):
+def _met(loops: list[Loop]) -> list[Loop] | None:
+    """Return loops of which the first and the last have become one, None if they cannot."""
+    first, *between, last = loops
+    if Group.of(first).must_precede(last):
         return None
-    between = loops[position + 1 : later]
-    if all(_are_independent(loops[position], loop) for loop in between):
-        return later
-    if all(_are_independent(loop, loops[later]) for loop in between):
-        return position
-    return None
+    before: list[Loop] = []
+    behind: list[Loop] = []
+    for loop in between:
+        stays_behind = not all(_are_independent(earlier, loop) for earlier in (first, *behind))
+        (behind if stays_behind else before).append(loop)
+    if not all(_are_independent(loop, last) for loop in behind):
+        return None
+    return [*before, Group.of(first, last).as_loop(), *behind]
 
 
 def _fit(first: Loop, second: Loop) -> bool:

@@ -4,8 +4,8 @@ The cut points of an ordered regression, the classes of a categorical one, or th
 Cholesky factor correlates, make loops over ``rows x k`` that nothing could fuse with the loops over rows,
 and vectors of k lanes. With one statement for each of the k they are loops over rows like all others, and
 scratch of that shape stays in registers. Arrays that are not scratch are then read k elements apart
-(:mod:`pymc_fastlogp.kernel.emit.scope`). Rows of k neighbours in a gathered table, or in
-an output, are better left as they lie, and so is all that a loop over such rows shares with others.
+(:mod:`pymc_fastlogp.kernel.emit.scope`). Rows of k neighbours in an output are better left as they lie, and so are those of a gathered
+table, unless they are so short that they fill no vector, and so is all that a loop over such rows shares with others.
 """
 
 from collections.abc import Iterator
@@ -25,6 +25,10 @@ from pymc_fastlogp.kernel.ir.traversal import (
 
 # Lengths of an axis that is unrolled, and of one that is worth a loop beside it (``python -m benchmarks.limits``).
 LONGEST, LONG = 16, 64
+
+# Length of gathered rows that are taken apart, at most: a vector of 8 lanes is not filled by them, and an ordered logit whose cut
+# points differ by group is 3.5 times as fast. Rows of 8 and 10 are slower apart (``python -m benchmarks.limits``).
+LONGEST_GATHERED = 6
 
 
 def unroll(program: Program) -> Program:
@@ -82,12 +86,13 @@ def _is_long(length: Size) -> bool:
 
 
 def _pays(loop: Loop, axis: int, long: int, tables: frozenset[Buffer]) -> bool:
-    """Whether the axis is short, and no array over it and the long one is a table."""
+    """Whether the axis is short, and no array over it and the long one is a table of longer rows."""
     length = loop.domain[axis]
     if not isinstance(length, int) or length > LONGEST:
         return False
     return all(
-        buffer not in tables and all(_is_free_of_data(i, axis) for i in index)
+        buffer not in tables
+        and (length <= LONGEST_GATHERED or all(_is_free_of_data(i, axis) for i in index))
         for buffer, index in _over(loop, axis, long)
     )
 

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
+from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot, Sum
 from pytensor.tensor.variable import TensorConstant, TensorVariable
@@ -199,6 +200,13 @@ def _dimshuffle(grid: Grid, node: Apply, where: Where) -> list[Monomial]:
     )
 
 
+def _alloc(grid: Grid, node: Apply, where: Where) -> list[Monomial]:
+    """Read the value that is repeated: the mean of a process is zeros, no parameter."""
+    x, *shape = node.inputs
+    added = len(shape) - x.type.ndim
+    return monomials(grid, x, {axis - added: p for axis, p in where.items() if axis >= added})
+
+
 def _sum(grid: Grid, node: Apply, where: Where) -> list[Monomial] | None:
     """Expand a sum over one axis, of which each row has its own."""
     [x] = node.inputs
@@ -242,6 +250,7 @@ EXPANSIONS: dict[type, Callable[[Grid, Apply, Where], list[Monomial] | None]] = 
     ps.Neg: _neg,
     ps.Mul: _mul,
     ps.TrueDiv: _true_div,
+    Alloc: _alloc,
     DimShuffle: _dimshuffle,
     Sum: _sum,
     Dot: _dot,
