@@ -113,7 +113,7 @@ def main() -> None:
     if arguments.report:
         report.publish(json.loads(report.RESULTS.read_text()))
         return
-    names = arguments.model or report.MODELS
+    names = arguments.model or report.HEADLINES
     results = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine(),
