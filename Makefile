@@ -16,7 +16,7 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 RUN := PYTHONPATH="$$PWD" $(PY)
 WORKERS ?= 2
-CHECK := $(addprefix tests/,test_architecture.py test_project_files.py test_docs.py test_registration.py \
+CHECK := $(addprefix tests/,test_architecture.py test_project_files.py test_docs.py test_config.py \
   rewrites/test_gaussian_rows.py rewrites/test_compact_rows.py kernel/test_passes.py kernel/test_op.py)
 
 .PHONY: .venv demo check test test-all bench wait canaries docs notebooks lint clean

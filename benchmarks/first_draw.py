@@ -55,10 +55,22 @@ def sample(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def time_logp(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Time logp and gradient off against on."""
-    import pymc_fastlogp
+    """Time logp and gradient, nutpie's callback with the plugin off against that of ``pymc_fastlogp.sample``."""
+    from pymc_fastlogp import compile_pymc_model
+    from pymc_fastlogp.benchmarking import BenchmarkResult
+    from pymc_fastlogp.benchmarking.native import LogpCallback
+    from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
+    from pymc_fastlogp.benchmarking.run import check_agreement, compile_side, legal_points
 
-    return pymc_fastlogp.benchmark(case(arguments.model[0]).make()).to_dict()
+    make = case(arguments.model[0]).make
+    off = compile_side(make(), "off")
+    on = LogpCallback.from_compiled(compile_pymc_model(make()))
+    points = legal_points(off, seed=0)
+    check_agreement(on.evaluate, off.evaluate, points)
+    timers = {"off": off.timer(points), "on": on.timer(points)}
+    with pinned():
+        seconds = time_in_turn(timers, rounds=21, seconds_per_round=0.05)
+    return BenchmarkResult(n_dim=points.shape[1], seconds=seconds).to_dict()
 
 
 def run(*options: str, folder: str) -> dict[str, Any]:

@@ -36,7 +36,7 @@ HEADLINES = {
     "contraception": Row("multilevel logit", "contraception, 1 934 women"),
     "verbal_aggression": Row("item response (2PL)", "verbal aggression, 7 584 answers"),
     "epilepsy": Row("Poisson, an effect a row", "epilepsy, 236 counts"),
-    "eight_schools": Row("small meta-analysis", "eight schools, 8 estimates"),
+    "lynx": Row("AR(2) by scan", "lynx, 114 years"),
 }
 
 

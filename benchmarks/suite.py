@@ -99,6 +99,7 @@ SUITE: tuple[Case, ...] = (
     ),
     Case("motorcycle", "marginal GP, motorcycle (real), 133 rows", "motorcycle", target=False),
     Case("marginal_gp", "marginal GP (simulated), 200 rows", "marginal_gp", target=False),
+    Case("lynx", "AR(2) by scan, lynx (real), 114 rows", "lynx", target=False),
     Case("ar2_scan", "AR(2) by scan (simulated), 200 rows", "ar2_scan", target=False),
 )
 

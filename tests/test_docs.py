@@ -119,7 +119,7 @@ def test_modules_that_are_run_are_there(module):
     assert not is_package or find_spec(f"{module}.__main__") is not None
 
 
-LINK = re.compile(r"\]\(([^)\s:]+?)(?:#[\w-]+)?\)")
+LINK = re.compile(r"\]\(([^)\s:#]+)(?:#[\w-]+)?\)")
 
 
 @pytest.mark.parametrize("page", EVERY_PAGE)
