@@ -3,9 +3,9 @@
 # make test       lint, types and the test suite (what CI runs): 30 minutes on two cores
 # make test-all   the slow suites too: fuzzing, the model suite, every case study: hours
 # make bench      the benchmark tables and the user's wait, their JSON and plots (MODEL=radon for one, QUICK=1 for a fast look): 2 hours
-# make wait       the user's wait alone, with the table of the README and its plot: 20 minutes
+# make wait       the user's wait alone, with the table of the README and its plot: 15 minutes
 # make canaries   the table of rules that fire, by model (MODEL=zoo/poisson for one): 10 minutes
-# make docs       the documentation as HTML, which runs the case studies if they have changed: 10 minutes, then 1
+# make docs       the documentation as HTML, which runs the case studies if they have changed: 5 minutes, then 1
 # make notebooks  the case studies in Jupyter
 # make .venv      only the environment: 1 to 5 minutes
 #

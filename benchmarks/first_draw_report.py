@@ -114,7 +114,7 @@ def draw(results: dict[str, Any]) -> Any:
         labels,
         loc="outside upper center",
         ncols=len(PARTS),
-        title="seconds until the posterior, first run: 4 chains of 1000 + 1000 draws, two cores",
+        title="seconds until the posterior, first run: 4 chains of 1000 + 1000 draws on two cores (a scale each)",
         frameon=False,
     )
     return figure
