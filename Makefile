@@ -1,10 +1,13 @@
-# make demo       sample real models with the plugin off and on, compare, save a plot
-# make test       lint, types and the test suite (what CI runs)
-# make test-all   the slow suites too: fuzzing, the model suite, every case study
-# make bench      the benchmark table and the user's wait, their JSON and plots (MODEL=radon for one, QUICK=1 for a fast look)
-# make canaries   the table of rules that fire, by model (MODEL=zoo/poisson for one)
-# make docs       the documentation as HTML
-# make .venv      only the environment
+# make demo       sample real models with the plugin off and on, compare, save a plot: 2 minutes
+# make check      lint, types and some fast tests: under 2 minutes
+# make test       lint, types and the test suite (what CI runs): 30 minutes on two cores
+# make test-all   the slow suites too: fuzzing, the model suite, every case study: hours
+# make bench      the benchmark tables and the user's wait, their JSON and plots (MODEL=radon for one, QUICK=1 for a fast look): 2 hours
+# make wait       the user's wait alone, with the table of the README and its plot: 15 minutes
+# make canaries   the table of rules that fire, by model (MODEL=zoo/poisson for one): 10 minutes
+# make docs       the documentation as HTML, which runs the case studies if they have changed: 5 minutes, then 1
+# make notebooks  the case studies in Jupyter
+# make .venv      only the environment: 1 to 5 minutes
 #
 # A suitable Python is looked for by name; `make PYTHON=/path/to/python3.13 test` names one.
 
@@ -13,8 +16,10 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 RUN := PYTHONPATH="$$PWD" $(PY)
 WORKERS ?= 2
+CHECK := $(addprefix tests/,test_architecture.py test_project_files.py test_docs.py test_config.py \
+  rewrites/test_gaussian_rows.py rewrites/test_compact_rows.py kernel/test_passes.py kernel/test_op.py)
 
-.PHONY: .venv demo test test-all bench canaries docs lint clean
+.PHONY: .venv demo check test test-all bench wait canaries docs notebooks lint clean
 
 .venv: .venv/.installed
 
@@ -32,8 +37,9 @@ WORKERS ?= 2
 	fi; \
 	echo "Making .venv with $$("$$found" --version)"; \
 	"$$found" -m venv --clear .venv
+	@echo "Installing about 150 packages, 1 GB, which takes 1 to 5 minutes, once."
 	$(PY) -m pip install --quiet --upgrade pip
-	$(PY) -m pip install --quiet --editable ".[test,bench,case-studies,docs]"
+	$(PY) -m pip install --editable ".[test,bench,case-studies,docs]"
 	@touch .venv/.installed
 
 demo: .venv
@@ -43,6 +49,10 @@ lint: .venv
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+
+# What fails most often and needs seconds: architecture, registration, documents, and two rewrites and the kernel from end to end.
+check: lint
+	$(RUN) -m pytest -q -m "not slow" -k "not blocks_run" $(CHECK)
 
 test: lint
 	$(RUN) -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
@@ -54,11 +64,20 @@ bench: .venv
 	$(RUN) -m benchmarks $(if $(MODEL),--model $(MODEL)) $(if $(QUICK),--quick)
 	$(if $(MODEL)$(QUICK),,$(RUN) -m benchmarks.first_draw)
 
+wait: .venv
+	$(RUN) -m benchmarks.first_draw
+
 canaries: .venv
 	$(RUN) -m tests.canaries $(MODEL)
 
 docs: .venv
 	$(RUN) -m sphinx -W -b html docs docs/_build/html
 
+# Jupyter is no part of the environment of tests. Notebooks are written beside their text, which stays what is committed.
+notebooks: .venv
+	$(PY) -m pip install --editable ".[notebooks]"
+	$(PY) -m jupytext --to ipynb --update case_studies/*/*.py
+	$(RUN) -m jupyterlab case_studies
+
 clean:
-	rm -rf .venv docs/_build case_studies/_executed .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv docs/_build docs/case_studies case_studies/*/*.ipynb .pytest_cache .mypy_cache .ruff_cache

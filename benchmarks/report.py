@@ -1,4 +1,4 @@
-"""From the JSON of a run to its tables, for the terminal and the README, and its plot.
+"""From the JSON of a run to its tables, for the terminal and the docs, and its plot.
 
 ``python -m benchmarks.report [JSON]`` does it all again without measuring.
 """
@@ -17,11 +17,10 @@ from pymc_fastlogp.benchmarking import BenchmarkResult
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "benchmarking.md"
 PLOT = ROOT / "docs" / "_static" / "benchmark.png"
 
-BEGIN = "<!-- benchmark table: begin -->"
-END = "<!-- benchmark table: end -->"
+MARKER = "benchmark table"
 
 MISSING = "–"  # noqa: RUF001
 FAILED = "failed"
@@ -42,7 +41,7 @@ def microseconds(side: str) -> Callable[[Record], str]:
         result = evaluation(record)
         if result is None:
             return FAILED
-        return _digits(result.median(side) * 1e6) if side in result.seconds else MISSING
+        return digits(result.median(side) * 1e6) if side in result.seconds else MISSING
 
     return cell
 
@@ -65,12 +64,12 @@ def ratio(side: str) -> Callable[[Record], str]:
 def _off_on(get: Callable[[Record, str], float | None]) -> Callable[[Record], str]:
     def cell(record: Record) -> str:
         values = (get(record, side) for side in ("off", "on"))
-        return " / ".join(MISSING if value is None else _digits(value) for value in values)
+        return " / ".join(MISSING if value is None else digits(value) for value in values)
 
     return cell
 
 
-def _digits(value: float) -> str:
+def digits(value: float) -> str:
     """Three significant digits, never in exponent notation."""
     if value >= 100:
         return f"{value:.0f}"
@@ -146,7 +145,7 @@ def rich_table(title: str, columns: Columns, records: list[Record]) -> Table:
 
 
 def markdown_tables(results: dict[str, Any]) -> str:
-    """Return the tables for the README, with date, machine and versions below them."""
+    """Return the tables for the docs, with date, machine and versions below them."""
     tables = (markdown_table(title, columns, results["cases"]) for title, columns in TABLES)
     return "\n\n".join([*tables, _caption(results)])
 
@@ -171,14 +170,16 @@ def _caption(results: dict[str, Any]) -> str:
 
 def measured_on(results: dict[str, Any]) -> str:
     """Return date, machine and versions in a sentence."""
+    return f"Measured on {results['date']}: one core of {machine_and_versions(results)}."
+
+
+def machine_and_versions(results: dict[str, Any]) -> str:
+    """Say on which CPU and with which versions results were measured."""
     machine, versions = results["machine"], results["versions"]
     packages = ", ".join(
         f"{name} {number}" for name, number in versions.items() if number is not None
     )
-    return (
-        f"Measured on {results['date']}: one core of {machine['cpu']}"
-        f" ({machine['vector_bits']}-bit vectors), {machine['os']}; {packages}."
-    )
+    return f"{machine['cpu']} ({machine['vector_bits']}-bit vectors), {machine['os']}; {packages}"
 
 
 def _variants(records: list[Record]) -> Iterator[str]:
@@ -189,7 +190,7 @@ def _variants(records: list[Record]) -> Iterator[str]:
         yield f"{MARKERS[side].label}, {note}: {', '.join(names)}."
 
 
-def insert_table(text: str, table: str) -> str:
+def insert_table(text: str, table: str, marker: str = MARKER) -> str:
     """Return a Markdown text with the table between its markers.
 
     Raises
@@ -197,11 +198,12 @@ def insert_table(text: str, table: str) -> str:
     ValueError
         If the two markers are not there, once each and in order.
     """
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end) or BEGIN in rest or END in after:
-        raise ValueError(f"The text needs the lines '{BEGIN}' and '{END}' once each, in order.")
-    return f"{before}{BEGIN}\n\n{table}\n\n{END}{after}"
+    begin, end = (f"<!-- {marker}: {edge} -->" for edge in ("begin", "end"))
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(end) < text.index(begin):
+        raise ValueError(f"The text needs the lines '{begin}' and '{end}' once each, in order.")
+    before, _, rest = text.partition(begin)
+    after = rest.partition(end)[2]
+    return f"{before}{begin}\n\n{table}\n\n{end}{after}"
 
 
 def draw(results: dict[str, Any]) -> Any:
@@ -257,8 +259,8 @@ def times(ratio: float) -> str:
 
 
 def publish(results: dict[str, Any]) -> None:
-    """Write the table into the README and draw its plot."""
-    README.write_text(insert_table(README.read_text(), markdown_tables(results)))
+    """Write the tables into the page of the docs and draw the plot."""
+    PAGE.write_text(insert_table(PAGE.read_text(), markdown_tables(results)))
     plot(results, PLOT)
 
 

@@ -31,7 +31,8 @@ from pymc_fastlogp.benchmarking.native import LogpCallback
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmarking.result import BenchmarkResult
 from pymc_fastlogp.benchmarking.run import check_agreement, compile_model, legal_points
-from pymc_fastlogp.registration import GRAPH_RULES, RULES, registered
+from pymc_fastlogp.registration import registered
+from pymc_fastlogp.rules import GRAPH_RULES, RULES
 from tests import canaries
 
 NAMES = tuple(dict.fromkeys(rule.name for rule in (*RULES, *GRAPH_RULES)))

@@ -1,4 +1,13 @@
+"""Sphinx: the pages of this folder, and the case studies as notebooks that are run when they have changed."""
+
+import os
 from importlib.metadata import version as installed_version
+from pathlib import Path
+
+import jupytext
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
 
 project = "pymc_fastlogp"
 author = "The pymc_fastlogp developers"
@@ -14,8 +23,13 @@ extensions = [
 ]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
-# The case studies sample for minutes; the slow tests run them.
-nb_execution_mode = "off"
+# The case studies sample for minutes, so what they printed is kept, in _build, until their code changes.
+# DOCS_EXECUTE=off leaves their output out. Pages that say `force` at their top run each time.
+nb_execution_mode = os.environ.get("DOCS_EXECUTE", "cache")
+nb_execution_cache_path = str(HERE / "_build" / ".jupyter_cache")
+nb_execution_timeout = 1800
+nb_execution_raise_on_error = True
+nb_merge_streams = True
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 autodoc_typehints = "none"
@@ -23,4 +37,20 @@ autodoc_typehints = "none"
 html_theme = "furo"
 html_title = "pymc_fastlogp"
 html_static_path = ["_static"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
+
+
+def write_case_studies() -> None:
+    """Make notebooks below this folder of the case studies, whose text is kept beside the package."""
+    # Their kernels import `benchmarks` and `case_studies`.
+    path = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), path]))
+    for source in sorted((ROOT / "case_studies").glob("*/*.py")):
+        target = HERE / "case_studies" / f"{source.stem}.ipynb"
+        target.parent.mkdir(exist_ok=True)
+        # Not each time: the names of cells are random.
+        if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+            jupytext.write(jupytext.read(source), target)
+
+
+write_case_studies()

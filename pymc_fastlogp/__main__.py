@@ -21,16 +21,13 @@ from pymc_fastlogp.callbacks import store
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.given_model import why_off
 from pymc_fastlogp.registration import (
-    GRAPH_RULES,
-    RULES,
     TAG,
-    GraphRule,
-    Rule,
     database_of,
     is_enabled,
     is_excluded,
     untested_reason,
 )
+from pymc_fastlogp.rules import GRAPH_RULES, RULES, GraphRule, Rule
 
 ALL_RULES: tuple[Rule | GraphRule, ...] = (*RULES, *GRAPH_RULES)
 

@@ -41,7 +41,7 @@ class Decision:
     Attributes
     ----------
     rule : str
-        Name of the rule, as in :mod:`pymc_fastlogp.registration`.
+        Name of the rule, as in :mod:`pymc_fastlogp.rules`.
     variable : TensorVariable
         What was, or could have been, rewritten.
     rows_before, rows_after : int, optional

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import settings
 
 import pymc_fastlogp
-from pymc_fastlogp.registration import RULES, registered
+from pymc_fastlogp.registration import registered
+from pymc_fastlogp.rules import RULES
 from tests.lifted import exp_of_set
 
 REPOSITORY = Path(__file__).parents[1]

@@ -21,6 +21,7 @@ STOREYS = [
     ["analysis", "ops"],
     ["kernel"],
     ["rewrites"],
+    ["rules"],
     ["registration"],
     ["given_model", "paired_start", "rich_text", "roundoff"],
     ["callbacks"],

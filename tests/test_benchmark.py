@@ -22,6 +22,8 @@ from pymc_fastlogp.benchmarking.run import check_agreement, compile_side, legal_
 from pymc_fastlogp.benchmarking.wait import measure_wait
 from tests.pictures import is_cut_off
 
+BEGIN, END = "<!-- benchmark table: begin -->", "<!-- benchmark table: end -->"
+
 needs_affinity = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity"), reason="the operating system cannot pin a thread"
 )
@@ -321,15 +323,15 @@ def test_markdown_shows_losses_failures_and_what_is_missing(results):
 
 
 def test_table_replaces_what_stands_between_the_markers():
-    text = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
+    text = f"before\n{BEGIN}\nold\n{END}\nafter\n"
     once = report.insert_table(text, "| new |")
-    assert once == f"before\n{report.BEGIN}\n\n| new |\n\n{report.END}\nafter\n"
+    assert once == f"before\n{BEGIN}\n\n| new |\n\n{END}\nafter\n"
     assert report.insert_table(once, "| new |") == once
 
 
 @pytest.mark.parametrize(
     "text",
-    ["none", report.BEGIN, report.END, f"{report.END} {report.BEGIN}", f"{report.BEGIN} x" * 2],
+    ["none", BEGIN, END, f"{END} {BEGIN}", f"{BEGIN} x" * 2, f"{BEGIN} {END}" * 2],
 )
 def test_missing_markers_are_an_error(text):
     with pytest.raises(ValueError, match="benchmark table: begin"):

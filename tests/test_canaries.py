@@ -2,7 +2,7 @@
 
 import pytest
 
-from pymc_fastlogp.registration import GRAPH_RULES, RULES
+from pymc_fastlogp.rules import GRAPH_RULES, RULES
 from tests import canaries
 
 # Kernels say that they are there by the number of them, large constants by an Op outside.

@@ -1,7 +1,11 @@
-"""Every block of Python in the README and the docs runs, page by page from the top, and every name in them is there."""
+"""Every block of Python in the README and the docs runs, page by page from the top, and every name, command and file in them is there."""
 
 import logging
+import os
 import re
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import matplotlib
@@ -14,6 +18,9 @@ PAGES = {
     if "_build" not in path.parts
 }
 BLOCK = re.compile(r"^```(?:python|\{code-cell\} ipython3)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+# A block that begins so is a file of that name, which is run as a script.
+FILE = re.compile(r"# (\w+\.py)\n")
 
 # A name of LLVM code that looks like an attribute.
 NOT_OURS = {"pymc_fastlogp.dgemm"}
@@ -36,6 +43,13 @@ def alone(monkeypatch, tmp_path):
 def test_blocks_run_in_order(page):
     text, namespace = PAGES[page], {"__name__": "page"}
     for block in BLOCK.finditer(text):
+        if file := FILE.match(block[1]):
+            Path(file[1]).write_text(block[1])
+            path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+            subprocess.run(
+                [sys.executable, file[1]], env=os.environ | {"PYTHONPATH": path}, check=True
+            )
+            continue
         # As many empty lines as stand above it, so that an error names the line of the page.
         above = "\n" * (text.count("\n", 0, block.start()) + 1)
         exec(compile(above + block[1], page, "exec"), namespace)
@@ -67,6 +81,52 @@ def test_names_are_there_after_the_import_alone(run_script):
     )
     assert process.returncode == 0, process.stderr
     assert process.stdout.split() == []
+
+
+MAKEFILE = (ROOT / "Makefile").read_text()
+TARGETS = set(re.findall(r"^([a-z-]+|\.venv):", MAKEFILE, re.MULTILINE))
+EVERY_PAGE = PAGES | {
+    name: (ROOT / name).read_text()
+    for name in ("CONTRIBUTING.md", "Makefile", ".ci/run", ".github/workflows/ci.yml")
+}
+
+
+def test_commands_of_make_are_there():
+    named = {
+        target
+        for text in EVERY_PAGE.values()
+        # In code, or where a line begins with it.
+        for target in re.findall(
+            r"(?:`|^\s*(?:- run: )?)make (?:[A-Z_]+=\S+ )*([a-z.-]+)", text, re.MULTILINE
+        )
+    }
+    assert {"demo", "test", "check", "docs", "notebooks"} <= named
+    assert named <= TARGETS
+
+
+def test_every_target_of_make_is_explained_at_its_top():
+    header = MAKEFILE.partition("\n\n")[0]
+    assert set(re.findall(r"^# make (\S+)", header, re.MULTILINE)) == TARGETS - {"lint", "clean"}
+
+
+@pytest.mark.parametrize(
+    "module",
+    sorted({m for text in PAGES.values() for m in re.findall(r"python -m ([\w.]+)", text)}),
+)
+def test_modules_that_are_run_are_there(module):
+    assert find_spec(module) is not None
+    is_package = (find_spec(module).submodule_search_locations) is not None
+    assert not is_package or find_spec(f"{module}.__main__") is not None
+
+
+LINK = re.compile(r"\]\(([^)\s:#]+)(?:#[\w-]+)?\)")
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE)
+def test_files_that_are_linked_are_there(page):
+    folder = (ROOT / page).parent
+    missing = [x for x in LINK.findall(EVERY_PAGE[page]) if not (folder / x).exists()]
+    assert not missing
 
 
 def test_what_tab_offers_is_what_the_docs_describe():

@@ -10,7 +10,7 @@ from rich.console import Console
 
 import pymc_fastlogp
 from pymc_fastlogp.__main__ import PACKAGES, environment_table, vector_bits
-from pymc_fastlogp.registration import GRAPH_RULES, RULES
+from pymc_fastlogp.rules import GRAPH_RULES, RULES
 from tests.conftest import with_flags
 
 

@@ -14,7 +14,8 @@ from pytensor.compile.mode import Mode, get_mode
 from pymc_fastlogp import disabled
 from pymc_fastlogp.__main__ import has_elemwise_of_set
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.registration import RULES, TAG, database_of
+from pymc_fastlogp.registration import TAG, database_of
+from pymc_fastlogp.rules import RULES
 from tests.lifted import LIFT, exp_of_set
 
 
@@ -159,7 +160,7 @@ def test_reload_and_reimport_register_each_rule_once(run_script):
 
         def state():
             registration = pymc_fastlogp.registration
-            databases = {r.database: registration.database_of(r) for r in registration.RULES}
+            databases = {r.database: registration.database_of(r) for r in RULES}
             names = [
                 rewriter.name
                 for database in databases.values()

@@ -32,8 +32,13 @@ def simulate() -> np.ndarray:
 
 
 def make() -> pm.Model:
-    with pm.Model(coords={"time": range(STEPS)}) as model:
-        observed = pm.Data("observed", simulate())
+    return model_of(simulate(), np.arange(STEPS), MEASUREMENT_ERROR)
+
+
+def model_of(series: np.ndarray, times: np.ndarray, measurement_error: float) -> pm.Model:
+    """Return the model of a series with an error of measurement that is known."""
+    with pm.Model(coords={"time": times}) as model:
+        observed = pm.Data("observed", series)
         mu = pm.Normal("mu", 0, 2)
         r = pm.Uniform("r", -1, 1, shape=2)
         phi = pm.Deterministic("phi", pt.stack([r[0] * (1 - r[1]), r[1]]))
@@ -47,5 +52,5 @@ def make() -> pm.Model:
             strict=True,
             return_updates=False,
         )
-        pm.Normal("y", mu + state, MEASUREMENT_ERROR, observed=observed)
+        pm.Normal("y", mu + state, measurement_error, observed=observed)
     return model

@@ -26,9 +26,11 @@
 # %%
 import arviz as az
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from IPython.display import Markdown, display
 
+import pymc_fastlogp
 from benchmarks import data
 from benchmarks.models.radon import make
 from case_studies.comparison import against_jax, all_agree, compare_with, verdict
@@ -68,6 +70,21 @@ display(
     )
 )
 
+# %%
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.5), layout="constrained")
+bins = np.linspace(frame["log_radon"].min(), frame["log_radon"].max(), 30)
+for level, label in enumerate(("basement", "ground floor")):
+    left.hist(frame["log_radon"][frame["floor"] == level], bins, alpha=0.6, label=label)
+left.set_xlabel("log radon")
+left.set_ylabel("houses")
+left.legend(title="measured in")
+right.bar(range(len(counts)), counts.sort_values(), color="C0")
+right.set_yscale("log")
+right.set_yticks([1, 10, 100], labels=["1", "10", "100"])
+right.set_xlabel("counties, from the fewest houses to the most")
+right.set_ylabel("houses")
+plt.show()
+
 # %% [markdown]
 # ## The model
 #
@@ -86,6 +103,13 @@ display(
 
 # %%
 print(make().str_repr())
+
+# %% [markdown]
+# This is what the plugin makes of it. The residuals of a county are linear in its intercept and slope, so
+# their sum of squares can be had from a few rows for each county.
+
+# %%
+pymc_fastlogp.explain(make())
 
 # %% [markdown]
 # ## Sampling, three ways
@@ -121,7 +145,8 @@ population = ["mu_a", "mu_b", "sigma_a", "sigma_b", "sigma"]
 az.summary(runs["on"].idata, var_names=population)
 
 # %%
-az.plot_forest({side: run.idata for side, run in runs.items()}, var_names=population, combined=True)
+forest = {side: run.idata for side, run in runs.items()}
+az.plot_forest(forest, var_names=population, combined=True).add_legend("model")
 plt.show()
 
 # %%
@@ -143,6 +168,29 @@ display(
         f"standard deviation of {spread:.2f}."
     )
 )
+
+# %% [markdown]
+# Partial pooling draws the estimate of a county towards the mean of all, the more the fewer houses it has. Without pooling, the
+# estimate is the mean of the county's houses, each brought to the basement by the slope of the county.
+
+# %%
+posterior = runs["on"].idata["posterior"].mean(("chain", "draw"))
+intercept, slopes = (posterior[name].to_pandas() for name in ("a", "b"))
+in_basement = frame["log_radon"] - slopes.to_numpy()[houses.county] * frame["floor"]
+alone = in_basement.groupby(frame["county"], observed=True).mean()
+
+figure, ax = plt.subplots(figsize=(8, 4), layout="constrained")
+n_houses = counts.loc[alone.index]
+ax.vlines(n_houses, alone, intercept.loc[alone.index], color="0.8", zorder=0)
+ax.plot(n_houses, alone, "o", fillstyle="none", label="each county alone")
+ax.plot(n_houses, intercept.loc[alone.index], ".", label="model, posterior mean")
+ax.axhline(float(posterior["mu_a"]), color="0.5", linestyle="--", label="mean of all counties")
+ax.set_xscale("log")
+ax.set_xticks([1, 3, 10, 30, 100], labels=["1", "3", "10", "30", "100"])
+ax.set_xlabel("houses in the county")
+ax.set_ylabel("log radon in the basement")
+ax.legend()
+plt.show()
 
 # %% [markdown]
 # ## Conclusion

@@ -17,7 +17,8 @@ from pymc_fastlogp.explanation.result import Kernels, Outside
 from pymc_fastlogp.kernel.graph.region import attempts, regions
 from pymc_fastlogp.kernel.lower import is_supported
 from pymc_fastlogp.kernel.lower.table import row_of
-from pymc_fastlogp.registration import GRAPH_RULES, is_excluded
+from pymc_fastlogp.registration import is_excluded
+from pymc_fastlogp.rules import GRAPH_RULES
 
 LOGP_DLOGP, LOGP = "logp and gradient", "logp"
 

@@ -25,7 +25,7 @@ class Outcome:
     kind : str
         ``"prior"``, ``"likelihood"`` or ``"potential"``.
     rewrite : str
-        Name of the rewrite, as in :mod:`pymc_fastlogp.registration`; empty where none applies.
+        Name of the rewrite, as in :mod:`pymc_fastlogp.rules`; empty where none applies.
     times : int
         At how many places of the graph.
     rows_before, rows_after : int, optional

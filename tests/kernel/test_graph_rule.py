@@ -7,7 +7,8 @@ from pytensor.compile.mode import get_mode, optdb
 
 from pymc_fastlogp import disabled
 from pymc_fastlogp.kernel.graph.op import FusedKernel
-from pymc_fastlogp.registration import GRAPH_RULES, TAG
+from pymc_fastlogp.registration import TAG
+from pymc_fastlogp.rules import GRAPH_RULES
 
 RULE = next(rule for rule in GRAPH_RULES if rule.name == "fastlogp_fused_kernel")
 
@@ -50,7 +51,7 @@ def test_the_flag_excludes_name_and_tag(run_script, excluded):
         from pytensor.compile.mode import optdb
 
         import pymc_fastlogp
-        from pymc_fastlogp.registration import GRAPH_RULES
+        from pymc_fastlogp.rules import GRAPH_RULES
 
         print(GRAPH_RULES[0].name in optdb)
         """,

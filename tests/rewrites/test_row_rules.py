@@ -11,8 +11,9 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.decisions import collected
-from pymc_fastlogp.registration import ROWS, RULES, TAG, registered
+from pymc_fastlogp.registration import TAG, registered
 from pymc_fastlogp.rewrites.rows import keys, refusals
+from pymc_fastlogp.rules import ROWS, RULES
 from tests.rewrites.conftest import pregrad
 
 NAMES = [rule.name for rule in RULES if rule.database == ROWS]

@@ -1,0 +1,222 @@
+"""The table of rules: which rewrites there are, by which name, where in ``optdb`` and when.
+
+:mod:`pymc_fastlogp.registration` registers them.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+# An entry of `stabilize`: the rules about rows, in sequence.
+ROWS = "fastlogp_rows"
+
+
+class Phase(Enum):
+    """When a rule runs: the tags that select it, and whether the name of its database does too.
+
+    PyMC and nutpie ask for ``canonicalize`` and ``stabilize`` by name, before they take a gradient.
+    """
+
+    BEFORE_GRADIENT = ("fast_run",), True  # and again when the function is compiled, in any mode
+    FOR_GRADIENT = (), True  # then alone
+    AFTER_GRADIENT = ("numba",), False
+    FAST_COMPILE = ("fast_compile",), False
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Return the queries that select a rule of this phase, besides the tag ``fastlogp``."""
+        return self.value[0]
+
+    @property
+    def by_database_name(self) -> bool:
+        """Return whether a query for the name of the database selects it too."""
+        return self.value[1]
+
+
+class Rule(NamedTuple):
+    """One rewrite and its place in ``optdb``.
+
+    Attributes
+    ----------
+    name : str
+        For users, who exclude the rewrite by it. Unique within a database.
+    function : str
+        ``module.function`` below ``pymc_fastlogp.rewrites``, or a rewriter of PyTensor's own, from
+        ``pytensor`` on, that is to run earlier than PyTensor has it.
+    database : str
+        The entry of ``optdb`` that it goes into, or :data:`ROWS`.
+    phase : Phase
+        When it runs.
+    until : str
+        What has to come from upstream for the rule to be deleted, where that is expected.
+    """
+
+    name: str
+    function: str
+    database: str
+    phase: Phase = Phase.BEFORE_GRADIENT
+    until: str = ""
+
+
+LIFT = "filled.lift_set_subtensor.local_lift_elemwise_through_set"
+
+FOLD_CHECKS = "checks.fold_checks_by_range.local_fold_checks_by_range"
+
+CANCEL = "scalars.quotient_times_exp.local_quotient_times_exp"
+CANCEL_UNTIL = "PyTensor's local_greedy_distributor cancels in sums of any number of terms"
+
+RULES: tuple[Rule, ...] = (
+    # PyTensor has it among the rules of `ShapeOpt`, which runs when a function is compiled.
+    Rule(
+        "fastlogp_static_shape",
+        "pytensor.tensor.rewriting.shape.local_shape_ground",
+        "canonicalize",
+        until="PyTensor has local_shape_ground in canonicalize",
+    ),
+    Rule("fastlogp_static_output", "shapes.static_output.local_static_output", "canonicalize"),
+    # Before rows are compacted, so that they know what they read.
+    Rule("fastlogp_fold_alloc", "shapes.fold_alloc.local_fold_alloc", "canonicalize"),
+    Rule("fastlogp_moves_to_set", "filled.moves_to_set.local_moves_to_set", "canonicalize"),
+    # Before the lift, which takes the quotient apart.
+    Rule("fastlogp_unit_norms", "filled.unit_norms.local_unit_norms", "canonicalize"),
+    # Before the lift, which the scaled factor is for.
+    Rule("fastlogp_gram_of_scaled", "linalg.gram_of_scaled.local_gram_of_scaled", "canonicalize"),
+    # Not `stabilize`: here 0 / x and its like are simplified, so that a lift can follow a lift.
+    Rule("fastlogp_lift_set_subtensor", LIFT, "canonicalize"),
+    # Before rows are compacted, so that a check reads no more of a row than it needs.
+    Rule("fastlogp_fold_checks_by_range", FOLD_CHECKS, "canonicalize"),
+    # Before rows are compacted, so that their terms have no mask.
+    Rule("fastlogp_switch_to_zero", "rows.switch_to_zero.local_switch_to_zero", "canonicalize"),
+    Rule(
+        "fastlogp_shape_of_softmax",
+        "shapes.shape_of_softmax.local_shape_of_softmax",
+        "canonicalize",
+        until="the type of PyTensor's Softmax has the shape of its input",
+    ),
+    # Again, since probabilities may become a sigmoid only here.
+    Rule("fastlogp_fold_checks_by_range", FOLD_CHECKS, "stabilize"),
+    # After `canonicalize`, where the lift still has to recognise norms that are not zero.
+    Rule("fastlogp_diag_of_filled", "filled.diag_of_filled.local_diag_of_filled", "stabilize"),
+    Rule("fastlogp_sum_of_filled", "filled.sum_of_filled.local_sum_of_filled", "stabilize"),
+    Rule("fastlogp_square_of_abs", "scalars.identities.square_of_abs", "stabilize"),
+    Rule(
+        "fastlogp_pow_to_sqrt",
+        "scalars.identities.pow_to_sqrt",
+        "stabilize",
+        until="PyTensor takes roots before the gradient, and those of integers in double precision",
+    ),
+    Rule(
+        "fastlogp_cholesky_of_gram", "linalg.cholesky_of_gram.local_cholesky_of_gram", "stabilize"
+    ),
+    Rule(
+        "fastlogp_cholesky_of_inverse",
+        "linalg.cholesky_of_inverse.local_cholesky_of_inverse",
+        "stabilize",
+    ),
+    Rule(
+        "fastlogp_cholesky_of_scaled",
+        "linalg.cholesky_of_scaled.local_cholesky_of_scaled",
+        "stabilize",
+    ),
+    Rule(
+        "fastlogp_half_logdet",
+        "linalg.terms_of_covariance.local_half_logdet",
+        "stabilize",
+        Phase.FOR_GRADIENT,
+        until="PyTensor differentiates the factor of a covariance by one inverse",
+    ),
+    Rule(
+        "fastlogp_quadratic_form",
+        "linalg.terms_of_covariance.local_quadratic_form",
+        "stabilize",
+        Phase.FOR_GRADIENT,
+        until="PyTensor differentiates the factor of a covariance by one inverse",
+    ),
+    Rule("fastlogp_solve_of_scaled", "linalg.solve_of_scaled.local_solve_of_scaled", "stabilize"),
+    Rule(
+        "fastlogp_difference_of_cumsum",
+        "scalars.difference_of_cumsum.local_difference_of_cumsum",
+        "stabilize",
+    ),
+    Rule(
+        "fastlogp_difference_of_softplus",
+        "scalars.identities.difference_of_softplus",
+        "stabilize",
+    ),
+    Rule("fastlogp_quotient_times_exp", CANCEL, "stabilize", until=CANCEL_UNTIL),
+    Rule("fastlogp_masked_switch", "rows.masked_switch.local_masked_switch", "stabilize"),
+    # After `canonicalize`, so that they see each likelihood in its final form; one after the other.
+    Rule("fastlogp_gaussian_rows", "gaussian.gaussian_rows.local_gaussian_rows", ROWS),
+    Rule("fastlogp_compact_rows", "rows.compact_rows.local_compact_rows", ROWS),
+    Rule("fastlogp_hoist_distinct", "rows.hoist_distinct.local_hoist_distinct", ROWS),
+    Rule("fastlogp_order_rows", "rows.order_rows.local_order_rows", ROWS),
+    # In mode FAST_COMPILE alone: the others compile a loop better than its steps.
+    Rule(
+        "fastlogp_unroll_short_scan",
+        "compiled.unroll_scan.local_unroll_short_scan",
+        "canonicalize",
+        Phase.FAST_COMPILE,
+    ),
+    # After the gradient, of which it changes nothing.
+    Rule(
+        "fastlogp_log_of_scaled_exp",
+        "compiled.log_of_scaled_exp.local_log_of_scaled_exp",
+        "specialize",
+        Phase.AFTER_GRADIENT,
+    ),
+    # Again, for quotients that were sums over rows before these were compacted.
+    Rule(
+        "fastlogp_quotient_times_exp",
+        CANCEL,
+        "specialize",
+        Phase.AFTER_GRADIENT,
+        until=CANCEL_UNTIL,
+    ),
+    # Where PyTensor inlines those that it knows by name.
+    Rule(
+        "fastlogp_inline_op_from_graph",
+        "compiled.inline_op_from_graph.local_inline_op_from_graph",
+        "specialize",
+        Phase.AFTER_GRADIENT,
+        until="the gradient of an OpFromGraph is no longer one (pymc-devs/pytensor#1174)",
+    ),
+    # Behind `specialize`, where PyTensor gathers rows of the factors instead.
+    Rule(
+        "fastlogp_gather_after_dot",
+        "compiled.gather_after_dot.local_gather_after_dot",
+        "uncanonicalize",
+        Phase.AFTER_GRADIENT,
+    ),
+    # Not in mode JAX, where JAX itself takes the gradient, after `specialize`.
+    Rule("fastlogp_lift_set_subtensor", f"{LIFT}_after_grad", "specialize", Phase.AFTER_GRADIENT),
+)
+
+
+class GraphRule(NamedTuple):
+    """One rewrite of a whole graph, an entry of ``optdb`` itself.
+
+    Attributes
+    ----------
+    name : str
+        For users, who exclude the rewrite by it. Unique within ``optdb``.
+    rewriter : str
+        ``module.class`` below ``pymc_fastlogp``, imported when a graph first asks for it.
+    tags : tuple of str
+        Queries that select it, besides the tag ``fastlogp``.
+    position : float
+        Its place in the sequence.
+    """
+
+    name: str
+    rewriter: str
+    tags: tuple[str, ...]
+    position: float
+
+
+# After elementwise fusion, before anything works in place (add_destroy_handler is at 49.5).
+GRAPH_RULES: tuple[GraphRule, ...] = (
+    GraphRule("fastlogp_fused_kernel", "kernel.graph.region.FuseRegions", ("numba",), 49.3),
+    # Behind all others: what is no longer a constant is not rewritten as one.
+    GraphRule(
+        "fastlogp_held_constants", "kernel.numba.held_constants.HoldConstants", ("numba",), 200.0
+    ),
+)

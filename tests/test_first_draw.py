@@ -1,0 +1,67 @@
+"""The tables and the picture of the user's wait are made from the JSON of one run."""
+
+import json
+
+import pytest
+
+from benchmarks import first_draw_report as report
+from benchmarks.suite import case
+from pymc_fastlogp.benchmarking import BenchmarkResult
+from tests.pictures import is_cut_off
+
+SECONDS = {"off": 12.0, "import only": 9.0, "sample": 2.0, "JAX": 150.0}
+
+
+def record(name: str) -> dict:
+    runs = {
+        f"{side}, {state}": {"imports": 2.5, "compile": seconds / share, "sampling": seconds}
+        for state, share in (("cold", 1), ("warm", 10))
+        for side, seconds in SECONDS.items()
+    }
+    logp = BenchmarkResult(3, {"off": (6e-6, 8e-6), "on": (2e-6, 2e-6)}).to_dict()
+    return {"name": name, "title": case(name).title, "runs": runs, "logp": logp}
+
+
+@pytest.fixture
+def results() -> dict:
+    return {
+        "date": "2026-01-02",
+        "machine": {"cpu": "a CPU", "vector_bits": 256, "os": "an OS"},
+        "versions": {"pymc": "6.4.0", "commit": "abc"},
+        "rounds": 1,
+        "models": [record(name) for name in (*report.HEADLINES, "eight_schools")],
+    }
+
+
+def test_headlines_are_six_models_of_real_data():
+    assert len(report.HEADLINES) == 6
+    assert all("(real)" in case(name).title for name in report.HEADLINES)
+
+
+def test_table_of_the_readme_has_whole_runs_and_the_ratio(results):
+    header, _, *rows, _, measured = report.headline_table(results).splitlines()
+    assert header.count("first run") == header.count("again") == 3
+    assert len(rows) == len(report.HEADLINES)
+    assert rows[0].endswith("| 26.5 | 6.5 | 302 | 15.7 | 4.7 | 168 | 3.5 |")
+    assert "one run" in measured
+    assert all(word in measured for word in ("2026-01-02", "a CPU", "pymc 6.4.0", "commit abc"))
+
+
+def test_tables_of_the_docs_have_all_sides_and_models(results):
+    whole, compilation = report.tables(results).split("From the call")
+    assert "| eight schools (real), 8 rows | 26.5 | 20.5 | 6.5 | 302 |" in whole
+    assert "| eight schools (real), 8 rows | 12 | 9 | 2 | 150 | 1.2 |" in compilation
+
+
+def test_picture_says_the_seconds_and_cuts_no_word_off(results):
+    figure = report.draw(results)
+    assert not is_cut_off(figure)
+    assert len(figure.axes) == len(report.HEADLINES)
+    for ax in figure.axes:
+        assert [text.get_text().strip() for text in ax.texts] == ["26.5 s", "6.5 s", "302 s"]
+
+
+def test_what_is_published_is_what_the_json_says():
+    results = json.loads(report.RESULTS.read_text())
+    assert report.headline_table(results) in report.README.read_text()
+    assert report.tables(results) in report.PAGE.read_text()
