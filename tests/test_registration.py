@@ -160,7 +160,7 @@ def test_reload_and_reimport_register_each_rule_once(run_script):
 
         def state():
             registration = pymc_fastlogp.registration
-            databases = {r.database: registration.database_of(r) for r in RULES}
+            databases = {r.database: registration.database_of(r) for r in pymc_fastlogp.rules.RULES}
             names = [
                 rewriter.name
                 for database in databases.values()
