@@ -90,6 +90,17 @@ def test_plot_shows_every_round(result):
     np.testing.assert_allclose(ax.lines[0].get_xdata(), [4, 6, 9])
 
 
+def test_labels_of_a_plot_do_not_overlap_within_one_decade():
+    matplotlib.use("Agg")
+    seconds = {"off": (4.1e-6, 4.3e-6), "on": (1.1e-6, 1.2e-6)}
+    ax = BenchmarkResult(n_dim=1, seconds=seconds).plot()
+    ax.figure.canvas.draw()
+    boxes = [t.get_window_extent() for t in ax.get_xticklabels(which="both") if t.get_text()]
+    boxes.sort(key=lambda box: box.x0)
+    assert len(boxes) > 2
+    assert all(left.x1 < right.x0 for left, right in zip(boxes, boxes[1:], strict=False))
+
+
 def test_plot_says_what_is_missing(result, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match="pip install matplotlib"):

@@ -59,7 +59,8 @@ def test_agrees_and_is_explained(name, monkeypatch):
     differing = [entry for entry in outcome.rows if not entry.passed]
     assert all(map(STATED.get(name, lambda entry: False), differing)), outcome
 
-    *of_terms, of_kernels = explain(model).sentences()
+    verdict, *of_terms, of_kernels = explain(model).sentences()
+    assert verdict.startswith("Logp and gradient: ")
     named = [variable.name for variable in (*model.observed_RVs, *model.potentials)]
     assert sorted(sentence.partition(":")[0] for sentence in of_terms) == sorted(named)
     assert all(len(sentence.partition(": ")[2]) > 10 for sentence in of_terms)

@@ -112,7 +112,8 @@ class BenchmarkResult(Shown):
             ax.plot(np.median(microseconds), row, "|", markersize=24, color=f"C{row}")
         ax.set_yticks(range(len(self.seconds)), list(self.seconds))
         ax.set_ylim(len(self.seconds) - 0.5, -0.5)
-        ax.set_xscale("log")
+        ax.set_xscale("log", subs=range(2, 10))
+        _label_few_ticks(ax)
         ax.set_xlabel("microseconds per evaluation of logp and gradient")
         return ax
 
@@ -184,6 +185,15 @@ class BenchmarkResult(Shown):
             return []
         head = "What a user waits for, in fresh processes with empty caches:"
         return [head, *(f"{side}: {wait}" for side, wait in self.wait.items())]
+
+
+def _label_few_ticks(ax: Any) -> None:
+    """Label 1, 2 and 5 of each decade of a logarithmic axis: within one decade, all labels would overlap."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _new_axes(n_bars: int) -> Any:
