@@ -1,4 +1,5 @@
 import ctypes
+import itertools
 import json
 import os
 import sys
@@ -98,7 +99,7 @@ def test_labels_of_a_plot_do_not_overlap_within_one_decade():
     boxes = [t.get_window_extent() for t in ax.get_xticklabels(which="both") if t.get_text()]
     boxes.sort(key=lambda box: box.x0)
     assert len(boxes) > 2
-    assert all(left.x1 < right.x0 for left, right in zip(boxes, boxes[1:], strict=False))
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
 def test_plot_says_what_is_missing(result, monkeypatch):
