@@ -1,6 +1,6 @@
 """The table of supported Ops: the one place where an Op is added."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from pytensor.graph.basic import Apply
@@ -19,6 +19,7 @@ from pytensor.tensor.basic import (
     Split,
     TensorFromScalar,
 )
+from pytensor.scan.op import Scan
 from pytensor.tensor.blas import BatchedDot
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
@@ -43,6 +44,7 @@ from pymc_fastlogp.kernel.lower import (
     linalg,
     products,
     reduction,
+    scan,
     shape,
 )
 from pymc_fastlogp.kernel.lower.array import Array
@@ -94,6 +96,7 @@ TABLE: dict[type[Op], Row] = {
     Cholesky: Row(linalg.lower_cholesky, linalg.supports),
     SolveTriangular: Row(linalg.lower_solve_triangular, linalg.supports),
     CheckAndRaise: Row(checks.lower),
+    Scan: Row(scan.lower, scan.supports),
 }
 
 # Those that Blockwise may repeat for each index of a batch.
@@ -105,3 +108,8 @@ def row_of(op: Op) -> Row | None:
     if isinstance(op, Blockwise):
         return row_of(op.core_op) if isinstance(op.core_op, BATCHED) else None
     return next((TABLE[base] for base in type(op).__mro__ if base in TABLE), None)
+
+
+def inner_nodes(node: Apply) -> Iterable[Apply]:
+    """Return the nodes of the graph that an Op repeats, none for others."""
+    return node.op.fgraph.apply_nodes if isinstance(node.op, Scan) else ()

@@ -8,6 +8,8 @@ element gets the expression in place of the load, so that the value stays in a r
 accumulates in it changes the expression. Where the position along one axis is data, and every element
 along that axis is known, the read becomes a chain of Switches, and the accumulation one in each element.
 Anything else has to wait for the end of the group.
+
+What is repeated is a group by itself, and its own steps are fused alike.
 """
 
 from collections.abc import Sequence
@@ -16,7 +18,7 @@ from typing import Self
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.arithmetic import identity, int64, switch, truth
+from pymc_fastlogp.kernel.ir.arithmetic import ZERO, identity, int64, switch, truth
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Load, Size
 from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
@@ -24,13 +26,23 @@ from pymc_fastlogp.kernel.ir.loops import (
     Check,
     Loop,
     Program,
+    Repeat,
     Scan,
     Statement,
+    Step,
     Store,
     Write,
 )
 from pymc_fastlogp.kernel.ir.substitute import substitute
-from pymc_fastlogp.kernel.ir.traversal import is_call, loads, reads, updates, writes
+from pymc_fastlogp.kernel.ir.traversal import (
+    is_call,
+    is_uniform,
+    loads,
+    loops_in,
+    reads,
+    updates,
+    writes,
+)
 
 Element = tuple[Expr, ...]
 
@@ -64,7 +76,7 @@ class Group:
             group.add(loop)
         return group
 
-    def as_loop(self) -> Loop:
+    def as_step(self) -> Loop:
         """Return the loop."""
         stores = (
             Store(buffer, index, value)
@@ -73,9 +85,14 @@ class Group:
         )
         return Loop(self.domain, (*stores, *self.others), self.when)
 
+    @property
+    def is_barrier(self) -> bool:
+        """Whether nothing may move across."""
+        return any(isinstance(statement, Check) for statement in self.others)
+
     def fits(self, loop: Loop) -> bool:
         """Whether the loop can be part of the group."""
-        return self.domain == loop.domain and _fit(self.as_loop(), loop)
+        return self.domain == loop.domain and _fit(self.as_step(), loop)
 
     def add(self, loop: Loop) -> None:
         """Append the statements of a loop."""
@@ -125,13 +142,25 @@ class Group:
             value = switch(position, elements[index], value)
         return value
 
-    def must_precede(self, loop: Loop) -> bool:
-        """Whether the loop has to come later than the group, not within it."""
-        if _is_barrier(self.others) or _is_barrier(loop.body) or writes(loop) & self.reads:
+    def must_precede(self, step: Step) -> bool:
+        """Whether a step has to come later than the group, not within it."""
+        if self.is_barrier or _is_barrier(step) or self._reads_before(step):
             return True
-        if not self.fits(loop):
-            return bool(self.writes & (reads(loop) | writes(loop)))
-        return not (self._can_forward(loop) and self._can_write(loop))
+        if isinstance(step, Repeat) or not self.fits(step):
+            return bool(self.writes & (reads(step) | writes(step)))
+        return not (self._can_forward(step) and self._can_write(step))
+
+    def _reads_before(self, step: Step) -> bool:
+        """Whether the group reads an element that the step may write."""
+        both = writes(step) & self.reads
+        if not both or isinstance(step, Repeat):
+            return bool(both)
+        written = [update for update in updates(step) if update.buffer in both]
+        return any(
+            load.buffer is update.buffer and not _are_apart(load.index, update.index)
+            for load in loads(self.as_step())
+            for update in written
+        )
 
     def _can_forward(self, loop: Loop) -> bool:
         if not self.writes & reads(loop):
@@ -165,94 +194,156 @@ class Group:
         )
 
 
+@dataclass
+class Alone:
+    """What is repeated, which nothing joins."""
+
+    repeat: Repeat
+
+    def __post_init__(self) -> None:
+        self.reads, self.writes = reads(self.repeat), writes(self.repeat)
+
+    def as_step(self) -> Repeat:
+        """Return it."""
+        return self.repeat
+
+    def fits(self, loop: Loop) -> bool:
+        """Say that no loop can be part of it."""
+        return False
+
+    def must_precede(self, step: Step) -> bool:
+        """Whether a step has to come later."""
+        return not _are_independent(self.repeat, step)
+
+
 def fuse_loops(program: Program) -> Program:
     """Return the program with as few loops as the order of reads and writes allows."""
-    groups: list[Group] = []
-    for loop in program.steps:
-        if 0 not in loop.domain:
-            _place(groups, loop).add(loop)
-    return replace(program, steps=tuple(_joined([group.as_loop() for group in groups])))
+    return replace(program, steps=_fused(program.steps))
 
 
-def _place(groups: list[Group], loop: Loop) -> Group:
-    """Return the group that a loop joins, perhaps a new one."""
+def _fused(steps: Sequence[Step]) -> tuple[Step, ...]:
+    groups: list[Group | Alone] = []
+    for step in steps:
+        if isinstance(step, Repeat):
+            alone = Alone(replace(step, steps=_fused(step.steps)))
+            groups.insert(_earliest(groups, step), alone)
+        elif 0 not in step.domain:
+            _place(groups, step).add(step)
+    return tuple(_joined([group.as_step() for group in groups]))
+
+
+def _earliest(groups: list[Group | Alone], step: Step) -> int:
+    """Return the first position at which all that has to come before a step is before it, or at it."""
     earliest = 0
     for position, group in enumerate(groups):
-        if group.must_precede(loop):
+        if group.must_precede(step):
             earliest = position + 1
-        elif group.writes & (reads(loop) | writes(loop)):
+        elif group.writes & (reads(step) | writes(step)):
             earliest = position
+    return earliest
+
+
+def _place(groups: list[Group | Alone], loop: Loop) -> Group:
+    """Return the group that a loop joins, perhaps a new one."""
+    earliest = _earliest(groups, loop)
     # A scalar is cheap to compute and should not wait for others.
     candidates = groups[earliest:] if loop.domain else groups[earliest : earliest + 1]
     for group in candidates:
-        if group.fits(loop) and not (_is_barrier(group.others) or _is_barrier(loop.body)):
-            return group
+        if isinstance(group, Group) and group.fits(loop):
+            if not (group.is_barrier or _is_barrier(loop)):
+                return group
     group = Group(loop.domain, loop.when)
     groups.insert(earliest, group)
     return group
 
 
-def _joined(loops: list[Loop]) -> list[Loop]:
-    """Return the loops after those that opened early have met a later one of their domain.
+def _joined(steps: list[Step]) -> list[Step]:
+    """Return the steps after loops that opened early have met a later one of their domain.
 
-    One of the two moves across the loops between them, which must not depend on it.
+    One of the two moves across the steps between them, which must not depend on it.
     """
     position = 0
-    while position < len(loops):
-        later = _next_of_domain(loops, position)
-        place = None if later is None else _meeting_place(loops, position, later)
-        if later is None or place is None:
+    while position < len(steps):
+        met = _meeting(steps, position)
+        if met is None:
             position += 1
             continue
-        loops[place] = Group.of(loops[position], loops[later]).as_loop()
-        del loops[position + later - place]
+        later, place, loop = met
+        steps[place] = loop
+        del steps[position + later - place]
         position = 0
-    return loops
+    return steps
 
 
-def _next_of_domain(loops: list[Loop], position: int) -> int | None:
-    """Return the position of the next loop that runs for the same indices, but for scalars."""
-    loop = loops[position]
-    later = range(position + 1, len(loops)) if loop.domain else ()
-    return next((k for k in later if _fit(loop, loops[k])), None)
-
-
-def _meeting_place(loops: list[Loop], position: int, later: int) -> int | None:
-    """Return where two loops can be one, None if they cannot."""
-    if Group.of(loops[position]).must_precede(loops[later]):
+def _meeting(steps: list[Step], position: int) -> tuple[int, int, Loop] | None:
+    """Return which later loop one can be joined with, where, and both as one; None if there is none."""
+    loop, later = steps[position], _next_of_domain(steps, position)
+    if not isinstance(loop, Loop) or later is None:
         return None
-    between = loops[position + 1 : later]
-    if all(_are_independent(loops[position], loop) for loop in between):
+    other = steps[later]
+    assert isinstance(other, Loop)
+    place = _meeting_place(steps, position, later)
+    if Group.of(loop).must_precede(other) or place is None:
+        return None
+    return later, place, Group.of(loop, other).as_step()
+
+
+def _next_of_domain(steps: list[Step], position: int) -> int | None:
+    """Return the position of the next loop that runs for the same indices, but for scalars."""
+    loop = steps[position]
+    if not isinstance(loop, Loop) or not loop.domain:
+        return None
+    later = range(position + 1, len(steps))
+    return next((k for k in later if _fit(loop, steps[k])), None)
+
+
+def _meeting_place(steps: list[Step], position: int, later: int) -> int | None:
+    """Return where two loops can be one, None if they cannot."""
+    between = steps[position + 1 : later]
+    if all(_are_independent(steps[position], step) for step in between):
         return later
-    if all(_are_independent(loop, loops[later]) for loop in between):
+    if all(_are_independent(step, steps[later]) for step in between):
         return position
     return None
 
 
-def _fit(first: Loop, second: Loop) -> bool:
-    """Whether two loops run for the same indices; a call of a library is alone."""
-    is_alone = is_call(first) or is_call(second)
-    return first.domain == second.domain and first.when is second.when and not is_alone
+def _fit(first: Loop, second: Step) -> bool:
+    """Whether two loops run for the same indices; a call of a library is alone, and so is what is repeated."""
+    if isinstance(second, Repeat) or is_call(first) or is_call(second):
+        return False
+    return first.domain == second.domain and first.when is second.when
 
 
-def _are_independent(first: Loop, second: Loop) -> bool:
-    if _is_barrier(first.body) or _is_barrier(second.body):
+def _are_independent(first: Step, second: Step) -> bool:
+    if _is_barrier(first) or _is_barrier(second):
         return False
     read, written = reads(first), writes(first)
     return not (written & (reads(second) | writes(second)) or read & writes(second))
 
 
-def _is_barrier(statements: Sequence[Statement]) -> bool:
+def _is_barrier(step: Step) -> bool:
     """Whether nothing may move across: a check that fails ends the kernel."""
-    return any(isinstance(statement, Check) for statement in statements)
+    return any(isinstance(statement, Check) for loop in loops_in((step,)) for statement in loop.body)
 
 
 def _are_apart(first: Element, second: Element) -> bool:
-    """Whether two indices are known to be of different elements."""
-    return any(
-        isinstance(a, Const) and isinstance(b, Const) and a is not b
-        for a, b in zip(first, second, strict=True)
-    )
+    """Whether two indices are known to be of different elements, in whatever turns of a loop."""
+    for a, b in zip(first, second, strict=True):
+        (base, offset), (other_base, other_offset) = _split(a), _split(b)
+        if base is other_base and offset != other_offset and is_uniform(base):
+            return True
+    return False
+
+
+def _split(position: Expr) -> tuple[Expr, int]:
+    """Return a position as another one and a number that is added to it."""
+    if isinstance(position, Const):
+        return ZERO, int(position.value)
+    if isinstance(position, Compute) and isinstance(position.op, ps.Add):
+        *bases, offset = position.args
+        if len(bases) == 1 and isinstance(offset, Const):
+            return bases[0], int(offset.value)
+    return position, 0
 
 
 def _along_axis(
