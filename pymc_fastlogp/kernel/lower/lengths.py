@@ -7,7 +7,6 @@ it can be the length of a loop: the emitter needs that before the first loop run
 from pytensor import scalar as ps
 
 from pymc_fastlogp.kernel.ir.arithmetic import (
-    ONE,
     ZERO,
     cast,
     int64,
@@ -61,30 +60,6 @@ def at_least(expr: Expr, bound: int) -> Expr:
         return int64(max(expr.value, bound))
     limit = int64(bound)
     return expr if is_not_negative(expr) else Compute(ps.maximum, (expr, limit), "int64")
-
-
-def difference(a: Expr, b: Expr) -> int | None:
-    """Return by how much one length is larger than another, None where that is not known."""
-    terms: dict[Expr, int] = {}
-    for expr, sign in ((a, 1), (b, -1)):
-        for term, factor in _terms(expr).items():
-            terms[term] = terms.get(term, 0) + sign * factor
-    number = terms.pop(ONE, 0)
-    return None if any(terms.values()) else number
-
-
-def _terms(expr: Expr) -> dict[Expr, int]:
-    """Return a length as a sum of others, each with its factor."""
-    if isinstance(expr, Const):
-        return {ONE: int(expr.value)}
-    if not isinstance(expr, Compute) or not isinstance(expr.op, ps.Add | ps.Sub):
-        return {expr: 1}
-    terms: dict[Expr, int] = {}
-    for position, arg in enumerate(expr.args):
-        sign = -1 if position and isinstance(expr.op, ps.Sub) else 1
-        for term, factor in _terms(arg).items():
-            terms[term] = terms.get(term, 0) + sign * factor
-    return terms
 
 
 def quotient_up(expr: Expr, divisor: int) -> Expr:

@@ -15,7 +15,8 @@ from pymc_fastlogp.kernel.ir.loops import Error, Repeat, Store
 from pymc_fastlogp.kernel.ir.traversal import loaded
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
 from pymc_fastlogp.kernel.lower.context import Context
-from pymc_fastlogp.kernel.lower.lengths import difference, length_of
+from pymc_fastlogp.kernel.lower.lengths import length_of
+from pymc_fastlogp.kernel.lower.linear_lengths import difference
 from pymc_fastlogp.kernel.lower.shape import lengths_of
 from pymc_fastlogp.kernel.lower.trace import Trace
 
@@ -73,7 +74,7 @@ def _runs(n_steps: Size) -> Expr | None:
 
 def _require_long(context: Context, sequence: Array, n_steps: Size) -> None:
     length = sequence.shape[0]
-    missing = difference(as_expr(n_steps), as_expr(length))
+    missing = difference(as_expr(n_steps), as_expr(length), {})
     if missing is None:
         context.require(truth(ps.le, as_expr(n_steps), as_expr(length)), SHORT)
     elif missing > 0:

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.arithmetic import ZERO, cast, int64, plus, switch, truth
+from pymc_fastlogp.kernel.ir.arithmetic import ONE, ZERO, cast, int64, plus, switch, truth
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Load, Size, as_expr
 from pymc_fastlogp.kernel.ir.loops import Error
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
 from pymc_fastlogp.kernel.lower.context import Context
-from pymc_fastlogp.kernel.lower.lengths import at_least, difference
+from pymc_fastlogp.kernel.lower.lengths import at_least
+from pymc_fastlogp.kernel.lower.linear_lengths import bounds_in_a_step, difference, linear
 
 NO_ROOM = Error(ValueError, "Scan: there is no room for what a step gives")
 
@@ -34,6 +35,10 @@ class Trace:
         Which elements it writes, in the order of the outputs.
     missing : int, optional
         By how much the buffer is shorter than what all steps read and write; None where that is not known.
+    length_in_step : Expr
+        The number of values for which there is room, in a step.
+    has_room : bool
+        Whether there is known to be room for all values, if there is a step.
     """
 
     buffer: Buffer
@@ -41,14 +46,22 @@ class Trace:
     read: tuple[int, ...]
     written: tuple[int, ...]
     missing: int | None
+    length_in_step: Expr
+    has_room: bool
 
     @classmethod
     def of(
         cls, buffer: Buffer, steps: Size, read: tuple[int, ...], written: tuple[int, ...]
     ) -> "Trace":
         """Return the trace in a buffer."""
-        used = plus(as_expr(steps), int64(max(*read, *written, 0)))
-        return cls(buffer, steps, read, written, difference(used, as_expr(buffer.shape[0])))
+        used = plus(as_expr(steps), int64(max((*read, *written))))
+        length, bounds = as_expr(buffer.shape[0]), bounds_in_a_step(as_expr(steps))
+        missing = difference(used, length, bounds)
+        has_room = missing is not None and missing <= 0
+        in_step = linear(length, bounds).expr
+        return cls(
+            buffer, steps, read, written, difference(used, length, {}), in_step, has_room
+        )
 
     @property
     def length(self) -> Size:
@@ -57,7 +70,8 @@ class Trace:
 
     def require_room(self, context: Context) -> None:
         """Append a check that there is room for a value if there is a step."""
-        if self._has_room or (isinstance(self.length, int) and self.length > 0):
+        room = self.length_in_step
+        if self.has_room or (isinstance(room, Const) and room.value > 0):
             return
         if isinstance(self.length, int) and isinstance(self.steps, int) and self.steps > 0:
             raise UnsupportedError("no room for a step of a Scan, for which upstream raises")
@@ -69,7 +83,7 @@ class Trace:
     def place(self, step: Expr, k: int) -> Expr:
         """Return where step number ``step`` finds its element k."""
         place = plus(step, int64(k))
-        return place if self._has_room else _modulo(place, self.length)
+        return place if self.has_room else _modulo(place, self.length_in_step)
 
     def at(self, step: Expr, k: int) -> Array:
         """Return what a step reads."""
@@ -80,7 +94,8 @@ class Trace:
         """Return all that is kept of what was written at one place a step: the last value last, and zero behind it."""
         [last] = self.written
         made = plus(at_least(as_expr(self.steps), 0), int64(last))
-        kept = of_buffer(self.buffer) if self._has_room else self._turned(made)
+        is_whole = self.missing is not None and self.missing <= 0
+        kept = of_buffer(self.buffer) if is_whole else self._turned(made)
         if self.missing is not None and self.missing >= 0:
             return kept
         zero = cast(ZERO, kept.dtype)
@@ -90,24 +105,19 @@ class Trace:
             lambda i: switch(truth(ps.lt, i[0], made), kept.at(i), zero),
         )
 
-    @property
-    def _has_room(self) -> bool:
-        """Whether there is known to be room for all values."""
-        return self.missing is not None and self.missing <= 0
-
     def _turned(self, made: Expr) -> Array:
         """Return the buffer from the oldest value on, where later ones took the places of earlier ones."""
-        kept = of_buffer(self.buffer)
-        shift = _modulo(made, self.length)
+        kept, length = of_buffer(self.buffer), as_expr(self.length)
+        shift = _modulo(made, length)
         if self.missing is None:
-            is_full = truth(ps.lt, as_expr(self.length), made)
+            is_full = truth(ps.lt, length, made)
             shift = switch(is_full, shift, ZERO)
-        return kept.view(kept.shape, lambda i: (_modulo(plus(i[0], shift), self.length), *i[1:]))
+        return kept.view(kept.shape, lambda i: (_modulo(plus(i[0], shift), length), *i[1:]))
 
 
-def _modulo(place: Expr, length: Size) -> Expr:
-    if length == 1:
+def _modulo(place: Expr, length: Expr) -> Expr:
+    if length is ONE:
         return ZERO
-    if isinstance(place, Const) and isinstance(length, int):
-        return int64(place.value % max(length, 1))
-    return Compute(ps.mod, (place, as_expr(length)), "int64")
+    if isinstance(place, Const) and isinstance(length, Const):
+        return int64(place.value % max(length.value, 1))
+    return Compute(ps.mod, (place, length), "int64")
