@@ -6,7 +6,16 @@ Each is named after its notebook. Those with discrete unknowns are left out: NUT
 import numpy as np
 import pymc as pm
 
-from benchmarks.gallery import core, matrices, mixtures, processes, regression, rethinking, studies  # noqa: F401
+from benchmarks.gallery import (  # noqa: F401
+    core,
+    matrices,
+    mixtures,
+    processes,
+    recursions,
+    regression,
+    rethinking,
+    studies,
+)
 from benchmarks.gallery.registry import MODELS
 
 
