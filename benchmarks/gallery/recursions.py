@@ -201,7 +201,7 @@ def local_level_filter(rng):
         term = -0.5 * (pt.log(2 * np.pi * total) + surprise**2 / total)
         return mean + gain * surprise, variance * (1 - gain) + walk, term
 
-    start = [pt.as_tensor(0.0), pt.as_tensor(10.0), None]
+    start = [pt.as_tensor(np.float64(0)), pt.as_tensor(np.float64(10)), None]
     *_, terms = over_time(step, [pt.as_tensor(y)], start, noise**2, walk**2)
     pm.Potential("y", terms.sum())
 
@@ -247,7 +247,7 @@ def rescorla_wagner(rng):
         return new0, new1, q1 - q0
 
     data = [pt.as_tensor(choice.astype(float)), pt.as_tensor(reward.astype(float))]
-    start = [pt.full((subjects,), 0.5), pt.full((subjects,), 0.5), None]
+    start = [pt.as_tensor(np.full(subjects, 0.5)), pt.as_tensor(np.full(subjects, 0.5)), None]
     *_, difference = over_time(step, data, start, alpha)
     pm.Bernoulli("choice", logit_p=beta * difference, observed=choice)
 
