@@ -89,6 +89,8 @@ class Context:
 
         This is the variable's own buffer where nothing else reads it.
         """
+        if array.is_unset:
+            return self.buffer(array.dtype, array.shape)
         buffer = array.buffer
         if buffer and buffer.role is Role.SCRATCH and len(self.clients[variable]) == 1:
             return buffer

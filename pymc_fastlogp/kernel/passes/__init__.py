@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
+from pymc_fastlogp.kernel.passes.hoist import hoist_from_steps
 from pymc_fastlogp.kernel.passes.in_place import write_in_place
 from pymc_fastlogp.kernel.passes.interchange import interchange_axes
 from pymc_fastlogp.kernel.passes.reciprocal import share_reciprocals
@@ -20,6 +21,7 @@ PASSES: tuple[Callable[[Program], Program], ...] = (
     speculate_on_checks,
     fuse_loops,
     drop_dead_stores,
+    hoist_from_steps,
     write_in_place,
     simplify,
     share_reciprocals,

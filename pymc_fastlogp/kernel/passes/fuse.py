@@ -136,7 +136,10 @@ class Group:
         elements = self.stored[expr.buffer]
         if expr.index in elements:
             return elements[expr.index]
-        *rest, (_, last) = _along_axis(expr.buffer, elements, expr.index)
+        line = _along_axis(expr.buffer, elements, expr.index)
+        if not line:
+            return None  # an element that the group does not write
+        *rest, (_, last) = line
         value = elements[last]
         for position, index in reversed(rest):
             value = switch(position, elements[index], value)
