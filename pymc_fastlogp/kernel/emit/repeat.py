@@ -12,11 +12,11 @@ from pymc_fastlogp.kernel.ir.loops import Loop, Repeat, Step
 from pymc_fastlogp.kernel.llvm import I64, as_i64
 
 
-def emit_steps(function: Function, steps: Sequence[Step]) -> None:
-    """Append loops, and what is repeated, to a kernel."""
+def emit_steps(function: Function, steps: Sequence[Step], is_repeated: bool = False) -> None:
+    """Append loops, and what is repeated, to a kernel or to what is repeated."""
     for step in steps:
         if isinstance(step, Loop):
-            emit_loop(function, step)
+            emit_loop(function, step, is_repeated)
         else:
             _emit_repeat(function, step)
 
@@ -36,7 +36,7 @@ def _emit_repeat(function: Function, repeat: Repeat) -> None:
     builder.cbranch(builder.icmp_signed("<", turn, length), body, after)
     builder.position_at_end(body)
     builder.store(turn, counter)
-    emit_steps(function, repeat.steps)
+    emit_steps(function, repeat.steps, is_repeated=True)
     turn.add_incoming(builder.add(turn, I64(1)), builder.block)
     builder.branch(head)
     builder.position_at_end(after)

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
-from pymc_fastlogp.kernel.passes.hoist import hoist_from_steps
 from pymc_fastlogp.kernel.passes.in_place import write_in_place
 from pymc_fastlogp.kernel.passes.interchange import interchange_axes
 from pymc_fastlogp.kernel.passes.reciprocal import share_reciprocals
 from pymc_fastlogp.kernel.passes.simplify import simplify
 from pymc_fastlogp.kernel.passes.speculate import speculate_on_checks
+from pymc_fastlogp.kernel.passes.split import split_steps
 from pymc_fastlogp.kernel.passes.straighten import straighten
 from pymc_fastlogp.kernel.passes.unroll import unroll
 from pymc_fastlogp.kernel.passes.unswitch import unswitch
@@ -21,7 +21,7 @@ PASSES: tuple[Callable[[Program], Program], ...] = (
     speculate_on_checks,
     fuse_loops,
     drop_dead_stores,
-    hoist_from_steps,
+    split_steps,
     write_in_place,
     simplify,
     share_reciprocals,

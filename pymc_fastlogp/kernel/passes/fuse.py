@@ -18,7 +18,13 @@ from typing import Self
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.arithmetic import ZERO, identity, int64, switch, truth
+from pymc_fastlogp.kernel.ir.arithmetic import (
+    base_and_offset,
+    identity,
+    int64,
+    switch,
+    truth,
+)
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Load, Size
 from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
@@ -332,21 +338,10 @@ def _is_barrier(step: Step) -> bool:
 def _are_apart(first: Element, second: Element) -> bool:
     """Whether two indices are known to be of different elements, in whatever turns of a loop."""
     for a, b in zip(first, second, strict=True):
-        (base, offset), (other_base, other_offset) = _split(a), _split(b)
+        (base, offset), (other_base, other_offset) = base_and_offset(a), base_and_offset(b)
         if base is other_base and offset != other_offset and is_uniform(base):
             return True
     return False
-
-
-def _split(position: Expr) -> tuple[Expr, int]:
-    """Return a position as another one and a number that is added to it."""
-    if isinstance(position, Const):
-        return ZERO, int(position.value)
-    if isinstance(position, Compute) and isinstance(position.op, ps.Add):
-        *bases, offset = position.args
-        if len(bases) == 1 and isinstance(offset, Const):
-            return bases[0], int(offset.value)
-    return position, 0
 
 
 def _along_axis(
