@@ -4,13 +4,17 @@ PyTensor rewrites an inner graph behind all else, so that it may work in place. 
 leave it, but with nothing in place and nothing fused. What a kernel does not cover is left as it is.
 """
 
+import numpy as np
 from pytensor.compile.mode import Mode, get_mode
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, get_active_mode
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.scan.op import Scan
+from pytensor.tensor.basic import alloc
+from pytensor.tensor.variable import TensorConstant
 
+from pymc_fastlogp.kernel.graph.boundary import is_embedded
 from pymc_fastlogp.kernel.lower import is_supported
 
 # What the kernel does itself, what works in place, and what is there for upstream's code alone.
@@ -48,4 +52,14 @@ def _specialised(node: Apply, mode: Mode) -> Apply:
     for scan in [n for n in inner.toposort() if isinstance(n.op, Scan)]:
         pairs = zip(scan.outputs, _specialised(scan, mode).outputs, strict=True)
         inner.replace_all(list(pairs))
-    return node.op.clone_with_inner_graph(inner).make_node(*node.inputs)
+    return node.op.clone_with_inner_graph(inner).make_node(*map(_as_filled, node.inputs))
+
+
+def _as_filled(x: Variable) -> Variable:
+    """Return a constant whose elements are all the same as that number repeated, which a kernel does not load."""
+    if not isinstance(x, TensorConstant) or is_embedded(x):
+        return x
+    first = x.data.flat[0]
+    # By their bytes, which tell zeros of either sign apart.
+    is_filled = x.data.tobytes() == np.full_like(x.data, first, order="C").tobytes()
+    return alloc(first, *x.data.shape) if is_filled else x

@@ -85,16 +85,17 @@ class Context:
         return of_buffer(buffer)
 
     def owned_copy(self, array: Array, variable: Variable) -> Buffer:
-        """Return a scratch buffer with the elements of a variable that may be written to.
+        """Return a scratch buffer with the elements of a variable that may be written to."""
+        owned = self.owned(array, variable)
+        return owned or self.store(array.shape, array.dtype, array.at).whole
 
-        This is the variable's own buffer where nothing else reads it.
-        """
+    def owned(self, array: Array, variable: Variable) -> Buffer | None:
+        """Return the buffer of a variable that nothing else reads, so that it may be written to; None if there is none."""
         if array.is_unset:
             return self.buffer(array.dtype, array.shape)
         buffer = array.buffer
-        if buffer and buffer.role is Role.SCRATCH and len(self.clients[variable]) == 1:
-            return buffer
-        return self.store(array.shape, array.dtype, array.at).whole
+        is_scratch = buffer is not None and buffer.role is Role.SCRATCH
+        return buffer if is_scratch and len(self.clients[variable]) == 1 else None
 
     def reduce(self, op: ScalarOp, identity: Expr, array: Array, axes: Sequence[int]) -> Array:
         """Append loops that reduce an array over axes, and return the result."""

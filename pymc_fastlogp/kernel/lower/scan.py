@@ -3,19 +3,19 @@
 A step reads all its inputs before it writes anything, since what it writes may take the place of what it read.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply, Variable
 
-from pymc_fastlogp.kernel.ir.arithmetic import ZERO, domain_of, truth
-from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Load, Size, as_expr
+from pymc_fastlogp.kernel.ir.arithmetic import ZERO, domain_of, int64, truth
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Load, Size, as_expr, as_size
 from pymc_fastlogp.kernel.ir.loops import Error, Repeat, Store
 from pymc_fastlogp.kernel.ir.traversal import loaded
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
 from pymc_fastlogp.kernel.lower.context import Context
-from pymc_fastlogp.kernel.lower.lengths import length_of
+from pymc_fastlogp.kernel.lower.lengths import length_of, smaller
 from pymc_fastlogp.kernel.lower.linear_lengths import difference
 from pymc_fastlogp.kernel.lower.shape import lengths_of
 from pymc_fastlogp.kernel.lower.trace import Trace
@@ -104,8 +104,8 @@ def _traces(
         strict=True,
     )
     return (
-        [_trace(context, *given, n_steps) for given in mit_mot],
-        [_trace(context, *given, (0,), n_steps) for given in others],
+        [_trace(context, *given, n_steps, _whole) for given in mit_mot],
+        [_trace(context, *given, (0,), n_steps, _start) for given in others],
     )
 
 
@@ -116,15 +116,31 @@ def _trace(
     read: tuple[int, ...],
     written: tuple[int, ...],
     n_steps: Size,
+    needed: Callable[[Trace], Size],
 ) -> Trace:
-    """Return a state that starts as a copy of what is given."""
+    """Return a state that starts as a copy of what is needed of a given value."""
     oldest = min(0, *read)
-    buffer = context.owned_copy(initial, variable)
+    owned = context.owned(initial, variable)
+    buffer = owned or context.buffer(initial.dtype, initial.shape)
     trace = Trace.of(
         buffer, n_steps, tuple(k - oldest for k in read), tuple(k - oldest for k in written)
     )
     trace.require_room(context)
+    if owned is None:
+        domain, index = domain_of((needed(trace), *initial.shape[1:]))
+        context.add(domain, Store(buffer, index, initial.at(index)))
     return trace
+
+
+def _whole(trace: Trace) -> Size:
+    return trace.length
+
+
+def _start(trace: Trace) -> Size:
+    """Return the number of values that are read before a step writes them; later ones are all written first."""
+    if trace.missing != 0:
+        return trace.length
+    return as_size(smaller(int64(max(trace.written)), as_expr(trace.length)))
 
 
 def _carried(context: Context, node: Apply, inputs: list[Array]) -> list[Carried]:
