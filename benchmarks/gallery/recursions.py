@@ -155,7 +155,7 @@ RATES = {"alpha": 0.55, "beta": 0.028, "gamma": 0.84, "delta": 0.026}
 
 @in_gallery
 def sir_by_euler(rng):
-    """An epidemic in daily steps (Kermack and McKendrick 1927; Grinsztajn et al. 2021)."""
+    """Follow an epidemic in daily steps (Kermack and McKendrick 1927; Grinsztajn et al. 2021)."""
     beta = pm.LogNormal("beta", np.log(0.4), 0.5)
     gamma = pm.LogNormal("gamma", np.log(0.125), 0.2)
     infected = pm.LogNormal("infected", np.log(10), 1)
@@ -189,7 +189,7 @@ def hidden_markov_forward(rng):
 
 @in_gallery
 def local_level_filter(rng):
-    """A random walk that is observed with error, by its Kalman filter (Durbin and Koopman, chapter 2)."""
+    """Filter a random walk that is observed with error (Durbin and Koopman, chapter 2)."""
     y = np.cumsum(0.3 * rng.normal(size=200)) + rng.normal(size=200)
     noise = pm.HalfNormal("noise", 1)
     walk = pm.HalfNormal("walk", 1)

@@ -50,7 +50,7 @@ def find_packs(exprs: Iterable[Expr], others: Container[Expr]) -> dict[Compute, 
     packs = [
         Pack(key[0], members)
         for key, found in alike.items()
-        for members in batched(found, default_width(), strict=False)
+        for members in batched(found, default_width())
         if len(members) > 1
     ]
     return {member: pack for pack in packs for member in pack.members}

@@ -26,9 +26,7 @@ def loops_in(steps: Sequence[Step]) -> Iterator[Loop]:
             yield from loops_in(step.steps)
 
 
-def with_loops(
-    steps: Sequence[Step], change: Callable[[Loop], Sequence[Loop]]
-) -> tuple[Step, ...]:
+def with_loops(steps: Sequence[Step], change: Callable[[Loop], Sequence[Loop]]) -> tuple[Step, ...]:
     """Return steps with others in place of each loop, also of those that are repeated."""
     new: list[Step] = []
     for step in steps:

@@ -17,7 +17,6 @@ from pymc_fastlogp.kernel.ir.traversal import loaded, reads_directly
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
 from pymc_fastlogp.kernel.lower.lengths import is_known_at_call
 
-
 Clients = Mapping[Variable, Sequence[tuple[Apply, int]]]
 LowerGraph = Callable[["Context", AbstractFunctionGraph, Sequence[Array]], list[Array]]
 
@@ -121,7 +120,9 @@ class Context:
             self.add(domain, check)
         elif self.runs:
             never = truth(ps.invert, all_of(self.runs))
-            self.requirements[replace(check, condition=truth(ps.or_, never, check.condition))] = None
+            self.requirements[replace(check, condition=truth(ps.or_, never, check.condition))] = (
+                None
+            )
         else:
             self.requirements[check] = None
 

@@ -36,9 +36,7 @@ class Linear:
     def plus(self, other: Self, times: int = 1) -> "Linear":
         """Return the sum with a multiple of another one."""
         both = self.factors | other.factors
-        factors = {
-            a: self.factors.get(a, 0) + times * other.factors.get(a, 0) for a in both
-        }
+        factors = {a: self.factors.get(a, 0) + times * other.factors.get(a, 0) for a in both}
         number = self.number + times * other.number
         return Linear(number, {a: c for a, c in factors.items() if c})
 
@@ -64,7 +62,7 @@ def bounds_in_a_step(n_steps: Expr) -> Bounds:
     steps = linear(n_steps, {})
     if list(steps.factors.values()) != [1]:
         return {}
-    return {atom: 1 - steps.number for atom in steps.factors}
+    return dict.fromkeys(steps.factors, 1 - steps.number)
 
 
 def difference(a: Expr, b: Expr, bounds: Bounds) -> int | None:

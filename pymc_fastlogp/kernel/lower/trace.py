@@ -59,9 +59,7 @@ class Trace:
         missing = difference(used, length, bounds)
         has_room = missing is not None and missing <= 0
         in_step = linear(length, bounds).expr
-        return cls(
-            buffer, steps, read, written, difference(used, length, {}), in_step, has_room
-        )
+        return cls(buffer, steps, read, written, difference(used, length, {}), in_step, has_room)
 
     @property
     def length(self) -> Size:
@@ -76,9 +74,7 @@ class Trace:
         if isinstance(self.length, int) and isinstance(self.steps, int) and self.steps > 0:
             raise UnsupportedError("no room for a step of a Scan, for which upstream raises")
         is_none = truth(ps.le, as_expr(self.steps), ZERO)
-        context.require(
-            truth(ps.or_, is_none, truth(ps.gt, as_expr(self.length), ZERO)), NO_ROOM
-        )
+        context.require(truth(ps.or_, is_none, truth(ps.gt, as_expr(self.length), ZERO)), NO_ROOM)
 
     def place(self, step: Expr, k: int) -> Expr:
         """Return where step number ``step`` finds its element k."""

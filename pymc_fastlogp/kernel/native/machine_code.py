@@ -47,7 +47,9 @@ def engine_of(program: Program, code: bytes) -> llvm.ExecutionEngine:
 
 def library_functions(program: Program) -> set[str]:
     """Return the functions of BLAS and LAPACK that a program calls."""
-    return {s.function for loop in loops_in(program.steps) for s in loop.body if isinstance(s, Call)}
+    return {
+        s.function for loop in loops_in(program.steps) for s in loop.body if isinstance(s, Call)
+    }
 
 
 def externals_of(program: Program) -> Iterator[External]:

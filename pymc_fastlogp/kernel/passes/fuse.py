@@ -258,9 +258,9 @@ def _place(groups: list[Group | Alone], loop: Loop) -> Group:
     # A scalar is cheap to compute and should not wait for others.
     candidates = groups[earliest:] if loop.domain else groups[earliest : earliest + 1]
     for group in candidates:
-        if isinstance(group, Group) and group.fits(loop):
-            if not (group.is_barrier or _is_barrier(loop)):
-                return group
+        is_free = isinstance(group, Group) and not (group.is_barrier or _is_barrier(loop))
+        if is_free and group.fits(loop):
+            return group
     group = Group(loop.domain, loop.when)
     groups.insert(earliest, group)
     return group
@@ -332,7 +332,9 @@ def _are_independent(first: Step, second: Step) -> bool:
 
 def _is_barrier(step: Step) -> bool:
     """Whether nothing may move across: a check that fails ends the kernel."""
-    return any(isinstance(statement, Check) for loop in loops_in((step,)) for statement in loop.body)
+    return any(
+        isinstance(statement, Check) for loop in loops_in((step,)) for statement in loop.body
+    )
 
 
 def _are_apart(first: Element, second: Element) -> bool:

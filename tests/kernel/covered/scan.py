@@ -124,9 +124,7 @@ CASES = {
             reals(9, dtype="float32"),
             reals(dtype="float32"),
         ),
-        "integers": case(
-            lambda x, s: scan(lambda x, s: x - s, [x], [s]), integers(9), integers()
-        ),
+        "integers": case(lambda x, s: scan(lambda x, s: x - s, [x], [s]), integers(9), integers()),
         "two taps": case(autoregression, reals(12), reals(2), 0.5 * reals(2)),
         "two taps, no step": case(autoregression, reals(0), reals(2), 0.5 * reals(2)),
         "two states and a result": case(smoothing, reals(9), reals(), reals()),
