@@ -9,11 +9,11 @@ from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, get_active_mode
-from pytensor.link.numba.linker import NumbaLinker
 from pytensor.scan.op import Scan
 from pytensor.tensor.basic import alloc
 from pytensor.tensor.variable import TensorConstant
 
+from pymc_fastlogp._upstream.numba import is_for_numba
 from pymc_fastlogp.kernel.graph.boundary import is_embedded
 from pymc_fastlogp.kernel.lower import is_supported
 
@@ -36,7 +36,7 @@ def specialise_scans(fgraph: FunctionGraph) -> None:
     if not scans:
         return
     active = get_active_mode(fgraph)
-    mode = active if isinstance(active.linker, NumbaLinker) else get_mode("NUMBA")
+    mode = active if is_for_numba(active) else get_mode("NUMBA")
     mode = mode.excluding(*EXCLUDED)
     for node in scans:
         specialised = _specialised(node, mode)

@@ -258,8 +258,9 @@ def _place(groups: list[Group | Alone], loop: Loop) -> Group:
     # A scalar is cheap to compute and should not wait for others.
     candidates = groups[earliest:] if loop.domain else groups[earliest : earliest + 1]
     for group in candidates:
-        is_free = isinstance(group, Group) and not (group.is_barrier or _is_barrier(loop))
-        if is_free and group.fits(loop):
+        if isinstance(group, Alone) or group.is_barrier or _is_barrier(loop):
+            continue
+        if group.fits(loop):
             return group
     group = Group(loop.domain, loop.when)
     groups.insert(earliest, group)

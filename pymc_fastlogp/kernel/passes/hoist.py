@@ -77,7 +77,7 @@ def _of_sequences(loop: Loop, repeat: Repeat) -> Iterator[Expr]:
     needed = [operand for expr in exprs if expr not in free for operand in operands(expr)]
     needed += [root for statement in loop.body for root in roots(statement)]
     for expr in dict.fromkeys(needed):
-        if expr in free and repeat.counter in loaded([expr]) and _is_costly(expr):
+        if expr in free and repeat.counter in loaded([expr]) and is_costly(expr):
             yield expr
 
 
@@ -93,7 +93,8 @@ def _is_free(expr: Expr, written: set[Buffer], counter: Buffer) -> bool:
     return not any(loaded(list(load.index)) - {counter} for load in loads)
 
 
-def _is_costly(expr: Expr) -> bool:
+def is_costly(expr: Expr) -> bool:
+    """Whether a function or a division is part of an expression."""
     return any(isinstance(part, Compute) and cost_of(part) >= COSTLY for part in walk([expr]))
 
 

@@ -8,6 +8,7 @@ from pymc_fastlogp.kernel.ir.loops import Loop, Program, Step
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
 from pymc_fastlogp.kernel.passes.hoist import with_work_before
+from pymc_fastlogp.kernel.passes.inline import inline_sequences
 from pymc_fastlogp.kernel.passes.sink import with_results_behind
 
 # Steps of which there have to be more for vectors to gain.
@@ -17,7 +18,8 @@ FEW = 8
 def split_steps(program: Program) -> Program:
     """Return the program with less to do in what is repeated."""
     stored: list[Buffer] = []
-    steps = tuple(new for step in program.steps for new in _split(step, stored))
+    inlined = inline_sequences(program)
+    steps = tuple(new for step in inlined.steps for new in _split(step, stored))
     if steps == program.steps:
         return program
     fused = fuse_loops(replace(program, steps=steps, scratch=(*program.scratch, *stored)))
