@@ -72,8 +72,10 @@ def _with(loop: Loop, values: dict[Buffer, Store]) -> Loop:
         if not isinstance(expr, Load) or expr.buffer not in values:
             return None
         store = values[expr.buffer]
-        places = {i: at for i, at in zip(store.index, expr.index) if isinstance(i, Index)}
-        [value] = substitute_in_element((store.value,), lambda part: places.get(part))
+        places: dict[Expr, Expr] = {
+            i: at for i, at in zip(store.index, expr.index) if isinstance(i, Index)
+        }
+        [value] = substitute_in_element((store.value,), places.get)
         return value
 
     return substitute_in_loop(loop, computed)
