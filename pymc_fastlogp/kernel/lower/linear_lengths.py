@@ -75,8 +75,8 @@ def linear(expr: Expr, bounds: Bounds) -> Linear:
     """Return an integer as a sum."""
     if isinstance(expr, Const):
         return Linear(int(expr.value))
-    if not isinstance(expr, Compute) or np.dtype(expr.dtype).kind not in "iu":
-        return Linear(0, {expr: 1})
+    if not isinstance(expr, Compute) or expr.dtype != "int64":
+        return Linear(0, {expr: 1})  # arithmetic of fewer bits may wrap around
     rule = _RULES.get(type(expr.op))
     return rule(expr, bounds) if rule else Linear(0, {expr: 1})
 
@@ -119,8 +119,8 @@ def _quotient(expr: Compute, bounds: Bounds) -> Linear:
 
 def _cast(expr: Compute, bounds: Bounds) -> Linear:
     [arg] = expr.args
-    # Others may wrap around.
-    return linear(arg, bounds) if expr.dtype == "int64" else Linear(0, {expr: 1})
+    is_exact = np.dtype(arg.dtype).kind in "iu" and arg.dtype != "uint64"
+    return linear(arg, bounds) if is_exact else Linear(0, {expr: 1})
 
 
 def _branch(expr: Compute, bounds: Bounds) -> Linear:

@@ -81,7 +81,7 @@ def _is_spare(program: Program, copy: Copy) -> bool:
         return False
     position = program.steps.index(copy.loop)
     writers = [step for step in program.steps if source in writes(step)]
-    if not all(isinstance(step, Loop) for step in writers):
+    if not writers or not all(isinstance(step, Loop) for step in writers):
         return False
     between = program.steps[program.steps.index(writers[0]) : position + 1]
     if any(target in reads(step) for step in between):
