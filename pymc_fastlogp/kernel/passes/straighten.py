@@ -16,8 +16,8 @@ from pymc_fastlogp.kernel.ir.loops import Loop, Program, Statement, Step
 from pymc_fastlogp.kernel.ir.substitute import substitute
 from pymc_fastlogp.kernel.ir.traversal import is_ordered
 
-# Elements of a loop; that of a product of matrices of 4 x 4 has 64.
-LARGEST = 64
+# Elements of a loop: those of a matrix of 4 x 4. More take long to compile, and vectors do as well.
+LARGEST = 16
 
 
 def straighten(program: Program) -> Program:
