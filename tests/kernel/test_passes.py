@@ -88,7 +88,7 @@ def test_scalars_become_steps_of_their_own():
     context = Context({}, lambda *_: [])
     context.add((), first, second)
     context.add((ROWS,), first, second)
-    assert context.loops == [
+    assert context.steps == [
         Loop((), (first,)),
         Loop((), (second,)),
         Loop((ROWS,), (first, second)),
