@@ -14,7 +14,7 @@ from pytensor.scan.op import Scan
 
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.graph.scans import specialise_scans
-from pymc_fastlogp.kernel.ir.loops import Call, Repeat
+from pymc_fastlogp.kernel.ir.loops import Call, Loop, Repeat
 from pymc_fastlogp.kernel.ir.traversal import loops_in
 from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, loops_of, lower
 from tests.kernel.covered.scan import autoregression, decaying, learning, scan, taps
@@ -371,3 +371,30 @@ def test_the_mode_of_the_function_counts():
         found.append({str(n.op) for n in inner.op.fgraph.apply_nodes})
         np.testing.assert_allclose(function(np.ones(3)), [0, 0, 0], rtol=1e-14)
     assert found[0] != found[1]
+
+
+@pytest.mark.parametrize(("of", "is_stored"), [(lambda x: 2 * x - 1, False), (pt.exp, True)])
+def test_cheap_sequences_of_vectors_are_not_stored(of, is_stored):
+    x = pt.dmatrix("x", shape=(50, 20))
+    [y] = scan(lambda x, s: pt.tanh(x + s), [of(x)], [pt.zeros(20)])
+    program, _ = repeats_of([y[-1]], [x])
+    before = [step for step in program.steps if isinstance(step, Loop)]
+    assert any(loop.domain == (50, 20) for loop in before) == is_stored
+    value = np.random.default_rng(1).normal(size=(50, 20))
+    graph = as_for_a_region([x], [y[-1]])
+    assert_same(compiled(graph, [value])(value), evaluated([x], [y[-1]], [value]))
+
+
+@pytest.mark.parametrize("n", [2, 3, 9, 17])
+def test_functions_of_several_numbers_in_a_step(n):
+    """They are computed in the lanes of one vector, or of several."""
+    random = np.random.default_rng(n)
+
+    def build(x, start):
+        def step(x, s):
+            terms = [pt.exp(0.1 * k * s - x) for k in range(n)]
+            return pt.log(sum(terms[1:], terms[0])) - pt.log1p(pt.sqr(s)) - np.log(n)
+
+        return scan(step, [x], [start])
+
+    check_value(Case(build, (random.normal(size=20), np.array(0.3))))
