@@ -16,6 +16,7 @@ from benchmarks.gallery import (  # noqa: F401
     media,
     mixtures,
     processes,
+    recursions,
     regression,
     rethinking,
     smooth,

@@ -68,7 +68,7 @@ def regression() -> pm.Model:
 
 
 def series() -> pm.Model:
-    """A scan, which no kernel takes."""
+    """A recursion over time."""
     with pm.Model() as model:
         rho = pm.Normal("rho", 0, 0.1)
         states = pytensor.scan(
@@ -82,4 +82,18 @@ def series() -> pm.Model:
     return model
 
 
-DIRECT = (one_number, hierarchy, correlated, constrained, regression)
+def ranks() -> pm.Model:
+    """A recursion that sorts, which no kernel takes."""
+    with pm.Model() as model:
+        start = pm.Normal("start", shape=3)
+        states = pytensor.scan(
+            lambda x, before: pt.sort(0.5 * before) + x,
+            sequences=[pt.as_tensor(X[:20])],
+            outputs_info=[start],
+            return_updates=False,
+        )
+        pm.Normal("y", states[:, 0], 1, observed=Y[:20])
+    return model
+
+
+DIRECT = (one_number, hierarchy, correlated, constrained, regression, series)

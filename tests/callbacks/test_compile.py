@@ -168,12 +168,12 @@ class TestDataThatChange:
 
 def test_numba_compiles_what_no_kernel_takes(caplog):
     with caplog.at_level(logging.INFO, "pymc_fastlogp"):
-        compiled = pymc_fastlogp.compile_pymc_model(models.series())
+        compiled = pymc_fastlogp.compile_pymc_model(models.ranks())
     line = next(text for text in caplog.messages if "Numba compiles" in text)
     assert "logp" in line
     assert "Scan" in line
     assert not isinstance(compiled.compiled_logp_func, DirectCallback)
-    expected = nutpie.compile_pymc_model(models.series(), freeze_model=True)
+    expected = nutpie.compile_pymc_model(models.ranks(), freeze_model=True)
     for x in points(expected, 2):
         found, wanted = logp(compiled, x), logp(expected, x)
         assert found[:2] == wanted[:2]

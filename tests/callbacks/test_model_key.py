@@ -66,7 +66,7 @@ CHANGES = {
 
 def test_equal_models_have_equal_keys():
     assert key_of(normal(), {}) == key_of(normal(), {})
-    for make in (*models.DIRECT, models.series):
+    for make in (*models.DIRECT, models.ranks):
         assert key_of(make(), {}) == key_of(make(), {})
 
 
@@ -219,7 +219,7 @@ def test_keys_are_equal_in_another_process(run_script):
     source = """
         from pymc_fastlogp.callbacks.model_key import key_of
         from tests.callbacks import models
-        print(*(key_of(make(), {}) for make in (*models.DIRECT, models.series)))
+        print(*(key_of(make(), {}) for make in (*models.DIRECT, models.ranks)))
         """
     results = [run_script(source, PYTHONHASHSEED=seed) for seed in "12"]
     assert results[0].stdout.split(), results[0].stderr

@@ -1,8 +1,28 @@
 """The invariants of the loop IR, as they are stated in :mod:`pymc_fastlogp.kernel.ir.loops`."""
 
-from pymc_fastlogp.kernel.ir.expressions import Buffer, Index, Load, Role
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Call, Check, Loop, Program, Store
-from pymc_fastlogp.kernel.ir.traversal import expressions, is_call, reads, writes
+from collections.abc import Sequence
+
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Index, Load, Role
+from pymc_fastlogp.kernel.ir.loops import (
+    Accumulate,
+    Call,
+    Check,
+    Loop,
+    Program,
+    Repeat,
+    Step,
+    Store,
+)
+from pymc_fastlogp.kernel.ir.traversal import (
+    expressions,
+    is_call,
+    is_uniform,
+    loads,
+    reads,
+    updates,
+    writes,
+)
+from pymc_fastlogp.kernel.lower.linear_lengths import difference
 from pymc_fastlogp.kernel.passes import PASSES
 
 
@@ -24,14 +44,31 @@ def check(program: Program) -> None:
     """
     known = {*program.inputs, *program.constants, *program.scratch, *program.outputs}
     written = {*program.inputs, *program.constants, *filter(_is_empty, known)}
-    for loop in program.steps:
-        _check_expressions(loop)
-        _check_writes(loop)
-        _assert(len(loop.body) == 1 or not is_call(loop), "calls beside other statements", loop)
-        _assert(reads(loop) <= written, "reads before anything is written", loop)
-        written |= writes(loop)
+    _check_steps(program.steps, written)
     _assert(written <= known, "uses buffers that the program does not list", program)
     _assert(set(program.outputs) <= written, "does not write all outputs", program)
+
+
+def _check_steps(steps: Sequence[Step], written: set[Buffer]) -> None:
+    """Check steps, and add what they write to what is written."""
+    for step in steps:
+        if isinstance(step, Repeat):
+            _check_counter(step)
+            written.add(step.counter)
+            _check_steps(step.steps, written)
+            continue
+        _check_expressions(step)
+        _check_writes(step)
+        _assert(len(step.body) == 1 or not is_call(step), "calls beside other statements", step)
+        _assert(reads(step) <= written, "reads before anything is written", step)
+        written |= writes(step)
+
+
+def _check_counter(repeat: Repeat) -> None:
+    counter = repeat.counter
+    is_number = (counter.dtype, counter.shape, counter.role) == ("int64", (), Role.SCRATCH)
+    _assert(is_number, "counts in something else than a number", repeat)
+    _assert(counter not in writes(repeat), "writes its counter", repeat)
 
 
 def _is_empty(buffer: Buffer) -> bool:
@@ -45,7 +82,19 @@ def _check_expressions(loop: Loop) -> None:
         if isinstance(expr, Load):
             _assert(len(expr.index) == expr.buffer.ndim, "indexes with too few or many axes", loop)
             _assert(all(i.dtype == "int64" for i in expr.index), "indexes not by int64", loop)
-    _assert(not reads(loop) & writes(loop), "reads what it writes", loop)
+    for load in loads(loop):
+        others = (w for w in updates(loop) if w.buffer is load.buffer)
+        apart = all(_are_apart(load.index, other.index) for other in others)
+        _assert(apart, "reads what it writes", loop)
+
+
+def _are_apart(first: tuple[Expr, ...], second: tuple[Expr, ...]) -> bool:
+    """Whether two positions differ along an axis by a number that is not 0, the same for all of the loop."""
+    for a, b in zip(first, second, strict=True):
+        found = difference(a, b, {})
+        if found and is_uniform(a) and is_uniform(b):
+            return True
+    return False
 
 
 def _check_writes(loop: Loop) -> None:
@@ -65,5 +114,5 @@ def _check_writes(loop: Loop) -> None:
     _assert(not mixed, "mixes kinds of writes", loop)
 
 
-def _assert(condition: bool, what: str, where: Loop | Program) -> None:
+def _assert(condition: bool, what: str, where: Step | Program) -> None:
     assert condition, f"a loop {what}: {where}"

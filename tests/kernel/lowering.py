@@ -10,6 +10,7 @@ from pytensor.compile.mode import Mode, get_mode, optdb
 from pytensor.graph.fg import FunctionGraph
 
 from pymc_fastlogp.analysis.index_facts import index_facts
+from pymc_fastlogp.kernel.graph.scans import specialise_scans
 from pymc_fastlogp.kernel.lower import is_supported, loops_of
 from tests.kernel.check import optimise
 from tests.kernel.native_kernel import NativeKernel, compile_native
@@ -108,6 +109,7 @@ def compiled(
     contiguous : sequence of bool, optional
         For each input whether it is C-contiguous.
     """
+    specialise_scans(fgraph)
     unsupported = [str(node) for node in fgraph.toposort() if not is_supported(node)]
     assert not unsupported, unsupported
     facts = [index_facts(array) if i in known else None for i, array in enumerate(arrays)]

@@ -152,10 +152,10 @@ def test_scalars_become_steps_of_their_own():
     first, second = (
         Store(Buffer(name, "float64", (), Role.SCRATCH), (), S) for name in ("first", "second")
     )
-    context = Context({})
+    context = Context({}, lambda *_: [])
     context.add((), first, second)
     context.add((ROWS,), first, second)
-    assert context.loops == [
+    assert context.steps == [
         Loop((), (first,)),
         Loop((), (second,)),
         Loop((ROWS,), (first, second)),

@@ -13,6 +13,7 @@ constant indices of scatters.
 from collections.abc import Sequence
 from math import inf
 
+from pymc_fastlogp.kernel.emit.packs import Pack, find_packs
 from pymc_fastlogp.kernel.emit.shared_functions import find_shared
 from pymc_fastlogp.kernel.ir.affine import coefficient
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Index
@@ -33,9 +34,11 @@ class AccessPatterns:
         Mean lengths of runs: infinity for what does not contain the inner index, 0 where nothing is known.
     shared : dict of Compute to Shared
         What is computed together.
+    packs : dict of Compute to Pack
+        What is computed together in straight-line code that is repeated.
     """
 
-    def __init__(self, loop: Loop):
+    def __init__(self, loop: Loop, is_repeated: bool = False):
         exprs = list(expressions(loop))
         self.depth = len(loop.domain)
         self.level: dict[Expr, int] = {}
@@ -47,6 +50,8 @@ class AccessPatterns:
         for expr in exprs:
             self.run[expr] = known.get(expr, self._run(expr))
         self.shared = find_shared(exprs)
+        is_packed = is_repeated and not self.depth
+        self.packs: dict[Compute, Pack] = find_packs(exprs, self.shared) if is_packed else {}
 
     def level_of(self, exprs: Sequence[Expr]) -> int:
         """Return the level at which several expressions are known."""

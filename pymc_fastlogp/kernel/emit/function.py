@@ -20,7 +20,7 @@ from pymc_fastlogp.kernel.emit.addresses import Array
 from pymc_fastlogp.kernel.emit.scope import Known, Scope
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Size
 from pymc_fastlogp.kernel.ir.loops import Loop, Program
-from pymc_fastlogp.kernel.ir.traversal import reads, writes
+from pymc_fastlogp.kernel.ir.traversal import counters, loops_in, reads, writes
 from pymc_fastlogp.kernel.llvm import ALIGNMENT, I64, POINTER, Number, lane, stack_variable
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
@@ -55,6 +55,10 @@ class Function:
     def length(self, size: Size) -> Number:
         """Return a length, as an int if it is static."""
         return size if isinstance(size, int) else self._sizes.number(size)
+
+    def pointer_of(self, buffer: Buffer) -> ir.Value:
+        """Return where a buffer begins."""
+        return self.known.arrays[buffer].pointer
 
     def require(self, builder: ir.IRBuilder, truth: Lanes, status: int) -> None:
         """Append an exit with a status where a condition, of one lane, is false."""
@@ -100,7 +104,8 @@ class Function:
 
     def _place_scratch(self, program: Program) -> None:
         on_stack = buffers.on_stack(program.scratch)
-        always = {b for loop in program.steps if not loop.when for b in reads(loop) | writes(loop)}
+        loops = [loop for loop in loops_in(program.steps) if not loop.when]
+        always = {*counters(program.steps)}.union(*(reads(loop) | writes(loop) for loop in loops))
         sizes = self._sizes.builder
         for buffer in program.scratch:
             if buffer in on_stack:

@@ -6,7 +6,7 @@ from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit.contiguous_copies import with_copied_operands
 from pymc_fastlogp.kernel.emit.function import NO_LOOP, Function, place_input
-from pymc_fastlogp.kernel.emit.loop_nest import emit_loop
+from pymc_fastlogp.kernel.emit.repeat import emit_steps
 from pymc_fastlogp.kernel.emit.scope import Known, Scope
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.llvm import I64
@@ -27,8 +27,7 @@ def emit(module: ir.Module, program: Program, name: str, contiguous: Sequence[bo
     """
     program = with_copied_operands(program, contiguous)
     function = Function(module, program, name, contiguous)
-    for loop in program.steps:
-        emit_loop(function, loop)
+    emit_steps(function, program.steps)
     return function.finish()
 
 

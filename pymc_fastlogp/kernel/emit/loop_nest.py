@@ -30,12 +30,12 @@ from pymc_fastlogp.kernel.native.target import default_width
 from pymc_fastlogp.kernel.scalars.cost import TRANSCENDENTAL, arithmetic_cost
 
 
-def emit_loop(function: Function, loop: Loop) -> None:
-    """Append a nest of loops to a kernel."""
+def emit_loop(function: Function, loop: Loop, is_repeated: bool = False) -> None:
+    """Append a nest of loops to a kernel, which may be part of what is repeated."""
     lengths = [function.length(size) for size in loop.domain]
     if 0 in [length for length in lengths if isinstance(length, int)]:
         return
-    patterns = AccessPatterns(loop)
+    patterns = AccessPatterns(loop, is_repeated)
     when = loop.when and Scope(function.builder, function.known, patterns).scalar(loop.when)
     with (
         _conditional(function.builder, when) as runs,

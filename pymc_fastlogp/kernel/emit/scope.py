@@ -17,6 +17,7 @@ from pymc_fastlogp.kernel import scalars
 from pymc_fastlogp.kernel.emit import memory
 from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.addresses import Array
+from pymc_fastlogp.kernel.emit.packs import Pack, together
 from pymc_fastlogp.kernel.emit.repeated_indices import load_of_two
 from pymc_fastlogp.kernel.emit.shared_functions import Shared
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Index, Length, Load
@@ -106,7 +107,7 @@ class Scope:
             if last in home.values:
                 pending.pop()
                 continue
-            missing = [arg for arg in _arguments(last) if arg not in self._home(arg).values]
+            missing = [arg for arg in self._needed(last) if arg not in self._home(arg).values]
             if missing:
                 pending.extend(reversed(missing))
                 continue
@@ -207,6 +208,9 @@ class Scope:
                 if shared:
                     self._evaluate_together(shared)
                     return self.values[expr]
+                if pack := self.patterns.packs.get(expr):
+                    self._evaluate_in_lanes(pack)
+                    return self.values[expr]
                 values = [self.spread(arg) for arg in args]
                 return scalars.emit(op, values, [arg.dtype for arg in args], dtype)
 
@@ -224,17 +228,28 @@ class Scope:
         results = scalars.emit_shared(shared.name, x, dtypes)
         self.values |= {expr: value for expr, value in zip(shared.results, results) if expr}
 
+    def _evaluate_in_lanes(self, pack: Pack) -> None:
+        """Evaluate a function of several numbers at once."""
+        x = together([self.spread(argument) for argument in pack.arguments])
+        first = pack.members[0]
+        result = scalars.emit(pack.op, [x], [first.args[0].dtype], first.dtype)
+        for position, member in enumerate(pack.members):
+            own = splat(self.builder, lane(self.builder, result.value, position), 1)
+            self.values[member] = type(result)(self.builder, own)
+
+    def _needed(self, expr: Expr) -> tuple[Expr, ...]:
+        """Return what is evaluated before an expression; a load takes care of its index itself."""
+        if not isinstance(expr, Compute):
+            return ()
+        pack = self.patterns.packs.get(expr)
+        return pack.arguments if pack else expr.args
+
     def _home(self, expr: Expr) -> "Scope":
         """Return the outermost scope in which an expression can be evaluated."""
         scope = self
         while scope.outer is not None and scope.patterns.level[expr] < scope.level:
             scope = scope.outer
         return scope
-
-
-def _arguments(expr: Expr) -> tuple[Expr, ...]:
-    """Return what is evaluated before an expression; a load takes care of its index itself."""
-    return expr.args if isinstance(expr, Compute) else ()
 
 
 def _lane_numbers(width: int) -> ir.Value:

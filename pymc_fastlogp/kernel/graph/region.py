@@ -24,12 +24,14 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.rewriting.basic import GraphRewriter, copy_stack_trace
 from pytensor.graph.traversal import io_toposort
+from pytensor.scan.op import Scan
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.index_facts import IndexFacts, index_facts
 from pymc_fastlogp.kernel.defects import report_defect
 from pymc_fastlogp.kernel.graph.boundary import is_embedded, passed, restored
 from pymc_fastlogp.kernel.graph.op import FusedKernel
+from pymc_fastlogp.kernel.graph.scans import specialise_scans
 from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, loops_of
 
 logger = logging.getLogger("pymc_fastlogp")
@@ -60,6 +62,7 @@ class FuseRegions(GraphRewriter):
 
     def apply(self, fgraph: FunctionGraph) -> None:
         """Replace each region that is worth it."""
+        specialise_scans(fgraph)
         for nodes in regions(fgraph, is_supported):
             for attempt in attempts(fgraph, nodes):
                 outcome = f"stay with PyTensor: {attempt.reason}" if attempt.reason else "-> 1"
@@ -140,9 +143,16 @@ def _fault(inputs: list[Variable], outputs: list[Variable]) -> dict[Apply, str]:
 def is_worth_it(nodes: list[Apply]) -> bool:
     """Whether a kernel is better than upstream's own code.
 
-    It is where there are two nodes to fuse. Views do not count: upstream makes them without a loop.
+    It is where there are two nodes to fuse, or the steps of a Scan. Views do not count: upstream makes them without a loop.
     """
-    return sum(not node.op.view_map for node in nodes) >= LEAST_NODES
+    return sum(map(_count, nodes)) >= LEAST_NODES
+
+
+def _count(node: Apply) -> int:
+    """Return how many nodes that compute a node stands for."""
+    if isinstance(node.op, Scan):
+        return LEAST_NODES
+    return not node.op.view_map
 
 
 def inputs_of(nodes: list[Apply]) -> list[Variable]:
@@ -161,11 +171,16 @@ def outputs_of(fgraph: FunctionGraph, nodes: list[Apply]) -> list[Variable]:
     views_of_inputs: set[Variable] = set()
     needed = []
     for node in nodes:
-        if node.op.view_map and not _is_computed(node.inputs[0], inside, views_of_inputs):
+        if _is_view(node) and not _is_computed(node.inputs[0], inside, views_of_inputs):
             views_of_inputs.update(node.outputs)
             continue
         needed += [x for x in node.outputs if any(c not in inside for c, _ in fgraph.clients[x])]
     return needed
+
+
+def _is_view(node: Apply) -> bool:
+    """Whether a node gives a view of its first input; a Scan may do so if there is no step."""
+    return bool(node.op.view_map) and not isinstance(node.op, Scan)
 
 
 def _is_computed(x: Variable, inside: set[Apply], views_of_inputs: set[Variable]) -> bool:

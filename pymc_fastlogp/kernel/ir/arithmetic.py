@@ -160,6 +160,23 @@ def domain_of(shape: tuple[Size, ...]) -> tuple[tuple[Size, ...], tuple[Expr, ..
     return tuple(domain), tuple(index)
 
 
+def offset_from(base: Expr, position: Expr) -> int | None:
+    """Return the number that a position adds to another one, None where it is not that."""
+    found, offset = base_and_offset(position)
+    return offset if found is base else None
+
+
+def base_and_offset(position: Expr) -> tuple[Expr, int]:
+    """Return a position as another one and a number that is added to it."""
+    if isinstance(position, Const):
+        return ZERO, int(position.value)
+    if isinstance(position, Compute) and isinstance(position.op, ps.Add):
+        *bases, offset = position.args
+        if len(bases) == 1 and isinstance(offset, Const):
+            return bases[0], int(offset.value)
+    return position, 0
+
+
 def flat_index(shape: tuple[Size, ...], index: tuple[Expr, ...]) -> Expr:
     """Return the position of an element in C order."""
     position: Expr = ZERO

@@ -15,6 +15,17 @@ rectangular domain; a statement stores or accumulates one scalar expression into
 
 A statement may also be a :class:`Call` of BLAS or LAPACK, which updates a matrix or vector.
 
+A step may also be a :class:`Repeat`, which runs its own steps again and again: the recursion over time of a ``Scan``
+of PyTensor.
+
+.. code-block:: text
+
+    repeat t0 200:
+        loop :
+            %0 = load t0[]
+            ...
+            state[%1] = %7
+
 Expressions are interned: two that are equal are the same object, so that a common subexpression of a loop
 is one node, whichever statements use it. All state is in buffers, nothing else changes. These invariants hold
 after every pass, and the tests assert them:
@@ -28,6 +39,9 @@ after every pass, and the tests assert them:
 - A ``Call`` is alone in its loop, whose axes are those of a batch.
 - A ``Store`` writes every element at most once, unless it is ``in_order``.
 - Every buffer is written before it is read; inputs and constants are never written.
+- Steps that are repeated run in their order, each time all of them, so the invariants above are about one turn. What
+  a turn writes, the next one reads.
+- The counter of a ``Repeat`` is written by it alone, and read by its own steps alone.
 """
 
 from dataclasses import dataclass
@@ -141,6 +155,26 @@ class Loop:
 
 
 @dataclass(frozen=True)
+class Repeat:
+    """Steps that run for ``counter = 0, ..., length - 1``, one turn after the other.
+
+    Attributes
+    ----------
+    counter : Buffer
+        Scratch without axes, an int64. So an index by it is a load like others, the same for all of a loop.
+    length : Size
+        The number of turns; none if it is negative.
+    """
+
+    counter: Buffer
+    length: Size
+    steps: tuple["Step", ...]
+
+
+Step = Loop | Repeat
+
+
+@dataclass(frozen=True)
 class Error:
     """What is raised where a check fails."""
 
@@ -150,11 +184,11 @@ class Error:
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel: all its buffers, by role, the loops in order, and what the checks raise."""
+    """A kernel: all its buffers, by role, the steps in order, and what the checks raise."""
 
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     scratch: tuple[Buffer, ...]
     constants: tuple[Buffer, ...]
-    steps: tuple[Loop, ...]
+    steps: tuple[Step, ...]
     errors: tuple[Error, ...] = ()

@@ -1,6 +1,6 @@
 """A program as text, for people, tests and cache keys."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from pymc_fastlogp.kernel.ir.expressions import (
     Buffer,
@@ -12,7 +12,16 @@ from pymc_fastlogp.kernel.ir.expressions import (
     Load,
     Size,
 )
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Call, Check, Loop, Program, Scan, Statement
+from pymc_fastlogp.kernel.ir.loops import (
+    Accumulate,
+    Call,
+    Check,
+    Loop,
+    Program,
+    Scan,
+    Statement,
+    Step,
+)
 from pymc_fastlogp.kernel.ir.traversal import expressions
 
 
@@ -20,7 +29,7 @@ def as_text(program: Program) -> str:
     """Return a program as text; two programs with the same text compile to the same code."""
     lines = [
         *(f"{buffer.role.value} {_declared(buffer)}" for buffer in _buffers(program)),
-        *(line for loop in program.steps for line in _loop_lines(loop)),
+        *_step_lines(program.steps),
         *(
             f"status {i}: {error.type.__name__}({error.message!r})"
             for i, error in enumerate(program.errors, 1)
@@ -36,6 +45,15 @@ def _buffers(program: Program) -> tuple[Buffer, ...]:
 def _declared(buffer: Buffer) -> str:
     data = f" = {buffer.data.hex()}" if buffer.data else ""
     return f"{buffer.name}: {buffer.dtype}[{', '.join(map(_size, buffer.shape))}]{data}"
+
+
+def _step_lines(steps: Sequence[Step]) -> Iterator[str]:
+    for step in steps:
+        if isinstance(step, Loop):
+            yield from _loop_lines(step)
+        else:
+            yield f"repeat {step.counter.name} {_size(step.length)}:"
+            yield from (f"    {line}" for line in _step_lines(step.steps))
 
 
 def _loop_lines(loop: Loop) -> Iterator[str]:

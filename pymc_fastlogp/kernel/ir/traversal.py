@@ -1,9 +1,48 @@
 """What expressions, statements and loops are made of, and what they read and write."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Index, Load
-from pymc_fastlogp.kernel.ir.loops import Call, Check, Loop, Scan, Statement, Store, Write
+from pymc_fastlogp.kernel.ir.loops import (
+    Call,
+    Check,
+    Loop,
+    Repeat,
+    Scan,
+    Statement,
+    Step,
+    Store,
+    Write,
+)
+
+
+def loops_in(steps: Sequence[Step]) -> Iterator[Loop]:
+    """Yield the loops of steps in order, also those that are repeated, once."""
+    for step in steps:
+        if isinstance(step, Loop):
+            yield step
+        else:
+            yield from loops_in(step.steps)
+
+
+def with_loops(steps: Sequence[Step], change: Callable[[Loop], Sequence[Loop]]) -> tuple[Step, ...]:
+    """Return steps with others in place of each loop, also of those that are repeated."""
+    new: list[Step] = []
+    for step in steps:
+        if isinstance(step, Loop):
+            new += change(step)
+        elif inner := with_loops(step.steps, change):
+            new.append(replace(step, steps=inner))
+    return tuple(new)
+
+
+def counters(steps: Sequence[Step]) -> Iterator[Buffer]:
+    """Yield the counters of all that is repeated."""
+    for step in steps:
+        if isinstance(step, Repeat):
+            yield step.counter
+            yield from counters(step.steps)
 
 
 def operands(expr: Expr) -> tuple[Expr, ...]:
@@ -63,9 +102,9 @@ def reads_directly(expr: Expr) -> bool:
     return not any(isinstance(part, Load) for load in loads for part in walk(load.index))
 
 
-def reads(loop: Loop) -> set[Buffer]:
-    """Return the buffers that a loop loads from."""
-    return loaded(_roots_of_loop(loop))
+def reads(step: Step) -> set[Buffer]:
+    """Return the buffers that a loop, or what is repeated, loads from."""
+    return loaded([root for loop in loops_in((step,)) for root in _roots_of_loop(loop)])
 
 
 def loaded(exprs: Sequence[Expr]) -> set[Buffer]:
@@ -87,9 +126,9 @@ def loaded(exprs: Sequence[Expr]) -> set[Buffer]:
     return set().union(*(vars(expr)["loaded"] for expr in exprs))
 
 
-def writes(loop: Loop) -> set[Buffer]:
-    """Return the buffers that a loop stores to or accumulates in."""
-    return {statement.buffer for statement in updates(loop)}
+def writes(step: Step) -> set[Buffer]:
+    """Return the buffers that a loop, or what is repeated, stores to or accumulates in."""
+    return {statement.buffer for loop in loops_in((step,)) for statement in updates(loop)}
 
 
 def loads(loop: Loop) -> list[Load]:

@@ -28,7 +28,7 @@ from pymc_fastlogp.kernel.lower.array import (
     of_number,
 )
 from pymc_fastlogp.kernel.lower.context import Context
-from pymc_fastlogp.kernel.lower.table import row_of
+from pymc_fastlogp.kernel.lower.table import inner_nodes, row_of
 from pymc_fastlogp.kernel.passes import optimise
 
 __all__ = ["UnsupportedError", "is_supported", "loops_of", "lower"]
@@ -45,7 +45,7 @@ def is_supported(node: Apply) -> bool:
     if row is None or not all(map(_has_supported_type, (*node.inputs, *node.outputs))):
         return False
     try:
-        return row.supports(node)
+        return row.supports(node) and all(map(is_supported, inner_nodes(node)))
     except Exception as error:
         report_defect(error, f"the node {node}")
         return False
@@ -73,17 +73,21 @@ def loops_of(fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]) 
     UnsupportedError
         With the reason.
     """
-    context = Context(fgraph.clients)
+    context = Context(fgraph.clients, _lower_graph)
     inputs = tuple(_input(i, variable) for i, variable in enumerate(fgraph.inputs))
-    arrays = {
-        variable: of_buffer(buffer, fact)
-        for variable, buffer, fact in zip(fgraph.inputs, inputs, facts, strict=True)
-    }
+    arrays = [of_buffer(buffer, fact) for buffer, fact in zip(inputs, facts, strict=True)]
+    return _program(context, inputs, _lower_graph(context, fgraph, arrays))
+
+
+def _lower_graph(
+    context: Context, fgraph: AbstractFunctionGraph, inputs: Sequence[Array]
+) -> list[Array]:
+    """Append what computes a graph of these inputs, and return its outputs."""
+    arrays = dict(zip(fgraph.inputs, inputs, strict=True))
     for node in fgraph.toposort():
         operands = [_operand(context, arrays, variable) for variable in node.inputs]
         arrays.update(zip(node.outputs, _lowered(context, node, operands), strict=True))
-    outputs = [_operand(context, arrays, variable) for variable in fgraph.outputs]
-    return _program(context, inputs, outputs)
+    return [_operand(context, arrays, variable) for variable in fgraph.outputs]
 
 
 def _lowered(context: Context, node: Apply, operands: list[Array]) -> list[Array]:
@@ -153,6 +157,6 @@ def _program(context: Context, inputs: tuple[Buffer, ...], results: list[Array])
         tuple(outputs),
         tuple(context.scratch),
         tuple(context.constants),
-        (*(Loop((), (check,)) for check in context.requirements), *context.loops),
+        (*(Loop((), (check,)) for check in context.requirements), *context.steps),
         tuple(context.errors),
     )

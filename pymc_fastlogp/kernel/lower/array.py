@@ -37,6 +37,8 @@ class Array:
         What is known of the elements, where they are constant integers.
     data : ndarray, optional
         The elements, where they are embedded in the code.
+    is_unset : bool
+        Whether the elements are those that ``AllocEmpty`` leaves as they are: each is written before it is read.
     """
 
     shape: tuple[Size, ...]
@@ -45,6 +47,7 @@ class Array:
     buffer: Buffer | None = None
     facts: IndexFacts | None = None
     data: np.ndarray | None = None
+    is_unset: bool = False
 
     @property
     def ndim(self) -> int:

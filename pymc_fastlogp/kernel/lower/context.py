@@ -1,25 +1,35 @@
 """What the lowering of one graph collects: buffers and loops, in an order that computes the graph."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any, Self
 
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import AbstractFunctionGraph
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_fastlogp.kernel.ir.arithmetic import domain_of
+from pymc_fastlogp.kernel.ir.arithmetic import all_of, domain_of, truth
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Role, Size, as_expr
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Check, Error, Loop, Statement, Store
-from pymc_fastlogp.kernel.ir.traversal import reads_directly
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Check, Error, Loop, Statement, Step, Store
+from pymc_fastlogp.kernel.ir.traversal import loaded, reads_directly
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
 from pymc_fastlogp.kernel.lower.lengths import is_known_at_call
 
+Clients = Mapping[Variable, Sequence[tuple[Apply, int]]]
+LowerGraph = Callable[["Context", AbstractFunctionGraph, Sequence[Array]], list[Array]]
+
 
 class Context:
-    """The loops so far, in the order of the graph, one or a few for each node, and the buffers that they store.
+    """The steps so far, in the order of the graph, one or a few for each node, and the buffers that they store.
 
     Attributes
     ----------
+    lower_graph : callable
+        Takes a context, a graph and its inputs; it appends what computes the graph, and returns the outputs.
+    runs : tuple of Expr
+        Whether the steps run at all, known when the kernel is called: those of an inner graph do if all of these hold.
     requirements : dict of Check
         The checks that come before all loops.
     errors : list of Error
@@ -28,13 +38,22 @@ class Context:
         The nodes that read each variable of the graph, and the outputs that are it.
     """
 
-    def __init__(self, clients: Mapping[Variable, Sequence[tuple[Apply, int]]]):
-        self.loops: list[Loop] = []
+    def __init__(self, clients: Clients, lower_graph: "LowerGraph"):
+        self.steps: list[Step] = []
+        self.lower_graph = lower_graph
+        self.runs: tuple[Expr, ...] = ()
         self.requirements: dict[Check, None] = {}
         self.scratch: list[Buffer] = []
         self.constants: list[Buffer] = []
         self.errors: list[Error] = []
         self.clients = clients
+
+    def inside(self, clients: Clients, runs: Expr | None) -> Self:
+        """Return the context of an inner graph: steps of its own, that run if a condition holds, and the same buffers."""
+        inner = copy(self)
+        inner.steps, inner.clients = [], clients
+        inner.runs = self.runs if runs is None else (*self.runs, runs)
+        return inner
 
     def add(self, domain: tuple[Size, ...], *body: Statement) -> None:
         """Append a loop; without axes, one for each statement.
@@ -43,7 +62,7 @@ class Context:
         loop. Together they would tear it into two.
         """
         parts = [body] if domain else [(statement,) for statement in body]
-        self.loops += [Loop(domain, part) for part in parts]
+        self.steps += [Loop(domain, part) for part in parts]
 
     def buffer(self, dtype: str, shape: tuple[Size, ...]) -> Buffer:
         """Return a new scratch buffer."""
@@ -65,14 +84,17 @@ class Context:
         return of_buffer(buffer)
 
     def owned_copy(self, array: Array, variable: Variable) -> Buffer:
-        """Return a scratch buffer with the elements of a variable that may be written to.
+        """Return a scratch buffer with the elements of a variable that may be written to."""
+        owned = self.owned(array, variable)
+        return owned or self.store(array.shape, array.dtype, array.at).whole
 
-        This is the variable's own buffer where nothing else reads it.
-        """
+    def owned(self, array: Array, variable: Variable) -> Buffer | None:
+        """Return the buffer of a variable that nothing else reads, so that it may be written to; None if there is none."""
+        if array.is_unset:
+            return self.buffer(array.dtype, array.shape)
         buffer = array.buffer
-        if buffer and buffer.role is Role.SCRATCH and len(self.clients[variable]) == 1:
-            return buffer
-        return self.store(array.shape, array.dtype, array.at).whole
+        is_scratch = buffer is not None and buffer.role is Role.SCRATCH
+        return buffer if is_scratch and len(self.clients[variable]) == 1 else None
 
     def reduce(self, op: ScalarOp, identity: Expr, array: Array, axes: Sequence[int]) -> Array:
         """Append loops that reduce an array over axes, and return the result."""
@@ -88,15 +110,27 @@ class Context:
 
         What is known when the kernel is called, such as lengths, is checked before all loops: these then stay in bounds
         wherever passes move them. So is each position that such a condition reads from, by a check before it.
+        Inside of what may not run at all, that is so of lengths alone.
         """
         if error not in self.errors:
             self.errors.append(error)
         domain, index = domain_of(shape)
         check = Check(condition(index), self.errors.index(error) + 1)
-        if not domain and is_known_at_call(check.condition) and reads_directly(check.condition):
-            self.requirements[check] = None
-        else:
+        if domain or not self._can_be_first(check.condition):
             self.add(domain, check)
+        elif self.runs:
+            never = truth(ps.invert, all_of(self.runs))
+            self.requirements[replace(check, condition=truth(ps.or_, never, check.condition))] = (
+                None
+            )
+        else:
+            self.requirements[check] = None
+
+    def _can_be_first(self, condition: Expr) -> bool:
+        """Whether a condition can be checked before all loops."""
+        if self.runs:
+            return is_known_at_call(condition) and not loaded([condition])
+        return is_known_at_call(condition) and reads_directly(condition)
 
     def require(self, condition: Expr, error: Error) -> None:
         """Check a condition once."""

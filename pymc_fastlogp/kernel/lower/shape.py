@@ -85,9 +85,10 @@ def lower_alloc(context: Context, node: Apply, inputs: list[Array]) -> list[Arra
 
 
 def lower_alloc_empty(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Return zeros: something that is written before it is read."""
+    """Return something that is written before it is read; zeros for who reads it nevertheless."""
     dtype = node.outputs[0].type.dtype
-    return [Array(lengths_of(context, inputs), dtype, lambda _: cast(ZERO, dtype))]
+    shape = lengths_of(context, inputs)
+    return [Array(shape, dtype, lambda _: cast(ZERO, dtype), is_unset=True)]
 
 
 def lengths_of(context: Context, values: list[Array]) -> tuple[Size, ...]:

@@ -1,11 +1,12 @@
 """The table of supported Ops: the one place where an Op is added."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.raise_op import CheckAndRaise
+from pytensor.scan.op import Scan
 from pytensor.tensor.basic import (
     Alloc,
     AllocDiag,
@@ -45,6 +46,7 @@ from pymc_fastlogp.kernel.lower import (
     linalg,
     products,
     reduction,
+    scan,
     shape,
 )
 from pymc_fastlogp.kernel.lower.array import Array
@@ -99,6 +101,7 @@ TABLE: dict[type[Op], Row] = {
     CholeskySolve: Row(linalg.lower_cholesky_solve, linalg.supports_library),
     LowerInverse: Row(inverse.lower, linalg.supports_library),
     CheckAndRaise: Row(checks.lower),
+    Scan: Row(scan.lower, scan.supports),
 }
 
 # Those that Blockwise may repeat for each index of a batch.
@@ -110,3 +113,8 @@ def row_of(op: Op) -> Row | None:
     if isinstance(op, Blockwise):
         return row_of(op.core_op) if isinstance(op.core_op, BATCHED) else None
     return next((TABLE[base] for base in type(op).__mro__ if base in TABLE), None)
+
+
+def inner_nodes(node: Apply) -> Iterable[Apply]:
+    """Return the nodes of the graph that an Op repeats, none for others."""
+    return node.op.fgraph.apply_nodes if isinstance(node.op, Scan) else ()

@@ -14,7 +14,7 @@ from pymc_fastlogp.kernel.emit import emit
 from pymc_fastlogp.kernel.ir.expressions import Compute
 from pymc_fastlogp.kernel.ir.loops import Call, Program
 from pymc_fastlogp.kernel.ir.text import as_text
-from pymc_fastlogp.kernel.ir.traversal import expressions
+from pymc_fastlogp.kernel.ir.traversal import expressions, loops_in
 from pymc_fastlogp.kernel.native import blas, object_files
 from pymc_fastlogp.kernel.native.code import Code, compiler, engine
 from pymc_fastlogp.kernel.native.scalar_library import address
@@ -47,12 +47,14 @@ def engine_of(program: Program, code: bytes) -> llvm.ExecutionEngine:
 
 def library_functions(program: Program) -> set[str]:
     """Return the functions of BLAS and LAPACK that a program calls."""
-    return {s.function for loop in program.steps for s in loop.body if isinstance(s, Call)}
+    return {
+        s.function for loop in loops_in(program.steps) for s in loop.body if isinstance(s, Call)
+    }
 
 
 def externals_of(program: Program) -> Iterator[External]:
     """Yield the scalar functions of upstream that a program calls."""
-    for loop in program.steps:
+    for loop in loops_in(program.steps):
         for expr in expressions(loop):
             if isinstance(expr, Compute):
                 yield from externals(expr.op, len(expr.args))

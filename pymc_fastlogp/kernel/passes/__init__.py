@@ -10,14 +10,18 @@ from pymc_fastlogp.kernel.passes.interchange import interchange_axes
 from pymc_fastlogp.kernel.passes.reciprocal import share_reciprocals
 from pymc_fastlogp.kernel.passes.simplify import simplify
 from pymc_fastlogp.kernel.passes.speculate import speculate_on_checks
+from pymc_fastlogp.kernel.passes.split import split_steps
+from pymc_fastlogp.kernel.passes.straighten import straighten
 from pymc_fastlogp.kernel.passes.unroll import unroll
 from pymc_fastlogp.kernel.passes.unswitch import unswitch
 
 PASSES: tuple[Callable[[Program], Program], ...] = (
+    straighten,
     unroll,
     speculate_on_checks,
     fuse_loops,
     drop_dead_stores,
+    split_steps,
     write_in_place,
     simplify,
     share_reciprocals,

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Role
-from pymc_fastlogp.kernel.ir.loops import Check, Program, Statement
-from pymc_fastlogp.kernel.ir.traversal import reads, writes
+from pymc_fastlogp.kernel.ir.loops import Check, Loop, Program, Statement
+from pymc_fastlogp.kernel.ir.traversal import counters, loops_in, reads, with_loops, writes
 
 
 def drop_dead_stores(program: Program) -> Program:
@@ -14,11 +14,12 @@ def drop_dead_stores(program: Program) -> Program:
     def is_live(statement: Statement) -> bool:
         return isinstance(statement, Check) or statement.buffer in live
 
-    bodies = [tuple(filter(is_live, loop.body)) for loop in program.steps]
-    steps = tuple(
-        replace(loop, body=body) for loop, body in zip(program.steps, bodies, strict=True) if body
-    )
-    used = set().union(*(reads(loop) | writes(loop) for loop in steps))
+    def without_dead(loop: Loop) -> list[Loop]:
+        body = tuple(filter(is_live, loop.body))
+        return [replace(loop, body=body)] if body else []
+
+    steps = with_loops(program.steps, without_dead)
+    used = {*counters(steps)}.union(*(reads(step) | writes(step) for step in steps))
     return replace(
         program,
         steps=steps,
@@ -34,7 +35,7 @@ def _live_buffers(program: Program) -> set[Buffer]:
         found = live.union(
             *(
                 reads(replace(loop, body=(statement,)))
-                for loop in program.steps
+                for loop in loops_in(program.steps)
                 for statement in loop.body
                 if isinstance(statement, Check) or statement.buffer in live
             )

@@ -24,15 +24,17 @@ from pymc_fastlogp.kernel.ir.expressions import (
     Role,
     as_expr,
 )
-from pymc_fastlogp.kernel.ir.loops import Call, Check, Loop, Program, Statement, Store, Write
+from pymc_fastlogp.kernel.ir.loops import Call, Check, Loop, Program, Statement, Step, Store, Write
 from pymc_fastlogp.kernel.ir.substitute import substitute_in_element
 from pymc_fastlogp.kernel.ir.traversal import (
     is_call,
     loaded,
+    loops_in,
     reads,
     reads_directly,
     roots,
     updates,
+    with_loops,
     writes,
 )
 
@@ -55,7 +57,8 @@ def write_in_place(program: Program) -> Program:
 
 
 def _spare_copy(program: Program) -> Copy | None:
-    copies = (_as_copy(loop, statement) for loop in program.steps for statement in loop.body)
+    loops = (step for step in program.steps if isinstance(step, Loop))
+    copies = (_as_copy(loop, statement) for loop in loops for statement in loop.body)
     return next((copy for copy in copies if copy and _is_spare(program, copy)), None)
 
 
@@ -77,13 +80,17 @@ def _is_spare(program: Program, copy: Copy) -> bool:
     if not all(map(_is_known, copy.store.index)):
         return False
     position = program.steps.index(copy.loop)
-    writers = [loop for loop in program.steps if source in writes(loop)]
+    writers = [step for step in program.steps if source in writes(step)]
+    if not writers or not all(isinstance(step, Loop) for step in writers):
+        return False
     between = program.steps[program.steps.index(writers[0]) : position + 1]
-    if any(target in reads(loop) for loop in between):
+    if any(target in reads(step) for step in between):
         return False
-    if any(map(is_call, writers)) and not _is_whole(copy):
+    if any(map(is_call, loops_in(writers))) and not _is_whole(copy):
         return False
-    if copy.loop.when is not None and any(loop.when is not copy.loop.when for loop in writers):
+    if copy.loop.when is not None and any(
+        loop.when is not copy.loop.when for loop in loops_in(writers)
+    ):
         return False
     return _is_apart(between, copy)
 
@@ -105,17 +112,18 @@ def _is_whole(copy: Copy) -> bool:
 
 def _is_read_elsewhere(program: Program, copy: Copy) -> bool:
     """Whether the source is read by more than the copy."""
-    conditions = [loop.when for loop in program.steps if loop.when is not None]
-    statements = [s for loop in program.steps for s in loop.body if s is not copy.store]
+    loops = list(loops_in(program.steps))
+    conditions = [loop.when for loop in loops if loop.when is not None]
+    statements = [s for loop in loops for s in loop.body if s is not copy.store]
     others = [*conditions, *copy.store.index, *(root for s in statements for root in roots(s))]
     return copy.source in loaded(others)
 
 
-def _is_apart(loops: Sequence[Loop], copy: Copy) -> bool:
-    """Whether nothing else in the loops writes the elements of the target that the copy writes."""
+def _is_apart(steps: Sequence[Step], copy: Copy) -> bool:
+    """Whether nothing else in the steps writes the elements of the target that the copy writes."""
     others = [
         (loop, update)
-        for loop in loops
+        for loop in loops_in(steps)
         for update in updates(loop)
         if update.buffer is copy.store.buffer and update is not copy.store
     ]
@@ -164,13 +172,13 @@ def _constant(index: Expr) -> np.ndarray | None:
 
 
 def _without(program: Program, copy: Copy) -> Program:
-    steps = []
-    for loop in program.steps:
+    def without(loop: Loop) -> list[Loop]:
         body = tuple(_redirected(s, copy) for s in loop.body if s is not copy.store)
-        if body:
-            steps.append(replace(loop, body=body))
+        return [replace(loop, body=body)] if body else []
+
+    steps = with_loops(program.steps, without)
     scratch = tuple(buffer for buffer in program.scratch if buffer is not copy.source)
-    return replace(program, steps=tuple(steps), scratch=scratch)
+    return replace(program, steps=steps, scratch=scratch)
 
 
 def _redirected(statement: Statement, copy: Copy) -> Statement:

@@ -11,7 +11,14 @@ from pymc_fastlogp.kernel.ir.affine import coefficient
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Index
 from pymc_fastlogp.kernel.ir.loops import Loop, Program
 from pymc_fastlogp.kernel.ir.substitute import substitute_in_loop
-from pymc_fastlogp.kernel.ir.traversal import depends_on, expressions, is_ordered, loads, updates
+from pymc_fastlogp.kernel.ir.traversal import (
+    depends_on,
+    expressions,
+    is_ordered,
+    loads,
+    updates,
+    with_loops,
+)
 
 # As many as any CPU has, so that the order does not depend on the CPU.
 LANES = 16
@@ -22,7 +29,7 @@ APART_WRITTEN = 40.0
 
 def interchange_axes(program: Program) -> Program:
     """Return the program with the best axis of each loop innermost."""
-    return replace(program, steps=tuple(map(_interchange, program.steps)))
+    return replace(program, steps=with_loops(program.steps, lambda loop: [_interchange(loop)]))
 
 
 def _interchange(loop: Loop) -> Loop:

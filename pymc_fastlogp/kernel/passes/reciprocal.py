@@ -13,7 +13,7 @@ from pytensor import scalar as ps
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Index
 from pymc_fastlogp.kernel.ir.loops import Loop, Program
 from pymc_fastlogp.kernel.ir.substitute import substitute_in_loop
-from pymc_fastlogp.kernel.ir.traversal import depends_on, expressions, operands
+from pymc_fastlogp.kernel.ir.traversal import depends_on, expressions, operands, with_loops
 from pymc_fastlogp.kernel.scalars.quotient import quotient
 
 # An inner axis that is not longer is one vector, for which one division is as good as another
@@ -23,7 +23,7 @@ SHORT = 8
 
 def share_reciprocals(program: Program) -> Program:
     """Return the program with fewer divisions in its loops."""
-    return replace(program, steps=tuple(map(_shared, program.steps)))
+    return replace(program, steps=with_loops(program.steps, lambda loop: [_shared(loop)]))
 
 
 def _shared(loop: Loop) -> Loop:

@@ -14,7 +14,7 @@ from pytensor import scalar as ps
 from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr
 from pymc_fastlogp.kernel.ir.loops import Loop, Program
 from pymc_fastlogp.kernel.ir.substitute import substitute_in_loop
-from pymc_fastlogp.kernel.ir.traversal import expressions, operands, roots
+from pymc_fastlogp.kernel.ir.traversal import expressions, operands, roots, with_loops
 
 FLOATS = ("float32", "float64")
 CHEAP = (ps.Add, ps.Sub, ps.Mul, ps.Switch, ps.Abs, ps.Sqr)
@@ -22,7 +22,7 @@ CHEAP = (ps.Add, ps.Sub, ps.Mul, ps.Switch, ps.Abs, ps.Sqr)
 
 def simplify(program: Program) -> Program:
     """Return the program with simpler expressions."""
-    return replace(program, steps=tuple(map(_simplified, program.steps)))
+    return replace(program, steps=with_loops(program.steps, lambda loop: [_simplified(loop)]))
 
 
 def _simplified(loop: Loop) -> Loop:

@@ -6,6 +6,7 @@ loops are built for a check that is true, where check and logp are in one pass. 
 it was, with scratch of its own, and runs only if the check turned out false. Both give what upstream gives.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from math import inf
@@ -21,14 +22,18 @@ from pymc_fastlogp.kernel.passes.switches import decided, switches
 
 
 def speculate_on_checks(program: Program) -> Program:
-    """Return the program with a first part that assumes late checks to hold."""
-    checks = _late_checks(program)
-    if not checks:
+    """Return the program with a first part that assumes late checks to hold.
+
+    Not where steps are repeated: what is long there is no loop over rows, and it would be compiled twice.
+    """
+    loops = [step for step in program.steps if isinstance(step, Loop)]
+    checks = _late_checks(loops)
+    if not checks or len(loops) < len(program.steps):
         return program
     failed = Buffer("failed", "bool", (), Role.SCRATCH)
     renamed = {buffer: replace(buffer, name=f"{buffer.name}_again") for buffer in program.scratch}
-    again = [_again(loop, renamed, Load(failed, ())) for loop in program.steps]
-    fast = [reduce(_assuming, checks, loop) for loop in program.steps]
+    again = [_again(loop, renamed, Load(failed, ())) for loop in loops]
+    fast = [reduce(_assuming, checks, loop) for loop in loops]
     failure = Store(failed, (), truth(ps.invert, all_of(checks)))
     return replace(
         program,
@@ -37,22 +42,22 @@ def speculate_on_checks(program: Program) -> Program:
     )
 
 
-def _late_checks(program: Program) -> list[Load]:
+def _late_checks(loops: Sequence[Loop]) -> list[Load]:
     """Return the conditions without which logp is -inf, and that depend on a loop."""
     conditions = dict.fromkeys(
         switch.args[0]
-        for loop in program.steps
+        for loop in loops
         for switch in switches(loop)
         if isinstance(switch.args[2], Const) and switch.args[2].value == -inf
     )
-    reduced = _buffers_from_reductions(program)
+    reduced = _buffers_from_reductions(loops)
     return [c for c in conditions if isinstance(c, Load) and c.buffer in reduced and is_uniform(c)]
 
 
-def _buffers_from_reductions(program: Program) -> set[Buffer]:
+def _buffers_from_reductions(loops: Sequence[Loop]) -> set[Buffer]:
     """Return the bool buffers into which a loop over rows is reduced, directly or not."""
     found: set[Buffer] = set()
-    for loop in program.steps:
+    for loop in loops:
         late = bool(reads(loop) & found) or (
             loop.domain and any(isinstance(s, Accumulate) for s in loop.body)
         )

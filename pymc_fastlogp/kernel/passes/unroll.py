@@ -19,8 +19,10 @@ from pymc_fastlogp.kernel.ir.traversal import (
     depends_on,
     is_ordered,
     loads,
+    loops_in,
     updates,
     walk,
+    with_loops,
 )
 
 # Lengths of an axis that is unrolled, and of one that is worth a loop beside it (``python -m benchmarks.limits``).
@@ -34,14 +36,15 @@ LONGEST_GATHERED = 6
 def unroll(program: Program) -> Program:
     """Return the program with short axes unrolled."""
     tables = _tables(program)
-    return replace(program, steps=tuple(_unrolled(loop, tables) for loop in program.steps))
+    steps = with_loops(program.steps, lambda loop: [_unrolled(loop, tables)])
+    return replace(program, steps=steps)
 
 
 def _tables(program: Program) -> frozenset[Buffer]:
     """Return the arrays whose rows stay as they lie: outputs, and what shares a loop with a table."""
     tables = frozenset(buffer for buffer in program.outputs if buffer.role is Role.OUTPUT)
     while True:
-        found = tables.union(*(_kept_by(loop, tables) for loop in program.steps))
+        found = tables.union(*(_kept_by(loop, tables) for loop in loops_in(program.steps)))
         if found == tables:
             return tables
         tables = found

@@ -11,7 +11,7 @@ from pytensor import scalar as ps
 from pymc_fastlogp.kernel.ir.arithmetic import truth
 from pymc_fastlogp.kernel.ir.expressions import Expr
 from pymc_fastlogp.kernel.ir.loops import Loop, Program
-from pymc_fastlogp.kernel.ir.traversal import is_uniform
+from pymc_fastlogp.kernel.ir.traversal import is_uniform, with_loops
 from pymc_fastlogp.kernel.passes.switches import decided, switches
 from pymc_fastlogp.kernel.scalars.cost import arithmetic_cost
 
@@ -24,9 +24,7 @@ DEPTH = 2
 
 def unswitch(program: Program) -> Program:
     """Return the program with loops written twice where that saves enough."""
-    steps = tuple(
-        new for loop in program.steps for new in _unswitched(loop, 0 if loop.when else DEPTH)
-    )
+    steps = with_loops(program.steps, lambda loop: _unswitched(loop, 0 if loop.when else DEPTH))
     return replace(program, steps=steps)
 
 

@@ -13,10 +13,11 @@ TRANSCENDENTAL = ADDITIONS[Cost.FUNCTION]
 
 def arithmetic_cost(loop: Loop) -> int:
     """Return the cost of all expressions of a loop."""
-    return sum(map(_cost, expressions(loop)))
+    return sum(map(cost_of, expressions(loop)))
 
 
-def _cost(expr: Expr) -> int:
+def cost_of(expr: Expr) -> int:
+    """Return the cost of one operation; indices cost nothing."""
     if not isinstance(expr, Compute) or expr.dtype == "int64":
         return 0
     return 1 if isinstance(expr.op, Quotient) else ADDITIONS[facts_of(expr.op).cost]

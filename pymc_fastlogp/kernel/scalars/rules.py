@@ -25,8 +25,12 @@ def contracted(instruction: str) -> Callable[..., Floats]:
 
 
 def larger_or_smaller(symbol: str) -> Callable[[Floats, Floats], Floats]:
-    """Return the rule of the maximum, of ``>=``, or of the minimum; nan where one is nan."""
-    return lambda x, y: (x.compare(symbol, y) | x.is_nan()).choose(x, y)
+    """Return the rule of the maximum, of ``>``, or of the minimum; nan where one is nan, the first of equal ones.
+
+    The inner choice is one instruction, which gives x where one is nan. Whether y is nan is known before, as a rule: y is the
+    new one where the largest of many is sought.
+    """
+    return lambda x, y: y.is_nan().choose(y, y.compare(symbol, x).choose(y, x))
 
 
 def integer_larger_or_smaller(symbol: str) -> Callable[[Integers, Integers], Integers]:
@@ -35,7 +39,7 @@ def integer_larger_or_smaller(symbol: str) -> Callable[[Integers, Integers], Int
 
 
 add, sub, mul = map(contracted, ("fadd", "fsub", "fmul"))
-maximum, minimum = map(larger_or_smaller, (">=", "<="))
+maximum, minimum = map(larger_or_smaller, (">", "<"))
 integer_maximum, integer_minimum = map(integer_larger_or_smaller, (">=", "<="))
 
 

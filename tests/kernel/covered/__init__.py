@@ -1,6 +1,6 @@
 """What lowering covers: for each Op, graphs with it and values to run them at."""
 
-from tests.kernel.covered import elemwise, indexing, linalg, reduction, shape
+from tests.kernel.covered import elemwise, indexing, linalg, reduction, scan, shape
 
 CASES = {
     **elemwise.CASES,
@@ -8,4 +8,5 @@ CASES = {
     **indexing.CASES,
     **shape.CASES,
     **linalg.CASES,
+    **scan.CASES,
 }

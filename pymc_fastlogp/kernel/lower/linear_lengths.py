@@ -1,0 +1,163 @@
+r"""Lengths as sums, and what is known of them where there is at least one step.
+
+.. math::
+
+    n = \sum_k c_k a_k + c, \qquad a_k \ge b_k
+
+with integers :math:`c_k, c` and atoms :math:`a_k`, such as the length of an input, or a number of steps, of which a lower
+bound :math:`b_k` is known. So a minimum, a maximum or a comparison of two lengths is decided where their difference
+cannot be negative. PyTensor guards the lengths of states against numbers of steps that are negative; in a step, there
+is at least one.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Self
+
+import numpy as np
+from pytensor import scalar as ps
+from pytensor.scalar.basic import Cast, ScalarOp
+
+from pymc_fastlogp.kernel.ir.arithmetic import cast, int64, plus, times
+from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr, Length
+
+# Lower bounds of atoms.
+Bounds = Mapping[Expr, int]
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A sum of atoms times integers, none of them 0, and a number."""
+
+    number: int = 0
+    factors: dict[Expr, int] = field(default_factory=dict)
+
+    def plus(self, other: Self, times: int = 1) -> "Linear":
+        """Return the sum with a multiple of another one."""
+        both = self.factors | other.factors
+        factors = {a: self.factors.get(a, 0) + times * other.factors.get(a, 0) for a in both}
+        number = self.number + times * other.number
+        return Linear(number, {a: c for a, c in factors.items() if c})
+
+    def least(self, bounds: Bounds) -> float:
+        """Return a lower bound."""
+        least = float(self.number)
+        for atom, factor in self.factors.items():
+            bound = bounds.get(atom, 0 if isinstance(atom, Length) else -inf)
+            least += factor * bound if factor > 0 else -inf
+        return least
+
+    @property
+    def expr(self) -> Expr:
+        """The sum as an expression."""
+        total: Expr = int64(0)
+        for atom, factor in self.factors.items():
+            total = plus(total, times(cast(atom, "int64"), int64(factor)))
+        return plus(total, int64(self.number))
+
+
+def bounds_in_a_step(n_steps: Expr) -> Bounds:
+    """Return what is known where the number of steps is at least 1."""
+    steps = linear(n_steps, {})
+    if list(steps.factors.values()) != [1]:
+        return {}
+    return dict.fromkeys(steps.factors, 1 - steps.number)
+
+
+def difference(a: Expr, b: Expr, bounds: Bounds) -> int | None:
+    """Return by how much one length is larger than another, None where that is not known."""
+    found = linear(a, bounds).plus(linear(b, bounds), -1)
+    return None if found.factors else found.number
+
+
+def linear(expr: Expr, bounds: Bounds) -> Linear:
+    """Return an integer as a sum."""
+    if isinstance(expr, Const):
+        return Linear(int(expr.value))
+    if not isinstance(expr, Compute) or expr.dtype != "int64":
+        return Linear(0, {expr: 1})  # arithmetic of fewer bits may wrap around
+    rule = _RULES.get(type(expr.op))
+    return rule(expr, bounds) if rule else Linear(0, {expr: 1})
+
+
+def _sum(expr: Compute, bounds: Bounds) -> Linear:
+    first, *others = (linear(arg, bounds) for arg in expr.args)
+    for other in others:
+        first = first.plus(other, -1 if isinstance(expr.op, ps.Sub) else 1)
+    return first
+
+
+def _product(expr: Compute, bounds: Bounds) -> Linear:
+    product = Linear(1)
+    for factor in (linear(arg, bounds) for arg in expr.args):
+        if product.factors and factor.factors:
+            return Linear(0, {expr: 1})
+        number, other = (factor, product) if product.factors else (product, factor)
+        product = Linear().plus(other, number.number)
+    return product
+
+
+def _extreme(expr: Compute, bounds: Bounds) -> Linear:
+    """Return the one of two lengths that is known to be the larger or the smaller one."""
+    sign = 1 if isinstance(expr.op, ps.Maximum) else -1
+    best, *others = (linear(arg, bounds) for arg in expr.args)
+    for other in others:
+        larger = best.plus(other, -1)
+        if Linear().plus(larger, sign).least(bounds) >= 0:
+            continue
+        if Linear().plus(larger, -sign).least(bounds) < 0:
+            return Linear(0, {expr: 1})
+        best = other
+    return best
+
+
+def _quotient(expr: Compute, bounds: Bounds) -> Linear:
+    number, divisor = (linear(arg, bounds) for arg in expr.args)
+    return number if divisor == Linear(1) else Linear(0, {expr: 1})
+
+
+def _cast(expr: Compute, bounds: Bounds) -> Linear:
+    [arg] = expr.args
+    is_exact = np.dtype(arg.dtype).kind in "iu" and arg.dtype != "uint64"
+    return linear(arg, bounds) if is_exact else Linear(0, {expr: 1})
+
+
+def _branch(expr: Compute, bounds: Bounds) -> Linear:
+    condition, yes, no = expr.args
+    is_true = _decided(condition, bounds)
+    if is_true is None:
+        return Linear(0, {expr: 1})
+    return linear(yes if is_true else no, bounds)
+
+
+def _decided(condition: Expr, bounds: Bounds) -> bool | None:
+    """Return whether a comparison is known to be true or to be false, None if neither."""
+    if not isinstance(condition, Compute) or type(condition.op) not in _AT_LEAST:
+        return None
+    larger, by = _AT_LEAST[type(condition.op)]
+    a, b = (linear(arg, bounds) for arg in condition.args)
+    rest = (a.plus(b, -1) if larger else b.plus(a, -1)).plus(Linear(by), -1)
+    if rest.least(bounds) >= 0:
+        return True
+    return False if Linear(-1).plus(rest, -1).least(bounds) >= 0 else None
+
+
+# Whether the first of the two compared is the larger one, and by how much at least.
+_AT_LEAST: dict[type[ScalarOp], tuple[bool, int]] = {
+    ps.GT: (True, 1),
+    ps.GE: (True, 0),
+    ps.LT: (False, 1),
+    ps.LE: (False, 0),
+}
+
+_RULES: dict[type[ScalarOp], Callable[[Compute, Bounds], Linear]] = {
+    ps.Add: _sum,
+    ps.Sub: _sum,
+    ps.Mul: _product,
+    ps.Maximum: _extreme,
+    ps.Minimum: _extreme,
+    ps.IntDiv: _quotient,
+    ps.Switch: _branch,
+    Cast: _cast,
+}

@@ -1,0 +1,197 @@
+"""Scan: the steps of its inner graph, repeated, with its states in buffers as upstream has them.
+
+A step reads all its inputs before it writes anything, since what it writes may take the place of what it read.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pytensor import scalar as ps
+from pytensor.graph.basic import Apply, Variable
+
+from pymc_fastlogp.kernel.ir.arithmetic import ZERO, domain_of, int64, truth
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Load, Size, as_expr, as_size
+from pymc_fastlogp.kernel.ir.loops import Error, Repeat, Store
+from pymc_fastlogp.kernel.ir.traversal import loaded
+from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
+from pymc_fastlogp.kernel.lower.context import Context
+from pymc_fastlogp.kernel.lower.lengths import length_of, smaller
+from pymc_fastlogp.kernel.lower.linear_lengths import difference
+from pymc_fastlogp.kernel.lower.shape import lengths_of
+from pymc_fastlogp.kernel.lower.trace import Trace
+
+SHORT = Error(ValueError, "Scan: a sequence is shorter than the number of steps")
+MISMATCH = Error(ValueError, "Scan: what a step gives has not the shape of the state")
+
+
+def supports(node: Apply) -> bool:
+    """Whether the number of steps is known before the first, and the mode is that of the function."""
+    return not node.op.info.as_while and node.op.mode is None
+
+
+@dataclass(frozen=True, eq=False)
+class Carried:
+    """A state of which no history is kept, in a buffer of its shape."""
+
+    buffer: Buffer
+
+
+def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Append the states, the repeated steps, and return what is left of the states."""
+    op, n_steps = node.op, length_of(inputs[0])
+    inner = context.inside(op.fgraph.clients, _runs(n_steps))
+    counter = context.buffer("int64", ())
+    step = Load(counter, ())
+    sequences = op.outer_seqs(inputs)
+    for sequence in sequences:
+        _require_long(context, sequence, n_steps)
+    mit_mot, others = _traces(context, node, inputs, n_steps)
+    carried = _carried(context, node, inputs)
+    given = [
+        *(_element(sequence, step) for sequence in sequences),
+        *(trace.at(step, k) for trace in (*mit_mot, *others) for k in trace.read),
+        *(replace(of_buffer(state.buffer), buffer=None) for state in carried),
+        # Steps may not write to what they share.
+        *(replace(array, buffer=None) for array in op.outer_non_seqs(inputs)),
+    ]
+    results = context.lower_graph(inner, op.fgraph, given)
+    kept = _kept_results(context, node, inputs, results, n_steps)
+    _write(inner, step, [*mit_mot, *others, *kept, *carried], results)
+    context.steps.append(Repeat(counter, n_steps, tuple(inner.steps)))
+    return [
+        *(of_buffer(trace.buffer) for trace in mit_mot),
+        *(trace.result() for trace in (*others, *kept)),
+        *(of_buffer(state.buffer) for state in carried),
+    ]
+
+
+def _runs(n_steps: Size) -> Expr | None:
+    """Return whether there is a step, None if that is known."""
+    if isinstance(n_steps, int) and n_steps > 0:
+        return None
+    return truth(ps.gt, as_expr(n_steps), ZERO)
+
+
+def _require_long(context: Context, sequence: Array, n_steps: Size) -> None:
+    length = sequence.shape[0]
+    missing = difference(as_expr(n_steps), as_expr(length), {})
+    if missing is None:
+        context.require(truth(ps.le, as_expr(n_steps), as_expr(length)), SHORT)
+    elif missing > 0:
+        raise UnsupportedError("a sequence that is too short, for which upstream raises")
+
+
+def _element(sequence: Array, step: Expr) -> Array:
+    return sequence.view(sequence.shape[1:], lambda index: (step, *index))
+
+
+def _traces(
+    context: Context, node: Apply, inputs: list[Array], n_steps: Size
+) -> tuple[list[Trace], list[Trace]]:
+    """Return the states whose history is kept: those that are read and written anywhere, and those with a next value."""
+    op, info = node.op, node.op.info
+    mit_mot = zip(
+        op.outer_mitmot(inputs),
+        op.outer_mitmot(node.inputs),
+        info.mit_mot_in_slices,
+        info.mit_mot_out_slices,
+        strict=True,
+    )
+    others = zip(
+        [*op.outer_mitsot(inputs), *op.outer_sitsot(inputs)],
+        [*op.outer_mitsot(node.inputs), *op.outer_sitsot(node.inputs)],
+        [*info.mit_sot_in_slices, *info.sit_sot_in_slices],
+        strict=True,
+    )
+    return (
+        [_trace(context, *given, n_steps, _whole) for given in mit_mot],
+        [_trace(context, *given, (0,), n_steps, _start) for given in others],
+    )
+
+
+def _trace(
+    context: Context,
+    initial: Array,
+    variable: Variable,
+    read: tuple[int, ...],
+    written: tuple[int, ...],
+    n_steps: Size,
+    needed: Callable[[Trace], Size],
+) -> Trace:
+    """Return a state that starts as a copy of what is needed of a given value."""
+    oldest = min(0, *read)
+    owned = context.owned(initial, variable)
+    buffer = owned or context.buffer(initial.dtype, initial.shape)
+    trace = Trace.of(
+        buffer, n_steps, tuple(k - oldest for k in read), tuple(k - oldest for k in written)
+    )
+    trace.require_room(context)
+    if owned is None:
+        domain, index = domain_of((needed(trace), *initial.shape[1:]))
+        context.add(domain, Store(buffer, index, initial.at(index)))
+    return trace
+
+
+def _whole(trace: Trace) -> Size:
+    return trace.length
+
+
+def _start(trace: Trace) -> Size:
+    """Return the number of values that are read before a step writes them; later ones are all written first."""
+    if trace.missing != 0:
+        return trace.length
+    return as_size(smaller(int64(max(trace.written)), as_expr(trace.length)))
+
+
+def _carried(context: Context, node: Apply, inputs: list[Array]) -> list[Carried]:
+    initial = node.op.outer_untraced_sit_sot(inputs)
+    variables = node.op.outer_untraced_sit_sot(node.inputs)
+    return [
+        Carried(context.owned_copy(array, variable))
+        for array, variable in zip(initial, variables, strict=True)
+    ]
+
+
+def _kept_results(
+    context: Context, node: Apply, inputs: list[Array], results: Sequence[Array], n_steps: Size
+) -> list[Trace]:
+    """Return where the results that are no states go."""
+    lengths = lengths_of(context, node.op.outer_nitsot(inputs))
+    traces = []
+    for length, result in zip(lengths, node.op.inner_nitsot_outs(results), strict=True):
+        buffer = context.buffer(result.dtype, (length, *result.shape))
+        traces.append(Trace.of(buffer, n_steps, (), (0,)))
+        traces[-1].require_room(context)
+    return traces
+
+
+def _write(
+    context: Context, step: Expr, targets: Sequence[Trace | Carried], results: Sequence[Array]
+) -> None:
+    """Append the stores at the end of a step; what would be read from a state only then is copied before."""
+    written = {target.buffer for target in targets}
+    safe = [_copied(context, result, written) for result in results]
+    for (buffer, place), result in zip(_places(targets, step), safe, strict=True):
+        for size, own in zip(result.shape, buffer.shape[len(place) :], strict=True):
+            context.require_equal(own, size, MISMATCH)
+        domain, index = domain_of(buffer.shape[len(place) :])
+        context.add(domain, Store(buffer, (*place, *index), result.at(index)))
+
+
+def _copied(context: Context, array: Array, written: set[Buffer]) -> Array:
+    _, index = domain_of(array.shape)
+    if not loaded([array.at(index)]) & written:
+        return array
+    return context.store(array.shape, array.dtype, array.at)
+
+
+def _places(
+    targets: Sequence[Trace | Carried], step: Expr
+) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
+    """Yield the leading index of what each result of a step is stored at."""
+    for target in targets:
+        if isinstance(target, Carried):
+            yield target.buffer, ()
+        else:
+            for k in target.written:
+                yield target.buffer, (target.place(step, k),)

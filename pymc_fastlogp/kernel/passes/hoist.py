@@ -1,0 +1,109 @@
+"""What a step computes of sequences alone is computed before the first step, by vectors.
+
+A step of scalars runs one lane. Its gradient computes again what the steps did, from the values that were kept: that depends on no
+other step. Functions and divisions of that kind are stored by a loop over all steps before the
+repetition, and a step loads them:
+
+.. code-block:: text
+
+    repeat t n:                              loop n:
+        g[t + 1] = g[t] * exp(x[t])  ->          %0 = load x[i0]
+                                                 b[i0] = exp(%0)
+                                             repeat t n:
+                                                 g[t + 1] = g[t] * b[t]
+
+What is divided by such a value is multiplied by its reciprocal, as :mod:`~pymc_fastlogp.kernel.passes.reciprocal` does. The steps
+of vectors stay as they are. So does what a step reads at a position that is data: that it is in bounds is checked in the step.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pytensor import scalar as ps
+
+from pymc_fastlogp.kernel.ir.arithmetic import domain_of
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Load, Role
+from pymc_fastlogp.kernel.ir.loops import Loop, Repeat, Step, Store
+from pymc_fastlogp.kernel.ir.substitute import substitute_in_element, substitute_in_loop
+from pymc_fastlogp.kernel.ir.traversal import expressions, loaded, operands, roots, walk, writes
+from pymc_fastlogp.kernel.passes.sink import at_each_step, is_straight
+from pymc_fastlogp.kernel.scalars.cost import cost_of
+from pymc_fastlogp.kernel.scalars.quotient import quotient
+
+# Of an operation that is worth a store and a load: that of a division.
+COSTLY = 8
+
+
+def with_work_before(repeat: Repeat, stored: list[Buffer]) -> Iterator[Step]:
+    """Yield what is repeated, after the loops that do some of its work; add the buffers that these store."""
+    repeat = replace(repeat, steps=tuple(_with_reciprocals(step, repeat) for step in repeat.steps))
+    found = dict.fromkeys(
+        expr for step in repeat.steps if is_straight(step) for expr in _of_sequences(step, repeat)
+    )
+    places: dict[Expr, Expr] = {}
+    # Operands first: what contains one is looked up with that in its place.
+    for expr in (part for part in walk(list(found)) if part in found):
+        buffer = Buffer(f"h{len(stored)}", expr.dtype, (repeat.length,), Role.SCRATCH)
+        stored.append(buffer)
+        yield _loop_of(expr, buffer, repeat)
+        [key] = substitute_in_element((expr,), places.get)
+        places[key] = Load(buffer, (Load(repeat.counter, ()),))
+    yield replace(repeat, steps=tuple(_with(step, places) for step in repeat.steps))
+
+
+def _with_reciprocals(step: Step, repeat: Repeat) -> Step:
+    if not is_straight(step):
+        return step
+    written = writes(repeat)
+
+    def multiplied(expr: Expr) -> Expr | None:
+        if not isinstance(expr, Compute) or not isinstance(expr.op, ps.TrueDiv):
+            return None
+        x, y = expr.args
+        if not all(part.dtype == "float64" for part in (expr, x, y)):
+            return None
+        if not _is_of_sequences(y, written, repeat.counter) or not loaded([x]) & written:
+            return None
+        return Compute(quotient, (x, y, Compute(ps.reciprocal, (y,), "float64")), "float64")
+
+    return substitute_in_loop(step, multiplied)
+
+
+def _of_sequences(loop: Loop, repeat: Repeat) -> Iterator[Expr]:
+    """Yield the largest costly expressions of a loop that are the same whatever the steps before gave."""
+    written = writes(repeat)
+    exprs = list(expressions(loop))
+    free = {expr for expr in exprs if _is_free(expr, written, repeat.counter)}
+    needed = [operand for expr in exprs if expr not in free for operand in operands(expr)]
+    needed += [root for statement in loop.body for root in roots(statement)]
+    for expr in dict.fromkeys(needed):
+        if expr in free and repeat.counter in loaded([expr]) and is_costly(expr):
+            yield expr
+
+
+def _is_of_sequences(expr: Expr, written: set[Buffer], counter: Buffer) -> bool:
+    return counter in loaded([expr]) and _is_free(expr, written, counter)
+
+
+def _is_free(expr: Expr, written: set[Buffer], counter: Buffer) -> bool:
+    """Whether an expression reads nothing that a step writes, and all of it at positions known by the number of the step."""
+    loads = [part for part in walk([expr]) if isinstance(part, Load) and part.buffer is not counter]
+    if any(load.buffer in written for load in loads):
+        return False
+    return not any(loaded(list(load.index)) - {counter} for load in loads)
+
+
+def is_costly(expr: Expr) -> bool:
+    """Whether a function or a division is part of an expression."""
+    return any(isinstance(part, Compute) and cost_of(part) >= COSTLY for part in walk([expr]))
+
+
+def _loop_of(expr: Expr, buffer: Buffer, repeat: Repeat) -> Loop:
+    """Return the loop that stores an expression for each step."""
+    domain, index = domain_of(buffer.shape)
+    [value] = substitute_in_element((expr,), at_each_step(repeat))
+    return Loop(domain, (Store(buffer, index, value),))
+
+
+def _with(step: Step, places: dict[Expr, Expr]) -> Step:
+    return substitute_in_loop(step, places.get) if isinstance(step, Loop) else step

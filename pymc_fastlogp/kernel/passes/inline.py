@@ -1,0 +1,81 @@
+"""Cheap sequences are computed where vector code reads them, not stored before.
+
+PyTensor moves all that it can of a step out of it: a sign, or the difference of two sequences, becomes a sequence. A step of a
+hundred series is vector code by itself, and what is stored for all steps takes longer to write and to read, from
+caches that it does not fit, than a few operations. The loops over all steps are no different. Steps of scalars are another matter
+(:mod:`~pymc_fastlogp.kernel.passes.hoist`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pymc_fastlogp.kernel.ir.arithmetic import domain_of
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Index, Load, Role
+from pymc_fastlogp.kernel.ir.loops import Loop, Program, Repeat, Step, Store
+from pymc_fastlogp.kernel.ir.substitute import substitute_in_element, substitute_in_loop
+from pymc_fastlogp.kernel.ir.traversal import (
+    is_uniform,
+    loads,
+    loops_in,
+    reads,
+    updates,
+    walk,
+    with_loops,
+    writes,
+)
+from pymc_fastlogp.kernel.passes.hoist import is_costly
+
+# Elements that are read in place of one.
+MOST_LOADS = 2
+
+
+def inline_sequences(program: Program) -> Program:
+    """Return the program with cheap sequences computed where they are read."""
+    if not any(isinstance(step, Repeat) for step in program.steps):
+        return program
+    values: dict[Buffer, Store] = {}
+    for position, step in enumerate(program.steps):
+        if isinstance(step, Loop) and step.when is None:
+            new = [s for s in step.body if isinstance(s, Store) and _is_cheap(s, step)]
+            values |= {s.buffer: s for s in new if _may_wait(s, program.steps, position)}
+    return replace(program, steps=with_loops(program.steps, lambda loop: [_with(loop, values)]))
+
+
+def _is_cheap(store: Store, loop: Loop) -> bool:
+    """Whether each element is stored once, in its place, and is as cheap to compute as to load."""
+    if store.buffer.role is not Role.SCRATCH or not loop.domain:
+        return False
+    if domain_of(store.buffer.shape) != (loop.domain, store.index) or is_costly(store.value):
+        return False
+    read = [part for part in walk([store.value]) if isinstance(part, Load)]
+    return sum(not is_uniform(load) for load in read) <= MOST_LOADS
+
+
+def _may_wait(store: Store, steps: Sequence[Step], position: int) -> bool:
+    """Whether vector code alone reads what is stored, and nothing that it is made of changes any more."""
+    others = [s for loop in loops_in(steps) for s in updates(loop) if s is not store]
+    if any(s.buffer is store.buffer for s in others):
+        return False
+    read = {part.buffer for part in walk([store.value]) if isinstance(part, Load)}
+    if any(writes(step) & read for step in steps[position:]):
+        return False
+    readers = [loop for loop in loops_in(steps[position:]) if store.buffer in reads(loop)]
+    return bool(readers) and all(loop.domain and not loop.when for loop in readers)
+
+
+def _with(loop: Loop, values: dict[Buffer, Store]) -> Loop:
+    """Return a loop that computes elements of sequences, not those that it stores itself."""
+    if not any(load.buffer in values for load in loads(loop)):
+        return loop
+
+    def computed(expr: Expr) -> Expr | None:
+        if not isinstance(expr, Load) or expr.buffer not in values:
+            return None
+        store = values[expr.buffer]
+        places: dict[Expr, Expr] = {
+            i: at for i, at in zip(store.index, expr.index) if isinstance(i, Index)
+        }
+        [value] = substitute_in_element((store.value,), places.get)
+        return value
+
+    return substitute_in_loop(loop, computed)

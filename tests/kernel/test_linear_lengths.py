@@ -1,0 +1,79 @@
+"""What is known of lengths where there is a step."""
+
+import pytest
+from pytensor import scalar as ps
+
+from pymc_fastlogp.kernel.ir.arithmetic import cast, const, int64, plus, switch, times, truth
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Length, Load, Role
+from pymc_fastlogp.kernel.lower.linear_lengths import bounds_in_a_step, difference, linear
+
+N = Load(Buffer("x0", "int64", (), Role.INPUT), ())
+SMALL = Load(Buffer("x1", "int8", (), Role.INPUT), ())
+ROWS = Length(2, 0)
+
+
+def at_most(a, b):
+    return Compute(ps.minimum, (a, b), "int64")
+
+
+def at_least(a, b):
+    return Compute(ps.maximum, (a, b), "int64")
+
+
+def guarded(n):
+    """Return the length of one value as PyTensor writes it, for n steps."""
+    smaller = at_most(int64(1), plus(n, int64(1)))
+    one = Compute(ps.int_div, (Compute(ps.sub, (smaller, int64(1)), "int64"), int64(1)), "int64")
+    return switch(truth(ps.lt, int64(0), smaller), plus(one, int64(1)), int64(0))
+
+
+KNOWN = {
+    "a sum": (plus(N, int64(2)), N, 2),
+    "a difference": (Compute(ps.sub, (N, int64(2)), "int64"), N, -2),
+    "in another order": (Compute(ps.add, (int64(3), ROWS, N), "int64"), plus(N, ROWS), 3),
+    "a product": (plus(times(N, int64(2)), int64(1)), plus(N, N), 1),
+    "a maximum": (at_least(plus(N, int64(-1)), int64(0)), N, -1),
+    "a minimum": (at_most(int64(1), plus(N, int64(1))), int64(1), 0),
+    "a length that is not negative": (at_least(ROWS, int64(0)), ROWS, 0),
+    "a guarded length": (guarded(N), int64(1), 0),
+    "a cast": (cast(SMALL, "int64"), cast(SMALL, "int64"), 0),
+}
+UNKNOWN = {
+    "two inputs": (N, ROWS),
+    "a maximum": (at_least(plus(N, int64(-2)), int64(0)), N),
+    "a product of lengths": (times(N, ROWS), N),
+    "a quotient": (Compute(ps.int_div, (N, int64(2)), "int64"), N),
+    "what may wrap around": (
+        cast(Compute(ps.add, (SMALL, const(1, "int8")), "int8"), "int64"),
+        cast(SMALL, "int64"),
+    ),
+    "a condition that is not known": (switch(truth(ps.lt, ROWS, N), N, ROWS), N),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_differences_that_are_known(name):
+    a, b, expected = KNOWN[name]
+    assert difference(a, b, bounds_in_a_step(N)) == expected
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_differences_that_are_not(name):
+    a, b = UNKNOWN[name]
+    assert difference(a, b, bounds_in_a_step(N)) is None
+
+
+def test_without_a_step_less_is_known():
+    assert difference(guarded(N), int64(1), {}) is None
+    assert difference(at_least(plus(N, int64(-1)), int64(0)), N, {}) is None
+
+
+def test_a_number_of_steps_that_is_a_sum_bounds_its_atom():
+    assert bounds_in_a_step(plus(ROWS, int64(-1))) == {ROWS: 2}
+    assert bounds_in_a_step(times(ROWS, int64(2))) == {}
+    assert bounds_in_a_step(int64(5)) == {}
+
+
+def test_a_sum_as_an_expression():
+    assert linear(Compute(ps.add, (int64(3), N, int64(-1)), "int64"), {}).expr is plus(N, int64(2))
+    assert linear(int64(4), {}).expr is int64(4)
