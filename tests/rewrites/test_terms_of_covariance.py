@@ -51,8 +51,15 @@ FIRES = {
 }
 FEW = s[0] * pt.exp(-s[1] * DISTANCES[:32, :32]) + 0.3 * pt.eye(32)
 UPPER = cholesky(K, lower=False)
+KNOWN = np.exp(-DISTANCES) + np.eye(N)
+TRIANGLE = pt.set_subtensor(pt.zeros((N, N))[np.tril_indices(N, -1)], s[0])[
+    np.arange(N), np.arange(N)
+].set(1.0)
 REFUSES = {
     "few rows": half_logdet(cholesky(FEW)) + form(cholesky(FEW), y[:32]),
+    "multiple of a constant, whose factor is known": half_logdet(cholesky(s[0] * KNOWN))
+    + form(cholesky(s[0] * KNOWN), y),
+    "gram matrix, whose factor is known": half_logdet(cholesky(TRIANGLE @ TRIANGLE.T)),
     "upper factor": half_logdet(UPPER),
     "batch": pt.log(pt.diagonal(cholesky(pt.stack([K, 2 * K])), axis1=1, axis2=2))
     .sum(axis=1)

@@ -46,7 +46,12 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.elemwise import operand, squared
 from pymc_fastlogp.ops import LowerInverse
+from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import local_cholesky_of_gram
+from pymc_fastlogp.rewrites.linalg.cholesky_of_inverse import local_cholesky_of_inverse
+from pymc_fastlogp.rewrites.linalg.cholesky_of_scaled import local_cholesky_of_scaled
 
+# What makes a factor cheap, and its gradient with it.
+KNOWN_FACTORS = (local_cholesky_of_gram, local_cholesky_of_inverse, local_cholesky_of_scaled)
 # Solves of so few rows are straight-line code in kernels, which is faster than LAPACK's inverse.
 FEW_ROWS = 32
 
@@ -102,7 +107,7 @@ def local_half_logdet(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable
         return None
     if diagonal.owner_op.offset or not all(out.type.broadcastable):
         return None
-    covariance = _factored(diagonal.owner.inputs[0])
+    covariance = _factored(fgraph, diagonal.owner.inputs[0])
     return None if covariance is None else _checked(out, HalfLogDet()(covariance))
 
 
@@ -116,7 +121,7 @@ def local_quadratic_form(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     if node.op.axis not in (None, (whitened.ndim - 1,)) or whitened.ndim != out.ndim + 1:
         return None
     factor, rows = whitened.owner.inputs
-    covariance = _factored(factor)
+    covariance = _factored(fgraph, factor)
     if covariance is None or rows.ndim > 2:
         return None
     forms = QuadraticForm()(covariance, pt.atleast_2d(rows))
@@ -130,8 +135,11 @@ def _is_solve_of_rows(op: Any) -> bool:
     return core.lower and not core.unit_diagonal and core.b_ndim == 1
 
 
-def _factored(factor: TensorVariable) -> TensorVariable | None:
-    """Return ``K`` if a matrix, whatever axes of length one are before its own, is the lower ``cholesky(K)``."""
+def _factored(fgraph: FunctionGraph, factor: TensorVariable) -> TensorVariable | None:
+    """Return ``K`` if a matrix, whatever axes of length one are before its own, is the lower ``cholesky(K)``.
+
+    None also where another rule is about to know the factor without factorising.
+    """
     while isinstance(factor.owner_op, DimShuffle) and factor.owner_op.is_left_expand_dims:
         factor = factor.owner.inputs[0]
     op = factor.owner_op
@@ -144,6 +152,8 @@ def _factored(factor: TensorVariable) -> TensorVariable | None:
     [covariance] = factor.owner.inputs
     *batch, _, n = covariance.type.shape
     if any(length != 1 for length in batch) or (n is not None and n <= FEW_ROWS):
+        return None
+    if any(rule.transform(fgraph, factor.owner) for rule in KNOWN_FACTORS):
         return None
     return covariance.squeeze(axis=tuple(range(len(batch)))) if batch else covariance
 
