@@ -255,6 +255,19 @@ def test_a_length_that_changes_from_step_to_step():
     np.testing.assert_array_equal(function([1.0, 2, 4], [0, 1, 3]), [0, 1, 7])
 
 
+def test_a_shared_variable_that_grows_in_each_step():
+    grown = pytensor.shared(np.ones(2), shape=(None,))
+    y, updates = pytensor.scan(
+        lambda x, s: (x * s.sum(), {grown: pt.concatenate([grown, grown[:1]])}),
+        sequences=[X],
+        non_sequences=[grown],
+        return_updates=True,
+    )
+    function = pytensor.function([X], y, updates=updates, mode="NUMBA")
+    np.testing.assert_array_equal(function(np.ones(4)), [2, 3, 4, 5])
+    assert grown.get_value().shape == (6,)
+
+
 def test_one_recursion_is_worth_a_kernel():
     [y] = scan(lambda x, s: pt.tanh(s + x), [X], [ZERO])
     function = pytensor.function([X], y, mode="NUMBA")
@@ -398,3 +411,15 @@ def test_functions_of_several_numbers_in_a_step(n):
         return scan(step, [x], [start])
 
     check_value(Case(build, (random.normal(size=20), np.array(0.3))))
+
+
+@pytest.mark.parametrize("left", [lambda a: 2 * a, lambda a: a[:, :, ::-1]])
+def test_what_a_library_reads_is_stored(left):
+    """A recursion elsewhere in the graph does not change what a product of batches reads."""
+    random = np.random.default_rng(6)
+
+    def build(a, b, x, start):
+        return [left(a) @ b, *decaying(x, start)]
+
+    batches = [random.normal(size=(3, 60, 60)) for _ in range(2)]
+    check_value(Case(build, (*batches, random.normal(size=5), np.array(0.3))))

@@ -12,7 +12,7 @@ from pytensor.graph.basic import Apply, Variable
 from pymc_fastlogp.kernel.ir.arithmetic import ZERO, domain_of, int64, truth
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Load, Size, as_expr, as_size
 from pymc_fastlogp.kernel.ir.loops import Error, Repeat, Store
-from pymc_fastlogp.kernel.ir.traversal import loaded
+from pymc_fastlogp.kernel.ir.traversal import loaded, walk
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lengths import length_of, smaller
@@ -173,9 +173,16 @@ def _write(
     safe = [_copied(context, result, written) for result in results]
     for (buffer, place), result in zip(_places(targets, step), safe, strict=True):
         for size, own in zip(result.shape, buffer.shape[len(place) :], strict=True):
+            if not place and _may_change(own, size):
+                raise UnsupportedError("a length that may change from step to step")
             context.require_equal(own, size, MISMATCH)
         domain, index = domain_of(buffer.shape[len(place) :])
         context.add(domain, Store(buffer, (*place, *index), result.at(index)))
+
+
+def _may_change(own: Size, given: Size) -> bool:
+    """Whether a length is another one in each step, as where a shared variable is appended to, of which no history is kept."""
+    return given != own and as_expr(own) in walk([as_expr(given)])
 
 
 def _copied(context: Context, array: Array, written: set[Buffer]) -> Array:

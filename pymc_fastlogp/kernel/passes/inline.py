@@ -14,6 +14,7 @@ from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Index, Load, Role
 from pymc_fastlogp.kernel.ir.loops import Loop, Program, Repeat, Step, Store
 from pymc_fastlogp.kernel.ir.substitute import substitute_in_element, substitute_in_loop
 from pymc_fastlogp.kernel.ir.traversal import (
+    is_call,
     is_uniform,
     loads,
     loops_in,
@@ -60,7 +61,12 @@ def _may_wait(store: Store, steps: Sequence[Step], position: int) -> bool:
     if any(writes(step) & read for step in steps[position:]):
         return False
     readers = [loop for loop in loops_in(steps[position:]) if store.buffer in reads(loop)]
-    return bool(readers) and all(loop.domain and not loop.when for loop in readers)
+    return bool(readers) and all(map(_can_compute, readers))
+
+
+def _can_compute(loop: Loop) -> bool:
+    """Whether a loop runs by vectors; a library reads from memory, also for each index of a batch."""
+    return bool(loop.domain) and not loop.when and not is_call(loop)
 
 
 def _with(loop: Loop, values: dict[Buffer, Store]) -> Loop:
