@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from benchmarks import calibration, permutation
-from benchmarks.report import BEGIN, END
 
 CHAINS, DRAWS, SCALARS = 12, 100, 40
 
@@ -73,7 +72,9 @@ def test_a_detectable_difference_is_detected():
 
 def test_publishes_json_and_page(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter")
+    page.write_text(
+        "before\n<!-- benchmark table: begin -->\nold\n<!-- benchmark table: end -->\nafter"
+    )
     test = {"p_value": 0.5, "largest": 0.01, "detectable": 0.1}
     record = {
         "title": "a model",
