@@ -12,6 +12,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.scan.basic import until
 from pytensor.scan.op import Scan
 
+from pymc_fastlogp.kernel.graph import scans
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.graph.scans import specialise_scans
 from pymc_fastlogp.kernel.ir.loops import Call, Loop, Repeat
@@ -222,6 +223,21 @@ REFUSED = {
 def test_what_is_left_to_pytensor(name):
     [node] = scans_of([REFUSED[name]()])
     assert not is_supported(node)
+
+
+def test_steps_that_cannot_be_rewritten_are_left_to_pytensor(monkeypatch, caplog):
+    def fails(*_):
+        raise KeyError("a step")
+
+    monkeypatch.setattr(scans, "_specialised", fails)
+    [y] = scan(lambda x, s: s + x, [X], [ZERO])
+    with pytensor.config.change_flags(on_opt_error="warn"), caplog.at_level("WARNING"):
+        graph = FunctionGraph(outputs=[y], clone=True)
+        specialise_scans(graph)
+    assert any(isinstance(node.op, Scan) for node in graph.apply_nodes)
+    assert "a step" in caplog.text
+    with pytensor.config.change_flags(on_opt_error="raise"), pytest.raises(KeyError):
+        specialise_scans(graph)
 
 
 def test_what_is_refused_is_left_as_it_is():

@@ -9,6 +9,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.basic import Alloc
 
 from pymc_fastlogp import explain
+from pymc_fastlogp.rewrites.shapes import fold_alloc
 from tests.rewrites.conftest import (
     assert_left_alone,
     assert_same_value_and_gradient,
@@ -95,3 +96,10 @@ def test_the_basis_of_an_hsgp_is_a_constant_so_that_rows_are_those_of_a_triangle
     assert (row.fired, row.rows_before, row.rows_after) == (True, 100, 8 + 1)
     matrices = [x for x in ancestors([pregrad(model.logp(), on=True)]) if x.owner]
     assert not any(isinstance(x.owner.op, Alloc) and x.type.ndim > 1 for x in matrices)
+
+
+def test_more_entries_than_a_function_may_hold_are_left(monkeypatch):
+    small = pt.sin(pt.alloc(pt.as_tensor([[1.0], [2.0]]), 2, 30) + np.arange(30.0))
+    assert isinstance(pregrad(small, on=True), Constant)
+    monkeypatch.setattr(fold_alloc, "MOST_ENTRIES", 59)
+    assert not isinstance(pregrad(small, on=True), Constant)

@@ -7,10 +7,13 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode, get_mode
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import in2out
 from pytensor.graph.traversal import ancestors
 
 import pymc_fastlogp
 from pymc_fastlogp.config import switched
+from pymc_fastlogp.rewrites.scalars.quotient_times_exp import local_quotient_times_exp
 from tests.rewrites.conftest import pregrad, sketch
 
 PYTHON = Mode(
@@ -59,6 +62,16 @@ def test_does_not_divide(name):
 def test_refuses(name):
     off, on = (sketch(pregrad(REFUSES[name], on=on)) for on in (False, True))
     assert off == on
+
+
+def test_the_same_exponential_twice():
+    """The rule itself, since PyTensor makes a square of the two."""
+    graph = FunctionGraph([a, b, x], [pt.mul(a + b / m, m, m)], clone=True)
+    in2out(local_quotient_times_exp).rewrite(graph)
+    [found] = graph.outputs
+    assert "True_div" not in sketch(found)
+    value = pytensor.function(graph.inputs, found, mode=PYTHON)(2.0, 3.0, 0.5)
+    np.testing.assert_allclose(value, 2 * np.exp(1) + 3 * np.exp(0.5), rtol=1e-14)
 
 
 def test_dtype_is_kept():

@@ -66,6 +66,7 @@ REFUSES = {
     .sum(),
     "factor that is given": half_logdet(pt.tril(free)),
     "another diagonal": pt.log(pt.diagonal(L, offset=-1)).sum(),
+    "diagonal of other axes": pt.log(pt.diagonal(L[None], axis1=0, axis2=1)).sum(),
     "matrix on the right": pt.sqr(solve_triangular(L, rows.T, lower=True)).sum(),
     "sum over rows": pt.sqr(solve_triangular(L, rows, lower=True, b_ndim=1)).sum(axis=0).sum(),
 }
@@ -123,6 +124,14 @@ def test_value_and_gradient(name):
     if name == "open length":
         assert not np.triu(on[2], 1).any()
         assert np.tril(on[2], -1).any()
+
+
+def test_gradients_have_the_type_of_what_they_are_of():
+    covariance, b = pt.fmatrix("covariance"), pt.fvector("b")
+    logp = pregrad(half_logdet(cholesky(covariance)) + form(cholesky(covariance), b), on=True)
+    assert {HalfLogDet, QuadraticForm} <= {*ops_of(logp)}
+    gradients = pytensor.grad(logp, [covariance, b])
+    assert {gradient.type.dtype for gradient in gradients} == {"float32"}
 
 
 def test_one_kernel_with_one_factor_and_one_inverse():

@@ -14,6 +14,7 @@ from pytensor.tensor.basic import alloc
 from pytensor.tensor.variable import TensorConstant
 
 from pymc_fastlogp._upstream.numba import is_for_numba
+from pymc_fastlogp.kernel.defects import report_defect
 from pymc_fastlogp.kernel.graph.boundary import is_embedded
 from pymc_fastlogp.kernel.lower import is_supported
 
@@ -39,7 +40,11 @@ def specialise_scans(fgraph: FunctionGraph) -> None:
     mode = active if is_for_numba(active) else get_mode("NUMBA")
     mode = mode.excluding(*EXCLUDED)
     for node in scans:
-        specialised = _specialised(node, mode)
+        try:
+            specialised = _specialised(node, mode)
+        except Exception as error:
+            report_defect(error, f"the node {node}")
+            continue
         if is_supported(specialised):
             copy_stack_trace(node.outputs, specialised.outputs)
             pairs = list(zip(node.outputs, specialised.outputs, strict=True))

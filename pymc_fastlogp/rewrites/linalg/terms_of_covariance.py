@@ -70,7 +70,7 @@ class HalfLogDet(SymbolicOp):
         """Return ``K**-1 / 2`` times what is given."""
         [covariance], [given] = inputs, cotangents
         inverse = LowerInverse()(cholesky(covariance))
-        below_twice = 1 - 0.5 * pt.eye(covariance.shape[0])
+        below_twice = 1 - 0.5 * pt.eye(covariance.shape[0], dtype=inverse.type.dtype)
         return [given * below_twice * inverse]
 
 
@@ -90,7 +90,7 @@ class QuadraticForm(SymbolicOp):
         w = solve_triangular(factor.mT, _whitened(covariance, rows), lower=False, b_ndim=1)
         scaled = given[:, None] * w
         n = covariance.shape[0]
-        below_twice = 2 * pt.tri(n, dtype=w.type.dtype) - pt.eye(n)
+        below_twice = 2 * pt.tri(n, dtype=w.type.dtype) - pt.eye(n, dtype=w.type.dtype)
         return [-below_twice * pt.dot(scaled.T, w), 2 * scaled]
 
 
@@ -105,10 +105,16 @@ def local_half_logdet(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable
     diagonal = operand(node.inputs[0], ps.Log)
     if diagonal is None or not isinstance(diagonal.owner_op, ExtractDiag):
         return None
-    if diagonal.owner_op.offset or not all(out.type.broadcastable):
+    [factor] = diagonal.owner.inputs
+    if not _is_of_matrices(diagonal.owner_op, factor) or not all(out.type.broadcastable):
         return None
-    covariance = _factored(fgraph, diagonal.owner.inputs[0])
+    covariance = _factored(fgraph, factor)
     return None if covariance is None else _checked(out, HalfLogDet()(covariance))
+
+
+def _is_of_matrices(op: ExtractDiag, x: TensorVariable) -> bool:
+    """Whether what is taken of an array are the main diagonals of its last two axes."""
+    return not op.offset and {op.axis1 % x.ndim, op.axis2 % x.ndim} == {x.ndim - 2, x.ndim - 1}
 
 
 @node_rewriter([Sum])

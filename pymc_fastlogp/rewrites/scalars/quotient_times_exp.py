@@ -37,7 +37,10 @@ def local_quotient_times_exp(fgraph: FunctionGraph, node: Apply) -> list[TensorV
             continue
         for total in node.inputs:
             if len(fgraph.clients[total]) == 1 and (parts := _split(total, factor)):
-                others = [x for x in node.inputs if x is not factor and x is not total]
+                others = [*node.inputs]
+                # One of each: the same exponential may be there twice.
+                others.remove(factor)
+                others.remove(total)
                 rest, numerators = parts
                 product = mul(_sum(rest), *others, factor)
                 rewritten = add(product, *(_product([b, *others]) for b in numerators))

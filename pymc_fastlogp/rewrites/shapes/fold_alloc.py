@@ -14,8 +14,10 @@ can know that they read a constant.
 The value is what the Op itself returns, in PyTensor's own evaluation.
 
 Where all constants are single numbers, the ``Alloc`` is left to PyTensor, which moves it, and a large array of equal entries
-is not stored.
+is not stored; nor is one of more than :data:`MOST_ENTRIES`.
 """
+
+from math import prod
 
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
@@ -26,6 +28,8 @@ from pytensor.tensor.rewriting.basic import constant_folding, unconditional_cons
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
+MOST_ENTRIES = 10_000_000
+
 
 @node_rewriter([Elemwise, Join])
 def local_fold_alloc(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
@@ -33,6 +37,8 @@ def local_fold_alloc(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable]
     if not any(_moves_alloc(x) for x in node.inputs):
         return None
     if not all(map(_is_known, node.inputs)) or not any(map(_has_entries, node.inputs)):
+        return None
+    if not all(map(_is_bounded, (*node.inputs, *node.outputs))):
         return None
     known = [_folded(fgraph, x) for x in node.inputs]
     if None in known:
@@ -59,6 +65,12 @@ def _has_entries(x: Variable) -> bool:
     if isinstance(x.owner_op, Alloc | DimShuffle):
         return _has_entries(x.owner.inputs[0])
     return isinstance(x.type, TensorType) and x.data.size > 1
+
+
+def _is_bounded(x: Variable) -> bool:
+    """Whether a constant is of known size, and no larger than what a compiled function may well hold."""
+    lengths = getattr(x.type, "shape", ())
+    return None not in lengths and prod(lengths) <= MOST_ENTRIES
 
 
 def _folded(fgraph: FunctionGraph, x: Variable) -> Constant | None:
