@@ -13,7 +13,6 @@ PICTURE = ROOT / "docs" / "_static" / "first_draw.png"
 MARKER = "table of the wait"
 
 SIDES = ("off", "import only", "sample", "JAX")
-WITH_PLUGIN = ("import only", "sample")
 STATES = ("cold", "warm")
 PARTS = ("imports", "compile", "sampling")
 
@@ -29,7 +28,7 @@ class Row(NamedTuple):
     data: str
 
 
-# Models of real data, of the kinds that people fit; the last one gains little per evaluation.
+# Models of real data, of the kinds that people fit.
 HEADLINES = {
     "radon": Row("varying intercepts and slopes", "radon, 919 houses"),
     "sleepstudy": Row("correlated slopes (LKJ)", "sleep study, 180 reactions"),

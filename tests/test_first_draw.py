@@ -1,6 +1,8 @@
 """The tables and the picture of the user's wait are made from the JSON of one run."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -65,3 +67,8 @@ def test_what_is_published_is_what_the_json_says():
     results = json.loads(report.RESULTS.read_text())
     assert report.headline_table(results) in report.README.read_text()
     assert report.tables(results) in report.PAGE.read_text()
+
+
+def test_the_process_of_a_side_without_the_plugin_does_not_import_it():
+    program = "import sys, benchmarks.first_draw_child; sys.exit('pymc_fastlogp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=report.ROOT).returncode == 0
