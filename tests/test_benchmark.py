@@ -20,7 +20,7 @@ from pymc_fastlogp.benchmarking.clock import seconds_now
 from pymc_fastlogp.benchmarking.native import LogpCallback
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmarking.run import check_agreement, compile_side, legal_points
-from pymc_fastlogp.benchmarking.wait import measure_wait
+from pymc_fastlogp.benchmarking.wait import PATIENCE, Wait, measure_wait
 from tests.pictures import is_cut_off
 
 BEGIN, END = "<!-- benchmark table: begin -->", "<!-- benchmark table: end -->"
@@ -136,6 +136,15 @@ def test_draws_that_take_too_long_are_given_up(model, monkeypatch):
     [wait] = measure_wait(model, freeze_model=True, sides=["pymc_fastlogp.sample"]).values()
     assert wait.draws is None
     assert str(wait).startswith("more than ")
+
+
+def test_draws_that_were_given_up_are_drawn_as_long_as_was_waited():
+    matplotlib.use("Agg")
+    waits = {"off": Wait(0.0, 9.0, None), "on": Wait(3.0, 5.0, 0.5)}
+    seconds = {side: (1e-6,) for side in waits}
+    ax = BenchmarkResult(n_dim=1, seconds=seconds, wait=waits).plot_wait()
+    assert [bar.get_x() + bar.get_width() for bar in ax.patches[-2:]] == [9.0 + PATIENCE, 8.5]
+    assert ax.get_yticklabels()[0].get_text() == "off, given up"
 
 
 def test_wait_that_was_not_measured_can_not_be_drawn(result):

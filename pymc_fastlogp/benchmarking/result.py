@@ -139,15 +139,14 @@ class BenchmarkResult(Shown):
         if not self.wait:
             raise ValueError("the wait was not measured: benchmark(model, wait=True) does.")
         ax = ax or _new_axes(len(self.wait))
-        left = [0.0] * len(self.wait)
-        for part in Wait._fields:
-            widths = [
-                getattr(wait, part) or wait.total - end
-                for wait, end in zip(self.wait.values(), left)
-            ]
-            ax.barh(range(len(left)), widths, left=left, label=part)
-            left = [end + width for end, width in zip(left, widths, strict=True)]
-        names = [name + ("" if wait.draws else ", given up") for name, wait in self.wait.items()]
+        left = np.zeros(len(self.wait))
+        widths = np.transpose([wait.parts for wait in self.wait.values()])
+        for part, width in zip(Wait._fields, widths, strict=True):
+            ax.barh(range(len(left)), width, left=left, label=part)
+            left = left + width
+        names = [
+            name + (", given up" if wait.draws is None else "") for name, wait in self.wait.items()
+        ]
         ax.set_yticks(range(len(names)), names)
         ax.invert_yaxis()
         ax.set_xlabel("seconds of a fresh process with empty caches")

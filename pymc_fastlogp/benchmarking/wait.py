@@ -43,7 +43,12 @@ class Wait(NamedTuple):
     @property
     def total(self) -> float:
         """The sum, which is a lower bound where there is no time of the draws."""
-        return self.imports + self.compilation + (PATIENCE if self.draws is None else self.draws)
+        return sum(self.parts)
+
+    @property
+    def parts(self) -> tuple[float, float, float]:
+        """The three, with :data:`PATIENCE` for draws that were given up."""
+        return self.imports, self.compilation, PATIENCE if self.draws is None else self.draws
 
     def __str__(self) -> str:
         draws = f"more than {PATIENCE}" if self.draws is None else f"{self.draws:.1f}"
