@@ -141,7 +141,7 @@ def test_draws_that_take_too_long_are_given_up(model, monkeypatch):
 def test_draws_that_were_given_up_are_drawn_as_long_as_was_waited():
     matplotlib.use("Agg")
     waits = {"off": Wait(0.0, 9.0, None), "on": Wait(3.0, 5.0, 0.5)}
-    seconds = {side: (1e-6,) for side in waits}
+    seconds = dict.fromkeys(waits, (1e-06,))
     ax = BenchmarkResult(n_dim=1, seconds=seconds, wait=waits).plot_wait()
     assert [bar.get_x() + bar.get_width() for bar in ax.patches[-2:]] == [9.0 + PATIENCE, 8.5]
     assert ax.get_yticklabels()[0].get_text() == "off, given up"
