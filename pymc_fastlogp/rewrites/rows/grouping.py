@@ -110,7 +110,7 @@ class Grouping:
             return is_apart and loop.is_constant
         if own.codes is None:
             return loop.codes is None
-        if own.terms[0].weights and FEWER * own.n_cells <= loop.n_cells:
+        if _has_weights_to_read(own.terms[0]) and FEWER * own.n_cells <= loop.n_cells:
             return False
         n_cells = int(self._used_by_both(own, loop).sum())
         if WORTHWHILE * n_cells > loop.n_cells:
@@ -136,3 +136,8 @@ class Grouping:
         if term.mask is None:
             return reads
         return reads._replace(columns=self.keys.differing(reads.columns, term.mask))
+
+
+def _has_weights_to_read(term: Term) -> bool:
+    """Whether a loop over rows reads something for a term alone; constants that are only added have rules of their own."""
+    return term.factor is not None and bool(term.weights)

@@ -1,15 +1,15 @@
-"""Ask the count, not the logarithm, whether ``y * log(mu)`` is zero.
+r"""Split ``y * log(mu)`` by the factors of a rate ``mu``, where the count ``y`` is not zero.
 
 .. code::
 
-    switch(l == -inf & m, u, y * l)  ->  switch(m, 0, y * l)
+    switch(log(mu) == -inf & m, u, y * log(mu))  ->  switch(m, 0, y * (log(a) + x + log(s)) + limit)
 
-``m``, ``u`` and ``y`` are constants, ``u`` and ``y`` zero wherever ``m`` holds. PyMC's ``logpow`` writes it in the logarithm of a Poisson's and
-a binomial's mass, with ``m`` for ``y == 0``. The right side reads no logarithm where the count is zero, and its terms are linear in the logarithm
-where it is not, so that rows can be summed by what they share.
+for :math:`\mu = a e^x s`; ``m``, ``u`` and ``y`` are constants, ``u`` and ``y`` zero wherever ``m`` holds, and ``y`` positive elsewhere. PyMC's
+``logpow`` writes it in the mass of Poisson and of other counts, with ``m`` for ``y == 0``. The right side has no logarithm of a row, and its terms are
+linear in what groups and covariates add, so that rows are summed by what they share.
 
-Where ``m`` holds, the left side is zero, but for a logarithm that is infinite or nan: there it is nan, and the right one zero.
-Such a mean makes PyMC's density nan, infinite or a failed check by its other terms.
+The limit is 0, or what ``log(mu)`` is where it is not finite; see :mod:`~pymc_fastlogp.rewrites.scalars.log_of_product`. Where ``m`` holds, the left side
+is zero, but nan for an infinite rate, and so is the right one.
 """
 
 from collections.abc import Iterable
@@ -20,31 +20,42 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import constant, switch
+from pytensor.tensor.math import lt
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.analysis.elemwise import operands
+from pymc_fastlogp.analysis.elemwise import operand, operands
 from pymc_fastlogp.rewrites.rows.masked_switch import mask_of
 from pymc_fastlogp.rewrites.rows.terms import conjunction
+from pymc_fastlogp.rewrites.scalars.log_of_product import limit_of_log, sum_of_logs
 
 
 @node_rewriter([switch])
 def local_log_power(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
-    """Rewrite ``switch(l == -inf & m, u, y * l) -> switch(m, 0, y * l)``."""
+    """Rewrite ``switch(log(mu) == -inf & m, 0, y * log(mu))`` for a product ``mu``."""
     [condition, u, product], [out] = node.inputs, node.outputs
     mask = mask_of(condition)
     counts, logarithms = _parted(operands(product, ps.Mul))
     _, unknown = _parted(conjunction(condition))
     if mask is None or not (len(counts) == len(logarithms) == len(unknown) == 1):
         return None
-    if not (_is_minus_infinity(unknown[0], logarithms[0]) and _are_zero((u, counts[0]), mask)):
+    [y], [logarithm] = counts, logarithms
+    if not (_is_minus_infinity(unknown[0], logarithm) and _are_zero((u, y), mask)):
         return None
-    zero = constant(np.zeros((1,) * out.type.ndim, dtype=out.type.dtype))
-    power = switch(constant(mask), zero, product)
+    mu = operand(logarithm, ps.Log)
+    logs = None if mu is None else sum_of_logs(logarithm)
+    if mu is None or logs is None or not np.all((y.data > 0) | mask):
+        return None
+    nothing = switch(lt(mu, _number(np.inf, out)), _number(0, out), _number(np.nan, out))
+    power = switch(constant(mask), nothing, y * logs + limit_of_log(mu))
     if not out.type.is_super(power.type):
         return None
     copy_stack_trace(out, power)
     return [power]
+
+
+def _number(value: float, like: TensorVariable) -> TensorConstant:
+    return constant(np.array(value, dtype=like.type.dtype))
 
 
 def _parted(xs: list[TensorVariable]) -> tuple[list[TensorVariable], list[TensorVariable]]:

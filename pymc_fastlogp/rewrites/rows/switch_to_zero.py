@@ -12,7 +12,7 @@ PyMC's Poisson writes it, with ``m`` for :math:`y = 0` and :math:`r = y \log\mu 
     a + b, a - b, -a     are zero if a and b are
     a * b                is zero if a is, and b finite
     switch(c, a, b)      is zero if a and b are; in b, c is known not to hold
-    switch(m, a, b)      is zero if a is
+    switch(c, a, b)      is zero if a is, and c a constant that holds, or 0 < inf
 
 and ``x`` is finite where :math:`e^x = 0`, unless it is :math:`-\infty`, which a ``switch(x == -inf & m, a, b)`` rules out for ``b``.
 
@@ -126,6 +126,8 @@ def _without(facts: Facts, condition: TensorVariable) -> Facts:
 
 
 def _holds(condition: TensorVariable, facts: Facts) -> bool:
+    if compared := operands(condition, ps.LT):
+        return compared[0] in facts.zeros and fill_value(compared[1]) == np.inf
     return isinstance(condition, TensorConstant) and bool(np.all(condition.data | ~facts.mask))
 
 
