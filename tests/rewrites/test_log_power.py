@@ -48,7 +48,7 @@ REFUSES = {
     "another value": guarded(u=1.0),
     "another logarithm": guarded(of=w),
     "no product": guarded(of=x, log=x),
-    "a sum": guarded(of=pt.log(1 + mu), log=pt.log(1 + mu)),
+    "a rate that may be negative": guarded(of=pt.log(w), log=pt.log(w)),
     "infinity": pt.switch(pt.eq(log_mu, np.inf) & zero, 0.0, y * log_mu),
     "either": pt.switch(pt.eq(log_mu, -np.inf) | zero, 0.0, y * log_mu),
     "no constant counts": guarded(counts=w),
@@ -68,6 +68,16 @@ POINTS = {
 @pytest.mark.parametrize("name", FIRES)
 def test_graph(name):
     assert_rewritten(FIRES[name], after)
+
+
+def test_a_rate_that_is_no_product():
+    rate = mu + 0.5
+    out = guarded(of=pt.log(rate), log=pt.log(rate))
+    nothing = pt.switch(pt.lt(rate, np.inf), 0.0, np.nan)
+    assert_rewritten(out, pt.switch(zero, nothing, y * pt.log(rate)))
+    for point in POINTS.values():
+        off, on = (pregrad(out, on=on).eval({x: point}) for on in (False, True))
+        np.testing.assert_array_equal(on, off)
 
 
 @pytest.mark.parametrize("name", REFUSES)

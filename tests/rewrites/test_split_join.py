@@ -127,4 +127,4 @@ def test_two_arms_of_a_survey():
     said = explain(model)["y"]
     assert RULE in {outcome.rewrite for outcome in said}
     rows = {(outcome.rows_before, outcome.rows_after) for outcome in said if outcome.rows_before}
-    assert rows == {(n, groups), (n, 1)}
+    assert rows == {(n, groups)}

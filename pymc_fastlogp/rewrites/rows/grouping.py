@@ -27,7 +27,7 @@ from pymc_fastlogp.rewrites.rows.terms import Term
 # A loop of its own costs about as much as so many evaluations of a term.
 OVERHEAD = 32
 
-# Arithmetic that reads weights of its own is worth a loop over so many times fewer cells.
+# Arithmetic that alone reads its weights is worth a loop over so many times fewer cells.
 FEWER = 4
 
 
@@ -110,7 +110,7 @@ class Grouping:
             return is_apart and loop.is_constant
         if own.codes is None:
             return loop.codes is None
-        if _has_weights_to_read(own.terms[0]) and FEWER * own.n_cells <= loop.n_cells:
+        if FEWER * own.n_cells <= loop.n_cells and _reads_weights_alone(own.terms[0], loop):
             return False
         n_cells = int(self._used_by_both(own, loop).sum())
         if WORTHWHILE * n_cells > loop.n_cells:
@@ -138,6 +138,7 @@ class Grouping:
         return reads._replace(columns=self.keys.differing(reads.columns, term.mask))
 
 
-def _has_weights_to_read(term: Term) -> bool:
-    """Whether a loop over rows reads something for a term alone; constants that are only added have rules of their own."""
-    return term.factor is not None and bool(term.weights)
+def _reads_weights_alone(term: Term, loop: Loop) -> bool:
+    """Whether a loop would read the weights of a term for it alone; constants that are only added have rules of their own."""
+    read_anyway = {weight for other in loop.terms for weight in other.weights}
+    return term.factor is not None and not read_anyway.issuperset(term.weights)

@@ -1,15 +1,16 @@
-r"""Split ``y * log(mu)`` by the factors of a rate ``mu``, where the count ``y`` is not zero.
+r"""Ask the count ``y``, not the logarithm of the rate ``mu``, whether ``y * log(mu)`` is zero.
 
 .. code::
 
-    switch(log(mu) == -inf & m, u, y * log(mu))  ->  switch(m, 0, y * (log(a) + x + log(s)) + limit)
+    switch(log(mu) == -inf & m, u, y * log(mu))  ->  switch(m, 0, y * log(mu))
+                                                 ->  switch(m, 0, y * (log(a) + x + log(s)) + limit)   for mu = a * exp(x) * s
 
-for :math:`\mu = a e^x s`; ``m``, ``u`` and ``y`` are constants, ``u`` and ``y`` zero wherever ``m`` holds, and ``y`` positive elsewhere. PyMC's
-``logpow`` writes it in the mass of Poisson and of other counts, with ``m`` for ``y == 0``. The right side has no logarithm of a row, and its terms are
-linear in what groups and covariates add, so that rows are summed by what they share.
+``m``, ``u`` and ``y`` are constants, ``u`` and ``y`` zero wherever ``m`` holds, and ``y`` positive elsewhere. PyMC's
+``logpow`` writes it in the mass of Poisson and of other counts, with ``m`` for ``y == 0``. Where most counts are zero, few logarithms are left. Those of a product are none,
+and its terms are linear in what groups and covariates add, so that rows are summed by what they share.
 
 The limit is 0, or what ``log(mu)`` is where it is not finite; see :mod:`~pymc_fastlogp.rewrites.scalars.log_of_product`. Where ``m`` holds, the left side
-is zero, but nan for an infinite rate, and so is the right one.
+is zero, but nan for an infinite rate or one that is nan, and so is the right one. No rate is negative.
 """
 
 from collections.abc import Iterable
@@ -25,6 +26,7 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import operand, operands
+from pymc_fastlogp.analysis.ranges import is_nonnegative
 from pymc_fastlogp.rewrites.rows.masked_switch import mask_of
 from pymc_fastlogp.rewrites.rows.terms import conjunction
 from pymc_fastlogp.rewrites.scalars.log_of_product import limit_of_log, sum_of_logs
@@ -32,7 +34,7 @@ from pymc_fastlogp.rewrites.scalars.log_of_product import limit_of_log, sum_of_l
 
 @node_rewriter([switch])
 def local_log_power(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
-    """Rewrite ``switch(log(mu) == -inf & m, 0, y * log(mu))`` for a product ``mu``."""
+    """Rewrite ``switch(log(mu) == -inf & m, 0, y * log(mu)) -> switch(m, 0, y * log(mu))``."""
     [condition, u, product], [out] = node.inputs, node.outputs
     mask = mask_of(condition)
     counts, logarithms = _parted(operands(product, ps.Mul))
@@ -43,11 +45,12 @@ def local_log_power(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] 
     if not (_is_minus_infinity(unknown[0], logarithm) and _are_zero((u, y), mask)):
         return None
     mu = operand(logarithm, ps.Log)
-    logs = None if mu is None else sum_of_logs(logarithm)
-    if mu is None or logs is None or not np.all((y.data > 0) | mask):
+    if mu is None or not (np.all((y.data > 0) | mask) and is_nonnegative(mu)):
         return None
+    logs = sum_of_logs(logarithm)
+    power = y * logarithm if logs is None else y * logs + limit_of_log(mu)
     nothing = switch(lt(mu, _number(np.inf, out)), _number(0, out), _number(np.nan, out))
-    power = switch(constant(mask), nothing, y * logs + limit_of_log(mu))
+    power = switch(constant(mask), nothing, power)
     if not out.type.is_super(power.type):
         return None
     copy_stack_trace(out, power)
