@@ -84,6 +84,10 @@ RULES: tuple[Rule, ...] = (
     Rule("fastlogp_lift_set_subtensor", LIFT, "canonicalize"),
     # Before rows are compacted, so that a check reads no more of a row than it needs.
     Rule("fastlogp_fold_checks_by_range", FOLD_CHECKS, "canonicalize"),
+    # Before all that looks at the rows of a likelihood.
+    Rule("fastlogp_split_join", "rows.split_join.local_split_join", "canonicalize"),
+    # Before the switch around it, which then goes.
+    Rule("fastlogp_log_power", "rows.log_power.local_log_power", "canonicalize"),
     # Before rows are compacted, so that their terms have no mask.
     Rule("fastlogp_switch_to_zero", "rows.switch_to_zero.local_switch_to_zero", "canonicalize"),
     Rule(
@@ -143,6 +147,8 @@ RULES: tuple[Rule, ...] = (
         "stabilize",
     ),
     Rule("fastlogp_quotient_times_exp", CANCEL, "stabilize", until=CANCEL_UNTIL),
+    # Before rows are compacted, which finds fewer distinct ones among the factors than among products.
+    Rule("fastlogp_log_of_product", "scalars.log_of_product.local_log_of_product", "stabilize"),
     Rule("fastlogp_masked_switch", "rows.masked_switch.local_masked_switch", "stabilize"),
     # After `canonicalize`, so that they see each likelihood in its final form; one after the other.
     Rule("fastlogp_gaussian_rows", "gaussian.gaussian_rows.local_gaussian_rows", ROWS),

@@ -71,6 +71,11 @@ def only(rows, rewrite):
     return row
 
 
+def refused(rows):
+    [row] = [row for row in rows if row.rewrite == COMPACT and not row.fired]
+    return row
+
+
 def test_gaussian_rows_fire_for_the_likelihood(explained):
     row = only(explained["radon"]["y"], GAUSSIAN)
     assert row.fired
@@ -99,8 +104,7 @@ def test_repeated_rows_are_compacted(explained):
 
 
 def test_unique_rows_are_refused_with_advice(explained):
-    row = only(explained["counts"]["many"], COMPACT)
-    assert not row.fired
+    row = refused(explained["counts"]["many"])
     assert (row.rows_before, row.rows_after) == (N, N)
     assert "too few repeats" in row.reason
     assert "rounded" in row.advice
@@ -123,19 +127,20 @@ def test_what_fires_for_a_part_is_refused_for_the_rest():
     with pm.Model() as model:
         alpha = pm.HalfNormal("alpha")
         pm.NegativeBinomial("y", pt.exp(pm.Normal("b") * x), alpha, observed=y)
-    fired, refused = [row for row in explain(model)["y"] if row.rewrite == COMPACT]
-    assert (fired.rows_before, fired.rows_after) == (N, len(np.unique(y)))
-    assert (refused.fired, refused.rows_before, refused.rows_after) == (False, N, N)
+    of_counts, of_parameters, left = [r for r in explain(model)["y"] if r.rewrite == COMPACT]
+    assert (of_counts.rows_before, of_counts.rows_after) == (N, len(np.unique(y)))
+    assert (of_parameters.times, of_parameters.rows_after) == (1, 1)
+    assert (left.fired, left.rows_before, left.rows_after) == (False, N, N)
 
 
-def test_constants_that_leave_unique_rows_are_evaluated_at_no_row():
+def test_what_a_count_multiplies_leaves_unique_rows_for_one():
     rng = data()
     with pm.Model() as model:
         eta = pm.Normal("a") + pm.Normal("b") * rng.normal(size=N)
         pm.Poisson("y", pt.exp(eta), observed=rng.poisson(2, N))
-    fired, refused = [row for row in explain(model)["y"] if row.rewrite == COMPACT]
-    assert (fired.rows_before, fired.rows_after) == (N, 0)
-    assert (refused.fired, refused.rows_before) == (False, N)
+    fired, left = [row for row in explain(model)["y"] if row.rewrite == COMPACT]
+    assert (fired.rows_before, fired.rows_after) == (N, 1)
+    assert (left.fired, left.rows_before) == (False, N)
 
 
 def test_data_that_is_not_frozen_is_refused_and_told_how_to_freeze(counts):
@@ -308,7 +313,7 @@ def test_table_and_html_say_the_same(explained):
         assert "compact_rows" in shown
         assert "likelihood" in shown
     # Longer than pandas shows by itself, and than a column in a terminal is wide.
-    reason = only(explained["counts"]["many"], COMPACT).reason
+    reason = refused(explained["counts"]["many"]).reason
     assert len(reason) > pd.get_option("display.max_colwidth")
     assert reason in html
 

@@ -5,8 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 from pytensor.graph.basic import Apply
-from pytensor.tensor.subtensor import indices_from_subtensor
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 from pytensor.tensor.variable import TensorConstant
+
+# Ops whose result is entries of their first input: what is so of each entry is so of what they give.
+MOVES = DimShuffle, AdvancedSubtensor, Subtensor
 
 type Where = Mapping[int, int | np.ndarray]
 

@@ -31,11 +31,16 @@ def guarded(mask):
 
 
 FIRES = {
-    "as a Poisson": guarded(zero) - pt.gammaln(y + 1) - mu,
+    "as a Poisson": pt.switch(zero, 0.0, y * x) - pt.gammaln(y + 1) - mu,
     "negative": -mu,
     "product": 3 * mu,
     "sum": mu + y,
     "guarded twice": guarded(zero) - mu * guarded(zero),
+}
+SCALED = {
+    "an exposure": pt.constant(np.arange(9.0)) * mu,
+    "two exponentials": mu * pt.exp(-pt.expand_dims(x[0], 0)),
+    "gathered": pt.exp(x[:3])[pt.constant([0, 1, 2, 0, 1, 2, 0, 1, 2])] * 2.0,
 }
 CONDITIONS = {
     "and": is_zero,
@@ -52,6 +57,7 @@ REFUSES = {
     ),
     "factor that may be infinite": pt.switch(is_zero, 0.0, mu * pt.exp(-x)),
     "not an exponential": pt.switch(pt.eq(x, 0) & zero, 0.0, -x),
+    "a factor of any kind": pt.switch(pt.eq(mu * x, 0) & zero, 0.0, -(mu * x)),
     "to one": pt.switch(is_zero, 1.0, -mu),
     "any of two": pt.switch(pt.eq(mu, 0) | zero, 0.0, -mu),
     "not equal": pt.switch(pt.neq(mu, 0) & zero, 0.0, -mu),
@@ -64,6 +70,15 @@ REFUSES = {
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_conditions(condition):
     assert_rewritten(pt.switch(CONDITIONS[condition], 0.0, -mu), -mu)
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_scaled_exponentials(name):
+    rate = SCALED[name]
+    guarded = pt.switch(pt.eq(rate, 0) & zero, 0.0, pt.switch(zero, 0.0, y * x) - rate)
+    assert_rewritten(guarded, pt.switch(zero, 0.0, y * x) - rate)
+    for values in (EDGES, np.linspace(-3, 3, 9), np.full(9, np.nan)):
+        assert_same_value_and_gradient(guarded, {x: values}, rtol=1e-15)
 
 
 @pytest.mark.parametrize("name", FIRES)

@@ -4,7 +4,7 @@ A term reads some columns, its key; a *cell* is a set of rows with equal keys. E
 one evaluation for each of its cells, and a loop evaluates all its terms in each of its cells, so a
 term may join the loop of a finer key. It does where that costs little: in a loop of at most
 :math:`1 / 0.7` times its own cells, or if it is plain arithmetic, next to free beside what the loop
-reads anyway. Subexpressions that terms share are then computed once, and large numbers that
+reads anyway, unless it has weights to read and far fewer cells of its own. Subexpressions that terms share are then computed once, and large numbers that
 cancel within a row still cancel within a cell, before cells are summed.
 
 Terms whose keys are more than 0.7 of the rows stay in a loop over the rows, and arithmetic with
@@ -26,6 +26,9 @@ from pymc_fastlogp.rewrites.rows.terms import Term
 
 # A loop of its own costs about as much as so many evaluations of a term.
 OVERHEAD = 32
+
+# Arithmetic that alone reads its weights is worth a loop over so many times fewer cells.
+FEWER = 4
 
 
 @dataclass(eq=False)
@@ -107,6 +110,8 @@ class Grouping:
             return is_apart and loop.is_constant
         if own.codes is None:
             return loop.codes is None
+        if FEWER * own.n_cells <= loop.n_cells and _reads_weights_alone(own.terms[0], loop):
+            return False
         n_cells = int(self._used_by_both(own, loop).sum())
         if WORTHWHILE * n_cells > loop.n_cells:
             return False
@@ -131,3 +136,9 @@ class Grouping:
         if term.mask is None:
             return reads
         return reads._replace(columns=self.keys.differing(reads.columns, term.mask))
+
+
+def _reads_weights_alone(term: Term, loop: Loop) -> bool:
+    """Whether a loop would read the weights of a term for it alone; constants that are only added have rules of their own."""
+    read_anyway = {weight for other in loop.terms for weight in other.weights}
+    return term.factor is not None and not read_anyway.issuperset(term.weights)

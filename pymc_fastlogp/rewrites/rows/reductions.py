@@ -42,7 +42,9 @@ class Reduction(NamedTuple):
     @property
     def long_axes(self) -> tuple[int, ...]:
         """Return the axes that are reduced and not of length one."""
-        return tuple(axis for axis in self.axes if not self.x.type.broadcastable[axis])
+        # PyTensor sums numbers over an axis that they lost on the way, so not every axis is there.
+        of_length_one = dict(enumerate(self.x.type.broadcastable))
+        return tuple(axis for axis in self.axes if not of_length_one.get(axis, True))
 
     def lengths_of(self, axes: Iterable[int]) -> tuple[int, ...] | None:
         """Return how long axes are, None if that is not known."""

@@ -2,21 +2,22 @@ r"""Drop a switch to zero where the other branch is zero anyway.
 
 .. code::
 
-    switch(exp(x) == 0 & m, 0, r)  ->  r      r zero wherever the condition holds, m constant
+    switch(a * exp(x) == 0 & m, 0, r)  ->  r      r zero wherever the condition holds, m and a constant
 
 PyMC's Poisson writes it, with ``m`` for :math:`y = 0` and :math:`r = y \log\mu - \log y! - \mu`. Where the condition holds,
-:math:`\mu = e^x` is zero, and so are constants that are zero for all ``m``. What follows from that for ``r``:
+:math:`\mu = a e^x` is zero, and so are constants that are zero for all ``m``. What follows from that for ``r``:
 
 .. code-block:: text
 
     a + b, a - b, -a     are zero if a and b are
     a * b                is zero if a is, and b finite
     switch(c, a, b)      is zero if a and b are; in b, c is known not to hold
+    switch(c, a, b)      is zero if a is, and c a constant that holds, or 0 < inf
 
 and ``x`` is finite where :math:`e^x = 0`, unless it is :math:`-\infty`, which a ``switch(x == -inf & m, a, b)`` rules out for ``b``.
 
-The gradient is zero on both sides: that of :math:`e^x` is :math:`e^x`, and other factors of zero are constants. So only an exponential
-counts as zero, not any variable that is compared with it. The sign of zero may change.
+The gradient is zero on both sides: that of :math:`a e^x` is :math:`a e^x`, and other factors of zero are constants. So only a product of
+constants and exponentials counts as zero, not any variable that is compared with it. The sign of zero may change.
 """
 
 from collections.abc import Callable
@@ -31,7 +32,8 @@ from pytensor.tensor.basic import switch
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.analysis.elemwise import operands, scalar_op
+from pymc_fastlogp.analysis.elemwise import is_made_by, operands, scalar_op
+from pymc_fastlogp.analysis.gathers import MOVES
 from pymc_fastlogp.rewrites.rows.masked_switch import mask_of
 from pymc_fastlogp.rewrites.rows.terms import conjunction
 
@@ -44,6 +46,8 @@ class Facts:
     ----------
     mask : numpy.ndarray of bool
         Which elements it can hold for.
+    zeros : frozenset of TensorVariable
+        What is zero: products of exponentials and constants.
     logarithms : frozenset of TensorVariable
         What has the exponential zero.
     finite : frozenset of TensorVariable
@@ -51,6 +55,7 @@ class Facts:
     """
 
     mask: np.ndarray
+    zeros: frozenset[TensorVariable]
     logarithms: frozenset[TensorVariable]
     finite: frozenset[TensorVariable] = frozenset()
 
@@ -62,16 +67,28 @@ def local_switch_to_zero(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     if r.type != node.outputs[0].type or fill_value(u) != 0:
         return None
     parts = conjunction(condition) or [condition]
-    zeros = [x for part in parts if (x := _compared_with(part, 0)) is not None]
+    compared = [x for part in parts if (x := _compared_with(part, 0)) is not None]
+    zeros = frozenset(x for x in compared if is_scaled_exp(x))
     logarithms = frozenset(operand for x in zeros for operand in operands(x, ps.Exp))
     mask = mask_of(condition)
-    facts = Facts(np.array(True) if mask is None else mask, logarithms)
-    return [r] if logarithms and _is_zero(r, facts) else None
+    facts = Facts(np.array(True) if mask is None else mask, zeros, logarithms)
+    return [r] if zeros and _is_zero(r, facts) else None
+
+
+def is_scaled_exp(x: TensorVariable) -> bool:
+    """Whether ``x`` is a product of exponentials and constants, or entries of one: its derivative is a multiple of it."""
+    if isinstance(x, TensorConstant) or is_made_by(x, ps.Exp):
+        return True
+    if isinstance(x.owner_op, MOVES):
+        return is_scaled_exp(x.owner.inputs[0])
+    return is_made_by(x, ps.Mul) and all(map(is_scaled_exp, x.owner.inputs))
 
 
 def _is_zero(x: TensorVariable, facts: Facts) -> bool:
     if isinstance(x, TensorConstant):
         return not np.any((x.data != 0) & facts.mask)
+    if x in facts.zeros:
+        return True
     rule = _ZERO.get(type(scalar_op(x)))
     return rule is not None and rule(x.owner.inputs, facts)
 
@@ -85,13 +102,11 @@ def _product(inputs: list[TensorVariable], facts: Facts) -> bool:
     return bool(zeros) and all(x in zeros or _is_finite(x, facts) for x in inputs)
 
 
-def _exponential(inputs: list[TensorVariable], facts: Facts) -> bool:
-    return inputs[0] in facts.logarithms
-
-
 def _switch(inputs: list[TensorVariable], facts: Facts) -> bool:
     condition, u, v = inputs
-    return _is_zero(u, facts) and _is_zero(v, _without(facts, condition))
+    if not _is_zero(u, facts):
+        return False
+    return _holds(condition, facts) or _is_zero(v, _without(facts, condition))
 
 
 def _is_finite(x: TensorVariable, facts: Facts) -> bool:
@@ -111,6 +126,8 @@ def _without(facts: Facts, condition: TensorVariable) -> Facts:
 
 
 def _holds(condition: TensorVariable, facts: Facts) -> bool:
+    if compared := operands(condition, ps.LT):
+        return compared[0] in facts.zeros and fill_value(compared[1]) == np.inf
     return isinstance(condition, TensorConstant) and bool(np.all(condition.data | ~facts.mask))
 
 
@@ -127,6 +144,5 @@ _ZERO: dict[type, Callable[[list[TensorVariable], Facts], bool]] = {
     ps.Sub: _all_zero,
     ps.Neg: _all_zero,
     ps.Mul: _product,
-    ps.Exp: _exponential,
     ps.Switch: _switch,
 }

@@ -1,0 +1,78 @@
+r"""Ask the count ``y``, not the logarithm of the rate ``mu``, whether ``y * log(mu)`` is zero.
+
+.. code::
+
+    switch(log(mu) == -inf & m, u, y * log(mu))  ->  switch(m, 0, y * log(mu))
+                                                 ->  switch(m, 0, y * (log(a) + x + log(s)) + limit)   for mu = a * exp(x) * s
+
+``m``, ``u`` and ``y`` are constants, ``u`` and ``y`` zero wherever ``m`` holds, and ``y`` positive elsewhere. PyMC's
+``logpow`` writes it in the mass of Poisson and of other counts, with ``m`` for ``y == 0``. Where most counts are zero, few logarithms are left. Those of a product are none,
+and its terms are linear in what groups and covariates add, so that rows are summed by what they share.
+
+The limit is 0, or what ``log(mu)`` is where it is not finite; see :mod:`~pymc_fastlogp.rewrites.scalars.log_of_product`. Where ``m`` holds, the left side
+is zero, but nan for an infinite rate or one that is nan, and so is the right one. No rate is negative.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytensor.scalar as ps
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.tensor.basic import constant, switch
+from pytensor.tensor.math import lt
+from pytensor.tensor.variable import TensorConstant, TensorVariable
+
+from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.elemwise import operand, operands
+from pymc_fastlogp.analysis.ranges import is_nonnegative
+from pymc_fastlogp.rewrites.rows.masked_switch import mask_of
+from pymc_fastlogp.rewrites.rows.terms import conjunction
+from pymc_fastlogp.rewrites.scalars.log_of_product import limit_of_log, sum_of_logs
+
+
+@node_rewriter([switch])
+def local_log_power(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+    """Rewrite ``switch(log(mu) == -inf & m, 0, y * log(mu)) -> switch(m, 0, y * log(mu))``."""
+    [condition, u, product], [out] = node.inputs, node.outputs
+    mask = mask_of(condition)
+    counts, logarithms = _parted(operands(product, ps.Mul))
+    _, unknown = _parted(conjunction(condition))
+    if mask is None or not (len(counts) == len(logarithms) == len(unknown) == 1):
+        return None
+    [y], [logarithm] = counts, logarithms
+    if not (_is_minus_infinity(unknown[0], logarithm) and _are_zero((u, y), mask)):
+        return None
+    mu = operand(logarithm, ps.Log)
+    if mu is None or not (np.all((y.data > 0) | mask) and is_nonnegative(mu)):
+        return None
+    logs = sum_of_logs(logarithm)
+    power = y * logarithm if logs is None else y * logs + limit_of_log(mu)
+    nothing = switch(lt(mu, _number(np.inf, out)), _number(0, out), _number(np.nan, out))
+    power = switch(constant(mask), nothing, power)
+    if not out.type.is_super(power.type):
+        return None
+    copy_stack_trace(out, power)
+    return [power]
+
+
+def _number(value: float, like: TensorVariable) -> TensorConstant:
+    return constant(np.array(value, dtype=like.type.dtype))
+
+
+def _parted(xs: list[TensorVariable]) -> tuple[list[TensorVariable], list[TensorVariable]]:
+    """Return which are constants, and which are not."""
+    constants = [x for x in xs if isinstance(x, TensorConstant)]
+    return constants, [x for x in xs if x not in constants]
+
+
+def _is_minus_infinity(condition: TensorVariable, x: TensorVariable) -> bool:
+    """Whether a condition is ``x == -inf``."""
+    compared = operands(condition, ps.EQ)
+    return x in compared and any(fill_value(other) == -np.inf for other in compared)
+
+
+def _are_zero(xs: Iterable[TensorVariable], mask: np.ndarray) -> bool:
+    """Whether constants are zero wherever a mask holds."""
+    return all(isinstance(x, TensorConstant) and not np.any((x.data != 0) & mask) for x in xs)

@@ -1,0 +1,92 @@
+r"""``log(a * exp(x) * s) -> log(a) + x + log(s)``: take no logarithm of what is known to be a product.
+
+.. code::
+
+    log(a * exp(x) * s)       ->  log(a) + x + log(s) + limit
+    log(a * exp(v)[g])        ->  log(a) + v[g] + limit
+    log((r * s)[g])           ->  (log(r) + log(s))[g] + limit
+
+``a`` is a constant, ``s`` has fewer entries than the product, and no factor is below zero. So a rate
+:math:`\mu_{ik} = e_{ik} f_i \lambda_k` has :math:`\log\mu_{ik} = \log e_{ik} + \log f_i + \log\lambda_k`, without a logarithm of an
+entry, and a sum over rows of it falls into sums over :math:`i` and :math:`k` alone.
+
+The limit is zero, but :math:`-\infty` where the product is zero, and :math:`\infty` where it is infinite. There the logarithm is
+what it was, also where factors that are neither under- or overflow together. Quotients PyTensor splits. Elsewhere the sum
+is off by at most :math:`\epsilon \sum |\log f|` over its factors :math:`f`, where the left side has the rounding of the product.
+"""
+
+import numpy as np
+import pytensor.scalar as ps
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.tensor.basic import constant, switch
+from pytensor.tensor.math import add, eq, log, lt
+from pytensor.tensor.type import float_dtypes
+from pytensor.tensor.variable import TensorConstant, TensorVariable
+
+from pymc_fastlogp.analysis.elemwise import is_made_by, operand, operands
+from pymc_fastlogp.analysis.gathers import MOVES
+from pymc_fastlogp.analysis.ranges import is_nonnegative
+
+
+@node_rewriter([log])
+def local_log_of_product(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+    """Rewrite ``log(a * exp(x) * s) -> log(a) + x + log(s)``."""
+    [x], [out] = node.inputs, node.outputs
+    logs = sum_of_logs(out)
+    if logs is None:
+        return None
+    logarithm = add(*(operands(logs, ps.Add) or [logs]), limit_of_log(x))
+    if not out.type.is_super(logarithm.type):
+        return None
+    copy_stack_trace(out, logarithm)
+    return [logarithm]
+
+
+def sum_of_logs(logarithm: TensorVariable) -> TensorVariable | None:
+    """Return the sum of the logarithms of the factors of what a logarithm is taken of, None if it is no such product."""
+    [x] = logarithm.owner.inputs
+    is_float = x.type.dtype == logarithm.type.dtype and x.type.dtype in float_dtypes
+    return _logarithm(x, logarithm) if is_float and _is_product(x) else None
+
+
+def limit_of_log(x: TensorVariable) -> TensorVariable:
+    """Return zero, but the logarithm of ``x`` where that is not finite; ``x`` is not negative."""
+    zero, infinity = (constant(np.array(value, dtype=x.type.dtype)) for value in (0, np.inf))
+    return switch(eq(x, zero), -infinity, switch(lt(x, infinity), zero, infinity))
+
+
+def _is_product(x: TensorVariable) -> bool:
+    """Whether ``x`` is a product, or entries of one."""
+    while isinstance(x.owner_op, MOVES):
+        x = x.owner.inputs[0]
+    return is_made_by(x, ps.Mul)
+
+
+def _logarithm(x: TensorVariable, out: TensorVariable) -> TensorVariable | None:
+    """Return the logarithm of ``x`` without one of as many entries as ``out``; None if there is none, or a sign is not known."""
+    if (exponent := operand(x, ps.Exp)) is not None:
+        return exponent
+    if isinstance(x, TensorConstant):
+        return _of_constant(x, out.type.dtype)
+    if isinstance(x.owner_op, MOVES):
+        moved = _logarithm(x.owner.inputs[0], out)
+        return None if moved is None else x.owner.op(moved, *x.owner.inputs[1:])
+    if factors := operands(x, ps.Mul):
+        parts = [_logarithm(factor, out) for factor in factors]
+        return None if None in parts else add(*parts)
+    is_own = x.type.dtype == out.type.dtype and _is_smaller(x, out) and is_nonnegative(x)
+    return log(x) if is_own else None
+
+
+def _of_constant(x: TensorConstant, dtype: str) -> TensorVariable | None:
+    with np.errstate(divide="ignore"):
+        return constant(np.log(x.data, dtype=dtype)) if (x.data >= 0).all() else None
+
+
+def _is_smaller(x: TensorVariable, out: TensorVariable) -> bool:
+    """Whether ``x`` is known to have fewer entries than ``out``: half at most."""
+    if None in x.type.shape or None in out.type.shape:
+        return False
+    return 2 * np.prod(x.type.shape, dtype=int) <= np.prod(out.type.shape, dtype=int)

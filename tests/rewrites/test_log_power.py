@@ -1,0 +1,118 @@
+"""``y * log(a * exp(x))`` as ``logpow`` writes it becomes ``y * (log(a) + x)`` and a limit: of which counts, and nowhere else."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.distributions.dist_math import logpow
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar import Log
+from pytensor.tensor.elemwise import Elemwise
+
+from tests.rewrites.conftest import (
+    assert_left_alone,
+    assert_rewritten,
+    assert_same_value_and_gradient,
+    pregrad,
+)
+
+RULE = "fastlogp_log_power"
+COUNTS = np.array([0.0, 2.0, 0.0, 1.0, 0.0, 5.0])
+HALF = np.array([True, True, False, False, True, True])
+EXPOSURES = np.array([0.0, 2.0, 0.5, 1e-3, 7.0, 1e6])
+
+x, w = (pt.vector(name, shape=COUNTS.shape) for name in "xw")
+y, zero, half = (pt.constant(values) for values in (COUNTS, COUNTS == 0, (COUNTS == 0) & HALF))
+a = pt.constant(EXPOSURES)
+mu = a * pt.exp(x)
+log_mu = pt.log(mu)
+with np.errstate(divide="ignore"):
+    logs = pt.constant(np.log(EXPOSURES)) + x
+
+
+def guarded(mask=zero, u=0.0, of=log_mu, counts=y, log=log_mu):
+    return pt.switch(pt.eq(of, -np.inf) & mask, u, counts * log)
+
+
+limit = pt.switch(pt.eq(mu, 0), -np.inf, pt.switch(pt.lt(mu, np.inf), 0.0, np.inf))
+after = pt.switch(zero, pt.switch(pt.lt(mu, np.inf), 0.0, np.nan), y * logs + limit)
+FIRES = {
+    "as PyMC writes it": guarded(),
+    "what is zero where it counts": guarded(u=pt.constant(np.where(COUNTS == 0, 0, -np.inf))),
+    "the other way round": pt.switch(zero & pt.eq(-np.inf, log_mu), 0.0, log_mu * y),
+}
+REFUSES = {
+    "a count that is not zero": guarded(pt.constant(COUNTS == 2)),
+    "zero beyond the mask": guarded(half),
+    "negative counts": guarded(counts=pt.constant(-COUNTS)),
+    "another value": guarded(u=1.0),
+    "another logarithm": guarded(of=w),
+    "no product": guarded(of=x, log=x),
+    "a rate that may be negative": guarded(of=pt.log(w), log=pt.log(w)),
+    "infinity": pt.switch(pt.eq(log_mu, np.inf) & zero, 0.0, y * log_mu),
+    "either": pt.switch(pt.eq(log_mu, -np.inf) | zero, 0.0, y * log_mu),
+    "no constant counts": guarded(counts=w),
+    "no mask": pt.switch(pt.eq(log_mu, -np.inf), 0.0, y * log_mu),
+    "three factors": pt.switch(pt.eq(log_mu, -np.inf) & zero, 0.0, y * log_mu * w),
+}
+POINTS = {
+    "ordinary": np.linspace(-3, 3, 6),
+    "underflow": np.full(6, -800.0),
+    "overflow": np.full(6, 800.0),
+    "zero": np.full(6, -np.inf),
+    "infinity": np.full(6, np.inf),
+    "nan": np.full(6, np.nan),
+}
+
+
+@pytest.mark.parametrize("name", FIRES)
+def test_graph(name):
+    assert_rewritten(FIRES[name], after)
+
+
+def test_a_rate_that_is_no_product():
+    rate = mu + 0.5
+    out = guarded(of=pt.log(rate), log=pt.log(rate))
+    nothing = pt.switch(pt.lt(rate, np.inf), 0.0, np.nan)
+    assert_rewritten(out, pt.switch(zero, nothing, y * pt.log(rate)))
+    for point in POINTS.values():
+        off, on = (pregrad(out, on=on).eval({x: point}) for on in (False, True))
+        np.testing.assert_array_equal(on, off)
+
+
+@pytest.mark.parametrize("name", REFUSES)
+def test_refuses(name):
+    assert_left_alone(REFUSES[name], RULE)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_value_is_the_same_to_the_kind_of_its_infinities(point):
+    for out in FIRES.values():
+        off, on = (pregrad(out, on=on).eval({x: POINTS[point]}) for on in (False, True))
+        np.testing.assert_allclose(on, off, rtol=1e-14)
+
+
+def test_value_and_gradient():
+    for out in FIRES.values():
+        assert_same_value_and_gradient(out[1:], {x: POINTS["ordinary"]}, rtol=1e-14)
+
+
+def test_logpow():
+    found = ancestors([pregrad(logpow(mu, y), on=True)])
+    assert not any(
+        isinstance(v.owner_op, Elemwise) and isinstance(v.owner.op.scalar_op, Log) for v in found
+    )
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_poisson_has_upstreams_infinities(point):
+    logp = pm.logp(pm.Poisson.dist(mu), COUNTS)
+    off, on = (_value_or_error(pregrad(logp, on=on), POINTS[point]) for on in (False, True))
+    np.testing.assert_allclose(on, off, rtol=1e-14)
+
+
+def _value_or_error(out, point):
+    try:
+        return out.eval({x: point})
+    except pm.logprob.utils.ParameterValueError:
+        return np.full(6, 12345.0)
