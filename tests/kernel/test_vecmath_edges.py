@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.special
@@ -9,7 +10,12 @@ from llvmlite import ir
 from numpy.testing import assert_array_equal
 
 from pymc_fastlogp.kernel.llvm import F64, I64
-from pymc_fastlogp.kernel.vecmath.power import integer_power, power
+from pymc_fastlogp.kernel.vecmath.power import (
+    HALF_EXPONENTS,
+    half_integer_power,
+    integer_power,
+    power,
+)
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, Function
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers
 from tests.kernel.accuracy import REFERENCES, evaluate, measure
@@ -272,6 +278,20 @@ def test_integer_powers_have_numpys_special_cases(n, monkeypatch):
     with np.errstate(all="ignore"):
         expected = np.power(SPECIAL, n)
     assert_same(evaluate(row.name, SPECIAL), expected)
+
+
+@pytest.mark.parametrize("n", HALF_EXPONENTS)
+def test_half_integer_powers(n, monkeypatch):
+    row = Function(f"power_{n}", partial(half_integer_power, n=n), None, (0.0, LARGEST))
+    monkeypatch.setitem(FUNCTIONS, row.name, row)
+    monkeypatch.setitem(REFERENCES, row.name, lambda x: mpmath.power(x, n))
+    assert measure(row, 4_000).ulp <= row.ulp
+    # Not NumPy's power, which is its root for 1/2, with other signs at -0.0 and -inf.
+    general = evaluate("pow", np.array([SPECIAL, np.full_like(SPECIAL, n)]))
+    result = evaluate(row.name, SPECIAL)
+    is_limit = ~np.isfinite(general) | (general == 0)
+    assert_same(result[is_limit], general[is_limit])
+    np.testing.assert_allclose(result, general, rtol=5e-16)
 
 
 @pytest.mark.parametrize("of_integers", [False, True])

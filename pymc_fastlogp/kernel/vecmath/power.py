@@ -1,4 +1,4 @@
-r"""Powers and sums of exponentials: pow, integer powers, logaddexp.
+r"""Powers and sums of exponentials: pow, integer and half-integer powers, logaddexp.
 
 **pow** is :math:`|x|^y = e^{y \log |x|}`, with the sign of :math:`x` where :math:`y` is an odd integer. The
 exponential multiplies the relative error of its argument by up to 745, so the logarithm is a pair good to :math:`2^{-64}`, and
@@ -12,6 +12,9 @@ there are at most 1.5 ulp in :math:`x^2 x` and 1.92 in :math:`(x^2)^2`: if the m
 :math:`1 \le m < 2`, its square has the error :math:`2 m \varepsilon` beside its own rounding, in units that
 double at :math:`m = \sqrt 2`. The same holds for :math:`(1/x)^2`. Other exponents square pairs, whose relative error of
 :math:`2^{-100}` leaves the final rounding alone.
+
+**half_integer_power** is what it becomes for the constants :math:`\pm 1/2` and :math:`\pm 3/2`, which derivatives of roots and of precisions have: :math:`\sqrt x`,
+:math:`x \sqrt x` and their reciprocals, with at most 2 ulp for three roundings, one after the other.
 
 **logaddexp** is :math:`\log(e^a + e^b) = \max(a, b) + \log(1 + e^{-|a - b|})`. It is zero along a curve where both terms
 cancel; the difference, its exponential, the logarithm and the sum are pairs, so the absolute error there is
@@ -40,13 +43,16 @@ from pymc_fastlogp.kernel.vecmath.vector import Floats, Mask, Pair, fast_two_sum
 LARGEST_EXPONENT = 2.0**65
 # Exponents whose powers need no pairs, and those whose powers by multiplication are quicker.
 PLAIN_EXPONENTS, INTEGER_EXPONENTS = range(-2, 5), range(-16, 17)
+HALF_EXPONENTS = (-1.5, -0.5, 0.5, 1.5)
 
 
 def power(x: Floats, y: Floats) -> Floats:
     """Return x to the power of y."""
-    n = _constant_integer(y)
+    n = _constant(y)
     if n is not None and n in INTEGER_EXPONENTS:
-        return integer_power(x, n)
+        return integer_power(x, int(n))
+    if n is not None and n in HALF_EXPONENTS:
+        return half_integer_power(x, n)
     magnitude = x.magnitude()
     log = long_log(magnitude)
     exponent = y.at_least(-LARGEST_EXPONENT).at_most(LARGEST_EXPONENT)
@@ -75,6 +81,17 @@ def integer_power(x: Floats, n: int) -> Floats:
     return power.with_sign_of(x) if n % 2 else power
 
 
+def half_integer_power(x: Floats, n: float) -> Floats:
+    """Return x to the power of a constant, one of ``HALF_EXPONENTS``."""
+    # C's pow takes -0.0 for 0.0 and -inf for inf here, which a root does not.
+    base = x.equals(-INF).select(INF, x + 0.0)
+    root = base.sqrt()
+    if n > 0:
+        return root if n < 1 else base * root
+    # Not the reciprocal of the product, which overflows where its reciprocal is still a number.
+    return 1.0 / root if n > -1 else 1.0 / root / base
+
+
 def logaddexp(a: Floats, b: Floats) -> Floats:
     """Return log(exp(a) + exp(b))."""
     a_larger = a > b
@@ -89,17 +106,15 @@ def logaddexp(a: Floats, b: Floats) -> Floats:
     return (a.is_nan() | b.is_nan()).select(NAN, result)
 
 
-def _constant_integer(x: Floats) -> int | None:
-    """Return the integer that all lanes are, if they are a constant."""
+def _constant(x: Floats) -> float | None:
+    """Return the number that all lanes are, if they are a constant."""
     value = x.value
     if isinstance(value, ir.CastInstr) and value.opname == "sitofp":
         (value,) = value.operands
     if not isinstance(value, ir.Constant) or not isinstance(value.constant, Sequence):
         return None
     number, *others = {element.constant for element in value.constant}
-    if others or not isinstance(number, int | float) or not float(number).is_integer():
-        return None
-    return int(number)
+    return None if others or not isinstance(number, int | float) else float(number)
 
 
 def _is_integer(x: Floats) -> Mask:

@@ -42,6 +42,7 @@ from pymc_fastlogp import decisions
 from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.decisions import Refusal
 from pymc_fastlogp.rewrites.rows.cells import Cells
+from pymc_fastlogp.rewrites.rows.checked_rows import is_computed_anyway
 from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD, Grouping, Loop
 from pymc_fastlogp.rewrites.rows.reads import RowReads, reads_of
 from pymc_fastlogp.rewrites.rows.reductions import (
@@ -81,6 +82,8 @@ def local_compact_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariabl
     """Rewrite ``sum(c * h[rows]) -> sum(C * h[distinct rows])``."""
     reduction = parse_reduction(node)
     if isinstance(node.op, Sum) and reduction.x.type.dtype not in float_dtypes:
+        return None
+    if isinstance(node.op, All) and is_computed_anyway(fgraph, node):
         return None
     rows = _distinct_rows(fgraph, reduction)
     if isinstance(rows, Refusal):

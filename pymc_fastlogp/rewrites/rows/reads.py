@@ -58,7 +58,7 @@ class RowReads:
             inputs = [self.of(*viewed) for viewed in view.inputs]
             self._reads[id(view)] = Reads(
                 frozenset().union(*columns, *(reads.columns for reads in inputs)),
-                all(reads.is_cheap for reads in inputs) and (not inputs or _is_cheap(x)),
+                all(reads.is_cheap for reads in inputs) and (not inputs or is_cheap(x)),
             )
         return self._reads[id(view)]
 
@@ -92,7 +92,7 @@ def reads_of(fgraph: FunctionGraph, shape: tuple[int, ...]) -> RowReads:
     return shared.of_shape(shape)
 
 
-def _is_cheap(x: TensorVariable) -> bool:
+def is_cheap(x: TensorVariable) -> bool:
     """Whether the Op that makes ``x`` does little for an entry."""
     op = x.owner.op
     if not isinstance(op, Elemwise):
