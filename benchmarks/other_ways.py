@@ -67,9 +67,7 @@ def lkj_slopes(rows: int) -> pm.Model:
     coords = {"group": range(lkj_slopes_model.GROUPS), "coefficient": range(n)}
     with pm.Model(coords=coords) as model:
         mu0 = pm.Normal("mu0", dims="coefficient")
-        chol, _, _ = pm.LKJCholeskyCov(
-            "chol", n=n, eta=2, sd_dist=pm.Exponential.dist(1, shape=n)
-        )
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=n, eta=2, sd_dist=pm.Exponential.dist(1, shape=n))
         beta = pm.MvNormal("beta", mu0, chol=chol, dims=("group", "coefficient"))
         sigma = pm.HalfNormal("sigma", 1)
         pm.Normal("y", (beta[group] * design).sum(-1), sigma, observed=y)

@@ -66,9 +66,7 @@ def _effective(posterior: Any, chosen: Case, side: str) -> dict[str, Any]:
         for name, effect in other_ways.EFFECTS.get(chosen.module, {}).items():
             draws = draws.assign({name: effect(draws)})
     watched = [x for x in _watched(chosen) if x in draws]
-    values = [
-        draws[x].to_numpy().reshape(*draws[x].shape[:2], -1) for x in watched
-    ]
+    values = [draws[x].to_numpy().reshape(*draws[x].shape[:2], -1) for x in watched]
     flat = np.concatenate(values, axis=-1)
     moving = flat[..., np.ptp(flat, axis=(0, 1)) > 0]
     data = az.from_dict({"posterior": {"x": moving}})

@@ -7,9 +7,4 @@
     normal:   a Normal variable with a place for location and precision, and the change of variables
     model:    the model with sites
     pilot:    sites from the curvature of the likelihood
-    entry:    ``parametrise``
 """
-
-from pymc_fastlogp.parametrisation.entry import parametrise
-
-__all__ = ["parametrise"]

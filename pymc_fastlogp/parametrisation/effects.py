@@ -124,7 +124,7 @@ def depends_on(x: Variable, others: set[Variable]) -> bool:
 def _effect_of(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
     op = x.owner.op
     rv = x.owner.inputs[0]
-    if x.type.ndim == 0:
+    if all(x.type.broadcastable):
         return LeftAlone(op.name, ONE_NUMBER)
     if op.transform is not None:
         return LeftAlone(op.name, HAS_TRANSFORM)

@@ -1,6 +1,6 @@
 """The model with sites: the same variables, of which effects have another value variable."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pymc as pm
 
 Bundle = tuple[str, ...]
+
+HAS_START = "it has an initial value"
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,15 @@ class Found:
     left_alone: tuple[LeftAlone, ...]
 
 
-def found_in(model: "pm.Model") -> Found:
+def found_in(model: "pm.Model", left_out: Collection[str] = ()) -> Found:
     """Find the effects of a model.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        With data and lengths of dimensions that are constants.
+    left_out : collection of str
+        Names of variables that stay as they are, besides those that have initial values in the model.
 
     Raises
     ------
@@ -49,7 +58,8 @@ def found_in(model: "pm.Model") -> Found:
     ValueError
         If the model is part of another.
     """
-    sited = _Sited(model)
+    started = {rv.name for rv, value in model.rvs_to_initial_values.items() if value is not None}
+    sited = _Sited(model, started | {*left_out})
     bundles = tuple(sited.put_all())
     return Found(
         bundles,
@@ -103,6 +113,9 @@ def with_sites(
         sited.fgraph.add_output(view_op(sited.effect(name).mean), import_missing=True)
         sited.fgraph.add_output(view_op(sited.effect(name).scale), import_missing=True)
     new = model_from_fgraph(sited.fgraph, mutate_fgraph=True)
+    # Effects are now made from those that go with them, which the new model has before them.
+    order = [rv.name for rv in model.free_RVs]
+    new.free_RVs.sort(key=lambda rv: order.index(rv.name))
     for rv, value in model.rvs_to_initial_values.items():
         new.set_initval(new[rv.name], value)
     parts = sited.fgraph.outputs[-2 * len(names) :]
@@ -113,10 +126,13 @@ def with_sites(
 class _Sited:
     """The graph of a model, whose effects get sites one bundle after the other."""
 
-    def __init__(self, model: "pm.Model"):
+    def __init__(self, model: "pm.Model", left_out: Collection[str] = ()):
         with _without_initial_values(model):
             self.fgraph, _ = fgraph_from_model(model)
-        known = effects_in(self.fgraph)
+        known = [
+            LeftAlone(x.name, HAS_START) if x.name in left_out else x
+            for x in effects_in(self.fgraph)
+        ]
         self.all = [x for x in known if isinstance(x, Effect)]
         self.left_alone = [x for x in known if isinstance(x, LeftAlone)]
         self._effects = {x.name: x for x in self.all}

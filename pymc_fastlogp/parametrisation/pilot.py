@@ -5,7 +5,8 @@ marginal posterior of means and scales, as in Laplace's method; with none, it ma
 with these sites. A model is compiled once for that; sites are shared data of it.
 """
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Collection, Mapping
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,14 @@ import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
-from pymc_fastlogp.callbacks import compile_pymc_model
-from pymc_fastlogp.parametrisation.model import Bundle, Sited, with_sites
+from pymc_fastlogp.parametrisation.model import Bundle, Sited, found_in, with_sites
 from pymc_fastlogp.parametrisation.normal import standardised_of
 from pymc_fastlogp.parametrisation.sites import Site, values_of
 
 if TYPE_CHECKING:
     import pymc as pm
+
+logger = logging.getLogger("pymc_fastlogp")
 
 Array = NDArray[np.float64]
 Sites = Mapping[Bundle, Site]
@@ -29,6 +31,40 @@ Sites = Mapping[Bundle, Site]
 ROUNDS = (40, 60, 60)
 # Of the differences of gradients, in standard deviations of the prior.
 STEP = 1e-4
+
+
+def pilot_of(
+    model: "pm.Model", compile: Callable[["pm.Model"], Any], left_out: Collection[str] = ()
+) -> "Pilot | None":
+    """Find the effects of a model and their sites, and say in the log what is left as it is; None where no effect is found.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model as written.
+    compile : callable
+        From a model to what it is compiled to, with ``logp_dlogp`` and ``with_data``.
+    left_out : collection of str
+        Names of variables that stay as they are, since they have initial values.
+    """
+    from pymc.model.transform.optimization import freeze_dims_and_data
+
+    try:
+        frozen = freeze_dims_and_data(model)
+    except (NotImplementedError, ValueError) as error:
+        logger.info("all variables stay as they are: %s", error)
+        return None
+    found = found_in(frozen, left_out)
+    for one in found.left_alone:
+        logger.info("%s stays as it is: %s", one.name, one.reason)
+    for bundle in found.bundles:
+        logger.info("%s get sites", ", ".join(f"{x} ({found.kinds[x]})" for x in bundle))
+    if not found.bundles:
+        return None
+    shapes = {names: frozen[names[0]].type.shape for names in found.bundles}
+    pilot = Pilot(frozen, shapes, compile)
+    pilot.run()
+    return pilot
 
 
 class Pilot:
@@ -40,35 +76,40 @@ class Pilot:
         With lengths and data that are known.
     bundles : mapping of tuple of str to tuple of int
         The shape of the effects that go together.
-    **options
-        As for :func:`~pymc_fastlogp.compile_pymc_model`.
+    compile : callable
+        From a model to what it is compiled to.
 
     Attributes
     ----------
+    sites : mapping of tuple of str to Site
+        The sites found so far.
     compiled : CompiledModel
         The model with the sites found so far.
     """
 
     def __init__(
-        self, model: "pm.Model", bundles: Mapping[Bundle, tuple[int, ...]], **options: Any
+        self,
+        model: "pm.Model",
+        bundles: Mapping[Bundle, tuple[int, ...]],
+        compile: Callable[["pm.Model"], Any],
     ):
-        self._none = {names: Site.nothing(len(names), shape) for names, shape in bundles.items()}
+        self._none: Sites = {
+            names: Site.nothing(len(names), shape) for names, shape in bundles.items()
+        }
         self._sited = with_sites(model, self._none, is_shared=True)
         # With sites of nothing the effects are what they are in the non-centred model.
-        self._standard = compile_pymc_model(self._sited.model, freeze_model=False, **options)
-        self.compiled = self._standard
+        self._standard = compile(self._sited.model)
+        self.compiled, self.sites = self._standard, self._none
         self._slices = _slices(self._sited.model, self.compiled.shape_info)
         self._hyperparameters = _hyperparameters(self._sited, self._slices)
 
-    def run(self) -> Sites:
-        """Return the sites, which ``compiled`` has from then on."""
-        x, sites = self._middle(self.compiled.initial_point_func(0)), self._none
+    def run(self) -> None:
+        """Find the sites."""
+        x = self._middle(self.compiled.initial_point_func(0))
         for n_steps in ROUNDS:
             x = self._mode(x, n_steps)
-            sites = self._sites_at(x)
-            self._use(sites)
+            self._use(self._sites_at(x))
             x = self._middle(x)
-        return sites
 
     def _middle(self, x: Array) -> Array:
         """Return the point where effects are in the middle of what is left to sample."""
@@ -82,6 +123,7 @@ class Pilot:
         updates: dict[str, Array] = {}
         for names, site in sites.items():
             updates |= values_of(names, site)
+        self.sites = sites
         self.compiled = self._standard.with_data(**updates)
         for name, variable in self._sited.shared.items():
             variable.set_value(updates[name])
