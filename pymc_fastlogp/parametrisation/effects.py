@@ -63,12 +63,17 @@ class Effect:
     @property
     def mean(self) -> Variable:
         """Of the effect."""
-        return _combined(pt.add, self.terms, 0.0, self.variable)
+        return combined(pt.add, self.terms, 0.0, self.variable)
+
+    @property
+    def factor(self) -> Variable:
+        """The scale of the effect."""
+        return self.scale
 
     @property
     def scale(self) -> Variable:
         """Of the effect."""
-        return _combined(pt.mul, self.factors, 1.0, self.variable)
+        return combined(pt.mul, self.factors, 1.0, self.variable)
 
     @property
     def deviation(self) -> Variable:
@@ -83,7 +88,7 @@ class Effect:
         return replace(self, terms=terms, factors=factors)
 
 
-def _combined(op: Elemwise, parts: tuple[Variable, ...], empty: float, x: Variable) -> Variable:
+def combined(op: Elemwise, parts: tuple[Variable, ...], empty: float, x: Variable) -> Variable:
     """Return parts as one; those of rows have one entry, of which the axes go."""
     fitting = [_one_for_all(y) if y.type.ndim > x.type.ndim else y for y in parts]
     if len(fitting) < 2:
@@ -107,21 +112,13 @@ class LeftAlone:
     reason: str
 
 
-def effects_in(fgraph: FunctionGraph) -> list[Effect | LeftAlone]:
-    """Return what is known of each free variable, in the order of the model."""
-    return [
-        _effect_of(fgraph, x)
-        for x in fgraph.outputs
-        if x.owner is not None and isinstance(x.owner.op, ModelFreeRV)
-    ]
-
-
 def depends_on(x: Variable, others: set[Variable]) -> bool:
     """Whether a variable is made from any of the others, or is one."""
     return any(y in others for y in ancestors([x]))
 
 
-def _effect_of(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
+def effect_of(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
+    """Return what is known of a free variable."""
     op = x.owner.op
     rv = x.owner.inputs[0]
     if all(x.type.broadcastable):
@@ -132,14 +129,23 @@ def _effect_of(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
         prior = getattr(getattr(rv.owner, "op", None), "name", None)
         return LeftAlone(op.name, f"its prior is {prior or 'no distribution'}, not normal")
     mu, sigma = rv.owner.op.dist_params(rv.owner)
-    if _is_random(mu) or _is_random(sigma):
+    if is_random(mu) or is_random(sigma):
         return Effect(op.name, True, x, (mu,), (sigma,), op.dims)
-    if not (_is_all(mu, 0.0) and _is_all(sigma, 1.0)):
+    if not is_standard_normal(rv):
         return LeftAlone(op.name, NO_PARAMETERS)
     return _non_centred(fgraph, x)
 
 
-def _is_random(x: Variable) -> bool:
+def is_standard_normal(rv: Variable) -> bool:
+    """Whether a random variable is ``Normal(0, 1)``."""
+    if rv.owner is None or not isinstance(rv.owner.op, NormalRV):
+        return False
+    mu, sigma = rv.owner.op.dist_params(rv.owner)
+    return _is_all(mu, 0.0) and _is_all(sigma, 1.0)
+
+
+def is_random(x: Variable) -> bool:
+    """Whether a variable is made from a free variable, or is one."""
     return any(y.owner is not None and isinstance(y.owner.op, ModelFreeRV) for y in ancestors([x]))
 
 
@@ -153,15 +159,15 @@ def _non_centred(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
     """Find what multiplies a standardised effect, and what is added to that."""
     name, at, is_gathered = x.owner.op.name, x, False
     while True:
-        users = [*_users(fgraph, at)]
-        if len(users) != 1:
-            return LeftAlone(name, TWO_PLACES if users else NO_PARAMETERS)
-        [(user, place)] = users
+        of = [*users(fgraph, at)]
+        if len(of) != 1:
+            return LeftAlone(name, TWO_PLACES if of else NO_PARAMETERS)
+        [(user, place)] = of
         if not isinstance(user.op, GATHERS) or place != 0:
             break
         at, is_gathered = user.outputs[0], True
     factors = tuple(y for i, y in enumerate(user.inputs) if i != place)
-    if not _is_elemwise(user, Mul) or not any(map(_is_random, factors)):
+    if not is_elemwise(user, Mul) or not any(map(is_random, factors)):
         return LeftAlone(name, NO_PARAMETERS)
     if any(depends_on(y, {x}) for y in factors):
         return LeftAlone(name, TWO_PLACES)
@@ -177,10 +183,10 @@ def _terms(fgraph: FunctionGraph, x: Variable, scaled: Variable) -> tuple[Variab
     """Return what is added to the scaled variable entry by entry."""
     terms: tuple[Variable, ...] = ()
     while True:
-        users = [*_users(fgraph, scaled)]
-        if len(users) != 1 or not _is_elemwise(users[0][0], Add):
+        of = [*users(fgraph, scaled)]
+        if len(of) != 1 or not is_elemwise(of[0][0], Add):
             return terms
-        [(user, place)] = users
+        [(user, place)] = of
         found = tuple(y for i, y in enumerate(user.inputs) if i != place)
         if not all(_fits(y, x) and not depends_on(y, {x}) for y in found):
             return terms
@@ -188,16 +194,17 @@ def _terms(fgraph: FunctionGraph, x: Variable, scaled: Variable) -> tuple[Variab
         scaled = user.outputs[0]
 
 
-def _users(fgraph: FunctionGraph, x: Variable) -> Iterator[tuple[Apply, int]]:
+def users(fgraph: FunctionGraph, x: Variable) -> Iterator[tuple[Apply, int]]:
     """Yield the nodes that compute with a variable, through the names that the model gives it."""
     for node, place in fgraph.clients[x]:
         if isinstance(node.op, ModelDeterministic | ModelNamed):
-            yield from _users(fgraph, node.outputs[0])
+            yield from users(fgraph, node.outputs[0])
         elif not isinstance(node.op, Output):
             yield node, place
 
 
-def _is_elemwise(node: Apply, scalar_op: type) -> bool:
+def is_elemwise(node: Apply, scalar_op: type) -> bool:
+    """Whether a node applies a scalar Op to each entry."""
     return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, scalar_op)
 
 

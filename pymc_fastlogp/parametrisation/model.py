@@ -5,19 +5,36 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pytensor
+import pytensor.tensor as pt
 from pymc.model.fgraph import ModelFreeRV, fgraph_from_model, model_from_fgraph
 from pytensor.compile.ops import view_op
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 
-from pymc_fastlogp.parametrisation.effects import Effect, LeftAlone, depends_on, effects_in
+from pymc_fastlogp.parametrisation.correlated import (
+    Correlated,
+    correlated_of,
+    place_of,
+)
+from pymc_fastlogp.parametrisation.correlated import (
+    sited as sited_correlated,
+)
+from pymc_fastlogp.parametrisation.effects import Effect, LeftAlone, depends_on, effect_of
 from pymc_fastlogp.parametrisation.normal import SitedNormal, site_transform
-from pymc_fastlogp.parametrisation.sites import Elimination, Site, SiteVariables
+from pymc_fastlogp.parametrisation.sites import (
+    Elimination,
+    Site,
+    gradient_name,
+    information_name,
+    numbers_of,
+)
 
 if TYPE_CHECKING:
     import pymc as pm
 
 Bundle = tuple[str, ...]
+AnyEffect = Effect | Correlated
 
 HAS_START = "it has an initial value"
 
@@ -28,15 +45,15 @@ class Found:
 
     Attributes
     ----------
-    bundles : tuple of tuple of str
-        Names of effects that go together, in the order of elimination.
+    bundles : mapping of tuple of str to Site
+        Names of effects that go together, in the order of elimination, and a site for them that says nothing.
     kinds : mapping of str to str
         How the model writes each.
     left_alone : tuple of LeftAlone
         All other free variables.
     """
 
-    bundles: tuple[Bundle, ...]
+    bundles: Mapping[Bundle, Site]
     kinds: Mapping[str, str]
     left_alone: tuple[LeftAlone, ...]
 
@@ -60,7 +77,7 @@ def found_in(model: "pm.Model", left_out: Collection[str] = ()) -> Found:
     """
     started = {rv.name for rv, value in model.rvs_to_initial_values.items() if value is not None}
     sited = _Sited(model, started | {*left_out})
-    bundles = tuple(sited.put_all())
+    bundles = dict(sited.put_all())
     return Found(
         bundles,
         {effect.name: effect.kind for effect in sited.all},
@@ -75,15 +92,15 @@ class Sited(NamedTuple):
     ----------
     model : pymc.Model
         The model.
-    means, scales : mapping of str to Variable
-        Of the effects, in the graph of the model.
+    means, factors : mapping of str to Variable
+        Of the effects, in the graph of the model: what multiplies standardised effects, a scale or a matrix.
     shared : mapping of str to SharedVariable
         The numbers of sites, where they are not constants.
     """
 
     model: "pm.Model"
     means: Mapping[str, Variable]
-    scales: Mapping[str, Variable]
+    factors: Mapping[str, Variable]
     shared: Mapping[str, Any]
 
 
@@ -104,14 +121,18 @@ def with_sites(
     sited = _Sited(model)
     shared: dict[str, Any] = {}
     for bundle, site in sites.items():
-        variables = SiteVariables(bundle, site, is_shared=is_shared)
+        variables = {
+            name: pytensor.shared(x, name=name, shape=x.shape) if is_shared else pt.constant(x)
+            for name, x in numbers_of(bundle, site).items()
+        }
         sited.put(bundle, variables)
-        shared |= variables.shared
+        if is_shared:
+            shared |= variables
     names = [name for bundle in sites for name in bundle]
     # As outputs of the graph they are kept up to date while the model is made of it.
     for name in names:
         sited.fgraph.add_output(view_op(sited.effect(name).mean), import_missing=True)
-        sited.fgraph.add_output(view_op(sited.effect(name).scale), import_missing=True)
+        sited.fgraph.add_output(view_op(sited.effect(name).factor), import_missing=True)
     new = model_from_fgraph(sited.fgraph, mutate_fgraph=True)
     # Effects are now made from those that go with them, which the new model has before them.
     order = [rv.name for rv in model.free_RVs]
@@ -119,8 +140,8 @@ def with_sites(
     for rv, value in model.rvs_to_initial_values.items():
         new.set_initval(new[rv.name], value)
     parts = sited.fgraph.outputs[-2 * len(names) :]
-    means, scales = (dict(zip(names, parts[i::2], strict=True)) for i in range(2))
-    return Sited(new, means, scales, shared)
+    means, factors = (dict(zip(names, parts[i::2], strict=True)) for i in range(2))
+    return Sited(new, means, factors, shared)
 
 
 class _Sited:
@@ -130,25 +151,34 @@ class _Sited:
         with _without_initial_values(model):
             self.fgraph, _ = fgraph_from_model(model)
         known = [
-            LeftAlone(x.name, HAS_START) if x.name in left_out else x
-            for x in effects_in(self.fgraph)
+            LeftAlone(x.name, HAS_START) if x.name in left_out else x for x in _known(self.fgraph)
         ]
-        self.all = [x for x in known if isinstance(x, Effect)]
+        self.all = [x for x in known if not isinstance(x, LeftAlone)]
         self.left_alone = [x for x in known if isinstance(x, LeftAlone)]
         self._effects = {x.name: x for x in self.all}
 
-    def effect(self, name: str) -> Effect:
+    def effect(self, name: str) -> AnyEffect:
         """Return an effect as the graph now has it."""
         return self._effects[name]
 
-    def put_all(self) -> Iterator[Bundle]:
-        """Give all effects sites that say nothing, and yield those that go together."""
+    def put_all(self) -> Iterator[tuple[Bundle, Site]]:
+        """Give all effects sites that say nothing, and yield those that go together with theirs."""
         remaining = [x.name for x in self.all]
         while remaining:
             bundle = self._next_bundle(remaining)
             remaining = [name for name in remaining if name not in bundle]
-            self.put(bundle, SiteVariables(bundle, Site.nothing(len(bundle), ()), is_shared=False))
-            yield bundle
+            site = Site.nothing(*self._shape(bundle))
+            numbers = numbers_of(bundle, site)
+            self.put(bundle, {name: pt.constant(x) for name, x in numbers.items()})
+            yield bundle, site
+
+    def _shape(self, bundle: Bundle) -> tuple[int, tuple[int, ...]]:
+        """Return how many effects a group has, and the shape of the groups."""
+        first = self._effects[bundle[0]]
+        shape = first.variable.type.shape
+        if isinstance(first, Correlated):
+            return first.n_effects, (shape[first.group_axis],)
+        return len(bundle), shape
 
     def _next_bundle(self, remaining: Sequence[str]) -> Bundle:
         """Return the first effect and those that go together with it: of the same dims, where none is made from another."""
@@ -159,20 +189,41 @@ class _Sited:
                 bundle.append(effect)
         return tuple(effect.name for effect in bundle)
 
-    def put(self, bundle: Bundle, variables: SiteVariables) -> None:
+    def put(self, bundle: Bundle, numbers: Mapping[str, Variable]) -> None:
         """Give effects that go together a site."""
         effects = [self._effects[name] for name in bundle]
-        elimination = Elimination([_without_circle(effect) for effect in effects], variables)
+        if isinstance(effects[0], Correlated):
+            self._put_correlated(effects[0], numbers)
+            return
+        elimination = Elimination([_without_circle(effect) for effect in effects], numbers)
         # From the last one, which depends on no other, to the first.
         for k in reversed(range(len(effects))):
             location = elimination.location(k, effects[k], effects[k + 1 :])
-            old = effects[k].variable
-            new = _replaced(self.fgraph, effects[k], location, elimination.precisions[k])
-            effects[k] = replace(effects[k], variable=new)
-            self._effects = {
-                name: replace(x, variable=new) if x.variable is old else x.where(old, new)
-                for name, x in self._effects.items()
-            }
+            new = _sited(effects[k], location, elimination.precisions[k])
+            effects[k] = self._replace(effects[k], new)
+
+    def _put_correlated(self, effects: Correlated, numbers: Mapping[str, Variable]) -> None:
+        name = effects.name
+        fitting = _without_circle(effects)
+        place = place_of(
+            fitting, numbers[information_name(name, name)], numbers[gradient_name(name)]
+        )
+        self._replace(effects, sited_correlated(effects, *place, f"{name}_site__"))
+
+    def _replace(self, effect: AnyEffect, new: Variable) -> AnyEffect:
+        """Put a variable where an effect was, and return the effect as it is then."""
+        old = effect.variable
+        self.fgraph.replace(old, new, import_missing=True)
+        self._effects = {name: x.where(old, new) for name, x in self._effects.items()}
+        self._effects[effect.name] = replace(self._effects[effect.name], variable=new)
+        return self._effects[effect.name]
+
+
+def _known(fgraph: FunctionGraph) -> Iterator[AnyEffect | LeftAlone]:
+    """Yield what is known of each free variable, in the order of the model."""
+    for x in fgraph.outputs:
+        if x.owner is not None and isinstance(x.owner.op, ModelFreeRV):
+            yield correlated_of(fgraph, x) or effect_of(fgraph, x)
 
 
 @contextmanager
@@ -189,7 +240,9 @@ def _without_initial_values(model: "pm.Model") -> Iterator[None]:
         model.rvs_to_initial_values.update(kept)
 
 
-def _go_together(one: Effect, other: Effect) -> bool:
+def _go_together(one: AnyEffect, other: AnyEffect) -> bool:
+    if isinstance(one, Correlated) or isinstance(other, Correlated):
+        return False
     same = one.dims == other.dims if one.dims or other.dims else _same_lengths(one, other)
     return same and not (_is_made_from(one, other) or _is_made_from(other, one))
 
@@ -203,7 +256,7 @@ def _is_made_from(one: Effect, other: Effect) -> bool:
     return any(depends_on(x, {other.variable}) for x in (*one.terms, *one.factors))
 
 
-def _without_circle(effect: Effect) -> Effect:
+def _without_circle(effect: Any) -> Any:
     """Return an effect without terms of its mean that are now made from itself, as where two effects are added to each other."""
     if effect.is_centred:
         return effect
@@ -211,14 +264,10 @@ def _without_circle(effect: Effect) -> Effect:
     return replace(effect, terms=terms)
 
 
-def _replaced(
-    fgraph: FunctionGraph, effect: Effect, location: Variable, precision: Variable
-) -> Variable:
-    """Put an effect with a place for its site where it was without."""
+def _sited(effect: Effect, location: Variable, precision: Variable) -> Variable:
+    """Return the free variable with a place for its site."""
     rv, value = effect.variable.owner.inputs
     rng, size, mu, sigma = rv.owner.inputs
-    sited = SitedNormal.rv_op(mu, sigma, location, precision, size=size, rng=rng)
+    new = SitedNormal.rv_op(mu, sigma, location, precision, size=size, rng=rng)
     new_value = value.type(name=f"{effect.name}_{site_transform.name}__")
-    new = ModelFreeRV(effect.name, effect.dims, site_transform)(sited, new_value)
-    fgraph.replace(effect.variable, new, import_missing=True)
-    return new
+    return ModelFreeRV(effect.name, effect.dims, site_transform)(new, new_value)

@@ -24,38 +24,44 @@ from pymc_fastlogp._upstream.pymc_dispatch import (
 )
 
 
-class SitedNormal(SymbolicRandomVariable):
-    """``Normal(mu, sigma)`` with a place for :class:`SiteTransform` to read location and precision from."""
+class Sited(SymbolicRandomVariable):
+    """A variable whose parameters are first those of its distribution, ``drawn``, and then what its transform reads."""
+
+    @classmethod
+    def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
+        """Return the next state of the generator, and draws."""
+        raise NotImplementedError
+
+    @classmethod
+    def rv_op(
+        cls, *parameters: Variable, size: Any = None, rng: Variable | None = None
+    ) -> TensorVariable:
+        """Return a random variable."""
+        rng = pt.random.shared_rng(seed=None) if rng is None else rng
+        inputs = [rng, normalize_size_param(size), *map(pt.as_tensor, parameters)]
+        outputs = cls.drawn(*inputs[2:], size=inputs[1], rng=rng)
+        return cls(inputs=inputs, outputs=list(outputs))(*inputs)
+
+    def make_node(self, *inputs: Variable) -> Apply:
+        """Return a node; inputs of other types make another Op, whose output has the lengths that follow."""
+        rng, size, *parameters = inputs
+        if [x.type for x in inputs[1:]] == [*self.input_types[1:]]:
+            return super().make_node(*inputs)
+        return self.rv_op(*parameters, size=size, rng=rng).owner
+
+
+class SitedNormal(Sited):
+    """``Normal(mu, sigma)``; :class:`SiteTransform` reads location and precision, and both parameters."""
 
     name = "normal"
     extended_signature = "[rng],[size],(),(),(),()->[rng],()"
     _print_name = ("Normal", "\\operatorname{Normal}")
 
     @classmethod
-    def rv_op(
-        cls,
-        mu: Variable,
-        sigma: Variable,
-        location: Variable,
-        precision: Variable,
-        *,
-        size: Any = None,
-        rng: Variable | None = None,
-    ) -> TensorVariable:
-        """Return a random variable."""
-        rng = pt.random.shared_rng(seed=None) if rng is None else rng
-        size = normalize_size_param(size)
-        inputs = [rng, size, *map(pt.as_tensor, (mu, sigma, location, precision))]
-        outputs = normal(mu, sigma, size=size, rng=rng, return_next_rng=True)
-        return cls(inputs=inputs, outputs=list(outputs))(*inputs)
-
-    def make_node(self, *inputs: Variable) -> Apply:
-        """Return a node; inputs of other types make another Op, whose output has the lengths that follow."""
-        rng, size, *parameters = inputs
-        types = [x.type for x in (*parameters, size)]
-        if types == [*self.input_types[2:], self.input_types[1]]:
-            return super().make_node(*inputs)
-        return self.rv_op(*parameters, size=size, rng=rng).owner
+    def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
+        """Return draws, which location and precision have no part in."""
+        mu, sigma, _, _ = parameters
+        return normal(mu, sigma, size=size, rng=rng, return_next_rng=True)
 
 
 @logprob_of.register(SitedNormal)

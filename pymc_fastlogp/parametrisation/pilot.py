@@ -7,17 +7,18 @@ with these sites. A model is compiled once for that; sites are shared data of it
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from itertools import batched
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pytensor.graph.basic import Variable
 
+from pymc_fastlogp.parametrisation.correlated import MatrixTransform, standardised_effects
 from pymc_fastlogp.parametrisation.model import Bundle, Sited, found_in, with_sites
 from pymc_fastlogp.parametrisation.normal import standardised_of
-from pymc_fastlogp.parametrisation.sites import Site, values_of
+from pymc_fastlogp.parametrisation.sites import Site, numbers_of
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -61,8 +62,7 @@ def pilot_of(
         logger.info("%s get sites", ", ".join(f"{x} ({found.kinds[x]})" for x in bundle))
     if not found.bundles:
         return None
-    shapes = {names: frozen[names[0]].type.shape for names in found.bundles}
-    pilot = Pilot(frozen, shapes, compile)
+    pilot = Pilot(frozen, found.bundles, compile)
     pilot.run()
     return pilot
 
@@ -74,8 +74,8 @@ class Pilot:
     ----------
     model : pymc.Model
         With lengths and data that are known.
-    bundles : mapping of tuple of str to tuple of int
-        The shape of the effects that go together.
+    nothing : mapping of tuple of str to Site
+        Sites that say nothing, for effects that go together.
     compile : callable
         From a model to what it is compiled to.
 
@@ -90,18 +90,17 @@ class Pilot:
     def __init__(
         self,
         model: "pm.Model",
-        bundles: Mapping[Bundle, tuple[int, ...]],
+        nothing: Sites,
         compile: Callable[["pm.Model"], Any],
     ):
-        self._none: Sites = {
-            names: Site.nothing(len(names), shape) for names, shape in bundles.items()
-        }
-        self._sited = with_sites(model, self._none, is_shared=True)
+        self._nothing = nothing
+        self._sited = with_sites(model, nothing, is_shared=True)
         # With sites of nothing the effects are what they are in the non-centred model.
         self._standard = compile(self._sited.model)
-        self.compiled, self.sites = self._standard, self._none
+        self.compiled, self.sites = self._standard, nothing
         self._slices = _slices(self._sited.model, self.compiled.shape_info)
-        self._hyperparameters = _hyperparameters(self._sited, self._slices)
+        self._places = {names: self._places_of(names) for names in nothing}
+        self._hyperparameters = _hyperparameters(self._sited, self._slices, nothing)
 
     def run(self) -> None:
         """Find the sites."""
@@ -114,15 +113,14 @@ class Pilot:
     def _middle(self, x: Array) -> Array:
         """Return the point where effects are in the middle of what is left to sample."""
         x = np.array(x, dtype=np.float64)
-        for names in self._none:
-            for name in names:
-                x[self._slices[name]] = 0.0
+        for places in self._places.values():
+            x[places] = 0.0
         return x
 
     def _use(self, sites: Sites) -> None:
         updates: dict[str, Array] = {}
         for names, site in sites.items():
-            updates |= values_of(names, site)
+            updates |= numbers_of(names, site)
         self.sites = sites
         self.compiled = self._standard.with_data(**updates)
         for name, variable in self._sited.shared.items():
@@ -140,52 +138,86 @@ class Pilot:
         options = {"maxiter": n_steps}
         return np.asarray(minimize(cost, x, jac=True, method="L-BFGS-B", options=options).x)
 
+    def _places_of(self, names: Bundle) -> NDArray[np.intp]:
+        """Return where effects that go together are in the unconstrained point, shape ``(K, *shape)``."""
+        model = self._sited.model
+        slices = [self._slices[name] for name in names]
+        transform = model.rvs_to_transforms[model[names[0]]]
+        shape = model[names[0]].type.shape
+        places = np.array([np.arange(x.start, x.stop).reshape(shape) for x in slices])
+        if not isinstance(transform, MatrixTransform):
+            return places
+        return places[0].T if transform.group_axis == 0 else places[0]
+
     def _sites_at(self, x: Array) -> Sites:
         """Return the sites by the curvature at a point."""
-        means, scales, standardised = self._hyperparameters(x)
+        hyperparameters = self._hyperparameters(x)
         at = x.copy()
-        for name, u in standardised.items():
-            at[self._slices[name]] = u.ravel()
+        for names, (_, _, standardised) in hyperparameters.items():
+            at[self._places[names]] = standardised
         _, gradient = self._standard.logp_dlogp(at)
-        return {
-            names: self._site(names, none.gradient.shape[1:], at, gradient, means, scales)
-            for names, none in self._none.items()
-        }
+        sites = {}
+        for names, (mean, factor, _) in hyperparameters.items():
+            places = self._places[names]
+            measured = Measured(at[places], gradient[places], self._precision(places, at))
+            sites[names] = measured.site(np.broadcast_to(mean, places.shape), factor)
+        return sites
 
-    def _site(
-        self,
-        names: Bundle,
-        shape: tuple[int, ...],
-        at: Array,
-        gradient: Array,
-        means: Mapping[str, Array],
-        scales: Mapping[str, Array],
-    ) -> Site:
-        u = np.stack([at[self._slices[name]].reshape(shape) for name in names])
-        scale = np.stack([scales[name] for name in names])
-        effect = np.stack([means[name] for name in names]) + scale * u
-        precision = self._precision(names, shape, at)
-        own = np.eye(len(names)).reshape(len(names), len(names), *[1] * len(shape))
-        of_prior = np.stack([gradient[self._slices[name]].reshape(shape) for name in names])
-        with np.errstate(all="ignore"):
-            information = (precision - own) / (scale[:, None] * scale[None])
-            slope = (of_prior + u) / scale
-        site = Site(information, slope).guarded()
-        # The guard changes the curvature alone, not the slope at this point.
-        h = site.gradient + np.einsum("ij...,j...->i...", site.information, effect)
-        return Site(site.information, h).guarded()
-
-    def _precision(self, names: Bundle, shape: tuple[int, ...], at: Array) -> Array:
+    def _precision(self, places: NDArray[np.intp], at: Array) -> Array:
         """Return minus the second derivatives between effects of the same group, shape ``(K, K, *shape)``."""
         columns = []
-        for name in names:
+        for of_effect in places:
             step = np.zeros_like(at)
-            step[self._slices[name]] = STEP
+            step[of_effect] = STEP
             _, above = self._standard.logp_dlogp(at + step)
             _, below = self._standard.logp_dlogp(at - step)
-            slope = (below - above) / (2 * STEP)
-            columns.append([slope[self._slices[other]].reshape(shape) for other in names])
+            columns.append((below - above)[places] / (2 * STEP))
         return np.swapaxes(np.array(columns), 0, 1)
+
+
+class Measured(NamedTuple):
+    """What is known of standardised effects at a point, effects on the first axis.
+
+    Attributes
+    ----------
+    standardised, gradient : ndarray, shape (K, *shape)
+        The effects, and the gradient of the log density.
+    precision : ndarray, shape (K, K, *shape)
+        Minus its second derivatives.
+    """
+
+    standardised: Array
+    gradient: Array
+    precision: Array
+
+    def site(self, mean: Array, factor: Array) -> Site:
+        """Return the site of effects ``mean + factor @ standardised``; a diagonal factor has one axis less."""
+        n_effects, n_axes = len(mean), mean.ndim - 1
+        own = np.eye(n_effects).reshape(n_effects, n_effects, *[1] * n_axes)
+        if factor.ndim == mean.ndim:
+            factor = own * factor
+        with np.errstate(all="ignore"):
+            inverse = _inverse(factor)
+            information = np.einsum(
+                "ka...,kl...,lb...->ab...", inverse, self.precision - own, inverse
+            )
+            slope = np.einsum("ka...,k...->a...", inverse, self.gradient + self.standardised)
+        effect = mean + np.einsum("ak...,k...->a...", factor, self.standardised)
+        # The guard changes the curvature alone, not the slope at this point.
+        site = Site(information, slope).guarded()
+        h = site.gradient + np.einsum("ab...,b...->a...", site.information, effect)
+        return Site(site.information, h).guarded()
+
+
+def _inverse(factors: Array) -> Array:
+    """Return the inverses of matrices on the first two axes, nan for those that have none."""
+    if len(factors) == 1:
+        return 1 / factors
+    matrices = np.moveaxis(factors, (0, 1), (-2, -1))
+    singular = ~(np.abs(np.linalg.det(matrices)) > 0)
+    matrices = np.where(singular[..., None, None], np.eye(len(factors)), matrices)
+    inverses = np.where(singular[..., None, None], np.nan, np.linalg.inv(matrices))
+    return np.moveaxis(inverses, (-2, -1), (0, 1))
 
 
 def _slices(model: "pm.Model", shape_info: Any) -> dict[str, slice]:
@@ -196,27 +228,34 @@ def _slices(model: "pm.Model", shape_info: Any) -> dict[str, slice]:
     return {variables[name]: place for name, place in of_values}
 
 
+def _in_graph(sited: Sited, names: Bundle) -> list[Variable]:
+    """Return mean and factor of effects that go together, as :class:`Measured` takes them, and standardised effects."""
+    rvs = [sited.model[name] for name in names]
+    if isinstance(sited.model.rvs_to_transforms[rvs[0]], MatrixTransform):
+        [name] = names
+        return [sited.means[name].T, sited.factors[name][:, :, None], standardised_effects(rvs[0])]
+    shaped = [
+        [of[rv.name] + pt.zeros_like(rv) for rv in rvs] for of in (sited.means, sited.factors)
+    ]
+    return [*map(pt.stack, shaped), pt.stack([standardised_of(rv) for rv in rvs])]
+
+
 def _hyperparameters(
-    sited: Sited, slices: Mapping[str, slice]
-) -> Callable[[Array], list[dict[str, Array]]]:
-    """Return a function from a point to means, scales and standardised effects by name."""
-    names, model = list(sited.means), sited.model
-    effects = [model[name] for name in names]
-    standardised = [standardised_of(x) for x in effects]
-    # One after the other, all of the shapes of the effects.
-    wanted = [*sited.means.values(), *sited.scales.values(), *standardised]
-    shaped = [x + pt.zeros_like(y) for x, y in zip(wanted, effects * 3, strict=True)]
+    sited: Sited, slices: Mapping[str, slice], bundles: Collection[Bundle]
+) -> Callable[[Array], dict[Bundle, list[Array]]]:
+    """Return a function from a point to mean, factor and standardised effects of those that go together."""
+    model = sited.model
+    wanted = [x for names in bundles for x in _in_graph(sited, names)]
     function = pytensor.function(
         [model.rvs_to_values[rv] for rv in model.free_RVs],
-        model.replace_rvs_by_values(shaped),
+        model.replace_rvs_by_values(wanted),
         mode=pytensor.compile.mode.FAST_COMPILE,
         on_unused_input="ignore",
     )
     shapes = [(rv.name, model.rvs_to_values[rv].type.shape) for rv in model.free_RVs]
 
-    def evaluated(x: Array) -> list[dict[str, Array]]:
-        values = function(*(x[slices[name]].reshape(shape) for name, shape in shapes))
-        parts = batched(values, len(names))
-        return [dict(zip(names, part, strict=True)) for part in parts]
+    def evaluated(x: Array) -> dict[Bundle, list[Array]]:
+        found = function(*(x[slices[name]].reshape(shape) for name, shape in shapes))
+        return {names: found[3 * i : 3 * i + 3] for i, names in enumerate(bundles)}
 
     return evaluated

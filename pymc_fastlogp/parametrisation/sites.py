@@ -15,13 +15,12 @@ Nothing is divided by a scale, so scales may be 0 or large; every ``d_k`` is at 
 ``h`` are, since ``u_k`` is affine in ``z_k`` given what stands after it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pytensor.compile import shared
 from pytensor.graph.basic import Variable
 
 from pymc_fastlogp.parametrisation.effects import Effect
@@ -70,54 +69,41 @@ class Site:
 LARGEST = 1e12
 
 
-class SiteVariables:
-    """The numbers of a site in the graph of a model: shared variables while sites are looked for, or constants.
+def numbers_of(names: Sequence[str], site: Site) -> dict[str, Array]:
+    """Return the numbers of a site by the names of their variables in the graph.
 
     Parameters
     ----------
     names : sequence of str
-        Of the effects.
+        Of the variables: as many as there are effects, or one of correlated effects.
     site : Site
-        The numbers.
-    is_shared : bool
-        Whether they can be exchanged after compilation.
+        The site.
     """
-
-    def __init__(self, names: Sequence[str], site: Site, *, is_shared: bool):
-        self.shared: dict[str, Variable] = {}
-        self._is_shared = is_shared
-        n_effects = len(names)
-        self.information = [
-            [
-                self._variable(f"{names[j]} {names[i]} information", site.information[i, j])
-                if j <= i
-                else None
-                for j in range(n_effects)
-            ]
-            for i in range(n_effects)
-        ]
-        self.gradient = [
-            self._variable(f"{name} gradient of site", h)
-            for name, h in zip(names, site.gradient, strict=True)
-        ]
-
-    def _variable(self, name: str, value: Array) -> Variable:
-        if not self._is_shared:
-            return pt.constant(value)
-        self.shared[name] = shared(value, name=name, shape=value.shape)
-        return self.shared[name]
-
-
-def values_of(names: Sequence[str], site: Site) -> dict[str, Array]:
-    """Return the numbers of a site by the names of the shared variables."""
-    n_effects = len(names)
+    if len(names) < len(site.gradient):
+        groups_first = np.moveaxis(site.information, -1, 0), site.gradient.T
+        return dict(
+            zip(
+                (information_name(names[0], names[0]), gradient_name(names[0])),
+                groups_first,
+                strict=True,
+            )
+        )
     lower = {
-        f"{names[j]} {names[i]} information": site.information[i, j]
-        for i in range(n_effects)
-        for j in range(i + 1)
+        information_name(one, other): site.information[i, j]
+        for i, one in enumerate(names)
+        for j, other in enumerate(names[: i + 1])
     }
-    gradient = {f"{name} gradient of site": h for name, h in zip(names, site.gradient, strict=True)}
-    return {**lower, **gradient}
+    return lower | {gradient_name(name): h for name, h in zip(names, site.gradient, strict=True)}
+
+
+def information_name(one: str, other: str) -> str:
+    """Return the name of the variable for the information about two effects, the later one first."""
+    return f"information of {one} and {other}"
+
+
+def gradient_name(effect: str) -> str:
+    """Return the name of the variable for the gradient of a site."""
+    return f"gradient of {effect}"
 
 
 class Elimination:
@@ -127,20 +113,21 @@ class Elimination:
     ----------
     effects : sequence of Effect
         In the order of elimination.
-    site : SiteVariables
-        Of the same effects.
+    site : mapping of str to Variable
+        The numbers of their site.
     """
 
-    def __init__(self, effects: Sequence[Effect], site: SiteVariables):
+    def __init__(self, effects: Sequence[Effect], site: Mapping[str, Variable]):
         n_effects = len(effects)
+        names = [effect.name for effect in effects]
         variances = [pt.sqr(effect.scale) for effect in effects]
         information = [
-            [site.information[max(i, j)][min(i, j)] for j in range(n_effects)]
+            [site[information_name(names[max(i, j)], names[min(i, j)])] for j in range(n_effects)]
             for i in range(n_effects)
         ]
         w = [
             h - sum(information[i][j] * effect.mean for j, effect in enumerate(effects))
-            for i, h in enumerate(site.gradient)
+            for i, h in enumerate(site[gradient_name(name)] for name in names)
         ]
         self.precisions: list[Variable] = []
         self._gradients: list[Variable] = []

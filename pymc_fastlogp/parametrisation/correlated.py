@@ -1,0 +1,348 @@
+r"""Effects of a group that are correlated: ``effect = mean + factor @ standardised`` with a factor of their covariance matrix.
+
+    centred        a ~ MvNormal(mean, chol=factor)                    shape (J, K)
+    non-centred    z ~ Normal(0, 1), mean + z @ factor.T              shape (J, K)
+                   z ~ Normal(0, 1), mean + factor @ z                shape (K, J)
+
+With the site of a group, information ``I`` and gradient ``h``, the standardised effects ``u`` have
+
+    precision  M = 1 + factor.T @ I @ factor = R @ R.T,   gradient  g = factor.T @ (h - I @ mean)  at  u = 0
+    u = R^-T (R^-1 g + z),   log |du/dz| = -sum(log(diag(R)))
+
+The eigenvalues of M are at least 1 whatever the factor is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.logprob.transforms import Transform
+from pymc.model.fgraph import ModelFreeRV
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.scalar.basic import Add
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.math import Dot
+from pytensor.tensor.random.basic import MvNormalRV, normal
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp._upstream.pymc_dispatch import logprob_of, support_point_of
+from pymc_fastlogp.parametrisation.effects import (
+    combined,
+    depends_on,
+    is_elemwise,
+    is_random,
+    is_standard_normal,
+    users,
+)
+from pymc_fastlogp.parametrisation.normal import Sited
+
+# Effects of a group, up to which a kernel has straight-line code for their matrices.
+MOST_EFFECTS = 12
+
+
+@dataclass(frozen=True)
+class Correlated:
+    """Correlated effects.
+
+    Attributes
+    ----------
+    name : str
+        Of the free variable.
+    is_centred : bool
+        Whether the variable has the effects, or else the standardised effects.
+    variable : Variable
+        The free variable in the graph.
+    terms : tuple of Variable
+        Of which the mean is the sum, as they broadcast to the variable.
+    matrix : Variable
+        The factor of the covariance matrix, or its transpose.
+    is_transposed : bool
+        Whether it is the transpose.
+    group_axis : int
+        Of the variable.
+    dims : tuple of str
+        Of the variable.
+    """
+
+    name: str
+    is_centred: bool
+    variable: Variable
+    terms: tuple[Variable, ...]
+    matrix: Variable
+    is_transposed: bool
+    group_axis: int
+    dims: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """How the model writes it."""
+        return "correlated, centred" if self.is_centred else "correlated, non-centred"
+
+    @property
+    def n_effects(self) -> int:
+        """Of a group."""
+        return self.matrix.type.shape[0]
+
+    @property
+    def factor(self) -> Variable:
+        """Of the covariance matrix, (K, K)."""
+        return self.matrix.T if self.is_transposed else self.matrix
+
+    @property
+    def mean(self) -> Variable:
+        """Of the effects, with axes for groups and effects."""
+        mean = combined(pt.add, self.terms, 0.0, self.variable)
+        if self.group_axis == 0 or mean.type.ndim == 0:
+            return mean
+        return pt.atleast_2d(mean).T
+
+    def where(self, old: Variable, new: Variable) -> "Correlated":
+        """Return the same effects in a graph that has one variable for another."""
+        terms = tuple(new if x is old else x for x in self.terms)
+        return replace(self, terms=terms, matrix=new if self.matrix is old else self.matrix)
+
+
+def correlated_of(fgraph: FunctionGraph, x: Variable) -> Correlated | None:
+    """Return a free variable as correlated effects, None if it has none."""
+    if x.type.ndim != 2 or x.owner.op.transform is not None:
+        return None
+    rv = x.owner.inputs[0]
+    found = None
+    if rv.owner is not None and isinstance(rv.owner.op, MvNormalRV):
+        found = _centred(x)
+    elif is_standard_normal(rv):
+        found = _non_centred(fgraph, x)
+    if found is None or not is_random(found.matrix):
+        return None
+    n_effects = x.type.shape[1 - found.group_axis]
+    is_square = found.matrix.type.shape == (n_effects, n_effects)
+    return found if is_square and n_effects is not None and 1 < n_effects <= MOST_EFFECTS else None
+
+
+def _centred(x: Variable) -> Correlated | None:
+    _, _, mu, cov = x.owner.inputs[0].owner.inputs
+    cov, mu = _without_new_axes(cov), _without_new_axes(mu)
+    if not _is_product(cov):
+        return None
+    factor, other = cov.owner.inputs
+    if not (_is_transpose(other) and other.owner.inputs[0] is factor) or mu.type.ndim > 2:
+        return None
+    return Correlated(x.owner.op.name, True, x, (mu,), factor, False, 0, x.owner.op.dims)
+
+
+def _non_centred(fgraph: FunctionGraph, x: Variable) -> Correlated | None:
+    at, group_axis, is_flipped = x, 0, False
+    while True:
+        of = [*users(fgraph, at)]
+        if len(of) != 1:
+            return None
+        [(user, place)] = of
+        if not _is_transpose(user.outputs[0]):
+            break
+        at, is_flipped = user.outputs[0], not is_flipped
+    if not _is_product(user.outputs[0]):
+        return None
+    matrix = user.inputs[1 - place]
+    if depends_on(matrix, {x}):
+        return None
+    # Of the product, groups are on the axis that the matrix is not.
+    group_axis = place if not is_flipped else 1 - place
+    terms = _terms(fgraph, x, user.outputs[0], is_flipped)
+    name, dims = x.owner.op.name, x.owner.op.dims
+    return Correlated(name, False, x, terms, matrix, place == 0, group_axis, dims)
+
+
+def _terms(
+    fgraph: FunctionGraph, x: Variable, product: Variable, is_flipped: bool
+) -> tuple[Variable, ...]:
+    """Return what is added to the product as it has the axes of the variable."""
+    terms: tuple[Variable, ...] = ()
+    while True:
+        of = [*users(fgraph, product)]
+        if len(of) != 1:
+            return terms
+        [(user, place)] = of
+        if _is_transpose(user.outputs[0]) and not terms:
+            is_flipped = not is_flipped
+        elif is_elemwise(user, Add) and not is_flipped:
+            found = tuple(y for i, y in enumerate(user.inputs) if i != place)
+            if any(depends_on(y, {x}) for y in found) or user.outputs[0].type.ndim != 2:
+                return terms
+            terms += found
+        else:
+            return terms
+        product = user.outputs[0]
+
+
+def _is_product(x: Variable) -> bool:
+    op = getattr(x.owner, "op", None)
+    core = op.core_op if isinstance(op, Blockwise) else op
+    return isinstance(core, Dot) and x.type.ndim == 2
+
+
+def _is_transpose(x: Variable) -> bool:
+    op = getattr(x.owner, "op", None)
+    return isinstance(op, DimShuffle) and op.new_order == (1, 0)
+
+
+def _without_new_axes(x: Variable) -> Variable:
+    op = getattr(x.owner, "op", None)
+    if isinstance(op, DimShuffle) and op.new_order == ("x", *range(op.input_ndim)):
+        return _without_new_axes(x.owner.inputs[0])
+    return x
+
+
+class SitedStandard(Sited):
+    """Standardised effects; :class:`MatrixTransform` reads the last two parameters, ``R^-1 g`` and ``R``."""
+
+    name = "normal"
+    group_axis = 0
+    extended_signature = "[rng],[size],(),(),(j,k),(j,k,k)->[rng],()"
+    _print_name = ("Normal", "\\operatorname{Normal}")
+
+    @classmethod
+    def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
+        """Return draws."""
+        return normal(*parameters[:2], size=size, rng=rng, return_next_rng=True)
+
+
+class SitedStandardColumns(SitedStandard):
+    """The same with groups on the second axis."""
+
+    group_axis = 1
+
+
+class SitedMvNormal(Sited):
+    """``MvNormal(mu, cov)``; :class:`MatrixTransform` reads the last three parameters, the factor, ``R^-1 g`` and ``R``."""
+
+    name = "multivariate_normal"
+    extended_signature = "[rng],[size],(n),(n,n),(n,n),(j,n),(j,n,n)->[rng],(n)"
+    _print_name = ("MultivariateNormal", "\\operatorname{MultivariateNormal}")
+
+    @classmethod
+    def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
+        """Return draws."""
+        return pm.MvNormal.rv_op(*parameters[:2], size=size, rng=rng, return_next_rng=True)
+
+
+@logprob_of.register(SitedStandard)
+def _logprob(
+    op: SitedStandard, values: Sequence[Variable], rng: Any, size: Any, *inputs: Any, **kwargs: Any
+) -> TensorVariable:
+    return pm.logp(pm.Normal.dist(*inputs[:2]), values[0], **kwargs)
+
+
+@logprob_of.register(SitedMvNormal)
+def _logprob_of_mvnormal(
+    op: SitedMvNormal, values: Sequence[Variable], rng: Any, size: Any, *inputs: Any, **kwargs: Any
+) -> TensorVariable:
+    return logprob_of(pm.MvNormal.rv_op, values, rng, size, *inputs[:2], **kwargs)
+
+
+class MatrixTransform(Transform):
+    """The change of variables of correlated effects.
+
+    Parameters
+    ----------
+    group_axis : int
+        Of the variable.
+    is_centred : bool
+        Whether the variable is the effects, or else the standardised effects.
+    """
+
+    name = "site"
+
+    def __init__(self, group_axis: int, is_centred: bool):
+        self.group_axis, self.is_centred = group_axis, is_centred
+        self.ndim_supp = 1 if is_centred else 0
+
+    def forward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return ``z``."""
+        shift, root = inputs[-2:]
+        u = self._turned(value)
+        if self.is_centred:
+            mu, _, factor = inputs[-5:-2]
+            u = pt.linalg.solve_triangular(factor, (value - mu).T, lower=True).T
+        return self._turned((root * u[:, :, None]).sum(1) - shift)
+
+    def backward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return the variable."""
+        shift, root = inputs[-2:]
+        u = pt.linalg.solve_triangular(root.mT, shift + self._turned(value), lower=False, b_ndim=1)
+        if not self.is_centred:
+            return self._turned(u)
+        mu, _, factor = inputs[-5:-2]
+        return mu + u @ factor.T
+
+    def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return its part of each entry, or of each group where the variable is of vectors."""
+        root = inputs[-1]
+        logs = -pt.log(pt.diagonal(root, axis1=1, axis2=2))
+        if not self.is_centred:
+            return self._turned(logs)
+        return logs.sum(1) + pt.log(pt.abs(pt.diagonal(inputs[-3]))).sum()
+
+    def _turned(self, x: TensorVariable) -> TensorVariable:
+        return x if self.group_axis == 0 else x.T
+
+
+@support_point_of.register(SitedStandard)
+def _support_point(
+    op: SitedStandard, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
+) -> TensorVariable:
+    """Return where ``z`` is 0, the middle of what is left to sample."""
+    return MatrixTransform(op.group_axis, False).backward(pt.zeros(rv.shape), *inputs)
+
+
+@support_point_of.register(SitedMvNormal)
+def _support_point_of_mvnormal(
+    op: SitedMvNormal, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
+) -> TensorVariable:
+    return MatrixTransform(0, True).backward(pt.zeros(rv.shape), *inputs)
+
+
+def place_of(
+    effects: Correlated, information: Variable, gradient: Variable
+) -> tuple[Variable, Variable]:
+    """Return ``R^-1 g`` and ``R``.
+
+    Parameters
+    ----------
+    effects : Correlated
+        The effects.
+    information, gradient : Variable, shapes (J, K, K) and (J, K)
+        The site.
+    """
+    factor, mean = effects.factor, effects.mean
+    n_effects = effects.n_effects
+    half = (information.reshape((-1, n_effects)) @ factor).reshape((-1, n_effects, n_effects))
+    whole = (half.mT.reshape((-1, n_effects)) @ factor).reshape((-1, n_effects, n_effects))
+    root = pt.linalg.cholesky(pt.eye(n_effects) + whole)
+    mean = mean + pt.zeros_like(gradient)
+    slope = (gradient - (information * mean[:, None, :]).sum(2)) @ factor
+    return pt.linalg.solve_triangular(root, slope, lower=True, b_ndim=1), root
+
+
+def sited(effects: Correlated, shift: Variable, root: Variable, name: str) -> Variable:
+    """Return the free variable with a place for its site."""
+    rv, value = effects.variable.owner.inputs
+    rng, size, *parameters = rv.owner.inputs
+    transform = MatrixTransform(effects.group_axis, effects.is_centred)
+    if effects.is_centred:
+        new = SitedMvNormal.rv_op(*parameters, effects.factor, shift, root, size=size, rng=rng)
+    else:
+        op = (SitedStandard, SitedStandardColumns)[effects.group_axis]
+        new = op.rv_op(*parameters, shift, root, size=size, rng=rng)
+    return ModelFreeRV(effects.name, effects.dims, transform)(new, value.type(name=name))
+
+
+def standardised_effects(rv: TensorVariable) -> TensorVariable:
+    """Return the standardised effects of a sited variable, effects first."""
+    if isinstance(rv.owner.op, SitedMvNormal):
+        mu, _, factor = rv.owner.inputs[-5:-2]
+        return pt.linalg.solve_triangular(factor, (rv - mu).T, lower=True)
+    return rv.T if rv.owner.op.group_axis == 0 else rv
