@@ -9,13 +9,14 @@ With the site of a group, information ``I`` and gradient ``h``, the standardised
     precision  M = 1 + factor.T @ I @ factor = R @ R.T,   gradient  g = factor.T @ (h - I @ mean)  at  u = 0
     u = R^-T (R^-1 g + z),   log |du/dz| = -sum(log(diag(R)))
 
-The eigenvalues of M are at least 1 whatever the factor is.
+The eigenvalues of M are at least 1 whatever the factor is, and so are the squares on the diagonal of R.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.logprob.transforms import Transform
@@ -197,11 +198,11 @@ def _without_new_axes(x: Variable) -> Variable:
 
 
 class SitedStandard(Sited):
-    """Standardised effects; :class:`MatrixTransform` reads the last two parameters, ``R^-1 g`` and ``R``."""
+    """Standardised effects; :class:`MatrixTransform` reads the last two parameters, the lower triangle of M, and g."""
 
     name = "normal"
     group_axis = 0
-    extended_signature = "[rng],[size],(),(),(j,k),(j,k,k)->[rng],()"
+    extended_signature = "[rng],[size],(),(),(m,j),(k,j)->[rng],()"
     _print_name = ("Normal", "\\operatorname{Normal}")
 
     @classmethod
@@ -217,10 +218,10 @@ class SitedStandardColumns(SitedStandard):
 
 
 class SitedMvNormal(Sited):
-    """``MvNormal(mu, cov)``; :class:`MatrixTransform` reads the last three parameters, the factor, ``R^-1 g`` and ``R``."""
+    """``MvNormal(mu, cov)``; :class:`MatrixTransform` reads the last three parameters, the factor, the lower triangle of M, and g."""
 
     name = "multivariate_normal"
-    extended_signature = "[rng],[size],(n),(n,n),(n,n),(j,n),(j,n,n)->[rng],(n)"
+    extended_signature = "[rng],[size],(n),(n,n),(n,n),(m,j),(n,j)->[rng],(n)"
     _print_name = ("MultivariateNormal", "\\operatorname{MultivariateNormal}")
 
     @classmethod
@@ -243,6 +244,74 @@ def _logprob_of_mvnormal(
     return logprob_of(pm.MvNormal.rv_op, values, rng, size, *inputs[:2], **kwargs)
 
 
+class Factored:
+    """M by Cholesky's method, without square roots.
+
+    All is spelled out in vectors over groups, of which PyTensor makes a few loops.
+
+    Parameters
+    ----------
+    precision : Variable, shape (K (K + 1) / 2, J)
+        The lower triangle of M, row by row.
+    gradient : Variable, shape (K, J)
+        g.
+    n_effects : int
+        K.
+    """
+
+    def __init__(self, precision: Variable, gradient: Variable, n_effects: int):
+        places = _lower(n_effects)
+        gradients = _rows(gradient, n_effects)
+        entries = dict(zip(places, _rows(precision, len(places)), strict=True))
+        self.pivots: list[Variable] = []
+        self._couplings: list[list[Variable]] = []
+        self._gradients = gradients
+        for k in range(n_effects):
+            # Not below 1 but by rounding, which the elimination of huge numbers may do.
+            pivot = pt.maximum(entries[k, k], 1.0)
+            self.pivots.append(pivot)
+            self._couplings.append([entries[i, k] for i in range(k + 1, n_effects)])
+            for i in range(k + 1, n_effects):
+                ratio = entries[i, k] / pivot
+                gradients[i] = gradients[i] - ratio * gradients[k]
+                for j in range(k + 1, i + 1):
+                    entries[i, j] = entries[i, j] - ratio * entries[j, k]
+
+    def standardised(self, z: Variable) -> Variable:
+        """Return u, (K, J), from z."""
+        u: list[Variable] = []
+        for k, z_k in reversed([*enumerate(_rows(z, len(self.pivots)))]):
+            u.insert(0, self._expected(k, u) + z_k / pt.sqrt(self.pivots[k]))
+        return pt.concatenate(u)
+
+    def remaining(self, u: Variable) -> Variable:
+        """Return z, (K, J), from u."""
+        rows = _rows(u, len(self.pivots))
+        return pt.concatenate(
+            [
+                (u_k - self._expected(k, rows[k + 1 :])) * pt.sqrt(self.pivots[k])
+                for k, u_k in enumerate(rows)
+            ]
+        )
+
+    def _expected(self, k: int, later: Sequence[Variable]) -> Variable:
+        """Return where an effect is expected, given those that stand after it."""
+        gradient = self._gradients[k]
+        for coupling, u in zip(self._couplings[k], later, strict=True):
+            gradient = gradient - coupling * u
+        return gradient / self.pivots[k]
+
+
+def _rows(x: Variable, n_rows: int) -> list[Variable]:
+    """Return the rows of a matrix, each with an axis of length 1 before its own."""
+    return list(pt.split(x, [1] * n_rows))
+
+
+def _lower(n: int) -> list[tuple[int, int]]:
+    """Return the places of a lower triangle, row by row."""
+    return [(i, j) for i in range(n) for j in range(i + 1)]
+
+
 class MatrixTransform(Transform):
     """The change of variables of correlated effects.
 
@@ -252,91 +321,92 @@ class MatrixTransform(Transform):
         Of the variable.
     is_centred : bool
         Whether the variable is the effects, or else the standardised effects.
+    n_effects : int
+        Of a group.
     """
 
     name = "site"
 
-    def __init__(self, group_axis: int, is_centred: bool):
-        self.group_axis, self.is_centred = group_axis, is_centred
+    def __init__(self, group_axis: int, is_centred: bool, n_effects: int):
+        self.group_axis, self.is_centred, self.n_effects = group_axis, is_centred, n_effects
         self.ndim_supp = 1 if is_centred else 0
 
     def forward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return ``z``."""
-        shift, root = inputs[-2:]
         u = self._turned(value)
         if self.is_centred:
             mu, _, factor = inputs[-5:-2]
-            u = pt.linalg.solve_triangular(factor, (value - mu).T, lower=True).T
-        return self._turned((root * u[:, :, None]).sum(1) - shift)
+            u = pt.linalg.solve_triangular(factor, (value - mu).T, lower=True)
+        return self._turned(self._factored(inputs).remaining(u))
 
     def backward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return the variable."""
-        shift, root = inputs[-2:]
-        u = pt.linalg.solve_triangular(root.mT, shift + self._turned(value), lower=False, b_ndim=1)
+        u = self._factored(inputs).standardised(self._turned(value))
         if not self.is_centred:
             return self._turned(u)
         mu, _, factor = inputs[-5:-2]
-        return mu + u @ factor.T
+        return mu + (factor @ u).T
 
     def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return its part of each entry, or of each group where the variable is of vectors."""
-        root = inputs[-1]
-        logs = -pt.log(pt.diagonal(root, axis1=1, axis2=2))
+        logs = -0.5 * pt.log(pt.concatenate(self._factored(inputs).pivots))
         if not self.is_centred:
             return self._turned(logs)
-        return logs.sum(1) + pt.log(pt.abs(pt.diagonal(inputs[-3]))).sum()
+        return logs.sum(0) + pt.log(pt.abs(pt.diagonal(inputs[-3]))).sum()
+
+    def _factored(self, inputs: Sequence[Variable]) -> Factored:
+        return Factored(*inputs[-2:], self.n_effects)
 
     def _turned(self, x: TensorVariable) -> TensorVariable:
-        return x if self.group_axis == 0 else x.T
+        """Return a variable with effects first, or the other way round."""
+        return x.T if self.group_axis == 0 else x
 
 
 @support_point_of.register(SitedStandard)
+@support_point_of.register(SitedMvNormal)
 def _support_point(
-    op: SitedStandard, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
+    op: Any, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
 ) -> TensorVariable:
     """Return where ``z`` is 0, the middle of what is left to sample."""
-    return MatrixTransform(op.group_axis, False).backward(pt.zeros(rv.shape), *inputs)
+    group_axis = getattr(op, "group_axis", 0)
+    n_effects = rv.type.shape[1 - group_axis]
+    transform = MatrixTransform(group_axis, isinstance(op, SitedMvNormal), n_effects)
+    return transform.backward(pt.zeros(rv.shape), *inputs)
 
 
-@support_point_of.register(SitedMvNormal)
-def _support_point_of_mvnormal(
-    op: SitedMvNormal, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
-) -> TensorVariable:
-    return MatrixTransform(0, True).backward(pt.zeros(rv.shape), *inputs)
-
-
-def place_of(
+def precision_and_gradient(
     effects: Correlated, information: Variable, gradient: Variable
 ) -> tuple[Variable, Variable]:
-    """Return ``R^-1 g`` and ``R``.
+    """Return the lower triangle of M, and g.
 
     Parameters
     ----------
     effects : Correlated
         The effects.
-    information, gradient : Variable, shapes (J, K, K) and (J, K)
+    information, gradient : Variable, shapes (K, K, J) and (K, J)
         The site.
     """
-    factor, mean = effects.factor, effects.mean
-    n_effects = effects.n_effects
-    half = (information.reshape((-1, n_effects)) @ factor).reshape((-1, n_effects, n_effects))
-    whole = (half.mT.reshape((-1, n_effects)) @ factor).reshape((-1, n_effects, n_effects))
-    root = pt.linalg.cholesky(pt.eye(n_effects) + whole)
-    mean = mean + pt.zeros_like(gradient)
-    slope = (gradient - (information * mean[:, None, :]).sum(2)) @ factor
-    return pt.linalg.solve_triangular(root, slope, lower=True, b_ndim=1), root
+    factor, k = effects.factor, effects.n_effects
+    places = np.array(_lower(k))
+    # M_ab = [a = b] + sum over i >= j of I_ij (L_ia L_jb + L_ja L_ib), the second one where i > j only.
+    (a, b), (i, j) = places.T[:, :, None], places.T[:, None, :]
+    products = factor[i, a] * factor[j, b] + (i > j) * factor[j, a] * factor[i, b]
+    lower = information[places[:, 0], places[:, 1]]
+    own = (places[:, :1] == places[:, 1:]).astype("float64")
+    mean = effects.mean.T + pt.zeros_like(gradient)
+    slope = gradient - (information * mean[None]).sum(1)
+    return own + products @ lower, factor.T @ slope
 
 
-def sited(effects: Correlated, shift: Variable, root: Variable, name: str) -> Variable:
-    """Return the free variable with a place for its site."""
+def sited(effects: Correlated, place: tuple[Variable, Variable], name: str) -> Variable:
+    """Return the free variable with a place for its site, M and g."""
     rv, value = effects.variable.owner.inputs
     rng, size, *parameters = rv.owner.inputs
-    transform = MatrixTransform(effects.group_axis, effects.is_centred)
+    op: type[Sited] = (SitedStandard, SitedStandardColumns)[effects.group_axis]
     if effects.is_centred:
-        new = SitedMvNormal.rv_op(*parameters, effects.factor, shift, root, size=size, rng=rng)
-    else:
-        op = (SitedStandard, SitedStandardColumns)[effects.group_axis]
-        new = op.rv_op(*parameters, shift, root, size=size, rng=rng)
+        op, parameters = SitedMvNormal, [*parameters, effects.factor]
+    new = op.rv_op(*parameters, *place, size=size, rng=rng)
+    transform = MatrixTransform(effects.group_axis, effects.is_centred, effects.n_effects)
     return ModelFreeRV(effects.name, effects.dims, transform)(new, value.type(name=name))
 
 

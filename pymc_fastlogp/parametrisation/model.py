@@ -15,7 +15,7 @@ from pytensor.graph.fg import FunctionGraph
 from pymc_fastlogp.parametrisation.correlated import (
     Correlated,
     correlated_of,
-    place_of,
+    precision_and_gradient,
 )
 from pymc_fastlogp.parametrisation.correlated import (
     sited as sited_correlated,
@@ -205,10 +205,10 @@ class _Sited:
     def _put_correlated(self, effects: Correlated, numbers: Mapping[str, Variable]) -> None:
         name = effects.name
         fitting = _without_circle(effects)
-        place = place_of(
+        place = precision_and_gradient(
             fitting, numbers[information_name(name, name)], numbers[gradient_name(name)]
         )
-        self._replace(effects, sited_correlated(effects, *place, f"{name}_site__"))
+        self._replace(effects, sited_correlated(effects, place, f"{name}_site__"))
 
     def _replace(self, effect: AnyEffect, new: Variable) -> AnyEffect:
         """Put a variable where an effect was, and return the effect as it is then."""

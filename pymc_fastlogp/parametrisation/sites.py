@@ -80,14 +80,11 @@ def numbers_of(names: Sequence[str], site: Site) -> dict[str, Array]:
         The site.
     """
     if len(names) < len(site.gradient):
-        groups_first = np.moveaxis(site.information, -1, 0), site.gradient.T
-        return dict(
-            zip(
-                (information_name(names[0], names[0]), gradient_name(names[0])),
-                groups_first,
-                strict=True,
-            )
-        )
+        [name] = names
+        return {
+            information_name(name, name): site.information,
+            gradient_name(name): site.gradient,
+        }
     lower = {
         information_name(one, other): site.information[i, j]
         for i, one in enumerate(names)
