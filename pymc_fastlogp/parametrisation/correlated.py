@@ -14,6 +14,7 @@ The eigenvalues of M are at least 1 whatever the factor is, and so are the squar
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.logprob.transforms import Transform
 from pymc.model.fgraph import ModelFreeRV
+from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.scalar.basic import Add
@@ -39,7 +41,7 @@ from pymc_fastlogp.parametrisation.effects import (
     is_standard_normal,
     users,
 )
-from pymc_fastlogp.parametrisation.normal import Sited
+from pymc_fastlogp.parametrisation.normal import Sited, middle, middle_of
 
 # Effects of a group, up to which a kernel has straight-line code for their matrices.
 MOST_EFFECTS = 12
@@ -302,6 +304,16 @@ class Factored:
         return gradient / self.pivots[k]
 
 
+@cache
+def _factored_op(n_effects: int, shape: tuple[int | None, ...]) -> OpFromGraph:
+    """Return M, g and z to u and the pivots as one node, which the passes of PyTensor do not look into until it is compiled."""
+    lower = pt.tensor("lower", shape=(len(_lower(n_effects)), shape[1]), dtype="float64")
+    gradient, z = (pt.tensor(name, shape=shape, dtype="float64") for name in ("gradient", "z"))
+    factored = Factored(lower, gradient, n_effects)
+    outputs = [factored.standardised(z), pt.concatenate(factored.pivots)]
+    return OpFromGraph([lower, gradient, z], outputs)
+
+
 def _rows(x: Variable, n_rows: int) -> list[Variable]:
     """Return the rows of a matrix, each with an axis of length 1 before its own."""
     return list(pt.split(x, [1] * n_rows))
@@ -333,6 +345,8 @@ class MatrixTransform(Transform):
 
     def forward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return ``z``."""
+        if (z := middle_of(value)) is not None:
+            return z
         u = self._turned(value)
         if self.is_centred:
             mu, _, factor = inputs[-5:-2]
@@ -341,7 +355,7 @@ class MatrixTransform(Transform):
 
     def backward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return the variable."""
-        u = self._factored(inputs).standardised(self._turned(value))
+        u, _ = self._node(value, inputs)
         if not self.is_centred:
             return self._turned(u)
         mu, _, factor = inputs[-5:-2]
@@ -349,13 +363,17 @@ class MatrixTransform(Transform):
 
     def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return its part of each entry, or of each group where the variable is of vectors."""
-        logs = -0.5 * pt.log(pt.concatenate(self._factored(inputs).pivots))
+        logs = -0.5 * pt.log(self._node(value, inputs)[1])
         if not self.is_centred:
             return self._turned(logs)
         return logs.sum(0) + pt.log(pt.abs(pt.diagonal(inputs[-3]))).sum()
 
     def _factored(self, inputs: Sequence[Variable]) -> Factored:
         return Factored(*inputs[-2:], self.n_effects)
+
+    def _node(self, value: Variable, inputs: Sequence[Variable]) -> list[Variable]:
+        z = self._turned(value)
+        return _factored_op(self.n_effects, z.type.shape)(*inputs[-2:], z)
 
     def _turned(self, x: TensorVariable) -> TensorVariable:
         """Return a variable with effects first, or the other way round."""
@@ -367,11 +385,10 @@ class MatrixTransform(Transform):
 def _support_point(
     op: Any, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
 ) -> TensorVariable:
-    """Return where ``z`` is 0, the middle of what is left to sample."""
     group_axis = getattr(op, "group_axis", 0)
     n_effects = rv.type.shape[1 - group_axis]
     transform = MatrixTransform(group_axis, isinstance(op, SitedMvNormal), n_effects)
-    return transform.backward(pt.zeros(rv.shape), *inputs)
+    return middle(transform, rv, inputs)
 
 
 def precision_and_gradient(

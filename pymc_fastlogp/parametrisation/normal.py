@@ -76,9 +76,7 @@ def _logprob(
 def _support_point(
     op: SitedNormal, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
 ) -> TensorVariable:
-    """Return where ``z`` is 0, the middle of what is left to sample."""
-    mu, sigma, location, _ = inputs
-    return pt.full(rv.shape, mu + sigma * location)
+    return middle(site_transform, rv, inputs)
 
 
 class SiteTransform(Transform):
@@ -89,6 +87,8 @@ class SiteTransform(Transform):
 
     def forward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return ``z``."""
+        if (z := middle_of(value)) is not None:
+            return z
         mu, sigma, location, precision = inputs[-4:]
         return ((value - mu) / sigma - location) * pt.sqrt(precision)
 
@@ -104,6 +104,21 @@ class SiteTransform(Transform):
 
 
 site_transform = SiteTransform()
+
+
+def middle(transform: Transform, rv: TensorVariable, inputs: Sequence[Variable]) -> TensorVariable:
+    """Return the variable where ``z`` is 0, the middle of what is left to sample, for chains to start at."""
+    is_known = None not in rv.type.shape
+    zero = pt.zeros(rv.type.shape if is_known else rv.shape)
+    value = transform.backward(zero, *inputs)
+    # So that the initial point need not undo what was just done.
+    value.tag.backward_of_middle = zero
+    return value
+
+
+def middle_of(value: TensorVariable) -> TensorVariable | None:
+    """Return ``z`` of what :func:`middle` returned, None for any other variable."""
+    return getattr(value.tag, "backward_of_middle", None)
 
 
 def standardised_of(rv: TensorVariable) -> TensorVariable:

@@ -13,7 +13,12 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pytensor.graph.basic import Variable
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.rewriting import inline_ofg_node
+from pytensor.graph import rewrite_graph
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import in2out, node_rewriter
 
 from pymc_fastlogp.parametrisation.correlated import MatrixTransform, standardised_effects
 from pymc_fastlogp.parametrisation.model import Bundle, Sited, found_in, with_sites
@@ -240,6 +245,15 @@ def _in_graph(sited: Sited, names: Bundle) -> list[Variable]:
     return [*map(pt.stack, shaped), pt.stack([standardised_of(rv) for rv in rvs])]
 
 
+@node_rewriter([OpFromGraph])
+def _inline(fgraph: FunctionGraph, node: Apply) -> list[Variable]:
+    """Put the graph of a node in its place; to compile it on its own takes longer than the pilot."""
+    return inline_ofg_node(node)
+
+
+_inlined = in2out(_inline, ignore_newtrees=False)
+
+
 def _hyperparameters(
     sited: Sited, slices: Mapping[str, slice], bundles: Collection[Bundle]
 ) -> Callable[[Array], dict[Bundle, list[Array]]]:
@@ -248,7 +262,7 @@ def _hyperparameters(
     wanted = [x for names in bundles for x in _in_graph(sited, names)]
     function = pytensor.function(
         [model.rvs_to_values[rv] for rv in model.free_RVs],
-        model.replace_rvs_by_values(wanted),
+        rewrite_graph(model.replace_rvs_by_values(wanted), include=(), custom_rewrite=_inlined),
         mode=pytensor.compile.mode.FAST_COMPILE,
         on_unused_input="ignore",
     )
