@@ -17,9 +17,11 @@ from benchmarks.models import epilepsy as epilepsy_model
 from benchmarks.models import lkj_slopes as lkj_slopes_model
 from benchmarks.models import mrp as mrp_model
 from benchmarks.models import negative_binomial as negative_binomial_model
+from benchmarks.models import ordered_logit as ordered_logit_model
 from benchmarks.models import poisson as poisson_model
 from benchmarks.models import student_t as student_t_model
 from benchmarks.models import varying_slope as varying_slope_model
+from case_studies import sleepstudy_model
 
 
 def radon(rows: int | None = None) -> pm.Model:
@@ -71,6 +73,45 @@ def lkj_slopes(rows: int) -> pm.Model:
         beta = pm.MvNormal("beta", mu0, chol=chol, dims=("group", "coefficient"))
         sigma = pm.HalfNormal("sigma", 1)
         pm.Normal("y", (beta[group] * design).sum(-1), sigma, observed=y)
+    return model
+
+
+def sleepstudy() -> pm.Model:
+    """Return the model with centred effects."""
+    study = sleepstudy_model.data()
+    coords = {"subject": study.subjects, "effect": ["intercept", "slope"]}
+    with pm.Model(coords=coords) as model:
+        mean = pm.Normal("mean", mu=[250.0, 0.0], sigma=[100.0, 25.0], dims="effect")
+        chol, _, _ = pm.LKJCholeskyCov(
+            "chol", n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(sigma=[50.0, 15.0])
+        )
+        effects = pm.MvNormal("effects", mean, chol=chol, dims=("subject", "effect"))
+        sigma = pm.HalfNormal("sigma", sigma=50.0)
+        expected = effects[study.subject, 0] + effects[study.subject, 1] * study.days
+        pm.Normal("reaction", mu=expected, sigma=sigma, observed=study.reaction)
+    return model
+
+
+def ordered_logit() -> pm.Model:
+    """Return the model with centred intercepts."""
+    group, x, y = ordered_logit_model.simulate()
+    coords = {
+        "group": range(ordered_logit_model.GROUPS),
+        "cutpoint": range(len(ordered_logit_model.CUTPOINTS)),
+    }
+    with pm.Model(coords=coords) as model:
+        cutpoints = pm.Normal(
+            "cutpoints",
+            0,
+            2,
+            transform=pm.distributions.transforms.ordered,
+            initval=ordered_logit_model.CUTPOINTS,
+            dims="cutpoint",
+        )
+        tau = pm.HalfNormal("tau", 1)
+        a = pm.Normal("a", 0, tau, dims="group")
+        eta = a[group] + pm.Normal("b") * x
+        pm.OrderedLogistic("y", eta=eta, cutpoints=cutpoints, compute_p=False, observed=y)
     return model
 
 
@@ -190,6 +231,7 @@ EFFECTS: Mapping[str, Mapping[str, Callable[[Any], Any]]] = {
     "negative_binomial": {"a": _shifted("mu", "tau", "a_raw")},
     "poisson": {"a": _shifted("mu", "tau", "a_raw")},
     "student_t": {"a": _shifted("mu", "tau", "a_raw")},
+    "ordered_logit": {"a": _product("tau", "a_raw")},
     "lkj_slopes": {"beta": _coefficients},
     "mrp": {f"a_{x}": _product(f"sigma_{x}", f"z_{x}") for x in mrp_model.LEVELS},
     "epilepsy": {f"a_{x}": _product(f"sigma_{x}", x) for x in "be"},
