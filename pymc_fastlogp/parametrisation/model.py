@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytensor
@@ -28,6 +29,7 @@ from pymc_fastlogp.parametrisation.sites import (
     gradient_name,
     information_name,
     numbers_of,
+    slope_name,
 )
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ Bundle = tuple[str, ...]
 AnyEffect = Effect | Correlated
 
 HAS_START = "it has an initial value"
+# Of the entries of another parameter: a product with each effect's slopes is part of every evaluation.
+MOST_OTHERS = 32
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,7 @@ def with_sites(
             name: pytensor.shared(x, name=name, shape=x.shape) if is_shared else pt.constant(x)
             for name, x in numbers_of(bundle, site).items()
         }
-        sited.put(bundle, variables)
+        sited.put(bundle, variables, list(site.slopes))
         if is_shared:
             shared |= variables
     names = [name for bundle in sites for name in bundle]
@@ -167,10 +171,37 @@ class _Sited:
         while remaining:
             bundle = self._next_bundle(remaining)
             remaining = [name for name in remaining if name not in bundle]
-            site = Site.nothing(*self._shape(bundle))
+            site = Site.nothing(*self._shape(bundle), self._others(bundle))
             numbers = numbers_of(bundle, site)
-            self.put(bundle, {name: pt.constant(x) for name, x in numbers.items()})
+            constants = {name: pt.constant(x) for name, x in numbers.items()}
+            self.put(bundle, constants, list(site.slopes))
             yield bundle, site
+
+    def _free(self) -> dict[str, Variable]:
+        """Return the free variables of the graph by name."""
+        outputs = self.fgraph.outputs
+        free = [x for x in outputs if x.owner and isinstance(x.owner.op, ModelFreeRV)]
+        return {x.owner.op.name: x for x in free}
+
+    def _others(self, bundle: Bundle) -> dict[str, int]:
+        """Return the lengths of other parameters on which effects may depend through the likelihood.
+
+        Of crossed effects each would depend on the same ones, and move by as much as all of them together should.
+        """
+        effects = [self._effects[name] for name in bundle]
+        if len(bundle) < len(self.all) or any(x.variable.type.ndim != 1 for x in effects):
+            return {}
+        parts = [y for x in effects if isinstance(x, Effect) for y in (*x.terms, *x.factors)]
+        variables = {x.variable for x in effects}
+        found = {}
+        for name, x in self._free().items():
+            if x in variables or x.owner.op.transform is not None or x.type.ndim > 1:
+                continue
+            n = prod(x.type.shape) if None not in x.type.shape else MOST_OTHERS + 1
+            is_apart = not any(depends_on(y, {x}) for y in parts) and not depends_on(x, variables)
+            if n <= MOST_OTHERS and is_apart:
+                found[name] = n
+        return found
 
     def _shape(self, bundle: Bundle) -> tuple[int, tuple[int, ...]]:
         """Return how many effects a group has, and the shape of the groups."""
@@ -189,9 +220,15 @@ class _Sited:
                 bundle.append(effect)
         return tuple(effect.name for effect in bundle)
 
-    def put(self, bundle: Bundle, numbers: Mapping[str, Variable]) -> None:
-        """Give effects that go together a site."""
+    def put(
+        self, bundle: Bundle, numbers: Mapping[str, Variable], others: Sequence[str] = ()
+    ) -> None:
+        """Give effects that go together a site, whose gradient depends on other parameters."""
         effects = [self._effects[name] for name in bundle]
+        free = self._free()
+        for name in bundle if others else ():
+            moved = sum(numbers[slope_name(name, x)] @ pt.atleast_1d(free[x]) for x in others)
+            numbers = {**numbers, gradient_name(name): numbers[gradient_name(name)] - moved}
         if isinstance(effects[0], Correlated):
             self._put_correlated(effects[0], numbers)
             return

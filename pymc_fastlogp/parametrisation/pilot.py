@@ -164,20 +164,29 @@ class Pilot:
         sites = {}
         for names, (mean, factor, _) in hyperparameters.items():
             places = self._places[names]
-            measured = Measured(at[places], gradient[places], self._precision(places, at))
+            measured = Measured(
+                at[places],
+                gradient[places],
+                np.swapaxes(np.array([self._slopes(places, at, one) for one in places]), 0, 1),
+                {name: self._slopes_by(places, at, name) for name in self._nothing[names].slopes},
+                {name: x[self._slices[name]] for name in self._nothing[names].slopes},
+            )
             sites[names] = measured.site(np.broadcast_to(mean, places.shape), factor)
         return sites
 
-    def _precision(self, places: NDArray[np.intp], at: Array) -> Array:
-        """Return minus the second derivatives between effects of the same group, shape ``(K, K, *shape)``."""
-        columns = []
-        for of_effect in places:
-            step = np.zeros_like(at)
-            step[of_effect] = STEP
-            _, above = self._standard.logp_dlogp(at + step)
-            _, below = self._standard.logp_dlogp(at - step)
-            columns.append((below - above)[places] / (2 * STEP))
-        return np.swapaxes(np.array(columns), 0, 1)
+    def _slopes_by(self, places: NDArray[np.intp], at: Array, other: str) -> Array:
+        """Return minus the derivatives of the gradient by another parameter, shape ``(K, *shape, n)``."""
+        where = self._slices[other]
+        parts = [self._slopes(places, at, i) for i in range(where.start, where.stop)]
+        return np.stack(parts, axis=-1)
+
+    def _slopes(self, places: NDArray[np.intp], at: Array, moved: Any) -> Array:
+        """Return minus the derivatives of the gradient in the direction of some entries, shape ``(K, *shape)``."""
+        step = np.zeros_like(at)
+        step[moved] = STEP
+        _, above = self._standard.logp_dlogp(at + step)
+        _, below = self._standard.logp_dlogp(at - step)
+        return (below - above)[places] / (2 * STEP)
 
 
 class Measured(NamedTuple):
@@ -189,11 +198,17 @@ class Measured(NamedTuple):
         The effects, and the gradient of the log density.
     precision : ndarray, shape (K, K, *shape)
         Minus its second derivatives.
+    slopes : mapping of str to ndarray, shape (K, *shape, n)
+        Minus the derivatives of the gradient by other parameters.
+    others : mapping of str to ndarray
+        These parameters.
     """
 
     standardised: Array
     gradient: Array
     precision: Array
+    slopes: Mapping[str, Array]
+    others: Mapping[str, Array]
 
     def site(self, mean: Array, factor: Array) -> Site:
         """Return the site of effects ``mean + factor @ standardised``; a diagonal factor has one axis less."""
@@ -207,11 +222,15 @@ class Measured(NamedTuple):
                 "ka...,kl...,lb...->ab...", inverse, self.precision - own, inverse
             )
             slope = np.einsum("ka...,k...->a...", inverse, self.gradient + self.standardised)
+            slopes = {
+                name: np.einsum("ka...,k...n->a...n", inverse, x) for name, x in self.slopes.items()
+            }
         effect = mean + np.einsum("ak...,k...->a...", factor, self.standardised)
         # The guard changes the curvature alone, not the slope at this point.
-        site = Site(information, slope).guarded()
+        site = Site(information, slope, slopes).guarded()
         h = site.gradient + np.einsum("ab...,b...->a...", site.information, effect)
-        return Site(site.information, h).guarded()
+        h += sum(site.slopes[name] @ x for name, x in self.others.items())
+        return Site(site.information, h, site.slopes).guarded()
 
 
 def _inverse(factors: Array) -> Array:

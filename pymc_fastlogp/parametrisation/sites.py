@@ -13,10 +13,13 @@ Eliminating one effect after the other, as Cholesky's method does, makes the fir
 
 Nothing is divided by a scale, so scales may be 0 or large; every ``d_k`` is at least 1. It is an exact change of variables whatever ``I`` and
 ``h`` are, since ``u_k`` is affine in ``z_k`` given what stands after it.
+
+Where the likelihood has other parameters, ``x``, such as a common intercept or coefficients, the effects that it wants depend on them: ``h`` is then
+``h - B @ x``, with constants ``B`` again.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytensor.tensor as pt
@@ -38,15 +41,31 @@ class Site:
         ``I``, symmetric and positive semidefinite in its first two axes.
     gradient : ndarray, shape (K, *shape)
         ``h``.
+    slopes : mapping of str to ndarray, shape (K, *shape, n)
+        ``B`` for each other parameter, by its name.
     """
 
     information: Array
     gradient: Array
+    slopes: Mapping[str, Array] = field(default_factory=dict)
 
     @classmethod
-    def nothing(cls, n_effects: int, shape: tuple[int, ...]) -> "Site":
-        """Return the site of data that say nothing: effects are non-centred."""
-        return cls(np.zeros((n_effects, n_effects, *shape)), np.zeros((n_effects, *shape)))
+    def nothing(
+        cls, n_effects: int, shape: tuple[int, ...], others: Mapping[str, int] | None = None
+    ) -> "Site":
+        """Return the site of data that say nothing: effects are non-centred.
+
+        Parameters
+        ----------
+        n_effects : int
+            K.
+        shape : tuple of int
+            Of an effect.
+        others : mapping of str to int, optional
+            Names and lengths of other parameters.
+        """
+        slopes = {name: np.zeros((n_effects, *shape, n)) for name, n in (others or {}).items()}
+        return cls(np.zeros((n_effects, n_effects, *shape)), np.zeros((n_effects, *shape)), slopes)
 
     def guarded(self) -> "Site":
         """Return the nearest site that is finite and positive semidefinite; groups that are neither have none."""
@@ -62,7 +81,14 @@ class Site:
         is_inside = (values >= 0).all(-1) & (values <= LARGEST).all(-1)
         matrices = np.where(is_inside[..., None, None], matrices, clipped)
         gradient = np.where(good[..., None], np.clip(gradient, -LARGEST, LARGEST), 0.0)
-        return Site(np.moveaxis(matrices, (-2, -1), (0, 1)), np.moveaxis(gradient, -1, 0))
+        return Site(
+            np.moveaxis(matrices, (-2, -1), (0, 1)),
+            np.moveaxis(gradient, -1, 0),
+            {
+                name: np.where(good[..., None] & np.isfinite(x).all(-1)[..., None], x, 0.0)
+                for name, x in self.slopes.items()
+            },
+        )
 
 
 # Of an eigenvalue of the information: a standard deviation of 1e-6 in units of the model; what the data know better than that is as good as known.
@@ -90,7 +116,13 @@ def numbers_of(names: Sequence[str], site: Site) -> dict[str, Array]:
         for i, one in enumerate(names)
         for j, other in enumerate(names[: i + 1])
     }
-    return lower | {gradient_name(name): h for name, h in zip(names, site.gradient, strict=True)}
+    slopes = {
+        slope_name(name, other): of_effect
+        for other, slope in site.slopes.items()
+        for name, of_effect in zip(names, slope, strict=True)
+    }
+    gradients = {gradient_name(name): h for name, h in zip(names, site.gradient, strict=True)}
+    return lower | slopes | gradients
 
 
 def information_name(one: str, other: str) -> str:
@@ -101,6 +133,11 @@ def information_name(one: str, other: str) -> str:
 def gradient_name(effect: str) -> str:
     """Return the name of the variable for the gradient of a site."""
     return f"gradient of {effect}"
+
+
+def slope_name(effect: str, other: str) -> str:
+    """Return the name of the variable for the slope of the gradient of a site by another parameter."""
+    return f"slope of {effect} by {other}"
 
 
 class Elimination:
