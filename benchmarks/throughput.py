@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -85,11 +86,17 @@ def _parse() -> argparse.Namespace:
 def _run(name: str, side: str, seed: int) -> dict[str, Any]:
     """Return what a process of its own measures."""
     command = [sys.executable, "-m", "benchmarks.throughput_child", name, side, str(seed)]
-    environment = {**os.environ, "PYMC_FASTLOGP_CACHE": "0"}
     try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=True
-        )
+        with TemporaryDirectory() as folder:
+            flags = f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={folder}".lstrip(",")
+            done = subprocess.run(
+                command,
+                env={**os.environ, "PYTENSOR_FLAGS": flags},
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+                check=True,
+            )
     except subprocess.TimeoutExpired:
         return {"failure": f"more than {PATIENCE} s"}
     except subprocess.CalledProcessError as error:

@@ -98,10 +98,8 @@ class Correlated:
     @property
     def mean(self) -> Variable:
         """Of the effects, with axes for groups and effects."""
-        mean = combined(pt.add, self.terms, 0.0, self.variable)
-        if self.group_axis == 0 or mean.type.ndim == 0:
-            return mean
-        return pt.atleast_2d(mean).T
+        mean = pt.atleast_2d(combined(pt.add, self.terms, 0.0, self.variable))
+        return mean if self.group_axis == 0 else mean.T
 
     def where(self, old: Variable, new: Variable) -> "Correlated":
         """Return the same effects in a graph that has one variable for another."""
@@ -121,9 +119,9 @@ def correlated_of(fgraph: FunctionGraph, x: Variable) -> Correlated | None:
         found = _non_centred(fgraph, x)
     if found is None or not is_random(found.matrix):
         return None
-    n_effects = x.type.shape[1 - found.group_axis]
-    is_square = found.matrix.type.shape == (n_effects, n_effects)
-    return found if is_square and n_effects is not None and 1 < n_effects <= MOST_EFFECTS else None
+    n_effects, n_columns = found.matrix.type.shape
+    is_small = n_effects == n_columns and n_effects is not None and 1 < n_effects <= MOST_EFFECTS
+    return found if is_small and x.type.shape[1 - found.group_axis] in (n_effects, None) else None
 
 
 def _centred(x: Variable) -> Correlated | None:
@@ -386,7 +384,7 @@ def _support_point(
     op: Any, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
 ) -> TensorVariable:
     group_axis = getattr(op, "group_axis", 0)
-    n_effects = rv.type.shape[1 - group_axis]
+    n_effects = inputs[-1].type.shape[0]
     transform = MatrixTransform(group_axis, isinstance(op, SitedMvNormal), n_effects)
     return middle(transform, rv, inputs)
 

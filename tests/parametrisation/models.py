@@ -78,4 +78,59 @@ def two_of_one_group() -> pm.Model:
     return model
 
 
-ALL = [centred, non_centred, pair, nested, nested_raw, crossed, two_of_one_group]
+def correlated() -> pm.Model:
+    """Non-centred intercepts and slopes, a row a group."""
+    with pm.Model(coords={"g": range(GROUPS), "effect": ["one", "x"]}) as model:
+        sd = pm.Exponential.dist(1.0, shape=2)
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=sd)
+        z = pm.Normal("z", dims=("g", "effect"))
+        effects = pm.Deterministic("effects", pm.Normal("mean", shape=2) + z @ chol.T)
+        pm.Normal("y", effects[GROUP, 0] + effects[GROUP, 1] * X, 0.5, observed=Y)
+    return model
+
+
+def correlated_columns() -> pm.Model:
+    """The same, a column a group; the factor is written by hand."""
+    with pm.Model() as model:
+        sd, mean = pm.HalfNormal("sd", shape=2), pm.Normal("mean", shape=2)
+        rho = pm.Uniform("rho", -1, 1)
+        one = pm.math.stack([pm.math.stack([1.0, 0.0]), pm.math.stack([rho, (1 - rho**2) ** 0.5])])
+        chol = sd[:, None] * one
+        effects = (chol @ pm.Normal("z", shape=(2, GROUPS))).T + mean
+        pm.Normal("y", effects[GROUP, 0] + effects[GROUP, 1] * X, 0.5, observed=Y)
+    return model
+
+
+def correlated_centred() -> pm.Model:
+    """The same, with the effects as a variable."""
+    with pm.Model(coords={"g": range(GROUPS), "effect": ["one", "x"]}) as model:
+        sd = pm.Exponential.dist(1.0, shape=2)
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=sd)
+        mean = pm.Normal("mean", shape=2)
+        effects = pm.MvNormal("effects", mean, chol=chol, dims=("g", "effect"))
+        pm.Normal("y", effects[GROUP, 0] + effects[GROUP, 1] * X, 0.5, observed=Y)
+    return model
+
+
+def with_coefficients() -> pm.Model:
+    """Effects beside a common intercept and coefficients."""
+    with pm.Model() as model:
+        tau, beta = pm.HalfNormal("tau"), pm.Normal("beta", 0, 2, shape=2)
+        raw = pm.Normal("raw", shape=GROUPS)
+        eta = pm.Normal("one") + (tau * raw)[GROUP] + beta[0] * X + beta[1] * X**2
+        pm.Bernoulli("y", logit_p=eta, observed=Y > 0)
+    return model
+
+
+CORRELATED = [correlated, correlated_columns, correlated_centred]
+ALL = [
+    *CORRELATED,
+    with_coefficients,
+    centred,
+    non_centred,
+    pair,
+    nested,
+    nested_raw,
+    crossed,
+    two_of_one_group,
+]

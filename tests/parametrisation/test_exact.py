@@ -5,7 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pymc as pm
 import pytensor
+import pytensor.tensor as pt
 import pytest
+from pymc.model.transform.optimization import freeze_dims_and_data
 from pytensor.graph.basic import Variable
 
 from pymc_fastlogp.parametrisation.model import found_in, with_sites
@@ -24,12 +26,16 @@ def random_sites(model: pm.Model, scales: list[float], seed: int) -> dict:
     """Return sites of random positive semidefinite matrices, each group of another size."""
     rng = np.random.default_rng(seed)
     sites = {}
-    for names in found_in(model).bundles:
-        n, shape = len(names), model[names[0]].eval().shape
+    for names, nothing in found_in(freeze_dims_and_data(model)).bundles.items():
+        n, *shape = nothing.gradient.shape
         scale = rng.choice(scales, size=shape)
         root = rng.normal(size=(n, n, *shape)) * np.sqrt(scale)
         information = np.einsum("ik...,jk...->ij...", root, root)
-        sites[names] = Site(information, scale * rng.normal(size=(n, *shape))).guarded()
+        slopes = {
+            name: scale[..., None] * rng.normal(size=x.shape) for name, x in nothing.slopes.items()
+        }
+        gradient = scale * rng.normal(size=(n, *shape))
+        sites[names] = Site(information, gradient, slopes).guarded()
     return sites
 
 
@@ -41,16 +47,16 @@ def function(model: pm.Model, outputs: list[Variable]) -> Callable[..., list[np.
 def values_of(model: pm.Model, rv: Variable, x: np.ndarray) -> np.ndarray:
     """Return what the value variable of a model as written is where a variable has some value."""
     transform = model.rvs_to_transforms[rv]
-    return x if transform is None else transform.forward(x, *rv.owner.inputs).eval()
+    if transform is None:
+        return x
+    return transform.forward(pt.as_tensor(x), *rv.owner.inputs).eval()
 
 
 def log_jacobian(model: pm.Model, point: list[np.ndarray]) -> float:
     """Return that of the variables by the value variables, by its determinant, of all transforms that a model has."""
     values = [model.rvs_to_values[rv] for rv in model.free_RVs]
     variables = model.replace_rvs_by_values(model.free_RVs)
-    columns = pytensor.gradient.jacobian(
-        pytensor.tensor.concatenate([x.ravel() for x in variables]), values
-    )
+    columns = pytensor.gradient.jacobian(pt.concatenate([x.ravel() for x in variables]), values)
     matrix = np.column_stack(
         [part.reshape(len(part), -1) for part in pytensor.function(values, columns, **FAST)(*point)]
     )
@@ -81,23 +87,21 @@ def test_logp_is_that_of_the_model_as_written_and_the_jacobian(make, scales):
 @pytest.mark.parametrize("make", models.ALL)
 def test_without_information_effects_are_non_centred(make):
     model = make()
-    nothing = {
-        names: Site.nothing(len(names), model[names[0]].eval().shape)
-        for names in found_in(model).bundles
-    }
-    new = with_sites(model, nothing).model
+    found = found_in(freeze_dims_and_data(model))
+    sited = with_sites(model, found.bundles)
     rng = np.random.default_rng(3)
-    point = [rng.normal(size=x.shape) for x in new.initial_point().values()]
-    variables = dict(
-        zip([x.name for x in new.free_RVs], function(new, new.free_RVs)(*point), strict=True)
-    )
-    values = dict(zip([x.name for x in new.free_RVs], point, strict=True))
-    sited = with_sites(model, nothing)
-    means = function(sited.model, [*sited.means.values(), *sited.scales.values()])(*point)
-    kinds = found_in(model).kinds
-    for name, mean, scale in zip(kinds, means, means[len(kinds) :], strict=False):
-        standard = values[name] if kinds[name] == "non-centred" else mean + scale * values[name]
-        np.testing.assert_allclose(variables[name], standard, rtol=1e-13)
+    point = [rng.normal(size=x.shape) for x in sited.model.initial_point().values()]
+    names = [x.name for x in sited.model.free_RVs]
+    values = dict(zip(names, point, strict=True))
+    of_effects = [sited.means, sited.factors, {x: sited.model[x] for x in found.kinds}]
+    for name, kind in found.kinds.items():
+        mean, factor, variable = function(sited.model, [x[name] for x in of_effects])(*point)
+        expected = values[name]
+        if kind == "centred":
+            expected = mean + factor * values[name]
+        elif kind == "correlated, centred":
+            expected = mean + values[name] @ factor.T
+        np.testing.assert_allclose(variable, expected, rtol=1e-13)
 
 
 @pytest.mark.parametrize("make", models.ALL)
@@ -117,7 +121,7 @@ def test_names_dims_and_deterministics_are_those_of_the_model(make):
 def test_draws_of_the_prior_are_those_of_the_model(make):
     model = make()
     new = with_sites(model, random_sites(model, [1.0, 1e6], seed=5)).model
-    for name in found_in(model).kinds:
+    for name in found_in(freeze_dims_and_data(model)).kinds:
         one, other = (pm.draw(x[name], 2000, random_seed=1) for x in (model, new))
         np.testing.assert_allclose(np.median(one, 0), np.median(other, 0), atol=0.25)
         np.testing.assert_allclose(
