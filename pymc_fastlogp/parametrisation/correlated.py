@@ -60,13 +60,13 @@ class Correlated:
     variable : Variable
         The free variable in the graph.
     terms : tuple of Variable
-        Of which the mean is the sum, as they broadcast to the variable.
+        Of which the mean is the sum.
     matrix : Variable
         The factor of the covariance matrix, or its transpose.
     is_transposed : bool
         Whether it is the transpose.
-    group_axis : int
-        Of the variable.
+    group_axis, group_axis_of_terms : int
+        Of the variable, and of the terms where they have two axes.
     dims : tuple of str
         Of the variable.
     """
@@ -78,6 +78,7 @@ class Correlated:
     matrix: Variable
     is_transposed: bool
     group_axis: int
+    group_axis_of_terms: int
     dims: tuple[str, ...]
 
     @property
@@ -99,7 +100,7 @@ class Correlated:
     def mean(self) -> Variable:
         """Of the effects, with axes for groups and effects."""
         mean = pt.atleast_2d(combined(pt.add, self.terms, 0.0, self.variable))
-        return mean if self.group_axis == 0 else mean.T
+        return mean if self.group_axis_of_terms == 0 else mean.T
 
     def where(self, old: Variable, new: Variable) -> "Correlated":
         """Return the same effects in a graph that has one variable for another."""
@@ -132,7 +133,7 @@ def _centred(x: Variable) -> Correlated | None:
     factor, other = cov.owner.inputs
     if not (_is_transpose(other) and other.owner.inputs[0] is factor) or mu.type.ndim > 2:
         return None
-    return Correlated(x.owner.op.name, True, x, (mu,), factor, False, 0, x.owner.op.dims)
+    return Correlated(x.owner.op.name, True, x, (mu,), factor, False, 0, 0, x.owner.op.dims)
 
 
 def _non_centred(fgraph: FunctionGraph, x: Variable) -> Correlated | None:
@@ -152,30 +153,34 @@ def _non_centred(fgraph: FunctionGraph, x: Variable) -> Correlated | None:
         return None
     # Of the product, groups are on the axis that the matrix is not.
     group_axis = place if not is_flipped else 1 - place
-    terms = _terms(fgraph, x, user.outputs[0], is_flipped)
+    terms, group_axis_of_terms = _terms(fgraph, x, user.outputs[0], place)
     name, dims = x.owner.op.name, x.owner.op.dims
-    return Correlated(name, False, x, terms, matrix, place == 0, group_axis, dims)
+    return Correlated(
+        name, False, x, terms, matrix, place == 0, group_axis, group_axis_of_terms, dims
+    )
 
 
 def _terms(
-    fgraph: FunctionGraph, x: Variable, product: Variable, is_flipped: bool
-) -> tuple[Variable, ...]:
-    """Return what is added to the product as it has the axes of the variable."""
+    fgraph: FunctionGraph, x: Variable, product: Variable, group_axis: int
+) -> tuple[tuple[Variable, ...], int]:
+    """Return what is added to the product, perhaps after a transposition, and which axis groups are on there."""
     terms: tuple[Variable, ...] = ()
     while True:
         of = [*users(fgraph, product)]
         if len(of) != 1:
-            return terms
+            return terms, group_axis
         [(user, place)] = of
+        found = tuple(y for i, y in enumerate(user.inputs) if i != place)
         if _is_transpose(user.outputs[0]) and not terms:
-            is_flipped = not is_flipped
-        elif is_elemwise(user, Add) and not is_flipped:
-            found = tuple(y for i, y in enumerate(user.inputs) if i != place)
-            if any(depends_on(y, {x}) for y in found) or user.outputs[0].type.ndim != 2:
-                return terms
+            group_axis = 1 - group_axis
+        elif (
+            is_elemwise(user, Add)
+            and user.outputs[0].type.ndim == 2
+            and not any(depends_on(y, {x}) for y in found)
+        ):
             terms += found
         else:
-            return terms
+            return terms, group_axis
         product = user.outputs[0]
 
 

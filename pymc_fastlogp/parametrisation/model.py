@@ -39,6 +39,7 @@ Bundle = tuple[str, ...]
 AnyEffect = Effect | Correlated
 
 HAS_START = "it has an initial value"
+NO_LENGTH = "its length is not known"
 # Of the entries of another parameter: a product with each effect's slopes is part of every evaluation.
 MOST_OTHERS = 32
 
@@ -79,8 +80,10 @@ def found_in(model: "pm.Model", left_out: Collection[str] = ()) -> Found:
     ValueError
         If the model is part of another.
     """
-    started = {rv.name for rv, value in model.rvs_to_initial_values.items() if value is not None}
-    sited = _Sited(model, started | {*left_out})
+    values = model.rvs_to_initial_values
+    reasons = {rv.name: NO_LENGTH for rv in model.free_RVs if None in rv.type.shape}
+    reasons |= {rv.name: HAS_START for rv, value in values.items() if value is not None}
+    sited = _Sited(model, reasons | dict.fromkeys(left_out, HAS_START))
     bundles = dict(sited.put_all())
     return Found(
         bundles,
@@ -143,7 +146,7 @@ def with_sites(
     new.free_RVs.sort(key=lambda rv: order.index(rv.name))
     for rv, value in model.rvs_to_initial_values.items():
         new.set_initval(new[rv.name], value)
-    parts = sited.fgraph.outputs[-2 * len(names) :]
+    parts = sited.fgraph.outputs[len(sited.fgraph.outputs) - 2 * len(names) :]
     means, factors = (dict(zip(names, parts[i::2], strict=True)) for i in range(2))
     return Sited(new, means, factors, shared)
 
@@ -151,11 +154,13 @@ def with_sites(
 class _Sited:
     """The graph of a model, whose effects get sites one bundle after the other."""
 
-    def __init__(self, model: "pm.Model", left_out: Collection[str] = ()):
+    def __init__(self, model: "pm.Model", reasons: Mapping[str, str] | None = None):
         with _without_initial_values(model):
             self.fgraph, _ = fgraph_from_model(model)
+        reasons = reasons or {}
         known = [
-            LeftAlone(x.name, HAS_START) if x.name in left_out else x for x in _known(self.fgraph)
+            LeftAlone(x.name, reasons[x.name]) if x.name in reasons else x
+            for x in _known(self.fgraph)
         ]
         self.all = [x for x in known if not isinstance(x, LeftAlone)]
         self.left_alone = [x for x in known if isinstance(x, LeftAlone)]
