@@ -2,9 +2,11 @@
 
 .. code-block:: text
 
-    effects:  which variables are effects of groups, how they are written, their mean and scale
-    sites:    what the likelihood says of an effect, as a Gaussian, and the variable that remains
-    normal:   a Normal variable with a place for location and precision, and the change of variables
-    model:    the model with sites
-    pilot:    sites from the curvature of the likelihood
+    effects:        which variables are effects of groups, how they are written, their mean and scale
+    correlated:     which are correlated effects, and the factor of their covariance
+    sites:          what the likelihood says of effects, as a Gaussian, and the variable that remains
+    normal:         a Normal variable with a place for that, and the change of variables
+    matrix_normal:  the same for correlated effects
+    model:          the model with sites
+    pilot:          sites from the curvature of the likelihood
 """

@@ -13,15 +13,9 @@ from pytensor.compile.ops import view_op
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 
-from pymc_fastlogp.parametrisation.correlated import (
-    Correlated,
-    correlated_of,
-    precision_and_gradient,
-)
-from pymc_fastlogp.parametrisation.correlated import (
-    sited as sited_correlated,
-)
+from pymc_fastlogp.parametrisation.correlated import Correlated, correlated_of
 from pymc_fastlogp.parametrisation.effects import Effect, LeftAlone, depends_on, effect_of
+from pymc_fastlogp.parametrisation.matrix_normal import precision_and_gradient, sited_effects
 from pymc_fastlogp.parametrisation.normal import SitedNormal, site_transform
 from pymc_fastlogp.parametrisation.sites import (
     Elimination,
@@ -237,12 +231,14 @@ class _Sited:
         if isinstance(effects[0], Correlated):
             self._put_correlated(effects[0], numbers)
             return
-        elimination = Elimination([_without_circle(effect) for effect in effects], numbers)
+        apart = [x for x in effects if isinstance(x, Effect)]
+        elimination = Elimination([_without_circle(effect) for effect in apart], numbers)
         # From the last one, which depends on no other, to the first.
-        for k in reversed(range(len(effects))):
-            location = elimination.location(k, effects[k], effects[k + 1 :])
-            new = _sited(effects[k], location, elimination.precisions[k])
-            effects[k] = self._replace(effects[k], new)
+        for k in reversed(range(len(apart))):
+            location = elimination.location(k, apart[k], apart[k + 1 :])
+            new = _sited(apart[k], location, elimination.precisions[k])
+            self._replace(apart[k], new)
+            apart[k] = replace(apart[k], variable=new)
 
     def _put_correlated(self, effects: Correlated, numbers: Mapping[str, Variable]) -> None:
         name = effects.name
@@ -250,15 +246,14 @@ class _Sited:
         place = precision_and_gradient(
             fitting, numbers[information_name(name, name)], numbers[gradient_name(name)]
         )
-        self._replace(effects, sited_correlated(effects, place, f"{name}_site__"))
+        self._replace(effects, sited_effects(effects, place, f"{name}_site__"))
 
-    def _replace(self, effect: AnyEffect, new: Variable) -> AnyEffect:
-        """Put a variable where an effect was, and return the effect as it is then."""
+    def _replace(self, effect: AnyEffect, new: Variable) -> None:
+        """Put a variable where an effect was."""
         old = effect.variable
         self.fgraph.replace(old, new, import_missing=True)
         self._effects = {name: x.where(old, new) for name, x in self._effects.items()}
         self._effects[effect.name] = replace(self._effects[effect.name], variable=new)
-        return self._effects[effect.name]
 
 
 def _known(fgraph: FunctionGraph) -> Iterator[AnyEffect | LeftAlone]:

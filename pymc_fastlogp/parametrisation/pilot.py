@@ -20,7 +20,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
 
-from pymc_fastlogp.parametrisation.correlated import MatrixTransform, standardised_effects
+from pymc_fastlogp.parametrisation.matrix_normal import MatrixTransform, standardised_effects
 from pymc_fastlogp.parametrisation.model import Bundle, Sited, found_in, with_sites
 from pymc_fastlogp.parametrisation.normal import standardised_of
 from pymc_fastlogp.parametrisation.sites import Site, numbers_of
