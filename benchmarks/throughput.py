@@ -120,7 +120,7 @@ def _line(result: dict[str, Any]) -> str:
         return f"{head} {result['failure']}"
     return (
         f"{head} {per_second(result):.1f}/s, bulk {result['bulk']:.0f}, tail {result['tail']:.0f} ({result['slowest']}),"
-        f" wait {result['compilation']:.2f} + {result['draws']:.2f} s, {result['gradients']} gradients,"
+        f" wait {result['compilation']:.2f} + {result['draws']:.2f} s ({result['processor']:.2f} s of a processor), {result['gradients']} gradients,"
         f" {result['divergences']} divergences, R-hat {result['rhat']:.3f}"
     )
 
