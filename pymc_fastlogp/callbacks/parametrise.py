@@ -53,10 +53,16 @@ def parametrise(model: "pm.Model | None" = None) -> "pm.Model":
     >>> new.rvs_to_values[new["a"]]
     a_site__
     """
+    from pymc.model.transform.optimization import freeze_dims_and_data
+
     from pymc_fastlogp.parametrisation.model import with_sites
     from pymc_fastlogp.parametrisation.pilot import pilot_of
 
     model = model_with_variables("parametrise", model)
     refuse_discrete(model)
     pilot = pilot_of(model, lambda sited: compile_pymc_model(sited, freeze_model=False))
-    return with_sites(model, {} if pilot is None else pilot.sites).model
+    sites = {} if pilot is None else pilot.sites
+    try:
+        return with_sites(model, sites).model
+    except KeyError:  # an effect that is one because of data, such as a scale of 1
+        return with_sites(freeze_dims_and_data(model), sites).model

@@ -68,6 +68,9 @@ def pilot_of(
     if not found.bundles:
         return None
     pilot = Pilot(frozen, found.bundles, compile)
+    if not hasattr(pilot.compiled, "logp_dlogp"):
+        logger.info("all variables stay as they are: nutpie compiled the model, see above")
+        return None
     pilot.run()
     return pilot
 
@@ -112,7 +115,11 @@ class Pilot:
         x = self._middle(self.compiled.initial_point_func(0))
         for n_steps in ROUNDS:
             x = self._mode(x, n_steps)
-            self._use(self._sites_at(x))
+            try:
+                self._use(self._sites_at(x))
+            except ValueError as error:
+                logger.info("sites stay as they are: %s", error)
+                return
             x = self._middle(x)
 
     def _middle(self, x: Array) -> Array:
@@ -135,7 +142,10 @@ class Pilot:
         from scipy.optimize import minimize
 
         def cost(x: Array) -> tuple[float, Array]:
-            logp, gradient = self.compiled.logp_dlogp(x)
+            try:
+                logp, gradient = self.compiled.logp_dlogp(x)
+            except ValueError:  # a check of the model, as at any point that is too far away
+                return np.inf, np.zeros_like(x)
             if not (np.isfinite(logp) and np.isfinite(gradient).all()):
                 return np.inf, np.zeros_like(x)
             return -logp, -gradient

@@ -115,3 +115,20 @@ def test_initial_values_of_effects_leave_them_as_they_are():
     )
     assert "a" in compiled.shape_info[0]
     assert "raw_site__" in compiled.shape_info[0]
+
+
+def test_a_model_stays_as_it_is_where_the_plugin_is_off(caplog):
+    pymc_fastlogp.disable()
+    with caplog.at_level(logging.INFO, logger="pymc_fastlogp"):
+        new = pymc_fastlogp.parametrise(models.centred())
+    assert "a" in [x.name for x in new.value_vars]
+    assert "nutpie compiled the model" in caplog.text
+
+
+def test_an_effect_that_data_make_one():
+    with pm.Model() as model:
+        tau, one = pm.HalfNormal("tau"), pm.Data("one", 1.0)
+        raw = pm.Normal("raw", 0, one, shape=models.GROUPS)
+        pm.Normal("y", (tau * raw)[GROUP], 0.5, observed=models.Y)
+    new = pymc_fastlogp.parametrise(model)
+    assert "raw_site__" in [x.name for x in new.value_vars]
