@@ -6,7 +6,7 @@ prevents that, :func:`disable` and :func:`disabled` undo it.
 """
 
 from pymc_fastlogp.benchmarking import BenchmarkResult, benchmark
-from pymc_fastlogp.callbacks import compile_pymc_model, sample
+from pymc_fastlogp.callbacks import compile_pymc_model, parametrise, sample
 from pymc_fastlogp.config import compile_kwargs, disable, disabled, enable
 from pymc_fastlogp.explanation import Explanation, Kernels, Outcome, Outside, explain
 from pymc_fastlogp.registration import is_enabled, register
@@ -30,6 +30,7 @@ __all__ = [
     "enable",
     "explain",
     "is_enabled",
+    "parametrise",
     "sample",
     "verify",
 ]

@@ -24,6 +24,7 @@ STOREYS = [
     ["rules"],
     ["registration"],
     ["given_model", "paired_start", "rich_text", "roundoff"],
+    ["parametrisation"],
     ["callbacks"],
     ["verification", "explanation", "benchmarking"],
     ["__init__", "__main__"],

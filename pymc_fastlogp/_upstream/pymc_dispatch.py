@@ -1,11 +1,15 @@
-"""Which functions PyMC calls for a type of Op when it makes densities and initial points."""
+"""Which functions PyMC calls for a type of Op when it makes densities and initial points, and how to add one."""
 
 from collections.abc import Callable, Iterator
 
-from pymc.distributions.distribution import _support_point
+from pymc.distributions.distribution import SymbolicRandomVariable, _support_point
 from pymc.logprob.abstract import _icdf, _logcdf, _logprob
 
+__all__ = ["SymbolicRandomVariable", "functions_for", "logprob_of", "support_point_of"]
+
 DISPATCHERS = (_logprob, _logcdf, _icdf, _support_point)
+# As PyMC's guide for authors of distributions has it: `@logprob_of.register(MyOp)`.
+logprob_of, support_point_of = _logprob, _support_point
 
 
 def functions_for(op_type: type) -> Iterator[Callable]:

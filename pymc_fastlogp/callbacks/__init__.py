@@ -11,12 +11,14 @@ equal bit for bit; only what is around the call is written directly:
     emit:       the two C functions that nutpie calls
     compiled:   what nutpie samples from
     compile:    ``compile_pymc_model``
+    parametrise:  ``parametrise``
     sample:     ``sample``
 
 A graph that is more than a kernel is compiled by Numba, as nutpie does.
 """
 
 from pymc_fastlogp.callbacks.compile import compile_pymc_model
+from pymc_fastlogp.callbacks.parametrise import parametrise
 from pymc_fastlogp.callbacks.sample import sample
 
-__all__ = ["compile_pymc_model", "sample"]
+__all__ = ["compile_pymc_model", "parametrise", "sample"]

@@ -23,6 +23,7 @@ def compile_pymc_model(
     default_initialization_strategy: str = "support_point",
     var_names: Iterable[str] | None = None,
     freeze_model: bool | None = None,
+    parametrise: bool = False,
     **kwargs: Any,
 ) -> Any:
     """Compile a model for ``nutpie.sample``, several times faster than ``nutpie.compile_pymc_model``.
@@ -40,6 +41,8 @@ def compile_pymc_model(
     freeze_model : bool, optional
         Whether data and lengths of dimensions become constants, which rewrites may look at. They do by default, unlike in
         nutpie; with ``False``, ``with_data`` of the result can exchange data.
+    parametrise : bool
+        Whether effects of groups are sampled where their data want them, as :func:`~pymc_fastlogp.parametrise` has it. Data are frozen for it.
 
     Returns
     -------
@@ -97,6 +100,13 @@ def compile_pymc_model(
         raise ValueError(f"gradient_backend is {gradient_backend!r}: use 'pytensor' with Numba.")
     if var_names is not None:
         options["var_names"] = list(var_names)
+    if parametrise:
+        from pymc_fastlogp.parametrisation.pilot import pilot_of
+
+        started = {*(options["initial_points"] or ())}
+        pilot = pilot_of(model, lambda sited: _compile(sited, options, freeze=False), started)
+        if pilot is not None:
+            return pilot.compiled
     return _compile(model, options, freeze=freeze)
 
 

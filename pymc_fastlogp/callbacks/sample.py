@@ -32,7 +32,13 @@ COMPILE = {"jitter_rvs", "default_initialization_strategy", "freeze_model", "ini
 FOR_COMPILATION = {"backend", "gradient_backend"}
 
 
-def sample(draws: int = 1000, *, model: "pm.Model | None" = None, **options: Any) -> "DataTree":
+def sample(
+    draws: int = 1000,
+    *,
+    model: "pm.Model | None" = None,
+    parametrise: bool = False,
+    **options: Any,
+) -> "DataTree":
     """Draw from the posterior: ``pm.sample``, with a compilation that is several times faster.
 
     A model whose free variables are all continuous is compiled by :func:`~pymc_fastlogp.compile_pymc_model` and sampled by nutpie;
@@ -46,6 +52,9 @@ def sample(draws: int = 1000, *, model: "pm.Model | None" = None, **options: Any
         Draws of each chain after tuning.
     model : pymc.Model, optional
         The model; by default the one whose context is open.
+    parametrise : bool
+        Whether effects of groups are sampled where their data want them, as :func:`~pymc_fastlogp.parametrise` has it; variables, and what they
+        are distributed by, are the same. What goes to ``pm.sample`` is sampled as it is written.
     **options
         As for ``pm.sample``: ``tune``, ``chains``, ``cores``, ``random_seed``, ``target_accept``, ``nuts``, ``initvals``, ``var_names``,
         ``progressbar``, ``idata_kwargs``, ``compile_kwargs`` and so on.
@@ -84,7 +93,7 @@ def sample(draws: int = 1000, *, model: "pm.Model | None" = None, **options: Any
         from pytensor.gradient import NullTypeGradError
 
         try:
-            compiled = _compiled(model, arguments)
+            compiled = _compiled(model, arguments, parametrise=parametrise)
         except (NotImplementedError, NullTypeGradError) as error:
             reason = f"it has no gradient, {error}"
     if compiled is not None:
@@ -130,9 +139,11 @@ def _names() -> set[str]:
     return set(signature(pm.sample).parameters)
 
 
-def _compiled(model: "pm.Model", arguments: dict[str, Any]) -> Any:
+def _compiled(model: "pm.Model", arguments: dict[str, Any], *, parametrise: bool) -> Any:
     options = {"initial_points": arguments["initvals"], **(arguments["compile_kwargs"] or {})}
-    return compile_pymc_model(model, var_names=arguments["var_names"], **options)
+    return compile_pymc_model(
+        model, var_names=arguments["var_names"], parametrise=parametrise, **options
+    )
 
 
 def _sample(model: "pm.Model", compiled: Any, arguments: dict[str, Any]) -> "DataTree":

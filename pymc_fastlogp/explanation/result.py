@@ -120,6 +120,8 @@ class Explanation(Shown):
         The same of single likelihoods and potentials, for the largest ones.
     dot : str
         What :meth:`graph` draws, in the language of Graphviz.
+    effects : mapping of str to str
+        What :func:`pymc_fastlogp.parametrise` would do to each free variable, or why nothing.
     """
 
     WHOLE: ClassVar[tuple[str, ...]] = ("rewrite", "rows")
@@ -129,6 +131,7 @@ class Explanation(Shown):
     expected_ratio: float | None = None
     expected: Mapping[str, float] = field(default_factory=dict)
     dot: str = field(default="", compare=False)
+    effects: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, variable: str) -> tuple[Outcome, ...]:
         """Return the rows of one variable or potential."""
@@ -149,6 +152,7 @@ class Explanation(Shown):
             },
             "expected_ratio": self.expected_ratio,
             "expected": dict(self.expected),
+            "effects": dict(self.effects),
         }
 
     def graph(self) -> Any:

@@ -96,7 +96,20 @@ def explain(model: "pm.Model | None" = None, *, freeze_model: bool = True) -> Ex
         expected_ratio(upstream.outputs, fgraph.outputs, values),
         {name: ratio for name, ratio in expected.items() if ratio is not None},
         dot_of(upstream, fgraph, [variable.name for _, variable, _ in in_order]),
+        _effects(model),
     )
+
+
+def _effects(model: "pm.Model") -> dict[str, str]:
+    """Return what ``parametrise`` would do to each free variable."""
+    from pymc_fastlogp.parametrisation.model import found_in
+
+    try:
+        found = found_in(model)
+    except (NotImplementedError, ValueError) as error:
+        return {rv.name: f"parametrise leaves it: {error}" for rv in model.free_RVs}
+    placed = {name: f"parametrise can place it: {kind}" for name, kind in found.kinds.items()}
+    return placed | {x.name: f"parametrise leaves it: {x.reason}" for x in found.left_alone}
 
 
 def _terms(model: "pm.Model") -> Iterator[tuple[str, pt.TensorVariable, int]]:

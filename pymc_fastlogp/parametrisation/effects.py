@@ -1,0 +1,221 @@
+"""Which variables of a model are effects of groups, and what their prior says: ``effect = mean + scale * standardised``.
+
+    centred        a ~ Normal(mean, scale)                  the variable is the effect
+    non-centred    raw ~ Normal(0, 1), mean + scale * raw   the variable is the standardised effect
+
+The graph is that of :func:`pymc.model.fgraph.fgraph_from_model`. Any mean and scale is correct, a wrong one only makes sites useless;
+so what is found here has to be no more than what the author of the model most likely meant.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.model.fgraph import ModelDeterministic, ModelFreeRV, ModelNamed
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph, Output
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import Add, Mul
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.random.basic import NormalRV
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+
+GATHERS = (Subtensor, AdvancedSubtensor)
+
+ONE_NUMBER = "it is one number"
+HAS_TRANSFORM = "it has a transform already"
+NO_PARAMETERS = "its prior has no parameters, and no scale multiplies it"
+TWO_PLACES = "the model uses it in more than one place"
+BY_ROW = "what multiplies it is not the same for all rows of a group"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """An effect of groups.
+
+    Attributes
+    ----------
+    name : str
+        Of the free variable.
+    is_centred : bool
+        Whether the variable is the effect, or else the standardised effect.
+    variable : Variable
+        The free variable in the graph.
+    terms, factors : tuple of Variable
+        Of which the mean of the effect is the sum, and the scale the product.
+    dims : tuple of str
+        Of the variable; empty where it has none.
+    """
+
+    name: str
+    is_centred: bool
+    variable: Variable
+    terms: tuple[Variable, ...]
+    factors: tuple[Variable, ...]
+    dims: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """How the model writes it."""
+        return "centred" if self.is_centred else "non-centred"
+
+    @property
+    def mean(self) -> Variable:
+        """Of the effect."""
+        return combined(pt.add, self.terms, 0.0, self.variable)
+
+    @property
+    def factor(self) -> Variable:
+        """The scale of the effect."""
+        return self.scale
+
+    @property
+    def scale(self) -> Variable:
+        """Of the effect."""
+        return combined(pt.mul, self.factors, 1.0, self.variable)
+
+    @property
+    def deviation(self) -> Variable:
+        """The effect minus its mean."""
+        return self.variable - self.mean if self.is_centred else self.scale * self.variable
+
+    def where(self, old: Variable, new: Variable) -> "Effect":
+        """Return the same effect in a graph that has one variable for another."""
+        terms, factors = (
+            tuple(new if x is old else x for x in xs) for xs in (self.terms, self.factors)
+        )
+        return replace(self, terms=terms, factors=factors)
+
+
+def combined(op: Elemwise, parts: tuple[Variable, ...], empty: float, x: Variable) -> Variable:
+    """Return parts as one; those of rows have one entry, of which the axes go."""
+    fitting = [_one_for_all(y) if y.type.ndim > x.type.ndim else y for y in parts]
+    if len(fitting) < 2:
+        return fitting[0] if fitting else pt.constant(empty)
+    return op(*fitting)
+
+
+@dataclass(frozen=True)
+class LeftAlone:
+    """A free variable that stays as it is written.
+
+    Attributes
+    ----------
+    name : str
+        Of the variable.
+    reason : str
+        Why.
+    """
+
+    name: str
+    reason: str
+
+
+def depends_on(x: Variable, others: set[Variable]) -> bool:
+    """Whether a variable is made from any of the others, or is one."""
+    return any(y in others for y in ancestors([x]))
+
+
+def effect_of(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
+    """Return what is known of a free variable."""
+    op = x.owner.op
+    rv = x.owner.inputs[0]
+    if all(x.type.broadcastable):
+        return LeftAlone(op.name, ONE_NUMBER)
+    if op.transform is not None:
+        return LeftAlone(op.name, HAS_TRANSFORM)
+    if rv.owner is None or not isinstance(rv.owner.op, NormalRV):
+        prior = getattr(getattr(rv.owner, "op", None), "name", None)
+        return LeftAlone(op.name, f"its prior is {prior or 'no distribution'}, not normal")
+    mu, sigma = rv.owner.op.dist_params(rv.owner)
+    if is_random(mu) or is_random(sigma):
+        return Effect(op.name, True, x, (mu,), (sigma,), op.dims)
+    if not is_standard_normal(rv):
+        return LeftAlone(op.name, NO_PARAMETERS)
+    return _non_centred(fgraph, x)
+
+
+def is_standard_normal(rv: Variable) -> bool:
+    """Whether a random variable is ``Normal(0, 1)``."""
+    if rv.owner is None or not isinstance(rv.owner.op, NormalRV):
+        return False
+    mu, sigma = rv.owner.op.dist_params(rv.owner)
+    return _is_all(mu, 0.0) and _is_all(sigma, 1.0)
+
+
+def is_random(x: Variable) -> bool:
+    """Whether a variable is made from a free variable, or is one."""
+    return any(y.owner is not None and isinstance(y.owner.op, ModelFreeRV) for y in ancestors([x]))
+
+
+def _is_all(x: Variable, number: float) -> bool:
+    while x.owner is not None and isinstance(x.owner.op, DimShuffle):
+        x = x.owner.inputs[0]
+    return isinstance(x, Constant) and bool(np.all(x.data == number))
+
+
+def _non_centred(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
+    """Find what multiplies a standardised effect, and what is added to that."""
+    name, at, is_gathered = x.owner.op.name, x, False
+    while True:
+        of = [*users(fgraph, at)]
+        if len(of) != 1:
+            return LeftAlone(name, TWO_PLACES if of else NO_PARAMETERS)
+        [(user, place)] = of
+        if not isinstance(user.op, GATHERS) or place != 0:
+            break
+        at, is_gathered = user.outputs[0], True
+    factors = tuple(y for i, y in enumerate(user.inputs) if i != place)
+    if not is_elemwise(user, Mul) or not any(map(is_random, factors)):
+        return LeftAlone(name, NO_PARAMETERS)
+    if any(depends_on(y, {x}) for y in factors):
+        return LeftAlone(name, TWO_PLACES)
+    if is_gathered and not all(all(y.type.broadcastable) for y in factors):
+        return LeftAlone(name, BY_ROW)
+    if not is_gathered and not all(_fits(y, x) for y in factors):
+        return LeftAlone(name, BY_ROW)
+    terms = () if is_gathered else _terms(fgraph, x, user.outputs[0])
+    return Effect(name, False, x, terms, factors, x.owner.op.dims)
+
+
+def _terms(fgraph: FunctionGraph, x: Variable, scaled: Variable) -> tuple[Variable, ...]:
+    """Return what is added to the scaled variable entry by entry."""
+    terms: tuple[Variable, ...] = ()
+    while True:
+        of = [*users(fgraph, scaled)]
+        if len(of) != 1 or not is_elemwise(of[0][0], Add):
+            return terms
+        [(user, place)] = of
+        found = tuple(y for i, y in enumerate(user.inputs) if i != place)
+        if not all(_fits(y, x) and not depends_on(y, {x}) for y in found):
+            return terms
+        terms += found
+        scaled = user.outputs[0]
+
+
+def users(fgraph: FunctionGraph, x: Variable) -> Iterator[tuple[Apply, int]]:
+    """Yield the nodes that compute with a variable, through the names that the model gives it."""
+    for node, place in fgraph.clients[x]:
+        if isinstance(node.op, ModelDeterministic | ModelNamed):
+            yield from users(fgraph, node.outputs[0])
+        elif not isinstance(node.op, Output):
+            yield node, place
+
+
+def is_elemwise(node: Apply, scalar_op: type) -> bool:
+    """Whether a node applies a scalar Op to each entry."""
+    return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, scalar_op)
+
+
+def _one_for_all(x: Variable) -> Variable:
+    """Return a variable whose axes all have length 1 without them."""
+    return x.dimshuffle()
+
+
+def _fits(x: Variable, effect: Variable) -> bool:
+    """Whether a variable that meets an effect in one Elemwise broadcasts to its shape, not the other way round."""
+    if x.type.ndim > effect.type.ndim:
+        return False
+    lengths = zip(reversed(x.type.shape), reversed(effect.type.shape), strict=False)
+    return all(one == 1 or other != 1 for one, other in lengths)

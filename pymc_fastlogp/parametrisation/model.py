@@ -1,0 +1,310 @@
+"""The model with sites: the same variables, of which effects have another value variable."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytensor
+import pytensor.tensor as pt
+from pymc.model.fgraph import ModelFreeRV, fgraph_from_model, model_from_fgraph
+from pytensor.compile.ops import view_op
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+
+from pymc_fastlogp.parametrisation.correlated import Correlated, correlated_of
+from pymc_fastlogp.parametrisation.effects import Effect, LeftAlone, depends_on, effect_of
+from pymc_fastlogp.parametrisation.matrix_normal import precision_and_gradient, sited_effects
+from pymc_fastlogp.parametrisation.normal import SitedNormal, site_transform
+from pymc_fastlogp.parametrisation.sites import (
+    Elimination,
+    Site,
+    gradient_name,
+    information_name,
+    numbers_of,
+    slope_name,
+)
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+Bundle = tuple[str, ...]
+AnyEffect = Effect | Correlated
+
+HAS_START = "it has an initial value"
+NO_LENGTH = "its length is not known"
+# Of the entries of another parameter: a product with each effect's slopes is part of every evaluation.
+MOST_OTHERS = 32
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is known of the free variables of a model.
+
+    Attributes
+    ----------
+    bundles : mapping of tuple of str to Site
+        Names of effects that go together, in the order of elimination, and a site for them that says nothing.
+    kinds : mapping of str to str
+        How the model writes each.
+    left_alone : tuple of LeftAlone
+        All other free variables.
+    """
+
+    bundles: Mapping[Bundle, Site]
+    kinds: Mapping[str, str]
+    left_alone: tuple[LeftAlone, ...]
+
+
+def found_in(model: "pm.Model", left_out: Collection[str] = ()) -> Found:
+    """Find the effects of a model.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        With data and lengths of dimensions that are constants.
+    left_out : collection of str
+        Names of variables that stay as they are, besides those that have initial values in the model.
+
+    Raises
+    ------
+    NotImplementedError
+        If PyMC can't make a graph of the model, as with symbolic initial values.
+    ValueError
+        If the model is part of another.
+    """
+    values = model.rvs_to_initial_values
+    reasons = {rv.name: NO_LENGTH for rv in model.free_RVs if None in rv.type.shape}
+    reasons |= {rv.name: HAS_START for rv, value in values.items() if value is not None}
+    sited = _Sited(model, reasons | dict.fromkeys(left_out, HAS_START))
+    bundles = dict(sited.put_all())
+    return Found(
+        bundles,
+        {effect.name: effect.kind for effect in sited.all},
+        tuple(sited.left_alone),
+    )
+
+
+class Sited(NamedTuple):
+    """A model with sites.
+
+    Attributes
+    ----------
+    model : pymc.Model
+        The model.
+    means, factors : mapping of str to Variable
+        Of the effects, in the graph of the model: what multiplies standardised effects, a scale or a matrix.
+    shared : mapping of str to SharedVariable
+        The numbers of sites, where they are not constants.
+    """
+
+    model: "pm.Model"
+    means: Mapping[str, Variable]
+    factors: Mapping[str, Variable]
+    shared: Mapping[str, Any]
+
+
+def with_sites(
+    model: "pm.Model", sites: Mapping[Bundle, Site], *, is_shared: bool = False
+) -> Sited:
+    """Return the model with sites.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        Left as it is.
+    sites : mapping of tuple of str to Site
+        For each bundle that was found.
+    is_shared : bool
+        Whether sites are shared variables, or else constants.
+    """
+    sited = _Sited(model)
+    shared: dict[str, Any] = {}
+    for bundle, site in sites.items():
+        variables = {
+            name: pytensor.shared(x, name=name, shape=x.shape) if is_shared else pt.constant(x)
+            for name, x in numbers_of(bundle, site).items()
+        }
+        sited.put(bundle, variables, list(site.slopes))
+        if is_shared:
+            shared |= variables
+    names = [name for bundle in sites for name in bundle]
+    # As outputs of the graph they are kept up to date while the model is made of it.
+    for name in names:
+        sited.fgraph.add_output(view_op(sited.effect(name).mean), import_missing=True)
+        sited.fgraph.add_output(view_op(sited.effect(name).factor), import_missing=True)
+    new = model_from_fgraph(sited.fgraph, mutate_fgraph=True)
+    # Effects are now made from those that go with them, which the new model has before them.
+    order = [rv.name for rv in model.free_RVs]
+    new.free_RVs.sort(key=lambda rv: order.index(rv.name))
+    for rv, value in model.rvs_to_initial_values.items():
+        new.set_initval(new[rv.name], value)
+    parts = sited.fgraph.outputs[len(sited.fgraph.outputs) - 2 * len(names) :]
+    means, factors = (dict(zip(names, parts[i::2], strict=True)) for i in range(2))
+    return Sited(new, means, factors, shared)
+
+
+class _Sited:
+    """The graph of a model, whose effects get sites one bundle after the other."""
+
+    def __init__(self, model: "pm.Model", reasons: Mapping[str, str] | None = None):
+        with _without_initial_values(model):
+            self.fgraph, _ = fgraph_from_model(model)
+        reasons = reasons or {}
+        known = [
+            LeftAlone(x.name, reasons[x.name]) if x.name in reasons else x
+            for x in _known(self.fgraph)
+        ]
+        self.all = [x for x in known if not isinstance(x, LeftAlone)]
+        self.left_alone = [x for x in known if isinstance(x, LeftAlone)]
+        self._effects = {x.name: x for x in self.all}
+
+    def effect(self, name: str) -> AnyEffect:
+        """Return an effect as the graph now has it."""
+        return self._effects[name]
+
+    def put_all(self) -> Iterator[tuple[Bundle, Site]]:
+        """Give all effects sites that say nothing, and yield those that go together with theirs."""
+        remaining = [x.name for x in self.all]
+        while remaining:
+            bundle = self._next_bundle(remaining)
+            remaining = [name for name in remaining if name not in bundle]
+            site = Site.nothing(*self._shape(bundle), self._others(bundle))
+            numbers = numbers_of(bundle, site)
+            constants = {name: pt.constant(x) for name, x in numbers.items()}
+            self.put(bundle, constants, list(site.slopes))
+            yield bundle, site
+
+    def _free(self) -> dict[str, Variable]:
+        """Return the free variables of the graph by name."""
+        outputs = self.fgraph.outputs
+        free = [x for x in outputs if x.owner and isinstance(x.owner.op, ModelFreeRV)]
+        return {x.owner.op.name: x for x in free}
+
+    def _others(self, bundle: Bundle) -> dict[str, int]:
+        """Return the lengths of other parameters on which effects may depend through the likelihood.
+
+        Of crossed effects each would depend on the same ones, and move by as much as all of them together should.
+        """
+        effects = [self._effects[name] for name in bundle]
+        if len(bundle) < len(self.all) or any(x.variable.type.ndim != 1 for x in effects):
+            return {}
+        parts = [y for x in effects if isinstance(x, Effect) for y in (*x.terms, *x.factors)]
+        variables = {x.variable for x in effects}
+        found = {}
+        for name, x in self._free().items():
+            if x in variables or x.owner.op.transform is not None or x.type.ndim > 1:
+                continue
+            n = prod(x.type.shape) if None not in x.type.shape else MOST_OTHERS + 1
+            is_apart = not any(depends_on(y, {x}) for y in parts) and not depends_on(x, variables)
+            if n <= MOST_OTHERS and is_apart:
+                found[name] = n
+        return found
+
+    def _shape(self, bundle: Bundle) -> tuple[int, tuple[int, ...]]:
+        """Return how many effects a group has, and the shape of the groups."""
+        first = self._effects[bundle[0]]
+        shape = first.variable.type.shape
+        if isinstance(first, Correlated):
+            return first.n_effects, (shape[first.group_axis],)
+        return len(bundle), shape
+
+    def _next_bundle(self, remaining: Sequence[str]) -> Bundle:
+        """Return the first effect and those that go together with it: of the same dims, where none is made from another."""
+        bundle = [self._effects[remaining[0]]]
+        for name in remaining[1:]:
+            effect = self._effects[name]
+            if all(_go_together(effect, other) for other in bundle):
+                bundle.append(effect)
+        return tuple(effect.name for effect in bundle)
+
+    def put(
+        self, bundle: Bundle, numbers: Mapping[str, Variable], others: Sequence[str] = ()
+    ) -> None:
+        """Give effects that go together a site, whose gradient depends on other parameters."""
+        effects = [self._effects[name] for name in bundle]
+        free = self._free()
+        for name in bundle if others else ():
+            moved = sum(numbers[slope_name(name, x)] @ pt.atleast_1d(free[x]) for x in others)
+            numbers = {**numbers, gradient_name(name): numbers[gradient_name(name)] - moved}
+        if isinstance(effects[0], Correlated):
+            self._put_correlated(effects[0], numbers)
+            return
+        apart = [x for x in effects if isinstance(x, Effect)]
+        elimination = Elimination([_without_circle(effect) for effect in apart], numbers)
+        # From the last one, which depends on no other, to the first.
+        for k in reversed(range(len(apart))):
+            location = elimination.location(k, apart[k], apart[k + 1 :])
+            new = _sited(apart[k], location, elimination.precisions[k])
+            self._replace(apart[k], new)
+            apart[k] = replace(apart[k], variable=new)
+
+    def _put_correlated(self, effects: Correlated, numbers: Mapping[str, Variable]) -> None:
+        name = effects.name
+        fitting = _without_circle(effects)
+        place = precision_and_gradient(
+            fitting, numbers[information_name(name, name)], numbers[gradient_name(name)]
+        )
+        self._replace(effects, sited_effects(effects, place, f"{name}_site__"))
+
+    def _replace(self, effect: AnyEffect, new: Variable) -> None:
+        """Put a variable where an effect was."""
+        old = effect.variable
+        self.fgraph.replace(old, new, import_missing=True)
+        self._effects = {name: x.where(old, new) for name, x in self._effects.items()}
+        self._effects[effect.name] = replace(self._effects[effect.name], variable=new)
+
+
+def _known(fgraph: FunctionGraph) -> Iterator[AnyEffect | LeftAlone]:
+    """Yield what is known of each free variable, in the order of the model."""
+    for x in fgraph.outputs:
+        if x.owner is not None and isinstance(x.owner.op, ModelFreeRV):
+            yield correlated_of(fgraph, x) or effect_of(fgraph, x)
+
+
+@contextmanager
+def _without_initial_values(model: "pm.Model") -> Iterator[None]:
+    """Take initial values away for a while, as PyMC itself does to make a graph of a model."""
+    kept: dict[Any, Any] = dict(model.rvs_to_initial_values)
+    for rv, value in kept.items():
+        if isinstance(value, Variable) and not isinstance(value, Constant):
+            raise NotImplementedError(f"{rv.name} has a symbolic initial value")
+    try:
+        model.rvs_to_initial_values.update(dict.fromkeys(kept))
+        yield
+    finally:
+        model.rvs_to_initial_values.update(kept)
+
+
+def _go_together(one: AnyEffect, other: AnyEffect) -> bool:
+    if isinstance(one, Correlated) or isinstance(other, Correlated):
+        return False
+    same = one.dims == other.dims if one.dims or other.dims else _same_lengths(one, other)
+    return same and not (_is_made_from(one, other) or _is_made_from(other, one))
+
+
+def _same_lengths(one: Effect, other: Effect) -> bool:
+    shape = one.variable.type.shape
+    return None not in shape and shape == other.variable.type.shape
+
+
+def _is_made_from(one: Effect, other: Effect) -> bool:
+    return any(depends_on(x, {other.variable}) for x in (*one.terms, *one.factors))
+
+
+def _without_circle(effect: Any) -> Any:
+    """Return an effect without terms of its mean that are now made from itself, as where two effects are added to each other."""
+    if effect.is_centred:
+        return effect
+    terms = tuple(x for x in effect.terms if not depends_on(x, {effect.variable}))
+    return replace(effect, terms=terms)
+
+
+def _sited(effect: Effect, location: Variable, precision: Variable) -> Variable:
+    """Return the free variable with a place for its site."""
+    rv, value = effect.variable.owner.inputs
+    rng, size, mu, sigma = rv.owner.inputs
+    new = SitedNormal.rv_op(mu, sigma, location, precision, size=size, rng=rng)
+    new_value = value.type(name=f"{effect.name}_{site_transform.name}__")
+    return ModelFreeRV(effect.name, effect.dims, site_transform)(new, new_value)

@@ -1,0 +1,127 @@
+"""A Normal variable that knows where its data want it: the Op, its density, and the change of variables.
+
+    x = mu + sigma * (location + z / sqrt(precision))
+
+for any ``location`` and any ``precision`` above 0, which may be expressions of other variables of the model. Draws and densities of
+``x`` do not depend on the two; the sampler moves in ``z``. With location 0 and precision 1, ``z`` is the standardised variable.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.logprob.transforms import Transform
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.random.basic import normal
+from pytensor.tensor.random.utils import normalize_size_param
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp._upstream.pymc_dispatch import (
+    SymbolicRandomVariable,
+    logprob_of,
+    support_point_of,
+)
+
+
+class Sited(SymbolicRandomVariable):
+    """A variable whose parameters are first those of its distribution, ``drawn``, and then what its transform reads."""
+
+    @classmethod
+    def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
+        """Return the next state of the generator, and draws."""
+        raise NotImplementedError
+
+    @classmethod
+    def rv_op(
+        cls, *parameters: Variable, size: Any = None, rng: Variable | None = None
+    ) -> TensorVariable:
+        """Return a random variable."""
+        rng = pt.random.shared_rng(seed=None) if rng is None else rng
+        inputs = [rng, normalize_size_param(size), *map(pt.as_tensor, parameters)]
+        outputs = cls.drawn(*inputs[2:], size=inputs[1], rng=rng)
+        return cls(inputs=inputs, outputs=list(outputs))(*inputs)
+
+    def make_node(self, *inputs: Variable) -> Apply:
+        """Return a node; inputs of other types make another Op, whose output has the lengths that follow."""
+        rng, size, *parameters = inputs
+        if [x.type for x in inputs[1:]] == [*self.input_types[1:]]:
+            return super().make_node(*inputs)
+        return self.rv_op(*parameters, size=size, rng=rng).owner
+
+
+class SitedNormal(Sited):
+    """``Normal(mu, sigma)``; :class:`SiteTransform` reads location and precision, and both parameters."""
+
+    name = "normal"
+    extended_signature = "[rng],[size],(),(),(),()->[rng],()"
+    _print_name = ("Normal", "\\operatorname{Normal}")
+
+    @classmethod
+    def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
+        """Return draws, which location and precision have no part in."""
+        mu, sigma, _, _ = parameters
+        return normal(mu, sigma, size=size, rng=rng, return_next_rng=True)
+
+
+@logprob_of.register(SitedNormal)
+def _logprob(
+    op: SitedNormal, values: Sequence[Variable], rng: Any, size: Any, *inputs: Any, **kwargs: Any
+) -> TensorVariable:
+    mu, sigma, _, _ = inputs
+    return pm.logp(pm.Normal.dist(mu, sigma), values[0], **kwargs)
+
+
+@support_point_of.register(SitedNormal)
+def _support_point(
+    op: SitedNormal, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
+) -> TensorVariable:
+    return middle(site_transform, rv, inputs)
+
+
+class SiteTransform(Transform):
+    """The change of variables of a :class:`SitedNormal`."""
+
+    name = "site"
+    ndim_supp = 0
+
+    def forward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return ``z``."""
+        if (z := middle_of(value)) is not None:
+            return z
+        mu, sigma, location, precision = inputs[-4:]
+        return ((value - mu) / sigma - location) * pt.sqrt(precision)
+
+    def backward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return the variable."""
+        mu, sigma, location, precision = inputs[-4:]
+        return mu + sigma * (location + value / pt.sqrt(precision))
+
+    def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return ``log(sigma / sqrt(precision))`` for each entry."""
+        _, sigma, _, precision = inputs[-4:]
+        return pt.log(sigma) - 0.5 * pt.log(precision) + pt.zeros_like(value)
+
+
+site_transform = SiteTransform()
+
+
+def middle(transform: Transform, rv: TensorVariable, inputs: Sequence[Variable]) -> TensorVariable:
+    """Return the variable where ``z`` is 0, the middle of what is left to sample, for chains to start at."""
+    is_known = None not in rv.type.shape
+    zero = pt.zeros(rv.type.shape if is_known else rv.shape)
+    value = transform.backward(zero, *inputs)
+    # So that the initial point need not undo what was just done.
+    value.tag.backward_of_middle = zero
+    return value
+
+
+def middle_of(value: TensorVariable) -> TensorVariable | None:
+    """Return ``z`` of what :func:`middle` returned, None for any other variable."""
+    return getattr(value.tag, "backward_of_middle", None)
+
+
+def standardised_of(rv: TensorVariable) -> TensorVariable:
+    """Return a sited variable minus its mean, in units of its scale."""
+    mu, sigma, _, _ = rv.owner.inputs[-4:]
+    return (rv - mu) / sigma

@@ -1,0 +1,304 @@
+"""Sites from the likelihood: its curvature at the mode of what remains to be sampled, from differences of gradients.
+
+With the sites of the last round, the effects are nearly standard normal whatever their mean and scale are, so the joint mode is near that of the
+marginal posterior of means and scales, as in Laplace's method; with none, it may be far from it. So the two alternate: sites at the mode, the mode
+with these sites. A model is compiled once for that; sites are shared data of it.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.rewriting import inline_ofg_node
+from pytensor.graph import rewrite_graph
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import in2out, node_rewriter
+
+from pymc_fastlogp.parametrisation.matrix_normal import MatrixTransform, standardised_effects
+from pymc_fastlogp.parametrisation.model import Bundle, Sited, found_in, with_sites
+from pymc_fastlogp.parametrisation.normal import standardised_of
+from pymc_fastlogp.parametrisation.sites import Site, numbers_of
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+logger = logging.getLogger("pymc_fastlogp")
+
+Array = NDArray[np.float64]
+Sites = Mapping[Bundle, Site]
+
+# Steps of the optimiser in each round; the first ones only have to find where the data are.
+ROUNDS = (40, 60, 60)
+# Of the differences of gradients, in standard deviations of the prior.
+STEP = 1e-4
+
+
+def pilot_of(
+    model: "pm.Model", compile: Callable[["pm.Model"], Any], left_out: Collection[str] = ()
+) -> "Pilot | None":
+    """Find the effects of a model and their sites, and say in the log what is left as it is; None where no effect is found.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model as written.
+    compile : callable
+        From a model to what it is compiled to, with ``logp_dlogp`` and ``with_data``.
+    left_out : collection of str
+        Names of variables that stay as they are, since they have initial values.
+    """
+    from pymc.model.transform.optimization import freeze_dims_and_data
+
+    try:
+        frozen = freeze_dims_and_data(model)
+    except (NotImplementedError, ValueError) as error:
+        logger.info("all variables stay as they are: %s", error)
+        return None
+    found = found_in(frozen, left_out)
+    for one in found.left_alone:
+        logger.info("%s stays as it is: %s", one.name, one.reason)
+    for bundle in found.bundles:
+        logger.info("%s get sites", ", ".join(f"{x} ({found.kinds[x]})" for x in bundle))
+    if not found.bundles:
+        return None
+    pilot = Pilot(frozen, found.bundles, compile)
+    if not hasattr(pilot.compiled, "logp_dlogp"):
+        logger.info("all variables stay as they are: nutpie compiled the model, see above")
+        return None
+    pilot.run()
+    return pilot
+
+
+class Pilot:
+    """A model whose sites are looked for.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        With lengths and data that are known.
+    nothing : mapping of tuple of str to Site
+        Sites that say nothing, for effects that go together.
+    compile : callable
+        From a model to what it is compiled to.
+
+    Attributes
+    ----------
+    sites : mapping of tuple of str to Site
+        The sites found so far.
+    compiled : CompiledModel
+        The model with the sites found so far.
+    """
+
+    def __init__(
+        self,
+        model: "pm.Model",
+        nothing: Sites,
+        compile: Callable[["pm.Model"], Any],
+    ):
+        self._nothing = nothing
+        self._sited = with_sites(model, nothing, is_shared=True)
+        # With sites of nothing the effects are what they are in the non-centred model.
+        self._standard = compile(self._sited.model)
+        self.compiled, self.sites = self._standard, nothing
+        self._slices = _slices(self._sited.model, self.compiled.shape_info)
+        self._places = {names: self._places_of(names) for names in nothing}
+        self._hyperparameters = _hyperparameters(self._sited, self._slices, nothing)
+
+    def run(self) -> None:
+        """Find the sites."""
+        x = self._middle(self.compiled.initial_point_func(0))
+        for n_steps in ROUNDS:
+            x = self._mode(x, n_steps)
+            try:
+                self._use(self._sites_at(x))
+            except ValueError as error:
+                logger.info("sites stay as they are: %s", error)
+                return
+            x = self._middle(x)
+
+    def _middle(self, x: Array) -> Array:
+        """Return the point where effects are in the middle of what is left to sample."""
+        x = np.array(x, dtype=np.float64)
+        for places in self._places.values():
+            x[places] = 0.0
+        return x
+
+    def _use(self, sites: Sites) -> None:
+        updates: dict[str, Array] = {}
+        for names, site in sites.items():
+            updates |= numbers_of(names, site)
+        self.sites = sites
+        self.compiled = self._standard.with_data(**updates)
+        for name, variable in self._sited.shared.items():
+            variable.set_value(updates[name])
+
+    def _mode(self, x: Array, n_steps: int) -> Array:
+        from scipy.optimize import minimize
+
+        def cost(x: Array) -> tuple[float, Array]:
+            try:
+                logp, gradient = self.compiled.logp_dlogp(x)
+            except ValueError:  # a check of the model, as at any point that is too far away
+                return np.inf, np.zeros_like(x)
+            if not (np.isfinite(logp) and np.isfinite(gradient).all()):
+                return np.inf, np.zeros_like(x)
+            return -logp, -gradient
+
+        options = {"maxiter": n_steps}
+        return np.asarray(minimize(cost, x, jac=True, method="L-BFGS-B", options=options).x)
+
+    def _places_of(self, names: Bundle) -> NDArray[np.intp]:
+        """Return where effects that go together are in the unconstrained point, shape ``(K, *shape)``."""
+        model = self._sited.model
+        slices = [self._slices[name] for name in names]
+        transform = model.rvs_to_transforms[model[names[0]]]
+        shape = model[names[0]].type.shape
+        places = np.array([np.arange(x.start, x.stop).reshape(shape) for x in slices])
+        if not isinstance(transform, MatrixTransform):
+            return places
+        return places[0].T if transform.group_axis == 0 else places[0]
+
+    def _sites_at(self, x: Array) -> Sites:
+        """Return the sites by the curvature at a point."""
+        hyperparameters = self._hyperparameters(x)
+        at = x.copy()
+        for names, (_, _, standardised) in hyperparameters.items():
+            at[self._places[names]] = standardised
+        _, gradient = self._standard.logp_dlogp(at)
+        sites = {}
+        for names, (mean, factor, _) in hyperparameters.items():
+            places = self._places[names]
+            measured = Measured(
+                at[places],
+                gradient[places],
+                np.swapaxes(np.array([self._slopes(places, at, one) for one in places]), 0, 1),
+                {name: self._slopes_by(places, at, name) for name in self._nothing[names].slopes},
+                {name: x[self._slices[name]] for name in self._nothing[names].slopes},
+            )
+            sites[names] = measured.site(np.broadcast_to(mean, places.shape), factor)
+        return sites
+
+    def _slopes_by(self, places: NDArray[np.intp], at: Array, other: str) -> Array:
+        """Return minus the derivatives of the gradient by another parameter, shape ``(K, *shape, n)``."""
+        where = self._slices[other]
+        parts = [self._slopes(places, at, i) for i in range(where.start, where.stop)]
+        return np.stack(parts, axis=-1)
+
+    def _slopes(self, places: NDArray[np.intp], at: Array, moved: Any) -> Array:
+        """Return minus the derivatives of the gradient in the direction of some entries, shape ``(K, *shape)``."""
+        step = np.zeros_like(at)
+        step[moved] = STEP
+        _, above = self._standard.logp_dlogp(at + step)
+        _, below = self._standard.logp_dlogp(at - step)
+        return (below - above)[places] / (2 * STEP)
+
+
+class Measured(NamedTuple):
+    """What is known of standardised effects at a point, effects on the first axis.
+
+    Attributes
+    ----------
+    standardised, gradient : ndarray, shape (K, *shape)
+        The effects, and the gradient of the log density.
+    precision : ndarray, shape (K, K, *shape)
+        Minus its second derivatives.
+    slopes : mapping of str to ndarray, shape (K, *shape, n)
+        Minus the derivatives of the gradient by other parameters.
+    others : mapping of str to ndarray
+        These parameters.
+    """
+
+    standardised: Array
+    gradient: Array
+    precision: Array
+    slopes: Mapping[str, Array]
+    others: Mapping[str, Array]
+
+    def site(self, mean: Array, factor: Array) -> Site:
+        """Return the site of effects ``mean + factor @ standardised``; a diagonal factor has one axis less."""
+        n_effects, n_axes = len(mean), mean.ndim - 1
+        own = np.eye(n_effects).reshape(n_effects, n_effects, *[1] * n_axes)
+        if factor.ndim == mean.ndim:
+            factor = own * factor
+        with np.errstate(all="ignore"):
+            inverse = _inverse(factor)
+            information = np.einsum(
+                "ka...,kl...,lb...->ab...", inverse, self.precision - own, inverse
+            )
+            slope = np.einsum("ka...,k...->a...", inverse, self.gradient + self.standardised)
+            slopes = {
+                name: np.einsum("ka...,k...n->a...n", inverse, x) for name, x in self.slopes.items()
+            }
+        effect = mean + np.einsum("ak...,k...->a...", factor, self.standardised)
+        # The guard changes the curvature alone, not the slope at this point.
+        site = Site(information, slope, slopes).guarded()
+        h = site.gradient + np.einsum("ab...,b...->a...", site.information, effect)
+        h += sum(site.slopes[name] @ x for name, x in self.others.items())
+        return Site(site.information, h, site.slopes).guarded()
+
+
+def _inverse(factors: Array) -> Array:
+    """Return the inverses of matrices on the first two axes, nan for those that have none."""
+    if len(factors) == 1:
+        return 1 / factors
+    matrices = np.moveaxis(factors, (0, 1), (-2, -1))
+    singular = ~(np.abs(np.linalg.det(matrices)) > 0)
+    matrices = np.where(singular[..., None, None], np.eye(len(factors)), matrices)
+    inverses = np.where(singular[..., None, None], np.nan, np.linalg.inv(matrices))
+    return np.moveaxis(inverses, (-2, -1), (0, 1))
+
+
+def _slices(model: "pm.Model", shape_info: Any) -> dict[str, slice]:
+    """Return where the free variables are in the unconstrained point."""
+    variables = {model.rvs_to_values[rv].name: rv.name for rv in model.free_RVs}
+    names, slices, _ = shape_info
+    of_values = list(zip(names, slices, strict=True))[: len(variables)]
+    return {variables[name]: place for name, place in of_values}
+
+
+def _in_graph(sited: Sited, names: Bundle) -> list[Variable]:
+    """Return mean and factor of effects that go together, as :class:`Measured` takes them, and standardised effects."""
+    rvs = [sited.model[name] for name in names]
+    if isinstance(sited.model.rvs_to_transforms[rvs[0]], MatrixTransform):
+        [name] = names
+        return [sited.means[name].T, sited.factors[name][:, :, None], standardised_effects(rvs[0])]
+    shaped = [
+        [of[rv.name] + pt.zeros_like(rv) for rv in rvs] for of in (sited.means, sited.factors)
+    ]
+    return [*map(pt.stack, shaped), pt.stack([standardised_of(rv) for rv in rvs])]
+
+
+@node_rewriter([OpFromGraph])
+def _inline(fgraph: FunctionGraph, node: Apply) -> list[Variable]:
+    """Put the graph of a node in its place; to compile it on its own takes longer than the pilot."""
+    return inline_ofg_node(node)
+
+
+_inlined = in2out(_inline, ignore_newtrees=False)
+
+
+def _hyperparameters(
+    sited: Sited, slices: Mapping[str, slice], bundles: Collection[Bundle]
+) -> Callable[[Array], dict[Bundle, list[Array]]]:
+    """Return a function from a point to mean, factor and standardised effects of those that go together."""
+    model = sited.model
+    wanted = [x for names in bundles for x in _in_graph(sited, names)]
+    function = pytensor.function(
+        [model.rvs_to_values[rv] for rv in model.free_RVs],
+        rewrite_graph(model.replace_rvs_by_values(wanted), include=(), custom_rewrite=_inlined),
+        mode=pytensor.compile.mode.FAST_COMPILE,
+        on_unused_input="ignore",
+    )
+    shapes = [(rv.name, model.rvs_to_values[rv].type.shape) for rv in model.free_RVs]
+
+    def evaluated(x: Array) -> dict[Bundle, list[Array]]:
+        found = function(*(x[slices[name]].reshape(shape) for name, shape in shapes))
+        return {names: found[3 * i : 3 * i + 3] for i, names in enumerate(bundles)}
+
+    return evaluated

@@ -1,0 +1,149 @@
+"""What is found to be an effect, how effects go together, and what is left as it is written."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from pymc.model.transform.optimization import freeze_dims_and_data
+
+from pymc_fastlogp.parametrisation import effects, model
+from tests.parametrisation import models
+
+
+def found_in(written: pm.Model) -> model.Found:
+    return model.found_in(freeze_dims_and_data(written))
+
+
+@pytest.mark.parametrize(
+    ("make", "bundles", "kinds"),
+    [
+        (models.centred, [("a",)], {"a": "centred"}),
+        (models.non_centred, [("raw",)], {"raw": "non-centred"}),
+        (models.pair, [("a", "raw")], {"a": "centred", "raw": "non-centred"}),
+        (models.nested, [("top",), ("a",)], {"top": "centred", "a": "centred"}),
+        (
+            models.nested_raw,
+            [("top_raw",), ("raw",)],
+            {"top_raw": "non-centred", "raw": "non-centred"},
+        ),
+        (
+            models.crossed,
+            [("group",), ("item",)],
+            {"group": "non-centred", "item": "non-centred"},
+        ),
+        (
+            models.two_of_one_group,
+            [("one",), ("other",)],
+            {"one": "non-centred", "other": "non-centred"},
+        ),
+        (models.correlated, [("z",)], {"z": "correlated, non-centred"}),
+        (models.correlated_columns, [("z",)], {"z": "correlated, non-centred"}),
+        (models.correlated_centred, [("effects",)], {"effects": "correlated, centred"}),
+    ],
+    ids=lambda x: getattr(x, "__name__", ""),
+)
+def test_effects_and_those_that_go_together(make, bundles, kinds):
+    found = found_in(make())
+    assert {frozenset(x) for x in found.bundles} == {frozenset(x) for x in bundles}
+    assert dict(found.kinds) == kinds
+
+
+def test_effects_depend_on_other_parameters_of_the_likelihood():
+    [site] = found_in(models.with_coefficients()).bundles.values()
+    assert {name: x.shape for name, x in site.slopes.items()} == {
+        "beta": (1, models.GROUPS, 2),
+        "one": (1, models.GROUPS, 1),
+    }
+    [site] = found_in(models.centred()).bundles.values()
+    assert not site.slopes, "the mean is part of the prior of the effect"
+    assert not any(x.slopes for x in found_in(models.crossed()).bundles.values())
+
+
+def one_number() -> pm.Model:
+    with pm.Model() as written:
+        pm.Normal("x", 0, pm.HalfNormal("tau"))
+    return written
+
+
+def constant_prior() -> pm.Model:
+    with pm.Model() as written:
+        x = pm.Normal("x", 0, 2, shape=3)
+        pm.Normal("y", x, pm.HalfNormal("tau"), observed=np.zeros(3))
+    return written
+
+
+def own_transform() -> pm.Model:
+    with pm.Model() as written:
+        tau = pm.HalfNormal("tau")
+        ordered = pm.distributions.transforms.ordered
+        pm.Normal("x", 0, tau, shape=3, transform=ordered, initval=[0.0, 1.0, 2.0])
+    return written
+
+
+def not_normal() -> pm.Model:
+    with pm.Model() as written:
+        pm.StudentT("x", nu=4, sigma=pm.HalfNormal("tau"), shape=3)
+    return written
+
+
+def in_two_places() -> pm.Model:
+    with pm.Model() as written:
+        tau, x = pm.HalfNormal("tau"), pm.Normal("x", shape=3)
+        pm.Normal("y", tau * x + x**2, 1, observed=np.zeros(3))
+    return written
+
+
+def scale_by_row() -> pm.Model:
+    with pm.Model() as written:
+        x, slope = pm.Normal("x", shape=4), pm.HalfNormal("slope", shape=3)
+        pm.Normal("y", x[models.GROUP] * slope[models.ITEM], 1, observed=models.Y)
+    return written
+
+
+def multiplied_by_data() -> pm.Model:
+    with pm.Model() as written:
+        x = pm.Normal("x", shape=3)
+        pm.Normal("y", x * np.arange(3.0), pm.HalfNormal("tau"), observed=np.zeros(3))
+    return written
+
+
+def with_start() -> pm.Model:
+    with pm.Model() as written:
+        pm.Normal("x", 0, pm.HalfNormal("tau"), shape=2, initval=[1.0, 2.0])
+    return written
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (one_number, effects.ONE_NUMBER),
+        (constant_prior, effects.NO_PARAMETERS),
+        (not_normal, "its prior is t, not normal"),
+        (in_two_places, effects.TWO_PLACES),
+        (scale_by_row, effects.BY_ROW),
+        (multiplied_by_data, effects.NO_PARAMETERS),
+        (with_start, model.HAS_START),
+        (own_transform, model.HAS_START),
+    ],
+    ids=lambda x: getattr(x, "__name__", ""),
+)
+def test_is_left_as_it_is_written(make, reason):
+    found = found_in(make())
+    assert not found.bundles
+    assert {x.name: x.reason for x in found.left_alone}["x"] == reason
+
+
+def test_the_model_is_left_as_it_is():
+    written = models.pair()
+    before = (written.logp(), list(written.free_RVs), dict(written.rvs_to_transforms))
+    found_in(written)
+    assert written.free_RVs == before[1]
+    assert written.rvs_to_transforms == before[2]
+
+
+def test_initial_values_of_other_variables_are_kept():
+    with pm.Model() as written:
+        tau = pm.HalfNormal("tau", initval=0.25)
+        pm.Normal("a", 0, tau, shape=3)
+    new = model.with_sites(written, found_in(written).bundles).model
+    assert new.rvs_to_initial_values[new["tau"]] == 0.25
+    assert written.rvs_to_initial_values[tau] == 0.25
