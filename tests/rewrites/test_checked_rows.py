@@ -9,9 +9,9 @@ from pytensor.tensor.math import All
 
 from tests.rewrites.conftest import assert_same_value_and_gradient, inputs_of, pregrad
 
-N, GROUPS = 200, 5
+N, GROUPS = 200, 80
 RNG = np.random.default_rng(3)
-g = pt.constant(RNG.integers(0, GROUPS, N))
+g = pt.constant(np.arange(N) % GROUPS)
 y = pt.constant(RNG.normal(size=N))
 a, b = pt.vector("a", shape=(GROUPS,)), pt.vector("b", shape=(GROUPS,))
 VALUES = {a: np.linspace(-1, 1, GROUPS), b: np.linspace(0.5, 2, GROUPS)}
@@ -20,6 +20,7 @@ p, q = pt.sigmoid(a[g]), pt.sigmoid(b[g])
 check = Assert("p is too large")
 by_row = pt.exp(p * y)  # a row of its own each, since y has no two alike
 by_cell = pt.exp(p * 2.0)
+few = pt.sigmoid(a[pt.constant(np.arange(N) % 5)])
 
 
 def checked_rows(out):
@@ -39,6 +40,7 @@ CASES = {
         {a: HIGH},
     ),
     "compacted with the density": (check(by_cell, pt.all(p < 0.9)).sum(), [GROUPS], {a: HIGH}),
+    "many times fewer cells": (check(pt.exp(few * y), pt.all(few < 0.9)).sum(), [5], {a: HIGH}),
     "read by checks alone": (
         check(pt.exp(y).sum() + a.sum(), pt.all(q < 0.9)),
         [GROUPS],

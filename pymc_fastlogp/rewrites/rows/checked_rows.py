@@ -12,6 +12,7 @@ from pytensor.graph.traversal import walk
 from pytensor.tensor.basic import Join
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.math import All
+from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.gathers import MOVES
@@ -25,10 +26,12 @@ def is_computed_anyway(fgraph: FunctionGraph, check: Apply) -> bool:
 
 
 def _costly(x: TensorVariable) -> Iterator[TensorVariable]:
-    """Yield what is computed with more than arithmetic of the entries that ``x`` is computed of."""
+    """Yield what is computed with more than arithmetic of the entries that ``x`` is computed of, in each row."""
 
     def operands(x: TensorVariable) -> list[TensorVariable]:
-        return x.owner.inputs if x.owner is not None and is_cheap(x) and _is_by_row(x.owner) else []
+        if x.owner is None or isinstance(x.owner.op, AdvancedSubtensor):  # gathered rows of a table
+            return []
+        return x.owner.inputs if is_cheap(x) and _is_by_row(x.owner) else []
 
     return (y for y in walk([x], operands) if y.owner is not None and not is_cheap(y))
 

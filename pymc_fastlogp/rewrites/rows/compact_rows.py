@@ -43,7 +43,7 @@ from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.decisions import Refusal
 from pymc_fastlogp.rewrites.rows.cells import Cells
 from pymc_fastlogp.rewrites.rows.checked_rows import is_computed_anyway
-from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD, Grouping, Loop
+from pymc_fastlogp.rewrites.rows.grouping import FEWER, OVERHEAD, Grouping, Loop
 from pymc_fastlogp.rewrites.rows.reads import RowReads, reads_of
 from pymc_fastlogp.rewrites.rows.reductions import (
     Reduction,
@@ -83,13 +83,19 @@ def local_compact_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariabl
     reduction = parse_reduction(node)
     if isinstance(node.op, Sum) and reduction.x.type.dtype not in float_dtypes:
         return None
-    if isinstance(node.op, All) and is_computed_anyway(fgraph, node):
-        return None
     rows = _distinct_rows(fgraph, reduction)
     if isinstance(rows, Refusal):
         decisions.refused(NAME, reduction.out, rows)
         return None
-    return None if rows is None else _replacement(reduction, rows)
+    if rows is None or (isinstance(node.op, All) and _is_better_by_row(fgraph, node, rows)):
+        return None
+    return _replacement(reduction, rows)
+
+
+def _is_better_by_row(fgraph: FunctionGraph, node: Apply, rows: Rows) -> bool:
+    """Whether a check should stay with rows that the density computes anyway, of which there are not many times fewer cells."""
+    n_cells = sum(loop.n_cells for loop in rows.loops)
+    return FEWER * n_cells > rows.grid.n_rows and is_computed_anyway(fgraph, node)
 
 
 def _distinct_rows(fgraph: FunctionGraph, reduction: Reduction) -> Rows | Refusal | None:
