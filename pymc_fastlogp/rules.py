@@ -162,14 +162,7 @@ RULES: tuple[Rule, ...] = (
         "canonicalize",
         Phase.FAST_COMPILE,
     ),
-    # After the gradient, of which it changes nothing.
-    Rule(
-        "fastlogp_log_of_scaled_exp",
-        "compiled.log_of_scaled_exp.local_log_of_scaled_exp",
-        "specialize",
-        Phase.AFTER_GRADIENT,
-    ),
-    # Again, for quotients that were sums over rows before these were compacted.
+    # After the gradient again, for quotients that were sums over rows before these were compacted.
     Rule(
         "fastlogp_quotient_times_exp",
         CANCEL,

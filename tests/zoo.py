@@ -182,6 +182,13 @@ def offsets_and_two_likelihoods():
 
 
 @in_zoo
+def joined_blocks():
+    second = pm.Normal("second", shape=GROUPS)[group]
+    rate = pt.concatenate([pt.exp(effects()[group]), pt.exp(second)])
+    pm.Poisson("y", rate, observed=np.tile(counts, 2))
+
+
+@in_zoo
 def observations_in_a_matrix():
     pm.Normal("y", pm.Normal("a", shape=6), pm.HalfNormal("s"), observed=y.reshape(10, 6))
 
