@@ -1,10 +1,10 @@
-# make demo       sample real models with the plugin off and on, compare, save a plot: 2 minutes
+# make demo       sample real models with the plugin off and on, compare, save a plot: 1 minute
 # make check      lint, types and some fast tests: under 2 minutes
-# make test       lint, types and the test suite (what CI runs): 30 minutes on two cores
+# make test       lint, types and the test suite (what CI runs): 20 minutes on two cores
 # make test-all   the slow suites too: fuzzing, the model suite, every case study: hours
 # make bench      the benchmark tables and the user's wait, their JSON and plots (MODEL=radon for one, QUICK=1 for a fast look): 2 hours
-# make wait       the user's wait alone, with the table of the README and its plot: 15 minutes
-# make canaries   the table of rules that fire, by model (MODEL=zoo/poisson for one): 10 minutes
+# make wait       the user's wait alone, with the table of the README and its plot: 30 minutes
+# make canaries   the table of rules that fire, by model (MODEL=zoo/poisson for one): 5 minutes
 # make docs       the documentation as HTML, which runs the case studies if they have changed: 5 minutes, then 1
 # make notebooks  the case studies in Jupyter
 # make .venv      only the environment: 1 to 5 minutes
