@@ -54,6 +54,7 @@ REFUSES = {
     "short block": pt.sum(pt.exp(pt.join(0, a, c[:4]))),
     "too many": pt.sum(pt.exp(pt.join(0, *[a] * 9))),
     "unknown length": pt.sum(pt.exp(pt.join(0, a, open_))),
+    "something else of unknown length": pt.sum(rows * pt.sin(open_)),
     "not elementwise": pt.sum(pt.cumsum(pt.exp(rows)) * y),
     "no join": pt.sum(pt.exp(whole)),
     "joined columns": pt.sum(pt.exp(pt.join(1, M, M)), axis=0),

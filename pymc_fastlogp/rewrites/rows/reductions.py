@@ -43,8 +43,8 @@ class Reduction(NamedTuple):
     def long_axes(self) -> tuple[int, ...]:
         """Return the axes that are reduced and not of length one."""
         # PyTensor sums numbers over an axis that they lost on the way, so not every axis is there.
-        of_length_one = dict(enumerate(self.x.type.broadcastable))
-        return tuple(axis for axis in self.axes if not of_length_one.get(axis, True))
+        broadcastable = self.x.type.broadcastable
+        return tuple(a for a in self.axes if a < len(broadcastable) and not broadcastable[a])
 
     def lengths_of(self, axes: Iterable[int]) -> tuple[int, ...] | None:
         """Return how long axes are, None if that is not known."""

@@ -74,9 +74,11 @@ def _all_ends(x: TensorVariable, axis: int) -> Iterator[tuple[int, ...]]:
         if at in seen:
             continue
         seen.add(at)
-        rest += _operands(*at)
+        below, (y, its_axis) = _operands(*at), at
+        rest += below
+        if not below and y.type.shape[its_axis] is None:
+            yield ()  # of another length it is an error, which slices would hide
         if _is_join(*at):
-            y, its_axis = at
             lengths = [part.type.shape[its_axis] for part in y.owner.inputs]
             yield () if None in lengths else tuple(map(int, np.cumsum(lengths)))
 
