@@ -18,10 +18,10 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
 from pytensor.tensor.random.basic import MvNormalRV
 
+from pymc_fastlogp.analysis.elemwise import is_elemwise
 from pymc_fastlogp.parametrisation.effects import (
     combined,
     depends_on,
-    is_elemwise,
     is_random,
     is_standard_normal,
     users,
@@ -158,7 +158,7 @@ def _terms(
         if _is_transpose(user.outputs[0]) and not terms:
             group_axis = 1 - group_axis
         elif (
-            is_elemwise(user, Add)
+            is_elemwise(user.op, Add)
             and user.outputs[0].type.ndim == 2
             and not any(depends_on(y, {x}) for y in found)
         ):

@@ -10,16 +10,18 @@ so what is found here has to be no more than what the author of the model most l
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pytensor.tensor as pt
 from pymc.model.fgraph import ModelDeterministic, ModelFreeRV, ModelNamed
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph, Output
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Add, Mul
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.basic import NormalRV
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+
+from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.elemwise import is_elemwise
 
 GATHERS = (Subtensor, AdvancedSubtensor)
 
@@ -141,18 +143,12 @@ def is_standard_normal(rv: Variable) -> bool:
     if rv.owner is None or not isinstance(rv.owner.op, NormalRV):
         return False
     mu, sigma = rv.owner.op.dist_params(rv.owner)
-    return _is_all(mu, 0.0) and _is_all(sigma, 1.0)
+    return fill_value(mu) == 0 and fill_value(sigma) == 1
 
 
 def is_random(x: Variable) -> bool:
     """Whether a variable is made from a free variable, or is one."""
     return any(y.owner is not None and isinstance(y.owner.op, ModelFreeRV) for y in ancestors([x]))
-
-
-def _is_all(x: Variable, number: float) -> bool:
-    while x.owner is not None and isinstance(x.owner.op, DimShuffle):
-        x = x.owner.inputs[0]
-    return isinstance(x, Constant) and bool(np.all(x.data == number))
 
 
 def _non_centred(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
@@ -167,7 +163,7 @@ def _non_centred(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
             break
         at, is_gathered = user.outputs[0], True
     factors = tuple(y for i, y in enumerate(user.inputs) if i != place)
-    if not is_elemwise(user, Mul) or not any(map(is_random, factors)):
+    if not is_elemwise(user.op, Mul) or not any(map(is_random, factors)):
         return LeftAlone(name, NO_PARAMETERS)
     if any(depends_on(y, {x}) for y in factors):
         return LeftAlone(name, TWO_PLACES)
@@ -184,7 +180,7 @@ def _terms(fgraph: FunctionGraph, x: Variable, scaled: Variable) -> tuple[Variab
     terms: tuple[Variable, ...] = ()
     while True:
         of = [*users(fgraph, scaled)]
-        if len(of) != 1 or not is_elemwise(of[0][0], Add):
+        if len(of) != 1 or not is_elemwise(of[0][0].op, Add):
             return terms
         [(user, place)] = of
         found = tuple(y for i, y in enumerate(user.inputs) if i != place)
@@ -201,11 +197,6 @@ def users(fgraph: FunctionGraph, x: Variable) -> Iterator[tuple[Apply, int]]:
             yield from users(fgraph, node.outputs[0])
         elif not isinstance(node.op, Output):
             yield node, place
-
-
-def is_elemwise(node: Apply, scalar_op: type) -> bool:
-    """Whether a node applies a scalar Op to each entry."""
-    return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, scalar_op)
 
 
 def _one_for_all(x: Variable) -> Variable:
