@@ -68,23 +68,6 @@ def is_switched_on() -> bool:
     return blocks[-1] if blocks else _process_wide
 
 
-def compile_kwargs() -> dict[str, bool]:
-    """Return the keyword arguments with which nutpie gains most from the plugin.
-
-    Returns
-    -------
-    dict
-        ``freeze_model=True``: ``pm.Data`` and dimension lengths become constants, which is
-        what lets rewrites look at them. Data cannot be exchanged after that.
-
-    Examples
-    --------
-    ``nutpie.compile_pymc_model(model, **compile_kwargs())``, or, where nutpie is the sampler,
-    ``pm.sample(model=model, compile_kwargs=compile_kwargs())``.
-    """
-    return {"freeze_model": True}
-
-
 @contextmanager
 def switched(on: bool) -> Iterator[None]:
     """Switch the plugin on or off for a block of code in this thread or task."""

@@ -9,7 +9,6 @@ from threading import Barrier
 import numpy as np
 import pytest
 
-import pymc_fastlogp
 from pymc_fastlogp import disable, disabled, enable, is_enabled
 from pymc_fastlogp.config import ENVIRONMENT_VARIABLE, switched
 from tests.lifted import is_rewritten_before_gradient
@@ -103,10 +102,6 @@ def test_tasks_have_each_their_own_state():
         return tuple(await asyncio.gather(inside(), outside()))
 
     assert asyncio.run(main()) == (False, True)
-
-
-def test_compile_kwargs_freeze_the_model():
-    assert pymc_fastlogp.compile_kwargs() == {"freeze_model": True}
 
 
 @pytest.mark.parametrize(

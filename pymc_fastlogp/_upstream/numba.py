@@ -140,12 +140,15 @@ class EmittedFunction:
     emit : callable
         ``emit(frame, types, values)`` appends the instructions of a call and returns the result, a
         new reference. What it refers to lives as long as the function.
+    source : object, optional
+        What the function is made of, for those that find it in compiled code.
     """
 
-    def __init__(self, name: str, returned: types.Type, emit: Emit):
+    def __init__(self, name: str, returned: types.Type, emit: Emit, source: Any = None):
         self.__name__ = name
         self.returned = returned
         self.emit = emit
+        self.source = source
 
 
 class EmittedFunctionType(types.WeakType, types.Callable, types.Dummy):

@@ -5,7 +5,8 @@ nutpie is imported by the functions that need it: it takes longer to import than
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from inspect import signature
+from inspect import getclosurevars, signature
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -163,6 +164,41 @@ def update_user_data(record: np.ndarray, shared: Mapping[str, np.ndarray]) -> np
     from nutpie.compile_pymc import update_user_data
 
     return update_user_data(record, shared)
+
+
+class RawCallback(NamedTuple):
+    """A function that nutpie has Numba compile.
+
+    Attributes
+    ----------
+    name : {"logp", "expand"}
+        Which one.
+    jitted : Dispatcher
+        The graph's function, of the point alone.
+    n_dim : int
+        Length of the unconstrained point.
+    n_expanded : int, optional
+        Length of all values that are stored, None of logp.
+    """
+
+    name: str
+    jitted: Any
+    n_dim: int
+    n_expanded: int | None = None
+
+
+def raw_callback_of(function: FunctionType) -> RawCallback | None:
+    """Return what a function is among those that nutpie has Numba compile; None if it is none of them, or if it reads shared data."""
+    names = {f"_make_c_{x}_func.<locals>.{x}_numba": x for x in ("logp", "expand")}
+    name = names.get(function.__qualname__)
+    if name is None or function.__module__ != "nutpie.compile_pymc" or differs() is not None:
+        return None
+    variables = getclosurevars(function).nonlocals
+    # Where no data are shared, this is a function of the graph's, else one of the shared data too.
+    extract = getclosurevars(variables["extract"].py_func).nonlocals
+    if extract.keys() != {"inner"}:
+        return None
+    return RawCallback(name, extract["inner"], variables["n_dim"], variables.get("n_expanded"))
 
 
 def numba_callback(

@@ -13,12 +13,15 @@ equal bit for bit; only what is around the call is written directly:
     compile:    ``compile_pymc_model``
     parametrise:  ``parametrise``
     sample:     ``sample``
+    door:       the same callbacks where nutpie compiles the model itself
+    kwargs:     ``compile_kwargs``, which open the door
 
 A graph that is more than a kernel is compiled by Numba, as nutpie does.
 """
 
 from pymc_fastlogp.callbacks.compile import compile_pymc_model
+from pymc_fastlogp.callbacks.kwargs import compile_kwargs
 from pymc_fastlogp.callbacks.parametrise import parametrise
 from pymc_fastlogp.callbacks.sample import sample
 
-__all__ = ["compile_pymc_model", "parametrise", "sample"]
+__all__ = ["compile_kwargs", "compile_pymc_model", "parametrise", "sample"]

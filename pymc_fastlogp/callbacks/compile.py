@@ -87,7 +87,7 @@ def compile_pymc_model(
         )
         freeze = False
     options |= _by_name(model, options)
-    reason = _why_nutpie(backend, kwargs)
+    reason = _why_nutpie(backend, _without_door(kwargs))
     if reason is not None:
         logger.info("nutpie compiles the model: %s", reason)
         if gradient_backend is not None:
@@ -144,6 +144,17 @@ def _why_nutpie(backend: str, kwargs: Mapping[str, Any]) -> str | None:
         return "the plugin is switched off"
     difference = differs()
     return None if difference is None else f"this nutpie differs in {difference}"
+
+
+def _without_door(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments for Numba without that of ``compile_kwargs()``, which asks for what is done here anyway."""
+    from pymc_fastlogp.callbacks.door import pipeline_class
+
+    return {
+        name: value
+        for name, value in kwargs.items()
+        if name != "pipeline_class" or value is not pipeline_class()
+    }
 
 
 def _compile(model: "pm.Model", options: dict[str, Any], *, freeze: bool) -> Any:

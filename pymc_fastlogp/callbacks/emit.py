@@ -54,8 +54,24 @@ class Layout:
     shared: Sequence[str]
     first: int
 
+    def address(self, builder: ir.IRBuilder, user_data: ir.Value, number: int) -> ir.Value:
+        """Return the address of the machine code, number 0, or that of a constant, as an integer."""
+        at = offset(self.record, "addresses") + ITEMSIZE * (self.first + number)
+        return _word(builder, user_data, at)
 
-def logp_module(plan: Plan, layout: Layout, n_dim: int) -> ir.Module:
+
+@dataclass(frozen=True)
+class FixedAddresses:
+    """The same for a callback of this process alone: addresses are part of its code."""
+
+    addresses: Sequence[int]
+
+    def address(self, builder: ir.IRBuilder, user_data: ir.Value, number: int) -> ir.Value:
+        """Return an address as an integer."""
+        return I64(self.addresses[number])
+
+
+def logp_module(plan: Plan, layout: Layout | FixedAddresses, n_dim: int) -> ir.Module:
     """Return a module with the function of logp and gradient."""
     function = _function([I64, POINTER, POINTER, POINTER, POINTER])
     length, x, gradient, logp, user_data = function.args
@@ -70,7 +86,9 @@ def logp_module(plan: Plan, layout: Layout, n_dim: int) -> ir.Module:
     return function.module
 
 
-def expand_module(plan: Plan, layout: Layout, n_dim: int, n_expanded: int) -> ir.Module:
+def expand_module(
+    plan: Plan, layout: Layout | FixedAddresses, n_dim: int, n_expanded: int
+) -> ir.Module:
     """Return a module with the function of all values that are stored."""
     function = _function([I64, I64, POINTER, POINTER, POINTER])
     *lengths, x, expanded, user_data = function.args
@@ -94,7 +112,7 @@ class _Call:
     builder: ir.IRBuilder
     program: Program
     plan: Plan
-    layout: Layout
+    layout: Layout | FixedAddresses
     x: ir.Value
     n_dim: int
     user_data: ir.Value
@@ -116,9 +134,7 @@ class _Call:
         for (pointer, room), output in zip(targets, self.plan.outputs, strict=True):
             pointers[output] = pointer
             self._check_room(shapes[output], room, failed)
-        address = self.builder.inttoptr(
-            self._address(self.layout.first), signature(program).as_pointer()
-        )
+        address = self.builder.inttoptr(self._address(0), signature(program).as_pointer())
         status = self.builder.call(address, [*inputs, *pointers])
         _return_unless(self.builder, self.builder.icmp_signed("==", status, I64(0)), failed)
 
@@ -130,26 +146,27 @@ class _Call:
         for argument, buffer in zip(self.plan.arguments, buffers, strict=True):
             if isinstance(argument, np.ndarray):
                 n_constants += 1
-                where = self.builder.inttoptr(
-                    self._address(self.layout.first + n_constants), POINTER
-                )
+                where = self.builder.inttoptr(self._address(n_constants), POINTER)
                 arguments += [where, *map(I64, argument.shape), *map(I64, argument.strides)]
             elif argument == 0:
                 arguments += [self.x, I64(self.n_dim), I64(ITEMSIZE)]
             else:
-                key = self.layout.shared[argument - 1]
-                arguments += self._shared(key, buffer, failed)
+                arguments += self._shared(argument - 1, buffer, failed)
         return arguments
 
-    def _shared(self, key: str, buffer: Buffer, failed: int) -> list[ir.Value]:
+    def _shared(self, number: int, buffer: Buffer, failed: int) -> list[ir.Value]:
         """Return pointer, lengths and strides of a shared variable, which is in C order.
 
         Where its type has a length, the kernel does not look at the one that is passed, so it is checked here.
         """
-        record, builder = self.layout.record, self.builder
-        where = builder.inttoptr(self._word(offset(record, "shared", "data", key)), POINTER)
+        assert isinstance(self.layout, Layout)
+        builder, record, key = self.builder, self.layout.record, self.layout.shared[number]
+        data = _word(builder, self.user_data, offset(record, "shared", "data", key))
+        where = builder.inttoptr(data, POINTER)
         first = offset(record, "shared", "shape", key)
-        lengths = [self._word(first + ITEMSIZE * axis) for axis in range(buffer.ndim)]
+        lengths = [
+            _word(builder, self.user_data, first + ITEMSIZE * axis) for axis in range(buffer.ndim)
+        ]
         for length, expected in zip(lengths, buffer.shape, strict=True):
             if isinstance(expected, int):
                 _return_unless(builder, builder.icmp_signed("==", length, I64(expected)), failed)
@@ -161,12 +178,7 @@ class _Call:
         return [where, *lengths, *strides]
 
     def _address(self, number: int) -> ir.Value:
-        return self._word(offset(self.layout.record, "addresses") + ITEMSIZE * number)
-
-    def _word(self, at: int) -> ir.Value:
-        """Return eight bytes of the user data as an integer."""
-        where = self.builder.gep(self.user_data, [I64(at)], source_etype=I8)
-        return self.builder.load(where, typ=I64)
+        return self.layout.address(self.builder, self.user_data, number)
 
     def _check_room(self, shape: Sequence[ir.Value], room: int, failed: int) -> None:
         """Return where an output has not as many elements as there is room for."""
@@ -179,6 +191,11 @@ class _Call:
             _return_unless(self.builder, self.builder.not_(is_negative), failed)
             size = self.builder.mul(size, length)
         _return_unless(self.builder, self.builder.icmp_signed("==", size, I64(room)), failed)
+
+
+def _word(builder: ir.IRBuilder, user_data: ir.Value, at: int) -> ir.Value:
+    """Return eight bytes of the user data as an integer."""
+    return builder.load(builder.gep(user_data, [I64(at)], source_etype=I8), typ=I64)
 
 
 def _copy(builder: ir.IRBuilder, to: ir.Value, source: ir.Value, n_numbers: int) -> None:

@@ -66,12 +66,29 @@ def plan_of(fgraph: FunctionGraph) -> Plan:
         raise NotCoveredError(f"{len(calls)} kernels")
     call = calls[0]
     kernel = call.op.compiled()
-    if set(outputs) != set(call.outputs):
+    if not set(outputs) <= set(call.outputs):
         raise NotCoveredError("an output that no kernel computes")
-    _check_types(outputs)
     inputs = {x: i for i, x in enumerate(fgraph.inputs)}
     arguments = [_argument(x, inputs, arrays) for x in call.inputs]
-    return Plan(kernel, tuple(arguments), tuple(call.outputs.index(x) for x in outputs))
+    return checked(Plan(kernel, tuple(arguments), tuple(call.outputs.index(x) for x in outputs)))
+
+
+def checked(plan: Plan) -> Plan:
+    """Return a plan if nutpie has memory for all outputs of its kernel, of which each is float64 and goes to one place.
+
+    Raises
+    ------
+    NotCoveredError
+        If not.
+    """
+    assert plan.kernel is not None
+    made = plan.kernel.program.outputs
+    if sorted(plan.outputs) != list(range(len(made))):
+        raise NotCoveredError("an output that goes nowhere or twice")
+    for buffer in made:
+        if buffer.dtype != "float64":
+            raise NotCoveredError(f"an output of type {buffer.dtype}")
+    return plan
 
 
 def _parts(
@@ -108,10 +125,3 @@ def _argument(
     if array is None:
         raise NotCoveredError("a copy that a kernel reads")
     return np.asarray(array, order="C")
-
-
-def _check_types(outputs: list[Variable]) -> None:
-    """Raise unless all outputs are float64, which is what nutpie has memory for."""
-    for x in outputs:
-        if x.type.dtype != "float64":
-            raise NotCoveredError(f"an output of type {x.type.dtype}")

@@ -27,7 +27,13 @@ LEFT_ALONE = {
     "backend": None,
 }
 # What compile_pymc_model takes from compile_kwargs.
-COMPILE = {"jitter_rvs", "default_initialization_strategy", "freeze_model", "initial_points"}
+COMPILE = {
+    "jitter_rvs",
+    "default_initialization_strategy",
+    "freeze_model",
+    "initial_points",
+    "pipeline_class",
+}
 # What PyMC takes out of ``nuts`` for the compilation.
 FOR_COMPILATION = {"backend", "gradient_backend"}
 

@@ -12,7 +12,7 @@ import pymc_fastlogp
 from tests.callbacks import models
 
 OPTIONS = {"draws": 20, "tune": 50, "chains": 2, "cores": 1, "progressbar": False, "quiet": True}
-FROZEN = {"compile_kwargs": pymc_fastlogp.compile_kwargs()}
+FROZEN = {"compile_kwargs": {"freeze_model": True}}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pymc_fastlogp import compile_kwargs, disabled
+from pymc_fastlogp import disabled
 from pymc_fastlogp.benchmarking.native import LogpCallback
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.numba import layouts
@@ -114,7 +114,7 @@ def make_model():
 
 def compiled_model():
     """Return what nutpie makes of the model."""
-    return nutpie.compile_pymc_model(make_model(), **compile_kwargs())
+    return nutpie.compile_pymc_model(make_model(), freeze_model=True)
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,7 @@ def funcify(kernel: Kernel) -> EmittedFunction:
         _raise_error(frame, status, program.errors)
         return frame.results(output_types, arrays_in(frame, outputs, slots))
 
-    return EmittedFunction("fused_kernel", returned_type(output_types), emit)
+    return EmittedFunction("fused_kernel", returned_type(output_types), emit, kernel)
 
 
 def _check_lengths(frame: Frame, buffer: Buffer, lengths: Sequence[ir.Value]) -> None:

@@ -116,7 +116,7 @@ def _function(arrays: Sequence[Held]) -> EmittedFunction:
         values = [_array(frame, type_, held) for type_, held in zip(array_types, arrays)]
         return frame.results(array_types, values)
 
-    return EmittedFunction("held_constants", returned_type(array_types), emit)
+    return EmittedFunction("held_constants", returned_type(array_types), emit, tuple(arrays))
 
 
 def _array(frame: Frame, type_: types.Array, held: Held) -> ir.Value:
