@@ -7,6 +7,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.scalar.basic import Composite
+from pytensor.scalar.loop import ScalarLoop
 from pytensor.tensor.elemwise import Elemwise
 
 from pymc_fastlogp.roundoff import numpy_mode
@@ -131,3 +132,20 @@ def test_integers_beside_a_product_count():
     x = pt.vector(shape=(2,))
     function = pytensor.function([x, k], y - (pt.dot(square, x) + k), mode=numpy_mode())
     assert function([1.0, 1.0], 5).tolist() == [-5.0, -10.0]
+
+
+def test_loops_of_an_element_are_not_run_in_python(monkeypatch):
+    """The derivative of an incomplete beta function took verify of a hurdle model a quarter of an hour."""
+
+    def in_python(*args):
+        raise AssertionError("a loop in Python")
+
+    a = pt.vector()
+    slope = pt.grad(pt.betainc(a, 2.0, 0.25).sum(), a)
+    at = np.array([0.5, 3.0])
+    expected = pytensor.function([a], slope, mode="NUMBA")(at)
+    monkeypatch.setattr(ScalarLoop, "perform", in_python)
+    for noise in (None, np.random.default_rng(1)):
+        function = pytensor.function([a], slope, mode=numpy_mode(noise))
+        for _ in range(2):
+            np.testing.assert_allclose(function(at), expected, rtol=1e-14)
