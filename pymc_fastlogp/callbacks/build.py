@@ -42,8 +42,8 @@ class Build:
         The keys.
     record : Record
         The model without what is shared, and without callbacks for Numba.
-    is_whole : bool
-        Whether the record alone is enough in another process.
+    is_direct : bool
+        Whether no callback is for Numba, so that the record, with what is shared, is enough in another process.
     """
 
     def __init__(self, start: Start, var_names: Sequence[str] | None):
@@ -57,7 +57,7 @@ class Build:
         self.record = self._record(start, plans)
         programs = [plan.kernel.program for plan in plans.values() if plan.kernel]
         calls_upstream = any(any(True for _ in machine_code.externals_of(x)) for x in programs)
-        self.is_whole = len(plans) == 2 and not self.shared and not calls_upstream
+        self.is_direct = len(plans) == 2 and not calls_upstream
 
     def keys_of(self, name: str) -> list[str]:
         """Return the keys of the shared variables of a callback, in the order of its arguments."""

@@ -70,6 +70,7 @@ def compile_pymc_model(
     from nutpie import compile_pymc_model as nutpie_compile
     from pymc.model.transform.optimization import freeze_dims_and_data
 
+    from pymc_fastlogp.callbacks import kept
     from pymc_fastlogp.callbacks.start import jittered_in
 
     model = model_with_variables("compile_pymc_model", model)
@@ -101,13 +102,10 @@ def compile_pymc_model(
     if var_names is not None:
         options["var_names"] = list(var_names)
     if parametrise:
-        from pymc_fastlogp.parametrisation.pilot import pilot_of
-
-        started = {*(options["initial_points"] or ())}
-        pilot = pilot_of(model, lambda sited: _compile(sited, options, freeze=False), started)
-        if pilot is not None:
-            return pilot.compiled
-    return _compile(model, options, freeze=freeze)
+        parametrised = kept.parametrised(model, options)
+        if parametrised is not None:
+            return parametrised
+    return kept.compiled(model, options, freeze=freeze)
 
 
 def _can_be_frozen(model: "pm.Model") -> bool:
@@ -146,44 +144,11 @@ def _why_nutpie(backend: str, kwargs: Mapping[str, Any]) -> str | None:
     return None if difference is None else f"this nutpie differs in {difference}"
 
 
-def _without_door(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _without_door(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the arguments for Numba without that of ``compile_kwargs()``, which asks for what is done here anyway."""
+    if "pipeline_class" not in kwargs:
+        return kwargs
     from pymc_fastlogp.callbacks.door import pipeline_class
 
-    return {
-        name: value
-        for name, value in kwargs.items()
-        if name != "pipeline_class" or value is not pipeline_class()
-    }
-
-
-def _compile(model: "pm.Model", options: dict[str, Any], *, freeze: bool) -> Any:
-    """Return a model, from disk if it is there."""
-    from pymc_fastlogp.callbacks import store
-    from pymc_fastlogp.callbacks.compiled import assembled
-    from pymc_fastlogp.callbacks.start import Start
-
-    frozen_data = frozenset(x.name for x in model.data_vars if freeze)
-    key = _key(model, options) if freeze and store.files() is not None else None
-    record = None if key is None else store.read(key)
-    start = Start(model, options, freeze=freeze)
-    if record is not None:
-        logger.info("the model is found on disk")
-        return assembled(record, frozen_data, start)
-    from pymc_fastlogp.callbacks.build import Build
-
-    build = Build(start, options["var_names"])
-    if key is not None and build.is_whole:
-        store.write(key, build.record)
-    return assembled(build.record, frozen_data, start, build)
-
-
-def _key(model: "pm.Model", options: dict[str, Any]) -> str | None:
-    """Return the key of a model in the cache, None if it has none."""
-    from pymc_fastlogp.callbacks.model_key import NotKeyedError, key_of
-
-    try:
-        return key_of(model, options)
-    except NotKeyedError as reason:
-        logger.info("the model is not kept on disk, because of %s", reason)
-        return None
+    is_ours = kwargs["pipeline_class"] is pipeline_class()
+    return {name: x for name, x in kwargs.items() if name != "pipeline_class" or not is_ours}

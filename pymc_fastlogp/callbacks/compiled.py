@@ -102,7 +102,7 @@ def assembled(
     """
     direct = {name: DirectCallback(side) for name, side in record.sides.items()}
     addresses = [x for each in direct.values() for x in each.addresses]
-    shared = build.shared if build else {}
+    shared = build.shared if build else record.shared
     data = user_data.filled(shared, addresses)
     compiled: dict[str, Any] = dict(direct)
     for name in {LOGP, EXPAND} - direct.keys():

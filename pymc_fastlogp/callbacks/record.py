@@ -1,6 +1,6 @@
 """What is needed for the first draw of a model, with nothing of PyTensor in it but, perhaps, its initial point."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,8 @@ class Record:
         The callbacks, without those that Numba compiles.
     initial_point : bytes, optional
         See :mod:`pymc_fastlogp.callbacks.initial_point`.
+    shared : dict of str to ndarray
+        Shared data by key, where they are part of the model: the sites of its effects.
     """
 
     n_dim: int
@@ -66,6 +68,7 @@ class Record:
     coords: dict[str, Any]
     sides: dict[str, Side]
     initial_point: bytes | None = None
+    shared: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def value_shapes(self) -> list[tuple[int, ...]]:

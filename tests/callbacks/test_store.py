@@ -17,6 +17,7 @@ from pymc_fastlogp.callbacks import build, store
 from pymc_fastlogp.kernel.native import bounded_files
 from tests.callbacks import models
 from tests.conftest import REPOSITORY
+from tests.parametrisation import models as effects
 
 
 @pytest.fixture
@@ -160,6 +161,29 @@ def test_a_folder_that_cannot_be_written_is_done_without(tmp_path, monkeypatch, 
     monkeypatch.setenv(store.ENVIRONMENT_VARIABLE, str(place))
     assert value() == value()
     assert len(builds) == 2
+
+
+@pytest.mark.parametrize("make", [effects.pair, effects.centred], ids=lambda make: make.__name__)
+def test_sites_are_found_with_their_model(make, folder, builds):
+    options = {"parametrise": True}
+    one, other = (pymc_fastlogp.compile_pymc_model(make(), **options) for _ in range(2))
+    assert len(builds) == 1
+    for seed in range(3):
+        x = one.initial_point_func(seed)
+        np.testing.assert_array_equal(other.initial_point_func(seed), x)
+        expected, gradient = one.logp_dlogp(x)
+        found, found_gradient = other.logp_dlogp(x)
+        assert found == expected
+        np.testing.assert_array_equal(found_gradient, gradient)
+    plain = pymc_fastlogp.compile_pymc_model(make())
+    assert len(builds) == 2
+    assert plain.logp_dlogp(x)[0] != expected
+
+
+def test_a_model_without_effects_is_kept_as_it_is(folder, builds):
+    for _ in range(2):
+        pymc_fastlogp.compile_pymc_model(models.one_number(), parametrise=True)
+    assert len(builds) == 1
 
 
 def test_a_full_disk_is_done_without(folder, builds, monkeypatch):
