@@ -343,6 +343,19 @@ def test_no_gain_is_promised_where_the_size_of_data_is_not_known(counts):
     assert "(to do: compile with" in first
 
 
+def test_lengths_that_only_the_prior_knows_are_evaluated():
+    with pm.Model() as model:
+        slope, start = pm.Normal("slope"), pm.Normal.dist()
+        path = pm.EulerMaruyama(
+            "path", 0.5, lambda x, slope: (slope * x, 2.0), (slope,), shape=50, init_dist=start
+        )
+        pm.Normal("y", path, observed=np.zeros(50))
+    assert None in model.rvs_to_values[path].type.shape
+    found = pymc_fastlogp.explain(model)
+    assert found.expected_ratio > 1
+    assert found.sentences()[0].startswith("Logp and gradient: ")
+
+
 @pytest.mark.parametrize(
     ("ratio", "words"),
     [

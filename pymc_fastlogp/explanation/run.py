@@ -7,6 +7,7 @@ from math import inf, prod
 from typing import TYPE_CHECKING
 
 import pytensor.tensor as pt
+from pytensor.graph import clone_replace
 
 from pymc_fastlogp.decisions import Decision
 from pymc_fastlogp.explanation.result import Explanation, Outcome
@@ -85,19 +86,33 @@ def explain(model: "pm.Model | None" = None, *, freeze_model: bool = True) -> Ex
         for row in _outcomes(kind, variable, recorder.standing(term), names)
     )
     values = model.continuous_value_vars
+    known = _with_lengths(model, values)
+    on, off = (clone_replace(x.outputs, known, rebuild_strict=False) for x in (fgraph, upstream))
+    values = [known.get(x, x) for x in values]
     expected = {
-        variable.name: expected_ratio([upstream.outputs[i]], [fgraph.outputs[i]], values)
+        variable.name: expected_ratio([off[i]], [on[i]], values)
         for kind, variable, i in by_importance[:MOST_ESTIMATES]
         if kind != "prior"
     }
     return Explanation(
         rows,
-        kernels_of(fgraph.outputs, values),
-        expected_ratio(upstream.outputs, fgraph.outputs, values),
+        kernels_of(on, values),
+        expected_ratio(off, on, values),
         {name: ratio for name, ratio in expected.items() if ratio is not None},
         dot_of(upstream, fgraph, [variable.name for _, variable, _ in in_order]),
         _effects(model),
     )
+
+
+def _with_lengths(
+    model: "pm.Model", values: Iterable[pt.TensorVariable]
+) -> dict[pt.TensorVariable, pt.TensorVariable]:
+    """Return for value variables of unknown lengths others of those that samplers give them, as nutpie has it after the gradient."""
+    unknown = [x for x in values if None in x.type.shape]
+    if not unknown:
+        return {}
+    shapes = model.eval_rv_shapes()
+    return {x: x.type.clone(shape=shapes[x.name])(name=x.name) for x in unknown}
 
 
 def _effects(model: "pm.Model") -> dict[str, str]:

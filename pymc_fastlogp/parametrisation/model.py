@@ -183,18 +183,15 @@ class _Sited:
         return {x.owner.op.name: x for x in free}
 
     def _others(self, bundle: Bundle) -> dict[str, int]:
-        """Return the lengths of other parameters on which effects may depend through the likelihood.
-
-        Of crossed effects each would depend on the same ones, and move by as much as all of them together should.
-        """
+        """Return the lengths of other parameters on which effects may depend through the likelihood."""
         effects = [self._effects[name] for name in bundle]
-        if len(bundle) < len(self.all) or any(x.variable.type.ndim != 1 for x in effects):
+        if any(x.variable.type.ndim != 1 for x in effects):
             return {}
         parts = [y for x in effects if isinstance(x, Effect) for y in (*x.terms, *x.factors)]
         variables = {x.variable for x in effects}
         found = {}
         for name, x in self._free().items():
-            if x in variables or x.owner.op.transform is not None or x.type.ndim > 1:
+            if name in self._effects or x.owner.op.transform is not None or x.type.ndim > 1:
                 continue
             n = prod(x.type.shape) if None not in x.type.shape else MOST_OTHERS + 1
             is_apart = not any(depends_on(y, {x}) for y in parts) and not depends_on(x, variables)

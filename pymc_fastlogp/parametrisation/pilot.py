@@ -172,17 +172,32 @@ class Pilot:
             at[self._places[names]] = standardised
         _, gradient = self._standard.logp_dlogp(at)
         sites = {}
+        shares = self._shares(hyperparameters)
         for names, (mean, factor, _) in hyperparameters.items():
-            places = self._places[names]
+            places, others = self._places[names], self._nothing[names].slopes
             measured = Measured(
                 at[places],
                 gradient[places],
                 np.swapaxes(np.array([self._slopes(places, at, one) for one in places]), 0, 1),
-                {name: self._slopes_by(places, at, name) for name in self._nothing[names].slopes},
-                {name: x[self._slices[name]] for name in self._nothing[names].slopes},
+                {name: shares[names] * self._slopes_by(places, at, name) for name in others},
+                {name: x[self._slices[name]] for name in others},
             )
             sites[names] = measured.site(np.broadcast_to(mean, places.shape), factor)
         return sites
+
+    def _shares(self, hyperparameters: Mapping[Bundle, list[Array]]) -> dict[Bundle, float]:
+        """Return how much of what another parameter does to the likelihood each of several crossed effects takes back.
+
+        Were each to take back all of it, they would do so several times. Their means know as little of each other as the prior has them vary.
+        """
+        vague = {
+            names: np.mean(np.square(factor)) / self._places[names][0].size
+            if self._nothing[names].slopes
+            else 0.0
+            for names, (_, factor, _) in hyperparameters.items()
+        }
+        total = sum(vague.values()) or 1.0
+        return {names: float(x / total) for names, x in vague.items()}
 
     def _slopes_by(self, places: NDArray[np.intp], at: Array, other: str) -> Array:
         """Return minus the derivatives of the gradient by another parameter, shape ``(K, *shape, n)``."""

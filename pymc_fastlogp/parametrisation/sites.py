@@ -167,8 +167,9 @@ class Elimination:
         self._gradients: list[Variable] = []
         self._couplings: list[list[Variable]] = []
         for k, variance in enumerate(variances):
-            # Not below 1 but by rounding, which the elimination of huge numbers may do.
-            precision = pt.maximum(1.0 + variance * information[k][k], 1.0)
+            precision = 1.0 + variance * information[k][k]
+            if k > 0:  # not below 1 but by rounding, which the elimination of huge numbers may do
+                precision = pt.maximum(precision, 1.0)
             self.precisions.append(precision)
             self._gradients.append(w[k])
             self._couplings.append(information[k][k + 1 :])
