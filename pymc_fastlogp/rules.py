@@ -147,6 +147,8 @@ RULES: tuple[Rule, ...] = (
         "stabilize",
     ),
     Rule("fastlogp_quotient_times_exp", CANCEL, "stabilize", until=CANCEL_UNTIL),
+    # Before rows are compacted, which sums each term apart.
+    Rule("fastlogp_rising_factorial", "scalars.rising_factorial.local_rising_factorial", "stabilize"),
     # Before rows are compacted, which finds fewer distinct ones among the factors than among products.
     Rule("fastlogp_log_of_product", "scalars.log_of_product.local_log_of_product", "stabilize"),
     Rule("fastlogp_masked_switch", "rows.masked_switch.local_masked_switch", "stabilize"),

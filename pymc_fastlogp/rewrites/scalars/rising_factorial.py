@@ -1,0 +1,191 @@
+r"""``gammaln(a + k) - gammaln(a)``: the logarithm of a rising factorial, in terms that keep their digits.
+
+.. code::
+
+    gammaln(a + k) - gammaln(a)  ->  log(a) + (k - 1) * (log1p(a) - 1) - J(a + 1) + R(a, k)     where k > 0
+                                     0                                                          where k = 0
+
+``k`` is constant, and ``a`` not negative. The two terms of the left stand anywhere in a sum, with opposite signs. Negative binomial, beta-binomial and
+Dirichlet-multinomial have ``k`` for a count, Student's t has 1/2.
+
+For large :math:`a` both terms are about :math:`a \log a`, and their difference about :math:`k \log a`: what is left of it are
+the digits of :math:`a \log a` beyond the 16th, none from :math:`a = 10^{16}` on. Rows that are
+:mod:`compacted <pymc_fastlogp.rewrites.rows.compact_rows>` lose more, since each term is summed apart. On the right, with Stirling's formula
+:math:`\log\Gamma(x) = (x - 1/2) \log x - x + \tfrac12 \log 2\pi + J(x)` and
+:math:`\Gamma(a + 1) = a \, \Gamma(a)`, :math:`b = a + 1`, :math:`m = k - 1`,
+
+.. math::
+
+    \log\Gamma(a + k) - \log\Gamma(a) &= \log a + \log\Gamma(b + m) - \log\Gamma(b) \\
+    &= \log a + m (\log b - 1) - J(b) + R, \qquad R = (b + m - \tfrac12) \log(1 + m/b) + J(b + m)
+
+no term is much larger than the whole: :math:`R` is at most about :math:`m` where :math:`m < b`, and about
+:math:`m \log m` like the whole where :math:`m > b`. The step from :math:`a` to :math:`a + 1` does that for small :math:`a`,
+where :math:`k \log a` and :math:`J(a)` would cancel. Each term may be summed over rows by itself: only :math:`R` reads :math:`a` and :math:`k` together, so a row
+has one logarithm and one quotient of polynomials, as gammaln of its own had. Its derivative
+:math:`\psi(a + k) - \psi(a)` is rewritten along: see :mod:`~pymc_fastlogp.rewrites.scalars.binet`.
+
+From :math:`k = 1/2` on polynomials for :math:`J` are at hand; a smaller one that is not zero is refused.
+At :math:`a = 0` both sides are :math:`-\infty`, but where :math:`k = 0`, where the left one is nan and the right one zero, as it is for an infinite ``a``.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytensor.scalar as ps
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.scalar.math import GammaLn
+from pytensor.tensor.basic import constant, switch
+from pytensor.tensor.math import add, log, log1p, neg, sub
+from pytensor.tensor.variable import TensorConstant, TensorVariable
+
+from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.elemwise import is_elemwise, negated, operand, operands
+from pymc_fastlogp.analysis.ranges import is_nonnegative
+from pymc_fastlogp.rewrites.scalars.binet import binet, rising_rest
+
+DTYPE = "float64"
+# Below, J(a + k) would need another polynomial.
+LEAST = 0.5
+
+
+class Affine(NamedTuple):
+    """A constant, and multiples of variables."""
+
+    constant: np.ndarray
+    multiples: dict[TensorVariable, float]
+
+
+class Signed(NamedTuple):
+    """A term of a sum, or the negative of it."""
+
+    x: TensorVariable
+    is_negative: bool
+
+
+@node_rewriter([add, sub])
+def local_rising_factorial(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+    """Rewrite ``gammaln(a + k) - gammaln(a)`` within a sum."""
+    [out] = node.outputs
+    if out.type.dtype != DTYPE or _is_part_of_sum(fgraph, out):
+        return None
+    terms = [*_terms(out, is_negative=False)]
+    logs = [term for term in terms if _argument(term) is not None]
+    pairs = _paired(logs)
+    if not pairs:
+        return None
+    replaced = {id(term) for *pair, _ in pairs for term in pair}
+    rest = [term for term in terms if id(term) not in replaced]
+    ratios = [Signed(_log_rising(low, k), high.is_negative) for high, low, k in pairs]
+    total = _total([*rest, *ratios])
+    if not out.type.is_super(total.type):
+        return None
+    copy_stack_trace(out, total)
+    return [total]
+
+
+def _is_part_of_sum(fgraph: FunctionGraph, x: TensorVariable) -> bool:
+    """Whether a larger sum reads ``x``, where all terms are seen together."""
+    return any(is_elemwise(client.op, ps.Add, ps.Sub) for client, _ in fgraph.clients[x])
+
+
+def _terms(x: TensorVariable, *, is_negative: bool) -> Iterator[Signed]:
+    """Yield what is added up, through sums, differences and signs."""
+    stack = [Signed(x, is_negative)]
+    while stack:
+        term = stack.pop()
+        if added := operands(term.x, ps.Add):
+            stack += [Signed(part, term.is_negative) for part in reversed(added)]
+        elif difference := operands(term.x, ps.Sub):
+            first, second = difference
+            stack += [Signed(second, not term.is_negative), Signed(first, term.is_negative)]
+        elif (positive := negated(term.x)) is not None:
+            stack.append(Signed(positive, not term.is_negative))
+        else:
+            yield term
+
+
+def _argument(term: Signed) -> TensorVariable | None:
+    """Return ``x`` of ``gammaln(x)``."""
+    x = operand(term.x, GammaLn)
+    return x if x is not None and x.type.dtype == DTYPE else None
+
+
+def _paired(logs: Sequence[Signed]) -> list[tuple[Signed, Signed, np.ndarray]]:
+    """Return ``gammaln(a + k)``, the ``gammaln(a)`` of opposite sign, and ``k``; each of them in one pair at most."""
+    waiting, pairs = [*logs], []
+    for low in logs:
+        for high in waiting:
+            if high.is_negative == low.is_negative or low not in waiting:
+                continue
+            k = _step(_argument(low), _argument(high))
+            if k is not None:
+                waiting = [term for term in waiting if term is not low and term is not high]
+                pairs.append((high, low, k))
+                break
+    return pairs
+
+
+def _step(low: TensorVariable, high: TensorVariable) -> np.ndarray | None:
+    """Return ``k`` if ``high`` is ``low + k`` for one that is zero or at least 1/2, and ``low`` is not negative."""
+    below, above = _affine(low), _affine(high)
+    if below.multiples != above.multiples or not below.multiples:
+        return None
+    with np.errstate(invalid="ignore", over="ignore"):
+        k = above.constant - below.constant
+        is_exact = np.array_equal(np.add(below.constant, k), above.constant + np.zeros_like(k))
+    in_range = np.isfinite(k) & ((k == 0) | (k >= LEAST))
+    return k if k.any() and in_range.all() and is_exact and is_nonnegative(low) else None
+
+
+def _affine(x: TensorVariable) -> Affine:
+    """Return ``x`` as a constant and multiples of what is no sum."""
+
+    @cache
+    def affine(x: TensorVariable) -> Affine:
+        if isinstance(x, TensorConstant):
+            return Affine(np.asarray(x.data, dtype=DTYPE), {})
+        if added := operands(x, ps.Add):
+            return _combined([(affine(part), 1.0) for part in added])
+        if difference := operands(x, ps.Sub):
+            return _combined([(affine(difference[0]), 1.0), (affine(difference[1]), -1.0)])
+        if factors := operands(x, ps.Mul):
+            *numbers, last = sorted(factors, key=lambda factor: fill_value(factor) is None)
+            if None not in map(fill_value, numbers):
+                return _combined([(affine(last), float(np.prod([*map(fill_value, numbers)])))])
+        return Affine(np.array(0.0), {x: 1.0})
+
+    return affine(x)
+
+
+def _combined(parts: Sequence[tuple[Affine, float]]) -> Affine:
+    """Return a sum of multiples."""
+    number: np.ndarray = np.array(0.0)
+    multiples: dict[TensorVariable, float] = {}
+    for part, factor in parts:
+        number = number + factor * part.constant
+        for x, multiple in part.multiples.items():
+            multiples[x] = multiples.get(x, 0.0) + factor * multiple
+    return Affine(number, multiples)
+
+
+def _log_rising(low: Signed, k: np.ndarray) -> TensorVariable:
+    """Return ``gammaln(a + k) - gammaln(a)`` for ``gammaln(a)``."""
+    a = _argument(low)
+    is_step = k > 0
+    rising = log(a)
+    if (k > 1).any() or (is_step & (k < 1)).any():
+        safe = np.where(is_step, k, 1.0)
+        one = constant(np.ones((1,) * a.type.ndim))
+        after_one = constant(safe - 1) * (log1p(a) - one)
+        rising = add(rising, after_one, neg(binet(a + one)), rising_rest(a, constant(safe)))
+    return rising if is_step.all() else switch(constant(is_step), rising, constant(np.array(0.0)))
+
+
+def _total(terms: Sequence[Signed | tuple[TensorVariable, bool]]) -> TensorVariable:
+    signed = [neg(x) if is_negative else x for x, is_negative in terms]
+    return add(*signed) if len(signed) > 1 else signed[0]
