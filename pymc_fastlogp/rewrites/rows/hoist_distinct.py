@@ -45,7 +45,7 @@ def local_hoist_distinct(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     [out, *others] = node.outputs
     if others or not isinstance(node.op.scalar_op, COSTLY) or out.type.dtype not in float_dtypes:
         return None
-    for axes in _grids(out):
+    for axes in grids(out):
         shape = tuple(length for axis in axes if (length := out.type.shape[axis]) is not None)
         if len(shape) < len(axes) or prod(shape) <= OVERHEAD:
             continue
@@ -62,7 +62,7 @@ def local_hoist_distinct(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     return None
 
 
-def _grids(x: TensorVariable) -> Iterator[tuple[int, ...]]:
+def grids(x: TensorVariable) -> Iterator[tuple[int, ...]]:
     """Yield the axes that can be made distinct together: one of them, or all."""
     axes = tuple(axis for axis in range(x.type.ndim) if not x.type.broadcastable[axis])
     yield from ((axis,) for axis in axes)

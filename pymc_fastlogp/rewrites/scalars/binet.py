@@ -11,7 +11,7 @@ Functions, 5.9, 5.11):
 Both are smooth and small: from 1 on :math:`J` falls from 0.081 like :math:`1/(12 x)`, :math:`K` from 0.577 like :math:`1/(2x)`. From 1/2
 on they are the quotients of polynomials of :mod:`pymc_fastlogp.kernel.vecmath.gamma_positive`.
 
-:class:`RisingRest` is what :mod:`~pymc_fastlogp.rewrites.scalars.rising_factorial` needs of :math:`a` and :math:`k` together. With
+:class:`RisingRest` is what :mod:`~pymc_fastlogp.rewrites.rows.rising_factorial` needs of :math:`a` and :math:`k` together. With
 :math:`b = a + 1`, :math:`m = k - 1`, :math:`z = m/b`, so :math:`a + k = b + m`:
 
 .. math::
@@ -52,7 +52,7 @@ class Binet(ps.Composite):
     def __init__(self) -> None:
         x = ps.float64("x")
         super().__init__([x], [_binet(x)])
-        self._name = "Binet"
+        self._name = "binet"
 
     def pullback(self, inputs: Any, outputs: Any, output_grads: Any) -> list[ScalarVariable]:
         """Return the gradient."""
@@ -65,7 +65,7 @@ class BinetSlope(ps.Composite):
     def __init__(self) -> None:
         x = ps.float64("x")
         super().__init__([x], [_half_minus_rest(x, x)])
-        self._name = "BinetSlope"
+        self._name = "binet_slope"
 
     def pullback(self, inputs: Any, outputs: Any, output_grads: Any) -> list[ScalarVariable]:
         """Return the gradient."""
@@ -80,7 +80,7 @@ class RisingRest(ps.Composite):
         a, k = ps.float64("a"), ps.float64("k")
         factor = a + (k - _number(0.5))
         super().__init__([a, k], [factor * ps.log1p(_quotient(a, k)) + _binet(a + k)])
-        self._name = "RisingRest"
+        self._name = "rising_rest"
 
     def pullback(self, inputs: Any, outputs: Any, output_grads: Any) -> list[ScalarVariable]:
         """Return the gradients by a and by k."""
@@ -97,7 +97,7 @@ class RisingRestSlope(ps.Composite):
         a, k = ps.float64("a"), ps.float64("k")
         z = _quotient(a, k)
         super().__init__([a, k], [ps.log1p(z) - z + _half_minus_rest(a + _number(1), a + k)])
-        self._name = "RisingRestSlope"
+        self._name = "rising_rest_slope"
 
     def pullback(self, inputs: Any, outputs: Any, output_grads: Any) -> list[ScalarVariable]:
         """Return the gradients by a and by k."""

@@ -31,6 +31,7 @@ At :math:`a = 0` both sides are :math:`-\infty`, but where :math:`k = 0`, where 
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -46,9 +47,15 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import is_elemwise, negated, operand, operands
 from pymc_fastlogp.analysis.ranges import is_nonnegative
+from pymc_fastlogp.rewrites.rows.hoist_distinct import grids
+from pymc_fastlogp.rewrites.rows.reads import reads_of
 from pymc_fastlogp.rewrites.scalars.binet import binet, rising_rest
 
 DTYPE = "float64"
+# So many rows at least read the same entry of `a`: else each row has three logarithms where it had two.
+FEWER = 2
+# Sums within sums deeper than this are left whole; the walk is recursive.
+DEEPEST = 20
 # Below, J(a + k) would need another polynomial.
 LEAST = 0.5
 
@@ -67,6 +74,15 @@ class Signed(NamedTuple):
     is_negative: bool
 
 
+class Pair(NamedTuple):
+    """``gammaln(a + k)`` and the ``gammaln(a)`` of opposite sign."""
+
+    high: Signed
+    low: Signed
+    a: TensorVariable
+    k: np.ndarray
+
+
 @node_rewriter([add, sub])
 def local_rising_factorial(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``gammaln(a + k) - gammaln(a)`` within a sum."""
@@ -74,14 +90,12 @@ def local_rising_factorial(fgraph: FunctionGraph, node: Apply) -> list[TensorVar
     if out.type.dtype != DTYPE or _is_part_of_sum(fgraph, out):
         return None
     terms = [*_terms(out, is_negative=False)]
-    logs = [term for term in terms if _argument(term) is not None]
-    pairs = _paired(logs)
+    pairs = [pair for pair in _paired(terms) if _has_fewer_entries(fgraph, pair.a, out)]
     if not pairs:
         return None
-    replaced = {id(term) for *pair, _ in pairs for term in pair}
+    replaced = {id(term) for pair in pairs for term in (pair.high, pair.low)}
     rest = [term for term in terms if id(term) not in replaced]
-    ratios = [Signed(_log_rising(low, k), high.is_negative) for high, low, k in pairs]
-    total = _total([*rest, *ratios])
+    total = _total([*rest, *map(_log_rising, pairs)])
     if not out.type.is_super(total.type):
         return None
     copy_stack_trace(out, total)
@@ -109,57 +123,67 @@ def _terms(x: TensorVariable, *, is_negative: bool) -> Iterator[Signed]:
             yield term
 
 
+def _paired(terms: Sequence[Signed]) -> list[Pair]:
+    """Return terms of opposite signs whose arguments differ by a constant; each is in one pair at most."""
+    waiting = {
+        id(term): (term, x, _affine(x)) for term in terms if (x := _argument(term)) is not None
+    }
+    pairs = []
+    for low, a, below in [*waiting.values()]:
+        others = [*waiting.values()] if id(low) in waiting and is_nonnegative(a) else []
+        for high, _, above in others:
+            k = _step(below, above) if high.is_negative != low.is_negative else None
+            if k is not None:
+                del waiting[id(low)], waiting[id(high)]
+                pairs.append(Pair(high, low, a, k))
+                break
+    return pairs
+
+
 def _argument(term: Signed) -> TensorVariable | None:
     """Return ``x`` of ``gammaln(x)``."""
     x = operand(term.x, GammaLn)
     return x if x is not None and x.type.dtype == DTYPE else None
 
 
-def _paired(logs: Sequence[Signed]) -> list[tuple[Signed, Signed, np.ndarray]]:
-    """Return ``gammaln(a + k)``, the ``gammaln(a)`` of opposite sign, and ``k``; each of them in one pair at most."""
-    waiting, pairs = [*logs], []
-    for low in logs:
-        for high in waiting:
-            if high.is_negative == low.is_negative or low not in waiting:
-                continue
-            k = _step(_argument(low), _argument(high))
-            if k is not None:
-                waiting = [term for term in waiting if term is not low and term is not high]
-                pairs.append((high, low, k))
-                break
-    return pairs
-
-
-def _step(low: TensorVariable, high: TensorVariable) -> np.ndarray | None:
-    """Return ``k`` if ``high`` is ``low + k`` for one that is zero or at least 1/2, and ``low`` is not negative."""
-    below, above = _affine(low), _affine(high)
+def _step(below: Affine, above: Affine) -> np.ndarray | None:
+    """Return ``k`` if ``above`` is ``below + k``, for one that is zero or at least 1/2."""
     if below.multiples != above.multiples or not below.multiples:
         return None
     with np.errstate(invalid="ignore", over="ignore"):
-        k = above.constant - below.constant
-        is_exact = np.array_equal(np.add(below.constant, k), above.constant + np.zeros_like(k))
+        k = np.asarray(above.constant - below.constant)
+        is_exact = np.array_equal(below.constant + k, above.constant + np.zeros_like(k))
     in_range = np.isfinite(k) & ((k == 0) | (k >= LEAST))
-    return k if k.any() and in_range.all() and is_exact and is_nonnegative(low) else None
+    return k if is_exact and k.any() and in_range.all() else None
 
 
 def _affine(x: TensorVariable) -> Affine:
-    """Return ``x`` as a constant and multiples of what is no sum."""
+    """Return ``x`` as a constant and multiples of what is no sum, or one of more parts than :data:`DEEPEST`."""
 
     @cache
-    def affine(x: TensorVariable) -> Affine:
+    def affine(x: TensorVariable, depth: int) -> Affine:
         if isinstance(x, TensorConstant):
             return Affine(np.asarray(x.data, dtype=DTYPE), {})
-        if added := operands(x, ps.Add):
-            return _combined([(affine(part), 1.0) for part in added])
-        if difference := operands(x, ps.Sub):
-            return _combined([(affine(difference[0]), 1.0), (affine(difference[1]), -1.0)])
-        if factors := operands(x, ps.Mul):
-            *numbers, last = sorted(factors, key=lambda factor: fill_value(factor) is None)
-            if None not in map(fill_value, numbers):
-                return _combined([(affine(last), float(np.prod([*map(fill_value, numbers)])))])
-        return Affine(np.array(0.0), {x: 1.0})
+        parts = _multiples(x) if depth < DEEPEST else []
+        if not parts:
+            return Affine(np.array(0.0), {x: 1.0})
+        return _combined([(affine(part, depth + 1), by) for part, by in parts])
 
-    return affine(x)
+    return affine(x, 0)
+
+
+def _multiples(x: TensorVariable) -> list[tuple[TensorVariable, float]]:
+    """Return what is added up to ``x``, each with a number that it is multiplied by; nothing if ``x`` is no sum."""
+    if added := operands(x, ps.Add):
+        return [(part, 1.0) for part in added]
+    if difference := operands(x, ps.Sub):
+        return [(difference[0], 1.0), (difference[1], -1.0)]
+    factors = operands(x, ps.Mul)
+    numbers = [number for factor in factors if (number := fill_value(factor)) is not None]
+    if factors and len(numbers) == len(factors) - 1:
+        [other] = [factor for factor in factors if fill_value(factor) is None]
+        return [(other, float(np.prod(numbers)))]
+    return []
 
 
 def _combined(parts: Sequence[tuple[Affine, float]]) -> Affine:
@@ -173,19 +197,38 @@ def _combined(parts: Sequence[tuple[Affine, float]]) -> Affine:
     return Affine(number, multiples)
 
 
-def _log_rising(low: Signed, k: np.ndarray) -> TensorVariable:
-    """Return ``gammaln(a + k) - gammaln(a)`` for ``gammaln(a)``."""
-    a = _argument(low)
+def _has_fewer_entries(fgraph: FunctionGraph, a: TensorVariable, out: TensorVariable) -> bool:
+    """Whether ``a`` is one number, or has at most half as many different entries as there are rows."""
+    shape = a.type.shape
+    if None in shape or None in out.type.shape:
+        return False
+    if prod(shape) == 1 or FEWER * prod(shape) <= prod(out.type.shape):
+        return True
+    for axes in grids(a):
+        where = {axis: k for k, axis in enumerate(axes)}
+        lengths = tuple(shape[axis] for axis in axes)
+        codes = reads_of(fgraph, lengths).codes(a, where)
+        if codes is not None and FEWER * codes.n_cells <= prod(lengths):
+            return True
+    return False
+
+
+def _log_rising(pair: Pair) -> Signed:
+    """Return what replaces a pair."""
+    a, k = pair.a, pair.k
     is_step = k > 0
+    safe = np.where(is_step, k, 1.0)
     rising = log(a)
-    if (k > 1).any() or (is_step & (k < 1)).any():
-        safe = np.where(is_step, k, 1.0)
+    if (safe != 1).any():
         one = constant(np.ones((1,) * a.type.ndim))
         after_one = constant(safe - 1) * (log1p(a) - one)
         rising = add(rising, after_one, neg(binet(a + one)), rising_rest(a, constant(safe)))
-    return rising if is_step.all() else switch(constant(is_step), rising, constant(np.array(0.0)))
+    if not is_step.all():
+        rising = switch(constant(is_step), rising, constant(np.zeros((1,) * rising.type.ndim)))
+    return Signed(rising, pair.high.is_negative)
 
 
-def _total(terms: Sequence[Signed | tuple[TensorVariable, bool]]) -> TensorVariable:
+def _total(terms: Sequence[Signed]) -> TensorVariable:
+    """Return the sum."""
     signed = [neg(x) if is_negative else x for x, is_negative in terms]
     return add(*signed) if len(signed) > 1 else signed[0]
