@@ -114,7 +114,7 @@ def _number(value: float) -> ps.ScalarConstant:
 
 def _quotient(a: ScalarVariable, k: ScalarVariable) -> ScalarVariable:
     """Return z."""
-    return (k - _number(1)) / (a + _number(1))
+    return (k - _number(1)) * ps.reciprocal(a + _number(1))
 
 
 def _binet(x: ScalarVariable) -> ScalarVariable:
@@ -127,7 +127,7 @@ def _half_minus_rest(b: ScalarVariable, x: ScalarVariable) -> ScalarVariable:
     """Return ``1 / (2 b) - K(x)``, zero where ``b`` is large."""
     bounded = ps.minimum(x, _number(LARGE))
     rest = _horner(bounded, LOG_MINUS_PSI_NUMERATOR) / _horner(bounded, LOG_MINUS_PSI_DENOMINATOR)
-    return ps.switch(ps.lt(b, _number(LARGE)), _number(0.5) / b - rest, _number(0))
+    return ps.switch(ps.lt(b, _number(LARGE)), _number(0.5) * ps.reciprocal(b) - rest, _number(0))
 
 
 def _horner(x: ScalarVariable, coefficients: Sequence[float]) -> ScalarVariable:
