@@ -42,8 +42,8 @@ from pymc_fastlogp.kernel.vecmath.polynomials import (
     LOG_MINUS_PSI_NUMERATOR,
 )
 
-# From here on J, K and their differences are below the rounding of what they are added to, and powers could overflow.
-LARGE = 2.0**64
+# From here on J, and K beside 1/(2x), are below the rounding of what they are added to. The 19th power is still a number.
+LARGE = 2.0**53
 
 
 class Binet(ps.Composite):
@@ -119,15 +119,26 @@ def _quotient(a: ScalarVariable, k: ScalarVariable) -> ScalarVariable:
 
 def _binet(x: ScalarVariable) -> ScalarVariable:
     """Return J(x)."""
-    bounded = ps.minimum(x, _number(LARGE))
-    return _horner(bounded, BINET_NUMERATOR) / _horner(bounded, BINET_DENOMINATOR)
+    first, second, inverse = _denominators(x)
+    return _horner(_bounded(x), BINET_NUMERATOR) * second * inverse
 
 
 def _half_minus_rest(b: ScalarVariable, x: ScalarVariable) -> ScalarVariable:
     """Return ``1 / (2 b) - K(x)``, zero where ``b`` is large."""
-    bounded = ps.minimum(x, _number(LARGE))
-    rest = _horner(bounded, LOG_MINUS_PSI_NUMERATOR) / _horner(bounded, LOG_MINUS_PSI_DENOMINATOR)
+    first, second, inverse = _denominators(x)
+    rest = _horner(_bounded(x), LOG_MINUS_PSI_NUMERATOR) * first * inverse
     return ps.switch(ps.lt(b, _number(LARGE)), _number(0.5) * ps.reciprocal(b) - rest, _number(0))
+
+
+def _denominators(x: ScalarVariable) -> tuple[ScalarVariable, ScalarVariable, ScalarVariable]:
+    """Return the denominators of J and of K, and the reciprocal of their product: one division for value and gradient."""
+    first = _horner(_bounded(x), BINET_DENOMINATOR)
+    second = _horner(_bounded(x), LOG_MINUS_PSI_DENOMINATOR)
+    return first, second, ps.reciprocal(first * second)
+
+
+def _bounded(x: ScalarVariable) -> ScalarVariable:
+    return ps.minimum(x, _number(LARGE))
 
 
 def _horner(x: ScalarVariable, coefficients: Sequence[float]) -> ScalarVariable:
