@@ -32,11 +32,11 @@ from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD
 from pymc_fastlogp.rewrites.rows.keys import Codes
 from pymc_fastlogp.rewrites.rows.reads import reads_of
 from pymc_fastlogp.rewrites.rows.views import Grid
-from pymc_fastlogp.rewrites.scalars.binet import RisingRest
+from pymc_fastlogp.rewrites.scalars.binet import Rising
 
 NAME = "fastlogp_hoist_distinct"
 
-COSTLY = (*ops_where(lambda facts: facts.cost >= Cost.SPECIAL), RisingRest)
+COSTLY = (*ops_where(lambda facts: facts.cost >= Cost.SPECIAL), Rising)
 
 
 @node_rewriter([Elemwise])

@@ -41,15 +41,18 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.scalar.math import GammaLn
 from pytensor.tensor.basic import constant, switch
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import add, log, log1p, neg, sub
+from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import is_elemwise, negated, operand, operands
+from pymc_fastlogp.analysis.gathers import MOVES
 from pymc_fastlogp.analysis.ranges import is_nonnegative
 from pymc_fastlogp.rewrites.rows.hoist_distinct import grids
 from pymc_fastlogp.rewrites.rows.reads import reads_of
-from pymc_fastlogp.rewrites.scalars.binet import binet, rising_rest
+from pymc_fastlogp.rewrites.scalars.binet import binet, rising
 
 DTYPE = "float64"
 # So many rows at least read the same entry of `a`: else each row has three logarithms where it had two.
@@ -215,17 +218,42 @@ def _has_fewer_entries(fgraph: FunctionGraph, a: TensorVariable, out: TensorVari
 
 def _log_rising(pair: Pair) -> Signed:
     """Return what replaces a pair."""
-    a, k = pair.a, pair.k
+    a, k = _as_gathered(pair.a), pair.k
     is_step = k > 0
     safe = np.where(is_step, k, 1.0)
-    rising = log(a)
+    logarithm = log(a)
     if (safe != 1).any():
         one = constant(np.ones((1,) * a.type.ndim))
-        after_one = constant(safe - 1) * (log1p(a) - one)
-        rising = add(rising, after_one, neg(binet(a + one)), rising_rest(a, constant(safe)))
+        whole = rising(a, constant(safe), _log1p(a))
+        logarithm = add(logarithm, whole, neg(binet(a + one)), constant(1 - safe))
     if not is_step.all():
-        rising = switch(constant(is_step), rising, constant(np.zeros((1,) * rising.type.ndim)))
-    return Signed(rising, pair.high.is_negative)
+        zero = constant(np.zeros((1,) * logarithm.type.ndim))
+        logarithm = switch(constant(is_step), logarithm, zero)
+    return Signed(logarithm, pair.high.is_negative)
+
+
+def _log1p(a: TensorVariable) -> TensorVariable:
+    """Return ``log1p(a)``, of what entries are gathered from before they are."""
+    if isinstance(a.owner_op, MOVES):
+        return a.owner.op(_log1p(a.owner.inputs[0]), *a.owner.inputs[1:])
+    return log1p(a)
+
+
+def _as_gathered(x: TensorVariable) -> TensorVariable:
+    """Return ``f(u, v)[g]`` for ``f(u[g], v[g])``, anything else as it is."""
+    inputs = x.owner.inputs if isinstance(x.owner_op, Elemwise) else []
+    gathers = [part.owner for part in inputs if isinstance(part.owner_op, AdvancedSubtensor)]
+    if not gathers or len(gathers) < len(inputs):
+        return x
+    first, *others = gathers
+    if all(
+        gather.op == first.op
+        and gather.inputs[1:] == first.inputs[1:]
+        and gather.inputs[0].type.shape == first.inputs[0].type.shape
+        for gather in others
+    ):
+        return first.op(x.owner.op(*(gather.inputs[0] for gather in gathers)), *first.inputs[1:])
+    return x
 
 
 def _total(terms: Sequence[Signed]) -> TensorVariable:

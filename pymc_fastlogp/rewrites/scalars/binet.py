@@ -11,16 +11,17 @@ Functions, 5.9, 5.11):
 Both are smooth and small: from 1 on :math:`J` falls from 0.081 like :math:`1/(12 x)`, :math:`K` from 0.577 like :math:`1/(2x)`. From 1/2
 on they are the quotients of polynomials of :mod:`pymc_fastlogp.kernel.vecmath.gamma_positive`.
 
-:class:`RisingRest` is what :mod:`~pymc_fastlogp.rewrites.rows.rising_factorial` needs of :math:`a` and :math:`k` together. With
+:class:`Rising` is what :mod:`~pymc_fastlogp.rewrites.rows.rising_factorial` needs of :math:`a` and :math:`k` together. With
 :math:`b = a + 1`, :math:`m = k - 1`, :math:`z = m/b`, so :math:`a + k = b + m`:
 
 .. math::
 
-    R(a, k) &= (b + m - \tfrac12) \log(1 + z) + J(b + m) \\
-    \partial R / \partial a &= \log(1 + z) - z + \left(\frac1{2b} - K(b + m)\right) \\
-    \partial R / \partial k &= \log(1 + z) + 1 - K(b + m)
+    R(a, k) &= m \log b + (b + m - \tfrac12) \log(1 + z) + J(b + m) \\
+    \partial R / \partial a &= \log(1 + z) + \left(\frac1{2b} - K(b + m)\right) \\
+    \partial R / \partial k &= \log b + \log(1 + z) + 1 - K(b + m)
 
-In each of these what cancels is of the size of what is left, or is added to the larger :math:`m \log b` or :math:`m / b` afterwards.
+Nothing here cancels but the last two terms of the second line, for large :math:`b`, where they are added to about :math:`m / b`. The terms of the
+derivative by :math:`a` are those of the whole: that of :math:`m \log b` alone would be cancelled by the rest where :math:`m` is much larger than :math:`b`.
 
 Each Op is a ``Composite`` of PyTensor with a gradient of its own, so that every backend and every kernel has it, and logarithms and
 quotients that value and gradient have in common are computed once.
@@ -28,9 +29,10 @@ quotients that value and gradient have in common are computed once.
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytensor.scalar as ps
+from pytensor.gradient import disconnected_type
 from pytensor.scalar import ScalarVariable
 from pytensor.scalar.math import tri_gamma
 from pytensor.tensor.elemwise import Elemwise
@@ -73,39 +75,48 @@ class BinetSlope(ps.Composite):
         return [output_grads[0] * (tri_gamma(x) - _number(1) / x - _number(0.5) / ps.sqr(x))]
 
 
-class RisingRest(ps.Composite):
-    """R(a, k), for a from 0 on and k from 1/2 on."""
+class Rising(ps.Composite):
+    """``gammaln(b + m) - gammaln(b) + J(b) + m`` of ``a``, ``k`` and ``log(b)``, for a from 0 on and k from 1/2 on.
+
+    The logarithm is given since many rows share it. It is a function of ``a``, whose part the derivative by ``a`` has in it; by
+    itself nothing depends on it.
+    """
 
     def __init__(self) -> None:
-        a, k = ps.float64("a"), ps.float64("k")
-        factor = a + (k - _number(0.5))
-        super().__init__([a, k], [factor * ps.log1p(_quotient(a, k)) + _binet(a + k)])
-        self._name = "rising_rest"
+        a, k, log_b = (ps.float64(name) for name in ("a", "k", "log_b"))
+        factor, m = a + (k - _number(0.5)), k - _number(1)
+        super().__init__(
+            [a, k, log_b], [m * log_b + factor * ps.log1p(_quotient(a, k)) + _binet(a + k)]
+        )
+        self._name = "rising"
+
+    def connection_pattern(self, node: Any) -> list[list[bool]]:
+        """Return which inputs have a gradient."""
+        return [[True], [True], [False]]
 
     def pullback(self, inputs: Any, outputs: Any, output_grads: Any) -> list[ScalarVariable]:
         """Return the gradients by a and by k."""
-        a, k = inputs
-        by_a = rising_rest_slope(a, k)
-        by_k = by_a + (k - _number(1.5)) / (a + _number(1)) + _number(1)
-        return [output_grads[0] * by_a, output_grads[0] * by_k]
+        (a, k, log_b), [given] = inputs, output_grads
+        by_a = rising_slope(a, k)
+        by_k = by_a + log_b + _number(1) - _number(0.5) / (a + _number(1))
+        return [given * by_a, given * by_k, disconnected_type()]
 
 
-class RisingRestSlope(ps.Composite):
-    """The derivative of R by a."""
+class RisingSlope(ps.Composite):
+    """``psi(b + m) - psi(b)`` but for ``1 / (2 b) - K(b)``."""
 
     def __init__(self) -> None:
         a, k = ps.float64("a"), ps.float64("k")
-        z = _quotient(a, k)
-        super().__init__([a, k], [ps.log1p(z) - z + _half_minus_rest(a + _number(1), a + k)])
-        self._name = "rising_rest_slope"
+        rest = _half_minus_rest(a + _number(1), a + k)
+        super().__init__([a, k], [ps.log1p(_quotient(a, k)) + rest])
+        self._name = "rising_slope"
 
     def pullback(self, inputs: Any, outputs: Any, output_grads: Any) -> list[ScalarVariable]:
         """Return the gradients by a and by k."""
         (a, k), [given] = inputs, output_grads
-        b, x = a + _number(1), a + k
-        z, trigamma = _quotient(a, k), tri_gamma(x)
-        by_a = ps.sqr(z) / x - _number(0.5) / ps.sqr(b) - _number(1) / x + trigamma
-        return [given * by_a, given * (trigamma - _number(1) / b)]
+        b, trigamma = a + _number(1), tri_gamma(a + k)
+        by_a = trigamma - _number(1) / b - _number(0.5) / ps.sqr(b)
+        return [given * by_a, given * trigamma]
 
 
 def _number(value: float) -> ps.ScalarConstant:
@@ -119,22 +130,31 @@ def _quotient(a: ScalarVariable, k: ScalarVariable) -> ScalarVariable:
 
 def _binet(x: ScalarVariable) -> ScalarVariable:
     """Return J(x)."""
-    first, second, inverse = _denominators(x)
-    return _horner(_bounded(x), BINET_NUMERATOR) * second * inverse
+    denominators = _denominators(x)
+    numerator = _horner(_bounded(x), BINET_NUMERATOR) * denominators.of_rest
+    return numerator * denominators.inverse
 
 
 def _half_minus_rest(b: ScalarVariable, x: ScalarVariable) -> ScalarVariable:
     """Return ``1 / (2 b) - K(x)``, zero where ``b`` is large."""
-    first, second, inverse = _denominators(x)
-    rest = _horner(_bounded(x), LOG_MINUS_PSI_NUMERATOR) * first * inverse
-    return ps.switch(ps.lt(b, _number(LARGE)), _number(0.5) * ps.reciprocal(b) - rest, _number(0))
+    denominators = _denominators(x)
+    numerator = _horner(_bounded(x), LOG_MINUS_PSI_NUMERATOR) * denominators.of_binet
+    difference = _number(0.5) * ps.reciprocal(b) - numerator * denominators.inverse
+    return ps.switch(ps.lt(b, _number(LARGE)), difference, _number(0))
 
 
-def _denominators(x: ScalarVariable) -> tuple[ScalarVariable, ScalarVariable, ScalarVariable]:
-    """Return the denominators of J and of K, and the reciprocal of their product: one division for value and gradient."""
-    first = _horner(_bounded(x), BINET_DENOMINATOR)
-    second = _horner(_bounded(x), LOG_MINUS_PSI_DENOMINATOR)
-    return first, second, ps.reciprocal(first * second)
+class Denominators(NamedTuple):
+    """Those of J and K, and the reciprocal of their product: one division for value and gradient."""
+
+    of_binet: ScalarVariable
+    of_rest: ScalarVariable
+    inverse: ScalarVariable
+
+
+def _denominators(x: ScalarVariable) -> Denominators:
+    of_binet = _horner(_bounded(x), BINET_DENOMINATOR)
+    of_rest = _horner(_bounded(x), LOG_MINUS_PSI_DENOMINATOR)
+    return Denominators(of_binet, of_rest, ps.reciprocal(of_binet * of_rest))
 
 
 def _bounded(x: ScalarVariable) -> ScalarVariable:
@@ -147,5 +167,5 @@ def _horner(x: ScalarVariable, coefficients: Sequence[float]) -> ScalarVariable:
     return reduce(lambda p, c: p * x + c, others, last)
 
 
-binet_slope, rising_rest_slope = BinetSlope(), RisingRestSlope()
-binet, rising_rest = Elemwise(Binet()), Elemwise(RisingRest())
+binet_slope, rising_slope = BinetSlope(), RisingSlope()
+binet, rising = Elemwise(Binet()), Elemwise(Rising())
