@@ -29,7 +29,7 @@ From :math:`k = 1/2` on polynomials for :math:`J` are at hand; a smaller one tha
 At :math:`a = 0` both sides are :math:`-\infty`, but where :math:`k = 0`, where the left one is nan and the right one zero, as it is for an infinite ``a``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from math import prod
 from typing import NamedTuple
@@ -42,7 +42,7 @@ from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.scalar.math import GammaLn
 from pytensor.tensor.basic import constant, switch
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.math import add, log, log1p, neg, sub
+from pytensor.tensor.math import add, log, log1p, neg, softplus, sub
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
@@ -221,22 +221,36 @@ def _log_rising(pair: Pair) -> Signed:
     a, k = _as_gathered(pair.a), pair.k
     is_step = k > 0
     safe = np.where(is_step, k, 1.0)
-    logarithm = log(a)
+    logarithm = _of_entries(_log, a)
     if (safe != 1).any():
-        one = constant(np.ones((1,) * a.type.ndim))
-        whole = rising(a, constant(safe), _log1p(a))
-        logarithm = add(logarithm, whole, neg(binet(a + one)), constant(1 - safe))
+        of_a = _of_entries(_log_minus_binet, a)
+        whole = rising(a, constant(safe), _of_entries(_log1p, a))
+        logarithm = add(of_a, whole, constant(1 - safe))
     if not is_step.all():
         zero = constant(np.zeros((1,) * logarithm.type.ndim))
         logarithm = switch(constant(is_step), logarithm, zero)
     return Signed(logarithm, pair.high.is_negative)
 
 
-def _log1p(a: TensorVariable) -> TensorVariable:
-    """Return ``log1p(a)``, of what entries are gathered from before they are."""
-    if isinstance(a.owner_op, MOVES):
-        return a.owner.op(_log1p(a.owner.inputs[0]), *a.owner.inputs[1:])
-    return log1p(a)
+def _of_entries(f: Callable[[TensorVariable], TensorVariable], x: TensorVariable) -> TensorVariable:
+    """Return ``f(x)``, of what entries are gathered from before they are."""
+    if isinstance(x.owner_op, MOVES):
+        return x.owner.op(_of_entries(f, x.owner.inputs[0]), *x.owner.inputs[1:])
+    return f(x)
+
+
+def _log(x: TensorVariable) -> TensorVariable:
+    exponent = operand(x, ps.Exp)
+    return log(x) if exponent is None else exponent
+
+
+def _log1p(x: TensorVariable) -> TensorVariable:
+    exponent = operand(x, ps.Exp)
+    return log1p(x) if exponent is None else softplus(exponent)
+
+
+def _log_minus_binet(x: TensorVariable) -> TensorVariable:
+    return sub(_log(x), binet(add(x, constant(np.ones((1,) * x.type.ndim)))))
 
 
 def _as_gathered(x: TensorVariable) -> TensorVariable:

@@ -123,9 +123,14 @@ def _number(value: float) -> ps.ScalarConstant:
     return ps.constant(value, dtype="float64")
 
 
+def _inverse(x: ScalarVariable) -> ScalarVariable:
+    """Return 1 / x; PyTensor's reciprocal of a Python float is one in single precision where it runs in NumPy."""
+    return _number(1) / x
+
+
 def _quotient(a: ScalarVariable, k: ScalarVariable) -> ScalarVariable:
     """Return z."""
-    return (k - _number(1)) * ps.reciprocal(a + _number(1))
+    return (k - _number(1)) * _inverse(a + _number(1))
 
 
 def _binet(x: ScalarVariable) -> ScalarVariable:
@@ -139,7 +144,7 @@ def _half_minus_rest(b: ScalarVariable, x: ScalarVariable) -> ScalarVariable:
     """Return ``1 / (2 b) - K(x)``, zero where ``b`` is large."""
     denominators = _denominators(x)
     numerator = _horner(_bounded(x), LOG_MINUS_PSI_NUMERATOR) * denominators.of_binet
-    difference = _number(0.5) * ps.reciprocal(b) - numerator * denominators.inverse
+    difference = _number(0.5) * _inverse(b) - numerator * denominators.inverse
     return ps.switch(ps.lt(b, _number(LARGE)), difference, _number(0))
 
 
@@ -154,7 +159,7 @@ class Denominators(NamedTuple):
 def _denominators(x: ScalarVariable) -> Denominators:
     of_binet = _horner(_bounded(x), BINET_DENOMINATOR)
     of_rest = _horner(_bounded(x), LOG_MINUS_PSI_DENOMINATOR)
-    return Denominators(of_binet, of_rest, ps.reciprocal(of_binet * of_rest))
+    return Denominators(of_binet, of_rest, _inverse(of_binet * of_rest))
 
 
 def _bounded(x: ScalarVariable) -> ScalarVariable:
