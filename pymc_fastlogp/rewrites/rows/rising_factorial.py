@@ -2,14 +2,14 @@ r"""``gammaln(a + k) - gammaln(a)``: the logarithm of a rising factorial, in ter
 
 .. code::
 
-    gammaln(a + k) - gammaln(a)  ->  log(a) + (k - 1) * (log1p(a) - 1) - J(a + 1) + R(a, k)     where k > 0
-                                     0                                                          where k = 0
+    gammaln(a[g] + k) - gammaln(a[g])  ->  (log(a) - J(a + 1))[g] + R(a[g], k, log1p(a)[g]) + 1 - k     where k > 0
+                                           0                                                            where k = 0
 
 ``k`` is constant, and ``a`` not negative. The two terms of the left stand anywhere in a sum, with opposite signs. Negative binomial, beta-binomial and
 Dirichlet-multinomial have ``k`` for a count, Student's t has 1/2.
 
-For large :math:`a` both terms are about :math:`a \log a`, and their difference about :math:`k \log a`: what is left of it are
-the digits of :math:`a \log a` beyond the 16th, none from :math:`a = 10^{16}` on. Rows that are
+For large :math:`a` both terms are about :math:`a \log a`, and their difference about :math:`k \log a`: it is made of
+the digits of :math:`a \log a` behind the 16th, of none from :math:`a = 10^{16}` on. Rows that are
 :mod:`compacted <pymc_fastlogp.rewrites.rows.compact_rows>` lose more, since each term is summed apart. On the right, with Stirling's formula
 :math:`\log\Gamma(x) = (x - 1/2) \log x - x + \tfrac12 \log 2\pi + J(x)` and
 :math:`\Gamma(a + 1) = a \, \Gamma(a)`, :math:`b = a + 1`, :math:`m = k - 1`,
@@ -17,16 +17,19 @@ the digits of :math:`a \log a` beyond the 16th, none from :math:`a = 10^{16}` on
 .. math::
 
     \log\Gamma(a + k) - \log\Gamma(a) &= \log a + \log\Gamma(b + m) - \log\Gamma(b) \\
-    &= \log a + m (\log b - 1) - J(b) + R, \qquad R = (b + m - \tfrac12) \log(1 + m/b) + J(b + m)
+    &= \log a - m - J(b) + R, \qquad R = m \log b + (b + m - \tfrac12) \log(1 + m/b) + J(b + m)
 
-no term is much larger than the whole: :math:`R` is at most about :math:`m` where :math:`m < b`, and about
-:math:`m \log m` like the whole where :math:`m > b`. The step from :math:`a` to :math:`a + 1` does that for small :math:`a`,
-where :math:`k \log a` and :math:`J(a)` would cancel. Each term may be summed over rows by itself: only :math:`R` reads :math:`a` and :math:`k` together, so a row
-has one logarithm and one quotient of polynomials, as gammaln of its own had. Its derivative
-:math:`\psi(a + k) - \psi(a)` is rewritten along: see :mod:`~pymc_fastlogp.rewrites.scalars.binet`.
+no term is much larger than the whole: the two of :math:`R` are about :math:`m \log b` and :math:`m` where :math:`m < b`, and add up to
+about :math:`m \log m` like the whole where :math:`m > b`. The step from :math:`a` to :math:`a + 1` does that for small :math:`a`,
+where :math:`k \log a` and :math:`J(a)` would cancel. So each term may be summed over rows by itself. Only :math:`R` reads :math:`a` and :math:`k`
+together, and it reads the logarithm of :math:`b` where that is shared, so that a row has one logarithm of its own, as gammaln had. The derivative
+:math:`\psi(a + k) - \psi(a)` keeps its digits, too: see :mod:`~pymc_fastlogp.rewrites.scalars.binet`.
 
-From :math:`k = 1/2` on polynomials for :math:`J` are at hand; a smaller one that is not zero is refused.
-At :math:`a = 0` both sides are :math:`-\infty`, but where :math:`k = 0`, where the left one is nan and the right one zero, as it is for an infinite ``a``.
+From :math:`k = 1/2` on polynomials for :math:`J` are at hand; a smaller one that is not zero is refused. Rows that each have an ``a`` of their own are, too:
+their terms are not summed apart, and they would have three logarithms instead of two.
+
+At :math:`a = 0` both sides are :math:`-\infty`, but where :math:`k = 0`, where the left one is nan and the right one zero, as it is for an infinite ``a``; of
+``a = exp(x)`` the logarithm is ``x``, also where the exponential underflows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -55,7 +58,7 @@ from pymc_fastlogp.rewrites.rows.reads import reads_of
 from pymc_fastlogp.rewrites.scalars.binet import binet, rising
 
 DTYPE = "float64"
-# So many rows at least read the same entry of `a`: else each row has three logarithms where it had two.
+# So many rows at least read the same entry of `a`, on average.
 FEWER = 2
 # Sums within sums deeper than this are left whole; the walk is recursive.
 DEEPEST = 20
