@@ -27,8 +27,7 @@ Each Op is a ``Composite`` of PyTensor with a gradient of its own, so that every
 quotients that value and gradient have in common are computed once.
 """
 
-from collections.abc import Sequence
-from functools import reduce
+from functools import cache, reduce
 from typing import Any, NamedTuple
 
 import pytensor.scalar as ps
@@ -36,13 +35,7 @@ from pytensor.gradient import disconnected_type
 from pytensor.scalar import ScalarVariable
 from pytensor.scalar.math import tri_gamma
 from pytensor.tensor.elemwise import Elemwise
-
-from pymc_fastlogp.kernel.vecmath.polynomials import (
-    BINET_DENOMINATOR,
-    BINET_NUMERATOR,
-    LOG_MINUS_PSI_DENOMINATOR,
-    LOG_MINUS_PSI_NUMERATOR,
-)
+from pytensor.tensor.variable import TensorVariable
 
 # From here on J, and K beside 1/(2x), are below the rounding of what they are added to. The 19th power is still a number.
 LARGE = 2.0**53
@@ -58,7 +51,7 @@ class Binet(ps.Composite):
 
     def pullback(self, inputs: Any, outputs: Any, output_grads: Any) -> list[ScalarVariable]:
         """Return the gradient."""
-        return [output_grads[0] * binet_slope(*inputs)]
+        return [output_grads[0] * _scalar(BinetSlope)(*inputs)]
 
 
 class BinetSlope(ps.Composite):
@@ -97,7 +90,7 @@ class Rising(ps.Composite):
     def pullback(self, inputs: Any, outputs: Any, output_grads: Any) -> list[ScalarVariable]:
         """Return the gradients by a and by k."""
         (a, k, log_b), [given] = inputs, output_grads
-        by_a = rising_slope(a, k)
+        by_a = _scalar(RisingSlope)(a, k)
         by_k = by_a + log_b + _number(1) - _number(0.5) / (a + _number(1))
         return [given * by_a, given * by_k, disconnected_type()]
 
@@ -136,14 +129,14 @@ def _quotient(a: ScalarVariable, k: ScalarVariable) -> ScalarVariable:
 def _binet(x: ScalarVariable) -> ScalarVariable:
     """Return J(x)."""
     denominators = _denominators(x)
-    numerator = _horner(_bounded(x), BINET_NUMERATOR) * denominators.of_rest
+    numerator = _polynomial(x, "BINET_NUMERATOR") * denominators.of_rest
     return numerator * denominators.inverse
 
 
 def _half_minus_rest(b: ScalarVariable, x: ScalarVariable) -> ScalarVariable:
     """Return ``1 / (2 b) - K(x)``, zero where ``b`` is large."""
     denominators = _denominators(x)
-    numerator = _horner(_bounded(x), LOG_MINUS_PSI_NUMERATOR) * denominators.of_binet
+    numerator = _polynomial(x, "LOG_MINUS_PSI_NUMERATOR") * denominators.of_binet
     difference = _number(0.5) * _inverse(b) - numerator * denominators.inverse
     return ps.switch(ps.lt(b, _number(LARGE)), difference, _number(0))
 
@@ -157,20 +150,36 @@ class Denominators(NamedTuple):
 
 
 def _denominators(x: ScalarVariable) -> Denominators:
-    of_binet = _horner(_bounded(x), BINET_DENOMINATOR)
-    of_rest = _horner(_bounded(x), LOG_MINUS_PSI_DENOMINATOR)
+    of_binet = _polynomial(x, "BINET_DENOMINATOR")
+    of_rest = _polynomial(x, "LOG_MINUS_PSI_DENOMINATOR")
     return Denominators(of_binet, of_rest, _inverse(of_binet * of_rest))
 
 
-def _bounded(x: ScalarVariable) -> ScalarVariable:
-    return ps.minimum(x, _number(LARGE))
+def _polynomial(x: ScalarVariable, name: str) -> ScalarVariable:
+    """Return one of the polynomials of vector functions, of ``x`` or a large number."""
+    # The import of the plugin loads no kernels.
+    from pymc_fastlogp.kernel.vecmath import polynomials
+
+    bounded = ps.minimum(x, _number(LARGE))
+    last, *others = map(_number, reversed(getattr(polynomials, name)))
+    return reduce(lambda p, c: p * bounded + c, others, last)
 
 
-def _horner(x: ScalarVariable, coefficients: Sequence[float]) -> ScalarVariable:
-    """Return the polynomial with these coefficients, constant term first."""
-    last, *others = map(_number, reversed(coefficients))
-    return reduce(lambda p, c: p * x + c, others, last)
+@cache
+def _scalar(op: type[ps.Composite]) -> ps.Composite:
+    return op()
 
 
-binet_slope, rising_slope = BinetSlope(), RisingSlope()
-binet, rising = Elemwise(Binet()), Elemwise(Rising())
+@cache
+def _elemwise(op: type[ps.Composite]) -> Elemwise:
+    return Elemwise(op())
+
+
+def binet(x: TensorVariable) -> TensorVariable:
+    """Return J(x)."""
+    return _elemwise(Binet)(x)
+
+
+def rising(a: TensorVariable, k: TensorVariable, log_b: TensorVariable) -> TensorVariable:
+    """Return R(a, k), given the logarithm of a + 1."""
+    return _elemwise(Rising)(a, k, log_b)
