@@ -151,6 +151,8 @@ RULES: tuple[Rule, ...] = (
     Rule("fastlogp_log_of_product", "scalars.log_of_product.local_log_of_product", "stabilize"),
     Rule("fastlogp_masked_switch", "rows.masked_switch.local_masked_switch", "stabilize"),
     # After `canonicalize`, so that they see each likelihood in its final form; one after the other.
+    # Before rows are compacted, which sums each term apart.
+    Rule("fastlogp_rising_factorial", "rows.rising_factorial.local_rising_factorial", ROWS),
     Rule("fastlogp_gaussian_rows", "gaussian.gaussian_rows.local_gaussian_rows", ROWS),
     Rule("fastlogp_compact_rows", "rows.compact_rows.local_compact_rows", ROWS),
     Rule("fastlogp_hoist_distinct", "rows.hoist_distinct.local_hoist_distinct", ROWS),

@@ -17,7 +17,7 @@ from pymc_fastlogp.rules import ROWS, RULES
 from tests.rewrites.conftest import pregrad
 
 NAMES = [rule.name for rule in RULES if rule.database == ROWS]
-GAUSSIAN, COMPACT, HOIST, ORDER = NAMES
+RISING, GAUSSIAN, COMPACT, HOIST, ORDER = NAMES
 
 RNG = np.random.default_rng(0)
 N = 300
@@ -25,9 +25,11 @@ GROUP, SORTED = RNG.integers(0, 4, N), np.repeat(np.arange(4), N // 4)
 Y, X = RNG.normal(size=(2, N))
 COUNTS = RNG.integers(0, 5, N).astype(float)
 theta, phi = pt.tensor("theta", shape=(4,)), pt.tensor("phi", shape=(N,))
+size = pt.exp(pt.scalar("log_size"))
 
 # What each rule is for, and no other.
 ALONE = {
+    RISING: pt.gammaln(size + 3) - pt.gammaln(size),
     GAUSSIAN: pt.sqr(Y - theta[GROUP] * X).sum(),
     COMPACT: pt.exp(theta[GROUP]).sum(),
     HOIST: pt.sin(pt.gammaln(theta[SORTED] + COUNTS)) * phi,

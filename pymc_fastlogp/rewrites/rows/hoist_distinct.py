@@ -32,10 +32,11 @@ from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD
 from pymc_fastlogp.rewrites.rows.keys import Codes
 from pymc_fastlogp.rewrites.rows.reads import reads_of
 from pymc_fastlogp.rewrites.rows.views import Grid
+from pymc_fastlogp.rewrites.scalars.binet import Rising
 
 NAME = "fastlogp_hoist_distinct"
 
-COSTLY = ops_where(lambda facts: facts.cost >= Cost.SPECIAL)
+COSTLY = (*ops_where(lambda facts: facts.cost >= Cost.SPECIAL), Rising)
 
 
 @node_rewriter([Elemwise])
@@ -44,7 +45,7 @@ def local_hoist_distinct(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     [out, *others] = node.outputs
     if others or not isinstance(node.op.scalar_op, COSTLY) or out.type.dtype not in float_dtypes:
         return None
-    for axes in _grids(out):
+    for axes in grids(out):
         shape = tuple(length for axis in axes if (length := out.type.shape[axis]) is not None)
         if len(shape) < len(axes) or prod(shape) <= OVERHEAD:
             continue
@@ -61,7 +62,7 @@ def local_hoist_distinct(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     return None
 
 
-def _grids(x: TensorVariable) -> Iterator[tuple[int, ...]]:
+def grids(x: TensorVariable) -> Iterator[tuple[int, ...]]:
     """Yield the axes that can be made distinct together: one of them, or all."""
     axes = tuple(axis for axis in range(x.type.ndim) if not x.type.broadcastable[axis])
     yield from ((axis,) for axis in axes)

@@ -1,0 +1,198 @@
+"""``gammaln(a + k) - gammaln(a)`` keeps its digits: which pairs are found, and value and gradient against mpmath."""
+
+import mpmath
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import gammaln
+
+from pymc_fastlogp.rewrites.scalars.binet import binet, rising
+from tests.rewrites.conftest import (
+    PYTHON,
+    assert_left_alone,
+    assert_same_value_and_gradient,
+    pregrad,
+    sketch,
+    value_and_gradient,
+)
+
+RULE = "fastlogp_rising_factorial"
+EPS = np.finfo("float64").eps
+
+s, t, k = pt.scalar("s"), pt.scalar("t"), pt.scalar("k")
+v, w = (pt.vector(name, shape=(3,)) for name in "vw")
+x = pt.vector("x", shape=(6,))
+f = pt.scalar("f", dtype="float32")
+g = pt.constant(np.array([0, 2, 1, 1, 0, 2]))
+counts = pt.constant(np.array([1.0, 2, 3, 4, 5, 60]))
+integers = pt.constant(np.array([1, 2, 3, 4, 5, 60]))
+with_zeros = pt.constant(np.array([0.0, 2, 0, 1, 5, 1000]))
+table = pt.constant(np.array([[1.0, 2, 3], [4, 5, 6]]))
+VALUES = {
+    s: np.array(0.7),
+    t: np.array(-1.3),
+    k: np.array(2.0),
+    v: np.array([-0.4, 1.2, 3.0]),
+    w: np.array([0.5, -2.0, 0.1]),
+    x: np.array([-1.5, 0.0, 2.5, 30.0, -40.0, 0.3]),
+    f: np.array(0.5, dtype="float32"),
+}
+a, b, rows, others, matrix = pt.exp(s), pt.exp(t), pt.exp(v)[g], pt.exp(w)[g], pt.exp(v)[None]
+
+
+def logarithm(a, k, g=None):
+    """Return what a pair becomes where ``k`` is positive, of entries ``g`` of ``a``."""
+    k = np.array(k, dtype=float)
+    of_a, log_b = pt.log(a) - binet(a + 1.0), pt.log1p(a)
+    if g is not None:
+        a, of_a, log_b = a[g], of_a[g], log_b[g]
+    return pt.add(of_a, rising(a, k, log_b), pt.as_tensor(1 - k))
+
+
+FIRES = {
+    "counts": (pt.gammaln(counts + a) - pt.gammaln(a), logarithm(a, counts.data)),
+    "integers": (pt.gammaln(integers + a) - pt.gammaln(a), logarithm(a, counts.data)),
+    "by group": (
+        pt.gammaln(counts + rows) - pt.gammaln(rows),
+        logarithm(pt.exp(v), counts.data, g),
+    ),
+    "zeros": (
+        pt.gammaln(with_zeros + a) - pt.gammaln(a),
+        (with_zeros.data > 0).astype(float) * logarithm(a, [1.0, 2, 1, 1, 5, 1000]),
+    ),
+    "one": (pt.gammaln(a + 1) - pt.gammaln(a), pt.log(a)),
+    "one half": (pt.gammaln(0.5 * (a + 1)) - pt.gammaln(0.5 * a), logarithm(0.5 * a, 0.5)),
+    "another sign": (pt.gammaln(a) - pt.gammaln(a + 7), -logarithm(a, 7.0)),
+    "from another step": (pt.gammaln(a + 7) - pt.gammaln(a + 2), logarithm(a + 2.0, 5.0)),
+    "far apart": (
+        b - (pt.gammaln(a) - (s - (t - pt.gammaln(a + 7)))),
+        b + s - t + logarithm(a, 7.0),
+    ),
+    "beta": (
+        (pt.gammaln(counts + rows) + pt.gammaln(counts + others))
+        - (pt.gammaln(rows) + pt.gammaln(others))
+        - (pt.gammaln(2 * counts + rows + others) - pt.gammaln(rows + others)),
+        pt.add(
+            logarithm(pt.exp(v), counts.data, g),
+            logarithm(pt.exp(w), counts.data, g),
+            -logarithm(pt.exp(v) + pt.exp(w), 2 * counts.data, g),
+        ),
+    ),
+    "table": (
+        pt.gammaln(table + matrix) - pt.gammaln(matrix),
+        logarithm(matrix, table.data),
+    ),
+}
+REFUSES = {
+    "may be negative": pt.gammaln(s + counts) - pt.gammaln(s),
+    "a smaller step than 1/2": pt.gammaln(a + 0.25) - pt.gammaln(a),
+    "some smaller than 1/2": pt.gammaln(a + np.array([1.0, 0.25])) - pt.gammaln(a),
+    "downwards": pt.gammaln(pt.exp(s) - 3) - pt.gammaln(pt.exp(s)),
+    "infinite": pt.gammaln(a + np.array([1.0, np.inf])) - pt.gammaln(a),
+    "nan": pt.gammaln(a + np.array([1.0, np.nan])) - pt.gammaln(a),
+    "no constant": pt.gammaln(a + pt.exp(k)) - pt.gammaln(a),
+    "a sum": pt.gammaln(a + 3) + pt.gammaln(a),
+    "another multiple": pt.gammaln(2 * a + 3) - pt.gammaln(a),
+    "another argument": pt.gammaln(b + 3) - pt.gammaln(a),
+    "a weight": 2 * pt.gammaln(a + 3) - pt.gammaln(a),
+    "an entry of its own for each row": pt.gammaln(counts + pt.exp(x)) - pt.gammaln(pt.exp(x)),
+    "single precision": pt.gammaln(pt.exp(f) + np.float32(3)) - pt.gammaln(pt.exp(f)),
+    "unknown length": pt.gammaln(pt.exp(pt.vector("open")) + 3)
+    - pt.gammaln(pt.exp(pt.vector("open"))),
+    "constants alone": pt.gammaln(counts + 2.0) - pt.gammaln(counts),
+}
+
+
+@pytest.mark.parametrize("name", FIRES)
+def test_graph(name):
+    before, after = FIRES[name]
+    others = ["fastlogp_log_of_product"]
+    found = pregrad(before, on=True, exclude=others)
+    simplified = pregrad(found, on=False)
+    assert sketch(simplified) == sketch(pregrad(after, on=False))
+    assert sketch(pregrad(found, on=True, exclude=others)) == sketch(simplified)
+    assert found.type == pregrad(before, on=False).type
+
+
+@pytest.mark.parametrize("name", FIRES)
+def test_value_and_gradient(name):
+    assert_same_value_and_gradient(FIRES[name][0], VALUES, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", REFUSES)
+def test_refuses(name):
+    assert_left_alone(REFUSES[name], RULE)
+
+
+def test_each_term_is_in_one_pair():
+    """Of three terms two go together, and the third stays."""
+    before = pt.gammaln(a + 5) + pt.gammaln(a + 3) - pt.gammaln(a)
+    found = pregrad(before, on=True)
+    names = [str(node.op) for node in pytensor.graph.traversal.applys_between([s], [found])]
+    assert sum("ammaln" in name for name in names) == 1
+    assert_same_value_and_gradient(before, VALUES, rtol=1e-12)
+
+
+def test_rows_of_a_long_chain():
+    """A deep argument is no sum that is looked through to its end."""
+    deep = a
+    for _ in range(60):
+        deep = 0.5 * (deep + abs(t))
+    out = pt.gammaln(deep + 3) - pt.gammaln(deep)
+    assert_same_value_and_gradient(out, VALUES, rtol=1e-12)
+
+
+STEPS = st.one_of(
+    st.just(0.5), st.integers(1, 40), st.integers(1, 10**15), st.floats(0.5, 1e6)
+).map(float)
+
+
+@pytest.fixture(scope="module")
+def risen():
+    """Return the function of the logarithm of ``a`` and of ``k`` that a pair becomes, and its derivative by the first."""
+    out = s + rising(a, k, pt.softplus(s)) - binet(a + 1.0) + (1 - k)
+    return pytensor.function([s, k], [out, pytensor.grad(out, s)], mode=PYTHON)
+
+
+@settings(deadline=None)
+@given(exponent=st.floats(-600, 600), step=STEPS)
+def test_digits(risen, exponent, step):
+    """Value and gradient are right to a few last digits, of more than there are in ``gammaln(a)``."""
+    value, gradient = risen(exponent, step)
+    with mpmath.workdps(50 + max(0, int(exponent / 2))):
+        low, high = mpmath.exp(exponent), mpmath.exp(exponent) + step
+        exact = mpmath.loggamma(high) - mpmath.loggamma(low)
+        slope = low * (mpmath.psi(0, high) - mpmath.psi(0, low))
+        error, error_of_slope = float(abs(value - exact)), float(abs(gradient - slope))
+    size = float(abs(exact)) + abs(exponent) + step + 1
+    assert error <= 4 * EPS * size
+    assert error_of_slope <= 8 * EPS * max(float(slope), 1)
+
+
+def test_limits():
+    """Where ``a`` underflows, upstream's value is -inf; where gammaln overflows, it is nan."""
+    out = pt.gammaln(counts + a) - pt.gammaln(a)
+    tiny, huge = (value_and_gradient(out, {s: np.array(at)}, on=True)[0] for at in (-750.0, 705.0))
+    np.testing.assert_allclose(tiny, -750 + gammaln(counts.data), rtol=1e-15)
+    np.testing.assert_allclose(huge, 705 * counts.data, rtol=1e-15)
+
+
+def test_second_derivative():
+    out = (pt.gammaln(counts + rows) - pt.gammaln(rows)).sum()
+    hessians = []
+    for on in (False, True):
+        [gradient] = pytensor.grad(pregrad(out, on=on), [v])
+        hessian = pytensor.gradient.jacobian(gradient, v, vectorize=True)
+        hessians.append(pytensor.function([v], hessian, mode=PYTHON)(VALUES[v]))
+    np.testing.assert_allclose(*hessians, rtol=1e-11)
+
+
+def test_gradient_by_the_step():
+    """The Op has it, although no rule makes a step that is not constant."""
+    out = rising(a, k, pt.log1p(a)) - binet(a + 1.0) - k
+    by_k = pytensor.function([s, k], pytensor.grad(out, k), mode=PYTHON)
+    expected = float(mpmath.psi(0, mpmath.exp(0.7) + 2.5))
+    np.testing.assert_allclose(by_k(0.7, 2.5), expected, rtol=1e-14)
