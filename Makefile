@@ -2,6 +2,7 @@
 # make check      lint, types and some fast tests: under 2 minutes
 # make test       lint, types and the test suite (what CI runs): 20 minutes on two cores
 # make test-all   the slow suites too: fuzzing, the model suite, every case study: hours
+# make test-upstream  the tests of PyTensor, PyMC and nutpie without the plugin and with it (TESTS=pymc for some, UPSTREAM=folder for checkouts): 1 hour
 # make bench      the benchmark tables and the user's wait, their JSON and plots (MODEL=radon for one, QUICK=1 for a fast look): 2 hours
 # make wait       the user's wait alone, with the table of the README and its plot: 30 minutes
 # make canaries   the table of rules that fire, by model (MODEL=zoo/poisson for one): 5 minutes
@@ -19,7 +20,7 @@ WORKERS ?= 2
 CHECK := $(addprefix tests/,test_architecture.py test_project_files.py test_docs.py test_config.py \
   rewrites/test_gaussian_rows.py rewrites/test_compact_rows.py kernel/test_passes.py kernel/test_op.py)
 
-.PHONY: .venv demo check test test-all bench wait canaries docs notebooks lint clean
+.PHONY: .venv demo check test test-all test-upstream bench wait canaries docs notebooks lint clean
 
 .venv: .venv/.installed
 
@@ -59,6 +60,9 @@ test: lint
 
 test-all: lint
 	$(RUN) -m pytest -n $(WORKERS) --dist loadfile --hypothesis-profile=fuzz
+
+test-upstream: .venv
+	$(RUN) -m tests.upstream $(TESTS)
 
 bench: .venv
 	$(RUN) -m benchmarks $(if $(MODEL),--model $(MODEL)) $(if $(QUICK),--quick)

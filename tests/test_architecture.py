@@ -26,7 +26,7 @@ STOREYS = [
     ["given_model", "paired_start", "rich_text", "roundoff"],
     ["parametrisation"],
     ["callbacks"],
-    ["verification", "explanation", "benchmarking"],
+    ["verification", "explanation", "benchmarking", "testing"],
     ["__init__", "__main__"],
 ]
 STOREY = {room: k for k, rooms in enumerate(STOREYS) for room in rooms}

@@ -16,8 +16,7 @@ from numba.core import cgutils
 from numba.core.imputils import lower_constant
 from numba.core.typing import signature
 from numba.extending import lower_builtin, models, register_model, typeof_impl
-from numba.np import arrayobj
-from numba.np.numpy_support import from_dtype
+from numba.np import arrayobj, numpy_support
 from pytensor.compile.mode import Mode
 from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import (
@@ -45,7 +44,7 @@ MEMORY = types.MemInfoPointer(types.voidptr)
 
 def array_type(dtype: Any, ndim: int, layout: str = "C", *, readonly: bool = False) -> types.Array:
     """Return Numba's type of an array; the layout is C, F or A."""
-    return types.Array(from_dtype(np.dtype(dtype)), ndim, layout, readonly=readonly)
+    return types.Array(numpy_support.from_dtype(np.dtype(dtype)), ndim, layout, readonly=readonly)
 
 
 def returned_type(results: Sequence[types.Type]) -> types.Type:
@@ -140,15 +139,29 @@ class EmittedFunction:
     emit : callable
         ``emit(frame, types, values)`` appends the instructions of a call and returns the result, a
         new reference. What it refers to lives as long as the function.
+    in_python : callable
+        The same of arrays, for where ``njit`` is replaced and the caller runs as Python, as in PyTensor's own tests.
     source : object, optional
         What the function is made of, for those that find it in compiled code.
     """
 
-    def __init__(self, name: str, returned: types.Type, emit: Emit, source: Any = None):
+    def __init__(
+        self,
+        name: str,
+        returned: types.Type,
+        emit: Emit,
+        in_python: Callable[..., Any],
+        source: Any = None,
+    ):
         self.__name__ = name
         self.returned = returned
         self.emit = emit
+        self.in_python = in_python
         self.source = source
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Compute the result without Numba."""
+        return self.in_python(*arrays)
 
 
 class EmittedFunctionType(types.WeakType, types.Callable, types.Dummy):

@@ -391,3 +391,54 @@ def test_an_output_as_long_as_an_element_of_an_input(dtype):
         )
     with pytest.raises(ValueError, match="negative dimensions"):
         function(np.array([-1, 0, 3], dtype=dtype), 0.0)
+
+
+def test_runs_in_python_where_njit_is_replaced(run_script):
+    """As PyTensor's own tests do, which run what Numba would compile: here before anything else is compiled."""
+    process = run_script(
+        """
+        from unittest import mock
+
+        import numpy as np
+        import pytensor
+        import pytensor.tensor as pt
+        import pymc_fastlogp
+        from pymc_fastlogp.kernel.graph.op import FusedKernel
+        from pymc_fastlogp.kernel.numba.held_constants import HeldConstants
+
+        def uncompiled(*functions, **kwargs):
+            if not functions:
+                return uncompiled
+            [function] = functions
+            function.py_func = function
+            return function
+
+        basic = "pytensor.link.numba.dispatch.basic"
+        mocks = {
+            "numba.njit": uncompiled,
+            f"{basic}.numba_njit": uncompiled,
+            f"{basic}.numba.np.numpy_support.from_dtype": lambda dtype: dtype,
+        }
+        index, weights = np.arange(3000) % 7, np.linspace(0, 1, 3000)
+        x, s = pt.dvector("x"), pt.dscalar("s")
+        outputs = [pt.exp(x)[index] * weights + s, x * s]
+        point = np.linspace(-1, 1, 7)
+        expected = [np.exp(point)[index] * weights + 0.5, point * 0.5]
+
+        def check():
+            function = pytensor.function([x, s], outputs, mode="NUMBA")
+            ops = {type(node.op) for node in function.maker.fgraph.apply_nodes}
+            assert ops == {FusedKernel, HeldConstants}, ops
+            for found, wanted in zip(function(point, 0.5), expected, strict=True):
+                np.testing.assert_allclose(found, wanted, rtol=1e-14)
+
+        patches = [mock.patch(name, replaced) for name, replaced in mocks.items()]
+        for patch in patches:
+            patch.start()
+        check()
+        for patch in patches:
+            patch.stop()
+        check()
+        """
+    )
+    assert process.returncode == 0, process.stderr

@@ -10,7 +10,8 @@ from typing import Any
 from weakref import ref
 
 from pytensor.compile.builders import FinalizedOpFromGraph
-from pytensor.compile.mode import get_mode
+from pytensor.compile.maker import function
+from pytensor.compile.mode import Mode, get_mode
 from pytensor.compile.rewriting import rewrite_ofg_inner_graph
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
@@ -28,6 +29,9 @@ from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.numba import layouts
 from pymc_fastlogp.kernel.numba.dispatch import funcify
 from pymc_fastlogp.kernel.numba.layouts import Kernel
+
+# No backend and no rewrites: those would make kernels again.
+PYTHON = Mode("py", None)
 
 
 class FusedKernel(FinalizedOpFromGraph):
@@ -76,6 +80,13 @@ class FusedKernel(FinalizedOpFromGraph):
         self._program = ref(kernel.program)
         return kernel
 
+    def in_python(self, *arrays: Any) -> Any:
+        """Compute the outputs node by node in Python: an array, or a tuple of several."""
+        graph = self.fgraph.unfreeze()
+        outputs = graph.outputs if len(graph.outputs) > 1 else graph.outputs[0]
+        computed = function(graph.inputs, outputs, mode=PYTHON, on_unused_input="ignore")(*arrays)
+        return tuple(computed) if len(graph.outputs) > 1 else computed
+
     def __getstate__(self) -> dict[str, Any]:
         """Pickle what the Op is made of; the rest is made again when it is asked for."""
         return {"fgraph": self.fgraph, "facts": self.facts}
@@ -93,7 +104,7 @@ def _funcify(op: FusedKernel, node: Apply, **kwargs: Any) -> tuple[Any, str | No
     """Compile to vector code, whose name is the key for PyTensor's cache; where that fails unexpectedly, as upstream would."""
     try:
         kernel = op.compiled()
-        return funcify(kernel), kernel.name
+        return funcify(kernel, op.in_python), kernel.name
     except Exception as error:
         report_defect(error, str(op))
     kwargs.pop("storage_map", None)

@@ -5,7 +5,8 @@ loaded when the Op is converted, which PyTensor does in every process before it 
 from its cache on disk; so that code always finds it. It is freed with the function that is returned.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from llvmlite import ir
 from numba import types
@@ -39,8 +40,8 @@ ERRORS = {
 }
 
 
-def funcify(kernel: Kernel) -> EmittedFunction:
-    """Return a function that Numba calls; it takes and returns arrays, also those without axes."""
+def funcify(kernel: Kernel, in_python: Callable[..., Any]) -> EmittedFunction:
+    """Return a function that Numba calls, and what Python would; it takes and returns arrays, also those without axes."""
     program = kernel.program
     input_types, output_types = _array_types(program.inputs), _array_types(program.outputs)
 
@@ -59,7 +60,7 @@ def funcify(kernel: Kernel) -> EmittedFunction:
         _raise_error(frame, status, program.errors)
         return frame.results(output_types, arrays_in(frame, outputs, slots))
 
-    return EmittedFunction("fused_kernel", returned_type(output_types), emit, kernel)
+    return EmittedFunction("fused_kernel", returned_type(output_types), emit, in_python, kernel)
 
 
 def _check_lengths(frame: Frame, buffer: Buffer, lengths: Sequence[ir.Value]) -> None:

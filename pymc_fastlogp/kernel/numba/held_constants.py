@@ -116,7 +116,12 @@ def _function(arrays: Sequence[Held]) -> EmittedFunction:
         values = [_array(frame, type_, held) for type_, held in zip(array_types, arrays)]
         return frame.results(array_types, values)
 
-    return EmittedFunction("held_constants", returned_type(array_types), emit, tuple(arrays))
+    def in_python() -> Any:
+        values = tuple(held.array for held in arrays)
+        return values if len(values) > 1 else values[0]
+
+    returned = returned_type(array_types)
+    return EmittedFunction("held_constants", returned, emit, in_python, tuple(arrays))
 
 
 def _array(frame: Frame, type_: types.Array, held: Held) -> ir.Value:

@@ -1,0 +1,1 @@
+"""The tests of PyTensor, PyMC and nutpie, without the plugin and with it: ``python -m tests.upstream``."""
