@@ -1,0 +1,1 @@
+"""Random models, on against off: ``python -m tests.fuzz N``."""

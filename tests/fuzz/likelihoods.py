@@ -1,0 +1,174 @@
+"""What is observed of a linear predictor: a table of likelihoods, with data that are simulated roughly alike."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pytensor.tensor.variable import TensorVariable
+
+from tests.fuzz.draw import POSITIVE, REAL, UNIT, Draw
+
+
+def observe(draw: Draw, eta: TensorVariable) -> None:
+    """Add a likelihood, or two that share the predictor."""
+    for k in range(2 if draw.chance(0.2) else 1):
+        draw.pick(LIKELIHOODS)(draw, f"y{k}", eta)
+
+
+def _rate(eta: TensorVariable) -> TensorVariable:
+    """Return a positive number a row, whose logarithm is the predictor in most of its range."""
+    return pt.exp(pt.clip(eta, -20, 20))
+
+
+def _real(draw: Draw) -> np.ndarray:
+    y = draw.rng.normal(0.5, 2.0, size=draw.n)
+    return draw.choice([y, np.round(y), y.astype("float32"), np.full(draw.n, 1.5), 1e3 + y])
+
+
+def _positive(draw: Draw) -> np.ndarray:
+    y = draw.rng.gamma(2.0, 1.0, size=draw.n) + 1e-3
+    return draw.choice([y, np.ceil(y), y.astype("float32")])
+
+
+def _counts(draw: Draw) -> np.ndarray:
+    y = draw.rng.poisson(draw.choice([0.5, 3.0, 1000.0]), size=draw.n)
+    return y.astype(draw.choice(["int64", "int32", "int16"]))
+
+
+def _binary(draw: Draw) -> np.ndarray:
+    y = draw.rng.random(draw.n) < draw.choice([0.05, 0.5, 1.0])
+    return draw.choice([y, y.astype("int64"), y.astype("int8")])
+
+
+def _unit(draw: Draw) -> np.ndarray:
+    return draw.rng.uniform(0.01, 0.99, size=draw.n)
+
+
+def _trials(draw: Draw, y: np.ndarray) -> np.ndarray:
+    return y + draw.rng.integers(0, 4, size=draw.n)
+
+
+def _imputed(draw: Draw, name: str, eta: TensorVariable) -> None:
+    y = _real(draw).astype("float64")
+    y[draw.rng.random(draw.n) < 0.3] = np.nan
+    pm.Normal(name, eta, draw.prior(POSITIVE), observed=y)
+
+
+def _censored(draw: Draw, name: str, eta: TensorVariable) -> None:
+    latent = pm.Normal.dist(eta, draw.prior(POSITIVE))
+    y = np.clip(_real(draw), -1.0, 2.0)
+    pm.Censored(name, latent, lower=-1.0, upper=draw.choice([2.0, None]), observed=y)
+
+
+def _truncated(draw: Draw, name: str, eta: TensorVariable) -> None:
+    y = np.clip(_real(draw), -0.9, 1.9)
+    pm.Truncated(name, pm.Normal.dist(eta, draw.prior(POSITIVE)), lower=-1.0, upper=2.0, observed=y)
+
+
+def _mixture(draw: Draw, name: str, eta: TensorVariable) -> None:
+    weights = pm.Dirichlet(f"{name}_w", np.ones(2))
+    parts = [
+        pm.Normal.dist(eta, draw.prior(POSITIVE)),
+        pm.Normal.dist(draw.prior(REAL), draw.prior(POSITIVE), shape=(draw.n,)),
+    ]
+    pm.Mixture(name, weights, parts, observed=_real(draw).astype("float64"))
+
+
+def _binomial(draw: Draw, name: str, eta: TensorVariable) -> None:
+    y = _counts(draw)
+    pm.Binomial(name, n=_trials(draw, y), logit_p=eta, observed=y)
+
+
+def _beta_binomial(draw: Draw, name: str, eta: TensorVariable) -> None:
+    y = _counts(draw)
+    pm.BetaBinomial(
+        name, n=_trials(draw, y), alpha=_rate(eta), beta=draw.prior(POSITIVE), observed=y
+    )
+
+
+def _ordered(draw: Draw, name: str, eta: TensorVariable) -> None:
+    cuts = pm.Normal(
+        f"{name}_cuts",
+        0,
+        2,
+        shape=3,
+        transform=pm.distributions.transforms.ordered,
+        initval=np.array([-1.0, 0.0, 1.0]),
+    )
+    y = draw.rng.integers(0, 4, size=draw.n)
+    pm.OrderedLogistic(name, eta=eta, cutpoints=cuts, compute_p=False, observed=y)
+
+
+def _categorical(draw: Draw, name: str, eta: TensorVariable) -> None:
+    others = draw.prior(REAL, (2,))
+    logits = pt.concatenate([eta[:, None], pt.broadcast_to(others, (draw.n, 2))], axis=1)
+    pm.Categorical(name, logit_p=logits, observed=draw.rng.integers(0, 3, size=draw.n))
+
+
+def _of(distribution, data, **parameters):
+    """Return a row of the table: a distribution, its data, and how each parameter comes from the predictor or from a prior."""
+
+    def observe_(draw: Draw, name: str, eta: TensorVariable) -> None:
+        given = {key: make(draw, eta) for key, make in parameters.items()}
+        distribution(name, **given, observed=data(draw))
+
+    return observe_
+
+
+def _eta(draw: Draw, eta: TensorVariable) -> TensorVariable:
+    return eta
+
+
+def _exp(draw: Draw, eta: TensorVariable) -> TensorVariable:
+    return _rate(eta)
+
+
+def _some_positive(draw: Draw, eta: TensorVariable) -> TensorVariable:
+    return draw.prior(POSITIVE)
+
+
+def _some_unit(draw: Draw, eta: TensorVariable) -> TensorVariable:
+    return draw.prior(UNIT)
+
+
+def _sigmoid(draw: Draw, eta: TensorVariable) -> TensorVariable:
+    return pt.sigmoid(eta)
+
+
+LIKELIHOODS = {
+    "Normal": _of(pm.Normal, _real, mu=_eta, sigma=_some_positive),
+    "Normal, sigma by row": _of(pm.Normal, _real, mu=_eta, sigma=_exp),
+    "StudentT": _of(pm.StudentT, _real, nu=_some_positive, mu=_eta, sigma=_some_positive),
+    "Laplace": _of(pm.Laplace, _real, mu=_eta, b=_some_positive),
+    "Cauchy": _of(pm.Cauchy, _real, alpha=_eta, beta=_some_positive),
+    "Logistic": _of(pm.Logistic, _real, mu=_eta, s=_some_positive),
+    "Gumbel": _of(pm.Gumbel, _real, mu=_eta, beta=_some_positive),
+    "SkewNormal": _of(pm.SkewNormal, _real, mu=_eta, sigma=_some_positive, alpha=_some_positive),
+    "AsymmetricLaplace": _of(pm.AsymmetricLaplace, _real, mu=_eta, b=_some_positive, kappa=_exp),
+    "Gamma": _of(pm.Gamma, _positive, mu=_exp, sigma=_some_positive),
+    "Gamma, alpha": _of(pm.Gamma, _positive, alpha=_exp, beta=_some_positive),
+    "InverseGamma": _of(pm.InverseGamma, _positive, alpha=_some_positive, beta=_exp),
+    "LogNormal": _of(pm.LogNormal, _positive, mu=_eta, sigma=_some_positive),
+    "Weibull": _of(pm.Weibull, _positive, alpha=_some_positive, beta=_exp),
+    "Exponential": _of(pm.Exponential, _positive, lam=_exp),
+    "Wald": _of(pm.Wald, _positive, mu=_exp, lam=_some_positive),
+    "Poisson": _of(pm.Poisson, _counts, mu=_exp),
+    "NegativeBinomial": _of(pm.NegativeBinomial, _counts, mu=_exp, alpha=_some_positive),
+    "ZeroInflatedPoisson": _of(pm.ZeroInflatedPoisson, _counts, psi=_some_unit, mu=_exp),
+    "ZeroInflatedNegativeBinomial": _of(
+        pm.ZeroInflatedNegativeBinomial, _counts, psi=_some_unit, mu=_exp, alpha=_some_positive
+    ),
+    "HurdlePoisson": _of(pm.HurdlePoisson, _counts, psi=_some_unit, mu=_exp),
+    "HurdleGamma": _of(pm.HurdleGamma, _positive, psi=_some_unit, alpha=_some_positive, beta=_exp),
+    "Bernoulli": _of(pm.Bernoulli, _binary, logit_p=_eta),
+    "Bernoulli, p": _of(pm.Bernoulli, _binary, p=_sigmoid),
+    "Beta": _of(pm.Beta, _unit, alpha=_exp, beta=_some_positive),
+    "Kumaraswamy": _of(pm.Kumaraswamy, _unit, a=_exp, b=_some_positive),
+    "Binomial": _binomial,
+    "BetaBinomial": _beta_binomial,
+    "imputed": _imputed,
+    "censored": _censored,
+    "truncated": _truncated,
+    "mixture": _mixture,
+    "OrderedLogistic": _ordered,
+    "Categorical": _categorical,
+}

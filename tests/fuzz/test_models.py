@@ -1,0 +1,27 @@
+"""A fixed slice of the fuzz, and seeds that once failed."""
+
+import pytest
+
+from tests.fuzz.likelihoods import LIKELIHOODS
+from tests.fuzz.models import check, random_model
+
+SLICE = range(8)
+
+
+@pytest.mark.parametrize("seed", SLICE)
+def test_plugin_agrees_with_upstream(seed):
+    model, made_of = random_model(seed)
+    verification = check(model, seed)
+    assert verification, made_of
+
+
+def test_a_seed_makes_the_same_model_again():
+    (first, made_of), (second, again) = random_model(3), random_model(3)
+    assert made_of == again
+    assert first.point_logps() == second.point_logps()
+
+
+def test_every_likelihood_is_drawn():
+    drawn = {name for seed in range(300) for name in random_model(seed)[1].split(", ")}
+    # Their own names have commas.
+    assert {name.partition(",")[0] for name in LIKELIHOODS} <= drawn
