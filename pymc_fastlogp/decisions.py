@@ -1,6 +1,7 @@
 """What the rewrites decided: a line on the logger, and a record for who collects them."""
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -78,6 +79,7 @@ class Decision:
 
 Listener = Callable[[Decision], None]
 
+_in_thread = threading.local()
 _listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=())
 
 
@@ -111,7 +113,13 @@ def fired(
     loop: int | None = None,
 ) -> None:
     """Say that ``rule`` rewrote ``variable``."""
+    _in_thread.times_fired = times_fired() + 1
     _record(Decision(rule, variable, rows_before, rows_after, by=by, loop=loop))
+
+
+def times_fired() -> int:
+    """Return how often :func:`fired` was called in this thread."""
+    return getattr(_in_thread, "times_fired", 0)
 
 
 def refused(rule: str, variable: TensorVariable, refusal: Refusal) -> None:

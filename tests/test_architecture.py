@@ -47,7 +47,7 @@ KERNEL = {
     "native": {"emit", "ir", "native.blas", "native.target", "scalars"},
     "graph.boundary": set(),
     "numba": {"emit", "graph.boundary", "ir", "llvm", "native"},
-    "graph": {"defects", "graph.boundary", "ir", "lower", "numba"},
+    "graph": {"defects", "graph.boundary", "ir", "lower", "native", "numba"},
 }
 
 # Coefficients and tables of look-up, which nobody reads from top to bottom.

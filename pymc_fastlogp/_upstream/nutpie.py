@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pymc as pm
 
 STEPS = (
+    "_compute_shapes",
     "_make_functions",
     "_prepare_dims_and_coords",
     "_make_c_logp_func",
@@ -78,8 +79,6 @@ class Functions(NamedTuple):
         Lengths of the unconstrained point and of all values that are stored.
     logp, expand : pytensor.compile.Function
         The point to logp and gradient, and to all values.
-    initial_point : callable
-        From a seed to an unconstrained point.
     shape_info : tuple of lists
         Names, slices and shapes of the stored variables.
     reparameterized : list of str
@@ -90,7 +89,6 @@ class Functions(NamedTuple):
     n_expanded: int
     logp: Any
     expand: Any
-    initial_point: Callable[[Any], np.ndarray]
     shape_info: tuple[list, list, list]
     reparameterized: list[str]
 
@@ -121,7 +119,7 @@ def differs() -> str | None:
     return None
 
 
-def functions_of(
+def functions_by_nutpie(
     model: "pm.Model",
     initial_point: Callable[[Any], dict[str, np.ndarray]],
     var_names: Iterable[str] | None,
@@ -129,16 +127,22 @@ def functions_of(
     """Return the functions of a model, as nutpie makes them in PyTensor's mode NUMBA."""
     from nutpie.compile_pymc import _make_functions
 
-    return Functions(
-        *_make_functions(
-            model,
-            mode="NUMBA",
-            compute_grad=True,
-            join_expanded=True,
-            pymc_initial_point_fn=initial_point,
-            var_names=var_names,
-        )
+    n_dim, n_expanded, logp, expand, _, *rest = _make_functions(
+        model,
+        mode="NUMBA",
+        compute_grad=True,
+        join_expanded=True,
+        pymc_initial_point_fn=initial_point,
+        var_names=var_names,
     )
+    return Functions(n_dim, n_expanded, logp, expand, *rest)
+
+
+def shapes_by_nutpie(model: "pm.Model") -> dict[str, tuple[int, ...]]:
+    """Return the shapes of what nutpie stores, by name; it compiles two functions for that."""
+    from nutpie.compile_pymc import _compute_shapes
+
+    return _compute_shapes(model)
 
 
 def dims_and_coords(model: "pm.Model", functions: Functions) -> tuple[dict, dict]:

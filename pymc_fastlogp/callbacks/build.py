@@ -9,9 +9,10 @@ import numpy as np
 from llvmlite import ir
 from pytensor.compile.sharedvalue import SharedVariable
 
-from pymc_fastlogp._upstream.nutpie import Functions, dims_and_coords, functions_of
+from pymc_fastlogp._upstream.nutpie import Functions, dims_and_coords
 from pymc_fastlogp.callbacks import initial_point
 from pymc_fastlogp.callbacks.emit import Layout, expand_module, logp_module
+from pymc_fastlogp.callbacks.graphs import functions_of
 from pymc_fastlogp.callbacks.plan import NotCoveredError, Plan, plan_of
 from pymc_fastlogp.callbacks.record import EXPAND, LOGP, Record, Side
 from pymc_fastlogp.callbacks.start import Start
@@ -47,7 +48,7 @@ class Build:
     """
 
     def __init__(self, start: Start, var_names: Sequence[str] | None):
-        self.functions = functions_of(start.model, start, var_names)
+        self.functions = functions_of(start, var_names)
         variables = [x for side in self._functions().values() for x in side.get_shared()]
         self.keys: dict[SharedVariable, str] = {}
         for x in variables:
@@ -78,7 +79,6 @@ class Build:
     def _record(self, start: Start, plans: Mapping[str, Plan]) -> Record:
         functions = self.functions
         n_values = len(start.model.free_RVs)
-        shapes = functions.shape_info[2][:n_values]
         dims, coords = dims_and_coords(start.model, functions)
         return Record(
             functions.n_dim,
@@ -89,7 +89,7 @@ class Build:
             dims,
             coords,
             self._sides(plans),
-            initial_point.dumped(start.function, functions.initial_point, shapes),
+            initial_point.dumped(start),
         )
 
     def _sides(self, plans: Mapping[str, Plan]) -> dict[str, Side]:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pymc_fastlogp.callbacks.collector import old_objects_left_alone
 from pymc_fastlogp.given_model import model_with_variables, refuse_discrete
 from pymc_fastlogp.registration import is_enabled
 
@@ -101,11 +102,11 @@ def compile_pymc_model(
         raise ValueError(f"gradient_backend is {gradient_backend!r}: use 'pytensor' with Numba.")
     if var_names is not None:
         options["var_names"] = list(var_names)
-    if parametrise:
-        parametrised = kept.parametrised(model, options)
+    with old_objects_left_alone():
+        parametrised = kept.parametrised(model, options) if parametrise else None
         if parametrised is not None:
             return parametrised
-    return kept.compiled(model, options, freeze=freeze)
+        return kept.compiled(model, options, freeze=freeze)
 
 
 def _can_be_frozen(model: "pm.Model") -> bool:

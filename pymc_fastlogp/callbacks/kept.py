@@ -76,8 +76,7 @@ def _keep_sited(key: str | None, start: Start, build: "Build", shared: Mapping[s
     """Keep a model with its sites, if its initial point needs no compilation: that of PyMC is of the model without them."""
     if key is None or not build.is_direct:
         return
-    functions = build.functions
-    begin = initial_point.dumped(start.function, functions.initial_point, build.record.value_shapes)
+    begin = initial_point.dumped(start)
     if begin is not None:
         store.write(key, replace(build.record, shared=dict(shared), initial_point=begin))
 

@@ -5,6 +5,11 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pytensor.compile.mode import FAST_COMPILE
+from pytensor.graph.fg import FunctionGraph
+
+from pymc_fastlogp.callbacks.unlinked import unlinked
+
 if TYPE_CHECKING:
     import pymc as pm
 
@@ -38,22 +43,51 @@ class Start:
 
         return freeze_dims_and_data(self._given) if self._freeze else self._given
 
+    @property
+    def _jittered(self) -> set | None:
+        """The variables whose start is jittered, None for PyMC's choice, which is none."""
+        jittered = jittered_in(self.model, self._options["jitter_rvs"])
+        if jittered is None and self._strategy == "support_point":
+            return set(self.model.free_RVs)
+        return jittered
+
+    @property
+    def _strategy(self) -> str:
+        return self._options["default_initialization_strategy"]
+
     @cached_property
     def function(self) -> Any:
         """PyMC's function from a seed to initial values."""
         from pymc.initial_point import make_initial_point_fn
 
-        strategy = self._options["default_initialization_strategy"]
-        jittered = jittered_in(self.model, self._options["jitter_rvs"])
-        if jittered is None and strategy == "support_point":
-            jittered = set(self.model.free_RVs)
         return make_initial_point_fn(
             model=self.model,
             overrides=self._options["initial_points"],
-            default_strategy=strategy,
-            jitter_rvs=jittered,
+            default_strategy=self._strategy,
+            jitter_rvs=self._jittered,
             return_transformed=True,
         )
+
+    def graph(self) -> FunctionGraph:
+        """Return the graph of that function: the initial values, and then the next states of generators."""
+        import pytensor
+        from pymc.initial_point import convert_str_to_rv_dict, make_initial_point_expression
+        from pymc.pytensorf import collect_default_updates, replace_rng_nodes
+
+        model = self.model
+        overrides = convert_str_to_rv_dict(model, self._options["initial_points"] or {})
+        expressions = make_initial_point_expression(
+            free_rvs=model.free_RVs,
+            rvs_to_transforms=model.rvs_to_transforms,
+            initval_strategies={**model.rvs_to_initial_values, **overrides},
+            jitter_rvs=self._jittered,
+            default_strategy=self._strategy,
+            return_transformed=True,
+        )
+        values = replace_rng_nodes(expressions)
+        states = collect_default_updates(inputs=[], outputs=values)
+        function = pytensor.function([], values, updates=states, mode=unlinked(FAST_COMPILE))
+        return function.maker.fgraph
 
     def __call__(self, seed: Any = None) -> dict[str, Any]:
         """Return initial values by name; chains start in several threads, one at a time."""

@@ -14,6 +14,7 @@ import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.mode import FAST_COMPILE, Mode
 from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.graph import rewrite_graph
 from pytensor.graph.basic import Apply, Variable
@@ -307,7 +308,9 @@ def _hyperparameters(
     function = pytensor.function(
         [model.rvs_to_values[rv] for rv in model.free_RVs],
         rewrite_graph(model.replace_rvs_by_values(wanted), include=(), custom_rewrite=_inlined),
-        mode=pytensor.compile.mode.FAST_COMPILE,
+        mode=Mode(
+            "py", FAST_COMPILE.provided_optimizer
+        ),  # the virtual machine's part in C may not be compiled yet
         on_unused_input="ignore",
     )
     shapes = [(rv.name, model.rvs_to_values[rv].type.shape) for rv in model.free_RVs]

@@ -263,7 +263,6 @@ class TestLeftToNutpie:
             """
             import pymc_fastlogp
             from tests.callbacks import models
-from tests.callbacks.calls import LOGP_TYPE, expand, logp, points
             compiled = pymc_fastlogp.compile_pymc_model(models.one_number())
             print(type(compiled.compiled_logp_func).__name__, compiled.logp_dlogp([1.0])[0])
             """,

@@ -26,6 +26,7 @@ from pymc_fastlogp.kernel.defects import report_defect
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.lower import lower
+from pymc_fastlogp.kernel.native.machine_code import name_of
 from pymc_fastlogp.kernel.numba import layouts
 from pymc_fastlogp.kernel.numba.dispatch import funcify
 from pymc_fastlogp.kernel.numba.layouts import Kernel
@@ -76,7 +77,13 @@ class FusedKernel(FinalizedOpFromGraph):
 
         PyTensor remembers for each Op which rewriters are for it, and so keeps every Op for the process.
         """
-        kernel = layouts.load(self.program)
+        return self._keeping(layouts.load(self.program))
+
+    def named(self) -> Kernel:
+        """Return the program and the name of its machine code, which need not be there; what is returned keeps the program."""
+        return self._keeping(Kernel(self.program, name_of(self.program)))
+
+    def _keeping(self, kernel: Kernel) -> Kernel:
         self._program = ref(kernel.program)
         return kernel
 

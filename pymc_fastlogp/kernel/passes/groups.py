@@ -36,9 +36,11 @@ from pymc_fastlogp.kernel.ir.substitute import substitute
 from pymc_fastlogp.kernel.ir.traversal import (
     is_call,
     is_uniform,
+    loaded,
     loads,
     loops_in,
     reads,
+    roots,
     updates,
     writes,
 )
@@ -97,7 +99,9 @@ class Group:
     def add(self, loop: Loop) -> None:
         """Append the statements of a loop."""
         for statement in loop.body:
-            self._add(*substitute((statement,), self._forwarded))
+            # Of most statements nothing is forwarded, and expressions may be long.
+            is_known = self.stored.keys().isdisjoint(loaded(roots(statement)))
+            self._add(statement if is_known else substitute((statement,), self._forwarded)[0])
 
     def _add(self, statement: Statement) -> None:
         self.reads |= reads(Loop(self.domain, (statement,), self.when))
@@ -258,7 +262,7 @@ def _along_axis(
     Empty unless all elements along that axis are stored.
     """
     for axis, (position, length) in enumerate(zip(index, buffer.shape, strict=True)):
-        if isinstance(position, Const) or not isinstance(length, int):
+        if isinstance(position, Const) or not isinstance(length, int) or length > len(elements):
             continue
         positions = [int64(k) for k in range(length)]
         line = [(*index[:axis], k, *index[axis + 1 :]) for k in positions]

@@ -1,0 +1,142 @@
+"""Graphs that are rewritten and not linked, initial points that nobody compiles, and the collector meanwhile."""
+
+import gc
+import sys
+
+import numpy as np
+import nutpie
+import pymc as pm
+import pytest
+from numba.core.errors import TypingError
+
+import pymc_fastlogp
+from benchmarks.gallery import MODELS
+from pymc_fastlogp.callbacks import initial_point
+from pymc_fastlogp.callbacks.collector import old_objects_left_alone
+from pymc_fastlogp.callbacks.graphs import functions_of
+from pymc_fastlogp.callbacks.start import Start
+from pymc_fastlogp.callbacks.unlinked import Rewritten
+from tests.callbacks import models
+
+OPTIONS = {
+    "initial_points": None,
+    "jitter_rvs": None,
+    "default_initialization_strategy": "support_point",
+    "var_names": None,
+}
+
+
+def start_of(model, **options):
+    return Start(model, OPTIONS | options, freeze=True)
+
+
+def expected_points(model, seeds, **options):
+    """Return PyMC's initial points by the function that it compiles."""
+    function = start_of(model, **options).function
+    return [np.concatenate([np.ravel(x) for x in function(seed).values()]) for seed in seeds]
+
+
+@pytest.mark.parametrize("make", models.DIRECT, ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"jitter_rvs": []}, {"default_initialization_strategy": "prior"}],
+    ids=["jitter", "none", "prior"],
+)
+def test_initial_points_are_those_that_pymc_compiles(make, options):
+    model = make()
+    start = start_of(model, **options)
+    shapes = functions_of(start, None).shape_info[2][: len(model.free_RVs)]
+    found = initial_point.load(initial_point.dumped(start), shapes)
+    for seed, expected in enumerate(expected_points(model, range(3), **options)):
+        np.testing.assert_array_equal(found(seed), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_initial_points_of_the_gallery(name):
+    model = MODELS[name].make()
+    content = initial_point.dumped(start_of(model))
+    if content is None:  # left to PyMC, as with a Scan
+        return
+    n_values = len(model.free_RVs)
+    shapes = [np.shape(x) for x in start_of(model).function(0).values()]
+    found = initial_point.load(content, shapes[:n_values])
+    for seed, expected in enumerate(expected_points(model, range(2))):
+        np.testing.assert_array_equal(found(seed), expected)
+
+
+def test_graphs_are_linked_when_they_are_called():
+    functions = functions_of(start_of(models.hierarchy()), None)
+    assert type(functions.logp) is Rewritten
+    assert "linked" not in vars(functions.logp)
+    x = np.linspace(0.1, 0.8, functions.n_dim)
+    logp, gradient = functions.logp(x)
+    expected = nutpie.compile_pymc_model(models.hierarchy(), freeze_model=True).logp_func(x)
+    assert logp == expected[0]
+    np.testing.assert_array_equal(gradient, expected[1])
+    assert callable(functions.logp.vm)
+
+
+def test_shapes_that_types_do_not_know_are_evaluated():
+    with pm.Model() as model:
+        slope, start = pm.Normal("slope"), pm.Normal.dist()
+        path = pm.EulerMaruyama(
+            "path", 0.5, lambda x, slope: (slope * x, 2.0), (slope,), shape=6, init_dist=start
+        )
+    assert None in model.rvs_to_values[path].type.shape
+    assert pymc_fastlogp.compile_pymc_model(model).n_dim == 7
+
+
+def test_random_variables_in_what_is_stored_are_nutpies_error():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Deterministic("noisy", x + pm.Normal.dist())
+    for compile_model in (nutpie.compile_pymc_model, pymc_fastlogp.compile_pymc_model):
+        with pytest.raises((TypingError, AttributeError)):
+            compile_model(model)
+
+
+def test_nothing_is_compiled_for_pytensors_virtual_machine(run_script):
+    """Its part in C takes half a second to compile where the cache is empty."""
+    source = """
+        import sys
+        import pymc_fastlogp
+        from tests.callbacks import models
+        compiled = pymc_fastlogp.compile_pymc_model(models.hierarchy())
+        compiled.initial_point_func(0)
+        print("pytensor.link.c.cvm" in sys.modules, type(compiled.compiled_logp_func).__name__)
+        """
+    assert run_script(source).stdout.split() == ["False", "DirectCallback"]
+
+
+class TestCollector:
+    """Objects that were there before are not looked at."""
+
+    def test_freezes_and_unfreezes(self):
+        with old_objects_left_alone():
+            assert gc.get_freeze_count() > 0
+            with old_objects_left_alone():
+                pass
+            assert gc.get_freeze_count() > 0
+        assert gc.get_freeze_count() == 0
+
+    def test_new_objects_are_collected(self):
+        with old_objects_left_alone():
+            circle = []
+            circle.append(circle)
+            del circle
+            assert gc.collect() > 0
+
+    def test_what_others_froze_stays_frozen(self):
+        gc.freeze()
+        try:
+            with old_objects_left_alone():
+                pass
+            assert gc.get_freeze_count() > 0
+        finally:
+            gc.unfreeze()
+
+    def test_unfreezes_after_an_error(self):
+        with pytest.raises(ZeroDivisionError), old_objects_left_alone():
+            sys.exit(1 // 0)
+        assert gc.get_freeze_count() == 0
