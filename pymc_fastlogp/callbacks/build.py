@@ -113,6 +113,8 @@ def _side(plan: Plan, module: ir.Module) -> Side:
     if plan.kernel is None:
         return Side("", b"", _object_code(module), (), ())
     program, name = plan.kernel.program, plan.kernel.name
+    # Such a record stays in this process.
+    machine_code.bind_scalars(program)
     return Side(
         name,
         machine_code.object_code(program, name),

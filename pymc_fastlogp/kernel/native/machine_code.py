@@ -39,10 +39,15 @@ def name_of(program: Program, contiguous: Sequence[bool] | None = None) -> str:
 
 def engine_of(program: Program, code: bytes) -> llvm.ExecutionEngine:
     """Return an engine that has loaded the code of a program; it owns the code."""
-    for external in externals_of(program):
-        llvm.add_symbol(external.symbol, address(external))
+    bind_scalars(program)
     blas.bind(library_functions(program))
     return engine(code)
+
+
+def bind_scalars(program: Program) -> None:
+    """Make upstream's scalar functions that a program calls callable by name in this process."""
+    for external in externals_of(program):
+        llvm.add_symbol(external.symbol, address(external))
 
 
 def library_functions(program: Program) -> set[str]:

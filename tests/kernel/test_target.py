@@ -1,0 +1,43 @@
+"""Optimising a module: what LLVM breaks is made otherwise."""
+
+import ctypes
+
+import numpy as np
+import pytest
+from llvmlite import ir
+
+from pymc_fastlogp.kernel.llvm import F64, I32, POINTER
+from pymc_fastlogp.kernel.native.code import Code, engine
+from pymc_fastlogp.kernel.native.target import optimised, target_machine
+
+HALF, WHOLE = ir.VectorType(F64, 2), ir.VectorType(F64, 4)
+
+
+def halves_joined(order: tuple[int, int]) -> ir.Module:
+    """Return ``f(x, y)``: both halves of x are doubled and stored in an order, and read as a whole into y."""
+    module = ir.Module()
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER, POINTER]), "f")
+    builder = ir.IRBuilder(function.append_basic_block())
+    x, y = function.args
+    array = builder.alloca(ir.ArrayType(F64, 4))
+    array.align = 64
+    array.type = POINTER
+    for half in order:
+        place = [I32(2 * half)]
+        value = builder.load(builder.gep(x, place, source_etype=F64), typ=HALF, align=8)
+        doubled = builder.fadd(value, value)
+        builder.store(doubled, builder.gep(array, place, source_etype=F64), align=8)
+    builder.store(builder.load(array, typ=WHOLE, align=8), y, align=8)
+    builder.ret_void()
+    return module
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_halves_of_an_array_are_joined_in_any_order(order):
+    machine = target_machine()
+    code = Code(engine(machine.emit_object(optimised(halves_joined(order), machine))), "f")
+    x, y = np.arange(4.0), np.empty(4)
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(code.address)(
+        x.ctypes.data, y.ctypes.data
+    )
+    np.testing.assert_array_equal(y, 2 * x)
