@@ -34,6 +34,8 @@ from pymc_fastlogp.analysis.scalar_facts import Trait, ops_where
 # How many points around each, how many units in the last place away at most, and how many times
 # the largest change among them is still round-off.
 N_NEIGHBOURS = 8
+# How often operations are repeated with noise. More often, since half of it is rounded away below a power of two.
+N_NOISY = 32
 ULPS = 4
 NOISE_ALLOWED = 16
 

@@ -153,6 +153,43 @@ def test_what_passes(off, on, moved, passes):
     assert (ratio[0] <= 1) == passes
 
 
+@pytest.mark.parametrize(
+    ("at", "off", "on", "is_beyond"),
+    [
+        (30.0, np.inf, -1e58, True),
+        (30.0, -np.inf, -1e6, True),
+        (-800.0, np.nan, -np.inf, True),
+        (800.0, -np.inf, np.nan, True),
+        (30.0, np.nan, np.nan, False),
+        (30.0, -np.inf, np.inf, False),
+        (30.0, 1.0, np.nan, False),
+        (30.0, 1.0, 2.0, False),
+        (2.0, -np.inf, 1.0, False),  # out of support
+    ],
+)
+def test_what_is_beyond_upstream(at, off, on, is_beyond):
+    x = np.full(3, at)
+    found = verification._is_beyond_upstream(x, np.array([off, 0.0]), np.array([on, 0.0]))
+    assert found == is_beyond
+
+
+def test_a_gradient_may_be_beyond_upstream_alone():
+    x, off, on = np.full(1, 800.0), np.array([-1.0, np.nan]), np.array([-1.0, 2.0])
+    assert verification._is_beyond_upstream(x, off, on)
+    assert not verification._is_beyond_upstream(x, on, off)
+
+
+def test_points_beyond_upstream_are_counted():
+    """A product overflows far out; its logarithm, as the plugin takes it, does not."""
+    with pm.Model() as model:
+        a, b = pm.Flat("a", shape=9), pm.Flat("b")
+        pm.Potential("p", -pt.log(pt.exp(a) * pt.exp(b)).sum())
+    result = verify(model)
+    assert result
+    assert result.n_beyond > 0
+    assert f"At {result.n_beyond} more" in str(result)
+
+
 def test_an_entry_is_measured_by_the_largest_of_its_variable():
     off, on = np.array([1.0, 0.0]), np.array([1.0, 1e-14])
     error, ratio = verification._errors(off, on, off[None], 1e-12)

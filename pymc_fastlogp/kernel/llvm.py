@@ -62,9 +62,22 @@ def stack_variable(builder: ir.IRBuilder, type_: ir.Type) -> ir.Value:
     """
     with builder.goto_entry_block():
         variable = builder.alloca(type_)
-    variable.align = ALIGNMENT
-    variable.type = POINTER
+        variable.align = ALIGNMENT
+        variable.type = POINTER
+        if isinstance(type_, ir.ArrayType):
+            _begin_life(builder, variable)
     return variable
+
+
+def _begin_life(builder: ir.IRBuilder, array: ir.Value) -> None:
+    """Say that an array is not there before, which says nothing, but keeps SROA of LLVM 22 from what it does wrong.
+
+    It joins halves that are stored one by one where the second of them may not be there yet (``docs/upstream.md``), but only where
+    nothing else than loads and stores uses the array.
+    """
+    signature = ir.FunctionType(ir.VoidType(), [I64, POINTER])
+    whole = I64(-1)
+    builder.call(declared(builder.module, "llvm.lifetime.start.p0", signature), [whole, array])
 
 
 def shuffle(

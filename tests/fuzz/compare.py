@@ -8,8 +8,11 @@ import logging
 import sys
 import warnings
 
+import nutpie
+import pymc as pm
 import pytensor
 
+import pymc_fastlogp
 from tests.fuzz.models import check, random_model
 
 # Seconds for one model.
@@ -29,13 +32,25 @@ def main() -> None:
 
 def trouble_with(seed: int) -> str:
     """Return what is wrong with the model of a seed, nothing if nothing is."""
-    made_of = "not built"
+    model, made_of = None, "not built"
     try:
         model, made_of = random_model(seed)
         verification = check(model, seed)
     except Exception as error:
+        if model is not None and refused_upstream(model) is type(error):
+            return ""
         return f"{type(error).__name__}: {error}\n{made_of}"
     return "" if verification else f"{verification}\n{made_of}"
+
+
+def refused_upstream(model: pm.Model) -> type[Exception] | None:
+    """Return what nutpie raises with the plugin off."""
+    try:
+        with pymc_fastlogp.disabled():
+            nutpie.compile_pymc_model(model)
+    except Exception as error:
+        return type(error)
+    return None
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Optimising a module: what LLVM breaks is made otherwise."""
+"""Optimising a module: LLVM keeps it valid."""
 
 import ctypes
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.llvm import F64, I32, POINTER
+from pymc_fastlogp.kernel.llvm import F64, I32, POINTER, stack_variable
 from pymc_fastlogp.kernel.native.code import Code, engine
 from pymc_fastlogp.kernel.native.target import optimised, target_machine
 
@@ -19,9 +19,7 @@ def halves_joined(order: tuple[int, int]) -> ir.Module:
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER, POINTER]), "f")
     builder = ir.IRBuilder(function.append_basic_block())
     x, y = function.args
-    array = builder.alloca(ir.ArrayType(F64, 4))
-    array.align = 64
-    array.type = POINTER
+    array = stack_variable(builder, ir.ArrayType(F64, 4))
     for half in order:
         place = [I32(2 * half)]
         value = builder.load(builder.gep(x, place, source_etype=F64), typ=HALF, align=8)

@@ -127,6 +127,15 @@ def test_limits_of_a_factor(constant, exponent):
     np.testing.assert_array_equal(off, on)
 
 
+def test_exponentials_that_overflow_alone():
+    out = pt.log(pt.exp(x) * pt.exp(z))
+    found, *gradient = value_and_gradient(
+        out, inputs_of(out, {x: np.full(6, 800.0), z: np.full(6, -900.0)}), on=True
+    )
+    np.testing.assert_array_equal(found, np.full(6, -100.0))
+    assert np.isfinite(gradient).all()
+
+
 @pytest.mark.parametrize(("constant", "exponent"), [(1e-300, -500.0), (1e300, 500.0)])
 def test_limits_of_a_product_of_factors_that_have_none(constant, exponent):
     out = pt.log(pt.constant(np.full(6, constant)) * pt.exp(x))

@@ -289,7 +289,18 @@ def _join(grid: Grid, node: Apply, where: Where) -> View | None:
     if not 0 <= along < node.outputs[0].type.ndim or along in where:
         return None
     new_axis = _after_rows(node.outputs[0], where)[along]
-    return View([(x, where) for x in node.inputs], lambda inputs: join(new_axis, *inputs))
+
+    def joined(inputs: list[TensorVariable]) -> TensorVariable:
+        return join(new_axis, *(_for_each_row(x, grid.n_chosen) for x in inputs))
+
+    return View([(x, where) for x in node.inputs], joined)
+
+
+def _for_each_row(x: TensorVariable, n_rows: int) -> TensorVariable:
+    """Repeat what is the same in all rows; a join does not broadcast."""
+    if x.type.shape[0] != 1 or n_rows == 1:
+        return x
+    return alloc(x, n_rows, *(x.shape[axis] for axis in range(1, x.type.ndim)))
 
 
 def _alloc(grid: Grid, node: Apply, where: Where) -> View:

@@ -4,6 +4,7 @@ r"""``log(a * exp(x) * s) -> log(a) + x + log(s)``: take no logarithm of what is
 
     log(a * exp(x) * s)       ->  log(a) + x + log(s) + limit
     log(a * exp(v)[g])        ->  log(a) + v[g] + limit
+    log(a * exp(x) * exp(y))  ->  log(a * exp(x + y))
     log((r * s)[g])           ->  (log(r) + log(s))[g] + limit
 
 ``a`` is a constant, ``s`` has fewer entries than the product, and no factor is below zero. So a rate
@@ -11,7 +12,8 @@ r"""``log(a * exp(x) * s) -> log(a) + x + log(s)``: take no logarithm of what is
 entry, and a sum over rows of it falls into sums over :math:`i` and :math:`k` alone.
 
 The limit is zero, but :math:`-\infty` where the product is zero, and :math:`\infty` where it is infinite. There the logarithm is
-what it was, also where factors that are neither under- or overflow together. Quotients PyTensor splits. Elsewhere the sum
+what it was, also where factors that are neither under- or overflow together. Exponentials are multiplied first, as PyTensor does after
+the gradient: their product may be finite where one of them is not. Quotients PyTensor splits. Elsewhere the sum
 is off by at most :math:`\epsilon \sum |\log f|` over its factors :math:`f`, where the left side has the rounding of the product.
 """
 
@@ -21,7 +23,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import constant, switch
-from pytensor.tensor.math import add, eq, log, lt
+from pytensor.tensor.math import add, eq, exp, log, lt, mul
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
@@ -34,6 +36,10 @@ from pymc_fastlogp.analysis.ranges import is_nonnegative
 def local_log_of_product(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``log(a * exp(x) * s) -> log(a) + x + log(s)``."""
     [x], [out] = node.inputs, node.outputs
+    if (merged := _with_one_exponential(x)) is not None:
+        logarithm = log(merged)
+        copy_stack_trace(out, logarithm)
+        return [logarithm] if out.type.is_super(logarithm.type) else None
     logs = sum_of_logs(out)
     if logs is None:
         return None
@@ -42,6 +48,17 @@ def local_log_of_product(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
         return None
     copy_stack_trace(out, logarithm)
     return [logarithm]
+
+
+def _with_one_exponential(x: TensorVariable) -> TensorVariable | None:
+    """Return a product of several exponentials as one with that of their sum, None if it is no such product."""
+    factors = operands(x, ps.Mul)
+    exponents = [a for factor in factors if (a := operand(factor, ps.Exp)) is not None]
+    if len(exponents) < 2:
+        return None
+    others = [factor for factor in factors if operand(factor, ps.Exp) is None]
+    exponential = exp(add(*exponents))
+    return mul(*others, exponential) if others else exponential
 
 
 def sum_of_logs(logarithm: TensorVariable) -> TensorVariable | None:
