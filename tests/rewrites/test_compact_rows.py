@@ -14,6 +14,7 @@ from pytensor.tensor.math import Sum
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.typed_list import TypedListType
 
+from pymc_fastlogp import verify
 from pymc_fastlogp.decisions import Decision, collected
 from pymc_fastlogp.rewrites.rows.compact_rows import NAME
 from tests.rewrites.conftest import PYTHON, pregrad, sketch, sum_and_gradient
@@ -300,6 +301,19 @@ def test_unfrozen_model_refuses_and_says_how_to_freeze():
         pregrad(model_of("bernoulli").logp(), on=True)
     assert not fired(decisions)
     assert any("freeze_model=True" in str(decision.refusal) for decision in decisions)
+
+
+def test_joins_what_is_the_same_in_all_rows():
+    """A multinomial logit whose data have one of two groups: a join does not broadcast its first column."""
+    categories = np.arange(200) % 3
+    with pm.Model() as model:
+        effect, others = pm.Normal("effect", shape=2), pm.Normal("others", shape=2)
+        first = pt.broadcast_to(effect[np.zeros(200, int)], (200,))
+        logits = [first[:, None], pt.broadcast_to(others, (200, 2))]
+        pm.Categorical("y", logit_p=pt.concatenate(logits, axis=1), observed=categories)
+    with collected() as decisions:
+        assert verify(model, n_random=1)
+    assert fired(decisions)
 
 
 WEIGHTS = {
