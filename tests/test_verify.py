@@ -177,6 +177,7 @@ def test_a_gradient_may_be_beyond_upstream_alone():
     x, off, on = np.full(1, 800.0), np.array([-1.0, np.nan]), np.array([-1.0, 2.0])
     assert verification._is_beyond_upstream(x, off, on)
     assert not verification._is_beyond_upstream(x, on, off)
+    assert not verification._is_beyond_upstream(x, np.full(2, np.nan), np.array([np.nan, 2.0]))
 
 
 def test_points_beyond_upstream_are_counted():
