@@ -94,7 +94,9 @@ class Group:
 
     def fits(self, loop: Loop) -> bool:
         """Whether the loop can be part of the group."""
-        return self.domain == loop.domain and fit(self.as_step(), loop)
+        if self.domain != loop.domain or self.when is not loop.when or is_call(loop):
+            return False
+        return not any(isinstance(statement, Call) for statement in self.others)
 
     def add(self, loop: Loop) -> None:
         """Append the statements of a loop."""

@@ -8,7 +8,6 @@ it was, with scratch of its own, and runs only if the check turned out false. Bo
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
 from math import inf
 
 from pytensor import scalar as ps
@@ -33,7 +32,7 @@ def speculate_on_checks(program: Program) -> Program:
     failed = Buffer("failed", "bool", (), Role.SCRATCH)
     renamed = {buffer: replace(buffer, name=f"{buffer.name}_again") for buffer in program.scratch}
     again = [_again(loop, renamed, Load(failed, ())) for loop in loops]
-    fast = [reduce(_assuming, checks, loop) for loop in loops]
+    fast = [decided(loop, frozenset(checks), True) for loop in loops]
     failure = Store(failed, (), truth(ps.invert, all_of(checks)))
     return replace(
         program,
@@ -64,10 +63,6 @@ def _buffers_from_reductions(loops: Sequence[Loop]) -> set[Buffer]:
         if late:
             found |= {buffer for buffer in writes(loop) if buffer.dtype == "bool"}
     return found
-
-
-def _assuming(loop: Loop, check: Load) -> Loop:
-    return decided(loop, check, True)
 
 
 def _again(loop: Loop, renamed: dict[Buffer, Buffer], failed: Load) -> Loop:

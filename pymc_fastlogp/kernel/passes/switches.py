@@ -1,6 +1,6 @@
 """The Switches of a loop, and the loop for one value of their condition."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from pytensor import scalar as ps
 
@@ -18,14 +18,14 @@ def switches(loop: Loop) -> Iterator[Compute]:
             yield expr
 
 
-def decided(loop: Loop, condition: Expr, value: bool) -> Loop:
-    """Return the loop with one branch in place of each Switch on a condition."""
+def decided(loop: Loop, conditions: Collection[Expr], value: bool) -> Loop:
+    """Return the loop with one branch in place of each Switch on some conditions."""
 
     def branch(expr: Expr) -> Expr | None:
         if not (isinstance(expr, Compute) and isinstance(expr.op, ps.Switch)):
             return None
         yes, no = (cast(branch, expr.dtype) for branch in expr.args[1:])
-        if expr.args[0] is condition:
+        if expr.args[0] in conditions:
             return yes if value else no
         # Both are zero where one was the gradient of a branch that is not taken.
         return yes if yes is no else None

@@ -44,7 +44,9 @@ def _best_condition(loop: Loop) -> Expr | None:
     """Return the condition that saves most, None where none saves enough."""
     cost = arithmetic_cost(loop)
     costs = {
-        condition: max(arithmetic_cost(decided(loop, condition, value)) for value in (True, False))
+        condition: max(
+            arithmetic_cost(decided(loop, (condition,), value)) for value in (True, False)
+        )
         for condition in _uniform_conditions(loop)
     }
     best = min(costs, key=lambda condition: costs[condition], default=None)
@@ -60,4 +62,4 @@ def _uniform_conditions(loop: Loop) -> list[Expr]:
 def _decided(loop: Loop, condition: Expr, value: bool, when: Expr) -> Loop:
     """Return the loop for one value of a condition, to run only then."""
     both = when if loop.when is None else truth(ps.and_, loop.when, when)
-    return replace(decided(loop, condition, value), when=both)
+    return replace(decided(loop, (condition,), value), when=both)
