@@ -453,3 +453,13 @@ def test_each_refusal_has_a_text_and_advice(name):
     assert refusal.text
     assert refusal.advice
     assert f"{refusal.text} (to do: {refusal.advice})" == str(refusal)
+
+
+def test_effects_that_could_be_placed_are_said():
+    with pm.Model() as model:
+        sigma = pm.HalfNormal("sigma")
+        raw = pm.Normal("raw", shape=5)
+        pm.Normal("y", (sigma * raw)[np.arange(40) % 5], 1.0, observed=np.ones(40))
+    explanation = explain(model)
+    assert "raw: parametrise can place it: non-centred." in explanation.notes()
+    assert not any("sigma" in note and "parametrise" in note for note in explanation.notes())

@@ -102,6 +102,10 @@ class Kernels:
         return f"{inside} of {inside + outside} nodes of {self.graph} are in {kernels}{rest}."
 
 
+# How the entries of ``effects`` begin that ``parametrise`` would do something to.
+PLACED = "parametrise can place it"
+
+
 @dataclass(frozen=True, repr=False)
 class Explanation(Shown):
     """What the plugin does to a model, and why not more.
@@ -220,19 +224,28 @@ class Explanation(Shown):
         )
 
     def notes(self) -> list[str]:
-        """Return the variables that nothing is to be said about, and the nodes outside of kernels."""
+        """Return the variables that nothing is to be said about, the effects that have a better parametrisation, and the nodes outside of kernels."""
         idle: dict[str, list[str]] = {}
         for row in self.rows:
             if not row.rewrite:
                 idle.setdefault(row.reason, []).append(_variable(row))
         return [
             *(f"{', '.join(names)}: {reason}." for reason, names in idle.items()),
+            *self._placed(),
             *(
                 f"Outside of kernels: {x.n_nodes} x {x.op}: {x.reason}."
                 for x in self.kernels.outside
             ),
             f"Rewrites are named without {PREFIX}.",
         ]
+
+    def _placed(self) -> list[str]:
+        """Say which variables ``parametrise`` knows what to do with."""
+        names: dict[str, list[str]] = {}
+        for name, what in self.effects.items():
+            if what.startswith(PLACED):
+                names.setdefault(what, []).append(name)
+        return [f"{', '.join(of_kind)}: {what}." for what, of_kind in names.items()]
 
 
 def in_words(ratio: float) -> str:

@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 from pytensor.graph import clone_replace
 
 from pymc_fastlogp.decisions import Decision
-from pymc_fastlogp.explanation.result import Explanation, Outcome
+from pymc_fastlogp.explanation.result import PLACED, Explanation, Outcome
 from pymc_fastlogp.explanation.terms import rewrite_terms
 from pymc_fastlogp.given_model import given_model
 from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD
@@ -123,7 +123,7 @@ def _effects(model: "pm.Model") -> dict[str, str]:
         found = found_in(model)
     except (NotImplementedError, ValueError) as error:
         return {rv.name: f"parametrise leaves it: {error}" for rv in model.free_RVs}
-    placed = {name: f"parametrise can place it: {kind}" for name, kind in found.kinds.items()}
+    placed = {name: f"{PLACED}: {kind}" for name, kind in found.kinds.items()}
     return placed | {x.name: f"parametrise leaves it: {x.reason}" for x in found.left_alone}
 
 
