@@ -3,6 +3,7 @@
 # make test       lint, types and the test suite (what CI runs): 20 minutes on two cores
 # make test-all   the slow suites too: fuzzing, the model suite, every case study: hours
 # make test-upstream  the tests of PyTensor, PyMC and nutpie without the plugin and with it (TESTS=pymc for some, UPSTREAM=folder for checkouts): 1 hour
+# make test-versions  some tests with the oldest and the newest versions of what we build on (NAME=oldest for one): 30 minutes
 # make fuzz       random models off against on (N=100 how many, SEED=0 of the first): 5 seconds a model
 # make bench      the benchmark tables and the user's wait, their JSON and plots (MODEL=radon for one, QUICK=1 for a fast look): 2 hours
 # make wait       the user's wait alone, with the table of the README and its plot: 30 minutes
@@ -21,7 +22,7 @@ WORKERS ?= 2
 CHECK := $(addprefix tests/,test_architecture.py test_project_files.py test_docs.py test_config.py \
   rewrites/test_gaussian_rows.py rewrites/test_compact_rows.py kernel/test_passes.py kernel/test_op.py)
 
-.PHONY: .venv demo check test test-all test-upstream fuzz bench wait canaries docs notebooks lint clean
+.PHONY: .venv demo check test test-all test-upstream test-versions fuzz bench wait canaries docs notebooks lint clean
 
 .venv: .venv/.installed
 
@@ -64,6 +65,9 @@ test-all: lint
 
 test-upstream: .venv
 	$(RUN) -m tests.upstream $(TESTS)
+
+test-versions: .venv
+	$(RUN) -m tests.versions $(NAME)
 
 fuzz: .venv
 	$(RUN) -m tests.fuzz $(or $(N),100) $(or $(SEED),0)

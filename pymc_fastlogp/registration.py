@@ -7,6 +7,7 @@ time a rewrite is about to act. Unlike adding and removing tags of a database th
 share, this lets one thread compile with the plugin while another compiles without it.
 """
 
+import re
 import warnings
 from collections.abc import Sequence
 from functools import cache
@@ -36,6 +37,8 @@ TAG = "fastlogp"
 
 # The release lines that the tests have run against.
 TESTED = {"pymc": ("6.3", "6.4"), "pytensor": ("3.3",)}
+# The first release of a line that has all that we use (``python -m tests.versions oldest``).
+OLDEST = {"pytensor": "3.3.5"}
 
 
 class SwitchedRewriter(NodeRewriter):
@@ -174,6 +177,8 @@ def untested_reason() -> str | None:
             return f"{package} is not installed as a package"
         if ".".join(installed.split(".")[:2]) not in lines:
             return f"{package} {installed} is not tested, only {' and '.join(lines)}"
+        if _release(installed) < _release(OLDEST.get(package, lines[0])):
+            return f"{package} {installed} is too old, {OLDEST[package]} is needed"
     try:
         for rule in RULES:
             _rewriter(rule), optdb["stabilize" if rule.database == ROWS else rule.database]
@@ -181,6 +186,11 @@ def untested_reason() -> str | None:
         # A part of PyTensor that is not its public API has moved.
         return f"{CHANGED} ({error})"
     return None
+
+
+def _release(version_of_package: str) -> list[int]:
+    """Return the numbers of a version, without what follows them in a release candidate."""
+    return [int(number) for number in re.findall(r"\d+", version_of_package)[:3]]
 
 
 def _rewriter(rule: Rule) -> NodeRewriter:

@@ -203,11 +203,20 @@ def test_import_after_a_query_that_excluded_a_name(run_script):
     assert process.stdout == "True\n", process.stderr
 
 
-@pytest.mark.parametrize("package", ["pymc", "pytensor"])
-def test_untested_version_warns_once_and_does_nothing(run_script, tmp_path, package):
-    metadata = tmp_path / f"{package}-99.0.0.dist-info" / "METADATA"
+@pytest.mark.parametrize(
+    ("package", "version", "reason"),
+    [
+        ("pymc", "99.0.0", "is not tested"),
+        ("pytensor", "99.0.0", "is not tested"),
+        ("pytensor", "3.3.4", "is too old, 3.3.5 is needed"),
+    ],
+)
+def test_untested_version_warns_once_and_does_nothing(
+    run_script, tmp_path, package, version, reason
+):
+    metadata = tmp_path / f"{package}-{version}.dist-info" / "METADATA"
     metadata.parent.mkdir()
-    metadata.write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 99.0.0\n")
+    metadata.write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
     process = run_script(
         """
         import json
@@ -229,7 +238,7 @@ def test_untested_version_warns_once_and_does_nothing(run_script, tmp_path, pack
         """
     )
     (warning,), *state, found = json.loads(process.stdout)
-    assert f"{package} 99.0.0 is not tested" in warning
+    assert f"{package} {version} {reason}" in warning
     assert state == [False, False, False]
     assert found == []
 

@@ -112,6 +112,7 @@ def test_nothing_is_compiled_for_pytensors_virtual_machine(run_script):
 class TestCollector:
     """Objects that were there before are not looked at."""
 
+    @pytest.mark.skipif(gc.get_freeze_count() > 0, reason="this Python freezes objects itself")
     def test_freezes_and_unfreezes(self):
         with old_objects_left_alone():
             assert gc.get_freeze_count() > 0

@@ -13,6 +13,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.gathers import Where, position_key
 from pymc_fastlogp.rewrites.gaussian.squares import Factor, Monomial
+from pymc_fastlogp.rewrites.rows.axes import moved
 from pymc_fastlogp.rewrites.rows.chunks import (
     counts_of,
     first_rows,
@@ -24,7 +25,7 @@ from pymc_fastlogp.rewrites.rows.chunks import (
 from pymc_fastlogp.rewrites.rows.keys import Codes
 from pymc_fastlogp.rewrites.rows.reads import RowReads
 from pymc_fastlogp.rewrites.rows.terms import product, total
-from pymc_fastlogp.rewrites.rows.views import Grid, moved
+from pymc_fastlogp.rewrites.rows.views import Grid
 
 
 class GaussianCells:

@@ -45,6 +45,7 @@ from pymc_fastlogp.rewrites.gaussian.design import design_of, rows_of, weights_o
 from pymc_fastlogp.rewrites.gaussian.factor import factorised
 from pymc_fastlogp.rewrites.gaussian.squares import Factor, Monomial, Square, parse_square
 from pymc_fastlogp.rewrites.gaussian.sums import MOST_UNROLLED, squares_left, sum_of_squares
+from pymc_fastlogp.rewrites.rows.axes import moved
 from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD, Grouping
 from pymc_fastlogp.rewrites.rows.keys import WORTHWHILE
 from pymc_fastlogp.rewrites.rows.reads import RowReads, reads_of
@@ -75,7 +76,7 @@ from pymc_fastlogp.rewrites.rows.terms import (
     sum_at_cells,
     terms_of,
 )
-from pymc_fastlogp.rewrites.rows.views import moved, rest_of
+from pymc_fastlogp.rewrites.rows.views import rest_of
 
 NAME = "fastlogp_gaussian_rows"
 

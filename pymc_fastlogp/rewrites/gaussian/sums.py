@@ -22,8 +22,9 @@ from pymc_fastlogp.rewrites.gaussian.cells import GaussianCells
 from pymc_fastlogp.rewrites.gaussian.design import Covariate, Design, Entry
 from pymc_fastlogp.rewrites.gaussian.factor import CellFactor, factorised
 from pymc_fastlogp.rewrites.gaussian.squares import Square
+from pymc_fastlogp.rewrites.rows.axes import moved
 from pymc_fastlogp.rewrites.rows.terms import total
-from pymc_fastlogp.rewrites.rows.views import moved, varies
+from pymc_fastlogp.rewrites.rows.views import varies
 
 # The most parameters that are written out one by one.
 MOST_UNROLLED = 8

@@ -35,6 +35,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.gathers import Where, parse_gather, position_key
+from pymc_fastlogp.rewrites.rows.axes import for_each_row, moved
 
 
 class View(NamedTuple):
@@ -210,18 +211,6 @@ def _is_all(positions: np.ndarray, length: int | None) -> bool:
     return positions.shape == (length,) and bool((positions == np.arange(len(positions))).all())
 
 
-def moved(x: TensorVariable, order: Sequence[int | str]) -> TensorVariable:
-    """Return ``x`` with its axes in this order, as :meth:`dimshuffle` does, a constant at once."""
-    if list(order) == list(range(x.type.ndim)):
-        return x
-    if not isinstance(x, TensorConstant):
-        return x.dimshuffle(*order)
-    kept = [axis for axis in order if axis != "x"]
-    dropped = [axis for axis in range(x.type.ndim) if axis not in kept]
-    data = x.data.transpose([*kept, *dropped]).reshape([x.data.shape[axis] for axis in kept])
-    return constant(data[tuple(np.newaxis if axis == "x" else slice(None) for axis in order)])
-
-
 def _varies_along(x: TensorVariable, axis: int) -> bool:
     return not x.type.broadcastable[axis]
 
@@ -291,16 +280,9 @@ def _join(grid: Grid, node: Apply, where: Where) -> View | None:
     new_axis = _after_rows(node.outputs[0], where)[along]
 
     def joined(inputs: list[TensorVariable]) -> TensorVariable:
-        return join(new_axis, *(_for_each_row(x, grid.n_chosen) for x in inputs))
+        return join(new_axis, *(for_each_row(x, grid.n_chosen) for x in inputs))
 
     return View([(x, where) for x in node.inputs], joined)
-
-
-def _for_each_row(x: TensorVariable, n_rows: int) -> TensorVariable:
-    """Repeat what is the same in all rows; a join does not broadcast."""
-    if x.type.shape[0] != 1 or n_rows == 1:
-        return x
-    return alloc(x, n_rows, *(x.shape[axis] for axis in range(1, x.type.ndim)))
 
 
 def _alloc(grid: Grid, node: Apply, where: Where) -> View:
