@@ -198,11 +198,16 @@ for row, size in zip(axes, SIZES, strict=True):
 plt.show()
 
 # %% [markdown]
-# With few rows and centred (top left), the slope is as wide as $\sigma_b$ allows: a funnel, and the sampler
-# rarely gets into its neck. Non-centred, that slope is standard normal whatever $\sigma_b$ is.
+# With few rows and centred (top left), the slope is as wide as $\sigma_b$ allows: a funnel. The blue draws end where it gets narrow,
+# and the grey ones go on: what is missing is not only slow to come, it is a part of the posterior. Non-centred, this slope is standard normal
+# whatever $\sigma_b$ is, and `parametrise` does the same.
 #
-# With many rows, $b_g$ is known well, and $u_g = (b_g - \mu_b) / \sigma_b$ has to follow $\sigma_b$: a ridge (bottom middle).
-# Worse is what all counties share. If $\mu_a$ moves, all $u_g$ have to move together the other way.
+# With many rows, $b_g$ is known well, so that centred there is nothing to be seen (bottom left). But $u_g = (b_g - \mu_b) / \sigma_b$
+# has to follow $\sigma_b$: a ridge (bottom middle).
+#
+# Worse is what all counties share. If $\mu_a$ moves and the $a_g$ are known, all $u_g$ have to move the other way together. The next pictures show
+# the mean of all counties against $\mu_a$, at the draws of `parametrise`. With many rows, the non-centred ridge is
+# nearly a line. With few rows, both ways of writing have a ridge, and the coordinates of `parametrise` have none.
 
 # %%
 SYMBOLS = {"centred": r"\bar a_g", "non-centred": r"\bar u_g", "parametrise": r"\bar z_g"}
@@ -240,7 +245,7 @@ plt.show()
 # from $I$ and $h$, as when the first is integrated out. [The derivation](../parametrise.md) has more.
 
 # %%
-print(pymc_fastlogp.explain(radon.make()).effects)
+display(pd.Series(pymc_fastlogp.explain(radon.make()).effects).to_frame("what `explain` says"))
 
 
 def sites_of(model):
@@ -296,23 +301,16 @@ for size in SIZES:
 # where there is none, the slope is non-centred.
 
 # %%
-figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True)
-for ax, (size, x) in zip(axes, houses.items(), strict=True):
-    rows = {"a": np.bincount(x.county), "b": np.bincount(x.county, x.floor)}
-    ax.plot(rows["a"], place[size, "a"], ".", label="intercept, by all houses")
-    ax.plot(
-        rows["b"],
-        place[size, "b"],
-        "o",
-        fillstyle="none",
-        label="slope, by those on the ground floor",
-    )
-    ax.set_xscale("symlog")
-    ax.set_xlim(-0.3)
-    ax.set_title(size)
-    ax.set_xlabel("houses of the county")
-axes[0].set_ylabel("0 is non-centred, 1 is centred")
-axes[0].legend(fontsize="small")
+figure, ax = plt.subplots(figsize=(8, 4))
+for color, (size, x) in zip(("C0", "C1"), houses.items(), strict=True):
+    everywhere, on_ground_floor = np.bincount(x.county), np.bincount(x.county, x.floor)
+    ax.plot(everywhere, place[size, "a"], ".", color=color, label=f"{size}, intercepts")
+    ax.plot(on_ground_floor, place[size, "b"], "+", color=color, label=f"{size}, slopes")
+ax.set_xscale("symlog", linthresh=1)
+ax.set_xlim(-0.2)
+ax.set_xlabel("houses of the county (for slopes, those measured on the ground floor)")
+ax.set_ylabel("0 is non-centred, 1 is centred")
+ax.legend()
 plt.show()
 
 # %% [markdown]
