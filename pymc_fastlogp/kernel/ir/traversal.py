@@ -102,9 +102,12 @@ def reads_directly(expr: Expr) -> bool:
     return not any(isinstance(part, Load) for load in loads for part in walk(load.index))
 
 
-def reads(step: Step) -> set[Buffer]:
-    """Return the buffers that a loop, or what is repeated, loads from."""
-    return loaded([root for loop in loops_in((step,)) for root in _roots_of_loop(loop)])
+def reads(step: Step) -> frozenset[Buffer]:
+    """Return the buffers that a loop, or what is repeated, loads from; the step keeps the answer."""
+    if "reads" not in vars(step):
+        every = [root for loop in loops_in((step,)) for root in _roots_of_loop(loop)]
+        vars(step)["reads"] = frozenset(loaded(every))
+    return vars(step)["reads"]
 
 
 def loaded(exprs: Sequence[Expr]) -> set[Buffer]:
@@ -126,9 +129,12 @@ def loaded(exprs: Sequence[Expr]) -> set[Buffer]:
     return set().union(*(vars(expr)["loaded"] for expr in exprs))
 
 
-def writes(step: Step) -> set[Buffer]:
-    """Return the buffers that a loop, or what is repeated, stores to or accumulates in."""
-    return {statement.buffer for loop in loops_in((step,)) for statement in updates(loop)}
+def writes(step: Step) -> frozenset[Buffer]:
+    """Return the buffers that a loop, or what is repeated, stores to or accumulates in; the step keeps the answer."""
+    if "writes" not in vars(step):
+        every = (statement for loop in loops_in((step,)) for statement in updates(loop))
+        vars(step)["writes"] = frozenset(statement.buffer for statement in every)
+    return vars(step)["writes"]
 
 
 def loads(loop: Loop) -> list[Load]:

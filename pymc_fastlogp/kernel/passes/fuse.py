@@ -8,7 +8,7 @@ computed with the conjunction of two checks, which would part the loop that chec
 What is repeated is a group by itself, and its own steps are fused alike.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from math import inf, prod
 
@@ -27,6 +27,7 @@ from pymc_fastlogp.kernel.passes.groups import (
     Alone,
     Domain,
     Group,
+    Touched,
     are_independent,
     fit,
     is_barrier,
@@ -62,13 +63,12 @@ def _domains_reading(steps: Sequence[Step]) -> dict[Buffer, set[Domain]]:
 
 def _earliest(groups: list[Group | Alone], step: Step) -> int:
     """Return the first position at which all that has to come before a step is before it, or at it."""
-    earliest = 0
-    for position, group in enumerate(groups):
-        if group.must_precede(step):
-            earliest = position + 1
-        elif group.writes & (reads(step) | writes(step)):
-            earliest = position
-    return earliest
+    for position in reversed(range(len(groups))):
+        if groups[position].must_precede(step):
+            return position + 1
+        if groups[position].writes & (reads(step) | writes(step)):
+            return position
+    return 0
 
 
 def _place(groups: list[Group | Alone], loop: Loop, readers: dict[Buffer, set[Domain]]) -> Group:
@@ -106,7 +106,7 @@ def _would_wait(
     return False
 
 
-def _needed(read: set[Buffer], groups: list[Group | Alone]) -> set[int]:
+def _needed(read: Set[Buffer], groups: list[Group | Alone]) -> set[int]:
     """Return the positions of the groups that have to come before some reads, directly or not."""
     needed, found = set(read), set()
     for position in reversed(range(len(groups))):
@@ -158,9 +158,13 @@ def _met(steps: list[Step]) -> list[Step] | None:
         return None
     before: list[Step] = []
     behind: list[Step] = []
+    touched = Touched(first)
     for step in between:
-        stays_behind = not all(are_independent(earlier, step) for earlier in (first, *behind))
-        (behind if stays_behind else before).append(step)
+        if touched.is_independent(step):
+            before.append(step)
+        else:
+            behind.append(step)
+            touched.add(step)
     if not all(are_independent(step, last) for step in behind):
         return None
     return [*before, Group.of(first, last).as_step(), *behind]

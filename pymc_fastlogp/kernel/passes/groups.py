@@ -61,6 +61,8 @@ class Group:
         All other statements.
     reads, writes : set of Buffer
         What they touch in memory.
+    is_barrier : bool
+        Whether nothing may move across.
     """
 
     domain: Domain
@@ -69,6 +71,7 @@ class Group:
     others: list[Statement] = field(default_factory=list)
     reads: set[Buffer] = field(default_factory=set)
     writes: set[Buffer] = field(default_factory=set)
+    is_barrier: bool = False
 
     @classmethod
     def of(cls, *loops: Loop) -> Self:
@@ -87,11 +90,6 @@ class Group:
         )
         return Loop(self.domain, (*stores, *self.others), self.when)
 
-    @property
-    def is_barrier(self) -> bool:
-        """Whether nothing may move across."""
-        return any(isinstance(statement, Check) for statement in self.others)
-
     def fits(self, loop: Loop) -> bool:
         """Whether the loop can be part of the group."""
         if self.domain != loop.domain or self.when is not loop.when or is_call(loop):
@@ -109,6 +107,7 @@ class Group:
         self.reads |= reads(Loop(self.domain, (statement,), self.when))
         if isinstance(statement, Check):
             self.others.append(statement)
+            self.is_barrier = True
             return
         self.writes.add(statement.buffer)
         elements = self.stored.setdefault(statement.buffer, {})
@@ -156,7 +155,9 @@ class Group:
         if self.is_barrier or is_barrier(step) or self._reads_before(step):
             return True
         if isinstance(step, Repeat) or not self.fits(step):
-            return bool(self.writes & (reads(step) | writes(step)))
+            return not (
+                self.writes.isdisjoint(reads(step)) and self.writes.isdisjoint(writes(step))
+            )
         return not (self._can_forward(step) and self._can_write(step))
 
     def _reads_before(self, step: Step) -> bool:
@@ -225,6 +226,30 @@ class Alone:
         return not are_independent(self.repeat, step)
 
 
+class Touched:
+    """What some steps read and write, at least one; of a hundred steps one asks more often than the steps change."""
+
+    def __init__(self, step: Step):
+        self._reads, self._writes = set(reads(step)), set(writes(step))
+        self._is_barrier = is_barrier(step)
+
+    def add(self, step: Step) -> None:
+        """Add another step."""
+        self._reads |= reads(step)
+        self._writes |= writes(step)
+        self._is_barrier |= is_barrier(step)
+
+    def is_independent(self, step: Step) -> bool:
+        """Whether a step may change places with all of them."""
+        if self._is_barrier or is_barrier(step):
+            return False
+        return (
+            self._writes.isdisjoint(writes(step))
+            and self._writes.isdisjoint(reads(step))
+            and self._reads.isdisjoint(writes(step))
+        )
+
+
 def fit(first: Loop, second: Step) -> bool:
     """Whether two loops run for the same indices; a call of a library is alone, and so is what is repeated."""
     if isinstance(second, Repeat) or is_call(first) or is_call(second):
@@ -234,17 +259,15 @@ def fit(first: Loop, second: Step) -> bool:
 
 def are_independent(first: Step, second: Step) -> bool:
     """Whether two steps may change places."""
-    if is_barrier(first) or is_barrier(second):
-        return False
-    read, written = reads(first), writes(first)
-    return not (written & (reads(second) | writes(second)) or read & writes(second))
+    return Touched(first).is_independent(second)
 
 
 def is_barrier(step: Step) -> bool:
     """Whether nothing may move across: a check that fails ends the kernel."""
-    return any(
-        isinstance(statement, Check) for loop in loops_in((step,)) for statement in loop.body
-    )
+    if "is_barrier" not in vars(step):
+        every = (statement for loop in loops_in((step,)) for statement in loop.body)
+        vars(step)["is_barrier"] = any(isinstance(statement, Check) for statement in every)
+    return vars(step)["is_barrier"]
 
 
 def _are_apart(first: Element, second: Element) -> bool:

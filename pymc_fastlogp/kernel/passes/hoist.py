@@ -81,11 +81,11 @@ def _of_sequences(loop: Loop, repeat: Repeat) -> Iterator[Expr]:
             yield expr
 
 
-def _is_of_sequences(expr: Expr, written: set[Buffer], counter: Buffer) -> bool:
+def _is_of_sequences(expr: Expr, written: frozenset[Buffer], counter: Buffer) -> bool:
     return counter in loaded([expr]) and _is_free(expr, written, counter)
 
 
-def _is_free(expr: Expr, written: set[Buffer], counter: Buffer) -> bool:
+def _is_free(expr: Expr, written: frozenset[Buffer], counter: Buffer) -> bool:
     """Whether an expression reads nothing that a step writes, and all of it at positions known by the number of the step."""
     loads = [part for part in walk([expr]) if isinstance(part, Load) and part.buffer is not counter]
     if any(load.buffer in written for load in loads):

@@ -1,0 +1,174 @@
+"""Long programs as several functions, and large loops as several: what becomes of them, and that nothing else changes."""
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from llvmlite import ir
+from pytensor import scan
+from pytensor.graph.fg import FunctionGraph
+from pytensor.tensor.linalg import cholesky
+
+from pymc_fastlogp.kernel.emit import emit, parts
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Check, Loop, Store
+from pymc_fastlogp.kernel.lower import lower
+from pymc_fastlogp.kernel.passes import part
+from pymc_fastlogp.kernel.passes.part import part_large_loops
+from tests.kernel.lowering import case
+from tests.kernel.native_kernel import compile_native
+
+GROUP = np.array([0, 2, 1, 2, 3] * 4)
+ROWS, X = np.linspace(-1.0, 2.0, 20), np.linspace(0.5, 3.0, 13)
+SQUARE = np.eye(13) * 4 + np.outer(X, X)
+
+
+def likelihoods(x, a, *, n=6):
+    """Return terms that share what they read, and nothing that rows compute, with their gradient."""
+    terms = [pt.exp(-pt.sqr(x * (k + 1) - a[GROUP])).sum() for k in range(n)]
+    return [sum(terms), *pt.grad(sum(terms), [x, a])]
+
+
+def normalised(x):
+    """Return an array that is on the heap where the length is open."""
+    shares = pt.exp(x) / pt.exp(x).sum()
+    return [pt.log(shares.cumsum()), shares.max()]
+
+
+def recursion(x):
+    """Return steps and what comes after them."""
+    states = scan(lambda row, last: pt.tanh(last * 0.5 + row), sequences=[x], outputs_info=[x[0]])
+    states = states[0] if isinstance(states, tuple | list) else states
+    return [states.sum(), pt.exp(states - states.max())]
+
+
+def factored(matrix, y):
+    """Return a factor by LAPACK, and rows of it."""
+    factor = cholesky(matrix)
+    return [pt.log(pt.diagonal(factor)).sum(), (factor @ y).sum(), factor * y]
+
+
+CASES = {
+    "likelihoods": case(likelihoods, ROWS, [0.3, -1.0, 2.0, 0.1]),
+    "scratch": case(normalised, X),
+    "steps": case(recursion, X),
+    "calls": case(factored, SQUARE, X),
+}
+
+
+def program_of(graph, *, static=True):
+    inputs = graph.inputs(static=static)
+    return lower(FunctionGraph(inputs, graph.outputs(inputs), clone=True), [None] * len(inputs))
+
+
+def functions(program):
+    """Return the functions of a module that are neither declared alone nor of vecmath, by name."""
+    module = ir.Module("test")
+    emit(module, program, "kernel", [True] * len(program.inputs))
+    return {f.name: f for f in module.functions if f.blocks and f.name.startswith("kernel")}
+
+
+@pytest.fixture
+def short_parts(monkeypatch):
+    monkeypatch.setattr(parts, "LONG", 0)
+    monkeypatch.setattr(parts, "PART", 5)
+
+
+@pytest.fixture
+def small_loops(monkeypatch):
+    monkeypatch.setattr(part, "LARGE", 0)
+    monkeypatch.setattr(part, "PART", 1)
+
+
+@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize("contiguous", [True, False])
+@pytest.mark.parametrize("name", CASES)
+def test_parts_compute_the_same(name, static, contiguous, monkeypatch):
+    graph = CASES[name]
+    arrays = graph.arrays
+    if not contiguous:
+        arrays = [np.repeat(x, 2, axis=-1)[..., ::2] for x in arrays]
+    program = program_of(graph, static=static)
+    layouts = [contiguous] * len(arrays)
+    whole = compile_native(program, layouts)(*arrays)
+    monkeypatch.setattr(parts, "LONG", 0)
+    monkeypatch.setattr(parts, "PART", 5)
+    assert len(functions(program)) > 2
+    in_parts = compile_native(program, layouts)(*arrays)
+    for expected, value in zip(whole, in_parts, strict=True):
+        np.testing.assert_allclose(value, expected, rtol=4e-15)
+
+
+def test_a_program_that_is_not_long_is_one_function():
+    assert list(functions(program_of(CASES["likelihoods"]))) == ["kernel"]
+
+
+def test_parts_are_of_the_module_alone_and_not_inlined(short_parts):
+    whole, *inner = functions(program_of(CASES["scratch"])).values()
+    assert whole.linkage == ""
+    assert {f.linkage for f in inner} == {"internal"}
+    assert all("noinline" in f.attributes for f in inner)
+
+
+def test_each_part_has_the_constants_and_the_scratch_that_it_uses(short_parts):
+    program = program_of(CASES["likelihoods"])
+    found = parts.parts_of(program)
+    assert sum((p.steps for p in found), ()) == program.steps
+    own = [buffer for p in found for buffer in p.scratch]
+    shared = found[0].outputs[len(program.outputs) :]
+    assert len({*own}) == len(own)
+    assert {*own}.isdisjoint(shared)
+
+
+def test_a_check_that_fails_in_a_part_ends_the_kernel(short_parts):
+    graph = case(lambda x, i: [pt.exp(x).sum(), x[i] * 2, pt.log(x[i]).sum()], X, [0, 13])
+    program = program_of(graph, static=False)
+    assert len(functions(program)) > 2
+    kernel = compile_native(program)
+    with pytest.raises(IndexError):
+        kernel(*graph.arrays)
+    *_, logs = kernel(X, np.array([0, 12]))
+    np.testing.assert_allclose(logs, np.log(X[[0, 12]]).sum(), rtol=1e-14)
+
+
+def test_a_large_loop_is_parted_between_what_shares_nothing(small_loops):
+    program = program_of(CASES["likelihoods"])
+    bodies = [step.body for step in program.steps if isinstance(step, Loop) and step.domain]
+    sums = [sum(isinstance(s, Accumulate) and not s.index for s in body) for body in bodies]
+    assert (sum(sums), max(sums)) == (6, 1)
+
+
+def test_what_shares_a_computation_stays_together(small_loops):
+    shared = case(lambda x: [pt.exp(x).sum(), (pt.exp(x) * 2).sum(), pt.sqr(x).sum()], ROWS)
+    loops = [step for step in program_of(shared).steps if isinstance(step, Loop) and step.domain]
+    assert sorted(len(loop.body) for loop in loops) == [1, 2]
+
+
+def test_parted_loops_compute_the_same(monkeypatch):
+    graph = CASES["likelihoods"]
+    whole = compile_native(program_of(graph))(*graph.arrays)
+    monkeypatch.setattr(part, "LARGE", 0)
+    monkeypatch.setattr(part, "PART", 1)
+    for expected, value in zip(
+        whole, compile_native(program_of(graph))(*graph.arrays), strict=True
+    ):
+        np.testing.assert_allclose(value, expected, rtol=4e-15)
+
+
+@pytest.mark.parametrize("name", ["checks", "order"])
+def test_loops_with_checks_or_an_order_are_left(name, small_loops):
+    graph = {
+        "checks": case(lambda x, i: [x[i] * 2, pt.exp(x)[i + 1]], X, [0, 11]),
+        "order": case(lambda x: [x.cumsum(), x.cumprod()], X),
+    }[name]
+    program = program_of(graph, static=False)
+    special = [
+        step
+        for step in program.steps
+        if any(isinstance(s, Check) or not isinstance(s, Accumulate | Store) for s in step.body)
+    ]
+    assert special
+    assert part_large_loops(program).steps == program.steps
+
+
+def test_loops_that_are_not_large_are_left():
+    program = program_of(CASES["likelihoods"])
+    assert part_large_loops(program) == program
