@@ -5,6 +5,7 @@
 # make test-upstream  the tests of PyTensor, PyMC and nutpie without the plugin and with it (TESTS=pymc for some, UPSTREAM=folder for checkouts): 1 hour
 # make test-versions  some tests with the oldest and the newest versions of what we build on (NAME=oldest for one): 30 minutes
 # make fuzz       random models off against on (N=100 how many, SEED=0 of the first): 5 seconds a model
+# make fuzz-graphs  random graphs off against on, failures as the least program (N=1000 how many, SEED=0 of the first): a third of a second each
 # make bench      the benchmark tables and the user's wait, their JSON and plots (MODEL=radon for one, QUICK=1 for a fast look): 2 hours
 # make wait       the user's wait alone, with the table of the README and its plot: 30 minutes
 # make canaries   the table of rules that fire, by model (MODEL=zoo/poisson for one): 5 minutes
@@ -19,10 +20,11 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 RUN := PYTHONPATH="$$PWD" $(PY)
 WORKERS ?= 2
+BOUNDS := $(addprefix tests/,kernel rewrites callbacks fuzz test_zoo.py test_workflow.py test_lkj_covered.py)
 CHECK := $(addprefix tests/,test_architecture.py test_project_files.py test_docs.py test_config.py \
   rewrites/test_gaussian_rows.py rewrites/test_compact_rows.py kernel/test_passes.py kernel/test_op.py)
 
-.PHONY: .venv demo check test test-all test-upstream test-versions fuzz bench wait canaries docs notebooks lint clean
+.PHONY: .venv demo check test test-all test-upstream test-versions fuzz fuzz-graphs test-bounds bench wait canaries docs notebooks lint clean
 
 .venv: .venv/.installed
 
@@ -71,6 +73,13 @@ test-versions: .venv
 
 fuzz: .venv
 	$(RUN) -m tests.fuzz $(or $(N),100) $(or $(SEED),0)
+
+fuzz-graphs: .venv
+	$(RUN) -m tests.fuzz $(or $(N),1000) $(or $(SEED),0) --graphs
+
+# Kernels, rewrites, models and random graphs, with code that checks each load and store against its buffer.
+test-bounds: .venv
+	PYMC_FASTLOGP_CHECK_BOUNDS=1 $(RUN) -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(BOUNDS)
 
 bench: .venv
 	$(RUN) -m benchmarks $(if $(MODEL),--model $(MODEL)) $(if $(QUICK),--quick)

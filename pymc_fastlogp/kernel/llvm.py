@@ -1,6 +1,8 @@
 """LLVM types and small idioms that all code generation uses."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from math import copysign
 from typing import TypeGuard
 
 from llvmlite import ir
@@ -36,18 +38,23 @@ def times(builder: ir.IRBuilder, a: Number, b: Number) -> Number:
 
 def splat(builder: ir.IRBuilder, scalar: ir.Value, width: int) -> ir.Value:
     """Return a vector of a scalar in all lanes."""
-    undefined = ir.Constant(ir.VectorType(scalar.type, width), ir.Undefined)
+    undefined = _undefined(ir.VectorType(scalar.type, width))
     first = builder.insert_element(undefined, scalar, I32(0))
     if width == 1:
         return first
     return shuffle(builder, first, undefined, [0] * width)
 
 
+@lru_cache(maxsize=256)
+def _undefined(vector: ir.VectorType) -> ir.Constant:
+    return ir.Constant(vector, ir.Undefined)
+
+
 def widened(builder: ir.IRBuilder, value: ir.Value, width: int) -> ir.Value:
     """Return a vector of one lane in all lanes of a wider one; a wide vector is returned as it is."""
     if value.type.count == width:
         return value
-    return shuffle(builder, value, ir.Constant(value.type, ir.Undefined), [0] * width)
+    return shuffle(builder, value, _undefined(value.type), [0] * width)
 
 
 def lane(builder: ir.IRBuilder, value: ir.Value, position: int) -> ir.Value:
@@ -80,12 +87,30 @@ def _begin_life(builder: ir.IRBuilder, array: ir.Value) -> None:
     builder.call(declared(builder.module, "llvm.lifetime.start.p0", signature), [whole, array])
 
 
+def filled(vector: ir.VectorType, number: float | int | bool) -> ir.Constant:
+    """Return a number in all lanes.
+
+    Code is full of the same few numbers: to make and to format one anew at each place took a third of the emission's time.
+    """
+    # Zeros of both signs are equal, and True is 1.
+    return _filled(vector, number, copysign(1, number))
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _filled(vector: ir.VectorType, number: float | int | bool, _sign: float) -> ir.Constant:
+    return ir.Constant(vector, number)
+
+
 def shuffle(
     builder: ir.IRBuilder, first: ir.Value, second: ir.Value, lanes: Sequence[int]
 ) -> ir.Value:
     """Return lanes of the concatenation of two vectors."""
-    mask = ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes))
-    return builder.shuffle_vector(first, second, mask)
+    return builder.shuffle_vector(first, second, _positions(tuple(lanes)))
+
+
+@lru_cache(maxsize=1024)
+def _positions(lanes: tuple[int, ...]) -> ir.Constant:
+    return ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes))
 
 
 def declared(module: ir.Module, name: str, signature: ir.FunctionType) -> ir.Function:

@@ -17,11 +17,13 @@ from llvmlite import ir
 from pymc_fastlogp.kernel.emit import buffers
 from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.addresses import Array
+from pymc_fastlogp.kernel.emit.bounds import bounded
 from pymc_fastlogp.kernel.emit.scope import Known, Scope
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Size
-from pymc_fastlogp.kernel.ir.loops import Loop, Program
+from pymc_fastlogp.kernel.ir.loops import Loop, Program, Step
 from pymc_fastlogp.kernel.ir.traversal import counters, loops_in, reads, writes
-from pymc_fastlogp.kernel.llvm import ALIGNMENT, I64, POINTER, Number, lane, stack_variable
+from pymc_fastlogp.kernel.llvm import ALIGNMENT, I64, POINTER, Number, as_i64, lane, stack_variable
+from pymc_fastlogp.kernel.native.target import checks_bounds
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 # A status; those of a program's errors are positive.
@@ -76,6 +78,18 @@ class Function:
             self._exit_unless(builder, _was_given(builder, allocated), OUT_OF_MEMORY)
             self._place(buffer, buffers.aligned(builder, allocated))
 
+    def call(self, part: ir.Function, steps: Sequence[Step], shared: Sequence[Buffer]) -> None:
+        """Append the call of a part with some steps; its arguments are those here, then what parts share."""
+        for loop in loops_in(steps):
+            self.make_room(self.builder, loop)
+        # What a later part alone uses is not there yet, and not looked at.
+        pointers = [
+            self.known.arrays[b].pointer if b in self.known.arrays else NULL for b in shared
+        ]
+        status = self.builder.call(part, [*self.function.args, *pointers])
+        succeeded = self.builder.icmp_signed("==", status, I64(0))
+        self._exit_unless(self.builder, succeeded, status)
+
     def finish(self) -> ir.Function:
         """Close all blocks and return the function."""
         self._status.add_incoming(I64(0), self.builder.block)
@@ -96,7 +110,8 @@ class Function:
             if contiguous[number]:
                 self._place(buffer, array.pointer)
             else:
-                self.known.arrays[buffer] = array
+                lengths = [self.known.lengths[number, axis] for axis in range(buffer.ndim)]
+                self._know(buffer, array, lengths)
         for buffer in program.outputs:
             pointer = next(arguments)
             pointer.add_attribute("noalias")
@@ -122,13 +137,17 @@ class Function:
 
     def _place(self, buffer: Buffer, pointer: ir.Value) -> None:
         lengths = [self.length(size) for size in buffer.shape]
-        self.known.arrays[buffer] = buffers.contiguous(
-            self._sizes.builder, pointer, buffer, lengths
-        )
+        array = buffers.contiguous(self._sizes.builder, pointer, buffer, lengths)
+        self._know(buffer, array, lengths)
 
-    def _exit_unless(self, builder: ir.IRBuilder, truth: ir.Value, status: int) -> None:
+    def _know(self, buffer: Buffer, array: Array, lengths: Sequence[Number]) -> None:
+        if checks_bounds():
+            array = bounded(self._sizes.builder, array, lengths, buffer.name)
+        self.known.arrays[buffer] = array
+
+    def _exit_unless(self, builder: ir.IRBuilder, truth: ir.Value, status: Number) -> None:
         going_on = builder.append_basic_block("ok")
-        self._status.add_incoming(I64(status), builder.block)
+        self._status.add_incoming(as_i64(status), builder.block)
         builder.cbranch(truth, going_on, self._exit.block)
         builder.position_at_end(going_on)
 

@@ -10,8 +10,9 @@ from pytensor.scalar.basic import ScalarOp
 from pymc_fastlogp.kernel import scalars
 from pymc_fastlogp.kernel.emit.accumulators import combine
 from pymc_fastlogp.kernel.emit.addresses import Array
+from pymc_fastlogp.kernel.emit.bounds import require_inside
 from pymc_fastlogp.kernel.ir.expressions import itemsize
-from pymc_fastlogp.kernel.llvm import I1, I32, POINTER, declared
+from pymc_fastlogp.kernel.llvm import I1, I32, POINTER, declared, filled
 from pymc_fastlogp.kernel.vecmath.vector import Lanes, Mask
 
 
@@ -33,6 +34,7 @@ def load_neighbours(
     builder: ir.IRBuilder, array: Array, address: ir.Value, width: int, mask: Mask | None
 ) -> ir.Value:
     """Return as many elements as there are lanes from an address on."""
+    require_inside(builder, array, address, width, mask)
     vector = ir.VectorType(array.element, width)
     if mask is not None:
         given = [address, _alignment(array), mask.value, _ones(vector)]
@@ -46,6 +48,7 @@ def store_neighbours(
     builder: ir.IRBuilder, array: Array, address: ir.Value, content: ir.Value, mask: Mask | None
 ) -> None:
     """Store a vector from an address on."""
+    require_inside(builder, array, address, content.type.count, mask)
     if mask is None:
         builder.store(content, address, align=itemsize(array.dtype))
         return
@@ -55,6 +58,7 @@ def store_neighbours(
 
 def gather(builder: ir.IRBuilder, array: Array, addresses: ir.Value, mask: Mask | None) -> ir.Value:
     """Return the element at the address of each lane."""
+    require_inside(builder, array, addresses, addresses.type.count, mask)
     vector = ir.VectorType(array.element, addresses.type.count)
     given = [addresses, _alignment(array), _lanes_of(mask, vector), _ones(vector)]
     return _masked(builder, "gather", vector, vector, given)
@@ -68,6 +72,7 @@ def scatter(
     mask: Mask | None,
 ) -> None:
     """Store the content of each lane at its address."""
+    require_inside(builder, array, addresses, addresses.type.count, mask)
     given = [content, addresses, _alignment(array), _lanes_of(mask, content.type)]
     _masked(builder, "scatter", content.type, ir.VoidType(), given)
 
@@ -94,8 +99,8 @@ def _lanes_of(mask: Mask | None, vector: ir.VectorType) -> ir.Value:
     """Return the lanes of a mask, all where there is none."""
     if mask is not None:
         return mask.value
-    return ir.Constant(ir.VectorType(I1, vector.count), [True] * vector.count)
+    return filled(ir.VectorType(I1, vector.count), True)
 
 
 def _ones(vector: ir.VectorType) -> ir.Value:
-    return ir.Constant(vector, [1] * vector.count)
+    return filled(vector, 1)

@@ -17,8 +17,8 @@ from functools import reduce
 from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit.addresses import Array
-from pymc_fastlogp.kernel.ir.expressions import itemsize
-from pymc_fastlogp.kernel.llvm import I1, Number, declared, is_vector, lane, splat
+from pymc_fastlogp.kernel.emit.memory import load_neighbours
+from pymc_fastlogp.kernel.llvm import I1, Number, declared, is_vector, lane, splat, widened
 from pymc_fastlogp.kernel.vecmath.vector import Mask
 
 
@@ -52,9 +52,8 @@ def _load(
     """Return one element in all lanes, with these numbers in the place of vectors."""
     numbers = iter(element)
     index = [next(numbers) if is_vector(i) else i for i in indices]
-    loaded = builder.load(array.address(builder, index), typ=array.element)
-    loaded.align = itemsize(array.dtype)
-    return splat(builder, loaded, width)
+    address = array.address(builder, index)
+    return widened(builder, load_neighbours(builder, array, address, 1, None), width)
 
 
 def are_equal(

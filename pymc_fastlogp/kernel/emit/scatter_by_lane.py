@@ -72,7 +72,7 @@ def _take_in_a_loop(scope: Scope, turns: Sequence[_Turn], live: ir.Value) -> Non
     _take(scope, turns, number)
     following = builder.add(number, I64(1))
     number.add_incoming(I64(0), before)
-    number.add_incoming(following, head)
+    number.add_incoming(following, builder.block)
     builder.cbranch(builder.icmp_signed("<", following, live), head, after)
     builder.position_at_end(after)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from llvmlite import binding as llvm
 
-from pymc_fastlogp.kernel.native.target import target_machine
+from pymc_fastlogp.kernel.native.target import checks_bounds, target_machine
 
 KERNEL = Path(__file__).parents[1]
 
@@ -41,7 +41,8 @@ def engine(code: bytes) -> llvm.ExecutionEngine:
 def compiler() -> str:
     """Return all that code depends on, besides what it is the code of."""
     cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-    return "\n".join([hash_of_sources(KERNEL), version("llvmlite"), cpu, features])
+    bounds = f"checks bounds: {checks_bounds()}"
+    return "\n".join([hash_of_sources(KERNEL), version("llvmlite"), cpu, features, bounds])
 
 
 @cache

@@ -1,4 +1,6 @@
-"""The CPU of this machine, as LLVM sees it."""
+"""The CPU of this machine, as LLVM sees it, and what code for it is like."""
+
+import os
 
 from llvmlite import binding as llvm
 from llvmlite import ir
@@ -10,6 +12,8 @@ NATIVE_LANES = (("avx512f", 8), ("avx", 4))
 SMALLEST_NATIVE_LANES = 2
 # Vectors that a loop works on at a time (``python -m benchmarks.limits``).
 IN_FLIGHT = 2
+# Whether loads and stores are checked, which is for tests: see :mod:`pymc_fastlogp.kernel.emit.bounds`.
+CHECK_BOUNDS = "PYMC_FASTLOGP_CHECK_BOUNDS"
 
 
 def default_width() -> int:
@@ -17,6 +21,11 @@ def default_width() -> int:
     features = llvm.get_host_cpu_features()
     native = next((n for name, n in NATIVE_LANES if features.get(name)), SMALLEST_NATIVE_LANES)
     return IN_FLIGHT * native
+
+
+def checks_bounds() -> bool:
+    """Whether code is to be made that checks its loads and stores."""
+    return os.environ.get(CHECK_BOUNDS, "0") == "1"
 
 
 def target_machine() -> llvm.TargetMachine:

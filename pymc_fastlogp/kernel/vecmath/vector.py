@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.llvm import F64, I1, I64, declared, once
+from pymc_fastlogp.kernel.llvm import F64, I1, I64, declared, filled, once
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Lanes:
 
     def filled(self, number: float | int) -> Self:
         """Return a number in all lanes."""
-        return self._same(ir.Constant(self.value.type, [number] * self.width))
+        return self._same(filled(self.value.type, number))
 
     def _vector_of(self, element: ir.Type) -> ir.VectorType:
         return ir.VectorType(element, self.width)
@@ -107,7 +107,7 @@ class Mask(Lanes):
 
     def select(self, yes: "Floats | float", no: "Floats | float") -> "Floats":
         """Return ``yes`` where true and ``no`` elsewhere."""
-        zeros = Floats(self.builder, ir.Constant(self._vector_of(F64), [0.0] * self.width))
+        zeros = Floats(self.builder, filled(self._vector_of(F64), 0.0))
         chosen = self.builder.select(self.value, zeros._operand(yes), zeros._operand(no))
         return Floats(self.builder, chosen)
 
