@@ -31,6 +31,8 @@ def with_flags(flags: str) -> str:
 os.environ["PYTENSOR_FLAGS"] = with_flags("on_opt_error=raise")
 pytensor.config.on_opt_error = "raise"
 
+MODE = pytensor.config.mode
+
 # A first example compiles; how long the others take says more of the machine than of the code.
 settings.register_profile("same", deadline=None, derandomize=True)
 # For `make test-all`: other examples each time.
@@ -40,8 +42,12 @@ settings.load_profile("same")
 
 @pytest.fixture(autouse=True)
 def switched_on() -> None:
-    """Start each test with the plugin on, whatever the environment or the last test left."""
+    """Start each test with the plugin on, whatever the environment or the last test left.
+
+    Threads in which PyTensor alone compiles leave another mode; see :mod:`pymc_fastlogp.callbacks.turns`.
+    """
     pymc_fastlogp.enable()
+    pytensor.config.mode = MODE
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pymc_fastlogp.callbacks.collector import old_objects_left_alone
+from pymc_fastlogp.callbacks.turns import one_at_a_time
 from pymc_fastlogp.given_model import model_with_variables, refuse_discrete
 from pymc_fastlogp.registration import is_enabled
 
@@ -97,12 +98,13 @@ def compile_pymc_model(
         if freeze:
             model = freeze_dims_and_data(model)
         options["jitter_rvs"] = jittered_in(model, options["jitter_rvs"])
-        return nutpie_compile(model, backend=backend, freeze_model=False, **options, **kwargs)
+        with one_at_a_time():
+            return nutpie_compile(model, backend=backend, freeze_model=False, **options, **kwargs)
     if gradient_backend is not None and gradient_backend.lower() != "pytensor":
         raise ValueError(f"gradient_backend is {gradient_backend!r}: use 'pytensor' with Numba.")
     if var_names is not None:
         options["var_names"] = list(var_names)
-    with old_objects_left_alone():
+    with one_at_a_time(), old_objects_left_alone():
         parametrised = kept.parametrised(model, options) if parametrise else None
         if parametrised is not None:
             return parametrised

@@ -1,0 +1,97 @@
+"""Ctrl-C: a KeyboardInterrupt at any moment of a compilation, and a folder of models that is still right; in sampling, the draws so far, as nutpie has it."""
+
+import os
+import signal
+import subprocess
+import sys
+from textwrap import dedent
+
+import pytest
+
+from tests.conftest import REPOSITORY, with_flags
+
+PATIENCE = 20
+
+COMPILES = """
+    import numpy as np
+    import pymc_fastlogp
+    from tests.faults.models import X, grouped
+    print("ready", flush=True)
+    for k in range(1000):
+        pymc_fastlogp.compile_pymc_model(grouped("poisson", X + k))
+    """
+SAMPLES = """
+    import pymc_fastlogp
+    from tests.faults.models import grouped
+    options = {"chains": 2, "cores": 2, "progressbar": False, "quiet": True}
+    pymc_fastlogp.sample(10, tune=10, model=grouped("poisson"), **options)
+    print("ready", flush=True)
+    with pymc_fastlogp.config.switched(ON):
+        idata = pymc_fastlogp.sample(10_000_000, tune=100, model=grouped("poisson"), **options)
+    print(0 < idata.posterior.sizes["draw"] < 10_000_000)
+    """
+SAYS = """
+    import numpy as np
+    import pymc_fastlogp
+    from tests.faults.models import X, grouped
+    for k in range(3):
+        compiled = pymc_fastlogp.compile_pymc_model(grouped("poisson", X + k))
+        print(repr(float(compiled.logp_dlogp(np.zeros(compiled.n_dim))[0])))
+    """
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Return a function that starts a script whose folders of models and of object code are those of the test."""
+
+    def started(source, folder="cache"):
+        place = tmp_path / folder
+        flags = {
+            "PYTHONPATH": str(REPOSITORY),
+            "PYTENSOR_FLAGS": with_flags(f"base_compiledir={place}"),
+            "PYMC_FASTLOGP_CACHE": str(place / "models"),
+        }
+        # A process that a shell starts in the background ignores Ctrl-C, and so do its children.
+        listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        command = [sys.executable, "-c", listen + dedent(source)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(command, env=os.environ | flags, **pipes)
+
+    return started
+
+
+def interrupted(process, after):
+    """Send Ctrl-C some seconds after the script is ready; return what it said, its errors and its status."""
+    assert process.stdout.readline() == "ready\n"
+    # JAX, where it is imported, has the collector call a function of Python, and an exception in there is lost: once more.
+    for patience in (after, PATIENCE, PATIENCE, PATIENCE):
+        try:
+            said, errors = process.communicate(timeout=patience)
+            break
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+    else:
+        process.kill()
+        said, errors = process.communicate()
+        raise AssertionError(errors)
+    return said, errors, process.returncode
+
+
+@pytest.mark.parametrize(
+    "after", [1.0, *(pytest.param(0.3 * k, marks=pytest.mark.slow) for k in range(1, 7))]
+)
+def test_in_a_compilation(after, start):
+    _, errors, status = interrupted(start(COMPILES), after)
+    assert errors.strip().splitlines()[-1].startswith("KeyboardInterrupt")
+    assert status == -signal.SIGINT
+    found, expected = (start(SAYS, folder).communicate()[0] for folder in ("cache", "another"))
+    assert found == expected
+    assert len(found.splitlines()) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
+def test_in_sampling(on, start):
+    # Without the plugin Numba compiles first.
+    said, errors, status = interrupted(start(SAMPLES.replace("ON", str(on))), 2.0 if on else 30.0)
+    assert (said, status) == ("True\n", 0), errors

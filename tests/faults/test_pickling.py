@@ -1,0 +1,58 @@
+"""Models and compiled functions that are pickled: they work where they arrive, or cannot be pickled, as without the plugin."""
+
+import copy
+import pickle
+
+import cloudpickle
+import numpy as np
+import pytest
+
+import pymc_fastlogp
+from pymc_fastlogp import disabled
+from pymc_fastlogp.kernel.graph.op import FusedKernel
+from tests.faults.compare import PYTHON, logp_and_gradient
+from tests.faults.models import grouped
+
+
+@pytest.fixture(scope="module")
+def model():
+    return grouped()
+
+
+@pytest.fixture(scope="module")
+def expected(model):
+    with disabled():
+        return model.compile_logp(mode=PYTHON)(model.initial_point())
+
+
+@pytest.mark.parametrize("pickler", [pickle, cloudpickle], ids=["pickle", "cloudpickle"])
+def test_a_compiled_function(pickler, model, expected):
+    function = model.compile_logp(mode="NUMBA")
+    assert any(isinstance(node.op, FusedKernel) for node in function.f.maker.fgraph.apply_nodes)
+    content = pickler.dumps(function)
+    del function
+    np.testing.assert_allclose(pickle.loads(content)(model.initial_point()), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("pickler", [pickle, cloudpickle], ids=["pickle", "cloudpickle"])
+def test_a_function_of_logp_and_gradient(pickler, model):
+    function = model.logp_dlogp_function(ravel_inputs=True, mode="NUMBA")
+    function.set_extra_values({})
+    x = np.linspace(-0.5, 0.5, 7)
+    for found, value in zip(pickle.loads(pickler.dumps(function))(x), function(x), strict=True):
+        np.testing.assert_array_equal(found, value)
+
+
+def test_a_model(model):
+    """PyMC's models can be pickled by cloudpickle alone."""
+    copied = cloudpickle.loads(cloudpickle.dumps(model))
+    found, value = (logp_and_gradient(each) for each in (copied, model))
+    assert found[0] == value[0]
+    np.testing.assert_array_equal(found[1], value[1])
+
+
+def test_what_nutpie_samples_cannot_be_pickled_as_without_the_plugin(model):
+    compiled = pymc_fastlogp.compile_pymc_model(model)
+    for dumps in (pickle.dumps, cloudpickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match="compile the model again"):
+            dumps(compiled)
