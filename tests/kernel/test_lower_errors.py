@@ -49,6 +49,12 @@ RAISES = {
         2,
     ),
     "elements of a Reshape": (ValueError, lambda x, n: x.reshape((n, 2)).sum(), 2),
+    "an axis that is dropped": (ValueError, lambda x, y: pt.squeeze(y, axis=0) + x, [1.0, 2.0]),
+    "an axis that is dropped, without elements": (
+        ValueError,
+        lambda x, y: pt.squeeze(y, axis=0) + x,
+        np.zeros(0),
+    ),
     "an Assert": (AssertionError, lambda x, y: Assert("no")(x * 2, pt.all(y > 0)), [1.0, -1.0]),
 }
 

@@ -4,15 +4,18 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.linalg import solve_triangular
 
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.ir.expressions import Length
 from pymc_fastlogp.kernel.ir.loops import Check
+from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_shape
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lengths import is_known_at_call
+from tests.kernel.native_kernel import compile_native
 
 RNG = np.random.default_rng(0)
 LOWER = np.tril(RNG.normal(size=(3, 3))) + 4 * np.eye(3)
@@ -246,3 +249,18 @@ def test_the_common_length_is_that_of_the_first_array():
     for k in range(8):
         shapes = [(n,) for n in lengths[k:] + lengths[:k]]
         assert broadcast_shape(Context({}, lambda *_: []), shapes, [(False,)] * 8) == shapes[0]
+
+
+@pytest.mark.parametrize("first", ["open", "known"])
+def test_an_axis_whose_length_another_part_of_a_join_knows_broadcasts(first):
+    a, b = pt.vector("a"), pt.vector("b", shape=(1,))
+    parts = [a, b] if first == "open" else [b, a]
+    joined = pt.stack(parts, axis=0)
+    outer = joined * joined.T
+    fgraph = FunctionGraph([a, b], [outer], clone=True)
+    kernel = compile_native(lower(fgraph, [None, None]))
+    x, y = np.array([3.0]), np.array([-2.0])
+    values = [x, y] if first == "open" else [y, x]
+    np.testing.assert_array_equal(kernel(x, y)[0], np.outer(values, values))
+    with pytest.raises(ValueError, match=r"length|dimensions"):
+        kernel(np.ones(2), y)

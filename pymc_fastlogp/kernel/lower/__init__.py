@@ -7,6 +7,7 @@ passes of :mod:`pymc_fastlogp.kernel.passes` join these loops, and drop the stor
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -18,7 +19,7 @@ from pymc_fastlogp.analysis.index_facts import IndexFacts
 from pymc_fastlogp.kernel.defects import report_defect
 from pymc_fastlogp.kernel.ir.arithmetic import domain_of
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Const, Length, Load, Role, Size, as_expr
-from pymc_fastlogp.kernel.ir.loops import Loop, Program, Store
+from pymc_fastlogp.kernel.ir.loops import Error, Loop, Program, Store
 from pymc_fastlogp.kernel.ir.traversal import walk
 from pymc_fastlogp.kernel.lower.array import (
     Array,
@@ -37,6 +38,7 @@ __all__ = ["UnsupportedError", "is_supported", "loops_of", "lower"]
 UNSPECIFIED = of_number(-1, "int64")
 KINDS = "biuf"
 UNSUPPORTED_DTYPES = ("uint64", "float16")
+OTHER_LENGTH = Error(ValueError, "an array has another length than its type says")
 
 
 def is_supported(node: Apply) -> bool:
@@ -97,13 +99,30 @@ def _lowered(context: Context, node: Apply, operands: list[Array]) -> list[Array
         arrays = row.lower(context, node, operands)
         if not all(_is_known(size) for array in arrays for size in array.shape):
             raise UnsupportedError("a length that is an element of an input of open length")
-        return arrays
+        return [
+            _as_typed(context, array, output)
+            for array, output in zip(arrays, node.outputs, strict=True)
+        ]
     except UnsupportedError as error:
         error.node = node
         raise
     except Exception as error:
         error.add_note(f"lowering {node.op}")
         raise
+
+
+def _as_typed(context: Context, array: Array, output: Variable) -> Array:
+    """Return an array with the lengths that its type knows: an axis of length 1 broadcasts, one of open length does not.
+
+    A join has the length of its first operand, of which another one may know it.
+    """
+    known = []
+    for size, static in zip(array.shape, output.type.shape, strict=True):
+        is_news = static is not None and not isinstance(size, int)
+        if is_news:
+            context.require_equal(size, static, OTHER_LENGTH)
+        known.append(static if is_news else size)
+    return replace(array, shape=tuple(known)) if known != list(array.shape) else array
 
 
 def _input(position: int, variable: Variable) -> Buffer:

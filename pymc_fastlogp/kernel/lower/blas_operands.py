@@ -8,7 +8,7 @@ affine in the row :math:`i` and the column :math:`j`, with one of them the neigh
     p(i, j) = p_0 + s i + j \quad \text{or} \quad p(i, j) = p_0 + i + s j,
 
 BLAS reads it where it is: the second is a transpose. So slices of rows and columns and transposes are not copied; all
-else is, in C order.
+else is, in C order, also rows or columns that are all the same: s would be 0, and BLAS takes none that is less than a row is long.
 """
 
 from typing import NamedTuple
@@ -95,7 +95,8 @@ def _in_place(array: Array, batch: tuple[Expr, ...]) -> Operand | None:
     forms = [form for i in element.index if (form := affine(i, (ROW, COLUMN))) is not None]
     if len(forms) < len(element.index):
         return None
-    down, right = (_stride(element.buffer, forms, index) for index in (ROW, COLUMN))
+    down = 0 if rows == 1 else _stride(element.buffer, forms, ROW)
+    right = 0 if columns == 1 else _stride(element.buffer, forms, COLUMN)
     if down is None or right is None or down == right == 1:
         return None
     first = Load(element.buffer, tuple(form.rest for form in forms))
@@ -108,10 +109,10 @@ def _in_place(array: Array, batch: tuple[Expr, ...]) -> Operand | None:
 
 
 def _stride(buffer: Buffer, forms: list[Affine], index: Index) -> Size | None:
-    """Return by how much the position in memory grows with an index, None where it is not that simple."""
+    """Return by how much the position in memory grows with an index, None where it does not or is not that simple."""
     moving = [axis for axis, form in enumerate(forms) if form.coefficient(index)]
     if not moving:
-        return 0
+        return None
     form, below = forms[moving[0]], buffer.shape[moving[0] + 1 :]
     if len(moving) > 1 or len(form.coefficients) > 1 or form.coefficient(index) < 1:
         return None

@@ -37,9 +37,12 @@ from pymc_fastlogp.kernel.lower.lengths import (
 
 
 def lower_dimshuffle(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Return the view with axes permuted, added and dropped."""
+    """Return the view with axes permuted, added and dropped, and append checks that those have one element."""
     [array] = inputs
     order: tuple = node.op.new_order
+    error = Error(ValueError, "DimShuffle: an axis that is dropped has another length than 1")
+    for axis in node.op.drop:
+        context.require_equal(array.shape[axis], 1, error)
     shape = tuple(1 if axis == "x" else array.shape[axis] for axis in order)
 
     def source_index(index: tuple[Expr, ...]) -> tuple[Expr, ...]:

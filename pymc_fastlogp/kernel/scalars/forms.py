@@ -25,7 +25,7 @@ from collections.abc import Callable
 import numpy as np
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.llvm import F32, F64, I1, I8, I64
+from pymc_fastlogp.kernel.llvm import F32, F64, I1, I8, I64, filled
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Lanes, Mask
 
 MEMORY_TYPES: dict[str, ir.Type] = {
@@ -53,14 +53,14 @@ def constant(builder: ir.IRBuilder, width: int, value: float | int | bool, dtype
         number = np.asarray(value).astype(dtype).item()
     form = FORMS[dtype]
     vector = ir.VectorType(ELEMENTS[form], width)
-    return form(builder, ir.Constant(vector, [number] * width))
+    return form(builder, filled(vector, number))
 
 
 def from_memory(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> Lanes:
     """Return a vector of ``memory_type(dtype)`` as lanes."""
     form = FORMS[dtype]
     if form is Mask:
-        zeros = ir.Constant(value.type, [0] * value.type.count)
+        zeros = filled(value.type, 0)
         return Mask(builder, builder.icmp_unsigned("!=", value, zeros))
     vector = ir.VectorType(ELEMENTS[form], value.type.count)
     if value.type == vector:

@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.llvm import I1
+from pymc_fastlogp.kernel.llvm import I1, filled
 from pymc_fastlogp.kernel.vecmath.logarithm import INF
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Lanes, Mask
 
@@ -110,7 +110,7 @@ def _down(rest: Integers, divisor: Integers) -> Mask:
 
 def never(x: Lanes) -> Mask:
     """Return false."""
-    return Mask(x.builder, ir.Constant(ir.VectorType(I1, x.width), [0] * x.width))
+    return Mask(x.builder, filled(ir.VectorType(I1, x.width), False))
 
 
 def is_infinite(x: Floats) -> Mask:

@@ -77,6 +77,18 @@ CASES = {
         ),
         "large, backwards": case(lambda x, y: pt.dot(x[:, ::-1], y), reals(20, 43), reals(43, 40)),
         "large, without rows": case(pt.dot, reals(0, 41), reals(41, 42)),
+        "large, of equal rows": case(
+            lambda x, y: pt.dot(x, pt.alloc(y, 41, 42)), reals(40, 41), reals(42)
+        ),
+        "large, of equal columns": case(
+            lambda x, y: pt.dot(x, pt.alloc(y[:, None], 41, 42)), reals(40, 41), reals(41)
+        ),
+        "large matrix and equal numbers": case(
+            lambda x, y: pt.dot(x, pt.alloc(y, 400)), reals(400, 400), np.array(0.7)
+        ),
+        "large matrix of equal rows, and vector": case(
+            lambda x, y: pt.dot(pt.alloc(x, 400, 400), y), reals(400), reals(400)
+        ),
         "large matrix and vector": case(pt.dot, reals(400, 400), reals(400)),
         "large vector and matrix": case(pt.dot, reals(400), reals(400, 400)),
         "one beside other work": case(
