@@ -102,8 +102,7 @@ def provenance(x: TensorVariable, most: int = MANY_ENTRIES) -> Provenance | None
     evaluation = _Evaluation()
     for node in moves_to(x, most):
         evaluation.evaluate(node)
-    codes = evaluation.of(x).astype(int)
-    return Provenance(evaluation.leaves, codes, np.concatenate(evaluation.zeroed))
+    return Provenance(evaluation.leaves, evaluation.of(x), np.concatenate(evaluation.zeroed))
 
 
 def in_a_row(index: np.ndarray) -> np.ndarray | slice:
@@ -194,7 +193,9 @@ class _Evaluation:
             outputs = _performed(node, values)
         except (IndexError, ValueError):  # upstream raises it when the function is called
             return
-        self.codes.update(zip(node.outputs, outputs, strict=True))
+        # A mask of floats makes floats of numbers, which NumPy does not write into integers.
+        numbers_of = (out.astype(int) for out in outputs)
+        self.codes.update(zip(node.outputs, numbers_of, strict=True))
 
     def _is_written_once(self, write: Apply) -> bool:
         """Whether a set, or an inc of zeros, writes to no position twice."""

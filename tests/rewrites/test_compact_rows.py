@@ -17,7 +17,13 @@ from pytensor.typed_list import TypedListType
 from pymc_fastlogp import verify
 from pymc_fastlogp.decisions import Decision, collected
 from pymc_fastlogp.rewrites.rows.compact_rows import NAME
-from tests.rewrites.conftest import PYTHON, pregrad, sketch, sum_and_gradient
+from tests.rewrites.conftest import (
+    PYTHON,
+    assert_same_value_and_gradient,
+    pregrad,
+    sketch,
+    sum_and_gradient,
+)
 
 N = 240
 RNG = np.random.default_rng(0)
@@ -366,3 +372,10 @@ def test_float32_stays_float32():
         on = pregrad(out, on=True)
     assert fired(decisions)
     assert on.type == out.type
+
+
+def test_slices_of_what_has_an_open_length():
+    known, opened = pt.vector("known", shape=(40,)), pt.vector("opened")
+    chosen = pt.switch(pt.as_tensor(np.arange(40) % 3 == 0), known, opened)
+    values = {known: np.linspace(0.0, 1.0, 40), opened: np.linspace(2.0, 1.0, 40)}
+    assert_same_value_and_gradient(pt.exp(pt.diff(chosen)), values, rtol=1e-13)

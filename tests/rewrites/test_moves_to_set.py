@@ -194,6 +194,12 @@ def test_an_entry_that_is_not_finite_still_shows(bad):
         assert not np.isfinite(on).all()
 
 
+def test_what_floats_mask_is_written():
+    masked = other * np.array([1.0, 0.0, 1.0])
+    out = pt.exp(pt.zeros(5)[np.array([0, 3, 4])].inc(masked))
+    assert_same_value_and_gradient(out, VALUES, rtol=1e-15)
+
+
 def test_shapes_that_do_not_match_still_raise():
     out = unknown.reshape((N, N)) * LOWER
     with pytest.raises(ValueError, match="reshape"):

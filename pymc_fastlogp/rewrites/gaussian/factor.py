@@ -107,7 +107,7 @@ def factorised(read: Read, weights: np.ndarray, counts: np.ndarray) -> CellFacto
     Returns
     -------
     CellFactor
-        None if some of the rows are not finite.
+        None if some of the rows are not finite, or too large for their squares to be.
     """
     k = read(slice(0, 1)).shape[1] - 1
     has_intercept = k > 1 and _is_same_in_all(read, counts.sum())
@@ -120,6 +120,8 @@ def factorised(read: Read, weights: np.ndarray, counts: np.ndarray) -> CellFacto
         shift = shares_of_first(joint)
         center[:, 0] = with_few_digits(center[:, 0], joint, norms)
     joint = _triangles(_shifted(read, center, shift, counts), weights, counts)
+    if not np.isfinite(center).all() or not np.isfinite(joint).all():
+        return None
     triangle, low, pivot = joint[:, :k, :k].copy(), np.zeros((len(counts), k)), None
     if has_intercept:
         triangle[:, 0], low, pivot = first_row(joint, shift, norms)

@@ -174,6 +174,8 @@ def _reduce(squares: Squares, term: Term) -> Reduced | Refusal:
     if factor is None:
         return BAD_CONSTANTS
     summed = sum_of_squares(cells, square, design, factor, squares.tree.x.type.dtype)
+    if summed is None:
+        return BAD_CONSTANTS
     return Reduced(-summed if weights.is_negative else summed, n_rows, n_squares, n)
 
 

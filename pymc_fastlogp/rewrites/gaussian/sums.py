@@ -48,8 +48,8 @@ def squares_left(cells: GaussianCells, square: Square, design: Design) -> tuple[
 
 def sum_of_squares(
     cells: GaussianCells, square: Square, design: Design, factor: CellFactor, dtype: str
-) -> TensorVariable:
-    """Return the sum of a square over all its cells, shape ``(1,)``."""
+) -> TensorVariable | None:
+    """Return the sum of a square over all its cells, shape ``(1,)``; None if its constants are not finite."""
 
     def known(data: np.ndarray) -> TensorVariable:
         return constant(data.astype(dtype))
@@ -64,8 +64,10 @@ def sum_of_squares(
         rows = _rows(design.covariates, factor, len(own), known)
         parts.append(_over_cells(total(map(sqr, rows))))
     if own and shared:
-        factor = _of_shared(factor, len(own))
-        rest = np.append(rest, np.square(factor.rest))
+        of_shared = _of_shared(factor, len(own))
+        if of_shared is None:
+            return None
+        factor, rest = of_shared, np.append(rest, np.square(of_shared.rest))
     if shared:
         parts.append(_over_cells(_shared_squares(shared, factor, known)))
     return _scaled(cells, square, total([*parts, known(rest.sum(keepdims=True))]))
@@ -135,16 +137,14 @@ def _product(
     return known(entries) * (covariate.parameter - known(center))
 
 
-def _of_shared(factor: CellFactor, n_own: int) -> CellFactor:
-    """Make one cell of the rows that read nothing but shared parameters."""
+def _of_shared(factor: CellFactor, n_own: int) -> CellFactor | None:
+    """Make one cell of the rows that read nothing but shared parameters; None if they are too large."""
     triangle = np.triu(factor.triangle[:, n_own:, n_own:])
     fit = np.einsum("njk,nk->nj", triangle.astype(np.longdouble), factor.center[:, n_own:])
     rows = np.dstack([triangle, factor.offset[:, n_own:] - fit.astype(float)])
     n_rows = rows.shape[0] * rows.shape[1]
     read = rows.reshape(n_rows, -1).__getitem__
-    of_shared = factorised(read, np.ones(1), np.array([n_rows]))
-    assert of_shared is not None
-    return of_shared
+    return factorised(read, np.ones(1), np.array([n_rows]))
 
 
 def _shared_squares(

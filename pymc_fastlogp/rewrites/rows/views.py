@@ -128,8 +128,11 @@ class Grid:
     def positions(self, x: TensorVariable, axis: int, position: int | np.ndarray) -> np.ndarray:
         """Return the positions that the rows read on an axis, as an array."""
         length = x.type.shape[axis]
+        if length is None and not isinstance(position, int):
+            # Of a slice they may lie beyond the number of rows.
+            return position
         if length is None:
-            length = self.shape[position] if isinstance(position, int) else self.n_rows
+            length = self.shape[position]
         return self.pick(np.arange(length), {0: position})
 
     def pick(self, data: np.ndarray, where: Where) -> np.ndarray:
