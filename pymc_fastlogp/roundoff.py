@@ -10,11 +10,13 @@ ones, so that the error of a long sum that is taken term by term shows, too.
 """
 
 from collections.abc import Iterator
+from functools import partial, reduce
 from math import sqrt
 from typing import Any
 
 import numpy as np
 import pytensor
+import pytensor.scalar as ps
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
@@ -41,6 +43,9 @@ NOISE_ALLOWED = 16
 
 ROUNDING = (Elemwise, CAReduce, CumOp, Dot, BatchedDot, Cholesky, SolveTriangular)
 EXACT = ops_where(lambda facts: Trait.EXACT in facts.traits)
+# Of an Elemwise that NumPy runs, with its output.
+MOST_OPERANDS = 31
+IN_TURN = {ps.Add: np.add, ps.Mul: np.multiply}
 # What fuses or overwrites, is for C, has no form for a linker of this kind (inner graphs are left as they are), or is wrong:
 # GemmOptimizer of PyTensor 3.3.7 loses the k of `y - (A @ x + k)` if it is an integer.
 NOT_REWRITTEN = ["fusion", "inplace", "cxx_only", "compile_inner_graph", "BlasOpt"]
@@ -59,6 +64,8 @@ def numpy_mode(noise: np.random.Generator | None = None) -> Mode:
     def run(fgraph: FunctionGraph, position: int, node: Apply, thunk: Any) -> None:
         if is_elemwise(node.op, ScalarLoop):
             _run_loop(node, thunk, loops)
+        elif len(node.inputs) > MOST_OPERANDS and is_elemwise(node.op, *IN_TURN):
+            _run_in_turn(node, thunk)
         else:
             thunk()
         ulps = noise and _ulps(node, thunk)
@@ -82,6 +89,16 @@ def _run_loop(node: Apply, thunk: Any, compiled: dict[Apply, Any]) -> None:
     results = compiled[node](*(storage[0] for storage in thunk.inputs))
     for storage, result in zip(thunk.outputs, results, strict=True):
         storage[0] = result
+
+
+def _run_in_turn(node: Apply, thunk: Any) -> None:
+    """Run a sum or product of more operands than NumPy takes."""
+    values = [storage[0] for storage in thunk.inputs]
+    ufunc = IN_TURN[type(node.op.scalar_op)]
+    [output] = node.outputs
+    result = reduce(partial(ufunc, dtype=output.type.dtype), values)
+    [storage] = thunk.outputs
+    storage[0] = np.asarray(result)
 
 
 def _ulps(node: Apply, thunk: Any) -> float:

@@ -43,6 +43,15 @@ def test_each_call_has_other_noise_and_a_seed_repeats_it():
     assert not np.array_equal(once, first(X))
 
 
+@pytest.mark.parametrize(("op", "ufunc"), [(pt.add, np.add), (pt.mul, np.multiply)])
+@pytest.mark.parametrize("n", [31, 32, 40])
+def test_more_operands_than_numpy_takes(op, ufunc, n):
+    inputs = [pt.vector(dtype="float32" if k % 2 else "float64") for k in range(n)]
+    values = [np.linspace(0.5, 1.5 + k / n, 3).astype(x.type.dtype) for k, x in enumerate(inputs)]
+    found = pytensor.function(inputs, op(*inputs), mode=numpy_mode())(*values)
+    np.testing.assert_allclose(found, ufunc.reduce(np.array(values, "float64")), rtol=n * EPS)
+
+
 EXACT = {
     "a sign": lambda x: -x,
     "a magnitude": lambda x: abs(x - 0.0),

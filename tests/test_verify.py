@@ -207,6 +207,13 @@ def test_where_upstream_cannot_invert_a_matrix_the_point_is_impossible():
     assert verify(model)
 
 
+def test_more_terms_than_numpy_takes_at_once():
+    with pm.Model() as model:
+        terms = [pm.Normal(f"x{k}", shape=2) for k in range(33)]
+        pm.Normal("y", pt.add(*terms), observed=[0.0, 1.0])
+    assert verify(model, n_random=1)
+
+
 def test_result_is_the_same_for_the_same_seed(lifted_model):
     assert verify(lifted_model, seed=3).to_dict() == verify(lifted_model, seed=3).to_dict()
 
