@@ -1,1 +1,1 @@
-"""Random models, on against off: ``python -m tests.fuzz N``."""
+"""Random models and graphs, on against off: ``python -m tests.fuzz N``."""

@@ -1,6 +1,6 @@
-"""``python -m tests.fuzz.compare SEED ...``: a line for each seed, with what is wrong with its model.
+"""``python -m tests.fuzz.compare SEED ...``: a line for each seed, with what is wrong with its model; after ``--graphs``, with its graph.
 
-A model that takes too long ends the process, with a traceback of where it was.
+One that takes too long ends the process, with a traceback of where it was.
 """
 
 import faulthandler
@@ -13,21 +13,44 @@ import pymc as pm
 import pytensor
 
 import pymc_fastlogp
+from tests.fuzz.agreement import findings
 from tests.fuzz.models import check, random_model
+from tests.fuzz.programs import points, random_program
+from tests.fuzz.shrink import shrunk
 
-# Seconds for one model.
+# Seconds for one model or graph.
 LIMIT = 600.0
+# Stands for the end of a line.
+NEXT_LINE = " | "
+# Begins the line of a graph that PyTensor does not compile with the plugin off.
+REFUSED = "refused upstream: "
 
 
 def main() -> None:
-    """Compare the models of the seeds on the command line."""
+    """Compare the models or graphs of the seeds on the command line."""
     pytensor.config.on_opt_error = "raise"
     logging.getLogger("pymc").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
-    for seed in map(int, sys.argv[1:]):
+    first, *others = sys.argv[1:]
+    is_graph = first == "--graphs"
+    # What runs node by node in Python is not worth compiling.
+    pytensor.config.cxx = "" if is_graph else pytensor.config.cxx
+    for seed in map(int, others if is_graph else [first, *others]):
         faulthandler.dump_traceback_later(LIMIT, exit=True)
-        trouble = trouble_with(seed)
-        print(seed, " | ".join(trouble.splitlines()), flush=True)
+        trouble = trouble_with_graph(seed) if is_graph else trouble_with(seed)
+        print(seed, NEXT_LINE.join(trouble.splitlines()), flush=True)
+
+
+def trouble_with_graph(seed: int) -> str:
+    """Return what is wrong with the graph of a seed and the least program that shows it, nothing if nothing is."""
+    program = random_program(seed)
+    try:
+        found = next(findings(program, points(program, seed)), None)
+    except Exception as error:
+        return f"{REFUSED}{type(error).__name__}: {error}"
+    if found is None:
+        return ""
+    return "\n".join(map(str, reversed(shrunk(program, found))))
 
 
 def trouble_with(seed: int) -> str:

@@ -59,6 +59,8 @@ class Draw:
         self.n = int(self.choice([1, 2, 9, 60, 200]))
         self.chosen: list[str] = [f"{self.n} rows"]
         self.count = 0
+        # Whether covariates and groups are data of the model, which can be changed after it was compiled.
+        self.has_data = self.chance(0.3)
 
     def choice(self, options):
         return options[self.rng.integers(len(options))]
@@ -78,6 +80,13 @@ class Draw:
 
     def prior(self, table: dict[str, Prior], shape: tuple[int, ...] = ()) -> TensorVariable:
         return self.pick(table)(self.name("p"), shape)
+
+    def given(self, array: np.ndarray) -> np.ndarray | TensorVariable:
+        """Return an array of rows, or the data of the model that it becomes."""
+        if not self.has_data or self.chance(0.3):
+            return array
+        self.chosen.append("data")
+        return pm.Data(self.name("d"), array)
 
     def column(self) -> np.ndarray:
         """Return a covariate: floats of either size, integers, booleans, few levels or as many as rows."""
@@ -111,7 +120,7 @@ class Draw:
         return self.prior(REAL)
 
     def slope(self) -> TensorVariable:
-        return self.prior(REAL) * self.column()
+        return self.prior(REAL) * self.given(self.column())
 
     def coefficients(self) -> TensorVariable:
         columns = np.column_stack([self.column() for _ in range(3)]).astype("float64")
@@ -122,12 +131,12 @@ class Draw:
         effect = pm.Normal(
             self.name("g"), self.prior(REAL), self.prior(POSITIVE), shape=(n_groups,)
         )
-        return effect[index]
+        return effect[self.given(index)]
 
     def noncentred(self) -> TensorVariable:
         index, n_groups = self.index()
         z = self.prior({"Normal": REAL["Normal"], "StudentT": REAL["StudentT"]}, (n_groups,))
-        return (self.prior(REAL) + self.prior(POSITIVE) * z)[index]
+        return (self.prior(REAL) + self.prior(POSITIVE) * z)[self.given(index)]
 
     def nested(self) -> TensorVariable:
         """Groups of groups, whose effects lie around those of the outer ones."""
@@ -139,12 +148,14 @@ class Draw:
 
     def zero_sum(self) -> TensorVariable:
         index, n_groups = self.index()
-        return pm.ZeroSumNormal(self.name("z"), self.prior(POSITIVE), shape=(n_groups + 1,))[index]
+        return pm.ZeroSumNormal(self.name("z"), self.prior(POSITIVE), shape=(n_groups + 1,))[
+            self.given(index)
+        ]
 
     def crossed(self) -> TensorVariable:
         first, second = self.index(), self.index()
         table = self.prior(REAL, (first[1], second[1]))
-        return table[first[0], second[0]]
+        return table[self.given(first[0]), self.given(second[0])]
 
     def correlated(self) -> TensorVariable:
         """Effects of several columns by group, with an LKJ prior."""

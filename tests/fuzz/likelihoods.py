@@ -5,23 +5,23 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
+from tests.fuzz.compositions import COMPOSITIONS, rate
 from tests.fuzz.draw import POSITIVE, REAL, UNIT, Draw
 
 
 def observe(draw: Draw, eta: TensorVariable) -> None:
-    """Add a likelihood, or two that share the predictor."""
-    for k in range(2 if draw.chance(0.2) else 1):
-        draw.pick(LIKELIHOODS)(draw, f"y{k}", eta)
-
-
-def _rate(eta: TensorVariable) -> TensorVariable:
-    """Return a positive number a row, whose logarithm is the predictor in most of its range."""
-    return pt.exp(pt.clip(eta, -20, 20))
+    """Add a likelihood, or several that share the predictor, or have more than that."""
+    draw.pick(LIKELIHOODS)(draw, "y0", eta)
+    for k in range(1, 3):
+        if draw.chance(0.2):
+            other = eta if draw.chance(0.5) else draw.prior(REAL) * eta + draw.predictor()
+            draw.pick(LIKELIHOODS)(draw, f"y{k}", other)
 
 
 def _real(draw: Draw) -> np.ndarray:
     y = draw.rng.normal(0.5, 2.0, size=draw.n)
-    return draw.choice([y, np.round(y), y.astype("float32"), np.full(draw.n, 1.5), 1e3 + y])
+    others = [np.round(y), y.astype("float32"), y.astype("int64"), np.full(draw.n, 1.5), 1e3 + y]
+    return draw.choice([y, *others])
 
 
 def _positive(draw: Draw) -> np.ndarray:
@@ -30,8 +30,10 @@ def _positive(draw: Draw) -> np.ndarray:
 
 
 def _counts(draw: Draw) -> np.ndarray:
-    y = draw.rng.poisson(draw.choice([0.5, 3.0, 1000.0]), size=draw.n)
-    return y.astype(draw.choice(["int64", "int32", "int16"]))
+    mean = draw.choice([0.5, 3.0, 1000.0, 1e6, 1e9])
+    draw.chosen.append(f"counts around {mean:g}")
+    y = draw.rng.poisson(mean, size=draw.n)
+    return y.astype(draw.choice(["int64", "int32", "int16"] if mean < 1e4 else ["int64", "int32"]))
 
 
 def _binary(draw: Draw) -> np.ndarray:
@@ -53,26 +55,6 @@ def _imputed(draw: Draw, name: str, eta: TensorVariable) -> None:
     pm.Normal(name, eta, draw.prior(POSITIVE), observed=y)
 
 
-def _censored(draw: Draw, name: str, eta: TensorVariable) -> None:
-    latent = pm.Normal.dist(eta, draw.prior(POSITIVE))
-    y = np.clip(_real(draw), -1.0, 2.0)
-    pm.Censored(name, latent, lower=-1.0, upper=draw.choice([2.0, None]), observed=y)
-
-
-def _truncated(draw: Draw, name: str, eta: TensorVariable) -> None:
-    y = np.clip(_real(draw), -0.9, 1.9)
-    pm.Truncated(name, pm.Normal.dist(eta, draw.prior(POSITIVE)), lower=-1.0, upper=2.0, observed=y)
-
-
-def _mixture(draw: Draw, name: str, eta: TensorVariable) -> None:
-    weights = pm.Dirichlet(f"{name}_w", np.ones(2))
-    parts = [
-        pm.Normal.dist(eta, draw.prior(POSITIVE)),
-        pm.Normal.dist(draw.prior(REAL), draw.prior(POSITIVE), shape=(draw.n,)),
-    ]
-    pm.Mixture(name, weights, parts, observed=_real(draw).astype("float64"))
-
-
 def _binomial(draw: Draw, name: str, eta: TensorVariable) -> None:
     y = _counts(draw)
     pm.Binomial(name, n=_trials(draw, y), logit_p=eta, observed=y)
@@ -81,7 +63,7 @@ def _binomial(draw: Draw, name: str, eta: TensorVariable) -> None:
 def _beta_binomial(draw: Draw, name: str, eta: TensorVariable) -> None:
     y = _counts(draw)
     pm.BetaBinomial(
-        name, n=_trials(draw, y), alpha=_rate(eta), beta=draw.prior(POSITIVE), observed=y
+        name, n=_trials(draw, y), alpha=rate(eta), beta=draw.prior(POSITIVE), observed=y
     )
 
 
@@ -119,7 +101,7 @@ def _eta(draw: Draw, eta: TensorVariable) -> TensorVariable:
 
 
 def _exp(draw: Draw, eta: TensorVariable) -> TensorVariable:
-    return _rate(eta)
+    return rate(eta)
 
 
 def _some_positive(draw: Draw, eta: TensorVariable) -> TensorVariable:
@@ -158,6 +140,12 @@ LIKELIHOODS = {
         pm.ZeroInflatedNegativeBinomial, _counts, psi=_some_unit, mu=_exp, alpha=_some_positive
     ),
     "HurdlePoisson": _of(pm.HurdlePoisson, _counts, psi=_some_unit, mu=_exp),
+    "HurdleNegativeBinomial": _of(
+        pm.HurdleNegativeBinomial, _counts, psi=_some_unit, mu=_exp, alpha=_some_positive
+    ),
+    "HurdleLogNormal": _of(
+        pm.HurdleLogNormal, _positive, psi=_some_unit, mu=_eta, sigma=_some_positive
+    ),
     "HurdleGamma": _of(pm.HurdleGamma, _positive, psi=_some_unit, alpha=_some_positive, beta=_exp),
     "Bernoulli": _of(pm.Bernoulli, _binary, logit_p=_eta),
     "Bernoulli, p": _of(pm.Bernoulli, _binary, p=_sigmoid),
@@ -166,9 +154,7 @@ LIKELIHOODS = {
     "Binomial": _binomial,
     "BetaBinomial": _beta_binomial,
     "imputed": _imputed,
-    "censored": _censored,
-    "truncated": _truncated,
-    "mixture": _mixture,
     "OrderedLogistic": _ordered,
     "Categorical": _categorical,
+    **COMPOSITIONS,
 }

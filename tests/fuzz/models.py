@@ -1,10 +1,13 @@
 """Small random models, each made by its seed alone: hierarchies of every kind below every likelihood."""
 
+import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 
 import pymc_fastlogp
 from pymc_fastlogp import Verification
+from pymc_fastlogp.callbacks.compiled import CompiledModel
 from tests.fuzz.draw import REAL, Draw
 from tests.fuzz.likelihoods import observe
 
@@ -12,7 +15,9 @@ from tests.fuzz.likelihoods import observe
 def random_model(seed: int) -> tuple[pm.Model, str]:
     """Return the model of a seed, and what it is made of."""
     draw = Draw(seed)
-    with pm.Model() as model:
+    precision = "float32" if draw.chance(0.08) else "float64"
+    draw.chosen.append(precision)
+    with pytensor.config.change_flags(floatX=precision), pm.Model() as model:
         observe(draw, draw.predictor())
         if draw.chance(0.2):
             draw.chosen.append("potential")
@@ -21,6 +26,27 @@ def random_model(seed: int) -> tuple[pm.Model, str]:
 
 
 def check(model: pm.Model, seed: int = 0) -> Verification:
-    """Compare the callback that samplers get with upstream's operations, at random, extreme and illegal points."""
-    compiled = pymc_fastlogp.compile_pymc_model(model)
-    return pymc_fastlogp.verify(model, n_random=4, seed=seed, compiled=compiled)
+    """Compare the callback that samplers get with upstream's operations, at random, extreme and illegal points.
+
+    Data that can be changed are, after that is compiled, and both are compared again.
+    """
+    floats = {x.dtype for x in model.continuous_value_vars}
+    precision = "float32" if floats == {"float32"} else "float64"
+    data = [x.name for x in model.data_vars]
+    with pytensor.config.change_flags(floatX=precision):
+        if not data or seed % 2:
+            compiled = pymc_fastlogp.compile_pymc_model(model)
+            return pymc_fastlogp.verify(model, n_random=4, seed=seed, compiled=compiled)
+        compiled = pymc_fastlogp.compile_pymc_model(model, freeze_model=False)
+        first = _verify_open(model, seed, compiled)
+        if not first:
+            return first
+        order = np.random.default_rng(seed).permutation(model[data[0]].get_value().shape[0])
+        changed = {name: model[name].get_value()[order] for name in data}
+        with model:
+            pm.set_data(changed)
+        return _verify_open(model, seed, compiled.with_data(**changed))
+
+
+def _verify_open(model: pm.Model, seed: int, compiled: CompiledModel) -> Verification:
+    return pymc_fastlogp.verify(model, n_random=4, seed=seed, freeze_model=False, compiled=compiled)

@@ -1,0 +1,83 @@
+"""A fixed slice of the random graphs, and that differences would be seen and shrunk."""
+
+from collections import Counter
+
+import numpy as np
+import pytensor
+import pytest
+
+from tests.fuzz import agreement
+from tests.fuzz.agreement import findings
+from tests.fuzz.evaluation import on_by_kernels
+from tests.fuzz.nodes import NODES
+from tests.fuzz.programs import points, random_program
+from tests.fuzz.shrink import shrunk
+
+SLICE = range(40)
+
+
+@pytest.fixture(autouse=True)
+def in_python():
+    """Nothing is worth compiling for PyTensor's Python code."""
+    with pytensor.config.change_flags(cxx=""):
+        yield
+
+
+@pytest.mark.parametrize("seed", SLICE)
+def test_plugin_agrees_with_upstream(seed):
+    program = random_program(seed)
+    found = [str(finding) for finding in findings(program, points(program, seed))]
+    assert not found, program
+
+
+def test_a_seed_makes_the_same_program_again():
+    assert str(random_program(3)) == str(random_program(3))
+
+
+def test_every_kind_of_line_is_drawn(monkeypatch):
+    counts = Counter()
+
+    def counted(name, draw):
+        def draw_and_count(draft):
+            drawn = draw(draft)
+            counts[name] += drawn is not None
+            return drawn
+
+        return draw_and_count
+
+    for name, draw in list(NODES.items()):
+        monkeypatch.setitem(NODES, name, counted(name, draw))
+    for seed in range(100):
+        random_program(seed)
+    assert min(counts[name] for name in NODES) >= 3, counts
+
+
+def wrong_sum(inputs, outputs):
+    """Return a function whose first output has another sign."""
+    right = on_by_kernels(inputs, outputs)
+    return lambda *arrays: [-x if k == 0 else x for k, x in enumerate(right(*arrays))]
+
+
+def wrong_error(inputs, outputs):
+    """Return a function that raises what upstream does not."""
+
+    def fail(*arrays):
+        raise KeyError("index")
+
+    return fail
+
+
+@pytest.mark.parametrize(("wrong", "kind"), [(wrong_sum, "value"), (wrong_error, "raises")])
+def test_a_difference_is_found_and_shrunk(monkeypatch, wrong, kind):
+    monkeypatch.setattr(agreement, "on_by_kernels", wrong)
+    # The side that decides in the end takes seconds to compile.
+    monkeypatch.setattr(agreement, "off_in_numba", agreement.off_in_numpy)
+    program = random_program(1)
+    found = next(findings(program, points(program, 1)))
+    small, again = shrunk(program, found)
+    assert found.kind == again.kind == kind
+    assert len(small.steps) < len(program.steps)
+    assert len(small.outputs) == 1
+    assert {name: np.shape(x) for name, x in again.point.items()} == {
+        line.name: line.shape for line in small.inputs
+    }
