@@ -6,6 +6,7 @@
 # make test-versions  some tests with the oldest and the newest versions of what we build on (NAME=oldest for one): 30 minutes
 # make fuzz       random models off against on (N=100 how many, SEED=0 of the first): 5 seconds a model
 # make fuzz-graphs  random graphs off against on, failures as the least program (N=1000 how many, SEED=0 of the first): a third of a second each
+# make test-bounds  the tests of kernels, which look before each load and store whether it is inside of its buffer: 1 hour
 # make bench      the benchmark tables and the user's wait, their JSON and plots (MODEL=radon for one, QUICK=1 for a fast look): 2 hours
 # make wait       the user's wait alone, with the table of the README and its plot: 30 minutes
 # make canaries   the table of rules that fire, by model (MODEL=zoo/poisson for one): 5 minutes

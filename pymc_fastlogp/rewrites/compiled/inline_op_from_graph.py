@@ -19,12 +19,15 @@ from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter
+from pytensor.tensor import symbolic
 from pytensor.tensor.linalg.products import KroneckerProduct
 
 from pymc_fastlogp.late import imported_late
 
+# The gradient of LogSumExp and its like; before PyTensor 3.3.8 it was an OpFromGraph without a name.
+DERIVATIVE = getattr(symbolic, "FusibleSymbolicOpDerivative", OpFromGraph)
 # Not the other kinds, which PyTensor's own rules look for or which it compiles in a way of their own.
-INLINED = (OpFromGraph, KroneckerProduct)
+INLINED = (OpFromGraph, DERIVATIVE, KroneckerProduct)
 
 
 @node_rewriter([OpFromGraph])
