@@ -11,6 +11,7 @@ from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.raise_op import Assert, CheckAndRaise
 from pytensor.tensor.elemwise import CAReduce
 from pytensor.tensor.extra_ops import fill_diagonal
+from pytensor.tensor.linalg import cho_solve, solve_triangular
 from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Shape, Shape_i
 
@@ -54,6 +55,21 @@ RAISES = {
         ValueError,
         lambda x, y: pt.squeeze(y, axis=0) + x,
         np.zeros(0),
+    ),
+    "rows of a small triangular system": (
+        np.linalg.LinAlgError,
+        lambda x, y: solve_triangular(np.tri(3), y, lower=True, b_ndim=1) + x[0],
+        [1.0, 2.0],
+    ),
+    "rows of a large triangular system": (
+        np.linalg.LinAlgError,
+        lambda x, y: solve_triangular(np.tri(40), y, lower=True, b_ndim=1) + x[0],
+        [1.0, 2.0],
+    ),
+    "rows of a system with a factor": (
+        np.linalg.LinAlgError,
+        lambda x, y: cho_solve((np.tri(3), True), y, b_ndim=1) + x[0],
+        [1.0, 2.0],
     ),
     "an Assert": (AssertionError, lambda x, y: Assert("no")(x * 2, pt.all(y > 0)), [1.0, -1.0]),
 }

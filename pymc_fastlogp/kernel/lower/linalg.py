@@ -89,6 +89,7 @@ def lower_solve_triangular(context: Context, node: Apply, inputs: list[Array]) -
     if not _is_small(a.shape[-2:], LARGEST_SOLVE):
         return [lapack.solve(context, op, a, b, shape)]
     n = _rows(a)
+    context.require_equal(n, b.shape[b.ndim - op.b_ndim], lapack.MISMATCH)
     domain, index = domain_of((*shape, *columns))
     batch, column = index[: len(shape)], index[len(shape) :]
 
