@@ -17,6 +17,8 @@ from tests.kernel.native_kernel import NativeKernel, compile_native
 Arrays = list[np.ndarray]
 # What Python code has no form for.
 LEFT_OUT_OFF = ("fusion", "inplace", "BlasOpt", "compile_inner_graph")
+# Tag of PyTensor's rewrites that drop what checks lengths. Which of them get a chance depends on all others.
+DROPS_CHECKS = "shape_unsafe"
 
 
 def numba_rewrites(*left_out: str) -> Any:
@@ -25,7 +27,7 @@ def numba_rewrites(*left_out: str) -> Any:
     return mode.provided_optimizer.excluding(*mode.linker.incompatible_rewrites, *left_out)
 
 
-def by_kernels() -> Mode:
+def by_kernels(*left_out: str) -> Mode:
     """Return the mode of the side with the plugin."""
     kernels: dict[tuple[Apply, tuple[bool, ...]], NativeKernel] = {}
 
@@ -40,7 +42,7 @@ def by_kernels() -> Mode:
         for storage, result in zip(thunk.outputs, kernels[node, layout](*arrays), strict=True):
             storage[0] = result
 
-    return Mode(WrapLinker([PerformLinker()], run), numba_rewrites("compile_inner_graph"))
+    return Mode(WrapLinker([PerformLinker()], run), numba_rewrites("compile_inner_graph", *left_out))
 
 
 def compiled(
@@ -60,15 +62,19 @@ def compiled(
     return call
 
 
-def off_in_numpy(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable[..., Arrays]:
+def off_in_numpy(
+    inputs: Sequence[Variable], outputs: Sequence[Variable], *left_out: str
+) -> Callable[..., Arrays]:
     """Return upstream's function, rewritten for Numba and run in NumPy."""
-    mode = Mode(PerformLinker(), numba_rewrites(*LEFT_OUT_OFF))
+    mode = Mode(PerformLinker(), numba_rewrites(*LEFT_OUT_OFF, *left_out))
     return compiled(inputs, outputs, mode, on=False)
 
 
-def on_by_kernels(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable[..., Arrays]:
+def on_by_kernels(
+    inputs: Sequence[Variable], outputs: Sequence[Variable], *left_out: str
+) -> Callable[..., Arrays]:
     """Return the function with the plugin."""
-    return compiled(inputs, outputs, by_kernels(), on=True)
+    return compiled(inputs, outputs, by_kernels(*left_out), on=True)
 
 
 def errors_off(
