@@ -42,7 +42,9 @@ def by_kernels(*left_out: str) -> Mode:
         for storage, result in zip(thunk.outputs, kernels[node, layout](*arrays), strict=True):
             storage[0] = result
 
-    return Mode(WrapLinker([PerformLinker()], run), numba_rewrites("compile_inner_graph", *left_out))
+    return Mode(
+        WrapLinker([PerformLinker()], run), numba_rewrites("compile_inner_graph", *left_out)
+    )
 
 
 def compiled(
