@@ -94,15 +94,18 @@ class Factored:
         gradients = _rows(gradient, n_effects)
         entries = dict(zip(places, _rows(precision, len(places)), strict=True))
         self.pivots: list[Variable] = []
+        # A division takes as long as ten products, so that there is one of each pivot.
+        self._inverse_roots: list[Variable] = []
         self._couplings: list[list[Variable]] = []
         self._gradients = gradients
         for k in range(n_effects):
             # Not below 1 but by rounding, which the elimination of huge numbers may do.
             pivot = pt.maximum(entries[k, k], 1.0)
             self.pivots.append(pivot)
+            self._inverse_roots.append(pt.reciprocal(pt.sqrt(pivot)))
             self._couplings.append([entries[i, k] for i in range(k + 1, n_effects)])
             for i in range(k + 1, n_effects):
-                ratio = entries[i, k] / pivot
+                ratio = entries[i, k] * pt.sqr(self._inverse_roots[k])
                 gradients[i] = gradients[i] - ratio * gradients[k]
                 for j in range(k + 1, i + 1):
                     entries[i, j] = entries[i, j] - ratio * entries[j, k]
@@ -111,7 +114,7 @@ class Factored:
         """Return u, (K, J), from z."""
         u: list[Variable] = []
         for k, z_k in reversed([*enumerate(_rows(z, len(self.pivots)))]):
-            u.insert(0, self._expected(k, u) + z_k / pt.sqrt(self.pivots[k]))
+            u.insert(0, self._expected(k, u) + z_k * self._inverse_roots[k])
         return pt.concatenate(u)
 
     def remaining(self, u: Variable) -> Variable:
@@ -129,7 +132,7 @@ class Factored:
         gradient = self._gradients[k]
         for coupling, u in zip(self._couplings[k], later, strict=True):
             gradient = gradient - coupling * u
-        return gradient / self.pivots[k]
+        return gradient * pt.sqr(self._inverse_roots[k])
 
 
 @cache
