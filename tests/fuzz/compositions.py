@@ -30,7 +30,7 @@ COUNT_BASES: dict[str, Base] = {
 }
 # Components of mixtures of one support.
 REAL_PARTS: dict[str, Base] = REAL_BASES | {
-    "of Student": lambda draw, eta: pm.StudentT.dist(4, eta, draw.prior(POSITIVE)),
+    "of Student": lambda draw, eta: pm.StudentT.dist(4, mu=eta, sigma=draw.prior(POSITIVE)),
 }
 COUNT_PARTS: dict[str, Base] = {
     "of Poisson": COUNT_BASES["of Poisson"],

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
@@ -74,7 +75,7 @@ def _ordered(draw: Draw, name: str, eta: TensorVariable) -> None:
         2,
         shape=3,
         transform=pm.distributions.transforms.ordered,
-        initval=np.array([-1.0, 0.0, 1.0]),
+        initval=np.array([-1.0, 0.0, 1.0], dtype=pytensor.config.floatX),
     )
     y = draw.rng.integers(0, 4, size=draw.n)
     pm.OrderedLogistic(name, eta=eta, cutpoints=cuts, compute_p=False, observed=y)

@@ -46,8 +46,9 @@ def check(model: pm.Model, seed: int = 0) -> Verification:
         with model:
             pm.set_data(changed)
         # An index of zeros alone may select nothing that is left to select from.
-        known = {name: x for name, x in changed.items() if name in compiled.shared_data}
-        return _verify_open(model, seed, compiled.with_data(**known))
+        known = {x.name for x in compiled.shared_var_keys} & changed.keys()
+        compiled = compiled.with_data(**{name: changed[name] for name in known})
+        return _verify_open(model, seed, compiled)
 
 
 def _verify_open(model: pm.Model, seed: int, compiled: CompiledModel) -> Verification:
