@@ -24,9 +24,8 @@ the plugin off. They are counted, not compared.
 
 Other coordinates do not show all round-off: a sigmoid near one, of which another is
 subtracted, is rounded alike at all of them. Where an entry would fail even so, upstream's operations are
-run at :math:`x` itself, too, with noise in the last digit of each
-(:mod:`pymc_fastlogp.roundoff`), and the results count among the :math:`off(x')`. Where all entries pass without
-any of that, :math:`x` alone is evaluated.
+run at :math:`x` itself, too, with noise in the last digit of each (:mod:`pymc_fastlogp.roundoff`), and
+the results count among the :math:`off(x')`. Where all entries pass without any of that, it is left out.
 
 Not seen here are: what nutpie and PyMC compile from the same log density but with another
 layout of its inputs, data of other shapes, and points with infinite coordinates.
@@ -258,10 +257,7 @@ def _verify(
 
 
 def _noise(
-    x: np.ndarray,
-    off: LogpDlogp,
-    noisy: Callable[[], LogpDlogp],
-    rng: np.random.Generator,
+    x: np.ndarray, off: LogpDlogp, noisy: Callable[[], LogpDlogp], rng: np.random.Generator
 ) -> Iterator[np.ndarray]:
     """Yield what upstream computes around a point, shape ``(k, n)``: first nothing, then what takes longer."""
     yield np.empty((0, 1 + x.size))

@@ -9,6 +9,8 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 from pytensor.tensor.variable import TensorConstant
 
+from pymc_fastlogp.analysis.constants import broadcast
+
 # Ops whose result is entries of their first input: what is so of each entry is so of what they give.
 MOVES = DimShuffle, AdvancedSubtensor, Subtensor
 
@@ -105,7 +107,7 @@ def parse_gather(node: Apply) -> Gather | None:
     if not all(_is_constant_array(indices[axis]) for axis in indexed):
         return None
     try:
-        arrays = np.broadcast_arrays(*(indices[axis].data for axis in indexed))
+        arrays = broadcast(*(indices[axis].data for axis in indexed))
     except ValueError:  # upstream raises it when the function is called
         return None
     return Gather(dict(zip(indexed, arrays)), arrays[0].ndim, x.type.ndim)

@@ -39,6 +39,7 @@ from pytensor.tensor.subtensor import (
 )
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.constants import broadcast
 from pymc_fastlogp.analysis.writes import is_set, positions
 
 # Each position is listed, which takes memory and compile time. Correlation matrices are smaller, also in most batches.
@@ -185,7 +186,7 @@ class _Evaluation:
         values = [known[v] for v in node.inputs]
         if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Mul):
             [numbers] = moved.values()
-            numbers, mask = np.broadcast_arrays(
+            numbers, mask = broadcast(
                 numbers, math.prod(v.data for v in node.inputs if v not in moved)
             )
             self.zeroed.append(numbers[mask == 0])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytensor.tensor as pt
 import pytest
+from pytensor.tensor.variable import TensorConstant
 
 from tests.rewrites.conftest import (
     assert_left_alone,
@@ -18,6 +19,16 @@ m = pt.matrix("m", shape=(3, 4))
 zero, y = pt.constant(COUNTS == 0), pt.constant(COUNTS)
 edge = pt.constant(np.where(COUNTS == 0, -1.0, -np.inf))
 zeros = np.zeros(4)
+
+
+def locked(data):
+    """Return a constant whose data are a view of an array that became read-only afterwards."""
+    array = data.copy()
+    view = array[:]
+    array.flags.writeable = False
+    return TensorConstant(pt.TensorType("float64", view.shape), view)
+
+
 c, c_of_m = pt.eq(x, -np.inf), pt.lt(m, 0)
 
 FIRES = {
@@ -33,6 +44,7 @@ FIRES = {
 REFUSES = {
     "several values": pt.switch(c & zero, np.arange(4.0), x),
     "nan": pt.switch(c & zero, np.full(4, np.nan) * [1, 1, 1, 0], x),
+    "data that became read-only": pt.switch(c & zero, locked(np.zeros(1)), x),
     "no mask": pt.switch(c & pt.gt(x, 3), edge, x),
     "any of two": pt.switch(c | zero, edge, x),
     "no constant": pt.switch(c & zero, x, y),

@@ -7,6 +7,7 @@ import numpy as np
 from pytensor import scalar as ps
 from pytensor.scalar.basic import Cast
 
+from pymc_fastlogp.analysis.constants import broadcast
 from pymc_fastlogp.analysis.index_facts import Neighbours
 from pymc_fastlogp.kernel.ir.arithmetic import ZERO, cast, int64, plus, switch, times, truth
 from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr, Size, as_expr
@@ -160,5 +161,5 @@ def _is_unique(arrays: list[Array]) -> bool:
     data = [array.data for array in arrays]
     if any(values is None or values.min(initial=0) < 0 for values in data):
         return False
-    together = np.stack([values.ravel() for values in np.broadcast_arrays(*data)])  # type: ignore[arg-type]
+    together = np.stack([values.ravel() for values in broadcast(*data)])  # type: ignore[arg-type]
     return np.unique(together, axis=1).shape == together.shape

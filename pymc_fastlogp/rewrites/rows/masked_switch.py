@@ -17,7 +17,7 @@ from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import constant, switch
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
-from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.constants import broadcast, fill_value
 from pymc_fastlogp.rewrites.rows.terms import conjunction
 
 
@@ -45,7 +45,7 @@ def local_masked_switch(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
 def mask_of(condition: TensorVariable) -> np.ndarray | None:
     """Return where the constants allow that a condition holds; None if it has none."""
     known = [x.data for x in conjunction(condition) if isinstance(x, TensorConstant)]
-    return np.logical_and.reduce(np.broadcast_arrays(*known)) if known else None
+    return np.logical_and.reduce(broadcast(*known)) if known else None
 
 
 def _agree(u: TensorConstant, v: TensorVariable, mask: np.ndarray) -> bool:
@@ -55,6 +55,6 @@ def _agree(u: TensorConstant, v: TensorVariable, mask: np.ndarray) -> bool:
 
 def _value_where(u: TensorConstant, mask: np.ndarray) -> np.ndarray | None:
     """Return the one value that a constant has where a mask holds, None if it has several."""
-    values, mask = np.broadcast_arrays(u.data, mask)
+    values, mask = broadcast(u.data, mask)
     there = values[mask]
     return there[0] if there.size and np.all(there == there[0]) else None
