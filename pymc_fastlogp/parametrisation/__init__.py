@@ -7,6 +7,7 @@
     sites:          what the likelihood says of effects, as a Gaussian, and the variable that remains
     normal:         a Normal variable with a place for that, and the change of variables
     matrix_normal:  the same for correlated effects
+    zero_sum:       the same for effects that sum to zero, and which they are
     model:          the model with sites
     pilot:          sites from the curvature of the likelihood
 """

@@ -9,6 +9,7 @@ so what is found here has to be no more than what the author of the model most l
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytensor.tensor as pt
 from pymc.model.fgraph import ModelDeterministic, ModelFreeRV, ModelNamed
@@ -61,6 +62,11 @@ class Effect:
     def kind(self) -> str:
         """How the model writes it."""
         return "centred" if self.is_centred else "non-centred"
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Of what remains to be sampled; None for a length that is not known."""
+        return self.variable.type.shape
 
     @property
     def mean(self) -> Variable:
@@ -135,7 +141,7 @@ def effect_of(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
         return Effect(op.name, True, x, (mu,), (sigma,), op.dims)
     if not is_standard_normal(rv):
         return LeftAlone(op.name, NO_PARAMETERS)
-    return _non_centred(fgraph, x)
+    return non_centred(fgraph, x)
 
 
 def is_standard_normal(rv: Variable) -> bool:
@@ -151,7 +157,7 @@ def is_random(x: Variable) -> bool:
     return any(y.owner is not None and isinstance(y.owner.op, ModelFreeRV) for y in ancestors([x]))
 
 
-def _non_centred(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
+def non_centred(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
     """Find what multiplies a standardised effect, and what is added to that."""
     name, at, is_gathered = x.owner.op.name, x, False
     while True:

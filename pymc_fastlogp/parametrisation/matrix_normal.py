@@ -24,7 +24,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp._upstream.pymc_dispatch import logprob_of, support_point_of
 from pymc_fastlogp.parametrisation.correlated import Correlated
-from pymc_fastlogp.parametrisation.normal import Sited, middle, middle_of
+from pymc_fastlogp.parametrisation.normal import Sited, middle, middle_of, zeros_of
 
 
 class SitedStandard(Sited):
@@ -220,7 +220,7 @@ def _support_point(
     group_axis = getattr(op, "group_axis", 0)
     n_effects = inputs[-1].type.shape[0]
     transform = MatrixTransform(group_axis, isinstance(op, SitedMvNormal), n_effects)
-    return middle(transform, rv, inputs)
+    return middle(transform, zeros_of(rv), inputs)
 
 
 def precision_and_gradient(

@@ -25,6 +25,7 @@ from pymc_fastlogp.parametrisation.sites import (
     numbers_of,
     slope_name,
 )
+from pymc_fastlogp.parametrisation.zero_sum import ZeroSum, length_of, sited_zero_sum, zero_sum_of
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -75,7 +76,7 @@ def found_in(model: "pm.Model", left_out: Collection[str] = ()) -> Found:
         If the model is part of another.
     """
     values = model.rvs_to_initial_values
-    reasons = {rv.name: NO_LENGTH for rv in model.free_RVs if None in rv.type.shape}
+    reasons = {rv.name: NO_LENGTH for rv in model.free_RVs if not _has_length(rv)}
     reasons |= {rv.name: HAS_START for rv, value in values.items() if value is not None}
     sited = _Sited(model, reasons | dict.fromkeys(left_out, HAS_START))
     bundles = dict(sited.put_all())
@@ -202,10 +203,9 @@ class _Sited:
     def _shape(self, bundle: Bundle) -> tuple[int, tuple[int, ...]]:
         """Return how many effects a group has, and the shape of the groups."""
         first = self._effects[bundle[0]]
-        shape = first.variable.type.shape
         if isinstance(first, Correlated):
-            return first.n_effects, (shape[first.group_axis],)
-        return len(bundle), shape
+            return first.n_effects, (first.variable.type.shape[first.group_axis],)
+        return len(bundle), first.shape
 
     def _next_bundle(self, remaining: Sequence[str]) -> Bundle:
         """Return the first effect and those that go together with it: of the same dims, where none is made from another."""
@@ -253,11 +253,15 @@ class _Sited:
         self._effects[effect.name] = replace(self._effects[effect.name], variable=new)
 
 
+def _has_length(rv: Variable) -> bool:
+    return None not in rv.type.shape or length_of(rv) is not None
+
+
 def _known(fgraph: FunctionGraph) -> Iterator[AnyEffect | LeftAlone]:
     """Yield what is known of each free variable, in the order of the model."""
     for x in fgraph.outputs:
         if x.owner is not None and isinstance(x.owner.op, ModelFreeRV):
-            yield correlated_of(fgraph, x) or effect_of(fgraph, x)
+            yield correlated_of(fgraph, x) or zero_sum_of(fgraph, x) or effect_of(fgraph, x)
 
 
 @contextmanager
@@ -277,13 +281,14 @@ def _without_initial_values(model: "pm.Model") -> Iterator[None]:
 def _go_together(one: AnyEffect, other: AnyEffect) -> bool:
     if isinstance(one, Correlated) or isinstance(other, Correlated):
         return False
+    if isinstance(one, ZeroSum) != isinstance(other, ZeroSum):
+        return False
     same = one.dims == other.dims if one.dims or other.dims else _same_lengths(one, other)
     return same and not (_is_made_from(one, other) or _is_made_from(other, one))
 
 
 def _same_lengths(one: Effect, other: Effect) -> bool:
-    shape = one.variable.type.shape
-    return None not in shape and shape == other.variable.type.shape
+    return None not in one.shape and one.shape == other.shape
 
 
 def _is_made_from(one: Effect, other: Effect) -> bool:
@@ -300,6 +305,8 @@ def _without_circle(effect: Any) -> Any:
 
 def _sited(effect: Effect, location: Variable, precision: Variable) -> Variable:
     """Return the free variable with a place for its site."""
+    if isinstance(effect, ZeroSum):
+        return sited_zero_sum(effect, location, precision)
     rv, value = effect.variable.owner.inputs
     rng, size, mu, sigma = rv.owner.inputs
     new = SitedNormal.rv_op(mu, sigma, location, precision, size=size, rng=rng)

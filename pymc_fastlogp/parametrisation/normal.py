@@ -33,6 +33,11 @@ class Sited(SymbolicRandomVariable):
         raise NotImplementedError
 
     @classmethod
+    def standardised(cls, rv: TensorVariable) -> TensorVariable:
+        """Return a variable minus its mean, in units of its scale."""
+        raise NotImplementedError
+
+    @classmethod
     def rv_op(
         cls, *parameters: Variable, size: Any = None, rng: Variable | None = None
     ) -> TensorVariable:
@@ -63,6 +68,12 @@ class SitedNormal(Sited):
         mu, sigma, _, _ = parameters
         return normal(mu, sigma, size=size, rng=rng, return_next_rng=True)
 
+    @classmethod
+    def standardised(cls, rv: TensorVariable) -> TensorVariable:
+        """Return a variable minus its mean, in units of its scale."""
+        mu, sigma, _, _ = rv.owner.inputs[-4:]
+        return (rv - mu) / sigma
+
 
 @logprob_of.register(SitedNormal)
 def _logprob(
@@ -76,7 +87,7 @@ def _logprob(
 def _support_point(
     op: SitedNormal, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
 ) -> TensorVariable:
-    return middle(site_transform, rv, inputs)
+    return middle(site_transform, zeros_of(rv), inputs)
 
 
 class SiteTransform(Transform):
@@ -106,10 +117,16 @@ class SiteTransform(Transform):
 site_transform = SiteTransform()
 
 
-def middle(transform: Transform, rv: TensorVariable, inputs: Sequence[Variable]) -> TensorVariable:
-    """Return the variable where ``z`` is 0, the middle of what is left to sample, for chains to start at."""
+def zeros_of(rv: TensorVariable) -> TensorVariable:
+    """Return zeros of the lengths of a variable."""
     is_known = None not in rv.type.shape
-    zero = pt.zeros(rv.type.shape if is_known else rv.shape)
+    return pt.zeros(rv.type.shape if is_known else rv.shape)
+
+
+def middle(
+    transform: Transform, zero: TensorVariable, inputs: Sequence[Variable]
+) -> TensorVariable:
+    """Return the variable where ``z`` is 0, the middle of what is left to sample, for chains to start at."""
     value = transform.backward(zero, *inputs)
     # So that the initial point need not undo what was just done.
     value.tag.backward_of_middle = zero
@@ -119,9 +136,3 @@ def middle(transform: Transform, rv: TensorVariable, inputs: Sequence[Variable])
 def middle_of(value: TensorVariable) -> TensorVariable | None:
     """Return ``z`` of what :func:`middle` returned, None for any other variable."""
     return getattr(value.tag, "backward_of_middle", None)
-
-
-def standardised_of(rv: TensorVariable) -> TensorVariable:
-    """Return a sited variable minus its mean, in units of its scale."""
-    mu, sigma, _, _ = rv.owner.inputs[-4:]
-    return (rv - mu) / sigma

@@ -23,7 +23,6 @@ from pytensor.graph.rewriting.basic import in2out, node_rewriter
 
 from pymc_fastlogp.parametrisation.matrix_normal import MatrixTransform, standardised_effects
 from pymc_fastlogp.parametrisation.model import Bundle, Sited, found_in, with_sites
-from pymc_fastlogp.parametrisation.normal import standardised_of
 from pymc_fastlogp.parametrisation.sites import Site, numbers_of
 
 if TYPE_CHECKING:
@@ -159,7 +158,7 @@ class Pilot:
         model = self._sited.model
         slices = [self._slices[name] for name in names]
         transform = model.rvs_to_transforms[model[names[0]]]
-        shape = model[names[0]].type.shape
+        shape = model.rvs_to_values[model[names[0]]].type.shape
         places = np.array([np.arange(x.start, x.stop).reshape(shape) for x in slices])
         if not isinstance(transform, MatrixTransform):
             return places
@@ -179,7 +178,7 @@ class Pilot:
             measured = Measured(
                 at[places],
                 gradient[places],
-                np.swapaxes(np.array([self._slopes(places, at, one) for one in places]), 0, 1),
+                self._curvature(places, at),
                 {name: shares[names] * self._slopes_by(places, at, name) for name in others},
                 {name: x[self._slices[name]] for name in others},
             )
@@ -206,10 +205,17 @@ class Pilot:
         parts = [self._slopes(places, at, i) for i in range(where.start, where.stop)]
         return np.stack(parts, axis=-1)
 
-    def _slopes(self, places: NDArray[np.intp], at: Array, moved: Any) -> Array:
+    def _curvature(self, places: NDArray[np.intp], at: Array) -> Array:
+        """Return minus the second derivatives by the effects of each group, shape ``(K, K, *shape)``."""
+        # Groups go up and down in turn: where effects sum to zero, all of them can't go up.
+        signs = np.resize([1.0, -1.0], places.shape[1:])
+        rows = [signs * self._slopes(places, at, one, signs) for one in places]
+        return np.swapaxes(np.array(rows), 0, 1)
+
+    def _slopes(self, places: NDArray[np.intp], at: Array, moved: Any, signs: Any = 1.0) -> Array:
         """Return minus the derivatives of the gradient in the direction of some entries, shape ``(K, *shape)``."""
         step = np.zeros_like(at)
-        step[moved] = STEP
+        step[moved] = STEP * signs
         _, above = self._standard.logp_dlogp(at + step)
         _, below = self._standard.logp_dlogp(at - step)
         return (below - above)[places] / (2 * STEP)
@@ -284,10 +290,12 @@ def _in_graph(sited: Sited, names: Bundle) -> list[Variable]:
     if isinstance(sited.model.rvs_to_transforms[rvs[0]], MatrixTransform):
         [name] = names
         return [sited.means[name].T, sited.factors[name][:, :, None], standardised_effects(rvs[0])]
+    standardised = [rv.owner.op.standardised(rv) for rv in rvs]
     shaped = [
-        [of[rv.name] + pt.zeros_like(rv) for rv in rvs] for of in (sited.means, sited.factors)
+        [of[name] + pt.zeros_like(u) for name, u in zip(names, standardised, strict=True)]
+        for of in (sited.means, sited.factors)
     ]
-    return [*map(pt.stack, shaped), pt.stack([standardised_of(rv) for rv in rvs])]
+    return [*map(pt.stack, shaped), pt.stack(standardised)]
 
 
 @node_rewriter([OpFromGraph])

@@ -76,8 +76,8 @@ class Sides:
         """Both sides without the rewrites that drop what checks lengths."""
         with switched(True):
             own = self._program.variables()
-        on = _caught(on_by_kernels(*own, DROPS_CHECKS))
-        off = _caught(off_in_numpy(self._inputs, self._outputs, DROPS_CHECKS))
+        on = _caught(on_by_kernels(*own, *DROPS_CHECKS))
+        off = _caught(off_in_numpy(self._inputs, self._outputs, *DROPS_CHECKS))
         return lambda *arrays: [off(*arrays), on(*arrays)]
 
     @cached_property

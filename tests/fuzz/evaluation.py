@@ -17,8 +17,8 @@ from tests.kernel.native_kernel import NativeKernel, compile_native
 Arrays = list[np.ndarray]
 # What Python code has no form for.
 LEFT_OUT_OFF = ("fusion", "inplace", "BlasOpt", "compile_inner_graph")
-# Tag of PyTensor's rewrites that drop what checks lengths. Which of them get a chance depends on all others.
-DROPS_CHECKS = "shape_unsafe"
+# PyTensor's rewrites that drop what checks lengths. Which of them get a chance depends on all others.
+DROPS_CHECKS = ("shape_unsafe", "scalar_solve_to_division")
 
 
 def numba_rewrites(*left_out: str) -> Any:

@@ -122,6 +122,26 @@ def with_coefficients() -> pm.Model:
     return model
 
 
+def zero_sum() -> pm.Model:
+    """Effects that sum to zero, of a scale that is a variable."""
+    with pm.Model(coords={"g": range(GROUPS)}) as model:
+        mu, tau = pm.Normal("mu"), pm.HalfNormal("tau")
+        a = pm.ZeroSumNormal("a", tau, dims="g")
+        pm.Normal("y", mu + a[GROUP], 0.5, observed=Y)
+    return model
+
+
+def zero_sum_raw() -> pm.Model:
+    """An intercept and a slope that sum to zero, scaled afterwards."""
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau", shape=2)
+        raw = pm.ZeroSumNormal("raw", shape=GROUPS)
+        slope = pm.ZeroSumNormal("slope", shape=GROUPS)
+        eta = pm.Normal("mu") + tau[0] * raw[GROUP] + (tau[1] * slope)[GROUP] * X
+        pm.Poisson("y", pm.math.exp(eta), observed=COUNT)
+    return model
+
+
 CORRELATED = [correlated, correlated_columns, correlated_centred]
 ALL = [
     *CORRELATED,
@@ -133,4 +153,6 @@ ALL = [
     nested_raw,
     crossed,
     two_of_one_group,
+    zero_sum,
+    zero_sum_raw,
 ]

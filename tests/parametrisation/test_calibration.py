@@ -50,6 +50,14 @@ def correlated() -> pm.Model:
     return model
 
 
+def zero_sum() -> pm.Model:
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu"), pm.HalfNormal("tau")
+        a = pm.ZeroSumNormal("a", tau, shape=GROUPS)
+        pm.Normal("y", mu + a[GROUP], 0.7, observed=pm.Data("seen", np.zeros(ROWS)))
+    return model
+
+
 def any_site(nothing: Site, rng: np.random.Generator) -> Site:
     """Return a site of random precision, up to a hundredfold that of the prior, about a random centre."""
     n_effects, *shape = nothing.gradient.shape
@@ -100,8 +108,9 @@ def p_value(found: list[int]) -> float:
         (centred, ["mu", "tau", "a"]),
         (counts, ["mu", "tau", "raw"]),
         (correlated, ["chol", "z"]),
+        (zero_sum, ["mu", "tau", "a"]),
     ],
-    ids=["centred", "counts", "correlated"],
+    ids=["centred", "counts", "correlated", "zero sum"],
 )
 def test_ranks_are_uniform(make, names):
     right, wrong = ranks(make, names)

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 from pymc.model.transform.optimization import freeze_dims_and_data
 
-from pymc_fastlogp.parametrisation import effects, model
+from pymc_fastlogp.parametrisation import effects, model, zero_sum
 from tests.parametrisation import models
 
 
@@ -38,6 +38,12 @@ def found_in(written: pm.Model) -> model.Found:
         (models.correlated, [("z",)], {"z": "correlated, non-centred"}),
         (models.correlated_columns, [("z",)], {"z": "correlated, non-centred"}),
         (models.correlated_centred, [("effects",)], {"effects": "correlated, centred"}),
+        (models.zero_sum, [("a",)], {"a": "sums to zero, centred"}),
+        (
+            models.zero_sum_raw,
+            [("raw", "slope")],
+            {"raw": "sums to zero, non-centred", "slope": "sums to zero, non-centred"},
+        ),
     ],
     ids=lambda x: getattr(x, "__name__", ""),
 )
@@ -107,6 +113,34 @@ def multiplied_by_data() -> pm.Model:
     return written
 
 
+def zero_sums_by_two_axes() -> pm.Model:
+    with pm.Model() as written:
+        x = pm.ZeroSumNormal("x", pm.HalfNormal("tau"), shape=(2, 4))
+        pm.Normal("y", x[0, models.GROUP], 1, observed=models.Y)
+    return written
+
+
+def zero_sum_of_a_known_scale() -> pm.Model:
+    with pm.Model() as written:
+        x = pm.ZeroSumNormal("x", 2.0, shape=4)
+        pm.Normal("y", x[models.GROUP], pm.HalfNormal("tau"), observed=models.Y)
+    return written
+
+
+def zero_sum_of_several_scales() -> pm.Model:
+    with pm.Model() as written:
+        x = pm.HalfNormal("tau", shape=4) * pm.ZeroSumNormal("x", shape=4)
+        pm.Normal("y", x[models.GROUP], 1, observed=models.Y)
+    return written
+
+
+def zero_sum_of_one() -> pm.Model:
+    with pm.Model() as written:
+        x = pm.ZeroSumNormal("x", pm.HalfNormal("tau"), shape=1)
+        pm.Normal("y", x[0], 1, observed=models.Y)
+    return written
+
+
 def with_start() -> pm.Model:
     with pm.Model() as written:
         pm.Normal("x", 0, pm.HalfNormal("tau"), shape=2, initval=[1.0, 2.0])
@@ -122,6 +156,10 @@ def with_start() -> pm.Model:
         (in_two_places, effects.TWO_PLACES),
         (scale_by_row, effects.BY_ROW),
         (multiplied_by_data, effects.NO_PARAMETERS),
+        (zero_sums_by_two_axes, zero_sum.SEVERAL_AXES),
+        (zero_sum_of_a_known_scale, effects.NO_PARAMETERS),
+        (zero_sum_of_several_scales, zero_sum.SEVERAL_SCALES),
+        (zero_sum_of_one, effects.ONE_NUMBER),
         (with_start, model.HAS_START),
         (own_transform, model.HAS_START),
     ],

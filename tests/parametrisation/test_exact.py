@@ -7,6 +7,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pymc.distributions.transforms import ZeroSumTransform
 from pymc.model.transform.optimization import freeze_dims_and_data
 from pytensor.graph.basic import Variable
 
@@ -44,19 +45,23 @@ def function(model: pm.Model, outputs: list[Variable]) -> Callable[..., list[np.
     return pytensor.function(values, model.replace_rvs_by_values(outputs), **FAST)
 
 
-def values_of(model: pm.Model, rv: Variable, x: np.ndarray) -> np.ndarray:
+def values_of(model: pm.Model, rv: Variable, x: Variable) -> Variable:
     """Return what the value variable of a model as written is where a variable has some value."""
     transform = model.rvs_to_transforms[rv]
-    if transform is None:
-        return x
-    return transform.forward(pt.as_tensor(x), *rv.owner.inputs).eval()
+    return x if transform is None else transform.forward(x, *rv.owner.inputs)
 
 
-def log_jacobian(model: pm.Model, point: list[np.ndarray]) -> float:
-    """Return that of the variables by the value variables, by its determinant, of all transforms that a model has."""
+def extended_by_pymc(x: np.ndarray) -> np.ndarray:
+    """Return what PyMC makes of the value of effects that sum to zero."""
+    return ZeroSumTransform([-1]).backward(pt.as_tensor(x)).eval()
+
+
+def log_jacobian(written: pm.Model, model: pm.Model, point: list[np.ndarray]) -> float:
+    """Return that of the value variables of the model as written by those of another, by its determinant."""
     values = [model.rvs_to_values[rv] for rv in model.free_RVs]
     variables = model.replace_rvs_by_values(model.free_RVs)
-    columns = pytensor.gradient.jacobian(pt.concatenate([x.ravel() for x in variables]), values)
+    as_written = [values_of(written, *x) for x in zip(written.free_RVs, variables, strict=True)]
+    columns = pytensor.gradient.jacobian(pt.concatenate([x.ravel() for x in as_written]), values)
     matrix = np.column_stack(
         [part.reshape(len(part), -1) for part in pytensor.function(values, columns, **FAST)(*point)]
     )
@@ -73,14 +78,15 @@ def test_logp_is_that_of_the_model_as_written_and_the_jacobian(make, scales):
     rng = np.random.default_rng(2)
     of_values = function(new, new.free_RVs)
     logp = function(new, [new.logp()])
-    density = function(model, [model.logp(jacobian=False)])
+    density = function(model, [model.logp()])
     for _ in range(3):
         point = [rng.normal(size=x.shape) for x in new.initial_point().values()]
         variables = of_values(*point)
         as_written = [
-            values_of(model, rv, x) for rv, x in zip(model.free_RVs, variables, strict=True)
+            values_of(model, rv, pt.as_tensor(x)).eval()
+            for rv, x in zip(model.free_RVs, variables, strict=True)
         ]
-        expected = density(*as_written)[0] + log_jacobian(new, point)
+        expected = density(*as_written)[0] + log_jacobian(model, new, point)
         np.testing.assert_allclose(logp(*point)[0], expected, rtol=1e-9)
 
 
@@ -101,6 +107,10 @@ def test_without_information_effects_are_non_centred(make):
             expected = mean + factor * values[name]
         elif kind == "correlated, centred":
             expected = mean + values[name] @ factor.T
+        elif kind == "sums to zero, centred":
+            expected = extended_by_pymc(factor * values[name])
+        elif kind == "sums to zero, non-centred":
+            expected = extended_by_pymc(values[name])
         np.testing.assert_allclose(variable, expected, rtol=1e-13)
 
 

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
+from pymc.distributions.transforms import ZeroSumTransform
 
 import pymc_fastlogp
 from pymc_fastlogp.parametrisation.pilot import pilot_of
@@ -37,6 +39,16 @@ def test_sites_of_intercepts_and_slopes_are_matrices(make):
     np.testing.assert_allclose(information, expected, rtol=1e-5, atol=1e-5)
     gradient = site.gradient[in_order]
     np.testing.assert_allclose(gradient, [sums(Y), sums(X * Y)], rtol=1e-5, atol=1e-5)
+
+
+def test_sites_of_effects_that_sum_to_zero_are_those_of_the_entries_that_remain():
+    [site] = sites_of(models.zero_sum()).values()
+    of_groups = np.diag(sums(np.ones_like(Y)))
+    extended = ZeroSumTransform([-1]).backward(pt.eye(GROUPS - 1)).eval().T
+    information = extended.T @ of_groups @ extended
+    # Entries beside the diagonal cancel where effects go up and down in turn.
+    signs = np.array([1.0, -1.0, 1.0])
+    np.testing.assert_allclose(site.information[0, 0], signs * (information @ signs), rtol=1e-6)
 
 
 def test_gradients_of_sites_depend_on_coefficients():

@@ -55,7 +55,14 @@ def test_from_prior_to_predictions_in_silence(is_on, caplog, capfd):
 
 
 @pytest.mark.parametrize(
-    "make", [models.pair, models.crossed, models.correlated, models.with_coefficients]
+    "make",
+    [
+        models.pair,
+        models.crossed,
+        models.correlated,
+        models.with_coefficients,
+        models.zero_sum_raw,
+    ],
 )
 def test_the_posterior_is_that_of_the_model_as_written(make):
     draws = {"draws": 2000, "tune": 1000, "chains": 2, **OPTIONS}
@@ -86,7 +93,7 @@ def test_sample_uses_what_the_pilot_has_compiled():
 
 
 def test_one_kernel_computes_all():
-    for make in (models.pair, models.correlated):
+    for make in (models.pair, models.correlated, models.zero_sum):
         kernels = pymc_fastlogp.explain(pymc_fastlogp.parametrise(make())).kernels
         assert len(kernels.n_nodes) == 1, make.__name__
         assert not kernels.outside, make.__name__

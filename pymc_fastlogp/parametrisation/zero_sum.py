@@ -1,0 +1,182 @@
+r"""Effects that sum to zero: which they are, a variable with a place for sites, and the change of variables.
+
+    centred        a ~ ZeroSumNormal(scale)
+    non-centred    raw ~ ZeroSumNormal(1), scale * raw
+
+PyMC's transform makes such a variable from one of an entry less, ``a = E @ v``, and ``E`` is an isometry: the entries of ``v`` are
+independent, ``v ~ Normal(0, scale)``. So they are effects as any others, with sites of their own,
+
+    v = sigma * (location + z / sqrt(precision))
+
+A constant that is added to all effects is orthogonal to ``E``, so their mean is zero in ``v``. What the likelihood says of ``v`` is
+``E.T @ I @ E``, whose entries beside the diagonal are smaller by the number of groups; they are left out, which costs what any site costs that is
+not quite right.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.distributions.multivariate import ZeroSumNormalRV
+from pymc.distributions.transforms import ZeroSumTransform
+from pymc.logprob.transforms import Transform
+from pymc.model.fgraph import ModelFreeRV
+from pymc.pytensorf import constant_fold
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp._upstream.pymc_dispatch import logprob_of, support_point_of
+from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.parametrisation.effects import (
+    NO_PARAMETERS,
+    ONE_NUMBER,
+    Effect,
+    LeftAlone,
+    is_random,
+    non_centred,
+)
+from pymc_fastlogp.parametrisation.normal import Sited, middle, middle_of
+
+SEVERAL_AXES = "it has several axes"
+SEVERAL_SCALES = "its scale is not one number"
+
+AXIS = -1
+extended = ZeroSumTransform([AXIS]).backward
+shortened = ZeroSumTransform([AXIS]).forward
+
+
+@dataclass(frozen=True)
+class ZeroSum(Effect):
+    """Effects that sum to zero; mean, scale and deviation are those of the entries that remain, one less."""
+
+    @property
+    def kind(self) -> str:
+        """How the model writes it."""
+        return f"sums to zero, {super().kind}"
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Of what remains to be sampled; None for a length that is not known."""
+        n = length_of(self.variable.owner.inputs[0])
+        return (None if n is None else n - 1,)
+
+    @property
+    def deviation(self) -> Variable:
+        """The effect minus its mean."""
+        v = shortened(self.variable)
+        return v if self.is_centred else self.scale * v
+
+
+def zero_sum_of(fgraph: FunctionGraph, x: Variable) -> ZeroSum | LeftAlone | None:
+    """Return a free variable as effects that sum to zero, None if it is another variable."""
+    rv, name = x.owner.inputs[0], x.owner.op.name
+    is_zero_sum = rv.owner is not None and isinstance(rv.owner.op, ZeroSumNormalRV)
+    if not is_zero_sum or not isinstance(x.owner.op.transform, ZeroSumTransform):
+        return None
+    if x.type.ndim != 1:
+        return LeftAlone(name, SEVERAL_AXES)
+    if length_of(rv) == 1:
+        return LeftAlone(name, ONE_NUMBER)
+    sigma = rv.owner.inputs[2]
+    if is_random(sigma):
+        return ZeroSum(name, True, x, (), (sigma,), x.owner.op.dims)
+    if fill_value(sigma) != 1:
+        return LeftAlone(name, NO_PARAMETERS)
+    found = non_centred(fgraph, x)
+    if isinstance(found, LeftAlone):
+        return found
+    if not all(all(y.type.broadcastable) for y in found.factors):
+        return LeftAlone(name, SEVERAL_SCALES)
+    return ZeroSum(name, False, x, (), found.factors, x.owner.op.dims)
+
+
+def length_of(rv: Variable) -> int | None:
+    """Return the number of effects of a vector that sums to zero, None if it is another variable, or not known."""
+    if rv.owner is None or rv.type.ndim != 1:
+        return None
+    if isinstance(rv.owner.op, SitedZeroSum):
+        return rv.type.shape[0]
+    if not isinstance(rv.owner.op, ZeroSumNormalRV):
+        return None
+    [shape] = constant_fold([rv.owner.inputs[3]], raise_not_constant=False)
+    return (
+        None if isinstance(shape, Variable) and not isinstance(shape, Constant) else int(shape[0])
+    )
+
+
+class SitedZeroSum(Sited):
+    """``ZeroSumNormal(sigma)`` of a vector; :class:`ZeroSumSiteTransform` reads location and precision, one entry less, and sigma."""
+
+    name = "ZeroSumNormal"
+    extended_signature = "[rng],[size],(1),(m),(m)->[rng],(n)"
+    _print_name = ("ZeroSumNormal", "\\operatorname{ZeroSumNormal}")
+
+    @classmethod
+    def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
+        """Return draws, which location and precision have only the number of entries for."""
+        sigma, location, _ = parameters
+        n = location.type.shape[0] + 1
+        return pm.ZeroSumNormal.rv_op(sigma, pt.as_tensor([n]), size=size, rng=rng).owner.outputs
+
+    @classmethod
+    def standardised(cls, rv: TensorVariable) -> TensorVariable:
+        """Return the variable of one entry less, in units of its scale."""
+        sigma, _, _ = rv.owner.inputs[-3:]
+        return shortened(rv) / sigma
+
+
+@logprob_of.register(SitedZeroSum)
+def _logprob(
+    op: SitedZeroSum, values: Sequence[Variable], rng: Any, size: Any, *inputs: Any, **kwargs: Any
+) -> TensorVariable:
+    [value], (sigma, location, _) = values, inputs
+    n = location.type.shape[0] + 1
+    return pm.logp(pm.ZeroSumNormal.dist(sigma, shape=(n,)), value, **kwargs)
+
+
+@support_point_of.register(SitedZeroSum)
+def _support_point(
+    op: SitedZeroSum, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
+) -> TensorVariable:
+    _, location, _ = inputs
+    return middle(zero_sum_site_transform, pt.zeros(location.type.shape), inputs)
+
+
+class ZeroSumSiteTransform(Transform):
+    """The change of variables of a :class:`SitedZeroSum`."""
+
+    name = "site"
+    ndim_supp = 1
+
+    def forward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return ``z``."""
+        if (z := middle_of(value)) is not None:
+            return z
+        sigma, location, precision = inputs[-3:]
+        return (shortened(value) / sigma - location) * pt.sqrt(precision)
+
+    def backward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return the variable."""
+        sigma, location, precision = inputs[-3:]
+        return extended(sigma * (location + value / pt.sqrt(precision)))
+
+    def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return that of all entries that remain."""
+        sigma, _, precision = inputs[-3:]
+        return (pt.log(sigma) - 0.5 * pt.log(precision) + pt.zeros_like(value)).sum(AXIS)
+
+
+zero_sum_site_transform = ZeroSumSiteTransform()
+
+
+def sited_zero_sum(effect: ZeroSum, location: Variable, precision: Variable) -> Variable:
+    """Return the free variable with a place for its site."""
+    rv, value = effect.variable.owner.inputs
+    rng, size, sigma, *_ = rv.owner.inputs
+    new = SitedZeroSum.rv_op(sigma, location, precision, size=size, rng=rng)
+    name = f"{effect.name}_{ZeroSumSiteTransform.name}__"
+    new_value = pt.tensor(name, dtype=value.type.dtype, shape=location.type.shape)
+    return ModelFreeRV(effect.name, effect.dims, zero_sum_site_transform)(new, new_value)
