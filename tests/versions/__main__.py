@@ -66,8 +66,15 @@ def _outcome(environment: Environment) -> str:
     installing = (*uv, "pip", "install", "--quiet", "--python", python)
     commands = (
         (*uv, "venv", "--quiet", "--clear", "--python", environment.python, folder),
-        (*installing, "--resolution", environment.resolution, "--editable", REPOSITORY),
-        (*installing, *TESTS_NEED),
+        # At once, since what tests need alone would move NumPy.
+        (
+            *installing,
+            "--resolution",
+            environment.resolution,
+            "--editable",
+            REPOSITORY,
+            *TESTS_NEED,
+        ),
     )
     for command in commands:
         if subprocess.run(command, check=False).returncode:
