@@ -160,6 +160,29 @@ def correlated_rows(draw: Draw, name: str, eta: TensorVariable) -> None:
     pm.MvNormal(name, mu=eta[:, None] + np.zeros(n), chol=chol, observed=y)
 
 
+def rows_of_student(draw: Draw, name: str, eta: TensorVariable) -> None:
+    """Rows of a multivariate Student's t of a known covariance."""
+    cov = np.eye(3) + 0.4
+    y = draw.rng.normal(size=(draw.n, 3))
+    mu = eta[:, None] + draw.prior(REAL, (3,))
+    pm.MvStudentT(name, nu=draw.prior(POSITIVE) + 2, mu=mu, scale=cov, observed=y)
+
+
+def series(draw: Draw, name: str, eta: TensorVariable) -> None:
+    """A latent walk below the predictor, or an autoregression of what is observed."""
+    if draw.chance(0.5):
+        start = pm.Normal.dist(0, 1)
+        walk = pm.GaussianRandomWalk(
+            draw.name("w"), sigma=draw.prior(POSITIVE), init_dist=start, shape=draw.n + 1
+        )
+        pm.Poisson(name, rate(eta + walk[1:]), observed=draw.rng.poisson(3, draw.n))
+        return
+    y = draw.rng.normal(size=draw.n + 3)
+    rho = draw.prior(REAL, (3,))
+    first = pm.Normal.dist(0, 2, shape=(2,))
+    pm.AR(name, rho, draw.prior(POSITIVE), init_dist=first, constant=True, observed=y)
+
+
 def shares(draw: Draw, name: str, eta: TensorVariable) -> None:
     """Counts of several kinds, with and without more spread than a multinomial has."""
     logits = pt.stack([eta, 0.5 * eta + draw.prior(REAL), pt.zeros_like(eta)], axis=1)
@@ -179,5 +202,7 @@ COMPOSITIONS = {
     "by dist": by_dist,
     "panel": panel,
     "correlated rows": correlated_rows,
+    "rows of Student": rows_of_student,
+    "series": series,
     "shares": shares,
 }

@@ -20,6 +20,7 @@ REAL: dict[str, Prior] = {
     "AsymmetricLaplace": lambda name, shape: pm.AsymmetricLaplace(
         name, kappa=1.5, mu=0, b=1, shape=shape
     ),
+    "SkewStudentT": lambda name, shape: pm.SkewStudentT(name, a=2, b=3, mu=0, sigma=1, shape=shape),
     "ExGaussian": lambda name, shape: pm.ExGaussian(name, mu=0, sigma=1, nu=1, shape=shape),
     "Moyal": lambda name, shape: pm.Moyal(name, 0, 1, shape=shape),
     "Uniform": lambda name, shape: pm.Uniform(name, -2, 3, shape=shape),
@@ -41,6 +42,8 @@ POSITIVE: dict[str, Prior] = {
     "Wald": lambda name, shape: pm.Wald(name, mu=1, lam=2, shape=shape),
     "ChiSquared": lambda name, shape: pm.ChiSquared(name, 3, shape=shape),
     "Pareto": lambda name, shape: pm.Pareto(name, 3, 0.5, shape=shape),
+    "Rice": lambda name, shape: pm.Rice(name, nu=1, sigma=1, shape=shape),
+    "HalfFlat": lambda name, shape: pm.HalfFlat(name, shape=shape),
 }
 UNIT: dict[str, Prior] = {
     "Beta": lambda name, shape: pm.Beta(name, 2, 3, shape=shape),

@@ -9,6 +9,9 @@ from pytensor.tensor.variable import TensorVariable
 from tests.fuzz.compositions import COMPOSITIONS, rate
 from tests.fuzz.draw import POSITIVE, REAL, UNIT, Draw
 
+# Of counts of a known number of trials.
+MOST = 12
+
 
 def observe(draw: Draw, eta: TensorVariable) -> None:
     """Add a likelihood, or several that share the predictor, or have more than that."""
@@ -44,6 +47,18 @@ def _binary(draw: Draw) -> np.ndarray:
 
 def _unit(draw: Draw) -> np.ndarray:
     return draw.rng.uniform(0.01, 0.99, size=draw.n)
+
+
+def _angle(draw: Draw) -> np.ndarray:
+    return draw.rng.uniform(-np.pi, np.pi, size=draw.n)
+
+
+def _few(draw: Draw) -> np.ndarray:
+    return draw.rng.integers(0, MOST + 1, size=draw.n)
+
+
+def _trials_until(draw: Draw) -> np.ndarray:
+    return _few(draw) + 1
 
 
 def _trials(draw: Draw, y: np.ndarray) -> np.ndarray:
@@ -117,6 +132,26 @@ def _sigmoid(draw: Draw, eta: TensorVariable) -> TensorVariable:
     return pt.sigmoid(eta)
 
 
+def _angle_of(draw: Draw, eta: TensorVariable) -> TensorVariable:
+    return 2 * pt.arctan(eta)
+
+
+def _zero(draw: Draw, eta: TensorVariable) -> float:
+    return 0.0
+
+
+def _one(draw: Draw, eta: TensorVariable) -> float:
+    return 1.0
+
+
+def _least(draw: Draw, eta: TensorVariable) -> float:
+    return 1e-3
+
+
+def _most(draw: Draw, eta: TensorVariable) -> int:
+    return MOST
+
+
 LIKELIHOODS = {
     "Normal": _of(pm.Normal, _real, mu=_eta, sigma=_some_positive),
     "Normal, sigma by row": _of(pm.Normal, _real, mu=_eta, sigma=_exp),
@@ -127,6 +162,21 @@ LIKELIHOODS = {
     "Gumbel": _of(pm.Gumbel, _real, mu=_eta, beta=_some_positive),
     "SkewNormal": _of(pm.SkewNormal, _real, mu=_eta, sigma=_some_positive, alpha=_some_positive),
     "AsymmetricLaplace": _of(pm.AsymmetricLaplace, _real, mu=_eta, b=_some_positive, kappa=_exp),
+    "SkewStudentT": _of(
+        pm.SkewStudentT, _real, a=_some_positive, b=_some_positive, mu=_eta, sigma=_some_positive
+    ),
+    "ExGaussian": _of(pm.ExGaussian, _real, mu=_eta, sigma=_some_positive, nu=_some_positive),
+    "Moyal": _of(pm.Moyal, _real, mu=_eta, sigma=_some_positive),
+    "VonMises": _of(pm.VonMises, _angle, mu=_angle_of, kappa=_some_positive),
+    "HalfNormal": _of(pm.HalfNormal, _positive, sigma=_exp),
+    "HalfCauchy": _of(pm.HalfCauchy, _positive, beta=_exp),
+    "HalfStudentT": _of(pm.HalfStudentT, _positive, nu=_some_positive, sigma=_exp),
+    "ChiSquared": _of(pm.ChiSquared, _positive, nu=_exp),
+    "Rice": _of(pm.Rice, _positive, nu=_exp, sigma=_some_positive),
+    "Pareto": _of(pm.Pareto, _positive, alpha=_exp, m=_least),
+    "TruncatedNormal": _of(
+        pm.TruncatedNormal, _positive, mu=_eta, sigma=_some_positive, lower=_zero
+    ),
     "Gamma": _of(pm.Gamma, _positive, mu=_exp, sigma=_some_positive),
     "Gamma, alpha": _of(pm.Gamma, _positive, alpha=_exp, beta=_some_positive),
     "InverseGamma": _of(pm.InverseGamma, _positive, alpha=_some_positive, beta=_exp),
@@ -152,6 +202,11 @@ LIKELIHOODS = {
     "Bernoulli, p": _of(pm.Bernoulli, _binary, p=_sigmoid),
     "Beta": _of(pm.Beta, _unit, alpha=_exp, beta=_some_positive),
     "Kumaraswamy": _of(pm.Kumaraswamy, _unit, a=_exp, b=_some_positive),
+    "LogitNormal": _of(pm.LogitNormal, _unit, mu=_eta, sigma=_some_positive),
+    "Triangular": _of(pm.Triangular, _unit, lower=_zero, c=_sigmoid, upper=_one),
+    "Geometric": _of(pm.Geometric, _trials_until, p=_sigmoid),
+    "DiscreteWeibull": _of(pm.DiscreteWeibull, _few, q=_sigmoid, beta=_some_positive),
+    "ZeroInflatedBinomial": _of(pm.ZeroInflatedBinomial, _few, psi=_some_unit, n=_most, p=_sigmoid),
     "Binomial": _binomial,
     "BetaBinomial": _beta_binomial,
     "imputed": _imputed,
