@@ -52,13 +52,13 @@ def test_every_kind_of_line_is_drawn(monkeypatch):
     assert min(counts[name] for name in NODES) >= 3, counts
 
 
-def wrong_sum(inputs, outputs):
+def wrong_sum(inputs, outputs, *left_out):
     """Return a function whose first output has another sign."""
-    right = on_by_kernels(inputs, outputs)
+    right = on_by_kernels(inputs, outputs, *left_out)
     return lambda *arrays: [-x if k == 0 else x for k, x in enumerate(right(*arrays))]
 
 
-def wrong_error(inputs, outputs):
+def wrong_error(inputs, outputs, *left_out):
     """Return a function that raises what upstream does not."""
 
     def fail(*arrays):
