@@ -35,6 +35,7 @@ AnyEffect = Effect | Correlated
 
 HAS_START = "it has an initial value"
 NO_LENGTH = "its length is not known"
+SINGLE_PRECISION = "it is of single precision"
 # Of the entries of another parameter: a product with each effect's slopes is part of every evaluation.
 MOST_OTHERS = 32
 
@@ -77,6 +78,7 @@ def found_in(model: "pm.Model", left_out: Collection[str] = ()) -> Found:
     """
     values = model.rvs_to_initial_values
     reasons = {rv.name: NO_LENGTH for rv in model.free_RVs if not _has_length(rv)}
+    reasons |= {rv.name: SINGLE_PRECISION for rv in model.free_RVs if rv.type.dtype == "float32"}
     reasons |= {rv.name: HAS_START for rv, value in values.items() if value is not None}
     sited = _Sited(model, reasons | dict.fromkeys(left_out, HAS_START))
     bundles = dict(sited.put_all())

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 from pymc.model.transform.optimization import freeze_dims_and_data
 
@@ -141,6 +142,13 @@ def zero_sum_of_one() -> pm.Model:
     return written
 
 
+def single_precision() -> pm.Model:
+    with pytensor.config.change_flags(floatX="float32"), pm.Model() as written:
+        x = pm.Normal("x", 0, pm.HalfNormal("tau"), shape=4)
+        pm.Normal("y", x[models.GROUP], 1, observed=models.Y.astype("float32"))
+    return written
+
+
 def with_start() -> pm.Model:
     with pm.Model() as written:
         pm.Normal("x", 0, pm.HalfNormal("tau"), shape=2, initval=[1.0, 2.0])
@@ -160,6 +168,7 @@ def with_start() -> pm.Model:
         (zero_sum_of_a_known_scale, effects.NO_PARAMETERS),
         (zero_sum_of_several_scales, zero_sum.SEVERAL_SCALES),
         (zero_sum_of_one, effects.ONE_NUMBER),
+        (single_precision, model.SINGLE_PRECISION),
         (with_start, model.HAS_START),
         (own_transform, model.HAS_START),
     ],
