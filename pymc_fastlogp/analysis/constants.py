@@ -18,7 +18,7 @@ def fill_value(x: TensorVariable) -> np.ndarray | None:
 def broadcast(*data: ArrayLike) -> list[np.ndarray]:
     """Return views of one shape, which can't be written to.
 
-    ``np.broadcast_arrays`` wants to return what can be, and raises where an array was made read-only after a view of it was taken.
+    ``np.broadcast_arrays`` wants to return what can be written to, and raises where an array was made read-only after a view of it was taken.
     """
     shape = np.broadcast_shapes(*map(np.shape, data))
     return [np.broadcast_to(x, shape) for x in data]

@@ -188,7 +188,8 @@ class _Sited:
     def _others(self, bundle: Bundle) -> dict[str, int]:
         """Return the lengths of other parameters on which effects may depend through the likelihood."""
         effects = [self._effects[name] for name in bundle]
-        if any(x.variable.type.ndim != 1 for x in effects):
+        # What moves all effects alike is nothing that effects could take back which sum to zero.
+        if any(x.variable.type.ndim != 1 or isinstance(x, ZeroSum) for x in effects):
             return {}
         parts = [y for x in effects if isinstance(x, Effect) for y in (*x.terms, *x.factors)]
         variables = {x.variable for x in effects}

@@ -24,6 +24,7 @@ from pytensor.graph.rewriting.basic import in2out, node_rewriter
 from pymc_fastlogp.parametrisation.matrix_normal import MatrixTransform, standardised_effects
 from pymc_fastlogp.parametrisation.model import Bundle, Sited, found_in, with_sites
 from pymc_fastlogp.parametrisation.sites import Site, numbers_of
+from pymc_fastlogp.parametrisation.zero_sum import ZeroSumSiteTransform
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -178,7 +179,7 @@ class Pilot:
             measured = Measured(
                 at[places],
                 gradient[places],
-                self._curvature(places, at),
+                self._curvature(names, at),
                 {name: shares[names] * self._slopes_by(places, at, name) for name in others},
                 {name: x[self._slices[name]] for name in others},
             )
@@ -205,17 +206,22 @@ class Pilot:
         parts = [self._slopes(places, at, i) for i in range(where.start, where.stop)]
         return np.stack(parts, axis=-1)
 
-    def _curvature(self, places: NDArray[np.intp], at: Array) -> Array:
+    def _curvature(self, names: Bundle, at: Array) -> Array:
         """Return minus the second derivatives by the effects of each group, shape ``(K, K, *shape)``."""
-        # Groups go up and down in turn: where effects sum to zero, all of them can't go up.
-        signs = np.resize([1.0, -1.0], places.shape[1:])
-        rows = [signs * self._slopes(places, at, one, signs) for one in places]
-        return np.swapaxes(np.array(rows), 0, 1)
+        places, model = self._places[names], self._sited.model
+        if not isinstance(model.rvs_to_transforms[model[names[0]]], ZeroSumSiteTransform):
+            return np.swapaxes(np.array([self._slopes(places, at, one) for one in places]), 0, 1)
+        # Of effects that sum to zero, each has a part in the derivatives by the others, so that they are moved one by one.
+        rows = [
+            [self._slopes(places, at, place)[:, group] for group, place in enumerate(one)]
+            for one in places
+        ]
+        return np.moveaxis(np.array(rows), (0, 1, 2), (1, 2, 0))
 
-    def _slopes(self, places: NDArray[np.intp], at: Array, moved: Any, signs: Any = 1.0) -> Array:
+    def _slopes(self, places: NDArray[np.intp], at: Array, moved: Any) -> Array:
         """Return minus the derivatives of the gradient in the direction of some entries, shape ``(K, *shape)``."""
         step = np.zeros_like(at)
-        step[moved] = STEP * signs
+        step[moved] = STEP
         _, above = self._standard.logp_dlogp(at + step)
         _, below = self._standard.logp_dlogp(at - step)
         return (below - above)[places] / (2 * STEP)

@@ -9,8 +9,8 @@ independent, ``v ~ Normal(0, scale)``. So they are effects as any others, with s
     v = sigma * (location + z / sqrt(precision))
 
 A constant that is added to all effects is orthogonal to ``E``, so their mean is zero in ``v``. What the likelihood says of ``v`` is
-``E.T @ I @ E``, whose entries beside the diagonal are smaller by the number of groups; they are left out, which costs what any site costs that is
-not quite right.
+``E.T @ I @ E``, of which a site has the diagonal. Where groups are of one size, what is left out is small; where one group has most of the rows, it
+is not, and the sampler finds the rest.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from pymc.distributions.transforms import ZeroSumTransform
 from pymc.logprob.transforms import Transform
 from pymc.model.fgraph import ModelFreeRV
 from pymc.pytensorf import constant_fold
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.variable import TensorVariable
 
@@ -97,14 +97,10 @@ def length_of(rv: Variable) -> int | None:
     """Return the number of effects of a vector that sums to zero, None if it is another variable, or not known."""
     if rv.owner is None or rv.type.ndim != 1:
         return None
-    if isinstance(rv.owner.op, SitedZeroSum):
-        return rv.type.shape[0]
     if not isinstance(rv.owner.op, ZeroSumNormalRV):
         return None
     [shape] = constant_fold([rv.owner.inputs[3]], raise_not_constant=False)
-    return (
-        None if isinstance(shape, Variable) and not isinstance(shape, Constant) else int(shape[0])
-    )
+    return None if isinstance(shape, Variable) else int(shape[0])
 
 
 class SitedZeroSum(Sited):
