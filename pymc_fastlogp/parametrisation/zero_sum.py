@@ -104,18 +104,17 @@ def length_of(rv: Variable) -> int | None:
 
 
 class SitedZeroSum(Sited):
-    """``ZeroSumNormal(sigma)`` of a vector; :class:`ZeroSumSiteTransform` reads location and precision, one entry less, and sigma."""
+    """``ZeroSumNormal(sigma)`` of a vector of some length; :class:`ZeroSumSiteTransform` reads sigma, location and precision, one entry less."""
 
     name = "ZeroSumNormal"
-    extended_signature = "[rng],[size],(1),(m),(m)->[rng],(n)"
+    extended_signature = "[rng],[size],(s),(1),(m),(m)->[rng],(n)"
     _print_name = ("ZeroSumNormal", "\\operatorname{ZeroSumNormal}")
 
     @classmethod
     def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
-        """Return draws, which location and precision have only the number of entries for."""
-        sigma, location, _ = parameters
-        n = location.type.shape[0] + 1
-        return pm.ZeroSumNormal.rv_op(sigma, pt.as_tensor([n]), size=size, rng=rng).owner.outputs
+        """Return draws, which location and precision have no part in."""
+        length, sigma, _, _ = parameters
+        return pm.ZeroSumNormal.rv_op(sigma, length, size=size, rng=rng).owner.outputs
 
     @classmethod
     def standardised(cls, rv: TensorVariable) -> TensorVariable:
@@ -128,16 +127,15 @@ class SitedZeroSum(Sited):
 def _logprob(
     op: SitedZeroSum, values: Sequence[Variable], rng: Any, size: Any, *inputs: Any, **kwargs: Any
 ) -> TensorVariable:
-    [value], (sigma, location, _) = values, inputs
-    n = location.type.shape[0] + 1
-    return pm.logp(pm.ZeroSumNormal.dist(sigma, shape=(n,)), value, **kwargs)
+    [value], (length, sigma, _, _) = values, inputs
+    return pm.logp(pm.ZeroSumNormal.dist(sigma, support_shape=[length[0]]), value, **kwargs)
 
 
 @support_point_of.register(SitedZeroSum)
 def _support_point(
     op: SitedZeroSum, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
 ) -> TensorVariable:
-    _, location, _ = inputs
+    *_, location, _ = inputs
     return middle(zero_sum_site_transform, pt.zeros(location.type.shape), inputs)
 
 
@@ -171,8 +169,8 @@ zero_sum_site_transform = ZeroSumSiteTransform()
 def sited_zero_sum(effect: ZeroSum, location: Variable, precision: Variable) -> Variable:
     """Return the free variable with a place for its site."""
     rv, value = effect.variable.owner.inputs
-    rng, size, sigma, *_ = rv.owner.inputs
-    new = SitedZeroSum.rv_op(sigma, location, precision, size=size, rng=rng)
+    rng, size, sigma, length = rv.owner.inputs
+    new = SitedZeroSum.rv_op(length, sigma, location, precision, size=size, rng=rng)
     name = f"{effect.name}_{ZeroSumSiteTransform.name}__"
     new_value = pt.tensor(name, dtype=value.type.dtype, shape=location.type.shape)
     return ModelFreeRV(effect.name, effect.dims, zero_sum_site_transform)(new, new_value)

@@ -108,6 +108,21 @@ def test_a_model_without_effects_is_the_same(caplog):
     assert "x stays as it is: its prior has no parameters" in caplog.text
 
 
+def test_prior_draws_have_as_many_effects_as_the_data_say():
+    with pm.Model() as model:
+        names = pm.Data("names", np.arange(4), dims="g")
+        tau = pm.HalfNormal("tau")
+        a = pm.ZeroSumNormal("a", tau, dims="g")
+        pm.Normal("y", a[GROUP], 0.5, observed=models.Y)
+    new = pymc_fastlogp.parametrise(model)
+    assert "a_site__" in [x.name for x in new.value_vars]
+    with new:
+        pm.set_data({names.name: np.arange(6)}, coords={"g": np.arange(6)})
+        draws = pm.sample_prior_predictive(3, var_names=["a"], random_seed=1).prior["a"]
+    assert draws.shape == (1, 3, 6)
+    np.testing.assert_allclose(draws.sum("g"), 0, atol=1e-12)
+
+
 def test_do_and_observe():
     new = pymc_fastlogp.parametrise(models.pair())
     with pm.observe(new, {"a": np.zeros(models.GROUPS)}) as observed:
