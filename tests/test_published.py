@@ -1,7 +1,7 @@
 """Posteriors of models that others have published, by `sample` with and without `parametrise`.
 
 Draws of eight schools come with ArviZ: 4 x 500 of the non-centred model, by PyMC 5.20 (the centred one diverged 19 times). For two models of which no
-draws are published, maximum likelihood estimates with their standard errors are: priors are weak, so a posterior mean is within half of one. Radon is from
+draws are published, restricted maximum likelihood estimates with their standard errors are: priors are weak, so a posterior mean is within half of one. Radon is from
 A. Gelman and J. Hill, Data Analysis Using Regression and Multilevel/Hierarchical Models (2007), section 13.1; sleepstudy from the documentation of lme4.
 """
 
@@ -22,9 +22,9 @@ OPTIONS = {
     "target_accept": 0.95,
     "progressbar": False,
 }
-# Of the Monte Carlo errors of both, for eleven quantities.
+# Of the Monte Carlo errors of both, for ten quantities.
 MOST_ERRORS = 4.0
-# Estimate and standard error.
+# Estimate and standard error; that of sigma is its scale by the root of twice the degrees of freedom.
 ESTIMATES = {
     "radon": {"mu_a": (1.46, 0.05), "mu_b": (-0.68, 0.09), "sigma": (0.75, 0.02)},
     "sleepstudy": {"intercept": (251.405, 6.825), "slope": (10.467, 1.546), "sigma": (25.59, 1.5)},
@@ -58,6 +58,7 @@ def test_eight_schools(parametrise):
         ours, theirs = (x[name].mean(("chain", "draw")).values for x in (draws, published))
         errors = np.hypot(error_of(draws[name]), error_of(published[name]))
         assert (np.abs(ours - theirs) < MOST_ERRORS * errors).all(), name
+        # Or else the comparison says nothing.
         assert (errors < published[name].std(("chain", "draw")) / 15).all(), name
 
 

@@ -1,5 +1,6 @@
 """Whether a random program gives the same with the plugin on and off, up to upstream's own round-off."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -134,7 +135,7 @@ def _difference(sides: Sides, arrays: Arrays) -> tuple[str, str] | None:
         if array.tobytes() != copied.tobytes():
             return "value", "an input was overwritten"
     found = _compared(off, on, [])
-    if not found or (sides.has_factor and "nan" in found[1]):
+    if not found or (sides.has_factor and re.search(r"off \S*nan", found[1])):
         return None
     near: list[Result] = []
     if isinstance(off, Exception) and isinstance(on, Exception):
