@@ -71,10 +71,10 @@ class Draw:
     def chance(self, p: float) -> bool:
         return bool(self.rng.random() < p)
 
-    def pick(self, table: dict):
-        """Return an entry of a table, and note its name."""
+    def pick(self, table: dict, of: str = ""):
+        """Return an entry of a table, and note its name, and of what it is."""
         name = self.choice(list(table))
-        self.chosen.append(name)
+        self.chosen.append(of + name)
         return table[name]
 
     def name(self, stem: str) -> str:

@@ -9,17 +9,19 @@ from pytensor.tensor.variable import TensorVariable
 from tests.fuzz.compositions import COMPOSITIONS, rate
 from tests.fuzz.draw import POSITIVE, REAL, UNIT, Draw
 
+# Stands before the name of a likelihood, since priors have names of that kind, too.
+OBSERVED = "observed: "
 # Of counts of a known number of trials.
 MOST = 12
 
 
 def observe(draw: Draw, eta: TensorVariable) -> None:
     """Add a likelihood, or several that share the predictor, or have more than that."""
-    draw.pick(LIKELIHOODS)(draw, "y0", eta)
+    draw.pick(LIKELIHOODS, OBSERVED)(draw, "y0", eta)
     for k in range(1, 3):
         if draw.chance(0.2):
             other = eta if draw.chance(0.5) else draw.prior(REAL) * eta + draw.predictor()
-            draw.pick(LIKELIHOODS)(draw, f"y{k}", other)
+            draw.pick(LIKELIHOODS, OBSERVED)(draw, f"y{k}", other)
 
 
 def _real(draw: Draw) -> np.ndarray:

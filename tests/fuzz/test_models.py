@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fuzz.compare import trouble_with
-from tests.fuzz.likelihoods import LIKELIHOODS
+from tests.fuzz.likelihoods import LIKELIHOODS, OBSERVED
 from tests.fuzz.models import random_model
 
 SLICE = range(8)
@@ -21,6 +21,6 @@ def test_a_seed_makes_the_same_model_again():
 
 
 def test_every_likelihood_is_drawn():
-    drawn = {name for seed in range(300) for name in random_model(seed)[1].split(", ")}
+    drawn = {name for seed in range(400) for name in random_model(seed)[1].split(", ")}
     # Their own names have commas.
-    assert {name.partition(",")[0] for name in LIKELIHOODS} <= drawn
+    assert {OBSERVED + name.partition(",")[0] for name in LIKELIHOODS} <= drawn
