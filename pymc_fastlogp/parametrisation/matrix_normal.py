@@ -94,7 +94,7 @@ class Factored:
         gradients = _rows(gradient, n_effects)
         entries = dict(zip(places, _rows(precision, len(places)), strict=True))
         self.pivots: list[Variable] = []
-        # A division takes as long as ten products, so that there is one of each pivot.
+        # A division takes longer than a product, so that there is one of each pivot.
         self._inverse_roots: list[Variable] = []
         self._couplings: list[list[Variable]] = []
         self._gradients = gradients

@@ -49,7 +49,9 @@ def rate(eta: TensorVariable) -> TensorVariable:
 
 
 def _some_data(draw: Draw, table: dict[str, Base]) -> np.ndarray:
-    if table is COUNT_BASES or table is COUNT_PARTS:
+    if table is COUNT_PARTS:
+        return draw.rng.poisson(3.0, size=draw.n)
+    if table is COUNT_BASES:  # what is geometric is at least 1
         return draw.rng.poisson(3.0, size=draw.n) + 1
     if table is POSITIVE_BASES:
         return draw.rng.gamma(2.0, 1.0, size=draw.n) + 0.1
