@@ -14,10 +14,12 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 
 from pymc_fastlogp.parametrisation.correlated import Correlated, correlated_of
+from pymc_fastlogp.parametrisation.crossed import Crossing, sited_crossed
 from pymc_fastlogp.parametrisation.effects import Effect, LeftAlone, depends_on, effect_of
 from pymc_fastlogp.parametrisation.matrix_normal import precision_and_gradient, sited_effects
 from pymc_fastlogp.parametrisation.normal import SitedNormal, site_transform
 from pymc_fastlogp.parametrisation.sites import (
+    Bundle,
     Elimination,
     Site,
     gradient_name,
@@ -30,7 +32,6 @@ from pymc_fastlogp.parametrisation.zero_sum import ZeroSum, length_of, sited_zer
 if TYPE_CHECKING:
     import pymc as pm
 
-Bundle = tuple[str, ...]
 AnyEffect = Effect | Correlated
 
 HAS_START = "it has an initial value"
@@ -81,7 +82,7 @@ def found_in(model: "pm.Model", left_out: Collection[str] = ()) -> Found:
     reasons |= {rv.name: SINGLE_PRECISION for rv in model.free_RVs if rv.type.dtype == "float32"}
     reasons |= {rv.name: HAS_START for rv, value in values.items() if value is not None}
     sited = _Sited(model, reasons | dict.fromkeys(left_out, HAS_START))
-    bundles = dict(sited.put_all())
+    bundles = dict(sited.found())
     return Found(
         bundles,
         {effect.name: effect.kind for effect in sited.all},
@@ -123,15 +124,12 @@ def with_sites(
         Whether sites are shared variables, or else constants.
     """
     sited = _Sited(model)
-    shared: dict[str, Any] = {}
-    for bundle, site in sites.items():
-        variables = {
-            name: pytensor.shared(x, name=name, shape=x.shape) if is_shared else pt.constant(x)
-            for name, x in numbers_of(bundle, site).items()
-        }
-        sited.put(bundle, variables, list(site.slopes))
-        if is_shared:
-            shared |= variables
+    variables: dict[str, Any] = {
+        name: pytensor.shared(x, name=name, shape=x.shape) if is_shared else pt.constant(x)
+        for bundle, site in sites.items()
+        for name, x in numbers_of(bundle, site).items()
+    }
+    sited.put_all(sites, variables)
     names = [name for bundle in sites for name in bundle]
     # As outputs of the graph they are kept up to date while the model is made of it.
     for name in names:
@@ -145,7 +143,7 @@ def with_sites(
         new.set_initval(new[rv.name], value)
     parts = sited.fgraph.outputs[len(sited.fgraph.outputs) - 2 * len(names) :]
     means, factors = (dict(zip(names, parts[i::2], strict=True)) for i in range(2))
-    return Sited(new, means, factors, shared)
+    return Sited(new, means, factors, variables if is_shared else {})
 
 
 class _Sited:
@@ -163,21 +161,55 @@ class _Sited:
         self.left_alone = [x for x in known if isinstance(x, LeftAlone)]
         self._effects = {x.name: x for x in self.all}
 
+    def _crossed(self) -> list[str]:
+        """Return the effects that may be crossed with each other, the one of most groups first: vectors which no other is made from, each of its own."""
+        others = [y for x in self.all if isinstance(x, Effect) for y in (*x.terms, *x.factors)]
+        free = [x.owner.inputs[0] for x in self._free().values()]
+        alone = [
+            x
+            for x in self.all
+            if type(x) is Effect
+            and x.variable.type.ndim == 1
+            and not any(_go_together(x, y) for y in self.all if y is not x)
+            and not any(depends_on(y, {x.variable}) for y in (*others, *free))
+        ]
+        variables = {x.variable for x in self.all}
+        apart = [
+            x for x in alone if not any(depends_on(y, variables) for y in (*x.terms, *x.factors))
+        ]
+        apart.sort(key=lambda x: -x.shape[0])
+        return [x.name for x in apart] if len(apart) > 1 else []
+
     def effect(self, name: str) -> AnyEffect:
         """Return an effect as the graph now has it."""
         return self._effects[name]
 
-    def put_all(self) -> Iterator[tuple[Bundle, Site]]:
-        """Give all effects sites that say nothing, and yield those that go together with theirs."""
-        remaining = [x.name for x in self.all]
+    def found(self) -> Iterator[tuple[Bundle, Site]]:
+        """Yield the effects that go together with sites that say nothing, which they are given."""
+        crossed = self._crossed()
+        remaining = [x.name for x in self.all if x.name not in crossed]
         while remaining:
             bundle = self._next_bundle(remaining)
             remaining = [name for name in remaining if name not in bundle]
             site = Site.nothing(*self._shape(bundle), self._others(bundle))
             numbers = numbers_of(bundle, site)
             constants = {name: pt.constant(x) for name, x in numbers.items()}
-            self.put(bundle, constants, list(site.slopes))
+            self._put(bundle, constants, list(site.slopes))
             yield bundle, site
+        for name in crossed:
+            site = Site.nothing(*self._shape((name,)), self._others((name,), crossed))
+            yield (name,), replace(site, sign=0.0)
+
+    def put_all(self, sites: Mapping[Bundle, Site], numbers: Mapping[str, Variable]) -> None:
+        """Give all effects their sites, whose numbers are these variables."""
+        for bundle, site in sites.items():
+            if site.sign is None:
+                self._put(bundle, numbers, list(site.slopes))
+        crossed = [bundle[0] for bundle, site in sites.items() if site.sign is not None]
+        if crossed:
+            moved = [self._moved(name, numbers, list(sites[name,].slopes)) for name in crossed]
+            names = map(gradient_name, crossed)
+            self._put_crossed(crossed, {**numbers, **dict(zip(names, moved, strict=True))})
 
     def _free(self) -> dict[str, Variable]:
         """Return the free variables of the graph by name."""
@@ -185,13 +217,14 @@ class _Sited:
         free = [x for x in outputs if x.owner and isinstance(x.owner.op, ModelFreeRV)]
         return {x.owner.op.name: x for x in free}
 
-    def _others(self, bundle: Bundle) -> dict[str, int]:
-        """Return the lengths of other parameters on which effects may depend through the likelihood."""
+    def _others(self, bundle: Bundle, crossed: Sequence[str] = ()) -> dict[str, int]:
+        """Return the lengths of other parameters on which effects may depend through the likelihood, not through effects that are crossed with them."""
         effects = [self._effects[name] for name in bundle]
         # What moves all effects alike is nothing that effects could take back which sum to zero.
         if any(x.variable.type.ndim != 1 or isinstance(x, ZeroSum) for x in effects):
             return {}
-        parts = [y for x in effects if isinstance(x, Effect) for y in (*x.terms, *x.factors)]
+        all_effects = effects + [self._effects[name] for name in crossed]
+        parts = [y for x in all_effects if isinstance(x, Effect) for y in (*x.terms, *x.factors)]
         variables = {x.variable for x in effects}
         found = {}
         for name, x in self._free().items():
@@ -219,15 +252,14 @@ class _Sited:
                 bundle.append(effect)
         return tuple(effect.name for effect in bundle)
 
-    def put(
+    def _put(
         self, bundle: Bundle, numbers: Mapping[str, Variable], others: Sequence[str] = ()
     ) -> None:
         """Give effects that go together a site, whose gradient depends on other parameters."""
         effects = [self._effects[name] for name in bundle]
-        free = self._free()
-        for name in bundle if others else ():
-            moved = sum(numbers[slope_name(name, x)] @ pt.atleast_1d(free[x]) for x in others)
-            numbers = {**numbers, gradient_name(name): numbers[gradient_name(name)] - moved}
+        if others:
+            moved = {gradient_name(name): self._moved(name, numbers, others) for name in bundle}
+            numbers = {**numbers, **moved}
         if isinstance(effects[0], Correlated):
             self._put_correlated(effects[0], numbers)
             return
@@ -239,6 +271,29 @@ class _Sited:
             new = _sited(apart[k], location, elimination.precisions[k])
             self._replace(apart[k], new)
             apart[k] = replace(apart[k], variable=new)
+
+    def _moved(self, name: str, numbers: Mapping[str, Variable], others: Sequence[str]) -> Variable:
+        """Return the gradient of a site where other parameters are what they are."""
+        free = self._free()
+        gradient = numbers[gradient_name(name)]
+        for other in others:
+            gradient = gradient - numbers[slope_name(name, other)] @ pt.atleast_1d(free[other])
+        return gradient
+
+    def _put_crossed(self, names: Sequence[str], numbers: Mapping[str, Variable]) -> None:
+        """Give crossed effects their sites, from the last one, which depends on no other, to the first."""
+        effects = [x for name in names if isinstance(x := self._effects[name], Effect)]
+        crossing = Crossing([_without_circle(x) for x in effects], numbers)
+        level = None
+        for k in reversed(range(len(effects))):
+            place = crossing.place(k, level)
+            if k == 0:
+                self._replace(effects[0], _sited(effects[0], place.location, place.precision))
+                return
+            new = sited_crossed(effects[k], place)
+            self._replace(effects[k], new)
+            own = crossing.level(k, replace(effects[k], variable=new))
+            level = own if level is None else level + own
 
     def _put_correlated(self, effects: Correlated, numbers: Mapping[str, Variable]) -> None:
         name = effects.name

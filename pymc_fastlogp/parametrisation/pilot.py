@@ -21,9 +21,10 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
 
+from pymc_fastlogp.parametrisation.levels import signs_of, with_levels
 from pymc_fastlogp.parametrisation.matrix_normal import MatrixTransform, standardised_effects
-from pymc_fastlogp.parametrisation.model import Bundle, Sited, found_in, with_sites
-from pymc_fastlogp.parametrisation.sites import Site, numbers_of
+from pymc_fastlogp.parametrisation.model import Sited, found_in, with_sites
+from pymc_fastlogp.parametrisation.sites import Bundle, Site, numbers_of
 from pymc_fastlogp.parametrisation.zero_sum import ZeroSumSiteTransform
 
 if TYPE_CHECKING:
@@ -135,7 +136,11 @@ class Pilot:
         for names, site in sites.items():
             updates |= numbers_of(names, site)
         self.sites = sites
-        self.compiled = self._standard.with_data(**updates)
+        # The first of crossed effects needs no weight.
+        read = {x.name for x in self._standard.shared_var_keys}
+        self.compiled = self._standard.with_data(
+            **{name: x for name, x in updates.items() if name in read}
+        )
         for name, variable in self._sited.shared.items():
             variable.set_value(updates[name])
 
@@ -172,33 +177,55 @@ class Pilot:
         for names, (_, _, standardised) in hyperparameters.items():
             at[self._places[names]] = standardised
         _, gradient = self._standard.logp_dlogp(at)
-        sites = {}
-        shares = self._shares(hyperparameters)
+        sites, effects = {}, {}
+        curvatures = {names: self._curvature(names, at) for names in hyperparameters}
+        scales = {names: factor for names, (_, factor, _) in hyperparameters.items()}
+        signs = signs_of(self._responses(at, curvatures, scales))
+        shares = self._shares(scales, signs)
         for names, (mean, factor, _) in hyperparameters.items():
             places, others = self._places[names], self._nothing[names].slopes
             measured = Measured(
                 at[places],
                 gradient[places],
-                self._curvature(names, at),
+                curvatures[names],
                 {name: shares[names] * self._slopes_by(places, at, name) for name in others},
                 {name: x[self._slices[name]] for name in others},
             )
-            sites[names] = measured.site(np.broadcast_to(mean, places.shape), factor)
-        return sites
+            sites[names], effects[names] = measured.site(
+                np.broadcast_to(mean, places.shape), factor
+            )
+        return with_levels(sites, effects, signs)
 
-    def _shares(self, hyperparameters: Mapping[Bundle, list[Array]]) -> dict[Bundle, float]:
-        """Return how much of what another parameter does to the likelihood each of several crossed effects takes back.
+    def _responses(
+        self, at: Array, curvatures: Mapping[Bundle, Array], scales: Mapping[Bundle, Array]
+    ) -> dict[Bundle, dict[Bundle, Array]]:
+        """Return minus the derivatives of the gradients of effects that may be crossed by the level of each factor."""
+        names = [x for x, nothing in self._nothing.items() if nothing.sign is not None]
+        found = {}
+        for moved in names:
+            [places] = self._places[moved]
+            scale = np.broadcast_to(scales[moved][0], places.shape)
+            with np.errstate(all="ignore"):
+                amounts = np.min(scale) / scale
+                by_level = self._differences(at, places, amounts) / np.min(scale)
+                own = (curvatures[moved][0, 0] - 1.0) / scale
+            found[moved] = {x: by_level[self._places[x][0]] for x in names} | {moved: own}
+        return found
+
+    def _shares(
+        self, scales: Mapping[Bundle, Array], signs: Mapping[Bundle, float]
+    ) -> dict[Bundle, float]:
+        """Return how much of what another parameter does to the likelihood each of several effects takes back: all, if it knows of the others.
 
         Were each to take back all of it, they would do so several times. Their means know as little of each other as the prior has them vary.
         """
         vague = {
             names: np.mean(np.square(factor)) / self._places[names][0].size
-            if self._nothing[names].slopes
-            else 0.0
-            for names, (_, factor, _) in hyperparameters.items()
+            for names, factor in scales.items()
+            if self._nothing[names].slopes and not signs.get(names)
         }
         total = sum(vague.values()) or 1.0
-        return {names: float(x / total) for names, x in vague.items()}
+        return {names: float(vague[names] / total) if names in vague else 1.0 for names in scales}
 
     def _slopes_by(self, places: NDArray[np.intp], at: Array, other: str) -> Array:
         """Return minus the derivatives of the gradient by another parameter, shape ``(K, *shape, n)``."""
@@ -220,11 +247,15 @@ class Pilot:
 
     def _slopes(self, places: NDArray[np.intp], at: Array, moved: Any) -> Array:
         """Return minus the derivatives of the gradient in the direction of some entries, shape ``(K, *shape)``."""
+        return self._differences(at, moved)[places]
+
+    def _differences(self, at: Array, moved: Any, amounts: Array | float = 1.0) -> Array:
+        """Return minus the derivatives of the whole gradient in the direction of some entries."""
         step = np.zeros_like(at)
-        step[moved] = STEP
+        step[moved] = STEP * np.asarray(amounts)
         _, above = self._standard.logp_dlogp(at + step)
         _, below = self._standard.logp_dlogp(at - step)
-        return (below - above)[places] / (2 * STEP)
+        return (below - above) / (2 * STEP)
 
 
 class Measured(NamedTuple):
@@ -248,8 +279,8 @@ class Measured(NamedTuple):
     slopes: Mapping[str, Array]
     others: Mapping[str, Array]
 
-    def site(self, mean: Array, factor: Array) -> Site:
-        """Return the site of effects ``mean + factor @ standardised``; a diagonal factor has one axis less."""
+    def site(self, mean: Array, factor: Array) -> tuple[Site, Array]:
+        """Return the site of effects ``mean + factor @ standardised``, and the effects; a diagonal factor has one axis less."""
         n_effects, n_axes = len(mean), mean.ndim - 1
         own = np.eye(n_effects).reshape(n_effects, n_effects, *[1] * n_axes)
         if factor.ndim == mean.ndim:
@@ -268,7 +299,7 @@ class Measured(NamedTuple):
         site = Site(information, slope, slopes).guarded()
         h = site.gradient + np.einsum("ab...,b...->a...", site.information, effect)
         h += sum(site.slopes[name] @ x for name, x in self.others.items())
-        return Site(site.information, h, site.slopes).guarded()
+        return Site(site.information, h, site.slopes).guarded(), effect
 
 
 def _inverse(factors: Array) -> Array:

@@ -29,6 +29,8 @@ from pytensor.graph.basic import Variable
 from pymc_fastlogp.parametrisation.effects import Effect
 
 Array = NDArray[np.float64]
+# Names of effects that go together.
+Bundle = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,14 @@ class Site:
         ``h``.
     slopes : mapping of str to ndarray, shape (K, *shape, n)
         ``B`` for each other parameter, by its name.
+    sign : float, optional
+        Of crossed effects, with which all rows have them: 1, -1, or 0 where it turns out that not all have. None for effects that are nothing of the kind.
     """
 
     information: Array
     gradient: Array
     slopes: Mapping[str, Array] = field(default_factory=dict)
+    sign: float | None = None
 
     @classmethod
     def nothing(
@@ -88,6 +93,7 @@ class Site:
                 name: np.where(good[..., None] & np.isfinite(x).all(-1)[..., None], x, 0.0)
                 for name, x in self.slopes.items()
             },
+            self.sign,
         )
 
 
@@ -122,7 +128,21 @@ def numbers_of(names: Sequence[str], site: Site) -> dict[str, Array]:
         for name, of_effect in zip(names, slope, strict=True)
     }
     gradients = {gradient_name(name): h for name, h in zip(names, site.gradient, strict=True)}
-    return lower | slopes | gradients
+    levels = (
+        {} if site.sign is None else _numbers_of_level(names[0], site.information[0, 0], site.sign)
+    )
+    return lower | slopes | gradients | levels
+
+
+def _numbers_of_level(name: str, information: Array, sign: float) -> dict[str, Array]:
+    """Return what a site says of the level of crossed effects: zeros, where it does not take part."""
+    total = abs(sign) * information.sum()
+    is_there = total > 0
+    return {
+        sign_name(name): np.asarray(sign if is_there else 0.0),
+        weight_name(name): np.asarray(total),
+        weights_name(name): information / total if is_there else np.zeros_like(information),
+    }
 
 
 def information_name(one: str, other: str) -> str:
@@ -138,6 +158,21 @@ def gradient_name(effect: str) -> str:
 def slope_name(effect: str, other: str) -> str:
     """Return the name of the variable for the slope of the gradient of a site by another parameter."""
     return f"slope of {effect} by {other}"
+
+
+def sign_name(effect: str) -> str:
+    """Return the name of the variable for the sign with which rows have a crossed effect."""
+    return f"sign of {effect}"
+
+
+def weight_name(effect: str) -> str:
+    """Return the name of the variable for what is known of the level of crossed effects."""
+    return f"weight of the level of {effect}"
+
+
+def weights_name(effect: str) -> str:
+    """Return the name of the variable for the share of each group in the level of crossed effects."""
+    return f"weights in the level of {effect}"
 
 
 class Elimination:

@@ -69,6 +69,20 @@ def crossed() -> pm.Model:
     return model
 
 
+def crossed_by_three() -> pm.Model:
+    """Three factors with an intercept, one of them centred around it; one is subtracted."""
+    with pm.Model(
+        coords={"of_group": range(GROUPS), "of_item": range(3), "of_sign": range(2)}
+    ) as model:
+        sigma, mu, beta = pm.HalfNormal("sigma", shape=3), pm.Normal("mu"), pm.Normal("beta")
+        group = pm.Normal("group", mu, sigma[0], dims="of_group")
+        item = pm.Normal("item", 0, sigma[1], dims="of_item")
+        by_sign = pm.Normal("by_sign", dims="of_sign") * sigma[2]
+        eta = group[GROUP] - item[ITEM] + by_sign[(X > 0).astype(int)] + beta * X
+        pm.Normal("y", eta, 0.5, observed=Y)
+    return model
+
+
 def two_of_one_group() -> pm.Model:
     """Two effects of the same groups, added: the mean of each could be the other."""
     with pm.Model(coords={"g": range(GROUPS)}) as model:
@@ -144,6 +158,7 @@ def zero_sum_raw() -> pm.Model:
 
 CORRELATED = [correlated, correlated_columns, correlated_centred]
 ALL = [
+    crossed_by_three,
     *CORRELATED,
     with_coefficients,
     centred,

@@ -36,7 +36,8 @@ def random_sites(model: pm.Model, scales: list[float], seed: int) -> dict:
             name: scale[..., None] * rng.normal(size=x.shape) for name, x in nothing.slopes.items()
         }
         gradient = scale * rng.normal(size=(n, *shape))
-        sites[names] = Site(information, gradient, slopes).guarded()
+        sign = None if nothing.sign is None else float(rng.choice([-1.0, 1.0]))
+        sites[names] = Site(information, gradient, slopes, sign).guarded()
     return sites
 
 

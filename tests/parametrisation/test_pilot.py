@@ -8,6 +8,7 @@ import pytest
 from pymc.distributions.transforms import ZeroSumTransform
 
 import pymc_fastlogp
+from pymc_fastlogp.parametrisation.levels import largest_set
 from pymc_fastlogp.parametrisation.pilot import pilot_of
 from pymc_fastlogp.parametrisation.sites import LARGEST, Site
 from tests.parametrisation import models
@@ -16,9 +17,12 @@ from tests.parametrisation.models import GROUP, GROUPS, X, Y
 VARIANCE = 0.25
 
 
+def compiled_with_sites(model: pm.Model):
+    return pymc_fastlogp.compile_pymc_model(model, freeze_model=False)
+
+
 def sites_of(model: pm.Model) -> dict:
-    pilot = pilot_of(model, lambda x: pymc_fastlogp.compile_pymc_model(x, freeze_model=False))
-    return pilot.sites
+    return pilot_of(model, compiled_with_sites).sites
 
 
 def sums(values: np.ndarray) -> np.ndarray:
@@ -100,3 +104,67 @@ def test_a_good_site_is_left_as_it_is_by_the_guard():
     site = Site(np.eye(2)[:, :, None] * [0.0, 1.0, 1e6], np.ones((2, 3)))
     np.testing.assert_array_equal(site.guarded().information, site.information)
     np.testing.assert_array_equal(site.guarded().gradient, site.gradient)
+
+
+def balanced(sizes: tuple[int, ...], sign: float = 1.0) -> pm.Model:
+    """A Gaussian likelihood in which each combination of three factors is seen once."""
+    index = [x.ravel() for x in np.meshgrid(*map(np.arange, sizes), indexing="ij")]
+    y = np.random.default_rng(1).normal(size=index[0].size)
+    with pm.Model() as model:
+        sigma, beta, mu = pm.HalfNormal("sigma", shape=3), pm.Normal("beta"), pm.Normal("mu")
+        a = pm.Normal("a", mu, sigma[0], shape=sizes[0])
+        b = pm.Normal("b", 0, sigma[1], shape=sizes[1])
+        c = sigma[2] * pm.Normal("c", shape=sizes[2])
+        pm.Normal("y", beta + a[index[0]] + sign * b[index[1]] + c[index[2]], 0.5, observed=y)
+    return model
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_crossed_effects_of_a_balanced_design_are_standard_normal_whatever_else_is(sign):
+    compiled = pymc_fastlogp.compile_pymc_model(balanced((4, 3, 2), sign), parametrise=True)
+    places = dict(zip(*compiled.shape_info[:2], strict=True))
+    rng = np.random.default_rng(3)
+    for _ in range(5):
+        x = rng.normal(0, 2, size=compiled.n_dim)
+        _, gradient = compiled.logp_dlogp(x)
+        for name in ("a_site__", "b_site__", "c_site__"):
+            np.testing.assert_allclose(gradient[places[name]], -x[places[name]], rtol=1e-6)
+
+
+def test_signs_of_crossed_effects_are_those_of_the_rows():
+    pilot = pilot_of(balanced((4, 3, 2), -1.0), compiled_with_sites)
+    assert {name: site.sign for (name,), site in pilot.sites.items()} == {"a": 1, "b": -1, "c": 1}
+
+
+def test_effects_of_other_rows_are_not_crossed():
+    item = models.ITEM
+    with pm.Model() as model:
+        sigma = pm.HalfNormal("sigma", shape=3)
+        a = pm.Normal("a", 0, sigma[0], shape=GROUPS)
+        b = pm.Normal("b", 0, sigma[1], shape=3)
+        c = pm.Normal("c", 0, sigma[2], shape=2)
+        pm.Normal("y", a[GROUP] + b[item], 0.5, observed=Y)
+        pm.Normal("other", c[np.arange(10) % 2], 0.5, observed=Y[:10])
+    pilot = pilot_of(model, compiled_with_sites)
+    assert {name: site.sign for (name,), site in pilot.sites.items()} == {"a": 1, "b": 1, "c": 0}
+    [alone] = [site for names, site in pilot.sites.items() if names == ("c",)]
+    np.testing.assert_allclose(alone.information[0, 0], [20, 20], rtol=1e-6)
+
+
+def test_effects_of_a_slope_are_not_crossed_with_those_of_intercepts():
+    with pm.Model() as model:
+        sigma = pm.HalfNormal("sigma", shape=2)
+        a = pm.Normal("a", 0, sigma[0], shape=GROUPS)
+        b = pm.Normal("b", 0, sigma[1], shape=3)
+        pm.Normal("y", a[GROUP] + b[models.ITEM] * X, 0.5, observed=Y)
+    pilot = pilot_of(model, compiled_with_sites)
+    assert [site.sign for site in pilot.sites.values()] == [0, 0]
+
+
+def test_the_largest_set_of_factors_that_fit_each_other_is_kept():
+    fits = np.ones((4, 4), dtype=bool)
+    assert largest_set(fits) == [0, 1, 2, 3]
+    fits[1, :] = fits[:, 1] = False
+    assert largest_set(fits) == [0, 2, 3]
+    assert len(largest_set(np.eye(3, dtype=bool))) == 1
+    assert largest_set(np.zeros((2, 2), dtype=bool)) == []
