@@ -1,9 +1,9 @@
-"""Ops that rules make and kernels know by name."""
+"""Ops that rules and kernels know by name."""
 
 from typing import Any
 
 import pytensor.tensor as pt
-from pytensor.compile.builders import SymbolicOp
+from pytensor.compile.builders import OpFromGraph, SymbolicOp
 from pytensor.tensor.linalg.solvers.triangular import solve_triangular
 from pytensor.tensor.variable import TensorVariable
 
@@ -30,3 +30,12 @@ class LowerInverse(SymbolicOp):
         triangle = pt.tril(given)
         symmetric = 0.5 * (triangle + triangle.T)
         return [-2 * pt.tril(whole @ symmetric @ whole @ factor)]
+
+
+class SiteNode(OpFromGraph):
+    """A graph whose nodes are as they should be: the rule ``fastlogp_inline_sites`` puts it in its place when no pass is left that would look at each of them."""
+
+    @property
+    def derivative_op_type(self) -> type[OpFromGraph]:
+        """Of its derivatives: the same."""
+        return SiteNode

@@ -5,9 +5,15 @@
     effects:        which variables are effects of groups, how they are written, their mean and scale
     correlated:     which are correlated effects, and the factor of their covariance
     sites:          what the likelihood says of effects, as a Gaussian, and the variable that remains
-    normal:         a Normal variable with a place for that, and the change of variables
+    eliminated:     what is left of the site of effects that stand after others
+    placed:         effects from what remains to be sampled
+    factored:       the same for correlated effects
+    nodes:          their arithmetic as one node with its derivatives
+    normal:         a Normal variable with a place for sites, and the change of variables
+    crossed:        the same for effects of several factors, which share their level
     matrix_normal:  the same for correlated effects
     zero_sum:       the same for effects that sum to zero, and which they are
     model:          the model with sites
+    levels:         which effects are crossed
     pilot:          sites from the curvature of the likelihood
 """

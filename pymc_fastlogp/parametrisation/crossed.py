@@ -19,28 +19,24 @@ and with ``psi = p @ (1 / D)``, which is 1 where the data say nothing and 0 wher
     tau <- tau + omega (p @ mu + q^T D^-1 s r / m^2)
     omega <- omega psi / m^2,                          1 / omega <- 1 / omega + 1 / psi - 1
 
-No difference of nearly equal numbers is taken, but for ``1 - omega``. It is an exact change of variables for any numbers, as all others are.
+No difference of nearly equal numbers is taken, but for ``1 - omega``. It is an exact change of variables for any numbers, as all others are. The derivatives are those of
+each line, backwards; a derivative by ``x`` is written ``of_x`` below.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.model.fgraph import ModelFreeRV
 from pytensor.graph.basic import Variable
-from pytensor.tensor.random.basic import normal
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp._upstream.pymc_dispatch import logprob_of, support_point_of
 from pymc_fastlogp.parametrisation.effects import Effect
-from pymc_fastlogp.parametrisation.normal import (
-    SitedNormal,
-    SiteTransform,
-    middle,
-    middle_of,
-    zeros_of,
-)
+from pymc_fastlogp.parametrisation.nodes import Forward, Pullback, as_node
+from pymc_fastlogp.parametrisation.normal import SitedNormal, SiteTransform, middle, zeros_of
 from pymc_fastlogp.parametrisation.sites import (
     gradient_name,
     information_name,
@@ -49,35 +45,8 @@ from pymc_fastlogp.parametrisation.sites import (
     weights_name,
 )
 
-
-class Place(NamedTuple):
-    """Where the standardised effects of a factor are.
-
-    Attributes
-    ----------
-    location, precision : Variable, shape (J,)
-        Expectation, and the diagonal D.
-    direction, pull : Variable, shape (J,), or None
-        ``v`` and its multiple: ``u = location + (z + pull (direction @ z)) / sqrt(precision)``. None for the first factor.
-    """
-
-    location: Variable
-    precision: Variable
-    direction: Variable | None = None
-    pull: Variable | None = None
-
-
-class _Factor(NamedTuple):
-    """What is known of a factor before the level of those after it is."""
-
-    scale: Variable
-    diagonal: Variable
-    gradient: Variable
-    pulled: Variable
-    omega: Variable
-    kappa: Variable
-    q: Variable
-    m: Variable
+# What a factor has in the elimination: scale, gradient, level of its means; and the numbers of its site.
+N_PARAMETERS, N_NUMBERS = 3, 4
 
 
 class Crossing:
@@ -92,43 +61,31 @@ class Crossing:
     """
 
     def __init__(self, effects: Sequence[Effect], numbers: Mapping[str, Variable]):
-        self._effects, self._numbers = effects, numbers
-        self._factors: list[_Factor] = []
-        omega, tau = pt.constant(1.0), pt.constant(0.0)
+        self._numbers, self._names = numbers, [effect.name for effect in effects]
+        parameters: list[Any] = []
+        constants: list[Any] = []
         for effect in effects:
-            omega, tau = self._eliminate(effect, omega, tau)
-
-    def _eliminate(self, effect: Effect, omega: Variable, tau: Variable) -> tuple[Any, Any]:
-        """Return what is left to say of the level after another factor, and the level that is expected of all so far."""
-        name, scale, mean = effect.name, effect.scale, effect.mean
-        information = self._numbers[information_name(name, name)]
-        p, sign = self._numbers[weights_name(name)], self._numbers[sign_name(name)]
-        is_first = not self._factors
-        kappa = self._numbers[weight_name(name)] * (1.0 - omega)
-        own_level = (p * mean).sum() if effect.terms else pt.constant(0.0)
-        gradient = self._numbers[gradient_name(name)] - information * (mean + sign * tau)
-        if effect.terms and not is_first:
-            gradient += kappa * own_level * p
-        diagonal = 1.0 + pt.sqr(scale) * information
-        psi = (1.0 - pt.sqr(sign)) + (p / diagonal).sum()
-        m2 = omega + psi - omega * psi
-        q = scale * p
-        self._factors.append(
-            _Factor(scale, diagonal, gradient, sign * information, omega, kappa, q, pt.sqrt(m2))
-        )
-        expected = (q * scale * gradient / diagonal).sum() / m2
-        return omega * psi / m2, tau + omega * sign * (own_level + expected)
+            name = effect.name
+            information, p = numbers[information_name(name, name)], numbers[weights_name(name)]
+            gradient, level = numbers[gradient_name(name)], pt.constant(0.0)
+            if effect.terms:
+                gradient = gradient - information * effect.mean
+                level = (p * effect.mean).sum()
+            parameters += [effect.scale, gradient, level]
+            constants += [information, p, numbers[sign_name(name)], numbers[weight_name(name)]]
+        self._first_gradient = parameters[1]
+        self._levels = as_node(*_functions(len(effects)), *parameters, *constants)
 
     def level(self, k: int, effect: Effect) -> Variable:
         """Return what a factor adds to the level, from its effects."""
-        name = self._effects[k].name
-        whole = effect.deviation + effect.mean if effect.terms else effect.deviation
-        if effect.is_centred:
-            whole = effect.variable
+        name = self._names[k]
+        whole = effect.variable if effect.is_centred else effect.deviation
+        if effect.terms and not effect.is_centred:
+            whole = whole + effect.mean
         return self._numbers[sign_name(name)] * (self._numbers[weights_name(name)] * whole).sum()
 
-    def place(self, k: int, level: Variable | None) -> Place:
-        """Return the place of a factor.
+    def place(self, k: int, level: Variable | None) -> list[Variable]:
+        """Return what the transform of a factor reads besides its scale: gradient and information, and, but for the first, weights in the level, kappa and m.
 
         Parameters
         ----------
@@ -137,38 +94,127 @@ class Crossing:
         level : Variable, optional
             Of all factors after it; None for the last one.
         """
-        factor = self._factors[k]
-        gradient = factor.gradient
-        if level is not None:
-            gradient = gradient - factor.pulled * (factor.omega * level)
-        location = factor.scale * gradient / factor.diagonal
+        name = self._names[k]
+        information = self._numbers[information_name(name, name)]
+        pulled = self._numbers[sign_name(name)] * information
         if k == 0:
-            return Place(location, factor.diagonal)
-        less = factor.kappa / pt.sqr(factor.m) * (factor.q * location).sum()
-        direction = factor.q / pt.sqrt(factor.diagonal)
-        return Place(
-            location + less * factor.q / factor.diagonal,
-            factor.diagonal,
-            direction,
-            factor.kappa / (factor.m * (1.0 + factor.m)) * direction,
-        )
+            return [self._first_gradient - pulled * level, information]
+        gradient, omega, kappa, m = self._levels[4 * (k - 1) : 4 * k]
+        if level is not None:
+            gradient = gradient - pulled * (omega * level)
+        return [gradient, information, self._numbers[weights_name(name)], kappa, m]
+
+
+class _Step(NamedTuple):
+    """A factor when it is eliminated, by the names of the module's docstring; ``own`` is the level of its means, ``inverse`` is 1 / D."""
+
+    scale: Any
+    own: Any
+    information: Any
+    p: Any
+    sign: Any
+    weight: Any
+    r: Any
+    inverse: Any
+    omega: Any
+    psi: Any
+    m2: Any
+    kappa: Any
+
+    @property
+    def expected(self) -> Any:
+        """Of the level of the effects without their means, times m2."""
+        return (self.p * pt.sqr(self.scale) * self.r * self.inverse).sum()
+
+
+@cache
+def _functions(n: int) -> tuple[Forward, Pullback]:
+    """Return both functions for a number of factors, always the same ones."""
+
+    def forward(*inputs: Any) -> list[Variable]:
+        return [y for x in _steps(n, inputs)[1:] for y in (x.r, x.omega, x.kappa, pt.sqrt(x.m2))]
+
+    def pullback(inputs: Any, outputs: Any, gradients: Any) -> list[Variable]:
+        found: list[Variable] = []
+        of_omega = of_tau = 0.0
+        steps = _steps(n, inputs)
+        for k in reversed(range(1, n)):
+            of_outputs = gradients[4 * (k - 1) : 4 * k]
+            is_last = k == n - 1
+            own, of_omega, of_tau = _back(steps[k], of_outputs, of_omega, of_tau, is_last=is_last)
+            found = own + found
+        return _back_to_first(steps[0], of_omega, of_tau) + found
+
+    return forward, pullback
+
+
+def _steps(n: int, inputs: Sequence[Any]) -> list[_Step]:
+    omega: Any = 1.0
+    tau: Any = 0.0
+    steps: list[_Step] = []
+    for k in range(n):
+        scale, gradient, own = inputs[N_PARAMETERS * k : N_PARAMETERS * (k + 1)]
+        begin = N_PARAMETERS * n + N_NUMBERS * k
+        information, p, sign, weight = inputs[begin : begin + N_NUMBERS]
+        inverse = pt.reciprocal(1.0 + pt.sqr(scale) * information)
+        psi = (1.0 - pt.sqr(sign)) + (p * inverse).sum()
+        r, kappa, m2 = gradient, None, 1.0
+        if k > 0:
+            kappa = weight * (1.0 - omega)
+            r = gradient - information * (sign * tau) + (kappa * own) * p
+            m2 = omega + psi - omega * psi
+        step = _Step(scale, own, information, p, sign, weight, r, inverse, omega, psi, m2, kappa)
+        steps.append(step)
+        if k == 0:
+            omega, tau = psi, sign * (own + step.expected)
+        else:
+            omega, tau = omega * psi / m2, tau + omega * sign * (own + step.expected / m2)
+    return steps
+
+
+def _back(
+    step: _Step, of_outputs: Sequence[Any], of_next_omega: Any, of_tau: Any, *, is_last: bool
+) -> tuple[list[Variable], Any, Any]:
+    """Return the derivatives by scale, gradient and level of the means of a factor, and by the omega and tau that it meets."""
+    of_r, of_omega, of_kappa, of_m = of_outputs
+    m2 = step.m2
+    of_m2, of_psi, of_own, of_expected = 0.5 * of_m / pt.sqrt(m2), 0.0, 0.0, 0.0
+    if not is_last:
+        of_own = of_tau * step.omega * step.sign
+        of_expected = of_own / m2
+        of_psi = of_next_omega * step.omega / m2
+        of_m2 = of_m2 - of_expected * step.expected / m2 - of_psi * step.psi / m2
+        of_omega = of_omega + of_next_omega * step.psi / m2
+        of_omega = of_omega + of_tau * step.sign * (step.own + step.expected / m2)
+        of_r = of_r + of_expected * step.p * pt.sqr(step.scale) * step.inverse
+    of_psi = of_psi + of_m2 * (1.0 - step.omega)
+    of_omega = of_omega + of_m2 * (1.0 - step.psi)
+    along = (step.p * of_r).sum()
+    of_own = of_own + step.kappa * along
+    of_omega = of_omega - step.weight * (of_kappa + step.own * along)
+    of_tau = of_tau - step.sign * (step.information * of_r).sum()
+    return [_of_scale(step, of_psi, of_expected), of_r, of_own], of_omega, of_tau
+
+
+def _back_to_first(step: _Step, of_omega: Any, of_tau: Any) -> list[Variable]:
+    """Return the derivatives by scale, gradient and level of the means of the first factor, whose omega is 1."""
+    of_own = of_tau * step.sign
+    of_r = of_own * step.p * pt.sqr(step.scale) * step.inverse
+    return [_of_scale(step, of_omega, of_own), of_r, of_own]
+
+
+def _of_scale(step: _Step, of_psi: Any, of_expected: Any) -> Variable:
+    """Return the derivative by the scale of a factor, which is in psi and in what is expected."""
+    of_inverse = step.p * (of_psi + of_expected * pt.sqr(step.scale) * step.r)
+    of_diagonal = -pt.sqr(step.inverse) * of_inverse
+    by_variance = of_expected * step.p * step.r * step.inverse + step.information * of_diagonal
+    return 2.0 * step.scale * by_variance
 
 
 class SitedCrossed(SitedNormal):
-    """``Normal(mu, sigma)`` of a vector; :class:`CrossedTransform` reads the last four parameters, and both of the distribution."""
+    """``Normal(mu, sigma)`` of a vector; :class:`CrossedTransform` reads the other six parameters, and both of these."""
 
-    extended_signature = "[rng],[size],(),(),(),(),(j),(j)->[rng],()"
-
-    @classmethod
-    def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
-        """Return draws, which the place has no part in."""
-        return normal(*parameters[:2], size=size, rng=rng, return_next_rng=True)
-
-    @classmethod
-    def standardised(cls, rv: TensorVariable) -> TensorVariable:
-        """Return a variable minus its mean, in units of its scale."""
-        mu, sigma, *_ = rv.owner.inputs[-6:]
-        return (rv - mu) / sigma
+    extended_signature = "[rng],[size],(),(),(),(),(),(j),(),()->[rng],()"
 
 
 @logprob_of.register(SitedCrossed)
@@ -186,40 +232,68 @@ def _support_point(
 
 
 class CrossedTransform(SiteTransform):
-    """The change of variables of a :class:`SitedCrossed`: that of effects on their own, after one direction of ``z`` is stretched."""
+    """The change of variables of a :class:`SitedCrossed`."""
 
-    def forward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
-        """Return ``z``."""
-        if (z := middle_of(value)) is not None:
-            return z
-        *own, direction, pull = inputs[-6:]
-        stretched = super().forward(value, *own)
-        return stretched - pull * (direction * stretched).sum() / _stretch(direction, pull)
+    n_parameters = 8
 
-    def backward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
-        """Return the variable."""
-        *own, direction, pull = inputs[-6:]
-        return super().backward(value + pull * (direction * value).sum(), *own)
+    def placed(self, value: Variable, parameters: Sequence[Variable]) -> list[Variable]:
+        """Return standardised effects, and the part of each in the logarithm of the Jacobian."""
+        scale, gradient, *numbers, kappa, m = parameters
+        return as_node(_placed, _placed_back, scale, gradient, value, kappa, m, *numbers)
 
-    def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
-        """Return its part of each entry: an equal part of that of the stretched direction."""
-        *own, direction, pull = inputs[-6:]
-        of_all = pt.log(_stretch(direction, pull)) / value.shape[0]
-        return super().log_jac_det(value, *own) + of_all
+    def remaining(self, u: Variable, parameters: Sequence[Variable]) -> Variable:
+        """Return what remains of standardised effects."""
+        scale, gradient, information, p, kappa, m = parameters
+        r = pt.reciprocal(pt.sqrt(1.0 + pt.sqr(scale) * information))
+        v, y = scale * p * r, scale * gradient * r
+        e = pt.sqr(v).sum()
+        stretched = u / r - y - v * (kappa / pt.sqr(m) * (v * y).sum())
+        by_pull = kappa / (m * (1.0 + m))
+        return stretched - v * (by_pull * (v * stretched).sum() / (1.0 + by_pull * e))
+
+
+def _placed(s: Any, w: Any, z: Any, kappa: Any, m: Any, information: Any, p: Any) -> list[Variable]:
+    """Return u and its log Jacobian: ``u = r (y + z + v (c y @ v + b z @ v))``, ``r = D^(-1/2)``, ``y = r s w``, ``c = kappa / m^2``, ``b = kappa / (m (1 + m))``."""
+    r = pt.reciprocal(pt.sqrt(1.0 + pt.sqr(s) * information))
+    y, v = s * w * r, s * p * r
+    stretch = kappa / pt.sqr(m) * (v * y).sum() + kappa / (m * (1.0 + m)) * (v * z).sum()
+    return [r * (y + z + v * stretch), pt.log(r) - pt.log(m) / _length(z)]
+
+
+def _placed_back(
+    inputs: Sequence[Any], outputs: Sequence[Any], gradients: Sequence[Any]
+) -> list[Variable]:
+    s, w, z, kappa, m, information, p = inputs
+    of_u, of_log = gradients
+    of_log = pt.as_tensor(of_log)
+    r = pt.reciprocal(pt.sqrt(1.0 + pt.sqr(s) * information))
+    y, v = s * w * r, s * p * r
+    c, b = kappa / pt.sqr(m), kappa / (m * (1.0 + m))
+    y_v, z_v = (v * y).sum(), (v * z).sum()
+    t = of_u * r
+    t_v = (t * v).sum()
+    of_y, of_z = t + (t_v * c) * v, t + (t_v * b) * v
+    of_v = (c * y_v + b * z_v) * t + (t_v * c) * y + (t_v * b) * z
+    # of_r r, since y and v are multiples of r as well
+    by_r = of_u * outputs[0] + of_log + of_y * y + of_v * v
+    of_s = (of_y * w + of_v * p) * r - s * information * pt.sqr(r) * by_r
+    of_kappa = t_v * (y_v / pt.sqr(m) + z_v / (m * (1.0 + m)))
+    of_m = -t_v * (2.0 * c * y_v / m + b * z_v * (1.0 + 2.0 * m) / (m * (1.0 + m)))
+    return [of_s, of_y * s * r, of_z, of_kappa, of_m - of_log.sum() / (_length(z) * m)]
+
+
+def _length(z: Any) -> Any:
+    [n] = z.type.shape
+    return z.shape[0] if n is None else float(n)
 
 
 crossed_transform = CrossedTransform()
 
 
-def _stretch(direction: Variable, pull: Variable) -> Variable:
-    """Return by what the direction is stretched."""
-    return 1.0 + (direction * pull).sum()
-
-
-def sited_crossed(effect: Effect, place: Place) -> Variable:
+def sited_crossed(effect: Effect, place: Sequence[Variable]) -> Variable:
     """Return the free variable with its place."""
     rv, value = effect.variable.owner.inputs
     rng, size, mu, sigma = rv.owner.inputs
-    new = SitedCrossed.rv_op(mu, sigma, *place, size=size, rng=rng)
+    new = SitedCrossed.rv_op(mu, sigma, effect.scale, *place, size=size, rng=rng)
     new_value = value.type(name=f"{effect.name}_{crossed_transform.name}__")
     return ModelFreeRV(effect.name, effect.dims, crossed_transform)(new, new_value)

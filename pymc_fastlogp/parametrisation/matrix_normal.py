@@ -9,7 +9,6 @@ The eigenvalues of M are at least 1 whatever the factor is, and so are the squar
 """
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,13 +16,13 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.logprob.transforms import Transform
 from pymc.model.fgraph import ModelFreeRV
-from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Variable
 from pytensor.tensor.random.basic import normal
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp._upstream.pymc_dispatch import logprob_of, support_point_of
 from pymc_fastlogp.parametrisation.correlated import Correlated
+from pymc_fastlogp.parametrisation.factored import lower_places, placed_together, remaining
 from pymc_fastlogp.parametrisation.normal import Sited, middle, middle_of, zeros_of
 
 
@@ -74,87 +73,6 @@ def _logprob_of_mvnormal(
     return logprob_of(pm.MvNormal.rv_op, values, rng, size, *inputs[:2], **kwargs)
 
 
-class Factored:
-    """M by Cholesky's method, without square roots.
-
-    All is spelled out in vectors over groups, of which PyTensor makes a few loops.
-
-    Parameters
-    ----------
-    precision : Variable, shape (K (K + 1) / 2, J)
-        The lower triangle of M, row by row.
-    gradient : Variable, shape (K, J)
-        g.
-    n_effects : int
-        K.
-    """
-
-    def __init__(self, precision: Variable, gradient: Variable, n_effects: int):
-        places = _lower(n_effects)
-        gradients = _rows(gradient, n_effects)
-        entries = dict(zip(places, _rows(precision, len(places)), strict=True))
-        self.pivots: list[Variable] = []
-        # A division takes longer than a product, so that there is one of each pivot.
-        self._inverse_roots: list[Variable] = []
-        self._couplings: list[list[Variable]] = []
-        self._gradients = gradients
-        for k in range(n_effects):
-            # Not below 1 but by rounding, which the elimination of huge numbers may do.
-            pivot = pt.maximum(entries[k, k], 1.0)
-            self.pivots.append(pivot)
-            self._inverse_roots.append(pt.reciprocal(pt.sqrt(pivot)))
-            self._couplings.append([entries[i, k] for i in range(k + 1, n_effects)])
-            for i in range(k + 1, n_effects):
-                ratio = entries[i, k] * pt.sqr(self._inverse_roots[k])
-                gradients[i] = gradients[i] - ratio * gradients[k]
-                for j in range(k + 1, i + 1):
-                    entries[i, j] = entries[i, j] - ratio * entries[j, k]
-
-    def standardised(self, z: Variable) -> Variable:
-        """Return u, (K, J), from z."""
-        u: list[Variable] = []
-        for k, z_k in reversed([*enumerate(_rows(z, len(self.pivots)))]):
-            u.insert(0, self._expected(k, u) + z_k * self._inverse_roots[k])
-        return pt.concatenate(u)
-
-    def remaining(self, u: Variable) -> Variable:
-        """Return z, (K, J), from u."""
-        rows = _rows(u, len(self.pivots))
-        return pt.concatenate(
-            [
-                (u_k - self._expected(k, rows[k + 1 :])) * pt.sqrt(self.pivots[k])
-                for k, u_k in enumerate(rows)
-            ]
-        )
-
-    def _expected(self, k: int, later: Sequence[Variable]) -> Variable:
-        """Return where an effect is expected, given those that stand after it."""
-        gradient = self._gradients[k]
-        for coupling, u in zip(self._couplings[k], later, strict=True):
-            gradient = gradient - coupling * u
-        return gradient * pt.sqr(self._inverse_roots[k])
-
-
-@cache
-def _factored_op(n_effects: int, shape: tuple[int | None, ...]) -> OpFromGraph:
-    """Return M, g and z to u and the pivots as one node, which the passes of PyTensor do not look into until it is compiled."""
-    lower = pt.tensor("lower", shape=(len(_lower(n_effects)), shape[1]), dtype="float64")
-    gradient, z = (pt.tensor(name, shape=shape, dtype="float64") for name in ("gradient", "z"))
-    factored = Factored(lower, gradient, n_effects)
-    outputs = [factored.standardised(z), pt.concatenate(factored.pivots)]
-    return OpFromGraph([lower, gradient, z], outputs)
-
-
-def _rows(x: Variable, n_rows: int) -> list[Variable]:
-    """Return the rows of a matrix, each with an axis of length 1 before its own."""
-    return list(pt.split(x, [1] * n_rows))
-
-
-def _lower(n: int) -> list[tuple[int, int]]:
-    """Return the places of a lower triangle, row by row."""
-    return [(i, j) for i in range(n) for j in range(i + 1)]
-
-
 class MatrixTransform(Transform):
     """The change of variables of correlated effects.
 
@@ -164,14 +82,12 @@ class MatrixTransform(Transform):
         Of the variable.
     is_centred : bool
         Whether the variable is the effects, or else the standardised effects.
-    n_effects : int
-        Of a group.
     """
 
     name = "site"
 
-    def __init__(self, group_axis: int, is_centred: bool, n_effects: int):
-        self.group_axis, self.is_centred, self.n_effects = group_axis, is_centred, n_effects
+    def __init__(self, group_axis: int, is_centred: bool):
+        self.group_axis, self.is_centred = group_axis, is_centred
         self.ndim_supp = 1 if is_centred else 0
 
     def forward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
@@ -179,10 +95,11 @@ class MatrixTransform(Transform):
         if (z := middle_of(value)) is not None:
             return z
         u = self._turned(value)
+        lower, gradient = inputs[-2:]
         if self.is_centred:
             mu, _, factor = inputs[-5:-2]
             u = pt.linalg.solve_triangular(factor, (value - mu).T, lower=True)
-        return self._turned(self._factored(inputs).remaining(u))
+        return self._turned(remaining(lower, gradient, u))
 
     def backward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return the variable."""
@@ -199,13 +116,9 @@ class MatrixTransform(Transform):
             return self._turned(logs)
         return logs.sum(0) + pt.log(pt.abs(pt.diagonal(inputs[-3]))).sum()
 
-    def _factored(self, inputs: Sequence[Variable]) -> Factored:
-        precision, gradient = inputs[-2:]
-        return Factored(precision, gradient, self.n_effects)
-
     def _node(self, value: Variable, inputs: Sequence[Variable]) -> list[Variable]:
-        z = self._turned(value)
-        return _factored_op(self.n_effects, z.type.shape)(*inputs[-2:], z)
+        precision, gradient = inputs[-2:]
+        return placed_together(precision, gradient, self._turned(value))
 
     def _turned(self, x: TensorVariable) -> TensorVariable:
         """Return a variable with effects first, or the other way round."""
@@ -218,8 +131,7 @@ def _support_point(
     op: Any, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
 ) -> TensorVariable:
     group_axis = getattr(op, "group_axis", 0)
-    n_effects = inputs[-1].type.shape[0]
-    transform = MatrixTransform(group_axis, isinstance(op, SitedMvNormal), n_effects)
+    transform = MatrixTransform(group_axis, isinstance(op, SitedMvNormal))
     return middle(transform, zeros_of(rv), inputs)
 
 
@@ -236,7 +148,7 @@ def precision_and_gradient(
         The site.
     """
     factor, k = effects.factor, effects.n_effects
-    places = np.array(_lower(k))
+    places = np.array(lower_places(k))
     # M_ab = [a = b] + sum over i >= j of I_ij (L_ia L_jb + L_ja L_ib), the second one where i > j only.
     (a, b), (i, j) = places.T[:, :, None], places.T[:, None, :]
     products = factor[i, a] * factor[j, b] + (i > j) * factor[j, a] * factor[i, b]
@@ -255,7 +167,7 @@ def sited_effects(effects: Correlated, place: tuple[Variable, Variable], name: s
     if effects.is_centred:
         op, parameters = SitedMvNormal, [*parameters, effects.factor]
     new = op.rv_op(*parameters, *place, size=size, rng=rng)
-    transform = MatrixTransform(effects.group_axis, effects.is_centred, effects.n_effects)
+    transform = MatrixTransform(effects.group_axis, effects.is_centred)
     return ModelFreeRV(effects.name, effects.dims, transform)(new, value.type(name=name))
 
 

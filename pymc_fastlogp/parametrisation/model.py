@@ -267,8 +267,8 @@ class _Sited:
         elimination = Elimination([_without_circle(effect) for effect in apart], numbers)
         # From the last one, which depends on no other, to the first.
         for k in reversed(range(len(apart))):
-            location = elimination.location(k, apart[k], apart[k + 1 :])
-            new = _sited(apart[k], location, elimination.precisions[k])
+            gradient = elimination.gradient(k, apart[k + 1 :])
+            new = _sited(apart[k], gradient, elimination.information(k))
             self._replace(apart[k], new)
             apart[k] = replace(apart[k], variable=new)
 
@@ -288,7 +288,7 @@ class _Sited:
         for k in reversed(range(len(effects))):
             place = crossing.place(k, level)
             if k == 0:
-                self._replace(effects[0], _sited(effects[0], place.location, place.precision))
+                self._replace(effects[0], _sited(effects[0], *place))
                 return
             new = sited_crossed(effects[k], place)
             self._replace(effects[k], new)
@@ -361,12 +361,12 @@ def _without_circle(effect: Any) -> Any:
     return replace(effect, terms=terms)
 
 
-def _sited(effect: Effect, location: Variable, precision: Variable) -> Variable:
-    """Return the free variable with a place for its site."""
+def _sited(effect: Effect, gradient: Variable, information: Variable) -> Variable:
+    """Return the free variable with its site."""
     if isinstance(effect, ZeroSum):
-        return sited_zero_sum(effect, location, precision)
+        return sited_zero_sum(effect, gradient, information)
     rv, value = effect.variable.owner.inputs
     rng, size, mu, sigma = rv.owner.inputs
-    new = SitedNormal.rv_op(mu, sigma, location, precision, size=size, rng=rng)
+    new = SitedNormal.rv_op(mu, sigma, effect.scale, gradient, information, size=size, rng=rng)
     new_value = value.type(name=f"{effect.name}_{site_transform.name}__")
     return ModelFreeRV(effect.name, effect.dims, site_transform)(new, new_value)

@@ -1,9 +1,9 @@
 """A Normal variable that knows where its data want it: the Op, its density, and the change of variables.
 
-    x = mu + sigma * (location + z / sqrt(precision))
+    x = mu + sigma * u,   u = scale gradient / (1 + scale^2 information) + z / sqrt(1 + scale^2 information)
 
-for any ``location`` and any ``precision`` above 0, which may be expressions of other variables of the model. Draws and densities of
-``x`` do not depend on the two; the sampler moves in ``z``. With location 0 and precision 1, ``z`` is the standardised variable.
+for any ``scale``, ``gradient`` and any ``information`` of at least 0, which may be expressions of other variables of the model. Draws and densities of
+``x`` do not depend on the three; the sampler moves in ``z``. Without information and gradient, ``z`` is the standardised variable.
 """
 
 from collections.abc import Sequence
@@ -22,6 +22,7 @@ from pymc_fastlogp._upstream.pymc_dispatch import (
     logprob_of,
     support_point_of,
 )
+from pymc_fastlogp.parametrisation.placed import placed, remaining
 
 
 class Sited(SymbolicRandomVariable):
@@ -56,22 +57,21 @@ class Sited(SymbolicRandomVariable):
 
 
 class SitedNormal(Sited):
-    """``Normal(mu, sigma)``; :class:`SiteTransform` reads location and precision, and both parameters."""
+    """``Normal(mu, sigma)``; :class:`SiteTransform` reads the other three parameters, and both of these."""
 
     name = "normal"
-    extended_signature = "[rng],[size],(),(),(),()->[rng],()"
+    extended_signature = "[rng],[size],(),(),(),(),()->[rng],()"
     _print_name = ("Normal", "\\operatorname{Normal}")
 
     @classmethod
     def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
-        """Return draws, which location and precision have no part in."""
-        mu, sigma, _, _ = parameters
-        return normal(mu, sigma, size=size, rng=rng, return_next_rng=True)
+        """Return draws, which the site has no part in."""
+        return normal(*parameters[:2], size=size, rng=rng, return_next_rng=True)
 
     @classmethod
     def standardised(cls, rv: TensorVariable) -> TensorVariable:
         """Return a variable minus its mean, in units of its scale."""
-        mu, sigma, _, _ = rv.owner.inputs[-4:]
+        mu, sigma, *_ = rv.owner.op.dist_params(rv.owner)
         return (rv - mu) / sigma
 
 
@@ -79,8 +79,7 @@ class SitedNormal(Sited):
 def _logprob(
     op: SitedNormal, values: Sequence[Variable], rng: Any, size: Any, *inputs: Any, **kwargs: Any
 ) -> TensorVariable:
-    mu, sigma, _, _ = inputs
-    return pm.logp(pm.Normal.dist(mu, sigma), values[0], **kwargs)
+    return pm.logp(pm.Normal.dist(*inputs[:2]), values[0], **kwargs)
 
 
 @support_point_of.register(SitedNormal)
@@ -96,22 +95,33 @@ class SiteTransform(Transform):
     name = "site"
     ndim_supp = 0
 
+    # Those of the random variable, from the end: mean and scale, and what `placed` takes.
+    n_parameters = 5
+
     def forward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return ``z``."""
         if (z := middle_of(value)) is not None:
             return z
-        mu, sigma, location, precision = inputs[-4:]
-        return ((value - mu) / sigma - location) * pt.sqrt(precision)
+        mu, sigma, *parameters = inputs[-self.n_parameters :]
+        return self.remaining((value - mu) / sigma, parameters)
 
     def backward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return the variable."""
-        mu, sigma, location, precision = inputs[-4:]
-        return mu + sigma * (location + value / pt.sqrt(precision))
+        mu, sigma, *parameters = inputs[-self.n_parameters :]
+        return mu + sigma * self.placed(value, parameters)[0]
 
     def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
-        """Return ``log(sigma / sqrt(precision))`` for each entry."""
-        _, sigma, _, precision = inputs[-4:]
-        return pt.log(sigma) - 0.5 * pt.log(precision) + pt.zeros_like(value)
+        """Return that of each entry."""
+        _, sigma, *parameters = inputs[-self.n_parameters :]
+        return pt.log(sigma) + self.placed(value, parameters)[1]
+
+    def placed(self, value: Variable, parameters: Sequence[Variable]) -> list[Variable]:
+        """Return standardised effects, and the part of each in the logarithm of the Jacobian."""
+        return placed(value, *parameters)
+
+    def remaining(self, u: Variable, parameters: Sequence[Variable]) -> Variable:
+        """Return what remains of standardised effects."""
+        return remaining(u, *parameters)
 
 
 site_transform = SiteTransform()

@@ -22,11 +22,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.graph.basic import Variable
 
 from pymc_fastlogp.parametrisation.effects import Effect
+from pymc_fastlogp.parametrisation.eliminated import eliminated
 
 Array = NDArray[np.float64]
 # Names of effects that go together.
@@ -187,38 +187,30 @@ class Elimination:
     """
 
     def __init__(self, effects: Sequence[Effect], site: Mapping[str, Variable]):
-        n_effects = len(effects)
         names = [effect.name for effect in effects]
-        variances = [pt.sqr(effect.scale) for effect in effects]
-        information = [
-            [site[information_name(names[max(i, j)], names[min(i, j)])] for j in range(n_effects)]
-            for i in range(n_effects)
-        ]
-        w = [
-            h - sum(information[i][j] * effect.mean for j, effect in enumerate(effects))
-            for i, h in enumerate(site[gradient_name(name)] for name in names)
-        ]
-        self.precisions: list[Variable] = []
-        self._gradients: list[Variable] = []
-        self._couplings: list[list[Variable]] = []
-        for k, variance in enumerate(variances):
-            precision = 1.0 + variance * information[k][k]
-            if k > 0:  # not below 1 but by rounding, which the elimination of huge numbers may do
-                precision = pt.maximum(precision, 1.0)
-            self.precisions.append(precision)
-            self._gradients.append(w[k])
-            self._couplings.append(information[k][k + 1 :])
-            ratio = variance / precision
-            rest = range(k + 1, n_effects)
-            for i in rest:
-                w[i] = w[i] - ratio * information[k][i] * w[k]
-                for j in range(i, n_effects):
-                    less = ratio * information[k][i] * information[k][j]
-                    information[i][j] = information[j][i] = information[i][j] - less
+        upper = {
+            (i, j): site[information_name(other, one)]
+            for i, one in enumerate(names)
+            for j, other in enumerate(names[i:], start=i)
+        }
+        w = []
+        for i, effect in enumerate(effects):
+            at_zero = site[gradient_name(effect.name)]
+            parts = [
+                upper[min(i, j), max(i, j)] * other.mean
+                for j, other in enumerate(effects)
+                if other.terms
+            ]
+            w.append(at_zero - sum(parts) if parts else at_zero)
+        self._gradients, self._upper = eliminated([effect.scale for effect in effects], w, upper)
 
-    def location(self, k: int, effect: Effect, later: Sequence[Effect]) -> Variable:
-        """Return where the standardised effect is expected, given those that stand after it."""
+    def information(self, k: int) -> Variable:
+        """Return what is known of an effect, given those that stand after it."""
+        return self._upper[k, k]
+
+    def gradient(self, k: int, later: Sequence[Effect]) -> Variable:
+        """Return the gradient where an effect has its mean, given those that stand after it."""
         gradient = self._gradients[k]
-        for coupling, other in zip(self._couplings[k], later, strict=True):
-            gradient = gradient - coupling * other.deviation
-        return effect.scale * gradient / self.precisions[k]
+        for j, other in enumerate(later, start=k + 1):
+            gradient = gradient - self._upper[k, j] * other.deviation
+        return gradient

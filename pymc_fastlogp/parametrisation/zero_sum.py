@@ -6,7 +6,7 @@ r"""Effects that sum to zero: which they are, a variable with a place for sites,
 PyMC's transform makes such a variable from one of an entry less, ``a = E @ v``, and ``E`` is an isometry: the entries of ``v`` are
 independent, ``v ~ Normal(0, scale)``. So they are effects as any others, with sites of their own,
 
-    v = sigma * (location + z / sqrt(precision))
+    v = sigma * (scale gradient / (1 + scale^2 information) + z / sqrt(1 + scale^2 information))
 
 A constant that is added to all effects is orthogonal to ``E``, so their mean is zero in ``v``. What the likelihood says of ``v`` is
 ``E.T @ I @ E``, of which a site has the diagonal. Where groups are of one size, what is left out is small; where one group has most of the rows, it
@@ -39,6 +39,7 @@ from pymc_fastlogp.parametrisation.effects import (
     non_centred,
 )
 from pymc_fastlogp.parametrisation.normal import Sited, middle, middle_of
+from pymc_fastlogp.parametrisation.placed import placed, remaining
 
 SEVERAL_AXES = "it has several axes"
 SEVERAL_SCALES = "its scale is not one number"
@@ -104,22 +105,22 @@ def length_of(rv: Variable) -> int | None:
 
 
 class SitedZeroSum(Sited):
-    """``ZeroSumNormal(sigma)`` of a vector of some length; :class:`ZeroSumSiteTransform` reads sigma, location and precision, one entry less."""
+    """``ZeroSumNormal(sigma)`` of a vector of some length; :class:`ZeroSumSiteTransform` reads sigma and the three of its site, one entry less."""
 
     name = "ZeroSumNormal"
-    extended_signature = "[rng],[size],(s),(1),(m),(m)->[rng],(n)"
+    extended_signature = "[rng],[size],(s),(1),(1),(m),(m)->[rng],(n)"
     _print_name = ("ZeroSumNormal", "\\operatorname{ZeroSumNormal}")
 
     @classmethod
     def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
-        """Return draws, which location and precision have no part in."""
-        length, sigma, _, _ = parameters
+        """Return draws, which the site has no part in."""
+        length, sigma, *_ = parameters
         return pm.ZeroSumNormal.rv_op(sigma, length, size=size, rng=rng).owner.outputs
 
     @classmethod
     def standardised(cls, rv: TensorVariable) -> TensorVariable:
         """Return the variable of one entry less, in units of its scale."""
-        sigma, _, _ = rv.owner.inputs[-3:]
+        sigma = rv.owner.inputs[-4]
         return shortened(rv) / sigma
 
 
@@ -127,7 +128,7 @@ class SitedZeroSum(Sited):
 def _logprob(
     op: SitedZeroSum, values: Sequence[Variable], rng: Any, size: Any, *inputs: Any, **kwargs: Any
 ) -> TensorVariable:
-    [value], (length, sigma, _, _) = values, inputs
+    [value], (length, sigma, *_) = values, inputs
     return pm.logp(pm.ZeroSumNormal.dist(sigma, support_shape=[length[0]]), value, **kwargs)
 
 
@@ -135,8 +136,7 @@ def _logprob(
 def _support_point(
     op: SitedZeroSum, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
 ) -> TensorVariable:
-    *_, location, _ = inputs
-    return middle(zero_sum_site_transform, pt.zeros(location.type.shape), inputs)
+    return middle(zero_sum_site_transform, pt.zeros(inputs[-1].type.shape), inputs)
 
 
 class ZeroSumSiteTransform(Transform):
@@ -149,28 +149,29 @@ class ZeroSumSiteTransform(Transform):
         """Return ``z``."""
         if (z := middle_of(value)) is not None:
             return z
-        sigma, location, precision = inputs[-3:]
-        return (shortened(value) / sigma - location) * pt.sqrt(precision)
+        sigma, *site = inputs[-4:]
+        return remaining(shortened(value) / sigma, *site)
 
     def backward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return the variable."""
-        sigma, location, precision = inputs[-3:]
-        return extended(sigma * (location + value / pt.sqrt(precision)))
+        sigma, *site = inputs[-4:]
+        return extended(sigma * placed(value, *site)[0])
 
     def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return that of all entries that remain."""
-        sigma, _, precision = inputs[-3:]
-        return (pt.log(sigma) - 0.5 * pt.log(precision) + pt.zeros_like(value)).sum(AXIS)
+        sigma, *site = inputs[-4:]
+        return (pt.log(sigma) + placed(value, *site)[1]).sum(AXIS)
 
 
 zero_sum_site_transform = ZeroSumSiteTransform()
 
 
-def sited_zero_sum(effect: ZeroSum, location: Variable, precision: Variable) -> Variable:
-    """Return the free variable with a place for its site."""
+def sited_zero_sum(effect: ZeroSum, gradient: Variable, information: Variable) -> Variable:
+    """Return the free variable with its site."""
     rv, value = effect.variable.owner.inputs
     rng, size, sigma, length = rv.owner.inputs
-    new = SitedZeroSum.rv_op(length, sigma, location, precision, size=size, rng=rng)
+    scale = pt.atleast_1d(effect.scale)
+    new = SitedZeroSum.rv_op(length, sigma, scale, gradient, information, size=size, rng=rng)
     name = f"{effect.name}_{ZeroSumSiteTransform.name}__"
-    new_value = pt.tensor(name, dtype=value.type.dtype, shape=location.type.shape)
+    new_value = pt.tensor(name, dtype=value.type.dtype, shape=information.type.shape)
     return ModelFreeRV(effect.name, effect.dims, zero_sum_site_transform)(new, new_value)

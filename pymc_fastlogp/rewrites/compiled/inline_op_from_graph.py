@@ -23,6 +23,7 @@ from pytensor.tensor import symbolic
 from pytensor.tensor.linalg.products import KroneckerProduct
 
 from pymc_fastlogp.late import imported_late
+from pymc_fastlogp.ops import SiteNode
 
 # The gradient of LogSumExp and its like; before PyTensor 3.3.8 it was an OpFromGraph without a name.
 DERIVATIVE = getattr(symbolic, "FusibleSymbolicOpDerivative", OpFromGraph)
@@ -35,12 +36,12 @@ def local_inline_op_from_graph(fgraph: FunctionGraph, node: Apply) -> list[Varia
     """Rewrite ``OpFromGraph{f}(x) -> f(x)`` where kernels cover all of ``f``."""
     if type(node.op) not in INLINED:
         return None
-    return inline_ofg_node(node) if _is_covered(node) else None
+    return inline_ofg_node(node) if is_covered(node) else None
 
 
-def _is_covered(node: Apply) -> bool:
-    """Whether kernels take a node, or else all nodes of its graph."""
-    if type(node.op) in INLINED:
-        return all(map(_is_covered, node.op.fgraph.toposort()))
+def is_covered(node: Apply) -> bool:
+    """Return whether kernels take a node, or else all nodes of its graph."""
+    if isinstance(node.op, SiteNode) or type(node.op) in INLINED:
+        return all(map(is_covered, node.op.fgraph.toposort()))
     is_supported = imported_late("pymc_fastlogp.kernel.lower.is_supported")
     return is_supported is not None and is_supported(node)

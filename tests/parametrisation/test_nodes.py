@@ -1,0 +1,156 @@
+"""The derivatives of sites that are spelled out are those of what they are derivatives of, and are compiled without their nodes."""
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+from pymc_fastlogp.ops import SiteNode
+from pymc_fastlogp.parametrisation import crossed, eliminated, factored, placed
+from pymc_fastlogp.parametrisation.nodes import as_node, summed_to
+
+J = 4
+FAST = {"mode": "FAST_COMPILE", "on_unused_input": "ignore"}
+
+
+def of_placed(rng):
+    return placed._forward, placed._pullback, [rng.gamma(2), *rng.normal(size=(2, J)), X(rng)], 4
+
+
+def of_placed_by_group(rng):
+    forward, pullback, [_, *others], n = of_placed(rng)
+    return forward, pullback, [rng.gamma(2, size=J), *others], n
+
+
+def of_eliminated(rng, n=2):
+    root = rng.normal(size=(n, n, J))
+    matrix = np.einsum("ikj,lkj->ilj", root, root)
+    numbers = [matrix[place] for place in eliminated._upper(n)]
+    values = [*rng.gamma(2, size=n - 1), *rng.normal(size=(n, J)), *numbers]
+    return *eliminated._functions(n), values, 2 * n - 1
+
+
+def of_three_eliminated(rng):
+    return of_eliminated(rng, 3)
+
+
+def of_crossing(rng, n=2):
+    values = []
+    for _ in range(n):
+        values += [rng.gamma(2), rng.normal(size=J), rng.normal()]
+    for sign in rng.choice([1.0, -1.0], n):
+        information = X(rng)
+        values += [information, information / information.sum(), sign, information.sum()]
+    return *crossed._functions(n), values, 3 * n
+
+
+def of_three_factors(rng):
+    return of_crossing(rng, 3)
+
+
+def of_crossed(rng):
+    information = X(rng)
+    values = [rng.gamma(2), *rng.normal(size=(2, J)), rng.gamma(2), 0.7]
+    return crossed._placed, crossed._placed_back, [*values, information, information / 9], 5
+
+
+def of_factored(rng, n=2):
+    root = rng.normal(size=(n, n, J))
+    matrix = np.einsum("ikj,lkj->ilj", root, root) + np.eye(n)[:, :, None]
+    lower = np.array([matrix[place] for place in factored.lower_places(n)])
+    return factored._forward, factored._pullback, [lower, *rng.normal(size=(2, n, J))], 3
+
+
+def of_three_factored(rng):
+    return of_factored(rng, 3)
+
+
+def X(rng):  # noqa: N802
+    return rng.gamma(1, 5, size=J)
+
+
+NODES = [
+    of_placed,
+    of_placed_by_group,
+    of_eliminated,
+    of_three_eliminated,
+    of_crossing,
+    of_three_factors,
+    of_crossed,
+    of_factored,
+    of_three_factored,
+]
+
+
+@pytest.mark.parametrize("of_all_outputs", [True, False])
+@pytest.mark.parametrize("make", NODES)
+def test_derivatives_are_those_of_the_outputs(make, of_all_outputs):
+    rng = np.random.default_rng(7)
+    forward, pullback, values, n = make(rng)
+    inputs = [pt.tensor(shape=np.shape(x), dtype="float64") for x in values]
+    written, as_nodes = forward(*inputs), as_node(forward, pullback, *inputs)
+    weights = [rng.normal(size=x.type.shape) for x in written]
+    if not of_all_outputs:
+        weights = [weights[0], *(None for _ in written[1:])]
+    gradients = [
+        pt.grad(
+            sum((w * x).sum() for w, x in zip(weights, outputs, strict=True) if w is not None),
+            inputs[:n],
+            disconnected_inputs="ignore",
+        )
+        for outputs in (written, as_nodes)
+    ]
+    function = pytensor.function(
+        inputs, [*written, *as_nodes, *gradients[0], *gradients[1]], **FAST
+    )
+    found = function(*values)
+    k = len(written)
+    for one, other in zip(found[:k], found[k : 2 * k], strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-13)
+    for one, other in zip(found[2 * k : 2 * k + n], found[2 * k + n :], strict=True):
+        assert np.shape(one) == np.shape(other)
+        np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-12)
+
+
+def test_numbers_of_sites_have_no_derivative():
+    inputs = [pt.dscalar(), pt.dvector(), pt.dvector(), pt.dscalar(), pt.dscalar()]
+    numbers = [pt.dvector(), pt.dvector()]
+    u, _ = as_node(crossed._placed, crossed._placed_back, *inputs, *numbers)
+    with pytest.raises(Exception, match="number of a site"):
+        pt.grad(u.sum(), numbers[0])
+
+
+def test_nodes_of_sites_become_part_of_the_kernel():
+    inputs = [pt.dscalar("s"), *(pt.tensor(shape=(J,), dtype="float64") for _ in range(3))]
+    s, w, z, information = inputs
+    u, logs = placed.placed(z, s, w, information)
+    total = (u**2).sum() + logs.sum()
+    outputs = [total, *pt.grad(total, [s, w, z])]
+    names = {}
+    for excluded in ([], ["fastlogp_inline_sites"]):
+        mode = pytensor.compile.mode.get_mode("NUMBA").excluding(*excluded)
+        function = pytensor.function(inputs, outputs, mode=mode)
+        nodes = function.maker.fgraph.apply_nodes
+        names[bool(excluded)] = sum(isinstance(node.op, SiteNode) for node in nodes)
+        assert any(type(node.op).__name__ == "FusedKernel" for node in nodes) or excluded
+    assert names == {False: 0, True: 2}
+
+
+def test_a_node_that_no_kernel_covers_stays():
+    def forward(x):
+        return [pt.linalg.eigh(x)[0]]
+
+    def pullback(inputs, outputs, gradients):
+        return [pt.zeros_like(inputs[0])]
+
+    x = pt.tensor(shape=(3, 3), dtype="float64")
+    [y] = as_node(forward, pullback, x)
+    function = pytensor.function([x], y, mode="NUMBA")
+    assert any(isinstance(node.op, SiteNode) for node in function.maker.fgraph.apply_nodes)
+    np.testing.assert_allclose(function(np.diag([1.0, 2.0, 3.0])), [1, 2, 3])
+
+
+def test_gradients_are_summed_to_the_shape_of_what_they_are_of():
+    x = pt.tensor(shape=(2, J), dtype="float64")
+    for shape in [(), (1,), (J,), (1, J), (2, 1), (2, J)]:
+        assert summed_to(x, pt.tensor(shape=shape, dtype="float64")).type.shape == shape
