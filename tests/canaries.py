@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pymc as pm
 import pytensor
+from pymc.model.transform.optimization import freeze_dims_and_data
 from pytensor.graph.op import Op
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
@@ -20,13 +21,32 @@ from benchmarks import gallery
 from benchmarks.compiled_graph import compiled_graph
 from benchmarks.suite import SUITE
 from pymc_fastlogp.kernel.graph.op import FusedKernel
+from pymc_fastlogp.parametrisation.model import found_in, with_sites
 from tests import zoo
+from tests.parametrisation import models as sited
+
+SITED = (
+    sited.centred,
+    sited.pair,
+    sited.crossed_by_three,
+    sited.correlated,
+    sited.correlated_centred,
+    sited.zero_sum,
+)
+
+
+def with_shared_sites(make: Callable[[], pm.Model]) -> pm.Model:
+    """Return a model whose effects have sites that are shared data, as `sample(parametrise=True)` compiles it."""
+    model = freeze_dims_and_data(make())
+    return with_sites(model, found_in(model).bundles, is_shared=True).model
+
 
 TABLE = Path(__file__).with_suffix(".txt")
 
 MODELS: dict[str, Callable[[], pm.Model]] = (
     {f"suite/{case.name}": case.make for case in SUITE}
     | {f"zoo/{name}": lambda name=name: zoo.make(name) for name in zoo.MODELS}
+    | {f"sited/{make.__name__}": lambda make=make: with_shared_sites(make) for make in SITED}
     | {f"gallery/{name}": lambda name=name: gallery.make(name) for name in gallery.MODELS}
 )
 
