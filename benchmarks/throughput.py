@@ -1,6 +1,7 @@
 """Effective samples per second of the whole wait: models as written, written the other way by hand, and parametrised.
 
-``python -m benchmarks.throughput [--model NAME ...] [--side NAME ...] [--seed N ...] [--output FILE]``
+``python -m benchmarks.throughput [--model NAME ...] [--side NAME ...] [--seed N ...] [--output FILE]``; ``--table FILE`` prints the table of
+docs/parametrise.md from what another run has written.
 
 Each side runs in a process of its own without models or kernels on disk, and starts when the model is there: compilation, pilot and draws count, imports don't. What counts
 is the smaller of the bulk and tail effective sample sizes of ArviZ, of the worst of all quantities that both ways of writing the model have.
@@ -11,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from shutil import rmtree
 from statistics import median
@@ -58,6 +60,9 @@ UNSUSPICIOUS = 5.0
 def main() -> None:
     """Measure and print a table."""
     arguments = _parse()
+    if arguments.table:
+        print(markdown(json.loads(arguments.table.read_text())))
+        return
     results: list[dict[str, Any]] = []
     for name in arguments.model or MODELS:
         for seed in arguments.seed:
@@ -82,6 +87,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--side", nargs="+", default=SIDES, choices=SIDES)
     parser.add_argument("--seed", nargs="+", type=int, default=[1])
     parser.add_argument("--output", type=Path, help="JSON of all that was measured")
+    parser.add_argument("--table", type=Path, help="measure nothing, print a table of such a JSON")
     return parser.parse_args()
 
 
@@ -111,7 +117,7 @@ def per_second(result: dict[str, Any]) -> float:
     """Return effective samples per second of the whole wait, 0 of a side that failed."""
     if "failure" in result:
         return 0.0
-    return min(result["bulk"], result["tail"]) / (result["compilation"] + result["draws"])
+    return _effective(result) / (result["compilation"] + result["draws"])
 
 
 def _line(result: dict[str, Any]) -> str:
@@ -146,6 +152,54 @@ def table(results: list[dict[str, Any]]) -> Table:
     if ratios:
         shown.caption = f"median of parametrise / written: {median(ratios):.3g}"
     return shown
+
+
+HEAD = """\
+| model | effective samples: written | by hand | parametrise | divergences | per second of the wait: written | by hand | parametrise | parametrise : written | : the better | : written, without compilation |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"""
+
+
+def markdown(results: list[dict[str, Any]]) -> str:
+    """Return the table of the docs, medians over seeds, with the medians of the ratios below."""
+    lines, ratios = [HEAD], []
+    for name in dict.fromkeys(x["model"] for x in results):
+        of = {
+            side: [x for x in results if (x["model"], x["side"]) == (name, side)] for side in SIDES
+        }
+        sizes = [_median(of[side], _effective) for side in SIDES]
+        speeds = [_median(of[side], per_second) for side in SIDES]
+        draws = [_median(of[side], lambda x: _effective(x) / x["draws"]) for side in SIDES]
+        counts = [_median(of[side], lambda x: x.get("divergences", 0)) for side in SIDES]
+        ratios.append(
+            (speeds[2] / speeds[0], speeds[2] / np.nanmax(speeds[:2]), draws[2] / draws[0])
+        )
+        cells = [
+            f"`{name}`",
+            *(_cell(x, ".0f") for x in sizes),
+            " / ".join(_cell(x, ".0f") for x in counts),
+            *(_cell(x, ".3g" if x < 100 else ".0f") for x in speeds),
+            *(f"{x:.2f}" for x in ratios[-1]),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    written, better, without = (median(x) for x in zip(*ratios, strict=True))
+    as_good = sum(x[1] >= 1 for x in ratios)
+    lines.append(
+        f"\nMedians: {written:.2f} of written, {better:.2f} of the better, {without:.2f} without compilation;"
+        f" as good as the better: {as_good} of {len(ratios)}; least: {min(ratios)[0]:.2f}."
+    )
+    return "\n".join(lines)
+
+
+def _effective(result: dict[str, Any]) -> float:
+    return 0.0 if "failure" in result else float(min(result["bulk"], result["tail"]))
+
+
+def _median(results: list[dict[str, Any]], of: Callable[[dict[str, Any]], float]) -> float:
+    return median(map(of, results)) if results else float("nan")
+
+
+def _cell(x: float, form: str) -> str:
+    return "-" if np.isnan(x) else format(x, form)
 
 
 def disagreements(results: list[dict[str, Any]]) -> list[str]:

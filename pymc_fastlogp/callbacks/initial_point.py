@@ -73,7 +73,7 @@ def dumped(start: Start) -> bytes | None:
     start : Start
         The model and where its chains start.
     """
-    fgraph = start.graph()
+    fgraph = start.graph
     order = fgraph.toposort()
     inputs = {x for node in order for x in node.inputs if x.owner is None}
     if any(isinstance(node.op, HasInnerGraph) for node in order):

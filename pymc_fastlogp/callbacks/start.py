@@ -68,8 +68,9 @@ class Start:
             return_transformed=True,
         )
 
+    @cached_property
     def graph(self) -> FunctionGraph:
-        """Return the graph of that function: the initial values, and then the next states of generators."""
+        """The graph of that function: the initial values, and then the next states of generators. Shared variables in it have their values of the time."""
         import pytensor
         from pymc.initial_point import convert_str_to_rv_dict, make_initial_point_expression
         from pymc.pytensorf import collect_default_updates, replace_rng_nodes

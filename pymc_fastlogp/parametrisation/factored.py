@@ -134,15 +134,18 @@ def _pullback(
 
 def _back(k: int, step: _Step, of_g: list[Any], of_m: Triangle) -> None:
     """Put the derivatives by what an effect was, when it was eliminated, in place of those by what was left."""
-    of_inverse = 0.0
+    of_inverse: Any = 0.0
+    of_own: Any = 0.0
     for i, coupling in step.couplings.items():
-        of_inverse = of_inverse - of_g[i] * coupling * step.gradient
-        of_m[i, k] = of_m[i, k] - of_g[i] * step.inverse * step.gradient
-        of_g[k] = of_g[k] - of_g[i] * step.inverse * coupling
-        for j in range(k + 1, i + 1):
-            other = step.couplings[j]
-            of_inverse = of_inverse - of_m[i, j] * coupling * other
-            of_m[i, k] = of_m[i, k] - of_m[i, j] * step.inverse * other
-            of_m[j, k] = of_m[j, k] - of_m[i, j] * step.inverse * coupling
+        by_gradient = row = of_g[i] * step.gradient
+        for j, other in step.couplings.items():
+            of_left = of_m[max(i, j), min(i, j)]
+            row = row + (of_left + of_left if i == j else of_left) * other
+        # Each product of two couplings is in the rows of both.
+        of_inverse = of_inverse - 0.5 * coupling * (row + by_gradient)
+        of_m[i, k] = of_m[i, k] - step.inverse * row
+        of_own = of_own + of_g[i] * coupling
+    if step.couplings:
+        of_g[k] = of_g[k] - step.inverse * of_own
     of_pivot = of_m[k, k] - pt.sqr(step.inverse) * of_inverse
     of_m[k, k] = pt.switch(step.diagonal >= 1.0, of_pivot, 0.0)
