@@ -1,6 +1,5 @@
 """Whether a random program gives the same with the plugin on and off, up to upstream's own round-off."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -135,7 +134,7 @@ def _difference(sides: Sides, arrays: Arrays) -> tuple[str, str] | None:
         if array.tobytes() != copied.tobytes():
             return "value", "an input was overwritten"
     found = _compared(off, on, [])
-    if not found or (sides.has_factor and re.search(r"off \S*nan", found[1])):
+    if not found or (sides.has_factor and _has_nan(off)):
         return None
     near: list[Result] = []
     if isinstance(off, Exception) and isinstance(on, Exception):
@@ -154,6 +153,13 @@ def _difference(sides: Sides, arrays: Arrays) -> tuple[str, str] | None:
         if not _compared(off, on, near):
             return None
     return _compared(sides.by_numba(*arrays), on, [*near, off])
+
+
+def _has_nan(result: Result) -> bool:
+    """Whether upstream's arrays have a nan anywhere: beside one, a factor has numbers up to where LAPACK ended."""
+    if isinstance(result, Exception):
+        return False
+    return any(x.dtype.kind == "f" and bool(np.isnan(x).any()) for x in result)
 
 
 def _around(sides: Sides, arrays: Arrays) -> list[Result]:

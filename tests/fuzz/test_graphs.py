@@ -8,9 +8,10 @@ import pytest
 
 from tests.fuzz import agreement
 from tests.fuzz.agreement import findings
+from tests.fuzz.drafts import Line
 from tests.fuzz.evaluation import on_by_kernels
 from tests.fuzz.nodes import NODES
-from tests.fuzz.programs import points, random_program
+from tests.fuzz.programs import Program, points, random_program
 from tests.fuzz.shrink import shrunk
 
 SLICE = range(40)
@@ -81,3 +82,20 @@ def test_a_difference_is_found_and_shrunk(monkeypatch, wrong, kind):
     assert {name: np.shape(x) for name, x in again.point.items()} == {
         line.name: line.shape for line in small.inputs
     }
+
+
+@pytest.mark.parametrize(("entry", "is_found"), [(np.nan, False), (1.0, True)])
+def test_a_nan_of_the_plugin_alone_is_a_finding(monkeypatch, entry, is_found):
+    """Where upstream's factor has a nan, how many more there are is LAPACK's affair."""
+    matrix = np.diag([2.0, entry])
+    factor = Line("L", "pt.linalg.cholesky(A)", (2, 2), "float64")
+    A = Line("A", "pt.tensor('A', dtype='float64', shape=(2, 2))", (2, 2), "float64", matrix)
+
+    def nan_all_over(inputs, outputs, *left_out):
+        right = on_by_kernels(inputs, outputs, *left_out)
+        return lambda *arrays: [np.full_like(x, np.nan) for x in right(*arrays)]
+
+    monkeypatch.setattr(agreement, "on_by_kernels", nan_all_over)
+    monkeypatch.setattr(agreement, "off_in_numba", agreement.off_in_numpy)
+    found = findings(Program((A, factor), ("L",), False), [("a point", {"A": matrix})])
+    assert any(found) == is_found
