@@ -14,7 +14,7 @@ import pytensor
 
 import pymc_fastlogp
 from tests.fuzz.agreement import findings
-from tests.fuzz.models import check, random_model
+from tests.fuzz.models import check, is_frozen, precision_of, random_model
 from tests.fuzz.programs import points, random_program
 from tests.fuzz.shrink import shrunk
 
@@ -60,17 +60,18 @@ def trouble_with(seed: int) -> str:
         model, made_of = random_model(seed)
         verification = check(model, seed)
     except Exception as error:
-        if model is not None and refused_upstream(model) is type(error):
+        if model is not None and refused_upstream(model, seed) is type(error):
             return ""
         return f"{type(error).__name__}: {error}\n{made_of}"
     return "" if verification else f"{verification}\n{made_of}"
 
 
-def refused_upstream(model: pm.Model) -> type[Exception] | None:
-    """Return what nutpie raises with the plugin off."""
+def refused_upstream(model: pm.Model, seed: int) -> type[Exception] | None:
+    """Return what nutpie raises with the plugin off, of the floats and the data that `check` compiles with."""
+    precision = pytensor.config.change_flags(floatX=precision_of(model))
     try:
-        with pymc_fastlogp.disabled():
-            nutpie.compile_pymc_model(model)
+        with precision, pymc_fastlogp.disabled():
+            nutpie.compile_pymc_model(model, freeze_model=is_frozen(model, seed))
     except Exception as error:
         return type(error)
     return None

@@ -25,16 +25,25 @@ def random_model(seed: int) -> tuple[pm.Model, str]:
     return model, ", ".join(draw.chosen)
 
 
+def precision_of(model: pm.Model) -> str:
+    """Return the type of floats that a model was made with."""
+    floats = {x.dtype for x in model.continuous_value_vars}
+    return "float32" if floats == {"float32"} else "float64"
+
+
+def is_frozen(model: pm.Model, seed: int) -> bool:
+    """Whether the data of the model of a seed are constants of what is compiled."""
+    return not model.data_vars or bool(seed % 2)
+
+
 def check(model: pm.Model, seed: int = 0) -> Verification:
     """Compare the callback that samplers get with upstream's operations, at random, extreme and illegal points.
 
     Data that can be changed are, after that is compiled, and both are compared again.
     """
-    floats = {x.dtype for x in model.continuous_value_vars}
-    precision = "float32" if floats == {"float32"} else "float64"
     data = [x.name for x in model.data_vars]
-    with pytensor.config.change_flags(floatX=precision):
-        if not data or seed % 2:
+    with pytensor.config.change_flags(floatX=precision_of(model)):
+        if is_frozen(model, seed):
             compiled = pymc_fastlogp.compile_pymc_model(model, var_names=())
             return pymc_fastlogp.verify(model, n_random=4, seed=seed, compiled=compiled)
         compiled = pymc_fastlogp.compile_pymc_model(model, freeze_model=False, var_names=())

@@ -1,8 +1,12 @@
 """A fixed slice of the fuzz, and seeds that once failed."""
 
+import numpy as np
+import pymc as pm
+import pytensor
 import pytest
+from pytensor.gradient import DisconnectedInputError
 
-from tests.fuzz.compare import trouble_with
+from tests.fuzz.compare import refused_upstream, trouble_with
 from tests.fuzz.likelihoods import LIKELIHOODS, OBSERVED
 from tests.fuzz.models import random_model
 
@@ -24,3 +28,17 @@ def test_every_likelihood_is_drawn():
     drawn = {name for seed in range(400) for name in random_model(seed)[1].split(", ")}
     # Their own names have commas.
     assert {OBSERVED + name.partition(",")[0] for name in LIKELIHOODS} <= drawn
+
+
+def test_what_nutpie_refuses_of_constant_data_is_no_finding():
+    with pm.Model() as model:
+        zeros = pm.Data("zeros", np.zeros(3))
+        pm.Normal("y", pm.Flat("slope") * zeros, observed=np.ones(3))
+    assert refused_upstream(model, seed=0) is None
+    assert refused_upstream(model, seed=1) is DisconnectedInputError
+
+
+def test_upstream_is_asked_with_the_floats_of_the_model():
+    with pytensor.config.change_flags(floatX="float32"), pm.Model() as model:
+        pm.Normal("x")
+    assert refused_upstream(model, seed=0) is None
