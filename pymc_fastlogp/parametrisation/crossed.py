@@ -27,13 +27,12 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-import pymc as pm
 import pytensor.tensor as pt
 from pymc.model.fgraph import ModelFreeRV
 from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp._upstream.pymc_dispatch import logprob_of, support_point_of
+from pymc_fastlogp._upstream.pymc_dispatch import support_point_of
 from pymc_fastlogp.parametrisation.effects import Effect
 from pymc_fastlogp.parametrisation.nodes import Forward, Pullback, as_node
 from pymc_fastlogp.parametrisation.normal import SitedNormal, SiteTransform, middle, zeros_of
@@ -215,13 +214,6 @@ class SitedCrossed(SitedNormal):
     """``Normal(mu, sigma)`` of a vector; :class:`CrossedTransform` reads the other six parameters, and both of these."""
 
     extended_signature = "[rng],[size],(),(),(),(),(),(j),(),()->[rng],()"
-
-
-@logprob_of.register(SitedCrossed)
-def _logprob(
-    op: SitedCrossed, values: Sequence[Variable], rng: Any, size: Any, *inputs: Any, **kwargs: Any
-) -> TensorVariable:
-    return pm.logp(pm.Normal.dist(*inputs[:2]), values[0], **kwargs)
 
 
 @support_point_of.register(SitedCrossed)
