@@ -54,7 +54,8 @@ NOT_REWRITTEN = ["fusion", "inplace", "cxx_only", "compile_inner_graph", "BlasOp
 def neighbours(x: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
     """Yield points that are a few units in the last place away from ``x``, of the same shape."""
     for _ in range(N_NEIGHBOURS):
-        yield x + np.spacing(x) * rng.integers(-ULPS, ULPS + 1, size=x.shape)
+        digits = rng.integers(-ULPS, ULPS + 1, size=x.shape).astype(x.dtype)
+        yield x + np.spacing(x) * digits
 
 
 def numpy_mode(noise: np.random.Generator | None = None) -> Mode:

@@ -10,9 +10,12 @@ from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.elemwise import Elemwise
 
 from benchmarks.suite import SUITE
-from pymc_fastlogp import verification, verify
+from pymc_fastlogp import verify
 from pymc_fastlogp.paired_start import settle
 from pymc_fastlogp.rewrites.filled.lift_set_subtensor import local_lift_elemwise_through_set
+from pymc_fastlogp.roundoff import neighbours
+from pymc_fastlogp.verification import comparison, sides
+from pymc_fastlogp.verification.points import points_around
 from tests.lifted import LIFT, exp_of_set
 
 
@@ -77,13 +80,13 @@ def test_only_a_difference_makes_it_compile_with_the_plugin_off(
     lifted_model, break_the_lift, monkeypatch
 ):
     compiled = []
-    compile_one = verification._compile
+    compile_one = sides._compile
 
     def spy(model, start, mode, *, on):
         compiled.append((mode if mode == "NUMBA" else "numpy", on))
         return compile_one(model, start, mode, on=on)
 
-    monkeypatch.setattr(verification, "_compile", spy)
+    monkeypatch.setattr(sides, "_compile", spy)
     assert verify(lifted_model)
     assert compiled == [("NUMBA", True), ("numpy", False)]
     break_the_lift(1 + 1e-9)
@@ -118,7 +121,7 @@ def test_round_off_that_neighbours_do_not_show_passes(
 ):
     break_the_lift(1 + np.finfo(float).eps)
     assert verify(cancelling_model)
-    monkeypatch.setattr(verification, "numpy_mode", lambda noise=None: "NUMBA")
+    monkeypatch.setattr(sides, "numpy_mode", lambda noise=None: "NUMBA")
     assert not verify(cancelling_model)
 
 
@@ -147,7 +150,7 @@ def test_what_is_more_than_round_off_fails_there_too(cancelling_model, break_the
     ],
 )
 def test_what_passes(off, on, moved, passes):
-    _, ratio = verification._errors(
+    _, ratio = comparison._errors(
         np.array([off]), np.array([on]), np.array([[off], [moved]]), 1e-12
     )
     assert (ratio[0] <= 1) == passes
@@ -169,15 +172,15 @@ def test_what_passes(off, on, moved, passes):
 )
 def test_what_is_beyond_upstream(at, off, on, is_beyond):
     x = np.full(3, at)
-    found = verification._is_beyond_upstream(x, np.array([off, 0.0]), np.array([on, 0.0]))
+    found = comparison.is_beyond_upstream(x, np.array([off, 0.0]), np.array([on, 0.0]))
     assert found == is_beyond
 
 
 def test_a_gradient_may_be_beyond_upstream_alone():
     x, off, on = np.full(1, 800.0), np.array([-1.0, np.nan]), np.array([-1.0, 2.0])
-    assert verification._is_beyond_upstream(x, off, on)
-    assert not verification._is_beyond_upstream(x, on, off)
-    assert not verification._is_beyond_upstream(x, np.full(2, np.nan), np.array([np.nan, 2.0]))
+    assert comparison.is_beyond_upstream(x, off, on)
+    assert not comparison.is_beyond_upstream(x, on, off)
+    assert not comparison.is_beyond_upstream(x, np.full(2, np.nan), np.array([np.nan, 2.0]))
 
 
 def test_points_beyond_upstream_are_counted():
@@ -193,7 +196,7 @@ def test_points_beyond_upstream_are_counted():
 
 def test_an_entry_is_measured_by_the_largest_of_its_variable():
     off, on = np.array([1.0, 0.0]), np.array([1.0, 1e-14])
-    error, ratio = verification._errors(off, on, off[None], 1e-12)
+    error, ratio = comparison._errors(off, on, off[None], 1e-12)
     assert error[1] == 1e-14
     assert ratio[1] <= 1
 
@@ -241,3 +244,43 @@ def test_settled_model_compiles_to_one_graph():
     settle(settled)
     assert printed(settled) == printed(settled)
     assert printed(unsettled) != printed(unsettled)
+
+
+@pytest.fixture(scope="module")
+def single_model():
+    """Variables of float32 alone, as `floatX=float32` makes them."""
+    with pytensor.config.change_flags(floatX="float32"), pm.Model() as model:
+        a = pm.Normal("a", shape=5)
+        scale = pm.HalfNormal("scale")
+        group = np.array([0, 1, 2, 3, 4, 4, 0])
+        pm.Normal("y", pt.exp(a[group] / 4), scale, observed=np.arange(7, dtype="float32"))
+    return model
+
+
+def test_single_precision_is_compared_in_its_own_digits(single_model, monkeypatch):
+    with pytensor.config.change_flags(floatX="float32"):
+        assert verify(single_model)
+        off_by = {}
+        for error in (1e-6, 1e-2):
+            compile_one = sides._compile
+
+            def worse(*args, on, error=error, compile_one=compile_one):
+                function = compile_one(*args, on=on)
+                return lambda x: function(x) * (1 + error * on)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(sides, "_compile", worse)
+                off_by[error] = verify(single_model).passed
+    assert off_by == {1e-6: True, 1e-2: False}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_points_are_of_the_precision_of_the_variables(dtype):
+    start = {"a": np.zeros(3, dtype), "b": np.ones((), dtype)}
+    sizes = {name: value.shape for name, value in start.items()}
+    points = dict(points_around(start, sizes, 2, np.random.default_rng(0)))
+    assert {x.dtype for x in points.values()} == {np.dtype(dtype)}
+    assert all((x != 0).all() for label, x in points.items() if label.startswith("all"))
+    x = points["random point 0"]
+    assert {near.dtype for near in neighbours(x, np.random.default_rng(0))} == {np.dtype(dtype)}
+    assert all((near != x).any() for near in neighbours(x, np.random.default_rng(0)))

@@ -1,0 +1,81 @@
+"""How far two results are from each other, in units of what is allowed."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pymc_fastlogp.roundoff import NOISE_ALLOWED
+from pymc_fastlogp.verification.outcome import WorstEntry
+from pymc_fastlogp.verification.points import Sizes, segments
+
+LOGP = "logp"
+
+# From here on what upstream computes may be beyond its range.
+FAR = 30.0
+
+
+def is_beyond_upstream(x: np.ndarray, off: np.ndarray, on: np.ndarray) -> bool:
+    """Whether upstream has no result at a point far out, and the plugin another one."""
+    is_far = np.abs(x).min(initial=np.inf) >= FAR
+    compared = slice(None) if _has_gradient(off, on) else slice(1)
+    is_other = not np.isfinite(off).all() and not _same_kind(off[compared], on[compared]).all()
+    return bool(is_far and is_other and (on[0] != np.inf or off[0] == np.inf))
+
+
+def _has_gradient(off: np.ndarray, on: np.ndarray) -> bool:
+    """Whether a sampler would look at the gradient of one side."""
+    return bool(np.isfinite(off[0]) or np.isfinite(on[0]))
+
+
+def compare(
+    off: np.ndarray,
+    on: np.ndarray,
+    near: np.ndarray,
+    label: str,
+    sizes: Sizes,
+    rtol: float,
+) -> Iterator[WorstEntry]:
+    """Yield the worst entry of logp and of each variable's gradient at one point."""
+    for name, shape, part in _parts(sizes):
+        if name != LOGP and not _has_gradient(off, on):
+            return
+        error, ratio = _errors(off[part], on[part], near[:, part], rtol)
+        if not error.size:
+            continue
+        k = int(np.argmax(ratio))
+        place = tuple(int(i) for i in np.unravel_index(k, shape))
+        values = float(off[part][k]), float(on[part][k])
+        yield WorstEntry(name, place, label, *values, float(error[k]), float(ratio[k]))
+
+
+def _parts(sizes: Sizes) -> Iterator[tuple[str, tuple[int, ...], slice]]:
+    yield LOGP, (), slice(0, 1)
+    for name, segment in segments(sizes):
+        yield name, sizes[name], slice(segment.start + 1, segment.stop + 1)
+
+
+def _errors(
+    off: np.ndarray, on: np.ndarray, near: np.ndarray, rtol: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each entry the relative error, and the error in units of what is allowed.
+
+    ``off`` and ``on`` have shape ``(n,)``, ``near``, which is ``off`` around the point, ``(k, n)``.
+    """
+    finite = np.isfinite(off)
+    scale = np.maximum(np.abs(off), np.max(np.abs(off[finite]), initial=0.0))
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        difference = np.where(off == on, 0.0, np.abs(on - off))
+        allowed = rtol * scale + NOISE_ALLOWED * np.abs(off - near).max(axis=0, initial=0.0)
+        error = np.where(difference == 0, 0.0, difference / scale)
+        ratio = np.where(difference == 0, 0.0, difference / allowed)
+    ratio = np.where(np.isnan(ratio), np.inf, ratio)  # the difference overflows, as may the sum
+    same_kind = _same_kind(off, on)
+    excused = same_kind & ~finite | ~_same_kind(off, near).all(axis=0)
+    error = np.where(excused, 0.0, np.where(same_kind, error, np.inf))
+    ratio = np.where(excused, 0.0, np.where(same_kind, ratio, np.inf))
+    return error, ratio
+
+
+def _same_kind(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Whether both are finite, both nan, or both the same infinity."""
+    return np.where(np.isfinite(a), np.isfinite(b), (a == b) | (np.isnan(a) & np.isnan(b)))

@@ -1,0 +1,43 @@
+"""Where logp and gradient are compared: random, extreme and illegal points."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+Sizes = dict[str, tuple[int, ...]]
+
+EXTREMES = (1e-300, 1e-8, 30.0, 800.0, 1e10)
+OUTSIDE = (-1.0, 0.0, 2.0)
+
+
+def points_around(
+    start: dict[str, np.ndarray],
+    sizes: Sizes,
+    n_random: int,
+    rng: np.random.Generator,
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield labels and raveled points, each of the precision of the variables."""
+    origin = np.concatenate([np.ravel(start[name]) for name in sizes])
+    yield "the initial point", origin
+    for i in range(n_random):
+        yield f"random point {i}", (origin + rng.normal(size=origin.size)).astype(origin.dtype)
+    for extreme in EXTREMES:
+        signs = rng.choice([-1.0, 1.0], size=origin.size).astype(origin.dtype)
+        value = max(origin.dtype.type(extreme), np.finfo(origin.dtype).tiny)
+        yield f"all {value:g}", np.full_like(origin, value)
+        yield f"all -{value:g}", np.full_like(origin, -value)
+        yield f"mixed signs of {value:g}", signs * value
+    for name, segment in segments(sizes):
+        for value in OUTSIDE:
+            x = origin.copy()
+            x[segment] = value
+            yield f"{name} = {value:g}", x
+
+
+def segments(sizes: Sizes) -> Iterator[tuple[str, slice]]:
+    """Yield where each variable lies in the raveled point."""
+    begin = 0
+    for name, shape in sizes.items():
+        end = begin + int(np.prod(shape))
+        yield name, slice(begin, end)
+        begin = end

@@ -1,0 +1,165 @@
+"""Compile both sides, and compare them at all points."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pymc_fastlogp.config import switched
+from pymc_fastlogp.given_model import given_model
+from pymc_fastlogp.paired_start import settle
+from pymc_fastlogp.roundoff import N_NOISY, neighbours, numpy_mode
+from pymc_fastlogp.verification.comparison import compare, is_beyond_upstream
+from pymc_fastlogp.verification.outcome import Verification, WorstEntry
+from pymc_fastlogp.verification.points import points_around
+
+if TYPE_CHECKING:
+    import pymc as pm
+    from pytensor.compile.mode import Mode
+
+    from pymc_fastlogp.callbacks.compiled import CompiledModel
+
+LogpDlogp = Callable[[np.ndarray], np.ndarray]
+
+# By the precision of the variables.
+RTOL = {"float64": 1e-12, "float32": 1e-4}
+
+
+def verify(
+    model: "pm.Model | None" = None,
+    *,
+    n_random: int = 8,
+    rtol: float | None = None,
+    seed: int = 0,
+    freeze_model: bool = True,
+    compiled: "CompiledModel | None" = None,
+) -> Verification:
+    """Compare logp and every gradient entry of ``model`` with the plugin off and on.
+
+    The side without it runs in NumPy, uncompiled. If the sides differ, it is compiled, and compared again.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        The model; by default the one whose context is open. Discrete variables are held at their
+        initial values.
+    n_random : int
+        How many random points, standard normal on the unconstrained scale around the initial point,
+        to evaluate. Added to them are points with extreme coordinates (from 1e-300 to 1e10, of
+        either sign), and for each variable points that lie outside many supports.
+    rtol : float
+        Relative tolerance on top of the round-off that upstream's own value has at the point;
+        see the module's docstring for the formula. By default 1e-12, or 1e-4 if all variables are float32.
+    seed : int
+        Seed of the random points.
+    freeze_model : bool
+        Treat ``pm.Data`` and dimension lengths as constants, as with
+        :func:`pymc_fastlogp.compile_kwargs`.
+    compiled : CompiledModel, optional
+        What :func:`pymc_fastlogp.compile_pymc_model` made of the model: with it, that is what is compared, and nothing is compiled
+        with the plugin on.
+
+    Returns
+    -------
+    Verification
+        Truthy if all agree; prints as a table with the worst entry of each variable.
+
+    Raises
+    ------
+    TypeError
+        If there is no PyMC model.
+    ValueError
+        If it has no continuous free variable, or what is compiled has other variables.
+    RuntimeError
+        If the plugin can't be switched on, as with versions of PyMC and PyTensor that were not tested.
+    """
+    model = given_model("verify", model, freeze_model=freeze_model)
+    start = model.initial_point(random_seed=seed)
+    settle(model)
+    on = _compile(model, start, "NUMBA", on=True) if compiled is None else _given(compiled, model)
+    try:
+        by_numpy = _verify(model, start, numpy_mode(), on, n_random, rtol, seed)
+    except ValueError:  # an operation that upstream runs in Numba alone
+        by_numpy = None
+    return by_numpy or _verify(model, start, "NUMBA", on, n_random, rtol, seed)
+
+
+def _verify(
+    model: "pm.Model",
+    start: dict[str, np.ndarray],
+    mode: "Mode | str",
+    on: LogpDlogp,
+    n_random: int,
+    rtol: float | None,
+    seed: int,
+) -> Verification:
+    """Compare a compiled function with what the model computes in a mode with the plugin off."""
+    sizes = {v.name: np.shape(start[v.name]) for v in model.continuous_value_vars}
+    if rtol is None:
+        rtol = RTOL[np.result_type(*(start[name] for name in sizes)).name]
+    rng = np.random.default_rng(seed)
+    off = _compile(model, start, mode, on=False)
+    noisy = cache(lambda: _compile(model, start, numpy_mode(rng), on=False))
+    points = list(points_around(start, sizes, n_random, rng))
+    worst: dict[str, WorstEntry] = {}
+    n_beyond = 0
+    for label, x in points:
+        values = off(x), on(x)
+        if is_beyond_upstream(x, *values):
+            n_beyond += 1
+            continue
+        for near in _noise(x, off, noisy, rng):
+            rows = list(compare(*values, near, label, sizes, rtol))
+            if all(row.passed for row in rows):
+                break
+        for row in rows:
+            if row.variable not in worst or row.ratio > worst[row.variable].ratio:
+                worst[row.variable] = row
+    return Verification(tuple(worst.values()), len(points) - n_beyond, rtol, n_beyond)
+
+
+def _noise(
+    x: np.ndarray, off: LogpDlogp, noisy: Callable[[], LogpDlogp], rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """Yield what upstream computes around a point, shape ``(k, n)``: first nothing, then what takes longer."""
+    yield np.empty((0, 1 + x.size))
+    near = [off(x_near) for x_near in neighbours(x, rng)]
+    yield np.array(near)
+    yield np.array([*near, *(noisy()(x) for _ in range(N_NOISY))])
+
+
+def _compile(
+    model: "pm.Model", start: dict[str, np.ndarray], mode: "Mode | str", *, on: bool
+) -> LogpDlogp:
+    """Return a function of the raveled point that gives logp and gradient in one vector of float64."""
+    with switched(on):
+        function = model.logp_dlogp_function(ravel_inputs=True, mode=mode)
+    function.set_extra_values(start)
+
+    def logp_dlogp(x: np.ndarray) -> np.ndarray:
+        try:
+            with np.errstate(all="ignore"):
+                logp, dlogp = function(x)
+        except np.linalg.LinAlgError:
+            # Upstream's inverse raises where PyMC makes -inf of a Cholesky factor; samplers reject both.
+            return np.full(1 + x.size, -np.inf)
+        return np.concatenate([[logp], dlogp], dtype=np.float64)
+
+    return logp_dlogp
+
+
+def _given(compiled: "CompiledModel", model: "pm.Model") -> LogpDlogp:
+    """Return the function that a compiled model is, as :func:`_compile` does."""
+    names = [variable.name for variable in model.value_vars]
+    if compiled.shape_info[0][: len(names)] != names:
+        raise ValueError(f"what is compiled has other variables than {', '.join(names)}.")
+
+    def logp_dlogp(x: np.ndarray) -> np.ndarray:
+        try:
+            logp, dlogp = compiled.logp_dlogp(x)
+        except ValueError:  # nutpie does not say what upstream raises, and rejects the point
+            return np.full(1 + x.size, -np.inf)
+        return np.concatenate([[logp], dlogp])
+
+    return logp_dlogp
