@@ -115,6 +115,10 @@ def _with_lengths(
     return {x: x.type.clone(shape=shapes[x.name])(name=x.name) for x in unknown}
 
 
+# Of what effects are multiplied by, which is no reason to parametrise a model.
+SCALE = "parametrise lets it come near zero: it is the scale of effects"
+
+
 def _effects(model: "pm.Model") -> dict[str, str]:
     """Return what ``parametrise`` would do to each free variable."""
     from pymc_fastlogp.parametrisation.model import found_in
@@ -124,6 +128,7 @@ def _effects(model: "pm.Model") -> dict[str, str]:
     except (NotImplementedError, ValueError) as error:
         return {rv.name: f"parametrise leaves it: {error}" for rv in model.free_RVs}
     placed = {name: f"{PLACED}: {kind}" for name, kind in found.kinds.items()}
+    placed |= dict.fromkeys(found.scales, SCALE)
     return placed | {x.name: f"parametrise leaves it: {x.reason}" for x in found.left_alone}
 
 

@@ -13,6 +13,7 @@
     crossed:        the same for effects of several factors, which share their level
     matrix_normal:  the same for correlated effects
     zero_sum:       the same for effects that sum to zero, and which they are
+    scales:         scales of effects, which may be near zero
     model:          the model with sites
     levels:         which effects are crossed
     pilot:          sites from the curvature of the likelihood

@@ -18,6 +18,7 @@ from pymc_fastlogp.parametrisation.crossed import Crossing, sited_crossed
 from pymc_fastlogp.parametrisation.effects import Effect, LeftAlone, depends_on, effect_of
 from pymc_fastlogp.parametrisation.matrix_normal import precision_and_gradient, sited_effects
 from pymc_fastlogp.parametrisation.normal import SitedNormal, site_transform
+from pymc_fastlogp.parametrisation.scales import scales_in, sited_scale
 from pymc_fastlogp.parametrisation.sites import (
     Bundle,
     Elimination,
@@ -51,12 +52,15 @@ class Found:
         Names of effects that go together, in the order of elimination, and a site for them that says nothing.
     kinds : mapping of str to str
         How the model writes each.
+    scales : tuple of str
+        Names of their scales, for which :class:`~pymc_fastlogp.parametrisation.scales.ScaleTransform` is made.
     left_alone : tuple of LeftAlone
         All other free variables.
     """
 
     bundles: Mapping[Bundle, Site]
     kinds: Mapping[str, str]
+    scales: tuple[str, ...]
     left_alone: tuple[LeftAlone, ...]
 
 
@@ -82,11 +86,13 @@ def found_in(model: "pm.Model", left_out: Collection[str] = ()) -> Found:
     reasons |= {rv.name: SINGLE_PRECISION for rv in model.free_RVs if rv.type.dtype == "float32"}
     reasons |= {rv.name: HAS_START for rv, value in values.items() if value is not None}
     sited = _Sited(model, reasons | dict.fromkeys(left_out, HAS_START))
+    scales = sited.put_scales([x.name for x in sited.all])
     bundles = dict(sited.found())
     return Found(
         bundles,
         {effect.name: effect.kind for effect in sited.all},
-        tuple(sited.left_alone),
+        tuple(scales),
+        tuple(x for x in sited.left_alone if x.name not in scales),
     )
 
 
@@ -129,6 +135,7 @@ def with_sites(
         for bundle, site in sites.items()
         for name, x in numbers_of(bundle, site).items()
     }
+    sited.put_scales([name for bundle in sites for name in bundle])
     sited.put_all(sites, variables)
     names = [name for bundle in sites for name in bundle]
     # As outputs of the graph they are kept up to date while the model is made of it.
@@ -199,6 +206,15 @@ class _Sited:
         for name in crossed:
             site = Site.nothing(*self._shape((name,)), self._others((name,), crossed))
             yield (name,), replace(site, sign=0.0)
+
+    def put_scales(self, names: Sequence[str]) -> list[str]:
+        """Give the scales of effects their transform, and return their names."""
+        scales = scales_in([self._effects[name].factor for name in names])
+        for old in scales:
+            new = sited_scale(old)
+            self.fgraph.replace(old, new, import_missing=True)
+            self._effects = {name: x.where(old, new) for name, x in self._effects.items()}
+        return [x.owner.op.name for x in scales]
 
     def put_all(self, sites: Mapping[Bundle, Site], numbers: Mapping[str, Variable]) -> None:
         """Give all effects their sites, whose numbers are these variables."""

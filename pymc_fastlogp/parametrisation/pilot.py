@@ -69,6 +69,8 @@ def pilot_of(
         logger.info("%s get sites", ", ".join(f"{x} ({found.kinds[x]})" for x in bundle))
     if not found.bundles:
         return None
+    if found.scales:
+        logger.info("%s may come near zero: scales of effects", ", ".join(found.scales))
     pilot = Pilot(frozen, found.bundles, compile)
     if not hasattr(pilot.compiled, "logp_dlogp"):
         logger.info("all variables stay as they are: nutpie compiled the model, see above")

@@ -81,7 +81,7 @@ def test_sample_uses_what_the_pilot_has_compiled():
     constant = pymc_fastlogp.compile_pymc_model(new)
     rng = np.random.default_rng(0)
     values = {name: rng.normal(size=models.GROUPS) for name in ("a_site__", "raw_site__")}
-    values["tau_log__"] = rng.normal(size=2)
+    values["tau_scale__"] = rng.normal(size=2)
     found = []
     for one in (compiled, constant):
         names = one.shape_info[0][:3]
