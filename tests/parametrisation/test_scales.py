@@ -6,6 +6,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from scipy import stats
 
 import pymc_fastlogp
 from pymc_fastlogp.parametrisation.model import found_in, with_sites
@@ -115,3 +116,26 @@ def test_chains_start_at_the_initial_value():
 def test_explain_says_so():
     effects = pymc_fastlogp.explain(effects_of(PRIORS["half-normal"])).effects
     assert effects["tau"] == "parametrise lets it come near zero: it is the scale of effects"
+
+
+def test_a_posterior_near_zero_is_that_of_quadrature():
+    """The data do not say that groups differ; with the logarithm, chains get stuck and miss the smallest scales."""
+    group, y = np.arange(30) % 4, np.random.default_rng(0).normal(size=30)
+    with pm.Model() as model:
+        tau = pm.HalfStudentT("tau", nu=4, sigma=2.0)
+        pm.Normal("y", pm.Normal("a", 0, tau, shape=4)[group], 1, observed=y)
+    options = {"draws": 4000, "chains": 2, "random_seed": 1, "progressbar": False}
+    idata = pymc_fastlogp.sample(model=model, parametrise=True, **options)
+    found = idata.posterior["tau"].to_numpy().ravel()
+    n = np.bincount(group)
+    x = np.linspace(1e-6, 30, 200_001)
+    variances = x**2 + 1 / n[:, None]
+    means = (np.bincount(group, y) / n)[:, None]
+    logp = stats.t(4, scale=2).logpdf(x) - 0.5 * (np.log(variances) + means**2 / variances).sum(0)
+    weights = np.exp(logp - logp.max())
+    weights /= weights.sum()
+    # Four standard errors of some 4 000 effective samples at least.
+    error = 4 * np.sqrt((weights * x**2).sum() - (weights @ x) ** 2) / np.sqrt(4000)
+    assert abs(found.mean() - weights @ x) < error
+    below = x[np.searchsorted(np.cumsum(weights), 0.05)]
+    assert abs((found < below).mean() - 0.05) < 4 * np.sqrt(0.05 * 0.95 / 4000)
