@@ -14,7 +14,7 @@ import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.compile.builders import OpFromGraph
-from pytensor.compile.mode import FAST_COMPILE, Mode
+from pytensor.compile.mode import Mode
 from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.graph import rewrite_graph
 from pytensor.graph.basic import Apply, Variable
@@ -355,9 +355,8 @@ def _hyperparameters(
     function = pytensor.function(
         [model.rvs_to_values[rv] for rv in model.free_RVs],
         rewrite_graph(model.replace_rvs_by_values(wanted), include=(), custom_rewrite=_inlined),
-        mode=Mode(
-            "py", FAST_COMPILE.provided_optimizer
-        ),  # the virtual machine's part in C may not be compiled yet
+        # It is called a few times. The virtual machine's part in C may not be compiled yet.
+        mode=Mode("py", None),
         on_unused_input="ignore",
     )
     shapes = [(rv.name, model.rvs_to_values[rv].type.shape) for rv in model.free_RVs]

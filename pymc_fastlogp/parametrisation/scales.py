@@ -9,9 +9,12 @@ ends like a Gaussian or sooner. So here
 with ``s``, the scale of the prior. To the right this is the logarithm, to the left the density falls as ``exp(-v^2 / 2)``. It is an exact change of variables, whose
 first derivative is continuous. Nothing is fitted: where the data know the scale well, it is about linear there, as the logarithm is. Priors whose density is 0
 at zero, such as InverseGamma or LogNormal, have no such tail and keep the logarithm.
+
+For gradients ``X`` of ``x / s`` and ``J`` of ``log(dx / dv)`` at ``s = 1``, and ``t = 1 - min(v, 0)``, the derivative is ``t (X x / s + J) - J [v < 0] / t``.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytensor.tensor as pt
 from pymc.distributions.continuous import HalfCauchyRV, HalfStudentTRV
@@ -21,6 +24,8 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import ExponentialRV, HalfNormalRV
 from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.parametrisation.nodes import as_node
 
 # Positive at zero; the last parameter of each is its scale.
 PRIORS = (HalfNormalRV, ExponentialRV, HalfCauchyRV, HalfStudentTRV)
@@ -40,17 +45,32 @@ class ScaleTransform(Transform):
 
     def backward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return the scale."""
-        return inputs[-1] * pt.exp(_exponent(value))
+        return inputs[-1] * _moved(value)[0]
 
     def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return that of each entry."""
         # PyMC keeps a constant in float32 if that is exact, and its logarithm would be in float32, too.
-        scale = inputs[-1].astype(value.dtype)
-        return pt.log(scale) + _exponent(value) + pt.log1p(-pt.minimum(value, 0.0))
+        return pt.log(inputs[-1].astype(value.dtype)) + _moved(value)[1]
 
 
-def _exponent(v: TensorVariable) -> TensorVariable:
-    return v - 1.0 - 0.5 * pt.sqr(pt.minimum(v, 0.0))
+def _moved(v: TensorVariable) -> list[Variable]:
+    """Return ``x / s``, and the logarithm of the Jacobian for ``s = 1``."""
+    return as_node(_forward, _pullback, v)
+
+
+def _forward(v: Any) -> list[Variable]:
+    left = pt.minimum(v, 0.0)
+    exponent = v - 1.0 - 0.5 * pt.sqr(left)
+    return [pt.exp(exponent), exponent + pt.log1p(-left)]
+
+
+def _pullback(
+    inputs: Sequence[Any], outputs: Sequence[Any], gradients: Sequence[Any]
+) -> list[Variable]:
+    [v] = inputs
+    of_x, of_log = gradients
+    slope = 1.0 - pt.minimum(v, 0.0)
+    return [slope * (of_x * outputs[0] + of_log) - of_log * pt.lt(v, 0.0) / slope]
 
 
 scale_transform = ScaleTransform()
