@@ -10,6 +10,7 @@ equal bit for bit; only what is around the call is written directly:
     user_data:  the memory that nutpie hands to each call: addresses of code, constants and shared data
     emit:       the two C functions that nutpie calls
     compiled:   what nutpie samples from
+    mapped:     the same in other coordinates
     compile:    ``compile_pymc_model``
     parametrise:  ``parametrise``
     sample:     ``sample``

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,12 @@ from pymc_fastlogp._upstream.nutpie import Functions, dims_and_coords
 from pymc_fastlogp.callbacks import initial_point
 from pymc_fastlogp.callbacks.emit import Layout, expand_module, logp_module
 from pymc_fastlogp.callbacks.graphs import functions_of
+from pymc_fastlogp.callbacks.object_code import object_code_of
 from pymc_fastlogp.callbacks.plan import NotCoveredError, Plan, plan_of
 from pymc_fastlogp.callbacks.record import EXPAND, LOGP, Record, Side
 from pymc_fastlogp.callbacks.start import Start
 from pymc_fastlogp.callbacks.user_data import record_type
-from pymc_fastlogp.kernel.native import machine_code, object_files
-from pymc_fastlogp.kernel.native.target import optimised, target_machine
+from pymc_fastlogp.kernel.native import machine_code
 
 logger = logging.getLogger("pymc_fastlogp")
 
@@ -111,28 +110,17 @@ def _module(functions: Functions, name: str, plan: Plan, layout: Layout) -> ir.M
 def _side(plan: Plan, module: ir.Module) -> Side:
     """Return the object code of a callback and its kernel."""
     if plan.kernel is None:
-        return Side("", b"", _object_code(module), (), ())
+        return Side("", b"", object_code_of(module), (), ())
     program, name = plan.kernel.program, plan.kernel.name
     # Such a record stays in this process.
     machine_code.bind_scalars(program)
     return Side(
         name,
         machine_code.object_code(program, name),
-        _object_code(module),
+        object_code_of(module),
         tuple(sorted(machine_code.library_functions(program))),
         tuple(plan.constants),
     )
-
-
-def _object_code(module: ir.Module) -> bytes:
-    key = f"{machine_code.compiler()}\n{module}"
-
-    def compiled() -> bytes:
-        machine = target_machine()
-        return machine.emit_object(optimised(module, machine))
-
-    name = f"{object_files.PREFIX}{sha256(key.encode()).hexdigest()}"
-    return object_files.read_or_make(name, compiled)
 
 
 def _read_only_copy(value: Any) -> np.ndarray:

@@ -84,7 +84,8 @@ def compile_pymc_model(
         "default_initialization_strategy": default_initialization_strategy,
         "var_names": var_names,
     }
-    if freeze_model is None and not _can_be_frozen(model):
+    can_be_frozen = _can_be_frozen(model)
+    if freeze_model is None and not can_be_frozen:
         logger.info(
             "the model is not frozen: PyMC cannot freeze one inside of another, or with symbolic initial values"
         )
@@ -105,9 +106,8 @@ def compile_pymc_model(
     if var_names is not None:
         options["var_names"] = list(var_names)
     with one_at_a_time(), old_objects_left_alone():
-        parametrised = kept.parametrised(model, options) if parametrise else None
-        if parametrised is not None:
-            return parametrised
+        if parametrise and can_be_frozen:
+            return kept.parametrised(model, options)
         return kept.compiled(model, options, freeze=freeze)
 
 

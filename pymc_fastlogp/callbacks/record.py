@@ -7,6 +7,7 @@ import numpy as np
 
 from pymc_fastlogp.kernel.native import blas
 from pymc_fastlogp.kernel.native.code import Code, engine
+from pymc_fastlogp.parametrisation.linear_map import LinearMap
 
 SYMBOL = "callback"
 LOGP, EXPAND = "logp", "expand"
@@ -57,6 +58,8 @@ class Record:
         See :mod:`pymc_fastlogp.callbacks.initial_point`.
     shared : dict of str to ndarray
         Shared data by key, where they are part of the model: the sites of its effects.
+    linear_map : LinearMap, optional
+        From the coordinates of the sampler to those of the callbacks.
     """
 
     n_dim: int
@@ -69,6 +72,7 @@ class Record:
     sides: dict[str, Side]
     initial_point: bytes | None = None
     shared: dict[str, np.ndarray] = field(default_factory=dict)
+    linear_map: LinearMap | None = None
 
     @property
     def value_shapes(self) -> list[tuple[int, ...]]:

@@ -16,5 +16,8 @@
     scales:         scales of effects, which may be near zero
     model:          the model with sites
     levels:         which effects are crossed
+    mode:           the mode of a log density
     pilot:          sites from the curvature of the likelihood
+    linear_map:     other coordinates for parameters that are correlated
+    coordinates:    which these are in a model
 """

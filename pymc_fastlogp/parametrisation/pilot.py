@@ -23,6 +23,7 @@ from pytensor.graph.rewriting.basic import in2out, node_rewriter
 
 from pymc_fastlogp.parametrisation.levels import signs_of, with_levels
 from pymc_fastlogp.parametrisation.matrix_normal import MatrixTransform, standardised_effects
+from pymc_fastlogp.parametrisation.mode import mode_of
 from pymc_fastlogp.parametrisation.model import Sited, found_in, with_sites
 from pymc_fastlogp.parametrisation.sites import Bundle, Site, numbers_of
 from pymc_fastlogp.parametrisation.zero_sum import ZeroSumSiteTransform
@@ -97,6 +98,12 @@ class Pilot:
         The sites found so far.
     compiled : CompiledModel
         The model with the sites found so far.
+    model : pymc.Model
+        The same, not compiled.
+    point : ndarray
+        Its mode.
+    effects : set of str
+        Names of the variables that have sites.
     """
 
     def __init__(
@@ -106,25 +113,28 @@ class Pilot:
         compile: Callable[["pm.Model"], Any],
     ):
         self._nothing = nothing
+        self.effects = {name for names in nothing for name in names}
         self._sited = with_sites(model, nothing, is_shared=True)
+        self.model = self._sited.model
         # With sites of nothing the effects are what they are in the non-centred model.
         self._standard = compile(self._sited.model)
         self.compiled, self.sites = self._standard, nothing
         self._slices = _slices(self._sited.model, self.compiled.shape_info)
         self._places = {names: self._places_of(names) for names in nothing}
         self._hyperparameters = _hyperparameters(self._sited, self._slices, nothing)
+        self.point = self._middle(self.compiled.initial_point_func(0))
 
     def run(self) -> None:
         """Find the sites."""
-        x = self._middle(self.compiled.initial_point_func(0))
+        x = self.point
         for n_steps in ROUNDS:
-            x = self._mode(x, n_steps)
+            x = mode_of(self.compiled.logp_dlogp, x, n_steps)
             try:
                 self._use(self._sites_at(x))
             except ValueError as error:
                 logger.info("sites stay as they are: %s", error)
                 return
-            x = self._middle(x)
+            self.point = x = self._middle(x)
 
     def _middle(self, x: Array) -> Array:
         """Return the point where effects are in the middle of what is left to sample."""
@@ -145,21 +155,6 @@ class Pilot:
         )
         for name, variable in self._sited.shared.items():
             variable.set_value(updates[name])
-
-    def _mode(self, x: Array, n_steps: int) -> Array:
-        from scipy.optimize import minimize
-
-        def cost(x: Array) -> tuple[float, Array]:
-            try:
-                logp, gradient = self.compiled.logp_dlogp(x)
-            except ValueError:  # a check of the model, as at any point that is too far away
-                return np.inf, np.zeros_like(x)
-            if not (np.isfinite(logp) and np.isfinite(gradient).all()):
-                return np.inf, np.zeros_like(x)
-            return -logp, -gradient
-
-        options = {"maxiter": n_steps}
-        return np.asarray(minimize(cost, x, jac=True, method="L-BFGS-B", options=options).x)
 
     def _places_of(self, names: Bundle) -> NDArray[np.intp]:
         """Return where effects that go together are in the unconstrained point, shape ``(K, *shape)``."""
