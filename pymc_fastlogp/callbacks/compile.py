@@ -44,7 +44,8 @@ def compile_pymc_model(
         Whether data and lengths of dimensions become constants, which rewrites may look at. They do by default, unlike in
         nutpie; with ``False``, ``with_data`` of the result can exchange data.
     parametrise : bool
-        Whether effects of groups are sampled where their data want them, as :func:`~pymc_fastlogp.parametrise` has it. Data are frozen for it.
+        Whether effects of groups are sampled where their data want them, as :func:`~pymc_fastlogp.parametrise` has it, and parameters that are
+        correlated with each other in linear coordinates in which they are not. Data are frozen for it.
 
     Returns
     -------

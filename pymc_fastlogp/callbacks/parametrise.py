@@ -18,7 +18,8 @@ def parametrise(model: "pm.Model | None" = None) -> "pm.Model":
     of effects have another transform. The summaries are found by a pilot, which compiles the model once and takes some hundredths of a second
     for the rest; where they are bad, sampling may be slow, but stays correct.
 
-    ``pymc_fastlogp.sample(..., parametrise=True)`` does the same, and samples with what the pilot has compiled.
+    ``pymc_fastlogp.sample(..., parametrise=True)`` does the same, and samples with what the pilot has compiled. It also moves correlated parameters
+    in linear coordinates, which the variables of a model cannot express.
 
     Parameters
     ----------

@@ -60,7 +60,8 @@ def sample(
         The model; by default the one whose context is open.
     parametrise : bool
         Whether effects of groups are sampled where their data want them, as :func:`~pymc_fastlogp.parametrise` has it; variables, and what they
-        are distributed by, are the same. What goes to ``pm.sample`` is sampled as it is written.
+        are distributed by, are the same. Parameters that are correlated with each other, as coefficients of a regression, are sampled in linear
+        coordinates in which they are not. What goes to ``pm.sample`` is sampled as it is written.
     **options
         As for ``pm.sample``: ``tune``, ``chains``, ``cores``, ``random_seed``, ``target_accept``, ``nuts``, ``initvals``, ``var_names``,
         ``progressbar``, ``idata_kwargs``, ``compile_kwargs`` and so on.
