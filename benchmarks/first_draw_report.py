@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from benchmarks.report import ROOT, Record, digits, insert_table, machine_and_versions
+from benchmarks.report import MISSING, ROOT, Record, digits, insert_table, machine_and_versions
+from benchmarks.suite import case
 from pymc_fastlogp.benchmarking import BenchmarkResult
 
 RESULTS = ROOT / "benchmarks" / "results" / "first_draw.json"
@@ -12,12 +13,12 @@ PAGE = ROOT / "docs" / "first_draw.md"
 PICTURE = ROOT / "docs" / "_static" / "first_draw.png"
 MARKER = "table of the wait"
 
-SIDES = ("off", "import only", "sample", "JAX")
+SIDES = ("off", "import only", "sample", "JAX", "Stan")
 STATES = ("cold", "warm")
 PARTS = ("imports", "compile", "sampling")
 
 # The sides of the README, and what it calls them.
-SHOWN = {"off": "off", "sample": "on", "JAX": "JAX"}
+SHOWN = {"off": "off", "sample": "on", "JAX": "JAX", "Stan": "Stan"}
 COLORS = {"imports": "0.75", "compile": "C1", "sampling": "C0"}
 
 
@@ -39,9 +40,25 @@ HEADLINES = {
 }
 
 
-def wait(record: Record, side: str, state: str) -> float:
-    """Return the seconds of a whole run, imports and all."""
-    return sum(record["runs"][f"{side}, {state}"].values())
+def sides_of(name: str) -> list[str]:
+    """Return the sides of a model: not of each is there a Stan program."""
+    return [side for side in SIDES if side != "Stan" or case(name).stan_code() is not None]
+
+
+def wait(record: Record, side: str, state: str) -> float | None:
+    """Return the seconds of a whole run, imports and all, None if there is none."""
+    run = record["runs"].get(f"{side}, {state}")
+    return None if run is None else sum(run.values())
+
+
+def compilation(record: Record, side: str, state: str) -> float | None:
+    """Return the seconds from the call to the start of sampling, None if there is no run."""
+    run = record["runs"].get(f"{side}, {state}")
+    return None if run is None else run["compile"]
+
+
+def _cell(seconds: float | None) -> str:
+    return MISSING if seconds is None else digits(seconds)
 
 
 def ratio(record: Record) -> float:
@@ -64,7 +81,7 @@ def headline_table(results: dict[str, Any]) -> str:
             continue
         row = HEADLINES[record["name"]]
         cells = [f"{row.kind}: {row.data}"]
-        cells += [digits(wait(record, side, state)) for state in STATES for side in SHOWN]
+        cells += [_cell(wait(record, side, state)) for state in STATES for side in SHOWN]
         rows.append([*cells, digits(ratio(record))])
     table = _table([*header, "logp and gradient, off : on"], rows)
     return f"{table}\n\n{_measured(results)}"
@@ -72,12 +89,9 @@ def headline_table(results: dict[str, Any]) -> str:
 
 def tables(results: dict[str, Any]) -> str:
     """Return the tables of the docs: all models, all sides."""
-    contents: tuple[tuple[str, Callable[[Record, str, str], float]], ...] = (
+    contents: tuple[tuple[str, Callable[[Record, str, str], float | None]], ...] = (
         ("Whole run, imports and all, s", wait),
-        (
-            "From the call to the start of sampling, s",
-            lambda record, side, state: record["runs"][f"{side}, {state}"]["compile"],
-        ),
+        ("From the call to the start of sampling, s", compilation),
     )
     header = ["model", *(f"{side}, {state}" for state in STATES for side in SIDES)]
     parts = []
@@ -85,7 +99,7 @@ def tables(results: dict[str, Any]) -> str:
         rows = [
             [
                 record["title"],
-                *(digits(seconds(record, side, state)) for state in STATES for side in SIDES),
+                *(_cell(seconds(record, side, state)) for state in STATES for side in SIDES),
             ]
             for record in results["models"]
         ]
@@ -120,10 +134,11 @@ def draw(results: dict[str, Any]) -> Any:
 
 
 def _draw_panel(ax: Any, record: Record) -> None:
-    names = list(SHOWN.values())
+    runs = {SHOWN[x]: record["runs"][f"{x}, cold"] for x in SHOWN if f"{x}, cold" in record["runs"]}
+    names = list(runs)
     left = [0.0] * len(names)
     for part in PARTS:
-        widths = [record["runs"][f"{side}, cold"][part] for side in SHOWN]
+        widths = [run[part] for run in runs.values()]
         ax.barh(names, widths, left=left, label=part, color=COLORS[part])
         left = [a + b for a, b in zip(left, widths, strict=True)]
     for name, end in zip(names, left, strict=True):

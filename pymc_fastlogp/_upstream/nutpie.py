@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 STEPS = (
     "_compute_shapes",
     "_make_functions",
-    "_prepare_dims_and_coords",
     "_make_c_logp_func",
     "_make_c_expand_func",
     "_rv_dict_to_flat_array_wrapper",
-    "update_user_data",
 )
 MODEL_FIELDS = frozenset(
     (
@@ -145,13 +143,6 @@ def shapes_by_nutpie(model: "pm.Model") -> dict[str, tuple[int, ...]]:
     return _compute_shapes(model)
 
 
-def dims_and_coords(model: "pm.Model", functions: Functions) -> tuple[dict, dict]:
-    """Return the dimensions of the stored variables and the coordinates."""
-    from nutpie.compile_pymc import _prepare_dims_and_coords
-
-    return _prepare_dims_and_coords(model, functions.shape_info, functions.reparameterized)
-
-
 def flat_initial_point(
     initial_point: Callable[[Any], dict[str, np.ndarray]],
     names: Sequence[str],
@@ -161,13 +152,6 @@ def flat_initial_point(
     from nutpie.compile_pymc import _rv_dict_to_flat_array_wrapper
 
     return _rv_dict_to_flat_array_wrapper(initial_point, names, shapes)
-
-
-def update_user_data(record: np.ndarray, shared: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the record with addresses, sizes and shapes of the shared data."""
-    from nutpie.compile_pymc import update_user_data
-
-    return update_user_data(record, shared)
 
 
 class RawCallback(NamedTuple):

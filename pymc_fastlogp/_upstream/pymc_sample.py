@@ -3,7 +3,17 @@
 A file of its own: where one of these names is gone, ``pm.sample`` samples, and all else works.
 """
 
-from pymc.backends.arviz import patch_nutpie_idata
+from typing import TYPE_CHECKING
+
+import pymc as pm
+from pymc.backends.arviz import (
+    coords_and_dims_for_inferencedata,
+    dict_to_dataset,
+    find_constants,
+    find_observations,
+    make_attrs,
+    patch_nutpie_idata,
+)
 from pymc.progress_bar.progress import NutpieProgressBarManager
 from pymc.sampling.mcmc import setup_cores_blas_cores
 from pymc.sampling.parallel import _cpu_count as cpu_count
@@ -11,10 +21,29 @@ from pymc.sampling.parallel import (
     _initialize_multiprocessing_context as initialize_multiprocessing_context,
 )
 
+if TYPE_CHECKING:
+    from xarray import DataTree
+
 __all__ = [
     "NutpieProgressBarManager",
     "cpu_count",
+    "data_groups",
     "initialize_multiprocessing_context",
+    "make_attrs",
     "patch_nutpie_idata",
     "setup_cores_blas_cores",
 ]
+
+
+def data_groups(model: pm.Model) -> dict[str, "DataTree"]:
+    """Return the groups of data that PyMC adds to nutpie's draws, which it does by a function that imports nutpie."""
+    from xarray import DataTree
+
+    coords, dims = coords_and_dims_for_inferencedata(model)
+    groups = {"constant_data": find_constants(model), "observed_data": find_observations(model)}
+    return {
+        name: DataTree(
+            dict_to_dataset(data, inference_library=pm, coords=coords, dims=dims, sample_dims=[])
+        )
+        for name, data in groups.items()
+    }

@@ -9,8 +9,11 @@ equal bit for bit; only what is around the call is written directly:
     plan:       a rewritten graph as one call of a kernel, or which Op it needs besides
     user_data:  the memory that nutpie hands to each call: addresses of code, constants and shared data
     emit:       the two C functions that nutpie calls
-    compiled:   what nutpie samples from
+    labels:     dimensions and coordinates of what is stored
+    loaded:     a record in memory, as nutpie's library samples it
     mapped:     the same in other coordinates
+    compiled:   what nutpie samples from
+    trace:      from the draws of nutpie's library to what ``sample`` returns
     compile:    ``compile_pymc_model``
     parametrise:  ``parametrise``
     sample:     ``sample``

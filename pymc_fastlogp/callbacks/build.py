@@ -8,10 +8,11 @@ import numpy as np
 from llvmlite import ir
 from pytensor.compile.sharedvalue import SharedVariable
 
-from pymc_fastlogp._upstream.nutpie import Functions, dims_and_coords
+from pymc_fastlogp._upstream.nutpie import Functions
 from pymc_fastlogp.callbacks import initial_point
 from pymc_fastlogp.callbacks.emit import Layout, expand_module, logp_module
 from pymc_fastlogp.callbacks.graphs import functions_of
+from pymc_fastlogp.callbacks.labels import dims_and_coords
 from pymc_fastlogp.callbacks.object_code import object_code_of
 from pymc_fastlogp.callbacks.plan import NotCoveredError, Plan, plan_of
 from pymc_fastlogp.callbacks.record import EXPAND, LOGP, Record, Side

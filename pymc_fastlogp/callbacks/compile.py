@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pymc_fastlogp.callbacks.collector import old_objects_left_alone
 from pymc_fastlogp.callbacks.turns import one_at_a_time
@@ -11,6 +11,8 @@ from pymc_fastlogp.registration import is_enabled
 
 if TYPE_CHECKING:
     import pymc as pm
+
+    from pymc_fastlogp.callbacks.kept import Found
 
 logger = logging.getLogger("pymc_fastlogp")
 
@@ -70,46 +72,102 @@ def compile_pymc_model(
     >>> gradient
     array([-0., -1.])
     """
-    from nutpie import compile_pymc_model as nutpie_compile
-    from pymc.model.transform.optimization import freeze_dims_and_data
+    request = request_of(
+        model_with_variables("compile_pymc_model", model),
+        initial_points=initial_points,
+        jitter_rvs=jitter_rvs,
+        default_initialization_strategy=default_initialization_strategy,
+        var_names=var_names,
+        freeze_model=freeze_model,
+        parametrise=parametrise,
+    )
+    reason = _why_nutpie(backend, without_door(kwargs))
+    if reason is not None:
+        logger.info("nutpie compiles the model: %s", reason)
+        if gradient_backend is not None:
+            kwargs["gradient_backend"] = gradient_backend
+        return _by_nutpie(request, backend=backend, **kwargs)
+    if gradient_backend is not None and gradient_backend.lower() != "pytensor":
+        raise ValueError(f"gradient_backend is {gradient_backend!r}: use 'pytensor' with Numba.")
+    from pymc_fastlogp.callbacks.kept import for_nutpie
 
-    from pymc_fastlogp.callbacks import kept
-    from pymc_fastlogp.callbacks.start import jittered_in
+    return for_nutpie(found(request))
 
-    model = model_with_variables("compile_pymc_model", model)
+
+class Request(NamedTuple):
+    """What is to be compiled.
+
+    Attributes
+    ----------
+    model : pymc.Model
+        As the user made it.
+    options : dict
+        The arguments of ``nutpie.compile_pymc_model`` about starts and stored variables, with variables by name.
+    freeze : bool
+        Whether data and lengths of dimensions become constants.
+    parametrise : bool
+        Whether effects and correlated parameters move where their data want them.
+    """
+
+    model: "pm.Model"
+    options: dict[str, Any]
+    freeze: bool
+    parametrise: bool
+
+
+def request_of(
+    model: "pm.Model",
+    *,
+    freeze_model: bool | None = None,
+    parametrise: bool = False,
+    jitter_rvs: set | None = None,
+    default_initialization_strategy: str = "support_point",
+    **options: Any,
+) -> Request:
+    """Return what :func:`compile_pymc_model` is asked for by its arguments."""
     refuse_discrete(model)
-    freeze = freeze_model is not False
-    options: dict[str, Any] = {
-        "initial_points": initial_points,
-        "jitter_rvs": jitter_rvs,
-        "default_initialization_strategy": default_initialization_strategy,
-        "var_names": var_names,
-    }
     can_be_frozen = _can_be_frozen(model)
     if freeze_model is None and not can_be_frozen:
         logger.info(
             "the model is not frozen: PyMC cannot freeze one inside of another, or with symbolic initial values"
         )
-        freeze = False
-    options |= _by_name(model, options)
-    reason = _why_nutpie(backend, _without_door(kwargs))
-    if reason is not None:
-        logger.info("nutpie compiles the model: %s", reason)
-        if gradient_backend is not None:
-            options["gradient_backend"] = gradient_backend
-        if freeze:
-            model = freeze_dims_and_data(model)
-        options["jitter_rvs"] = jittered_in(model, options["jitter_rvs"])
-        with one_at_a_time():
-            return nutpie_compile(model, backend=backend, freeze_model=False, **options, **kwargs)
-    if gradient_backend is not None and gradient_backend.lower() != "pytensor":
-        raise ValueError(f"gradient_backend is {gradient_backend!r}: use 'pytensor' with Numba.")
-    if var_names is not None:
-        options["var_names"] = list(var_names)
+    options |= {
+        "jitter_rvs": jitter_rvs,
+        "default_initialization_strategy": default_initialization_strategy,
+    }
+    if options["var_names"] is not None:
+        options["var_names"] = list(options["var_names"])
+    return Request(
+        model,
+        options | _by_name(model, options),
+        can_be_frozen if freeze_model is None else freeze_model,
+        parametrise and can_be_frozen,
+    )
+
+
+def found(request: Request) -> "Found":
+    """Return a model from disk, or else compile it; one thread at a time."""
+    from pymc_fastlogp.callbacks import kept
+
     with one_at_a_time(), old_objects_left_alone():
-        if parametrise and can_be_frozen:
-            return kept.parametrised(model, options)
-        return kept.compiled(model, options, freeze=freeze)
+        if request.parametrise:
+            return kept.parametrised(request.model, request.options)
+        return kept.as_written(request.model, request.options, freeze=request.freeze)
+
+
+def _by_nutpie(request: Request, **kwargs: Any) -> Any:
+    """Return what nutpie compiles a model to."""
+    from nutpie import compile_pymc_model
+    from pymc.model.transform.optimization import freeze_dims_and_data
+
+    from pymc_fastlogp.callbacks.start import jittered_in
+
+    model, options = request.model, request.options
+    if request.freeze:
+        model = freeze_dims_and_data(model)
+    options["jitter_rvs"] = jittered_in(model, options["jitter_rvs"])
+    with one_at_a_time():
+        return compile_pymc_model(model, freeze_model=False, **options, **kwargs)
 
 
 def _can_be_frozen(model: "pm.Model") -> bool:
@@ -148,7 +206,7 @@ def _why_nutpie(backend: str, kwargs: Mapping[str, Any]) -> str | None:
     return None if difference is None else f"this nutpie differs in {difference}"
 
 
-def _without_door(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+def without_door(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the arguments for Numba without that of ``compile_kwargs()``, which asks for what is done here anyway."""
     if "pipeline_class" not in kwargs:
         return kwargs

@@ -1,7 +1,7 @@
 """What nutpie samples from: its own class, with callbacks of ours, and a function for Python."""
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from nutpie.compile_pymc import CompiledPyMCModel
 
-from pymc_fastlogp._upstream.nutpie import flat_initial_point, numba_callback
-from pymc_fastlogp.callbacks import initial_point, user_data
-from pymc_fastlogp.callbacks.record import EXPAND, LOGP, DirectCallback, Record
+from pymc_fastlogp._upstream.nutpie import numba_callback
+from pymc_fastlogp.callbacks.loaded import initial_point_of, loaded
+from pymc_fastlogp.callbacks.mapped import moved, moved_start
+from pymc_fastlogp.callbacks.record import EXPAND, LOGP, Record
 from pymc_fastlogp.callbacks.start import Start
 from pymc_fastlogp.callbacks.status import BAD_GRADIENT, BAD_LOGP
+from pymc_fastlogp.parametrisation.linear_map import LinearMap
 
 if TYPE_CHECKING:
     from pymc_fastlogp.callbacks.build import Build
@@ -84,6 +86,55 @@ class CompiledModel(CompiledPyMCModel):
         return LOGP_TYPE(self.compiled_logp_func.address)
 
 
+@dataclass(frozen=True)
+class MappedModel(CompiledModel):
+    """A model whose point is ``w``, see :mod:`pymc_fastlogp.callbacks.mapped`.
+
+    Attributes
+    ----------
+    straight : CompiledModel
+        The model whose point is ``x``.
+    linear_map : LinearMap
+        From one to the other. The user data have the addresses of its arrays.
+    """
+
+    straight: Any = None
+    linear_map: Any = None
+
+    def with_data(self, **updates: Any) -> "MappedModel":
+        """Return the model with other shared data, as nutpie does."""
+        new = mapped(self.straight.with_data(**updates), self.linear_map)
+        return (
+            new.with_transform_adapt(**adapted) if (adapted := self._transform_adapt_args) else new
+        )
+
+
+def mapped(model: CompiledModel, linear_map: LinearMap) -> MappedModel:
+    """Return a model in other coordinates.
+
+    Parameters
+    ----------
+    model : CompiledModel
+        Whose point has room on the stack of a thread.
+    linear_map : LinearMap
+        From the new coordinates to those of the model.
+    """
+    new = moved(
+        model.compiled_logp_func.address,
+        model.compiled_expand_func.address,
+        model.user_data.ctypes.data,
+        linear_map,
+    )
+    same = {x.name: getattr(model, x.name) for x in fields(CompiledModel)}
+    other: dict[str, Any] = {
+        "compiled_logp_func": new.logp,
+        "compiled_expand_func": new.expand,
+        "initial_point_func": moved_start(model.initial_point_func, new.linear_map),
+        "user_data": new.user_data,
+    }
+    return MappedModel(**same | other, straight=model, linear_map=new.linear_map)
+
+
 def assembled(
     record: Record, frozen_data: frozenset[str], start: Start, build: "Build | None" = None
 ) -> CompiledModel:
@@ -100,10 +151,8 @@ def assembled(
     build : Build, optional
         What the record was made by, unless it comes from disk.
     """
-    direct = {name: DirectCallback(side) for name, side in record.sides.items()}
-    addresses = [x for each in direct.values() for x in each.addresses]
     shared = build.shared if build else record.shared
-    data = user_data.filled(shared, addresses)
+    direct, data = loaded(record, shared)
     compiled: dict[str, Any] = dict(direct)
     for name in {LOGP, EXPAND} - direct.keys():
         assert build is not None
@@ -115,7 +164,7 @@ def assembled(
         shared_data=shared,
         shared_var_keys=build.keys if build else {},
         user_data=data,
-        initial_point_func=_initial_point(record, start),
+        initial_point_func=initial_point_of(record, start),
         dims=record.dims,
         n_expanded=record.n_expanded,
         shape_info=record.shape_info,
@@ -127,9 +176,3 @@ def assembled(
         _coords=record.coords,
         frozen_data=frozen_data,
     )
-
-
-def _initial_point(record: Record, start: Start) -> Any:
-    if record.initial_point is not None:
-        return initial_point.load(record.initial_point, record.value_shapes)
-    return flat_initial_point(start, record.shape_info[0][: record.n_values], record.value_shapes)

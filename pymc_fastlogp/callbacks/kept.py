@@ -1,26 +1,56 @@
 """A model from disk, or else compiled and kept there."""
 
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from pymc_fastlogp.callbacks import initial_point, store
-from pymc_fastlogp.callbacks.compiled import CompiledModel, assembled
 from pymc_fastlogp.callbacks.model_key import NotKeyedError, key_of
-from pymc_fastlogp.callbacks.record import Record
+from pymc_fastlogp.callbacks.record import EXPAND, LOGP, Record
 from pymc_fastlogp.callbacks.start import Start
-from pymc_fastlogp.parametrisation.linear_map import LinearMap
 
 if TYPE_CHECKING:
     import pymc as pm
 
+    from pymc_fastlogp._upstream.nutpie_library import SampledModel
     from pymc_fastlogp.callbacks.build import Build
+    from pymc_fastlogp.callbacks.compiled import CompiledModel
 
 logger = logging.getLogger("pymc_fastlogp")
 
 
-def compiled(model: "pm.Model", options: dict[str, Any], *, freeze: bool) -> CompiledModel:
+class Found(NamedTuple):
+    """A model that was found on disk or compiled.
+
+    Attributes
+    ----------
+    record : Record
+        The model.
+    frozen_data : frozenset of str
+        Names of the data that are constants of it.
+    start : Start
+        Where chains start, if the record does not say it.
+    build : Build, optional
+        What the record was made by, unless it comes from disk.
+    straight : CompiledModel, optional
+        The model for nutpie without the linear map of the record, if it was needed on the way.
+    """
+
+    record: Record
+    frozen_data: frozenset[str]
+    start: Start
+    build: "Build | None" = None
+    straight: "CompiledModel | None" = None
+
+    @property
+    def shared(self) -> dict[str, np.ndarray]:
+        """Shared data by key."""
+        return self.build.shared if self.build and not self.record.shared else self.record.shared
+
+
+def as_written(model: "pm.Model", options: dict[str, Any], *, freeze: bool) -> Found:
     """Return a model as it is written.
 
     Parameters
@@ -37,16 +67,16 @@ def compiled(model: "pm.Model", options: dict[str, Any], *, freeze: bool) -> Com
     record = _read(key)
     start = Start(model, options, freeze=freeze)
     if record is not None:
-        return assembled(record, frozen_data, start)
+        return Found(record, frozen_data, start)
     from pymc_fastlogp.callbacks.build import Build
 
     build = Build(start, options["var_names"])
     if key is not None and build.is_direct and not build.shared:
         store.write(key, build.record)
-    return assembled(build.record, frozen_data, start, build)
+    return Found(build.record, frozen_data, start, build)
 
 
-def parametrised(model: "pm.Model", options: dict[str, Any]) -> CompiledModel:
+def parametrised(model: "pm.Model", options: dict[str, Any]) -> Found:
     """Return a model with sites for its effects, in coordinates in which other parameters are not correlated.
 
     Both are kept with the model, so that one which is found on disk needs no pilot.
@@ -55,15 +85,15 @@ def parametrised(model: "pm.Model", options: dict[str, Any]) -> CompiledModel:
     key = _key(model, options | {"parametrise": True})
     record = _read(key)
     if record is not None:
-        start = Start(model, options, freeze=True)
-        return in_coordinates(assembled(record, frozen_data, start), record.linear_map)
+        return Found(record, frozen_data, Start(model, options, freeze=True))
     from pymc_fastlogp.callbacks.build import Build
+    from pymc_fastlogp.callbacks.compiled import assembled
     from pymc_fastlogp.parametrisation.coordinates import coordinates_of
     from pymc_fastlogp.parametrisation.pilot import pilot_of
 
     builds: list[tuple[Start, Build]] = []
 
-    def compiled_once(model: "pm.Model", *, freeze: bool = False) -> CompiledModel:
+    def compiled_once(model: "pm.Model", *, freeze: bool = False) -> "CompiledModel":
         start = Start(model, options, freeze=freeze)
         builds.append((start, Build(start, options["var_names"])))
         return assembled(builds[-1][1].record, frozen_data, start, builds[-1][1])
@@ -71,39 +101,39 @@ def parametrised(model: "pm.Model", options: dict[str, Any]) -> CompiledModel:
     pilot = pilot_of(model, compiled_once, {*(options["initial_points"] or ())})
     if pilot is None:
         straight = compiled_once(model, freeze=True)
-        found = coordinates_of(builds[-1][0].model, straight, straight.initial_point_func(0))
+        linear_map = coordinates_of(builds[-1][0].model, straight, straight.initial_point_func(0))
     else:
         straight = pilot.compiled
-        found = coordinates_of(pilot.model, straight, pilot.point, pilot.effects)
-    _keep_parametrised(key, *builds[-1], straight.shared_data, found)
-    return in_coordinates(straight, found)
+        linear_map = coordinates_of(pilot.model, straight, pilot.point, pilot.effects)
+    start, build = builds[-1]
+    # Sites are shared data, and part of the record; the initial point is that of the model with them.
+    record = replace(
+        build.record,
+        shared=dict(straight.shared_data),
+        initial_point=initial_point.dumped(start),
+        linear_map=linear_map,
+    )
+    if key is not None and build.is_direct and record.initial_point is not None:
+        store.write(key, record)
+    return Found(record, frozen_data, start, build, straight)
 
 
-def in_coordinates(model: CompiledModel, linear_map: LinearMap | None) -> CompiledModel:
-    """Return a model in other coordinates, if there are any."""
-    if linear_map is None:
-        return model
-    from pymc_fastlogp.callbacks.mapped import mapped
+def for_nutpie(found: Found) -> "CompiledModel":
+    """Return what nutpie samples from."""
+    from pymc_fastlogp.callbacks.compiled import assembled, mapped
 
-    return mapped(model, linear_map)
+    straight = found.straight or assembled(*found[:4])
+    linear_map = found.record.linear_map
+    return straight if linear_map is None else mapped(straight, linear_map)
 
 
-def _keep_parametrised(
-    key: str | None,
-    start: Start,
-    build: "Build",
-    shared: Mapping[str, Any],
-    linear_map: LinearMap | None,
-) -> None:
-    """Keep a model with its sites, if its initial point needs no compilation: that of PyMC is of the model without them."""
-    if key is None or not build.is_direct:
-        return
-    begin = initial_point.dumped(start)
-    if begin is not None:
-        store.write(
-            key,
-            replace(build.record, shared=dict(shared), initial_point=begin, linear_map=linear_map),
-        )
+def for_library(found: Found) -> "SampledModel | None":
+    """Return what nutpie's library samples from, None if Numba has to compile a callback."""
+    if found.record.sides.keys() != {LOGP, EXPAND}:
+        return None
+    from pymc_fastlogp.callbacks.loaded import sampled_model
+
+    return sampled_model(replace(found.record, shared=found.shared), found.start)
 
 
 def _read(key: str | None) -> Record | None:

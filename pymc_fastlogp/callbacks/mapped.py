@@ -11,17 +11,15 @@ model, so that there is one machine code for all. With ``p`` for the places, ``f
 so that all matrices are read row by row.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from pymc_fastlogp.callbacks.compiled import CompiledModel
 from pymc_fastlogp.callbacks.object_code import object_code_of
 from pymc_fastlogp.kernel.llvm import F64, I1, I64, POINTER, declared
 from pymc_fastlogp.kernel.native.code import Code, engine
@@ -36,61 +34,41 @@ N_PLACES, RANK, N_FOLLOWERS = range(8, 11)
 ANY_ORDER = ("reassoc",)
 
 
-@dataclass(frozen=True)
-class MappedModel(CompiledModel):
-    """A model whose point is ``w``.
+class Moved(NamedTuple):
+    """The two functions of C in other coordinates.
 
     Attributes
     ----------
-    straight : CompiledModel
-        The model whose point is ``x``.
+    logp, expand : Code
+        The functions.
+    user_data : ndarray
+        What they take as their last argument: addresses of those of the model, and of the map's arrays.
     linear_map : LinearMap
-        From one to the other. The user data have the addresses of its arrays.
+        Whose arrays have to stay alive.
     """
 
-    straight: Any = None
-    linear_map: Any = None
-
-    def with_data(self, **updates: Any) -> "MappedModel":
-        """Return the model with other shared data, as nutpie does."""
-        new = mapped(self.straight.with_data(**updates), self.linear_map)
-        return (
-            new.with_transform_adapt(**adapted) if (adapted := self._transform_adapt_args) else new
-        )
+    logp: Code
+    expand: Code
+    user_data: NDArray[np.uintp]
+    linear_map: LinearMap
 
 
-def mapped(model: CompiledModel, linear_map: LinearMap) -> MappedModel:
-    """Return a model in other coordinates.
-
-    Parameters
-    ----------
-    model : CompiledModel
-        Whose point has room on the stack of a thread.
-    linear_map : LinearMap
-        From the new coordinates to those of the model.
-    """
+def moved(logp: int, expand: int, user_data: int, linear_map: LinearMap) -> Moved:
+    """Return functions of ``w``, from addresses of functions of ``x`` whose point has room on the stack of a thread."""
     arrays: Any = map(np.ascontiguousarray, linear_map)
     held = LinearMap(*arrays)
-    words = [
-        model.compiled_logp_func.address,
-        model.compiled_expand_func.address,
-        model.user_data.ctypes.data,
-        *(x.ctypes.data for x in held),
-        *held.left.shape,
-        len(held.followers),
-    ]
+    addresses = [x.ctypes.data for x in held]
+    words = [logp, expand, user_data, *addresses, *held.left.shape, len(held.followers)]
+    return Moved(_code(LOGP), _code(EXPAND), np.array(words, dtype=np.uintp), held)
 
-    def initial_point(seed: Any = None) -> NDArray[np.float64]:
-        return held.inverse(model.initial_point_func(seed))
 
-    same = {x.name: getattr(model, x.name) for x in fields(CompiledModel)}
-    other: dict[str, Any] = {
-        "compiled_logp_func": _code(LOGP),
-        "compiled_expand_func": _code(EXPAND),
-        "initial_point_func": initial_point,
-        "user_data": np.array(words, dtype=np.uintp),
-    }
-    return MappedModel(**same | other, straight=model, linear_map=held)
+def moved_start(initial_point: Callable[[Any], Any], linear_map: LinearMap) -> Callable[..., Any]:
+    """Return the function from a seed to a point ``w``, from one to a point ``x``."""
+
+    def start(seed: Any = None) -> NDArray[np.float64]:
+        return linear_map.inverse(initial_point(seed))
+
+    return start
 
 
 @cache

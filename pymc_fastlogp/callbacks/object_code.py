@@ -4,17 +4,18 @@ from hashlib import sha256
 
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.native import machine_code, object_files
+from pymc_fastlogp.kernel.native import object_files
+from pymc_fastlogp.kernel.native.code import compiler
 from pymc_fastlogp.kernel.native.target import optimised, target_machine
 
 
 def object_code_of(module: ir.Module) -> bytes:
     """Return the object code of a module, optimised for this CPU."""
-    key = f"{machine_code.compiler()}\n{module}"
+    key = f"{compiler()}\n{module}"
 
-    def compiled() -> bytes:
+    def made() -> bytes:
         machine = target_machine()
         return machine.emit_object(optimised(module, machine))
 
     name = f"{object_files.PREFIX}{sha256(key.encode()).hexdigest()}"
-    return object_files.read_or_make(name, compiled)
+    return object_files.read_or_make(name, made)

@@ -3,16 +3,27 @@
 import logging
 import time
 from collections.abc import Mapping
+from importlib.util import find_spec
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pymc_fastlogp.callbacks.compile import compile_pymc_model
+from pymc_fastlogp._upstream.nutpie_library import draw, library
+from pymc_fastlogp.callbacks import trace
+from pymc_fastlogp.callbacks.compile import (
+    compile_pymc_model,
+    found,
+    request_of,
+    without_door,
+)
 from pymc_fastlogp.given_model import model_with_variables
 from pymc_fastlogp.registration import is_enabled
 
 if TYPE_CHECKING:
     import pymc as pm
     from xarray import DataTree
+
+    from pymc_fastlogp._upstream.nutpie_library import SampledModel
 
 logger = logging.getLogger("pymc_fastlogp")
 
@@ -34,6 +45,8 @@ COMPILE = {
     "initial_points",
     "pipeline_class",
 }
+# Settings of NUTS with which nutpie's library samples, without nutpie's modules in Python.
+LIBRARY_TAKES = {"target_accept", "maxdepth"}
 # What PyMC takes out of ``nuts`` for the compilation.
 FOR_COMPILATION = {"backend", "gradient_backend"}
 
@@ -132,12 +145,10 @@ def _why_pymc(model: "pm.Model", arguments: Mapping[str, Any]) -> str | None:
     if FOR_COMPILATION & nuts.keys():
         return f"{min(FOR_COMPILATION & nuts.keys())} is given"
     try:
-        import nutpie  # noqa: F401
-
         import pymc_fastlogp._upstream.pymc_sample  # noqa: F401
     except ImportError as error:
         return str(error)
-    return None
+    return None if find_spec("nutpie") else "nutpie is not installed"
 
 
 def _names() -> set[str]:
@@ -146,49 +157,100 @@ def _names() -> set[str]:
     return set(signature(pm.sample).parameters)
 
 
+class _ByLibrary(NamedTuple):
+    """A model, and what samples it without nutpie's modules in Python."""
+
+    library: ModuleType
+    model: "SampledModel"
+    transformed: list[str]
+
+
 def _compiled(model: "pm.Model", arguments: dict[str, Any], *, parametrise: bool) -> Any:
+    """Return a model for nutpie's library, or else what ``nutpie.sample`` takes."""
     options = {"initial_points": arguments["initvals"], **(arguments["compile_kwargs"] or {})}
-    return compile_pymc_model(
-        model, var_names=arguments["var_names"], parametrise=parametrise, **options
-    )
+    options |= {"var_names": arguments["var_names"], "parametrise": parametrise}
+    nutpies_library = library()
+    if nutpies_library is None or not _nuts_arguments(arguments).keys() <= LIBRARY_TAKES:
+        return compile_pymc_model(model, **options)
+    options = dict(without_door(options))
+    if "pipeline_class" in options:
+        return compile_pymc_model(model, **options)
+    from pymc_fastlogp.callbacks.kept import for_library, for_nutpie
+
+    compiled = found(request_of(model, **options))
+    sampled = for_library(compiled)
+    if sampled is None:
+        return for_nutpie(compiled)
+    return _ByLibrary(nutpies_library, sampled, compiled.record.reparameterized)
 
 
 def _sample(model: "pm.Model", compiled: Any, arguments: dict[str, Any]) -> "DataTree":
     """Sample as PyMC does it with nutpie."""
-    import nutpie
-
-    from pymc_fastlogp._upstream.pymc_sample import NutpieProgressBarManager, patch_nutpie_idata
+    from pymc_fastlogp._upstream.pymc_sample import NutpieProgressBarManager
 
     limit_blas, cores, chains = _cores(arguments)
     seed = _seed(arguments["random_seed"], chains)
-    nuts, stored = _nuts_arguments(arguments), dict(arguments["idata_kwargs"] or {})
+    stored = dict(arguments["idata_kwargs"] or {})
     quiet = arguments["quiet"]
     _announce(model, arguments["draws"], quiet=quiet)
-    with limit_blas():
-        progress = NutpieProgressBarManager(
-            chains=chains,
-            draws=arguments["draws"],
-            progressbar=False if quiet else arguments["progressbar"],
-            progressbar_theme=arguments["progressbar_theme"],
-        )
-        start = time.time()
-        with progress:
-            idata = nutpie.sample(
-                compiled,
-                draws=arguments["draws"],
-                # nutpie needs one step.
-                tune=1 if arguments["tune"] == 0 else arguments["tune"],
-                chains=chains,
-                cores=cores,
-                seed=seed,
-                save_warmup=not arguments["discard_tuned_samples"],
-                store_unconstrained=stored.pop("include_transformed", False),
-                progress_bar=False,
-                progress_callback=progress.update,
-                **nuts,
-            )
-        patch_nutpie_idata(idata, model, sampling_time=time.time() - start)
+    options = {
+        "draws": arguments["draws"],
+        # nutpie needs one step.
+        "tune": 1 if arguments["tune"] == 0 else arguments["tune"],
+        "chains": chains,
+        "cores": cores,
+        "seed": seed,
+        "save_warmup": not arguments["discard_tuned_samples"],
+        "store_unconstrained": stored.pop("include_transformed", False),
+        **_nuts_arguments(arguments),
+    }
+    progress = NutpieProgressBarManager(
+        chains=chains,
+        draws=arguments["draws"],
+        progressbar=False if quiet else arguments["progressbar"],
+        progressbar_theme=arguments["progressbar_theme"],
+    )
+    by = _by_library if isinstance(compiled, _ByLibrary) else _by_nutpie
+    with limit_blas(), progress:
+        idata = by(model, compiled, progress.update, options)
     return _with_log_likelihood(idata, model, stored)
+
+
+def _by_nutpie(
+    model: "pm.Model", compiled: Any, progress: Any, options: dict[str, Any]
+) -> "DataTree":
+    """Sample, and add what PyMC adds."""
+    import nutpie
+
+    from pymc_fastlogp._upstream.pymc_sample import patch_nutpie_idata
+
+    start = time.time()
+    idata = nutpie.sample(compiled, progress_bar=False, progress_callback=progress, **options)
+    patch_nutpie_idata(idata, model, sampling_time=time.time() - start)
+    return idata
+
+
+def _by_library(
+    model: "pm.Model", compiled: _ByLibrary, progress: Any, options: dict[str, Any]
+) -> "DataTree":
+    """Sample by nutpie's library, which gives the same draws."""
+    wanted = {x: options.pop(x) for x in ("save_warmup", "store_unconstrained")}
+    settings = {f"num_{x}": options.pop(x) for x in ("draws", "tune", "chains")}
+    start = time.time()
+    drawn = draw(
+        compiled.library,
+        compiled.model,
+        seed=options.pop("seed"),
+        cores=options.pop("cores"),
+        settings=options | settings,
+        store_unconstrained=wanted["store_unconstrained"],
+        progress=progress,
+        meanwhile=trace.import_what_is_needed,
+    )
+    seconds = time.time() - start
+    idata = trace.datatree(drawn, compiled.model, compiled.transformed, **wanted)
+    trace.add_data(idata, model, drawn, seconds)
+    return idata
 
 
 def _cores(arguments: Mapping[str, Any]) -> tuple[Any, int, int]:

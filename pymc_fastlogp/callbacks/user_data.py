@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from pymc_fastlogp._upstream.nutpie import update_user_data
-
 
 def record_type(shared: Mapping[str, np.ndarray], n_addresses: int) -> np.dtype:
     """Return the type of the record.
@@ -34,7 +32,10 @@ def filled(shared: Mapping[str, np.ndarray], addresses: Sequence[int]) -> np.nda
     """Return the record, shape ``()``."""
     record = np.zeros((), record_type(shared, len(addresses)))
     record["addresses"] = addresses
-    return update_user_data(record, shared)
+    for key, x in shared.items():
+        for part, value in (("data", x.ctypes.data), ("size", x.size), ("shape", x.shape)):
+            record["shared"][part][key] = value
+    return record
 
 
 def offset(record: np.dtype, *path: str) -> int:

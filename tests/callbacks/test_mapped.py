@@ -9,7 +9,7 @@ import pymc as pm
 import pytest
 
 import pymc_fastlogp
-from pymc_fastlogp.callbacks.mapped import MappedModel, mapped
+from pymc_fastlogp.callbacks.compiled import MappedModel, mapped
 from pymc_fastlogp.parametrisation.linear_map import LinearMap
 
 RNG = np.random.default_rng(5)

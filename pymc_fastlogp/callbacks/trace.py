@@ -1,0 +1,161 @@
+"""From the draws of nutpie's library to the groups that ``pm.sample`` returns.
+
+nutpie does this in Python with all of ArviZ, and PyMC with an import of nutpie. Only ``arviz_base`` is needed for it, which with PyArrow is
+imported while chains are sampled, see :mod:`pymc_fastlogp._upstream.nutpie_library`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pymc_fastlogp._upstream.nutpie_library import LEFT_OUT, SampledModel, Trace
+
+if TYPE_CHECKING:
+    import pymc as pm
+    from xarray import DataTree
+
+WARMUP = "warmup_"
+
+
+def import_what_is_needed() -> None:
+    """Import what :func:`datatree` needs."""
+    import arviz_base  # noqa: F401
+    import pyarrow  # noqa: F401
+
+
+def datatree(
+    trace: Trace,
+    model: SampledModel,
+    transformed: Sequence[str],
+    *,
+    save_warmup: bool,
+    store_unconstrained: bool,
+) -> "DataTree":
+    """Return the draws as ``nutpie.sample`` returns them.
+
+    Parameters
+    ----------
+    trace : Trace
+        What was sampled.
+    model : SampledModel
+        Of what.
+    transformed : sequence of str
+        Names of the stored variables that are unconstrained.
+    save_warmup, store_unconstrained : bool
+        Whether draws of the warm-up and unconstrained ones are wanted.
+    """
+    import pandas as pd
+    from arviz_base import from_dict
+
+    left_out = {*LEFT_OUT} - ({"unconstrained_draw"} if store_unconstrained else set())
+    dims: dict[str, list[str]] = {}
+    groups: dict[str, dict[str, np.ndarray]] = {}
+    unconstrained: dict[str, dict[str, np.ndarray]] = {}
+    for prefix in ("", WARMUP):
+        draws = _stacked(_parts(trace.draws, trace.stats, prefix), left_out, dims)
+        moved = {x: draws.pop(x) for x in transformed if x in draws}
+        # As nutpie does it, whether or not the warm-up is wanted.
+        if store_unconstrained and moved:
+            unconstrained[f"{prefix}unconstrained_posterior"] = moved
+        if save_warmup or prefix != WARMUP:
+            groups[f"{prefix}posterior"] = draws
+            stats = _parts(trace.stats, trace.stats, prefix)
+            groups[f"{prefix}sample_stats"] = _stacked(stats, left_out, dims)
+    attrs = {
+        "inference_library": "nutpie",
+        "inference_library_version": trace.version,
+        "inference_library_settings": json.dumps(trace.settings),
+    }
+    return from_dict(
+        groups | unconstrained,
+        dims=dims,
+        coords={name: pd.Index(values) for name, values in model.coords.items()},
+        save_warmup=True,
+        attrs={"sample_stats": attrs},
+    )
+
+
+def _parts(batches: Sequence[Any], stats: Sequence[Any], prefix: str) -> list[Any]:
+    """Return the rows of each chain that are of the warm-up, or those that are not."""
+    import pyarrow
+
+    ends = [int(pyarrow.array(x.column("tuning")).to_numpy(False).sum()) for x in stats]
+    if prefix == WARMUP:
+        return [batch.slice(0, end) for batch, end in zip(batches, ends, strict=True)]
+    return [
+        batch.slice(end, batch.num_rows - end) for batch, end in zip(batches, ends, strict=True)
+    ]
+
+
+def _stacked(
+    batches: Sequence[Any], left_out: set[str], dims: dict[str, list[str]]
+) -> dict[str, np.ndarray]:
+    """Return the columns of all chains by name, shape ``(n_chains, n_draws, ...)``, and enter their dimensions. What is missing is nan, None or zero."""
+    n_draws = max(batch.num_rows for batch in batches)
+    found: dict[str, np.ndarray] = {}
+    for chain, batch in enumerate(batches):
+        for name in batch.column_names:
+            if name in left_out:
+                continue
+            column = batch.column(name)
+            dims[name], shape = _dims_and_shape(column)
+            values, is_missing = _values(column, shape)
+            if name not in found:
+                found[name] = _missing((len(batches), n_draws, *shape), values.dtype)
+            found[name][chain, : batch.num_rows][~is_missing] = values
+    return found
+
+
+def _dims_and_shape(column: Any) -> tuple[list[str], list[int]]:
+    """Return what nutpie says of the entries of a column."""
+    metadata: Mapping[bytes, bytes] = column.field.metadata
+    names, sizes = (metadata.get(key, b"").decode() for key in (b"dims", b"shape"))
+    return names.split(",") if names else [], [int(x) for x in sizes.split(",")] if sizes else []
+
+
+def _values(column: Any, shape: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the entries of a column that are there, shape ``(n, *shape)``, and which rows have none, shape ``(n_rows,)``."""
+    import pyarrow
+
+    array = pyarrow.array(column)
+    is_missing = array.is_null().to_numpy(False)
+    there = array.drop_null()
+    if hasattr(there, "flatten"):  # a list in each row
+        there = there.flatten()
+    values = there.to_numpy(False).astype(there.type.to_pandas_dtype(), copy=False)
+    return values.reshape((len(array) - is_missing.sum(), *shape)), is_missing
+
+
+def _missing(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    if dtype.kind == "f":
+        return np.full(shape, np.nan, dtype)
+    return np.full(shape, None) if dtype.hasobject else np.zeros(shape, dtype)
+
+
+def add_data(idata: "DataTree", model: "pm.Model", trace: Trace, sampling_time: float) -> None:
+    """Add what ``pm.sample`` adds to the draws of nutpie: data of the model, and how long it took.
+
+    Parameters
+    ----------
+    idata : DataTree
+        Draws, changed in place.
+    model : pymc.Model
+        As the user made it.
+    trace : Trace
+        What was sampled.
+    sampling_time : float
+        In seconds.
+    """
+    from pymc_fastlogp._upstream.pymc_sample import data_groups, make_attrs
+
+    for name, dataset in data_groups(model).items():
+        idata[name] = dataset
+    attrs = {
+        "inference_library": "nutpie",
+        "inference_library_version": trace.version,
+        "sampling_time": sampling_time,
+        "tuning_steps": trace.settings["settings"]["num_tune"],
+    }
+    idata.posterior.attrs.update(make_attrs(attrs))
