@@ -85,9 +85,11 @@ test-bounds: .venv
 bench: .venv
 	$(RUN) -m benchmarks $(if $(MODEL),--model $(MODEL)) $(if $(QUICK),--quick)
 	$(if $(MODEL)$(QUICK),,$(RUN) -m benchmarks.first_draw)
+	$(if $(MODEL)$(QUICK),,$(RUN) -m benchmarks.to_first_draw)
 
 wait: .venv
 	$(RUN) -m benchmarks.first_draw
+	$(RUN) -m benchmarks.to_first_draw
 
 canaries: .venv
 	$(RUN) -m tests.canaries $(MODEL)

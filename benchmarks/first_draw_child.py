@@ -21,12 +21,14 @@ def sample(arguments: argparse.Namespace) -> dict[str, float]:
 
     if arguments.side not in WITHOUT_PLUGIN:
         import pymc_fastlogp
-    if arguments.side != "sample":  # which does without
+    if arguments.side != "sample" or arguments.draws:  # which does without
         import nutpie  # noqa: F401
 
     imported = time.perf_counter()
     model = case(arguments.model[0]).make()
     options = {"model": model, "progressbar": False, "quiet": True, **SETTINGS}
+    if arguments.draws:
+        options |= {"draws": arguments.draws, "tune": arguments.draws}
     begin = time.perf_counter()
     match arguments.side:
         case "sample":
@@ -95,6 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--logp", action="store_true")
     parser.add_argument("--side")
+    parser.add_argument("--draws", type=int, help="as many, and as many of the warm-up")
     parser.add_argument("--model", nargs=1)
     arguments = parser.parse_args()
     print(json.dumps((time_logp if arguments.logp else sample)(arguments)))
