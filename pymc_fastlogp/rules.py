@@ -225,6 +225,6 @@ GRAPH_RULES: tuple[GraphRule, ...] = (
     GraphRule("fastlogp_fused_kernel", "kernel.graph.region.FuseRegions", ("numba",), 49.3),
     # Behind all others: what is no longer a constant is not rewritten as one.
     GraphRule(
-        "fastlogp_held_constants", "kernel.numba.held_constants.HoldConstants", ("numba",), 200.0
+        "fastlogp_held_constants", "kernel.graph.held_constants.HoldConstants", ("numba",), 200.0
     ),
 )

@@ -46,8 +46,8 @@ KERNEL = {
     "lower": {"defects", "ir", "native.blas", "passes", "scalars"},
     "native": {"emit", "ir", "native.blas", "native.target", "scalars"},
     "graph.boundary": set(),
-    "numba": {"emit", "graph.boundary", "ir", "llvm", "native"},
-    "graph": {"defects", "graph.boundary", "ir", "lower", "native", "numba"},
+    "graph": {"defects", "graph.boundary", "ir", "lower", "native"},
+    "numba": {"defects", "emit", "graph", "graph.boundary", "ir", "llvm", "native"},
 }
 
 # Coefficients and tables of look-up, which nobody reads from top to bottom.

@@ -17,14 +17,12 @@ from numba.core.imputils import lower_constant
 from numba.core.typing import signature
 from numba.extending import lower_builtin, models, register_model, typeof_impl
 from numba.np import arrayobj, numpy_support
-from pytensor.compile.mode import Mode
 from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import (
     numba_funcify,
     numba_funcify_and_cache_key,
     register_funcify_and_cache_key,
 )
-from pytensor.link.numba.linker import NumbaLinker
 
 __all__ = [
     "EmittedFunction",
@@ -201,8 +199,3 @@ def _lower_function(context: Any, builder: ir.IRBuilder, type_: types.Type, valu
 def _lower_call(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[Any]) -> ir.Value:
     function, *arg_types = sig.args
     return function._get_object().emit(Frame(context, builder), arg_types, args[1:])
-
-
-def is_for_numba(mode: Mode) -> bool:
-    """Whether a mode compiles by Numba."""
-    return isinstance(mode.linker, NumbaLinker)

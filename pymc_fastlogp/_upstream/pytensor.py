@@ -1,9 +1,16 @@
-"""What is private in PyTensor: the entries of a rewrite database."""
+"""What is private in PyTensor: the entries of a rewrite database, and the linker of Numba, which can be named without importing Numba."""
 
+from pytensor.compile.mode import Mode
 from pytensor.graph.rewriting.db import RewriteDatabase
+from pytensor.link.numba.linker import NumbaLinker
 
 
 def forget_empty_entry(database: RewriteDatabase, name: str) -> None:
     """Delete the empty entry that a query which excluded a name left, with which the name cannot be registered."""
     if not database.__db__[name]:
         del database.__db__[name]
+
+
+def is_for_numba(mode: Mode) -> bool:
+    """Whether a mode compiles by Numba."""
+    return isinstance(mode.linker, NumbaLinker)

@@ -19,8 +19,8 @@ from pymc_fastlogp.callbacks.emit import FixedAddresses, expand_module, logp_mod
 from pymc_fastlogp.callbacks.plan import NotCoveredError, Plan, checked
 from pymc_fastlogp.callbacks.record import SYMBOL
 from pymc_fastlogp.kernel.native.code import Code, engine
+from pymc_fastlogp.kernel.native.kernels import Kernel
 from pymc_fastlogp.kernel.native.target import optimised, target_machine
-from pymc_fastlogp.kernel.numba.layouts import Kernel
 
 logger = logging.getLogger("pymc_fastlogp")
 

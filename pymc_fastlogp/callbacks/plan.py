@@ -12,9 +12,9 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.type import DenseTensorType
 
+from pymc_fastlogp.kernel.graph.held_constants import HeldConstants
 from pymc_fastlogp.kernel.graph.op import FusedKernel
-from pymc_fastlogp.kernel.numba.held_constants import HeldConstants
-from pymc_fastlogp.kernel.numba.layouts import Kernel
+from pymc_fastlogp.kernel.native.kernels import Kernel
 
 
 class NotCoveredError(Exception):

@@ -1,6 +1,6 @@
 """Functions whose graph is rewritten, and which PyTensor links only when they are called.
 
-To link is to compile: for Numba, or for PyTensor's virtual machine, whose part in C takes half a second to compile where its cache is empty.
+To link is to compile: for Numba, which is not even imported before, or for PyTensor's virtual machine, whose part in C takes half a second to compile where its cache is empty.
 """
 
 from functools import cached_property
@@ -8,6 +8,9 @@ from typing import Any
 
 from pytensor.compile.maker import FunctionMaker
 from pytensor.compile.mode import Mode
+
+from pymc_fastlogp.kernel.graph.held_constants import HoldConstants
+from pymc_fastlogp.kernel.graph.linking import tell_numba
 
 
 class Rewritten:
@@ -29,6 +32,8 @@ class Rewritten:
     @cached_property
     def linked(self) -> Any:
         """PyTensor's function."""
+        tell_numba()
+        HoldConstants().apply(self.maker.fgraph)
         return self.maker.create()
 
     @property
@@ -48,6 +53,8 @@ class Rewritten:
 class _Unlinked(Mode):
     """A mode whose functions are :class:`Rewritten`."""
 
+    is_linked_later = True
+
     @property
     def function_maker(self) -> Any:
         return lambda *arguments, **options: Rewritten(FunctionMaker(*arguments, **options))
@@ -59,4 +66,5 @@ def unlinked(mode: Mode, *, check_bounds: bool = True) -> Mode:
         "local_check_parameter_to_ninf_switch" if check_bounds else "local_remove_check_parameter"
     )
     query = mode.provided_optimizer.including("random_make_inplace", check)
-    return _Unlinked(linker=mode.linker, optimizer=query)
+    # It is Numba that cannot read large ones wherever they are.
+    return _Unlinked(linker=mode.linker, optimizer=query.excluding("fastlogp_held_constants"))

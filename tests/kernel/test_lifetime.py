@@ -12,9 +12,9 @@ import pytest
 
 from pymc_fastlogp import disabled
 from pymc_fastlogp.benchmarking.native import LogpCallback
+from pymc_fastlogp.kernel.graph.held_constants import HeldConstants
 from pymc_fastlogp.kernel.graph.op import FusedKernel
-from pymc_fastlogp.kernel.numba import layouts
-from pymc_fastlogp.kernel.numba.held_constants import HeldConstants
+from pymc_fastlogp.kernel.native import kernels as native
 
 N = 5000
 WEIGHTS = np.random.default_rng(0).normal(size=N)
@@ -38,7 +38,7 @@ def parts(function):
     nodes = function.maker.fgraph.toposort()
     held = [each for node in nodes if isinstance(node.op, HeldConstants) for each in node.op.held]
     programs = [node.op.program for node in nodes if isinstance(node.op, FusedKernel)]
-    kernels = [kernel for kernel in layouts._kernels.values() if kernel.program in programs]
+    kernels = [kernel for kernel in native._kernels.values() if kernel.program in programs]
     codes = [code for kernel in kernels for code in kernel._codes.values()]
     assert held
     assert codes

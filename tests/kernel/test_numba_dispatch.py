@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,11 +19,12 @@ from pymc.logprob.utils import ParameterValueError
 
 from pymc_fastlogp import disabled
 from pymc_fastlogp.benchmarking.run import compile_model
+from pymc_fastlogp.kernel.graph.held_constants import HeldConstants
 from pymc_fastlogp.kernel.graph.op import FusedKernel
+from pymc_fastlogp.kernel.native import kernels as native
 from pymc_fastlogp.kernel.native import machine_code
 from pymc_fastlogp.kernel.native.machine_code import object_files
-from pymc_fastlogp.kernel.numba import dispatch, layouts
-from pymc_fastlogp.kernel.numba.held_constants import HeldConstants
+from pymc_fastlogp.kernel.numba import dispatch
 from pymc_fastlogp.kernel.numba.outputs import arrays_in
 
 INDEX = np.random.default_rng(0).integers(0, 7, 3000)
@@ -103,7 +106,7 @@ def broken_compiler(monkeypatch):
     def load(program):
         raise KeyError("nobody expected this")
 
-    monkeypatch.setattr(layouts, "load", load)
+    monkeypatch.setattr(native, "load", load)
 
 
 def test_what_cannot_be_compiled_is_left_to_upstream(broken_compiler, caplog):
@@ -207,7 +210,7 @@ def test_inputs_are_not_copied(regression):
 def test_a_layout_without_code_raises(monkeypatch, caplog):
     x = pt.dmatrix("x")
     function = compiled([x], [pt.exp(x).sum() * 1.5])
-    monkeypatch.setattr(layouts, "_kernels", {})
+    monkeypatch.setattr(native, "_kernels", {})
     with pytest.raises(RuntimeError, match="no code for inputs of this layout"):
         function(np.zeros((2, 3), order="F"))
     assert "KeyError" in caplog.text
@@ -279,9 +282,8 @@ import pytensor.tensor as pt
 from numba.core.compiler import CompilerBase
 
 import pymc_fastlogp
-from pymc_fastlogp.kernel.numba import layouts
 from pymc_fastlogp.kernel.native import machine_code
-from pymc_fastlogp.kernel.numba.held_constants import HeldConstants
+from pymc_fastlogp.kernel.graph.held_constants import HeldConstants
 
 compiled, emitted = [], []
 compile_bytecode, compile_program = CompilerBase.compile_extra, machine_code.compile_program
@@ -408,7 +410,7 @@ def test_runs_in_python_where_njit_is_replaced(run_script):
         import pytensor.tensor as pt
         import pymc_fastlogp
         from pymc_fastlogp.kernel.graph.op import FusedKernel
-        from pymc_fastlogp.kernel.numba.held_constants import HeldConstants
+        from pymc_fastlogp.kernel.graph.held_constants import HeldConstants
 
         def uncompiled(*functions, **kwargs):
             if not functions:
@@ -446,3 +448,36 @@ def test_runs_in_python_where_njit_is_replaced(run_script):
         """
     )
     assert process.returncode == 0, process.stderr
+
+
+LATE = """
+import sys
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+
+import pymc_fastlogp
+
+with pm.Model() as model:
+    x = pm.Normal("x", shape=7)
+    pm.Potential("p", -(pt.exp(x)[np.arange(5000) % 7] * np.linspace(0, 1, 5000)).sum())
+compiled = pymc_fastlogp.compile_pymc_model(model)
+assert "numba.core" not in sys.modules or "nutpie" in sys.modules
+graph = compiled.logp_func.maker.fgraph
+names = [type(node.op).__name__ for node in graph.toposort()]
+# The same graph, linked after all: for Numba, which is told now.
+logp, gradient = compiled.logp_func(np.zeros(7))
+print(names.count("FusedKernel"), "HeldConstants" in names, float(logp) == compiled.logp_dlogp(np.zeros(7))[0])
+"""
+
+
+def test_numba_is_told_of_kernels_that_are_linked_later():
+    program = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning:pymc_fastlogp", "-c", LATE],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert program.stdout.split() == ["1", "False", "True"]

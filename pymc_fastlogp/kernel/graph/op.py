@@ -11,25 +11,18 @@ from weakref import ref
 
 from pytensor.compile.builders import FinalizedOpFromGraph
 from pytensor.compile.maker import function
-from pytensor.compile.mode import Mode, get_mode
-from pytensor.compile.rewriting import rewrite_ofg_inner_graph
+from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
+from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.printing import op_debug_information
 
-from pymc_fastlogp._upstream.numba import (
-    numba_funcify_and_cache_key,
-    register_funcify_and_cache_key,
-)
 from pymc_fastlogp.analysis.index_facts import IndexFacts
-from pymc_fastlogp.kernel.defects import report_defect
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.lower import lower
+from pymc_fastlogp.kernel.native import kernels
+from pymc_fastlogp.kernel.native.kernels import Kernel
 from pymc_fastlogp.kernel.native.machine_code import name_of
-from pymc_fastlogp.kernel.numba import layouts
-from pymc_fastlogp.kernel.numba.dispatch import funcify
-from pymc_fastlogp.kernel.numba.layouts import Kernel
 
 # No backend and no rewrites: those would make kernels again.
 PYTHON = Mode("py", None)
@@ -77,7 +70,7 @@ class FusedKernel(FinalizedOpFromGraph):
 
         PyTensor remembers for each Op which rewriters are for it, and so keeps every Op for the process.
         """
-        return self._keeping(layouts.load(self.program))
+        return self._keeping(kernels.load(self.program))
 
     def named(self) -> Kernel:
         """Return the program and the name of its machine code, which need not be there; what is returned keeps the program."""
@@ -104,29 +97,6 @@ class FusedKernel(FinalizedOpFromGraph):
 
     def __str__(self) -> str:
         return f"FusedKernel{{{len(self.fgraph.apply_nodes)} nodes}}"
-
-
-@register_funcify_and_cache_key(FusedKernel)
-def _funcify(op: FusedKernel, node: Apply, **kwargs: Any) -> tuple[Any, str | None]:
-    """Compile to vector code, whose name is the key for PyTensor's cache; where that fails unexpectedly, as upstream would."""
-    try:
-        kernel = op.compiled()
-        return funcify(kernel, op.in_python), kernel.name
-    except Exception as error:
-        report_defect(error, str(op))
-    kwargs.pop("storage_map", None)
-    graph = _without_kernels(op, node)
-    return numba_funcify_and_cache_key(
-        graph, squeeze_output=True, fgraph_name="numba_ofg", **kwargs
-    )
-
-
-def _without_kernels(op: FusedKernel, node: Apply) -> FunctionGraph:
-    """Return the inner graph as upstream compiles that of an ``OpFromGraph``."""
-    mode = get_mode("NUMBA").excluding("fastlogp")
-    graph = op.fgraph.unfreeze()
-    rewrite_ofg_inner_graph(mode.linker, op, node, graph, mode=mode)
-    return graph
 
 
 @op_debug_information.register(FusedKernel)

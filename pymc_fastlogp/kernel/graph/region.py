@@ -30,6 +30,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.analysis.index_facts import IndexFacts, index_facts
 from pymc_fastlogp.kernel.defects import report_defect
 from pymc_fastlogp.kernel.graph.boundary import is_embedded, passed, restored
+from pymc_fastlogp.kernel.graph.linking import can_be_linked
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.graph.scans import specialise_scans
 from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, loops_of
@@ -62,6 +63,8 @@ class FuseRegions(GraphRewriter):
 
     def apply(self, fgraph: FunctionGraph) -> None:
         """Replace each region that is worth it."""
+        if not can_be_linked(fgraph):
+            return
         specialise_scans(fgraph)
         for nodes in regions(fgraph, is_supported):
             for attempt in attempts(fgraph, nodes):

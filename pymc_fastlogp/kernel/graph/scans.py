@@ -13,7 +13,7 @@ from pytensor.scan.op import Scan
 from pytensor.tensor.basic import alloc
 from pytensor.tensor.variable import TensorConstant
 
-from pymc_fastlogp._upstream.numba import is_for_numba
+from pymc_fastlogp._upstream.pytensor import is_for_numba
 from pymc_fastlogp.kernel.defects import report_defect
 from pymc_fastlogp.kernel.graph.boundary import is_embedded
 from pymc_fastlogp.kernel.lower import is_supported

@@ -17,7 +17,6 @@ from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.ir.traversal import expressions, loops_in
 from pymc_fastlogp.kernel.native import blas, object_files
 from pymc_fastlogp.kernel.native.code import Code, compiler, engine
-from pymc_fastlogp.kernel.native.scalar_library import address
 from pymc_fastlogp.kernel.native.target import optimised, target_machine
 from pymc_fastlogp.kernel.scalars import externals
 from pymc_fastlogp.kernel.scalars.upstream import External
@@ -47,6 +46,8 @@ def engine_of(program: Program, code: bytes) -> llvm.ExecutionEngine:
 def bind_scalars(program: Program) -> None:
     """Make upstream's scalar functions that a program calls callable by name in this process."""
     for external in externals_of(program):
+        from pymc_fastlogp.kernel.native.scalar_library import address  # which imports Numba
+
         llvm.add_symbol(external.symbol, address(external))
 
 

@@ -1,6 +1,6 @@
 """A kernel in Numba: a function that calls the machine code and raises its errors.
 
-The machine code is not part of the module that Numba compiles, see :mod:`pymc_fastlogp.kernel.numba.layouts`. It is
+To import this file is to tell Numba of kernels, see :mod:`pymc_fastlogp.kernel.graph.linking`. The machine code is not part of the module that Numba compiles, see :mod:`pymc_fastlogp.kernel.numba.layouts`. It is
 loaded when the Op is converted, which PyTensor does in every process before it takes compiled code
 from its cache on disk; so that code always finds it. It is freed with the function that is returned.
 """
@@ -10,15 +10,28 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from pytensor.compile.mode import get_mode
+from pytensor.compile.rewriting import rewrite_ofg_inner_graph
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
 
-from pymc_fastlogp._upstream.numba import EmittedFunction, Frame, array_type, returned_type
+from pymc_fastlogp._upstream.numba import (
+    EmittedFunction,
+    Frame,
+    array_type,
+    numba_funcify_and_cache_key,
+    register_funcify_and_cache_key,
+    returned_type,
+)
+from pymc_fastlogp.kernel.defects import report_defect
 from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY, emit_shapes
+from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.ir.arithmetic import is_not_negative
 from pymc_fastlogp.kernel.ir.expressions import Buffer, as_expr
 from pymc_fastlogp.kernel.ir.loops import Error, Program
 from pymc_fastlogp.kernel.llvm import I64
+from pymc_fastlogp.kernel.native.kernels import Kernel
 from pymc_fastlogp.kernel.numba import layouts
-from pymc_fastlogp.kernel.numba.layouts import Kernel
 from pymc_fastlogp.kernel.numba.outputs import (
     NO_CODE,
     Output,
@@ -38,6 +51,29 @@ ERRORS = {
         RuntimeError, "no code for inputs of this layout; the log of pymc_fastlogp says why"
     ),
 }
+
+
+@register_funcify_and_cache_key(FusedKernel)
+def _funcify(op: FusedKernel, node: Apply, **kwargs: Any) -> tuple[Any, str | None]:
+    """Compile to vector code, whose name is the key for PyTensor's cache; where that fails unexpectedly, as upstream would."""
+    try:
+        kernel = op.compiled()
+        return funcify(kernel, op.in_python), kernel.name
+    except Exception as error:
+        report_defect(error, str(op))
+    kwargs.pop("storage_map", None)
+    graph = _without_kernels(op, node)
+    return numba_funcify_and_cache_key(
+        graph, squeeze_output=True, fgraph_name="numba_ofg", **kwargs
+    )
+
+
+def _without_kernels(op: FusedKernel, node: Apply) -> FunctionGraph:
+    """Return the inner graph as upstream compiles that of an ``OpFromGraph``."""
+    mode = get_mode("NUMBA").excluding("fastlogp")
+    graph = op.fgraph.unfreeze()
+    rewrite_ofg_inner_graph(mode.linker, op, node, graph, mode=mode)
+    return graph
 
 
 def funcify(kernel: Kernel, in_python: Callable[..., Any]) -> EmittedFunction:

@@ -1,7 +1,7 @@
 """Memory for large constants: held once in a process, and found by compiled code through a name.
 
 Compiled code is kept on disk, so it must contain neither the address of an array nor, if the array is large,
-its elements. It refers to a cell, see :mod:`pymc_fastlogp.kernel.numba.cells`, by a name that is the hash of the array.
+its elements. It refers to a cell, see :mod:`pymc_fastlogp.kernel.native.cells`, by a name that is the hash of the array.
 """
 
 import threading
@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from pymc_fastlogp.kernel.numba.cells import cell
+from pymc_fastlogp.kernel.native.cells import cell
 
 
 class Held:
