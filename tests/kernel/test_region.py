@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytensor.compile.mode import Mode
+from pytensor.graph.basic import Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar import Cos, Exp
@@ -179,6 +180,26 @@ def test_constants_are_passed_in_c_order_and_held_once():
     first, second = (kernels(fused([x], [f(x)[index] * data]))[0] for f in (pt.exp, pt.log))
     assert all(x.data.flags.c_contiguous for x in first.inputs[1:])
     assert first.inputs[1:] == second.inputs[1:]
+
+
+def test_a_constant_is_passed_transposed_where_vectors_run_along_its_rows():
+    x, b = pt.dvector("x"), pt.vector("b", shape=(4,))
+    design = pt.constant(np.random.default_rng(0).normal(size=(N, 4)))
+    outputs = [pt.exp(x[:N, None] * design * b).sum(axis=1)]
+    fgraph = fused([x, b], outputs)
+    [kernel] = kernels(fgraph)
+    [passed] = [v for v in kernel.inputs if isinstance(v, Constant)]
+    np.testing.assert_array_equal(passed.data, design.data.T)
+    assert passed.data.flags.c_contiguous
+    at = [np.linspace(-1, 1, N), np.arange(4.0)]
+    assert_same_values(fgraph, [x, b], outputs, at)
+
+
+def test_a_constant_stays_in_its_order_where_vectors_run_along_its_columns():
+    x = pt.dvector("x")
+    table = pt.constant(np.random.default_rng(0).normal(size=(N // 20, 40)))
+    [kernel] = kernels(fused([x], [pt.exp(x[:40] * table).sum(axis=1)]))
+    assert kernel.inputs[1].data is table.data
 
 
 def test_scalars_cross_the_boundary_as_tensors():

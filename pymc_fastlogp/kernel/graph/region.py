@@ -25,10 +25,10 @@ from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.rewriting.basic import GraphRewriter, copy_stack_trace
 from pytensor.graph.traversal import io_toposort
 from pytensor.scan.op import Scan
-from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.index_facts import IndexFacts, index_facts
 from pymc_fastlogp.kernel.defects import report_defect
+from pymc_fastlogp.kernel.graph.arguments import Argument, along_vectors
 from pymc_fastlogp.kernel.graph.boundary import is_embedded, passed, restored
 from pymc_fastlogp.kernel.graph.linking import can_be_linked
 from pymc_fastlogp.kernel.graph.op import FusedKernel
@@ -200,10 +200,13 @@ def fuse(inputs: list[Variable], outputs: list[Variable]) -> list[Variable]:
     UnsupportedError
         If the loop IR cannot express the graph.
     """
-    arguments = [passed(x) for x in inputs]
-    op = FusedKernel(_inner_graph(inputs, arguments, outputs), facts_of(arguments))
-    op.program  # noqa: B018, raises UnsupportedError
-    results = op(*arguments, return_list=True)
+    arguments = [Argument(passed(x)) for x in inputs]
+    op = _kernel(inputs, arguments, outputs)
+    turned = along_vectors(arguments, op.program)
+    if turned != arguments:
+        arguments = turned
+        op = _kernel(inputs, arguments, outputs)
+    results = op(*(argument.variable for argument in arguments), return_list=True)
     return [restored(result, x.type) for result, x in zip(results, outputs, strict=True)]
 
 
@@ -212,11 +215,22 @@ def facts_of(inputs: Sequence[Variable]) -> tuple[IndexFacts | None, ...]:
     return tuple(index_facts(x.data) if isinstance(x, Constant) else None for x in inputs)
 
 
+def _kernel(
+    inputs: list[Variable], arguments: list[Argument], outputs: list[Variable]
+) -> FusedKernel:
+    """Return the Op that computes outputs from its arguments, with its program."""
+    facts = facts_of([argument.variable for argument in arguments])
+    op = FusedKernel(_inner_graph(inputs, arguments, outputs), facts)
+    op.program  # noqa: B018, raises UnsupportedError
+    return op
+
+
 def _inner_graph(
-    inputs: list[Variable], arguments: list[TensorVariable], outputs: list[Variable]
+    inputs: list[Variable], arguments: list[Argument], outputs: list[Variable]
 ) -> FrozenFunctionGraph:
     """Return the graph of tensors from the arguments of a kernel to the outputs."""
     frozen = FrozenFunctionGraph.from_io(inputs, outputs)
-    fresh = [x.type() for x in arguments]
-    bound = frozen.bind([restored(x, old.type) for x, old in zip(fresh, inputs, strict=True)])
+    fresh = [argument.variable.type() for argument in arguments]
+    tensors = [argument.with_axes_back(x) for argument, x in zip(arguments, fresh, strict=True)]
+    bound = frozen.bind([restored(x, old.type) for x, old in zip(tensors, inputs, strict=True)])
     return FrozenFunctionGraph.from_io(fresh, [passed(x) for x in bound], dedup_nodes=True)

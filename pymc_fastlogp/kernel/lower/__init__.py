@@ -31,8 +31,9 @@ from pymc_fastlogp.kernel.lower.array import (
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.table import inner_nodes, row_of
 from pymc_fastlogp.kernel.passes import optimise
+from pymc_fastlogp.kernel.passes.layout import axes_of_vectors
 
-__all__ = ["UnsupportedError", "is_supported", "loops_of", "lower"]
+__all__ = ["UnsupportedError", "axes_of_vectors", "is_supported", "loops_of", "lower"]
 
 # Stands for a length that SpecifyShape leaves open.
 UNSPECIFIED = of_number(-1, "int64")

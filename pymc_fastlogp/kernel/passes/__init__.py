@@ -7,6 +7,7 @@ from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
 from pymc_fastlogp.kernel.passes.in_place import write_in_place
 from pymc_fastlogp.kernel.passes.interchange import interchange_axes
+from pymc_fastlogp.kernel.passes.layout import lay_along_vectors
 from pymc_fastlogp.kernel.passes.part import part_large_loops
 from pymc_fastlogp.kernel.passes.reciprocal import share_reciprocals
 from pymc_fastlogp.kernel.passes.simplify import simplify
@@ -29,6 +30,7 @@ PASSES: tuple[Callable[[Program], Program], ...] = (
     share_reciprocals,
     unswitch,
     interchange_axes,
+    lay_along_vectors,
 )
 
 

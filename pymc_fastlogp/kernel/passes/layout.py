@@ -1,0 +1,131 @@
+"""Arrays lie in memory as vectors read them.
+
+Where a short axis has become straight-line code (:mod:`~pymc_fastlogp.kernel.passes.unroll`), vectors run along the long one, and
+what was made as ``rows x k`` is read and written k elements apart: a gather for each of the k columns. With the axis of the vectors as the
+last one the lanes are neighbours:
+
+.. code-block:: text
+
+    loop rows:                           loop rows:
+        b[i0, 0] = %3               ->       b[0, i0] = %3
+        b[i0, 1] = %4                        b[1, i0] = %4
+
+That is possible for scratch and for constants, whose elements nobody outside sees. A constant that is an input is turned by
+whoever passes it (:mod:`pymc_fastlogp.kernel.graph.arguments`). What a library reads stays in its order.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from math import inf, prod
+
+import numpy as np
+
+from pymc_fastlogp.kernel.ir.affine import coefficient
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Index, Load, Role
+from pymc_fastlogp.kernel.ir.loops import Check, Loop, Program, Statement
+from pymc_fastlogp.kernel.ir.substitute import substitute, substitute_in_element
+from pymc_fastlogp.kernel.ir.traversal import (
+    depends_on,
+    is_call,
+    loads,
+    loops_in,
+    updates,
+    with_loops,
+)
+
+
+def lay_along_vectors(program: Program) -> Program:
+    """Return the program whose scratch and constants have the axis along which vectors run last."""
+    axes = axes_of_vectors(program)
+    turned = {
+        buffer: _turned(buffer, axes[buffer])
+        for buffer in (*program.scratch, *program.constants)
+        if buffer in axes
+    }
+    if not turned:
+        return program
+
+    def moved(expr: Expr) -> Expr | None:
+        if not isinstance(expr, Load) or expr.buffer not in turned:
+            return None
+        return Load(turned[expr.buffer], moved_last(expr.index, axes[expr.buffer]))
+
+    def rewritten(statement: Statement) -> Statement:
+        if isinstance(statement, Check) or statement.buffer not in turned:
+            return statement
+        index = moved_last(statement.index, axes[statement.buffer])
+        return replace(statement, buffer=turned[statement.buffer], index=index)
+
+    def changed(loop: Loop) -> list[Loop]:
+        body = tuple(map(rewritten, substitute(loop.body, moved)))
+        if loop.when is None:
+            return [replace(loop, body=body)]
+        [when] = substitute_in_element((loop.when,), moved)
+        return [replace(loop, body=body, when=when)]
+
+    return replace(
+        program,
+        steps=with_loops(program.steps, changed),
+        scratch=tuple(turned.get(buffer, buffer) for buffer in program.scratch),
+        constants=tuple(turned.get(buffer, buffer) for buffer in program.constants),
+    )
+
+
+def axes_of_vectors(program: Program) -> dict[Buffer, int]:
+    """Return for each array that vectors mostly read or write apart the axis along which they run.
+
+    Arrays that have one axis, or that a library reads, are left out.
+    """
+    elements: dict[Buffer, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    fixed = set[Buffer]()
+    for loop in loops_in(program.steps):
+        for buffer, index in _elements(loop):
+            if is_call(loop):
+                fixed.add(buffer)
+            elif (axis := _axis_along(index, len(loop.domain) - 1)) is not None:
+                elements[buffer][axis] += _length(loop)
+    # The last axis stays the last where another one is no better.
+    best = {
+        buffer: max(sorted(found, reverse=True), key=lambda axis: found[axis])
+        for buffer, found in elements.items()
+    }
+    return {
+        buffer: axis
+        for buffer, axis in best.items()
+        if buffer not in fixed and any(size != 1 for size in buffer.shape[axis + 1 :])
+    }
+
+
+def _elements(loop: Loop) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
+    for access in (*loads(loop), *updates(loop)):
+        yield access.buffer, access.index
+
+
+def _axis_along(index: tuple[Expr, ...], inner: int) -> int | None:
+    """Return the axis along which the lanes of a vector are neighbours, None if there is none."""
+    along = [axis for axis, i in enumerate(index) if depends_on([i], Index(inner))]
+    if len(along) != 1 or abs(coefficient(index[along[0]], Index(inner)) or 0) != 1:
+        return None
+    return along[0]
+
+
+def _length(loop: Loop) -> float:
+    """Return how often a loop runs; where that is known only when it is called, often, and where a check has to fail first, never."""
+    if loop.when is not None:
+        return 0
+    return prod(size if isinstance(size, int) else inf for size in loop.domain)
+
+
+def moved_last[T](items: tuple[T, ...], axis: int) -> tuple[T, ...]:
+    """Return what belongs to the axes of an array with one of them moved behind the others."""
+    return (*items[:axis], *items[axis + 1 :], items[axis])
+
+
+def _turned(buffer: Buffer, axis: int) -> Buffer:
+    shape = moved_last(buffer.shape, axis)
+    if buffer.role is not Role.CONSTANT:
+        return replace(buffer, shape=shape)
+    lengths = [size for size in buffer.shape if isinstance(size, int)]
+    data = np.frombuffer(buffer.data, buffer.dtype).reshape(lengths)
+    return replace(buffer, shape=shape, data=np.moveaxis(data, axis, -1).tobytes())
