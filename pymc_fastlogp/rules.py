@@ -147,6 +147,12 @@ RULES: tuple[Rule, ...] = (
         "stabilize",
     ),
     Rule("fastlogp_quotient_times_exp", CANCEL, "stabilize", until=CANCEL_UNTIL),
+    Rule(
+        "fastlogp_precision_of_scale",
+        "scalars.precision_of_scale.local_precision_of_scale",
+        "stabilize",
+        until="PyMC's Student t has its precision as a parameter",
+    ),
     # Before rows are compacted, which finds fewer distinct ones among the factors than among products.
     Rule("fastlogp_log_of_product", "scalars.log_of_product.local_log_of_product", "stabilize"),
     Rule("fastlogp_masked_switch", "rows.masked_switch.local_masked_switch", "stabilize"),

@@ -53,6 +53,9 @@ FAMILIES = {
     "student_t": lambda eta: pm.StudentT(
         "y", pm.Gamma("nu", 2, 0.1), mu=eta, sigma=1.5, observed=y
     ),
+    "student_t_precision": lambda eta: pm.StudentT(
+        "y", pm.Gamma("nu", 2, 0.1), lam=pt.exp(eta), observed=y
+    ),
     "laplace": lambda eta: pm.Laplace("y", eta, pm.HalfNormal("s"), observed=y),
     "logistic": lambda eta: pm.Logistic("y", eta, pm.HalfNormal("s"), observed=y),
     "cauchy": lambda eta: pm.Cauchy("y", eta, pm.HalfNormal("s"), observed=y),

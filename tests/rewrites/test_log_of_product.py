@@ -55,6 +55,8 @@ PRODUCTS = {
     "gathered product": (a * (pt.exp(v) * abs(w))[g], log_a + (v + pt.log(abs(w)))[g]),
     "product that is gathered": ((pt.exp(v) * abs(w))[g], (v + pt.log(abs(w)))[g]),
     "table that is no exponential": (a * abs(v)[g], log_a + pt.log(abs(v))[g]),
+    "quotient": (a * pt.exp(x) / abs(s), log_a + x - pt.log(pt.expand_dims(abs(s), 0))),
+    "exponential of a quotient": (pt.exp(x) / abs(s), x - pt.log(pt.expand_dims(abs(s), 0))),
     "outer": (pt.exp(column) * abs(z), column + pt.log(pt.expand_dims(abs(z), 0))),
 }
 FIRES = {
@@ -69,6 +71,8 @@ REFUSES = {
     "one scalar": pt.log(s**2 * u**2),
     "integers alone": pt.log(n * pt.ivector("k") ** 2),
     "quotient, which PyTensor splits": pt.log(a / abs(v)[g]),
+    "quotient by what is as long": pt.log(pt.exp(x) / z**2),
+    "quotient by what may be negative": pt.log(pt.exp(x) / s),
     "unknown length": pt.log(a * pt.vector("open") ** 2),
 }
 

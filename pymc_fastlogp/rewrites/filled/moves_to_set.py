@@ -48,6 +48,8 @@ def local_moves_to_set(fgraph: FunctionGraph, node: Apply) -> list[TensorVariabl
     filled = packed(out, found)
     if found is None or filled is None or not all(map(_stands_once, filled.entries)):
         return None
+    if _is_constant(filled.entries):
+        return None
     if node.op == mul and all(map(_is_repeated, filled.entries)):
         return None
     made = filled.as_sets()
@@ -69,6 +71,12 @@ def _is_moved_on(fgraph: FunctionGraph, x: TensorVariable) -> bool:
         and _is_matrix_of_moved(client.outputs[0])
         for client, _ in fgraph.clients[x]
     )
+
+
+def _is_constant(entries: Iterable[Entries]) -> bool:
+    """Whether a matrix is made of constant arrays: PyTensor folds it, and a set of most of its entries is no triangle."""
+    leaves = [entry for entry in entries if not is_scalar(entry)]
+    return bool(leaves) and all(isinstance(entry.leaf, Constant) for entry in leaves)
 
 
 def _stands_once(entry: Entries) -> bool:

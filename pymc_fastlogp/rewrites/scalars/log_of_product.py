@@ -3,6 +3,7 @@ r"""``log(a * exp(x) * s) -> log(a) + x + log(s)``: take no logarithm of what is
 .. code::
 
     log(a * exp(x) * s)       ->  log(a) + x + log(s) + limit
+    log(a * exp(x) / s)       ->  log(a) + x - log(s) + limit
     log(a * exp(v)[g])        ->  log(a) + v[g] + limit
     log(a * exp(x) * exp(y))  ->  log(a * exp(x + y))
     log((r * s)[g])           ->  (log(r) + log(s))[g] + limit
@@ -13,7 +14,8 @@ entry, and a sum over rows of it falls into sums over :math:`i` and :math:`k` al
 
 The limit is zero, but :math:`-\infty` where the product is zero, and :math:`\infty` where it is infinite. There the logarithm is
 what it was, also where factors that are neither under- or overflow together. Exponentials are multiplied first, as PyTensor does after
-the gradient: their product may be finite where one of them is not. Quotients PyTensor splits. Elsewhere the sum
+the gradient: their product may be finite where one of them is not. A quotient PyTensor splits itself where one of its parts is
+a positive constant. Elsewhere the sum
 is off by at most :math:`\epsilon \sum |\log f|` over its factors :math:`f`, where the left side has the rounding of the product.
 """
 
@@ -23,7 +25,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import constant, switch
-from pytensor.tensor.math import add, eq, exp, log, lt, mul
+from pytensor.tensor.math import add, eq, exp, log, lt, mul, sub
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
@@ -75,10 +77,13 @@ def limit_of_log(x: TensorVariable) -> TensorVariable:
 
 
 def _is_product(x: TensorVariable) -> bool:
-    """Whether ``x`` is a product, or entries of one."""
+    """Whether ``x`` is a product, or a quotient without a constant, or entries of one."""
     while isinstance(x.owner_op, MOVES):
         x = x.owner.inputs[0]
-    return is_made_by(x, ps.Mul)
+    quotient = operands(x, ps.TrueDiv)
+    return is_made_by(x, ps.Mul) or (
+        bool(quotient) and not any(isinstance(part, TensorConstant) for part in quotient)
+    )
 
 
 def _logarithm(x: TensorVariable, out: TensorVariable) -> TensorVariable | None:
@@ -93,6 +98,9 @@ def _logarithm(x: TensorVariable, out: TensorVariable) -> TensorVariable | None:
     if factors := operands(x, ps.Mul):
         parts = [_logarithm(factor, out) for factor in factors]
         return None if None in parts else add(*parts)
+    if quotient := operands(x, ps.TrueDiv):
+        numerator, denominator = (_logarithm(part, out) for part in quotient)
+        return None if numerator is None or denominator is None else sub(numerator, denominator)
     is_own = x.type.dtype == out.type.dtype and _is_smaller(x, out) and is_nonnegative(x)
     return log(x) if is_own else None
 
