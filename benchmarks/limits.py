@@ -15,6 +15,7 @@ from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 from llvmlite import binding as llvm
 from llvmlite import ir
@@ -27,6 +28,7 @@ from rich.table import Table
 from benchmarks.machine import machine
 from pymc_fastlogp.benchmarking.native import Timer
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
+from pymc_fastlogp.kernel.graph.scans import specialise_scans
 from pymc_fastlogp.kernel.llvm import I64
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.native.machine_code import compile_program, engine_of
@@ -76,7 +78,50 @@ def _scattered(x: TensorVariable) -> TensorVariable:
     return pt.zeros(64)[pt.as_tensor(index) + pt.cast(pt.round(x[0]), "int64") * 2].inc(x)
 
 
+def _recursion(
+    step: Callable[..., TensorVariable], start: TensorVariable, *series: TensorVariable
+) -> TensorVariable:
+    """Return all states of a recursion, 200 of them where there is no series."""
+    n_steps = None if series else 200
+    return pytensor.scan(step, [*series], [start], n_steps=n_steps, return_updates=False)
+
+
+def _damped(start: TensorVariable, series: TensorVariable) -> TensorVariable:
+    """Of which a multiplication and a sum, which are cheap, do not wait for the state."""
+    return _recursion(lambda x, state: 0.9 * state * (1 - x * x), start, series)
+
+
+def _of_series(
+    start: TensorVariable, first: TensorVariable, second: TensorVariable
+) -> TensorVariable:
+    """Of many series, which read a difference."""
+    return _recursion(lambda x, state: pt.tanh(state) + x, start, first - second)
+
+
 LIMITS = (
+    Limit(
+        "passes.straighten",
+        "LARGEST",
+        lambda start, weights: _recursion(lambda state: pt.tanh(weights @ state), start),
+        lambda n: [(n,), (n, n)],
+        (2, 3, 4, 5, 6),
+    ),
+    Limit(
+        "passes.hoist",
+        "COSTLY",
+        _damped,
+        lambda n: [(), (n,)],
+        (16, 200, ROWS),
+        applied=8,
+        lifted=1,
+    ),
+    Limit(
+        "passes.inline",
+        "MOST_LOADS",
+        _of_series,
+        lambda n: [(n,), (200, n), (200, n)],
+        (17, 100, 1000),
+    ),
     Limit(
         "lower.linalg",
         "LARGEST_CHOLESKY",
@@ -229,6 +274,7 @@ def _timer(limit: Limit, size: int) -> Timer:
     shapes = limit.shapes(size)
     inputs = [pt.tensor(f"x{i}", dtype="float64", shape=shape) for i, shape in enumerate(shapes)]
     graph = FunctionGraph(inputs, [limit.build(*inputs)], clone=True)
+    specialise_scans(graph)
     program = lower(graph, [None] * len(inputs))
     kernel = engine_of(program, compile_program(program, NAME))
     values = [np.random.default_rng(0).uniform(0.6, 1.4, shape) for shape in shapes]

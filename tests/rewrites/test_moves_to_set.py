@@ -144,7 +144,10 @@ FIRES = {
 
 REFUSES = {
     "padded constants": pt.stack(
-        [pt.pad(pt.constant(np.ones((3, 2))), [(k, 2 - k), (0, 0)]) for k in range(3)]
+        [
+            pt.pad(pt.constant(np.arange(2.0, 8.0).reshape(3, 2)), [(k, 2 - k), (0, 0)])
+            for k in range(3)
+        ]
     ),
     "mask of other numbers": square * np.where(LOWER, 2.0, 0.0),
     "row of a mask": square * np.array([[1.0, 0.0, 0.0]]),

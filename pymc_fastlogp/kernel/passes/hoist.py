@@ -30,7 +30,7 @@ from pymc_fastlogp.kernel.passes.sink import at_each_step, is_straight
 from pymc_fastlogp.kernel.scalars.cost import cost_of
 from pymc_fastlogp.kernel.scalars.quotient import quotient
 
-# Of an operation that is worth a store and a load: that of a division.
+# Of an operation that is worth a store and a load: that of a division (``python -m benchmarks.limits``).
 COSTLY = 8
 
 

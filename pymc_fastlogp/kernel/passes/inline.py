@@ -26,7 +26,7 @@ from pymc_fastlogp.kernel.ir.traversal import (
 )
 from pymc_fastlogp.kernel.passes.hoist import is_costly
 
-# Elements that are read in place of one.
+# Elements that are read in place of one (``python -m benchmarks.limits``).
 MOST_LOADS = 2
 
 

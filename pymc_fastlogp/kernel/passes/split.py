@@ -11,9 +11,6 @@ from pymc_fastlogp.kernel.passes.hoist import with_work_before
 from pymc_fastlogp.kernel.passes.inline import inline_sequences
 from pymc_fastlogp.kernel.passes.sink import with_results_behind
 
-# Steps of which there have to be more for vectors to gain.
-FEW = 8
-
 
 def split_steps(program: Program) -> Program:
     """Return the program with less to do in what is repeated."""
@@ -27,7 +24,7 @@ def split_steps(program: Program) -> Program:
 
 
 def _split(step: Step, stored: list[Buffer]) -> Iterator[Step]:
-    if isinstance(step, Loop) or (isinstance(step.length, int) and step.length <= FEW):
+    if isinstance(step, Loop):
         yield step
         return
     for part in with_results_behind(step):

@@ -16,7 +16,7 @@ from pymc_fastlogp.kernel.ir.loops import Loop, Program, Statement, Step
 from pymc_fastlogp.kernel.ir.substitute import substitute
 from pymc_fastlogp.kernel.ir.traversal import is_ordered
 
-# Elements of a loop: those of a matrix of 4 x 4. More take long to compile, and vectors do as well.
+# Elements of a loop: those of a matrix of 4 x 4. More take long to compile (``python -m benchmarks.limits``).
 LARGEST = 16
 
 
