@@ -186,13 +186,6 @@ RULES: tuple[Rule, ...] = (
         Phase.AFTER_GRADIENT,
         until="the gradient of an OpFromGraph is no longer one (pymc-devs/pytensor#1174)",
     ),
-    # Behind `specialize`, which would look at each node of theirs.
-    Rule(
-        "fastlogp_inline_sites",
-        "compiled.inline_sites.local_inline_sites",
-        "uncanonicalize",
-        Phase.AFTER_GRADIENT,
-    ),
     # Behind `specialize`, where PyTensor gathers rows of the factors instead.
     Rule(
         "fastlogp_gather_after_dot",

@@ -1,10 +1,15 @@
-"""The derivatives of sites that are spelled out are those of what they are derivatives of, and are compiled without their nodes."""
+"""The derivatives of sites that are spelled out are those of what they are derivatives of, and are part of kernels."""
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.fg import FunctionGraph
 
+from pymc_fastlogp.kernel.graph.op import FusedKernel
+from pymc_fastlogp.kernel.ir.expressions import Role
+from pymc_fastlogp.kernel.ir.loops import Store
+from pymc_fastlogp.kernel.lower import loops_of
 from pymc_fastlogp.ops import SiteNode
 from pymc_fastlogp.parametrisation import crossed, eliminated, factored, placed
 from pymc_fastlogp.parametrisation.nodes import as_node, summed_to
@@ -120,20 +125,83 @@ def test_numbers_of_sites_have_no_derivative():
         pt.grad(u.sum(), numbers[0])
 
 
-def test_nodes_of_sites_become_part_of_the_kernel():
+def test_nodes_of_sites_are_part_of_the_kernel():
     inputs = [pt.dscalar("s"), *(pt.tensor(shape=(J,), dtype="float64") for _ in range(3))]
     s, w, z, information = inputs
     u, logs = placed.placed(z, s, w, information)
     total = (u**2).sum() + logs.sum()
     outputs = [total, *pt.grad(total, [s, w, z])]
-    names = {}
-    for excluded in ([], ["fastlogp_inline_sites"]):
+    values = [np.float64(1.3), *np.random.default_rng(1).gamma(1, size=(3, J))]
+    found = {}
+    for excluded in ([], ["fastlogp"]):
         mode = pytensor.compile.mode.get_mode("NUMBA").excluding(*excluded)
         function = pytensor.function(inputs, outputs, mode=mode)
         nodes = function.maker.fgraph.apply_nodes
-        names[bool(excluded)] = sum(isinstance(node.op, SiteNode) for node in nodes)
-        assert any(type(node.op).__name__ == "FusedKernel" for node in nodes) or excluded
-    assert names == {False: 0, True: 2}
+        assert sum(type(node.op) is FusedKernel for node in nodes) == (not excluded)
+        assert sum(isinstance(node.op, SiteNode) for node in nodes) == (2 if excluded else 0)
+        found[bool(excluded)] = function(*values)
+        if not excluded:
+            [kernel] = [node.op for node in nodes if type(node.op) is FusedKernel]
+            inner = kernel.fgraph.apply_nodes
+            assert sum(isinstance(node.op, SiteNode) for node in inner) == 2
+            # What scalars are, groups, and what is summed over them.
+            assert len(kernel.program.steps) <= 4
+    for one, other in zip(found[False], found[True], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-13)
+
+
+def test_one_node_is_a_kernel():
+    x = pt.tensor(shape=(J,), dtype="float64")
+    outputs = as_node(lambda x: [pt.exp(x), pt.exp(x) * x], lambda *_: [], x)
+    function = pytensor.function([x], outputs, mode="NUMBA")
+    [node] = function.maker.fgraph.apply_nodes
+    assert type(node.op) is FusedKernel
+    value = np.arange(float(J))
+    for one, other in zip(function(value), (np.exp(value), np.exp(value) * value), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-14)
+
+
+def test_what_nodes_of_sites_read_and_give_is_not_written_to():
+    """Both sets copy what they write to, though only one node reads it."""
+
+    def forward(x):
+        return [y := 2.0 * x, y.copy()]
+
+    x = pt.tensor(shape=(J,), dtype="float64")
+    given = pt.exp(x)
+    one, other = as_node(forward, lambda *_: [], given)
+    outputs = [one[1:].set(pt.sqr(x[1:])), other[:2].set(pt.sin(x[:2])), given[:1].set(x[:1])]
+    function = pytensor.function([x], outputs, mode="NUMBA")
+    value = np.linspace(0.3, 0.9, J)
+    base = np.exp(value)
+    expected = [
+        np.concatenate([2 * base[:1], value[1:] ** 2]),
+        np.concatenate([np.sin(value[:2]), 2 * base[2:]]),
+        np.concatenate([value[:1], base[1:]]),
+    ]
+    for found, wanted in zip(function(value), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-14)
+
+
+def test_operations_that_others_alone_read_are_part_of_them():
+    """Of the sum, the elements that are read by a reduction, by one of another shape, and by the user are stored, no other."""
+
+    def forward(x, y):
+        a = pt.exp(x)
+        b = pt.sqr(a) + 1.0
+        c = b * y  # of another shape than b
+        return [c.sum(), pt.log(c)]
+
+    x, y = pt.tensor(shape=(1, J), dtype="float64"), pt.tensor(shape=(3, J), dtype="float64")
+    node = as_node(forward, lambda *_: [], x, y)[0].owner
+    program = loops_of(FunctionGraph([x, y], [*node.outputs], clone=True), [None, None])
+    stored = [
+        statement.buffer.shape
+        for step in program.steps
+        for statement in step.body
+        if isinstance(statement, Store) and statement.buffer.role is Role.SCRATCH
+    ]
+    assert sorted(stored, key=len) == [(), (1, J), (3, J), (3, J)]
 
 
 def test_a_node_that_no_kernel_covers_stays():

@@ -34,6 +34,7 @@ from pymc_fastlogp.kernel.graph.linking import can_be_linked
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.graph.scans import specialise_scans
 from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, loops_of
+from pymc_fastlogp.ops import SiteNode
 
 logger = logging.getLogger("pymc_fastlogp")
 
@@ -153,7 +154,7 @@ def is_worth_it(nodes: list[Apply]) -> bool:
 
 def _count(node: Apply) -> int:
     """Return how many nodes that compute a node stands for."""
-    if isinstance(node.op, Scan):
+    if isinstance(node.op, Scan | SiteNode):
         return LEAST_NODES
     return not node.op.view_map
 

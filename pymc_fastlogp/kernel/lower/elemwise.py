@@ -1,10 +1,12 @@
 """Elemwise and Composite: one loop that stores each output."""
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from pytensor.graph.basic import Apply, Constant
 from pytensor.scalar.basic import Cast, Composite, Identity, ScalarOp
+from pytensor.tensor.elemwise import Elemwise
 
 from pymc_fastlogp.kernel import scalars
 from pymc_fastlogp.kernel.ir.arithmetic import cast, const, domain_of
@@ -40,14 +42,34 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
         [variable.type.broadcastable for variable in node.inputs],
     )
     domain, index = domain_of(shape)
-    args = tuple(array.at(broadcast_index(array.shape, index)) for array in inputs)
     dtypes = _dtypes(node.outputs)
-    values = apply(node.op.scalar_op, args, dtypes)
+
+    @cache
+    def values_at(index: tuple[Expr, ...]) -> list[Expr]:
+        args = tuple(array.at(broadcast_index(array.shape, index)) for array in inputs)
+        return apply(node.op.scalar_op, args, dtypes)
+
+    values = values_at(index)
+    if context.delays and _is_part_of_readers(context, node):
+        return [
+            Array(shape, dtype, lambda index, k=k: values_at(index)[k])
+            for k, dtype in enumerate(dtypes)
+        ]
     if not shape and all(map(_may_be_a_length, values)):
         return list(map(_uniform, values))
     buffers = [context.buffer(dtype, shape) for dtype in dtypes]
     context.add(domain, *map(Store, buffers, [index] * len(buffers), values))
     return [of_buffer(buffer) for buffer in buffers]
+
+
+def _is_part_of_readers(context: Context, node: Apply) -> bool:
+    """Whether only operations on arrays read a node, each element once."""
+    repeated = node.outputs[0].type.broadcastable
+    readers = [reader for x in node.outputs for reader, _ in context.clients[x]]
+    return all(
+        isinstance(reader.op, Elemwise) and reader.outputs[0].type.broadcastable == repeated
+        for reader in readers
+    )
 
 
 def _uniform(value: Expr) -> Array:

@@ -42,6 +42,7 @@ from pymc_fastlogp.kernel.lower import (
     diagonals,
     elemwise,
     indexing,
+    inner_graph,
     inverse,
     linalg,
     products,
@@ -51,7 +52,7 @@ from pymc_fastlogp.kernel.lower import (
 )
 from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.context import Context
-from pymc_fastlogp.ops import LowerInverse
+from pymc_fastlogp.ops import LowerInverse, SiteNode
 
 
 def always(node: Apply) -> bool:
@@ -102,6 +103,7 @@ TABLE: dict[type[Op], Row] = {
     LowerInverse: Row(inverse.lower, linalg.supports_library),
     CheckAndRaise: Row(checks.lower),
     Scan: Row(scan.lower, scan.supports),
+    SiteNode: Row(inner_graph.lower),
 }
 
 # Those that Blockwise may repeat for each index of a batch.
@@ -116,5 +118,5 @@ def row_of(op: Op) -> Row | None:
 
 
 def inner_nodes(node: Apply) -> Iterable[Apply]:
-    """Return the nodes of the graph that an Op repeats, none for others."""
-    return node.op.fgraph.apply_nodes if isinstance(node.op, Scan) else ()
+    """Return the nodes of the graph of an Op that is lowered with it, none for others."""
+    return node.op.fgraph.apply_nodes if isinstance(node.op, Scan | SiteNode) else ()

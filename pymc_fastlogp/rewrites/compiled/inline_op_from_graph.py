@@ -23,7 +23,6 @@ from pytensor.tensor import symbolic
 from pytensor.tensor.linalg.products import KroneckerProduct
 
 from pymc_fastlogp.late import imported_late
-from pymc_fastlogp.ops import SiteNode
 
 # The gradient of LogSumExp and its like; before PyTensor 3.3.8 it was an OpFromGraph without a name.
 DERIVATIVE = getattr(symbolic, "FusibleSymbolicOpDerivative", OpFromGraph)
@@ -41,7 +40,7 @@ def local_inline_op_from_graph(fgraph: FunctionGraph, node: Apply) -> list[Varia
 
 def is_covered(node: Apply) -> bool:
     """Return whether kernels take a node, or else all nodes of its graph."""
-    if isinstance(node.op, SiteNode) or type(node.op) in INLINED:
+    if type(node.op) in INLINED:
         return all(map(is_covered, node.op.fgraph.toposort()))
     is_supported = imported_late("pymc_fastlogp.kernel.lower.is_supported")
     return is_supported is not None and is_supported(node)
