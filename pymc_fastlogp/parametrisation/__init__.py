@@ -15,6 +15,7 @@
     zero_sum:       the same for effects that sum to zero, and which they are
     scales:         scales of effects, which may be near zero
     model:          the model with sites
+    known_well:     which effects are placed well as they are written
     levels:         which effects are crossed
     mode:           the mode of a log density
     pilot:          sites from the curvature of the likelihood

@@ -21,6 +21,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
 
+from pymc_fastlogp.parametrisation.known_well import are_known_well
 from pymc_fastlogp.parametrisation.levels import signs_of, with_levels
 from pymc_fastlogp.parametrisation.matrix_normal import MatrixTransform, standardised_effects
 from pymc_fastlogp.parametrisation.mode import mode_of
@@ -45,7 +46,7 @@ STEP = 1e-4
 def pilot_of(
     model: "pm.Model", compile: Callable[["pm.Model"], Any], left_out: Collection[str] = ()
 ) -> "Pilot | None":
-    """Find the effects of a model and their sites, and say in the log what is left as it is; None where no effect is found.
+    """Find the effects of a model and their sites, and say in the log what is left as it is; None where no effect is found, or all are placed well as written.
 
     Parameters
     ----------
@@ -69,6 +70,9 @@ def pilot_of(
     for bundle in found.bundles:
         logger.info("%s get sites", ", ".join(f"{x} ({found.kinds[x]})" for x in bundle))
     if not found.bundles:
+        return None
+    if len(found.bundles) == 1 and are_known_well(frozen, *found.bundles):
+        logger.info("all variables stay as they are: each effect is known well by its rows")
         return None
     if found.scales:
         logger.info("%s may come near zero: scales of effects", ", ".join(found.scales))
