@@ -1,6 +1,6 @@
 """What lowering covers: for each Op, graphs with it and values to run them at."""
 
-from tests.kernel.covered import elemwise, indexing, linalg, reduction, scan, shape
+from tests.kernel.covered import elemwise, indexing, inner_graph, linalg, reduction, scan, shape
 
 CASES = {
     **elemwise.CASES,
@@ -9,4 +9,5 @@ CASES = {
     **shape.CASES,
     **linalg.CASES,
     **scan.CASES,
+    **inner_graph.CASES,
 }
