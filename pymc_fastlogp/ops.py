@@ -33,7 +33,7 @@ class LowerInverse(SymbolicOp):
 
 
 class SiteNode(OpFromGraph):
-    """A graph whose nodes are as they should be: the rule ``fastlogp_inline_sites`` puts it in its place when no pass is left that would look at each of them."""
+    """A graph whose nodes are as they should be: no pass of PyTensor looks at each of them, and kernels take it as it is."""
 
     @property
     def derivative_op_type(self) -> type[OpFromGraph]:

@@ -1,7 +1,8 @@
 """Elemwise and Composite: one loop that stores each output."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Apply, Constant
@@ -10,7 +11,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from pymc_fastlogp.kernel import scalars
 from pymc_fastlogp.kernel.ir.arithmetic import cast, const, domain_of
-from pymc_fastlogp.kernel.ir.expressions import Compute, Expr
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Size
 from pymc_fastlogp.kernel.ir.loops import Store
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_shape
@@ -35,7 +36,7 @@ def scalar_op_is_supported(op: ScalarOp, inputs: Sequence[str], outputs: Sequenc
 
 
 def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Append one loop for all outputs."""
+    """Append one loop for all outputs, unless they are part of what reads them."""
     shape = broadcast_shape(
         context,
         [array.shape for array in inputs],
@@ -51,15 +52,19 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
 
     values = values_at(index)
     if context.delays and _is_part_of_readers(context, node):
-        return [
-            Array(shape, dtype, lambda index, k=k: values_at(index)[k])
-            for k, dtype in enumerate(dtypes)
-        ]
+        return [_delayed(shape, dtype, values_at, k) for k, dtype in enumerate(dtypes)]
     if not shape and all(map(_may_be_a_length, values)):
         return list(map(_uniform, values))
     buffers = [context.buffer(dtype, shape) for dtype in dtypes]
     context.add(domain, *map(Store, buffers, [index] * len(buffers), values))
     return [of_buffer(buffer) for buffer in buffers]
+
+
+def _delayed(
+    shape: tuple[Size, ...], dtype: str, values_at: Callable[[Any], list[Expr]], k: int
+) -> Array:
+    """Return an output as an array that is not stored."""
+    return Array(shape, dtype, lambda index: values_at(index)[k])
 
 
 def _is_part_of_readers(context: Context, node: Apply) -> bool:
