@@ -1,10 +1,11 @@
-"""Calls of BLAS and LAPACK, which take the address of each argument.
+"""Calls of BLAS and LAPACK, and of functions of our own like them, which take the address of each argument.
 
 Letters and numbers that are known lie in the module, others are stored on the stack before the call.
 """
 
 from llvmlite import ir
 
+from pymc_fastlogp.kernel.emit.dense import FUNCTIONS
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Load
 from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Call
@@ -27,7 +28,9 @@ def emit_call(scope: Scope, call: Call) -> None:
     given: dict[str | Expr, ir.Value] = {RESULT: result, INFO: stack_variable(builder, I32)}
     arguments = [given.get(a) or _address(scope, a) for a in call.arguments]
     type_ = ir.FunctionType(ir.VoidType(), [POINTER] * len(arguments))
-    function = declared(builder.module, blas.symbol(call.function), type_)
+    own = FUNCTIONS.get(call.function)
+    symbol = blas.symbol(call.function)
+    function = own(builder.module) if own else declared(builder.module, symbol, type_)
     builder.call(function, arguments)
     if INFO in call.arguments:
         _mark_failure(scope, call, given[INFO])

@@ -1,0 +1,167 @@
+r"""Cholesky factors and inverses of matrices of some hundred rows, as functions of our own.
+
+LAPACK works on blocks that are multiplied by BLAS, which copies them first, and of these sizes most of the time is neither.
+Here a matrix is small enough for the caches, and is read in tiles of registers, row of tiles by row of tiles:
+
+.. math::
+
+    U^\top U = A: \quad U_{i \cdot} = U_{ii}^{-\top} \Bigl(A_{i \cdot} - \sum_{k<i} U_{ki}^\top U_{k \cdot}\Bigr), \qquad
+    V = U^{-\top}: \quad V_{i \cdot} = U_{ii}^{-\top} \Bigl(I_{i \cdot} - \sum_{k<i} U_{ki}^\top V_{k \cdot}\Bigr), \qquad
+    A^{-1} = V^\top V.
+
+That are the same sums as LAPACK's, in another order, each of :math:`n^3 / 6` multiplications. Matrices are in C order; their rows are a
+multiple of the length of a tile, so that there is no rest: they are padded by the rows and columns of an identity.
+"""
+
+from collections.abc import Callable
+from math import nan
+
+from llvmlite import ir
+
+from pymc_fastlogp.kernel.emit.tiles import (
+    Matrix,
+    Rows,
+    add_products,
+    count,
+    identity,
+    lower_part,
+    minus_product,
+    substitute,
+    transposed,
+    upper_part,
+    zeros,
+)
+from pymc_fastlogp.kernel.llvm import F64, I1, I32, I64, POINTER, declared, lane, splat
+from pymc_fastlogp.kernel.native.target import tile_length
+
+
+def factor(module: ir.Module) -> ir.Function:
+    """Return ``void factor(i32 *n, double *a)``: from the lower triangle of a matrix to ``U``, with zeros below.
+
+    All is nan if the matrix is not positive definite.
+    """
+    return _function(module, "factor", _factor)
+
+
+def _factor(a: Matrix) -> None:
+    builder = a.builder
+
+    def row_of_tiles(i: ir.Value, is_definite: Rows) -> Rows:
+        tile = transposed(builder, a.load(i, i))
+        tile = add_products(tile, (a, i), (a, i), (I64(0), i), minus_product)
+        tile, reciprocals, pivots = _factor_of_tile(builder, tile)
+        a.store(i, i, tile)
+
+        def beside(j: ir.Value, _: Rows) -> Rows:
+            tile = transposed(builder, a.load(j, i))
+            a.store(j, i, zeros())
+            tile = add_products(tile, (a, i), (a, j), (I64(0), i), minus_product)
+            a.store(i, j, substitute(tile, a, i, reciprocals))
+            return []
+
+        count(builder, builder.add(i, I64(tile_length())), a.n, beside, step=tile_length())
+        return [builder.and_(is_definite[0], pivots)]
+
+    [is_definite] = count(builder, I64(0), a.n, row_of_tiles, [I1(1)], step=tile_length())
+    with builder.if_then(builder.not_(is_definite), likely=False):
+        _fill(a, nan)
+
+
+def _fill(a: Matrix, number: float) -> None:
+    def element(i: ir.Value, _: Rows) -> Rows:
+        a.builder.store(F64(number), a.address(I64(0), i))
+        return []
+
+    count(a.builder, I64(0), a.builder.mul(a.n, a.n), element)
+
+
+def _factor_of_tile(builder: ir.IRBuilder, tile: Rows) -> tuple[Rows, Rows, ir.Value]:
+    """Return ``U`` of one tile, the reciprocals of its diagonal, and whether that is positive."""
+    n, rows = tile_length(), list(tile)
+    reciprocals, is_definite = [], I1(1)
+    root_of = declared(builder.module, "llvm.sqrt.f64", ir.FunctionType(F64, [F64]))
+    for r in range(n):
+        pivot = lane(builder, rows[r], r)
+        is_definite = builder.and_(is_definite, builder.fcmp_ordered(">", pivot, F64(0.0)))
+        root = builder.call(root_of, [pivot])
+        reciprocals.append(splat(builder, builder.fdiv(F64(1.0), root), n))
+        scaled = builder.fmul(rows[r], reciprocals[r])
+        rows[r] = builder.insert_element(scaled, root, I32(r))
+        for below in range(r + 1, n):
+            number = splat(builder, lane(builder, rows[r], below), n)
+            rows[below] = minus_product(builder, number, rows[r], rows[below])
+    return upper_part(builder, rows), reciprocals, is_definite
+
+
+def inverse(module: ir.Module) -> ir.Function:
+    """Return ``void inverse(i32 *n, double *u)``: from ``U`` to the lower triangle of ``(U.T @ U)**-1``, with zeros above.
+
+    Behind ``U`` in memory there is place for another matrix.
+    """
+    return _function(module, "inverse", _inverse)
+
+
+def _inverse(u: Matrix) -> None:
+    v = u.below()
+    _invert_triangle(u, v)
+    _square(v, u)
+
+
+def _invert_triangle(u: Matrix, v: Matrix) -> None:
+    """Append what fills the lower triangle of ``v`` with ``U**-T``, the tiles on its diagonal whole."""
+    builder, n = u.builder, tile_length()
+
+    def row_of_tiles(i: ir.Value, _: Rows) -> Rows:
+        places = [builder.add(i, I64(r)) for r in range(n)]
+        diagonal = [builder.load(u.address(place, place), typ=F64) for place in places]
+        reciprocals = [splat(builder, builder.fdiv(F64(1.0), x), n) for x in diagonal]
+
+        def before(j: ir.Value, _: Rows) -> Rows:
+            tile = add_products(zeros(), (u, i), (v, j), (j, i), minus_product)
+            v.store(i, j, substitute(tile, u, i, reciprocals))
+            return []
+
+        count(builder, I64(0), i, before, step=n)
+        v.store(i, i, substitute(identity(), u, i, reciprocals))
+        return []
+
+    count(builder, I64(0), u.n, row_of_tiles, step=n)
+
+
+def _square(v: Matrix, result: Matrix) -> None:
+    """Append what stores the lower triangle of ``V.T @ V`` of a lower triangle."""
+    builder, n = v.builder, tile_length()
+
+    def row_of_tiles(i: ir.Value, _: Rows) -> Rows:
+        def before(j: ir.Value, _: Rows) -> Rows:
+            result.store(i, j, add_products(zeros(), (v, i), (v, j), (i, v.n)))
+            result.store(j, i, zeros())
+            return []
+
+        count(builder, I64(0), i, before, step=n)
+        tile = add_products(zeros(), (v, i), (v, i), (i, v.n))
+        result.store(i, i, lower_part(builder, tile))
+        return []
+
+    count(builder, I64(0), v.n, row_of_tiles, step=n)
+
+
+# By the names that calls have.
+FUNCTIONS: dict[str, Callable[[ir.Module], ir.Function]] = {"factor": factor, "inverse": inverse}
+
+
+def _function(module: ir.Module, name: str, body: Callable[[Matrix], None]) -> ir.Function:
+    """Return a function of a matrix, which is made once in a module."""
+    name = f"dense.{name}"
+    if name in module.globals:
+        return module.globals[name]
+    type_ = ir.FunctionType(ir.VoidType(), [POINTER] * 2)
+    function = ir.Function(module, type_, name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    builder = ir.IRBuilder(function.append_basic_block())
+    n, first = function.args
+    rows = builder.sext(builder.load(n, typ=I32), I64)
+    body(Matrix(builder, first, rows))
+    builder.ret_void()
+    return function
