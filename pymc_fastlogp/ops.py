@@ -32,6 +32,23 @@ class LowerInverse(SymbolicOp):
         return [-2 * pt.tril(whole @ symmetric @ whole @ factor)]
 
 
+class RankOnePullback(SymbolicOp):
+    r"""The gradient with respect to the lower triangle of ``K = L @ L.T`` of ``g @ L @ z``, from ``L``, ``u = L.T @ g`` and ``z``; zero above.
+
+    With :math:`S` the lower triangle of :math:`u z^\top`, its diagonal halved, and :math:`M = L^{-\top} S L^{-1}`, an element below the diagonal is
+    :math:`M_{ij} + M_{ji}`, and one on it :math:`M_{ii}` (Murray, 2016, "Differentiation of the Cholesky decomposition").
+    """
+
+    def build_inner_graph(self, *inputs: TensorVariable) -> list[TensorVariable]:
+        """Return the graph that computes it where no kernel does."""
+        factor, u, z = inputs
+        halved = 0.5 * pt.eye(factor.shape[0], dtype=factor.type.dtype)
+        inverse = solve_triangular(factor, pt.eye(factor.shape[0]), lower=True)
+        triangle = pt.tril(u[:, None] * z) * (1 - halved)
+        product = inverse.T @ triangle @ inverse
+        return [pt.tril(product + product.T) * (1 - halved)]
+
+
 class SiteNode(OpFromGraph):
     """A graph whose nodes are as they should be: the rule ``fastlogp_inline_sites`` puts it in its place when no pass is left that would look at each of them."""
 

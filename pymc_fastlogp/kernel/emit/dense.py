@@ -26,12 +26,13 @@ from pymc_fastlogp.kernel.emit.tiles import (
     identity,
     lower_part,
     minus_product,
+    plus_product,
     substitute,
     transposed,
     upper_part,
     zeros,
 )
-from pymc_fastlogp.kernel.llvm import F64, I1, I32, I64, POINTER, declared, lane, splat
+from pymc_fastlogp.kernel.llvm import F64, I1, I32, I64, POINTER, declared, filled, lane, splat
 from pymc_fastlogp.kernel.native.target import tile_length
 
 
@@ -130,24 +131,83 @@ def _invert_triangle(u: Matrix, v: Matrix) -> None:
 
 def _square(v: Matrix, result: Matrix) -> None:
     """Append what stores the lower triangle of ``V.T @ V`` of a lower triangle."""
-    builder, n = v.builder, tile_length()
+
+    def tile_at(i: ir.Value, j: ir.Value) -> Rows:
+        return add_products(zeros(), (v, i), (v, j), (i, v.n))
+
+    _store_lower(result, tile_at)
+
+
+def _store_lower(result: Matrix, tile_at: Callable[[ir.Value, ir.Value], Rows]) -> None:
+    """Append what stores the tiles of a lower triangle, and zeros above."""
+    builder, n = result.builder, tile_length()
 
     def row_of_tiles(i: ir.Value, _: Rows) -> Rows:
         def before(j: ir.Value, _: Rows) -> Rows:
-            result.store(i, j, add_products(zeros(), (v, i), (v, j), (i, v.n)))
+            result.store(i, j, tile_at(i, j))
             result.store(j, i, zeros())
             return []
 
         count(builder, I64(0), i, before, step=n)
-        tile = add_products(zeros(), (v, i), (v, i), (i, v.n))
-        result.store(i, i, lower_part(builder, tile))
+        result.store(i, i, lower_part(builder, tile_at(i, i)))
         return []
 
-    count(builder, I64(0), v.n, row_of_tiles, step=n)
+    count(builder, I64(0), result.n, row_of_tiles, step=n)
+
+
+def rank_one_pullback(module: ir.Module) -> ir.Function:
+    r"""Return ``void rank_one_pullback(i32 *n, double *a)``: the lower triangle of :class:`~pymc_fastlogp.ops.RankOnePullback`, with zeros above.
+
+    In memory there are ``U = L.T``, which becomes the result, place for two more matrices, and ``u`` and ``z`` as two rows. The product of the triangle of
+    :math:`u z^\top` and ``V`` needs no product of matrices: its rows are those of ``V`` times ``z``, added up, times ``u``.
+    """
+    return _function(module, "rank_one_pullback", _rank_one_pullback)
+
+
+def _rank_one_pullback(u: Matrix) -> None:
+    v = u.below()
+    y = v.below()
+    _invert_triangle(u, v)
+    _add_up(v, y, y.below())
+    _product(v, y, u)
+
+
+def _add_up(v: Matrix, y: Matrix, vectors: Matrix) -> None:
+    """Append what fills ``y`` with the triangle of ``u z^T``, its diagonal halved, times a lower triangle."""
+    builder, n = v.builder, tile_length()
+    half = filled(ir.VectorType(F64, n), 0.5)
+
+    def columns(j: ir.Value, _: Rows) -> Rows:
+        def row(k: ir.Value, sums: Rows) -> Rows:
+            [total], values = sums, v.row(k, j)
+            added = builder.fmul(vectors.number(I64(1), k), values)
+            halfway = plus_product(builder, half, added, total)
+            product = builder.fmul(vectors.number(I64(0), k), halfway)
+            builder.store(product, y.address(k, j), align=8)
+            return [builder.fadd(total, added)]
+
+        count(builder, j, v.n, row, zeros()[:1])
+        return []
+
+    count(builder, I64(0), v.n, columns, step=n)
+
+
+def _product(v: Matrix, y: Matrix, result: Matrix) -> None:
+    """Append what stores the lower triangle of ``V.T @ Y + Y.T @ V`` of two lower triangles."""
+
+    def tile_at(i: ir.Value, j: ir.Value) -> Rows:
+        tile = add_products(zeros(), (v, i), (y, j), (i, v.n))
+        return add_products(tile, (y, i), (v, j), (i, v.n))
+
+    _store_lower(result, tile_at)
 
 
 # By the names that calls have.
-FUNCTIONS: dict[str, Callable[[ir.Module], ir.Function]] = {"factor": factor, "inverse": inverse}
+FUNCTIONS: dict[str, Callable[[ir.Module], ir.Function]] = {
+    "factor": factor,
+    "inverse": inverse,
+    "rank_one_pullback": rank_one_pullback,
+}
 
 
 def _function(module: ir.Module, name: str, body: Callable[[Matrix], None]) -> ir.Function:

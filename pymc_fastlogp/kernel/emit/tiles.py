@@ -51,13 +51,14 @@ class Matrix:
         value = self.builder.load(self.address(row, column), typ=F64)
         return splat(self.builder, value, tile_length())
 
+    def row(self, row: ir.Value, column: ir.Value) -> ir.Value:
+        """Load a row of a tile by its first element."""
+        vector = ir.VectorType(F64, tile_length())
+        return self.builder.load(self.address(row, column), typ=vector, align=8)
+
     def load(self, row: ir.Value, column: ir.Value) -> Rows:
         """Load a tile by its first element."""
-        vector = ir.VectorType(F64, tile_length())
-        return [
-            self.builder.load(self.address(i, column), typ=vector, align=8)
-            for i in rows_from(self.builder, row)
-        ]
+        return [self.row(i, column) for i in rows_from(self.builder, row)]
 
     def store(self, row: ir.Value, column: ir.Value, tile: Sequence[ir.Value]) -> None:
         """Store a tile."""
@@ -187,10 +188,10 @@ def add_products(
         :func:`plus_product`, or :func:`minus_product` to subtract.
     """
     (a, i), (b, j) = left, right
-    builder, vector = a.builder, ir.VectorType(F64, tile_length())
+    builder = a.builder
 
     def body(k: ir.Value, rows: Rows) -> Rows:
-        row = builder.load(b.address(k, j), typ=vector, align=8)
+        row = b.row(k, j)
         numbers = [a.number(k, column) for column in rows_from(builder, i)]
         return [combine(builder, x, row, y) for x, y in zip(numbers, rows, strict=True)]
 

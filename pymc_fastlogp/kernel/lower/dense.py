@@ -4,9 +4,11 @@ What they are is in :mod:`pymc_fastlogp.kernel.emit.dense`. The rows of a matrix
 whose factor and inverse it is. They give the upper triangle ``U = L.T``, so that the factor ``L`` is read as a transpose.
 """
 
+from math import nan
 from typing import Any
 
 from pytensor import scalar as ps
+from pytensor.graph.basic import Apply
 
 from pymc_fastlogp.kernel.ir.arithmetic import ZERO, const, domain_of, int64, plus, switch, truth
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Size
@@ -14,6 +16,7 @@ from pymc_fastlogp.kernel.ir.loops import RESULT, Call, Store
 from pymc_fastlogp.kernel.lower.array import Array, Element, of_buffer
 from pymc_fastlogp.kernel.lower.blas_operands import transposed
 from pymc_fastlogp.kernel.lower.context import Context
+from pymc_fastlogp.kernel.lower.lapack import MISMATCH, is_regular
 
 # A multiple of the rows of all tiles.
 TILE = 8
@@ -34,36 +37,69 @@ def factor(context: Context, op: Any, a: Array) -> Array:
         element = a.at((*batch, i, j) if op.lower else (*batch, j, i))
         return switch(truth(ps.ge, i, j), element, const(0.0, "float64"))
 
-    upper = _called(context, "factor", a, triangle)
+    padded = padded_rows(a)
+    buffer = context.buffer("float64", (*a.shape[:-2], padded, padded))
+    upper = _called(context, "factor", buffer, a, triangle)
     return transposed(upper) if op.lower else upper
 
 
 def inverse(context: Context, factor: Array, can_be_inverted: Expr) -> Array:
     """Append the inverse of a matrix by its lower factor; nan where it cannot be inverted."""
+    padded = padded_rows(factor)
+    buffer = context.buffer("float64", (2 * padded, padded))
+    return _called(context, "inverse", buffer, factor, _upper(factor, can_be_inverted))
 
-    def triangle(index: tuple[Expr, ...]) -> Expr:
+
+def supports_pullback(node: Apply) -> bool:
+    """Whether the matrix is one for us, and all is float64."""
+    types = {variable.type.dtype for variable in (*node.inputs, *node.outputs)}
+    return types == {"float64"} and is_for_us(*node.inputs[0].type.shape)
+
+
+def lower_pullback(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Append ``RankOnePullback``, whose vectors are two rows behind the place for three matrices; nan where the factor has no inverse."""
+    factor, *vectors = inputs
+    n, padded = factor.shape[0], padded_rows(factor)
+    can_be_inverted = is_regular(context, factor).at(())
+    buffer = context.buffer("float64", (3 * padded + 2, padded))
+    for number, vector in enumerate(vectors):
+        context.require_equal(vector.shape[0], n, MISMATCH)
+        row = int64(3 * padded + number)
+        for first, length, values in ((0, n, vector), (n, padded - n, None)):
+            domain, [i] = domain_of((length,))
+            value = values.at((i,)) if values else const(0.0, "float64")
+            context.add(domain, Store(buffer, (row, plus(i, int64(first))), value))
+    element = _upper(factor, can_be_inverted)
+    return [_called(context, "rank_one_pullback", buffer, factor, element)]
+
+
+def padded_rows(a: Array) -> int:
+    """Return the rows of a matrix, up to a multiple of those of a tile."""
+    n = a.shape[-1]
+    assert isinstance(n, int)
+    return -(-n // TILE) * TILE
+
+
+def _upper(factor: Array, can_be_inverted: Expr) -> Element:
+    """Return the elements of the transpose of a lower factor."""
+
+    def element(index: tuple[Expr, ...]) -> Expr:
         i, j = index
         # Nothing but nan comes of nan.
-        element = switch(can_be_inverted, factor.at((j, i)), const(float("nan"), "float64"))
-        return switch(truth(ps.le, i, j), element, const(0.0, "float64"))
+        value = switch(can_be_inverted, factor.at((j, i)), const(nan, "float64"))
+        return switch(truth(ps.le, i, j), value, const(0.0, "float64"))
 
-    return _called(context, "inverse", factor, triangle, n_matrices=2)
+    return element
 
 
-def _called(
-    context: Context, function: str, a: Array, element: Element, n_matrices: int = 1
-) -> Array:
-    """Append a padded copy of each matrix of a batch and the call that replaces it; return the matrix without what was padded."""
-    *batch, n, _ = a.shape
-    assert isinstance(n, int)
-    padded = -(-n // TILE) * TILE
-    buffer = context.buffer("float64", (*batch, n_matrices * padded, padded))
+def _called(context: Context, function: str, buffer: Buffer, a: Array, element: Element) -> Array:
+    """Append the padded copy of each matrix of a batch and the call that replaces it; return the matrix without what was padded."""
     domain, index = domain_of(a.shape)
     context.add(domain, Store(buffer, index, element(index)))
-    _pad(context, buffer, n, padded)
-    domain, leading = domain_of(tuple(batch))
-    call = Call(buffer, (*leading, ZERO, ZERO), function, (int64(padded), RESULT))
-    context.add(domain, call)
+    _pad(context, buffer, a.shape[-1], padded_rows(a))
+    domain, leading = domain_of(a.shape[:-2])
+    arguments = (int64(padded_rows(a)), RESULT)
+    context.add(domain, Call(buffer, (*leading, ZERO, ZERO), function, arguments))
     return of_buffer(buffer).view(a.shape, lambda i: i)
 
 

@@ -39,6 +39,7 @@ from pytensor.tensor.subtensor import (
 from pymc_fastlogp.kernel.lower import (
     checks,
     cumulative,
+    dense,
     diagonals,
     elemwise,
     indexing,
@@ -51,7 +52,7 @@ from pymc_fastlogp.kernel.lower import (
 )
 from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.context import Context
-from pymc_fastlogp.ops import LowerInverse
+from pymc_fastlogp.ops import LowerInverse, RankOnePullback
 
 
 def always(node: Apply) -> bool:
@@ -100,6 +101,7 @@ TABLE: dict[type[Op], Row] = {
     SolveTriangular: Row(linalg.lower_solve_triangular, linalg.supports),
     CholeskySolve: Row(linalg.lower_cholesky_solve, linalg.supports_library),
     LowerInverse: Row(inverse.lower, linalg.supports_library),
+    RankOnePullback: Row(dense.lower_pullback, dense.supports_pullback),
     CheckAndRaise: Row(checks.lower),
     Scan: Row(scan.lower, scan.supports),
 }
