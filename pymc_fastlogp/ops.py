@@ -4,6 +4,7 @@ from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph, SymbolicOp
+from pytensor.tensor.linalg.decomposition.eigen import Eigh, eigh
 from pytensor.tensor.linalg.solvers.triangular import solve_triangular
 from pytensor.tensor.variable import TensorVariable
 
@@ -47,6 +48,18 @@ class RankOnePullback(SymbolicOp):
         triangle = pt.tril(u[:, None] * z) * (1 - halved)
         product = inverse.T @ triangle @ inverse
         return [pt.tril(product + product.T) * (1 - halved)]
+
+
+class EighUpToSigns(SymbolicOp):
+    """Eigenvalues and eigenvectors of a symmetric matrix by its lower triangle, as ``Eigh`` has them but for the signs of eigenvectors."""
+
+    def build_inner_graph(self, *inputs: TensorVariable) -> list[TensorVariable]:
+        """Return the graph that computes them where no kernel does."""
+        return eigh(*inputs)
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[TensorVariable]:
+        """Return the gradient with respect to the lower triangle, by the same formula as that of ``Eigh``."""
+        return Eigh().pullback(inputs, outputs, cotangents)
 
 
 class SiteNode(OpFromGraph):

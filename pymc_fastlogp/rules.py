@@ -141,6 +141,12 @@ RULES: tuple[Rule, ...] = (
         "stabilize",
         Phase.FOR_GRADIENT,
     ),
+    Rule(
+        "fastlogp_eigh_up_to_signs",
+        "linalg.eigh_up_to_signs.local_eigh_up_to_signs",
+        "stabilize",
+        Phase.FOR_GRADIENT,
+    ),
     Rule("fastlogp_solve_of_scaled", "linalg.solve_of_scaled.local_solve_of_scaled", "stabilize"),
     Rule(
         "fastlogp_difference_of_cumsum",

@@ -14,6 +14,7 @@ MODULES = {
     "dtrsv": cython_blas,
     "dpotrf": cython_lapack,
     "dpotri": cython_lapack,
+    "dsyev": cython_lapack,
 }
 
 _name_of = PYFUNCTYPE(c_char_p, py_object)(("PyCapsule_GetName", pythonapi))

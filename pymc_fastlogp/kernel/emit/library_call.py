@@ -8,11 +8,12 @@ from llvmlite import ir
 from pymc_fastlogp.kernel.emit.dense import FUNCTIONS
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Load
-from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Call
+from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Call, behind
 from pymc_fastlogp.kernel.llvm import (
     F64,
     I8,
     I32,
+    I64,
     POINTER,
     declared,
     private_constant,
@@ -26,7 +27,7 @@ def emit_call(scope: Scope, call: Call) -> None:
     builder = scope.builder
     result = scope.address(call.buffer, call.index)
     given: dict[str | Expr, ir.Value] = {RESULT: result, INFO: stack_variable(builder, I32)}
-    arguments = [given.get(a) or _address(scope, a) for a in call.arguments]
+    arguments = [given.get(a) or _address(scope, a, result) for a in call.arguments]
     type_ = ir.FunctionType(ir.VoidType(), [POINTER] * len(arguments))
     own = FUNCTIONS.get(call.function)
     symbol = blas.symbol(call.function)
@@ -36,8 +37,11 @@ def emit_call(scope: Scope, call: Call) -> None:
         _mark_failure(scope, call, given[INFO])
 
 
-def _address(scope: Scope, argument: str | Expr) -> ir.Value:
+def _address(scope: Scope, argument: str | Expr, result: ir.Value) -> ir.Value:
     """Return where an argument is."""
+    if isinstance(argument, str) and argument.startswith(behind(0)[:-1]):
+        offset = I64(int(argument.removeprefix(behind(0)[:-1])))
+        return scope.builder.gep(result, [offset], source_etype=F64)
     if isinstance(argument, str):
         return _constant(scope.builder.module, I8(ord(argument)))
     if isinstance(argument, Load) and argument.dtype == "float64":
