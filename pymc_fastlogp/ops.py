@@ -43,11 +43,11 @@ class RankOnePullback(SymbolicOp):
     def build_inner_graph(self, *inputs: TensorVariable) -> list[TensorVariable]:
         """Return the graph that computes it where no kernel does."""
         factor, u, z = inputs
-        halved = 0.5 * pt.eye(factor.shape[0], dtype=factor.type.dtype)
-        inverse = solve_triangular(factor, pt.eye(factor.shape[0]), lower=True)
-        triangle = pt.tril(u[:, None] * z) * (1 - halved)
-        product = inverse.T @ triangle @ inverse
-        return [pt.tril(product + product.T) * (1 - halved)]
+        n, one = factor.shape[0], pt.eye(factor.shape[0], dtype=factor.type.dtype)
+        inverse = solve_triangular(factor, one, lower=True)
+        product = inverse.T @ (pt.tril(u[:, None] * z) * (1 - 0.5 * one)) @ inverse
+        symmetric = (product + product.T) * (1 - 0.5 * one)
+        return [pt.switch(pt.tri(n, dtype="bool"), symmetric, pt.zeros_like(symmetric))]
 
 
 class EighUpToSigns(SymbolicOp):

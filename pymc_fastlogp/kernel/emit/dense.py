@@ -138,8 +138,10 @@ def _square(v: Matrix, result: Matrix) -> None:
     _store_lower(result, tile_at)
 
 
-def _store_lower(result: Matrix, tile_at: Callable[[ir.Value, ir.Value], Rows]) -> None:
-    """Append what stores the tiles of a lower triangle, and zeros above."""
+def _store_lower(
+    result: Matrix, tile_at: Callable[[ir.Value, ir.Value], Rows], weight: float = 1.0
+) -> None:
+    """Append what stores the tiles of a lower triangle, with its diagonal multiplied by a weight, and zeros above."""
     builder, n = result.builder, tile_length()
 
     def row_of_tiles(i: ir.Value, _: Rows) -> Rows:
@@ -149,7 +151,7 @@ def _store_lower(result: Matrix, tile_at: Callable[[ir.Value, ir.Value], Rows]) 
             return []
 
         count(builder, I64(0), i, before, step=n)
-        result.store(i, i, lower_part(builder, tile_at(i, i)))
+        result.store(i, i, lower_part(builder, tile_at(i, i), weight))
         return []
 
     count(builder, I64(0), result.n, row_of_tiles, step=n)
@@ -193,13 +195,13 @@ def _add_up(v: Matrix, y: Matrix, vectors: Matrix) -> None:
 
 
 def _product(v: Matrix, y: Matrix, result: Matrix) -> None:
-    """Append what stores the lower triangle of ``V.T @ Y + Y.T @ V`` of two lower triangles."""
+    """Append what stores the lower triangle of ``V.T @ Y + Y.T @ V``, its diagonal halved, of two lower triangles."""
 
     def tile_at(i: ir.Value, j: ir.Value) -> Rows:
         tile = add_products(zeros(), (v, i), (y, j), (i, v.n))
         return add_products(tile, (y, i), (v, j), (i, v.n))
 
-    _store_lower(result, tile_at)
+    _store_lower(result, tile_at, 0.5)
 
 
 # By the names that calls have.

@@ -105,26 +105,28 @@ def transposed(builder: ir.IRBuilder, tile: Sequence[ir.Value]) -> Rows:
 
 def upper_part(builder: ir.IRBuilder, tile: Sequence[ir.Value]) -> Rows:
     """Return a tile with zeros below its diagonal."""
-    n = tile_length()
+    lanes = range(tile_length())
+    kept = ([i >= r for i in lanes] for r in lanes)
+    return [_kept(builder, row, which) for row, which in zip(tile, kept, strict=True)]
+
+
+def lower_part(builder: ir.IRBuilder, tile: Sequence[ir.Value], weight: float = 1.0) -> Rows:
+    """Return a tile with zeros above its diagonal, which is multiplied by a weight."""
+    lanes = range(tile_length())
+    kept = ([i <= r for i in lanes] for r in lanes)
+    rows = [_kept(builder, row, which) for row, which in zip(tile, kept, strict=True)]
+    if weight == 1:
+        return rows
+    weights = ([weight if i == r else 1.0 for i in lanes] for r in lanes)
     return [
-        _where(builder, [i >= r for i in range(n)], row, r_zero)
-        for r, (row, r_zero) in enumerate(zip(tile, zeros(), strict=True))
+        builder.fmul(row, ir.Constant(row.type, which))
+        for row, which in zip(rows, weights, strict=True)
     ]
 
 
-def lower_part(builder: ir.IRBuilder, tile: Sequence[ir.Value]) -> Rows:
-    """Return a tile with zeros above its diagonal."""
-    n = tile_length()
-    return [
-        _where(builder, [i <= r for i in range(n)], row, r_zero)
-        for r, (row, r_zero) in enumerate(zip(tile, zeros(), strict=True))
-    ]
-
-
-def _where(
-    builder: ir.IRBuilder, lanes: Sequence[bool], yes: ir.Value, no: ir.Value
-) -> ir.Value:
-    return builder.select(ir.Constant(ir.VectorType(I1, len(lanes)), list(lanes)), yes, no)
+def _kept(builder: ir.IRBuilder, row: ir.Value, lanes: Sequence[bool]) -> ir.Value:
+    mask = ir.Constant(ir.VectorType(I1, len(lanes)), list(lanes))
+    return builder.select(mask, row, filled(row.type, 0.0))
 
 
 def plus_product(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
@@ -210,4 +212,3 @@ def substitute(
             number = triangle.number(places[r], places[below])
             rows[below] = minus_product(builder, number, rows[r], rows[below])
     return rows
-

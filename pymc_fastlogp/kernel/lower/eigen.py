@@ -13,7 +13,16 @@ The function writes the eigenvectors in place of the matrix, its columns as rows
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
 
-from pymc_fastlogp.kernel.ir.arithmetic import ZERO, const, domain_of, int64, plus, switch, times, truth
+from pymc_fastlogp.kernel.ir.arithmetic import (
+    ZERO,
+    const,
+    domain_of,
+    int64,
+    plus,
+    switch,
+    times,
+    truth,
+)
 from pymc_fastlogp.kernel.ir.expressions import Expr, Load
 from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Call, Store, behind
 from pymc_fastlogp.kernel.lower.array import Array

@@ -52,9 +52,7 @@ def local_eigh_up_to_signs(fgraph: FunctionGraph, node: Apply) -> list[TensorVar
     if not is_free_of_signs(fgraph, vectors):
         return None
     results = EighUpToSigns()(matrix)
-    if not all(
-        old.type.is_super(new.type) for old, new in zip(node.outputs, results, strict=True)
-    ):
+    if not all(old.type.is_super(new.type) for old, new in zip(node.outputs, results, strict=True)):
         return None
     copy_stack_trace(node.outputs, results)
     return results

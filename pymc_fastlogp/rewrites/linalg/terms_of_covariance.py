@@ -141,9 +141,7 @@ def _is_solve_of_rows(op: Any) -> bool:
     return core.lower and not core.unit_diagonal and core.b_ndim == 1
 
 
-def factored_covariance(
-    fgraph: FunctionGraph, factor: TensorVariable
-) -> TensorVariable | None:
+def factored_covariance(fgraph: FunctionGraph, factor: TensorVariable) -> TensorVariable | None:
     """Return ``K`` if a matrix, whatever axes of length one are before its own, is the lower ``cholesky(K)``.
 
     None also where another rule is about to know the factor without factorising.
