@@ -59,7 +59,7 @@ def supports_pullback(node: Apply) -> bool:
 def lower_pullback(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Append ``RankOnePullback``, whose vectors are two rows behind the place for three matrices; nan where the factor has no inverse."""
     factor, *vectors = inputs
-    n, padded = factor.shape[0], padded_rows(factor)
+    n, padded = _rows(factor), padded_rows(factor)
     can_be_inverted = is_regular(context, factor).at(())
     buffer = context.buffer("float64", (3 * padded + 2, padded))
     for number, vector in enumerate(vectors):
@@ -75,9 +75,13 @@ def lower_pullback(context: Context, node: Apply, inputs: list[Array]) -> list[A
 
 def padded_rows(a: Array) -> int:
     """Return the rows of a matrix, up to a multiple of those of a tile."""
+    return -(-_rows(a) // TILE) * TILE
+
+
+def _rows(a: Array) -> int:
     n = a.shape[-1]
     assert isinstance(n, int)
-    return -(-n // TILE) * TILE
+    return n
 
 
 def _upper(factor: Array, can_be_inverted: Expr) -> Element:
@@ -96,7 +100,7 @@ def _called(context: Context, function: str, buffer: Buffer, a: Array, element: 
     """Append the padded copy of each matrix of a batch and the call that replaces it; return the matrix without what was padded."""
     domain, index = domain_of(a.shape)
     context.add(domain, Store(buffer, index, element(index)))
-    _pad(context, buffer, a.shape[-1], padded_rows(a))
+    _pad(context, buffer, _rows(a), padded_rows(a))
     domain, leading = domain_of(a.shape[:-2])
     arguments = (int64(padded_rows(a)), RESULT)
     context.add(domain, Call(buffer, (*leading, ZERO, ZERO), function, arguments))
