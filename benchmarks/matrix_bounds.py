@@ -212,9 +212,7 @@ def main(names: list[str]) -> None:
             callback = compile_side(model_of(name)(), "on")
             timers = {f"way {k}": timer(way) for k, way in enumerate(bound.ways)}
             timers["on"] = callback.timer(legal_points(callback, seed=0))
-            seconds = time_in_turn(
-                timers, rounds=ROUNDS, seconds_per_round=SECONDS_PER_ROUND
-            )
+            seconds = time_in_turn(timers, rounds=ROUNDS, seconds_per_round=SECONDS_PER_ROUND)
             medians = {side: float(np.median(times)) for side, times in seconds.items()}
             on = medians.pop("on")
             least = min(medians.values())

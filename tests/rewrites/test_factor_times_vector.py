@@ -101,7 +101,9 @@ def test_value_and_gradient(name):
 
 
 def test_gradient_without_kernels():
-    on, off = (compiled(FIRES["latent process"], on=on, mode="FAST_COMPILE") for on in (True, False))
+    on, off = (
+        compiled(FIRES["latent process"], on=on, mode="FAST_COMPILE") for on in (True, False)
+    )
     assert any(isinstance(node.op, RankOnePullback) for node in on.maker.fgraph.apply_nodes)
     for found, expected in zip(on(*values()), off(*values()), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
