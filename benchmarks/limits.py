@@ -130,6 +130,13 @@ LIMITS = (
         (4, 8, 12, 16, 24),
     ),
     Limit(
+        "lower.dense",
+        "LARGEST",
+        lambda a: pt.linalg.cholesky(a + 500 * pt.eye(a.type.shape[0])),
+        lambda n: [(n, n)],
+        (16, 64, 200, 400, 600),
+    ),
+    Limit(
         "lower.linalg",
         "LARGEST_SOLVE",
         lambda a, b: pt.linalg.solve_triangular(a, b, lower=True, b_ndim=1),

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph, SymbolicOp
+from pytensor.tensor.linalg.decomposition.eigen import Eigh, eigh
 from pytensor.tensor.linalg.solvers.triangular import solve_triangular
 from pytensor.tensor.variable import TensorVariable
 
@@ -30,6 +31,35 @@ class LowerInverse(SymbolicOp):
         triangle = pt.tril(given)
         symmetric = 0.5 * (triangle + triangle.T)
         return [-2 * pt.tril(whole @ symmetric @ whole @ factor)]
+
+
+class RankOnePullback(SymbolicOp):
+    r"""The gradient with respect to the lower triangle of ``K = L @ L.T`` of ``g @ L @ z``, from ``L``, ``u = L.T @ g`` and ``z``; zero above.
+
+    With :math:`S` the lower triangle of :math:`u z^\top`, its diagonal halved, and :math:`M = L^{-\top} S L^{-1}`, an element below the diagonal is
+    :math:`M_{ij} + M_{ji}`, and one on it :math:`M_{ii}` (Murray, 2016, "Differentiation of the Cholesky decomposition").
+    """
+
+    def build_inner_graph(self, *inputs: TensorVariable) -> list[TensorVariable]:
+        """Return the graph that computes it where no kernel does."""
+        factor, u, z = inputs
+        n, one = factor.shape[0], pt.eye(factor.shape[0], dtype=factor.type.dtype)
+        inverse = solve_triangular(factor, one, lower=True)
+        product = inverse.T @ (pt.tril(u[:, None] * z) * (1 - 0.5 * one)) @ inverse
+        symmetric = (product + product.T) * (1 - 0.5 * one)
+        return [pt.switch(pt.tri(n, dtype="bool"), symmetric, pt.zeros_like(symmetric))]
+
+
+class EighUpToSigns(SymbolicOp):
+    """Eigenvalues and eigenvectors of a symmetric matrix by its lower triangle, as ``Eigh`` has them but for the signs of eigenvectors."""
+
+    def build_inner_graph(self, *inputs: TensorVariable) -> list[TensorVariable]:
+        """Return the graph that computes them where no kernel does."""
+        return eigh(*inputs)
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[TensorVariable]:
+        """Return the gradient with respect to the lower triangle, by the same formula as that of ``Eigh``."""
+        return Eigh().pullback(inputs, outputs, cotangents)
 
 
 class SiteNode(OpFromGraph):

@@ -135,6 +135,18 @@ RULES: tuple[Rule, ...] = (
         Phase.FOR_GRADIENT,
         until="PyTensor differentiates the factor of a covariance by one inverse",
     ),
+    Rule(
+        "fastlogp_factor_times_vector",
+        "linalg.factor_times_vector.local_factor_times_vector",
+        "stabilize",
+        Phase.FOR_GRADIENT,
+    ),
+    Rule(
+        "fastlogp_eigh_up_to_signs",
+        "linalg.eigh_up_to_signs.local_eigh_up_to_signs",
+        "stabilize",
+        Phase.FOR_GRADIENT,
+    ),
     Rule("fastlogp_solve_of_scaled", "linalg.solve_of_scaled.local_solve_of_scaled", "stabilize"),
     Rule(
         "fastlogp_difference_of_cumsum",

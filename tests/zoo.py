@@ -228,6 +228,13 @@ def gaussian_process():
 
 
 @in_zoo
+def latent_gaussian_process():
+    cov = pm.gp.cov.ExpQuad(1, ls=pm.HalfNormal("ls")) * pm.HalfNormal("eta") ** 2
+    f = pm.gp.Latent(cov_func=cov).prior("f", X=np.linspace(0, 3, 34)[:, None])
+    pm.Poisson("y", pt.exp(f), observed=counts[:34])
+
+
+@in_zoo
 def hilbert_space_gaussian_process():
     cov = pm.gp.cov.Matern52(1, ls=pm.HalfNormal("ls"))
     pm.Normal("y", pm.gp.HSGP([8], c=2.0, cov_func=cov).prior("f", X[:, :1]), 1.0, observed=y)

@@ -72,3 +72,16 @@ def gp_kronecker(rng):
     gp = pm.gp.MarginalKron(cov_funcs=covs)
     Xs = [np.linspace(0, 1, n)[:, None] for n in (8, 12)]
     gp.marginal_likelihood("y", Xs, rng.normal(size=96), pm.HalfNormal("sigma"))
+
+
+@in_gallery
+def gp_coregion(rng):
+    """PyMC notebook "Multi-output Gaussian Processes: Coregionalization models using Hadamard product"."""
+    outputs = np.repeat(np.arange(3), 30)
+    x = np.column_stack([np.tile(np.linspace(0, 10, 30), 3), outputs])
+    cov = pm.gp.cov.ExpQuad(2, ls=pm.Gamma("ell", 2, 0.5), active_dims=[0])
+    weights = pm.Normal("W", 0, 3, shape=(3, 2), initval=rng.normal(size=(3, 2)))
+    kappa = pm.Gamma("kappa", 1.5, 1, shape=3)
+    coregion = pm.gp.cov.Coregion(2, active_dims=[1], kappa=kappa, W=weights)
+    gp = pm.gp.Marginal(cov_func=cov * coregion)
+    gp.marginal_likelihood("y", x, rng.normal(size=90), sigma=pm.HalfNormal("sigma", 3))

@@ -14,6 +14,7 @@ MODULES = {
     "dtrsv": cython_blas,
     "dpotrf": cython_lapack,
     "dpotri": cython_lapack,
+    "dsyev": cython_lapack,
 }
 
 _name_of = PYFUNCTYPE(c_char_p, py_object)(("PyCapsule_GetName", pythonapi))
@@ -31,4 +32,5 @@ def address(function: str) -> int:
 
 
 def _capsule(function: str) -> object:
-    return MODULES[function].__pyx_capi__[function]
+    module = cython_lapack if function in cython_lapack.__pyx_capi__ else cython_blas
+    return module.__pyx_capi__[function]

@@ -43,7 +43,7 @@ def calls(lowered):
 
 X, Y, V = matrix("x"), matrix("y"), pt.dvector("v")
 SQUARE, FEW, MANY = matrix("a", 13, 13), matrix("a", 12, 12), matrix("a", 33, 33)
-OPEN = matrix("m")
+OPEN, LARGE = matrix("m"), matrix("l", 401, 401)
 MADE = {
     "small product": ([FEW], FEW @ FEW, []),
     "product": ([SQUARE], SQUARE @ SQUARE, ["dgemm"]),
@@ -53,7 +53,9 @@ MADE = {
     "inner product": ([V], V @ V, []),
     "outer product": ([V], V[:, None] @ V[None], []),
     "small factor": ([FEW], cholesky(FEW), []),
-    "factor": ([SQUARE], cholesky(SQUARE), ["dpotrf"]),
+    "factor": ([SQUARE], cholesky(SQUARE), ["factor"]),
+    "factor of many rows": ([LARGE], cholesky(LARGE), ["dpotrf"]),
+    "factor of open lengths": ([OPEN], cholesky(OPEN), ["dpotrf"]),
     "small solve": ([SQUARE, V], solve_triangular(SQUARE, V, b_ndim=1), []),
     "solve": ([MANY, V], solve_triangular(MANY, V, b_ndim=1), ["dtrsv"]),
     "solve of a matrix": ([MANY, X], solve_triangular(MANY, X, b_ndim=2), ["dtrsm"]),

@@ -1,17 +1,19 @@
-"""Calls of BLAS and LAPACK, which take the address of each argument.
+"""Calls of BLAS and LAPACK, and of functions of our own like them, which take the address of each argument.
 
 Letters and numbers that are known lie in the module, others are stored on the stack before the call.
 """
 
 from llvmlite import ir
 
+from pymc_fastlogp.kernel.emit.dense import FUNCTIONS
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Load
-from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Call
+from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Call, behind
 from pymc_fastlogp.kernel.llvm import (
     F64,
     I8,
     I32,
+    I64,
     POINTER,
     declared,
     private_constant,
@@ -25,16 +27,21 @@ def emit_call(scope: Scope, call: Call) -> None:
     builder = scope.builder
     result = scope.address(call.buffer, call.index)
     given: dict[str | Expr, ir.Value] = {RESULT: result, INFO: stack_variable(builder, I32)}
-    arguments = [given.get(a) or _address(scope, a) for a in call.arguments]
+    arguments = [given.get(a) or _address(scope, a, result) for a in call.arguments]
     type_ = ir.FunctionType(ir.VoidType(), [POINTER] * len(arguments))
-    function = declared(builder.module, blas.symbol(call.function), type_)
+    own = FUNCTIONS.get(call.function)
+    symbol = blas.symbol(call.function)
+    function = own(builder.module) if own else declared(builder.module, symbol, type_)
     builder.call(function, arguments)
     if INFO in call.arguments:
         _mark_failure(scope, call, given[INFO])
 
 
-def _address(scope: Scope, argument: str | Expr) -> ir.Value:
+def _address(scope: Scope, argument: str | Expr, result: ir.Value) -> ir.Value:
     """Return where an argument is."""
+    if isinstance(argument, str) and argument.startswith(behind(0)[:-1]):
+        offset = I64(int(argument.removeprefix(behind(0)[:-1])))
+        return scope.builder.gep(result, [offset], source_etype=F64)
     if isinstance(argument, str):
         return _constant(scope.builder.module, I8(ord(argument)))
     if isinstance(argument, Load) and argument.dtype == "float64":

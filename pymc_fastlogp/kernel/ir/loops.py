@@ -55,6 +55,11 @@ from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Size
 RESULT, INFO = "result", "info"
 
 
+def behind(offset: int) -> str:
+    """Return the argument of a call that is ``offset`` elements behind the first that it updates."""
+    return f"{RESULT}+{offset}"
+
+
 @dataclass(frozen=True)
 class Store:
     """``buffer[index] = value``, the value being of the buffer's type.
@@ -124,7 +129,7 @@ class Call:
         The name in :mod:`pymc_fastlogp.kernel.native.blas`.
     arguments : tuple of str or Expr
         In its order: a letter, a length, a float64 constant, a ``Load`` of the first element of a float64 array
-        that is read, :data:`RESULT` or :data:`INFO`.
+        that is read, :data:`RESULT`, an element :func:`behind` it, or :data:`INFO`.
     failed : tuple of Expr, optional
         The element of the buffer that becomes nan where :data:`INFO` says that the function failed.
     """

@@ -11,6 +11,7 @@ from pytensor.graph.basic import Apply
 from pymc_fastlogp.kernel.ir.arithmetic import ZERO, const, int64, plus, switch, truth
 from pymc_fastlogp.kernel.ir.expressions import Expr, as_expr
 from pymc_fastlogp.kernel.ir.loops import INFO, RESULT
+from pymc_fastlogp.kernel.lower import dense
 from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.blas_operands import leading_dimension, library_call
 from pymc_fastlogp.kernel.lower.context import Context
@@ -23,6 +24,8 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     rows, n = factor.shape
     context.require_equal(n, rows, NOT_SQUARE)
     can_be_inverted = is_regular(context, factor)
+    if dense.is_for_us(rows, n):
+        return [dense.inverse(context, factor, can_be_inverted.at(()))]
 
     def triangle(index: tuple[Expr, ...]) -> Expr:
         # Nothing but nan comes of nan.

@@ -24,7 +24,7 @@ from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pymc_fastlogp.kernel.ir.arithmetic import all_of, const, domain_of, int64, switch, truth
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Size
 from pymc_fastlogp.kernel.ir.loops import Store
-from pymc_fastlogp.kernel.lower import lapack
+from pymc_fastlogp.kernel.lower import dense, lapack
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.blas_operands import transposed
 from pymc_fastlogp.kernel.lower.blockwise import core_op
@@ -50,7 +50,8 @@ def lower_cholesky(context: Context, node: Apply, inputs: list[Array]) -> list[A
     [a] = inputs
     is_lower = core_op(node).lower
     if not _is_small(a.shape[-2:], LARGEST_CHOLESKY):
-        return [lapack.factor(context, core_op(node), a)]
+        library = dense if dense.is_for_us(*a.shape[-2:]) else lapack
+        return [library.factor(context, core_op(node), a)]
     n = _rows(a)
     domain, batch = domain_of(a.shape[:-2])
 

@@ -39,7 +39,9 @@ from pytensor.tensor.subtensor import (
 from pymc_fastlogp.kernel.lower import (
     checks,
     cumulative,
+    dense,
     diagonals,
+    eigen,
     elemwise,
     indexing,
     inner_graph,
@@ -52,7 +54,7 @@ from pymc_fastlogp.kernel.lower import (
 )
 from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.context import Context
-from pymc_fastlogp.ops import LowerInverse, SiteNode
+from pymc_fastlogp.ops import EighUpToSigns, LowerInverse, RankOnePullback, SiteNode
 
 
 def always(node: Apply) -> bool:
@@ -101,6 +103,8 @@ TABLE: dict[type[Op], Row] = {
     SolveTriangular: Row(linalg.lower_solve_triangular, linalg.supports),
     CholeskySolve: Row(linalg.lower_cholesky_solve, linalg.supports_library),
     LowerInverse: Row(inverse.lower, linalg.supports_library),
+    EighUpToSigns: Row(eigen.lower, eigen.supports),
+    RankOnePullback: Row(dense.lower_pullback, dense.supports_pullback),
     CheckAndRaise: Row(checks.lower),
     Scan: Row(scan.lower, scan.supports),
     SiteNode: Row(inner_graph.lower),

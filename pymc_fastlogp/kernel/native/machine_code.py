@@ -11,6 +11,7 @@ from llvmlite import binding as llvm
 from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit import emit
+from pymc_fastlogp.kernel.emit.dense import FUNCTIONS
 from pymc_fastlogp.kernel.ir.expressions import Compute
 from pymc_fastlogp.kernel.ir.loops import Call, Program
 from pymc_fastlogp.kernel.ir.text import as_text
@@ -53,9 +54,8 @@ def bind_scalars(program: Program) -> None:
 
 def library_functions(program: Program) -> set[str]:
     """Return the functions of BLAS and LAPACK that a program calls."""
-    return {
-        s.function for loop in loops_in(program.steps) for s in loop.body if isinstance(s, Call)
-    }
+    calls = (s for loop in loops_in(program.steps) for s in loop.body if isinstance(s, Call))
+    return {call.function for call in calls} - set(FUNCTIONS)
 
 
 def externals_of(program: Program) -> Iterator[External]:

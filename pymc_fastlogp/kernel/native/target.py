@@ -54,3 +54,8 @@ def optimised(module: ir.Module, machine: llvm.TargetMachine) -> llvm.ModuleRef:
     free(manager)
     parsed.verify()
     return parsed
+
+
+def tile_length() -> int:
+    """Return the rows of a tile of a matrix: the lanes of a native vector of eight or four."""
+    return 8 if llvm.get_host_cpu_features().get("avx512f") else 4

@@ -108,7 +108,7 @@ def local_half_logdet(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable
     [factor] = diagonal.owner.inputs
     if not _is_of_matrices(diagonal.owner_op, factor) or not all(out.type.broadcastable):
         return None
-    covariance = _factored(fgraph, factor)
+    covariance = factored_covariance(fgraph, factor)
     return None if covariance is None else _checked(out, HalfLogDet()(covariance))
 
 
@@ -127,7 +127,7 @@ def local_quadratic_form(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     if node.op.axis not in (None, (whitened.ndim - 1,)) or whitened.ndim != out.ndim + 1:
         return None
     factor, rows = whitened.owner.inputs
-    covariance = _factored(fgraph, factor)
+    covariance = factored_covariance(fgraph, factor)
     if covariance is None or rows.ndim > 2:
         return None
     forms = QuadraticForm()(covariance, pt.atleast_2d(rows))
@@ -141,7 +141,7 @@ def _is_solve_of_rows(op: Any) -> bool:
     return core.lower and not core.unit_diagonal and core.b_ndim == 1
 
 
-def _factored(fgraph: FunctionGraph, factor: TensorVariable) -> TensorVariable | None:
+def factored_covariance(fgraph: FunctionGraph, factor: TensorVariable) -> TensorVariable | None:
     """Return ``K`` if a matrix, whatever axes of length one are before its own, is the lower ``cholesky(K)``.
 
     None also where another rule is about to know the factor without factorising.

@@ -12,7 +12,7 @@ from pytensor.tensor.linalg.solvers.psd import CholeskySolve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Dot
 
-from pymc_fastlogp.ops import LowerInverse
+from pymc_fastlogp.ops import EighUpToSigns, LowerInverse, RankOnePullback
 from tests.kernel.covered.data import integers, positive, reals
 from tests.kernel.lowering import case
 
@@ -51,6 +51,12 @@ def filled(packed, n):
 def solved(**options):
     """Return a function that solves a triangular system."""
     return lambda a, b: solve_triangular(a, b, **options)
+
+
+def _spectral(x, function):
+    """Return a function of a symmetric matrix by its eigenvalues, which does not depend on the signs of eigenvectors."""
+    w, vectors = EighUpToSigns()(x)
+    return (vectors * function(w)) @ vectors.T
 
 
 CASES = {
@@ -163,11 +169,52 @@ CASES = {
             runtime=False,
         ),
     },
+    EighUpToSigns: {
+        "spectral function": case(
+            lambda x: _spectral(x, lambda w: pt.log1p(w)),
+            covariance(7),
+            runtime=False,
+            gradient=False,
+        ),
+        "of one element": case(
+            lambda x: _spectral(x, pt.exp), np.array([[1.5]]), runtime=False, gradient=False
+        ),
+        "reads one triangle": case(
+            lambda x: _spectral(x, pt.exp),
+            covariance(9) + np.triu(reals(9, 9), 1),
+            runtime=False,
+            gradient=False,
+        ),
+        "eigenvalues": case(
+            lambda x: EighUpToSigns()(x)[0], covariance(25), runtime=False, gradient=False
+        ),
+    },
+    RankOnePullback: {
+        name: case(
+            RankOnePullback(),
+            factor,
+            reals(len(factor)),
+            reals(len(factor)),
+            runtime=False,
+            gradient=False,
+        )
+        for name, factor in (
+            ("of few rows", lower_triangle(3)),
+            ("of a tile", lower_triangle(8)),
+            ("of rows of a tile and one", lower_triangle(17)),
+            ("of many rows", lower_triangle(61)),
+            ("of one element", np.array([[4.0]])),
+            ("of nothing", np.zeros((0, 0))),
+            ("reads one triangle", lower_triangle(10) + np.triu(np.ones((10, 10)), 1)),
+            ("without an inverse", np.diag([1.0, 0.0, 2.0])),
+        )
+    },
     LowerInverse: {
         name: case(op, factor)
         for name, op, factor in (
             ("of a factor", LowerInverse(), lower_triangle(4)),
             ("large", LowerInverse(), lower_triangle(40)),
+            ("larger than those of ours", LowerInverse(), lower_triangle(401)),
             ("of one element", LowerInverse(), [[4.0]]),
             ("of nothing", LowerInverse(), np.zeros((0, 0))),
             ("reads one triangle", LowerInverse(), lower_triangle(7) + np.triu(np.ones((7, 7)), 1)),

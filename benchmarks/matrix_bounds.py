@@ -1,0 +1,225 @@
+"""How near models of matrices come to their bounds: ``python -m benchmarks.matrix_bounds [NAME ...]``.
+
+A bound is the time that BLAS and LAPACK take for the least that the mathematics needs: the factorisations, inverses and products that no rearrangement
+saves, each once, at its size, called from machine code on one core. What comes beside them, as the functions of a kernel, is not in it. The functions of LAPACK are the fastest
+of those that do the same. A ratio below 1 says that our own functions are faster than LAPACK's.
+"""
+
+import ctypes
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.gallery import MODELS
+from benchmarks.machine import machine
+from benchmarks.suite import SUITE
+from pymc_fastlogp._upstream.scipy import address
+from pymc_fastlogp.benchmarking.clock import seconds_now
+from pymc_fastlogp.benchmarking.native import Timer, compile_ir
+from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
+from pymc_fastlogp.benchmarking.run import compile_side, legal_points
+
+ROUNDS, SECONDS_PER_ROUND = 9, 0.02
+I64, POINTER = ir.IntType(64), ir.IntType(8).as_pointer()
+
+Matrix = NDArray[np.float64]
+# The name of a function and its arguments, or "memcpy" with two arrays.
+LibraryCall = tuple[str, tuple[Any, ...]]
+
+
+class Bound(NamedTuple):
+    """A model, and what it needs at least.
+
+    Attributes
+    ----------
+    needs : str
+        In words.
+    ways : list of list
+        Calls that do it, each list another way.
+    """
+
+    needs: str
+    ways: list[list[LibraryCall]]
+
+
+def covariance(n: int) -> Matrix:
+    """Return the matrix of a smooth process with noise."""
+    x = np.linspace(0, 10, n)
+    return np.exp(-0.5 * (x[:, None] - x) ** 2) + 0.1 * np.eye(n)
+
+
+def factor(n: int) -> list[list[LibraryCall]]:
+    """Return the ways to factor a matrix, which is copied first."""
+    given = covariance(n)
+    ways = (("dpotrf", "U"), ("dpotrf", "L"), ("dpotf2", "U"), ("dpotf2", "L"))
+    return [
+        [("memcpy", (a := given.copy(), given)), (function, (triangle, n, a, n, 0))]
+        for function, triangle in ways
+    ]
+
+
+def factor_and_inverse(n: int) -> list[list[LibraryCall]]:
+    """Return the ways to a factor, and from it to the inverse."""
+    return [[*way, ("dpotri", (way[1][1][0], n, way[1][1][2], n, 0))] for way in factor(n)]
+
+
+def eigenvectors(*lengths: int) -> list[list[LibraryCall]]:
+    """Return the ways to all eigenvectors of some matrices."""
+    ways: list[list[LibraryCall]] = [[], []]
+    for n in lengths:
+        given, w, work = covariance(n), np.empty(n), np.empty(10 * n * n + 100)
+        integers = np.empty(10 * n, dtype=np.int32)
+        for way, function in zip(ways, ("dsyev", "dsyevd"), strict=True):
+            a = given.copy()
+            whole = (integers, integers.size) if function == "dsyevd" else ()
+            arguments = ("V", "L", n, a, n, w, work, work.size, *whole, 0)
+            way += [("memcpy", (a, given)), (function, arguments)]
+    return ways
+
+
+def products(*shapes: tuple[int, int]) -> list[list[LibraryCall]]:
+    """Return the products of constant matrices and a vector, and of their transposes."""
+    calls: list[LibraryCall] = []
+    for rows, columns in shapes:
+        a, x, y = np.ones((columns, rows)), np.ones(columns), np.ones(rows)
+        calls += [
+            ("dgemv", ("N", rows, columns, 1.0, a, rows, x, 1, 0.0, y, 1)),
+            ("dgemv", ("T", rows, columns, 1.0, a, rows, y, 1, 0.0, x, 1)),
+        ]
+    return [calls]
+
+
+def factors_of_ratings(rows: int, columns: int, rank: int) -> list[list[LibraryCall]]:
+    """Return the product of two factors and the two of its gradient."""
+    u, v, r = np.ones((rows, rank)), np.ones((columns, rank)), np.ones((rows, columns))
+    return [
+        [
+            ("dgemm", ("T", "N", columns, rows, rank, 1.0, v, rank, u, rank, 0.0, r, columns)),
+            ("dgemm", ("N", "N", rank, rows, columns, 1.0, v, rank, r, columns, 0.0, u, rank)),
+            ("dgemm", ("N", "T", rank, columns, rows, 1.0, u, rank, r, columns, 0.0, v, rank)),
+        ]
+    ]
+
+
+def sparse_process(n: int, inducing: int) -> list[list[LibraryCall]]:
+    """Return two factors, and the products of a long matrix: solved, its square, and two for the gradient."""
+    long, small = np.ones((n, inducing)), covariance(inducing)
+    factor, square = np.linalg.cholesky(small), np.empty((inducing, inducing))
+    m = inducing
+    calls: list[LibraryCall] = []
+    for way in (factor_and_inverse(m)[0], factor_and_inverse(m)[0]):
+        calls += way
+    other = long.copy()
+    calls += [
+        ("dtrsm", ("L", "U", "T", "N", m, n, 1.0, factor, m, long, m)),
+        ("dsyrk", ("U", "N", m, n, 1.0, long, m, 0.0, square, m)),
+        ("dgemm", ("N", "N", m, n, m, 1.0, factor, m, long, m, 0.0, other, m)),
+        ("dgemm", ("N", "T", m, m, n, 1.0, other, m, long, m, 0.0, square, m)),
+    ]
+    return [calls]
+
+
+INVERSE = "a factor and an inverse of"
+BOUNDS: dict[str, Bound] = {
+    "marginal_gp": Bound(f"{INVERSE} 200 rows", factor_and_inverse(200)),
+    "motorcycle": Bound(f"{INVERSE} 133 rows", factor_and_inverse(133)),
+    "gp_marginal": Bound(f"{INVERSE} 100 rows", factor_and_inverse(100)),
+    "gp_additive_mauna_loa": Bound(f"{INVERSE} 80 rows", factor_and_inverse(80)),
+    "gp_coregion": Bound(f"{INVERSE} 90 rows", factor_and_inverse(90)),
+    "gp_latent": Bound(f"{INVERSE} 50 rows", factor_and_inverse(50)),
+    "gp_sparse": Bound(f"two times {INVERSE} 15 rows, 150 x 15 products", sparse_process(150, 15)),
+    "gp_kronecker": Bound("eigenvectors of 8 and of 12 rows", eigenvectors(8, 12)),
+    "gp_hsgp_birthdays": Bound(
+        "730 x 20, 20 and 19 matrices times vectors, both ways",
+        products((730, 20), (730, 20), (730, 19)),
+    ),
+    "probabilistic_matrix_factorization": Bound(
+        "100 x 10 x 100 products, three", factors_of_ratings(100, 100, 10)
+    ),
+}
+
+
+def timer(calls: list[LibraryCall]) -> Timer:
+    """Return what makes some calls repeatedly from machine code, and takes the time."""
+    alive: list[Any] = []
+    module = ir.Module("bound")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64]), "bound")
+    builder = ir.IRBuilder(function.append_basic_block())
+    body, done = builder.append_basic_block(), builder.append_basic_block()
+    start = builder.block
+    builder.branch(body)
+    builder.position_at_end(body)
+    i = builder.phi(I64)
+    for name, arguments in calls:
+        places = [builder.inttoptr(I64(_place(a, alive)), POINTER) for a in arguments]
+        last = [I64(arguments[0].nbytes)] if name == "memcpy" else []
+        type_ = ir.FunctionType(ir.VoidType(), [x.type for x in (*places, *last)])
+        callee = builder.inttoptr(I64(_address(name)), type_.as_pointer())
+        builder.call(callee, [*places, *last])
+    following = builder.add(i, I64(1))
+    i.add_incoming(I64(0), start)
+    i.add_incoming(following, builder.block)
+    builder.cbranch(builder.icmp_signed("<", following, function.args[0]), body, done)
+    builder.position_at_end(done)
+    builder.ret_void()
+    native = compile_ir(module, "bound")
+    repeat = ctypes.CFUNCTYPE(None, ctypes.c_int64)(native.address)
+
+    def seconds(n: int, _alive: Any = (alive, native)) -> float:
+        begin = seconds_now()
+        repeat(n)
+        return seconds_now() - begin
+
+    return seconds
+
+
+def _address(name: str) -> int:
+    if name == "memcpy":
+        return ctypes.cast(ctypes.memmove, ctypes.c_void_p).value or 0
+    return address(name)
+
+
+def _place(argument: Any, alive: list[Any]) -> int:
+    """Return where an argument is, which stays there."""
+    if isinstance(argument, str):
+        argument = np.frombuffer(argument.encode(), dtype=np.uint8)
+    elif isinstance(argument, int):
+        argument = np.array([argument], dtype=np.int32)
+    elif isinstance(argument, float):
+        argument = np.array([argument])
+    alive.append(argument)
+    return argument.ctypes.data
+
+
+def model_of(name: str) -> Callable[[], Any]:
+    """Return what builds a model of the gallery or of the suite."""
+    return MODELS[name].make if name in MODELS else next(c.make for c in SUITE if c.name == name)
+
+
+def main(names: list[str]) -> None:
+    """Print a row for each model."""
+    table = Table("model", "needs", "bound, µs", "on, µs", "on : bound", title=machine()["cpu"])
+    with pinned():
+        for name, bound in BOUNDS.items():
+            if names and name not in names:
+                continue
+            callback = compile_side(model_of(name)(), "on")
+            timers = {f"way {k}": timer(way) for k, way in enumerate(bound.ways)}
+            timers["on"] = callback.timer(legal_points(callback, seed=0))
+            seconds = time_in_turn(timers, rounds=ROUNDS, seconds_per_round=SECONDS_PER_ROUND)
+            medians = {side: float(np.median(times)) for side, times in seconds.items()}
+            on = medians.pop("on")
+            least = min(medians.values())
+            cells = (f"{1e6 * least:.3g}", f"{1e6 * on:.3g}", f"{on / least:.2f}")
+            table.add_row(name, bound.needs, *cells)
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,134 @@
+r"""``eigh(K)``: let the eigenvectors have any signs, where nothing depends on them.
+
+.. code::
+
+    sum((Q.T @ y)**2 / (w + s**2)), w, Q = eigh(K)  ->  the same of eigh_up_to_signs(K)
+
+An eigenvector has two signs, and which of them a function of LAPACK returns is its own affair. A Gaussian density by eigenvectors, as that of
+``pm.gp.MarginalKron``, has no use for them: it is a sum of squares of :math:`Q_1^\top Y Q_2`, and each sign is a factor of entries that are squared.
+So the function can be chosen by its time: for few rows ``syev`` takes two thirds of that of ``syevr``, which PyTensor calls, and it is called from within a
+kernel.
+
+That nothing depends on signs is shown from the eigenvectors on, node by node. A variable is *signed along* some of its axes if a change of
+signs of eigenvectors multiplies each entry by a sign that depends on its position in these axes alone. :data:`STEPS` says what each Op makes of it; squares end it, and what is not
+in the table refuses.
+"""
+
+from collections.abc import Callable
+
+import pytensor.scalar as ps
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.linalg.decomposition.eigen import Eigh
+from pytensor.tensor.math import Dot
+from pytensor.tensor.rewriting.blockwise import blockwise_of
+from pytensor.tensor.shape import Reshape
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.analysis.elemwise import squared
+from pymc_fastlogp.ops import EighUpToSigns
+
+# Rows up to which kernels have the other function.
+FEW_ROWS = 25
+
+# The axes along which a variable is signed.
+Axes = frozenset[int]
+Signed = dict[Variable, Axes]
+
+
+@node_rewriter([blockwise_of(Eigh)])
+def local_eigh_up_to_signs(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+    """Rewrite ``eigh(K) -> eigh_up_to_signs(K)``."""
+    op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+    [matrix, *others], vectors = node.inputs, node.outputs[1]
+    rows = matrix.type.shape[-1]
+    if others or not op.lower or matrix.type.ndim != 2 or matrix.type.dtype != "float64":
+        return None
+    if rows is None or not 0 < rows <= FEW_ROWS or matrix.type.shape[0] != rows:
+        return None
+    if not is_free_of_signs(fgraph, vectors):
+        return None
+    results = EighUpToSigns()(matrix)
+    if not all(old.type.is_super(new.type) for old, new in zip(node.outputs, results, strict=True)):
+        return None
+    copy_stack_trace(node.outputs, results)
+    return results
+
+
+def is_free_of_signs(fgraph: FunctionGraph, vectors: Variable) -> bool:
+    """Whether no output depends on the signs of the columns of a matrix."""
+    signed: Signed = {vectors: frozenset({1})}
+    to_visit = [vectors]
+    while to_visit:
+        for client, _ in fgraph.clients[to_visit.pop()]:
+            axes = _after(client, signed)
+            if axes is None:
+                return False
+            [out] = client.outputs
+            # A variable that another path has visited is as it was, or is refused.
+            if axes and signed.setdefault(out, axes) != axes:
+                return False
+            if axes:
+                to_visit.append(out)
+    return True
+
+
+def _after(node: Apply, signed: Signed) -> Axes | None:
+    """Return the axes along which the output of a node is signed, none if it is not; None where that is not known."""
+    step = STEPS.get(type(node.op)) if len(node.outputs) == 1 else None
+    return None if step is None else step(node, signed)
+
+
+def _of_dimshuffle(node: Apply, signed: Signed) -> Axes | None:
+    [x] = node.inputs
+    order = node.op.new_order
+    return frozenset(i for i, axis in enumerate(order) if axis in signed[x])
+
+
+def _of_reshape(node: Apply, signed: Signed) -> Axes | None:
+    if node.inputs[1] in signed:
+        return None
+    return frozenset(range(node.outputs[0].type.ndim))
+
+
+def _of_product(node: Apply, signed: Signed) -> Axes | None:
+    """Return those of a product of matrices, which must not add up entries of several signs unless they are squares."""
+    left, right = node.inputs
+    if node.outputs[0].type.shape == (1, 1) and _same_entries(left) is _same_entries(right):
+        return frozenset()
+    of_left, of_right = signed.get(left, frozenset()), signed.get(right, frozenset())
+    if 1 in of_left or 0 in of_right:
+        return None
+    return of_left | of_right
+
+
+def _same_entries(x: Variable) -> Variable:
+    """Return the vector that a row or a column was made of."""
+    while isinstance(x.owner_op, DimShuffle):
+        [x] = x.owner.inputs
+    return x
+
+
+def _of_elemwise(node: Apply, signed: Signed) -> Axes | None:
+    """Return those of a multiple by what has no signs; a square has none."""
+    if squared(node.outputs[0]) is not None:
+        return frozenset()
+    factors = [x for x in node.inputs if x in signed]
+    is_multiple = isinstance(node.op.scalar_op, ps.Mul | ps.TrueDiv) and len(factors) == 1
+    is_numerator = not isinstance(node.op.scalar_op, ps.TrueDiv) or factors == [node.inputs[0]]
+    if not is_multiple or not is_numerator:
+        return None
+    [x] = factors
+    # An axis of length one may be repeated: all of it then has the sign of one entry.
+    return signed[x]
+
+
+STEPS: dict[type, Callable[[Apply, Signed], Axes | None]] = {
+    DimShuffle: _of_dimshuffle,
+    Reshape: _of_reshape,
+    Dot: _of_product,
+    Elemwise: _of_elemwise,
+}

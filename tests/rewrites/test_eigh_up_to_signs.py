@@ -1,0 +1,117 @@
+"""Eigenvectors whose signs do not matter come from another function of LAPACK."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.tensor.linalg.decomposition.eigen import eigh
+
+import pymc_fastlogp
+from pymc_fastlogp.config import switched
+from pymc_fastlogp.kernel.graph.op import FusedKernel
+from pymc_fastlogp.ops import EighUpToSigns
+from tests.rewrites.conftest import pregrad
+
+N = 7
+RNG = np.random.default_rng(0)
+X = np.sort(RNG.uniform(0, 3, N))
+DISTANCES = np.abs(X[:, None] - X)
+
+s = pt.vector("s", shape=(2,))
+y = pt.vector("y", shape=(N,))
+more = pt.matrix("more", shape=(N, 4))
+INPUTS = [s, y, more]
+K = s[0] * pt.exp(-s[1] * DISTANCES) + 0.3 * pt.eye(N)
+w, Q = eigh(K)
+w4, Q4 = eigh(s[1] * pt.exp(-s[0] * DISTANCES[:4, :4]))
+LARGE = eigh(pt.eye(26) * s[0])
+
+FIRES = {
+    "quadratic form": (pt.sqr(Q.T @ y) / (w + s[1])).sum(),
+    "power": ((Q.T @ y) ** 2 / w).sum(),
+    "by columns": (pt.sqr(Q.T @ more) / w[:, None]).sum(),
+    "scaled before the square": pt.sqr((Q.T @ y) / pt.sqrt(w)).sum(),
+    "inner product with itself": pt.dot((Q.T @ y) / pt.sqrt(w), (Q.T @ y) / pt.sqrt(w)),
+    "two factors": pt.sqr(
+        (Q.T @ more @ Q4).ravel() / pt.sqrt((w[:, None] * w4).ravel() + s[0])
+    ).sum(),
+    "eigenvalues alone": pt.log(w).sum(),
+}
+REFUSES = {
+    "projection": (Q.T @ y).sum(),
+    "absolute values": pt.abs(Q.T @ y).sum(),
+    "exponential": pt.exp(Q.T @ y).sum(),
+    "sum over columns": pt.sqr(Q @ y).sum(),
+    "entry": pt.sqr(Q[0, 1] + Q[0, 2]),
+    "product of entries": pt.dot((Q.T @ y)[None, :], (Q.T @ pt.exp(y))[:, None]).sum(),
+    "sum with something": pt.sqr(Q.T @ y - s[0]).sum(),
+    "denominator": pt.sqr(1 / (Q.T @ y)).sum(),
+    "gram matrix": pt.dot(more.T @ Q, (more.T @ Q).T).sum(),
+    "many rows": (pt.sqr(LARGE[1].T @ pt.ones(26)) / LARGE[0]).sum(),
+    "upper triangle": pt.log(eigh(K, lower=False)[0]).sum(),
+    "float32": pt.log(eigh(pt.cast(K, "float32"))[0]).sum(),
+    "open length": pt.log(eigh(pt.matrix("open"))[0]).sum(),
+}
+
+
+def ops_of(out):
+    fgraph = pytensor.graph.fg.FunctionGraph(outputs=[out], clone=True)
+    return [type(node.op) for node in fgraph.toposort()]
+
+
+@pytest.mark.parametrize("name", FIRES)
+def test_fires_before_the_gradient(name):
+    assert EighUpToSigns in ops_of(pregrad(FIRES[name], on=True))
+
+
+@pytest.mark.parametrize("name", REFUSES)
+def test_refuses(name):
+    assert EighUpToSigns not in ops_of(pregrad(REFUSES[name], on=True))
+
+
+def test_is_excluded_by_name():
+    out = pregrad(FIRES["power"], on=True, exclude=["fastlogp_eigh_up_to_signs"])
+    assert EighUpToSigns not in ops_of(out)
+
+
+def compiled(out, *, on, mode="NUMBA"):
+    with switched(on):
+        logp = pregrad(out, on=on)
+        grads = pytensor.grad(logp, INPUTS, disconnected_inputs="ignore")
+        return pytensor.function(INPUTS, [logp, *grads], mode=mode, on_unused_input="ignore")
+
+
+def values():
+    return [np.array([0.8, 1.7]), RNG.normal(size=N), RNG.normal(size=(N, 4))]
+
+
+@pytest.mark.parametrize("name", FIRES)
+def test_value_and_gradient(name):
+    given = values()
+    on, off = (compiled(FIRES[name], on=on) for on in (True, False))
+    [kernel] = (n for n in on.maker.fgraph.apply_nodes if isinstance(n.op, FusedKernel))
+    assert any(isinstance(node.op, EighUpToSigns) for node in kernel.op.fgraph.toposort())
+    for found, expected in zip(on(*given), off(*given), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+
+
+def test_without_kernels():
+    given = values()
+    on, off = (compiled(FIRES["two factors"], on=on, mode="FAST_COMPILE") for on in (True, False))
+    for found, expected in zip(on(*given), off(*given), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+
+
+def test_nan_gives_nan():
+    given = [np.array([np.nan, 1.0]), *values()[1:]]
+    assert np.isnan(compiled(FIRES["quadratic form"], on=True)(*given)[0])
+
+
+def test_a_kronecker_process_is_verified():
+    with pm.Model() as model:
+        covs = [pm.gp.cov.Matern32(1, ls=pm.InverseGamma(f"ls{i}", 3, 2)) for i in range(3)]
+        gp = pm.gp.MarginalKron(cov_funcs=covs)
+        grids = [np.linspace(0, 1, n)[:, None] for n in (3, 4, 5)]
+        gp.marginal_likelihood("y", grids, RNG.normal(size=60), pm.HalfNormal("sigma"))
+    assert pymc_fastlogp.verify(model).passed
