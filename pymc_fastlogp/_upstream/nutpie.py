@@ -3,7 +3,7 @@
 nutpie is imported by the functions that need it: it takes longer to import than the package.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from inspect import getclosurevars, signature
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple

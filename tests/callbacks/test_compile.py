@@ -1,7 +1,5 @@
 """Direct callbacks against those that nutpie compiles with Numba: the same numbers, status and draws."""
 
-import logging
-
 import numpy as np
 import nutpie
 import pymc as pm
@@ -138,20 +136,6 @@ class TestDataThatChange:
         compiled = pymc_fastlogp.compile_pymc_model(models.hierarchy())
         with pytest.raises(ValueError, match="x was frozen"):
             compiled.with_data(x=2 * models.X)
-
-
-def test_numba_compiles_what_no_kernel_takes(caplog):
-    with caplog.at_level(logging.INFO, "pymc_fastlogp"):
-        compiled = pymc_fastlogp.compile_pymc_model(models.ranks())
-    line = next(text for text in caplog.messages if "Numba compiles" in text)
-    assert "logp" in line
-    assert "Scan" in line
-    assert not isinstance(compiled.compiled_logp_func, DirectCallback)
-    expected = nutpie.compile_pymc_model(models.ranks(), freeze_model=True)
-    for x in points(expected, 2):
-        found, wanted = logp(compiled, x), logp(expected, x)
-        assert found[:2] == wanted[:2]
-        np.testing.assert_array_equal(found[2], wanted[2])
 
 
 def test_a_variable_without_elements():
