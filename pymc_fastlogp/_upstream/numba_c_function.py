@@ -21,13 +21,9 @@ from pymc_fastlogp._upstream.numba import EmittedFunction, Frame, array_type, cg
 I8, I64 = ir.IntType(8), ir.IntType(64)
 SHAPE = "an output has not as many elements as there is room for"
 SOURCE = """\
-def function(words):
-    try:
-        results = graph({given})
-        {taken}
-    except Exception:
-        return 1
-    return 0
+def run(words):
+    results = graph({given})
+    {taken}
 """
 
 
@@ -61,7 +57,38 @@ def c_function(
         taken="; ".join(f"taken_{i}(words, results[{i}])" for i in range(len(outputs))),
     )
     exec(compile(source, "<pymc_fastlogp>", "exec"), functions)
-    return numba.cfunc(types.int64(types.voidptr))(functions["function"])
+    run = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)(functions["run"])
+    status_of = _status_of(run)
+
+    def function(words: Any) -> Any:
+        return status_of(words)
+
+    return numba.cfunc(types.int64(types.voidptr))(function)
+
+
+def _status_of(run: Any) -> EmittedFunction:
+    """Return a function from the words to whether ``run`` raises.
+
+    An ``except`` would not do: for an error of Python code, such as an Op of a user, Numba jumps there by a pointer that it has not set. That
+    error is cleared, so that Python does not find it when the caller returns.
+    """
+    run.compile((types.voidptr,))
+    [compiled] = run.overloads.values()
+
+    def emit(frame: Frame, given: Sequence[types.Type], values: Sequence[ir.Value]) -> ir.Value:
+        context, builder = frame.context, frame.builder
+        context.active_code_library.add_linking_library(compiled.library)
+        status, _ = context.call_internal_no_propagate(
+            builder, compiled.fndesc, compiled.signature, values
+        )
+        with builder.if_then(status.is_python_exc, likely=False):
+            python = context.get_python_api(builder)
+            lock = python.gil_ensure()
+            python.err_clear()
+            python.gil_release(lock)
+        return builder.zext(status.is_error, I64)
+
+    return EmittedFunction("status_of", types.int64, emit, run)
 
 
 def _given(dtype: str, ndim: int, at: int) -> EmittedFunction:

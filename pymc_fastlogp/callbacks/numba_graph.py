@@ -56,7 +56,9 @@ def inputs_of(variables: Sequence[Variable]) -> list[tuple[str, int]]:
     """
     for x in variables:
         if not isinstance(x.type, DenseTensorType):
-            raise TypeError(f"the model reads {x}, of {x.type}: make it a constant of the model.")
+            raise TypeError(
+                f"the model reads {x.name}, of {x.type}: make it a constant of the model."
+            )
     return [(x.type.dtype, x.type.ndim) for x in variables]
 
 

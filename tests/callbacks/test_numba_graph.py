@@ -11,6 +11,7 @@ import pytensor.sparse
 import pytensor.tensor as pt
 import pytest
 import scipy.sparse
+from numba.core.runtime import _nrt_python
 
 import pymc_fastlogp
 from pymc_fastlogp.callbacks import store
@@ -56,12 +57,11 @@ def compiled():
     return pymc_fastlogp.compile_pymc_model(models.volume())
 
 
-def far_points(model):
-    """Points at which a result is not finite, or at which something raises.
-
-    The eigenvalues of an infinite matrix are what memory held before: no numbers whose squares overflow.
-    """
-    return [np.full(model.n_dim, x) for x in (0.0, 20.0, -800.0, 1e100, np.nan)]
+# Points at which a result is not finite, or at which something raises. The eigenvalues of an infinite matrix are what memory held before:
+# no numbers whose squares overflow.
+FAR = (0.0, 20.0, -800.0, 1e100, np.nan)
+# nutpie's callback leaves an error of Python behind where an Op in Python raises.
+RAISES = {models.own: {20.0, 1e100}}
 
 
 def test_callbacks_are_direct(made):
@@ -79,8 +79,9 @@ def test_one_line_of_the_log_names_the_ops(made):
 
 
 def test_results_are_equal_bit_for_bit(made):
-    pair, *_ = made
-    for x in [*points(pair.nutpie), *far_points(pair.nutpie)]:
+    pair, _, make = made
+    far = [np.full(pair.nutpie.n_dim, x) for x in FAR if x not in RAISES.get(make, set())]
+    for x in [*points(pair.nutpie), *far]:
         wanted, wanted_values = logp(pair.nutpie, x), expand(pair.nutpie, x)
         for each in (pair.direct, pair.door):
             found, values = logp(each, x), expand(each, x)
@@ -102,14 +103,12 @@ def test_lengths_are_checked(made):
 def test_draws_are_equal_bit_for_bit(made):
     pair, *_ = made
     options = {"draws": 20, "tune": 40, "chains": 2, "cores": 2, "seed": 4, "progress_bar": False}
-    found, door, expected = (nutpie.sample(each, **options) for each in pair_in_order(pair))
+    found, door, expected = (
+        nutpie.sample(each, **options) for each in (pair.direct, pair.door, pair.nutpie)
+    )
     for name in expected.posterior.data_vars:
         np.testing.assert_array_equal(found.posterior[name], expected.posterior[name])
         np.testing.assert_array_equal(door.posterior[name], expected.posterior[name])
-
-
-def pair_in_order(pair):
-    return pair.direct, pair.door, pair.nutpie
 
 
 def test_what_raises_is_a_status(compiled):
@@ -140,16 +139,19 @@ def test_eight_threads_get_what_one_gets(compiled):
             assert status == 1 or (gradient == wanted[2]).all()
 
 
-def test_memory_does_not_grow_with_calls(compiled):
-    from numba.core.runtime import rtsys
-
+def test_memory_is_freed(compiled):
+    """What Numba allocates in a call, all of it; of a call that raises, as much as upstream's code frees (docs/first_draw.md)."""
     x = points(compiled, 1)[0]
-    logp(compiled, x)
-    before = rtsys.get_allocation_stats()
+    _nrt_python.memsys_enable_stats()
+    before = allocated()
     for _ in range(1000):
         logp(compiled, x)
-    after = rtsys.get_allocation_stats()
-    assert after.alloc - before.alloc == after.free - before.free
+    assert allocated() == before
+
+
+def allocated():
+    """Return how much memory Numba has allocated and not freed, in blocks."""
+    return _nrt_python.memsys_get_stats_alloc() - _nrt_python.memsys_get_stats_free()
 
 
 def shared_data():
@@ -164,27 +166,28 @@ def shared_data():
     return model
 
 
-class TestDataThatChange:
-    @pytest.fixture(scope="class")
-    def compiled(self):
-        return pymc_fastlogp.compile_pymc_model(shared_data(), freeze_model=False)
+@pytest.fixture(scope="module")
+def changing():
+    return pymc_fastlogp.compile_pymc_model(shared_data(), freeze_model=False)
 
-    def test_are_arguments(self, compiled):
+
+class TestDataThatChange:
+    def test_are_arguments(self, changing):
         expected = nutpie.compile_pymc_model(shared_data())
         new = {"x": np.linspace(0, 1, 12).reshape(4, 3), "group": np.array([1, 1, 0, 2])}
         for model, wanted in (
-            (compiled, expected),
-            (compiled.with_data(**new), expected.with_data(**new)),
+            (changing, expected),
+            (changing.with_data(**new), expected.with_data(**new)),
         ):
-            for x in points(compiled, 3):
-                np.testing.assert_array_equal(logp(model, x)[1:][0], logp(wanted, x)[1])
+            for x in points(changing, 3):
+                assert logp(model, x)[:2] == logp(wanted, x)[:2]
                 np.testing.assert_array_equal(logp(model, x)[2], logp(wanted, x)[2])
 
-    def test_what_does_not_fit_is_a_status(self, compiled):
-        x = points(compiled, 1)[0]
+    def test_what_does_not_fit_is_a_status(self, changing):
+        x = points(changing, 1)[0]
         for wrong in ({"group": np.array([0, 1, 2, 3])}, {"group": np.array([0, 1, 2])}):
-            assert logp(compiled.with_data(**wrong), x)[0] == 1
-        assert logp(compiled, x)[0] == 0
+            assert logp(changing.with_data(**wrong), x)[0] == 1
+        assert logp(changing, x)[0] == 0
 
 
 def test_is_not_kept_on_disk(tmp_path, monkeypatch, caplog):
