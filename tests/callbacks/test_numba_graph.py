@@ -140,7 +140,7 @@ def test_eight_threads_get_what_one_gets(compiled):
 
 
 def test_memory_is_freed(compiled):
-    """What Numba allocates in a call, all of it; of a call that raises, as much as upstream's code frees (docs/first_draw.md)."""
+    """All that Numba allocates in a call, unless the call raises (docs/first_draw.md)."""
     x = points(compiled, 1)[0]
     _nrt_python.memsys_enable_stats()
     before = allocated()
