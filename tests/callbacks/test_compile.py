@@ -242,19 +242,25 @@ class TestLeftToNutpie:
         compiled = pymc_fastlogp.compile_pymc_model(models.one_number())
         assert type(compiled) is CompiledPyMCModel
 
-    def test_a_kernel_that_is_excluded(self, run_script):
-        result = run_script(
-            """
-            import pymc_fastlogp
-            from tests.callbacks import models
-            compiled = pymc_fastlogp.compile_pymc_model(models.one_number())
-            print(type(compiled.compiled_logp_func).__name__, compiled.logp_dlogp([1.0])[0])
-            """,
-            PYTENSOR_FLAGS="optimizer_excluding=fastlogp_fused_kernel",
-        )
-        name, value = result.stdout.split()
-        assert name != "DirectCallback"
-        assert float(value) == pytest.approx(-1.4189385332)
+
+def test_a_kernel_that_is_excluded(run_script):
+    """The whole graph is Numba's."""
+    result = run_script(
+        """
+        import logging
+        import pymc_fastlogp
+        from tests.callbacks import models
+        logging.basicConfig(level=logging.WARNING)
+        logging.getLogger("pymc_fastlogp").setLevel(logging.INFO)
+        compiled = pymc_fastlogp.compile_pymc_model(models.one_number())
+        print(type(compiled.compiled_logp_func).__name__, compiled.logp_dlogp([1.0])[0])
+        """,
+        PYTENSOR_FLAGS="optimizer_excluding=fastlogp_fused_kernel",
+    )
+    name, value = result.stdout.split()
+    assert name == "DirectCallback"
+    assert float(value) == pytest.approx(-1.4189385332)
+    assert "Numba compiles the graph of logp" in result.stderr
 
 
 def test_models_that_cannot_be_sampled_are_one_line():
