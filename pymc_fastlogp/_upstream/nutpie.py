@@ -3,8 +3,7 @@
 nutpie is imported by the functions that need it: it takes longer to import than the package.
 """
 
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from inspect import getclosurevars, signature
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
 STEPS = (
     "_compute_shapes",
     "_make_functions",
-    "_make_c_logp_func",
-    "_make_c_expand_func",
     "_rv_dict_to_flat_array_wrapper",
 )
 MODEL_FIELDS = frozenset(
@@ -187,41 +184,3 @@ def raw_callback_of(function: FunctionType) -> RawCallback | None:
     if extract.keys() != {"inner"}:
         return None
     return RawCallback(name, extract["inner"], variables["n_dim"], variables.get("n_expanded"))
-
-
-def numba_callback(
-    functions: Functions,
-    name: str,
-    user_data: np.ndarray,
-    keys: Sequence[str],
-    shared: Mapping[str, np.ndarray],
-) -> Any:
-    """Return one of the two callbacks as nutpie compiles it with Numba.
-
-    Parameters
-    ----------
-    functions : Functions
-        The model.
-    name : {"logp", "expand"}
-        Which one.
-    user_data : ndarray
-        The record.
-    keys : sequence of str
-        Of the shared variables of this function.
-    shared : mapping of str to ndarray
-        The shared data.
-    """
-    import numba
-    from nutpie.compile_pymc import _make_c_expand_func, _make_c_logp_func
-
-    jitted = getattr(functions, name).vm.jit_fn
-    if name == "logp":
-        raw, type_ = _make_c_logp_func(functions.n_dim, jitted, user_data, keys, shared)
-    else:
-        sizes = functions.n_dim, functions.n_expanded
-        raw, type_ = _make_c_expand_func(*sizes, jitted, user_data, keys, shared)
-    with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", "Cannot cache compiled function .* as it uses dynamic globals"
-        )
-        return numba.cfunc(type_)(raw)

@@ -1,4 +1,4 @@
-"""nutpie's callbacks as LLVM functions around a kernel: a model compiled without Numba, and sampled.
+"""nutpie's callbacks as LLVM functions around a kernel: a model compiled without Numba where that can be, and sampled.
 
 What ``nutpie.compile_pymc_model`` spends most of its time on is Numba, which types, lowers and optimises a function around one
 call. Here PyTensor rewrites the same graphs, so a callback calls the same machine code of the same kernel, and draws are
@@ -7,6 +7,7 @@ equal bit for bit; only what is around the call is written directly:
 .. code-block:: text
 
     plan:       a rewritten graph as one call of a kernel, or which Op it needs besides
+    numba_graph:  such a graph as one call of what Numba makes of it
     user_data:  the memory that nutpie hands to each call: addresses of code, constants and shared data
     emit:       the two C functions that nutpie calls
     labels:     dimensions and coordinates of what is stored
@@ -20,7 +21,7 @@ equal bit for bit; only what is around the call is written directly:
     door:       the same callbacks where nutpie compiles the model itself
     kwargs:     ``compile_kwargs``, which open the door
 
-A graph that is more than a kernel is compiled by Numba, as nutpie does.
+So nutpie's code around a graph is never compiled by Numba, and the graph itself only where it is more than a kernel.
 """
 
 from pymc_fastlogp.callbacks.compile import compile_pymc_model

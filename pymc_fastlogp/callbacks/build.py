@@ -13,6 +13,7 @@ from pymc_fastlogp.callbacks import initial_point
 from pymc_fastlogp.callbacks.emit import Layout, expand_module, logp_module
 from pymc_fastlogp.callbacks.graphs import functions_of
 from pymc_fastlogp.callbacks.labels import dims_and_coords
+from pymc_fastlogp.callbacks.numba_graph import NumbaGraph, inputs_of, shapes_of
 from pymc_fastlogp.callbacks.object_code import object_code_of
 from pymc_fastlogp.callbacks.plan import NotCoveredError, Plan, plan_of
 from pymc_fastlogp.callbacks.record import EXPAND, LOGP, Record, Side
@@ -42,9 +43,11 @@ class Build:
     keys : dict of SharedVariable to str
         The keys.
     record : Record
-        The model without what is shared, and without callbacks for Numba.
+        The model without what is shared.
+    by_numba : dict of str to NumbaGraph
+        What callbacks call that is not in the record.
     is_direct : bool
-        Whether no callback is for Numba, so that the record, with what is shared, is enough in another process.
+        Whether the record, with what is shared, is enough in another process.
     """
 
     def __init__(self, start: Start, var_names: Sequence[str] | None):
@@ -54,11 +57,12 @@ class Build:
         for x in variables:
             self.keys.setdefault(x, f"shared {len(self.keys)}")
         self.shared = {key: _read_only_copy(x.get_value()) for x, key in self.keys.items()}
-        plans = self._plans()
+        plans = {name: self._plan(name) for name in self._functions()}
+        self.by_numba = {name: x for name, x in plans.items() if isinstance(x, NumbaGraph)}
         self.record = self._record(start, plans)
         programs = [plan.kernel.program for plan in plans.values() if plan.kernel]
         calls_upstream = any(any(True for _ in machine_code.externals_of(x)) for x in programs)
-        self.is_direct = len(plans) == 2 and not calls_upstream
+        self.is_direct = not self.by_numba and not calls_upstream
 
     def keys_of(self, name: str) -> list[str]:
         """Return the keys of the shared variables of a callback, in the order of its arguments."""
@@ -67,16 +71,17 @@ class Build:
     def _functions(self) -> Mapping[str, Any]:
         return {LOGP: self.functions.logp, EXPAND: self.functions.expand}
 
-    def _plans(self) -> dict[str, Plan]:
-        plans = {}
-        for name, function in self._functions().items():
-            try:
-                plans[name] = plan_of(function.maker.fgraph)
-            except NotCoveredError as reason:
-                logger.info("Numba compiles the callback of %s, which needs %s", name, reason)
-        return plans
+    def _plan(self, name: str) -> Plan | NumbaGraph:
+        function = self._functions()[name]
+        try:
+            return plan_of(function.maker.fgraph)
+        except NotCoveredError as reason:
+            logger.info("Numba compiles the graph of %s, which needs %s", name, reason)
+        n_dim, n_expanded = self.functions.n_dim, self.functions.n_expanded
+        shapes = shapes_of(n_dim, None if name == LOGP else n_expanded)
+        return NumbaGraph(function.vm.jit_fn, inputs_of(function.maker.fgraph.inputs), shapes)
 
-    def _record(self, start: Start, plans: Mapping[str, Plan]) -> Record:
+    def _record(self, start: Start, plans: Mapping[str, Plan | NumbaGraph]) -> Record:
         functions = self.functions
         n_values = len(start.model.free_RVs)
         dims, coords = dims_and_coords(start.model, functions)
@@ -92,7 +97,7 @@ class Build:
             initial_point.dumped(start),
         )
 
-    def _sides(self, plans: Mapping[str, Plan]) -> dict[str, Side]:
+    def _sides(self, plans: Mapping[str, Plan | NumbaGraph]) -> dict[str, Side]:
         type_ = record_type(self.shared, sum(1 + len(plan.constants) for plan in plans.values()))
         first, sides = 0, {}
         for name, plan in plans.items():
@@ -102,13 +107,13 @@ class Build:
         return sides
 
 
-def _module(functions: Functions, name: str, plan: Plan, layout: Layout) -> ir.Module:
+def _module(functions: Functions, name: str, plan: Plan | NumbaGraph, layout: Layout) -> ir.Module:
     if name == LOGP:
         return logp_module(plan, layout, functions.n_dim)
     return expand_module(plan, layout, functions.n_dim, functions.n_expanded)
 
 
-def _side(plan: Plan, module: ir.Module) -> Side:
+def _side(plan: Plan | NumbaGraph, module: ir.Module) -> Side:
     """Return the object code of a callback and its kernel."""
     if plan.kernel is None:
         return Side("", b"", object_code_of(module), (), ())

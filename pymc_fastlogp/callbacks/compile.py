@@ -32,8 +32,8 @@ def compile_pymc_model(
 ) -> Any:
     """Compile a model for ``nutpie.sample``, several times faster than ``nutpie.compile_pymc_model``.
 
-    Kernels, and draws for equal seeds, are the same. Where a graph needs more than one kernel, as for a ``Scan``, Numba compiles
-    its callback as in nutpie, and a line of the log says which Op it was. With another backend, with arguments for Numba, with the plugin
+    Kernels, and draws for equal seeds, are the same. Where a graph needs more than one kernel, as for a sort, Numba compiles
+    that graph and not nutpie's code around it, and a line of the log says which Op it was. With another backend, with arguments for Numba, with the plugin
     switched off, or with a nutpie that is not known, this is ``nutpie.compile_pymc_model``.
 
     Parameters

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from nutpie.compile_pymc import CompiledPyMCModel
 
-from pymc_fastlogp._upstream.nutpie import numba_callback
 from pymc_fastlogp.callbacks.loaded import initial_point_of, loaded
 from pymc_fastlogp.callbacks.mapped import moved, moved_start
 from pymc_fastlogp.callbacks.record import EXPAND, LOGP, Record
@@ -152,11 +151,7 @@ def assembled(
         What the record was made by, unless it comes from disk.
     """
     shared = build.shared if build else record.shared
-    direct, data = loaded(record, shared)
-    compiled: dict[str, Any] = dict(direct)
-    for name in {LOGP, EXPAND} - direct.keys():
-        assert build is not None
-        compiled[name] = numba_callback(build.functions, name, data, build.keys_of(name), shared)
+    compiled, data = loaded(record, shared, build.by_numba if build else {})
     names, _, shapes = record.shape_info
     return CompiledModel(
         compiled_logp_func=compiled[LOGP],

@@ -1,8 +1,8 @@
 """nutpie's own callbacks, compiled without Numba where nutpie itself compiles the model.
 
 nutpie hands arguments that it does not know to ``numba.cfunc``, and that takes a ``pipeline_class``. Ours looks at the function that it is to
-compile: where it is one of nutpie's two callbacks, and what it calls is one kernel, LLVM makes the callback in some milliseconds, as
-:mod:`pymc_fastlogp.callbacks.emit` has it. Everything else is left to Numba's own compiler.
+compile: where it is one of nutpie's two callbacks, LLVM makes it in some milliseconds, as :mod:`pymc_fastlogp.callbacks.emit` has it. What it calls is a
+kernel, or the function of a graph that Numba compiles. Everything else is left to Numba's own compiler.
 """
 
 import logging
@@ -16,11 +16,13 @@ from llvmlite import ir
 from pymc_fastlogp._upstream.numba_pipeline import NotTracedError, Traced, pipeline, traced
 from pymc_fastlogp._upstream.nutpie import RawCallback, raw_callback_of
 from pymc_fastlogp.callbacks.emit import FixedAddresses, expand_module, logp_module
+from pymc_fastlogp.callbacks.numba_graph import POINT, NumbaGraph, shapes_of
 from pymc_fastlogp.callbacks.plan import NotCoveredError, Plan, checked
 from pymc_fastlogp.callbacks.record import SYMBOL
 from pymc_fastlogp.kernel.native.code import Code, engine
 from pymc_fastlogp.kernel.native.kernels import Kernel
 from pymc_fastlogp.kernel.native.target import optimised, target_machine
+from pymc_fastlogp.registration import is_enabled
 
 logger = logging.getLogger("pymc_fastlogp")
 
@@ -38,13 +40,13 @@ class CallbackLibrary:
     ----------
     raw : RawCallback
         What nutpie wants to have compiled.
-    plan : Plan
+    plan : Plan or NumbaGraph
         What it calls.
     """
 
-    def __init__(self, raw: RawCallback, plan: Plan):
-        # The code has the addresses of both.
-        self._kernel, self._constants = plan.kernel, plan.constants
+    def __init__(self, raw: RawCallback, plan: Plan | NumbaGraph):
+        # The code has the addresses of what is in it.
+        self._plan = plan
         module = _module(raw, plan, FixedAddresses(_addresses(plan)))
         machine = target_machine()
         self._text = str(module)
@@ -61,14 +63,18 @@ class CallbackLibrary:
 
 def library_of(function: FunctionType) -> CallbackLibrary | None:
     """Return the code of a callback of nutpie, None for Numba to compile it."""
-    raw = raw_callback_of(function)
+    raw = raw_callback_of(function) if is_enabled() else None
     if raw is None:
         return None
+    return CallbackLibrary(raw, _plan(raw))
+
+
+def _plan(raw: RawCallback) -> Plan | NumbaGraph:
     try:
-        return CallbackLibrary(raw, plan_of_traced(traced(raw.jitted)))
+        return plan_of_traced(traced(raw.jitted))
     except (NotCoveredError, NotTracedError) as reason:
-        logger.info("Numba compiles the callback of %s, which needs %s", raw.name, reason)
-        return None
+        logger.info("Numba compiles the graph of %s, which needs %s", raw.name, reason)
+    return NumbaGraph(raw.jitted, [POINT], shapes_of(raw.n_dim, raw.n_expanded))
 
 
 def plan_of_traced(outputs: tuple[Any, ...]) -> Plan:
@@ -103,7 +109,9 @@ def _argument(x: Any) -> int | np.ndarray:
     raise NotCoveredError("several kernels")
 
 
-def _addresses(plan: Plan) -> list[int]:
+def _addresses(plan: Plan | NumbaGraph) -> list[int]:
+    if isinstance(plan, NumbaGraph):
+        return [plan.address]
     if plan.kernel is None:
         return []
     code = plan.kernel.load("C" * len(plan.kernel.program.inputs)).value
@@ -111,7 +119,7 @@ def _addresses(plan: Plan) -> list[int]:
     return [code, *(x.ctypes.data for x in plan.constants)]
 
 
-def _module(raw: RawCallback, plan: Plan, addresses: FixedAddresses) -> ir.Module:
+def _module(raw: RawCallback, plan: Plan | NumbaGraph, addresses: FixedAddresses) -> ir.Module:
     if raw.n_expanded is None:
         return logp_module(plan, addresses, raw.n_dim)
     return expand_module(plan, addresses, raw.n_dim, raw.n_expanded)

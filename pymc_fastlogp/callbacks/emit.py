@@ -1,11 +1,11 @@
-"""The two C functions that nutpie calls, around a call of a kernel.
+"""The two C functions that nutpie calls, around a call of a kernel, or of a graph that Numba compiles.
 
 .. code-block:: text
 
     i64 logp(u64 n_dim, f64 *x, f64 *gradient, f64 *logp, void *user_data)
     i64 expand(u64 n_dim, u64 n_expanded, f64 *x, f64 *expanded, void *user_data)
 
-Their results are those of the functions that nutpie compiles with Numba, see :mod:`pymc_fastlogp.callbacks.status`. The kernel
+Their results are those of the functions that nutpie compiles with Numba, see :mod:`pymc_fastlogp.callbacks.status`. What is called
 writes to the memory of the caller.
 """
 
@@ -16,6 +16,7 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 
+from pymc_fastlogp.callbacks.numba_graph import NumbaGraph
 from pymc_fastlogp.callbacks.plan import Plan
 from pymc_fastlogp.callbacks.record import SYMBOL
 from pymc_fastlogp.callbacks.status import (
@@ -28,8 +29,7 @@ from pymc_fastlogp.callbacks.status import (
 from pymc_fastlogp.callbacks.user_data import offset
 from pymc_fastlogp.kernel.emit import emit_shapes, signature
 from pymc_fastlogp.kernel.ir.expressions import Buffer
-from pymc_fastlogp.kernel.ir.loops import Program
-from pymc_fastlogp.kernel.llvm import F64, I1, I8, I64, POINTER, declared
+from pymc_fastlogp.kernel.llvm import F64, I1, I8, I64, POINTER, declared, stack_variable
 
 ITEMSIZE = 8
 # All bits of the exponent are set in infinities and nans, and in nothing else.
@@ -47,7 +47,7 @@ class Layout:
     shared : sequence of str
         The keys of the inputs of the graph after the point.
     first : int
-        Which of the addresses is that of the machine code; those of the constants follow.
+        Which of the addresses is that of what is called; those of the constants follow.
     """
 
     record: np.dtype
@@ -55,7 +55,7 @@ class Layout:
     first: int
 
     def address(self, builder: ir.IRBuilder, user_data: ir.Value, number: int) -> ir.Value:
-        """Return the address of the machine code, number 0, or that of a constant, as an integer."""
+        """Return the address of what is called, number 0, or that of a constant, as an integer."""
         at = offset(self.record, "addresses") + ITEMSIZE * (self.first + number)
         return _word(builder, user_data, at)
 
@@ -71,15 +71,14 @@ class FixedAddresses:
         return I64(self.addresses[number])
 
 
-def logp_module(plan: Plan, layout: Layout | FixedAddresses, n_dim: int) -> ir.Module:
+def logp_module(plan: Plan | NumbaGraph, layout: Layout | FixedAddresses, n_dim: int) -> ir.Module:
     """Return a module with the function of logp and gradient."""
     function = _function([I64, POINTER, POINTER, POINTER, POINTER])
     length, x, gradient, logp, user_data = function.args
     builder = ir.IRBuilder(function.append_basic_block())
     _return_unless(builder, builder.icmp_unsigned("==", length, I64(n_dim)), WRONG_LENGTH)
     targets = [(logp, 1), (gradient, n_dim)]
-    assert plan.kernel is not None
-    _Call(builder, plan.kernel.program, plan, layout, x, n_dim, user_data).emit(targets, RAISED)
+    _emit_call(_Place(builder, layout, x, n_dim, user_data), plan, targets, RAISED)
     _return_unless(builder, _all_finite(builder, gradient, n_dim), BAD_GRADIENT)
     _return_unless(builder, _is_finite(builder, builder.load(logp, typ=F64)), BAD_LOGP)
     builder.ret(I64(0))
@@ -87,7 +86,7 @@ def logp_module(plan: Plan, layout: Layout | FixedAddresses, n_dim: int) -> ir.M
 
 
 def expand_module(
-    plan: Plan, layout: Layout | FixedAddresses, n_dim: int, n_expanded: int
+    plan: Plan | NumbaGraph, layout: Layout | FixedAddresses, n_dim: int, n_expanded: int
 ) -> ir.Module:
     """Return a module with the function of all values that are stored."""
     function = _function([I64, I64, POINTER, POINTER, POINTER])
@@ -95,102 +94,135 @@ def expand_module(
     builder = ir.IRBuilder(function.append_basic_block())
     for length, expected in zip(lengths, (n_dim, n_expanded), strict=True):
         _return_unless(builder, builder.icmp_unsigned("==", length, I64(expected)), WRONG_LENGTH)
-    if plan.kernel is None:
+    if isinstance(plan, Plan) and plan.kernel is None:
         assert n_expanded == n_dim
         _copy(builder, expanded, x, n_dim)
     else:
-        call = _Call(builder, plan.kernel.program, plan, layout, x, n_dim, user_data)
-        call.emit([(expanded, n_expanded)], EXPAND_RAISED)
+        targets = [(expanded, n_expanded)]
+        _emit_call(_Place(builder, layout, x, n_dim, user_data), plan, targets, EXPAND_RAISED)
     builder.ret(I64(0))
     return function.module
 
 
 @dataclass(frozen=True)
-class _Call:
-    """The call of a kernel, to be emitted."""
+class _Place:
+    """Where in a callback a call goes, and what it finds there."""
 
     builder: ir.IRBuilder
-    program: Program
-    plan: Plan
     layout: Layout | FixedAddresses
     x: ir.Value
     n_dim: int
     user_data: ir.Value
 
-    def emit(self, targets: Sequence[tuple[ir.Value, int]], failed: int) -> None:
-        """Append the call; return ``failed`` unless it succeeds.
-
-        Parameters
-        ----------
-        targets : sequence of (llvmlite.ir.Value, int)
-            For each output of the graph where it goes, and how many numbers there is room for.
-        failed : int
-            What the callback returns then.
-        """
-        program = self.program
-        inputs = self._inputs(failed)
-        shapes = emit_shapes(self.builder, program, inputs)
-        pointers: list[ir.Value] = [None] * len(program.outputs)
-        for (pointer, room), output in zip(targets, self.plan.outputs, strict=True):
-            pointers[output] = pointer
-            self._check_room(shapes[output], room, failed)
-        address = self.builder.inttoptr(self._address(0), signature(program).as_pointer())
-        status = self.builder.call(address, [*inputs, *pointers])
-        _return_unless(self.builder, self.builder.icmp_signed("==", status, I64(0)), failed)
-
-    def _inputs(self, failed: int) -> list[ir.Value]:
-        """Return the arguments of the kernel before its outputs: pointer, lengths and strides of each."""
-        arguments: list[ir.Value] = []
-        n_constants = 0
-        buffers = self.program.inputs
-        for argument, buffer in zip(self.plan.arguments, buffers, strict=True):
-            if isinstance(argument, np.ndarray):
-                n_constants += 1
-                where = self.builder.inttoptr(self._address(n_constants), POINTER)
-                arguments += [where, *map(I64, argument.shape), *map(I64, argument.strides)]
-            elif argument == 0:
-                arguments += [self.x, I64(self.n_dim), I64(ITEMSIZE)]
-            else:
-                arguments += self._shared(argument - 1, buffer, failed)
-        return arguments
-
-    def _shared(self, number: int, buffer: Buffer, failed: int) -> list[ir.Value]:
-        """Return pointer, lengths and strides of a shared variable, which is in C order.
-
-        Where its type has a length, the kernel does not look at the one that is passed, so it is checked here.
-        """
-        assert isinstance(self.layout, Layout)
-        builder, record, key = self.builder, self.layout.record, self.layout.shared[number]
-        data = _word(builder, self.user_data, offset(record, "shared", "data", key))
-        where = builder.inttoptr(data, POINTER)
-        first = offset(record, "shared", "shape", key)
-        lengths = [
-            _word(builder, self.user_data, first + ITEMSIZE * axis) for axis in range(buffer.ndim)
-        ]
-        for length, expected in zip(lengths, buffer.shape, strict=True):
-            if isinstance(expected, int):
-                _return_unless(builder, builder.icmp_signed("==", length, I64(expected)), failed)
-        strides: list[ir.Value] = []
-        stride: ir.Value = I64(np.dtype(buffer.dtype).itemsize)
-        for length in reversed(lengths):
-            strides.insert(0, stride)
-            stride = builder.mul(stride, length)
-        return [where, *lengths, *strides]
-
-    def _address(self, number: int) -> ir.Value:
+    def address(self, number: int) -> ir.Value:
+        """Return one of the addresses of the callback."""
         return self.layout.address(self.builder, self.user_data, number)
 
-    def _check_room(self, shape: Sequence[ir.Value], room: int, failed: int) -> None:
-        """Return where an output has not as many elements as there is room for."""
-        if all(isinstance(length, ir.Constant) for length in shape):
-            assert prod(length.constant for length in shape) == room
-            return
-        size: ir.Value = I64(1)
-        for length in shape:
-            is_negative = self.builder.icmp_signed("<", length, I64(0))
-            _return_unless(self.builder, self.builder.not_(is_negative), failed)
-            size = self.builder.mul(size, length)
-        _return_unless(self.builder, self.builder.icmp_signed("==", size, I64(room)), failed)
+    def input(self, number: int, ndim: int) -> tuple[ir.Value, list[ir.Value]]:
+        """Return the address of an input of the graph as an integer, and its lengths; the first one is the point."""
+        if number == 0:
+            return self.builder.ptrtoint(self.x, I64), [I64(self.n_dim)]
+        assert isinstance(self.layout, Layout)
+        record, key = self.layout.record, self.layout.shared[number - 1]
+        data, shape = (offset(record, "shared", field, key) for field in ("data", "shape"))
+        places = [data, *(shape + ITEMSIZE * axis for axis in range(ndim))]
+        address, *lengths = (_word(self.builder, self.user_data, at) for at in places)
+        return address, lengths
+
+
+def _emit_call(
+    place: _Place, plan: Plan | NumbaGraph, targets: Sequence[tuple[ir.Value, int]], failed: int
+) -> None:
+    """Append a call.
+
+    Parameters
+    ----------
+    place : _Place
+        Where it goes.
+    plan : Plan or NumbaGraph
+        What is called.
+    targets : sequence of (llvmlite.ir.Value, int)
+        For each output of the graph where it goes, and how many numbers there is room for.
+    failed : int
+        What the callback returns unless the call succeeds.
+    """
+    if isinstance(plan, NumbaGraph):
+        arguments, type_ = [_words(place, plan, targets)], ir.FunctionType(I64, [POINTER])
+    else:
+        assert plan.kernel is not None
+        arguments = _kernel_arguments(place, plan, targets, failed)
+        type_ = signature(plan.kernel.program)
+    builder = place.builder
+    function = builder.inttoptr(place.address(0), type_.as_pointer())
+    status = builder.call(function, arguments)
+    _return_unless(builder, builder.icmp_signed("==", status, I64(0)), failed)
+
+
+def _words(place: _Place, graph: NumbaGraph, targets: Sequence[tuple[ir.Value, int]]) -> ir.Value:
+    """Return a pointer to what the function of a graph takes, on the stack."""
+    builder, words = place.builder, []
+    for number, (_, ndim) in enumerate(graph.inputs):
+        address, lengths = place.input(number, ndim)
+        words += [address, *lengths]
+    words += [builder.ptrtoint(pointer, I64) for pointer, _ in targets]
+    array = stack_variable(builder, ir.ArrayType(I64, len(words)))
+    for i, word in enumerate(words):
+        builder.store(word, builder.gep(array, [I64(i)], source_etype=I64))
+    return array
+
+
+def _kernel_arguments(
+    place: _Place, plan: Plan, targets: Sequence[tuple[ir.Value, int]], failed: int
+) -> list[ir.Value]:
+    """Return what the kernel of a plan takes; append checks that inputs are as its types say, and that outputs have room."""
+    assert plan.kernel is not None
+    program = plan.kernel.program
+    inputs: list[ir.Value] = []
+    n_constants = 0
+    for argument, buffer in zip(plan.arguments, program.inputs, strict=True):
+        if isinstance(argument, np.ndarray):
+            n_constants += 1
+            where = place.builder.inttoptr(place.address(n_constants), POINTER)
+            inputs += [where, *map(I64, argument.shape), *map(I64, argument.strides)]
+        else:
+            inputs += _kernel_input(place, argument, buffer, failed)
+    shapes = emit_shapes(place.builder, program, inputs)
+    pointers: list[ir.Value] = [None] * len(program.outputs)
+    for (pointer, room), output in zip(targets, plan.outputs, strict=True):
+        pointers[output] = pointer
+        _check_room(place.builder, shapes[output], room, failed)
+    return [*inputs, *pointers]
+
+
+def _kernel_input(place: _Place, number: int, buffer: Buffer, failed: int) -> list[ir.Value]:
+    """Return pointer, lengths and strides of an input of the graph, which is in C order.
+
+    Where its type has a length, the kernel does not look at the one that is passed, so that of shared data is checked here.
+    """
+    builder = place.builder
+    address, lengths = place.input(number, buffer.ndim)
+    for length, expected in zip(lengths, buffer.shape, strict=True):
+        if number and isinstance(expected, int):
+            _return_unless(builder, builder.icmp_signed("==", length, I64(expected)), failed)
+    strides: list[ir.Value] = []
+    stride: ir.Value = I64(np.dtype(buffer.dtype).itemsize)
+    for length in reversed(lengths):
+        strides.insert(0, stride)
+        stride = builder.mul(stride, length)
+    return [builder.inttoptr(address, POINTER), *lengths, *strides]
+
+
+def _check_room(builder: ir.IRBuilder, shape: Sequence[ir.Value], room: int, failed: int) -> None:
+    """Return where an output has not as many elements as there is room for."""
+    if all(isinstance(length, ir.Constant) for length in shape):
+        assert prod(length.constant for length in shape) == room
+        return
+    size: ir.Value = I64(1)
+    for length in shape:
+        is_negative = builder.icmp_signed("<", length, I64(0))
+        _return_unless(builder, builder.not_(is_negative), failed)
+        size = builder.mul(size, length)
+    _return_unless(builder, builder.icmp_signed("==", size, I64(room)), failed)
 
 
 def _word(builder: ir.IRBuilder, user_data: ir.Value, at: int) -> ir.Value:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_fastlogp.callbacks import initial_point, store
 from pymc_fastlogp.callbacks.model_key import NotKeyedError, key_of
-from pymc_fastlogp.callbacks.record import EXPAND, LOGP, Record
+from pymc_fastlogp.callbacks.record import Record
 from pymc_fastlogp.callbacks.start import Start
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def as_written(model: "pm.Model", options: dict[str, Any], *, freeze: bool) -> F
     from pymc_fastlogp.callbacks.build import Build
 
     build = Build(start, options["var_names"])
-    if key is not None and build.is_direct and not build.shared:
+    if key is not None and not build.shared and _can_be_kept(build):
         store.write(key, build.record)
     return Found(build.record, frozen_data, start, build)
 
@@ -113,7 +113,7 @@ def parametrised(model: "pm.Model", options: dict[str, Any]) -> Found:
         initial_point=initial_point.dumped(start),
         linear_map=linear_map,
     )
-    if key is not None and build.is_direct and record.initial_point is not None:
+    if key is not None and _can_be_kept(build) and record.initial_point is not None:
         store.write(key, record)
     return Found(record, frozen_data, start, build, straight)
 
@@ -128,12 +128,18 @@ def for_nutpie(found: Found) -> "CompiledModel":
 
 
 def for_library(found: Found) -> "SampledModel | None":
-    """Return what nutpie's library samples from, None if Numba has to compile a callback."""
-    if found.record.sides.keys() != {LOGP, EXPAND}:
+    """Return what nutpie's library samples from, None if Numba has a part in it."""
+    if found.build is not None and found.build.by_numba:
         return None
     from pymc_fastlogp.callbacks.loaded import sampled_model
 
     return sampled_model(replace(found.record, shared=found.shared), found.start)
+
+
+def _can_be_kept(build: "Build") -> bool:
+    if not build.is_direct:
+        logger.info("the model is not kept on disk, because it calls code that Numba compiled")
+    return build.is_direct
 
 
 def _read(key: str | None) -> Record | None:

@@ -9,16 +9,16 @@ from pymc_fastlogp._upstream.nutpie import flat_initial_point
 from pymc_fastlogp._upstream.nutpie_library import SampledModel
 from pymc_fastlogp.callbacks import initial_point, user_data
 from pymc_fastlogp.callbacks.mapped import moved, moved_start
-from pymc_fastlogp.callbacks.record import EXPAND, LOGP, DirectCallback, Record
+from pymc_fastlogp.callbacks.record import EXPAND, LOGP, Called, DirectCallback, Record
 from pymc_fastlogp.callbacks.start import Start
 from pymc_fastlogp.parametrisation.linear_map import LinearMap
 
 
 def loaded(
-    record: Record, shared: Mapping[str, np.ndarray]
+    record: Record, shared: Mapping[str, np.ndarray], called: Mapping[str, Called]
 ) -> tuple[dict[str, DirectCallback], np.ndarray]:
-    """Return the callbacks of a record by name, and what they take as their last argument."""
-    callbacks = {name: DirectCallback(side) for name, side in record.sides.items()}
+    """Return the callbacks of a record by name, and what they take as their last argument; some call what is not in the record."""
+    callbacks = {name: DirectCallback(x, called.get(name)) for name, x in record.sides.items()}
     addresses = [x for each in callbacks.values() for x in each.addresses]
     return callbacks, user_data.filled(shared, addresses)
 
@@ -40,7 +40,7 @@ def sampled_model(record: Record, start: Start) -> SampledModel:
     start : Start
         Where chains start, if the record does not say it.
     """
-    callbacks, data = loaded(record, record.shared)
+    callbacks, data = loaded(record, record.shared, {})
     model = SampledModel(
         n_dim=record.n_dim,
         n_expanded=record.n_expanded,

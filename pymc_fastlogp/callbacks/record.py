@@ -1,7 +1,7 @@
 """What is needed for the first draw of a model, with nothing of PyTensor in it but, perhaps, its initial point."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,7 +20,7 @@ class Side:
     Attributes
     ----------
     kernel : str
-        Name of the function of the kernel, empty if there is none.
+        Name of the function of the kernel, empty if there is none here.
     kernel_code, callback_code : bytes
         Object code of both.
     library : tuple of str
@@ -53,7 +53,7 @@ class Record:
     dims, coords : dict
         Dimensions of the stored variables, and coordinates.
     sides : dict of str to Side
-        The callbacks, without those that Numba compiles.
+        The callbacks.
     initial_point : bytes, optional
         See :mod:`pymc_fastlogp.callbacks.initial_point`.
     shared : dict of str to ndarray
@@ -80,8 +80,27 @@ class Record:
         return [tuple(shape) for shape in self.shape_info[2][: self.n_values]]
 
 
+class Called(Protocol):
+    """What is called in place of a kernel.
+
+    Attributes
+    ----------
+    address : int
+        Of a C function, valid as long as this object.
+    """
+
+    address: int
+
+
 class DirectCallback:
     """The machine code of a side, loaded.
+
+    Parameters
+    ----------
+    side : Side
+        The callback.
+    called : Called, optional
+        What it calls, unless that is the kernel of the side or nothing.
 
     Attributes
     ----------
@@ -91,11 +110,11 @@ class DirectCallback:
         What it takes from the user data.
     """
 
-    def __init__(self, side: Side):
+    def __init__(self, side: Side, called: Called | None = None):
         blas.bind(side.library)
-        self._kernel = Code(engine(side.kernel_code), side.kernel) if side.kernel else None
+        self._called = Code(engine(side.kernel_code), side.kernel) if side.kernel else called
         self._callback = Code(engine(side.callback_code), SYMBOL)
         self._constants = side.constants
         self.address = self._callback.address
-        kernel = self._kernel.address if self._kernel else 0
-        self.addresses = [kernel, *(x.ctypes.data for x in side.constants)]
+        address = self._called.address if self._called else 0
+        self.addresses = [address, *(x.ctypes.data for x in side.constants)]

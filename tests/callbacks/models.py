@@ -4,6 +4,9 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.scan.utils import until
 
 RNG = np.random.default_rng(20261122)
 GROUP = RNG.integers(5, size=60)
@@ -96,4 +99,77 @@ def ranks() -> pm.Model:
     return model
 
 
+SQUARE = RNG.normal(size=(6, 6))
+POSITIVE = SQUARE @ SQUARE.T + np.eye(6)
+
+
+def spectrum() -> pm.Model:
+    """An eigenvalue decomposition between two kernels, also in what is stored."""
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=6)
+        values, vectors = pt.linalg.eigh(POSITIVE + pt.outer(a, a))
+        mean = pm.Deterministic("mean", vectors @ (pt.exp(-values) * a))
+        pm.Normal("y", mean, pm.HalfNormal("sigma"), observed=Y[:6])
+    return model
+
+
+def system() -> pm.Model:
+    """A system of equations with a general matrix, and a sort."""
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=6)
+        mean = pt.linalg.solve(SQUARE + pt.diag(pt.exp(a)), pt.sort(a))
+        pm.Normal("y", mean, 1, observed=Y[:6])
+    return model
+
+
+def volume() -> pm.Model:
+    """The logarithm of a determinant, whose gradient has an inverse: it raises where the matrix is singular."""
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=6)
+        pm.Potential("p", -pt.linalg.slogdet(POSITIVE * a[:, None])[1])
+    return model
+
+
+def stopped() -> pm.Model:
+    """A recursion that may end early."""
+    with pm.Model() as model:
+        rho = pm.Normal("rho", 0, 1)
+        states = pytensor.scan(
+            lambda before, rho: (rho * pt.tanh(before) + 1, until(before > 2)),
+            outputs_info=[pt.zeros(())],
+            non_sequences=[rho],
+            n_steps=20,
+            return_updates=False,
+        )
+        pm.Normal("y", states[-1], 1, observed=0.3)
+    return model
+
+
+class Cube(Op):
+    """An Op of a user, in Python; it raises for what is larger than a million."""
+
+    __props__ = ()
+
+    def make_node(self, x):
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node, inputs, output_storage):
+        [x] = inputs
+        if (abs(x) > 1e6).any():
+            raise ValueError("too large")
+        output_storage[0][0] = x**3
+
+    def pullback(self, inputs, outputs, cotangents):
+        return [3 * inputs[0] ** 2 * cotangents[0]]
+
+
+def own() -> pm.Model:
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=6)
+        pm.Normal("y", Cube()(pt.exp(a)), pm.HalfNormal("sigma"), observed=Y[:6])
+    return model
+
+
 DIRECT = (one_number, hierarchy, correlated, constrained, regression, series)
+# Those with a graph that is more than a kernel.
+BY_NUMBA = (spectrum, system, volume, ranks, stopped, own)

@@ -1,7 +1,5 @@
 """Direct callbacks against those that nutpie compiles with Numba: the same numbers, status and draws."""
 
-import logging
-
 import numpy as np
 import nutpie
 import pymc as pm
@@ -140,20 +138,6 @@ class TestDataThatChange:
             compiled.with_data(x=2 * models.X)
 
 
-def test_numba_compiles_what_no_kernel_takes(caplog):
-    with caplog.at_level(logging.INFO, "pymc_fastlogp"):
-        compiled = pymc_fastlogp.compile_pymc_model(models.ranks())
-    line = next(text for text in caplog.messages if "Numba compiles" in text)
-    assert "logp" in line
-    assert "Scan" in line
-    assert not isinstance(compiled.compiled_logp_func, DirectCallback)
-    expected = nutpie.compile_pymc_model(models.ranks(), freeze_model=True)
-    for x in points(expected, 2):
-        found, wanted = logp(compiled, x), logp(expected, x)
-        assert found[:2] == wanted[:2]
-        np.testing.assert_array_equal(found[2], wanted[2])
-
-
 def test_a_variable_without_elements():
     with pm.Model() as model:
         pm.Normal("x", shape=0)
@@ -258,19 +242,25 @@ class TestLeftToNutpie:
         compiled = pymc_fastlogp.compile_pymc_model(models.one_number())
         assert type(compiled) is CompiledPyMCModel
 
-    def test_a_kernel_that_is_excluded(self, run_script):
-        result = run_script(
-            """
-            import pymc_fastlogp
-            from tests.callbacks import models
-            compiled = pymc_fastlogp.compile_pymc_model(models.one_number())
-            print(type(compiled.compiled_logp_func).__name__, compiled.logp_dlogp([1.0])[0])
-            """,
-            PYTENSOR_FLAGS="optimizer_excluding=fastlogp_fused_kernel",
-        )
-        name, value = result.stdout.split()
-        assert name != "DirectCallback"
-        assert float(value) == pytest.approx(-1.4189385332)
+
+def test_a_kernel_that_is_excluded(run_script):
+    """The whole graph is Numba's."""
+    result = run_script(
+        """
+        import logging
+        import pymc_fastlogp
+        from tests.callbacks import models
+        logging.basicConfig(level=logging.WARNING)
+        logging.getLogger("pymc_fastlogp").setLevel(logging.INFO)
+        compiled = pymc_fastlogp.compile_pymc_model(models.one_number())
+        print(type(compiled.compiled_logp_func).__name__, compiled.logp_dlogp([1.0])[0])
+        """,
+        PYTENSOR_FLAGS="optimizer_excluding=fastlogp_fused_kernel",
+    )
+    name, value = result.stdout.split()
+    assert name == "DirectCallback"
+    assert float(value) == pytest.approx(-1.4189385332)
+    assert "Numba compiles the graph of logp" in result.stderr
 
 
 def test_models_that_cannot_be_sampled_are_one_line():

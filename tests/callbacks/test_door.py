@@ -1,13 +1,11 @@
 """``compile_kwargs()``: nutpie's own callbacks without Numba, and what is left to Numba."""
 
 import gc
-import logging
 
 import numba
 import numpy as np
 import nutpie
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
 
 import pymc_fastlogp
@@ -87,7 +85,7 @@ def test_code_lives_as_long_as_the_model():
 
 
 class TestLeftToNumba:
-    """What is not one kernel, or not nutpie's."""
+    """What reads shared data, or is not nutpie's."""
 
     def test_shared_data(self):
         options = DOOR | {"freeze_model": False}
@@ -96,17 +94,6 @@ class TestLeftToNumba:
         assert not is_direct(compiled.compiled_logp_func)
         x = points(expected, 1)[0]
         np.testing.assert_array_equal(logp(compiled, x)[2], logp(expected, x)[2])
-
-    def test_another_op(self, caplog):
-        with pm.Model() as model:
-            x = pm.Normal("x", shape=(3, 3))
-            pm.Potential("p", pt.linalg.eigh(x @ x.T + 3 * pt.eye(3))[0].sum())
-        with caplog.at_level(logging.INFO, logger="pymc_fastlogp"):
-            compiled = nutpie.compile_pymc_model(model, **DOOR)
-        assert not is_direct(compiled.compiled_logp_func)
-        assert is_direct(compiled.compiled_expand_func)
-        assert "Numba compiles the callback of logp, which needs" in caplog.text
-        assert logp(compiled, points(compiled, 1)[0])[0] == 0
 
     def test_the_plugin_switched_off(self):
         with pymc_fastlogp.disabled():

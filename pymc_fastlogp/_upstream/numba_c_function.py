@@ -1,0 +1,159 @@
+"""What is private in Numba: a C function around a compiled graph, whose arrays are in the memory of the caller.
+
+.. code-block:: text
+
+    i64 function(i64 *words)
+
+The words are, for each input, the address of its elements in C order and its lengths, and then the address of each output. A result is copied there
+and cast to float64. Numba types and lowers a call and nothing else, since what reads and writes words are emitted functions.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba import types
+
+from pymc_fastlogp._upstream.numba import EmittedFunction, Frame, array_type, cgutils
+
+I8, I64 = ir.IntType(8), ir.IntType(64)
+SHAPE = "an output has not as many elements as there is room for"
+SOURCE = """\
+def run(words):
+    results = graph({given})
+    {taken}
+"""
+
+
+def c_function(
+    graph: Any, inputs: Sequence[tuple[str, int]], outputs: Sequence[tuple[int, ...]]
+) -> Any:
+    """Return the C function of a graph; it returns 1 where the graph raises, and else 0.
+
+    Parameters
+    ----------
+    graph : Dispatcher
+        What PyTensor's Numba linker made: from arrays to a tuple of arrays.
+    inputs : sequence of (str, int)
+        Data type and number of axes of each input.
+    outputs : sequence of tuple of int
+        The shape of each output. Results of other shapes are an error.
+
+    Returns
+    -------
+    object
+        Its attribute ``address`` is valid as long as this object.
+    """
+    functions, at = {"graph": graph}, 0
+    for number, (dtype, ndim) in enumerate(inputs):
+        functions[f"given_{number}"] = _given(dtype, ndim, at)
+        at += 1 + ndim
+    for number, shape in enumerate(outputs):
+        functions[f"taken_{number}"] = _taken(shape, at + number)
+    source = SOURCE.format(
+        given=", ".join(f"given_{i}(words)" for i in range(len(inputs))),
+        taken="; ".join(f"taken_{i}(words, results[{i}])" for i in range(len(outputs))),
+    )
+    exec(compile(source, "<pymc_fastlogp>", "exec"), functions)
+    run = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)(functions["run"])
+    status_of = _status_of(run)
+
+    def function(words: Any) -> Any:
+        return status_of(words)
+
+    return numba.cfunc(types.int64(types.voidptr))(function)
+
+
+def _status_of(run: Any) -> EmittedFunction:
+    """Return a function from the words to whether ``run`` raises.
+
+    An ``except`` would not do: for an error of Python code, such as an Op of a user, Numba jumps there by a pointer that it has not set. That
+    error is cleared, so that Python does not find it when the caller returns.
+    """
+    run.compile((types.voidptr,))
+    [compiled] = run.overloads.values()
+
+    def emit(frame: Frame, given: Sequence[types.Type], values: Sequence[ir.Value]) -> ir.Value:
+        context, builder = frame.context, frame.builder
+        context.active_code_library.add_linking_library(compiled.library)
+        status, _ = context.call_internal_no_propagate(
+            builder, compiled.fndesc, compiled.signature, values
+        )
+        with builder.if_then(status.is_python_exc, likely=False):
+            python = context.get_python_api(builder)
+            lock = python.gil_ensure()
+            python.err_clear()
+            python.gil_release(lock)
+        return builder.zext(status.is_error, I64)
+
+    return EmittedFunction("status_of", types.int64, emit, run)
+
+
+def _given(dtype: str, ndim: int, at: int) -> EmittedFunction:
+    """Return a function from the words to the array of an input, whose words begin at a place."""
+    type_ = array_type(dtype, ndim)
+
+    def emit(frame: Frame, given: Sequence[types.Type], values: Sequence[ir.Value]) -> ir.Value:
+        builder = frame.builder
+        address, *shape = (builder.load(_word(builder, values[0], at + i)) for i in range(1 + ndim))
+        strides: list[ir.Value] = []
+        stride: ir.Value = I64(frame.itemsize(type_))
+        for length in reversed(shape):
+            strides.insert(0, stride)
+            stride = builder.mul(stride, length)
+        return frame.array(type_, builder.inttoptr(address, I8.as_pointer()), shape, strides)
+
+    return EmittedFunction("given", type_, emit, _only_compiled)
+
+
+def _taken(shape: tuple[int, ...], at: int) -> EmittedFunction:
+    """Return a function that copies an array to where a word says; it raises if the array has another shape."""
+
+    def emit(frame: Frame, given: Sequence[types.Type], values: Sequence[ir.Value]) -> ir.Value:
+        type_, builder = given[1], frame.builder
+        if not isinstance(type_, types.Array) or type_.ndim != len(shape):
+            raise NotImplementedError(f"an output of type {type_}")
+        data, *sizes = frame.arguments_of(type_, values[1])
+        for length, expected in zip(sizes, shape, strict=False):
+            differs = builder.icmp_signed("!=", length, I64(expected))
+            with builder.if_then(differs, likely=False):
+                frame.raise_error(ValueError, SHAPE)
+        to = builder.inttoptr(
+            builder.load(_word(builder, values[0], at)), ir.DoubleType().as_pointer()
+        )
+        _copy(frame, type_, data, sizes[len(shape) :], shape, to)
+        return frame.context.get_dummy_value()
+
+    return EmittedFunction("taken", types.none, emit, _only_compiled)
+
+
+def _copy(
+    frame: Frame,
+    type_: types.Array,
+    data: ir.Value,
+    strides: Sequence[ir.Value],
+    shape: tuple[int, ...],
+    to: ir.Value,
+) -> None:
+    """Append loops that copy the elements of an array in C order."""
+    builder, element = frame.builder, frame.pointer_to(type_)
+    bytes_ = builder.bitcast(data, I8.as_pointer())
+    with cgutils.loop_nest(builder, [I64(n) for n in shape], I64) as index:
+        source, position = I64(0), I64(0)
+        for axis, i in enumerate(index):
+            source = builder.add(source, builder.mul(i, strides[axis]))
+            position = builder.add(position, builder.mul(i, I64(prod(shape[axis + 1 :]))))
+        value = builder.load(builder.bitcast(builder.gep(bytes_, [source]), element))
+        number = frame.context.cast(builder, value, type_.dtype, types.float64)
+        builder.store(number, builder.gep(to, [position]))
+
+
+def _word(builder: ir.IRBuilder, words: ir.Value, number: int) -> ir.Value:
+    """Return where a word is."""
+    return builder.gep(builder.bitcast(words, I64.as_pointer()), [I64(number)])
+
+
+def _only_compiled(*arguments: Any) -> Any:
+    raise NotImplementedError("only compiled code has words")
