@@ -46,7 +46,7 @@ class Build:
     is_direct : bool
         Whether no callback is for Numba, so that the record, with what is shared, is enough in another process.
     is_whole : bool
-        Whether, besides, the record says where all that is shared comes from.
+        Whether, besides, the record says which of the model's data each shared variable is, none twice.
     """
 
     def __init__(self, start: Start, var_names: Sequence[str] | None):
@@ -61,7 +61,7 @@ class Build:
         programs = [plan.kernel.program for plan in plans.values() if plan.kernel]
         calls_upstream = any(any(True for _ in machine_code.externals_of(x)) for x in programs)
         self.is_direct = len(plans) == 2 and not calls_upstream
-        self.is_whole = self.is_direct and self.record.data.keys() == self.shared.keys()
+        self.is_whole = self.is_direct and len({*self.record.data.values()}) == len(self.shared)
 
     def keys_of(self, name: str) -> list[str]:
         """Return the keys of the shared variables of a callback, in the order of its arguments."""

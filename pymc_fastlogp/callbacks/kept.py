@@ -91,7 +91,7 @@ def _with_shared_data(model: "pm.Model", options: dict[str, Any]) -> Found:
     start = Start(model, options, freeze=False, data=form.data, shapes=shapes.stored)
     if record is not None:
         read = record.keys_of(form.data)
-        shared = {key: read_only_copy(x.get_value(borrow=True)) for x, key in read.items()}
+        shared = {name: read_only_copy(x.get_value(borrow=True)) for x, name in read.items()}
         coords = coords_at(model, shapes.dims, record.coords)
         return Found(replace(record, shared=shared, coords=coords), frozenset(), start)
     build = _built(start, options, key)
