@@ -76,7 +76,10 @@ def cache_report(*, clear: bool) -> str:
         return f"Models are not kept: {store.ENVIRONMENT_VARIABLE} or PyTensor's numba__cache switches that off."
     entries = list(files.found())
     size = sum(entry.stat().st_size for entry in entries) / 2**20
-    report = f"{len(entries)} models, {size:.1f} of at most {files.limit / 2**20:.0f} MB, in {files.folder}"
+    n_models = sum(not entry.name.endswith(store.SHAPES) for entry in entries)
+    report = (
+        f"{n_models} models, {size:.1f} of at most {files.limit / 2**20:.0f} MB, in {files.folder}"
+    )
     if not clear:
         return report
     for entry in entries:

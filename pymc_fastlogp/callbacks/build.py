@@ -4,7 +4,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from pytensor.compile.sharedvalue import SharedVariable
 
@@ -13,12 +12,13 @@ from pymc_fastlogp.callbacks import initial_point
 from pymc_fastlogp.callbacks.emit import Layout, expand_module, logp_module
 from pymc_fastlogp.callbacks.graphs import functions_of
 from pymc_fastlogp.callbacks.labels import dims_and_coords
+from pymc_fastlogp.callbacks.node_by_node import numbered
 from pymc_fastlogp.callbacks.numba_graph import NumbaGraph, inputs_of, shapes_of
 from pymc_fastlogp.callbacks.object_code import object_code_of
 from pymc_fastlogp.callbacks.plan import NotCoveredError, Plan, plan_of
 from pymc_fastlogp.callbacks.record import EXPAND, LOGP, Record, Side
 from pymc_fastlogp.callbacks.start import Start
-from pymc_fastlogp.callbacks.user_data import record_type
+from pymc_fastlogp.callbacks.user_data import read_only_copy, record_type
 from pymc_fastlogp.kernel.native import machine_code
 
 logger = logging.getLogger("pymc_fastlogp")
@@ -48,6 +48,8 @@ class Build:
         What callbacks call that is not in the record.
     is_direct : bool
         Whether the record, with what is shared, is enough in another process.
+    is_whole : bool
+        Whether, besides, the record says which of the model's data each shared variable is, none twice.
     """
 
     def __init__(self, start: Start, var_names: Sequence[str] | None):
@@ -56,13 +58,14 @@ class Build:
         self.keys: dict[SharedVariable, str] = {}
         for x in variables:
             self.keys.setdefault(x, f"shared {len(self.keys)}")
-        self.shared = {key: _read_only_copy(x.get_value()) for x, key in self.keys.items()}
+        self.shared = {key: read_only_copy(x.get_value()) for x, key in self.keys.items()}
         plans = {name: self._plan(name) for name in self._functions()}
         self.by_numba = {name: x for name, x in plans.items() if isinstance(x, NumbaGraph)}
         self.record = self._record(start, plans)
         programs = [plan.kernel.program for plan in plans.values() if plan.kernel]
         calls_upstream = any(any(True for _ in machine_code.externals_of(x)) for x in programs)
         self.is_direct = not self.by_numba and not calls_upstream
+        self.is_whole = self.is_direct and len({*self.record.data.values()}) == len(self.shared)
 
     def keys_of(self, name: str) -> list[str]:
         """Return the keys of the shared variables of a callback, in the order of its arguments."""
@@ -95,7 +98,14 @@ class Build:
             coords,
             self._sides(plans),
             initial_point.dumped(start),
+            data=self._numbers(start.data or ()),
         )
+
+    def _numbers(self, data: Sequence[SharedVariable]) -> dict[str, int]:
+        """Return by key which of the data are read."""
+        numbers = numbered(data)
+        found = {key: numbers.get(id(x.container)) for x, key in self.keys.items()}
+        return {key: number for key, number in found.items() if number is not None}
 
     def _sides(self, plans: Mapping[str, Plan | NumbaGraph]) -> dict[str, Side]:
         type_ = record_type(self.shared, sum(1 + len(plan.constants) for plan in plans.values()))
@@ -127,9 +137,3 @@ def _side(plan: Plan | NumbaGraph, module: ir.Module) -> Side:
         tuple(sorted(machine_code.library_functions(program))),
         tuple(plan.constants),
     )
-
-
-def _read_only_copy(value: Any) -> np.ndarray:
-    array = np.array(value, order="C", copy=True)
-    array.flags.writeable = False
-    return array

@@ -44,7 +44,7 @@ def compile_pymc_model(
         As for ``nutpie.compile_pymc_model``.
     freeze_model : bool, optional
         Whether data and lengths of dimensions become constants, which rewrites may look at. They do by default, unlike in
-        nutpie; with ``False``, ``with_data`` of the result can exchange data.
+        nutpie; with ``False``, ``with_data`` of the result can exchange data, and the model is found on disk for other data, too.
     parametrise : bool
         Whether effects of groups are sampled where their data want them, as :func:`~pymc_fastlogp.parametrise` has it, and parameters that are
         correlated with each other in linear coordinates in which they are not. Data are frozen for it.

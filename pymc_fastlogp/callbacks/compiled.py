@@ -157,7 +157,7 @@ def assembled(
         compiled_logp_func=compiled[LOGP],
         compiled_expand_func=compiled[EXPAND],
         shared_data=shared,
-        shared_var_keys=build.keys if build else {},
+        shared_var_keys=build.keys if build else record.keys_of(start.data or ()),
         user_data=data,
         initial_point_func=initial_point_of(record, start),
         dims=record.dims,

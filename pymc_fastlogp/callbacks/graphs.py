@@ -47,7 +47,7 @@ def functions_of(start: Start, var_names: Sequence[str] | None) -> Functions:
         What is stored besides the value variables.
     """
     model = start.model
-    shapes = _known_shapes(model) or shapes_by_nutpie(model)
+    shapes = start.shapes or _known_shapes(model) or shapes_by_nutpie(model)
     values = [model.rvs_to_values[rv] for rv in model.free_RVs]
     stored = _stored([*values, *_others(model, values, var_names)], shapes)
     if find_rng_nodes([x.variable for x in stored]):  # PyMC takes care of states of generators

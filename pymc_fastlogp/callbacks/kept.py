@@ -1,15 +1,19 @@
 """A model from disk, or else compiled and kept there."""
 
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pymc_fastlogp.callbacks import initial_point, store
-from pymc_fastlogp.callbacks.model_key import NotKeyedError, key_of
+from pymc_fastlogp.callbacks.labels import coords_at
+from pymc_fastlogp.callbacks.model_key import Form, NotKeyedError, form_of, key_of
 from pymc_fastlogp.callbacks.record import Record
 from pymc_fastlogp.callbacks.start import Start
+from pymc_fastlogp.callbacks.stored_shapes import ShapeGraph, Shapes, shape_graph
+from pymc_fastlogp.callbacks.user_data import read_only_copy
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -60,20 +64,70 @@ def as_written(model: "pm.Model", options: dict[str, Any], *, freeze: bool) -> F
     options : dict
         The arguments of ``nutpie.compile_pymc_model`` about starts and stored variables, with variables by name.
     freeze : bool
-        Whether data are constants; others are not kept on disk.
+        Whether data are constants.
     """
-    frozen_data = frozenset(x.name for x in model.data_vars if freeze)
-    key = _key(model, options) if freeze else None
+    if not freeze:
+        return _with_shared_data(model, options)
+    frozen_data = frozenset(x.name for x in model.data_vars)
+    key = _keyed(key_of, model, options)
     record = _read(key)
-    start = Start(model, options, freeze=freeze)
+    start = Start(model, options, freeze=True)
     if record is not None:
         return Found(record, frozen_data, start)
+    build = _built(start, options, key)
+    return Found(build.record, frozen_data, start, build)
+
+
+def _with_shared_data(model: "pm.Model", options: dict[str, Any]) -> Found:
+    """Return a model with the data that it has now; found on disk for other data, too, if these lead to the same shapes."""
+    form = _keyed(form_of, model, options)
+    shapes = form and _shapes(model, form)
+    if form is None or shapes is None:
+        start = Start(model, options, freeze=False)
+        build = _built(start, options, None)
+        return Found(build.record, frozenset(), start, build)
+    key = form.key_at(shapes.stored)
+    record = _read(key)
+    start = Start(model, options, freeze=False, data=form.data, shapes=shapes.stored)
+    if record is not None:
+        read = record.keys_of(form.data)
+        shared = {name: read_only_copy(x.get_value(borrow=True)) for x, name in read.items()}
+        coords = coords_at(model, shapes.dims, record.coords)
+        return Found(replace(record, shared=shared, coords=coords), frozenset(), start)
+    build = _built(start, options, key)
+    return Found(build.record, frozenset(), start, build)
+
+
+def _shapes(model: "pm.Model", form: Form) -> Shapes | None:
+    """Return the shapes of a model with the data that it has now, None where that is left to nutpie."""
+    try:
+        graph = _shape_graph(model, form)
+        return None if graph is None else graph.at(form.data)
+    except Exception as error:  # data that do not fit each other, or a prior without a support point: upstream says so
+        logger.info("the model is not kept on disk, since its shapes are not known: %s", error)
+        return None
+
+
+def _shape_graph(model: "pm.Model", form: Form) -> ShapeGraph | None:
+    name = form.key + store.SHAPES
+    graph = store.read(name, ShapeGraph)
+    if graph is None:
+        graph = shape_graph(model, form.data)
+        if graph is None:
+            logger.info("the model is not kept on disk, since its shapes depend on more than data")
+        else:
+            store.write(name, graph)
+    return graph
+
+
+def _built(start: Start, options: Mapping[str, Any], key: str | None) -> "Build":
+    """Compile a model, and keep it under its key; what compiles is not imported for one that is found on disk."""
     from pymc_fastlogp.callbacks.build import Build
 
     build = Build(start, options["var_names"])
-    if key is not None and not build.shared and _can_be_kept(build):
+    if key is not None and _can_be_kept(build) and build.is_whole:
         store.write(key, build.record)
-    return Found(build.record, frozen_data, start, build)
+    return build
 
 
 def parametrised(model: "pm.Model", options: dict[str, Any]) -> Found:
@@ -82,11 +136,10 @@ def parametrised(model: "pm.Model", options: dict[str, Any]) -> Found:
     Both are kept with the model, so that one which is found on disk needs no pilot.
     """
     frozen_data = frozenset(x.name for x in model.data_vars)
-    key = _key(model, options | {"parametrise": True})
+    key = _keyed(key_of, model, options | {"parametrise": True})
     record = _read(key)
     if record is not None:
         return Found(record, frozen_data, Start(model, options, freeze=True))
-    from pymc_fastlogp.callbacks.build import Build
     from pymc_fastlogp.callbacks.compiled import assembled
     from pymc_fastlogp.parametrisation.coordinates import coordinates_of
     from pymc_fastlogp.parametrisation.pilot import pilot_of
@@ -95,7 +148,7 @@ def parametrised(model: "pm.Model", options: dict[str, Any]) -> Found:
 
     def compiled_once(model: "pm.Model", *, freeze: bool = False) -> "CompiledModel":
         start = Start(model, options, freeze=freeze)
-        builds.append((start, Build(start, options["var_names"])))
+        builds.append((start, _built(start, options, None)))
         return assembled(builds[-1][1].record, frozen_data, start, builds[-1][1])
 
     pilot = pilot_of(model, compiled_once, {*(options["initial_points"] or ())})
@@ -143,18 +196,20 @@ def _can_be_kept(build: "Build") -> bool:
 
 
 def _read(key: str | None) -> Record | None:
-    record = None if key is None else store.read(key)
+    record = None if key is None else store.read(key, Record)
     if record is not None:
         logger.info("the model is found on disk")
     return record
 
 
-def _key(model: "pm.Model", options: dict[str, Any]) -> str | None:
+def _keyed[T](
+    make: Callable[["pm.Model", dict[str, Any]], T], model: "pm.Model", options: dict[str, Any]
+) -> T | None:
     """Return the key of a model in the cache, None if it has none or there is no cache."""
     if store.files() is None:
         return None
     try:
-        return key_of(model, options)
+        return make(model, options)
     except NotKeyedError as reason:
         logger.info("the model is not kept on disk, because of %s", reason)
         return None

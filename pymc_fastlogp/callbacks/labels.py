@@ -1,5 +1,6 @@
 """Dimensions and coordinates of what is stored, as nutpie gives them to its sampler."""
 
+from collections.abc import Mapping
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -31,14 +32,8 @@ def dims_and_coords(
     ValueError
         If a dimension has the name that nutpie uses for unconstrained points.
     """
-    coords = {
-        name: pd.Index(
-            pd.RangeIndex(int(model.dim_lengths[name].eval())) if values is None else values
-        )
-        for name, values in model.coords.items()
-    }
-    if POINT in coords:
-        raise ValueError(f"a dimension is called {POINT}: nutpie uses this name, take another.")
+    unnamed = [name for name, values in model.coords.items() if values is None]
+    coords = _given(model, {name: int(model.dim_lengths[name].eval()) for name in unnamed})
     shapes = {name: tuple(shape) for name, _, shape in zip(*functions.shape_info, strict=True)}
     values = {value.name: model.values_to_rvs[value].name for value in model.value_vars}
     coords[POINT] = pd.Index(
@@ -50,6 +45,33 @@ def dims_and_coords(
         if rv in dims and shapes.get(rv) == shapes.get(value):
             dims[value] = dims[rv]
     return dims, coords
+
+
+def coords_at(
+    model: "pm.Model", lengths: Mapping[str, int], before: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the coordinates of a model with other data.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model with these data.
+    lengths : mapping of str to int
+        Of its dimensions.
+    before : mapping of str to Index
+        Its coordinates with data for which all that is stored has the same shapes.
+    """
+    return _given(model, lengths) | {POINT: before[POINT]}
+
+
+def _given(model: "pm.Model", lengths: Mapping[str, int]) -> dict[str, Any]:
+    """Return the coordinates that the user gave, numbers for dimensions that have a length alone."""
+    if POINT in model.coords:
+        raise ValueError(f"a dimension is called {POINT}: nutpie uses this name, take another.")
+    return {
+        name: pd.Index(pd.RangeIndex(lengths[name]) if values is None else values)
+        for name, values in model.coords.items()
+    }
 
 
 def _entries(name: str, shape: tuple[int, ...]) -> list[str]:

@@ -26,7 +26,7 @@ def loaded(
 def initial_point_of(record: Record, start: Start) -> Any:
     """Return the function from a seed to an unconstrained point."""
     if record.initial_point is not None:
-        return initial_point.load(record.initial_point, record.value_shapes)
+        return initial_point.load(record.initial_point, record.value_shapes, start.data or ())
     return flat_initial_point(start, record.shape_info[0][: record.n_values], record.value_shapes)
 
 

@@ -4,6 +4,9 @@ Two models with equal keys compile to the same code. What goes in is the graph a
 each Op by its class and its ``__props__``, each constant by its elements, transforms and coordinates by their content. Classes and functions
 go in by name, so they have to be those of packages whose version goes in, too; anything else could change without its name. A model with
 something that is not keyed so is not cached.
+
+Of a model that is not frozen, types and names of shared data go in instead of their values, and no coordinates: no rewrite looks at
+them. What does depend on them are lengths, which :mod:`pymc_fastlogp.callbacks.stored_shapes` adds.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +18,7 @@ from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -76,9 +79,42 @@ def key_of(model: "pm.Model", options: Mapping[str, Any]) -> str:
     NotKeyedError
         If the model has a part whose content has no sure key.
     """
+    writer = _Writer()
+    _write(writer, model, options)
+    writer.add(dict(model.coords))
+    return writer.hash.hexdigest()
+
+
+class Form(NamedTuple):
+    """A model without the values of its shared data.
+
+    Attributes
+    ----------
+    key : str
+        Hexadecimal digits, equal for models that differ in values, lengths and coordinates alone.
+    data : tuple of SharedVariable
+        The shared data, in the same order for equal keys.
+    """
+
+    key: str
+    data: tuple[SharedVariable, ...]
+
+    def key_at(self, shapes: Mapping[str, tuple[int, ...]]) -> str:
+        """Return the key of the model where what is stored has these shapes."""
+        return sha256(f"{self.key} {sorted(shapes.items())}".encode()).hexdigest()
+
+
+def form_of(model: "pm.Model", options: Mapping[str, Any]) -> Form:
+    """Return the key of a model whose data are not frozen, and its data; arguments and errors are those of :func:`key_of`."""
+    writer = _Writer(with_shared_values=False)
+    _write(writer, model, options)
+    return Form(writer.hash.hexdigest(), tuple(writer.shared))
+
+
+def _write(writer: "_Writer", model: "pm.Model", options: Mapping[str, Any]) -> None:
+    """Write all of a model but its coordinates, and what else its code depends on."""
     variables = [*model.free_RVs, *model.observed_RVs, *model.deterministics, *model.potentials]
     values = [model.rvs_to_values[rv] for rv in model.basic_RVs]
-    writer = _Writer()
     writer.graph([v for v in values if not _is_data(v)], [*variables, *filter(_is_data, values)])
     for rv in model.basic_RVs:
         writer.add((rv.name, model.rvs_to_values[rv].name, model.rvs_to_values[rv].type))
@@ -87,13 +123,11 @@ def key_of(model: "pm.Model", options: Mapping[str, Any]) -> str:
     writer.add([x.name for x in variables])
     writer.add([len(x) for x in (model.free_RVs, model.observed_RVs, model.deterministics)])
     writer.add({name: [*dims] for name, dims in model.named_vars_to_dims.items()})
-    writer.add(dict(model.coords))
     writer.graph([], list(model.dim_lengths.values()))
     writer.add([*model.dim_lengths, model.check_bounds])
     writer.add(dict(options))
     writer.add({name: getattr(config, name) for name in OPTIONS})
     writer.add([compiler(), hash_of_sources(OWN), *_versions()])
-    return writer.hash.hexdigest()
 
 
 @cache
@@ -106,10 +140,15 @@ def _is_data(value: Variable) -> bool:
 
 
 class _Writer:
-    """Writes what it is given to a hash, each thing with its kind and its end, so that nothing runs together."""
+    """Writes what it is given to a hash, each thing with its kind and its end, so that nothing runs together.
 
-    def __init__(self) -> None:
+    Of shared variables it writes the values, or else the names, and collects them.
+    """
+
+    def __init__(self, *, with_shared_values: bool = True) -> None:
         self.hash = sha256()
+        self.shared: list[SharedVariable] = []
+        self._with_shared_values = with_shared_values
         self._places: dict[Variable, str] = {}
         self._n_variables = 0
         self._depth = 0
@@ -165,8 +204,13 @@ class _Writer:
             self._place(x, "shared")
             self.add(x.type)
             # A generator is seeded before it is used.
-            if not isinstance(x.type, RandomType):
+            if isinstance(x.type, RandomType):
+                return
+            if self._with_shared_values:
                 self.add(x.get_value(borrow=True))
+            else:
+                self.text(x.name)
+                self.shared.append(x)
         elif x.owner is not None:
             self.graph([], [x])
         else:

@@ -1,9 +1,11 @@
 """What is needed for the first draw of a model, with nothing of PyTensor in it but, perhaps, its initial point."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+from pytensor.compile.sharedvalue import SharedVariable
 
 from pymc_fastlogp.kernel.native import blas
 from pymc_fastlogp.kernel.native.code import Code, engine
@@ -58,6 +60,8 @@ class Record:
         See :mod:`pymc_fastlogp.callbacks.initial_point`.
     shared : dict of str to ndarray
         Shared data by key, where they are part of the model: the sites of its effects.
+    data : dict of str to int
+        Of other shared data, by key, which of the model's data they are, see :class:`~pymc_fastlogp.callbacks.model_key.Form`.
     linear_map : LinearMap, optional
         From the coordinates of the sampler to those of the callbacks.
     """
@@ -72,7 +76,12 @@ class Record:
     sides: dict[str, Side]
     initial_point: bytes | None = None
     shared: dict[str, np.ndarray] = field(default_factory=dict)
+    data: dict[str, int] = field(default_factory=dict)
     linear_map: LinearMap | None = None
+
+    def keys_of(self, data: Sequence[SharedVariable]) -> dict[SharedVariable, str]:
+        """Return the keys of those data of the model that callbacks read."""
+        return {data[i]: key for key, i in self.data.items()}
 
     @property
     def value_shapes(self) -> list[tuple[int, ...]]:

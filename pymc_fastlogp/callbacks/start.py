@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pytensor.compile.mode import FAST_COMPILE
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.fg import FunctionGraph
 
 from pymc_fastlogp.callbacks.unlinked import unlinked
@@ -30,9 +31,22 @@ class Start:
         The arguments of ``nutpie.compile_pymc_model`` that say where chains start, with variables by name.
     freeze : bool
         Whether data and lengths of dimensions become constants.
+    data : sequence of SharedVariable, optional
+        The shared data to which a record of the model refers by number.
+    shapes : mapping of str to tuple of int, optional
+        Of value variables, free variables and deterministics by name, where they are known already.
     """
 
-    def __init__(self, model: "pm.Model", options: Mapping[str, Any], *, freeze: bool):
+    def __init__(
+        self,
+        model: "pm.Model",
+        options: Mapping[str, Any],
+        *,
+        freeze: bool,
+        data: Sequence[SharedVariable] | None = None,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+    ):
+        self.data, self.shapes = data, shapes
         self._given, self._options, self._freeze = model, options, freeze
         self._lock = threading.Lock()
 

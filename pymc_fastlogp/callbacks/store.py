@@ -1,4 +1,4 @@
-"""Models on disk: a record for each key, see :mod:`pymc_fastlogp.callbacks.model_key`.
+"""Models on disk: what is kept under a key, see :mod:`pymc_fastlogp.callbacks.model_key`.
 
 The folder belongs to the user alone. One that others may write to is left alone: what is read is executed. The environment variable
 ``PYMC_FASTLOGP_CACHE`` names another folder, or is ``0`` for none.
@@ -8,15 +8,17 @@ import logging
 import os
 import pickle
 from pathlib import Path
+from typing import Any
 
 from pytensor.configdefaults import config
 
-from pymc_fastlogp.callbacks.record import Record
 from pymc_fastlogp.config import OFF
 from pymc_fastlogp.kernel.native.bounded_files import BoundedFiles
 
 ENVIRONMENT_VARIABLE = "PYMC_FASTLOGP_CACHE"
 PREFIX = "pymc_fastlogp.model."
+# Ends the key of what leads to a model and is none.
+SHAPES = ".shapes"
 # Bytes of all files together; a model has 50 to 500 thousand, more if its kernels read large constants.
 LIMIT = 512 * 2**20
 # A record that is larger is made again: a few of them would push out all others.
@@ -34,8 +36,8 @@ def files() -> BoundedFiles | None:
     return BoundedFiles(folder, PREFIX, LIMIT)
 
 
-def read(key: str) -> Record | None:
-    """Return the record of a key, None if there is none that can be used."""
+def read[T](key: str, kind: type[T]) -> T | None:
+    """Return what is kept under a key, None if there is nothing of this kind that can be used."""
     place = files()
     if place is None:
         return None
@@ -43,15 +45,15 @@ def read(key: str) -> Record | None:
     if content is None:
         return None
     try:
-        record = pickle.loads(content)
+        found = pickle.loads(content)
     except Exception as error:  # unpickling raises whatever a class raises
         logger.info("a model on disk is not readable and is compiled again: %s", error)
         return None
-    return record if isinstance(record, Record) else None
+    return found if isinstance(found, kind) else None
 
 
-def write(key: str, record: Record) -> None:
-    """Keep a record, if there is a place for it."""
+def write(key: str, record: Any) -> None:
+    """Keep a record, or a part of one, if there is a place for it."""
     place = files()
     if place is None:
         return

@@ -46,3 +46,10 @@ def offset(record: np.dtype, *path: str) -> int:
         record, start = fields[name][:2]
         at += start
     return at
+
+
+def read_only_copy(value: Any) -> np.ndarray:
+    """Return shared data as the record refers to them, in C order; nobody can change them."""
+    array = np.array(value, order="C", copy=True)
+    array.flags.writeable = False
+    return array

@@ -7,7 +7,7 @@ import nutpie
 import pytest
 
 import pymc_fastlogp
-from pymc_fastlogp.callbacks import store
+from pymc_fastlogp.callbacks import build, store
 from tests.callbacks import models
 
 
@@ -26,6 +26,28 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         folder = tmp_path_factory.mktemp("models") / "cache"
         patch.setenv(store.ENVIRONMENT_VARIABLE, str(folder))
         yield
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty place for models."""
+    place = tmp_path / "cache"
+    monkeypatch.setenv(store.ENVIRONMENT_VARIABLE, str(place))
+    return place
+
+
+@pytest.fixture
+def builds(monkeypatch):
+    """How many models were compiled since the test began."""
+    made = []
+    plain = build.Build.__init__
+
+    def counted(self, *args):
+        made.append(self)
+        plain(self, *args)
+
+    monkeypatch.setattr(build.Build, "__init__", counted)
+    return made
 
 
 @pytest.fixture(scope="session", params=models.DIRECT, ids=lambda make: make.__name__)

@@ -19,7 +19,8 @@ import pymc_fastlogp
 from tests.callbacks import models
 
 FOLDER = Path(config.base_compiledir) / "pymc_fastlogp"
-MAKES = (models.one_number, models.hierarchy)
+# Which model, and whether it is frozen.
+CASES = ((models.one_number, True), (models.hierarchy, True), (models.hierarchy, False))
 AT_ONCE = 8
 # Seconds: a model takes 0.02 from disk and 0.5 to 1 to be compiled on an idle core, so kills come before, within and after.
 LONGEST = 3.0
@@ -27,11 +28,12 @@ LONGEST = 3.0
 DELETED = 0.3
 
 
-def said(make) -> str:
+def said(case) -> str:
     """Compile a model and return its name and its logp at the first initial point, to the last bit."""
-    compiled = pymc_fastlogp.compile_pymc_model(make())
+    make, is_frozen = case
+    compiled = pymc_fastlogp.compile_pymc_model(make(), freeze_model=is_frozen)
     value, gradient = compiled.logp_dlogp(compiled.initial_point_func(0))
-    return f"{make.__name__} {value!r} {gradient.tobytes().hex()}\n"
+    return f"{make.__name__} {is_frozen} {value!r} {gradient.tobytes().hex()}\n"
 
 
 class Child(NamedTuple):
@@ -46,7 +48,7 @@ def works(seed: int, writes: int) -> None:
     """Compile models and delete files until killed."""
     rng = random.Random(seed)
     while True:
-        os.write(writes, said(rng.choice(MAKES)).encode())
+        os.write(writes, said(rng.choice(CASES)).encode())
         for path in FOLDER.glob("pymc_fastlogp.*"):
             if rng.random() < DELETED:
                 path.unlink(missing_ok=True)
@@ -78,7 +80,7 @@ def killed(child: Child) -> list[str]:
 
 
 def main(n_kills: int) -> None:
-    expected = {said(make) for make in MAKES}
+    expected = {said(case) for case in CASES}
     rng = random.Random(20261123)
     children: list[Child] = []
     n_lines = 0
@@ -92,7 +94,7 @@ def main(n_kills: int) -> None:
                 sys.exit(f"a child said {wrong[0]}")
         if i < n_kills:
             children.append(started(i, time.monotonic() + rng.uniform(0, LONGEST)))
-    if {said(make) for make in MAKES} != expected:
+    if {said(case) for case in CASES} != expected:
         sys.exit("another value after all kills")
     print(f"{n_kills} kills, {n_lines} models")
 

@@ -13,33 +13,11 @@ import pymc as pm
 import pytest
 
 import pymc_fastlogp
-from pymc_fastlogp.callbacks import build, store
+from pymc_fastlogp.callbacks import store
 from pymc_fastlogp.kernel.native import bounded_files
 from tests.callbacks import models
 from tests.conftest import REPOSITORY
 from tests.parametrisation import models as effects
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """An empty place for models."""
-    place = tmp_path / "cache"
-    monkeypatch.setenv(store.ENVIRONMENT_VARIABLE, str(place))
-    return place
-
-
-@pytest.fixture
-def builds(monkeypatch):
-    """How many models were compiled since the test began."""
-    made = []
-    plain = build.Build.__init__
-
-    def counted(self, *args):
-        made.append(self)
-        plain(self, *args)
-
-    monkeypatch.setattr(build.Build, "__init__", counted)
-    return made
 
 
 def value(make=models.hierarchy, **options):
@@ -93,12 +71,13 @@ def test_other_data_are_another_model(folder, builds):
     assert len(builds) == 2
 
 
-def test_models_that_are_not_frozen_or_not_keyed_are_compiled_each_time(folder, builds, caplog):
-    value(freeze_model=False)
+@pytest.mark.parametrize("freeze_model", [True, False])
+def test_models_that_are_not_keyed_are_compiled_each_time(freeze_model, folder, builds, caplog):
     with pm.Model() as own:
         pm.CustomDist("c", 0.0, logp=lambda value, mu: -((value - mu) ** 2))
     with caplog.at_level(logging.INFO, "pymc_fastlogp"):
-        pymc_fastlogp.compile_pymc_model(own)
+        for _ in range(2):
+            pymc_fastlogp.compile_pymc_model(own, freeze_model=freeze_model)
     assert any("not kept on disk, because of" in text for text in caplog.messages)
     assert len(builds) == 2
     assert not folder.exists()
