@@ -47,11 +47,12 @@ class FlatIncrements(GraphRewriter):
 
 def _terms(fgraph: FunctionGraph, out: TensorVariable) -> list[TensorVariable]:
     """Return what is added up, in order, through first terms that are sums of the same type and that nothing else reads."""
-    first, *last_first = out.owner.inputs[0], *reversed(out.owner.inputs[1:])
+    first, *others = out.owner.inputs
+    last_first = others[::-1]
     while is_made_by(first, ps.Add) and first.type == out.type and len(fgraph.clients[first]) == 1:
-        first, others = first.owner.inputs[0], first.owner.inputs[1:]
-        last_first += reversed(others)
-    return [first, *reversed(last_first)]
+        first, *others = first.owner.inputs
+        last_first += others[::-1]
+    return [first, *last_first[::-1]]
 
 
 def _is_increment(fgraph: FunctionGraph, x: TensorVariable) -> bool:
