@@ -1,7 +1,7 @@
 """Where variables were made, which PyTensor notes of each, left out while a model is compiled.
 
 Upstream's error messages say it of a node that fails when it is called. Nothing here is called node by node, and to look at the stack of calls for
-each variable of a gradient takes a fourteenth of a compilation. PyTensor itself switches it off while it rewrites a function.
+each variable of a gradient takes its time. PyTensor itself switches it off while it rewrites a function.
 """
 
 from collections.abc import Iterator
