@@ -104,6 +104,11 @@ def collected() -> Iterator[list[Decision]]:
         yield decisions
 
 
+def are_heard() -> bool:
+    """Whether anyone listens here, so that it is worth finding out why a rule refuses."""
+    return bool(_listeners.get()) or logger.isEnabledFor(logging.INFO)
+
+
 def fired(
     rule: str,
     variable: TensorVariable,

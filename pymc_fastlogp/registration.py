@@ -59,9 +59,9 @@ class SwitchedRewriter(NodeRewriter):
         self, fgraph: FunctionGraph, node: Apply, enforce_tracks: bool = True
     ) -> Any:  # PyTensor's TransformOutputType
         """Apply the wrapped rewriter, or do nothing; say so where it has not itself."""
+        # Thousands of times for a model, mostly for nothing.
         if not is_switched_on():
             return None
-        # Thousands of times for a model, mostly for nothing.
         before = decisions.times_fired()
         result = self.rewriter.transform(fgraph, node, enforce_tracks=enforce_tracks)
         if result and decisions.times_fired() == before:

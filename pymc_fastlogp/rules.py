@@ -231,8 +231,15 @@ class GraphRule(NamedTuple):
     position: float
 
 
-# After elementwise fusion, before anything works in place (add_destroy_handler is at 49.5).
 GRAPH_RULES: tuple[GraphRule, ...] = (
+    # Before PyTensor makes a chain of increments (pre_local_IncSubtensor_serialize is at 0.99).
+    GraphRule(
+        "fastlogp_flat_increments",
+        "rewrites.filled.flat_increments.FlatIncrements",
+        ("fast_run",),
+        0.98,
+    ),
+    # After elementwise fusion, before anything works in place (add_destroy_handler is at 49.5).
     GraphRule("fastlogp_fused_kernel", "kernel.graph.region.FuseRegions", ("numba",), 49.3),
     # Behind all others: what is no longer a constant is not rewritten as one.
     GraphRule(

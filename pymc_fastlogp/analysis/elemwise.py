@@ -10,7 +10,8 @@ from pymc_fastlogp.analysis.constants import fill_value
 
 def scalar_op(x: TensorVariable) -> ps.ScalarOp | None:
     """Return the scalar Op of the Elemwise that makes ``x``; None if something else makes it."""
-    return x.owner.op.scalar_op if isinstance(x.owner_op, Elemwise) else None
+    op = x.owner_op
+    return op.scalar_op if isinstance(op, Elemwise) else None
 
 
 def is_elemwise(op: Op | None, *scalar_ops: type[ps.ScalarOp]) -> bool:

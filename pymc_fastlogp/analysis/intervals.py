@@ -96,16 +96,23 @@ def of_data(data: np.ndarray) -> Interval:
 
 def fitted(x: Interval, dtype: str) -> Interval:
     """Return what numbers in an interval become when they are stored with a dtype."""
+    if dtype == "float64" and _is_kept(x.low) and _is_kept(-x.high):
+        return x
     kind = np.dtype(dtype)
     if kind.kind in "iu":
         limits = np.iinfo(kind)
         is_exact = not x.nan and x.largest <= EXACT_INTEGERS
         if is_exact and limits.min <= math.floor(x.low) and math.ceil(x.high) <= limits.max:
-            return replace(x, low=float(math.floor(x.low)), high=float(math.ceil(x.high)))
+            return Interval(float(math.floor(x.low)), float(math.ceil(x.high)), x.nan)
         return all_of(dtype)
     if kind.kind != "f" or kind.itemsize < 4:
         return all_of(dtype)
-    return replace(x, low=_rounded_down(x.low, kind), high=-_rounded_down(-x.high, kind))
+    return Interval(_rounded_down(x.low, kind), -_rounded_down(-x.high, kind), x.nan)
+
+
+def _is_kept(low: float) -> bool:
+    """Whether a lower end in double precision stays what it is."""
+    return low <= 0 or TINY <= low <= HUGE
 
 
 def _rounded_down(low: float, dtype: np.dtype) -> float:

@@ -201,7 +201,7 @@ class _Evaluation:
     def _is_written_once(self, write: Apply) -> bool:
         """Whether a set, or an inc of zeros, writes to no position twice."""
         where = positions(write)
-        if where is None or np.unique(where).size < where.size:
+        if where is None or np.bincount(where).max(initial=0) > 1:
             return False
         return write.op.set_instead_of_inc or not self.of(write.inputs[0]).ravel()[where].any()
 

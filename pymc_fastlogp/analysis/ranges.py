@@ -13,6 +13,7 @@ what is computed of them without ``inf - inf`` and the like.
 
 import math
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from pytensor.graph.basic import Apply, Constant
@@ -96,13 +97,24 @@ class _Walk:
 
     def _of(self, x: TensorVariable, where: Chosen) -> Interval:
         if isinstance(x, Constant):
-            return of_data(x.data if where is None else x.data.ravel()[where])
+            return _of_constant(x) if where is None else of_data(x.data.ravel()[where])
         if x.owner is None or self.depth > DEEPEST:
             return all_of(x.type.dtype)
         op = x.owner.op
         rule = _first if isinstance(op, CheckAndRaise) else RULES.get(type(op))
         interval = None if rule is None else rule(self, x.owner, where)
         return all_of(x.type.dtype) if interval is None else fitted(interval, x.type.dtype)
+
+
+# Data may be large, and are asked for each time that something is compared with them.
+_constants: WeakKeyDictionary[Constant, Interval] = WeakKeyDictionary()
+
+
+def _of_constant(x: Constant) -> Interval:
+    found = _constants.get(x)
+    if found is None:
+        found = _constants[x] = of_data(x.data)
+    return found
 
 
 Rule = Callable[[_Walk, Apply, Chosen], Interval | None]

@@ -14,10 +14,13 @@ from pytensor.tensor.variable import TensorVariable
 # Of a larger tensor the positions are not listed, which takes time and memory for each entry.
 MANY_ENTRIES = 1_000_000
 
+WRITES = {IncSubtensor, AdvancedIncSubtensor}
+
 
 def is_set(x: TensorVariable) -> bool:
     """Whether ``x`` is the result of a set or an inc, basic or advanced."""
-    return isinstance(x.owner_op, IncSubtensor | AdvancedIncSubtensor)
+    # By the type itself: an Op's isinstance takes long, and this is asked of each operand of a graph.
+    return type(x.owner_op) in WRITES
 
 
 def positions(write: Apply) -> np.ndarray | None:

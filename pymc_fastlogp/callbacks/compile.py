@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pymc_fastlogp.callbacks.collector import old_objects_left_alone
+from pymc_fastlogp.callbacks.traces import without_traces
 from pymc_fastlogp.callbacks.turns import one_at_a_time
 from pymc_fastlogp.given_model import model_with_variables, refuse_discrete
 from pymc_fastlogp.registration import is_enabled
@@ -149,7 +150,7 @@ def found(request: Request) -> "Found":
     """Return a model from disk, or else compile it; one thread at a time."""
     from pymc_fastlogp.callbacks import kept
 
-    with one_at_a_time(), old_objects_left_alone():
+    with one_at_a_time(), old_objects_left_alone(), without_traces():
         if request.parametrise:
             return kept.parametrised(request.model, request.options)
         return kept.as_written(request.model, request.options, freeze=request.freeze)

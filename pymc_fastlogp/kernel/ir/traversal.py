@@ -154,5 +154,7 @@ def is_ordered(loop: Loop) -> bool:
 
 
 def is_call(loop: Loop) -> bool:
-    """Whether a loop calls a library."""
-    return any(isinstance(statement, Call) for statement in loop.body)
+    """Whether a loop calls a library; the loop keeps the answer."""
+    if "is_call" not in vars(loop):
+        vars(loop)["is_call"] = any(isinstance(statement, Call) for statement in loop.body)
+    return vars(loop)["is_call"]

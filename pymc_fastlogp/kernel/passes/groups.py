@@ -212,6 +212,7 @@ class Alone:
 
     def __post_init__(self) -> None:
         self.reads, self.writes = reads(self.repeat), writes(self.repeat)
+        self.is_barrier = is_barrier(self.repeat)
 
     def as_step(self) -> Repeat:
         """Return it."""
@@ -252,9 +253,9 @@ class Touched:
 
 def fit(first: Loop, second: Step) -> bool:
     """Whether two loops run for the same indices; a call of a library is alone, and so is what is repeated."""
-    if isinstance(second, Repeat) or is_call(first) or is_call(second):
+    if isinstance(second, Repeat) or first.when is not second.when:
         return False
-    return first.domain == second.domain and first.when is second.when
+    return first.domain == second.domain and not (is_call(first) or is_call(second))
 
 
 def are_independent(first: Step, second: Step) -> bool:

@@ -84,6 +84,8 @@ def local_lift_elemwise_through_set_after_grad(fgraph: FunctionGraph, node: Appl
 def _match(node: Apply) -> Lift | None:
     """Match an Elemwise of which one operand is as large as the output, and was filled by sets."""
     op, outputs = node.op, node.outputs
+    if not any(map(is_set, node.inputs)):
+        return None
     if len(outputs) != 1 or op.inplace_pattern or isinstance(op.scalar_op, ps.Second):
         return None
     if isinstance(op.scalar_op, RAISES_FOR_INTEGERS) and outputs[0].dtype in discrete_dtypes:

@@ -110,9 +110,9 @@ def _distinct_rows(fgraph: FunctionGraph, reduction: Reduction) -> Rows | Refusa
         rows = _rows(reads_of(fgraph, shape), reduction, axes)
         if any(loop.codes is not None for loop in rows.loops):
             return NEEDED_ROW_BY_ROW if is_needed_by_row(fgraph, reduction) else rows
-        refusal = why_distinct(
-            rows.grid, rows.where, [t for loop in rows.loops for t in loop.terms]
-        )
+        if decisions.are_heard():
+            terms = [term for loop in rows.loops for term in loop.terms]
+            refusal = why_distinct(rows.grid, rows.where, terms)
     return refusal
 
 

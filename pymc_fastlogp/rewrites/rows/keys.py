@@ -111,7 +111,12 @@ class RowKeys:
         if self._look_distinct(columns):
             return None
         joint = Codes(np.zeros((1,) * len(self.shape), dtype="int32"), 1)
-        distinct = {id(codes.of_row): codes for codes in map(self._of_column, columns)}
+        distinct: dict[int, Codes] = {}
+        for codes in map(self._of_column, columns):
+            # A key repeats no more than any of its columns.
+            if codes.n_cells >= self.limit:
+                return None
+            distinct[id(codes.of_row)] = codes
         for codes in sorted(distinct.values(), key=lambda codes: codes.n_cells):
             joint = combine(joint, codes)
             if joint.n_cells >= self.limit:
@@ -150,6 +155,9 @@ def factorise(values: np.ndarray) -> Codes:
 def _numbered(read: Callable[[slice], np.ndarray], shape: tuple[int, ...]) -> Codes:
     """Return codes of what :func:`factorise` would get, of which not all is read at a time."""
     chunks = [*chunks_of(prod(shape))]
+    if len(chunks) == 1:
+        of_row, distinct = pd.factorize(read(chunks[0]))
+        return Codes(of_row.reshape(shape).astype(narrowest(len(distinct))), len(distinct))
     distinct = pd.unique(np.concatenate([pd.unique(read(rows)) for rows in chunks]))
     index = pd.Index(distinct)
     of_row = np.empty(prod(shape), dtype=narrowest(len(distinct)))

@@ -4,10 +4,12 @@ Rules ask about the same rows, one after the other. What is read depends on the 
 variable keeps its value when the graph around it is rewritten, so that what was found for it stays right.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from pytensor.graph.basic import Apply
 from pytensor.graph.features import Feature
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.traversal import toposort
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
@@ -72,6 +74,7 @@ class SharedReads(Feature):
 
     def __init__(self) -> None:
         self._by_shape: dict[tuple[int, ...], RowReads] = {}
+        self._order: list[Apply] | None = None
 
     def on_attach(self, fgraph: FunctionGraph) -> None:
         """Be found by :func:`reads_of`."""
@@ -80,6 +83,16 @@ class SharedReads(Feature):
     def on_detach(self, fgraph: FunctionGraph) -> None:
         """Free the columns."""
         del fgraph.row_reads
+
+    def on_change_input(self, *change: Any, reason: Any = None) -> None:
+        """Forget the order of nodes."""
+        self._order = None
+
+    def order(self, fgraph: FunctionGraph) -> list[Apply]:
+        """Return the nodes in topological order, some that the graph has lost among them."""
+        if self._order is None:
+            self._order = [*toposort(fgraph.outputs)]
+        return self._order
 
     def of_shape(self, shape: tuple[int, ...]) -> RowReads:
         """Return what rows of a shape read."""
@@ -90,6 +103,12 @@ def reads_of(fgraph: FunctionGraph, shape: tuple[int, ...]) -> RowReads:
     """Return what rows of this shape read in a graph that :class:`SharedReads` is attached to."""
     shared: SharedReads = fgraph.row_reads
     return shared.of_shape(shape)
+
+
+def order_of(fgraph: FunctionGraph) -> list[Apply]:
+    """Return the nodes of a graph that :class:`SharedReads` is attached to, in topological order."""
+    shared: SharedReads = fgraph.row_reads
+    return shared.order(fgraph)
 
 
 def is_cheap(x: TensorVariable) -> bool:

@@ -25,19 +25,39 @@ from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.analysis.elemwise import negated
+from pymc_fastlogp.analysis.elemwise import negated, scalar_op
 
 Pattern = tuple[Any, ...]
 
 
-def identity(*rows: tuple[Pattern, Pattern | Callable]) -> SequentialNodeRewriter:
-    """Return the rewriter of each pattern into the other, whoever else reads its parts."""
-    return SequentialNodeRewriter(
-        *(
-            PatternNodeRewriter(before, after, allow_multiple_clients=True, allow_cast=False)
-            for before, after in rows
+class Identity(SequentialNodeRewriter):
+    """The rewriter of each pattern into the other, whoever else reads its parts.
+
+    Parameters
+    ----------
+    *rows : tuple of tuple
+        A pattern, and what takes its place: a pattern, or a function as PyTensor's ``PatternNodeRewriter`` has it.
+    """
+
+    def __init__(self, *rows: tuple[Pattern, Pattern | Callable]):
+        super().__init__(
+            *(
+                PatternNodeRewriter(before, after, allow_multiple_clients=True, allow_cast=False)
+                for before, after in rows
+            )
         )
-    )
+        operands = [[x for x in before[1:] if isinstance(x, tuple)] for before, _ in rows]
+        # Of each pattern the functions that make an operand; one that asks for none is always tried.
+        self._inner = (
+            {type(x[0].scalar_op) for xs in operands for x in xs} if all(operands) else None
+        )
+
+    def transform(self, fgraph: FunctionGraph, node: Apply, enforce_tracks: bool = True) -> Any:
+        """Try the patterns, unless no operand is what any of them asks for: that is found out at once."""
+        inner = self._inner
+        if inner and not any(type(scalar_op(x)) in inner for x in node.inputs):
+            return None
+        return super().transform(fgraph, node, enforce_tracks=enforce_tracks)
 
 
 def spellings_of_negative(pattern: Pattern) -> tuple[Pattern, Pattern]:
@@ -56,7 +76,7 @@ REAL = {"pattern": "x", "constraint": lambda x: x.type.dtype in float_dtypes}
 TWO = {"pattern": "two", "constraint": lambda x: fill_value(x) == 2}
 SOFTPLUS, OTHER = (softplus, "x"), (softplus, "y")
 
-difference_of_softplus = identity(
+difference_of_softplus = Identity(
     ((sub, SOFTPLUS, OTHER), _x_if_opposite),
     *(
         row
@@ -67,8 +87,8 @@ difference_of_softplus = identity(
         )
     ),
 )
-square_of_abs = identity(
+square_of_abs = Identity(
     ((sqr, (pt_abs, REAL)), (sqr, "x")),
     ((pt_pow, (pt_abs, REAL), TWO), (pt_pow, "x", "two")),
 )
-pow_to_sqrt = identity(((pt_pow, REAL, 0.5), (sqrt, "x")))
+pow_to_sqrt = Identity(((pt_pow, REAL, 0.5), (sqrt, "x")))

@@ -48,9 +48,10 @@ def local_fold_alloc(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable]
 
 def _moves_alloc(x: Variable) -> bool:
     """Whether a variable is an ``Alloc``, perhaps with other axes."""
-    if isinstance(x.owner_op, DimShuffle):
-        return _moves_alloc(x.owner.inputs[0])
-    return isinstance(x.owner_op, Alloc)
+    # By the type itself: an Op's isinstance takes long, and this is asked of each operand of a graph.
+    while type(x.owner_op) is DimShuffle:
+        x = x.owner.inputs[0]
+    return type(x.owner_op) is Alloc
 
 
 def _is_known(x: Variable) -> bool:

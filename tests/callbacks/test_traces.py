@@ -1,0 +1,25 @@
+"""Where variables were made is not noted while a model is compiled, and is again after it."""
+
+import pymc as pm
+import pytensor.tensor as pt
+from pytensor.configdefaults import config
+
+import pymc_fastlogp
+
+
+def test_variables_have_no_traces_while_a_model_is_compiled(monkeypatch):
+    monkeypatch.setenv("PYMC_FASTLOGP_CACHE", "0")
+    made = []
+
+    def logp(value, mu):
+        made.append(pt.exp(value - mu))
+        return -made[-1]
+
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.CustomDist("y", x, logp=logp, observed=[0.5, 1.0])
+    pymc_fastlogp.compile_pymc_model(model)
+    assert [x.tag.trace for x in made] == [[]] * len(made)
+    assert made
+    assert config.traceback__limit > 0
+    assert pt.exp(pt.scalar()).tag.trace

@@ -1,0 +1,111 @@
+"""Increments of one tensor are added up in one sum, of which PyTensor makes the chain that it makes of many."""
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.mode import optdb
+from pytensor.graph.basic import equal_computations
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+from pytensor.graph.rewriting.utils import rewrite_graph
+
+from pymc_fastlogp.analysis.writes import is_set
+from pymc_fastlogp.config import switched
+from pymc_fastlogp.rewrites.filled.flat_increments import FlatIncrements
+from tests.rewrites.conftest import sketch
+
+LENGTH = 4
+SERIALIZE = "pre_local_IncSubtensor_serialize"
+
+x, y, w = (pt.vector(name, shape=(LENGTH,)) for name in "xyw")
+table = pt.vector("table", shape=(LENGTH,))
+parts = [pt.vector(f"v{k}", shape=(k + 1,)) for k in range(5)]
+
+
+def increment(k, start=0.0):
+    return pt.inc_subtensor(pt.full((LENGTH,), np.float64(start))[np.arange(k + 1) % 3], parts[k])
+
+
+def nested(*terms):
+    total, *others = terms
+    for term in others:
+        total = total + term
+    return total
+
+
+many = [increment(k) for k in range(5)]
+
+# What is added up, and how many terms the one sum has.
+FLAT = {
+    "increments alone": (nested(*many), 5),
+    "one other first": (nested(x, *many), 6),
+    "one other last": (nested(*many, x), 6),
+    "one other between": (nested(many[0], x, *many[1:3]), 4),
+    "into other values": (nested(*(increment(k, start=2.0) for k in range(4))), 4),
+    "slices": (nested(*(pt.zeros(LENGTH)[k:].inc(1.0 * k) for k in range(1, 4))), 3),
+}
+LEFT_ALONE = {
+    "from the right": many[0] + (many[1] + (many[2] + many[3])),
+    "two increments": nested(x, *many[:2]),
+    "two others": nested(x, *many, y),
+    "sets": nested(*(pt.zeros(LENGTH)[k:].set(1.0 * k) for k in range(1, 4))),
+    "one sum": pt.add(x, *many),
+    "a part is read elsewhere": (part := nested(*many[:2])) + many[2] + pt.exp(part),
+    "another type": nested(*(m.astype("float32") for m in many)).astype("float64") + w,
+}
+
+
+def flattened(out):
+    [out] = clone_replace([out])
+    fgraph = FunctionGraph(outputs=[out], clone=False)
+    FlatIncrements().rewrite(fgraph)
+    return fgraph.outputs[0]
+
+
+def chain_of(out):
+    """Return what PyTensor makes of a sum: what is added and where, the last first, and what is no increment."""
+    fgraph = FunctionGraph(outputs=clone_replace([out]), clone=False)
+    optdb.query(RewriteDatabaseQuery(include=[SERIALIZE])).rewrite(fgraph)
+    with switched(False):
+        step = rewrite_graph(fgraph.outputs[0], include=["canonicalize"])
+    added = []
+    while is_set(step):
+        added.append([str(step.owner.op), *map(sketch, step.owner.inputs[1:])])
+        step = step.owner.inputs[0]
+    return added, sketch(step)
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_makes_one_sum_of_which_the_same_chain_becomes(name):
+    out, n_terms = FLAT[name]
+    flat = flattened(out)
+    assert len(flat.owner.inputs) == n_terms
+    assert chain_of(flat) == chain_of(out)
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_leaves_alone(name):
+    out = LEFT_ALONE[name]
+    assert equal_computations([flattened(out)], [out])
+
+
+def test_makes_no_more_nodes_than_increments():
+    """Upstream alone makes as many as their square on the way."""
+    total = nested(
+        *(pt.zeros(LENGTH)[np.array([k % LENGTH])].inc(x[k % LENGTH]) for k in range(200))
+    )
+    fgraph = FunctionGraph(outputs=clone_replace([total]), clone=False)
+    FlatIncrements().rewrite(fgraph)
+    before = len(fgraph.apply_nodes)
+    optdb.query(RewriteDatabaseQuery(include=[SERIALIZE])).rewrite(fgraph)
+    made = [node for node in fgraph.apply_nodes if node.op == total.owner.op]
+    assert len(made) == 1
+    assert len(fgraph.apply_nodes) <= before
+
+
+def test_is_what_the_plugin_registers():
+    fgraph = FunctionGraph(outputs=clone_replace([FLAT["increments alone"][0]]), clone=False)
+    query = RewriteDatabaseQuery(include=["fast_run"], exclude=[SERIALIZE], position_cutoff=0.99)
+    optdb.query(query).rewrite(fgraph)
+    assert len(fgraph.outputs[0].owner.inputs) == 5
