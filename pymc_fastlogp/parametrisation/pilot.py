@@ -121,7 +121,7 @@ class Pilot:
         self.compiled, self.sites = self._standard, nothing
         self._slices = _slices(self._sited.model, self.compiled.shape_info)
         self._places = {names: self._places_of(names) for names in nothing}
-        self._hyperparameters = _hyperparameters(self._sited, self._slices, nothing)
+        self._hyperparameters = _hyperparameters(self._sited, self.compiled.shape_info, nothing)
         self.point = self._middle(self.compiled.initial_point_func(0))
 
     def run(self) -> None:
@@ -312,10 +312,14 @@ def _inverse(factors: Array) -> Array:
 
 def _slices(model: "pm.Model", shape_info: Any) -> dict[str, slice]:
     """Return where the free variables are in the unconstrained point."""
+    return {name: place for name, (place, _) in _layout(model, shape_info).items()}
+
+
+def _layout(model: "pm.Model", shape_info: Any) -> dict[str, tuple[slice, tuple[int, ...]]]:
+    """Return where the free variables are in the unconstrained point, and their lengths, which not all types know."""
     variables = {model.rvs_to_values[rv].name: rv.name for rv in model.free_RVs}
-    names, slices, _ = shape_info
-    of_values = list(zip(names, slices, strict=True))[: len(variables)]
-    return {variables[name]: place for name, place in of_values}
+    of_values = list(zip(*shape_info, strict=True))[: len(variables)]
+    return {variables[name]: (place, shape) for name, place, shape in of_values}
 
 
 def _in_graph(sited: Sited, names: Bundle) -> list[Variable]:
@@ -342,7 +346,7 @@ _inlined = in2out(_inline, ignore_newtrees=False)
 
 
 def _hyperparameters(
-    sited: Sited, slices: Mapping[str, slice], bundles: Collection[Bundle]
+    sited: Sited, shape_info: Any, bundles: Collection[Bundle]
 ) -> Callable[[Array], dict[Bundle, list[Array]]]:
     """Return a function from a point to mean, factor and standardised effects of those that go together."""
     model = sited.model
@@ -354,10 +358,11 @@ def _hyperparameters(
         mode=Mode("py", None),
         on_unused_input="ignore",
     )
-    shapes = [(rv.name, model.rvs_to_values[rv].type.shape) for rv in model.free_RVs]
+    layout = _layout(model, shape_info)
+    layouts = [layout[rv.name] for rv in model.free_RVs]
 
     def evaluated(x: Array) -> dict[Bundle, list[Array]]:
-        found = function(*(x[slices[name]].reshape(shape) for name, shape in shapes))
+        found = function(*(x[place].reshape(shape) for place, shape in layouts))
         return {names: found[3 * i : 3 * i + 3] for i, names in enumerate(bundles)}
 
     return evaluated

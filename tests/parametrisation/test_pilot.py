@@ -168,3 +168,15 @@ def test_the_largest_set_of_factors_that_fit_each_other_is_kept():
     assert largest_set(fits) == [0, 2, 3]
     assert len(largest_set(np.eye(3, dtype=bool))) == 1
     assert largest_set(np.zeros((2, 2), dtype=bool)) == []
+
+
+def test_variables_whose_lengths_their_types_do_not_know_are_in_the_point():
+    def shifted(mu, size):
+        return pm.Normal.dist(mu, 1.0, size=size)
+
+    with pm.Model() as model:
+        b = pm.CustomDist("b", 0.0, dist=shifted, shape=GROUPS)
+        a = pm.Normal("a", 0, pm.HalfNormal("tau"), shape=GROUPS)
+        pm.Normal("y", a[GROUP] + b[GROUP] * X, 0.5, observed=Y)
+    assert model.rvs_to_values[b].type.shape == (None,)
+    assert any(names == ("a",) for names in sites_of(model))
