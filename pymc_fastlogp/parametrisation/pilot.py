@@ -40,10 +40,15 @@ Sites = Mapping[Bundle, Site]
 ROUNDS = (40, 60, 60)
 # Of the differences of gradients, in standard deviations of the prior.
 STEP = 1e-4
+# What the second derivatives by an effect differ by when those of other groups are moved the other way, for most groups: those are then no groups.
+COUPLED = 0.25
 
 
 def pilot_of(
-    model: "pm.Model", compile: Callable[["pm.Model"], Any], left_out: Collection[str] = ()
+    model: "pm.Model",
+    compile: Callable[["pm.Model"], Any],
+    left_out: Collection[str] = (),
+    coupled: Collection[str] = (),
 ) -> "Pilot | None":
     """Find the effects of a model and their sites, and say in the log what is left as it is; None where no effect is found.
 
@@ -55,6 +60,8 @@ def pilot_of(
         From a model to what it is compiled to, with ``logp_dlogp`` and ``with_data``.
     left_out : collection of str
         Names of variables that stay as they are, since they have initial values.
+    coupled : collection of str
+        The same, since a pilot has found that their entries are no effects of groups.
     """
     from pymc.model.transform.optimization import freeze_dims_and_data
 
@@ -63,7 +70,7 @@ def pilot_of(
     except (NotImplementedError, ValueError) as error:
         logger.info("all variables stay as they are: %s", error)
         return None
-    found = found_in(frozen, left_out)
+    found = found_in(frozen, left_out, coupled)
     for one in found.left_alone:
         logger.info("%s stays as it is: %s", one.name, one.reason)
     for bundle in found.bundles:
@@ -77,6 +84,8 @@ def pilot_of(
         logger.info("all variables stay as they are: nutpie compiled the model, see above")
         return None
     pilot.run()
+    if pilot.coupled:
+        return pilot_of(model, compile, left_out, {*coupled, *pilot.coupled})
     return pilot
 
 
@@ -104,6 +113,8 @@ class Pilot:
         Its mode.
     effects : set of str
         Names of the variables that have sites.
+    coupled : set of str
+        Those of them whose entries the likelihood does not know apart, as coefficients of a regression or steps of a walk: a site for each would be wrong.
     """
 
     def __init__(
@@ -114,6 +125,7 @@ class Pilot:
     ):
         self._nothing = nothing
         self.effects = {name for names in nothing for name in names}
+        self.coupled: set[str] = set()
         self._sited = with_sites(model, nothing, is_shared=True)
         self.model = self._sited.model
         # With sites of nothing the effects are what they are in the non-centred model.
@@ -130,7 +142,10 @@ class Pilot:
         for n_steps in ROUNDS:
             x = mode_of(self.compiled.logp_dlogp, x, n_steps)
             try:
-                self._use(self._sites_at(x))
+                sites = self._sites_at(x)
+                if self.coupled:
+                    return
+                self._use(sites)
             except ValueError as error:
                 logger.info("sites stay as they are: %s", error)
                 return
@@ -231,16 +246,24 @@ class Pilot:
         return np.stack(parts, axis=-1)
 
     def _curvature(self, names: Bundle, at: Array) -> Array:
-        """Return minus the second derivatives by the effects of each group, shape ``(K, K, *shape)``."""
+        """Return minus the second derivatives by the effects of each group, shape ``(K, K, *shape)``, and remember effects that are coupled."""
         places, model = self._places[names], self._sited.model
-        if not isinstance(model.rvs_to_transforms[model[names[0]]], ZeroSumSiteTransform):
-            return np.swapaxes(np.array([self._slopes(places, at, one) for one in places]), 0, 1)
-        # Of effects that sum to zero, each has a part in the derivatives by the others, so that they are moved one by one.
-        rows = [
-            [self._slopes(places, at, place)[:, group] for group, place in enumerate(one)]
-            for one in places
-        ]
-        return np.moveaxis(np.array(rows), (0, 1, 2), (1, 2, 0))
+        if isinstance(model.rvs_to_transforms[model[names[0]]], ZeroSumSiteTransform):
+            # Each has a part in the derivatives by the others, so that they are moved one by one.
+            rows = [
+                [self._slopes(places, at, place)[:, group] for group, place in enumerate(one)]
+                for one in places
+            ]
+            return np.moveaxis(np.array(rows), (0, 1, 2), (1, 2, 0))
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=places.shape[1:])
+        at_once, with_signs = (
+            np.array([self._differences(at, one, x)[places] * x for one in places])
+            for x in (1.0, signs)
+        )
+        own, other = (np.einsum("kk...->k...", x) for x in (at_once, with_signs))
+        if np.median(np.abs(own - other) / np.maximum(np.abs(own), np.abs(other))) > COUPLED:
+            self.coupled.update(names)
+        return np.swapaxes(at_once, 0, 1)
 
     def _slopes(self, places: NDArray[np.intp], at: Array, moved: Any) -> Array:
         """Return minus the derivatives of the gradient in the direction of some entries, shape ``(K, *shape)``."""
