@@ -255,7 +255,7 @@ class Pilot:
                 for one in places
             ]
             return np.moveaxis(np.array(rows), (0, 1, 2), (1, 2, 0))
-        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=places.shape[1:])
+        signs = np.where(np.random.default_rng(0).random(places.shape[1:]) < 0.5, -1.0, 1.0)
         at_once, with_signs = (
             np.array([self._differences(at, one, x)[places] * x for one in places])
             for x in (1.0, signs)
