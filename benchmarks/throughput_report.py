@@ -129,7 +129,8 @@ def _waits(runs: _Runs, models: Sequence[str], sides: Sequence[str]) -> str:
     rows = []
     for model in models:
         cells = [_cell(runs.of(model, side), per_second) for side in sides]
-        rows.append([f"`{model}`", *cells, *(f"{x:.2f}" for x in _ratios(runs, model))])
+        ratios = (MISSING if np.isnan(x) else f"{x:.2f}" for x in _ratios(runs, model))
+        rows.append([f"`{model}`", *cells, *ratios])
     return _table(header, rows)
 
 
@@ -215,8 +216,8 @@ def _measured(results: dict[str, Any]) -> str:
             used.setdefault(numbers, []).append(SIDES[run["side"]].title)
     by = "; ".join(f"{', '.join(dict.fromkeys(sides))}: {x}" for x, sides in used.items())
     chip = results["machine"]
-    seeds = len({run["seed"] for run in results["runs"]})
-    return f"Medians of {seeds} seeds, with the least and the largest. Measured on {results['date']}, one core of {chip['cpu']} ({chip['vector_bits']}-bit vectors). {by}."
+    seeds = ", ".join(map(str, sorted({run["seed"] for run in results["runs"]})))
+    return f"Medians over the seeds {seeds}, with the least and the largest. Measured on {results['date']}, one core of {chip['cpu']} ({chip['vector_bits']}-bit vectors). {by}."
 
 
 def _cell(runs: Sequence[Run], of: Callable[[Run], float]) -> str:

@@ -57,7 +57,7 @@ def test_tables_have_medians_and_ranges(results):
     )
     assert "40 (40 to 40)" in rest, "effective samples of 1000 gradients"
     assert "Gave nothing: `radon` flow (more than 300 s)." in rest
-    assert "Medians of 3 seeds" in rest
+    assert "Medians over the seeds 1, 2, 3" in rest
 
 
 def test_checks_are_those_of_the_worst_seed(results):

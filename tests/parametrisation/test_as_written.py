@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
+import xarray as xr
 
 import pymc_fastlogp
 from tests.parametrisation import as_written
@@ -43,6 +45,14 @@ def values_as_written(model: pm.Model, new: pm.Model) -> list:
     ]
 
 
+def moments_of(draws: xr.DataArray) -> tuple[Array, Array, float]:
+    """Return means with their Monte Carlo errors, and the largest R-hat; entries that are the same in all draws have neither."""
+    data = draws.to_dataset(name="x")
+    error, rhat = (np.asarray(x["x"]) for x in (az.mcse(data, method="mean"), az.rhat(data)))
+    mean = draws.mean(("chain", "draw")).to_numpy()
+    return mean, np.nan_to_num(error, nan=0.0) + 1e-9, float(np.max(np.nan_to_num(rhat, nan=1.0)))
+
+
 @pytest.mark.parametrize("make", as_written.ALL, ids=lambda x: x.__name__)
 def test_what_is_parametrised_is_the_model_as_written(make):
     model = make()
@@ -69,3 +79,28 @@ def test_what_is_parametrised_is_the_model_as_written(make):
     log_jacobian = np.linalg.slogdet(jacobian(flat, x))[1]
     expected = density(*of_values(*parts(x)))[0] + log_jacobian
     np.testing.assert_allclose(logp(*parts(x))[0], expected, rtol=1e-7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", as_written.ALL, ids=lambda x: x.__name__)
+def test_draws_are_of_the_same_posterior(make):
+    model = make()
+    one, other = (
+        pymc_fastlogp.sample(model=model, parametrise=x, **OPTIONS) for x in (False, True)
+    )
+    assert set(one.posterior.data_vars) == set(other.posterior.data_vars)
+    for name, x in one.posterior.data_vars.items():
+        xr.testing.assert_equal(x.coords.to_dataset(), other.posterior[name].coords.to_dataset())
+        assert x.dims == other.posterior[name].dims
+        moments = [moments_of(idata.posterior[name]) for idata in (one, other)]
+        if max(converged for _, _, converged in moments) > CONVERGED:
+            continue
+        (mean, error, _), (again, its_error, _) = moments
+        errors = np.hypot(error, its_error)
+        assert (np.abs(mean - again) <= MOST_ERRORS * errors).all(), name
+    if model.observed_RVs:
+        options = {"model": model, "random_seed": 1, "progressbar": False}
+        seen = [
+            pm.sample_posterior_predictive(x, **options).posterior_predictive for x in (one, other)
+        ]
+        assert {x: y.sizes for x, y in seen[0].items()} == {x: y.sizes for x, y in seen[1].items()}
