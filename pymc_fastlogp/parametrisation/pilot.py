@@ -261,7 +261,8 @@ class Pilot:
             for x in (1.0, signs)
         )
         own, other = (np.einsum("kk...->k...", x) for x in (at_once, with_signs))
-        if np.median(np.abs(own - other) / np.maximum(np.abs(own), np.abs(other))) > COUPLED:
+        differences = np.abs(own - other) / np.maximum(np.abs(own), np.abs(other))
+        if (np.median(differences.reshape(len(places), -1), axis=1) > COUPLED).any():
             self.coupled.update(names)
         return np.swapaxes(at_once, 0, 1)
 
