@@ -11,16 +11,20 @@ import numpy as np
 import pymc as pm
 
 from benchmarks import data
+from benchmarks.models import calendar_year as calendar_year_model
 from benchmarks.models import contraception as contraception_model
 from benchmarks.models import eight_schools as eight_schools_model
 from benchmarks.models import epilepsy as epilepsy_model
+from benchmarks.models import frailty as frailty_model
 from benchmarks.models import lkj_slopes as lkj_slopes_model
 from benchmarks.models import mrp as mrp_model
 from benchmarks.models import negative_binomial as negative_binomial_model
 from benchmarks.models import ordered_logit as ordered_logit_model
 from benchmarks.models import poisson as poisson_model
+from benchmarks.models import schools_and_areas as schools_and_areas_model
 from benchmarks.models import student_t as student_t_model
 from benchmarks.models import varying_slope as varying_slope_model
+from benchmarks.models import zero_sum as zero_sum_model
 from case_studies import sleepstudy_model
 
 
@@ -206,6 +210,56 @@ def epilepsy() -> pm.Model:
         count = pm.Normal("a_e", 0, sigma_e, dims="count")
         eta = trial.columns @ beta + patient[trial.patient] + count
         pm.Poisson("seizures", pm.math.exp(eta), observed=trial.seizures)
+    return model
+
+
+def frailty() -> pm.Model:
+    """Return the model with non-centred frailties."""
+    coords = {"hospital": range(frailty_model.HOSPITALS), "column": ["age", "treated"]}
+    with pm.Model(coords=coords) as model:
+        tau, raw = pm.HalfNormal("tau", 1), pm.Normal("raw", dims="hospital")
+        a = pm.Deterministic("a", tau * raw, dims="hospital")
+        frailty_model.likelihood(a, *frailty_model.simulate())
+    return model
+
+
+def zero_sum() -> pm.Model:
+    """Return the model with standardised effects that sum to zero."""
+    indices, y = zero_sum_model.simulate()
+    with pm.Model(coords={x: range(n) for x, n in zero_sum_model.LEVELS.items()}) as model:
+        eta = pm.Normal("mu", 0, 2)
+        for factor, index in indices.items():
+            tau, raw = (
+                pm.HalfNormal(f"tau_{factor}", 1),
+                pm.ZeroSumNormal(f"raw_{factor}", dims=factor),
+            )
+            eta += pm.Deterministic(f"a_{factor}", tau * raw, dims=factor)[index]
+        pm.Poisson("y", pm.math.exp(eta), observed=y)
+    return model
+
+
+def calendar_year() -> pm.Model:
+    """Return the model with centred columns, which is the same since the level has the mean that an intercept of mean 0 gives it."""
+    x, y = calendar_year_model.simulate()
+    mean = x.mean(axis=0)
+    with pm.Model(coords={"column": calendar_year_model.COLUMNS}) as model:
+        beta = pm.Normal("beta", 0, calendar_year_model.OF_SLOPES, dims="column")
+        level = pm.Normal("level", mean @ beta, calendar_year_model.OF_INTERCEPT)
+        pm.Deterministic("intercept", level - mean @ beta)
+        pm.Normal("y", level + (x - mean) @ beta, pm.HalfNormal("sigma", 5), observed=y)
+    return model
+
+
+def schools_and_areas() -> pm.Model:
+    """Return the model with centred effects."""
+    indices, x, y = schools_and_areas_model.simulate()
+    coords = {name: range(n) for name, n in schools_and_areas_model.LEVELS.items()}
+    with pm.Model(coords=coords) as model:
+        eta = pm.Normal("mu", 5, 2) + pm.Normal("b") * x
+        for factor, index in indices.items():
+            tau = pm.HalfNormal(f"tau_{factor}", 1)
+            eta += pm.Normal(f"a_{factor}", 0, tau, dims=factor)[index]
+        pm.Normal("y", eta, pm.HalfNormal("sigma", 1), observed=y)
     return model
 
 

@@ -1,7 +1,7 @@
-"""One side of one model in a process of its own: compile, sample, and how many effective samples that gave.
+"""One side of one model in a process of its own: compile, sample once a seed, and how many effective samples that gave.
 
-``python -m benchmarks.throughput_child MODEL SIDE SEED`` prints a line of JSON. The wait begins when the model is there and ends with the draws;
-imports are no part of it, a pilot is.
+``python -m benchmarks.throughput_child MODEL SIDE SEED ...`` prints a line of JSON a seed. The wait is the compilation, which begins when the process has imported all,
+with making the model, pilot and variational inference, and is measured once, and the draws of a seed.
 """
 
 import json
@@ -12,89 +12,82 @@ from typing import Any
 import numpy as np
 
 from benchmarks import other_ways
-from benchmarks.suite import Case, case
+from benchmarks.machine import versions
+from benchmarks.suite import Case
+from benchmarks.throughput_models import model_named
+from benchmarks.throughput_sides import CHAINS, DRAWS, SIDES, TUNE, other_way
 
-CHAINS, TUNE, DRAWS = 4, 1000, 1000
-
-
-def other_way(case_: Case) -> Any:
-    """Return the model written the other way by hand, None where there is none."""
-    make = getattr(other_ways, case_.module, None)
-    return None if make is None else make(**case_.kwargs)
+USED = ("pymc", "pytensor", "nutpie", "jax", "commit")
 
 
-def main(name: str, side: str, seed: str) -> None:
+def main(name: str, side: str, *seeds: str) -> None:
     """Measure one side."""
     import nutpie
 
-    import pymc_fastlogp
+    import pymc_fastlogp  # noqa: F401
 
-    chosen = case(name)
-    model = other_way(chosen) if side == "other" else chosen.make()
-    begin, begin_of_work = time.perf_counter(), time.process_time()
-    if side == "parametrise":
-        compiled = pymc_fastlogp.compile_pymc_model(model, parametrise=True)
-    else:
-        compiled = pymc_fastlogp.compile_pymc_model(model)
-    ready = time.perf_counter()
-    trace = nutpie.sample(
-        compiled, draws=DRAWS, tune=TUNE, chains=CHAINS, cores=1, seed=int(seed), progress_bar=False
-    )
-    done = time.perf_counter()
-    work = time.process_time() - begin_of_work
-    gradients = int(trace.sample_stats["n_steps"].sum())
-    if "warmup_sample_stats" in trace.children:
-        gradients += int(trace.warmup_sample_stats["n_steps"].sum())
-    print(
-        json.dumps(
-            {
-                "compilation": ready - begin,
-                "draws": done - ready,
-                "processor": work,
-                "gradients": gradients,
-                "divergences": int(trace.sample_stats["diverging"].sum()),
-                **_effective(trace.posterior, chosen, side),
-            }
+    chosen = model_named(name)
+    watched = _watched(chosen)
+    begin = time.perf_counter()
+    compiled = SIDES[side].compiled(chosen, int(seeds[0]))
+    compilation = time.perf_counter() - begin
+    used = {x: number for x, number in versions().items() if x in USED}
+    for seed in map(int, seeds):
+        begin = time.perf_counter()
+        trace = nutpie.sample(
+            compiled,
+            draws=DRAWS,
+            tune=TUNE,
+            chains=CHAINS,
+            cores=1,
+            seed=seed,
+            progress_bar=False,
+            **SIDES[side].options,
         )
-    )
+        draws = time.perf_counter() - begin
+        found = {
+            "model": name,
+            "side": side,
+            "seed": seed,
+            "compilation": compilation,
+            "draws": draws,
+            "gradients": _gradients(trace),
+            "divergences": int(trace.sample_stats["diverging"].sum()),
+            **_effective(trace.posterior, chosen, side, watched),
+            "versions": used,
+        }
+        print(json.dumps(found), flush=True)
 
 
-def _effective(posterior: Any, chosen: Case, side: str) -> dict[str, Any]:
-    """Return the smallest effective sample sizes and largest R-hat of what both ways of writing a model have."""
+def _gradients(trace: Any) -> int:
+    """Return how often the gradient was evaluated, warm-up included."""
+    groups = (x for x in ("sample_stats", "warmup_sample_stats") if x in trace.children)
+    return sum(int(trace[x]["n_steps"].sum()) for x in groups)
+
+
+def _effective(posterior: Any, chosen: Case, side: str, watched: list[str]) -> dict[str, Any]:
+    """Return the smallest effective sample sizes and largest R-hat of what both ways of writing a model have, and means with their errors."""
     import arviz as az
 
     draws = posterior.dataset if hasattr(posterior, "dataset") else posterior
-    if side != "other":
-        for name, effect in other_ways.EFFECTS.get(chosen.module, {}).items():
+    for name, effect in other_ways.EFFECTS.get(chosen.module, {}).items():
+        if name not in draws:
             draws = draws.assign({name: effect(draws)})
-    watched = [x for x in _watched(chosen) if x in draws]
-    values = [draws[x].to_numpy().reshape(*draws[x].shape[:2], -1) for x in watched]
-    flat = np.concatenate(values, axis=-1)
-    moving = flat[..., np.ptp(flat, axis=(0, 1)) > 0]
-    data = az.from_dict({"posterior": {"x": moving}})
-    worst = {"bulk": np.inf, "tail": np.inf}
-    for kind in worst:
-        worst[kind] = float(np.nanmin(az.ess(data, method=kind)["x"]))
-    flat_moving = [f"{w}" for w, v in zip(watched, values, strict=True) for _ in range(v.shape[-1])]
-    kept = [n for n, k in zip(flat_moving, np.ptp(flat, axis=(0, 1)) > 0, strict=True) if k]
-    slowest = kept[int(np.nanargmin(az.ess(data, method="bulk")["x"]))]
-    mean, sd = moving.mean((0, 1)), moving.std((0, 1))
+    values = {x: draws[x].to_numpy() for x in watched if x in draws}
+    flat = np.concatenate([x.reshape(*x.shape[:2], -1) for x in values.values()], axis=-1)
+    names = [f"{x}[{i}]" for x, v in values.items() for i in range(v[0, 0].size)]
+    is_moving = np.ptp(flat, axis=(0, 1)) > 0
+    kept = [name for name, moves in zip(names, is_moving, strict=True) if moves]
+    data = az.from_dict({"posterior": {"x": flat[..., is_moving]}})
+    bulk, tail = (az.ess(data, method=x)["x"].to_numpy() for x in ("bulk", "tail"))
     return {
-        **worst,
-        "slowest": slowest,
+        "bulk": float(np.nanmin(bulk)),
+        "tail": float(np.nanmin(tail)),
+        "slowest": kept[int(np.nanargmin(np.minimum(bulk, tail)))],
         "rhat": float(np.nanmax(az.rhat(data)["x"])),
-        "means": dict(zip(_numbered(kept), map(float, mean), strict=True)),
-        "deviations": dict(zip(_numbered(kept), map(float, sd), strict=True)),
+        "means": dict(zip(kept, flat[..., is_moving].mean((0, 1)).tolist(), strict=True)),
+        "errors": dict(zip(kept, az.mcse(data, method="mean")["x"].values.tolist(), strict=True)),
     }
-
-
-def _numbered(names: list[str]) -> list[str]:
-    seen: dict[str, int] = {}
-    numbered = []
-    for name in names:
-        seen[name] = seen.get(name, -1) + 1
-        numbered.append(f"{name}[{seen[name]}]")
-    return numbered
 
 
 def _watched(chosen: Case) -> list[str]:

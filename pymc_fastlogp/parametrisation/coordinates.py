@@ -9,6 +9,7 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_fastlogp.parametrisation.linear_map import LinearMap, Places, linear_map
 from pymc_fastlogp.parametrisation.mode import Array, Density, mode_of
+from pymc_fastlogp.parametrisation.model import found_in
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -40,13 +41,18 @@ def coordinates_of(
     Returns
     -------
     LinearMap or None
-        None where there is nothing to gain, and where a variable has a prior that others are parameters of: the mode of such a density says nothing about it.
+        None where there is nothing to gain, and where a variable has a prior that others are parameters of, or is multiplied by a scale as if it had: the mode
+        of such a density says nothing about it.
     """
     if compiled.n_dim > MOST_NUMBERS:
         return None
     dependent = [rv.name for rv in model.free_RVs if rv.name not in effects and _depends(model, rv)]
     if dependent:
         logger.info("coordinates stay as they are: priors depend on others, %s", *dependent[:1])
+        return None
+    # Those with sites are not found again, since they have another distribution.
+    if unplaced := [*found_in(model).kinds]:
+        logger.info("coordinates stay as they are: effects have no sites, %s", *unplaced[:1])
         return None
     try:
         found, ratio = _searched(compiled.logp_dlogp, x, *_places(model, compiled, effects))

@@ -129,7 +129,7 @@ def effect_of(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
     """Return what is known of a free variable."""
     op = x.owner.op
     rv = x.owner.inputs[0]
-    if all(x.type.broadcastable):
+    if x.type.ndim == 0:
         return LeftAlone(op.name, ONE_NUMBER)
     if op.transform is not None:
         return LeftAlone(op.name, HAS_TRANSFORM)

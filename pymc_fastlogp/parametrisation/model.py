@@ -37,6 +37,9 @@ AnyEffect = Effect | Correlated
 
 HAS_START = "it has an initial value"
 NO_LENGTH = "its length is not known"
+IS_COUPLED = (
+    "the likelihood does not know its entries apart, as those of coefficients or of steps of a walk"
+)
 SINGLE_PRECISION = "it is of single precision"
 # Of the entries of another parameter: a product with each effect's slopes is part of every evaluation.
 MOST_OTHERS = 32
@@ -64,7 +67,9 @@ class Found:
     left_alone: tuple[LeftAlone, ...]
 
 
-def found_in(model: "pm.Model", left_out: Collection[str] = ()) -> Found:
+def found_in(
+    model: "pm.Model", left_out: Collection[str] = (), coupled: Collection[str] = ()
+) -> Found:
     """Find the effects of a model.
 
     Parameters
@@ -73,6 +78,8 @@ def found_in(model: "pm.Model", left_out: Collection[str] = ()) -> Found:
         With data and lengths of dimensions that are constants.
     left_out : collection of str
         Names of variables that stay as they are, besides those that have initial values in the model.
+    coupled : collection of str
+        Names of those whose entries turned out not to be effects of groups.
 
     Raises
     ------
@@ -85,6 +92,7 @@ def found_in(model: "pm.Model", left_out: Collection[str] = ()) -> Found:
     reasons = {rv.name: NO_LENGTH for rv in model.free_RVs if not _has_length(rv)}
     reasons |= {rv.name: SINGLE_PRECISION for rv in model.free_RVs if rv.type.dtype == "float32"}
     reasons |= {rv.name: HAS_START for rv, value in values.items() if value is not None}
+    reasons |= dict.fromkeys(coupled, IS_COUPLED)
     sited = _Sited(model, reasons | dict.fromkeys(left_out, HAS_START))
     scales = sited.put_scales([x.name for x in sited.all])
     bundles = dict(sited.found())

@@ -41,10 +41,15 @@ Sites = Mapping[Bundle, Site]
 ROUNDS = (40, 60, 60)
 # Of the differences of gradients, in standard deviations of the prior.
 STEP = 1e-4
+# What the second derivatives by an effect differ by when those of other groups are moved the other way, for most groups: those are then no groups.
+COUPLED = 0.25
 
 
 def pilot_of(
-    model: "pm.Model", compile: Callable[["pm.Model"], Any], left_out: Collection[str] = ()
+    model: "pm.Model",
+    compile: Callable[["pm.Model"], Any],
+    left_out: Collection[str] = (),
+    coupled: Collection[str] = (),
 ) -> "Pilot | None":
     """Find the effects of a model and their sites, and say in the log what is left as it is; None where no effect is found, or all are placed well as written.
 
@@ -56,6 +61,8 @@ def pilot_of(
         From a model to what it is compiled to, with ``logp_dlogp`` and ``with_data``.
     left_out : collection of str
         Names of variables that stay as they are, since they have initial values.
+    coupled : collection of str
+        The same, since a pilot has found that their entries are no effects of groups.
     """
     from pymc.model.transform.optimization import freeze_dims_and_data
 
@@ -64,7 +71,7 @@ def pilot_of(
     except (NotImplementedError, ValueError) as error:
         logger.info("all variables stay as they are: %s", error)
         return None
-    found = found_in(frozen, left_out)
+    found = found_in(frozen, left_out, coupled)
     for one in found.left_alone:
         logger.info("%s stays as it is: %s", one.name, one.reason)
     for bundle in found.bundles:
@@ -81,6 +88,8 @@ def pilot_of(
         logger.info("all variables stay as they are: nutpie compiled the model, see above")
         return None
     pilot.run()
+    if pilot.coupled:
+        return pilot_of(model, compile, left_out, {*coupled, *pilot.coupled})
     return pilot
 
 
@@ -108,6 +117,8 @@ class Pilot:
         Its mode.
     effects : set of str
         Names of the variables that have sites.
+    coupled : set of str
+        Those of them whose entries the likelihood does not know apart, as coefficients of a regression or steps of a walk: a site for each would be wrong.
     """
 
     def __init__(
@@ -118,6 +129,7 @@ class Pilot:
     ):
         self._nothing = nothing
         self.effects = {name for names in nothing for name in names}
+        self.coupled: set[str] = set()
         self._sited = with_sites(model, nothing, is_shared=True)
         self.model = self._sited.model
         # With sites of nothing the effects are what they are in the non-centred model.
@@ -125,7 +137,7 @@ class Pilot:
         self.compiled, self.sites = self._standard, nothing
         self._slices = _slices(self._sited.model, self.compiled.shape_info)
         self._places = {names: self._places_of(names) for names in nothing}
-        self._hyperparameters = _hyperparameters(self._sited, self._slices, nothing)
+        self._hyperparameters = _hyperparameters(self._sited, self.compiled.shape_info, nothing)
         self.point = self._middle(self.compiled.initial_point_func(0))
 
     def run(self) -> None:
@@ -134,7 +146,10 @@ class Pilot:
         for n_steps in ROUNDS:
             x = mode_of(self.compiled.logp_dlogp, x, n_steps)
             try:
-                self._use(self._sites_at(x))
+                sites = self._sites_at(x)
+                if self.coupled:
+                    return
+                self._use(sites)
             except ValueError as error:
                 logger.info("sites stay as they are: %s", error)
                 return
@@ -235,16 +250,25 @@ class Pilot:
         return np.stack(parts, axis=-1)
 
     def _curvature(self, names: Bundle, at: Array) -> Array:
-        """Return minus the second derivatives by the effects of each group, shape ``(K, K, *shape)``."""
+        """Return minus the second derivatives by the effects of each group, shape ``(K, K, *shape)``, and remember effects that are coupled."""
         places, model = self._places[names], self._sited.model
-        if not isinstance(model.rvs_to_transforms[model[names[0]]], ZeroSumSiteTransform):
-            return np.swapaxes(np.array([self._slopes(places, at, one) for one in places]), 0, 1)
-        # Of effects that sum to zero, each has a part in the derivatives by the others, so that they are moved one by one.
-        rows = [
-            [self._slopes(places, at, place)[:, group] for group, place in enumerate(one)]
-            for one in places
-        ]
-        return np.moveaxis(np.array(rows), (0, 1, 2), (1, 2, 0))
+        if isinstance(model.rvs_to_transforms[model[names[0]]], ZeroSumSiteTransform):
+            # Each has a part in the derivatives by the others, so that they are moved one by one.
+            rows = [
+                [self._slopes(places, at, place)[:, group] for group, place in enumerate(one)]
+                for one in places
+            ]
+            return np.moveaxis(np.array(rows), (0, 1, 2), (1, 2, 0))
+        signs = np.where(np.random.default_rng(0).random(places.shape[1:]) < 0.5, -1.0, 1.0)
+        at_once, with_signs = (
+            np.array([self._differences(at, one, x)[places] * x for one in places])
+            for x in (1.0, signs)
+        )
+        own, other = (np.einsum("kk...->k...", x) for x in (at_once, with_signs))
+        differences = np.abs(own - other) / np.maximum(np.abs(own), np.abs(other))
+        if (np.median(differences.reshape(len(places), -1), axis=1) > COUPLED).any():
+            self.coupled.update(names)
+        return np.swapaxes(at_once, 0, 1)
 
     def _slopes(self, places: NDArray[np.intp], at: Array, moved: Any) -> Array:
         """Return minus the derivatives of the gradient in the direction of some entries, shape ``(K, *shape)``."""
@@ -316,10 +340,14 @@ def _inverse(factors: Array) -> Array:
 
 def _slices(model: "pm.Model", shape_info: Any) -> dict[str, slice]:
     """Return where the free variables are in the unconstrained point."""
+    return {name: place for name, (place, _) in _layout(model, shape_info).items()}
+
+
+def _layout(model: "pm.Model", shape_info: Any) -> dict[str, tuple[slice, tuple[int, ...]]]:
+    """Return where the free variables are in the unconstrained point, and their lengths, which not all types know."""
     variables = {model.rvs_to_values[rv].name: rv.name for rv in model.free_RVs}
-    names, slices, _ = shape_info
-    of_values = list(zip(names, slices, strict=True))[: len(variables)]
-    return {variables[name]: place for name, place in of_values}
+    of_values = list(zip(*shape_info, strict=True))[: len(variables)]
+    return {variables[name]: (place, shape) for name, place, shape in of_values}
 
 
 def _in_graph(sited: Sited, names: Bundle) -> list[Variable]:
@@ -346,7 +374,7 @@ _inlined = in2out(_inline, ignore_newtrees=False)
 
 
 def _hyperparameters(
-    sited: Sited, slices: Mapping[str, slice], bundles: Collection[Bundle]
+    sited: Sited, shape_info: Any, bundles: Collection[Bundle]
 ) -> Callable[[Array], dict[Bundle, list[Array]]]:
     """Return a function from a point to mean, factor and standardised effects of those that go together."""
     model = sited.model
@@ -358,10 +386,11 @@ def _hyperparameters(
         mode=Mode("py", None),
         on_unused_input="ignore",
     )
-    shapes = [(rv.name, model.rvs_to_values[rv].type.shape) for rv in model.free_RVs]
+    layout = _layout(model, shape_info)
+    layouts = [layout[rv.name] for rv in model.free_RVs]
 
     def evaluated(x: Array) -> dict[Bundle, list[Array]]:
-        found = function(*(x[slices[name]].reshape(shape) for name, shape in shapes))
+        found = function(*(x[place].reshape(shape) for place, shape in layouts))
         return {names: found[3 * i : 3 * i + 3] for i, names in enumerate(bundles)}
 
     return evaluated

@@ -180,6 +180,18 @@ def test_is_left_as_it_is_written(make, reason):
     assert {x.name: x.reason for x in found.left_alone}["x"] == reason
 
 
+def test_one_group_is_an_effect_if_it_has_an_axis():
+    with pm.Model(coords={"g": ["all"]}) as written:
+        pm.Normal("x", pm.Normal("mu"), pm.HalfNormal("tau"), dims="g")
+    assert found_in(written).kinds == {"x": "centred"}
+
+
+def test_what_a_pilot_found_coupled_is_left_as_it_is_written():
+    found = model.found_in(freeze_dims_and_data(models.centred()), coupled={"a"})
+    assert not found.bundles
+    assert {x.name: x.reason for x in found.left_alone}["a"] == model.IS_COUPLED
+
+
 def test_the_model_is_left_as_it_is():
     written = models.pair()
     before = (written.logp(), list(written.free_RVs), dict(written.rvs_to_transforms))

@@ -144,3 +144,12 @@ def test_a_model_whose_priors_depend_on_others_stays_as_it_is(caplog):
     with caplog.at_level("INFO", logger="pymc_fastlogp"):
         assert coordinates(regression(sigma=1)) is None
     assert "priors depend on others, c" in caplog.text
+
+
+def test_a_model_whose_effects_have_no_sites_stays_as_it_is(caplog):
+    with pm.Model() as model:
+        walk = pm.Normal("start") + (pm.HalfNormal("step") * pm.Normal("raw", shape=5)).cumsum()
+        pm.Normal("y", walk, 0.1, observed=np.arange(5.0))
+    with caplog.at_level("INFO", logger="pymc_fastlogp"):
+        assert coordinates(model) is None
+    assert "effects have no sites, raw" in caplog.text

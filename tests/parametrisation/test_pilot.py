@@ -11,7 +11,7 @@ import pymc_fastlogp
 from pymc_fastlogp.parametrisation.levels import largest_set
 from pymc_fastlogp.parametrisation.pilot import pilot_of
 from pymc_fastlogp.parametrisation.sites import LARGEST, Site
-from tests.parametrisation import models
+from tests.parametrisation import as_written, models
 from tests.parametrisation.models import GROUP, GROUPS, X, Y
 
 VARIANCE = 0.25
@@ -168,3 +168,33 @@ def test_the_largest_set_of_factors_that_fit_each_other_is_kept():
     assert largest_set(fits) == [0, 2, 3]
     assert len(largest_set(np.eye(3, dtype=bool))) == 1
     assert largest_set(np.zeros((2, 2), dtype=bool)) == []
+
+
+def test_variables_whose_lengths_their_types_do_not_know_are_in_the_point():
+    def shifted(mu, size):
+        return pm.Normal.dist(mu, 1.0, size=size)
+
+    with pm.Model() as model:
+        b = pm.CustomDist("b", 0.0, dist=shifted, shape=GROUPS)
+        a = pm.Normal("a", 0, pm.HalfNormal("tau"), shape=GROUPS)
+        pm.Normal("y", a[GROUP] + b[GROUP] * X, 0.5, observed=Y)
+    assert model.rvs_to_values[b].type.shape == (None,)
+    assert any(names == ("a",) for names in sites_of(model))
+
+
+@pytest.mark.parametrize(
+    ("make", "is_coupled"),
+    [
+        (as_written.ridge, True),
+        (as_written.random_walk, True),
+        (as_written.reference_level, True),
+        (as_written.several_likelihoods, False),
+        (as_written.groups_without_rows, False),
+        (as_written.one_group, False),
+    ],
+    ids=lambda x: getattr(x, "__name__", ""),
+)
+def test_entries_that_the_likelihood_does_not_know_apart_stay_as_they_are_written(make, is_coupled):
+    pilot = pilot_of(make(), compiled_with_sites)
+    names = set() if pilot is None else pilot.effects
+    assert names.isdisjoint({"beta", "raw", "b", "a"}) == is_coupled
