@@ -47,7 +47,7 @@ def local_eigh_up_to_signs(fgraph: FunctionGraph, node: Apply) -> list[TensorVar
     rows = matrix.type.shape[-1]
     if others or not op.lower or matrix.type.ndim != 2 or matrix.type.dtype != "float64":
         return None
-    if rows is None or not 0 < rows <= FEW_ROWS or matrix.type.shape[0] != rows:
+    if rows is None or not 1 < rows <= FEW_ROWS or matrix.type.shape[0] != rows:
         return None
     if not is_free_of_signs(fgraph, vectors):
         return None
