@@ -20,7 +20,7 @@ from tests.fuzz.programs import points, random_program
 from tests.fuzz.shrink import shrunk
 
 # Seconds for one model or graph, then its process ends with a traceback of where it was.
-LIMIT = 300.0
+LIMIT = 600.0
 # Begins the description of a graph that PyTensor does not compile with the plugin off.
 REFUSED = "refused upstream: "
 
