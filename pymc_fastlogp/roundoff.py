@@ -10,6 +10,7 @@ ones, so that the error of a long sum that is taken term by term shows, too.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial, reduce
 from math import sqrt
 from typing import Any
@@ -58,8 +59,31 @@ def neighbours(x: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
         yield x + np.spacing(x) * digits
 
 
-def numpy_mode(noise: np.random.Generator | None = None) -> Mode:
-    """Return a mode that compiles next to nothing: it runs operation by operation in NumPy, with noise if wanted."""
+class Noise:
+    """Noise in the last digits of operations, which a compiled function has while it is switched on.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Where it comes from.
+    """
+
+    def __init__(self, rng: np.random.Generator):
+        self.rng = rng
+        self.is_on = False
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        """Switch it on."""
+        self.is_on = True
+        try:
+            yield
+        finally:
+            self.is_on = False
+
+
+def numpy_mode(noise: Noise | None = None) -> Mode:
+    """Return a mode that compiles next to nothing: it runs operation by operation in NumPy, with noise while that is on."""
     loops: dict[Apply, Any] = {}
 
     def run(fgraph: FunctionGraph, position: int, node: Apply, thunk: Any) -> None:
@@ -69,12 +93,14 @@ def numpy_mode(noise: np.random.Generator | None = None) -> Mode:
             _run_in_turn(node, thunk)
         else:
             thunk()
-        ulps = noise and _ulps(node, thunk)
-        if not noise or not ulps:
+        if noise is None or not noise.is_on:
+            return
+        ulps = _ulps(node, thunk)
+        if not ulps:
             return
         for output, storage in zip(node.outputs, thunk.outputs, strict=True):
             if output.type.dtype in ("float32", "float64"):
-                storage[0] = _with_noise(storage[0], ulps, noise)
+                storage[0] = _with_noise(storage[0], ulps, noise.rng)
 
     linker = WrapLinker([PerformLinker()], run)
     rewrites = RewriteDatabaseQuery(include=["fast_run", "py_only"], exclude=NOT_REWRITTEN)

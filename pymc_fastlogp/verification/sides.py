@@ -9,7 +9,7 @@ import numpy as np
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.given_model import given_model
 from pymc_fastlogp.paired_start import settle
-from pymc_fastlogp.roundoff import N_NOISY, neighbours, numpy_mode
+from pymc_fastlogp.roundoff import N_NOISY, Noise, neighbours, numpy_mode
 from pymc_fastlogp.verification.comparison import compare, is_beyond_upstream
 from pymc_fastlogp.verification.outcome import Verification, WorstEntry
 from pymc_fastlogp.verification.points import points_around
@@ -79,28 +79,32 @@ def verify(
     settle(model)
     on = _compile(model, start, "NUMBA", on=True) if compiled is None else _given(compiled, model)
     try:
-        by_numpy = _verify(model, start, numpy_mode(), on, n_random, rtol, seed)
+        by_numpy = _verify(model, start, on, n_random, rtol, seed)
     except ValueError:  # an operation that upstream runs in Numba alone
         by_numpy = None
-    return by_numpy or _verify(model, start, "NUMBA", on, n_random, rtol, seed)
+    if by_numpy:
+        return by_numpy
+    by_numba = _compile(model, start, "NUMBA", on=False)
+    return _verify(model, start, on, n_random, rtol, seed, by_numba)
 
 
 def _verify(
     model: "pm.Model",
     start: dict[str, np.ndarray],
-    mode: "Mode | str",
     on: LogpDlogp,
     n_random: int,
     rtol: float | None,
     seed: int,
+    off: LogpDlogp | None = None,
 ) -> Verification:
-    """Compare a compiled function with what the model computes in a mode with the plugin off."""
+    """Compare a compiled function with one of the plugin off, which by default runs in NumPy."""
     sizes = {v.name: np.shape(start[v.name]) for v in model.continuous_value_vars}
     if rtol is None:
         rtol = RTOL[np.result_type(*(start[name] for name in sizes)).name]
     rng = np.random.default_rng(seed)
-    off = _compile(model, start, mode, on=False)
-    noisy = cache(lambda: _compile(model, start, numpy_mode(rng), on=False))
+    noise = Noise(rng)
+    in_numpy = cache(lambda: _compile(model, start, numpy_mode(noise), on=False))
+    off = off or in_numpy()
     points = list(points_around(start, sizes, n_random, rng))
     worst: dict[str, WorstEntry] = {}
     n_beyond = 0
@@ -109,7 +113,7 @@ def _verify(
         if is_beyond_upstream(x, *values):
             n_beyond += 1
             continue
-        for near in _noise(x, off, noisy, rng):
+        for near in _noise(x, off, in_numpy, noise):
             rows = list(compare(*values, near, label, sizes, rtol))
             if all(row.passed for row in rows):
                 break
@@ -120,13 +124,21 @@ def _verify(
 
 
 def _noise(
-    x: np.ndarray, off: LogpDlogp, noisy: Callable[[], LogpDlogp], rng: np.random.Generator
+    x: np.ndarray, off: LogpDlogp, in_numpy: Callable[[], LogpDlogp], noise: Noise
 ) -> Iterator[np.ndarray]:
-    """Yield what upstream computes around a point, shape ``(k, n)``: first nothing, then what takes longer."""
+    """Yield what upstream computes around a point, shape ``(k, n)``, with one more each time; what takes longer comes last.
+
+    What is enough for an entry to pass is enough with more of them, too.
+    """
+    near: list[np.ndarray] = []
     yield np.empty((0, 1 + x.size))
-    near = [off(x_near) for x_near in neighbours(x, rng)]
-    yield np.array(near)
-    yield np.array([*near, *(noisy()(x) for _ in range(N_NOISY))])
+    for x_near in neighbours(x, noise.rng):
+        near.append(off(x_near))
+        yield np.array(near)
+    for _ in range(N_NOISY):
+        with noise.on():
+            near.append(in_numpy()(x))
+        yield np.array(near)
 
 
 def _compile(

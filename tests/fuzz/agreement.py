@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.roundoff import N_NOISY, NOISE_ALLOWED, neighbours, numpy_mode
+from pymc_fastlogp.roundoff import N_NOISY, NOISE_ALLOWED, Noise, neighbours, numpy_mode
 from tests.fuzz.drafts import FLOATS
 from tests.fuzz.evaluation import (
     DROPS_CHECKS,
@@ -86,8 +86,14 @@ class Sides:
 
     @cached_property
     def noisy(self) -> Callable[..., Result]:
-        mode = numpy_mode(np.random.default_rng(0))
-        return _caught(compiled(self._inputs, self._outputs, mode, on=False))
+        noise = Noise(np.random.default_rng(0))
+        function = compiled(self._inputs, self._outputs, numpy_mode(noise), on=False)
+
+        def call(*arrays: np.ndarray) -> Arrays:
+            with noise.on():
+                return function(*arrays)
+
+        return _caught(call)
 
     @cached_property
     def errors(self) -> Callable[..., set[type[Exception]]]:
@@ -146,12 +152,10 @@ def _difference(sides: Sides, arrays: Arrays) -> tuple[str, str] | None:
         if all(isinstance(x, OF_LENGTHS) for x in sides.with_checks(*arrays)):
             return None
     else:
-        near = _around(sides, arrays)
-        if not _compared(off, on, near):
-            return None
-        near += [sides.noisy(*arrays) for _ in range(N_NOISY)]
-        if not _compared(off, on, near):
-            return None
+        for result in _around(sides, arrays):
+            near.append(result)
+            if not _compared(off, on, near):
+                return None
     return _compared(sides.by_numba(*arrays), on, [*near, off])
 
 
@@ -162,11 +166,14 @@ def _has_nan(result: Result) -> bool:
     return any(x.dtype.kind == "f" and bool(np.isnan(x).any()) for x in result)
 
 
-def _around(sides: Sides, arrays: Arrays) -> list[Result]:
-    """Return upstream's results a few units in the last place away."""
+def _around(sides: Sides, arrays: Arrays) -> Iterator[Result]:
+    """Yield upstream's results a few units in the last place away, then with other last digits of each operation."""
     rng = np.random.default_rng(0)
     moved = [list(_moved(array, rng)) for array in arrays]
-    return [sides.off(*point) for point in zip(*moved, strict=True)]
+    for point in zip(*moved, strict=True):
+        yield sides.off(*point)
+    for _ in range(N_NOISY):
+        yield sides.noisy(*arrays)
 
 
 def _moved(array: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:

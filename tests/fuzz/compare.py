@@ -1,46 +1,62 @@
-"""``python -m tests.fuzz.compare SEED ...``: a line for each seed, with what is wrong with its model; after ``--graphs``, with its graph.
-
-One that takes too long ends the process, with a traceback of where it was.
-"""
+"""What is wrong with the model or the graph of a seed."""
 
 import faulthandler
 import logging
-import sys
+import os
 import warnings
+from collections.abc import Callable
+from functools import wraps
 
 import nutpie
 import pymc as pm
 import pytensor
+import pytensor.tensor as pt
 
 import pymc_fastlogp
 from tests.fuzz.agreement import findings
+from tests.fuzz.evaluation import off_in_numba
 from tests.fuzz.models import check, is_frozen, precision_of, random_model
 from tests.fuzz.programs import points, random_program
 from tests.fuzz.shrink import shrunk
 
-# Seconds for one model or graph.
+# Seconds for one model or graph, then its process ends with a traceback of where it was.
 LIMIT = 600.0
-# Stands for the end of a line.
-NEXT_LINE = " | "
-# Begins the line of a graph that PyTensor does not compile with the plugin off.
+# Begins the description of a graph that PyTensor does not compile with the plugin off.
 REFUSED = "refused upstream: "
 
 
-def main() -> None:
-    """Compare the models or graphs of the seeds on the command line."""
+def prepare() -> None:
+    """Set flags for this process and its children, and compile once what is slow the first time."""
     pytensor.config.on_opt_error = "raise"
+    # What runs node by node in Python is not worth compiling, and nobody reads where its nodes were made.
+    pytensor.config.cxx = ""
+    pytensor.config.traceback__limit = 0
+    # Nothing is to be read of a model that another run has kept.
+    os.environ["PYMC_FASTLOGP_CACHE"] = "0"
     logging.getLogger("pymc").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
-    first, *others = sys.argv[1:]
-    is_graph = first == "--graphs"
-    # What runs node by node in Python is not worth compiling.
-    pytensor.config.cxx = "" if is_graph else pytensor.config.cxx
-    for seed in map(int, others if is_graph else [first, *others]):
+    x = pt.vector("x")
+    off_in_numba([x], [pt.exp(x).sum()])
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("x"), observed=[1.0, 2.0])
+    assert check(model)
+
+
+def _in_time(trouble: Callable[[int], str]) -> Callable[[int], str]:
+    """Return a function that ends the process where a seed takes too long."""
+
+    @wraps(trouble)
+    def limited(seed: int) -> str:
         faulthandler.dump_traceback_later(LIMIT, exit=True)
-        trouble = trouble_with_graph(seed) if is_graph else trouble_with(seed)
-        print(seed, NEXT_LINE.join(trouble.splitlines()), flush=True)
+        try:
+            return trouble(seed)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    return limited
 
 
+@_in_time
 def trouble_with_graph(seed: int) -> str:
     """Return what is wrong with the graph of a seed and the least program that shows it, nothing if nothing is."""
     program = random_program(seed)
@@ -53,6 +69,7 @@ def trouble_with_graph(seed: int) -> str:
     return "\n".join(map(str, reversed(shrunk(program, found))))
 
 
+@_in_time
 def trouble_with(seed: int) -> str:
     """Return what is wrong with the model of a seed, nothing if nothing is."""
     model, made_of = None, "not built"
@@ -80,5 +97,4 @@ def refused_upstream(model: pm.Model, seed: int) -> set[type[Exception]]:
     return set()
 
 
-if __name__ == "__main__":
-    main()
+WAYS = {"models": trouble_with, "graphs": trouble_with_graph}

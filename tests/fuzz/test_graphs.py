@@ -99,3 +99,10 @@ def test_a_nan_of_the_plugin_alone_is_a_finding(monkeypatch, entry, is_found):
     monkeypatch.setattr(agreement, "off_in_numba", agreement.off_in_numpy)
     found = findings(Program((A, factor), ("L",), False), [("a point", {"A": matrix})])
     assert any(found) == is_found
+
+
+@pytest.mark.parametrize("seed", [46837, 49953])
+def test_upstream_side_does_not_read_its_own_output(seed):
+    """Sorting the nodes of such a graph had no end."""
+    program = random_program(seed)
+    assert next(findings(program, points(program, seed)), None) is None
