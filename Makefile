@@ -4,8 +4,8 @@
 # make test-all   the slow suites too: fuzzing, the model suite, every case study: hours
 # make test-upstream  the tests of PyTensor, PyMC and nutpie without the plugin and with it (TESTS=pymc for some, UPSTREAM=folder for checkouts): 1 hour
 # make test-versions  some tests with the oldest and the newest versions of what we build on (NAME=oldest for one): 30 minutes
-# make fuzz       random models off against on (N=100 how many, SEED=0 of the first): 2 seconds a model
-# make fuzz-graphs  random graphs off against on, failures as the least program (N=1000 how many, SEED=0 of the first): a sixth of a second each
+# make fuzz       random models off against on (N=100 how many, SEED=0 of the first): 3 to 5 seconds a model
+# make fuzz-graphs  random graphs off against on, failures as the least program (N=1000 how many, SEED=0 of the first): a quarter of a second each
 # make test-bounds  the tests of kernels, which look before each load and store whether it is inside of its buffer: 1 hour
 # make bench      the benchmark tables and the user's wait, their JSON and plots (MODEL=radon for one, QUICK=1 for a fast look): 2 hours
 # make wait       the user's wait alone, with the table of the README and its plot: 30 minutes
