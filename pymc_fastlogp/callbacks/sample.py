@@ -235,7 +235,9 @@ def _by_library(
 ) -> "DataTree":
     """Sample by nutpie's library, which gives the same draws."""
     wanted = {x: options.pop(x) for x in ("save_warmup", "store_unconstrained")}
-    settings = {f"num_{x}": options.pop(x) for x in ("draws", "tune", "chains")}
+    numbers = {f"num_{x}": options.pop(x) for x in ("draws", "tune", "chains")}
+    # None stands for nutpie's default.
+    settings = {name: number for name, number in numbers.items() if number is not None}
     start = time.time()
     drawn = draw(
         compiled.library,

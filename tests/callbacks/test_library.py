@@ -53,8 +53,9 @@ def by_nutpie(monkeypatch):
         {},
         {"discard_tuned_samples": False, "idata_kwargs": {"include_transformed": True}},
         {"target_accept": 0.9, "nuts": {"max_treedepth": 4}, "tune": 0},
+        {"tune": None},
     ],
-    ids=["plain", "everything", "nuts"],
+    ids=["plain", "everything", "nuts", "default"],
 )
 def test_all_is_as_from_nutpie(by_nutpie, make, options, parametrise):
     options = {**OPTIONS, **options, "random_seed": 11, "parametrise": parametrise}

@@ -26,7 +26,8 @@ def logp_and_gradient(model: pm.Model, mode: Mode | str = "NUMBA") -> tuple[floa
 def directly(model: pm.Model) -> tuple[float, np.ndarray]:
     """Return the same from what samplers get, whose variables may be in another order."""
     compiled = pymc_fastlogp.compile_pymc_model(model)
-    sizes = {name: value.size for name, value in model.initial_point().items()}
+    # Not by `initial_point`, which compiles: in several threads at once that is not safe upstream.
+    sizes = {value.name: int(np.prod(value.type.shape)) for value in model.value_vars}
     ends = dict(zip(sizes, np.cumsum([*sizes.values()]), strict=True))
     point = np.linspace(-0.5, 0.5, sum(sizes.values()))
     at = {name: np.arange(ends[name] - size, ends[name]) for name, size in sizes.items()}

@@ -17,7 +17,7 @@ from pytensor.graph.rewriting.basic import GraphRewriter
 from pytensor.tensor.type import DenseTensorType, TensorType
 
 from pymc_fastlogp.kernel.graph.boundary import is_embedded
-from pymc_fastlogp.kernel.graph.linking import can_be_linked
+from pymc_fastlogp.kernel.graph.linking import can_be_linked, tell_numba
 from pymc_fastlogp.kernel.native.held import hold
 
 
@@ -50,10 +50,15 @@ class HeldConstants(Op):
 
     def __reduce__(self) -> tuple:
         """Pickle the arrays, which are held anew where they are unpickled."""
-        return HeldConstants, ([held.array for held in self.held],)
+        return _unpickled, ([held.array for held in self.held],)
 
     def __str__(self) -> str:
         return f"HeldConstants{{{sum(held.array.nbytes for held in self.held)} bytes}}"
+
+
+def _unpickled(arrays: Sequence[np.ndarray]) -> HeldConstants:
+    tell_numba()  # which may link it without another look at the graph
+    return HeldConstants(arrays)
 
 
 class HoldConstants(GraphRewriter):

@@ -1,7 +1,7 @@
 """When Numba is told of the nodes of this package: before it links a graph that has one.
 
 To tell it is to import Numba, which takes as long as to import all else. A mode whose functions are linked later, if ever, says so by an attribute ``is_linked_later``; who
-links them then calls :func:`tell_numba`.
+links them then calls :func:`tell_numba`, and so does a kernel that is unpickled.
 """
 
 from pytensor.graph.fg import FunctionGraph

@@ -17,6 +17,7 @@ from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.printing import op_debug_information
 
 from pymc_fastlogp.analysis.index_facts import IndexFacts
+from pymc_fastlogp.kernel.graph.linking import tell_numba
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.lower import lower
@@ -92,7 +93,8 @@ class FusedKernel(FinalizedOpFromGraph):
         return {"fgraph": self.fgraph, "facts": self.facts}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Unpickle."""
+        """Unpickle; what holds it may be linked without another look at the graph."""
+        tell_numba()
         self.__init__(**state)  # type: ignore[misc]
 
     def __str__(self) -> str:
