@@ -2,7 +2,7 @@ r"""Effects that are placed well as they are written: centred, and each known so
 
 With a Gaussian likelihood ``y ~ Normal(X a[g], s)``, the rows of a group say of its effects what least squares says: ``a_g`` with covariance ``V_g = s^2 (X_g' X_g)^-1``. The variance
 of effects between groups is about ``T = var(a) - mean(V)``. Given mean and scale, the prior takes the part ``V / (V + T)`` of the variance of an effect; where that is a few percent for
-all, ``z`` of a site is the effect in other units, and the model as written is compiled in half the time. No random numbers, no pilot: some products of data.
+all, ``z`` of a site is the effect in other units, and the model as written takes less time to compile. No random numbers, no pilot: some products of data.
 
 Nothing depends on what is found here but speed.
 """

@@ -11,12 +11,7 @@ import numpy as np
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.type import Type
 from pytensor.scalar.basic import ScalarType
-from pytensor.tensor.basic import (
-    cast,
-    constant,
-    scalar_from_tensor,
-    tensor_from_scalar,
-)
+from pytensor.tensor.basic import cast, constant, scalar_from_tensor, tensor_from_scalar
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 # A page of memory: 512 numbers of 8 bytes. More would be most of the code of a typical kernel; a matter of

@@ -6,7 +6,7 @@ r"""``eigh(K)``: let the eigenvectors have any signs, where nothing depends on t
 
 An eigenvector has two signs, and which of them a function of LAPACK returns is its own affair. A Gaussian density by eigenvectors, as that of
 ``pm.gp.MarginalKron``, has no use for them: it is a sum of squares of :math:`Q_1^\top Y Q_2`, and each sign is a factor of entries that are squared.
-So the function can be chosen by its time: for few rows ``syev`` takes two thirds of that of ``syevr``, which PyTensor calls, and it is called from within a
+So the function can be chosen by its time: for few rows ``syev`` takes less than ``syevr``, which PyTensor calls, and it is called from within a
 kernel.
 
 That nothing depends on signs is shown from the eigenvectors on, node by node. A variable is *signed along* some of its axes if a change of
