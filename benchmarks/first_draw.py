@@ -10,7 +10,6 @@ A run of all models writes its JSON, the tables of README and docs, and the pict
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -22,18 +21,16 @@ from typing import Any
 from rich.progress import track
 
 from benchmarks import first_draw_report as report
+from benchmarks.fresh_process import environment
 from benchmarks.machine import machine, versions
 from benchmarks.suite import case
 
 
 def run(*options: str, folder: str) -> dict[str, Any]:
     """Run one child with a cache folder of its own, and return what it prints."""
-    flags = f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={folder}".lstrip(",")
-    environment = os.environ | {"PYTENSOR_FLAGS": flags}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "benchmarks.first_draw_child", *options],
-        env=environment,
+        env=environment(folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

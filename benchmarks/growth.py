@@ -6,7 +6,6 @@ of its own, which has compiled a small one before.
 """
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from rich.progress import track
 from rich.table import Table
 
 import pymc_fastlogp
+from benchmarks.fresh_process import environment
 
 ROWS, GROUPS = 30, 20
 KINDS = ("same length", "different lengths")
@@ -55,13 +55,8 @@ def seconds(n: int, kind: str) -> float:
 def _in_child(n: int, kind: str) -> float:
     command = [sys.executable, "-m", "benchmarks.growth", "--likelihoods", str(n), "--kind", kind]
     with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | {
-            "PYTENSOR_FLAGS": f"base_compiledir={folder}",
-            "PYMC_FASTLOGP_CACHE": "0",
-        }
-        done = subprocess.run(
-            command, check=True, stdout=subprocess.PIPE, text=True, env=environment
-        )
+        own = environment(folder, kept="0")
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=own)
     return float(done.stdout.split()[-1])
 
 

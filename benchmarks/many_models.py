@@ -11,7 +11,6 @@ Linux only.
 import argparse
 import gc
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from pytensor.tensor.variable import TensorVariable
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.fresh_process import environment
 from benchmarks.memory import memory
 from pymc_fastlogp.config import switched
 
@@ -114,9 +114,8 @@ def _in_child(side: str, arguments: argparse.Namespace) -> list[dict[str, int]]:
     command = [sys.executable, "-m", "benchmarks.many_models", "--side", side]
     command += ["--models", str(arguments.models), *["--python"] * arguments.python]
     with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | {"PYTENSOR_FLAGS": f"base_compiledir={folder}"}
         output = subprocess.run(
-            command, check=True, stdout=subprocess.PIPE, text=True, env=environment
+            command, check=True, stdout=subprocess.PIPE, text=True, env=environment(folder)
         ).stdout
     return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 

@@ -7,7 +7,6 @@ is compiled before, so that all is imported.
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -20,9 +19,9 @@ import pymc as pm
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.fresh_process import environment
 from benchmarks.suite import case
 from pymc_fastlogp import compile_pymc_model
-from pymc_fastlogp.callbacks.store import ENVIRONMENT_VARIABLE
 
 MODELS = (
     "eight_schools",
@@ -70,9 +69,9 @@ def in_process(name: str, *, freeze: bool) -> list[float]:
     side = "frozen" if freeze else "shared"
     command = [sys.executable, "-m", "benchmarks.new_data", name, "--side", side]
     with tempfile.TemporaryDirectory() as folder:
-        flags = f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={folder}"
-        environment = {**os.environ, "PYTENSOR_FLAGS": flags.strip(","), ENVIRONMENT_VARIABLE: ""}
-        done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
+        done = subprocess.run(
+            command, env=environment(folder, kept=""), check=True, stdout=subprocess.PIPE
+        )
     return json.loads(done.stdout)
 
 

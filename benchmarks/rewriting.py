@@ -8,7 +8,6 @@ of a rule that has nothing to do, is measured before and left out.
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from rich.progress import track
 from rich.table import Table
 
 import pymc_fastlogp
+from benchmarks.fresh_process import environment
 from benchmarks.suite import SUITE, case
 from pymc_fastlogp.benchmarking.clock import seconds_now
 from pymc_fastlogp.registration import SwitchedGraphRewriter, SwitchedRewriter
@@ -160,13 +160,8 @@ def in_child(name: str, rounds: int) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.rewriting", "--child", name]
     command += ["--rounds", str(rounds)]
     with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | {
-            "PYTENSOR_FLAGS": f"base_compiledir={folder},on_opt_error=raise",
-            "PYMC_FASTLOGP_CACHE": "0",
-        }
-        done = subprocess.run(
-            command, check=True, stdout=subprocess.PIPE, text=True, env=environment
-        )
+        own = environment(folder, flags="on_opt_error=raise", kept="0")
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=own)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 

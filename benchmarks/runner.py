@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.fresh_process import ON_ONE_CORE, environment
 from pymc_fastlogp.benchmarking.pairing import pinned
 
 if TYPE_CHECKING:
@@ -21,12 +22,6 @@ ROOT = Path(__file__).parent.parent
 # A side that may fail without failing the run. "off" and "on" may not.
 COMPETITORS = ("jax", "jax_on", "stan", "ceiling")
 TASK_LIMIT_SECONDS = 900
-ON_ONE_CORE = {
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
-    "JAX_ENABLE_X64": "1",
-    "JAX_PLATFORMS": "cpu",
-    "OMP_NUM_THREADS": "1",
-}
 
 
 @dataclass(frozen=True)
@@ -141,10 +136,8 @@ class _Child:
         shutil.copytree(self.folder / source, self.folder / target, dirs_exist_ok=True)
 
     def _environment(self, cache: str) -> dict[str, str]:
-        environment = os.environ | ON_ONE_CORE
-        if self.effort.cold_compile:
-            compiledir = self.folder / cache / "pytensor"
-            flags = [os.environ.get("PYTENSOR_FLAGS", ""), f"base_compiledir={compiledir}"]
-            environment["PYTENSOR_FLAGS"] = ",".join(filter(None, flags))
-            environment["NUMBA_CACHE_DIR"] = str(self.folder / cache / "numba")
-        return environment
+        if not self.effort.cold_compile:
+            return os.environ | ON_ONE_CORE
+        folder = self.folder / cache
+        own = environment(folder / "pytensor", one_core=True)
+        return own | {"NUMBA_CACHE_DIR": str(folder / "numba")}

@@ -9,7 +9,6 @@ already lies in a folder, a file a model, side and seed, and is not measured aga
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from benchmarks import other_ways
 from benchmarks import throughput_report as report
+from benchmarks.fresh_process import environment
 from benchmarks.throughput_models import MODELS
 from benchmarks.throughput_sides import SIDES, USUAL
 
@@ -89,11 +89,10 @@ def _run(
     """Return what a process of its own measures, by seed, and why it did not measure the others."""
     command = [sys.executable, "-m", "benchmarks.throughput_child", name, side, *map(str, seeds)]
     # PyTensor's own cache stays: it has the machine code of functions that all models share.
-    flags = f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={FOLDER}".lstrip(",")
     with TemporaryDirectory() as cache:
         process = subprocess.Popen(
             command,
-            env={**os.environ, "PYTENSOR_FLAGS": flags, "PYMC_FASTLOGP_CACHE": cache},
+            env=environment(FOLDER, kept=cache),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

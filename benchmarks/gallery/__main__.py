@@ -18,10 +18,11 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from benchmarks.fresh_process import ON_ONE_CORE
 from benchmarks.gallery import MODELS, report
 from benchmarks.gallery.measure import LINE
 from benchmarks.machine import machine, versions
-from benchmarks.runner import ON_ONE_CORE, ROOT, how_it_ended
+from benchmarks.runner import ROOT, how_it_ended
 from pymc_fastlogp.benchmarking.pairing import pinned
 
 # A process is renewed after as many models, since Numba frees no code.

@@ -7,7 +7,6 @@ but for "again", which finds what the side before it has left. Medians over roun
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -18,8 +17,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.fresh_process import environment
 from benchmarks.gallery import MODELS
-from benchmarks.runner import ON_ONE_CORE, ROOT
+from benchmarks.runner import ROOT
 from pymc_fastlogp.benchmarking.pairing import pinned
 
 SIDES = ("compile_pymc_model", "again", "JAX")
@@ -48,12 +48,9 @@ def first_evaluation(name: str, side: str) -> float:
 
 def measured(name: str, side: str, folder: str) -> float:
     """Return the seconds of one side, in a process with its caches in a folder."""
-    flags = f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={folder}".lstrip(",")
     command = [sys.executable, "-W", "ignore", "-m", __spec__.name, name, "--side", side]
-    environment = os.environ | ON_ONE_CORE | {"PYTENSOR_FLAGS": flags}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-    )
+    own = environment(folder, one_core=True)
+    done = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, check=True)
     return float(json.loads(done.stdout.splitlines()[-1]))
 
 
