@@ -9,9 +9,8 @@ import sys
 import time
 from typing import Any
 
-import numpy as np
-
 from benchmarks import other_ways
+from benchmarks.effective import effective
 from benchmarks.machine import versions
 from benchmarks.suite import Case
 from benchmarks.throughput_models import model_named
@@ -53,7 +52,7 @@ def main(name: str, side: str, *seeds: str) -> None:
             "draws": draws,
             "gradients": _gradients(trace),
             "divergences": int(trace.sample_stats["diverging"].sum()),
-            **_effective(trace.posterior, chosen, side, watched),
+            **effective(_values(trace.posterior, chosen, watched)),
             "versions": used,
         }
         print(json.dumps(found), flush=True)
@@ -65,29 +64,13 @@ def _gradients(trace: Any) -> int:
     return sum(int(trace[x]["n_steps"].sum()) for x in groups)
 
 
-def _effective(posterior: Any, chosen: Case, side: str, watched: list[str]) -> dict[str, Any]:
-    """Return the smallest effective sample sizes and largest R-hat of what both ways of writing a model have, and means with their errors."""
-    import arviz as az
-
+def _values(posterior: Any, chosen: Case, watched: list[str]) -> dict[str, Any]:
+    """Return the draws of what both ways of writing a model have."""
     draws = posterior.dataset if hasattr(posterior, "dataset") else posterior
     for name, effect in other_ways.EFFECTS.get(chosen.module, {}).items():
         if name not in draws:
             draws = draws.assign({name: effect(draws)})
-    values = {x: draws[x].to_numpy() for x in watched if x in draws}
-    flat = np.concatenate([x.reshape(*x.shape[:2], -1) for x in values.values()], axis=-1)
-    names = [f"{x}[{i}]" for x, v in values.items() for i in range(v[0, 0].size)]
-    is_moving = np.ptp(flat, axis=(0, 1)) > 0
-    kept = [name for name, moves in zip(names, is_moving, strict=True) if moves]
-    data = az.from_dict({"posterior": {"x": flat[..., is_moving]}})
-    bulk, tail = (az.ess(data, method=x)["x"].to_numpy() for x in ("bulk", "tail"))
-    return {
-        "bulk": float(np.nanmin(bulk)),
-        "tail": float(np.nanmin(tail)),
-        "slowest": kept[int(np.nanargmin(np.minimum(bulk, tail)))],
-        "rhat": float(np.nanmax(az.rhat(data)["x"])),
-        "means": dict(zip(kept, flat[..., is_moving].mean((0, 1)).tolist(), strict=True)),
-        "errors": dict(zip(kept, az.mcse(data, method="mean")["x"].values.tolist(), strict=True)),
-    }
+    return {x: draws[x].to_numpy() for x in watched if x in draws}
 
 
 def _watched(chosen: Case) -> list[str]:

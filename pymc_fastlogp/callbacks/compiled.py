@@ -1,30 +1,23 @@
 """What nutpie samples from: its own class, with callbacks of ours, and a function for Python."""
 
-import ctypes
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from nutpie.compile_pymc import CompiledPyMCModel
 
+from pymc_fastlogp.callbacks.evaluated import Evaluable
 from pymc_fastlogp.callbacks.loaded import initial_point_of, loaded
 from pymc_fastlogp.callbacks.mapped import moved, moved_start
 from pymc_fastlogp.callbacks.record import EXPAND, LOGP, Record
 from pymc_fastlogp.callbacks.start import Start
-from pymc_fastlogp.callbacks.status import BAD_GRADIENT, BAD_LOGP
 from pymc_fastlogp.parametrisation.linear_map import LinearMap
 
 if TYPE_CHECKING:
     from pymc_fastlogp.callbacks.build import Build
 
-LOGP_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_uint64, *[ctypes.c_void_p] * 4)
-HAS_VALUES = {0, BAD_GRADIENT, BAD_LOGP}
-
 
 @dataclass(frozen=True)
-class CompiledModel(CompiledPyMCModel):
+class CompiledModel(CompiledPyMCModel, Evaluable):
     """A model for ``nutpie.sample``, whose log density Python can call too."""
 
     frozen_data: frozenset[str] = frozenset()
@@ -44,45 +37,6 @@ class CompiledModel(CompiledPyMCModel):
                     " or compile with freeze_model=False."
                 )
         return super().with_data(**updates)
-
-    def logp_dlogp(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Return logp and its gradient at an unconstrained point.
-
-        Parameters
-        ----------
-        x : ndarray, shape (n_dim,)
-            The point, as float64. ``initial_point_func(seed)`` gives one.
-
-        Returns
-        -------
-        logp : float
-            Perhaps infinite or nan.
-        gradient : ndarray, shape (n_dim,)
-            A new array.
-
-        Raises
-        ------
-        ValueError
-            If the point has another shape, or a check of the model fails there, as for an index out of range.
-        """
-        x = np.asarray(x, dtype=np.float64, order="C")
-        if x.shape != (self.n_dim,):
-            raise ValueError(f"the point has shape {x.shape}: give one of shape ({self.n_dim},).")
-        gradient, logp = np.empty(self.n_dim), ctypes.c_double()
-        status = self._logp_function(
-            self.n_dim,
-            x.ctypes.data,
-            gradient.ctypes.data,
-            ctypes.addressof(logp),
-            self.user_data.ctypes.data,
-        )
-        if status not in HAS_VALUES:
-            raise ValueError(f"the model cannot be evaluated at this point (status {status}).")
-        return logp.value, gradient
-
-    @cached_property
-    def _logp_function(self) -> Any:
-        return LOGP_TYPE(self.compiled_logp_func.address)
 
 
 @dataclass(frozen=True)
@@ -148,9 +102,9 @@ def assembled(
     start : Start
         Where chains start, if the record does not say it.
     build : Build, optional
-        What the record was made by, unless it comes from disk.
+        What the record was made by, unless it comes from disk; shared data are its, unless the record has them.
     """
-    shared = build.shared if build else record.shared
+    shared = record.shared or (build.shared if build else {})
     compiled, data = loaded(record, shared, build.by_numba if build else {})
     names, _, shapes = record.shape_info
     return CompiledModel(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pymc_fastlogp._upstream.nutpie_library import SampledModel
     from pymc_fastlogp.callbacks.build import Build
     from pymc_fastlogp.callbacks.compiled import CompiledModel
+    from pymc_fastlogp.callbacks.evaluated import EvaluatedModel
 
 logger = logging.getLogger("pymc_fastlogp")
 
@@ -38,15 +39,12 @@ class Found(NamedTuple):
         Where chains start, if the record does not say it.
     build : Build, optional
         What the record was made by, unless it comes from disk.
-    straight : CompiledModel, optional
-        The model for nutpie without the linear map of the record, if it was needed on the way.
     """
 
     record: Record
     frozen_data: frozenset[str]
     start: Start
     build: "Build | None" = None
-    straight: "CompiledModel | None" = None
 
     @property
     def shared(self) -> dict[str, np.ndarray]:
@@ -140,24 +138,24 @@ def parametrised(model: "pm.Model", options: dict[str, Any]) -> Found:
     record = _read(key)
     if record is not None:
         return Found(record, frozen_data, Start(model, options, freeze=True))
-    from pymc_fastlogp.callbacks.compiled import assembled
+    from pymc_fastlogp.callbacks.evaluated import evaluated
     from pymc_fastlogp.parametrisation.coordinates import coordinates_of
-    from pymc_fastlogp.parametrisation.pilot import pilot_of
+    from pymc_fastlogp.parametrisation.placement import placed
 
     builds: list[tuple[Start, Build]] = []
 
-    def compiled_once(model: "pm.Model", *, freeze: bool = False) -> "CompiledModel":
+    def compiled_once(model: "pm.Model", *, freeze: bool = False) -> "EvaluatedModel":
         start = Start(model, options, freeze=freeze)
         builds.append((start, _built(start, options, None)))
-        return assembled(builds[-1][1].record, frozen_data, start, builds[-1][1])
+        return evaluated(builds[-1][1], start)
 
-    pilot = pilot_of(model, compiled_once, {*(options["initial_points"] or ())})
-    if pilot is None:
+    found = placed(model, compiled_once, {*(options["initial_points"] or ())})
+    if found is None:
         straight = compiled_once(model, freeze=True)
         linear_map = coordinates_of(builds[-1][0].model, straight, straight.initial_point_func(0))
     else:
-        straight = pilot.compiled
-        linear_map = coordinates_of(pilot.model, straight, pilot.point, pilot.effects)
+        straight = found.compiled
+        linear_map = coordinates_of(found.model, straight, found.point, found.effects)
     start, build = builds[-1]
     # Sites are shared data, and part of the record; the initial point is that of the model with them.
     record = replace(
@@ -168,14 +166,14 @@ def parametrised(model: "pm.Model", options: dict[str, Any]) -> Found:
     )
     if key is not None and _can_be_kept(build) and record.initial_point is not None:
         store.write(key, record)
-    return Found(record, frozen_data, start, build, straight)
+    return Found(record, frozen_data, start, build)
 
 
 def for_nutpie(found: Found) -> "CompiledModel":
     """Return what nutpie samples from."""
     from pymc_fastlogp.callbacks.compiled import assembled, mapped
 
-    straight = found.straight or assembled(*found[:4])
+    straight = assembled(*found)
     linear_map = found.record.linear_map
     return straight if linear_map is None else mapped(straight, linear_map)
 

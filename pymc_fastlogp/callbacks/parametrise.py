@@ -57,12 +57,12 @@ def parametrise(model: "pm.Model | None" = None) -> "pm.Model":
     from pymc.model.transform.optimization import freeze_dims_and_data
 
     from pymc_fastlogp.parametrisation.model import with_sites
-    from pymc_fastlogp.parametrisation.pilot import pilot_of
+    from pymc_fastlogp.parametrisation.placement import placed
 
     model = model_with_variables("parametrise", model)
     refuse_discrete(model)
-    pilot = pilot_of(model, lambda sited: compile_pymc_model(sited, freeze_model=False))
-    sites = {} if pilot is None else pilot.sites
+    found = placed(model, lambda sited: compile_pymc_model(sited, freeze_model=False))
+    sites = {} if found is None else found.sites
     try:
         return with_sites(model, sites).model
     except KeyError:  # an effect that is one because of data, such as a scale of 1

@@ -91,6 +91,13 @@ class Correlated:
         terms = tuple(new if x is old else x for x in self.terms)
         return replace(self, terms=terms, matrix=new if self.matrix is old else self.matrix)
 
+    def without_circle(self) -> "Correlated":
+        """Return the same effects without terms of their mean that are now made from themselves."""
+        if self.is_centred:
+            return self
+        terms = tuple(x for x in self.terms if not depends_on(x, {self.variable}))
+        return replace(self, terms=terms)
+
 
 def correlated_of(fgraph: FunctionGraph, x: Variable) -> Correlated | None:
     """Return a free variable as correlated effects, None if it has none."""

@@ -9,6 +9,7 @@ so what is found here has to be no more than what the author of the model most l
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import pytensor.tensor as pt
@@ -45,8 +46,10 @@ class Effect:
         Whether the variable is the effect, or else the standardised effect.
     variable : Variable
         The free variable in the graph.
-    terms, factors : tuple of Variable
-        Of which the mean of the effect is the sum, and the scale the product.
+    terms : tuple of tuple of Variable
+        Products, of which the mean of the effect is the sum.
+    factors : tuple of Variable
+        Of which its scale is the product.
     dims : tuple of str
         Of the variable; empty where it has none.
     """
@@ -54,7 +57,7 @@ class Effect:
     name: str
     is_centred: bool
     variable: Variable
-    terms: tuple[Variable, ...]
+    terms: tuple[tuple[Variable, ...], ...]
     factors: tuple[Variable, ...]
     dims: tuple[str, ...]
 
@@ -71,7 +74,8 @@ class Effect:
     @property
     def mean(self) -> Variable:
         """Of the effect."""
-        return combined(pt.add, self.terms, 0.0, self.variable)
+        products = tuple(combined(pt.mul, x, 1.0, self.variable) for x in self.terms)
+        return combined(pt.add, products, 0.0, self.variable)
 
     @property
     def factor(self) -> Variable:
@@ -84,16 +88,28 @@ class Effect:
         return combined(pt.mul, self.factors, 1.0, self.variable)
 
     @property
+    def parameters(self) -> tuple[Variable, ...]:
+        """What mean and scale are made of."""
+        return (*chain(*self.terms), *self.factors)
+
+    @property
     def deviation(self) -> Variable:
         """The effect minus its mean."""
         return self.variable - self.mean if self.is_centred else self.scale * self.variable
 
     def where(self, old: Variable, new: Variable) -> "Effect":
         """Return the same effect in a graph that has one variable for another."""
-        terms, factors = (
-            tuple(new if x is old else x for x in xs) for xs in (self.terms, self.factors)
+        *terms, factors = (
+            tuple(new if x is old else x for x in xs) for xs in (*self.terms, self.factors)
         )
-        return replace(self, terms=terms, factors=factors)
+        return replace(self, terms=tuple(terms), factors=factors)
+
+    def without_circle(self) -> "Effect":
+        """Return the same effect without terms of its mean that are now made from itself, as where two effects are added to each other."""
+        if self.is_centred:
+            return self
+        terms = [x for x in self.terms if not any(depends_on(y, {self.variable}) for y in x)]
+        return replace(self, terms=tuple(terms))
 
 
 def combined(op: Elemwise, parts: tuple[Variable, ...], empty: float, x: Variable) -> Variable:
@@ -138,7 +154,7 @@ def effect_of(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
         return LeftAlone(op.name, f"its prior is {prior or 'no distribution'}, not normal")
     mu, sigma = rv.owner.op.dist_params(rv.owner)
     if is_random(mu) or is_random(sigma):
-        return Effect(op.name, True, x, (mu,), (sigma,), op.dims)
+        return Effect(op.name, True, x, ((mu,),), (sigma,), op.dims)
     if not is_standard_normal(rv):
         return LeftAlone(op.name, NO_PARAMETERS)
     return non_centred(fgraph, x)
@@ -177,23 +193,38 @@ def non_centred(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
         return LeftAlone(name, BY_ROW)
     if not is_gathered and not all(_fits(y, x) for y in factors):
         return LeftAlone(name, BY_ROW)
-    terms = () if is_gathered else _terms(fgraph, x, user.outputs[0])
-    return Effect(name, False, x, terms, factors, x.owner.op.dims)
+    terms, outer = _around(fgraph, x, user.outputs[0])
+    # What is added to rows is no part of the mean of an effect.
+    own = () if is_gathered else terms
+    return Effect(name, False, x, own, (*factors, *outer), x.owner.op.dims)
 
 
-def _terms(fgraph: FunctionGraph, x: Variable, scaled: Variable) -> tuple[Variable, ...]:
-    """Return what is added to the scaled variable entry by entry."""
-    terms: tuple[Variable, ...] = ()
+def _around(
+    fgraph: FunctionGraph, x: Variable, scaled: Variable
+) -> tuple[tuple[tuple[Variable, ...], ...], tuple[Variable, ...]]:
+    """Return what is added to the scaled variable entry by entry, and the random numbers that multiply the sum, as the scale of several effects does."""
+    terms: tuple[tuple[Variable, ...], ...] = ()
+    outer: tuple[Variable, ...] = ()
     while True:
         of = [*users(fgraph, scaled)]
-        if len(of) != 1 or not is_elemwise(of[0][0].op, Add):
-            return terms
+        if len(of) != 1:
+            return terms, outer
         [(user, place)] = of
         found = tuple(y for i, y in enumerate(user.inputs) if i != place)
-        if not all(_fits(y, x) and not depends_on(y, {x}) for y in found):
-            return terms
-        terms += found
+        if any(depends_on(y, {x}) for y in found):
+            return terms, outer
+        if is_elemwise(user.op, Add) and all(_fits(y, scaled) for y in found):
+            terms += tuple((y,) for y in found)
+        elif is_elemwise(user.op, Mul) and all(_is_random_number(y) for y in found):
+            terms = tuple((*product, *found) for product in terms)
+            outer += found
+        else:
+            return terms, outer
         scaled = user.outputs[0]
+
+
+def _is_random_number(x: Variable) -> bool:
+    return all(x.type.broadcastable) and is_random(x)
 
 
 def users(fgraph: FunctionGraph, x: Variable) -> Iterator[tuple[Apply, int]]:

@@ -1,29 +1,32 @@
-r"""Effects that are placed well as they are written: centred, and each known so well by its rows that a site would be all there is to know.
+r"""Effects that are to be sampled centred: each known so well by its rows that a site would be all there is to know.
 
 With a Gaussian likelihood ``y ~ Normal(X a[g], s)``, the rows of a group say of its effects what least squares says: ``a_g`` with covariance ``V_g = s^2 (X_g' X_g)^-1``. The variance
 of effects between groups is about ``T = var(a) - mean(V)``. Given mean and scale, the prior takes the part ``V / (V + T)`` of the variance of an effect; where that is a few percent for
-all, ``z`` of a site is the effect in other units, and the model as written takes less time to compile. No random numbers, no pilot: some products of data.
+all, ``z`` of a site is the effect in other units, and the model with effects that are centred takes less time to compile. No random numbers, no pilot: some products of data.
 
 Nothing depends on what is found here but speed.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytensor
 from numpy.typing import NDArray
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import NormalRV
+
+from pymc_fastlogp.parametrisation.model import Found, with_sites
+from pymc_fastlogp.parametrisation.sites import Site
 
 if TYPE_CHECKING:
     import pymc as pm
 
 Array = NDArray[np.float64]
 
+WRITTEN = {"centred", "non-centred"}
 # Groups: the scale of fewer may be near zero all the same.
 LEAST_GROUPS = 20
 # T in units of V.
@@ -45,71 +48,88 @@ class _Rows(NamedTuple):
     group: NDArray[np.int64]
 
 
-def are_known_well(model: "pm.Model", names: Sequence[str]) -> bool:
-    """Whether effects are written centred, and known so well by the rows of a Gaussian likelihood that they may stay so.
+def centred_if_known_well(model: "pm.Model", found: Found) -> "pm.Model | None":
+    """Return a model with all effects centred, None unless the rows of a Gaussian likelihood know each of them well.
 
     Parameters
     ----------
     model : pymc.Model
         With data that are constants.
-    names : sequence of str
-        Of the effects of one group, which are all that the model has.
+    found : Found
+        Its effects.
     """
-    effects = [model[name] for name in names]
-    if not all(map(_is_centred, effects)) or effects[0].type.shape[0] < LEAST_GROUPS:
-        return False
-    rows = _rows_of(model, effects)
-    return rows is not None and bool(_least_ratio(rows, effects[0].type.shape[0]) >= LEAST_RATIO)
-
-
-def _is_centred(x: Variable) -> bool:
-    """Whether an effect is a vector whose mean and scale are one number each, at least one of which is random."""
-    if not isinstance(x.owner.op, NormalRV) or x.type.ndim != 1 or x.type.shape[0] is None:
-        return False
-    parameters = x.owner.op.dist_params(x.owner)
-    is_one_number = all(all(y.type.broadcastable) for y in parameters)
-    return is_one_number and not all(isinstance(y, Constant) for y in parameters)
-
-
-def _rows_of(model: "pm.Model", effects: Sequence[Any]) -> _Rows | None:
-    """Return the likelihood, None where it is another, or depends on more than the effects."""
-    if len(model.observed_RVs) != 1 or model.potentials:
+    if len(found.bundles) != 1 or not _has_gaussian_rows(model):
         return None
+    [(names, nothing)] = found.bundles.items()
+    shape = nothing.gradient.shape
+    if len(shape) != 2 or shape[1] < LEAST_GROUPS or not {*found.kinds.values()} <= WRITTEN:
+        return None
+    sited = with_sites(model, {names: Site.everything(shape[0], shape[1:])})
+    if not all(map(_is_one_number, (*sited.means.values(), *sited.factors.values()))):
+        return None
+    rows = _rows_of(sited.model, names, shape)
+    is_known = rows is not None and _least_ratio(rows, shape[1]) >= LEAST_RATIO
+    return sited.model if is_known else None
+
+
+def _is_one_number(x: Variable) -> bool:
+    return all(x.type.broadcastable)
+
+
+def _has_gaussian_rows(model: "pm.Model") -> bool:
+    """Whether all that a model has besides priors is a vector of Gaussian data with one deviation."""
+    if len(model.observed_RVs) != 1 or model.potentials:
+        return False
     [observed] = model.observed_RVs
     response = model.rvs_to_values[observed]
     if not isinstance(observed.owner.op, NormalRV) or not isinstance(response, Constant):
-        return None
+        return False
     mean, deviation = observed.owner.op.dist_params(observed.owner)
-    free = {*model.free_RVs}
-    read = free & {*ancestors([mean], blockers=free)}
-    has_one_deviation = all(deviation.type.broadcastable) and deviation not in effects
-    if read != {*effects} or not has_one_deviation or mean.type.ndim != 1:
-        return None
-    if any(x in effects for x in ancestors([deviation])) or observed.type.ndim != 1:
-        return None
-    return _linear_in(mean, effects, np.asarray(response.data, dtype=np.float64))
+    return mean.type.ndim == observed.type.ndim == 1 and _is_one_number(deviation)
 
 
-def _linear_in(mean: Variable, effects: Sequence[Any], response: Array) -> _Rows | None:
-    """Return the rows of a mean that is linear in the effects of one group each, None if it is not."""
-    n, shape = len(effects), (len(effects), effects[0].type.shape[0])
-    inputs = [x.type() for x in effects]
-    graph = clone_replace(mean, dict(zip(effects, inputs, strict=True)))
-    evaluated = pytensor.function(inputs, graph, mode=Mode("py", None))
-    at_zero = evaluated(*np.zeros(shape))
+def _rows_of(model: "pm.Model", names: Sequence[str], shape: tuple[int, ...]) -> _Rows | None:
+    """Return the rows, None where their mean is not linear in the effects of one group each, or depends on more."""
+    [observed] = model.observed_RVs
+    mean, deviation = observed.owner.op.dist_params(observed.owner)
+    effects = [model[name] for name in names]
+    if any(x in effects for x in ancestors([deviation])):
+        return None
+    values = [model.rvs_to_values[x] for x in effects]
+    others = [x for x in model.value_vars if x not in values]
+    if any(None in x.type.shape for x in others):
+        return None
+    function = pytensor.function(
+        [*values, *others],
+        model.replace_rvs_by_values([mean])[0],
+        mode=Mode("py", None),
+        on_unused_input="ignore",
+    )
+    rng = np.random.default_rng(0)
+
+    def anywhere(*of_effects: Array) -> Array:
+        return function(*of_effects, *(rng.normal(size=x.type.shape) for x in others))
+
+    response = np.asarray(model.rvs_to_values[observed].data, dtype=np.float64)
+    return _linear_in(anywhere, shape, response)
+
+
+def _linear_in(mean: Callable[..., Array], shape: tuple[int, ...], response: Array) -> _Rows | None:
+    """Return the rows of a mean that is linear in effects of some shape, of which each row has those of one group, None if it is not."""
+    at_zero = mean(*np.zeros(shape))
     if at_zero.shape != response.shape:
         return None
-    units = np.eye(n)[:, :, None] * np.ones(shape[1])
-    covariates = np.array([evaluated(*unit) - at_zero for unit in units])
-    numbered = evaluated(*np.broadcast_to(np.arange(1.0, shape[1] + 1.0), shape)) - at_zero
+    units = np.eye(shape[0])[:, :, None] * np.ones(shape[1])
+    covariates = np.array([mean(*unit) - at_zero for unit in units])
+    numbered = mean(*np.broadcast_to(np.arange(1.0, shape[1] + 1.0), shape)) - at_zero
     with np.errstate(all="ignore"):
         group = np.rint(numbered / covariates.sum(0)) - 1
     if not ((group >= 0) & (group < shape[1])).all():
         return None
     rows = _Rows(response - at_zero, covariates, group.astype(np.int64))
-    anywhere = np.random.default_rng(0).normal(size=shape)
-    expected = at_zero + (covariates * anywhere[:, rows.group]).sum(0)
-    is_linear = np.allclose(evaluated(*anywhere), expected, rtol=1e-6, atol=1e-9)
+    effects = np.random.default_rng(1).normal(size=shape)
+    expected = at_zero + (covariates * effects[:, rows.group]).sum(0)
+    is_linear = np.allclose(mean(*effects), expected, rtol=1e-6, atol=1e-9)
     return rows if is_linear and np.isfinite(response).all() else None
 
 

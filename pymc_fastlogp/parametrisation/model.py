@@ -13,6 +13,7 @@ from pytensor.compile.ops import view_op
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 
+from pymc_fastlogp.parametrisation.centred import centred
 from pymc_fastlogp.parametrisation.correlated import Correlated, correlated_of
 from pymc_fastlogp.parametrisation.crossed import Crossing, sited_crossed
 from pymc_fastlogp.parametrisation.effects import Effect, LeftAlone, depends_on, effect_of
@@ -141,9 +142,12 @@ def with_sites(
     variables: dict[str, Any] = {
         name: pytensor.shared(x, name=name, shape=x.shape) if is_shared else pt.constant(x)
         for bundle, site in sites.items()
+        if not site.is_everything
         for name, x in numbers_of(bundle, site).items()
     }
-    sited.put_scales([name for bundle in sites for name in bundle])
+    # Scales of effects that are known well are known, too.
+    placed = [bundle for bundle, site in sites.items() if not site.is_everything]
+    sited.put_scales([name for bundle in placed for name in bundle])
     sited.put_all(sites, variables)
     names = [name for bundle in sites for name in bundle]
     # As outputs of the graph they are kept up to date while the model is made of it.
@@ -178,7 +182,7 @@ class _Sited:
 
     def _crossed(self) -> list[str]:
         """Return the effects that may be crossed with each other, the one of most groups first: vectors which no other is made from, each of its own."""
-        others = [y for x in self.all if isinstance(x, Effect) for y in (*x.terms, *x.factors)]
+        others = [y for x in self.all if isinstance(x, Effect) for y in x.parameters]
         free = [x.owner.inputs[0] for x in self._free().values()]
         alone = [
             x
@@ -189,9 +193,7 @@ class _Sited:
             and not any(depends_on(y, {x.variable}) for y in (*others, *free))
         ]
         variables = {x.variable for x in self.all}
-        apart = [
-            x for x in alone if not any(depends_on(y, variables) for y in (*x.terms, *x.factors))
-        ]
+        apart = [x for x in alone if not any(depends_on(y, variables) for y in x.parameters)]
         apart.sort(key=lambda x: -x.shape[0])
         return [x.name for x in apart] if len(apart) > 1 else []
 
@@ -227,7 +229,9 @@ class _Sited:
     def put_all(self, sites: Mapping[Bundle, Site], numbers: Mapping[str, Variable]) -> None:
         """Give all effects their sites, whose numbers are these variables."""
         for bundle, site in sites.items():
-            if site.sign is None:
+            if site.is_everything:
+                self._put_centred(bundle)
+            elif site.sign is None:
                 self._put(bundle, numbers, list(site.slopes))
         crossed = [bundle[0] for bundle, site in sites.items() if site.sign is not None]
         if crossed:
@@ -248,7 +252,7 @@ class _Sited:
         if any(x.variable.type.ndim != 1 or isinstance(x, ZeroSum) for x in effects):
             return {}
         all_effects = effects + [self._effects[name] for name in crossed]
-        parts = [y for x in all_effects if isinstance(x, Effect) for y in (*x.terms, *x.factors)]
+        parts = [y for x in all_effects if isinstance(x, Effect) for y in x.parameters]
         variables = {x.variable for x in effects}
         found = {}
         for name, x in self._free().items():
@@ -288,13 +292,19 @@ class _Sited:
             self._put_correlated(effects[0], numbers)
             return
         apart = [x for x in effects if isinstance(x, Effect)]
-        elimination = Elimination([_without_circle(effect) for effect in apart], numbers)
+        elimination = Elimination([effect.without_circle() for effect in apart], numbers)
         # From the last one, which depends on no other, to the first.
         for k in reversed(range(len(apart))):
             gradient = elimination.gradient(k, apart[k + 1 :])
             new = _sited(apart[k], gradient, elimination.information(k))
             self._replace(apart[k], new)
             apart[k] = replace(apart[k], variable=new)
+
+    def _put_centred(self, bundle: Bundle) -> None:
+        for name in bundle:
+            effect = self._effects[name]
+            if isinstance(effect, Effect) and not effect.is_centred:
+                self._replace(effect, centred(effect))
 
     def _moved(self, name: str, numbers: Mapping[str, Variable], others: Sequence[str]) -> Variable:
         """Return the gradient of a site where other parameters are what they are."""
@@ -307,7 +317,7 @@ class _Sited:
     def _put_crossed(self, names: Sequence[str], numbers: Mapping[str, Variable]) -> None:
         """Give crossed effects their sites, from the last one, which depends on no other, to the first."""
         effects = [x for name in names if isinstance(x := self._effects[name], Effect)]
-        crossing = Crossing([_without_circle(x) for x in effects], numbers)
+        crossing = Crossing([x.without_circle() for x in effects], numbers)
         level = None
         for k in reversed(range(len(effects))):
             place = crossing.place(k, level)
@@ -321,7 +331,7 @@ class _Sited:
 
     def _put_correlated(self, effects: Correlated, numbers: Mapping[str, Variable]) -> None:
         name = effects.name
-        fitting = _without_circle(effects)
+        fitting = effects.without_circle()
         place = precision_and_gradient(
             fitting, numbers[information_name(name, name)], numbers[gradient_name(name)]
         )
@@ -374,15 +384,7 @@ def _same_lengths(one: Effect, other: Effect) -> bool:
 
 
 def _is_made_from(one: Effect, other: Effect) -> bool:
-    return any(depends_on(x, {other.variable}) for x in (*one.terms, *one.factors))
-
-
-def _without_circle(effect: Any) -> Any:
-    """Return an effect without terms of its mean that are now made from itself, as where two effects are added to each other."""
-    if effect.is_centred:
-        return effect
-    terms = tuple(x for x in effect.terms if not depends_on(x, {effect.variable}))
-    return replace(effect, terms=terms)
+    return any(depends_on(x, {other.variable}) for x in one.parameters)
 
 
 def _sited(effect: Effect, gradient: Variable, information: Variable) -> Variable:

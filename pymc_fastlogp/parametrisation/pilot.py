@@ -21,11 +21,10 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
 
-from pymc_fastlogp.parametrisation.known_well import are_known_well
 from pymc_fastlogp.parametrisation.levels import signs_of, with_levels
 from pymc_fastlogp.parametrisation.matrix_normal import MatrixTransform, standardised_effects
 from pymc_fastlogp.parametrisation.mode import mode_of
-from pymc_fastlogp.parametrisation.model import Sited, found_in, with_sites
+from pymc_fastlogp.parametrisation.model import Sited, with_sites
 from pymc_fastlogp.parametrisation.sites import Bundle, Site, numbers_of
 from pymc_fastlogp.parametrisation.zero_sum import ZeroSumSiteTransform
 
@@ -43,54 +42,6 @@ ROUNDS = (40, 60, 60)
 STEP = 1e-4
 # What the second derivatives by an effect differ by when those of other groups are moved the other way, for most groups: those are then no groups.
 COUPLED = 0.25
-
-
-def pilot_of(
-    model: "pm.Model",
-    compile: Callable[["pm.Model"], Any],
-    left_out: Collection[str] = (),
-    coupled: Collection[str] = (),
-) -> "Pilot | None":
-    """Find the effects of a model and their sites, and say in the log what is left as it is; None where no effect is found, or all are placed well as written.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model as written.
-    compile : callable
-        From a model to what it is compiled to, with ``logp_dlogp`` and ``with_data``.
-    left_out : collection of str
-        Names of variables that stay as they are, since they have initial values.
-    coupled : collection of str
-        The same, since a pilot has found that their entries are no effects of groups.
-    """
-    from pymc.model.transform.optimization import freeze_dims_and_data
-
-    try:
-        frozen = freeze_dims_and_data(model)
-    except (NotImplementedError, ValueError) as error:
-        logger.info("all variables stay as they are: %s", error)
-        return None
-    found = found_in(frozen, left_out, coupled)
-    for one in found.left_alone:
-        logger.info("%s stays as it is: %s", one.name, one.reason)
-    for bundle in found.bundles:
-        logger.info("%s get sites", ", ".join(f"{x} ({found.kinds[x]})" for x in bundle))
-    if not found.bundles:
-        return None
-    if len(found.bundles) == 1 and are_known_well(frozen, *found.bundles):
-        logger.info("all variables stay as they are: each effect is known well by its rows")
-        return None
-    if found.scales:
-        logger.info("%s may come near zero: scales of effects", ", ".join(found.scales))
-    pilot = Pilot(frozen, found.bundles, compile)
-    if not hasattr(pilot.compiled, "logp_dlogp"):
-        logger.info("all variables stay as they are: nutpie compiled the model, see above")
-        return None
-    pilot.run()
-    if pilot.coupled:
-        return pilot_of(model, compile, left_out, {*coupled, *pilot.coupled})
-    return pilot
 
 
 class Pilot:

@@ -72,6 +72,16 @@ class Site:
         slopes = {name: np.zeros((n_effects, *shape, n)) for name, n in (others or {}).items()}
         return cls(np.zeros((n_effects, n_effects, *shape)), np.zeros((n_effects, *shape)), slopes)
 
+    @classmethod
+    def everything(cls, n_effects: int, shape: tuple[int, ...]) -> "Site":
+        """Return the site of data that know effects as well as may be: they are centred."""
+        return cls(np.full((n_effects, n_effects, *shape), np.inf), np.zeros((n_effects, *shape)))
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether data know effects as well as may be."""
+        return bool(np.isinf(self.information).all())
+
     def guarded(self) -> "Site":
         """Return the nearest site that is finite and positive semidefinite; groups that are neither have none."""
         matrices = np.moveaxis(self.information, (0, 1), (-2, -1))

@@ -9,7 +9,7 @@ from pymc.distributions.transforms import ZeroSumTransform
 
 import pymc_fastlogp
 from pymc_fastlogp.parametrisation.levels import largest_set
-from pymc_fastlogp.parametrisation.pilot import pilot_of
+from pymc_fastlogp.parametrisation.placement import placed
 from pymc_fastlogp.parametrisation.sites import LARGEST, Site
 from tests.parametrisation import as_written, models
 from tests.parametrisation.models import GROUP, GROUPS, X, Y
@@ -22,7 +22,7 @@ def compiled_with_sites(model: pm.Model):
 
 
 def sites_of(model: pm.Model) -> dict:
-    return pilot_of(model, compiled_with_sites).sites
+    return placed(model, compiled_with_sites).sites
 
 
 def sums(values: np.ndarray) -> np.ndarray:
@@ -132,7 +132,7 @@ def test_crossed_effects_of_a_balanced_design_are_standard_normal_whatever_else_
 
 
 def test_signs_of_crossed_effects_are_those_of_the_rows():
-    pilot = pilot_of(balanced((4, 3, 2), -1.0), compiled_with_sites)
+    pilot = placed(balanced((4, 3, 2), -1.0), compiled_with_sites)
     assert {name: site.sign for (name,), site in pilot.sites.items()} == {"a": 1, "b": -1, "c": 1}
 
 
@@ -145,7 +145,7 @@ def test_effects_of_other_rows_are_not_crossed():
         c = pm.Normal("c", 0, sigma[2], shape=2)
         pm.Normal("y", a[GROUP] + b[item], 0.5, observed=Y)
         pm.Normal("other", c[np.arange(10) % 2], 0.5, observed=Y[:10])
-    pilot = pilot_of(model, compiled_with_sites)
+    pilot = placed(model, compiled_with_sites)
     assert {name: site.sign for (name,), site in pilot.sites.items()} == {"a": 1, "b": 1, "c": 0}
     [alone] = [site for names, site in pilot.sites.items() if names == ("c",)]
     np.testing.assert_allclose(alone.information[0, 0], [20, 20], rtol=1e-6)
@@ -157,7 +157,7 @@ def test_effects_of_a_slope_are_not_crossed_with_those_of_intercepts():
         a = pm.Normal("a", 0, sigma[0], shape=GROUPS)
         b = pm.Normal("b", 0, sigma[1], shape=3)
         pm.Normal("y", a[GROUP] + b[models.ITEM] * X, 0.5, observed=Y)
-    pilot = pilot_of(model, compiled_with_sites)
+    pilot = placed(model, compiled_with_sites)
     assert [site.sign for site in pilot.sites.values()] == [0, 0]
 
 
@@ -195,6 +195,6 @@ def test_variables_whose_lengths_their_types_do_not_know_are_in_the_point():
     ids=lambda x: getattr(x, "__name__", ""),
 )
 def test_entries_that_the_likelihood_does_not_know_apart_stay_as_they_are_written(make, is_coupled):
-    pilot = pilot_of(make(), compiled_with_sites)
+    pilot = placed(make(), compiled_with_sites)
     names = set() if pilot is None else pilot.effects
     assert names.isdisjoint({"beta", "raw", "b", "a"}) == is_coupled
