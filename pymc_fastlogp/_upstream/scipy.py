@@ -1,20 +1,22 @@
 """The addresses of BLAS and LAPACK in SciPy, which it gives to compiled code by capsules.
 
 ``scipy.linalg.cython_blas`` is made for Cython, which reads ``__pyx_capi__``. Numba documents the same way in.
+
+``scipy.linalg`` takes long to import, so it is imported when a function is first asked for: a model without matrices does without.
 """
 
 from ctypes import PYFUNCTYPE, c_char_p, c_void_p, py_object, pythonapi
+from importlib import import_module
 
-from scipy.linalg import cython_blas, cython_lapack
-
+# Where each function is, in ``scipy.linalg``.
 MODULES = {
-    "dgemm": cython_blas,
-    "dgemv": cython_blas,
-    "dtrsm": cython_blas,
-    "dtrsv": cython_blas,
-    "dpotrf": cython_lapack,
-    "dpotri": cython_lapack,
-    "dsyev": cython_lapack,
+    "dgemm": "cython_blas",
+    "dgemv": "cython_blas",
+    "dtrsm": "cython_blas",
+    "dtrsv": "cython_blas",
+    "dpotrf": "cython_lapack",
+    "dpotri": "cython_lapack",
+    "dsyev": "cython_lapack",
 }
 
 _name_of = PYFUNCTYPE(c_char_p, py_object)(("PyCapsule_GetName", pythonapi))
@@ -32,5 +34,5 @@ def address(function: str) -> int:
 
 
 def _capsule(function: str) -> object:
-    module = cython_lapack if function in cython_lapack.__pyx_capi__ else cython_blas
+    module = import_module(f"scipy.linalg.{MODULES[function]}")
     return module.__pyx_capi__[function]

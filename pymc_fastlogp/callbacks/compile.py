@@ -90,9 +90,10 @@ def compile_pymc_model(
         return _by_nutpie(request, backend=backend, **kwargs)
     if gradient_backend is not None and gradient_backend.lower() != "pytensor":
         raise ValueError(f"gradient_backend is {gradient_backend!r}: use 'pytensor' with Numba.")
+    compiled = found(request)
     from pymc_fastlogp.callbacks.kept import for_nutpie
 
-    return for_nutpie(found(request))
+    return for_nutpie(compiled)
 
 
 class Request(NamedTuple):
@@ -148,9 +149,10 @@ def request_of(
 
 def found(request: Request) -> "Found":
     """Return a model from disk, or else compile it; one thread at a time."""
-    from pymc_fastlogp.callbacks import kept
-
     with one_at_a_time(), old_objects_left_alone(), without_traces():
+        # Here, since a hundred modules are enough for the collector to look at all of PyMC.
+        from pymc_fastlogp.callbacks import kept
+
         if request.parametrise:
             return kept.parametrised(request.model, request.options)
         return kept.as_written(request.model, request.options, freeze=request.freeze)

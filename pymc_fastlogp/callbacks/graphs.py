@@ -62,7 +62,8 @@ def functions_of(start: Start, var_names: Sequence[str] | None) -> Functions:
     mode = unlinked(get_mode("NUMBA"), check_bounds=model.check_bounds)
     logp = clone_replace(_logp_and_gradient(model, values), given)
     computed = [_raveled(x.variable) for x in stored[len(values) :]]
-    expanded = pt.concatenate([*(part.ravel() for part in parts), *computed])
+    # The parts are all of the point, one after the other.
+    expanded = pt.concatenate([point, *computed])
     return Functions(
         n_dim,
         stored[-1].place.stop,

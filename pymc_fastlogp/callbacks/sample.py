@@ -175,9 +175,9 @@ def _compiled(model: "pm.Model", arguments: dict[str, Any], *, parametrise: bool
     options = dict(without_door(options))
     if "pipeline_class" in options:
         return compile_pymc_model(model, **options)
+    compiled = found(request_of(model, **options))
     from pymc_fastlogp.callbacks.kept import for_library, for_nutpie
 
-    compiled = found(request_of(model, **options))
     sampled = for_library(compiled)
     if sampled is None:
         return for_nutpie(compiled)

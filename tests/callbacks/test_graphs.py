@@ -109,6 +109,22 @@ def test_nothing_is_compiled_for_pytensors_virtual_machine(run_script):
     assert run_script(source).stdout.split() == ["False", "DirectCallback"]
 
 
+def test_what_a_model_has_no_use_for_is_neither_imported_nor_collected(run_script):
+    """SciPy's matrices, of which it has none, and the objects of PyMC, which stay."""
+    source = """
+        import gc, sys
+        from tests.callbacks import models
+        model = models.hierarchy()
+        import pymc_fastlogp
+        from pymc_fastlogp.callbacks.compile import found, request_of
+        collections = []
+        gc.callbacks.append(lambda phase, about: collections.append(about["generation"]) if gc.get_freeze_count() == 0 else None)
+        found(request_of(model, initial_points=None, var_names=None))
+        print(2 in collections, "scipy.linalg" in sys.modules)
+        """
+    assert run_script(source, PYMC_FASTLOGP_CACHE="0").stdout.split() == ["False", "False"]
+
+
 class TestCollector:
     """Objects that were there before are not looked at."""
 

@@ -28,5 +28,5 @@ def is_available() -> bool:
     """Whether SciPy has all functions, with lengths of 32 bits."""
     try:
         return all(b" int *" in signature(function) for function in MODULES)
-    except (AttributeError, KeyError):
+    except (ImportError, AttributeError, KeyError):
         return False
