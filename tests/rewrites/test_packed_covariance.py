@@ -60,11 +60,11 @@ FIRES = {
         * pt.exp(-(5**0.5) * pt.sqrt(squares(X, s[0]) + 1e-12))
         + NOISE
     ),
-    "integers": density(
-        pt.exp(-s[0] * np.abs(np.arange(N)[:, None] - np.arange(N))) + NOISE
-    ),
+    "integers": density(pt.exp(-s[0] * np.abs(np.arange(N)[:, None] - np.arange(N))) + NOISE),
     "a mask": density(pt.switch(DISTANCES < 1, EXPONENTIAL, 0.0) + 3 * NOISE),
-    "scaled by a small difference": density(pt.exp(-(DISTANCES / s[0] - 0.5 * DISTANCES / s[0])) + NOISE),
+    "scaled by a small difference": density(
+        pt.exp(-(DISTANCES / s[0] - 0.5 * DISTANCES / s[0])) + NOISE
+    ),
 }
 LOPSIDED = DISTANCES + np.triu(np.full((N, N), 0.1), 1)
 INFINITE = np.where(DISTANCES > 2, np.inf, DISTANCES)

@@ -221,7 +221,10 @@ CASES = {
             for n in (0, 1, 2, 7, 8, 17, 40)
         },
         "of what is computed": case(
-            lambda x, y: pt.exp(PackTriangle()(x * y[:, None] + y)), reals(9, 9), reals(9), runtime=False
+            lambda x, y: pt.exp(PackTriangle()(x * y[:, None] + y)),
+            reals(9, 9),
+            reals(9),
+            runtime=False,
         ),
         "of integers": case(PackTriangle(), integers(9, 9), runtime=False),
         "of a transpose": case(lambda x: PackTriangle()(x.T), reals(5, 5), runtime=False),
