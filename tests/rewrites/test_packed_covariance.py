@@ -60,6 +60,8 @@ FIRES = {
         * pt.exp(-(5**0.5) * pt.sqrt(squares(X, s[0]) + 1e-12))
         + NOISE
     ),
+    "noise": density(EXPONENTIAL + pt.diag(pt.alloc(pt.sqr(s[2]), N))),
+    "noise by row": density(EXPONENTIAL + pt.diag(pt.exp(y))),
     "integers": density(pt.exp(-s[0] * np.abs(np.arange(N)[:, None] - np.arange(N))) + NOISE),
     "a mask": density(pt.switch(DISTANCES < 1, EXPONENTIAL, 0.0) + 3 * NOISE),
     "scaled by a small difference": density(
@@ -73,6 +75,7 @@ REFUSES = {
     "not finite": density(pt.exp(-s[0] * INFINITE) + NOISE),
     "not constant": density(pt.exp(-s[0] * free) + NOISE),
     "scaled by columns": density(pt.exp(-pt.exp(y)[:, None] * DISTANCES) + NOISE),
+    "beside the diagonal": density(EXPONENTIAL + pt.diag(0.1 * y[1:], k=1) + NOISE),
     "no function": density(s[0] * DISTANCES + 50 * NOISE),
     "few rows": density(0.0 * s[0] + NOISE) + cholesky(EXPONENTIAL[:20, :20]).sum(),
     "the covariance is read": density(EXPONENTIAL + NOISE) + (EXPONENTIAL + NOISE)[3, 5],

@@ -11,7 +11,7 @@ gradient: upstream computes each exponential of the upper one for nothing, and m
 :math:`n (n + 1) / 2` elements, the rows of the triangle one behind the other. What is differentiated is this vector, so the gradient is packed, too.
 
 The upper triangle is left out where it is the mirror image of the lower one. Then nothing is infinite or nan there that is not so below the diagonal. So all matrices
-must be constants that are symmetric bit by bit, or be made elementwise of such and of scalars.
+must be finite constants that are symmetric up to rounding, multiples of such, or diagonals.
 """
 
 import numpy as np
@@ -20,6 +20,7 @@ from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.graph.traversal import io_toposort
+from pytensor.tensor.basic import AllocDiag
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.variable import TensorVariable
@@ -44,6 +45,8 @@ Packed = dict[TensorVariable, TensorVariable]
 def local_packed_covariance(fgraph: FunctionGraph, node: Apply) -> Packed | None:
     """Rewrite ``f(D, s) -> unpack(f(pack(D), s))``, for all that factors it."""
     covariance = node.inputs[0]
+    if None in covariance.type.shape:
+        return None
     if not all(_reads_lower(client) for client, _ in fgraph.clients[covariance]):
         return None
     leaves: Packed = {}
@@ -84,9 +87,11 @@ def _elementwise(matrix: TensorVariable, leaves: Packed) -> list[Apply]:
 
 
 def _leaf(x: TensorVariable, matrix: TensorVariable, known: Known) -> TensorVariable | None:
-    """Return the lower triangle of a multiple of a symmetric constant, or a scalar, as a vector; None of all else."""
+    """Return the lower triangle of a diagonal or of a multiple of a symmetric constant, or a scalar, as a vector; None of all else."""
     if all(x.type.broadcastable):
         return x.squeeze(0)
+    if isinstance(x.owner_op, AllocDiag) and x.owner_op.offset == 0:
+        return _diagonal(x.owner.inputs[0]) if x.type.shape == matrix.type.shape else None
     # A constant keeps its type, which may be a mask's.
     scaled = None if isinstance(x, Constant) else scaled_constant(x, known)
     data = x.data if isinstance(x, Constant) else scaled and scaled.data
@@ -94,6 +99,16 @@ def _leaf(x: TensorVariable, matrix: TensorVariable, known: Known) -> TensorVari
         return None
     packed = pt.constant(data[np.tril_indices(len(data))])
     return packed * scaled.scale() if scaled else packed
+
+
+def _diagonal(values: TensorVariable) -> TensorVariable | None:
+    """Return the lower triangle of a diagonal matrix as a vector, None of a batch."""
+    if values.type.ndim != 1:
+        return None
+    [n] = values.type.shape
+    i = np.arange(n)
+    zeros = pt.zeros(n * (n + 1) // 2, dtype=values.type.dtype)
+    return zeros[i * (i + 3) // 2].set(values)
 
 
 def _is_symmetric(data: np.ndarray) -> bool:
