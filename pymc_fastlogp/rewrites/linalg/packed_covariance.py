@@ -91,7 +91,9 @@ def _leaf(x: TensorVariable, matrix: TensorVariable, known: Known) -> TensorVari
     if all(x.type.broadcastable):
         return x.squeeze(0)
     if isinstance(x.owner_op, AllocDiag) and x.owner_op.offset == 0:
-        return _diagonal(x.owner.inputs[0]) if x.type.shape == matrix.type.shape else None
+        [values] = x.owner.inputs
+        # Its own type may not have come to know how long it is.
+        return _diagonal(values) if values.type.shape == matrix.type.shape[:1] else None
     # A constant keeps its type, which may be a mask's.
     scaled = None if isinstance(x, Constant) else scaled_constant(x, known)
     data = x.data if isinstance(x, Constant) else scaled and scaled.data
@@ -101,10 +103,8 @@ def _leaf(x: TensorVariable, matrix: TensorVariable, known: Known) -> TensorVari
     return packed * scaled.scale() if scaled else packed
 
 
-def _diagonal(values: TensorVariable) -> TensorVariable | None:
-    """Return the lower triangle of a diagonal matrix as a vector, None of a batch."""
-    if values.type.ndim != 1:
-        return None
+def _diagonal(values: TensorVariable) -> TensorVariable:
+    """Return the lower triangle of a diagonal matrix as a vector."""
     [n] = values.type.shape
     i = np.arange(n)
     zeros = pt.zeros(n * (n + 1) // 2, dtype=values.type.dtype)
