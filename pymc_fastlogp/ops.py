@@ -1,7 +1,9 @@
 """Ops that rules and kernels know by name."""
 
+from math import isqrt
 from typing import Any
 
+import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph, SymbolicOp
 from pytensor.tensor.linalg.decomposition.eigen import Eigh, eigh
@@ -48,6 +50,57 @@ class RankOnePullback(SymbolicOp):
         product = inverse.T @ (pt.tril(u[:, None] * z) * (1 - 0.5 * one)) @ inverse
         symmetric = (product + product.T) * (1 - 0.5 * one)
         return [pt.switch(pt.tri(n, dtype="bool"), symmetric, pt.zeros_like(symmetric))]
+
+
+class PackTriangle(SymbolicOp):
+    """The lower triangle of a square matrix, row by row, as a vector: element ``i, j`` is at ``i (i + 1) / 2 + j``."""
+
+    def build_inner_graph(self, *inputs: TensorVariable) -> list[TensorVariable]:
+        """Return the graph that computes it where no kernel does."""
+        [matrix] = inputs
+        return [matrix[np.tril_indices(_rows(matrix.type.shape))]]
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[TensorVariable]:
+        """Return what is given, as a triangle."""
+        [given] = cotangents
+        return [UnpackTriangle()(given)]
+
+
+class UnpackTriangle(SymbolicOp):
+    """The lower triangle that a vector has row by row, as a matrix with zeros above."""
+
+    def build_inner_graph(self, *inputs: TensorVariable) -> list[TensorVariable]:
+        """Return the graph that computes it where no kernel does."""
+        [packed] = inputs
+        n = rows_of_packed(packed.type.shape[0])
+        zeros = pt.zeros((n, n), dtype=packed.type.dtype)
+        return [zeros[np.tril_indices(n)].set(packed)]
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[TensorVariable]:
+        """Return the triangle of what is given, as a vector."""
+        [triangle], [given] = outputs, cotangents
+        return [PackTriangle()(pt.specify_shape(given, triangle.type.shape))]
+
+
+def rows_of_packed(length: int) -> int:
+    """Return the rows of the triangle that a vector of some length has row by row.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    n = (isqrt(8 * length + 1) - 1) // 2
+    if n * (n + 1) // 2 != length:
+        raise ValueError(f"no triangle has {length} elements")
+    return n
+
+
+def _rows(shape: tuple[int | None, ...]) -> int:
+    rows, columns = shape
+    if rows is None or rows != columns:
+        raise ValueError(f"a matrix of {rows} x {columns}, which is not known to be square")
+    return rows
 
 
 class EighUpToSigns(SymbolicOp):

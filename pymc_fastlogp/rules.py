@@ -141,6 +141,13 @@ RULES: tuple[Rule, ...] = (
         "stabilize",
         Phase.FOR_GRADIENT,
     ),
+    # Behind the three rules that make what reads the triangle alone.
+    Rule(
+        "fastlogp_packed_covariance",
+        "linalg.packed_covariance.local_packed_covariance",
+        "stabilize",
+        Phase.FOR_GRADIENT,
+    ),
     Rule(
         "fastlogp_eigh_up_to_signs",
         "linalg.eigh_up_to_signs.local_eigh_up_to_signs",

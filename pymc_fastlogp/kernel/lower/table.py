@@ -51,10 +51,18 @@ from pymc_fastlogp.kernel.lower import (
     reduction,
     scan,
     shape,
+    triangle,
 )
 from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.context import Context
-from pymc_fastlogp.ops import EighUpToSigns, LowerInverse, RankOnePullback, SiteNode
+from pymc_fastlogp.ops import (
+    EighUpToSigns,
+    LowerInverse,
+    PackTriangle,
+    RankOnePullback,
+    SiteNode,
+    UnpackTriangle,
+)
 
 
 def always(node: Apply) -> bool:
@@ -105,6 +113,8 @@ TABLE: dict[type[Op], Row] = {
     LowerInverse: Row(inverse.lower, linalg.supports_library),
     EighUpToSigns: Row(eigen.lower, eigen.supports),
     RankOnePullback: Row(dense.lower_pullback, dense.supports_pullback),
+    PackTriangle: Row(triangle.lower_pack),
+    UnpackTriangle: Row(triangle.lower_unpack),
     CheckAndRaise: Row(checks.lower),
     Scan: Row(scan.lower, scan.supports),
     SiteNode: Row(inner_graph.lower),

@@ -12,7 +12,13 @@ from pytensor.tensor.linalg.solvers.psd import CholeskySolve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Dot
 
-from pymc_fastlogp.ops import EighUpToSigns, LowerInverse, RankOnePullback
+from pymc_fastlogp.ops import (
+    EighUpToSigns,
+    LowerInverse,
+    PackTriangle,
+    RankOnePullback,
+    UnpackTriangle,
+)
 from tests.kernel.covered.data import integers, positive, reals
 from tests.kernel.lowering import case
 
@@ -208,6 +214,35 @@ CASES = {
             ("reads one triangle", lower_triangle(10) + np.triu(np.ones((10, 10)), 1)),
             ("without an inverse", np.diag([1.0, 0.0, 2.0])),
         )
+    },
+    PackTriangle: {
+        **{
+            f"of {n} rows": case(PackTriangle(), reals(n, n), runtime=False)
+            for n in (0, 1, 2, 7, 8, 17, 40)
+        },
+        "of what is computed": case(
+            lambda x, y: pt.exp(PackTriangle()(x * y[:, None] + y)),
+            reals(9, 9),
+            reals(9),
+            runtime=False,
+        ),
+        "of integers": case(PackTriangle(), integers(9, 9), runtime=False),
+        "of a transpose": case(lambda x: PackTriangle()(x.T), reals(5, 5), runtime=False),
+    },
+    UnpackTriangle: {
+        **{
+            f"of {n} rows": case(UnpackTriangle(), reals(n * (n + 1) // 2), runtime=False)
+            for n in (0, 1, 2, 7, 8, 17, 40)
+        },
+        "and its factor": case(
+            lambda x: cholesky(UnpackTriangle()(x)),
+            covariance(20)[np.tril_indices(20)],
+            runtime=False,
+            gradient=False,
+        ),
+        "of nothing finite": case(
+            lambda x: UnpackTriangle()(pt.log(x)), np.zeros(28), runtime=False, gradient=False
+        ),
     },
     LowerInverse: {
         name: case(op, factor)

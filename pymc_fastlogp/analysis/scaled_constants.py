@@ -1,0 +1,147 @@
+r"""Constants times powers of scalars: :math:`C \prod_k s_k^{p_k}`.
+
+The squared distances of scaled points are one, in whatever form they were written:
+
+.. math::
+
+    -2 (s x_i)(s x_j) + (s x_i)^2 + (s x_j)^2 = s^2 (x_i - x_j)^2 .
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytensor.scalar as ps
+import pytensor.tensor as pt
+from pytensor.graph.basic import Constant
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.variable import TensorVariable
+
+
+class ScaledConstant(NamedTuple):
+    """A constant and the powers of the scalars that multiply it.
+
+    Attributes
+    ----------
+    data : ndarray of float64
+        With the axes of the variable; those of length 1 broadcast.
+    powers : Counter of TensorVariable to int
+        By scalars without axes; none is 0.
+    """
+
+    data: np.ndarray
+    powers: Counter[TensorVariable]
+
+    def scale(self) -> TensorVariable:
+        """Return the product of the powers, without axes."""
+        return reduce(pt.mul, (_power(s, p) for s, p in self.powers.items()), pt.constant(1.0))
+
+
+Known = dict[TensorVariable, ScaledConstant | None]
+
+
+def scaled_constant(x: TensorVariable, known: Known) -> ScaledConstant | None:
+    """Return a variable of float64 as a constant times powers of scalars, None if it is not known to be that.
+
+    What was found is added to what is known.
+    """
+    if x not in known:
+        known[x] = _constant(x) if isinstance(x, Constant) else _computed(x, known)
+    return known[x]
+
+
+def _constant(x: Constant) -> ScaledConstant | None:
+    if np.dtype(x.type.dtype).kind not in "iuf":
+        return None
+    return ScaledConstant(np.asarray(x.data, dtype="float64"), Counter())
+
+
+def _computed(x: TensorVariable, known: Known) -> ScaledConstant | None:
+    if x.type.dtype != "float64":
+        return None
+    found = _of_node(x, known)
+    if found is None:
+        return _scalar(x)
+    return None if 0 in found.powers.values() else found
+
+
+def _of_node(x: TensorVariable, known: Known) -> ScaledConstant | None:
+    """Return what a node makes of scaled constants; None if it is none of those that are known."""
+    op = x.owner_op
+    rule = _RULES.get(type(op.scalar_op if isinstance(op, Elemwise) else op))
+    if rule is None:
+        return None
+    operands = []
+    for operand in x.owner.inputs:
+        found = scaled_constant(operand, known)
+        if found is None:
+            return None
+        operands.append(found)
+    return rule(op, *operands)
+
+
+def _scalar(x: TensorVariable) -> ScaledConstant | None:
+    """Return a scalar of which nothing else is known."""
+    if not all(x.type.broadcastable):
+        return None
+    ones = np.ones((1,) * x.type.ndim)
+    return ScaledConstant(ones, Counter({x.squeeze() if x.type.ndim else x: 1}))
+
+
+def _power(s: TensorVariable, p: int) -> TensorVariable:
+    power = {1: s, 2: pt.sqr(s)}.get(abs(p), s ** abs(p))
+    return power if p > 0 else 1 / power
+
+
+def _product(op: Any, *factors: ScaledConstant) -> ScaledConstant:
+    data = reduce(np.multiply, (factor.data for factor in factors))
+    return ScaledConstant(data, _sum_of(factor.powers for factor in factors))
+
+
+def _sum_of(counters: Any) -> Counter[TensorVariable]:
+    total: Counter[TensorVariable] = Counter()
+    for counter in counters:
+        total.update(counter)  # adding counters would drop what is negative
+    return total
+
+
+def _raised(x: ScaledConstant, power: int) -> ScaledConstant:
+    powers = Counter({s: p * power for s, p in x.powers.items()})
+    return ScaledConstant(x.data**power, powers)
+
+
+def _quotient(op: Any, a: ScaledConstant, b: ScaledConstant) -> ScaledConstant:
+    with np.errstate(all="ignore"):
+        return ScaledConstant(a.data / b.data, _sum_of((a.powers, _raised(b, -1).powers)))
+
+
+def _sum(op: Any, *terms: ScaledConstant) -> ScaledConstant | None:
+    """Return a sum of terms of equal powers; the smallest first, so that what is symmetric stays so bit by bit."""
+    if any(term.powers != terms[0].powers for term in terms):
+        return None
+    in_order = sorted((term.data for term in terms), key=np.size)
+    return ScaledConstant(reduce(np.add, in_order), terms[0].powers)
+
+
+def _negative(x: ScaledConstant) -> ScaledConstant:
+    return ScaledConstant(-x.data, x.powers)
+
+
+def _moved(op: DimShuffle, x: ScaledConstant) -> ScaledConstant:
+    data = x.data.transpose([*op.shuffle, *op.drop]).reshape(
+        [x.data.shape[axis] for axis in op.shuffle]
+    )
+    return ScaledConstant(np.expand_dims(data, op.augment), x.powers)
+
+
+_RULES: dict[type, Callable[..., ScaledConstant | None]] = {
+    ps.Mul: _product,
+    ps.TrueDiv: _quotient,
+    ps.Sqr: lambda op, x: _raised(x, 2),
+    ps.Neg: lambda op, x: _negative(x),
+    ps.Add: _sum,
+    ps.Sub: lambda op, a, b: _sum(op, a, _negative(b)),
+    DimShuffle: _moved,
+}

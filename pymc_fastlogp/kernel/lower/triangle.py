@@ -1,0 +1,54 @@
+"""The lower triangle of a matrix, row by row, as a vector; and back.
+
+Element ``i, j`` is at ``i (i + 1) / 2 + j``. So rows are neighbours in memory on both sides, and loops need no triangular domain:
+
+- Back is a view. Above the diagonal it takes zero, and what is there in the vector is an element of a later row.
+- There, whole rows are stored in order: what row ``i`` leaves behind its diagonal is where the next rows come, which replace it. The last row has nothing
+  there.
+"""
+
+import numpy as np
+from pytensor import scalar as ps
+from pytensor.graph.basic import Apply
+
+from pymc_fastlogp.kernel.ir.arithmetic import const, domain_of, plus, switch, truth
+from pymc_fastlogp.kernel.ir.expressions import Expr, Load
+from pymc_fastlogp.kernel.ir.loops import Store
+from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.context import Context
+from pymc_fastlogp.kernel.lower.lapack import NOT_SQUARE
+from pymc_fastlogp.ops import rows_of_packed
+
+
+def lower_pack(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Append the loop that stores the rows one behind the other."""
+    [matrix] = inputs
+    [length] = node.outputs[0].type.shape
+    n = rows_of_packed(length)
+    for size in matrix.shape:
+        context.require_equal(size, n, NOT_SQUARE)
+    packed = context.buffer(matrix.dtype, (length,))
+    domain, (i, j) = domain_of((n, n))
+    place = plus(_first_of_row(context, n, i), j)
+    context.add(domain, Store(packed, (place,), matrix.at((i, j)), in_order=True))
+    return [of_buffer(packed)]
+
+
+def lower_unpack(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Return the view of a vector as a triangle."""
+    [packed] = inputs
+    n, _ = node.outputs[0].type.shape
+    zero = const(0, packed.dtype)
+
+    def at(index: tuple[Expr, ...]) -> Expr:
+        i, j = index
+        element = packed.at((plus(_first_of_row(context, n, i), j),))
+        return switch(truth(ps.ge, i, j), element, zero)
+
+    return [Array((n, n), packed.dtype, at)]
+
+
+def _first_of_row(context: Context, n: int, i: Expr) -> Expr:
+    """Return where a row begins."""
+    rows = np.arange(n)
+    return Load(context.constant("int64", (n,), (rows * (rows + 1) // 2).tobytes()), (i,))
