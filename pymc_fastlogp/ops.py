@@ -1,11 +1,13 @@
 """Ops that rules and kernels know by name."""
 
+from collections.abc import Sequence
 from math import isqrt
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph, SymbolicOp
+from pytensor.graph.basic import Apply
 from pytensor.tensor.linalg.decomposition.eigen import Eigh, eigh
 from pytensor.tensor.linalg.solvers.triangular import solve_triangular
 from pytensor.tensor.variable import TensorVariable
@@ -117,6 +119,12 @@ class EighUpToSigns(SymbolicOp):
 
 class SiteNode(OpFromGraph):
     """A graph whose nodes are as they should be: no pass of PyTensor looks at each of them, and kernels take it as it is."""
+
+    def perform(self, node: Apply, inputs: Sequence[Any], outputs: list[list[Any]]) -> None:
+        """Evaluate it, where no kernel does, into arrays of its own: those of PyTensor's inner function may be those of its next call."""
+        super().perform(node, inputs, outputs)
+        for output in outputs:
+            output[0] = output[0].copy()
 
     @property
     def derivative_op_type(self) -> type[OpFromGraph]:

@@ -178,6 +178,8 @@ RULES: tuple[Rule, ...] = (
     # After `canonicalize`, so that they see each likelihood in its final form; one after the other.
     # Before rows are compacted, which sums each term apart.
     Rule("fastlogp_rising_factorial", "rows.rising_factorial.local_rising_factorial", ROWS),
+    # Behind it, for what it leaves.
+    Rule("fastlogp_gamma_difference", "rows.gamma_difference.local_gamma_difference", ROWS),
     Rule("fastlogp_gaussian_rows", "gaussian.gaussian_rows.local_gaussian_rows", ROWS),
     Rule("fastlogp_compact_rows", "rows.compact_rows.local_compact_rows", ROWS),
     Rule("fastlogp_hoist_distinct", "rows.hoist_distinct.local_hoist_distinct", ROWS),

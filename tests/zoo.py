@@ -372,6 +372,12 @@ def zero_inflated_negative_binomial():
 
 
 @in_zoo
+def beta_of_crossed_groups():
+    alpha, beta = pt.exp(pm.Normal("a", shape=GROUPS)), pt.exp(pm.Normal("b", shape=3))
+    pm.Beta("y", alpha[group], beta[other], observed=unit)
+
+
+@in_zoo
 def mutable_data():
     at, value = pm.Data("at", group), pm.Data("value", y)
     pm.Normal("y", effects()[at], pm.HalfNormal("s"), observed=value)

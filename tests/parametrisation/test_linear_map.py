@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pymc_fastlogp
-from pymc_fastlogp.parametrisation.coordinates import coordinates_of
+from pymc_fastlogp.callbacks.compiled import MappedModel
+from pymc_fastlogp.parametrisation.coordinates import MOST_OFF, _off, coordinates_of
 from pymc_fastlogp.parametrisation.linear_map import LinearMap, linear_map
+from tests.parametrisation import as_written
 
 
 def found_of(precision: np.ndarray, *lengths: int) -> tuple[LinearMap | None, float]:
@@ -153,3 +155,36 @@ def test_a_model_whose_effects_have_no_sites_stays_as_it_is(caplog):
     with caplog.at_level("INFO", logger="pymc_fastlogp"):
         assert coordinates(model) is None
     assert "effects have no sites, raw" in caplog.text
+
+
+@pytest.mark.parametrize("make", [as_written.lkj_by_row, as_written.used_twice, as_written.spatial])
+def test_a_posterior_that_is_no_gaussian_keeps_its_coordinates(make, caplog):
+    with caplog.at_level("INFO", logger="pymc_fastlogp"):
+        compiled = pymc_fastlogp.compile_pymc_model(make(), parametrise=True)
+    assert "the posterior is no Gaussian" in caplog.text
+    assert not isinstance(compiled, MappedModel)
+
+
+def test_gradients_of_a_gaussian_are_what_its_map_says_and_others_are_not():
+    precision = np.array([[4.0, 3.9], [3.9, 4.0]])
+    found, _ = linear_map(lambda x: -precision @ x, np.zeros(2), [np.arange(2)])
+
+    def gaussian(x):
+        return -0.5 * x @ precision @ x, -precision @ x
+
+    def heavy(x):
+        # The same curvature at zero, and less and less of it away from there.
+        return 0.0, -precision @ x / (1 + 4 * (x @ precision @ x))
+
+    assert _off(gaussian, found, np.zeros(2)) < 1e-6
+    assert _off(heavy, found, np.zeros(2)) > MOST_OFF
+
+
+def test_a_point_at_which_the_model_cannot_be_evaluated_is_no_gaussian():
+    precision = np.array([[4.0, 3.9], [3.9, 4.0]])
+    found, _ = linear_map(lambda x: -precision @ x, np.zeros(2), [np.arange(2)])
+
+    def refused(x):
+        raise ValueError
+
+    assert _off(refused, found, np.zeros(2)) == np.inf

@@ -4,8 +4,10 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.mode import Mode
 from pytensor.graph.fg import FunctionGraph
 
+from pymc_fastlogp import disabled
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.ir.expressions import Role
 from pymc_fastlogp.kernel.ir.loops import Store
@@ -202,6 +204,23 @@ def test_operations_that_others_alone_read_are_part_of_them():
         if isinstance(statement, Store) and statement.buffer.role is Role.SCRATCH
     ]
     assert sorted(stored, key=len) == [(), (1, J), (3, J), (3, J)]
+
+
+@pytest.mark.parametrize("mode", ["FAST_COMPILE", Mode("py", None), Mode("vm", None)])
+def test_what_one_node_gives_is_not_overwritten_by_the_next(mode):
+    """C code within PyTensor's inner function writes into what the last call gave: docs/upstream.md."""
+
+    def forward(x):
+        return [pt.exp(pt.cos(pt.sin(x.sum())))[None]]
+
+    def no_pullback(inputs, outputs, gradients):
+        return []
+
+    x = pt.tensor(shape=(J,), dtype="float64")
+    with disabled():
+        outputs = [as_node(forward, no_pullback, by * x)[0] for by in (1.0, 2.0)]
+        one, two = pytensor.function([x], outputs, mode=mode)(np.ones(J))
+    np.testing.assert_allclose([one, two], np.exp(np.cos(np.sin([[4.0], [8.0]]))), rtol=1e-14)
 
 
 def test_a_node_that_no_kernel_covers_stays():

@@ -33,10 +33,11 @@ from pymc_fastlogp.rewrites.rows.keys import Codes
 from pymc_fastlogp.rewrites.rows.reads import reads_of
 from pymc_fastlogp.rewrites.rows.views import Grid
 from pymc_fastlogp.rewrites.scalars.binet import Rising
+from pymc_fastlogp.rewrites.scalars.gamma_difference import GammaDifference
 
 NAME = "fastlogp_hoist_distinct"
 
-COSTLY = (*ops_where(lambda facts: facts.cost >= Cost.SPECIAL), Rising)
+COSTLY = (*ops_where(lambda facts: facts.cost >= Cost.SPECIAL), Rising, GammaDifference)
 
 
 @node_rewriter([Elemwise])

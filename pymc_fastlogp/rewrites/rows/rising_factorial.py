@@ -31,214 +31,61 @@ At :math:`a = 0` both sides are :math:`-\infty`, or nan where :math:`k = 0`, and
 ``a = exp(x)`` the logarithm is ``x``, also where the exponential underflows.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
-from math import prod
-from typing import NamedTuple
-
 import numpy as np
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
-from pytensor.scalar.math import GammaLn
+from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.basic import constant
-from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.math import add, log, log1p, neg, softplus, sub
-from pytensor.tensor.subtensor import AdvancedSubtensor
-from pytensor.tensor.variable import TensorConstant, TensorVariable
+from pytensor.tensor.math import add, log, log1p, softplus, sub
+from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.analysis.elemwise import is_elemwise, negated, operand, operands
-from pymc_fastlogp.analysis.gathers import MOVES
+from pymc_fastlogp.analysis.elemwise import operand
 from pymc_fastlogp.analysis.ranges import is_nonnegative
-from pymc_fastlogp.rewrites.rows.hoist_distinct import grids
-from pymc_fastlogp.rewrites.rows.reads import reads_of
+from pymc_fastlogp.rewrites.rows.gamma_pairs import (
+    Pair,
+    as_gathered,
+    of_entries,
+    with_pairs_replaced,
+)
 from pymc_fastlogp.rewrites.scalars.binet import binet, rising
 
 DTYPE = "float64"
-# So many rows at least read the same entry of `a`, on average.
-FEWER = 2
-# Sums within sums deeper than this are left whole; the walk is recursive.
-DEEPEST = 20
 # Below, J(a + k) would need another polynomial.
 LEAST = 0.5
-
-
-class Affine(NamedTuple):
-    """A constant, and multiples of variables."""
-
-    constant: np.ndarray
-    multiples: dict[TensorVariable, float]
-
-
-class Signed(NamedTuple):
-    """A term of a sum, or the negative of it."""
-
-    x: TensorVariable
-    is_negative: bool
-
-
-class Pair(NamedTuple):
-    """``gammaln(a + k)`` and the ``gammaln(a)`` of opposite sign."""
-
-    high: Signed
-    low: Signed
-    a: TensorVariable
-    k: np.ndarray
 
 
 @node_rewriter([add, sub])
 def local_rising_factorial(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``gammaln(a + k) - gammaln(a)`` within a sum."""
-    [out] = node.outputs
-    if out.type.dtype != DTYPE or _is_part_of_sum(fgraph, out):
+    if node.outputs[0].type.dtype != DTYPE:
         return None
-    terms = [*_terms(out, is_negative=False)]
-    pairs = [pair for pair in _paired(terms) if _has_fewer_entries(fgraph, pair.a, out)]
-    if not pairs:
-        return None
-    replaced = {id(term) for pair in pairs for term in (pair.high, pair.low)}
-    rest = [term for term in terms if id(term) not in replaced]
-    total = _total([*rest, *map(_log_rising, pairs)])
-    if not out.type.is_super(total.type):
-        return None
-    copy_stack_trace(out, total)
-    return [total]
+    return with_pairs_replaced(fgraph, node, is_rising, _log_rising)
 
 
-def _is_part_of_sum(fgraph: FunctionGraph, x: TensorVariable) -> bool:
-    """Whether a larger sum reads ``x``, where all terms are seen together."""
-    return any(is_elemwise(client.op, ps.Add, ps.Sub) for client, _ in fgraph.clients[x])
-
-
-def _terms(x: TensorVariable, *, is_negative: bool) -> Iterator[Signed]:
-    """Yield what is added up, through sums, differences and signs."""
-    stack = [Signed(x, is_negative)]
-    while stack:
-        term = stack.pop()
-        if added := operands(term.x, ps.Add):
-            stack += [Signed(part, term.is_negative) for part in reversed(added)]
-        elif difference := operands(term.x, ps.Sub):
-            first, second = difference
-            stack += [Signed(second, not term.is_negative), Signed(first, term.is_negative)]
-        elif (positive := negated(term.x)) is not None:
-            stack.append(Signed(positive, not term.is_negative))
-        else:
-            yield term
-
-
-def _paired(terms: Sequence[Signed]) -> list[Pair]:
-    """Return terms of opposite signs whose arguments differ by a constant; each is in one pair at most."""
-    waiting = {
-        id(term): (term, x, _affine(x)) for term in terms if (x := _argument(term)) is not None
-    }
-    pairs = []
-    for low, a, below in [*waiting.values()]:
-        others = [*waiting.values()] if id(low) in waiting and is_nonnegative(a) else []
-        for high, _, above in others:
-            k = _step(below, above) if high.is_negative != low.is_negative else None
-            if k is not None:
-                del waiting[id(low)], waiting[id(high)]
-                pairs.append(Pair(high, low, a, k))
-                break
-    return pairs
-
-
-def _argument(term: Signed) -> TensorVariable | None:
-    """Return ``x`` of ``gammaln(x)``."""
-    x = operand(term.x, GammaLn)
-    return x if x is not None and x.type.dtype == DTYPE else None
-
-
-def _step(below: Affine, above: Affine) -> np.ndarray | None:
-    """Return ``k`` if ``above`` is ``below + k``, for one that is zero or at least 1/2."""
-    if below.multiples != above.multiples or not below.multiples:
-        return None
-    with np.errstate(invalid="ignore", over="ignore"):
-        k = np.asarray(above.constant - below.constant)
-        is_exact = np.array_equal(below.constant + k, above.constant + np.zeros_like(k))
-    in_range = np.isfinite(k) & ((k == 0) | (k >= LEAST))
-    return k if is_exact and k.any() and in_range.all() else None
-
-
-def _affine(x: TensorVariable) -> Affine:
-    """Return ``x`` as a constant and multiples of what is no sum, or one of more parts than :data:`DEEPEST`."""
-
-    @cache
-    def affine(x: TensorVariable, depth: int) -> Affine:
-        if isinstance(x, TensorConstant):
-            return Affine(np.asarray(x.data, dtype=DTYPE), {})
-        parts = _multiples(x) if depth < DEEPEST else []
-        if not parts:
-            return Affine(np.array(0.0), {x: 1.0})
-        return _combined([(affine(part, depth + 1), by) for part, by in parts])
-
-    return affine(x, 0)
-
-
-def _multiples(x: TensorVariable) -> list[tuple[TensorVariable, float]]:
-    """Return what is added up to ``x``, each with a number that it is multiplied by; nothing if ``x`` is no sum."""
-    if added := operands(x, ps.Add):
-        return [(part, 1.0) for part in added]
-    if difference := operands(x, ps.Sub):
-        return [(difference[0], 1.0), (difference[1], -1.0)]
-    factors = operands(x, ps.Mul)
-    numbers = [number for factor in factors if (number := fill_value(factor)) is not None]
-    if factors and len(numbers) == len(factors) - 1:
-        [other] = [factor for factor in factors if fill_value(factor) is None]
-        return [(other, float(np.prod(numbers)))]
-    return []
-
-
-def _combined(parts: Sequence[tuple[Affine, float]]) -> Affine:
-    """Return a sum of multiples."""
-    number: np.ndarray = np.array(0.0)
-    multiples: dict[TensorVariable, float] = {}
-    for part, factor in parts:
-        number = number + factor * part.constant
-        for x, multiple in part.multiples.items():
-            multiples[x] = multiples.get(x, 0.0) + factor * multiple
-    return Affine(number, multiples)
-
-
-def _has_fewer_entries(fgraph: FunctionGraph, a: TensorVariable, out: TensorVariable) -> bool:
-    """Whether ``a`` is one number, or has at most half as many different entries as there are rows."""
-    shape = a.type.shape
-    if None in shape or None in out.type.shape:
+def is_rising(pair: Pair) -> bool:
+    """Whether ``k`` is constant, zero or at least 1/2, and ``a`` not negative."""
+    k = pair.k.constant
+    if pair.k.multiples or pair.a.type.dtype != DTYPE:
         return False
-    if prod(shape) == 1 or FEWER * prod(shape) <= prod(out.type.shape):
-        return True
-    for axes in grids(a):
-        where = {axis: k for k, axis in enumerate(axes)}
-        lengths = tuple(shape[axis] for axis in axes)
-        codes = reads_of(fgraph, lengths).codes(a, where)
-        if codes is not None and FEWER * codes.n_cells <= prod(lengths):
-            return True
-    return False
+    in_range = np.isfinite(k) & ((k == 0) | (k >= LEAST))
+    return bool(k.any() and in_range.all()) and is_nonnegative(pair.a)
 
 
-def _log_rising(pair: Pair) -> Signed:
+def _log_rising(pair: Pair) -> TensorVariable:
     """Return what replaces a pair."""
-    a, k = _as_gathered(pair.a), pair.k
+    a, k = as_gathered(pair.a), pair.k.constant
     is_step = k > 0
     safe = np.where(is_step, k, 1.0)
-    logarithm = _of_entries(_log, a)
+    logarithm = of_entries(_log, a)
     if (safe != 1).any():
-        of_a = _of_entries(_log_minus_binet, a)
-        whole = rising(a, constant(safe), _of_entries(_log1p, a))
+        of_a = of_entries(_log_minus_binet, a)
+        whole = rising(a, constant(safe), of_entries(_log1p, a))
         logarithm = add(of_a, whole, constant(1 - safe))
     if not is_step.all():
         # A switch takes longer, and its gradient has another.
         logarithm = constant(is_step.astype(DTYPE)) * logarithm
-    return Signed(logarithm, pair.high.is_negative)
-
-
-def _of_entries(f: Callable[[TensorVariable], TensorVariable], x: TensorVariable) -> TensorVariable:
-    """Return ``f(x)``, of what entries are gathered from before they are."""
-    if isinstance(x.owner_op, MOVES):
-        return x.owner.op(_of_entries(f, x.owner.inputs[0]), *x.owner.inputs[1:])
-    return f(x)
+    return logarithm
 
 
 def _log(x: TensorVariable) -> TensorVariable:
@@ -253,26 +100,3 @@ def _log1p(x: TensorVariable) -> TensorVariable:
 
 def _log_minus_binet(x: TensorVariable) -> TensorVariable:
     return sub(_log(x), binet(add(x, constant(np.ones((1,) * x.type.ndim)))))
-
-
-def _as_gathered(x: TensorVariable) -> TensorVariable:
-    """Return ``f(u, v)[g]`` for ``f(u[g], v[g])``, anything else as it is."""
-    inputs = x.owner.inputs if isinstance(x.owner_op, Elemwise) else []
-    gathers = [part.owner for part in inputs if isinstance(part.owner_op, AdvancedSubtensor)]
-    if not gathers or len(gathers) < len(inputs):
-        return x
-    first, *others = gathers
-    if all(
-        gather.op == first.op
-        and gather.inputs[1:] == first.inputs[1:]
-        and gather.inputs[0].type.shape == first.inputs[0].type.shape
-        for gather in others
-    ):
-        return first.op(x.owner.op(*(gather.inputs[0] for gather in gathers)), *first.inputs[1:])
-    return x
-
-
-def _total(terms: Sequence[Signed]) -> TensorVariable:
-    """Return the sum."""
-    signed = [neg(x) if is_negative else x for x, is_negative in terms]
-    return add(*signed) if len(signed) > 1 else signed[0]

@@ -1,0 +1,85 @@
+"""Expressions as a constant and multiples of variables, so that what two of them differ by is seen."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytensor.scalar as ps
+from pytensor.tensor.basic import constant
+from pytensor.tensor.math import add, mul
+from pytensor.tensor.variable import TensorConstant, TensorVariable
+
+from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.elemwise import operands
+
+# Sums within sums deeper than this are left whole; the walk is recursive.
+DEEPEST = 20
+
+
+class Affine(NamedTuple):
+    """A constant, and multiples of variables."""
+
+    constant: np.ndarray
+    multiples: dict[TensorVariable, float]
+
+
+def affine(x: TensorVariable) -> Affine:
+    """Return ``x`` as a constant and multiples of what is no sum, or one of more parts than :data:`DEEPEST`."""
+
+    @cache
+    def walk(x: TensorVariable, depth: int) -> Affine:
+        if isinstance(x, TensorConstant):
+            return Affine(np.asarray(x.data, dtype="float64"), {})
+        parts = _multiples(x) if depth < DEEPEST else []
+        if not parts:
+            return Affine(np.array(0.0), {x: 1.0})
+        return _combined([(walk(part, depth + 1), by) for part, by in parts])
+
+    return walk(x, 0)
+
+
+def _multiples(x: TensorVariable) -> list[tuple[TensorVariable, float]]:
+    """Return what is added up to ``x``, each with a number that it is multiplied by; nothing if ``x`` is no sum."""
+    if added := operands(x, ps.Add):
+        return [(part, 1.0) for part in added]
+    if difference := operands(x, ps.Sub):
+        return [(difference[0], 1.0), (difference[1], -1.0)]
+    factors = operands(x, ps.Mul)
+    numbers = [number for factor in factors if (number := fill_value(factor)) is not None]
+    if factors and len(numbers) == len(factors) - 1:
+        [other] = [factor for factor in factors if fill_value(factor) is None]
+        return [(other, float(np.prod(numbers)))]
+    return []
+
+
+def _combined(parts: Sequence[tuple[Affine, float]]) -> Affine:
+    """Return a sum of multiples."""
+    number: np.ndarray = np.array(0.0)
+    multiples: dict[TensorVariable, float] = {}
+    for part, factor in parts:
+        number = number + factor * part.constant
+        for x, multiple in part.multiples.items():
+            multiples[x] = multiples.get(x, 0.0) + factor * multiple
+    return Affine(number, {x: multiple for x, multiple in multiples.items() if multiple})
+
+
+def difference(above: Affine, below: Affine) -> Affine | None:
+    """Return what has to be added to get above, None if not all multiples of below are those of above, or the constant is rounded."""
+    if any(above.multiples.get(x) != multiple for x, multiple in below.multiples.items()):
+        return None
+    rest = {x: by for x, by in above.multiples.items() if x not in below.multiples}
+    with np.errstate(invalid="ignore", over="ignore"):
+        number = np.asarray(above.constant - below.constant)
+        again = below.constant + number
+        is_exact = np.array_equal(again, above.constant + np.zeros_like(again))
+    return Affine(number, rest) if is_exact else None
+
+
+def as_variable(x: Affine, ndim: int, dtype: str) -> TensorVariable:
+    """Return the sum, of so many axes."""
+    number = x.constant.reshape((1,) * (ndim - x.constant.ndim) + x.constant.shape)
+    parts = [part if by == 1 else mul(part, by) for part, by in x.multiples.items()]
+    if number.any() or not parts:
+        parts.append(constant(number.astype(dtype)))
+    return (add(*parts) if len(parts) > 1 else parts[0]).astype(dtype)

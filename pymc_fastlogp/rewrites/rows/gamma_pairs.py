@@ -1,0 +1,170 @@
+"""Two terms of a sum, ``gammaln(a + k)`` and ``gammaln(a)`` of opposite sign, whose digits cancel."""
+
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from typing import NamedTuple
+
+import pytensor.scalar as ps
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import copy_stack_trace
+from pytensor.scalar.math import GammaLn
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import add, neg
+from pytensor.tensor.subtensor import AdvancedSubtensor
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.analysis.elemwise import is_elemwise, negated, operand, operands
+from pymc_fastlogp.analysis.gathers import MOVES
+from pymc_fastlogp.rewrites.rows.affine import Affine, affine, difference
+from pymc_fastlogp.rewrites.rows.hoist_distinct import grids
+from pymc_fastlogp.rewrites.rows.reads import reads_of
+
+# So many rows at least read the same entry of `a`, on average.
+FEWER = 2
+
+
+class Signed(NamedTuple):
+    """A term of a sum, or the negative of it."""
+
+    x: TensorVariable
+    is_negative: bool
+
+
+class LogGamma(NamedTuple):
+    """A term ``gammaln(x)``."""
+
+    term: Signed
+    x: TensorVariable
+    affine: Affine
+
+
+class Pair(NamedTuple):
+    """``gammaln(a + k)`` and the ``gammaln(a)`` of opposite sign."""
+
+    high: LogGamma
+    low: LogGamma
+    k: Affine
+
+    @property
+    def a(self) -> TensorVariable:
+        """Return what the lower one is of."""
+        return self.low.x
+
+
+def with_pairs_replaced(
+    fgraph: FunctionGraph,
+    node: Apply,
+    accepts: Callable[[Pair], bool],
+    replacement: Callable[[Pair], TensorVariable],
+) -> list[TensorVariable] | None:
+    """Return a sum in which something else stands for each accepted pair, where ``a`` has fewer entries than there are rows; None if there is none."""
+    [out] = node.outputs
+    if _is_part_of_sum(fgraph, out):
+        return None
+    terms = [*_terms(out, is_negative=False)]
+    pairs = [pair for pair in _paired(terms, accepts) if _has_fewer_entries(fgraph, pair.a, out)]
+    if not pairs:
+        return None
+    replaced = {id(x.term) for pair in pairs for x in (pair.high, pair.low)}
+    rest = [term for term in terms if id(term) not in replaced]
+    made = [Signed(replacement(pair), pair.high.term.is_negative) for pair in pairs]
+    total = _total([*rest, *made])
+    if not out.type.is_super(total.type):
+        return None
+    copy_stack_trace(out, total)
+    return [total]
+
+
+def _is_part_of_sum(fgraph: FunctionGraph, x: TensorVariable) -> bool:
+    """Whether a larger sum reads ``x``, where all terms are seen together."""
+    return any(is_elemwise(client.op, ps.Add, ps.Sub) for client, _ in fgraph.clients[x])
+
+
+def _terms(x: TensorVariable, *, is_negative: bool) -> Iterator[Signed]:
+    """Yield what is added up, through sums, differences and signs."""
+    stack = [Signed(x, is_negative)]
+    while stack:
+        term = stack.pop()
+        if added := operands(term.x, ps.Add):
+            stack += [Signed(part, term.is_negative) for part in reversed(added)]
+        elif difference := operands(term.x, ps.Sub):
+            first, second = difference
+            stack += [Signed(second, not term.is_negative), Signed(first, term.is_negative)]
+        elif (positive := negated(term.x)) is not None:
+            stack.append(Signed(positive, not term.is_negative))
+        else:
+            yield term
+
+
+def _paired(terms: Sequence[Signed], accepts: Callable[[Pair], bool]) -> list[Pair]:
+    """Return terms of opposite signs whose arguments differ by what is accepted; each is in one pair at most."""
+    waiting = {
+        id(term): LogGamma(term, x, affine(x))
+        for term in terms
+        if (x := operand(term.x, GammaLn)) is not None
+    }
+    pairs = []
+    for low in [*waiting.values()]:
+        others = [*waiting.values()] if id(low.term) in waiting else []
+        for high in others:
+            pair = _pair(high, low)
+            if pair is not None and accepts(pair):
+                del waiting[id(low.term)], waiting[id(high.term)]
+                pairs.append(pair)
+                break
+    return pairs
+
+
+def _pair(high: LogGamma, low: LogGamma) -> Pair | None:
+    """Return two terms as a pair if they can be one."""
+    if high.term.is_negative == low.term.is_negative or not low.affine.multiples:
+        return None
+    k = difference(high.affine, low.affine)
+    return None if k is None else Pair(high, low, k)
+
+
+def _has_fewer_entries(fgraph: FunctionGraph, a: TensorVariable, out: TensorVariable) -> bool:
+    """Whether ``a`` is one number, or has at most half as many different entries as there are rows."""
+    shape = a.type.shape
+    if None in shape or None in out.type.shape:
+        return False
+    if prod(shape) == 1 or FEWER * prod(shape) <= prod(out.type.shape):
+        return True
+    for axes in grids(a):
+        where = {axis: k for k, axis in enumerate(axes)}
+        lengths = tuple(shape[axis] for axis in axes)
+        codes = reads_of(fgraph, lengths).codes(a, where)
+        if codes is not None and FEWER * codes.n_cells <= prod(lengths):
+            return True
+    return False
+
+
+def of_entries(f: Callable[[TensorVariable], TensorVariable], x: TensorVariable) -> TensorVariable:
+    """Return ``f(x)``, of what entries are gathered from before they are."""
+    if isinstance(x.owner_op, MOVES):
+        return x.owner.op(of_entries(f, x.owner.inputs[0]), *x.owner.inputs[1:])
+    return f(x)
+
+
+def as_gathered(x: TensorVariable) -> TensorVariable:
+    """Return ``f(u, v)[g]`` for ``f(u[g], v[g])``, anything else as it is."""
+    inputs = x.owner.inputs if isinstance(x.owner_op, Elemwise) else []
+    gathers = [part.owner for part in inputs if isinstance(part.owner_op, AdvancedSubtensor)]
+    if not gathers or len(gathers) < len(inputs):
+        return x
+    first, *others = gathers
+    if all(
+        gather.op == first.op
+        and gather.inputs[1:] == first.inputs[1:]
+        and gather.inputs[0].type.shape == first.inputs[0].type.shape
+        for gather in others
+    ):
+        return first.op(x.owner.op(*(gather.inputs[0] for gather in gathers)), *first.inputs[1:])
+    return x
+
+
+def _total(terms: Sequence[Signed]) -> TensorVariable:
+    """Return the sum."""
+    signed = [neg(x) if is_negative else x for x, is_negative in terms]
+    return add(*signed) if len(signed) > 1 else signed[0]
