@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from benchmarks import first_draw_report as report
-from benchmarks.report import MISSING
-from benchmarks.suite import case
+from benchmarks import to_first_draw
+from benchmarks.report import MISSING, insert_table
+from benchmarks.suite import SUITE, case
 from pymc_fastlogp.benchmarking import BenchmarkResult
 from tests.pictures import is_cut_off
 
@@ -73,6 +74,13 @@ def test_what_is_published_is_what_the_json_says():
     results = json.loads(report.RESULTS.read_text())
     assert report.headline_table(results) in report.README.read_text()
     assert report.tables(results) in report.PAGE.read_text()
+
+
+def test_the_table_of_first_draws_is_what_the_json_says():
+    results = json.loads(to_first_draw.RESULTS.read_text())
+    assert [x["name"] for x in results["models"]] == [x.name for x in SUITE]
+    text = to_first_draw.PAGE.read_text()
+    assert insert_table(text, to_first_draw.table(results), to_first_draw.MARKER) == text
 
 
 def test_the_process_of_a_side_without_the_plugin_does_not_import_it():

@@ -19,7 +19,7 @@ logger = logging.getLogger("pymc_fastlogp")
 # Of the optimiser, before the derivatives are taken: at first, and in the coordinates of each round.
 STEPS, ROUNDS = 160, 2
 # Points at which the gradient is compared with that of the Gaussian whose curvature the map is from, and the median of their relative differences above which
-# the posterior is another: 0.05 to 0.4 for regressions and item parameters, 1 to 6 where a scale multiplies what is mapped, as in a funnel.
+# the posterior is another: regressions and item parameters are well below, and above is what a scale multiplies, as in a funnel.
 POINTS, MOST_OFF = 8, 0.7
 # Numbers of an unconstrained point that is mapped, which is copied to the stack of a thread.
 MOST_NUMBERS = 16_384
