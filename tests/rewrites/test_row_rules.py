@@ -17,7 +17,7 @@ from pymc_fastlogp.rules import ROWS, RULES
 from tests.rewrites.conftest import pregrad
 
 NAMES = [rule.name for rule in RULES if rule.database == ROWS]
-RISING, GAUSSIAN, COMPACT, HOIST, ORDER = NAMES
+RISING, DIFFERENCE, GAUSSIAN, COMPACT, HOIST, ORDER = NAMES
 
 RNG = np.random.default_rng(0)
 N = 300
@@ -30,6 +30,7 @@ size = pt.exp(pt.scalar("log_size"))
 # What each rule is for, and no other.
 ALONE = {
     RISING: pt.gammaln(size + 3) - pt.gammaln(size),
+    DIFFERENCE: pt.gammaln(pt.exp(phi) + theta[1]) - pt.gammaln(theta[1]),
     GAUSSIAN: pt.sqr(Y - theta[GROUP] * X).sum(),
     COMPACT: pt.exp(theta[GROUP]).sum(),
     HOIST: pt.sin(pt.gammaln(theta[SORTED] + COUNTS)) * phi,
