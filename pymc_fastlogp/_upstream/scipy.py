@@ -6,18 +6,7 @@
 """
 
 from ctypes import PYFUNCTYPE, c_char_p, c_void_p, py_object, pythonapi
-from importlib import import_module
-
-# Where each function is, in ``scipy.linalg``.
-MODULES = {
-    "dgemm": "cython_blas",
-    "dgemv": "cython_blas",
-    "dtrsm": "cython_blas",
-    "dtrsv": "cython_blas",
-    "dpotrf": "cython_lapack",
-    "dpotri": "cython_lapack",
-    "dsyev": "cython_lapack",
-}
+from functools import cache
 
 _name_of = PYFUNCTYPE(c_char_p, py_object)(("PyCapsule_GetName", pythonapi))
 _pointer_of = PYFUNCTYPE(c_void_p, py_object, c_char_p)(("PyCapsule_GetPointer", pythonapi))
@@ -33,6 +22,12 @@ def address(function: str) -> int:
     return _pointer_of(_capsule(function), signature(function))
 
 
+@cache
+def _capsules() -> dict[str, object]:
+    from scipy.linalg import cython_blas, cython_lapack
+
+    return cython_lapack.__pyx_capi__ | cython_blas.__pyx_capi__
+
+
 def _capsule(function: str) -> object:
-    module = import_module(f"scipy.linalg.{MODULES[function]}")
-    return module.__pyx_capi__[function]
+    return _capsules()[function]

@@ -9,7 +9,9 @@ from functools import cache
 
 from llvmlite import binding as llvm
 
-from pymc_fastlogp._upstream.scipy import MODULES, address, signature
+from pymc_fastlogp._upstream.scipy import address, signature
+
+FUNCTIONS = ("dgemm", "dgemv", "dtrsm", "dtrsv", "dpotrf", "dpotri", "dsyev")
 
 
 def symbol(function: str) -> str:
@@ -27,6 +29,6 @@ def bind(functions: Iterable[str]) -> None:
 def is_available() -> bool:
     """Whether SciPy has all functions, with lengths of 32 bits."""
     try:
-        return all(b" int *" in signature(function) for function in MODULES)
+        return all(b" int *" in signature(function) for function in FUNCTIONS)
     except (ImportError, AttributeError, KeyError):
         return False
