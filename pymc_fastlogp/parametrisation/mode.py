@@ -1,9 +1,11 @@
 """The mode of a log density, or a point on the way there."""
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 Array = NDArray[np.float64]
 Density = Callable[[Array], tuple[float, Array]]
@@ -21,6 +23,7 @@ def mode_of(logp_dlogp: Density, x: Array, n_steps: int) -> Array:
     n_steps : int
         After how many steps to stop at the latest.
     """
+    # Imported first, so that its BLAS is among those that are limited.
     from scipy.optimize import minimize
 
     def cost(x: Array) -> tuple[float, Array]:
@@ -33,4 +36,12 @@ def mode_of(logp_dlogp: Density, x: Array, n_steps: int) -> Array:
         return -logp, -gradient
 
     options = {"maxiter": n_steps}
-    return np.asarray(minimize(cost, x, jac=True, method="L-BFGS-B", options=options).x)
+    # Vectors of some hundred numbers: a second thread has nothing to do but to wait, busily.
+    with _libraries().limit(limits=1, user_api="blas"):
+        found = minimize(cost, x, jac=True, method="L-BFGS-B", options=options)
+    return np.asarray(found.x)
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()

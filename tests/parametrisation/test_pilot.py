@@ -6,9 +6,11 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from pymc.distributions.transforms import ZeroSumTransform
+from threadpoolctl import ThreadpoolController
 
 import pymc_fastlogp
 from pymc_fastlogp.parametrisation.levels import largest_set
+from pymc_fastlogp.parametrisation.mode import mode_of
 from pymc_fastlogp.parametrisation.placement import placed
 from pymc_fastlogp.parametrisation.sites import LARGEST, Site
 from tests.parametrisation import as_written, models
@@ -198,3 +200,16 @@ def test_entries_that_the_likelihood_does_not_know_apart_stay_as_they_are_writte
     pilot = placed(make(), compiled_with_sites)
     names = set() if pilot is None else pilot.effects
     assert names.isdisjoint({"beta", "raw", "b", "a"}) == is_coupled
+
+
+def test_the_mode_is_found_by_one_thread():
+    threads = []
+
+    def density(x):
+        libraries = ThreadpoolController().select(user_api="blas").info()
+        threads.extend(each["num_threads"] for each in libraries)
+        return float(-x @ x / 2), -x
+
+    np.testing.assert_allclose(mode_of(density, np.ones(200), 10), 0, atol=1e-8)
+    assert threads
+    assert {*threads} == {1}
