@@ -1,8 +1,8 @@
-"""From the call to the first draws of every model of the suite: ``python -m benchmarks.to_first_draw [--model NAME ...]``.
+"""From the call to the first draws of every model of the suite: ``python -m benchmarks.to_first_draw [--model NAME ...] [--missing]``.
 
 For each side and model a process samples 4 chains of 10 + 10 draws with empty caches, and a second one with what the first has left; imports are
 not counted. JAX makes its machine code with the first evaluation, so draws are part of what is timed, which are too few to take long. A run of all
-models writes its JSON and the table of the docs.
+models writes its JSON model by model, so that one that was interrupted goes on with ``--missing``, and at the end the table of the docs.
 """
 
 import argparse
@@ -64,23 +64,34 @@ def main() -> None:
         "--model", nargs="*", help="only these; prints the table and writes no file"
     )
     parser.add_argument("--report", action="store_true", help="only publish the JSON once more")
+    parser.add_argument("--missing", action="store_true", help="only models without a result")
     arguments = parser.parse_args()
     if arguments.report:
         publish(json.loads(RESULTS.read_text()))
         return
-    names = list(arguments.model or (x.name for x in SUITE))
+    names = arguments.model or [x.name for x in SUITE]
+    kept = json.loads(RESULTS.read_text())["models"] if arguments.missing else []
+    records = {x["name"]: x for x in kept if x["name"] in names}
     with tempfile.TemporaryDirectory() as folder:  # the first process writes bytecode
         run("--side", "sample", "--model", names[0], "--draws", DRAWS, folder=folder)
-    results = {
+    results = _results(list(records.values()))
+    for name in track([x for x in names if x not in records], "fresh processes"):
+        records[name] = measure(name)
+        results = _results([records[x] for x in names if x in records])
+        if not arguments.model:
+            RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    print(table(results))
+    if not arguments.model:
+        publish(results)
+
+
+def _results(records: list[Record]) -> dict[str, Any]:
+    return {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine(),
         "versions": versions(),
-        "models": [measure(name) for name in track(names, "fresh processes")],
+        "models": records,
     }
-    print(table(results))
-    if not arguments.model:
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-        publish(results)
 
 
 def publish(results: dict[str, Any]) -> None:

@@ -77,10 +77,39 @@ def test_what_is_published_is_what_the_json_says():
 
 
 def test_the_table_of_first_draws_is_what_the_json_says():
+    text = to_first_draw.PAGE.read_text()
+    if not to_first_draw.RESULTS.exists():
+        assert "Not measured yet" in text
+        return
     results = json.loads(to_first_draw.RESULTS.read_text())
     assert [x["name"] for x in results["models"]] == [x.name for x in SUITE]
-    text = to_first_draw.PAGE.read_text()
     assert insert_table(text, to_first_draw.table(results), to_first_draw.MARKER) == text
+
+
+def test_a_run_of_first_draws_that_was_interrupted_goes_on(tmp_path, monkeypatch):
+    names = [x.name for x in SUITE]
+    measured = []
+
+    def measure(name):
+        measured.append(name)
+        if len(measured) == 3:
+            raise KeyboardInterrupt
+        seconds = {f"{x}, {y}": 1.0 for x in to_first_draw.SIDES for y in ("cold", "warm")}
+        return {"name": name, "title": name, "seconds": seconds}
+
+    published = []
+    monkeypatch.setattr(to_first_draw, "RESULTS", tmp_path / "to_first_draw.json")
+    monkeypatch.setattr(to_first_draw, "run", lambda *options, folder: {})
+    monkeypatch.setattr(to_first_draw, "measure", measure)
+    monkeypatch.setattr(to_first_draw, "publish", published.append)
+    monkeypatch.setattr("sys.argv", ["to_first_draw"])
+    with pytest.raises(KeyboardInterrupt):
+        to_first_draw.main()
+    monkeypatch.setattr("sys.argv", ["to_first_draw", "--missing"])
+    to_first_draw.main()
+    assert measured == [*names[:3], *names[2:]]
+    [results] = published
+    assert [x["name"] for x in results["models"]] == names
 
 
 def test_the_process_of_a_side_without_the_plugin_does_not_import_it():
