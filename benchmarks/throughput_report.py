@@ -144,7 +144,7 @@ def _ratios(runs: _Runs, model: str) -> tuple[float, float, float]:
 
 
 def _medians(runs: _Runs, models: Sequence[str]) -> str:
-    ratios = np.array([_ratios(runs, model) for model in models])
+    ratios = np.array([_ratios(runs, model) for model in models]).reshape(-1, 3)
     ratios = ratios[np.isfinite(ratios).all(axis=1)]
     if not len(ratios):
         return "No model has both."

@@ -121,3 +121,8 @@ def test_sides_that_need_more_are_named_by_it():
 def test_what_is_published_is_what_the_json_says():
     results = json.loads(report.RESULTS.read_text())
     assert report.tables(results) in report.PAGE.read_text()
+
+
+def test_a_side_that_failed_alone_has_a_table():
+    run = {"model": "radon", "side": "flow", "seed": 1, "failure": "more than 240 s"}
+    assert "No model has both." in report.tables(report.results_of([run], ["radon"]))
