@@ -25,6 +25,15 @@ def pregrad(out, *, on, exclude=()):
         return rewrite_graph(out, include=["canonicalize", "stabilize"], exclude=exclude)
 
 
+def with_gradients(out, inputs, *, on, mode="NUMBA"):
+    """Compile a value and its gradients, both sides as PyMC and nutpie do it."""
+    with switched(on):
+        value = pregrad(out, on=on)
+        gradients = pytensor.grad(value, inputs, disconnected_inputs="ignore")
+        outputs = [value, *gradients]
+        return pytensor.function(inputs, outputs, mode=mode, on_unused_input="ignore")
+
+
 def sketch(x):
     """Spell a graph out, without the dimensions that only align operands for broadcasting."""
     if isinstance(x, Constant):

@@ -13,7 +13,7 @@ from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.ops import RankOnePullback
 from pymc_fastlogp.rewrites.linalg.factor_times_vector import FactorTimesVector
-from tests.rewrites.conftest import pregrad
+from tests.rewrites.conftest import pregrad, with_gradients
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -85,10 +85,7 @@ def values():
 
 
 def compiled(out, *, on, mode="NUMBA"):
-    with switched(on):
-        logp = pregrad(out, on=on)
-        grads = pytensor.grad(logp, INPUTS, disconnected_inputs="ignore")
-        return pytensor.function(INPUTS, [logp, *grads], mode=mode, on_unused_input="ignore")
+    return with_gradients(out, INPUTS, on=on, mode=mode)
 
 
 @pytest.mark.parametrize("name", FIRES)
