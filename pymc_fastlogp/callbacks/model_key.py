@@ -33,14 +33,14 @@ from pytensor.scalar.basic import ScalarOp
 from pytensor.tensor.random.type import RandomType
 
 from pymc_fastlogp._upstream.pymc_dispatch import functions_for
-from pymc_fastlogp.kernel.native.code import compiler, hash_of_sources
+from pymc_fastlogp.kernel.native.code import compiler, state_of_sources
 
 if TYPE_CHECKING:
     import pymc as pm
 
 # Packages whose classes and functions are known by their names, since their versions are part of the key.
-PACKAGES = ("pymc", "pytensor", "numpy", "scipy", "nutpie", "pandas")
-KNOWN = {*PACKAGES, "builtins", "pymc_fastlogp", "numbers", "operator", "functools"}
+PACKAGES = ("pymc", "pytensor", "numpy", "scipy", "pandas")
+KNOWN = {*PACKAGES, "nutpie", "builtins", "pymc_fastlogp", "numbers", "operator", "functools"}
 # What of PyTensor's configuration decides what a graph is rewritten to.
 OPTIONS = (
     "floatX",
@@ -127,12 +127,14 @@ def _write(writer: "_Writer", model: "pm.Model", options: Mapping[str, Any]) -> 
     writer.add([*model.dim_lengths, model.check_bounds])
     writer.add(dict(options))
     writer.add({name: getattr(config, name) for name in OPTIONS})
-    writer.add([compiler(), hash_of_sources(OWN), *_versions()])
+    writer.add([compiler(), state_of_sources(OWN), *_versions()])
 
 
 @cache
 def _versions() -> tuple[str, ...]:
-    return tuple(f"{package} {version(package)}" for package in PACKAGES)
+    # What a model needs is imported, and says its version at once; nutpie is imported late, and its installation is asked.
+    imported = [f"{package} {import_module(package).__version__}" for package in PACKAGES]
+    return (*imported, f"nutpie {version('nutpie')}")
 
 
 def _is_data(value: Variable) -> bool:
