@@ -26,6 +26,10 @@ def with_flags(flags: str) -> str:
     return ",".join(filter(None, (os.environ.get("PYTENSOR_FLAGS"), flags)))
 
 
+# For processes that must not import the plugin: before PyTensor compiles any C, it unpickles the keys of all that was compiled
+# before, by whatever process, and so imports the modules of their classes.
+WITHOUT_C = "cxx="
+
 # A rewrite that raises fails its test, here and in the processes that tests start. Upstream would print a
 # traceback and go on without it.
 os.environ["PYTENSOR_FLAGS"] = with_flags("on_opt_error=raise")

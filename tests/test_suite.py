@@ -14,6 +14,7 @@ import pytest
 import stanli
 
 from benchmarks.suite import SUITE, Case, case
+from tests.conftest import WITHOUT_C, with_flags
 
 TESTS = Path(__file__).parent
 NAMES = [case.name for case in SUITE]
@@ -169,6 +170,7 @@ def texts_of(tmp_path_factory):
         out = tmp_path_factory.mktemp("graphs") / "texts.json"
         environment = {k: v for k, v in os.environ.items() if k != "PYMC_FASTLOGP"}
         environment["PYTHONPATH"] = str(TESTS.parent)
+        environment["PYTENSOR_FLAGS"] = with_flags(WITHOUT_C)
         program = [sys.executable, str(TESTS / "graph_text.py"), side, data, str(out), *names]
         subprocess.run(program, env=environment, check=True)
         return json.loads(out.read_text())
