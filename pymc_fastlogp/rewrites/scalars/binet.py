@@ -37,11 +37,13 @@ from pytensor.scalar.math import tri_gamma
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.ops import SpelledOut
+
 # From here on J, and K beside 1/(2x), are below the rounding of what they are added to. The 19th power is still a number.
 LARGE = 2.0**53
 
 
-class Binet(ps.Composite):
+class Binet(SpelledOut):
     """J(x), for x from 1/2 on."""
 
     def __init__(self) -> None:
@@ -54,7 +56,7 @@ class Binet(ps.Composite):
         return [output_grads[0] * _scalar(BinetSlope)(*inputs)]
 
 
-class BinetSlope(ps.Composite):
+class BinetSlope(SpelledOut):
     """The derivative of J, for x from 1/2 on."""
 
     def __init__(self) -> None:
@@ -68,7 +70,7 @@ class BinetSlope(ps.Composite):
         return [output_grads[0] * (tri_gamma(x) - _number(1) / x - _number(0.5) / ps.sqr(x))]
 
 
-class Rising(ps.Composite):
+class Rising(SpelledOut):
     """``gammaln(b + m) - gammaln(b) + J(b) + m`` of ``a``, ``k`` and ``log(b)``, for a from 0 on and k from 1/2 on.
 
     The logarithm is given since many rows share it. It is a function of ``a``, whose part the derivative by ``a`` has in it; by
@@ -95,7 +97,7 @@ class Rising(ps.Composite):
         return [given * by_a, given * by_k, disconnected_type()]
 
 
-class RisingSlope(ps.Composite):
+class RisingSlope(SpelledOut):
     """``psi(b + m) - psi(b)`` but for ``1 / (2 b) - K(b)``."""
 
     def __init__(self) -> None:

@@ -14,8 +14,10 @@ from pytensor.scalar.math import gammaln, psi, tri_gamma
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.ops import SpelledOut
 
-class GammaDifference(ps.Composite):
+
+class GammaDifference(SpelledOut):
     """``gammaln(a + k) - gammaln(a)`` of ``a``, ``k`` and ``gammaln(a)``.
 
     The last is a function of ``a``, whose part the derivative by ``a`` has in it; by itself nothing depends on it.
@@ -37,7 +39,7 @@ class GammaDifference(ps.Composite):
         return [given * by_a, given * psi(a + k), disconnected_type()]
 
 
-class PsiDifference(ps.Composite):
+class PsiDifference(SpelledOut):
     """``psi(a + k) - psi(a)`` of ``a``, ``k`` and ``psi(a)``."""
 
     def __init__(self, dtype: str) -> None:
