@@ -130,6 +130,17 @@ class EighUpToSigns(SymbolicOp):
         return Eigh().pullback(inputs, outputs, cotangents)
 
 
+class IveOfOrders(SymbolicOp):
+    """The exponentially scaled Bessel functions ``ive`` of the orders 0, 1, ..., n, which are the first input, at one number.
+
+    The orders are an input, so that the graph where no kernel computes it is not taken for one to be rewritten.
+    """
+
+    def build_inner_graph(self, *inputs: TensorVariable) -> list[TensorVariable]:
+        """Return the graph that computes them where no kernel does."""
+        return [pt.ive(*inputs)]
+
+
 class SiteNode(OpFromGraph):
     """A graph whose nodes are as they should be: no pass of PyTensor looks at each of them, and kernels take it as it is."""
 

@@ -207,6 +207,14 @@ RULES: tuple[Rule, ...] = (
         Phase.AFTER_GRADIENT,
         until="the gradient of an OpFromGraph is no longer one (pymc-devs/pytensor#1174)",
     ),
+    # When the gradient has brought the orders next to those of the log density.
+    Rule(
+        "fastlogp_ive_of_orders",
+        "compiled.ive_of_orders.local_ive_of_orders",
+        "specialize",
+        Phase.AFTER_GRADIENT,
+        until="PyTensor has Bessel functions of many orders",
+    ),
     # Behind `specialize`, where PyTensor gathers rows of the factors instead.
     Rule(
         "fastlogp_gather_after_dot",

@@ -241,6 +241,13 @@ def hilbert_space_gaussian_process():
 
 
 @in_zoo
+def periodic_hilbert_space():
+    cov = pm.gp.cov.Periodic(1, period=1.0, ls=pm.LogNormal("ls"))
+    gp = pm.gp.HSGPPeriodic(m=8, scale=pm.HalfNormal("scale"), cov_func=cov)
+    pm.Normal("y", gp.prior("f", X[:, :1]), 1.0, observed=y)
+
+
+@in_zoo
 def car():
     ring = np.roll(np.eye(GROUPS), 1, axis=1)
     effect = pm.CAR("phi", np.zeros(GROUPS), ring + ring.T, pm.Beta("alpha", 2, 2), 1.0)

@@ -10,7 +10,13 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 
 from pymc_fastlogp.kernel.lower.table import TABLE
-from pymc_fastlogp.ops import EighUpToSigns, PackTriangle, RankOnePullback, UnpackTriangle
+from pymc_fastlogp.ops import (
+    EighUpToSigns,
+    IveOfOrders,
+    PackTriangle,
+    RankOnePullback,
+    UnpackTriangle,
+)
 from tests.conftest import REPOSITORY
 from tests.kernel.covered import CASES
 from tests.kernel.lowering import (
@@ -101,10 +107,10 @@ def test_every_row_has_a_case():
 
 # What a row cannot have, see the table in the docs.
 WITHOUT_AXES = {ScalarFromTensor, TensorFromScalar}
-OF_KNOWN_LENGTHS = {EighUpToSigns, PackTriangle, RankOnePullback, UnpackTriangle}
+OF_KNOWN_LENGTHS = {EighUpToSigns, IveOfOrders, PackTriangle, RankOnePullback, UnpackTriangle}
 # Those that are there for a gradient, and one whose gradient has nodes that stay outside.
-WITHOUT_GRADIENT = {EighUpToSigns, RankOnePullback}
-NEVER_EMPTY = {EighUpToSigns}
+WITHOUT_GRADIENT = {EighUpToSigns, IveOfOrders, RankOnePullback}
+NEVER_EMPTY = {EighUpToSigns, IveOfOrders}
 
 
 def has_axis(case, length):

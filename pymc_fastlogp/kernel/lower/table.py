@@ -37,6 +37,7 @@ from pytensor.tensor.subtensor import (
 )
 
 from pymc_fastlogp.kernel.lower import (
+    bessel,
     checks,
     cumulative,
     dense,
@@ -57,6 +58,7 @@ from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.ops import (
     EighUpToSigns,
+    IveOfOrders,
     LowerInverse,
     PackTriangle,
     RankOnePullback,
@@ -112,6 +114,7 @@ TABLE: dict[type[Op], Row] = {
     CholeskySolve: Row(linalg.lower_cholesky_solve, linalg.supports_library),
     LowerInverse: Row(inverse.lower, linalg.supports_library),
     EighUpToSigns: Row(eigen.lower, eigen.supports),
+    IveOfOrders: Row(bessel.lower, bessel.supports),
     RankOnePullback: Row(dense.lower_pullback, dense.supports_pullback),
     PackTriangle: Row(triangle.lower_pack),
     UnpackTriangle: Row(triangle.lower_unpack),

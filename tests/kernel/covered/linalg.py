@@ -14,6 +14,7 @@ from pytensor.tensor.math import Dot
 
 from pymc_fastlogp.ops import (
     EighUpToSigns,
+    IveOfOrders,
     LowerInverse,
     PackTriangle,
     RankOnePullback,
@@ -63,6 +64,11 @@ def _spectral(x, function):
     """Return a function of a symmetric matrix by its eigenvalues, which does not depend on the signs of eigenvectors."""
     w, vectors = EighUpToSigns()(x)
     return (vectors * function(w)) @ vectors.T
+
+
+def _bessel(n):
+    """Return a function of the Bessel functions of some orders."""
+    return lambda x: IveOfOrders()(pt.constant(np.arange(float(n))), x) * x
 
 
 CASES = {
@@ -195,6 +201,10 @@ CASES = {
         "eigenvalues": case(
             lambda x: EighUpToSigns()(x)[0], covariance(25), runtime=False, gradient=False
         ),
+    },
+    IveOfOrders: {
+        f"{n} orders of {x}": case(_bessel(n), np.array(x), runtime=False, gradient=False)
+        for n, x in ((1, 2.0), (1, -30.0), (4, -0.75), (21, 3.0), (21, 300.0), (51, 1e9))
     },
     RankOnePullback: {
         name: case(
