@@ -76,8 +76,11 @@ def verify(
     """
     model = given_model("verify", model, freeze_model=freeze_model)
     start = model.initial_point(random_seed=seed)
-    settle(model)
-    on = _compile(model, start, "NUMBA", on=True) if compiled is None else _given(compiled, model)
+    if compiled is None:
+        settle(model)
+        on = _compile(model, start, "NUMBA", on=True)
+    else:  # Its own compilation was the first of the model.
+        on = _given(compiled, model)
     try:
         by_numpy = _verify(model, start, on, n_random, rtol, seed)
     except ValueError:  # an operation that upstream runs in Numba alone
@@ -146,7 +149,8 @@ def _compile(
 ) -> LogpDlogp:
     """Return a function of the raveled point that gives logp and gradient in one vector of float64."""
     with switched(on):
-        function = model.logp_dlogp_function(ravel_inputs=True, mode=mode)
+        # The start is given: PyMC would compile a function to find one.
+        function = model.logp_dlogp_function(initial_point=start, ravel_inputs=True, mode=mode)
     function.set_extra_values(start)
 
     def logp_dlogp(x: np.ndarray) -> np.ndarray:

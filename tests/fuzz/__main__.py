@@ -11,6 +11,9 @@ from time import perf_counter
 from tests.fuzz.compare import REFUSED, WAYS, prepare
 from tests.fuzz.forks import BATCH, in_children
 
+# Seeds between two lines of progress on stderr.
+PROGRESS = 50
+
 
 def main() -> int:
     """Return 1 if one differs, raises, ends its process or hangs."""
@@ -24,11 +27,17 @@ def main() -> int:
     what = "graphs" if arguments.graphs else "models"
     prepare()
     bad = []
-    for seed, trouble in in_children(WAYS[what], seeds, BATCH[what]):
+    for done, (seed, trouble) in enumerate(in_children(WAYS[what], seeds, BATCH[what]), 1):
         if trouble:
             print(f"seed {seed}: {trouble}", flush=True)
         if trouble and not trouble.startswith(REFUSED):
             bad.append(seed)
+        if done % PROGRESS == 0:
+            print(
+                f"{done} of {len(seeds)} {what}, up to seed {seed}, in {perf_counter() - start:.0f} s, {len(bad)} differ or raise",
+                file=sys.stderr,
+                flush=True,
+            )
     seconds = perf_counter() - start
     print(
         f"{len(seeds)} {what} in {seconds:.0f} s, {len(bad)} that differ or raise: {bad or 'none'}"

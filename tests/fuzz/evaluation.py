@@ -1,6 +1,7 @@
 """A graph as mode NUMBA rewrites it, run node by node: kernels as machine code, all else in NumPy. Nothing waits for Numba."""
 
 from collections.abc import Callable, Sequence
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,22 @@ def numba_rewrites(*left_out: str) -> Any:
     return mode.provided_optimizer.excluding(*mode.linker.incompatible_rewrites, *left_out)
 
 
+class Queried(Mode):
+    """A mode that looks its rewrites up once, and not for each graph."""
+
+    @cached_property
+    def optimizer(self) -> Any:
+        """The rewriter."""
+        return super().optimizer
+
+
+@cache
+def by_numpy(*left_out: str) -> Mode:
+    """Return the mode of the side without the plugin."""
+    return Queried(PerformLinker(), numba_rewrites(*LEFT_OUT_OFF, *left_out))
+
+
+@cache
 def by_kernels(*left_out: str) -> Mode:
     """Return the mode of the side with the plugin."""
     kernels: dict[tuple[Apply, tuple[bool, ...]], NativeKernel] = {}
@@ -50,7 +67,7 @@ def by_kernels(*left_out: str) -> Mode:
         for storage, result in zip(thunk.outputs, kernels[node, layout](*arrays), strict=True):
             storage[0] = result
 
-    return Mode(
+    return Queried(
         WrapLinker([PerformLinker()], run), numba_rewrites("compile_inner_graph", *left_out)
     )
 
@@ -76,8 +93,7 @@ def off_in_numpy(
     inputs: Sequence[Variable], outputs: Sequence[Variable], *left_out: str
 ) -> Callable[..., Arrays]:
     """Return upstream's function, rewritten for Numba and run in NumPy."""
-    mode = Mode(PerformLinker(), numba_rewrites(*LEFT_OUT_OFF, *left_out))
-    return compiled(inputs, outputs, mode, on=False)
+    return compiled(inputs, outputs, by_numpy(*left_out), on=False)
 
 
 def on_by_kernels(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pytensor
@@ -52,19 +53,32 @@ class Program:
         return "\n".join(lines)
 
     def variables(self) -> tuple[list[Variable], list[Variable]]:
-        """Return the inputs and the outputs: the sum, the others, the gradient."""
+        """Return the inputs and the outputs: the sum, the others, the gradient.
+
+        Where nothing is rewritten before the gradient, the plugin has no part in them, and both sides get the same.
+        """
+        return self._like_a_model() if self.like_a_model else self._as_written
+
+    @cached_property
+    def _as_written(self) -> tuple[list[Variable], list[Variable]]:
+        inputs, total, made = self._sum()
+        return inputs, [total, *made, *_gradient(total, inputs)]
+
+    def _like_a_model(self) -> tuple[list[Variable], list[Variable]]:
+        inputs, total, made = self._sum()
+        [total] = clone_replace([total])
+        total = rewrite_graph(total, include=["canonicalize", "stabilize"])
+        return inputs, [total, *made, *_gradient(total, inputs)]
+
+    def _sum(self) -> tuple[list[Variable], Variable, list[Variable]]:
+        """Return the inputs, the sum, and what is added up."""
         names = dict(NAMES)
         for line in self.lines:
             names[line.name] = eval(line.expression, dict(names))
         inputs = [names[line.name] for line in self.inputs]
         made = [pt.as_tensor(names[name]) for name in self.outputs]
         terms = [_term(x, k) for k, x in enumerate(made)]
-        total = pt.add(0.0, *terms)
-        if self.like_a_model:
-            [total] = clone_replace([total])
-            total = rewrite_graph(total, include=["canonicalize", "stabilize"])
-        wrt = [x for x in inputs if x.type.dtype in FLOATS]
-        return inputs, [total, *made, *_gradient(total, wrt)]
+        return inputs, pt.add(0.0, *terms), made
 
 
 def _term(x: Variable, k: int) -> Variable:
@@ -74,8 +88,9 @@ def _term(x: Variable, k: int) -> Variable:
     return (x * (0.25 * k + 0.5)).sum()
 
 
-def _gradient(total: Variable, wrt: Sequence[Variable]) -> list[Variable]:
+def _gradient(total: Variable, inputs: Sequence[Variable]) -> list[Variable]:
     """Return the gradient; nothing where PyTensor has none."""
+    wrt = [x for x in inputs if x.type.dtype in FLOATS]
     try:
         return pytensor.grad(total, wrt, disconnected_inputs="ignore")
     except (
