@@ -71,6 +71,27 @@ def test_divisions_are_by_a_shared_reciprocal(what):
     assert operations(after) == [ps.reciprocal, *[quotient] * n_divisions]
 
 
+def test_a_divisor_that_was_a_quotient_is_shared_too():
+    """As in a triangular solve, whose factor was divided by its own diagonal."""
+    of_rows, y = [an_input(name, ROWS) for name in "abc"], an_input("y")
+    a, b, c = (Load(x, (I0,)) for x in of_rows)
+    first = compute(ps.true_div, a, Load(y, ()))
+    second = compute(ps.true_div, b, first)
+    values = [second, *(compute(ps.true_div, c, divisor) for divisor in (first, second))]
+    values.append(compute(ps.true_div, a, second))
+    body = tuple(Store(output(f"out{k}", ROWS), (I0,), value) for k, value in enumerate(values))
+    before = program(Loop((ROWS,), body), inputs=(*of_rows, y))
+    after = share_reciprocals(before)
+    check(after)
+    found = operations(after)
+    assert ps.true_div not in found
+    assert found.count(ps.reciprocal) == 3
+    rng = np.random.default_rng(0)
+    given = [*rng.uniform(0.5, 2, (3, ROWS)), np.array(0.7)]
+    for on, off in zip(compile_native(after)(*given), compile_native(before)(*given), strict=True):
+        np.testing.assert_allclose(on, off, rtol=1e-15 * 8)
+
+
 @pytest.mark.parametrize("what", AS_THEY_WERE)
 def test_divisions_stay(what):
     assert share_reciprocals(AS_THEY_WERE[what]) == AS_THEY_WERE[what]

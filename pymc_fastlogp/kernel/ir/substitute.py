@@ -9,6 +9,8 @@ from pymc_fastlogp.kernel.ir.traversal import operands, roots, walk
 
 # Takes an expression whose operands have been replaced, returns another for it, or None.
 Replacement = Callable[[Expr], Expr | None]
+# Takes an expression as it was, too, before the one with the replaced operands.
+ReplacementOf = Callable[[Expr, Expr], Expr | None]
 Element = tuple[Expr, ...]
 
 
@@ -21,6 +23,12 @@ def substitute(statements: Sequence[Statement], replacement: Replacement) -> tup
 def substitute_in_loop(loop: Loop, replacement: Replacement) -> Loop:
     """Return a loop in whose statements each expression is replaced."""
     return replace(loop, body=substitute(loop.body, replacement))
+
+
+def substitute_in_loop_by_origin(loop: Loop, replacement: ReplacementOf) -> Loop:
+    """Return a loop in whose statements each expression is replaced, by one that may depend on what it was."""
+    new = _replaced_by_origin([root for each in loop.body for root in roots(each)], replacement)
+    return replace(loop, body=tuple(_with_roots(statement, new) for statement in loop.body))
 
 
 def substitute_in_element(element: Element, replacement: Replacement) -> Element:
@@ -42,10 +50,14 @@ def redirect_loads(copies: dict[Buffer, Buffer]) -> Replacement:
 
 def _replaced(exprs: Sequence[Expr], replacement: Replacement) -> dict[Expr, Expr]:
     """Return for all that is below expressions what takes its place."""
+    return _replaced_by_origin(exprs, lambda _, rebuilt: replacement(rebuilt))
+
+
+def _replaced_by_origin(exprs: Sequence[Expr], replacement: ReplacementOf) -> dict[Expr, Expr]:
     new: dict[Expr, Expr] = {}
     for expr in walk(exprs):
         rebuilt = _with_operands(expr, tuple(new[operand] for operand in operands(expr)))
-        new[expr] = replacement(rebuilt) or rebuilt
+        new[expr] = replacement(expr, rebuilt) or rebuilt
     return new
 
 

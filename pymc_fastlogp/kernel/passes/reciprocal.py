@@ -12,7 +12,7 @@ from pytensor import scalar as ps
 
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Index
 from pymc_fastlogp.kernel.ir.loops import Loop, Program
-from pymc_fastlogp.kernel.ir.substitute import substitute_in_loop
+from pymc_fastlogp.kernel.ir.substitute import substitute_in_loop_by_origin
 from pymc_fastlogp.kernel.ir.traversal import depends_on, expressions, operands, with_loops
 from pymc_fastlogp.kernel.scalars.quotient import quotient
 
@@ -31,14 +31,16 @@ def _shared(loop: Loop) -> Loop:
         return loop
     uses, inner = Counter(map(_divisor, expressions(loop))), Index(len(loop.domain) - 1)
 
-    def multiplied(expr: Expr) -> Expr | None:
-        y = _divisor(expr)
-        if y is None or (uses[y] < 2 and depends_on([y], inner)):
+    # A divisor may have been a quotient by another one, as in a triangular solve, and is counted as what it was.
+    def multiplied(before: Expr, expr: Expr) -> Expr | None:
+        divisor = _divisor(before)
+        if divisor is None or (uses[divisor] < 2 and depends_on([divisor], inner)):
             return None
+        x, y = operands(expr)
         reciprocal = Compute(ps.reciprocal, (y,), "float64")
-        return Compute(quotient, (operands(expr)[0], y, reciprocal), "float64")
+        return Compute(quotient, (x, y, reciprocal), "float64")
 
-    return substitute_in_loop(loop, multiplied)
+    return substitute_in_loop_by_origin(loop, multiplied)
 
 
 def _divisor(expr: Expr) -> Expr | None:
