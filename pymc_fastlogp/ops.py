@@ -27,7 +27,7 @@ class SpelledOut(ps.Composite):
 
 
 class LowerInverse(SymbolicOp):
-    r"""The lower triangle of ``(L @ L.T)**-1``, zero above; nan where a diagonal element of ``L`` is zero.
+    r"""The lower triangle of ``(L @ L.T)**-1``, zero above, also of each of a batch; nan where a diagonal element of ``L`` is zero.
 
     With :math:`X = (L L^\top)^{-1}` and what is given for the triangle of it, made symmetric as :math:`S`, the gradient is the lower triangle of
     :math:`-2 X S X L`.
@@ -36,17 +36,17 @@ class LowerInverse(SymbolicOp):
     def build_inner_graph(self, *inputs: TensorVariable) -> list[TensorVariable]:
         """Return the graph that computes it where no kernel does."""
         [factor] = inputs
-        n = factor.shape[0]
+        n = factor.shape[-1]
         inverse = solve_triangular(factor, pt.eye(n, dtype=factor.type.dtype), lower=True)
-        product = pt.dot(inverse.T, inverse)
+        product = inverse.mT @ inverse
         return [pt.switch(pt.tri(n, dtype="bool"), product, pt.zeros_like(product))]
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[TensorVariable]:
         """Return the gradient with respect to the factor."""
         [factor], [lower], [given] = inputs, outputs, cotangents
-        whole = lower + pt.tril(lower, -1).T
+        whole = lower + pt.tril(lower, -1).mT
         triangle = pt.tril(given)
-        symmetric = 0.5 * (triangle + triangle.T)
+        symmetric = 0.5 * (triangle + triangle.mT)
         return [-2 * pt.tril(whole @ symmetric @ whole @ factor)]
 
 

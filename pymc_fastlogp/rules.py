@@ -136,6 +136,20 @@ RULES: tuple[Rule, ...] = (
         until="PyTensor differentiates the factor of a covariance by one inverse",
     ),
     Rule(
+        "fastlogp_half_logdets",
+        "linalg.terms_of_covariances.local_half_logdets",
+        "stabilize",
+        Phase.FOR_GRADIENT,
+        until="PyTensor differentiates the factor of a covariance by one inverse",
+    ),
+    Rule(
+        "fastlogp_quadratic_forms",
+        "linalg.terms_of_covariances.local_quadratic_forms",
+        "stabilize",
+        Phase.FOR_GRADIENT,
+        until="PyTensor differentiates the factor of a covariance by one inverse",
+    ),
+    Rule(
         "fastlogp_factor_times_vector",
         "linalg.factor_times_vector.local_factor_times_vector",
         "stabilize",

@@ -1,26 +1,55 @@
-"""``LowerInverse``: the inverse of a matrix from its Cholesky factor, in place of the factor, by LAPACK.
+r"""``LowerInverse``: the inverse of a matrix from its Cholesky factor; by LAPACK in place of the factor, of small ones as straight-line code.
 
 LAPACK stores columns: what it sees of the factor ``L`` in C order is ``U = L^T``, and the triangle that it writes is the lower one.
+
+Straight-line code, in a loop over a batch, has for each column :math:`j` of :math:`M = L^{-1}` and each row :math:`i > j`
+
+.. math::
+
+    m_{jj} = 1 / l_{jj}, \quad m_{ij} = -\Bigl(\sum_{j \le k < i} l_{ik} m_{kj}\Bigr) / l_{ii}, \qquad
+    (L L^\top)^{-1}_{ij} = \sum_{k \ge i} m_{ki} m_{kj} \quad (i \ge j).
 """
 
 from dataclasses import replace
+from functools import reduce
 
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
 
-from pymc_fastlogp.kernel.ir.arithmetic import ZERO, const, int64, plus, switch, truth
-from pymc_fastlogp.kernel.ir.expressions import Expr, as_expr
-from pymc_fastlogp.kernel.ir.loops import INFO, RESULT
+from pymc_fastlogp.kernel.ir.arithmetic import ZERO, const, domain_of, int64, plus, switch, truth
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, as_expr
+from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Store
 from pymc_fastlogp.kernel.lower import dense
-from pymc_fastlogp.kernel.lower.array import Array
+from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.blas_operands import leading_dimension, library_call
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lapack import NAN, NOT_SQUARE, is_regular
+from pymc_fastlogp.kernel.lower.linalg import (
+    LARGEST_CHOLESKY,
+    if_all,
+    is_small,
+    minus_products,
+    quotient_of,
+    rows_of,
+    supports_library,
+)
+
+ABOVE = const(0, "float64")
+
+
+def supports(node: Apply) -> bool:
+    """Whether it is one matrix for LAPACK, or a batch of small ones."""
+    [factor] = node.inputs
+    if is_small(factor.type.shape[-2:], LARGEST_CHOLESKY):
+        return factor.type.dtype == "float64"
+    return factor.type.ndim == 2 and supports_library(node)
 
 
 def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Append a copy of the factor and the call that inverts it."""
+    """Append a copy of the factor and the call that inverts it, or the straight-line code."""
     [factor] = inputs
+    if is_small(factor.shape[-2:], LARGEST_CHOLESKY):
+        return [_of_small(context, factor)]
     rows, n = factor.shape
     context.require_equal(n, rows, NOT_SQUARE)
     can_be_inverted = is_regular(context, factor)
@@ -38,3 +67,38 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     corner = (ZERO, plus(as_expr(n), int64(-1)))
     context.add((), replace(call, failed=corner))
     return [result]
+
+
+def _of_small(context: Context, factor: Array) -> Array:
+    """Append the loop over the batch."""
+    n = rows_of(factor)
+    domain, batch = domain_of(factor.shape[:-2])
+
+    def of_factor(i: int, j: int) -> Expr:
+        return factor.at((*batch, int64(i), int64(j)))
+
+    inverse: dict[tuple[int, int], Expr] = {}
+    for j in range(n):
+        inverse[j, j] = quotient_of(const(1, "float64"), of_factor(j, j))
+        for i in range(j + 1, n):
+            first, *others = [(of_factor(i, k), inverse[k, j]) for k in range(j, i)]
+            start = Compute(ps.neg, (_product(*first),), "float64")
+            inverse[i, j] = quotient_of(minus_products(start, others), of_factor(i, i))
+    is_regular = [truth(ps.neq, of_factor(j, j), const(0, "float64")) for j in range(n)]
+    buffer = context.buffer("float64", factor.shape)
+    stores = []
+    for i in range(n):
+        for j in range(n):
+            products = [_product(inverse[k, i], inverse[k, j]) for k in range(i, n) if j <= i]
+            value = if_all(is_regular, reduce(_sum, products)) if products else ABOVE
+            stores.append(Store(buffer, (*batch, int64(i), int64(j)), value))
+    context.add(domain, *stores)
+    return of_buffer(buffer)
+
+
+def _product(x: Expr, y: Expr) -> Expr:
+    return Compute(ps.mul, (x, y), "float64")
+
+
+def _sum(x: Expr, y: Expr) -> Expr:
+    return Compute(ps.add, (x, y), "float64")

@@ -41,18 +41,18 @@ def supports(node: Apply) -> bool:
     """Whether the matrices are float64, and small if there is no LAPACK."""
     largest = LARGEST_SOLVE if len(node.inputs) == 2 else LARGEST_CHOLESKY
     types = {variable.type.dtype for variable in (*node.inputs, *node.outputs)}
-    is_small = _is_small(node.inputs[0].type.shape[-2:], largest)
-    return types == {"float64"} and (is_small or blas.is_available())
+    has_few_rows = is_small(node.inputs[0].type.shape[-2:], largest)
+    return types == {"float64"} and (has_few_rows or blas.is_available())
 
 
 def lower_cholesky(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Append the factorisation, of one matrix for each index of the batch."""
     [a] = inputs
     is_lower = core_op(node).lower
-    if not _is_small(a.shape[-2:], LARGEST_CHOLESKY):
+    if not is_small(a.shape[-2:], LARGEST_CHOLESKY):
         library = dense if dense.is_for_us(*a.shape[-2:]) else lapack
         return [library.factor(context, core_op(node), a)]
-    n = _rows(a)
+    n = rows_of(a)
     domain, batch = domain_of(a.shape[:-2])
 
     def at(i: int, j: int) -> Expr:
@@ -63,19 +63,19 @@ def lower_cholesky(context: Context, node: Apply, inputs: list[Array]) -> list[A
     for j in range(n):
         for i in range(j, n):
             known = [(factor[i, k], factor[j, k]) for k in range(j)]
-            rest = _minus_products(at(i, j), known)
+            rest = minus_products(at(i, j), known)
             if i == j:
                 pivots.append(rest)
                 factor[i, j] = Compute(ps.sqrt, (rest,), "float64")
             else:
-                factor[i, j] = _quotient(rest, factor[j, j])
+                factor[i, j] = quotient_of(rest, factor[j, j])
     is_positive = [truth(ps.gt, p, const(0, "float64")) for p in pivots]
     buffer = context.buffer("float64", a.shape)
     stores = []
     for i in range(n):
         for j in range(n):
             value = factor.get((i, j) if is_lower else (j, i), const(0, "float64"))
-            stores.append(Store(buffer, (*batch, int64(i), int64(j)), _if_all(is_positive, value)))
+            stores.append(Store(buffer, (*batch, int64(i), int64(j)), if_all(is_positive, value)))
     context.add(domain, *stores)
     return [of_buffer(buffer)]
 
@@ -84,12 +84,24 @@ def lower_solve_triangular(context: Context, node: Apply, inputs: list[Array]) -
     """Append the substitution, for each column and each index of the batch."""
     a, b = inputs
     op = core_op(node)
+    batch = broadcast_leading(context, a.shape[:-2], b.shape[: b.ndim - op.b_ndim])
+    if not is_small(a.shape[-2:], LARGEST_SOLVE):
+        return [lapack.solve(context, op, a, b, batch)]
+    return [_solution(context, op, a, b, batch)]
+
+
+def _solution(
+    context: Context,
+    op: SolveTriangular,
+    a: Array,
+    b: Array,
+    shape: tuple[Size, ...],
+    nan_if_singular: bool = True,
+) -> Array:
+    """Append the straight-line code of a substitution."""
+    n = rows_of(a)
     columns = b.shape[b.ndim - op.b_ndim + 1 :]
     batches = [a.shape[:-2], b.shape[: b.ndim - op.b_ndim]]
-    shape = broadcast_leading(context, *batches)
-    if not _is_small(a.shape[-2:], LARGEST_SOLVE):
-        return [lapack.solve(context, op, a, b, shape)]
-    n = _rows(a)
     context.require_equal(n, b.shape[b.ndim - op.b_ndim], lapack.MISMATCH)
     domain, index = domain_of((*shape, *columns))
     batch, column = index[: len(shape)], index[len(shape) :]
@@ -103,16 +115,17 @@ def lower_solve_triangular(context: Context, node: Apply, inputs: list[Array]) -
     for i in range(n) if op.lower else reversed(range(n)):
         leading = broadcast_index(batches[1], batch)
         known = [(matrix(i, k), x) for k, x in solution.items()]
-        rest = _minus_products(b.at((*leading, int64(i), *column)), known)
-        solution[i] = rest if op.unit_diagonal else _quotient(rest, diagonal[i])
-    is_regular = [truth(ps.neq, d, const(0, "float64")) for d in diagonal if not op.unit_diagonal]
+        rest = minus_products(b.at((*leading, int64(i), *column)), known)
+        solution[i] = rest if op.unit_diagonal else quotient_of(rest, diagonal[i])
+    is_checked = nan_if_singular and not op.unit_diagonal
+    is_regular = [truth(ps.neq, d, const(0, "float64")) for d in diagonal if is_checked]
     buffer = context.buffer("float64", (*shape, n, *columns))
     stores = (
-        Store(buffer, (*batch, int64(i), *column), _if_all(is_regular, solution[i]))
+        Store(buffer, (*batch, int64(i), *column), if_all(is_regular, solution[i]))
         for i in range(n)
     )
     context.add(domain, *stores)
-    return [of_buffer(buffer)]
+    return of_buffer(buffer)
 
 
 def supports_library(node: Apply) -> bool:
@@ -127,36 +140,42 @@ def lower_cholesky_solve(context: Context, node: Apply, inputs: list[Array]) -> 
     op = core_op(node)
     batch = broadcast_leading(context, factor.shape[:-2], b.shape[: b.ndim - op.b_ndim])
     lower, upper = (factor, transposed(factor)) if op.lower else (transposed(factor), factor)
+    solve = _solution if is_small(factor.shape[-2:], LARGEST_SOLVE) else lapack.solve
     for is_lower, triangle in ((True, lower), (False, upper)):
         of_triangle = SolveTriangular(lower=is_lower, b_ndim=op.b_ndim)
-        b = lapack.solve(context, of_triangle, triangle, b, batch, nan_if_singular=False)
+        b = solve(context, of_triangle, triangle, b, batch, nan_if_singular=False)
     return [b]
 
 
-def _is_small(shape: Sequence[Size | None], largest: int) -> bool:
+def is_small(shape: Sequence[Size | None], largest: int) -> bool:
     """Whether a matrix is known to be square and to have few rows."""
     rows, columns = shape
     return isinstance(rows, int) and rows == columns and rows <= largest
 
 
-def _rows(matrix: Array) -> int:
+def rows_of(matrix: Array) -> int:
+    """Return the rows of a matrix that is small."""
     rows = matrix.shape[-1]
     assert isinstance(rows, int)
     return rows
 
 
-def _minus_products(start: Expr, factors: list[tuple[Expr, Expr]]) -> Expr:
+def minus_products(start: Expr, factors: list[tuple[Expr, Expr]]) -> Expr:
+    """Return a number less the products of some pairs."""
+
     def minus(total: Expr, pair: tuple[Expr, Expr]) -> Expr:
         return Compute(ps.sub, (total, Compute(ps.mul, pair, "float64")), "float64")
 
     return reduce(minus, factors, start)
 
 
-def _quotient(a: Expr, b: Expr) -> Expr:
+def quotient_of(a: Expr, b: Expr) -> Expr:
+    """Return a number divided by another one."""
     return Compute(ps.true_div, (a, b), "float64")
 
 
-def _if_all(conditions: Sequence[Expr], value: Expr) -> Expr:
+def if_all(conditions: Sequence[Expr], value: Expr) -> Expr:
+    """Return a number, nan unless all conditions hold."""
     if not conditions:
         return value
     return switch(all_of(conditions), value, const(nan, "float64"))

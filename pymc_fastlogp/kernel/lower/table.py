@@ -112,7 +112,7 @@ TABLE: dict[type[Op], Row] = {
     Cholesky: Row(linalg.lower_cholesky, linalg.supports),
     SolveTriangular: Row(linalg.lower_solve_triangular, linalg.supports),
     CholeskySolve: Row(linalg.lower_cholesky_solve, linalg.supports_library),
-    LowerInverse: Row(inverse.lower, linalg.supports_library),
+    LowerInverse: Row(inverse.lower, inverse.supports),
     EighUpToSigns: Row(eigen.lower, eigen.supports),
     IveOfOrders: Row(bessel.lower, bessel.supports),
     RankOnePullback: Row(dense.lower_pullback, dense.supports_pullback),

@@ -106,13 +106,13 @@ def local_half_logdet(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable
     if diagonal is None or not isinstance(diagonal.owner_op, ExtractDiag):
         return None
     [factor] = diagonal.owner.inputs
-    if not _is_of_matrices(diagonal.owner_op, factor) or not all(out.type.broadcastable):
+    if not is_of_matrices(diagonal.owner_op, factor) or not all(out.type.broadcastable):
         return None
     covariance = factored_covariance(fgraph, factor)
     return None if covariance is None else _checked(out, HalfLogDet()(covariance))
 
 
-def _is_of_matrices(op: ExtractDiag, x: TensorVariable) -> bool:
+def is_of_matrices(op: ExtractDiag, x: TensorVariable) -> bool:
     """Whether what is taken of an array are the main diagonals of its last two axes."""
     return not op.offset and {op.axis1 % x.ndim, op.axis2 % x.ndim} == {x.ndim - 2, x.ndim - 1}
 
@@ -122,7 +122,7 @@ def local_quadratic_form(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     """Rewrite ``sum(solve(cholesky(K), b)**2) -> quadratic_form(K, b)``."""
     [out] = node.outputs
     whitened = squared(node.inputs[0])
-    if whitened is None or not _is_solve_of_rows(whitened.owner_op):
+    if whitened is None or not is_solve_of_rows(whitened.owner_op):
         return None
     if node.op.axis not in (None, (whitened.ndim - 1,)) or whitened.ndim != out.ndim + 1:
         return None
@@ -134,7 +134,8 @@ def local_quadratic_form(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     return _checked(out, forms if out.ndim else forms[0])
 
 
-def _is_solve_of_rows(op: Any) -> bool:
+def is_solve_of_rows(op: Any) -> bool:
+    """Whether each row of what is given, a vector, is solved for by a lower triangle."""
     core = op.core_op if isinstance(op, Blockwise) else op
     if not isinstance(core, SolveTriangular):
         return False
