@@ -83,10 +83,11 @@ def _whitened(covariance: TensorVariable, b: TensorVariable) -> TensorVariable:
 def _of_triangle(scale: TensorVariable, symmetric: TensorVariable) -> TensorVariable:
     """Return the derivative by the lower triangle, of a scale for each matrix times one by all elements."""
     n = symmetric.type.shape[-1]
-    diagonal, below = pt.eye(n, dtype="bool"), pt.tri(n, k=-1, dtype="bool")
-    scale = scale[..., None, None]
-    above = 0 * symmetric[..., -1:, :1]
-    return pt.switch(below, 2 * scale, scale) * pt.switch(below | diagonal, symmetric, above)
+    triangle = pt.tri(n, dtype=symmetric.type.dtype)
+    # Not zero, which nan would not reach, but zero times one element, once for all that are above the diagonal.
+    above = symmetric[..., -1:, :1] * triangle
+    elements = pt.switch(pt.tri(n, dtype="bool"), symmetric, above)
+    return scale[..., None, None] * (triangle + pt.tri(n, k=-1, dtype=triangle.dtype)) * elements
 
 
 @node_rewriter([Sum])
