@@ -222,6 +222,15 @@ def multinomial():
 
 
 @in_zoo
+def errors_with_covariances():
+    """A meta-analysis of two outcomes."""
+    x = np.random.default_rng(0).normal(size=(GROUPS, 2, 5))
+    between = pm.HalfNormal("between", shape=2)
+    cov = pt.diag(between**2) + x @ x.transpose(0, 2, 1)
+    pm.MvNormal("y", pm.Normal("mu", shape=2), cov=cov, observed=x[..., 0])
+
+
+@in_zoo
 def gaussian_process():
     with_scale = pm.gp.cov.ExpQuad(1, ls=pm.HalfNormal("ls")) * pm.HalfNormal("eta") ** 2
     pm.gp.Marginal(cov_func=with_scale).marginal_likelihood("y", X[:20, :1], y[:20], sigma=0.5)

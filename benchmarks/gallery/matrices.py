@@ -57,6 +57,34 @@ def imputation_with_lkj(rng):
     pm.Normal("y", rows, 0.1, observed=np.ma.masked_invalid(data))
 
 
+def _error_covariances(rng, rows, n):
+    """Return the covariance of the errors of each row."""
+    x = rng.normal(size=(rows, n, 2 * n))
+    return 0.1 * x @ x.transpose(0, 2, 1) / n
+
+
+@in_gallery
+def multivariate_meta_analysis(rng):
+    """R package mvmeta, data "fibrinogen": four log hazard ratios of each of 31 studies, with the covariances of their errors."""
+    chol, _, _ = pm.LKJCholeskyCov("chol", n=4, eta=2, sd_dist=pm.HalfNormal.dist(1, shape=4))
+    cov = chol @ chol.T + _error_covariances(rng, 31, 4)
+    pm.MvNormal("b", pm.Normal("mu", 0, 5, shape=4), cov=cov, observed=rng.normal(size=(31, 4)))
+
+
+@in_gallery
+def extreme_deconvolution(rng):
+    """Bovy, Hogg and Roweis (2011), "Extreme deconvolution": velocities of 11 865 stars, each with its own errors."""
+    errors, classes = _error_covariances(rng, 11_865, 3), []
+    for k in range(3):
+        chol, _, _ = pm.LKJCholeskyCov(
+            f"chol{k}", n=3, eta=2, sd_dist=pm.HalfNormal.dist(1, shape=3)
+        )
+        mean = pm.Normal(f"mean{k}", 0, 2, shape=3)
+        classes.append(pm.MvNormal.dist(mean, cov=chol @ chol.T + errors))
+    weights = pm.Dirichlet("weights", np.ones(3))
+    pm.Mixture("velocity", weights, classes, observed=rng.normal(size=(11_865, 3)))
+
+
 @in_gallery
 def stochastic_volatility(rng):
     """PyMC notebook "Stochastic Volatility model"."""
