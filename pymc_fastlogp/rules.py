@@ -162,7 +162,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "fastlogp_difference_of_softplus",
-        "scalars.identities.difference_of_softplus",
+        "scalars.difference_of_softplus.local_difference_of_softplus",
         "stabilize",
     ),
     Rule("fastlogp_quotient_times_exp", CANCEL, "stabilize", until=CANCEL_UNTIL),
