@@ -222,6 +222,13 @@ RULES: tuple[Rule, ...] = (
         "uncanonicalize",
         Phase.AFTER_GRADIENT,
     ),
+    # There, too, where products are in their final form.
+    Rule(
+        "fastlogp_dot_of_scattered",
+        "compiled.dot_of_scattered.local_dot_of_scattered",
+        "uncanonicalize",
+        Phase.AFTER_GRADIENT,
+    ),
     # Not in mode JAX, where JAX itself takes the gradient, after `specialize`.
     Rule("fastlogp_lift_set_subtensor", f"{LIFT}_after_grad", "specialize", Phase.AFTER_GRADIENT),
 )
