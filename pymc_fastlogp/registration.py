@@ -65,7 +65,7 @@ class SwitchedRewriter(NodeRewriter):
         before = decisions.times_fired()
         result = self.rewriter.transform(fgraph, node, enforce_tracks=enforce_tracks)
         if result and decisions.times_fired() == before:
-            replaced = result if isinstance(result, dict) else node.outputs[:1]
+            replaced = [*result] if isinstance(result, dict) else node.outputs[:1]
             for variable in replaced:
                 decisions.fired(self.name, variable)
         return result

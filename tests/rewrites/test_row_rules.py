@@ -16,7 +16,7 @@ from pymc_fastlogp.config import switched
 from pymc_fastlogp.decisions import collected
 from pymc_fastlogp.registration import TAG, registered
 from pymc_fastlogp.rewrites.rows import keys, refusals
-from pymc_fastlogp.rewrites.rows.gamma_pairs import _sums_of
+from pymc_fastlogp.rewrites.rows.gamma_pairs import sums_of
 from pymc_fastlogp.rewrites.rows.sequence import RowRewriter, Walk
 from pymc_fastlogp.rules import ROWS, RULES
 from tests.rewrites.conftest import pregrad
@@ -155,5 +155,5 @@ def test_the_largest_sums_that_read_a_log_gamma_are_looked_at():
     a, b, inner = pt.gammaln(phi), pt.exp(phi), pt.gammaln(phi) - theta[1]
     sums = [inner - b, -(a + b) + phi * 2]
     fgraph = FunctionGraph([theta, phi], [*sums, pt.sin(a)], clone=False)
-    assert _sums_of(fgraph, inner.owner.inputs[0]) == [sums[0]]
-    assert _sums_of(fgraph, a) == [sums[1], sums[1].owner.inputs[0].owner.inputs[0]]
+    assert sums_of(fgraph, inner.owner.inputs[0]) == [sums[0]]
+    assert sums_of(fgraph, a) == [sums[1], sums[1].owner.inputs[0].owner.inputs[0]]

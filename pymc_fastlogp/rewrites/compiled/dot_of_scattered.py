@@ -35,10 +35,11 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
 
-# Entries and multiplications from which on rows are faster, by measurement, and how many times as many entries the matrix must have.
-# Shorter rows become straight-line code, whose loads are gathers.
-FEWEST_TERMS, SHORT_ROW = 500, 6
-SMALLEST_RATIO, SMALLEST_RATIO_OF_SHORT = 3, 10
+# Multiplications from which on rows are faster, and how many times as many entries the matrix must have (``python -m benchmarks.ratings``):
+# more for long rows, which BLAS multiplies best, where rows do not end with a pair of lanes, and where short ones become straight-line
+# code, whose loads are gathers.
+FEWEST_TERMS, SHORT_ROW, LONG_ROW = 500, 6, 17
+LEAST_RATIO, LEAST_RATIO_OF_LONG, LEAST_RATIO_OF_ODD, LEAST_RATIO_OF_SHORT = 3, 4, 5, 10
 
 
 class Scattered(NamedTuple):
@@ -135,8 +136,17 @@ def _pays(product: Product) -> bool:
     rows, length = product.other.type.shape
     if rows != shape[1] or length is None or entries * length < FEWEST_TERMS:
         return False
-    ratio = SMALLEST_RATIO_OF_SHORT if length <= SHORT_ROW else SMALLEST_RATIO
-    return product.other.type.dtype in float_dtypes and ratio * entries <= prod(shape)
+    is_sparse = least_ratio(length) * entries <= prod(shape)
+    return product.other.type.dtype in float_dtypes and is_sparse
+
+
+def least_ratio(length: int) -> float:
+    """Return how many times as many entries a matrix must have as are scattered, by the length of the rows that are added."""
+    if length <= SHORT_ROW:
+        return LEAST_RATIO_OF_SHORT
+    if length % 2:
+        return LEAST_RATIO_OF_ODD
+    return LEAST_RATIO if length < LONG_ROW else LEAST_RATIO_OF_LONG
 
 
 def _is_read_by_products(fgraph: FunctionGraph, product: Product) -> bool:

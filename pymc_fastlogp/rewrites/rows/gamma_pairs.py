@@ -63,8 +63,13 @@ def with_pairs_replaced(
     A model without log-Gammas is asked for nothing, where most have sums.
     """
     replaced: dict[Variable, Variable] = {}
-    for out in _sums_of(fgraph, node.outputs[0]):
-        total = _with_pairs_replaced(fgraph, out, accepts, replacement)
+    for out in sums_of(fgraph, node.outputs[0]):
+        terms = [*_terms(out, is_negative=False)]
+        # Once for a sum, however many it has.
+        first = next(x for x, _ in terms if is_made_by(x, GammaLn))
+        if first is not node.outputs[0]:
+            continue
+        total = _with_pairs_replaced(fgraph, out, terms, accepts, replacement)
         if total is not None and out.type.is_super(total.type):
             copy_stack_trace(out, total)
             replaced[out] = total
@@ -74,10 +79,10 @@ def with_pairs_replaced(
 def _with_pairs_replaced(
     fgraph: FunctionGraph,
     out: TensorVariable,
+    terms: Sequence[Signed],
     accepts: Callable[[Pair, TensorVariable], bool],
     replacement: Callable[[Pair], TensorVariable],
 ) -> TensorVariable | None:
-    terms = [*_terms(out, is_negative=False)]
     pairs = [
         pair
         for pair in _paired(terms, lambda pair: accepts(pair, out))
@@ -91,7 +96,7 @@ def _with_pairs_replaced(
     return _total([*rest, *made])
 
 
-def _sums_of(fgraph: FunctionGraph, term: TensorVariable) -> list[TensorVariable]:
+def sums_of(fgraph: FunctionGraph, term: TensorVariable) -> list[TensorVariable]:
     """Return the largest sums that a term is in, where all terms are seen together, the outer ones first."""
     sums: dict[TensorVariable, None] = {}
     reached, waiting = {term}, [term]
