@@ -31,13 +31,21 @@ from llvmlite import ir
 from pymc_fastlogp.kernel.vecmath.compensated import (
     exp_of_remainder,
     long_log,
+    long_log_of_normal,
     product,
     product_of_pairs,
     reduce_pair_by_ln2,
 )
 from pymc_fastlogp.kernel.vecmath.exponential import power_of_two
-from pymc_fastlogp.kernel.vecmath.logarithm import INF, NAN, log_of_normal_sum, with_edges
-from pymc_fastlogp.kernel.vecmath.vector import Floats, Mask, Pair, fast_two_sum, two_sum
+from pymc_fastlogp.kernel.vecmath.logarithm import (
+    INF,
+    INF_BITS,
+    NAN,
+    SMALLEST_NORMAL_BITS,
+    log_of_normal_sum,
+    with_edges,
+)
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Mask, Pair, apart, fast_two_sum, two_sum
 
 # Every base but 1 has a power of 0 or inf with a larger exponent.
 LARGEST_EXPONENT = 2.0**65
@@ -53,6 +61,22 @@ def power(x: Floats, y: Floats) -> Floats:
         return integer_power(x, int(n))
     if n is not None and n in HALF_EXPONENTS:
         return half_integer_power(x, n)
+    rare = x.bits().is_outside(SMALLEST_NORMAL_BITS, INF_BITS)
+    (result,) = rare.where_any([_power_of_normal(x, y)], lambda: [apart("pow", _power, x, y)])
+    return result
+
+
+def _power_of_normal(x: Floats, y: Floats) -> Floats:
+    """Return x to the power of y for normal positive x."""
+    log = long_log_of_normal(x)
+    exponent = y.at_least(-LARGEST_EXPONENT).at_most(LARGEST_EXPONENT)
+    argument = product(exponent, log.high)
+    argument = Pair(argument.high, exponent.fma(log.low, argument.low))
+    return x.equals(1.0).select(1.0, reduce_pair_by_ln2(argument).exp())
+
+
+def _power(x: Floats, y: Floats) -> Floats:
+    """Return x to the power of y for any x."""
     magnitude = x.magnitude()
     log = long_log(magnitude)
     exponent = y.at_least(-LARGEST_EXPONENT).at_most(LARGEST_EXPONENT)
