@@ -5,7 +5,7 @@ exponential multiplies the relative error of its argument by up to 745, so the l
 its product with :math:`y` is a pair. Special cases come out as C99 (annex F.9.4.4) has them: :math:`y` is limited
 to :math:`2^{65}` in magnitude, which is infinity enough for any base but 1, and the logarithm of zero and
 infinity is infinite; what is left is a base of 1, an exponent of 0, and nan for a negative base with
-an exponent that is no integer.
+an exponent that is no integer. All of this is apart, for where a lane has a base that is no normal positive number: for others only a base of 1 is special, by an exponent of nan.
 
 **integer_power** is what pow becomes where all lanes have the same small constant exponent, and costs a few multiplications. With :math:`\varepsilon \le` half an ulp for each rounding
 there are at most 1.5 ulp in :math:`x^2 x` and 1.92 in :math:`(x^2)^2`: if the mantissa of the rounded square is
@@ -67,7 +67,7 @@ def power(x: Floats, y: Floats) -> Floats:
 
 
 def _power_of_normal(x: Floats, y: Floats) -> Floats:
-    """Return x to the power of y for normal positive x."""
+    """Return x to the power of y for normal positive x; the logarithm is finite, so an exponent of 0 needs no care."""
     log = long_log_of_normal(x)
     exponent = y.at_least(-LARGEST_EXPONENT).at_most(LARGEST_EXPONENT)
     argument = product(exponent, log.high)
