@@ -47,7 +47,8 @@ def table(results: dict[str, Any]) -> str:
     rows = [_row(record) for record in results["models"]]
     rule = ["---", *["---:"] * (len(header) - 1)]
     lines = "\n".join("| " + " | ".join(row) + " |" for row in (header, rule, *rows))
-    return f"{lines}\n\nMeasured on {results['date']}, one run, two cores of {machine_and_versions(results)}."
+    cores = "a core of its own, other programs on the other one, of"
+    return f"{lines}\n\nMeasured on {results['date']}, one run, {cores} {machine_and_versions(results)}."
 
 
 def _row(record: Record) -> list[str]:

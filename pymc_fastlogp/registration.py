@@ -65,7 +65,9 @@ class SwitchedRewriter(NodeRewriter):
         before = decisions.times_fired()
         result = self.rewriter.transform(fgraph, node, enforce_tracks=enforce_tracks)
         if result and decisions.times_fired() == before:
-            decisions.fired(self.name, node.outputs[0])
+            replaced = result if isinstance(result, dict) else node.outputs[:1]
+            for variable in replaced:
+                decisions.fired(self.name, variable)
         return result
 
     def __str__(self) -> str:

@@ -162,7 +162,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "fastlogp_difference_of_softplus",
-        "scalars.identities.difference_of_softplus",
+        "scalars.difference_of_softplus.local_difference_of_softplus",
         "stabilize",
     ),
     Rule("fastlogp_quotient_times_exp", CANCEL, "stabilize", until=CANCEL_UNTIL),
@@ -226,6 +226,13 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "fastlogp_gather_after_dot",
         "compiled.gather_after_dot.local_gather_after_dot",
+        "uncanonicalize",
+        Phase.AFTER_GRADIENT,
+    ),
+    # There, too, where products are in their final form.
+    Rule(
+        "fastlogp_dot_of_scattered",
+        "compiled.dot_of_scattered.local_dot_of_scattered",
         "uncanonicalize",
         Phase.AFTER_GRADIENT,
     ),

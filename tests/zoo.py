@@ -248,6 +248,14 @@ def periodic_hilbert_space():
 
 
 @in_zoo
+def ratings():
+    seen = np.zeros((15, 15), dtype=bool)
+    seen.flat[::4] = True
+    user, film = pm.Normal("user", shape=(15, 10)), pm.Normal("film", shape=(15, 10))
+    pm.Normal("y", (user @ film.T)[seen], 1.0, observed=y[: seen.sum()])
+
+
+@in_zoo
 def car():
     ring = np.roll(np.eye(GROUPS), 1, axis=1)
     effect = pm.CAR("phi", np.zeros(GROUPS), ring + ring.T, pm.Beta("alpha", 2, 2), 1.0)

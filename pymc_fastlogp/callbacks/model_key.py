@@ -362,6 +362,8 @@ WRITERS: tuple[tuple[Any, Callable[[_Writer, Any], None]], ...] = (
     (AbstractFunctionGraph, _Writer._inner),
     (type, _Writer.class_),
     ((FunctionType, BuiltinFunctionType), _Writer.function),
+    # As the class body of a distribution has its logp, which PyMC's registered function captures.
+    ((staticmethod, classmethod), lambda writer, x: writer.add(x.__func__)),
     ((list, tuple), _Writer.sequence),
     (Mapping, _Writer.mapping),
     ((set, frozenset), _Writer.set_),

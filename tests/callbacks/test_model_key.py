@@ -10,8 +10,11 @@ import pytest
 from pymc.distributions.transforms import Interval, log
 
 from pymc_fastlogp.callbacks.model_key import NotKeyedError, key_of
+from tests import zoo
 from tests.callbacks import models
 
+# PyMC makes a class for each, which says nothing of what it computes.
+NO_KEY = ("logit_normal", "custom_dist")
 Y = np.array([0.5, 1.0, 2.0])
 
 
@@ -68,6 +71,28 @@ def test_equal_models_have_equal_keys():
     assert key_of(normal(), {}) == key_of(normal(), {})
     for make in (*models.DIRECT, models.ranks):
         assert key_of(make(), {}) == key_of(make(), {})
+
+
+def test_a_logp_that_is_a_static_method():
+    """PyMC keeps it as the class body has it, not as a function."""
+
+    def correlations(eta):
+        with pm.Model() as model:
+            pm.LKJCorr("L", n=3, eta=eta)
+        return model
+
+    assert key_of(correlations(2), {}) == key_of(correlations(2), {}) != key_of(correlations(3), {})
+
+
+@pytest.mark.parametrize("name", [name for name in zoo.MODELS if name not in NO_KEY])
+def test_models_of_the_zoo_have_keys(name):
+    assert key_of(zoo.make(name), {})
+
+
+@pytest.mark.parametrize("name", NO_KEY)
+def test_densities_made_at_run_time_have_none(name):
+    with pytest.raises(NotKeyedError):
+        key_of(zoo.make(name), {})
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)

@@ -7,12 +7,17 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode, get_mode
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.tensor.math import Sum
 
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.decisions import collected
 from pymc_fastlogp.registration import TAG, registered
 from pymc_fastlogp.rewrites.rows import keys, refusals
+from pymc_fastlogp.rewrites.rows.gamma_pairs import _sums_of
+from pymc_fastlogp.rewrites.rows.sequence import RowRewriter, Walk
 from pymc_fastlogp.rules import ROWS, RULES
 from tests.rewrites.conftest import pregrad
 
@@ -131,3 +136,24 @@ def test_constants_that_are_computed_are_not_called_by_an_op():
     assert refusals.name_of(joined) == "what is computed from constants"
     assert refusals.name_of(pt.exp(joined + theta.sum())) == "theta"
     assert refusals.name_of(pt.vector()).startswith("<Vector")
+
+
+def test_a_rule_is_asked_about_its_functions_alone():
+    asked = []
+
+    @node_rewriter([pt.gammaln, Sum])
+    def rule(fgraph, node):
+        asked.append(node.op)
+
+    x = pt.vector("x")
+    fgraph = FunctionGraph([x], [(pt.gammaln(x) + pt.exp(x)).sum()], clone=False)
+    RowRewriter(Walk(rule)).rewrite(fgraph)
+    assert asked == [pt.sum(x).owner.op, pt.gammaln]
+
+
+def test_the_largest_sums_that_read_a_log_gamma_are_looked_at():
+    a, b, inner = pt.gammaln(phi), pt.exp(phi), pt.gammaln(phi) - theta[1]
+    sums = [inner - b, -(a + b) + phi * 2]
+    fgraph = FunctionGraph([theta, phi], [*sums, pt.sin(a)], clone=False)
+    assert _sums_of(fgraph, inner.owner.inputs[0]) == [sums[0]]
+    assert _sums_of(fgraph, a) == [sums[1], sums[1].owner.inputs[0].owner.inputs[0]]

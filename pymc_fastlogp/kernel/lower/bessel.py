@@ -99,7 +99,8 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
 def _ratios(context: Context, half: Expr, magnitude: Expr, n: int) -> Array:
     """Append the recurrence; return ``s`` of each order, such that the first is ``exp(-abs(x)) I0(x)``."""
     square = _of(ps.mul, half, half)
-    following = s = const(FIRST, DTYPE)
+    following: Expr = const(FIRST, DTYPE)
+    s = following
     found: dict[int, Expr] = {}
     for k in range(reach(n - 1).start, 0, -1):
         factor = _of(ps.mul, square, const(1 / (k * (k + 1)), DTYPE))
@@ -114,7 +115,7 @@ def _ratios(context: Context, half: Expr, magnitude: Expr, n: int) -> Array:
 def _expansion(context: Context, magnitude: Expr, orders: np.ndarray, k: Expr) -> Expr:
     """Return the expansion at infinity of an order."""
     inverse = _of(ps.true_div, const(1, DTYPE), magnitude)
-    one = const(1, DTYPE)
+    one: Expr = const(1, DTYPE)
 
     def with_term(rest: Expr, j: int) -> Expr:
         term = _constant(context, (4 * orders**2 - (2 * j - 1) ** 2) / (8 * j), k)

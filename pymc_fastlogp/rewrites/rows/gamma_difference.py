@@ -10,10 +10,10 @@ the first by row: two sums whose rounding grows with the number of rows, and of 
 subtracted row by row, as upstream does it, and so are the two of the derivative. What ``gammaln`` and ``psi`` of ``a`` are is still computed by group.
 """
 
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter
-from pytensor.tensor.math import add, gammaln, sub
+from pytensor.tensor.math import gammaln
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
@@ -29,16 +29,15 @@ from pymc_fastlogp.rewrites.rows.rising_factorial import is_rising
 from pymc_fastlogp.rewrites.scalars.gamma_difference import gamma_difference
 
 
-@node_rewriter([add, sub])
-def local_gamma_difference(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+@node_rewriter([gammaln])
+def local_gamma_difference(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] | None:
     """Make one term of ``gammaln(a + k) - gammaln(a)`` within a sum."""
-    [out] = node.outputs
-    if out.type.dtype not in float_dtypes or None in out.type.shape:
-        return None
 
-    def accepts(pair: Pair) -> bool:
+    def accepts(pair: Pair, out: TensorVariable) -> bool:
         return (
-            pair.a.type.dtype == pair.high.x.type.dtype == out.type.dtype
+            out.type.dtype in float_dtypes
+            and pair.a.type.dtype == pair.high.x.type.dtype == out.type.dtype
+            and None not in out.type.shape
             and not is_rising(pair)
             and _reads_more(fgraph, pair, out)
         )

@@ -5,7 +5,7 @@ from math import prod
 from typing import NamedTuple
 
 import pytensor.scalar as ps
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace
 from pytensor.scalar.math import GammaLn
@@ -14,7 +14,7 @@ from pytensor.tensor.math import add, neg
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.elemwise import is_elemwise, negated, operand, operands
+from pymc_fastlogp.analysis.elemwise import is_made_by, negated, operand, operands
 from pymc_fastlogp.analysis.gathers import MOVES
 from pymc_fastlogp.rewrites.rows.affine import Affine, affine, difference
 from pymc_fastlogp.rewrites.rows.hoist_distinct import grids
@@ -55,30 +55,57 @@ class Pair(NamedTuple):
 def with_pairs_replaced(
     fgraph: FunctionGraph,
     node: Apply,
-    accepts: Callable[[Pair], bool],
+    accepts: Callable[[Pair, TensorVariable], bool],
     replacement: Callable[[Pair], TensorVariable],
-) -> list[TensorVariable] | None:
-    """Return a sum in which something else stands for each accepted pair, where ``a`` has fewer entries than there are rows; None if there is none."""
-    [out] = node.outputs
-    if _is_part_of_sum(fgraph, out):
-        return None
+) -> dict[Variable, Variable] | None:
+    """Return what takes the place of the sums that read a log-Gamma: something else stands for each accepted pair, where ``a`` has fewer entries than there are rows.
+
+    A model without log-Gammas is asked for nothing, where most have sums.
+    """
+    replaced: dict[Variable, Variable] = {}
+    for out in _sums_of(fgraph, node.outputs[0]):
+        total = _with_pairs_replaced(fgraph, out, accepts, replacement)
+        if total is not None and out.type.is_super(total.type):
+            copy_stack_trace(out, total)
+            replaced[out] = total
+    return replaced or None
+
+
+def _with_pairs_replaced(
+    fgraph: FunctionGraph,
+    out: TensorVariable,
+    accepts: Callable[[Pair, TensorVariable], bool],
+    replacement: Callable[[Pair], TensorVariable],
+) -> TensorVariable | None:
     terms = [*_terms(out, is_negative=False)]
-    pairs = [pair for pair in _paired(terms, accepts) if _has_fewer_entries(fgraph, pair.a, out)]
+    pairs = [
+        pair
+        for pair in _paired(terms, lambda pair: accepts(pair, out))
+        if _has_fewer_entries(fgraph, pair.a, out)
+    ]
     if not pairs:
         return None
     replaced = {id(x.term) for pair in pairs for x in (pair.high, pair.low)}
     rest = [term for term in terms if id(term) not in replaced]
     made = [Signed(replacement(pair), pair.high.term.is_negative) for pair in pairs]
-    total = _total([*rest, *made])
-    if not out.type.is_super(total.type):
-        return None
-    copy_stack_trace(out, total)
-    return [total]
+    return _total([*rest, *made])
 
 
-def _is_part_of_sum(fgraph: FunctionGraph, x: TensorVariable) -> bool:
-    """Whether a larger sum reads ``x``, where all terms are seen together."""
-    return any(is_elemwise(client.op, ps.Add, ps.Sub) for client, _ in fgraph.clients[x])
+def _sums_of(fgraph: FunctionGraph, term: TensorVariable) -> list[TensorVariable]:
+    """Return the largest sums that a term is in, where all terms are seen together, the outer ones first."""
+    sums: dict[TensorVariable, None] = {}
+    reached, waiting = {term}, [term]
+    while waiting:
+        x = waiting.pop()
+        above = [out for client, _ in fgraph.clients[x] for out in client.outputs]
+        larger = [y for y in above if is_made_by(y, ps.Add, ps.Sub)]
+        if is_made_by(x, ps.Add, ps.Sub) and not larger:
+            sums[x] = None
+        negative = [y for y in above if negated(y) is x]
+        found = [y for y in dict.fromkeys((*larger, *negative)) if y not in reached]
+        reached.update(found)
+        waiting += found
+    return [*reversed(sums)]
 
 
 def _terms(x: TensorVariable, *, is_negative: bool) -> Iterator[Signed]:

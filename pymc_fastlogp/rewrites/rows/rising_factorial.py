@@ -33,11 +33,11 @@ At :math:`a = 0` both sides are :math:`-\infty`, or nan where :math:`k = 0`, and
 
 import numpy as np
 import pytensor.scalar as ps
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.basic import constant
-from pytensor.tensor.math import add, log, log1p, softplus, sub
+from pytensor.tensor.math import add, gammaln, log, log1p, softplus, sub
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.elemwise import operand
@@ -55,12 +55,14 @@ DTYPE = "float64"
 LEAST = 0.5
 
 
-@node_rewriter([add, sub])
-def local_rising_factorial(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+@node_rewriter([gammaln])
+def local_rising_factorial(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] | None:
     """Rewrite ``gammaln(a + k) - gammaln(a)`` within a sum."""
-    if node.outputs[0].type.dtype != DTYPE:
-        return None
-    return with_pairs_replaced(fgraph, node, is_rising, _log_rising)
+    return with_pairs_replaced(fgraph, node, _accepts, _log_rising)
+
+
+def _accepts(pair: Pair, out: TensorVariable) -> bool:
+    return out.type.dtype == DTYPE and is_rising(pair)
 
 
 def is_rising(pair: Pair) -> bool:

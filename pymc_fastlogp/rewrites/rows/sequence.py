@@ -7,6 +7,7 @@ from weakref import ReferenceType, ref
 
 import numpy as np
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import (
     NodeRewriter,
     SequentialGraphRewriter,
@@ -17,6 +18,12 @@ from pytensor.graph.rewriting.db import SequenceDB
 from pymc_fastlogp.rewrites.rows.reads import SharedReads, order_of
 
 type Structure = dict[int, tuple[int, ...]]
+# The type of an Op, and that of its scalar Op if it has one: looked up faster than an Op, whose hash is made of all its properties.
+type Kind = tuple[type, type]
+
+
+def _kind(op: Op) -> Kind:
+    return type(op), type(getattr(op, "scalar_op", None))
 
 
 class Walk(WalkingGraphRewriter):
@@ -32,20 +39,25 @@ class Walk(WalkingGraphRewriter):
         super().__init__(
             rule, "out_to_in", ignore_newtrees=True, failure_callback=self.warn_inplace
         )
-        kinds = tuple(op if isinstance(op, type) else type(op) for op in rule.tracks() or ())
-        self._kinds = kinds
-        self._is_tracked: dict[type, bool] = {}
+        self._tracked = rule.tracks() or ()
+        self._is_tracked: dict[Kind, bool] = {}
 
-    def _may_be_tracked(self, kind: type) -> bool:
+    def _may_be_tracked(self, op: Op) -> bool:
+        kind = _kind(op)
         if kind not in self._is_tracked:
-            self._is_tracked[kind] = issubclass(kind, self._kinds)
+            self._is_tracked[kind] = any(
+                issubclass(kind[0], tracked)
+                if isinstance(tracked, type)
+                else kind == _kind(tracked)
+                for tracked in self._tracked
+            )
         return self._is_tracked[kind]
 
     def apply(self, fgraph: FunctionGraph, start_from: Any = None) -> Any:  # PyTensor's profile
         """Apply the rule to the graph."""
         n_before, callbacks_before = len(fgraph.apply_nodes), fgraph.execute_callbacks_time
         start = time.perf_counter()
-        nodes = [node for node in order_of(fgraph) if self._may_be_tracked(type(node.op))]
+        nodes = [node for node in order_of(fgraph) if self._may_be_tracked(node.op)]
         sorted_at = time.perf_counter()
         n_changed = sum(
             self.process_node(fgraph, node)

@@ -1,9 +1,5 @@
-r"""``softplus(x) - softplus(-x) -> x`` and other identities that PyTensor lacks before the gradient, a row each.
+"""``sqr(abs(x)) -> sqr(x)`` and other identities that PyTensor lacks before the gradient, a row each.
 
-``softplus(x) - softplus(-x) -> x``, in each spelling
-    From :math:`\log(1 + e^x) - \log(1 + e^{-x}) = x`. With :math:`p = \mathrm{sigmoid}(x)` it is :math:`\log p - \log(1 - p)`,
-    which PyMC's negative binomial writes to compute its mean from ``p``. The right side is exact, where the left rounds
-    both logarithms, and the two agree at zero, infinity and nan. Neither it nor its gradient needs a transcendental function.
 ``abs(x) ** 2 -> x ** 2`` and ``sqr(abs(x)) -> sqr(x)``, for real ``x``
     ``pt.linalg.norm`` writes it. The gradient of the left is ``2 * abs(x) * sign(x)``, two passes more than ``2 * x``, which it
     equals for every ``x``, zero, infinity and nan included.
@@ -12,20 +8,18 @@ r"""``softplus(x) - softplus(-x) -> x`` and other identities that PyTensor lacks
     needs no root. PyTensor's own ``local_pow_specialize`` runs after it, and takes a root of integers in float32.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import PatternNodeRewriter, SequentialNodeRewriter
 from pytensor.tensor.math import abs as pt_abs
-from pytensor.tensor.math import add, mul, neg, softplus, sqr, sqrt, sub
 from pytensor.tensor.math import pow as pt_pow
+from pytensor.tensor.math import sqr, sqrt
 from pytensor.tensor.type import float_dtypes
-from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.analysis.elemwise import negated, scalar_op
+from pymc_fastlogp.analysis.elemwise import scalar_op
 
 Pattern = tuple[Any, ...]
 
@@ -36,10 +30,10 @@ class Identity(SequentialNodeRewriter):
     Parameters
     ----------
     *rows : tuple of tuple
-        A pattern, and what takes its place: a pattern, or a function as PyTensor's ``PatternNodeRewriter`` has it.
+        A pattern, and the pattern that takes its place.
     """
 
-    def __init__(self, *rows: tuple[Pattern, Pattern | Callable]):
+    def __init__(self, *rows: tuple[Pattern, Pattern]):
         super().__init__(
             *(
                 PatternNodeRewriter(before, after, allow_multiple_clients=True, allow_cast=False)
@@ -60,33 +54,9 @@ class Identity(SequentialNodeRewriter):
         return super().transform(fgraph, node, enforce_tracks=enforce_tracks)
 
 
-def spellings_of_negative(pattern: Pattern) -> tuple[Pattern, Pattern]:
-    """Return the two ways in which PyTensor negates."""
-    return (neg, pattern), (mul, -1, pattern)
-
-
-def _x_if_opposite(
-    fgraph: FunctionGraph, node: Apply, found: dict[str, TensorVariable]
-) -> TensorVariable | None:
-    x, y = found["x"], found["y"]
-    return x if negated(x) is y or negated(y) is x else None
-
-
 REAL = {"pattern": "x", "constraint": lambda x: x.type.dtype in float_dtypes}
 TWO = {"pattern": "two", "constraint": lambda x: fill_value(x) == 2}
-SOFTPLUS, OTHER = (softplus, "x"), (softplus, "y")
 
-difference_of_softplus = Identity(
-    ((sub, SOFTPLUS, OTHER), _x_if_opposite),
-    *(
-        row
-        for minus in spellings_of_negative(OTHER)
-        for row in (
-            ((add, SOFTPLUS, minus), _x_if_opposite),
-            *(((sub, minus, a), _x_if_opposite) for a in spellings_of_negative(SOFTPLUS)),
-        )
-    ),
-)
 square_of_abs = Identity(
     ((sqr, (pt_abs, REAL)), (sqr, "x")),
     ((pt_pow, (pt_abs, REAL), TWO), (pt_pow, "x", "two")),
