@@ -229,6 +229,13 @@ RULES: tuple[Rule, ...] = (
         Phase.AFTER_GRADIENT,
         until="PyTensor has Bessel functions of many orders",
     ),
+    # When the gradient has brought powers next to those of the log density, and PyTensor has merged those it multiplies.
+    Rule(
+        "fastlogp_neighbouring_powers",
+        "compiled.neighbouring_powers.local_neighbouring_powers",
+        "uncanonicalize",
+        Phase.AFTER_GRADIENT,
+    ),
     # Behind `specialize`, where PyTensor gathers rows of the factors instead.
     Rule(
         "fastlogp_gather_after_dot",

@@ -237,6 +237,12 @@ def gaussian_process():
 
 
 @in_zoo
+def rational_quadratic_process():
+    cov = pm.gp.cov.RatQuad(1, alpha=pm.Gamma("alpha", 5, 2), ls=pm.HalfNormal("ls"))
+    pm.gp.Marginal(cov_func=cov).marginal_likelihood("y", X[:20, :1], y[:20], sigma=0.5)
+
+
+@in_zoo
 def latent_gaussian_process():
     cov = pm.gp.cov.ExpQuad(1, ls=pm.HalfNormal("ls")) * pm.HalfNormal("eta") ** 2
     f = pm.gp.Latent(cov_func=cov).prior("f", X=np.linspace(0, 3, 34)[:, None])

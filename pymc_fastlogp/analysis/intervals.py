@@ -49,11 +49,14 @@ class Interval:
         Each entry that is not nan is between these, which may be infinite, as entries then may.
     nan : bool
         Whether an entry may be nan.
+    plus_zero : bool
+        Whether each entry that is zero is known to be one with the positive sign.
     """
 
     low: float = -math.inf
     high: float = math.inf
     nan: bool = False
+    plus_zero: bool = False
 
     @property
     def largest(self) -> float:
@@ -64,6 +67,11 @@ class Interval:
     def smallest(self) -> float:
         """Return the smallest absolute value."""
         return 0.0 if self.low <= 0 <= self.high else min(abs(self.low), abs(self.high))
+
+    @property
+    def is_signless(self) -> bool:
+        """Whether no entry has a minus sign, also none that is zero; nan may have one."""
+        return self.low > 0 or (self.low == 0 and self.plus_zero)
 
     @property
     def is_bounded(self) -> bool:
@@ -107,7 +115,7 @@ def fitted(x: Interval, dtype: str) -> Interval:
         return all_of(dtype)
     if kind.kind != "f" or kind.itemsize < 4:
         return all_of(dtype)
-    return Interval(_rounded_down(x.low, kind), -_rounded_down(-x.high, kind), x.nan)
+    return Interval(_rounded_down(x.low, kind), -_rounded_down(-x.high, kind), x.nan, x.plus_zero)
 
 
 def _is_kept(low: float) -> bool:
@@ -125,7 +133,12 @@ def _rounded_down(low: float, dtype: np.dtype) -> float:
 
 def hull(xs: Operands) -> Interval:
     """Return the smallest interval that holds all of these."""
-    return Interval(min(x.low for x in xs), max(x.high for x in xs), any(x.nan for x in xs))
+    return Interval(
+        min(x.low for x in xs),
+        max(x.high for x in xs),
+        any(x.nan for x in xs),
+        all(x.plus_zero for x in xs),
+    )
 
 
 def widened(low: float, high: float) -> Interval:
@@ -161,7 +174,7 @@ def _sum(lows: list[float]) -> float:
 def multiply(xs: Operands) -> Interval:
     """Return what the product of numbers in these intervals can be."""
     makes_nan = _clash(xs, _reaches_infinity, _reaches_zero)
-    return replace(reduce(_product, xs), nan=makes_nan)
+    return replace(reduce(_product, xs), nan=makes_nan, plus_zero=all(x.is_signless for x in xs))
 
 
 def _product(x: Interval, y: Interval) -> Interval:
@@ -179,10 +192,15 @@ def _of_two(a: float, b: float) -> Interval:
 def divide(x: Interval, y: Interval) -> Interval:
     """Return what the quotient of numbers in two intervals can be."""
     if y.smallest < TINY:
-        # A zero may have either sign.
-        return Interval(nan=x.smallest < TINY or not (x.is_bounded and y.is_bounded))
+        nan = x.smallest < TINY or not (x.is_bounded and y.is_bounded)
+        if not y.is_signless:
+            # A zero may have either sign.
+            return Interval(nan=nan)
+        low, high = 0.0 if x.low >= 0 else -math.inf, 0.0 if x.high <= 0 else math.inf
+        return Interval(low, high, nan, x.is_signless)
     inverse = hull([_inverse(y.low), _inverse(y.high)])
-    return replace(_product(x, inverse), nan=not (x.is_bounded or y.is_bounded))
+    nan = not (x.is_bounded or y.is_bounded)
+    return replace(_product(x, inverse), nan=nan, plus_zero=x.is_signless and y.is_signless)
 
 
 def _inverse(end: float) -> Interval:

@@ -13,6 +13,7 @@ what is computed of them without ``inf - inf`` and the like.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -127,7 +128,7 @@ def _elemwise(walk: _Walk, node: Apply, where: Chosen) -> Interval | None:
     whole = of_full_shape(node)
     xs = [walk.of(x, where if x in whole else None) for x in node.inputs]
     made = rule(xs)
-    return Interval(made.low, made.high, made.nan or any(x.nan for x in xs))
+    return replace(made, nan=made.nan or any(x.nan for x in xs))
 
 
 def _first(walk: _Walk, node: Apply, where: Chosen) -> Interval:

@@ -22,13 +22,17 @@ def monotone(
     *,
     domain: float = -math.inf,
 ) -> Rule:
-    """Return the rule of a monotone function of numbers from ``domain`` on, within its limits."""
+    """Return the rule of a monotone function of numbers from ``domain`` on, within its limits.
+
+    One that ends at zero comes to it from above, but for the root of ``-0``, where its domain ends as well.
+    """
+    plus_zero = low == 0 and domain < 0
 
     def rule(xs: Operands) -> Interval:
         [x] = xs
         ends = sorted(float(f.impl(max(end, domain))) for end in (x.low, x.high))
         y = widened(*ends)
-        return Interval(max(y.low, low), min(y.high, high), nan=x.low < domain)
+        return Interval(max(y.low, low), min(y.high, high), x.low < domain, plus_zero)
 
     return rule
 
@@ -40,7 +44,7 @@ def periodic(xs: Operands) -> Interval:
 
 def absolute(xs: Operands) -> Interval:
     """Return the range of ``abs(x)``."""
-    return Interval(xs[0].smallest, xs[0].largest)
+    return Interval(xs[0].smallest, xs[0].largest, plus_zero=True)
 
 
 def square(xs: Operands) -> Interval:

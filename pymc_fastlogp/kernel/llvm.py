@@ -122,9 +122,9 @@ def once(
     module: ir.Module,
     name: str,
     signature: ir.FunctionType,
-    body: Callable[[ir.IRBuilder, ir.Value], ir.Value],
+    body: Callable[..., ir.Value],
 ) -> ir.Function:
-    """Return a function of one argument that is not inlined; the body appends its code and returns its result."""
+    """Return a function that is not inlined; the body takes the builder and the arguments, appends its code and returns its result."""
     if name in module.globals:
         return module.globals[name]
     function = ir.Function(module, signature, name)

@@ -68,6 +68,19 @@ RANGES = {
     "a scaled probability": (10 * pt.sigmoid(x), Interval(0, 10, nan=True)),
     "a product of either sign": (pt.tanh(x) * number, Interval(-1, 1, nan=True)),
     "division by what may be a zero of either sign": (1 / number, Interval(-INF, INF)),
+    "division by an exponential": (number / pt.exp(x), Interval(0, INF, nan=True)),
+    "a negative number by a product without a sign": (
+        (number - 2) / (pt.exp(x) * pt.sqr(y) * abs(s)),
+        Interval(-INF, 0, nan=True),
+    ),
+    "either sign by an exponential": ((number - 0.5) / pt.exp(x), Interval(nan=True)),
+    "division by the reciprocal of an exponential": (
+        number / (1 / pt.exp(x)),
+        Interval(0, INF, nan=True),
+    ),
+    "division by a root, which may be -0": (1 / pt.sqrt(x), Interval(nan=True)),
+    "division by the negative of an exponential": (1 / -pt.exp(x), Interval(nan=True)),
+    "division by a zero that was clipped": (1 / pt.clip(x, 0, 1), Interval(-INF, INF, nan=True)),
     "zero by zero": (number / number, Interval(nan=True)),
     "clipped": (pt.clip(x, -1, 2), Interval(-1, 2, nan=True)),
     "clipped between variables": (pt.clip(x, s, 2), Interval(nan=True)),
@@ -151,7 +164,7 @@ def test_what_is_too_deep_is_unknown():
     for _ in range(DEEPEST):
         deep = deep[::-1]
     assert range_of(deep) == Interval(nan=True)
-    assert range_of(pt.exp(deep)) == Interval(0, INF, nan=True)
+    assert range_of(pt.exp(deep)) == Interval(0, INF, nan=True, plus_zero=True)
 
 
 low = pt.vector("low", shape=(len(ROWS),))

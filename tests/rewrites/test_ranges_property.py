@@ -27,6 +27,7 @@ UNARY = (
     *(pt.abs, pt.neg, pt.reciprocal, pt.erf, pt.erfc, pt.sin, pt.cos, pt.arctan, pt.exp2),
     *(pt.log2, pt.log10, pt.gammaln, pt.special.softmax, pt.max, pt.min),
     *(lambda v: v**2, lambda v: v**0.5, lambda v: v**3, lambda v: v**-0.5),
+    *(lambda v: v / pt.exp(v), lambda v: pt.sqr(v) / (pt.exp(v) * pt.sqr(v))),
     *(lambda v: 1 / (1 + pt.exp(-v)), lambda v: pt.clip(v, -0.5, 2), lambda v: 1 - v),
     *(lambda v: v[::-1], lambda v: v[INDEX], lambda v: pt.alloc(v.sum(), LENGTH)),
     *(lambda v: pt.concatenate([v[1:], v[:1]]), lambda v: v[INDEX].set(pt.exp(v)[INDEX])),
@@ -92,6 +93,7 @@ def seen(x):
         "bounded": found.is_bounded,
         "not negative": found.low >= 0,
         "never nan": not found.nan,
+        "zeros have no sign": found.plus_zero,
         "unknown": found.nan and found.low == -np.inf and found.high == np.inf,
     }
 
@@ -102,6 +104,7 @@ def kinds():
     counts = Counter()
     yield counts
     assert min(counts["bounded"], counts["not negative"], counts["never nan"]) > 100
+    assert counts["zeros have no sign"] > 100
     assert counts["unknown"] > 100
 
 
@@ -121,6 +124,7 @@ def test_every_entry_lies_in_its_range(data, kinds):
         numbers = value[~is_nan]
         assert (numbers >= found.low).all(), (found, numbers)
         assert (numbers <= found.high).all(), (found, numbers)
+        assert not (found.plus_zero and np.signbit(numbers[numbers == 0]).any())
 
 
 @pytest.fixture(scope="module")

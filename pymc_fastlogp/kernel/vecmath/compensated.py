@@ -22,7 +22,7 @@ from pymc_fastlogp.kernel.vecmath.exponential import (
     Reduced,
     reduce_by_ln2,
 )
-from pymc_fastlogp.kernel.vecmath.logarithm import split_exponent
+from pymc_fastlogp.kernel.vecmath.logarithm import Split, split_exponent, split_normal
 from pymc_fastlogp.kernel.vecmath.polynomials import ATANH
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Pair, fast_two_sum
 
@@ -60,7 +60,15 @@ def exp_of_remainder(reduced: Reduced) -> Pair:
 
 def long_log(x: Floats) -> Pair:
     """Return log(x) for finite positive x, and anything for other x."""
-    split = split_exponent(x)
+    return _long_log(split_exponent(x))
+
+
+def long_log_of_normal(x: Floats) -> Pair:
+    """Return the same for normal positive x."""
+    return _long_log(split_normal(x))
+
+
+def _long_log(split: Split) -> Pair:
     s = _ratio(split.f)
     z = product_of_pairs(s, s)
     p = z.high.polynomial(ATANH)

@@ -5,7 +5,7 @@ exponential multiplies the relative error of its argument by up to 745, so the l
 its product with :math:`y` is a pair. Special cases come out as C99 (annex F.9.4.4) has them: :math:`y` is limited
 to :math:`2^{65}` in magnitude, which is infinity enough for any base but 1, and the logarithm of zero and
 infinity is infinite; what is left is a base of 1, an exponent of 0, and nan for a negative base with
-an exponent that is no integer.
+an exponent that is no integer. All of this is apart, for where a lane has a base that is no normal positive number: for others only a base of 1 is special, by an exponent of nan.
 
 **integer_power** is what pow becomes where all lanes have the same small constant exponent, and costs a few multiplications. With :math:`\varepsilon \le` half an ulp for each rounding
 there are at most 1.5 ulp in :math:`x^2 x` and 1.92 in :math:`(x^2)^2`: if the mantissa of the rounded square is
@@ -31,13 +31,21 @@ from llvmlite import ir
 from pymc_fastlogp.kernel.vecmath.compensated import (
     exp_of_remainder,
     long_log,
+    long_log_of_normal,
     product,
     product_of_pairs,
     reduce_pair_by_ln2,
 )
 from pymc_fastlogp.kernel.vecmath.exponential import power_of_two
-from pymc_fastlogp.kernel.vecmath.logarithm import INF, NAN, log_of_normal_sum, with_edges
-from pymc_fastlogp.kernel.vecmath.vector import Floats, Mask, Pair, fast_two_sum, two_sum
+from pymc_fastlogp.kernel.vecmath.logarithm import (
+    INF,
+    INF_BITS,
+    NAN,
+    SMALLEST_NORMAL_BITS,
+    log_of_normal_sum,
+    with_edges,
+)
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Mask, Pair, apart, fast_two_sum, two_sum
 
 # Every base but 1 has a power of 0 or inf with a larger exponent.
 LARGEST_EXPONENT = 2.0**65
@@ -53,6 +61,22 @@ def power(x: Floats, y: Floats) -> Floats:
         return integer_power(x, int(n))
     if n is not None and n in HALF_EXPONENTS:
         return half_integer_power(x, n)
+    rare = x.bits().is_outside(SMALLEST_NORMAL_BITS, INF_BITS)
+    (result,) = rare.where_any([_power_of_normal(x, y)], lambda: [apart("pow", _power, x, y)])
+    return result
+
+
+def _power_of_normal(x: Floats, y: Floats) -> Floats:
+    """Return x to the power of y for normal positive x; the logarithm is finite, so an exponent of 0 needs no care."""
+    log = long_log_of_normal(x)
+    exponent = y.at_least(-LARGEST_EXPONENT).at_most(LARGEST_EXPONENT)
+    argument = product(exponent, log.high)
+    argument = Pair(argument.high, exponent.fma(log.low, argument.low))
+    return x.equals(1.0).select(1.0, reduce_pair_by_ln2(argument).exp())
+
+
+def _power(x: Floats, y: Floats) -> Floats:
+    """Return x to the power of y for any x."""
     magnitude = x.magnitude()
     log = long_log(magnitude)
     exponent = y.at_least(-LARGEST_EXPONENT).at_most(LARGEST_EXPONENT)

@@ -259,8 +259,8 @@ class Floats(Lanes):
         return reduce(lambda p, c: p.fma(self, c), reversed(rest), self.fma(first, second))
 
 
-def apart(name: str, f: Callable[[Floats], Floats], x: Floats) -> Floats:
-    """Return ``f(x)`` from a function of its own, which a module has once; the name is part of its symbol.
+def apart(name: str, f: Callable[..., Floats], x: Floats, *others: Floats) -> Floats:
+    """Return ``f(x, *others)`` from a function of its own, which a module has once; the name is part of its symbol.
 
     For what :meth:`Mask.where_any` skips: it is compiled once for all calls, and its constants do not
     take registers from the usual case.
@@ -268,11 +268,13 @@ def apart(name: str, f: Callable[[Floats], Floats], x: Floats) -> Floats:
     module, vector = x.builder.module, x.value.type
     symbol = f"pymc_fastlogp.apart.{name}.v{x.width}"
 
-    def body(builder: ir.IRBuilder, argument: ir.Value) -> ir.Value:
-        return f(Floats(builder, argument)).value
+    def body(builder: ir.IRBuilder, *arguments: ir.Value) -> ir.Value:
+        return f(*(Floats(builder, argument) for argument in arguments)).value
 
-    function = once(module, symbol, ir.FunctionType(vector, [vector]), body)
-    return Floats(x.builder, x.builder.call(function, [x.value]))
+    arguments = [argument.value for argument in (x, *others)]
+    signature = ir.FunctionType(vector, [vector] * len(arguments))
+    function = once(module, symbol, signature, body)
+    return Floats(x.builder, x.builder.call(function, arguments))
 
 
 @dataclass(frozen=True)
