@@ -1,5 +1,9 @@
 """Which scalar Op makes a variable, and of what: the one way to match an Elemwise."""
 
+from collections.abc import Callable
+from functools import cache
+from typing import cast
+
 import pytensor.scalar as ps
 from pytensor.graph.op import Op
 from pytensor.tensor.elemwise import Elemwise
@@ -14,9 +18,13 @@ def scalar_op(x: TensorVariable) -> ps.ScalarOp | None:
     return op.scalar_op if isinstance(op, Elemwise) else None
 
 
+# The isinstance of an Op, which is an abstract class's, takes long where it is none, and rules ask thousands of times.
+_is_a: Callable[[type, tuple[type, ...]], bool] = cache(issubclass)
+
+
 def is_elemwise(op: Op | None, *scalar_ops: type[ps.ScalarOp]) -> bool:
     """Whether an Op is an Elemwise of one of these scalar Ops."""
-    return isinstance(op, Elemwise) and isinstance(op.scalar_op, scalar_ops)
+    return _is_a(type(op), (Elemwise,)) and _is_a(type(cast(Elemwise, op).scalar_op), scalar_ops)
 
 
 def is_made_by(x: TensorVariable, *scalar_ops: type[ps.ScalarOp]) -> bool:

@@ -20,7 +20,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import constant
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.rewriting.basic import elemwise_of
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.elemwise import is_elemwise
@@ -35,7 +35,7 @@ FEWEST, ORDERS_FOR_ANOTHER = 3, 8
 Replacements = dict[Variable, Variable]
 
 
-@node_rewriter([Elemwise])
+@node_rewriter([elemwise_of(psm.Ive)])
 def local_ive_of_orders(fgraph: FunctionGraph, node: Apply) -> Replacements | None:
     """Rewrite all ``ive(orders, x)`` of one ``x`` where that pays."""
     if orders_of(node) is None:

@@ -26,6 +26,7 @@ from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp import decisions
+from pymc_fastlogp.analysis.elemwise import is_elemwise
 from pymc_fastlogp.analysis.scalar_facts import Cost, ops_where
 from pymc_fastlogp.rewrites.rows.chunks import first_rows, rows_in
 from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD
@@ -44,7 +45,7 @@ COSTLY = (*ops_where(lambda facts: facts.cost >= Cost.SPECIAL), Rising, GammaDif
 def local_hoist_distinct(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``f(rows) -> f(distinct rows)[number of each row]``."""
     [out, *others] = node.outputs
-    if others or not isinstance(node.op.scalar_op, COSTLY) or out.type.dtype not in float_dtypes:
+    if others or not is_elemwise(node.op, *COSTLY) or out.type.dtype not in float_dtypes:
         return None
     for axes in grids(out):
         shape = tuple(length for axis in axes if (length := out.type.shape[axis]) is not None)
