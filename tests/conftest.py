@@ -17,6 +17,7 @@ import pymc_fastlogp
 from pymc_fastlogp.registration import registered
 from pymc_fastlogp.rules import RULES
 from tests.lifted import exp_of_set
+from tests.slices import mark_slow
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -42,6 +43,12 @@ settings.register_profile("same", deadline=None, derandomize=True)
 # For `make test-all`: other examples each time.
 settings.register_profile("fuzz", deadline=None)
 settings.load_profile("same")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests before pytest selects them by their marks."""
+    mark_slow(items)
 
 
 @pytest.fixture(autouse=True)

@@ -113,6 +113,7 @@ def waited(model):
     return benchmark(model, rounds=1, seconds_per_round=0.001)
 
 
+@pytest.mark.slow
 def test_wait_of_each_way_is_measured_in_fresh_processes(waited):
     assert [*waited.wait] == ["off", "on", "pymc_fastlogp.sample"]
     for wait in waited.wait.values():
@@ -123,6 +124,7 @@ def test_wait_of_each_way_is_measured_in_fresh_processes(waited):
     assert BenchmarkResult.from_dict(json.loads(json.dumps(waited.to_dict()))) == waited
 
 
+@pytest.mark.slow
 def test_plot_of_the_wait_has_a_bar_for_each_way(waited):
     matplotlib.use("Agg")
     ax = waited.plot_wait()

@@ -380,6 +380,7 @@ def test_fewer_rows_are_expected_to_gain_more(explained):
     assert many < explanation.expected_ratio < few
 
 
+@pytest.mark.slow
 def test_estimates_are_near_what_the_suite_was_measured_to_gain():
     """The rest is printed by `python -m benchmarks.expected`."""
     measured = {c["name"]: c["evaluation"] for c in json.loads(RESULTS.read_text())["cases"]}

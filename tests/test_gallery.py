@@ -10,10 +10,9 @@ from benchmarks.gallery import MODELS
 from pymc_fastlogp import explain, verify
 from pymc_fastlogp.verification import WorstEntry
 
-# One a class, of those that compile fast: a basis folded to a constant, rows by group, cells of a table, neighbours in space.
+# One a class, of those that compile fast: a basis folded to a constant, cells of a table, neighbours in space.
 FAST = {
     "hsgp",
-    "hurdle_poisson_by_group",
     "censored_exponential_by_group",
     "piecewise_exponential",
     "icar_counts",

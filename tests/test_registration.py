@@ -83,15 +83,24 @@ def test_rule_is_found_by_name_and_by_tags(rule):
         assert names.count(rule.name) == 1
 
 
-def test_profiler_names_the_rule():
+def profiled():
+    """Return the lines of PyTensor's profile of a compilation."""
     profile = ProfileStats(atexit_print=False)
     with pytensor.config.change_flags(profile=True, profile_optimizer=True):
         function = compile_exp_of_set(get_mode("NUMBA"), profile)
     function(np.zeros(2))
     printed = StringIO()
     profile.summary(printed)
+    return printed.getvalue().splitlines()
+
+
+def test_profiler_names_the_rule():
+    try:
+        lines = profiled()
+    except TypeError:  # PyTensor sorts rewriters by their times, and can't where two took as long
+        lines = profiled()
     # Seconds, times applied, nodes created, name.
-    applied = [line for line in printed.getvalue().splitlines() if line.endswith(f" - {LIFT}")]
+    applied = [line for line in lines if line.endswith(f" - {LIFT}")]
     assert len(applied) == 1
     assert int(applied[0].split(" - ")[1]) > 0
 

@@ -30,6 +30,7 @@ def coefficients():
         yield importlib.import_module("coefficients")
 
 
+@pytest.mark.slow
 def test_committed_polynomials_are_reproduced(coefficients):
     assert coefficients.as_module() == Path(polynomials.__file__).read_text()
 

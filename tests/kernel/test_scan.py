@@ -28,6 +28,7 @@ from tests.kernel.lowering import (
     compiled,
     evaluated,
 )
+from tests.slices import examples
 
 LENGTHS = (0, 1, 2, 30, 1000)
 
@@ -79,13 +80,13 @@ def recursions(draw, gradient=False):
 
 
 @given(recursions(), st.booleans())
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=examples(12, 60))
 def test_random_recursions(case, static):
     check_value(case, static=static)
 
 
 @given(recursions(gradient=True), st.booleans())
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=examples(8, 40))
 def test_gradients_of_random_recursions(case, static):
     check_gradient(case, static=static)
 

@@ -11,7 +11,7 @@ import pymc_fastlogp
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.ops import EighUpToSigns
-from tests.rewrites.conftest import pregrad
+from tests.rewrites.conftest import SIDES, pregrad
 
 N = 7
 RNG = np.random.default_rng(0)
@@ -75,11 +75,13 @@ def test_is_excluded_by_name():
     assert EighUpToSigns not in ops_of(out)
 
 
-def compiled(out, *, on, mode="NUMBA"):
+def compiled(out, *, on, mode=None):
     with switched(on):
         logp = pregrad(out, on=on)
         grads = pytensor.grad(logp, INPUTS, disconnected_inputs="ignore")
-        return pytensor.function(INPUTS, [logp, *grads], mode=mode, on_unused_input="ignore")
+        return pytensor.function(
+            INPUTS, [logp, *grads], mode=mode or SIDES[on], on_unused_input="ignore"
+        )
 
 
 def values():
@@ -108,6 +110,7 @@ def test_nan_gives_nan():
     assert np.isnan(compiled(FIRES["quadratic form"], on=True)(*given)[0])
 
 
+@pytest.mark.slow
 def test_a_kronecker_process_is_verified():
     with pm.Model() as model:
         covs = [pm.gp.cov.Matern32(1, ls=pm.InverseGamma(f"ls{i}", 3, 2)) for i in range(3)]

@@ -84,7 +84,7 @@ def values():
     ]
 
 
-def compiled(out, *, on, mode="NUMBA"):
+def compiled(out, *, on, mode=None):
     return with_gradients(out, INPUTS, on=on, mode=mode)
 
 

@@ -119,7 +119,7 @@ def values():
     return [np.array([0.8, 1.7, 0.6]), np.sin(X) + 0.1, DISTANCES + 0.1]
 
 
-def compiled(out, *, on, mode="NUMBA"):
+def compiled(out, *, on, mode=None):
     return with_gradients(out, INPUTS, on=on, mode=mode)
 
 

@@ -14,7 +14,7 @@ from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.ops import LowerInverse
 from pymc_fastlogp.rewrites.linalg.terms_of_covariance import HalfLogDet, QuadraticForm
-from tests.rewrites.conftest import pregrad
+from tests.rewrites.conftest import SIDES, pregrad
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -106,12 +106,14 @@ def values():
     }
 
 
-def compiled(out, *, on, mode="NUMBA"):
+def compiled(out, *, on, mode=None):
     inputs = [s, free, y, rows]
     with switched(on):
         logp = pregrad(out, on=on)
         grads = pytensor.grad(logp, inputs, disconnected_inputs="ignore")
-        return pytensor.function(inputs, [logp, *grads], mode=mode, on_unused_input="ignore")
+        return pytensor.function(
+            inputs, [logp, *grads], mode=mode or SIDES[on], on_unused_input="ignore"
+        )
 
 
 @pytest.mark.parametrize("name", FIRES)

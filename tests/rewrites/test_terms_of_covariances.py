@@ -20,7 +20,7 @@ from pymc_fastlogp.kernel.ir.traversal import expressions, is_call, loops_in
 from pymc_fastlogp.kernel.native.target import default_width
 from pymc_fastlogp.ops import LowerInverse
 from pymc_fastlogp.rewrites.linalg.terms_of_covariances import HalfLogDets, QuadraticForms
-from tests.rewrites.conftest import pregrad, with_gradients
+from tests.rewrites.conftest import SIDES, pregrad, with_gradients
 
 GROUPS, N = 70, 3
 OPS = (HalfLogDets, QuadraticForms)
@@ -137,7 +137,7 @@ def both_sides():
             outs = [pregrad(out, on=on) for out, _ in FIRES.values()]
             gradients = [pytensor.grad(x, INPUTS, disconnected_inputs="ignore") for x in outs]
             every = [x for out, of_out in zip(outs, gradients, strict=True) for x in (out, *of_out)]
-            found = pytensor.function(INPUTS, every, mode="NUMBA")(*values())
+            found = pytensor.function(INPUTS, every, mode=SIDES[on])(*values())
         n = 1 + len(INPUTS)
         results.append([found[n * i : n * i + n] for i in range(len(FIRES))])
     return dict(zip(FIRES, zip(*results, strict=True), strict=True))
@@ -179,7 +179,7 @@ def sides():
             with switched(on):
                 value = pregrad(terms.sum(), on=on)
                 gradients = pytensor.grad(value, [k, x])
-                functions[n, on] = pytensor.function([k, x], [terms, *gradients], mode="NUMBA")
+                functions[n, on] = pytensor.function([k, x], [terms, *gradients], mode=SIDES[on])
         return functions[n, on]
 
     return compiled

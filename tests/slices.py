@@ -1,0 +1,28 @@
+"""Which tests are a part of ``make test``: the table ``slices.toml``, and how many examples a property is tried at."""
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+
+
+def mark_slow(items: Iterable[pytest.Item]) -> None:
+    """Mark as slow what the table leaves out. A test that is asked for by its whole name is the first one, and runs."""
+    seen = Counter[str]()
+    for item in items:
+        test, _, parameter = item.nodeid.partition("[")
+        left_out = TABLE["without"].get(item.nodeid.partition("::")[0], ())
+        parameters = parameter.removesuffix("]").split("-")
+        if seen[test] % TABLE["one_in"].get(test, 1) or not set(left_out).isdisjoint(parameters):
+            item.add_marker(pytest.mark.slow)
+        seen[test] += 1
+
+
+def examples(few: int, all_: int) -> int:
+    """Return how many examples ``make test`` tries, or ``make test-all``, which takes others each time."""
+    return few if settings.default.derandomize else all_
