@@ -23,6 +23,7 @@ def test_a_seed_makes_the_same_model_again():
     assert first.point_logps() == second.point_logps()
 
 
+@pytest.mark.slow
 def test_every_likelihood_is_drawn():
     drawn = {name for seed in range(400) for name in random_model(seed)[1].split(", ")}
     # Their own names have commas.

@@ -167,10 +167,12 @@ def test_all_univariate_distributions_are_walked():
     assert {*PARAMETERS, *OTHERS} == {*continuous.__all__, *discrete.__all__}
 
 
+@pytest.mark.slow
 def test_the_list_of_ops_is_complete(in_logp):
     assert {type(op).__name__ for op, *_ in in_logp} == IN_LOGP
 
 
+@pytest.mark.slow
 def test_every_op_of_logp_and_gradient_has_a_row(in_logp):
     assert without_row(in_logp) == set()
 
