@@ -28,7 +28,7 @@ def sample(arguments: argparse.Namespace) -> dict[str, float]:
     model = case(arguments.model[0]).make()
     options = {"model": model, "progressbar": False, "quiet": True, **SETTINGS}
     if arguments.draws:
-        options |= {"draws": arguments.draws, "tune": arguments.draws}
+        options |= {"draws": arguments.draws, "tune": arguments.draws, "chains": 1}
     begin = time.perf_counter()
     match arguments.side:
         case "sample":
@@ -97,7 +97,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--logp", action="store_true")
     parser.add_argument("--side")
-    parser.add_argument("--draws", type=int, help="as many, and as many of the warm-up")
+    parser.add_argument(
+        "--draws", type=int, help="as many of one chain, and as many of its warm-up"
+    )
     parser.add_argument("--model", nargs=1)
     arguments = parser.parse_args()
     print(json.dumps((time_logp if arguments.logp else sample)(arguments)))

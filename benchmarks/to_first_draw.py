@@ -1,7 +1,7 @@
-"""From the call to the first draws of every model of the suite: ``python -m benchmarks.to_first_draw [--model NAME ...] [--missing]``.
+"""From the call to the first draw of every model of the suite: ``python -m benchmarks.to_first_draw [--model NAME ...] [--missing]``.
 
-For each side and model a process samples 4 chains of 10 + 10 draws with empty caches, and a second one with what the first has left; imports are
-not counted. JAX makes its machine code with the first evaluation, so draws are part of what is timed, which are too few to take long. A run of all
+For each side and model a process samples one draw of one chain, after one of warm-up, with empty caches, and a second one with what the first has left;
+imports are not counted. Draws are part of what is timed since JAX makes its machine code with the first evaluation. A run of all
 models writes its JSON model by model, so that one that was interrupted goes on with ``--missing``, and at the end the table of the docs.
 """
 
@@ -22,7 +22,7 @@ from benchmarks.suite import SUITE, case
 RESULTS = ROOT / "benchmarks" / "results" / "to_first_draw.json"
 MARKER = "table of the first draws"
 SIDES = ("import only", "sample", "JAX")
-DRAWS = "10"
+DRAWS = "1"
 
 
 def measure(name: str) -> Record:

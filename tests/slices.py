@@ -18,7 +18,8 @@ def mark_slow(items: Iterable[pytest.Item]) -> None:
         test, _, parameter = item.nodeid.partition("[")
         left_out = TABLE["without"].get(item.nodeid.partition("::")[0], ())
         parameters = parameter.removesuffix("]").split("-")
-        if seen[test] % TABLE["one_in"].get(test, 1) or not set(left_out).isdisjoint(parameters):
+        is_left_out = test in TABLE["slow"] or not set(left_out).isdisjoint(parameters)
+        if is_left_out or seen[test] % TABLE["one_in"].get(test, 1):
             item.add_marker(pytest.mark.slow)
         seen[test] += 1
 

@@ -20,7 +20,11 @@ class Item:
 
 @pytest.fixture
 def table(monkeypatch):
-    table = {"one_in": {"a.py::test_one": 2}, "without": {"b.py": ["long", "x"]}}
+    table = {
+        "slow": ["a.py::C::test"],
+        "one_in": {"a.py::test_one": 2},
+        "without": {"b.py": ["long", "x"]},
+    }
     monkeypatch.setattr(slices, "TABLE", table)
 
 
@@ -29,10 +33,11 @@ def test_marks_what_is_left_out():
     names = [f"a.py::test_one[{k}]" for k in "pqrst"]
     names += ["a.py::test_two[p]", "a.py::test_two[q]", "a.py::test_one_more[p]"]
     names += ["b.py::test[long]", "b.py::Class::test[y-x]", "b.py::test[y]", "c.py::test[long]"]
+    names += ["a.py::C::test", "a.py::test"]
     items = [Item(name) for name in names]
     slices.mark_slow(items)
     slow = [item.nodeid for item in items if item.marks == ["slow"]]
-    assert slow == [*names[1:5:2], "b.py::test[long]", "b.py::Class::test[y-x]"]
+    assert slow == [*names[1:5:2], "b.py::test[long]", "b.py::Class::test[y-x]", "a.py::C::test"]
     assert all(item.marks in ([], ["slow"]) for item in items)
 
 
@@ -43,11 +48,11 @@ def test_one_that_is_asked_for_alone_runs():
     assert not item.marks
 
 
-@pytest.mark.parametrize("test", slices.TABLE["one_in"])
+@pytest.mark.parametrize("test", [*slices.TABLE["slow"], *slices.TABLE["one_in"]])
 def test_rows_name_tests(test):
     file, *_, name = test.split("::")
     assert re.search(rf"^ *def {name}\(", (REPOSITORY / file).read_text(), flags=re.MULTILINE)
-    assert slices.TABLE["one_in"][test] > 1
+    assert slices.TABLE["one_in"].get(test, 2) > 1
 
 
 @pytest.mark.parametrize("file", slices.TABLE["without"])

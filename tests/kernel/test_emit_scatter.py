@@ -21,6 +21,7 @@ from tests.kernel.emitted import F64, I0, I1, compute, fill, given, output, prog
 from tests.kernel.lowering import case, check_value
 from tests.kernel.native_kernel import compile_native
 from tests.kernel.test_emit_accumulate import SUPPORTED, UFUNCS, numbers
+from tests.slices import examples
 
 W = default_width()
 N_GROUPS = 7
@@ -246,7 +247,7 @@ def indices(draw):
 
 
 @drawn(indices(), st.booleans(), st.booleans())
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(20, 120))
 def test_random_scatters(index, is_constant, static):
     """Into a vector and into rows of a matrix, with what is known of the index and without."""
 

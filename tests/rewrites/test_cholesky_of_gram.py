@@ -12,6 +12,7 @@ from pytensor.tensor.linalg import cholesky
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 
 from tests.rewrites.conftest import PYTHON, inputs_of, pregrad
+from tests.slices import examples
 
 N = 3
 ROWS, COLS = np.tril_indices(N)
@@ -149,7 +150,7 @@ def triangles(draw):
     return pt.zeros((n, n))[rows, cols].set(positive), {v: np.linspace(-1.0, 1.3, rows.size)}
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(10, 60))
 @given(triangles())
 def test_same_for_any_order_of_packing(case):
     triangle, values = case

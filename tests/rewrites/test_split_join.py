@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.basic import Join
@@ -18,6 +18,7 @@ from tests.rewrites.conftest import (
     pregrad,
     value_and_gradient,
 )
+from tests.slices import examples
 
 RULE = "fastlogp_split_join"
 A, B = 40, 50
@@ -98,6 +99,7 @@ def test_the_name_of_the_sum_is_kept_for_explain():
     assert [x.name for x in sums] == ["y_logp"] * 2
 
 
+@settings(max_examples=examples(30, 100))
 @given(
     lengths=st.lists(st.integers(32, 45), min_size=2, max_size=8),
     seed=st.integers(0, 2**16),
