@@ -73,8 +73,8 @@ def multivariate_meta_analysis(rng):
 
 @in_gallery
 def extreme_deconvolution(rng):
-    """Bovy, Hogg and Roweis (2011), "Extreme deconvolution": velocities of 11 865 stars, each with its own errors."""
-    errors, classes = _error_covariances(rng, 11_865, 3), []
+    """Bovy, Hogg and Roweis (2011), "Extreme deconvolution": velocities of stars, a tenth of the 11 865, each with its own errors."""
+    errors, classes = _error_covariances(rng, 1_187, 3), []
     for k in range(3):
         chol, _, _ = pm.LKJCholeskyCov(
             f"chol{k}", n=3, eta=2, sd_dist=pm.HalfNormal.dist(1, shape=3)
@@ -82,7 +82,7 @@ def extreme_deconvolution(rng):
         mean = pm.Normal(f"mean{k}", 0, 2, shape=3)
         classes.append(pm.MvNormal.dist(mean, cov=chol @ chol.T + errors))
     weights = pm.Dirichlet("weights", np.ones(3))
-    pm.Mixture("velocity", weights, classes, observed=rng.normal(size=(11_865, 3)))
+    pm.Mixture("velocity", weights, classes, observed=rng.normal(size=(1_187, 3)))
 
 
 @in_gallery
