@@ -20,6 +20,29 @@ def substitute(statements: Sequence[Statement], replacement: Replacement) -> tup
     return tuple(_with_roots(statement, new) for statement in statements)
 
 
+class Substitution:
+    """Replaces expressions in one statement after another; what statements share is replaced once.
+
+    Parameters
+    ----------
+    replacement : callable
+        See :data:`Replacement`.
+    """
+
+    def __init__(self, replacement: Replacement):
+        self._replacement = replacement
+        self._new: dict[Expr, Expr] = {}
+
+    def of(self, statement: Statement) -> Statement:
+        """Return a statement in which each expression is replaced."""
+        _replace(roots(statement), lambda _, rebuilt: self._replacement(rebuilt), self._new)
+        return _with_roots(statement, self._new)
+
+    def forget(self) -> None:
+        """Forget what expressions were replaced by, which from now on may be something else."""
+        self._new.clear()
+
+
 def substitute_in_loop(loop: Loop, replacement: Replacement) -> Loop:
     """Return a loop in whose statements each expression is replaced."""
     return replace(loop, body=substitute(loop.body, replacement))
@@ -55,10 +78,15 @@ def _replaced(exprs: Sequence[Expr], replacement: Replacement) -> dict[Expr, Exp
 
 def _replaced_by_origin(exprs: Sequence[Expr], replacement: ReplacementOf) -> dict[Expr, Expr]:
     new: dict[Expr, Expr] = {}
-    for expr in walk(exprs):
+    _replace(exprs, replacement, new)
+    return new
+
+
+def _replace(exprs: Sequence[Expr], replacement: ReplacementOf, new: dict[Expr, Expr]) -> None:
+    """Add what takes the place of all that is below expressions, and is not there yet."""
+    for expr in walk(exprs, new):
         rebuilt = _with_operands(expr, tuple(new[operand] for operand in operands(expr)))
         new[expr] = replacement(expr, rebuilt) or rebuilt
-    return new
 
 
 def _with_roots(statement: Statement, new: dict[Expr, Expr]) -> Statement:

@@ -1,6 +1,6 @@
 """What expressions, statements and loops are made of, and what they read and write."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Index, Load
@@ -62,15 +62,15 @@ def roots(statement: Statement) -> tuple[Expr, ...]:
     return (*statement.index, statement.value)
 
 
-def walk(exprs: Sequence[Expr]) -> Iterator[Expr]:
-    """Yield each expression below these once, operands first."""
+def walk(exprs: Sequence[Expr], done: Container[Expr] = ()) -> Iterator[Expr]:
+    """Yield each expression below these once, operands first, but for those that are done, and what is below them alone."""
     seen: set[Expr] = set()
     stack = [(expr, False) for expr in reversed(exprs)]
     while stack:
         expr, ready = stack.pop()
         if ready:
             yield expr
-        elif expr not in seen:
+        elif expr not in seen and expr not in done:
             seen.add(expr)
             stack.append((expr, True))
             stack.extend((operand, False) for operand in reversed(operands(expr)))

@@ -160,7 +160,8 @@ def _met(steps: list[Step]) -> list[Step] | None:
     first, *between, last = steps
     assert isinstance(first, Loop)
     assert isinstance(last, Loop)
-    if Group.of(first).must_precede(last):
+    group = Group.of(first)
+    if group.must_precede(last):
         return None
     before: list[Step] = []
     behind: list[Step] = []
@@ -173,4 +174,5 @@ def _met(steps: list[Step]) -> list[Step] | None:
             touched.add(step)
     if not all(are_independent(step, last) for step in behind):
         return None
-    return [*before, Group.of(first, last).as_step(), *behind]
+    group.add(last)
+    return [*before, group.as_step(), *behind]

@@ -32,7 +32,7 @@ from pymc_fastlogp.kernel.ir.loops import (
     Store,
     Write,
 )
-from pymc_fastlogp.kernel.ir.substitute import substitute
+from pymc_fastlogp.kernel.ir.substitute import Substitution
 from pymc_fastlogp.kernel.ir.traversal import (
     is_call,
     is_uniform,
@@ -98,10 +98,13 @@ class Group:
 
     def add(self, loop: Loop) -> None:
         """Append the statements of a loop."""
+        forwarding = Substitution(self._forwarded)
         for statement in loop.body:
             # Of most statements nothing is forwarded, and expressions may be long.
             is_known = self.stored.keys().isdisjoint(loaded(roots(statement)))
-            self._add(statement if is_known else substitute((statement,), self._forwarded)[0])
+            self._add(statement if is_known else forwarding.of(statement))
+            if not isinstance(statement, Check) and statement.buffer in reads(loop):
+                forwarding.forget()
 
     def _add(self, statement: Statement) -> None:
         self.reads |= reads(Loop(self.domain, (statement,), self.when))
