@@ -11,14 +11,12 @@ from pytensor.graph.fg import FrozenFunctionGraph
 from pymc_fastlogp.analysis.index_facts import index_facts
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Index, Load, Role
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Check, Loop, Program, Store
-from pymc_fastlogp.kernel.ir.substitute import Substitution
 from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.ir.traversal import expressions
 from pymc_fastlogp.kernel.lower import loops_of
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
-from pymc_fastlogp.kernel.passes.groups import Group
 from pymc_fastlogp.kernel.passes.simplify import simplify
 from tests.kernel.check import check, optimise
 from tests.kernel.native_kernel import compile_native
@@ -464,42 +462,3 @@ def test_text_tells_programs_apart(rows):
     other = program_of([a, y, g], [y - a[g]], g=index())
     assert as_text(first) == as_text(same)
     assert as_text(first) != as_text(other)
-
-
-def vector(name, role=Role.SCRATCH):
-    return Buffer(name, "float64", (ROWS,), role)
-
-
-AT = (Index(0),)
-
-
-def test_what_statements_share_is_replaced_once():
-    asked = []
-    shared = Compute(ps.tanh, (Load(vector("x"), AT),), "float64")
-    values = [Compute(ps.mul, (shared, Const(k, "float64")), "float64") for k in (2.0, 3.0)]
-    substitution = Substitution(asked.append)
-    stores = [Store(vector(f"y{k}"), AT, value) for k, value in enumerate(values)]
-    assert [substitution.of(store) for store in stores] == stores
-    assert asked.count(shared) == 1
-    substitution.forget()
-    substitution.of(stores[0])
-    assert asked.count(shared) == 2
-
-
-def test_an_element_that_changes_within_a_loop_is_read_as_it_is_then():
-    x, b, before, after = map(vector, ("x", "b", "before", "after"))
-    one = Const(1.0, "float64")
-    loops = [
-        Loop((ROWS,), (Store(b, AT, Load(x, AT)),)),
-        Loop(
-            (ROWS,),
-            (
-                Store(before, AT, Load(b, AT)),
-                Accumulate(b, AT, ps.add, one),
-                Store(after, AT, Load(b, AT)),
-            ),
-        ),
-    ]
-    group = Group.of(*loops)
-    raised = Compute(ps.add, (Load(x, AT), one), "float64")
-    assert group.stored == {b: {AT: raised}, before: {AT: Load(x, AT)}, after: {AT: raised}}
