@@ -12,7 +12,7 @@ TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 
 
 def mark_slow(items: Iterable[pytest.Item]) -> None:
-    """Mark as slow what the table leaves out. A test that is asked for by its whole name is the first one, and runs."""
+    """Mark as slow what the table leaves out. Of many cases, one that is asked for by its whole name is the first, and runs."""
     seen = Counter[str]()
     for item in items:
         test, _, parameter = item.nodeid.partition("[")

@@ -5,6 +5,7 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Constant, equal_computations
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import explicit_graph_inputs
@@ -34,6 +35,12 @@ def with_gradients(out, inputs, *, on, mode=None):
         gradients = pytensor.grad(value, inputs, disconnected_inputs="ignore")
         outputs = [value, *gradients]
         return pytensor.function(inputs, outputs, mode=mode or SIDES[on], on_unused_input="ignore")
+
+
+def ops_of(out):
+    """Return the classes of the Ops of a graph, inputs first."""
+    fgraph = FunctionGraph(outputs=[out], clone=True)
+    return [type(node.op) for node in fgraph.toposort()]
 
 
 def sketch(x):

@@ -14,7 +14,7 @@ from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.ops import LowerInverse
 from pymc_fastlogp.rewrites.linalg.terms_of_covariance import HalfLogDet, QuadraticForm
-from tests.rewrites.conftest import SIDES, pregrad
+from tests.rewrites.conftest import SIDES, ops_of, pregrad
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -70,11 +70,6 @@ REFUSES = {
     "matrix on the right": pt.sqr(solve_triangular(L, rows.T, lower=True)).sum(),
     "sum over rows": pt.sqr(solve_triangular(L, rows, lower=True, b_ndim=1)).sum(axis=0).sum(),
 }
-
-
-def ops_of(out):
-    fgraph = pytensor.graph.fg.FunctionGraph(outputs=[out], clone=True)
-    return [type(node.op) for node in fgraph.toposort()]
 
 
 @pytest.mark.parametrize("name", FIRES)

@@ -20,7 +20,7 @@ from pymc_fastlogp.kernel.ir.traversal import expressions, is_call, loops_in
 from pymc_fastlogp.kernel.native.target import default_width
 from pymc_fastlogp.ops import LowerInverse
 from pymc_fastlogp.rewrites.linalg.terms_of_covariances import HalfLogDets, QuadraticForms
-from tests.rewrites.conftest import SIDES, pregrad, with_gradients
+from tests.rewrites.conftest import SIDES, ops_of, pregrad, with_gradients
 
 GROUPS, N = 70, 3
 OPS = (HalfLogDets, QuadraticForms)
@@ -102,11 +102,6 @@ def values(seed=0, n_free=GROUPS):
     rng = np.random.default_rng(seed)
     shapes = [(GROUPS, N), (n_free, N), (5, 4, N)]
     return [x for s in shapes for x in (covariances(rng, *s, N), rng.normal(size=s))]
-
-
-def ops_of(out):
-    fgraph = pytensor.graph.fg.FunctionGraph(outputs=[out], clone=True)
-    return [type(node.op) for node in fgraph.toposort()]
 
 
 @pytest.mark.parametrize("name", FIRES)
