@@ -1,5 +1,6 @@
 """Kernels in mode NUMBA: values, errors, layouts, threads, memory and the cache on disk."""
 
+import gc
 import json
 import re
 import subprocess
@@ -73,6 +74,7 @@ def allocations_are_counted():
 @contextmanager
 def no_growth():
     """Assert that as many arrays of Numba are freed as were allocated."""
+    gc.collect()  # what other tests left is not freed in between
     before = rtsys.get_allocation_stats()
     yield
     after = rtsys.get_allocation_stats()
