@@ -39,7 +39,7 @@ from pytensor.tensor.subtensor import (
 )
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.constants import broadcast
+from pymc_fastlogp.analysis.constants import broadcast, fill_value
 from pymc_fastlogp.analysis.writes import is_set, positions
 
 # Each position is listed, which takes memory and compile time. Correlation matrices are smaller, also in most batches.
@@ -136,6 +136,8 @@ def moved_inputs(x: TensorVariable, most: int = MANY_ENTRIES) -> Sequence[Tensor
     elif isinstance(op, Pad):
         moved = [inputs[0], inputs[2]] if op.pad_mode == "constant" and op.static_pad_width else []
     elif type(op) in MOVES:
+        if is_set(x) and not op.set_instead_of_inc and not _may_be_zero(inputs[0]):
+            return ()
         moved = inputs[: MOVES[type(op)]]
         if not all(isinstance(v, Constant) for v in inputs[len(moved) :]):
             return ()
@@ -143,6 +145,14 @@ def moved_inputs(x: TensorVariable, most: int = MANY_ENTRIES) -> Sequence[Tensor
         return ()
     is_same = all(isinstance(v, Constant) or v.type.dtype == x.type.dtype for v in moved)
     return moved if is_same and all(_is_listable(v, most) for v in moved) else ()
+
+
+def _may_be_zero(base: TensorVariable) -> bool:
+    """Whether what is added to a tensor may be all that stands there then."""
+    fill = fill_value(base)
+    if fill is not None:
+        return bool(fill == 0)
+    return isinstance(base, Constant) or len(moved_inputs(base)) > 0
 
 
 def _masked_inputs(op: Elemwise, inputs: list[TensorVariable]) -> list[TensorVariable]:

@@ -32,6 +32,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.provenance import Entries, moved_inputs, moves_to, provenance
+from pymc_fastlogp.analysis.writes import is_set
 from pymc_fastlogp.rewrites.filled.packed import is_scalar, packed
 
 # What stores what it moves; the other Ops that move entries are views, or are followed by one of these.
@@ -42,7 +43,9 @@ STORES = (switch, mul, Join, Reshape, Pad, IncSubtensor, AdvancedIncSubtensor)
 def local_moves_to_set(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``pad(reshape(join(v[s], ..)) * mask, ..) -> zeros[rows, cols].set(v)``."""
     [out] = node.outputs
-    if _is_moved_on(fgraph, out) or not _is_matrix_of_moved(out) or _n_stores(moves_to(out)) < 2:
+    if _is_moved_on(fgraph, out) or not _is_matrix_of_moved(out) or _is_made_of_sets(out):
+        return None
+    if _n_stores(moves_to(out)) < 2:
         return None
     found = provenance(out)
     filled = packed(out, found)
@@ -62,6 +65,13 @@ def local_moves_to_set(fgraph: FunctionGraph, node: Apply) -> list[TensorVariabl
 
 def _is_matrix_of_moved(x: TensorVariable) -> bool:
     return x.type.ndim >= 2 and len(moved_inputs(x)) > 0
+
+
+def _is_made_of_sets(x: TensorVariable) -> bool:
+    """Whether ``x`` is what the rule makes: a fill, into which whole tensors are set."""
+    while is_set(x) and x.owner_op.set_instead_of_inc and not moved_inputs(x.owner.inputs[1]):
+        x = x.owner.inputs[0]
+    return isinstance(x.owner_op, Alloc)
 
 
 def _is_moved_on(fgraph: FunctionGraph, x: TensorVariable) -> bool:

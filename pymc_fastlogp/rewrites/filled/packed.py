@@ -12,7 +12,7 @@ from pytensor.tensor.basic import alloc, constant
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.analysis.provenance import Entries, Provenance, in_a_row, provenance
+from pymc_fastlogp.analysis.provenance import Entries, Provenance, in_a_row, moved_inputs, provenance
 
 ALL = slice(None)
 Index = tuple[slice | np.ndarray, ...]
@@ -63,6 +63,8 @@ class Packed(NamedTuple):
 
 def packed(x: TensorVariable, found: Provenance | None = None) -> Packed | None:
     """Return what fills ``x``; None if nothing does, or if entries of a tensor as large as ``x`` stand there."""
+    if found is None and x.owner and not moved_inputs(x):
+        return None
     found = found or provenance(x)
     if found is None or not found.is_lossless:
         return None
