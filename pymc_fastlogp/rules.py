@@ -155,6 +155,14 @@ RULES: tuple[Rule, ...] = (
         "stabilize",
         Phase.FOR_GRADIENT,
     ),
+    # Behind the rules that look for solves of vectors.
+    Rule(
+        "fastlogp_solve_of_rows",
+        "linalg.solve_of_rows.local_solve_of_rows",
+        "stabilize",
+        Phase.FOR_GRADIENT,
+        until="PyTensor has batched_vector_b_solve_to_matrix_b_solve in stabilize",
+    ),
     # Behind the three rules that make what reads the triangle alone.
     Rule(
         "fastlogp_packed_covariance",

@@ -68,6 +68,18 @@ FIRES = {
         pt.diagonal(two, axis1=1, axis2=2),
         packeds.reshape((12,))[np.stack([ON_DIAGONAL, ON_DIAGONAL + 6])],
     ),
+    "with an axis of length one": (
+        pt.log(pt.diagonal(triangle[None], axis1=1, axis2=2)),
+        pt.log(packed[ON_DIAGONAL][None]),
+    ),
+    "its own set, with two axes of length one": (
+        pt.exp(pt.diagonal(strict[DIAG, DIAG].set(diag)[None, None], axis1=2, axis2=3)),
+        pt.exp(diag[None, None]),
+    ),
+    "scalar, with an axis of length one": (
+        pt.diagonal(strict[DIAG, DIAG].set(s)[None], axis1=1, axis2=2) + low,
+        pt.alloc(s, 1, N) + low,
+    ),
     "batch, its own set": (
         pt.exp(pt.diagonal(two_strict[:, DIAG, DIAG].set(diags), axis1=1, axis2=2)),
         pt.exp(diags),
@@ -85,6 +97,8 @@ FIRES = {
 
 REFUSES = {
     "full matrix": pt.diagonal(full),
+    "full matrix with an axis of length one": pt.diagonal(full[None], axis1=1, axis2=2),
+    "diagonal of the axis of length one": pt.diagonal(triangle[None], axis1=0, axis2=1),
     "part of the diagonal": pt.diagonal(zeros[STRICT[0], STRICT[0]].set(low)),
     "half of the diagonal": pt.diagonal(full[ROWS[1:], COLS[1:]].set(packed[1:])),
     "root that is no fill": pt.diagonal(full[STRICT].set(low)),

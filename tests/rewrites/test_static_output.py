@@ -30,12 +30,15 @@ VALUES = {
 
 # How many there are is a computation until the shape of the matrix has become a constant.
 counted = pt.arange(full.shape[0]) * s
+shuffled = 2 * pt.arange(full.shape[0]) % N
 FIRES = {
     "Elemwise": (pt.exp(counted), (N,)),
     "DimShuffle": (pt.exp(counted)[:, None], (N, 1)),
     "CAReduce": ((counted[:, None] + unknown).sum(axis=1), (N,)),
     "set": (pt.exp(counted)[1:].set(2.0), (N,)),
     "set of entries": (pt.exp(counted)[np.array([0, 2])].set(2.0), (N,)),
+    "gather": (pt.exp(unknown[shuffled]), (N,)),
+    "gather of rows": (pt.exp(full[shuffled]), (N, N)),
     "diagonal": (pt.diagonal(pt.exp(counted[:, None] * counted)), (N,)),
 }
 
@@ -58,6 +61,10 @@ def test_value(name):
 
 def test_what_is_not_known_stays_so():
     assert_left_alone(pt.exp(unknown)[1:].set(2.0).sum(), RULE)
+
+
+def test_an_index_of_several_axes_stays_so():
+    assert_left_alone(full[:, counted.astype(int)].sum(), RULE)
 
 
 def test_gradient():

@@ -6,6 +6,7 @@
     diagonal(zeros[tril].set(v))      ->  v[where the diagonal is packed]
     diagonal(zeros[strict tril].set(v))  ->  zeros
     diagonal(x[:, i, i].set(d))       ->  d                    of a batch
+    diagonal(x[i, i].set(d)[None])    ->  d[None]
 
 PyTensor reads through sets too, but ``ExtractDiag`` only in ``specialize``, after the gradient. By then
 a gradient of the diagonal has gone through a matrix, and its zeros to everything else that was
@@ -16,7 +17,8 @@ import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
-from pytensor.tensor.basic import ExtractDiag, alloc, zeros
+from pytensor.tensor.basic import ExtractDiag, alloc, expand_dims, zeros
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.provenance import Entries, moved_inputs, provenance
@@ -28,7 +30,7 @@ from pymc_fastlogp.rewrites.filled.packed import array_of, flattened, is_scalar,
 def local_diag_of_filled(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``diagonal(x[i, j].set(v)) -> v[k]``, where ``i[k]`` and ``j[k]`` are the diagonal."""
     [matrix], [out] = node.inputs, node.outputs
-    found = provenance(out) if is_set(matrix) and moved_inputs(out) else None
+    found = provenance(out) if _is_filled(matrix) and moved_inputs(out) else None
     if found is None:
         return None
     entries = [*found.entries()]
@@ -42,11 +44,21 @@ def local_diag_of_filled(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     return [diag]
 
 
+def _is_filled(matrix: TensorVariable) -> bool:
+    """Whether a set made what is a matrix, or one with axes of length one, which PyMC gives the covariance of a normal with many rows."""
+    while isinstance(matrix.owner_op, DimShuffle):
+        matrix = matrix.owner.inputs[0]
+    return is_set(matrix)
+
+
 def _taken(entry: Entries, shape: tuple[int, ...]) -> TensorVariable:
     """Return the entries of one tensor that make up an array of this shape."""
     if is_scalar(entry):
         return alloc(value_of(entry), *shape)
     in_order = entry._replace(which=entry.which[np.argsort(entry.where)])
+    *batch, _ = shape
+    if all(n == 1 for n in batch):
+        return expand_dims(value_of(in_order), tuple(range(len(batch))))
     if is_whole(in_order):
         return array_of(in_order, *shape)
     return flattened(entry.leaf)[in_order.which.reshape(shape)]

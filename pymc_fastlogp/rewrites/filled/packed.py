@@ -12,7 +12,13 @@ from pytensor.tensor.basic import alloc, constant
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.analysis.provenance import Entries, Provenance, in_a_row, moved_inputs, provenance
+from pymc_fastlogp.analysis.provenance import (
+    Entries,
+    Provenance,
+    in_a_row,
+    moved_inputs,
+    provenance,
+)
 
 ALL = slice(None)
 Index = tuple[slice | np.ndarray, ...]

@@ -286,8 +286,9 @@ def _switch(splitter: Splitter, node: Apply) -> Tree | None:
     for known in conjunction(condition):
         mask = splitter.mask_of(known)
         if mask is not None:
-            unknown = product(x for x in conjunction(condition) if x is not known)
-            return _by_mask(splitter, node, known, mask, switch(unknown, u, v))
+            others = [x for x in conjunction(condition) if x is not known]
+            chosen = switch(product(others), u, v) if others else u
+            return _by_mask(splitter, node, known, mask, chosen)
     return None
 
 

@@ -18,13 +18,22 @@ from pytensor.tensor.basic import ExtractDiag
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import All, Any, Max, Min, Prod, Sum
 from pytensor.tensor.pad import Pad
-from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor
 from pytensor.tensor.variable import TensorVariable
 
 type Shape = tuple[int | None, ...]
 
 # What is cheap to apply again, and finds the shape of its output from those of its inputs.
-OPS = [Elemwise, DimShuffle, CAReduce, IncSubtensor, AdvancedIncSubtensor, ExtractDiag, Pad]
+OPS = [
+    Elemwise,
+    DimShuffle,
+    CAReduce,
+    AdvancedSubtensor,
+    IncSubtensor,
+    AdvancedIncSubtensor,
+    ExtractDiag,
+    Pad,
+]
 
 
 @node_rewriter(OPS)
@@ -74,6 +83,15 @@ def _of_reduction(node: Apply) -> Shape:
     return () if axes is None else tuple(n for axis, n in enumerate(shape) if axis not in axes)
 
 
+def _of_gather(node: Apply) -> Shape:
+    """Return the shape where one array of indices picks along the first axis, which is what PyMC does; else the one that is known."""
+    x, *index = node.inputs
+    if node.op.idx_list != (0,):
+        shape: Shape = node.outputs[0].type.shape
+        return shape
+    return (*index[0].type.shape, *x.type.shape[1:])
+
+
 def _of_write(node: Apply) -> Shape:
     shape: Shape = node.inputs[0].type.shape
     return shape
@@ -84,5 +102,6 @@ SHAPES: dict[type, Callable[[Apply], Shape]] = {
     Elemwise: _of_elemwise,
     DimShuffle: _of_dimshuffle,
     **dict.fromkeys((Sum, Prod, Max, Min, All, Any), _of_reduction),
+    AdvancedSubtensor: _of_gather,
     **dict.fromkeys((IncSubtensor, AdvancedIncSubtensor), _of_write),
 }
