@@ -7,9 +7,9 @@ import pytest
 from tests.rewrites.conftest import assert_same_value_and_gradient
 
 N = 6
-a, b = pt.vector("a", shape=(N,)), pt.vector("b", shape=(N,))
+a, b = pt.vectors("a", "b")
 VALUES = {a: np.linspace(-1.0, 1.0, N), b: np.linspace(0.5, 3.0, N)}
-# A constant, but not before the graph is rewritten.
+# True, whatever the length.
 always = pt.eq(a, a)
 
 CONDITIONS = {
