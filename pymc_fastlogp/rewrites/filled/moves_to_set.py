@@ -32,8 +32,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.provenance import Entries, moved_inputs, moves_to, provenance
-from pymc_fastlogp.analysis.writes import is_set
-from pymc_fastlogp.rewrites.filled.packed import is_scalar, packed
+from pymc_fastlogp.rewrites.filled.packed import is_scalar, is_whole, packed
 
 # What stores what it moves; the other Ops that move entries are views, or are followed by one of these.
 STORES = (switch, mul, Join, Reshape, Pad, IncSubtensor, AdvancedIncSubtensor)
@@ -43,9 +42,7 @@ STORES = (switch, mul, Join, Reshape, Pad, IncSubtensor, AdvancedIncSubtensor)
 def local_moves_to_set(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``pad(reshape(join(v[s], ..)) * mask, ..) -> zeros[rows, cols].set(v)``."""
     [out] = node.outputs
-    if _is_moved_on(fgraph, out) or not _is_matrix_of_moved(out) or _is_made_of_sets(out):
-        return None
-    if _n_stores(moves_to(out)) < 2:
+    if not _is_matrix_of_moved(out) or _is_moved_on(fgraph, out) or _n_stores(moves_to(out)) < 2:
         return None
     found = provenance(out)
     filled = packed(out, found)
@@ -55,9 +52,11 @@ def local_moves_to_set(fgraph: FunctionGraph, node: Apply) -> list[TensorVariabl
         return None
     if node.op == mul and all(map(_is_repeated, filled.entries)):
         return None
+    n_before = _n_stores(toposort([out], blockers=found.leaves))
+    if sum(map(_n_stores_of, filled.entries)) >= n_before:
+        return None
     made = filled.as_sets()
-    before, after = (toposort([v], blockers=found.leaves) for v in (out, made))
-    if _n_stores(after) >= _n_stores(before):
+    if _n_stores(toposort([made], blockers=found.leaves)) >= n_before:
         return None
     copy_stack_trace(out, made)
     return [made]
@@ -65,13 +64,6 @@ def local_moves_to_set(fgraph: FunctionGraph, node: Apply) -> list[TensorVariabl
 
 def _is_matrix_of_moved(x: TensorVariable) -> bool:
     return x.type.ndim >= 2 and len(moved_inputs(x)) > 0
-
-
-def _is_made_of_sets(x: TensorVariable) -> bool:
-    """Whether ``x`` is what the rule makes: a fill, into which whole tensors are set."""
-    while is_set(x) and x.owner_op.set_instead_of_inc and not moved_inputs(x.owner.inputs[1]):
-        x = x.owner.inputs[0]
-    return isinstance(x.owner_op, Alloc)
 
 
 def _is_moved_on(fgraph: FunctionGraph, x: TensorVariable) -> bool:
@@ -98,6 +90,11 @@ def _stands_once(entry: Entries) -> bool:
 def _is_repeated(entry: Entries) -> bool:
     """Whether a constant, or one number at several positions: a product with a mask says that as well, and is symmetric."""
     return isinstance(entry.leaf, Constant) or (is_scalar(entry) and entry.which.size > 1)
+
+
+def _n_stores_of(entry: Entries) -> int:
+    """Return how many nodes are no mere views, at least, of those that write some entries: a set, and a gather."""
+    return 1 if is_scalar(entry) or is_whole(entry) else 2
 
 
 def _n_stores(moves: Iterable[Apply]) -> int:
