@@ -1,8 +1,9 @@
 """How near models of matrices come to their bounds: ``python -m benchmarks.matrix_bounds [NAME ...]``.
 
 A bound is the time that BLAS and LAPACK take for the least that the mathematics needs: the factorisations, inverses and products that no rearrangement
-saves, each once, at its size, called from machine code on one core. What comes beside them, as the functions of a kernel, is not in it. The functions of LAPACK are the fastest
-of those that do the same. A ratio below 1 says that our own functions are faster than LAPACK's.
+saves, each once, at its size, called from machine code on one core. The functions of LAPACK are the fastest of those that do the same. A ratio below 1 says that our own
+functions are faster than LAPACK's. Where a model needs many exponentials or other elementwise functions, the last column has their time beside that of the matrices: of as many
+numbers as there are, each in a loop of nothing else.
 """
 
 import ctypes
@@ -24,12 +25,15 @@ from pymc_fastlogp.benchmarking.clock import seconds_now
 from pymc_fastlogp.benchmarking.native import Timer, compile_ir
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmarking.run import compile_side, legal_points
+from pymc_fastlogp.kernel.native.target import default_width
+from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS
+from tests.kernel.vecmath_loop import emit_loop, n_arguments
 
 ROUNDS, SECONDS_PER_ROUND = 9, 0.02
 I64, POINTER = ir.IntType(64), ir.IntType(8).as_pointer()
 
 Matrix = NDArray[np.float64]
-# The name of a function and its arguments, or "memcpy" with two arrays.
+# The name of a function and its arguments, "memcpy" with two arrays, or an elementwise function with what it reads and writes.
 LibraryCall = tuple[str, tuple[Any, ...]]
 
 
@@ -42,10 +46,13 @@ class Bound(NamedTuple):
         In words.
     ways : list of list
         Calls that do it, each list another way.
+    elementwise : dict of str to int
+        Of how many numbers it needs elementwise functions.
     """
 
     needs: str
     ways: list[list[LibraryCall]]
+    elementwise: dict[str, int] = {}  # noqa: RUF012  nobody writes to it
 
 
 def covariance(n: int) -> Matrix:
@@ -125,19 +132,37 @@ def sparse_process(n: int, inducing: int) -> list[list[LibraryCall]]:
     return [calls]
 
 
+def functions(numbers: dict[str, int]) -> list[LibraryCall]:
+    """Return loops of elementwise functions of so many numbers between 0.1 and 2."""
+    rng = np.random.default_rng(0)
+    return [
+        (name, (rng.uniform(0.1, 2.0, (n_arguments(name), n)), np.empty(n)))
+        for name, n in numbers.items()
+    ]
+
+
 INVERSE = "a factor and an inverse of"
 BOUNDS: dict[str, Bound] = {
     "marginal_gp": Bound(f"{INVERSE} 200 rows", factor_and_inverse(200)),
     "motorcycle": Bound(f"{INVERSE} 133 rows", factor_and_inverse(133)),
     "gp_marginal": Bound(f"{INVERSE} 100 rows", factor_and_inverse(100)),
-    "gp_additive_mauna_loa": Bound(f"{INVERSE} 80 rows", factor_and_inverse(80)),
+    "gp_additive_mauna_loa": Bound(
+        f"{INVERSE} 80 rows",
+        factor_and_inverse(80),
+        {"sqrt": 3240, "exp": 6480, "pow": 3240, "log1p": 3240},
+    ),
     "gp_coregion": Bound(f"{INVERSE} 90 rows", factor_and_inverse(90)),
     "gp_latent": Bound(f"{INVERSE} 50 rows", factor_and_inverse(50)),
-    "gp_sparse": Bound(f"two times {INVERSE} 15 rows, 150 x 15 products", sparse_process(150, 15)),
+    "gp_sparse": Bound(
+        f"two times {INVERSE} 15 rows, 150 x 15 products",
+        sparse_process(150, 15),
+        {"sqrt": 2475, "exp": 2475},
+    ),
     "gp_kronecker": Bound("eigenvectors of 8 and of 12 rows", eigenvectors(8, 12)),
     "gp_hsgp_birthdays": Bound(
         "730 x 20, 20 and 19 matrices times vectors, both ways",
         products((730, 20), (730, 20), (730, 19)),
+        {"log1p": 730},
     ),
     "probabilistic_matrix_factorization": Bound(
         "100 x 10 x 100 products, three", factors_of_ratings(100, 100, 10)
@@ -157,6 +182,10 @@ def timer(calls: list[LibraryCall]) -> Timer:
     builder.position_at_end(body)
     i = builder.phi(I64)
     for name, arguments in calls:
+        if name in FUNCTIONS:
+            _call_elementwise(builder, name, *arguments)
+            alive += arguments
+            continue
         places = [builder.inttoptr(I64(_place(a, alive)), POINTER) for a in arguments]
         last = [I64(arguments[0].nbytes)] if name == "memcpy" else []
         type_ = ir.FunctionType(ir.VoidType(), [x.type for x in (*places, *last)])
@@ -177,6 +206,13 @@ def timer(calls: list[LibraryCall]) -> Timer:
         return seconds_now() - begin
 
     return seconds
+
+
+def _call_elementwise(builder: ir.IRBuilder, name: str, x: Matrix, out: Matrix) -> None:
+    loop = emit_loop(builder.module, name, default_width(), f"bound_{name}")
+    doubles = loop.args[0].type
+    places = [builder.inttoptr(I64(a.ctypes.data), doubles) for a in (x, out)]
+    builder.call(loop, [*places, I64(out.size)])
 
 
 def _address(name: str) -> int:
@@ -204,19 +240,23 @@ def model_of(name: str) -> Callable[[], Any]:
 
 def main(names: list[str]) -> None:
     """Print a row for each model."""
-    table = Table("model", "needs", "bound, µs", "on, µs", "on : bound", title=machine()["cpu"])
+    columns = ("model", "needs", "bound, µs", "on, µs", "on : bound", "with functions")
+    table = Table(*columns, title=machine()["cpu"])
     with pinned():
         for name, bound in BOUNDS.items():
             if names and name not in names:
                 continue
             callback = compile_side(model_of(name)(), "on")
             timers = {f"way {k}": timer(way) for k, way in enumerate(bound.ways)}
+            if bound.elementwise:
+                timers["elementwise"] = timer(functions(bound.elementwise))
             timers["on"] = callback.timer(legal_points(callback, seed=0))
             seconds = time_in_turn(timers, rounds=ROUNDS, seconds_per_round=SECONDS_PER_ROUND)
             medians = {side: float(np.median(times)) for side, times in seconds.items()}
-            on = medians.pop("on")
+            on, elementwise = medians.pop("on"), medians.pop("elementwise", 0.0)
             least = min(medians.values())
-            cells = (f"{1e6 * least:.3g}", f"{1e6 * on:.3g}", f"{on / least:.2f}")
+            whole = f"{on / (least + elementwise):.2f}" if bound.elementwise else ""
+            cells = (f"{1e6 * least:.3g}", f"{1e6 * on:.3g}", f"{on / least:.2f}", whole)
             table.add_row(name, bound.needs, *cells)
     Console(width=140).print(table)
 
