@@ -14,7 +14,8 @@ A factor of an inverse is left to :mod:`~pymc_fastlogp.rewrites.linalg.cholesky_
 
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import OpPattern, node_rewriter
+from pytensor.graph.rewriting.basic import node_rewriter
+from pytensor.graph.rewriting.unify import OpPattern
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.linalg.inverse import MatrixInverse
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
