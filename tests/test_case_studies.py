@@ -1,5 +1,7 @@
 """The notebooks run from the first cell to the last; the demo notices what it is there to notice."""
 
+import ast
+from importlib import import_module
 from pathlib import Path
 
 import jupytext
@@ -21,6 +23,19 @@ NOTEBOOKS = sorted((ROOT / "case_studies").glob("*/*.py"))
 def summary(mean: list[float], mcse: float = 0.1) -> pd.DataFrame:
     names = [f"x[{i}]" for i in range(len(mean))]
     return pd.DataFrame({"mean": mean, "mcse_mean": mcse}, index=names)
+
+
+def test_what_notebooks_import_of_ours_is_there() -> None:
+    imports = [
+        (str(node.module), x.name)
+        for path in NOTEBOOKS
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        for x in node.names
+    ]
+    ours = [x for x in imports if x[0].split(".")[0] in ("benchmarks", "case_studies")]
+    assert ours
+    assert [x for x in ours if not hasattr(import_module(x[0]), x[1])] == []
 
 
 def test_equal_posteriors_agree() -> None:

@@ -29,9 +29,9 @@
 # %%
 import os
 
-from benchmarks.runner import XLA_ON_ONE_CORE
+from benchmarks.fresh_process import ON_ONE_CORE
 
-os.environ["XLA_FLAGS"] = XLA_ON_ONE_CORE  # JAX reads it when it starts
+os.environ["XLA_FLAGS"] = ON_ONE_CORE["XLA_FLAGS"]  # JAX reads it when it starts
 
 from math import prod
 

@@ -28,9 +28,9 @@
 # %%
 import os
 
-from benchmarks.runner import XLA_ON_ONE_CORE
+from benchmarks.fresh_process import ON_ONE_CORE
 
-os.environ["XLA_FLAGS"] = XLA_ON_ONE_CORE  # JAX reads it when it starts
+os.environ["XLA_FLAGS"] = ON_ONE_CORE["XLA_FLAGS"]  # JAX reads it when it starts
 
 import arviz as az
 import matplotlib.pyplot as plt
