@@ -34,7 +34,9 @@ def test_what_notebooks_import_of_ours_is_there() -> None:
         if isinstance(node, ast.ImportFrom)
         for x in node.names
     ]
-    ours = [x for x in imports if x[0].split(".")[0] in ("benchmarks", "case_studies")]
+    ours = [
+        x for x in imports if x[0].split(".")[0] in ("benchmarks", "case_studies", "pymc_fastlogp")
+    ]
     assert ours
     assert [x for x in ours if not _is_there(*x)] == []
 
