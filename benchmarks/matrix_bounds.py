@@ -8,7 +8,8 @@ numbers as there are, each in a loop of nothing else.
 
 import ctypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,13 +47,13 @@ class Bound(NamedTuple):
         In words.
     ways : list of list
         Calls that do it, each list another way.
-    elementwise : dict of str to int
+    elementwise : mapping of str to int
         Of how many numbers it needs elementwise functions.
     """
 
     needs: str
     ways: list[list[LibraryCall]]
-    elementwise: dict[str, int] = {}  # noqa: RUF012  nobody writes to it
+    elementwise: Mapping[str, int] = MappingProxyType({})
 
 
 def covariance(n: int) -> Matrix:
@@ -132,7 +133,7 @@ def sparse_process(n: int, inducing: int) -> list[list[LibraryCall]]:
     return [calls]
 
 
-def functions(numbers: dict[str, int]) -> list[LibraryCall]:
+def functions(numbers: Mapping[str, int]) -> list[LibraryCall]:
     """Return loops of elementwise functions of so many numbers between 0.1 and 2."""
     rng = np.random.default_rng(0)
     return [

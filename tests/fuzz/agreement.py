@@ -161,9 +161,9 @@ def _difference(sides: Sides, arrays: Arrays) -> tuple[str, str] | None:
         # Nothing says how far its sums are from each other.
         decisive, on = _in_single(decisive), _in_single(on)
     found = _compared(decisive, on, [*near, off])
-    if not found or found[0] == "raises" or not sides.raise_if_checked(*arrays):
-        return found
-    return None
+    if found and found[0] != "raises" and sides.raise_if_checked(*arrays):
+        return None
+    return found
 
 
 def _numbers(results: list[Result]) -> list[Arrays]:

@@ -44,7 +44,7 @@ def local_cholesky_of_inverse(
 ) -> dict[TensorVariable, TensorVariable] | None:
     """Rewrite all that uses ``cholesky(inv(P))``, if it solves with it or takes its diagonal."""
     [factor] = node.outputs
-    precision = _inverted(node)
+    precision = inverted_by(node)
     if precision is None or not is_symmetric(fgraph, precision):
         return None
     m = cholesky(_reversed(precision), lower=True)
@@ -60,10 +60,10 @@ def local_cholesky_of_inverse(
     return new if all(out.type.is_super(result.type) for out, result in new.items()) else None
 
 
-def _inverted(node: Apply) -> TensorVariable | None:
+def inverted_by(node: Apply) -> TensorVariable | None:
     """Return ``P`` if ``node`` is the lower factor of the inverse of one matrix ``P``, else None."""
     inverse = without_left_dummies(node.inputs[0])
-    if not _core(node).lower or not isinstance(_core(inverse.owner), MatrixInverse):
+    if not core_of(node).lower or not isinstance(core_of(inverse.owner), MatrixInverse):
         return None
     [precision] = inverse.owner.inputs
     is_one = precision.type.ndim == 2 and precision.type.dtype == node.outputs[0].type.dtype
@@ -81,7 +81,7 @@ def _reversed(x: TensorVariable) -> TensorVariable:
 
 def _with_reversed(user: Apply, factor: TensorVariable, m: TensorVariable) -> TensorVariable | None:
     """Return the output of a node that uses the factor, by that of ``P`` reversed; None if it cannot."""
-    op = _core(user)
+    op = core_of(user)
     if isinstance(op, ExtractDiag):
         is_main = (op.offset, op.axis1, op.axis2) == (0, *range(factor.type.ndim)[-2:])
         return 1 / diagonal(m)[::-1] if is_main else None
@@ -93,7 +93,7 @@ def _with_reversed(user: Apply, factor: TensorVariable, m: TensorVariable) -> Te
     return dot(b[..., ::-1], m)[..., ::-1]
 
 
-def _core(node: Apply | None) -> Any:
+def core_of(node: Apply | None) -> Any:
     """Return the Op that computes one matrix."""
     if node is None:
         return None

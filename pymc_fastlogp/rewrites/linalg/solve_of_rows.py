@@ -17,30 +17,19 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.graph.rewriting.unify import OpPattern
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
-from pytensor.tensor.linalg.inverse import MatrixInverse
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.rewriting.linalg.solvers import batched_vector_b_solve_to_matrix_b_solve
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import without_left_dummies
+from pymc_fastlogp.rewrites.linalg.cholesky_of_inverse import core_of, inverted_by
 
 
 @node_rewriter([blockwise_of(OpPattern(SolveTriangular, b_ndim=1))])
 def local_solve_of_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``solve_triangular(L, B, b_ndim=1) -> solve_triangular(L, B.T).T``."""
-    if _is_factor_of_inverse(node.inputs[0]):
+    made_by = without_left_dummies(node.inputs[0]).owner
+    if isinstance(core_of(made_by), Cholesky) and inverted_by(made_by) is not None:
         return None
     return batched_vector_b_solve_to_matrix_b_solve.transform(fgraph, node)
-
-
-def _is_factor_of_inverse(factor: TensorVariable) -> bool:
-    factor = without_left_dummies(factor)
-    if not _is_blockwise_of(factor, Cholesky):
-        return False
-    [covariance] = factor.owner.inputs
-    return _is_blockwise_of(without_left_dummies(covariance), MatrixInverse)
-
-
-def _is_blockwise_of(x: TensorVariable, op_type: type) -> bool:
-    return isinstance(getattr(x.owner_op, "core_op", x.owner_op), op_type)
