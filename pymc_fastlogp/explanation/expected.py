@@ -26,6 +26,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.core_op import core_op
 from pymc_fastlogp.analysis.scalar_facts import Cost, facts_of
 from pymc_fastlogp.explanation.kernels import as_seen_by_rule, gradient
 from pymc_fastlogp.kernel.lower import is_supported
@@ -121,7 +122,7 @@ def _of_nodes(nodes: Iterable[Apply], *, on: bool) -> Iterator[float]:
 
 
 def _of_node(node: Apply, prices: Prices) -> float:
-    op, n = getattr(node.op, "core_op", node.op), _entries(node.outputs[0])
+    op, n = core_op(node.op), _entries(node.outputs[0])
     match op:
         case Elemwise():
             return prices.node + n * fsum(prices.scalar[cost] for cost in _costs(op.scalar_op))
@@ -153,7 +154,7 @@ def _costs(op: ScalarOp) -> list[Cost]:
 
 def _multiplications(node: Apply) -> int:
     """Return about how many products of two numbers an Op of linear algebra sums."""
-    op, [out, *_] = getattr(node.op, "core_op", node.op), node.outputs
+    op, [out, *_] = core_op(node.op), node.outputs
     largest = max(map(_entries, node.inputs))
     match op:
         case Cholesky():

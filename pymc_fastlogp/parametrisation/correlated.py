@@ -13,11 +13,11 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.scalar.basic import Add
-from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
 from pytensor.tensor.random.basic import MvNormalRV
 
+from pymc_fastlogp.analysis.core_op import core_op
 from pymc_fastlogp.analysis.elemwise import is_elemwise
 from pymc_fastlogp.parametrisation.effects import (
     combined,
@@ -176,9 +176,7 @@ def _terms(
 
 
 def _is_product(x: Variable) -> bool:
-    op = getattr(x.owner, "op", None)
-    core = op.core_op if isinstance(op, Blockwise) else op
-    return isinstance(core, Dot) and x.type.ndim == 2
+    return isinstance(core_op(x.owner_op), Dot) and x.type.ndim == 2
 
 
 def _is_transpose(x: Variable) -> bool:

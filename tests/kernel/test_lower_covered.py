@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.basic import ScalarFromTensor, TensorFromScalar
-from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 
+from pymc_fastlogp.analysis.core_op import core_op
 from pymc_fastlogp.kernel.lower.table import TABLE
 from pymc_fastlogp.ops import (
     EighUpToSigns,
@@ -70,12 +70,7 @@ def test_the_graphs_of_an_op_have_it(op):
         inputs = case.inputs(static=not case.runtime)
         nodes += FunctionGraph(inputs, case.outputs(inputs)).apply_nodes
     ops = [node.op for node in nodes]
-    assert any(isinstance(found, op) for each in ops for found in (each, core_of(each)))
-
-
-def core_of(op):
-    """Return what a Blockwise repeats, and PyTensor wraps so from the start."""
-    return op.core_op if isinstance(op, Blockwise) else op
+    assert any(isinstance(found, op) for each in ops for found in (each, core_op(each)))
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,54 @@ def test_a_constant_stays_in_its_order_where_vectors_run_along_its_columns():
     assert kernel.inputs[1].data is table.data
 
 
+def product_and_its_gradient(design, transposed):
+    """Return inputs and outputs of what reads a constant matrix forwards and backwards."""
+    rows, columns = design.shape
+    b, r = pt.vector("b", shape=(columns,)), pt.vector("r", shape=(rows,))
+    design, transposed = pt.constant(design), pt.constant(np.ascontiguousarray(transposed))
+    return [b, r], [design @ b + 1, transposed @ r + 1]
+
+
+def constants_of(kernel):
+    return [x.data for x in kernel.inputs if isinstance(x, Constant)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "passed"),
+    [
+        ((300, 40), (300, 40)),
+        ((40, 300), (300, 40)),
+        ((60, 60), (60, 60)),
+        ((2000, 4), (4, 2000)),  # vectors run along the rows, both times
+        ((4000, 40), (4000, 40)),  # products by BLAS
+    ],
+)
+def test_a_matrix_and_its_transpose_are_one_constant(shape, passed):
+    rng = np.random.default_rng(0)
+    design = rng.integers(-3, 4, size=shape).astype(float)  # so that sums are exact
+    inputs, outputs = product_and_its_gradient(design, design.T)
+    fgraph = fused(inputs, outputs)
+    [kernel] = kernels(fgraph)
+    assert [x.shape for x in constants_of(kernel)] == [passed]
+    at = [rng.integers(-3, 4, size=x.type.shape).astype(float) for x in inputs]
+    assert_same_values(fgraph, inputs, outputs, at)
+    results = pytensor.function(inputs, outputs, mode="NUMBA")(*at)
+    for result, expected in zip(results, (design @ at[0], design.T @ at[1]), strict=True):
+        np.testing.assert_array_equal(result, expected + 1)
+
+
+@pytest.mark.parametrize("other", [1.0, -0.0])
+def test_matrices_that_differ_in_one_bit_are_two_constants(other):
+    design = np.zeros((300, 40))
+    transposed = design.T.copy()
+    transposed[-1, -1] = other
+    inputs, outputs = product_and_its_gradient(design, transposed)
+    fgraph = fused(inputs, outputs)
+    [kernel] = kernels(fgraph)
+    assert {x.shape for x in constants_of(kernel)} == {(300, 40), (40, 300)}
+    assert_same_values(fgraph, inputs, outputs, [np.ones(40), np.ones(300)])
+
+
 def test_scalars_cross_the_boundary_as_tensors():
     x, start = pt.dvector("x"), pt.lscalar("start")
     outside = pt.scalar_from_tensor(pt.cos(start).astype("int64"))

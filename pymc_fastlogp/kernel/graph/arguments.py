@@ -1,10 +1,14 @@
-"""What is passed to a kernel in place of a variable: a constant of which vectors read columns is passed transposed.
+"""What is passed to a kernel in place of a variable: each constant once, lying as vectors read it.
 
 A vector along the rows of a design matrix, or of a table of intervals by patients, takes one column of it. In C order that is a gather for
 each column, transposed it is a load of neighbours (:mod:`pymc_fastlogp.kernel.passes.layout`). Only the program tells how a constant is read, so the
 kernel is lowered once, and once more where something is turned.
+
+The gradient of a product with a constant :math:`X` is a product with :math:`X^T`, of which PyTensor makes a second constant. The kernel reads the first one for
+both: it is in the cache once, of which there may not be enough for two.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,7 +21,7 @@ from pymc_fastlogp.kernel.lower import axes_of_vectors
 
 
 class Argument(NamedTuple):
-    """A tensor that is passed.
+    """How an input of a kernel is made of a tensor that is passed, which other inputs may be made of as well.
 
     Attributes
     ----------
@@ -35,18 +39,61 @@ class Argument(NamedTuple):
         return x if self.axis is None else moveaxis(x, -1, self.axis)
 
 
+def passed_once(arguments: Sequence[Argument]) -> list[TensorVariable]:
+    """Return what a node with these arguments has as its inputs."""
+    return list(dict.fromkeys(argument.variable for argument in arguments))
+
+
+def sharing_transposes(arguments: Sequence[Argument]) -> list[Argument]:
+    """Return the arguments with one constant for both where one matrix is the transpose of another.
+
+    The one with more rows than columns stays. Along its rows a product adds to few numbers or sums a few, which was as fast as with two constants
+    where both are in the cache, and up to 1.4 times as fast where two of them are not.
+    """
+    matrices = [argument.variable for argument in arguments if _is_matrix(argument.variable)]
+    kept = defaultdict[tuple[int, ...], list[TensorConstant]](list)
+    shared: dict[TensorVariable, Argument] = {}
+    for x in sorted(matrices, key=lambda x: -x.data.shape[0]):
+        like = (y for y in kept[x.data.T.shape] if _is_transpose(x.data, y.data))
+        if (other := next(like, None)) is None:
+            kept[x.data.shape].append(x)
+        else:
+            shared[x] = Argument(other, axis=0)
+    return [shared.get(argument.variable, argument) for argument in arguments]
+
+
 def along_vectors(arguments: Sequence[Argument], program: Program) -> list[Argument]:
     """Return the arguments of a program, those constants transposed of which it reads columns."""
     axes = axes_of_vectors(program)
+    turned = {
+        x: (_turned(x, axes[buffer]), axes[buffer])
+        for x, buffer in zip(passed_once(arguments), program.inputs, strict=True)
+        if buffer in axes and isinstance(x, TensorConstant)
+    }
     return [
-        _turned(argument.variable, axes[buffer])
-        if buffer in axes and isinstance(argument.variable, TensorConstant)
+        _turned_again(argument, *turned[argument.variable])
+        if argument.variable in turned
         else argument
-        for argument, buffer in zip(arguments, program.inputs, strict=True)
+        for argument in arguments
     ]
 
 
-def _turned(x: TensorConstant, axis: int) -> Argument:
+def _is_matrix(x: TensorVariable) -> bool:
+    return isinstance(x, TensorConstant) and x.data.ndim == 2 and x.data.dtype == "float64"
+
+
+def _is_transpose(x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether two matrices have the same bits; a row tells most of them apart."""
+    x, y = x.view(np.int64), y.view(np.int64).T
+    return np.array_equal(x[:1], y[:1]) and np.array_equal(x, y)
+
+
+def _turned(x: TensorConstant, axis: int) -> TensorConstant:
     data = np.ascontiguousarray(np.moveaxis(x.data, axis, -1))
     data.flags.writeable = False  # so that it need not be copied to be held
-    return Argument(constant(data, name=x.name), axis)
+    return constant(data, name=x.name)
+
+
+def _turned_again(argument: Argument, x: TensorConstant, axis: int) -> Argument:
+    """Return an argument made of what it was made of, turned; a matrix that is turned twice is what it was."""
+    return Argument(x, axis if argument.axis is None else None)

@@ -28,7 +28,12 @@ from pytensor.scan.op import Scan
 
 from pymc_fastlogp.analysis.index_facts import IndexFacts, index_facts
 from pymc_fastlogp.kernel.defects import report_defect
-from pymc_fastlogp.kernel.graph.arguments import Argument, along_vectors
+from pymc_fastlogp.kernel.graph.arguments import (
+    Argument,
+    along_vectors,
+    passed_once,
+    sharing_transposes,
+)
 from pymc_fastlogp.kernel.graph.boundary import is_embedded, passed, restored
 from pymc_fastlogp.kernel.graph.linking import can_be_linked
 from pymc_fastlogp.kernel.graph.op import FusedKernel
@@ -201,13 +206,13 @@ def fuse(inputs: list[Variable], outputs: list[Variable]) -> list[Variable]:
     UnsupportedError
         If the loop IR cannot express the graph.
     """
-    arguments = [Argument(passed(x)) for x in inputs]
+    arguments = sharing_transposes([Argument(passed(x)) for x in inputs])
     op = _kernel(inputs, arguments, outputs)
     turned = along_vectors(arguments, op.program)
     if turned != arguments:
         arguments = turned
         op = _kernel(inputs, arguments, outputs)
-    results = op(*(argument.variable for argument in arguments), return_list=True)
+    results = op(*passed_once(arguments), return_list=True)
     return [restored(result, x.type) for result, x in zip(results, outputs, strict=True)]
 
 
@@ -220,7 +225,7 @@ def _kernel(
     inputs: list[Variable], arguments: list[Argument], outputs: list[Variable]
 ) -> FusedKernel:
     """Return the Op that computes outputs from its arguments, with its program."""
-    facts = facts_of([argument.variable for argument in arguments])
+    facts = facts_of(passed_once(arguments))
     op = FusedKernel(_inner_graph(inputs, arguments, outputs), facts)
     op.program  # noqa: B018, raises UnsupportedError
     return op
@@ -231,7 +236,9 @@ def _inner_graph(
 ) -> FrozenFunctionGraph:
     """Return the graph of tensors from the arguments of a kernel to the outputs."""
     frozen = FrozenFunctionGraph.from_io(inputs, outputs)
-    fresh = [argument.variable.type() for argument in arguments]
-    tensors = [argument.with_axes_back(x) for argument, x in zip(arguments, fresh, strict=True)]
+    fresh = {x: x.type() for x in passed_once(arguments)}
+    tensors = [argument.with_axes_back(fresh[argument.variable]) for argument in arguments]
     bound = frozen.bind([restored(x, old.type) for x, old in zip(tensors, inputs, strict=True)])
-    return FrozenFunctionGraph.from_io(fresh, [passed(x) for x in bound], dedup_nodes=True)
+    return FrozenFunctionGraph.from_io(
+        list(fresh.values()), [passed(x) for x in bound], dedup_nodes=True
+    )

@@ -4,6 +4,7 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.tensor.blockwise import Blockwise
 
+from pymc_fastlogp.analysis.core_op import core_op
 from pymc_fastlogp.kernel.ir.arithmetic import (
     all_of,
     cast,
@@ -18,7 +19,6 @@ from pymc_fastlogp.kernel.ir.arithmetic import (
 from pymc_fastlogp.kernel.ir.expressions import Expr, as_expr, as_size
 from pymc_fastlogp.kernel.ir.loops import Error, Store
 from pymc_fastlogp.kernel.lower.array import Array
-from pymc_fastlogp.kernel.lower.blockwise import core_op
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lengths import at_least, length_of, smaller
 from pymc_fastlogp.kernel.lower.shape import lengths_of
@@ -75,7 +75,7 @@ def lower_fill_diagonal(context: Context, node: Apply, inputs: list[Array]) -> l
 
 def supports_alloc_diag(node: Apply) -> bool:
     """Whether the matrix is in the last two axes."""
-    op = core_op(node)
+    op = core_op(node.op)
     ndim = node.inputs[0].type.ndim
     return (op.axis1, op.axis2) == ((0, 1) if isinstance(node.op, Blockwise) else (ndim - 1, ndim))
 
@@ -83,7 +83,7 @@ def supports_alloc_diag(node: Apply) -> bool:
 def lower_alloc_diag(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Append loops that store zeros and the diagonal."""
     [diagonal] = inputs
-    offset = core_op(node).offset
+    offset = core_op(node.op).offset
     down, right = (int64(max(k, 0)) for k in (-offset, offset))
     dtype = node.outputs[0].type.dtype
     length = as_size(plus(as_expr(diagonal.shape[-1]), int64(abs(offset))))

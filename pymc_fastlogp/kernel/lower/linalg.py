@@ -21,13 +21,13 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 
+from pymc_fastlogp.analysis.core_op import core_op
 from pymc_fastlogp.kernel.ir.arithmetic import all_of, const, domain_of, int64, switch, truth
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Size
 from pymc_fastlogp.kernel.ir.loops import Store
 from pymc_fastlogp.kernel.lower import dense, lapack
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.blas_operands import transposed
-from pymc_fastlogp.kernel.lower.blockwise import core_op
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.native import blas
@@ -48,10 +48,10 @@ def supports(node: Apply) -> bool:
 def lower_cholesky(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Append the factorisation, of one matrix for each index of the batch."""
     [a] = inputs
-    is_lower = core_op(node).lower
+    is_lower = core_op(node.op).lower
     if not is_small(a.shape[-2:], LARGEST_CHOLESKY):
         library = dense if dense.is_for_us(*a.shape[-2:]) else lapack
-        return [library.factor(context, core_op(node), a)]
+        return [library.factor(context, core_op(node.op), a)]
     n = rows_of(a)
     domain, batch = domain_of(a.shape[:-2])
 
@@ -83,7 +83,7 @@ def lower_cholesky(context: Context, node: Apply, inputs: list[Array]) -> list[A
 def lower_solve_triangular(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Append the substitution, for each column and each index of the batch."""
     a, b = inputs
-    op = core_op(node)
+    op = core_op(node.op)
     batch = broadcast_leading(context, a.shape[:-2], b.shape[: b.ndim - op.b_ndim])
     if not is_small(a.shape[-2:], LARGEST_SOLVE):
         return [lapack.solve(context, op, a, b, batch)]
@@ -137,7 +137,7 @@ def supports_library(node: Apply) -> bool:
 def lower_cholesky_solve(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Append two solves with the factor; as upstream, where it is singular what is divided by zero is infinite."""
     factor, b = inputs
-    op = core_op(node)
+    op = core_op(node.op)
     batch = broadcast_leading(context, factor.shape[:-2], b.shape[: b.ndim - op.b_ndim])
     lower, upper = (factor, transposed(factor)) if op.lower else (transposed(factor), factor)
     solve = _solution if is_small(factor.shape[-2:], LARGEST_SOLVE) else lapack.solve

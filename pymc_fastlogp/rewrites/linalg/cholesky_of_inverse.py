@@ -18,15 +18,12 @@ proportion to the condition of :math:`P`. Both sides are nan unless :math:`P` is
 Upstream reads the lower triangle of the inverse, the right side that of :math:`J P J`. So :math:`P` has to be symmetric by construction.
 """
 
-from typing import Any
-
 import numpy as np
 from pytensor.assumptions import SYMMETRIC, check_assumption
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import ExtractDiag, atleast_Nd, diagonal
-from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky, cholesky
 from pytensor.tensor.linalg.inverse import MatrixInverse
@@ -35,6 +32,7 @@ from pytensor.tensor.math import dot
 from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.core_op import core_op
 from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import root_of_gram, without_left_dummies
 
 
@@ -63,7 +61,7 @@ def local_cholesky_of_inverse(
 def inverted_by(node: Apply) -> TensorVariable | None:
     """Return ``P`` if ``node`` is the lower factor of the inverse of one matrix ``P``, else None."""
     inverse = without_left_dummies(node.inputs[0])
-    if not core_of(node).lower or not isinstance(core_of(inverse.owner), MatrixInverse):
+    if not core_op(node.op).lower or not isinstance(core_op(inverse.owner_op), MatrixInverse):
         return None
     [precision] = inverse.owner.inputs
     is_one = precision.type.ndim == 2 and precision.type.dtype == node.outputs[0].type.dtype
@@ -81,7 +79,7 @@ def _reversed(x: TensorVariable) -> TensorVariable:
 
 def _with_reversed(user: Apply, factor: TensorVariable, m: TensorVariable) -> TensorVariable | None:
     """Return the output of a node that uses the factor, by that of ``P`` reversed; None if it cannot."""
-    op = core_of(user)
+    op = core_op(user.op)
     if isinstance(op, ExtractDiag):
         is_main = (op.offset, op.axis1, op.axis2) == (0, *range(factor.type.ndim)[-2:])
         return 1 / diagonal(m)[::-1] if is_main else None
@@ -91,13 +89,6 @@ def _with_reversed(user: Apply, factor: TensorVariable, m: TensorVariable) -> Te
     if matrix is not factor or b is factor or op.b_ndim != 1 or b.type.ndim > 2:
         return None
     return dot(b[..., ::-1], m)[..., ::-1]
-
-
-def core_of(node: Apply | None) -> Any:
-    """Return the Op that computes one matrix."""
-    if node is None:
-        return None
-    return node.op.core_op if isinstance(node.op, Blockwise) else node.op
 
 
 def is_symmetric(fgraph: FunctionGraph, x: TensorVariable) -> bool:

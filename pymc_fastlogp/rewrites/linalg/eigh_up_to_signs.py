@@ -20,7 +20,6 @@ import pytensor.scalar as ps
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
-from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.linalg.decomposition.eigen import Eigh
 from pytensor.tensor.math import Dot
@@ -28,6 +27,7 @@ from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.shape import Reshape
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.core_op import core_op
 from pymc_fastlogp.analysis.elemwise import squared
 from pymc_fastlogp.ops import EighUpToSigns
 
@@ -42,7 +42,7 @@ Signed = dict[Variable, Axes]
 @node_rewriter([blockwise_of(Eigh)])
 def local_eigh_up_to_signs(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``eigh(K) -> eigh_up_to_signs(K)``."""
-    op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+    op = core_op(node.op)
     [matrix, *others], vectors = node.inputs, node.outputs[1]
     rows = matrix.type.shape[-1]
     if others or not op.lower or matrix.type.ndim != 2 or matrix.type.dtype != "float64":

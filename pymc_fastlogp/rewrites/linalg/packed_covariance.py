@@ -25,6 +25,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.core_op import core_op
 from pymc_fastlogp.analysis.scalar_facts import Cost, facts_of
 from pymc_fastlogp.analysis.scaled_constants import Known, scaled_constant
 from pymc_fastlogp.ops import UnpackTriangle
@@ -119,7 +120,7 @@ def _is_symmetric(data: np.ndarray) -> bool:
 
 
 def _reads_lower(client: Apply) -> bool:
-    op = getattr(client.op, "core_op", client.op)
+    op = core_op(client.op)
     return isinstance(op, TERMS) or (isinstance(op, Cholesky) and op.lower)
 
 

@@ -22,14 +22,15 @@ from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.rewriting.linalg.solvers import batched_vector_b_solve_to_matrix_b_solve
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.core_op import core_op
 from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import without_left_dummies
-from pymc_fastlogp.rewrites.linalg.cholesky_of_inverse import core_of, inverted_by
+from pymc_fastlogp.rewrites.linalg.cholesky_of_inverse import inverted_by
 
 
 @node_rewriter([blockwise_of(OpPattern(SolveTriangular, b_ndim=1))])
 def local_solve_of_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``solve_triangular(L, B, b_ndim=1) -> solve_triangular(L, B.T).T``."""
-    made_by = without_left_dummies(node.inputs[0]).owner
-    if isinstance(core_of(made_by), Cholesky) and inverted_by(made_by) is not None:
+    factor = without_left_dummies(node.inputs[0])
+    if isinstance(core_op(factor.owner_op), Cholesky) and inverted_by(factor.owner) is not None:
         return None
     return batched_vector_b_solve_to_matrix_b_solve.transform(fgraph, node)

@@ -44,6 +44,7 @@ from pytensor.tensor.linalg.solvers.triangular import SolveTriangular, solve_tri
 from pytensor.tensor.math import Sum
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.core_op import core_op
 from pymc_fastlogp.analysis.elemwise import operand, squared
 from pymc_fastlogp.ops import LowerInverse
 from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import local_cholesky_of_gram
@@ -136,7 +137,7 @@ def local_quadratic_form(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
 
 def is_solve_of_rows(op: Any) -> bool:
     """Whether each row of what is given, a vector, is solved for by a lower triangle."""
-    core = op.core_op if isinstance(op, Blockwise) else op
+    core = core_op(op)
     if not isinstance(core, SolveTriangular):
         return False
     return core.lower and not core.unit_diagonal and core.b_ndim == 1
