@@ -210,6 +210,34 @@ def test_where_upstream_cannot_invert_a_matrix_the_point_is_impossible():
     assert verify(model)
 
 
+def test_where_upstream_finds_no_eigenvectors_the_point_is_impossible():
+    """There NumPy's code of `eigh` raises ValueError, and Numba's ZeroDivisionError."""
+    places = np.random.default_rng(0).normal(size=(4, 2))
+    with pm.Model() as model:
+        length, rho = pm.InverseGamma("length", 3, 3), pm.Beta("rho", 5, 2)
+        apart = (places[:, None] - places) / length
+        covs = [
+            pt.exp(-0.5 * (apart**2).sum(-1)) + 1e-4 * np.eye(4),
+            rho ** np.abs(np.arange(3)[:, None] - np.arange(3)),
+        ]
+        sigma = pm.HalfNormal("sigma")
+        pm.KroneckerNormal("y", pt.zeros(12), covs=covs, sigma=sigma, observed=np.ones(12))
+    assert verify(model)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_of_the_point"),
+    [
+        (np.linalg.LinAlgError("Singular matrix"), True),
+        (ValueError("array must not contain infs or NaNs"), True),
+        (ZeroDivisionError("division by zero"), True),
+        (ValueError("operands could not be broadcast together"), False),
+    ],
+)
+def test_which_errors_say_that_a_point_is_impossible(error, is_of_the_point):
+    assert sides._is_of_the_point(error) == is_of_the_point
+
+
 def test_more_terms_than_numpy_takes_at_once():
     with pm.Model() as model:
         terms = [pm.Normal(f"x{k}", shape=2) for k in range(33)]

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 LogpDlogp = Callable[[np.ndarray], np.ndarray]
 
+# What SciPy says of a matrix that is not finite.
+NOT_FINITE = "array must not contain infs or NaNs"
+
 # By the precision of the variables.
 RTOL = {"float64": 1e-12, "float32": 1e-4}
 
@@ -157,12 +160,21 @@ def _compile(
         try:
             with np.errstate(all="ignore"):
                 logp, dlogp = function(x)
-        except np.linalg.LinAlgError:
-            # Upstream's inverse raises where PyMC makes -inf of a Cholesky factor; samplers reject both.
+        except (ValueError, ZeroDivisionError) as error:
+            if not _is_of_the_point(error):
+                raise
             return np.full(1 + x.size, -np.inf)
         return np.concatenate([[logp], dlogp], dtype=np.float64)
 
     return logp_dlogp
+
+
+def _is_of_the_point(error: Exception) -> bool:
+    """Whether upstream raises an error only where PyMC makes -inf of a Cholesky factor; samplers reject both.
+
+    Inverses and eigenvectors do, SciPy where a matrix is not finite, and Numba where a number is divided by zero.
+    """
+    return isinstance(error, np.linalg.LinAlgError | ZeroDivisionError) or str(error) == NOT_FINITE
 
 
 def _given(compiled: "CompiledModel", model: "pm.Model") -> LogpDlogp:

@@ -39,6 +39,8 @@ VALUES = {
 }
 log_a, log_n = pt.constant(np.log(a.data)), pt.constant(np.log(n.data))
 column = pt.expand_dims(v, 1)
+of_X, of_v = pt.exp(X), pt.exp(v)
+softmax_of_X = of_X / of_X.sum(axis=1, keepdims=True)
 
 
 def limited(logs, product):
@@ -71,6 +73,8 @@ REFUSES = {
     "one scalar": pt.log(s**2 * u**2),
     "integers alone": pt.log(n * pt.ivector("k") ** 2),
     "quotient, which PyTensor splits": pt.log(a / abs(v)[g]),
+    "entries of a softmax": pt.log(softmax_of_X[:, g]).sum() + softmax_of_X[0, 0],
+    "softmax over all": pt.log((of_v / of_v.sum())[g]),
     "quotient by what is as long": pt.log(pt.exp(x) / z**2),
     "quotient by what may be negative": pt.log(pt.exp(x) / s),
     "unknown length": pt.log(a * pt.vector("open") ** 2),
@@ -147,3 +151,13 @@ def test_limits_of_a_product_of_factors_that_have_none(constant, exponent):
     off, on = (value_and_gradient(out, values, on=on)[0] for on in (False, True))
     assert np.all(np.isinf(off))
     np.testing.assert_array_equal(off, on)
+
+
+def test_entries_of_a_softmax_that_underflow():
+    exponentials = pt.exp(v - pt.max(v))
+    out = pt.log((exponentials / exponentials.sum())[g])
+    values = inputs_of(out, {v: np.array([-900.0, 0.0, -2000.0])})
+    off, on = (value_and_gradient(out, values, on=on) for on in (False, True))
+    np.testing.assert_array_equal(on[0], np.array([-900.0, 0.0, -2000.0])[g.data])
+    for found, expected in zip(on, off, strict=True):
+        np.testing.assert_array_equal(found, expected)

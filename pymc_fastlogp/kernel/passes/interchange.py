@@ -8,8 +8,8 @@ neighbours in a vector.
 from dataclasses import replace
 
 from pymc_fastlogp.kernel.ir.affine import coefficient
-from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Index
-from pymc_fastlogp.kernel.ir.loops import Loop, Program
+from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Index, Load
+from pymc_fastlogp.kernel.ir.loops import Loop, Program, Write
 from pymc_fastlogp.kernel.ir.substitute import substitute_in_loop
 from pymc_fastlogp.kernel.ir.traversal import (
     depends_on,
@@ -55,12 +55,14 @@ def _cost(loop: Loop, axis: int) -> float:
     length = loop.domain[axis]
     lanes = min(length, LANES) if isinstance(length, int) else LANES
     arithmetic = sum(isinstance(e, Compute) for e in expressions(loop))
-    read = sum(_access_cost(load.index, axis, APART) for load in loads(loop))
-    written = sum(_access_cost(update.index, axis, APART_WRITTEN) for update in updates(loop))
+    read = sum(_access_cost(load, axis, APART) for load in loads(loop))
+    written = sum(_access_cost(update, axis, APART_WRITTEN) for update in updates(loop))
     return (read + written + arithmetic) / lanes
 
 
-def _access_cost(index: tuple[Expr, ...], axis: int, apart: float) -> float:
+def _access_cost(access: Load | Write, axis: int, apart: float) -> float:
+    # Along an axis of length one, such as that of a vector as a column, nothing lies in between.
+    index = [i for i, n in zip(access.index, access.buffer.shape, strict=True) if n != 1]
     along = [i for i in index if depends_on([i], Index(axis))]
     if not along:
         return UNIFORM

@@ -15,7 +15,7 @@ entry, and a sum over rows of it falls into sums over :math:`i` and :math:`k` al
 The limit is zero, but :math:`-\infty` where the product is zero, and :math:`\infty` where it is infinite. There the logarithm is
 what it was, also where factors that are neither under- or overflow together. Exponentials are multiplied first, as PyTensor does after
 the gradient: their product may be finite where one of them is not. A quotient PyTensor splits itself where one of its parts is
-a positive constant. Elsewhere the sum
+a positive constant, or the other one the sum of its exponentials. Elsewhere the sum
 is off by at most :math:`\epsilon \sum |\log f|` over its factors :math:`f`, where the left side has the rounding of the product.
 """
 
@@ -25,7 +25,8 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import constant, switch
-from pytensor.tensor.math import add, eq, exp, log, lt, mul, sub
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.math import Sum, add, eq, exp, log, lt, mul, sub
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
@@ -77,13 +78,22 @@ def limit_of_log(x: TensorVariable) -> TensorVariable:
 
 
 def _is_product(x: TensorVariable) -> bool:
-    """Whether ``x`` is a product, or a quotient without a constant, or entries of one."""
+    """Whether ``x`` is a product, or a quotient that PyTensor does not split, or entries of one."""
     while isinstance(x.owner_op, MOVES):
         x = x.owner.inputs[0]
     quotient = operands(x, ps.TrueDiv)
-    return is_made_by(x, ps.Mul) or (
-        bool(quotient) and not any(isinstance(part, TensorConstant) for part in quotient)
-    )
+    is_split = any(isinstance(part, TensorConstant) for part in quotient) or _is_softmax(quotient)
+    return is_made_by(x, ps.Mul) or (bool(quotient) and not is_split)
+
+
+def _is_softmax(quotient: list[TensorVariable]) -> bool:
+    """Whether a quotient is that of exponentials by their sum, whose logarithm PyTensor finds where they underflow, too."""
+    if not quotient or operand(quotient[0], ps.Exp) is None:
+        return False
+    exponentials, total = quotient
+    while isinstance(total.owner_op, DimShuffle):
+        total = total.owner.inputs[0]
+    return isinstance(total.owner_op, Sum) and total.owner.inputs[0] is exponentials
 
 
 def _logarithm(x: TensorVariable, out: TensorVariable) -> TensorVariable | None:
