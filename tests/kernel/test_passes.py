@@ -347,6 +347,33 @@ def test_rows_without_a_gather_are_unrolled():
     assert [domain for domain in domains(program) if 100 in domain] == [(100,)]
 
 
+@pytest.mark.parametrize("reduce", [pt.sum, pt.prod, pt.max, pt.min, pt.all, pt.any])
+@pytest.mark.parametrize("length", [1, 2, 3, 5])
+def test_what_an_unrolled_axis_adds_to_one_element_is_added_at_once(reduce, length):
+    is_truth = reduce in (pt.all, pt.any)
+    x = pt.matrix("x", shape=(100, length), dtype="bool" if is_truth else "float64")
+    columns = reduce(x, axis=0)
+    program = program_of([x], [reduce(x), columns])
+    accumulates = [s for loop in program.steps for s in loop.body if isinstance(s, Accumulate)]
+    assert len(accumulates) == 1 + length
+    rng = np.random.default_rng(length)
+    values = rng.uniform(0.5, 2, (100, length))
+    values = values < 1.98 if is_truth else values
+    whole, each = compile_native(program)(values)
+    by_numpy = getattr(np, reduce.__name__)
+    np.testing.assert_allclose(whole, by_numpy(values), rtol=1e-13)
+    np.testing.assert_allclose(each, by_numpy(values, axis=0), rtol=1e-13)
+
+
+def test_vectors_run_along_neighbours_that_are_summed_in_a_column():
+    x, v = pt.matrix("x", shape=(300, 40)), pt.vector("v", shape=(300,))
+    program = program_of([x, v], [pt.exp(x.T @ v)])
+    [loop] = [loop for loop in program.steps if len(loop.domain) == 2]
+    [load] = [e for e in expressions(loop) if isinstance(e, Load) and e.buffer.shape == (300, 40)]
+    assert loop.domain == (300, 40)
+    assert load.index == (Index(0), Index(1))
+
+
 def test_vectors_run_along_neighbours():
     x = pt.matrix("x", shape=(30, 20))
     program = program_of([x], [pt.sum(pt.exp(x.T))])

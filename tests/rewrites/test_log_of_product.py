@@ -39,8 +39,8 @@ VALUES = {
 }
 log_a, log_n = pt.constant(np.log(a.data)), pt.constant(np.log(n.data))
 column = pt.expand_dims(v, 1)
-of_X, of_v = pt.exp(X), pt.exp(v)
-softmax_of_X = of_X / of_X.sum(axis=1, keepdims=True)
+exp_matrix, exp_vector = pt.exp(X), pt.exp(v)
+softmax = exp_matrix / exp_matrix.sum(axis=1, keepdims=True)
 
 
 def limited(logs, product):
@@ -73,8 +73,8 @@ REFUSES = {
     "one scalar": pt.log(s**2 * u**2),
     "integers alone": pt.log(n * pt.ivector("k") ** 2),
     "quotient, which PyTensor splits": pt.log(a / abs(v)[g]),
-    "entries of a softmax": pt.log(softmax_of_X[:, g]).sum() + softmax_of_X[0, 0],
-    "softmax over all": pt.log((of_v / of_v.sum())[g]),
+    "entries of a softmax": pt.log(softmax[:, g]).sum() + softmax[0, 0],
+    "softmax over all": pt.log((exp_vector / exp_vector.sum())[g]),
     "quotient by what is as long": pt.log(pt.exp(x) / z**2),
     "quotient by what may be negative": pt.log(pt.exp(x) / s),
     "unknown length": pt.log(a * pt.vector("open") ** 2),

@@ -10,10 +10,11 @@ table, unless they are so short that they fill no vector, and so is all that a l
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import batched
 
 from pymc_fastlogp.kernel.ir.arithmetic import fold_constants, int64
-from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Index, Load, Role, Size
-from pymc_fastlogp.kernel.ir.loops import Loop, Program, Statement
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Index, Load, Role, Size
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program, Statement
 from pymc_fastlogp.kernel.ir.substitute import substitute
 from pymc_fastlogp.kernel.ir.traversal import (
     depends_on,
@@ -64,7 +65,7 @@ def _unrolled(loop: Loop, tables: frozenset[Buffer]) -> Loop:
     length = loop.domain[axis]
     assert isinstance(length, int)
     domain = (*loop.domain[:axis], *loop.domain[axis + 1 :])
-    body = (at for s in loop.body for at in _at_each(s, axis, length))
+    body = (at for s in loop.body for at in _together(s, _at_each(s, axis, length), axis))
     return _unrolled(replace(loop, domain=domain, body=tuple(body)), tables)
 
 
@@ -123,8 +124,21 @@ def _is_free_of_data(expr: Expr, axis: int) -> bool:
     )
 
 
-def _at_each(statement: Statement, axis: int, length: int) -> Iterator[Statement]:
-    """Yield a statement for each position along an axis."""
+def _together(statement: Statement, copies: list[Statement], axis: int) -> list[Statement]:
+    """Return the copies of a statement, as one where all accumulate in the same element: each would have partial results of its own."""
+    if not isinstance(statement, Accumulate) or depends_on(statement.index, Index(axis)):
+        return copies
+    adding = [copy for copy in copies if isinstance(copy, Accumulate)]
+    values = [copy.value for copy in adding]
+    while len(values) > 1:
+        pairs = batched(values, 2)
+        values = [Compute(statement.op, x, x[0].dtype) if len(x) > 1 else x[0] for x in pairs]
+    return [replace(copy, value=value) for copy, value in zip(adding, values, strict=False)]
+
+
+def _at_each(statement: Statement, axis: int, length: int) -> list[Statement]:
+    """Return a statement for each position along an axis."""
+    copies = list[Statement]()
     for k in range(length):
 
         def at_k(expr: Expr, k: int = k) -> Expr | None:
@@ -132,4 +146,5 @@ def _at_each(statement: Statement, axis: int, length: int) -> Iterator[Statement
                 return int64(k) if expr.axis == axis else Index(expr.axis - (expr.axis > axis))
             return fold_constants(expr)
 
-        yield from substitute((statement,), at_k)
+        copies += substitute((statement,), at_k)
+    return copies
