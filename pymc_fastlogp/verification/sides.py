@@ -172,9 +172,11 @@ def _compile(
 def _is_of_the_point(error: Exception) -> bool:
     """Whether upstream raises an error only where PyMC makes -inf of a Cholesky factor; samplers reject both.
 
-    Inverses and eigenvectors do, SciPy where a matrix is not finite, and Numba where a number is divided by zero.
+    Inverses and eigenvectors do, SciPy where a matrix is not finite, and Numba where a number is divided by zero. To the message PyTensor adds the node.
     """
-    return isinstance(error, np.linalg.LinAlgError | ZeroDivisionError) or str(error) == NOT_FINITE
+    if isinstance(error, np.linalg.LinAlgError | ZeroDivisionError):
+        return True
+    return str(error).startswith(NOT_FINITE)
 
 
 def _given(compiled: "CompiledModel", model: "pm.Model") -> LogpDlogp:
