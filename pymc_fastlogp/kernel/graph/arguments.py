@@ -19,8 +19,8 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.lower import axes_of_vectors
 
-# Of matrices that are read from one constant with their transposes: 50 x 2 000 numbers are 1.1 times as fast so, 20 x 730 three times 1.25 times. With less than the first cache
-# of a core, or columns that are straight-line code (:mod:`pymc_fastlogp.kernel.passes.unroll`), 0.95 were measured: what is read once has to be kept in registers.
+# Of matrices that are read from one constant with their transposes (``python -m benchmarks.transposes``). Of those that fit into the first cache of a core, or whose columns are
+# straight-line code (:mod:`pymc_fastlogp.kernel.passes.unroll`), some models are 0.95 times as fast so: what is read once has to be kept in registers.
 LEAST_BYTES, LEAST_COLUMNS = 2**15, 17
 
 
