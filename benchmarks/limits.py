@@ -68,6 +68,14 @@ class Limit(NamedTuple):
     lifted: float = NONE
 
 
+def _counts(x: TensorVariable, c: TensorVariable, y: TensorVariable) -> TensorVariable:
+    """Return the logp of counts, of which each row and column has a factor, and its gradient."""
+    mean = x[:, None] * c
+    error = y / mean - 1
+    logp = (y * pt.log(mean) - mean).sum()
+    return pt.join(0, (error * c).sum(axis=1), (error * x[:, None]).sum(axis=0), logp[None])
+
+
 def _triangle(z: TensorVariable, packed: TensorVariable) -> TensorVariable:
     n = z.type.shape[1]
     return pt.tanh(z @ pt.zeros((n, n))[np.tril_indices(n)].set(packed).T).sum(axis=1)
@@ -180,14 +188,14 @@ LIMITS = (
         (8, 32, 64, 128, 256),
     ),
     Limit(
-        "passes.unroll",
+        "passes.short_axes",
         "LONGEST",
         lambda x, c: pt.exp(x[:, None] - c).sum(axis=1),
         lambda n: [(ROWS,), (n,)],
         (2, 4, 8, 16, 32),
     ),
     Limit(
-        "passes.unroll",
+        "passes.short_axes",
         "LONG",
         lambda x, c: pt.exp(x[:, None] - c).sum(axis=1),
         lambda n: [(n,), (4,)],
@@ -196,11 +204,32 @@ LIMITS = (
         lifted=ALL,
     ),
     Limit(
-        "passes.unroll",
+        "passes.short_axes",
         "LONGEST_GATHERED",
         lambda table, x: pt.exp(table[np.arange(ROWS) % 20] - x[:, None]).sum(axis=1),
         lambda n: [(20, n), (ROWS,)],
         (2, 4, 6, 8, 12),
+    ),
+    Limit(
+        "passes.short_axes",
+        "DEAR",
+        lambda x, c: pt.exp(x[:, None] - c).sum(axis=1),
+        lambda n: [(ROWS,), (n,)],
+        (8, 12, 16),
+    ),
+    Limit(
+        "passes.short_axes",
+        "DEAR",
+        _counts,
+        lambda n: [(ROWS,), (n,), (ROWS, n)],
+        (8, 12, 16),
+    ),
+    Limit(
+        "passes.short_axes",
+        "DEAR",
+        lambda *args: _counts(*args[:2], pt.exp(args[2])),
+        lambda n: [(ROWS,), (n,), (ROWS, n)],
+        (8, 12, 16),
     ),
     Limit(
         "passes.reciprocal",

@@ -147,6 +147,12 @@ def updates(loop: Loop) -> list[Write]:
     return [statement for statement in loop.body if not isinstance(statement, Check)]
 
 
+def elements(loop: Loop) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
+    """Yield the elements that a loop reads or writes, as the buffer and the index."""
+    for access in (*loads(loop), *updates(loop)):
+        yield access.buffer, access.index
+
+
 def is_ordered(loop: Loop) -> bool:
     """Whether the order in which a loop runs counts, so that its axes must stay as they are."""
     in_order = (isinstance(s, Scan) or (isinstance(s, Store) and s.in_order) for s in loop.body)

@@ -18,9 +18,13 @@ CHECK_BOUNDS = "PYMC_FASTLOGP_CHECK_BOUNDS"
 
 def default_width() -> int:
     """Return the lanes of two native vectors of this CPU, so that their latencies overlap."""
+    return IN_FLIGHT * native_lanes()
+
+
+def native_lanes() -> int:
+    """Return the lanes of a native vector of this CPU."""
     features = llvm.get_host_cpu_features()
-    native = next((n for name, n in NATIVE_LANES if features.get(name)), SMALLEST_NATIVE_LANES)
-    return IN_FLIGHT * native
+    return next((n for name, n in NATIVE_LANES if features.get(name)), SMALLEST_NATIVE_LANES)
 
 
 def checks_bounds() -> bool:

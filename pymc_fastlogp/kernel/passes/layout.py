@@ -15,7 +15,6 @@ whoever passes it (:mod:`pymc_fastlogp.kernel.graph.arguments`). What a library 
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import replace
 from math import inf, prod
 
@@ -27,10 +26,9 @@ from pymc_fastlogp.kernel.ir.loops import Check, Loop, Program, Statement
 from pymc_fastlogp.kernel.ir.substitute import substitute, substitute_in_element
 from pymc_fastlogp.kernel.ir.traversal import (
     depends_on,
+    elements,
     is_call,
-    loads,
     loops_in,
-    updates,
     with_loops,
 )
 
@@ -77,29 +75,24 @@ def axes_of_vectors(program: Program) -> dict[Buffer, int]:
 
     Arrays that have one axis, or that a library reads, are left out.
     """
-    elements: dict[Buffer, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    counts: dict[Buffer, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     fixed = set[Buffer]()
     for loop in loops_in(program.steps):
-        for buffer, index in _elements(loop):
+        for buffer, index in elements(loop):
             if is_call(loop):
                 fixed.add(buffer)
             elif (axis := _axis_along(index, len(loop.domain) - 1)) is not None:
-                elements[buffer][axis] += _length(loop)
+                counts[buffer][axis] += _length(loop)
     # The last axis stays the last where another one is no better.
     best = {
         buffer: max(sorted(found, reverse=True), key=lambda axis: found[axis])
-        for buffer, found in elements.items()
+        for buffer, found in counts.items()
     }
     return {
         buffer: axis
         for buffer, axis in best.items()
         if buffer not in fixed and any(size != 1 for size in buffer.shape[axis + 1 :])
     }
-
-
-def _elements(loop: Loop) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
-    for access in (*loads(loop), *updates(loop)):
-        yield access.buffer, access.index
 
 
 def _axis_along(index: tuple[Expr, ...], inner: int) -> int | None:

@@ -1,0 +1,142 @@
+"""Which short axes become straight-line code, and which stay loops.
+
+Rows of k neighbours in an output are better left as they lie, and so are those of a gathered table, unless they are so short that
+they fill no vector, and so is all that a loop over such rows shares with others. The same holds for rows that fill whole vectors, if
+an entry takes several functions: straight-line code of a row has more values than 16 registers hold, and more instructions than a CPU keeps
+decoded. Not where something reads a part of a row, as the cut points of an ordered response do: its lanes would not be neighbours.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Index, Load, Role, Size
+from pymc_fastlogp.kernel.ir.loops import Loop, Program
+from pymc_fastlogp.kernel.ir.traversal import depends_on, elements, loops_in, walk
+from pymc_fastlogp.kernel.native.target import default_width, native_lanes
+from pymc_fastlogp.kernel.scalars.cost import arithmetic_cost
+
+# Lengths of an axis that is unrolled, and of one that is worth a loop beside it (``python -m benchmarks.limits``).
+LONGEST, LONG = 16, 64
+
+# Length of gathered rows that are taken apart, at most: a vector of 8 lanes is not filled by them, and an ordered logit whose cut
+# points differ by group is 3.5 times as fast. Rows of 8 and 10 are slower apart (``python -m benchmarks.limits``).
+LONGEST_GATHERED = 6
+
+# Cost of an entry, in additions, from which rows that fill vectors stay loops, and the lanes of the vectors of AVX: it has 16 registers,
+# AVX-512 and NEON have 32 (``python -m benchmarks.limits``).
+DEAR, AVX_LANES = 55, 4
+
+
+def rows_that_stay(program: Program) -> frozenset[Buffer]:
+    """Return the arrays whose rows stay as they lie: outputs, dear ones, and what shares a loop with a table."""
+    tables = frozenset(buffer for buffer in program.outputs if buffer.role is Role.OUTPUT)
+    if native_lanes() == AVX_LANES:
+        tables |= _dear(tuple(loops_in(program.steps)))
+    while True:
+        found = tables.union(*(_kept_by(loop, tables) for loop in loops_in(program.steps)))
+        if found == tables:
+            return tables
+        tables = found
+
+
+def _kept_by(loop: Loop, tables: frozenset[Buffer]) -> Iterator[Buffer]:
+    """Yield the arrays over a short axis of a loop that is not unrolled."""
+    for axis, long in short_axes(loop):
+        if not pays(loop, axis, long, tables):
+            yield from (buffer for buffer, _ in _over(loop, axis, long))
+
+
+def _dear(loops: Sequence[Loop]) -> frozenset[Buffer]:
+    """Return the arrays of rows that fill vectors, that all loops go along whole, and that together cost much by entry."""
+    groups = list[_Rows]()
+    for loop in loops:
+        for axis, long in short_axes(loop):
+            groups = _merged(groups, _rows(loop, axis, long))
+    return frozenset[Buffer]().union(
+        *(rows.buffers for rows in groups if rows.are_whole and rows.cost >= DEAR)
+    )
+
+
+class _Rows(NamedTuple):
+    """Arrays over a short axis and a long one that loops share."""
+
+    buffers: frozenset[Buffer]
+    cost: int  # of an entry
+    are_whole: bool
+
+
+def _rows(loop: Loop, axis: int, long: int) -> _Rows:
+    """Return the arrays over both axes of a loop."""
+    over, length = list(_over(loop, axis, long)), loop.domain[axis]
+    whole = (_is_whole(buffer, index, axis, length) for buffer, index in over)
+    are_whole = _fills_vectors(length) and _is_alone(loop, axis, long) and all(whole)
+    return _Rows(frozenset(buffer for buffer, _ in over), arithmetic_cost(loop), are_whole)
+
+
+def _merged(groups: list[_Rows], new: _Rows) -> list[_Rows]:
+    """Return groups with another one, as one with those that it shares an array with."""
+    joined = [new, *(rows for rows in groups if rows.buffers & new.buffers)]
+    one = _Rows(
+        frozenset[Buffer]().union(*(rows.buffers for rows in joined)),
+        sum(rows.cost for rows in joined),
+        all(rows.are_whole for rows in joined),
+    )
+    return [*(rows for rows in groups if not rows.buffers & new.buffers), one]
+
+
+def _fills_vectors(length: Size) -> bool:
+    """Whether a row of so many elements fills at least the vectors that a loop works on at a time, and leaves nothing over."""
+    return isinstance(length, int) and length >= default_width() and length % native_lanes() == 0
+
+
+def _is_alone(loop: Loop, axis: int, long: int) -> bool:
+    """Whether no third axis has to become straight-line code."""
+    others = set(range(len(loop.domain))) - {axis, long}
+    return all(loop.domain[other] == 1 for other in others)
+
+
+def _is_whole(buffer: Buffer, index: tuple[Expr, ...], axis: int, length: Size) -> bool:
+    """Whether an access goes along a whole axis of an array."""
+    along = [k for k, i in enumerate(index) if depends_on([i], Index(axis))]
+    return len(along) == 1 and index[along[0]] is Index(axis) and buffer.shape[along[0]] == length
+
+
+def short_axes(loop: Loop) -> list[tuple[int, int]]:
+    """Return the axes beside a single long one, each with that one."""
+    long = [axis for axis, length in enumerate(loop.domain) if _is_long(length)]
+    if len(long) != 1:
+        return []
+    return [(axis, long[0]) for axis in range(len(loop.domain)) if axis not in long]
+
+
+def _is_long(length: Size) -> bool:
+    return not isinstance(length, int) or length >= LONG
+
+
+def pays(loop: Loop, axis: int, long: int, tables: frozenset[Buffer]) -> bool:
+    """Whether the axis is short, and no array over it and the long one is a table of longer rows."""
+    length = loop.domain[axis]
+    if not isinstance(length, int) or length > LONGEST:
+        return False
+    return all(
+        buffer not in tables
+        and (length <= LONGEST_GATHERED or all(_is_free_of_data(i, axis) for i in index))
+        for buffer, index in _over(loop, axis, long)
+    )
+
+
+def _over(loop: Loop, axis: int, long: int) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
+    """Yield the elements of arrays over both axes."""
+    for buffer, index in elements(loop):
+        if depends_on(index, Index(axis)) and depends_on(index, Index(long)):
+            yield buffer, index
+
+
+def _is_free_of_data(expr: Expr, axis: int) -> bool:
+    """Whether an index is made of those of the loop alone, once the axis is unrolled."""
+    others = (part for part in walk([expr]) if isinstance(part, Load))
+    return all(
+        load.buffer.role is Role.CONSTANT
+        and all(part is Index(axis) for part in walk(load.index) if isinstance(part, Index))
+        for load in others
+    )

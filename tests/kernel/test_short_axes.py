@@ -1,0 +1,92 @@
+"""Rows whose entries are dear stay loops on a CPU of few registers, others become straight-line code."""
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.fg import FrozenFunctionGraph
+
+from pymc_fastlogp.kernel.lower import loops_of
+from pymc_fastlogp.kernel.passes import short_axes
+from tests.kernel.check import optimise
+from tests.kernel.native_kernel import compile_native
+
+ROWS = 100
+
+
+@pytest.fixture
+def avx(monkeypatch):
+    """Let the passes see a CPU with vectors of 4 lanes, of which a loop works on two at a time."""
+    monkeypatch.setattr(short_axes, "native_lanes", lambda: 4)
+    monkeypatch.setattr(short_axes, "default_width", lambda: 8)
+
+
+def dear(x, y):
+    return pt.exp(x[:, None] + y) + pt.log(y)
+
+
+def cheap(x, y):
+    return x[:, None] * y + y**2
+
+
+def joined(x, y):
+    return pt.join(1, dear(x, y[:, 1:]), x[:, None])
+
+
+def partly(x, y):
+    return dear(x, y)[:, 1:]
+
+
+def apart(x, y):
+    """Rows of pairs: a third axis."""
+    return pt.log(pt.stack([dear(x, y), dear(-x, y)], axis=-1)).sum(axis=-1)
+
+
+def program_of(entries, length):
+    """Return the program of sums along rows, along columns, and of both sums' product."""
+    x, y = pt.vector("x", shape=(ROWS,)), pt.matrix("y", shape=(ROWS, length))
+    table = entries(x, y)
+    by_row = table.sum(axis=1)
+    outputs = [by_row, table.sum(axis=0), pt.sum(table / by_row[:, None])]
+    graph = FrozenFunctionGraph.from_io([x, y], outputs, dedup_nodes=True)
+    return optimise(loops_of(graph, (None, None)))
+
+
+def keeps_rows(program):
+    """Whether a loop goes along rows."""
+    return any(len(loop.domain) > 1 and ROWS in loop.domain for loop in program.steps)
+
+
+@pytest.mark.usefixtures("avx")
+@pytest.mark.parametrize("length", [8, 12, 16])
+def test_dear_rows_that_fill_vectors_stay_loops(length):
+    assert keeps_rows(program_of(dear, length))
+
+
+@pytest.mark.usefixtures("avx")
+@pytest.mark.parametrize("length", [2, 4, 9, 13])
+def test_rows_that_fill_no_vectors_or_leave_some_over_are_unrolled(length):
+    assert not keeps_rows(program_of(dear, length))
+
+
+@pytest.mark.usefixtures("avx")
+@pytest.mark.parametrize("entries", [cheap, joined, partly, apart])
+def test_what_is_cheap_or_read_in_part_is_unrolled(entries):
+    assert not keeps_rows(program_of(entries, 12))
+
+
+def test_dear_rows_are_unrolled_where_registers_are_many(monkeypatch):
+    monkeypatch.setattr(short_axes, "native_lanes", lambda: 8)
+    assert not keeps_rows(program_of(dear, 16))
+
+
+@pytest.mark.usefixtures("avx")
+@pytest.mark.parametrize("length", [8, 12, 13])
+@pytest.mark.parametrize("entries", [dear, cheap, joined, partly, apart])
+def test_values_are_those_of_numpy(entries, length):
+    rng = np.random.default_rng(length)
+    x, y = rng.normal(size=ROWS), rng.uniform(0.5, 2, (ROWS, length))
+    by_row, by_column, total = compile_native(program_of(entries, length))(x, y)
+    table = entries(pt.as_tensor(x), pt.as_tensor(y)).eval()
+    np.testing.assert_allclose(by_row, table.sum(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(by_column, table.sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(total, (table / table.sum(axis=1, keepdims=True)).sum(), rtol=1e-12)
