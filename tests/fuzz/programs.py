@@ -89,10 +89,14 @@ def _term(x: Variable, k: int) -> Variable:
 
 
 def _gradient(total: Variable, inputs: Sequence[Variable]) -> list[Variable]:
-    """Return the gradient; nothing where PyTensor has none."""
+    """Return the gradient; nothing where PyTensor has none.
+
+    Its zeros are of the type of an input that the sum does not depend on, and of floatX where a step has no derivative.
+    Which of both is said depends on what was rewritten before.
+    """
     wrt = [x for x in inputs if x.type.dtype in FLOATS]
     try:
-        return pytensor.grad(total, wrt, disconnected_inputs="ignore")
+        gradient = pytensor.grad(total, wrt, disconnected_inputs="ignore")
     except (
         NotImplementedError,
         TypeError,
@@ -100,6 +104,7 @@ def _gradient(total: Variable, inputs: Sequence[Variable]) -> list[Variable]:
         pytensor.gradient.NullTypeGradError,
     ):
         return []
+    return [g.astype(x.type.dtype) for g, x in zip(gradient, wrt, strict=True)]
 
 
 def random_program(seed: int) -> Program:
