@@ -3,10 +3,11 @@
 Rows of k neighbours in an output are better left as they lie, and so are those of a gathered table, unless they are so short that
 they fill no vector, and so is all that a loop over such rows shares with others. The same holds for rows that fill whole vectors, if
 an entry takes several functions: straight-line code of a row has more values than 16 registers hold, and more instructions than a CPU keeps
-decoded. Not where something reads a part of a row, as the cut points of an ordered response do: its lanes would not be neighbours.
+decoded. Not where something reads a part of a row, as the cut points of an ordered response do: its lanes would not be neighbours; nor where
+a loop of another form reads them, such as one over two long axes, which is faster with columns.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Index, Load, Role, Size
@@ -48,12 +49,14 @@ def _kept_by(loop: Loop, tables: frozenset[Buffer]) -> Iterator[Buffer]:
 
 def _dear(loops: Sequence[Loop]) -> frozenset[Buffer]:
     """Return the arrays of rows that fill vectors, that all loops go along whole, and that together cost much by entry."""
-    groups = list[_Rows]()
-    for loop in loops:
-        for axis, long in short_axes(loop):
-            groups = _merged(groups, _rows(loop, axis, long))
+    apart = {buffer for loop in loops if not short_axes(loop) for buffer, _ in elements(loop)}
+    rows = (_rows(loop, axis, long) for loop in loops for axis, long in short_axes(loop))
     return frozenset[Buffer]().union(
-        *(rows.buffers for rows in groups if rows.are_whole and rows.cost >= DEAR)
+        *(
+            group.buffers
+            for group in _merged(rows)
+            if group.are_whole and group.cost >= DEAR and apart.isdisjoint(group.buffers)
+        )
     )
 
 
@@ -73,15 +76,18 @@ def _rows(loop: Loop, axis: int, long: int) -> _Rows:
     return _Rows(frozenset(buffer for buffer, _ in over), arithmetic_cost(loop), are_whole)
 
 
-def _merged(groups: list[_Rows], new: _Rows) -> list[_Rows]:
-    """Return groups with another one, as one with those that it shares an array with."""
-    joined = [new, *(rows for rows in groups if rows.buffers & new.buffers)]
-    one = _Rows(
-        frozenset[Buffer]().union(*(rows.buffers for rows in joined)),
-        sum(rows.cost for rows in joined),
-        all(rows.are_whole for rows in joined),
-    )
-    return [*(rows for rows in groups if not rows.buffers & new.buffers), one]
+def _merged(every: Iterable[_Rows]) -> set[_Rows]:
+    """Return what loops share arrays with each other as one."""
+    groups = dict[Buffer, _Rows]()
+    for rows in every:
+        joined = [rows, *{groups[buffer] for buffer in rows.buffers if buffer in groups}]
+        one = _Rows(
+            frozenset[Buffer]().union(*(group.buffers for group in joined)),
+            sum(group.cost for group in joined),
+            all(group.are_whole for group in joined),
+        )
+        groups |= dict.fromkeys(one.buffers, one)
+    return set(groups.values())
 
 
 def _fills_vectors(length: Size) -> bool:
