@@ -41,7 +41,7 @@ KERNEL = {
     "native.target": set(),
     "vecmath": {"llvm"},
     "scalars": {"ir", "llvm", "vecmath"},
-    "passes": {"ir", "scalars"},
+    "passes": {"ir", "native.target", "scalars"},  # which rows fit into registers
     "emit": {"ir", "llvm", "native.blas", "native.target", "scalars", "vecmath"},
     "lower": {"defects", "ir", "native.blas", "passes", "scalars"},
     "native": {"emit", "ir", "native.blas", "native.target", "scalars"},

@@ -232,7 +232,8 @@ def readers_of_rows(draw):
 def check_any_readers(n):
     counts = Counter()
 
-    @settings(max_examples=n)
+    # A few are always the same, so that as many fire.
+    @settings(max_examples=n, derandomize=n < 100)
     @given(readers_of_rows())
     def check(case):
         out, size, inputs = case
