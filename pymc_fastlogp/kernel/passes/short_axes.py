@@ -25,7 +25,7 @@ LONGEST_GATHERED = 6
 
 # Cost of an entry, in additions, from which rows that fill vectors stay loops, and the lanes of the vectors of AVX: it has 16 registers,
 # AVX-512 and NEON have 32 (``python -m benchmarks.limits``).
-DEAR, AVX_LANES = 55, 4
+DEAR, AVX_LANES = 44, 4
 
 
 def rows_that_stay(program: Program) -> frozenset[Buffer]:

@@ -21,6 +21,9 @@ from llvmlite import ir
 
 from pymc_fastlogp.kernel.llvm import F64, I1, I64, declared, filled, once
 
+# Coefficients from which on a polynomial has four chains: what joins them takes longer than those of fewer save (``python -m benchmarks.limits``).
+FOUR_CHAINS = 16
+
 
 @dataclass(frozen=True, eq=False)
 class Lanes:
@@ -247,11 +250,17 @@ class Floats(Lanes):
     def polynomial(self, coefficients: Sequence[float]) -> "Floats":
         """Return the polynomial with these coefficients, constant term first.
 
-        Even and odd powers are two independent chains of Horner's rule, which overlap.
+        Powers of the same remainder modulo two, or modulo four of a long one, are independent chains of Horner's rule, which overlap
+        (W. S. Dorn 1962, Generalizations of Horner's rule for polynomial evaluation).
         """
         square = self * self
-        even, odd = square.horner(coefficients[::2]), square.horner(coefficients[1::2])
-        return odd.fma(self, even)
+        if len(coefficients) < FOUR_CHAINS:
+            even, odd = square.horner(coefficients[::2]), square.horner(coefficients[1::2])
+            return odd.fma(self, even)
+        fourth = square * square
+        chains = [fourth.horner(coefficients[i::4]) for i in range(4)]
+        low, high = chains[1].fma(self, chains[0]), chains[3].fma(self, chains[2])
+        return high.fma(square, low)
 
     def horner(self, coefficients: Sequence[float]) -> "Floats":
         """Return the polynomial by Horner's rule: one operation less, one chain."""

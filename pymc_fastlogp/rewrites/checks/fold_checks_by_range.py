@@ -6,6 +6,7 @@
     exp(x) >= 0                         ->  ~isnan(x)
     sigmoid(x) <= 1                     ->  ~isnan(x)
     sigmoid(x) > 1                      ->  False
+    exp(x) + 1e-10 == 0                 ->  False
     isnan(exp(x)), isnan(2 * x + 1)     ->  isnan(x)
     isinf(sigmoid(x))                   ->  False
     all([all(p >= 0), all(~isnan(p))])  ->  all(p >= 0)
@@ -30,7 +31,7 @@ from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.tensor.basic import MakeVector, constant, full_like, stack
 from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.math import All, Sum, ge, gt, invert, isinf_, isnan, isnan_, le, lt
+from pytensor.tensor.math import All, Sum, eq, ge, gt, invert, isinf_, isnan, isnan_, le, lt
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
@@ -47,6 +48,7 @@ COMPARISONS: dict[type[ps.ScalarOp], tuple[Test, Test]] = {
     ps.GT: (lambda x, y: x.low > y.high, lambda x, y: x.high <= y.low),
     ps.LE: (lambda x, y: x.high <= y.low, lambda x, y: x.low > y.high),
     ps.LT: (lambda x, y: x.high < y.low, lambda x, y: x.low >= y.high),
+    ps.EQ: (lambda x, y: False, lambda x, y: x.high < y.low or x.low > y.high),
 }
 
 
@@ -120,7 +122,7 @@ RULES: dict[type, Callable[[FunctionGraph, Apply], TensorVariable | None]] = {
 }
 
 
-@node_rewriter([ge, gt, le, lt, isnan_, isinf_, All])
+@node_rewriter([eq, ge, gt, le, lt, isnan_, isinf_, All])
 def local_fold_checks_by_range(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite a comparison, or a conjunction of them, into what of it is not sure."""
     [out] = node.outputs
