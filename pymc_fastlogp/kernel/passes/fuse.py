@@ -64,11 +64,12 @@ def _domains_reading(steps: Sequence[Step]) -> dict[Buffer, set[Domain]]:
 def _earliest(groups: list[Group | Alone], step: Step) -> int:
     """Return the first position at which all that has to come before a step is before it, or at it."""
     written, touched = writes(step), reads(step) | writes(step)
+    is_movable = not is_barrier(step)
     for position in reversed(range(len(groups))):
         group = groups[position]
         is_apart = group.writes.isdisjoint(touched) and group.reads.isdisjoint(written)
         # Of hundreds of groups nearly all: they are not asked what takes longer.
-        if is_apart and not (group.is_barrier or is_barrier(step)):
+        if is_apart and is_movable and not group.is_barrier:
             continue
         if group.must_precede(step):
             return position + 1
@@ -81,11 +82,12 @@ def _place(groups: list[Group | Alone], loop: Loop, readers: dict[Buffer, set[Do
     """Return the group that a loop joins, perhaps a new one."""
     earliest = _earliest(groups, loop)
     # A scalar is cheap to compute and should not wait for others.
-    end = len(groups) if loop.domain else earliest + 1
-    for position, group in enumerate(groups[earliest:end], start=earliest):
-        if isinstance(group, Alone) or group.is_barrier or is_barrier(loop):
+    end = len(groups) if loop.domain else min(earliest + 1, len(groups))
+    for position in () if is_barrier(loop) else range(earliest, end):
+        group = groups[position]
+        if isinstance(group, Alone) or group.is_barrier or not group.fits(loop):
             continue
-        if group.fits(loop) and not _would_wait(group, loop, groups[:position], readers):
+        if not _would_wait(group, loop, groups[:position], readers):
             return group
     group = Group(loop.domain, loop.when)
     groups.insert(earliest, group)

@@ -49,8 +49,9 @@ def _kept_by(loop: Loop, tables: frozenset[Buffer]) -> Iterator[Buffer]:
 
 def _dear(loops: Sequence[Loop]) -> frozenset[Buffer]:
     """Return the arrays of rows that fill vectors, that all loops go along whole, and that together cost much by entry."""
-    apart = {buffer for loop in loops if not short_axes(loop) for buffer, _ in elements(loop)}
-    rows = (_rows(loop, axis, long) for loop in loops for axis, long in short_axes(loop))
+    axes = [(loop, short_axes(loop)) for loop in loops]
+    apart = {buffer for loop, found in axes if not found for buffer, _ in elements(loop)}
+    rows = (_rows(loop, axis, long) for loop, found in axes for axis, long in found)
     return frozenset[Buffer]().union(
         *(
             group.buffers
