@@ -249,3 +249,41 @@ def test_value_outside_of_its_support_is_impossible():
     for at in (0.3, np.inf, -np.inf, np.nan):
         off, on = (logp(model, on=on)(np.asarray(at)) for on in (False, True))
         np.testing.assert_array_equal(on, off)
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """Counts, most of them zero, of which each has a rate that a small number keeps from zero."""
+    with pm.Model() as model:
+        pm.Poisson("y", pm.math.exp(pm.Normal("a", shape=4)) + 1e-10, observed=[0, 0, 2, 0])
+    return model
+
+
+def test_rate_that_is_not_zero_is_not_asked_whether_it_is(counts):
+    def asks(on):
+        nodes = (v.owner for v in ancestors([pregrad(counts.logp(), on=on)]))
+        return any(node and isinstance(node.op, Elemwise) and node.op == pt.eq for node in nodes)
+
+    assert asks(on=False)
+    assert not asks(on=True)
+
+
+@pytest.mark.parametrize("a", [0.3, 709.0, 800.0, -800.0, np.inf, -np.inf, np.nan])
+def test_logp_and_gradient_of_counts_at_limits(counts, a):
+    point = np.array([0.1, a, -0.2, 1.0])
+    off, on = (_logp_and_gradient(counts, point, on=on) for on in (False, True))
+    assert on.keys() == off.keys()
+    for what in off:
+        np.testing.assert_allclose(on[what], off[what], rtol=1e-13)
+
+
+def _logp_and_gradient(model, point, *, on):
+    """Return what is computed, or the message of what is raised."""
+    with switched(on), np.errstate(all="ignore"):
+        logp = pregrad(model.logp(), on=on)
+        graph = [logp, *pt.grad(logp, model.value_vars)]
+        try:
+            found = pytensor.function(model.value_vars, graph, mode=PYTHON)(point)
+        except ParameterValueError as error:
+            return {str(error): 0.0}
+    return {"logp": found[0], "gradient": found[1]}
