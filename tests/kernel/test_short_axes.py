@@ -24,6 +24,17 @@ def dear(x, y):
     return pt.exp(x[:, None] + y) + pt.log(y)
 
 
+def counts(x, y):
+    """What a count has: a logarithm and a quotient of its mean, little more than the least that is dear."""
+    mean = pt.exp(x)[:, None] + y
+    return y * pt.log(mean) - x[:, None] / mean
+
+
+def exponential(x, y):
+    """One function, a little less."""
+    return pt.exp(x[:, None] + y)
+
+
 def cheap(x, y):
     return x[:, None] * y + y**2
 
@@ -70,8 +81,9 @@ def keeps_rows(program):
 
 @pytest.mark.usefixtures("avx")
 @pytest.mark.parametrize("length", [8, 12, 16])
-def test_dear_rows_that_fill_vectors_stay_loops(length):
-    assert keeps_rows(program_of(dear, length))
+@pytest.mark.parametrize("entries", [dear, counts])
+def test_dear_rows_that_fill_vectors_stay_loops(entries, length):
+    assert keeps_rows(program_of(entries, length))
 
 
 @pytest.mark.usefixtures("avx")
@@ -81,7 +93,9 @@ def test_rows_that_fill_no_vectors_or_leave_some_over_are_unrolled(length):
 
 
 @pytest.mark.usefixtures("avx")
-@pytest.mark.parametrize("entries", [cheap, joined, partly, apart, with_a_column, by_pairs])
+@pytest.mark.parametrize(
+    "entries", [exponential, cheap, joined, partly, apart, with_a_column, by_pairs]
+)
 def test_what_is_cheap_or_read_in_part_is_unrolled(entries):
     assert not keeps_rows(program_of(entries, 12))
 

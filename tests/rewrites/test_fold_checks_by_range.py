@@ -33,6 +33,8 @@ s = pt.scalar("s")
 k = pt.lvector("k", shape=(N,))
 flags = pt.vector("flags", shape=(N,), dtype="bool")
 length_unknown = pt.vector("length_unknown")
+small = pt.vector("small", shape=(N,), dtype="float32")
+bytes_ = pt.vector("bytes_", shape=(N,), dtype="uint8")
 other_length = pt.vector("other_length")
 
 numbers = pt.cast(flags, "float64")  # zeros and ones, never nan
@@ -67,6 +69,13 @@ FIRES = {
     "never true, nan or not": (pt.exp(x) < 0, FALSE),
     "never equal, nan or not": (pt.eq(pt.exp(x) + 1e-10, 0), FALSE),
     "never equal, written the other way round": (pt.eq(2, pt.sigmoid(x)), FALSE),
+    "never equal, in single precision": (pt.eq(pt.exp(small) + np.float32(0.1), 0), FALSE),
+    "never equal, of integers": (pt.eq(bytes_, -1), FALSE),
+    "never equal, an infinity": (pt.eq(pt.sigmoid(x), np.inf), FALSE),
+    "what fails for nan anyway, an equality": (
+        check(pt.eq(pt.exp(x), y), is_number),
+        pt.all(pt.eq(pt.exp(x), y)),
+    ),
     "not nan": (pt.isnan(pt.exp(numbers)), FALSE),
     "not infinite": (pt.isinf(10 * pt.tanh(x)), FALSE),
     "a probability": (check(pt.sigmoid(x) >= 0, pt.sigmoid(x) <= 1), pt.all(is_number)),
@@ -98,6 +107,13 @@ REFUSES = {
     "a scale that underflows": pt.sqr(x) > 0,
     "equal once it underflows": pt.eq(pt.exp(x), 0),
     "equal at the bound": pt.eq(pt.exp(x) + 0.5, 0.5),
+    "equal, of the other sign": pt.eq(abs(x), -0.0),
+    "all of what may be nothing": pt.all(pt.eq(pt.exp(length_unknown) + 1, 0)),
+    "all of what may be nothing, and more": pt.all(
+        pt.eq(pt.exp(length_unknown) + 1, 0) & (length_unknown > 0)
+    ),
+    "any of what may be nothing": pt.any(~pt.eq(pt.exp(length_unknown) + 1, 0)),
+    "any of what may be nothing, and is true": pt.any(pt.exp(pt.isnan(length_unknown)) > 0),
     "a probability above one": pt.exp(x) <= 1,
     "a probability below zero": 1 - 2 * pt.sigmoid(x) >= 0,
     "a probability by a factor": 1.5 * pt.sigmoid(x) <= 1,
@@ -159,6 +175,8 @@ def inputs_with(value):
         s: np.asarray(value),
         flags: np.arange(N) % 2 == 0,
         length_unknown: np.full(N, value),
+        small: np.array([0.5, min(value, 1e30), -1.0, 0.1, 2.0, 0.0], dtype="float32"),
+        bytes_: np.arange(N, dtype="uint8"),
     }
 
 
@@ -181,6 +199,28 @@ def test_is_as_true_as_before(name, value):
 def test_value_and_gradient_of_what_is_chosen(name):
     chosen = pt.switch(FIRES[name][0], pt.sin(x) * pt.exp(s), pt.cos(x))
     assert_same_value_and_gradient(chosen, inputs_with(0.7), rtol=1e-15)
+
+
+@pytest.mark.parametrize("length", [0, 2])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        pt.all(pt.eq(pt.exp(length_unknown) + 1, 0)),
+        pt.any(pt.eq(pt.exp(length_unknown) + 1, 0)),
+        pt.any(~(pt.sigmoid(length_unknown) > 1)),
+        pt.all(pt.isinf(pt.tanh(length_unknown))),
+        pt.any(pt.exp(pt.isnan(length_unknown)) > 0),
+        pt.all(pt.exp(pt.isnan(length_unknown)) > 0),
+    ],
+)
+def test_nothing_is_taken_as_before(condition, length):
+    off, on = (
+        pytensor.function(
+            [length_unknown], pregrad(condition, on=on), mode=PYTHON, on_unused_input="ignore"
+        )(np.ones(length))
+        for on in (False, True)
+    )
+    assert on == off
 
 
 def logp(model, *, on):

@@ -81,9 +81,9 @@ def _earliest(groups: list[Group | Alone], step: Step) -> int:
 def _place(groups: list[Group | Alone], loop: Loop, readers: dict[Buffer, set[Domain]]) -> Group:
     """Return the group that a loop joins, perhaps a new one."""
     earliest = _earliest(groups, loop)
-    # A scalar is cheap to compute and should not wait for others.
+    # A scalar is cheap to compute and should not wait for others. Nothing moves across a check, so it joins none.
     end = len(groups) if loop.domain else min(earliest + 1, len(groups))
-    for position in () if is_barrier(loop) else range(earliest, end):
+    for position in range(earliest, earliest if is_barrier(loop) else end):
         group = groups[position]
         if isinstance(group, Alone) or group.is_barrier or not group.fits(loop):
             continue

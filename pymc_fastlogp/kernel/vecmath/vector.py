@@ -21,7 +21,8 @@ from llvmlite import ir
 
 from pymc_fastlogp.kernel.llvm import F64, I1, I64, declared, filled, once
 
-# Coefficients from which on a polynomial has four chains: what joins them takes longer than those of fewer save (``python -m benchmarks.limits``).
+# Coefficients from which on a polynomial has four chains. Joining those of twelve takes longer than their overlap saves, and those of nineteen
+# less (``python -m benchmarks.limits``).
 FOUR_CHAINS = 16
 
 

@@ -16,7 +16,8 @@ to do just that, by asking whether there is a nan: once for both bounds of a pro
 that alone, and returns nan for nan only, its argument is asked instead. What may be nan, and what infinite, is in :mod:`~pymc_fastlogp.analysis.ranges`; no value
 variable is assumed to be finite.
 
-These are equalities of truth values, entry by entry, for any input. The derivative of a truth value is
+These are equalities of truth values, entry by entry, for any input. Of what may have no entries, PyTensor takes
+``all`` for false if they are known to be false, and ``any`` for true if they are true: comparisons read so are left. The derivative of a truth value is
 zero. Where ``switch`` is left with one branch, the other does not take part in the gradient any more, where an
 infinite derivative times zero would be nan.
 """
@@ -31,7 +32,7 @@ from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.tensor.basic import MakeVector, constant, full_like, stack
 from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.math import All, Sum, eq, ge, gt, invert, isinf_, isnan, isnan_, le, lt
+from pytensor.tensor.math import All, Any, Sum, eq, ge, gt, invert, isinf_, isnan, isnan_, le, lt
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
@@ -51,6 +52,9 @@ COMPARISONS: dict[type[ps.ScalarOp], tuple[Test, Test]] = {
     ps.EQ: (lambda x, y: False, lambda x, y: x.high < y.low or x.low > y.high),
 }
 
+# How truth values are combined, entry by entry.
+LOGICAL = (ps.AND, ps.OR, ps.XOR, ps.Invert, ps.Mul)
+
 
 def _sure_comparison(fgraph: FunctionGraph, node: Apply) -> TensorVariable | None:
     """Rewrite ``x >= c -> True``, ``False`` or ``~isnan(x)``, as the ranges of both sides allow."""
@@ -60,12 +64,12 @@ def _sure_comparison(fgraph: FunctionGraph, node: Apply) -> TensorVariable | Non
     x, y = map(range_of, node.inputs)
     holds, fails = COMPARISONS[type(node.op.scalar_op)]
     if fails(x, y):
-        return _filled(whole[0], False)
+        return _decided(fgraph, node, whole[0], False)
     if not holds(x, y):
         return None
     may_be_nan = [operand for operand, r in zip(node.inputs, (x, y), strict=True) if r.nan]
     if not may_be_nan:
-        return _filled(whole[0], True)
+        return _decided(fgraph, node, whole[0], True)
     if len(may_be_nan) > 1 or may_be_nan[0] not in whole:
         return None
     return invert(isnan(may_be_nan[0]))
@@ -78,7 +82,7 @@ def _isnan_of_argument(fgraph: FunctionGraph, node: Apply) -> TensorVariable | N
     """
     [x] = node.inputs
     if not range_of(x).nan:
-        return _filled(x, False)
+        return _decided(fgraph, node, x, False)
     rule = facts_of(scalar_op(x)).range
     if rule is None or not _is_nan_of_nan(x) or not _is_read_for_nan_alone(fgraph, x):
         return None
@@ -94,7 +98,7 @@ def _isnan_of_argument(fgraph: FunctionGraph, node: Apply) -> TensorVariable | N
 def _isinf_of_bounded(fgraph: FunctionGraph, node: Apply) -> TensorVariable | None:
     """Rewrite ``isinf(x) -> False`` where ``x`` is bounded."""
     [x] = node.inputs
-    return _filled(x, False) if range_of(x).is_bounded else None
+    return _decided(fgraph, node, x, False) if range_of(x).is_bounded else None
 
 
 def _conjunction(fgraph: FunctionGraph, node: Apply) -> TensorVariable | None:
@@ -145,8 +149,25 @@ def _is_constant(node: Apply) -> bool:
     return next(explicit_graph_inputs(node.inputs), None) is None
 
 
-def _filled(like: TensorVariable, value: bool) -> TensorVariable:
+def _decided(
+    fgraph: FunctionGraph, node: Apply, like: TensorVariable, value: bool
+) -> TensorVariable | None:
+    """Return what all entries of a comparison are; None if there may be no entries, and that would be misread."""
+    may_be_empty = not all(like.type.shape)
+    if may_be_empty and _is_misread(fgraph, node.outputs[0], value):
+        return None
     return full_like(like, np.array(value), dtype="bool")
+
+
+def _is_misread(fgraph: FunctionGraph, x: TensorVariable, value: bool) -> bool:
+    """Whether a reader asks for ``all`` of what is known to be false, or for ``any`` of what is true."""
+    for client, _ in fgraph.clients[x]:
+        if isinstance(client.op, Any if value else All):
+            return True
+        passed_on = value != is_elemwise(client.op, ps.Invert)
+        if is_elemwise(client.op, *LOGICAL) and _is_misread(fgraph, client.outputs[0], passed_on):
+            return True
+    return False
 
 
 def _is_true(condition: TensorVariable) -> bool:
