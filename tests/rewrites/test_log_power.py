@@ -71,7 +71,7 @@ def test_graph(name):
 
 
 def test_a_rate_that_is_no_product():
-    rate = mu + 0.5
+    rate = mu + pt.exp(x)
     out = guarded(of=pt.log(rate), log=pt.log(rate))
     nothing = pt.switch(pt.lt(rate, np.inf), 0.0, np.nan)
     assert_rewritten(out, pt.switch(zero, nothing, y * pt.log(rate)))
