@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytensor.scalar as ps
+from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
@@ -42,7 +43,17 @@ N_NOISY = 32
 ULPS = 4
 NOISE_ALLOWED = 16
 
-ROUNDING = (Elemwise, CAReduce, CumOp, Dot, BatchedDot, Cholesky, SolveTriangular)
+# An `OpFromGraph` runs as one operation: a softmax, or a sum of exponentials and its derivative.
+ROUNDING = (
+    Elemwise,
+    CAReduce,
+    CumOp,
+    Dot,
+    BatchedDot,
+    Cholesky,
+    SolveTriangular,
+    OpFromGraph,
+)
 EXACT = ops_where(lambda facts: Trait.EXACT in facts.traits)
 # Of an Elemwise that NumPy runs, with its output.
 MOST_OPERANDS = 31

@@ -84,6 +84,9 @@ ROUNDING = {
     "a cumulative sum": lambda x: pt.cumsum(x[:20]),
     "a Cholesky factor": lambda x: pt.linalg.cholesky(pt.diag(x[:3]))[np.arange(3), np.arange(3)],
     "a triangular solve": lambda x: pt.linalg.solve_triangular(pt.diag(x[:3]), x[3:6], lower=True),
+    "a softmax": lambda x: pt.special.softmax(x[:3]),
+    "the logarithm of a sum of exponentials": lambda x: pt.logsumexp(x[:3]),
+    "its gradient": lambda x: pt.grad(pt.logsumexp(x[:3]), x)[:3],
     "a matrix by a vector": lambda x: pt.dot(x[:4].reshape((2, 2)), x[4:6]),
 }
 

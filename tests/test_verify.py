@@ -319,3 +319,10 @@ def test_points_are_of_the_precision_of_the_variables(dtype):
     x = points["random point 0"]
     assert {near.dtype for near in neighbours(x, np.random.default_rng(0))} == {np.dtype(dtype)}
     assert all((near != x).any() for near in neighbours(x, np.random.default_rng(0)))
+
+
+def test_shares_that_are_next_to_equal():
+    """The gradient of two is what a softmax and one half leave of each other."""
+    with pm.Model() as model:
+        pm.Dirichlet("shares", np.ones(2))
+    assert pymc_fastlogp.verify(model)
