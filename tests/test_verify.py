@@ -325,4 +325,4 @@ def test_shares_that_are_next_to_equal():
     """The gradient of two is what a softmax and one half leave of each other."""
     with pm.Model() as model:
         pm.Dirichlet("shares", np.ones(2))
-    assert pymc_fastlogp.verify(model)
+    assert verify(model)
