@@ -12,7 +12,9 @@ from tests.conftest import REPOSITORY, with_flags
 
 PATIENCE = 20
 
+# With nutpie comes JAX, where it is installed; Ctrl-C while that is imported may abort in its extension.
 COMPILES = """
+    import nutpie
     import numpy as np
     import pymc_fastlogp
     from tests.faults.models import X, grouped
