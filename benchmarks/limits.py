@@ -274,32 +274,17 @@ LIMITS = (
         lambda n: [(n,)],
         (100, 1000, 8000, 30_000),
     ),
-    Limit(
-        "vecmath.vector",
-        "FOUR_CHAINS",
-        lambda x: pt.arcsin(x / 2),
-        lambda n: [(n,)],
-        (4, 16, ROWS),
-        applied=NONE,
-        lifted=ALL,
-    ),
-    Limit(
-        "vecmath.vector",
-        "FOUR_CHAINS",
-        pt.log,
-        lambda n: [(n,)],
-        (4, 16, ROWS),
-        applied=NONE,
-        lifted=ALL,
-    ),
-    Limit(
-        "vecmath.vector",
-        "FOUR_CHAINS",
-        pt.erfcx,
-        lambda n: [(n,)],
-        (4, 16, ROWS),
-        applied=NONE,
-        lifted=ALL,
+    *(
+        Limit(
+            "vecmath.vector",
+            "FOUR_CHAINS",
+            function,  # of 12 coefficients, 19 and 22
+            lambda n: [(n,)],
+            (4, 16, ROWS),
+            applied=NONE,
+            lifted=ALL,
+        )
+        for function in (lambda x: pt.arcsin(x / 2), pt.log, pt.erfcx)
     ),
     Limit("emit.scatter_by_lane", "CHEAP", _scattered, lambda n: [(n,)], (64, ROWS), applied=2),
     Limit(
