@@ -1,6 +1,7 @@
 """The invariants of the loop IR, as they are stated in :mod:`pymc_fastlogp.kernel.ir.loops`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Index, Load, Role
 from pymc_fastlogp.kernel.ir.loops import (
@@ -23,15 +24,18 @@ from pymc_fastlogp.kernel.ir.traversal import (
     writes,
 )
 from pymc_fastlogp.kernel.lower.linear_lengths import difference
-from pymc_fastlogp.kernel.passes import PASSES
+from pymc_fastlogp.kernel.passes import PASSES, PASSES_AGAIN, Pass
 
 
-def optimise(program: Program) -> Program:
-    """Run all passes, and assert the invariants after each of them."""
-    for run in PASSES:
+def optimise(program: Program, passes: Sequence[Pass] = PASSES) -> Program:
+    """Run all passes, as the package does, and assert the invariants after each of them."""
+    for run in passes:
         program = run(program)
         check(program)
-    return program
+    if program.again is None:
+        return program
+    again = replace(program.again, program=optimise(program.again.program, PASSES_AGAIN))
+    return replace(program, again=again)
 
 
 def check(program: Program) -> None:
@@ -47,6 +51,17 @@ def check(program: Program) -> None:
     _check_steps(program.steps, written)
     _assert(written <= known, "uses buffers that the program does not list", program)
     _assert(set(program.outputs) <= written, "does not write all outputs", program)
+    if program.again:
+        _check_again(program, written)
+
+
+def _check_again(program: Program, written: set[Buffer]) -> None:
+    again = program.again
+    _assert(again.failed in written, "does not say whether it failed", program)
+    for role in ("inputs", "outputs", "errors"):
+        is_same = getattr(again.program, role) == getattr(program, role)
+        _assert(is_same, f"runs again with other {role}", program)
+    check(again.program)
 
 
 def _check_steps(steps: Sequence[Step], written: set[Buffer]) -> None:

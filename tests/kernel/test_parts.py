@@ -1,4 +1,7 @@
-"""Long programs as several functions, and large loops as several: what becomes of them, and that nothing else changes."""
+"""Long programs, and what hardly ever runs, as functions of their own, and large loops as several: what becomes of them, and that nothing else changes."""
+
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytensor.tensor as pt
@@ -9,8 +12,10 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.linalg import cholesky
 
 from pymc_fastlogp.kernel.emit import emit, parts
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Check, Loop, Store
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Again, Check, Loop, Store
+from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.lower import lower
+from pymc_fastlogp.kernel.native import machine_code
 from pymc_fastlogp.kernel.passes import part
 from pymc_fastlogp.kernel.passes.part import part_large_loops
 from tests.kernel.lowering import case
@@ -46,7 +51,16 @@ def factored(matrix, y):
     return [pt.log(pt.diagonal(factor)).sum(), (factor @ y).sum(), factor * y]
 
 
+def limited(x, *, largest):
+    """Return a sum that is -inf unless a check of all entries holds, and what is computed either way."""
+    share = pt.sigmoid(x)
+    holds = pt.all(share < largest)
+    return [pt.switch(holds, pt.log(share), -np.inf).sum(), pt.switch(holds, share, -x)]
+
+
 CASES = {
+    "holds": case(lambda x: limited(x, largest=0.99), X),
+    "fails": case(lambda x: limited(x, largest=0.9), X),
     "likelihoods": case(likelihoods, ROWS, [0.3, -1.0, 2.0, 0.1]),
     "scratch": case(normalised, X),
     "steps": case(recursion, X),
@@ -99,6 +113,25 @@ def test_parts_compute_the_same(name, static, contiguous, monkeypatch):
 
 def test_a_program_that_is_not_long_is_one_function():
     assert list(functions(program_of(CASES["likelihoods"]))) == ["kernel"]
+
+
+def lanes(function):
+    """Return how many lanes the vectors of a function have."""
+    return {int(n) for n in re.findall(r"<(\d+) x double>", str(function))}
+
+
+def test_what_runs_again_is_a_function_of_its_own_that_takes_one_number_at_a_time():
+    usual, again = functions(program_of(CASES["fails"])).values()
+    assert lanes(usual) > {1}
+    assert lanes(again) == {1}
+
+
+def test_code_that_runs_again_belongs_to_the_program():
+    program = program_of(CASES["fails"])
+    assert as_text(replace(program, again=None)) != as_text(program)
+    calls = program_of(case(lambda x: pt.betainc(1.5, 2.5, x), X))
+    of_it = replace(calls, steps=(), again=Again(program.again.failed, calls))
+    assert {*machine_code.externals_of(of_it)} == {*machine_code.externals_of(calls)} != set()
 
 
 def test_parts_are_of_the_module_alone_and_not_inlined(short_parts):

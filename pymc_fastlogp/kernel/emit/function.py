@@ -19,7 +19,7 @@ from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.addresses import Array
 from pymc_fastlogp.kernel.emit.bounds import bounded
 from pymc_fastlogp.kernel.emit.scope import Known, Scope
-from pymc_fastlogp.kernel.ir.expressions import Buffer, Size
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Load, Size
 from pymc_fastlogp.kernel.ir.loops import Loop, Program, Step
 from pymc_fastlogp.kernel.ir.traversal import counters, loops_in, reads, writes
 from pymc_fastlogp.kernel.llvm import ALIGNMENT, I64, POINTER, Number, as_i64, lane, stack_variable
@@ -34,9 +34,31 @@ BLOCKS = ("entry", "sizes", "start", "exit")
 
 
 class Function:
-    """A function under construction; the builder is where the next loop goes."""
+    """A function under construction; the builder is where the next loop goes.
 
-    def __init__(self, module: ir.Module, program: Program, name: str, contiguous: Sequence[bool]):
+    Parameters
+    ----------
+    module : llvmlite.ir.Module
+        Where it is added.
+    program : Program
+        Whose arguments, constants and scratch it has.
+    name : str
+        Of the function.
+    contiguous : sequence of bool
+        For each input whether it is C-contiguous.
+    lanes : int
+        How many a vector has at most.
+    """
+
+    def __init__(
+        self,
+        module: ir.Module,
+        program: Program,
+        name: str,
+        contiguous: Sequence[bool],
+        lanes: int,
+    ):
+        self.lanes = lanes
         self.function = ir.Function(module, signature(program), name)
         self.function.attributes.add("nounwind")
         # Without it LLVM spills vectors to a stack that is not aligned for them.
@@ -89,6 +111,12 @@ class Function:
         status = self.builder.call(part, [*self.function.args, *pointers])
         succeeded = self.builder.icmp_signed("==", status, I64(0))
         self._exit_unless(self.builder, succeeded, status)
+
+    def call_if(self, failed: Buffer, again: ir.Function) -> None:
+        """Append the call of a function that computes the outputs again, if the assumption failed."""
+        when = Scope(self.builder, self.known, NO_LOOP).scalar(Load(failed, ()))
+        with self.builder.if_then(when, likely=False):
+            self.call(again, (), ())
 
     def finish(self) -> ir.Function:
         """Close all blocks and return the function."""

@@ -1,7 +1,7 @@
 """Code generation: a program of loops becomes one LLVM function, which calls others if the program is long."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
@@ -12,6 +12,7 @@ from pymc_fastlogp.kernel.emit.repeat import emit_steps
 from pymc_fastlogp.kernel.emit.scope import Known, Scope
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.llvm import I64
+from pymc_fastlogp.kernel.native.target import default_width
 
 
 def emit(module: ir.Module, program: Program, name: str, contiguous: Sequence[bool]) -> ir.Function:
@@ -27,36 +28,48 @@ def emit(module: ir.Module, program: Program, name: str, contiguous: Sequence[bo
         check that failed, or ``OUT_OF_MEMORY``. It needs the symbols ``malloc`` and ``free`` if
         the scratch is large or of a size that is not static, and those of :mod:`pymc_fastlogp.kernel.native.blas`.
     """
-    program = with_copied_operands(program, contiguous)
-    parts = parts_of(program)
-    if len(parts) > 1:
-        return _emit_parts(module, program, parts, name, contiguous)
-    function = Function(module, program, name, contiguous)
-    emit_steps(function, program.steps)
-    return function.finish()
+    return _Emission(module, contiguous, default_width()).of(program, name)
 
 
-def _emit_parts(
-    module: ir.Module,
-    program: Program,
-    parts: Sequence[Program],
-    name: str,
-    contiguous: Sequence[bool],
-) -> ir.Function:
-    """Add a function that calls others, one after the other."""
-    shared = parts[0].outputs[len(program.outputs) :]
-    function = Function(module, replace(program, scratch=shared, constants=()), name, contiguous)
-    for number, part in enumerate(parts):
-        function.call(_emit_part(module, part, f"{name}.{number}", contiguous), part.steps, shared)
-    return function.finish()
+@dataclass(frozen=True)
+class _Emission:
+    """What all functions of a kernel have in common, and how many lanes a vector has at most."""
+
+    module: ir.Module
+    contiguous: Sequence[bool]
+    lanes: int
+
+    def of(self, program: Program, name: str) -> ir.Function:
+        """Add the function of a program, and those that it calls."""
+        program = with_copied_operands(program, self.contiguous)
+        parts = parts_of(program)
+        function = self._with_parts(program, parts, name)
+        if program.again:
+            # Vectors would be more code, for what hardly ever runs.
+            again = replace(self, lanes=1).of(program.again.program, f"{name}.again")
+            function.call_if(program.again.failed, _called(again))
+        return function.finish()
+
+    def _with_parts(self, program: Program, parts: Sequence[Program], name: str) -> Function:
+        """Return a function with the steps of a program, or with the calls of its parts, one after the other."""
+        if len(parts) == 1:
+            return self._function(program, name)
+        shared = parts[0].outputs[len(program.outputs) :]
+        function = self._function(replace(program, scratch=shared, constants=(), steps=()), name)
+        for number, part in enumerate(parts):
+            inner = self._function(part, f"{name}.{number}").finish()
+            function.call(_called(inner), part.steps, shared)
+        return function
+
+    def _function(self, program: Program, name: str) -> Function:
+        """Return a function with the steps of a program."""
+        function = Function(self.module, program, name, self.contiguous, self.lanes)
+        emit_steps(function, program.steps)
+        return function
 
 
-def _emit_part(
-    module: ir.Module, part: Program, name: str, contiguous: Sequence[bool]
-) -> ir.Function:
-    inner = Function(module, part, name, contiguous)
-    emit_steps(inner, part.steps)
-    function = inner.finish()
+def _called(function: ir.Function) -> ir.Function:
+    """Return a function that the kernel calls, and nobody else."""
     function.linkage = "internal"
     # What is called once is inlined else, however long it is.
     function.attributes.add("noinline")

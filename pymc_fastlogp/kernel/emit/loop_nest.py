@@ -26,7 +26,6 @@ from pymc_fastlogp.kernel.ir.expressions import Index
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Call, Check, Loop, Scan, Statement, Store
 from pymc_fastlogp.kernel.ir.traversal import depends_on, is_call
 from pymc_fastlogp.kernel.llvm import I64, Number
-from pymc_fastlogp.kernel.native.target import default_width
 from pymc_fastlogp.kernel.scalars.cost import TRANSCENDENTAL, arithmetic_cost
 
 
@@ -52,7 +51,7 @@ class _Nest:
         self.function = function
         self.loop = loop
         self.lengths = lengths
-        self.width = 1 if is_call(loop) else _width(lengths)
+        self.width = 1 if is_call(loop) else _width(lengths, function.lanes)
         self.reductions: dict[Statement, Reduction | Running] = {}
         self.runs: list[Runs] = []
         self.adds_again = any(_adds_again(statement, len(lengths)) for statement in loop.body)
@@ -180,12 +179,12 @@ def _reduction_level(patterns: AccessPatterns, statement: Accumulate | Scan | Ch
     return patterns.level_of(statement.index) if patterns.is_uniform(statement.index) else None
 
 
-def _width(lengths: list[Number]) -> int:
+def _width(lengths: list[Number], most: int) -> int:
     """Return the lanes of the vectors along the inner axis."""
     if not lengths:
         return 1
     inner = lengths[-1]
-    return min(default_width(), _power_of_two(inner)) if isinstance(inner, int) else default_width()
+    return min(most, _power_of_two(inner)) if isinstance(inner, int) else most
 
 
 def _power_of_two(n: int) -> int:

@@ -27,6 +27,8 @@ def parts_of(program: Program) -> list[Program]:
         return [program]
     used = [_used(piece) for piece in pieces]
     n_users = Counter(buffer for buffers in used for buffer in buffers)
+    if program.again:  # which looks at it, too
+        n_users[program.again.failed] += 1
     shared = tuple(buffer for buffer in program.scratch if n_users[buffer] > 1)
     return [
         replace(

@@ -188,8 +188,24 @@ class Error:
 
 
 @dataclass(frozen=True)
+class Again:
+    """What computes all outputs anew, if what the steps before assumed turned out wrong.
+
+    Attributes
+    ----------
+    failed : Buffer
+        Scratch without axes, a bool that the steps before set.
+    program : Program
+        Of the same inputs and outputs, with scratch of its own. It hardly ever runs, so its code is to be short, not fast.
+    """
+
+    failed: Buffer
+    program: "Program"
+
+
+@dataclass(frozen=True)
 class Program:
-    """A kernel: all its buffers, by role, the steps in order, and what the checks raise."""
+    """A kernel: all its buffers, by role, the steps in order, what the checks raise, and what runs behind the steps if they failed."""
 
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
@@ -197,3 +213,4 @@ class Program:
     constants: tuple[Buffer, ...]
     steps: tuple[Step, ...]
     errors: tuple[Error, ...] = ()
+    again: Again | None = None

@@ -14,6 +14,7 @@ from pymc_fastlogp.kernel.ir.expressions import (
 )
 from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
+    Again,
     Call,
     Check,
     Loop,
@@ -34,6 +35,7 @@ def as_text(program: Program) -> str:
             f"status {i}: {error.type.__name__}({error.message!r})"
             for i, error in enumerate(program.errors, 1)
         ),
+        *_again_lines(program.again),
     ]
     return "\n".join(lines) + "\n"
 
@@ -54,6 +56,16 @@ def _step_lines(steps: Sequence[Step]) -> Iterator[str]:
         else:
             yield f"repeat {step.counter.name} {_size(step.length)}:"
             yield from (f"    {line}" for line in _step_lines(step.steps))
+
+
+def _again_lines(again: Again | None) -> Iterator[str]:
+    if again is None:
+        return
+    yield f"again if {again.failed.name}[]:"
+    program = again.program
+    own = (*program.constants, *program.scratch)
+    yield from (f"    {buffer.role.value} {_declared(buffer)}" for buffer in own)
+    yield from (f"    {line}" for line in _step_lines(program.steps))
 
 
 def _loop_lines(loop: Loop) -> Iterator[str]:

@@ -8,6 +8,7 @@ from pymc_fastlogp.kernel.ir.loops import (
     Call,
     Check,
     Loop,
+    Program,
     Repeat,
     Scan,
     Statement,
@@ -24,6 +25,13 @@ def loops_in(steps: Sequence[Step]) -> Iterator[Loop]:
             yield step
         else:
             yield from loops_in(step.steps)
+
+
+def all_loops(program: Program) -> Iterator[Loop]:
+    """Yield the loops of a program in order, also those that run only again."""
+    yield from loops_in(program.steps)
+    if program.again:
+        yield from all_loops(program.again.program)
 
 
 def with_loops(steps: Sequence[Step], change: Callable[[Loop], Sequence[Loop]]) -> tuple[Step, ...]:

@@ -15,7 +15,7 @@ from pymc_fastlogp.kernel.emit.dense import FUNCTIONS
 from pymc_fastlogp.kernel.ir.expressions import Compute
 from pymc_fastlogp.kernel.ir.loops import Call, Program
 from pymc_fastlogp.kernel.ir.text import as_text
-from pymc_fastlogp.kernel.ir.traversal import expressions, loops_in
+from pymc_fastlogp.kernel.ir.traversal import all_loops, expressions
 from pymc_fastlogp.kernel.native import blas, object_files
 from pymc_fastlogp.kernel.native.code import Code, compiler, engine
 from pymc_fastlogp.kernel.native.target import optimised, target_machine
@@ -54,13 +54,13 @@ def bind_scalars(program: Program) -> None:
 
 def library_functions(program: Program) -> set[str]:
     """Return the functions of BLAS and LAPACK that a program calls."""
-    calls = (s for loop in loops_in(program.steps) for s in loop.body if isinstance(s, Call))
+    calls = (s for loop in all_loops(program) for s in loop.body if isinstance(s, Call))
     return {call.function for call in calls} - set(FUNCTIONS)
 
 
 def externals_of(program: Program) -> Iterator[External]:
     """Yield the scalar functions of upstream that a program calls."""
-    for loop in loops_in(program.steps):
+    for loop in all_loops(program):
         for expr in expressions(loop):
             if isinstance(expr, Compute):
                 yield from externals(expr.op, len(expr.args))

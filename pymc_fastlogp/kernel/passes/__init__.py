@@ -1,6 +1,7 @@
 """The passes over the loop IR, in order; each takes a program and returns one that computes the same."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
@@ -17,7 +18,9 @@ from pymc_fastlogp.kernel.passes.straighten import straighten
 from pymc_fastlogp.kernel.passes.unroll import unroll
 from pymc_fastlogp.kernel.passes.unswitch import unswitch
 
-PASSES: tuple[Callable[[Program], Program], ...] = (
+Pass = Callable[[Program], Program]
+
+PASSES: tuple[Pass, ...] = (
     straighten,
     unroll,
     speculate_on_checks,
@@ -34,8 +37,15 @@ PASSES: tuple[Callable[[Program], Program], ...] = (
 )
 
 
-def optimise(program: Program) -> Program:
-    """Run all passes."""
-    for run in PASSES:
+# Of what hardly ever runs, less is worth while.
+PASSES_AGAIN = (fuse_loops, drop_dead_stores, write_in_place, simplify)
+
+
+def optimise(program: Program, passes: Sequence[Pass] = PASSES) -> Program:
+    """Run all passes, and a few of them over what runs again."""
+    for run in passes:
         program = run(program)
-    return program
+    if program.again is None:
+        return program
+    again = replace(program.again, program=optimise(program.again.program, PASSES_AGAIN))
+    return replace(program, again=again)

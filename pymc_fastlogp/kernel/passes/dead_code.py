@@ -29,8 +29,10 @@ def drop_dead_stores(program: Program) -> Program:
 
 
 def _live_buffers(program: Program) -> set[Buffer]:
-    """Return the buffers that are outputs or are read for one or for a check, directly or not."""
+    """Return the buffers that are outputs or are read for one, for a check, or for what runs again, directly or not."""
     live = {buffer for buffer in program.outputs if buffer.role is Role.OUTPUT}
+    if program.again:
+        live.add(program.again.failed)
     while True:
         found = live.union(
             *(
