@@ -4,7 +4,7 @@ They are sorted by what they read, so that a parameter of which each cell reads 
 read in order, and needs no gather where no entry is left out.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from functools import reduce
 from operator import truediv
 
@@ -41,6 +41,8 @@ class GaussianCells:
         The cell of each row, by these columns.
     mask : numpy.ndarray of bool, optional
         Which rows count, broadcastable to the grid; None for all.
+    conditions : sequence of TensorVariable
+        What must be true of lengths that no type knows.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class GaussianCells:
         columns: frozenset[int],
         codes: Codes,
         mask: np.ndarray | None = None,
+        conditions: Sequence[TensorVariable] = (),
     ):
         shape = reads.grid.shape
         of_row = codes.of_row
@@ -62,7 +65,7 @@ class GaussianCells:
         self.counts = counts_of(of_row, self.n, rows_in(mask, shape))
         self.rows = rows_by_cell(of_row, self.counts, rows_in(mask, shape))
         self._shape = shape
-        self._grid = Grid(shape, self.n)
+        self._grid = Grid(shape, self.n, conditions)
         self._first = np.unravel_index(first, shape)
         self._chosen: dict[Hashable, np.ndarray] = {}
 

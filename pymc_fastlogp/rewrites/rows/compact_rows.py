@@ -44,6 +44,7 @@ from pymc_fastlogp.decisions import Refusal
 from pymc_fastlogp.rewrites.rows.cells import Cells
 from pymc_fastlogp.rewrites.rows.checked_rows import is_computed_anyway
 from pymc_fastlogp.rewrites.rows.grouping import FEWER, OVERHEAD, Grouping, Loop
+from pymc_fastlogp.rewrites.rows.open_lengths import comparisons
 from pymc_fastlogp.rewrites.rows.reads import RowReads, reads_of
 from pymc_fastlogp.rewrites.rows.reductions import (
     Reduction,
@@ -156,7 +157,7 @@ def _reduce_loop(reduction: Reduction, rows: Rows, loop: Loop) -> TensorVariable
 
 def _in_cells(rows: Rows, loop: Loop, cells: Cells, *, is_sum: bool) -> TensorVariable:
     """Return what is reduced of a loop: its terms at one row of each cell, with their weights."""
-    grid = Grid(rows.grid.shape, cells.n)
+    grid = Grid(rows.grid.shape, cells.n, comparisons(rows.tree.x))
     anywhere = cells.rows(None)
     at = partial(grid.at, where=anywhere)
     factors = {

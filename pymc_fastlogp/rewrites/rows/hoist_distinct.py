@@ -31,6 +31,7 @@ from pymc_fastlogp.analysis.scalar_facts import Cost, ops_where
 from pymc_fastlogp.rewrites.rows.chunks import first_rows, rows_in
 from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD
 from pymc_fastlogp.rewrites.rows.keys import Codes
+from pymc_fastlogp.rewrites.rows.open_lengths import comparisons
 from pymc_fastlogp.rewrites.rows.reads import reads_of
 from pymc_fastlogp.rewrites.rows.views import Grid
 from pymc_fastlogp.rewrites.scalars.binet import Rising
@@ -77,6 +78,7 @@ def _look_up(
 ) -> TensorVariable:
     """Return ``x`` evaluated at the first of each kind of row, and indexed by kind."""
     firsts = np.unravel_index(first_rows(codes.of_row, codes.n_cells, rows_in(None, shape)), shape)
-    distinct = Grid(shape, codes.n_cells).at(x, dict(zip(axes, firsts, strict=True)))
+    grid = Grid(shape, codes.n_cells, comparisons(x))
+    distinct = grid.at(x, dict(zip(axes, firsts, strict=True)))
     rows = distinct[constant(codes.of_row.astype("int64").reshape(shape))]
     return moveaxis(rows, range(len(axes)), axes)

@@ -36,6 +36,7 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.gathers import Where, parse_gather, position_key
 from pymc_fastlogp.rewrites.rows.axes import for_each_row, moved
+from pymc_fastlogp.rewrites.rows.open_lengths import fitting
 
 
 class View(NamedTuple):
@@ -68,12 +69,21 @@ class Grid:
     n_chosen : int
         How many rows are chosen, if any are; each ``Where`` then holds arrays of that length.
         Needed by :meth:`at`.
+    conditions : sequence of TensorVariable
+        What must be true of lengths that no type knows, see :mod:`~pymc_fastlogp.rewrites.rows.open_lengths`.
+        Needed by :meth:`at`, too.
     """
 
-    def __init__(self, shape: tuple[int, ...], n_chosen: int = 0):
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        n_chosen: int = 0,
+        conditions: Sequence[TensorVariable] = (),
+    ):
         self.shape = shape
         self.n_rows = prod(shape)
         self.n_chosen = n_chosen
+        self.conditions = conditions
         self._views: dict[Hashable, View] = {}
         self._built: dict[Hashable, TensorVariable] = {}
 
@@ -123,7 +133,13 @@ class Grid:
             picked = self.pick(x.data, where)
             return View([], lambda _: constant(picked), [picked])
         by_axis = {a: self.positions(x, a, p) for a, p in where.items() if _varies_along(x, a)}
-        return View([], lambda _: take(x, by_axis, rest_of(x, where)), [*by_axis.values()])
+        return View([], lambda _: self.take(x, by_axis, rest_of(x, where)), [*by_axis.values()])
+
+    def take(
+        self, x: TensorVariable, by_axis: Mapping[int, np.ndarray], rest: Sequence[int]
+    ) -> TensorVariable:
+        """Return a leaf indexed by arrays on some axes, as :func:`take`, where what it meets fits it."""
+        return take(fitting(x, self.conditions), by_axis, rest)
 
     def positions(self, x: TensorVariable, axis: int, position: int | np.ndarray) -> np.ndarray:
         """Return the positions that the rows read on an axis, as an array."""
@@ -350,7 +366,7 @@ def _gather(grid: Grid, node: Apply, where: Where) -> View | None:
             a: (q := grid.positions(x, a, p)).reshape(q.shape + extra) for a, p in of_x.items()
         }
         rest = rest_of(x, reads)
-        return View([], lambda _: moved(take(x, reads, rest), arrange), [*reads.values()])
+        return View([], lambda _: moved(grid.take(x, reads, rest), arrange), [*reads.values()])
     viewed = of_x | {axis: p.reshape(p.shape[: p.ndim - len(extra)]) for axis, p in rows.items()}
     after = _after_rows(x, viewed)
     looked_up = {after[axis]: p for axis, p in reads.items() if axis not in rows}

@@ -1,0 +1,100 @@
+"""Lengths that no type knows and that do not fit: rules about rows do not read past what upstream would have compared."""
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from numpy.testing import assert_allclose
+from pytensor.raise_op import CheckAndRaise
+
+from pymc_fastlogp.decisions import collected
+from pymc_fastlogp.rewrites.rows.open_lengths import FIT, comparisons
+from tests.rewrites.conftest import PYTHON, ops_of, pregrad
+
+N = 200
+RNG = np.random.default_rng(1)
+X, Y = RNG.normal(size=(N, 3)), RNG.normal(size=N)
+TABLE = RNG.normal(size=(50, 3))
+GROUP = RNG.integers(0, 7, N)
+V, M = pt.vector, pt.matrix
+
+
+def squares(mean):
+    return ((Y - mean) ** 2).sum()
+
+
+# Each with what is open, the shape that fits, and one that is too long.
+CASES = {
+    "a product": (V, lambda b: squares(X @ b), (3,), (4,)),
+    "a product with a transpose": (V, lambda b: squares(b @ X.T), (3,), (4,)),
+    "a sum of columns": (V, lambda b: squares((X * b).sum(axis=1)), (3,), (4,)),
+    "beside groups": (V, lambda b: squares(b[:7][GROUP] + X @ b[7:]), (10,), (11,)),
+    "columns of a table": (V, lambda b: ((TABLE - b) ** 2).sum(), (3,), (4,)),
+    "rows of a table": (V, lambda b: ((TABLE - b[:, None]) ** 2).sum(), (50,), (51,)),
+    "a function of columns": (V, lambda b: pt.softplus(np.round(TABLE) - b).sum(), (3,), (4,)),
+    "slopes by group": (M, lambda b: squares((b[GROUP] * X).sum(axis=1)), (7, 3), (7, 4)),
+    "several outcomes": (M, lambda b: ((TABLE - X[:50] @ b) ** 2).sum(), (3, 3), (4, 3)),
+    "columns of several outcomes": (M, lambda b: ((TABLE - X[:50] @ b) ** 2).sum(), (3, 3), (3, 4)),
+    "rows that are sorted": (
+        V,
+        lambda b: pt.exp(b[:7][GROUP] * b[7:] * Y).sum(),
+        (7 + N,),
+        (8 + N,),
+    ),
+}
+
+
+def function_of(name, *, on):
+    """Return a function from what is open to value and gradient, and the rules that fired."""
+    kind, build, *_ = CASES[name]
+    x = kind("x")
+    with collected() as decisions:
+        out = pregrad(build(x), on=on)
+    outputs = [out, pytensor.grad(out, x)]
+    fired = {decision.rule for decision in decisions if decision.fired}
+    return pytensor.function([x], outputs, mode=PYTHON), fired
+
+
+def point(shape):
+    return np.linspace(0.1, 1, int(np.prod(shape))).reshape(shape)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_fits_is_the_same(name):
+    *_, shape, _ = CASES[name]
+    off, on = (function_of(name, on=on)[0](point(shape)) for on in (False, True))
+    for expected, found in zip(off, on, strict=True):
+        assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_too_long_raises(name):
+    for on in (False, True):
+        with pytest.raises(ValueError, match=r"."):
+            function_of(name, on=on)[0](point(CASES[name][-1]))
+
+
+def test_rules_fire_nevertheless():
+    fired = [function_of(name, on=True)[1] for name in CASES]
+    found = set().union(*fired)
+    assert {"fastlogp_gaussian_rows", "fastlogp_compact_rows"} <= found
+
+
+def test_nothing_is_compared_where_all_lengths_are_known():
+    b = pt.vector("b", shape=(3,))
+    assert comparisons(X @ b) == ()
+    assert CheckAndRaise not in ops_of(pregrad(squares(X @ b), on=True))
+
+
+def test_an_index_needs_no_comparison():
+    a = pt.vector("a")
+    assert comparisons(squares(a[GROUP])) == ()
+
+
+def test_what_is_compared():
+    b, c = pt.vector("b"), pt.vector("c")
+    found = comparisons(pt.exp(b) + np.zeros(3), pt.dot(np.ones((4, 3)), c[:, None]))
+    assert [condition.eval({b: np.ones(3)}, mode=PYTHON) for condition in found[:1]] == [True]
+    assert [condition.eval({c: np.ones(4)}, mode=PYTHON) for condition in found[1:]] == [False]
+    with pytest.raises(ValueError, match="Incompatible lengths"):
+        FIT(b, *found[:1]).eval({b: np.ones(2)}, mode=PYTHON)
