@@ -82,7 +82,7 @@ def compile_pymc_model(
         freeze_model=freeze_model,
         parametrise=parametrise,
     )
-    reason = _why_nutpie(backend, without_door(kwargs))
+    reason = _why_nutpie(backend, without_door(kwargs)) or why_not_open(request)
     if reason is not None:
         logger.info("nutpie compiles the model: %s", reason)
         if gradient_backend is not None:
@@ -207,6 +207,13 @@ def _why_nutpie(backend: str, kwargs: Mapping[str, Any]) -> str | None:
         return "the plugin is switched off"
     difference = differs()
     return None if difference is None else f"this nutpie differs in {difference}"
+
+
+def why_not_open(request: Request) -> str | None:
+    """Return why callbacks cannot read the data that may change: those of ``pymc.dims`` are no tensors."""
+    data = () if request.freeze else request.model.data_vars
+    labelled = [x.name for x in data if hasattr(x.type, "dims")]
+    return f"{labelled[0]} has named dimensions and may change" if labelled else None
 
 
 def without_door(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:

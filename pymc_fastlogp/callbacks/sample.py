@@ -2,6 +2,7 @@
 
 import logging
 import time
+import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
 from inspect import signature
@@ -14,6 +15,7 @@ from pymc_fastlogp.callbacks.compile import (
     compile_pymc_model,
     found,
     request_of,
+    why_not_open,
     without_door,
 )
 from pymc_fastlogp.given_model import model_with_variables
@@ -175,7 +177,10 @@ def _compiled(model: "pm.Model", arguments: dict[str, Any], *, parametrise: bool
     options = dict(without_door(options))
     if "pipeline_class" in options:
         return compile_pymc_model(model, **options)
-    compiled = found(request_of(model, **options))
+    request = request_of(model, **options)
+    if why_not_open(request):
+        return compile_pymc_model(model, **options)
+    compiled = found(request)
     from pymc_fastlogp.callbacks.kept import for_library, for_nutpie
 
     sampled = for_library(compiled)
@@ -300,14 +305,20 @@ def _announce(model: "pm.Model", draws: int, *, quiet: bool) -> None:
 def _with_log_likelihood(
     idata: "DataTree", model: "pm.Model", stored: dict[str, Any]
 ) -> "DataTree":
-    """Add the log likelihood if ``idata_kwargs`` asks for it; other entries are PyMC's alone."""
+    """Add the log likelihood if ``idata_kwargs`` asks for it; other entries are PyMC's alone. Its warnings are those of PyMC."""
     import pymc as pm
 
     names = stored.pop("log_likelihood", False)
-    for name in stored:
-        logger.warning("idata_kwargs[%r] has no effect on the sampler of nutpie.", name)
+    if stored:
+        ignored = f"`idata_kwargs` keys {sorted(stored)} are ignored by the sampler of nutpie."
+        warnings.warn(ignored, UserWarning, stacklevel=4)
     if not names:
         return idata
+    warnings.warn(
+        "`log_likelihood` in `idata_kwargs` is deprecated: call `pm.compute_log_likelihood(idata)`.",
+        FutureWarning,
+        stacklevel=4,
+    )
     return pm.compute_log_likelihood(
         idata, var_names=None if names is True else names, model=model, progressbar=False
     )

@@ -46,10 +46,13 @@ def test_draws_and_groups_are_those_of_pymc(options):
     assert found.posterior.attrs.keys() == expected.posterior.attrs.keys()
 
 
-def test_log_likelihood_on_request():
-    idata = pymc_fastlogp.sample(
-        model=models.hierarchy(), **OPTIONS, idata_kwargs={"log_likelihood": True}
-    )
+def test_log_likelihood_on_request_and_what_pymc_warns_of():
+    stored = {"log_likelihood": True, "no_such_key": 1}
+    with (
+        pytest.warns(FutureWarning, match="compute_log_likelihood"),
+        pytest.warns(UserWarning, match="no_such_key"),
+    ):
+        idata = pymc_fastlogp.sample(model=models.hierarchy(), **OPTIONS, idata_kwargs=stored)
     assert idata.log_likelihood["y"].shape == (2, 20, len(models.Y))
 
 

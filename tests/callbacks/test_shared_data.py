@@ -6,6 +6,7 @@ import numpy as np
 import nutpie
 import pandas as pd
 import pymc as pm
+import pymc.dims as pmd
 import pytensor
 import pytensor.tensor as pt
 import pytest
@@ -38,6 +39,20 @@ def regression(n=30, seed=0, *, groups=4, stores_rows=False):
 
 def shared(model):
     return pymc_fastlogp.compile_pymc_model(model, freeze_model=False)
+
+
+def test_data_of_named_dimensions_are_read_by_nutpies_own_callback(caplog):
+    y = np.linspace(-1, 1, 30)
+    with pm.Model(coords={"obs": range(30)}) as model:
+        pmd.Normal("y", pmd.Normal("a"), 1, observed=pmd.Data("y_data", y, dims="obs"))
+    with caplog.at_level("INFO", logger="pymc_fastlogp"):
+        compiled = shared(model)
+    assert "y_data has named dimensions and may change" in caplog.text
+    assert isinstance(compiled.with_data(y_data=-y), nutpie.compile_pymc.CompiledPyMCModel)
+    options = {"draws": 20, "tune": 20, "chains": 1, "random_seed": 1, "progressbar": False}
+    found = pymc_fastlogp.sample(**options, model=model, compile_kwargs={"freeze_model": False})
+    expected = pm.sample(**options, model=model, nuts_sampler="nutpie")
+    np.testing.assert_array_equal(found.posterior["a"], expected.posterior["a"])
 
 
 def fresh(model):
