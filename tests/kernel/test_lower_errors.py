@@ -39,6 +39,11 @@ RAISES = {
     "lengths of Elemwise": (ValueError, lambda x, y: x + y, [1.0, 2.0]),
     "lengths of an Alloc": (ValueError, lambda x, n: pt.alloc(x, n).sum(), 4),
     "lengths of a set": (ValueError, lambda x, y: x[1:].set(y), [1.0, 2.0]),
+    "lengths that the graph compares, before an index beyond the end": (
+        ValueError,
+        lambda x, y: x[0] + CheckAndRaise(ValueError, "too short")(y, pt.eq(y.shape[0], 3))[[2]],
+        [1.0, 2.0],
+    ),
     "a shape that is specified": (
         AssertionError,
         lambda x, n: pt.specify_shape(x, (n,)).sum(),

@@ -13,6 +13,7 @@ from pymc_fastlogp.kernel import scalars
 from pymc_fastlogp.kernel.ir.arithmetic import cast, const, domain_of
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Size
 from pymc_fastlogp.kernel.ir.loops import Store
+from pymc_fastlogp.kernel.ir.traversal import loaded
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_shape
 from pymc_fastlogp.kernel.lower.context import Context
@@ -53,7 +54,7 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     values = values_at(index)
     if context.delays and _is_part_of_readers(context, node):
         return [_delayed(shape, dtype, values_at, k) for k, dtype in enumerate(dtypes)]
-    if not shape and all(map(_may_be_a_length, values)):
+    if not shape and all(map(_is_of_lengths, values)):
         return list(map(_uniform, values))
     buffers = [context.buffer(dtype, shape) for dtype in dtypes]
     context.add(domain, *map(Store, buffers, [index] * len(buffers), values))
@@ -82,7 +83,10 @@ def _uniform(value: Expr) -> Array:
     return Array((), value.dtype, lambda _: value)
 
 
-def _may_be_a_length(value: Expr) -> bool:
+def _is_of_lengths(value: Expr) -> bool:
+    """Whether a number may be a length, or a truth value compares lengths alone, so that a check of it can be the first."""
+    if value.dtype == "bool":
+        return is_known_at_call(value) and not loaded([value])
     return np.dtype(value.dtype).kind in "iu" and is_known_at_call(value)
 
 
