@@ -68,10 +68,14 @@ def test_what_fits_is_the_same(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_too_long_raises(name):
+def test_what_is_too_long_or_too_short_raises(name):
+    *_, shape, longer = CASES[name]
+    shorter = tuple(2 * n - more for n, more in zip(shape, longer, strict=True))
     for on in (False, True):
-        with pytest.raises(ValueError, match=r"."):
-            function_of(name, on=on)[0](point(CASES[name][-1]))
+        function, _ = function_of(name, on=on)
+        for wrong in (longer, shorter):
+            with pytest.raises(ValueError, match=r"."):
+                function(point(wrong))
 
 
 def test_rules_fire_nevertheless():

@@ -26,7 +26,6 @@ or, where each cell has a scale of its own, :math:`(k + p + 1) n_\text{cells}`. 
 row compaction would leave no more rows is left to that.
 """
 
-from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -96,15 +95,12 @@ class Squares(NamedTuple):
         All the terms.
     of_term : dict
         Those that are squares.
-    conditions : tuple of TensorVariable
-        What must be true of lengths that no type knows.
     """
 
     reads: RowReads
     where: Where
     tree: Tree
     of_term: dict[Term, Square]
-    conditions: tuple[TensorVariable, ...]
 
 
 class Reduced(NamedTuple):
@@ -149,7 +145,7 @@ def _squares(fgraph: FunctionGraph, reduction: Reduction) -> Squares | None:
         if square is not None:
             weights = Monomial(tuple(Factor(weight, where) for weight in term.weights))
             of_term[term] = square._replace(multiplier=square.multiplier.by(weights))
-    return Squares(reads, where, tree, of_term, comparisons(x) if of_term else ())
+    return Squares(reads, where, tree, of_term)
 
 
 def _reduce(squares: Squares, term: Term) -> Reduced | Refusal:
@@ -157,7 +153,7 @@ def _reduce(squares: Squares, term: Term) -> Reduced | Refusal:
     grid, square = squares.reads.grid, squares.of_term[term]
     if not grid.n_rows:
         return why_unknown(squares.tree.x)
-    cells = _cells(squares.reads, term, square, squares.conditions)
+    cells = _cells(squares, term)
     if cells is None:
         return _why_no_cells(squares.reads, square)
     design = design_of(square, cells)
@@ -184,15 +180,16 @@ def _reduce(squares: Squares, term: Term) -> Reduced | Refusal:
     return Reduced(-summed if weights.is_negative else summed, n_rows, n_squares, n)
 
 
-def _cells(
-    reads: RowReads, term: Term, square: Square, conditions: Sequence[TensorVariable]
-) -> GaussianCells | None:
+def _cells(squares: Squares, term: Term) -> GaussianCells | None:
     """Return the cells in which a square reads one value of each parameter, None if too many."""
+    reads, square = squares.reads, squares.of_term[term]
     columns = frozenset[int]().union(*(reads.of(f.x, f.where).columns for f in square.others))
     if term.mask is not None:
         columns = reads.keys.differing(columns, term.mask)
     codes = reads.keys.codes(columns)
-    return None if codes is None else GaussianCells(reads, columns, codes, term.mask, conditions)
+    if codes is None:
+        return None
+    return GaussianCells(reads, columns, codes, term.mask, comparisons(squares.tree.x))
 
 
 def _why_no_cells(reads: RowReads, square: Square) -> Refusal:
