@@ -16,6 +16,7 @@ RNG = np.random.default_rng(1)
 X, Y = RNG.normal(size=(N, 3)), RNG.normal(size=N)
 TABLE = RNG.normal(size=(50, 3))
 GROUP = RNG.integers(0, 7, N)
+COUNTS = RNG.integers(0, 3, size=(50, 3)).astype(float)
 V, M = pt.vector, pt.matrix
 
 
@@ -35,11 +36,11 @@ CASES = {
     "slopes by group": (M, lambda b: squares((b[GROUP] * X).sum(axis=1)), (7, 3), (7, 4)),
     "several outcomes": (M, lambda b: ((TABLE - X[:50] @ b) ** 2).sum(), (3, 3), (4, 3)),
     "columns of several outcomes": (M, lambda b: ((TABLE - X[:50] @ b) ** 2).sum(), (3, 3), (3, 4)),
-    "rows that are sorted": (
+    "a costly function of few values": (
         V,
-        lambda b: pt.exp(b[:7][GROUP] * b[7:] * Y).sum(),
-        (7 + N,),
-        (8 + N,),
+        lambda b: pt.exp(TABLE * pt.gammaln(COUNTS + pt.exp(b))).sum(),
+        (3,),
+        (4,),
     ),
 }
 
@@ -80,8 +81,9 @@ def test_what_is_too_long_or_too_short_raises(name):
 
 def test_rules_fire_nevertheless():
     fired = [function_of(name, on=True)[1] for name in CASES]
-    found = set().union(*fired)
-    assert {"fastlogp_gaussian_rows", "fastlogp_compact_rows"} <= found
+    rules = {f"fastlogp_{name}" for name in ("gaussian_rows", "compact_rows", "hoist_distinct")}
+    assert all(each & rules for each in fired)
+    assert rules <= set().union(*fired)
 
 
 def test_nothing_is_compared_where_all_lengths_are_known():

@@ -30,7 +30,6 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp import decisions
 from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD
-from pymc_fastlogp.rewrites.rows.open_lengths import comparisons
 from pymc_fastlogp.rewrites.rows.readers import (
     Reader,
     length_of,
@@ -76,11 +75,10 @@ def _permuted(
     fgraph: FunctionGraph, readers: list[Reader], rows: np.ndarray, by: str
 ) -> Replacements | None:
     """Return what stands for each reduction, those that depend on others first."""
+    grid = Grid(rows.shape, len(rows))
     position = {node: k for k, node in enumerate(fgraph.toposort())}
     # What is put in a place is built of what the graph still is, so that comes after it.
     last_first = sorted(readers, key=lambda reader: position[reader.node], reverse=True)
-    summed = [reader.node.inputs[0] for reader in readers]
-    grid = Grid(rows.shape, len(rows), comparisons(*summed))
     result = {reader.node.outputs[0]: _at(grid, reader, rows) for reader in last_first}
     if not all(old.type.is_super(new.type) for old, new in result.items()):
         return None
