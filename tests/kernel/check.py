@@ -1,8 +1,8 @@
 """The invariants of the loop IR, as they are stated in :mod:`pymc_fastlogp.kernel.ir.loops`."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from pymc_fastlogp.kernel import passes
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Index, Load, Role
 from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
@@ -27,15 +27,18 @@ from pymc_fastlogp.kernel.lower.linear_lengths import difference
 from pymc_fastlogp.kernel.passes import PASSES, PASSES_AGAIN, Pass
 
 
-def optimise(program: Program, passes: Sequence[Pass] = PASSES) -> Program:
-    """Run all passes, as the package does, and assert the invariants after each of them."""
-    for run in passes:
+def optimise(program: Program) -> Program:
+    """Run all passes, and assert the invariants after each of them."""
+    return passes.optimise(program, [*map(_checked, PASSES)], [*map(_checked, PASSES_AGAIN)])
+
+
+def _checked(run: Pass) -> Pass:
+    def checked(program: Program) -> Program:
         program = run(program)
         check(program)
-    if program.again is None:
         return program
-    again = replace(program.again, program=optimise(program.again.program, PASSES_AGAIN))
-    return replace(program, again=again)
+
+    return checked
 
 
 def check(program: Program) -> None:

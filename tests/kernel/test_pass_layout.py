@@ -83,6 +83,16 @@ def test_what_stays(name):
     assert lay_along_vectors(program) is program
 
 
+def test_loops_of_an_unswitched_condition_count():
+    wide = pt.constant(np.random.default_rng(0).normal(size=(ROWS, 24)))
+    columns = pt.switch(cuts[0] > 0, pt.gammaln(rows + wide[:, 0]), pt.erfcx(rows - wide[:, 0]))
+    row = pt.exp(wide[0]) * several[:24]
+    program = before([rows, cuts, several], [columns.sum(), row])
+    assert sum(loop.when is not None for loop in loops_in(program.steps)) == 2
+    [axis] = [axis for buffer, axis in axes_of_vectors(program).items() if buffer.ndim == 2]
+    assert axis == 0
+
+
 def test_inputs_and_outputs_stay_but_are_named():
     matrix = pt.matrix("matrix", shape=(ROWS, SHORT))
     program = before([matrix, cuts], [pt.exp(matrix - cuts).sum(axis=1)])

@@ -151,7 +151,7 @@ class Loop:
     """Statements that run for every index of a domain, in lexicographic order as far as it matters.
 
     The domain has the lengths of the axes, outermost first; none for straight-line code. Where there is a condition
-    ``when``, a bool without Index, the loop runs only if it is true.
+    ``when``, a bool without Index, the loop runs only if it is true: only the last passes, from ``unswitch`` on, see such loops.
     """
 
     domain: tuple[Size, ...]

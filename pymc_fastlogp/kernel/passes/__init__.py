@@ -41,11 +41,13 @@ PASSES: tuple[Pass, ...] = (
 PASSES_AGAIN = (fuse_loops, drop_dead_stores, write_in_place, simplify)
 
 
-def optimise(program: Program, passes: Sequence[Pass] = PASSES) -> Program:
+def optimise(
+    program: Program, passes: Sequence[Pass] = PASSES, passes_again: Sequence[Pass] = PASSES_AGAIN
+) -> Program:
     """Run all passes, and a few of them over what runs again."""
     for run in passes:
         program = run(program)
     if program.again is None:
         return program
-    again = replace(program.again, program=optimise(program.again.program, PASSES_AGAIN))
+    again = replace(program.again, program=optimise(program.again.program, passes_again))
     return replace(program, again=again)

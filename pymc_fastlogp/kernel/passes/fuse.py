@@ -89,7 +89,7 @@ def _place(groups: list[Group | Alone], loop: Loop, readers: dict[Buffer, set[Do
             continue
         if not _would_wait(group, loop, groups[:position], readers):
             return group
-    group = Group(loop.domain, loop.when)
+    group = Group(loop.domain)
     groups.insert(earliest, group)
     return group
 

@@ -51,7 +51,7 @@ Domain = tuple[Size, ...]
 
 @dataclass
 class Group:
-    """Loops of a common domain and condition that have become one.
+    """Loops of a common domain that have become one.
 
     Attributes
     ----------
@@ -66,7 +66,6 @@ class Group:
     """
 
     domain: Domain
-    when: Expr | None = None
     stored: dict[Buffer, dict[Element, Expr]] = field(default_factory=dict)
     others: list[Statement] = field(default_factory=list)
     reads: set[Buffer] = field(default_factory=set)
@@ -76,7 +75,7 @@ class Group:
     @classmethod
     def of(cls, *loops: Loop) -> Self:
         """Return the group of some loops, at least one."""
-        group = cls(loops[0].domain, loops[0].when)
+        group = cls(loops[0].domain)
         for loop in loops:
             group.add(loop)
         return group
@@ -88,11 +87,11 @@ class Group:
             for buffer, elements in self.stored.items()
             for index, value in elements.items()
         )
-        return Loop(self.domain, (*stores, *self.others), self.when)
+        return Loop(self.domain, (*stores, *self.others))
 
     def fits(self, loop: Loop) -> bool:
         """Whether the loop can be part of the group."""
-        if self.domain != loop.domain or self.when is not loop.when or is_call(loop):
+        if self.domain != loop.domain or is_call(loop):
             return False
         return not any(isinstance(statement, Call) for statement in self.others)
 
@@ -107,7 +106,7 @@ class Group:
                 forwarding.forget()
 
     def _add(self, statement: Statement) -> None:
-        self.reads |= reads(Loop(self.domain, (statement,), self.when))
+        self.reads |= reads(Loop(self.domain, (statement,)))
         if isinstance(statement, Check):
             self.others.append(statement)
             self.is_barrier = True
@@ -256,7 +255,7 @@ class Touched:
 
 def fit(first: Loop, second: Step) -> bool:
     """Whether two loops run for the same indices; a call of a library is alone, and so is what is repeated."""
-    if isinstance(second, Repeat) or first.when is not second.when:
+    if isinstance(second, Repeat):
         return False
     return first.domain == second.domain and not (is_call(first) or is_call(second))
 

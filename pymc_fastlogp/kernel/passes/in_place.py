@@ -88,10 +88,6 @@ def _is_spare(program: Program, copy: Copy) -> bool:
         return False
     if any(map(is_call, loops_in(writers))) and not _is_whole(copy):
         return False
-    if copy.loop.when is not None and any(
-        loop.when is not copy.loop.when for loop in loops_in(writers)
-    ):
-        return False
     return _is_apart(between, copy)
 
 
@@ -113,9 +109,8 @@ def _is_whole(copy: Copy) -> bool:
 def _is_read_elsewhere(program: Program, copy: Copy) -> bool:
     """Whether the source is read by more than the copy."""
     loops = list(loops_in(program.steps))
-    conditions = [loop.when for loop in loops if loop.when is not None]
     statements = [s for loop in loops for s in loop.body if s is not copy.store]
-    others = [*conditions, *copy.store.index, *(root for s in statements for root in roots(s))]
+    others = [*copy.store.index, *(root for s in statements for root in roots(s))]
     return copy.source in loaded(others)
 
 

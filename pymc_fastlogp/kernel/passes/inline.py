@@ -36,7 +36,7 @@ def inline_sequences(program: Program) -> Program:
         return program
     values: dict[Buffer, Store] = {}
     for position, step in enumerate(program.steps):
-        if isinstance(step, Loop) and step.when is None:
+        if isinstance(step, Loop):
             new = [s for s in step.body if isinstance(s, Store) and _is_cheap(s, step)]
             values |= {s.buffer: s for s in new if _may_wait(s, program.steps, position)}
     return replace(program, steps=with_loops(program.steps, lambda loop: [_with(loop, values)]))
@@ -66,7 +66,7 @@ def _may_wait(store: Store, steps: Sequence[Step], position: int) -> bool:
 
 def _can_compute(loop: Loop) -> bool:
     """Whether a loop runs by vectors; a library reads from memory, also for each index of a batch."""
-    return bool(loop.domain) and not loop.when and not is_call(loop)
+    return bool(loop.domain) and not is_call(loop)
 
 
 def _with(loop: Loop, values: dict[Buffer, Store]) -> Loop:

@@ -104,9 +104,7 @@ def _axis_along(index: tuple[Expr, ...], inner: int) -> int | None:
 
 
 def _length(loop: Loop) -> float:
-    """Return how often a loop runs; where that is known only when it is called, often, and where a check has to fail first, never."""
-    if loop.when is not None:
-        return 0
+    """Return how often a loop runs; where that is known only when it is called, often."""
     return prod(size if isinstance(size, int) else inf for size in loop.domain)
 
 

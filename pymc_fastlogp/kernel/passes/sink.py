@@ -45,7 +45,7 @@ def with_results_behind(repeat: Repeat) -> Iterator[Step]:
 
 def is_straight(step: Step) -> TypeGuard[Loop]:
     """Whether a step is straight-line code."""
-    return isinstance(step, Loop) and not step.domain and not step.when
+    return isinstance(step, Loop) and not step.domain
 
 
 def at_each_step(repeat: Repeat) -> Replacement:

@@ -35,7 +35,7 @@ def _straight(steps: Sequence[Step]) -> tuple[Step, ...]:
         if not isinstance(step, Loop):
             new.append(replace(step, steps=_straight(step.steps)))
         elif _is_small(step):
-            new += (Loop((), (statement,), step.when) for statement in _at_each_index(step))
+            new += (Loop((), (statement,)) for statement in _at_each_index(step))
         else:
             new.append(step)
     return tuple(new)

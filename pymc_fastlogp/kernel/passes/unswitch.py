@@ -24,7 +24,7 @@ DEPTH = 2
 
 def unswitch(program: Program) -> Program:
     """Return the program with loops written twice where that saves enough."""
-    steps = with_loops(program.steps, lambda loop: _unswitched(loop, 0 if loop.when else DEPTH))
+    steps = with_loops(program.steps, lambda loop: _unswitched(loop, DEPTH))
     return replace(program, steps=steps)
 
 
