@@ -1,15 +1,17 @@
 """How compiling grows with a model: ``python -m benchmarks.growth [--likelihoods 50 100 200] [--plot FILE]``.
 
-Processor time of ``compile_pymc_model`` with nothing on disk, for models of that many likelihoods, normal, Poisson and Bernoulli by turns,
-of some thirty rows each: all of the same length, which become few loops, and each of another, which become many. Every model in a process
-of its own, which has compiled a small one before.
+Processor time of ``compile_pymc_model`` with nothing on disk, step by step, for models of that many likelihoods, normal, Poisson and
+Bernoulli by turns, of some thirty rows each: all of the same length, which become few loops, and each of another, which become many. Every
+model in a process of its own, which has compiled a small one before.
 """
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
-from time import process_time
+from math import log
+from unittest import mock
 
 import numpy as np
 import pymc as pm
@@ -18,11 +20,15 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-import pymc_fastlogp
 from benchmarks.fresh_process import environment
+from benchmarks.rewriting import KERNELS, UPSTREAM, compiling, counted, small
+from pymc_fastlogp.kernel.native import machine_code
 
 ROWS, GROUPS = 30, 20
 KINDS = ("same length", "different lengths")
+# Our rules, lowering to loops and their passes, PyTensor's rewriting, LLVM with the text that it reads, all else.
+STEPS = ("rules", "kernels", "PyTensor", "machine code", "other", "all")
+MACHINE_CODE = STEPS[3]
 
 
 def make(n: int, kind: str) -> pm.Model:
@@ -43,57 +49,74 @@ def make(n: int, kind: str) -> pm.Model:
     return model
 
 
-def seconds(n: int, kind: str) -> float:
-    """Return how long a model takes to compile in this process."""
-    pymc_fastlogp.compile_pymc_model(make(3, kind))
-    model = make(n, kind)
-    start = process_time()
-    pymc_fastlogp.compile_pymc_model(model)
-    return process_time() - start
+def seconds(n: int, kind: str) -> dict[str, float]:
+    """Return how long each step of compiling a model takes in this process."""
+    compiling(small)
+    with counted() as clock:
+        timed = clock.timed(machine_code.object_code, lambda _: MACHINE_CODE)
+        with mock.patch.object(machine_code, "object_code", timed):
+            every = compiling(lambda: make(n, kind))
+    named = {step: clock.seconds.pop(step) for step in (KERNELS, UPSTREAM, MACHINE_CODE)}
+    found = {"rules": sum(clock.seconds.values()), **named, "all": every}
+    return found | {"other": 2 * every - sum(found.values())}
 
 
-def _in_child(n: int, kind: str) -> float:
+def _in_child(n: int, kind: str) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.growth", "--likelihoods", str(n), "--kind", kind]
     with tempfile.TemporaryDirectory() as folder:
         own = environment(folder, kept="0")
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=own)
-    return float(done.stdout.split()[-1])
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
-def _plot(found: dict[str, list[float]], sizes: list[int], path: str) -> None:
+def _plot(found: dict[str, list[dict[str, float]]], sizes: list[int], path: str) -> None:
     import matplotlib.pyplot as plt
-    from matplotlib.ticker import LogLocator, ScalarFormatter
 
-    figure, axes = plt.subplots(figsize=(5, 3.5), layout="constrained")
-    for kind, times in found.items():
-        axes.loglog(sizes, times, "o-", label=kind)
-    first = min(times[0] for times in found.values())
-    axes.loglog(sizes, [first * n / sizes[0] for n in sizes], "k:", label="in proportion")
-    axes.set(xlabel="likelihoods", ylabel="seconds of processor time", xticks=sizes)
-    axes.set_xticklabels(map(str, sizes))
-    axes.minorticks_off()
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(ScalarFormatter())
-    axes.legend()
+    figure, panels = plt.subplots(
+        ncols=len(found), sharey=True, figsize=(8, 3.8), layout="constrained"
+    )
+    for axes, (kind, times) in zip(panels, found.items(), strict=True):
+        for step in STEPS:
+            axes.loglog(sizes, [each[step] for each in times], "o-", label=step, markersize=3)
+        first = times[0]["all"] / (sizes[0] * log(sizes[0]))
+        axes.loglog(sizes, [first * n * log(n) for n in sizes], "k:", label="n log n")
+        axes.set(xlabel="likelihoods", title=kind, xticks=sizes)
+        axes.set_xticklabels(map(str, sizes))
+        axes.minorticks_off()
+    panels[0].set_ylabel("seconds of processor time")
+    panels[-1].legend(loc="center left", bbox_to_anchor=(1, 0.5))
     figure.savefig(path, dpi=150)
+
+
+def _table(kind: str, times: list[dict[str, float]], sizes: list[int]) -> Table:
+    """Return a row a model: seconds, and in how many times the n log n of the model before."""
+    table = Table("likelihoods", *STEPS, title=f"{kind}: seconds (by n log n of the row above)")
+    for k, n in enumerate(sizes):
+        expected = n * log(n) / (sizes[k - 1] * log(sizes[k - 1])) if k else 0
+        cells = (
+            f"{times[k][step]:.2f}"
+            + (f" ({times[k][step] / times[k - 1][step] / expected:.2f})" if k else "")
+            for step in STEPS
+        )
+        table.add_row(str(n), *cells)
+    return table
 
 
 def main() -> None:
     """Measure models in processes of their own, or one in this process if its kind is given."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--likelihoods", type=int, nargs="+", default=[25, 50, 100, 200])
+    parser.add_argument("--likelihoods", type=int, nargs="+", default=[50, 100, 200])
     parser.add_argument("--kind", choices=KINDS)
     parser.add_argument("--plot", help="where a picture is written")
     arguments = parser.parse_args()
     sizes = arguments.likelihoods
     if arguments.kind:
-        print(seconds(sizes[0], arguments.kind))
+        print(json.dumps(seconds(sizes[0], arguments.kind)))
         return
     found = {kind: [_in_child(n, kind) for n in track(sizes, kind)] for kind in KINDS}
-    table = Table("likelihoods", *KINDS, title="seconds to compile")
-    for n, *times in zip(sizes, *found.values(), strict=True):
-        table.add_row(str(n), *(f"{t:.1f}" for t in times))
-    Console().print(table)
+    for kind, times in found.items():
+        Console(width=120).print(_table(kind, times, sizes))
     if arguments.plot:
         _plot(found, sizes, arguments.plot)
 
