@@ -38,7 +38,7 @@ PASSES: tuple[Pass, ...] = (
 
 
 # Of what hardly ever runs, less is worth while.
-PASSES_AGAIN = (fuse_loops, drop_dead_stores, write_in_place, simplify)
+PASSES_AGAIN = (fuse_loops, drop_dead_stores, write_in_place, simplify, part_large_loops)
 
 
 def optimise(

@@ -1,10 +1,19 @@
 """Dead code: what is stored and never read, and the buffers of which nothing is left."""
 
+from collections import defaultdict
 from dataclasses import replace
 
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Role
 from pymc_fastlogp.kernel.ir.loops import Check, Loop, Program, Statement
-from pymc_fastlogp.kernel.ir.traversal import counters, loops_in, reads, with_loops, writes
+from pymc_fastlogp.kernel.ir.traversal import (
+    counters,
+    loaded,
+    loops_in,
+    reads,
+    roots,
+    with_loops,
+    writes,
+)
 
 
 def drop_dead_stores(program: Program) -> Program:
@@ -33,15 +42,14 @@ def _live_buffers(program: Program) -> set[Buffer]:
     live = {buffer for buffer in program.outputs if buffer.role is Role.OUTPUT}
     if program.again:
         live.add(program.again.failed)
-    while True:
-        found = live.union(
-            *(
-                reads(replace(loop, body=(statement,)))
-                for loop in loops_in(program.steps)
-                for statement in loop.body
-                if isinstance(statement, Check) or statement.buffer in live
-            )
-        )
-        if found == live:
-            return live
-        live = found
+    read_for = defaultdict[Buffer, set[Buffer]](set)
+    for loop in loops_in(program.steps):
+        for statement in loop.body:
+            target = live if isinstance(statement, Check) else read_for[statement.buffer]
+            target |= loaded(roots(statement))
+    pending = list(live)
+    while pending:
+        found = read_for.pop(pending.pop(), set()) - live
+        live |= found
+        pending += found
+    return live
