@@ -8,7 +8,8 @@ computed with the conjunction of two checks, which would part the loop that chec
 What is repeated is a group by itself, and its own steps are fused alike.
 """
 
-from collections.abc import Sequence, Set
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf, prod
 
@@ -32,6 +33,7 @@ from pymc_fastlogp.kernel.passes.groups import (
     fit,
     is_barrier,
 )
+from pymc_fastlogp.kernel.passes.order import Order
 
 
 def fuse_loops(program: Program) -> Program:
@@ -40,15 +42,15 @@ def fuse_loops(program: Program) -> Program:
 
 
 def _fused(steps: Sequence[Step]) -> tuple[Step, ...]:
-    groups: list[Group | Alone] = []
+    order = Order()
     readers = _domains_reading(steps)
     for step in steps:
         if isinstance(step, Repeat):
             alone = Alone(replace(step, steps=_fused(step.steps)))
-            groups.insert(_earliest(groups, step), alone)
+            order.insert(order.earliest(step), alone)
         elif 0 not in step.domain:
-            _place(groups, step, readers).add(step)
-    return tuple(_joined([group.as_step() for group in groups]))
+            order.add(_place(order, step, readers), step)
+    return tuple(_joined([group.as_step() for group in order.groups]))
 
 
 def _domains_reading(steps: Sequence[Step]) -> dict[Buffer, set[Domain]]:
@@ -61,67 +63,60 @@ def _domains_reading(steps: Sequence[Step]) -> dict[Buffer, set[Domain]]:
     return found
 
 
-def _earliest(groups: list[Group | Alone], step: Step) -> int:
-    """Return the first position at which all that has to come before a step is before it, or at it."""
-    written, touched = writes(step), reads(step) | writes(step)
-    is_movable = not is_barrier(step)
-    for position in reversed(range(len(groups))):
-        group = groups[position]
-        is_apart = group.writes.isdisjoint(touched) and group.reads.isdisjoint(written)
-        # Of hundreds of groups nearly all: they are not asked what takes longer.
-        if is_apart and is_movable and not group.is_barrier:
-            continue
-        if group.must_precede(step):
-            return position + 1
-        if not group.writes.isdisjoint(touched):
-            return position
-    return 0
-
-
-def _place(groups: list[Group | Alone], loop: Loop, readers: dict[Buffer, set[Domain]]) -> Group:
+def _place(order: Order, loop: Loop, readers: dict[Buffer, set[Domain]]) -> Group:
     """Return the group that a loop joins, perhaps a new one."""
-    earliest = _earliest(groups, loop)
-    # A scalar is cheap to compute and should not wait for others. Nothing moves across a check, so it joins none.
-    end = len(groups) if loop.domain else min(earliest + 1, len(groups))
-    for position in range(earliest, earliest if is_barrier(loop) else end):
-        group = groups[position]
-        if isinstance(group, Alone) or group.is_barrier or not group.fits(loop):
+    earliest = order.earliest(loop)
+    for position, group in _candidates(order, loop, earliest):
+        if group.is_barrier or not group.fits(loop):
             continue
-        if not _would_wait(group, loop, groups[:position], readers):
+        if not _would_wait(order, position, loop, readers):
             return group
     group = Group(loop.domain)
-    groups.insert(earliest, group)
+    order.insert(earliest, group)
     return group
 
 
+def _candidates(order: Order, loop: Loop, earliest: int) -> Iterable[tuple[int, Group]]:
+    """Return the groups of a loop's domain that it may join, with their positions."""
+    if is_barrier(loop):  # nothing moves across a check
+        return []
+    if loop.domain:
+        return order.of_domain(loop.domain, earliest)
+    # A scalar is cheap to compute and should not wait for others.
+    here = order.groups[earliest : earliest + 1]
+    return [(earliest, group) for group in here if isinstance(group, Group)]
+
+
 def _would_wait(
-    group: Group, loop: Loop, before: list[Group | Alone], readers: dict[Buffer, set[Domain]]
+    order: Order, position: int, loop: Loop, readers: dict[Buffer, set[Domain]]
 ) -> bool:
-    """Whether of a group and a loop, as one, a part would wait for longer loops like those that read it.
+    """Whether of the group at a position and a loop, as one, a part would wait for longer loops like those that read it.
 
     What depends on one another stays together: the loop may have no place before the group.
     """
+    group = order.groups[position]
     if group.writes & (reads(loop) | writes(loop)):
         return False
-    of_group, of_loop = _needed(group.reads, before), _needed(reads(loop), before)
-    parts = (of_group - of_loop, writes(loop)), (of_loop - of_group, group.writes)
-    for waits, written in parts:
-        reading = set[Domain]().union(*(readers.get(buffer, ()) for buffer in written))
-        loops = (before[position] for position in waits)
-        domains = {group.domain for group in loops if isinstance(group, Group)} & reading
-        if any(_length(domain) > _length(loop.domain) for domain in domains):
-            return True
-    return False
+    reading_loop = _longer_readers(loop.domain, writes(loop), readers)
+    reading_group = _longer_readers(loop.domain, group.writes, readers)
+    if not (reading_loop or reading_group):
+        return False
+    of_group, of_loop = order.needed(group.reads, position), order.needed(reads(loop), position)
+    waits = (of_group - of_loop, reading_loop), (of_loop - of_group, reading_group)
+    return any(
+        isinstance(other := order.groups[k], Group) and other.domain in reading
+        for needed, reading in waits
+        if reading
+        for k in needed
+    )
 
 
-def _needed(read: Set[Buffer], groups: list[Group | Alone]) -> set[int]:
-    """Return the positions of the groups that have to come before some reads, directly or not."""
-    needed, found = set(read), set()
-    for position in reversed(range(len(groups))):
-        if groups[position].writes & needed:
-            found.add(position)
-            needed |= groups[position].reads
-    return found
+def _longer_readers(
+    domain: Domain, written: Iterable[Buffer], readers: dict[Buffer, set[Domain]]
+) -> set[Domain]:
+    """Return the domains, longer than a domain, of loops that read some buffers."""
+    found = set[Domain]().union(*(readers.get(buffer, ()) for buffer in written))
+    return {other for other in found if _length(other) > _length(domain)}
 
 
 def _length(domain: Domain) -> float:
@@ -134,8 +129,9 @@ def _joined(steps: list[Step]) -> list[Step]:
 
     What stands between them moves before both or behind both, which nothing between may forbid.
     """
-    domains = dict.fromkeys(step.domain for step in steps if isinstance(step, Loop) and step.domain)
-    for domain in sorted(domains, key=_length, reverse=True):
+    counts = Counter(step.domain for step in steps if isinstance(step, Loop) and step.domain)
+    several = [domain for domain, count in counts.items() if count > 1]
+    for domain in sorted(several, key=_length, reverse=True):
         position = 0
         while position < len(steps):
             later = _next_of_domain(steps, position, domain)
