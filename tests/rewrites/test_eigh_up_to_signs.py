@@ -5,6 +5,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pymc.pytensorf import rewrite_pregrad
 from pytensor.tensor.linalg.decomposition.eigen import eigh
 
 import pymc_fastlogp
@@ -118,3 +119,25 @@ def test_a_kronecker_process_is_verified():
         grids = [np.linspace(0, 1, n)[:, None] for n in (3, 4, 5)]
         gp.marginal_likelihood("y", grids, RNG.normal(size=60), pm.HalfNormal("sigma"))
     assert pymc_fastlogp.verify(model).passed
+
+
+@pytest.mark.parametrize("covariances", ["covs", "chols"])
+def test_a_gradient_that_was_taken_before_keeps_its_signs(covariances):
+    """PyMC rewrites a logp in place, and what was made of it before shares its nodes."""
+    rng = np.random.default_rng(0)
+    roots = [np.eye(n) + 0.3 * np.tril(rng.normal(size=(n, n))) for n in (2, 3)]
+    given = [root if covariances == "chols" else root @ root.T for root in roots]
+    exact = np.kron(*(root @ root.T for root in roots))
+    x_value = rng.normal(size=6)
+    mu, x = pt.vector("mu", shape=(6,)), pt.vector("x", shape=(6,))
+    matrices = [pt.matrix(f"m{n}", shape=(n, n)) for n in (2, 3)]
+    with switched(True):
+        logp = pm.logp(pm.KroneckerNormal.dist(mu=mu, **{covariances: matrices}), x)
+        gradient = pytensor.grad(logp, mu)
+        rewritten = rewrite_pregrad(logp)
+        ops = ops_of(rewritten)
+        function = pytensor.function([mu, x, *matrices], gradient, mode="NUMBA")
+    assert EighUpToSigns in ops
+    np.testing.assert_allclose(
+        function(np.zeros(6), x_value, *given), np.linalg.solve(exact, x_value), rtol=1e-10
+    )

@@ -12,6 +12,9 @@ kernel.
 That nothing depends on signs is shown from the eigenvectors on, node by node. A variable is *signed along* some of its axes if a change of
 signs of eigenvectors multiplies each entry by a sign that depends on its position in these axes alone. :data:`STEPS` says what each Op makes of it; squares end it, and what is not
 in the table refuses.
+
+What has signs stays as it is: the nodes from the eigenvectors to what has none are made again, and the latter alone are replaced, by what is equal. PyMC
+rewrites a logp in place, and what was made of it before, as a gradient, may read some of the nodes between.
 """
 
 from collections.abc import Callable
@@ -20,6 +23,7 @@ import pytensor.scalar as ps
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.linalg.decomposition.eigen import Eigh
 from pytensor.tensor.math import Dot
@@ -37,43 +41,60 @@ FEW_ROWS = 25
 # The axes along which a variable is signed.
 Axes = frozenset[int]
 Signed = dict[Variable, Axes]
+Replacements = dict[TensorVariable, TensorVariable]
 
 
 @node_rewriter([blockwise_of(Eigh)])
-def local_eigh_up_to_signs(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+def local_eigh_up_to_signs(fgraph: FunctionGraph, node: Apply) -> Replacements | None:
     """Rewrite ``eigh(K) -> eigh_up_to_signs(K)``."""
     op = core_op(node.op)
-    [matrix, *others], vectors = node.inputs, node.outputs[1]
+    matrix, *others = node.inputs
+    values, vectors = node.outputs
     rows = matrix.type.shape[-1]
     if others or not op.lower or matrix.type.ndim != 2 or matrix.type.dtype != "float64":
         return None
     if rows is None or not 1 < rows <= FEW_ROWS or matrix.type.shape[0] != rows:
         return None
-    if not is_free_of_signs(fgraph, vectors):
+    ends = free_of_signs(fgraph, vectors)
+    if ends is None:
         return None
-    results = EighUpToSigns()(matrix)
-    if not all(old.type.is_super(new.type) for old, new in zip(node.outputs, results, strict=True)):
+    new_values, new_vectors = EighUpToSigns()(matrix)
+    new = {values: new_values, **_made_again(ends, {values: new_values, vectors: new_vectors})}
+    if not all(old.type.is_super(x.type) for old, x in new.items()):
         return None
-    copy_stack_trace(node.outputs, results)
-    return results
+    copy_stack_trace([*new], [*new.values()])
+    return new
 
 
-def is_free_of_signs(fgraph: FunctionGraph, vectors: Variable) -> bool:
-    """Whether no output depends on the signs of the columns of a matrix."""
+def free_of_signs(fgraph: FunctionGraph, vectors: TensorVariable) -> list[TensorVariable] | None:
+    """Return the first variables that do not depend on the signs of the columns of a matrix, None if an output depends on them."""
     signed: Signed = {vectors: frozenset({1})}
-    to_visit = [vectors]
+    to_visit, free = [vectors], dict[TensorVariable, None]()
     while to_visit:
         for client, _ in fgraph.clients[to_visit.pop()]:
             axes = _after(client, signed)
             if axes is None:
-                return False
+                return None
             [out] = client.outputs
             # A variable that another path has visited is as it was, or is refused.
             if axes and signed.setdefault(out, axes) != axes:
-                return False
+                return None
             if axes:
                 to_visit.append(out)
-    return True
+            else:
+                free[out] = None
+    return [*free]
+
+
+def _made_again(ends: list[TensorVariable], given: Replacements) -> Replacements:
+    """Return for some variables what is made by the same nodes of others."""
+    new = dict(given)
+    for node in io_toposort(given, ends):
+        if new.keys().isdisjoint(node.inputs):
+            continue
+        again = node.clone_with_new_inputs([new.get(x, x) for x in node.inputs])
+        new |= zip(node.outputs, again.outputs, strict=True)
+    return {end: new[end] for end in ends}
 
 
 def _after(node: Apply, signed: Signed) -> Axes | None:
