@@ -172,3 +172,34 @@ def test_initial_point_of_a_model_has_no_loop_to_compile():
             point = make_initial_point_fn(model=model, jitter_rvs=set(model.free_RVs))
         points.append(point(7)["chol_cholesky-cov-packed__"])
     np.testing.assert_array_equal(*points)
+
+
+def diffusion(scale):
+    return pm.EulerMaruyama(
+        "x",
+        dt=0.1,
+        sde_fn=lambda x, a: (-a * x, 0.3),
+        sde_pars=(scale,),
+        init_dist=pm.Normal.dist(),
+        steps=5,
+    )
+
+
+def volatility(scale):
+    return pm.GARCH11("x", omega=scale, alpha_1=0.1, beta_1=0.2, initial_vol=1.0, steps=4)
+
+
+@pytest.mark.filterwarnings("ignore:Support point not defined")
+@pytest.mark.parametrize("prior", [diffusion, volatility])
+def test_generators_get_their_seeds_in_the_same_order(prior):
+    with pm.Model() as model:
+        prior(pm.HalfNormal("scale"))
+    points = []
+    for on in (False, True):
+        with switched(on):
+            jittered = make_initial_point_fn(model=model, jitter_rvs=set(model.free_RVs))
+            points.append({"prior": model.initial_point(4), "jittered": jittered(4)})
+    expected, actual = points
+    for kind, values in expected.items():
+        for name, value in values.items():
+            np.testing.assert_allclose(actual[kind][name], value, rtol=1e-14)

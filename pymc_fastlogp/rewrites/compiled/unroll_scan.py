@@ -12,10 +12,12 @@ draw from their prior in a loop over rows, and their initial point has that draw
 the shape alone), so the first model of this kind waits for the compiler longer than for the rest.
 
 The Ops of a step and their order are those of the loop, and each state of a random generator goes from step to
-step as it did, so the draws are the same. The rule acts if the number of steps is constant, each state is
+step as it did. PyMC gives each generator of an initial point a seed by its place in the rewritten graph, so those that values
+depend on must keep their places; then the draws are the same. The rule acts if the number of steps is constant, each state is
 read at the step before, and no more than :data:`MOST_NODES` nodes come of it.
 """
 
+from itertools import zip_longest
 from typing import cast
 
 import pytensor.tensor as pt
@@ -26,6 +28,7 @@ from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.scan.op import Scan
 from pytensor.scan.utils import ScanArgs
+from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.variable import TensorVariable
 
 # Rewriting these takes about a second; a prior of 30 x 30 has half as many.
@@ -42,8 +45,31 @@ def local_unroll_short_scan(fgraph: FunctionGraph, node: Apply) -> list[Variable
     if not _reads_one_step_back(loop, n_steps):
         return None
     outputs = _unrolled(node, loop, n_steps)
+    if _moves_seeds(fgraph, dict(zip(node.outputs, outputs, strict=True))):
+        return None
     copy_stack_trace(node.outputs, outputs)
     return outputs
+
+
+def _moves_seeds(fgraph: FunctionGraph, new: dict[Variable, Variable]) -> bool:
+    """Whether replacements change the place of a random generator that a value depends on."""
+    before, after = _generators(fgraph.outputs, {}), _generators(fgraph.outputs, new)
+    moved = {x for pair in zip_longest(before, after) if pair[0] is not pair[1] for x in pair}
+    values = [x for x in fgraph.outputs if not isinstance(x.type, RandomType)]
+    return bool(moved) and not moved.isdisjoint(_generators(values, {}))
+
+
+def _generators(outputs: list[Variable], new: dict[Variable, Variable]) -> list[Variable]:
+    """Return the generators that some outputs depend on, replaced by new ones where there are any, in the order in which PyMC finds them."""
+    # As `graph_inputs` of PyTensor does, which PyMC uses: the last operand first.
+    pending, seen = [*outputs], dict[Variable, None]()
+    while pending:
+        x = pending.pop()
+        x = new.get(x, x)
+        if x not in seen:
+            seen[x] = None
+            pending += x.owner.inputs if x.owner else ()
+    return [x for x in seen if isinstance(x.type, RandomType) and x.owner is None]
 
 
 def _constant_steps(node: Apply) -> int | None:
