@@ -17,9 +17,12 @@ depend on must keep their places; then the draws are the same. The rule acts if 
 read at the step before, and no more than :data:`MOST_NODES` nodes come of it.
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import cast
 
+import pytensor.scalar as ps
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.rewriting import inline_ofg_node
@@ -29,7 +32,10 @@ from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.scan.op import Scan
 from pytensor.scan.utils import ScanArgs
 from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.analysis.elemwise import is_elemwise
 
 # Rewriting these takes about a second; a prior of 30 x 30 has half as many.
 MOST_NODES = 1000
@@ -45,31 +51,50 @@ def local_unroll_short_scan(fgraph: FunctionGraph, node: Apply) -> list[Variable
     if not _reads_one_step_back(loop, n_steps):
         return None
     outputs = _unrolled(node, loop, n_steps)
-    if _moves_seeds(fgraph, dict(zip(node.outputs, outputs, strict=True))):
+    if _moves_seeds(fgraph, node, dict(zip(node.outputs, outputs, strict=True))):
         return None
     copy_stack_trace(node.outputs, outputs)
     return outputs
 
 
-def _moves_seeds(fgraph: FunctionGraph, new: dict[Variable, Variable]) -> bool:
-    """Whether replacements change the place of a random generator that a value depends on."""
-    before, after = _generators(fgraph.outputs, {}), _generators(fgraph.outputs, new)
-    moved = {x for pair in zip_longest(before, after) if pair[0] is not pair[1] for x in pair}
+def _moves_seeds(fgraph: FunctionGraph, node: Apply, new: dict[Variable, Variable]) -> bool:
+    """Whether replacements may change the place of a random generator that a value depends on."""
     values = [x for x in fgraph.outputs if not isinstance(x.type, RandomType)]
-    return bool(moved) and not moved.isdisjoint(_generators(values, {}))
+    of_values = _generators(values, _read_for_elements)
+    of_loop = _generators(node.inputs, _read)
+    # Of several, what is rewritten later may change the order on either side.
+    if len(of_loop) > 1 and not set(of_values).isdisjoint(of_loop):
+        return True
+    before, after = _generators(fgraph.outputs, _read), _generators(fgraph.outputs, _read, new)
+    moved = {x for pair in zip_longest(before, after) if pair[0] is not pair[1] for x in pair}
+    return not moved.isdisjoint(of_values)
 
 
-def _generators(outputs: list[Variable], new: dict[Variable, Variable]) -> list[Variable]:
-    """Return the generators that some outputs depend on, replaced by new ones where there are any, in the order in which PyMC finds them."""
-    # As `graph_inputs` of PyTensor does, which PyMC uses: the last operand first.
+def _generators(
+    outputs: Sequence[Variable],
+    read: Callable[[Apply], Sequence[Variable]],
+    new: Mapping[Variable, Variable] = MappingProxyType({}),
+) -> list[Variable]:
+    """Return the generators that outputs depend on, some variables replaced, in the order of ``graph_inputs``, by which PyMC finds them."""
     pending, seen = [*outputs], dict[Variable, None]()
     while pending:
         x = pending.pop()
         x = new.get(x, x)
         if x not in seen:
             seen[x] = None
-            pending += x.owner.inputs if x.owner else ()
+            pending += read(x.owner) if x.owner else ()
     return [x for x in seen if isinstance(x.type, RandomType) and x.owner is None]
+
+
+def _read(node: Apply) -> Sequence[Variable]:
+    return node.inputs
+
+
+def _read_for_elements(node: Apply) -> Sequence[Variable]:
+    """Return the inputs of which more than the shape is read."""
+    if isinstance(node.op, Shape | Shape_i):
+        return []
+    return node.inputs[1:] if is_elemwise(node.op, ps.Second) else node.inputs
 
 
 def _constant_steps(node: Apply) -> int | None:
