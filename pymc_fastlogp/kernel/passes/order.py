@@ -40,18 +40,22 @@ class Order:
             self._of_domain[group.domain].append(group)
         else:
             self._index(group, group.reads, group.writes)
+            self._note_barrier(group)
 
     def add(self, group: Group, loop: Loop) -> None:
         """Append a loop to a group."""
-        before = set(group.reads), set(group.writes)
+        # What the group takes over instead of reading it is indexed as well, which finds the group too often, not too seldom.
+        self._index(group, reads(loop) - group.reads, writes(loop) - group.writes)
         group.add(loop)
-        self._index(group, group.reads - before[0], group.writes - before[1])
+        self._note_barrier(group)
 
     def _index(self, group: Group | Alone, read: Set[Buffer], written: Set[Buffer]) -> None:
         for buffer in read:
             self._readers[buffer].append(group)
         for buffer in written:
             self._writers[buffer].append(group)
+
+    def _note_barrier(self, group: Group | Alone) -> None:
         if group.is_barrier:
             self._barriers.append(group)
 
