@@ -15,6 +15,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.scan.op import Scan
 from pytensor.scan.utils import until
 
+from pymc_fastlogp.callbacks.start import Start
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.rewrites.compiled.unroll_scan import MOST_NODES
 from tests.graph_text import text
@@ -143,23 +144,52 @@ def test_same_values_for_any_state(n_steps, backwards, shape, dtype):
         np.testing.assert_array_equal(actual, expected, strict=True)
 
 
-def draws(n_dim, on):
-    """Return two draws of an LKJ prior from one seed, with the function that made them."""
-    sd_dist = pm.Exponential.dist(1.0, shape=n_dim)
-    packed = pm.LKJCholeskyCov.dist(n=n_dim, eta=2.0, sd_dist=sd_dist, compute_corr=False)
+def draws(prior, on):
+    """Return two draws of a prior from one seed, with the function that made them."""
     with switched(on):
-        function = compile_pymc([], packed, mode=FAST_COMPILE)
-    reseed_rngs(find_rng_nodes([packed]), 20261121)
+        function = compile_pymc([], prior, mode=FAST_COMPILE)
+    reseed_rngs(find_rng_nodes([prior]), 20261121)
     return [function(), function()], function
 
 
 @pytest.mark.parametrize("n_dim", [2, 3, 4, 30])
-def test_draws_of_a_prior_are_the_same(n_dim):
-    expected, off = draws(n_dim, on=False)
-    actual, on = draws(n_dim, on=True)
+def test_draws_by_two_generators_keep_their_loop(n_dim):
+    sd_dist = pm.Exponential.dist(1.0, shape=n_dim)
+    prior = pm.LKJCholeskyCov.dist(n=n_dim, eta=2.0, sd_dist=sd_dist, compute_corr=False)
+    expected, off = draws(prior, on=False)
+    actual, on = draws(prior, on=True)
     assert n_loops(off) == n_loops(on) == 1  # of two generators, whose order counts
     assert not np.array_equal(*actual)  # the state of the generator goes on
     np.testing.assert_array_equal(actual, expected)
+
+
+def test_draws_by_one_generator_are_the_same():
+    results = []
+    for on in (False, True):
+        rng = pytensor.shared(np.random.default_rng(1))
+        walk, last = pytensor.scan(
+            lambda before, rng: pt.random.normal(before, rng=rng).owner.outputs[::-1],
+            outputs_info=[START, rng],
+            n_steps=4,
+            return_updates=False,
+        )
+        with switched(on):
+            function = pytensor.function([], walk, updates={rng: last}, mode=FAST_COMPILE)
+        results.append(([function(), function()], n_loops(function)))
+    (expected, kept), (actual, unrolled) = results
+    assert (kept, unrolled) == (1, 0)
+    assert not np.array_equal(*actual)  # the state of the generator goes on
+    np.testing.assert_allclose(actual, expected, rtol=1e-14)
+
+
+def n_loops_at_the_start(model):
+    options = {
+        "jitter_rvs": None,
+        "default_initialization_strategy": "support_point",
+        "initial_points": None,
+    }
+    nodes = Start(model, options, freeze=True).graph.apply_nodes
+    return sum(isinstance(node.op, Scan) for node in nodes)
 
 
 def test_initial_point_of_a_model_has_no_loop_to_compile():
@@ -169,6 +199,7 @@ def test_initial_point_of_a_model_has_no_loop_to_compile():
     for on in (False, True):
         with switched(on):
             point = make_initial_point_fn(model=model, jitter_rvs=set(model.free_RVs))
+            assert n_loops_at_the_start(model) == (0 if on else 1)
         points.append(point(7)["chol_cholesky-cov-packed__"])
     np.testing.assert_array_equal(*points)
 
