@@ -46,6 +46,20 @@ def test_what_was_used_longest_ago_goes_first(folder):
     assert [k for k in range(5) if read(name(k))] == [0, 2, 3, 4]
 
 
+def test_small_files_are_bounded_without_a_look_at_each(monkeypatch, tmp_path):
+    files = BoundedFiles(tmp_path, PREFIX, 1000 * 132)
+    looks = []
+    evict = BoundedFiles.evict
+    monkeypatch.setattr(BoundedFiles, "evict", lambda self: [looks.append(1), evict(self)])
+    largest = 0
+    for k in range(3000):
+        files.write(name(k), k.to_bytes(100))
+        if k % 50 == 0:
+            largest = max(largest, size(tmp_path))
+    assert 200 < len(looks) < 600
+    assert 0.9 * files.limit < largest < 1.1 * files.limit
+
+
 def test_files_of_others_stay(folder):
     other = folder / "numba_funcified_fgraph.nbc"
     other.write_bytes(bytes(10_000))
