@@ -9,6 +9,7 @@ from functools import reduce
 from operator import truediv
 
 import numpy as np
+from pytensor.tensor.math import cast
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.gathers import Where, position_key
@@ -41,6 +42,8 @@ class GaussianCells:
         The cell of each row, by these columns.
     mask : numpy.ndarray of bool, optional
         Which rows count, broadcastable to the grid; None for all.
+    dtype : str
+        Of what is summed, in which all is computed: parameters may be integers, or have fewer digits.
     conditions : sequence of TensorVariable
         What must be true of lengths that no type knows.
     """
@@ -50,6 +53,7 @@ class GaussianCells:
         reads: RowReads,
         columns: frozenset[int],
         codes: Codes,
+        dtype: str,
         mask: np.ndarray | None = None,
         conditions: Sequence[TensorVariable] = (),
     ):
@@ -64,7 +68,7 @@ class GaussianCells:
         self.n = len(first)
         self.counts = counts_of(of_row, self.n, rows_in(mask, shape))
         self.rows = rows_by_cell(of_row, self.counts, rows_in(mask, shape))
-        self._shape = shape
+        self._shape, self._dtype = shape, dtype
         self._grid = Grid(shape, self.n, conditions)
         self._first = np.unravel_index(first, shape)
         self._chosen: dict[Hashable, np.ndarray] = {}
@@ -88,7 +92,7 @@ class GaussianCells:
 
     def _at(self, factor: Factor) -> TensorVariable:
         chosen: Where = {axis: self._position(p) for axis, p in factor.where.items()}
-        return moved(self._grid.at(factor.x, chosen), [0])
+        return cast(moved(self._grid.at(factor.x, chosen), [0]), self._dtype)
 
     def _position(self, position: int | np.ndarray) -> np.ndarray:
         """Return a position at the first row of each cell, always the same array for the same."""

@@ -189,7 +189,8 @@ def _cells(squares: Squares, term: Term) -> GaussianCells | None:
     codes = reads.keys.codes(columns)
     if codes is None:
         return None
-    return GaussianCells(reads, columns, codes, term.mask, comparisons(squares.tree.x))
+    x = squares.tree.x
+    return GaussianCells(reads, columns, codes, x.type.dtype, term.mask, comparisons(x))
 
 
 def _why_no_cells(reads: RowReads, square: Square) -> Refusal:

@@ -10,6 +10,8 @@ factor is viewed row by row, as in :mod:`~pymc_fastlogp.rewrites.rows.views`; a 
 one whose position is the same in each row, so that ``(X * beta[g]).sum(-1)`` and ``X @ beta``
 are sums of monomials too.
 
+Integers are not taken apart: their sums and products go round.
+
 Which rows make a cell is not decided here: they are those in which all factors that are not
 constants read the same.
 """
@@ -25,6 +27,7 @@ from pytensor.graph.basic import Apply
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot, Sum
+from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.elemwise import is_made_by, scalar_op, squared
@@ -108,6 +111,8 @@ class Square(NamedTuple):
 
 def parse_square(grid: Grid, x: TensorVariable, where: Where) -> Square | None:
     """Return a term as one square, None if it is not that of something affine."""
+    if x.type.dtype not in float_dtypes:
+        return None
     base = squared(x)
     if base is not None:
         scale, inner = _peel(grid, base, where)
@@ -130,7 +135,7 @@ def parse_square(grid: Grid, x: TensorVariable, where: Where) -> Square | None:
 
 def monomials(grid: Grid, x: TensorVariable, where: Where) -> list[Monomial]:
     """Return monomials whose sum is ``x`` in each row."""
-    if x.owner is not None and varies(x, where):
+    if x.owner is not None and x.type.dtype in float_dtypes and varies(x, where):
         rule = EXPANSIONS.get(type(scalar_op(x) or x.owner.op))
         expanded = None if rule is None else rule(grid, x.owner, where)
         if expanded is not None:
@@ -140,6 +145,8 @@ def monomials(grid: Grid, x: TensorVariable, where: Where) -> list[Monomial]:
 
 def _peel(grid: Grid, x: TensorVariable, where: Where) -> tuple[Monomial, TensorVariable]:
     """Take factors and divisors off a sum: return their product, and the sum."""
+    if x.type.dtype not in float_dtypes:
+        return ONE, x
     if is_made_by(x, ps.Neg):
         return _peel(grid, x.owner.inputs[0], where)
     if not is_made_by(x, ps.Mul, ps.TrueDiv):

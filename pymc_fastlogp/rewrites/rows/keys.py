@@ -70,7 +70,10 @@ class RowKeys:
         """Add columns, and return their numbers: the axes of the rows come first in ``array``."""
         if array.dtype.kind == "c":
             array = np.stack((array.real, array.imag), axis=-1)
-        columns = array.reshape(*array.shape[: len(self.shape)], -1)
+        of_rows, of_columns = array.shape[: len(self.shape)], array.shape[len(self.shape) :]
+        columns = array.reshape(
+            *of_rows, prod(of_columns)
+        )  # where there are no rows, -1 is no length
         return frozenset(self._number(columns[..., k]) for k in range(columns.shape[-1]))
 
     def _number(self, column: np.ndarray) -> int:

@@ -14,6 +14,9 @@ The terms are the leaves of a tree, and what stands above them can be applied to
 them, the others being dropped: ``switch(s, a + b, c)`` without ``a`` and ``c`` is
 ``switch(s, b, 0)``. So the sum over rows is a sum of trees, one for each group of terms.
 
+What an Op makes of numbers of a smaller type, ``a8 + b8 + c64``, it computes in its own. So terms are added, and factors
+multiplied, in the type of the Op that they are taken from; integers, which go round, are left whole.
+
 A constant mask restricts a term to rows; it is never a factor, which would turn an infinite
 entry that the switch hides into nan.
 """
@@ -27,7 +30,8 @@ import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import constant, switch
-from pytensor.tensor.math import add, mul, neg, reciprocal, sub
+from pytensor.tensor.math import add, cast, mul, neg, reciprocal, sub
+from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
@@ -146,7 +150,7 @@ class Splitter:
         return replace(self, mask=both)._tree(x)
 
     def _tree(self, x: TensorVariable) -> Tree:
-        if x.owner is not None and self.varies(x):
+        if x.owner is not None and x.type.dtype in float_dtypes and self.varies(x):
             is_check = isinstance(x.owner.op, CheckAndRaise)
             rule = _check if is_check else SPLITS.get(type(scalar_op(x)), _whole)
             tree = rule(self, x.owner)
@@ -222,20 +226,30 @@ def _zeros_for_none(given: Sequence[Part], node: Apply) -> list[TensorVariable]:
     return [zero if part is None else part for part in given]
 
 
+def _in_type_of(node: Apply, given: Iterable[TensorVariable]) -> list[TensorVariable]:
+    """Return operands in the type that an Op computes in, or in that of what has more digits."""
+    operands = [*given]
+    dtype = ps.upcast(node.outputs[0].type.dtype, *(x.type.dtype for x in operands))
+    return [cast(x, dtype) for x in operands]
+
+
 def _sum(splitter: Splitter, node: Apply) -> Branch:
-    return Branch(node.outputs[0], tuple(map(splitter.split, node.inputs)), _total_of)
+    def make(given: Sequence[Part], at: At | None) -> TensorVariable:
+        return _total_of(node, given)
+
+    return Branch(node.outputs[0], tuple(map(splitter.split, node.inputs)), make)
 
 
-def _total_of(given: Sequence[Part], at: At | None) -> TensorVariable:
-    return total(part for part in given if part is not None)
+def _total_of(node: Apply, given: Sequence[Part]) -> TensorVariable:
+    return total(_in_type_of(node, (part for part in given if part is not None)))
 
 
 def _difference(splitter: Splitter, node: Apply) -> Branch:
     def make(given: Sequence[Part], at: At | None) -> TensorVariable:
         u, v = given
         if v is None:
-            return u
-        return neg(v) if u is None else sub(u, v)
+            return _total_of(node, given)
+        return neg(_total_of(node, given)) if u is None else sub(u, v)
 
     return Branch(node.outputs[0], tuple(map(splitter.split, node.inputs)), make)
 
@@ -248,7 +262,7 @@ def _product(splitter: Splitter, node: Apply) -> Tree | None:
     weights = [x for x in node.inputs if splitter.is_weight(x)]
     others = [x for x in node.inputs if x not in weights]
     if weights:
-        factor = product(others)
+        factor = product(_in_type_of(node, others) if len(others) > 1 else others)
         tree = splitter.split(factor)
         if isinstance(tree, Branch) and len(terms_of(tree)) > 1:
             return _times(tree, tuple(weights))
@@ -271,6 +285,7 @@ def _quotient(splitter: Splitter, node: Apply) -> Tree | None:
     weights = [x for x in factors if splitter.is_weight(x)]
     others = [x for x in factors if x not in weights]
     if weights:
+        *others, denominator = _in_type_of(node, [*others, denominator])
         factor = product(others) / denominator if others else reciprocal(denominator)
         return Term(node.outputs[0], factor, tuple(weights), splitter.mask)
     return None if splitter.varies(denominator) else _linear(splitter, node, [0])
@@ -301,7 +316,7 @@ def _by_mask(
     def make(given: Sequence[Part], at: At | None) -> TensorVariable:
         if at is None:
             return switch(condition, *_zeros_for_none(given, node))
-        return _total_of(given, at)
+        return _total_of(node, given)
 
     return Branch(node.outputs[0], parts, make)
 
