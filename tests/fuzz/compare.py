@@ -59,8 +59,8 @@ def _in_time(trouble: Callable[[int], str]) -> Callable[[int], str]:
 @_in_time
 def trouble_with_graph(seed: int) -> str:
     """Return what is wrong with the graph of a seed and the least program that shows it, nothing if nothing is."""
-    program = random_program(seed)
     try:
+        program = random_program(seed)
         found = next(findings(program, points(program, seed)), None)
     except Exception as error:
         return f"{REFUSED}{type(error).__name__}: {error}"
