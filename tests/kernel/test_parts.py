@@ -11,7 +11,7 @@ from pytensor import scan
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.linalg import cholesky
 
-from pymc_fastlogp.kernel.emit import emit, parts
+from pymc_fastlogp.kernel.emit import buffers, emit, parts
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Again, Check, Loop, Store
 from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.lower import lower
@@ -149,6 +149,25 @@ def test_each_part_has_the_constants_and_the_scratch_that_it_uses(short_parts):
     shared = found[0].outputs[len(program.outputs) :]
     assert len({*own}) == len(own)
     assert {*own}.isdisjoint(shared)
+
+
+def test_what_parts_share_is_allocated_at_once(short_parts, monkeypatch):
+    """An exit of its own for each buffer is what LLVM takes longest for in long programs."""
+
+    def shares(x):
+        sums = [pt.exp(x * (k + 1)).cumsum() for k in range(6)]
+        return [pt.log(each / each.max()) for each in sums]
+
+    graph = case(shares, X)
+    program = program_of(graph)
+    expected = compile_native(program)(*graph.arrays)
+    monkeypatch.setattr(buffers, "STACK_BYTES", 0)
+    whole, *inner = functions(program).values()
+    n_shared = len(inner[0].args) - len(whole.args)
+    assert n_shared > 2 * len(inner)
+    assert 0 < str(whole).count('@"malloc"(') <= len(inner)
+    for value, array in zip(expected, compile_native(program)(*graph.arrays), strict=True):
+        np.testing.assert_array_equal(array, value)
 
 
 def test_a_check_that_fails_in_a_part_ends_the_kernel(short_parts):

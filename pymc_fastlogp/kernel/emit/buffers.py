@@ -3,7 +3,7 @@
 Inputs and outputs are arguments of the function, constants are part of its module. Scratch is on the stack up
 to :data:`STACK_BYTES`, the smallest buffers first; buffers that are larger, or whose size is known only when
 the kernel is called, are allocated on entry and freed on every exit. What only loops with a condition use, for instance those
-for the rare case that a check fails, is allocated by the first of them that runs: the C library may give
+for the rare case that a check fails, is allocated by the first of them that runs, and what a part of a long program shares with later ones all at once: the C library may give
 freed memory back to the system, and then each call of the kernel would pay for new pages.
 Scratch and constants are aligned to cache lines.
 """
@@ -75,17 +75,33 @@ def stack(builder: ir.IRBuilder, buffer: Buffer) -> ir.Value:
     return stack_variable(builder, ir.ArrayType(memory_type(buffer.dtype), n_elements))
 
 
-def allocate(builder: ir.IRBuilder, buffer: Buffer, lengths: Sequence[Number]) -> ir.Value:
-    """Return what ``malloc`` gives for scratch, perhaps null."""
-    n_bytes: Number = itemsize(buffer.dtype)
+def n_bytes(builder: ir.IRBuilder, buffer: Buffer, lengths: Sequence[Number]) -> Number:
+    """Return what a buffer takes of an allocation, in whole cache lines."""
+    n: Number = itemsize(buffer.dtype)
     for length in lengths:
-        n_bytes = times(builder, n_bytes, length)
+        n = times(builder, n, length)
+    if isinstance(n, int):
+        return -(-n // ALIGNMENT) * ALIGNMENT
     # With a negative length there is nothing to allocate, and a check that will say so.
-    is_negative = builder.icmp_signed("<", as_i64(n_bytes), I64(0))
-    size = builder.add(builder.select(is_negative, I64(0), as_i64(n_bytes)), I64(ALIGNMENT))
+    is_negative = builder.icmp_signed("<", n, I64(0))
+    up = builder.add(builder.select(is_negative, I64(0), n), I64(ALIGNMENT - 1))
+    return builder.and_(up, I64(-ALIGNMENT))
+
+
+def sum_of(builder: ir.IRBuilder, sizes: Sequence[Number]) -> Number:
+    """Return what several buffers take."""
+    total: Number = sum(n for n in sizes if isinstance(n, int))
+    for n in sizes:
+        if not isinstance(n, int):
+            total = builder.add(as_i64(total), n)
+    return total
+
+
+def allocate(builder: ir.IRBuilder, size: Number) -> ir.Value:
+    """Return what ``malloc`` gives for scratch of a size in bytes, perhaps null."""
     malloc = declared(builder.module, "malloc", ir.FunctionType(POINTER, [I64]))
     malloc.return_value.add_attribute("noalias")
-    return builder.call(malloc, [size])
+    return builder.call(malloc, [builder.add(as_i64(size), I64(ALIGNMENT))])
 
 
 def aligned(builder: ir.IRBuilder, allocated: ir.Value) -> ir.Value:

@@ -10,7 +10,8 @@
 The first two blocks are closed last, so that whatever needs a stack variable or a length can add to them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from llvmlite import ir
 
@@ -22,7 +23,16 @@ from pymc_fastlogp.kernel.emit.scope import Known, Scope
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Load, Size
 from pymc_fastlogp.kernel.ir.loops import Loop, Program, Step
 from pymc_fastlogp.kernel.ir.traversal import counters, loops_in, reads, writes
-from pymc_fastlogp.kernel.llvm import ALIGNMENT, I64, POINTER, Number, as_i64, lane, stack_variable
+from pymc_fastlogp.kernel.llvm import (
+    ALIGNMENT,
+    I8,
+    I64,
+    POINTER,
+    Number,
+    as_i64,
+    lane,
+    stack_variable,
+)
 from pymc_fastlogp.kernel.native.target import checks_bounds
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
@@ -31,6 +41,13 @@ OUT_OF_MEMORY = -1
 NO_LOOP = AccessPatterns(Loop((), ()))
 NULL = POINTER(None)
 BLOCKS = ("entry", "sizes", "start", "exit")
+
+
+class Room(NamedTuple):
+    """Buffers that are allocated together, and where the pointer to the first is kept, null before."""
+
+    slot: ir.Value
+    buffers: tuple[Buffer, ...]
 
 
 class Function:
@@ -68,8 +85,9 @@ class Function:
         self._status = self._exit.phi(I64)
         self.known = Known({}, {})
         self._sizes = Scope(sizes, self.known, NO_LOOP)
-        # Of what is allocated later, or never: where its pointer is kept.
-        self._late: dict[Buffer, ir.Value] = {}
+        # What is allocated later, or never, and with what else.
+        self._late: list[Buffer] = []
+        self._rooms: dict[Buffer, Room] = {}
         self._allocated: list[ir.Value] = []
         self._place_arguments(program, contiguous)
         for buffer in program.constants:
@@ -90,20 +108,20 @@ class Function:
 
     def make_room(self, builder: ir.IRBuilder, loop: Loop) -> None:
         """Append the allocation of the late scratch of a loop, unless an earlier loop did it."""
-        used = reads(loop) | writes(loop)
-        for buffer in [buffer for buffer in self._late if buffer in used]:
-            slot, lengths = self._late[buffer], [self.length(size) for size in buffer.shape]
-            is_new = builder.icmp_unsigned("==", builder.load(slot, typ=POINTER), NULL)
-            with builder.if_then(is_new):
-                builder.store(buffers.allocate(builder, buffer, lengths), slot)
-            allocated = builder.load(slot, typ=POINTER)
-            self._exit_unless(builder, _was_given(builder, allocated), OUT_OF_MEMORY)
-            self._place(buffer, buffers.aligned(builder, allocated))
+        needed = self._late_in([loop])
+        for buffer in needed:
+            if buffer not in self._rooms:
+                self._add_room([buffer])
+        self._enter_rooms(builder, needed)
 
     def call(self, part: ir.Function, steps: Sequence[Step], shared: Sequence[Buffer]) -> None:
         """Append the call of a part with some steps; its arguments are those here, then what parts share."""
-        for loop in loops_in(steps):
-            self.make_room(self.builder, loop)
+        needed = self._late_in(loops_in(steps))
+        # At once: LLVM takes time by the square for exits, and the part knows that what it is given does not overlap.
+        self._add_room([buffer for buffer in needed if buffer not in self._rooms])
+        self._enter_rooms(self.builder, needed)
+        # A call is not behind a condition, as loops may be, so none of it is late any more.
+        self._late = [buffer for buffer in self._late if buffer not in needed]
         # What a later part alone uses is not there yet, and not looked at.
         pointers = [
             self.known.arrays[b].pointer if b in self.known.arrays else NULL for b in shared
@@ -122,7 +140,8 @@ class Function:
         """Close all blocks and return the function."""
         self._status.add_incoming(I64(0), self.builder.block)
         self.builder.branch(self._exit.block)
-        late = [self._exit.load(slot, typ=POINTER) for slot in self._late.values()]
+        slots = dict.fromkeys(room.slot for room in self._rooms.values())
+        late = [self._exit.load(slot, typ=POINTER) for slot in slots]
         buffers.free(self._exit, [*self._allocated, *late])
         self._exit.ret(self._status)
         entry, sizes, start, _ = self._blocks
@@ -155,13 +174,44 @@ class Function:
                 self._place(buffer, buffers.stack(sizes, buffer))
             elif buffer in always:
                 lengths = [self.length(size) for size in buffer.shape]
-                self._allocated.append(buffers.allocate(sizes, buffer, lengths))
+                n_bytes = buffers.n_bytes(sizes, buffer, lengths)
+                self._allocated.append(buffers.allocate(sizes, n_bytes))
                 self._place(buffer, buffers.aligned(sizes, self._allocated[-1]))
             else:
-                self._late[buffer] = stack_variable(sizes, POINTER)
-                sizes.store(NULL, self._late[buffer])
+                self._late.append(buffer)
         for allocated in self._allocated:
             self._exit_unless(sizes, _was_given(sizes, allocated), OUT_OF_MEMORY)
+
+    def _late_in(self, loops: Iterable[Loop]) -> list[Buffer]:
+        """Return the late scratch that some loops use."""
+        used = set[Buffer]().union(*(reads(loop) | writes(loop) for loop in loops))
+        return [buffer for buffer in self._late if buffer in used]
+
+    def _add_room(self, together: Sequence[Buffer]) -> None:
+        """Let buffers be allocated together, by the first that needs one of them."""
+        if not together:
+            return
+        room = Room(stack_variable(self._sizes.builder, POINTER), tuple(together))
+        self._sizes.builder.store(NULL, room.slot)
+        self._rooms.update(dict.fromkeys(together, room))
+
+    def _enter_rooms(self, builder: ir.IRBuilder, needed: Sequence[Buffer]) -> None:
+        """Append the allocation of the rooms of some buffers, where that has not happened, and place what is in them."""
+        for room in dict.fromkeys(self._rooms[buffer] for buffer in needed):
+            sizes = [self._n_bytes(buffer) for buffer in room.buffers]
+            is_new = builder.icmp_unsigned("==", builder.load(room.slot, typ=POINTER), NULL)
+            with builder.if_then(is_new):
+                builder.store(buffers.allocate(builder, buffers.sum_of(builder, sizes)), room.slot)
+            allocated = builder.load(room.slot, typ=POINTER)
+            self._exit_unless(builder, _was_given(builder, allocated), OUT_OF_MEMORY)
+            begin = buffers.aligned(builder, allocated)
+            for buffer, n_bytes in zip(room.buffers, sizes, strict=True):
+                self._place(buffer, begin)
+                begin = builder.gep(begin, [as_i64(n_bytes)], source_etype=I8)
+
+    def _n_bytes(self, buffer: Buffer) -> Number:
+        lengths = [self.length(size) for size in buffer.shape]
+        return buffers.n_bytes(self._sizes.builder, buffer, lengths)
 
     def _place(self, buffer: Buffer, pointer: ir.Value) -> None:
         lengths = [self.length(size) for size in buffer.shape]
