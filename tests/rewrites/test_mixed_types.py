@@ -56,6 +56,106 @@ def graph(form, types):
     return inputs, [form(*inputs)]
 
 
+# Of other rules, by what they read: graphs of two inputs, and the types and values of these.
+U8 = RNG.integers(130, 250, size=N_ROWS).astype("uint8")
+Y = RNG.integers(0, 5, size=N_ROWS)
+OTHER_GROUP = RNG.integers(N_GROUPS, size=N_ROWS)
+K = np.array([[2.0, 0.5], [0.5, 1.0]])
+SMALL = np.array([1.5, 2.5, 3.0, 1.0, 2.0, 1.25, 3.5])
+BYTES = np.array([130, 150, 170, 190, 200, 140, 131], dtype="uint8")
+HALF = np.array([60, 70, 80, 90, 99, 65, 75], dtype="int8")
+TRUTHS = np.array([1, 0, 1, 1, 0, 1, 0], dtype=bool)
+JOINED, RISEN = np.tile(HALF, 6), np.tile(SMALL, 6)
+
+
+def log_gammas(low, high):
+    return pt.gammaln(high) - pt.gammaln(low)
+
+
+OTHERS = {
+    "joined integers": (lambda a, b: pt.sqr(pt.join(0, a, b)).sum(), JOINED, RISEN),
+    "joined float32": (lambda a, b: pt.exp(pt.join(0, a, b)).sum(), RISEN.astype("float32"), RISEN),
+    "joined truths": (lambda a, b: pt.exp(-pt.join(0, a, b)).sum(), np.tile(TRUTHS, 6), RISEN),
+    "joined in all": (lambda a, b: pt.all(pt.join(0, a, b) * 2 > -9) * 1.0, JOINED, RISEN),
+    "bytes subtracted": (
+        lambda a, b: (log_gammas(a[GROUP], a[GROUP] + Y) - b[OTHER_GROUP]).sum(),
+        SMALL,
+        BYTES,
+    ),
+    "known bytes subtracted": (
+        lambda a, b: (log_gammas(a[GROUP], a[GROUP] + Y) - U8).sum() + b.sum(),
+        SMALL,
+        SMALL,
+    ),
+    "truths subtracted": (
+        lambda a, b: (log_gammas(a[GROUP], a[GROUP] + Y) - b[OTHER_GROUP]).sum(),
+        SMALL,
+        TRUTHS,
+    ),
+    "bytes added to an argument": (
+        lambda a, b: log_gammas(a[GROUP], a[GROUP] + b[GROUP] + b[OTHER_GROUP]).sum(),
+        SMALL,
+        HALF,
+    ),
+    "a product that goes round": (
+        lambda a, b: log_gammas(a[GROUP], a[GROUP] + 3 * b[OTHER_GROUP]).sum(),
+        SMALL,
+        BYTES,
+    ),
+    "a scale of few bits": (
+        lambda a, b: pt.linalg.cholesky(a[0] * pt.constant(K)).sum() + b.sum(),
+        np.full(7, 3, dtype="int8"),
+        SMALL,
+    ),
+    "scales of few bits": (
+        lambda a, b: pt.linalg.cholesky(pt.constant(K) * a[0] * a[1]).sum() + b.sum(),
+        np.full(7, 12, dtype="int8"),
+        SMALL,
+    ),
+    "a divisor of few bits": (
+        lambda a, b: pt.linalg.cholesky(pt.constant(K) / a[0]).sum() + b.sum(),
+        np.full(7, 3, dtype="int8"),
+        SMALL,
+    ),
+    "a scale of float32": (
+        lambda a, b: pt.linalg.cholesky(a[0] * pt.constant(K)).sum() + b.sum(),
+        np.full(7, 3.1, dtype="float32"),
+        SMALL,
+    ),
+    "exponents": (
+        lambda a, b: pt.log(abs(W) * (pt.exp(a)[GROUP] / pt.exp(b)[OTHER_GROUP])).sum(),
+        BYTES // 5,
+        BYTES[::-1] // 4,
+    ),
+    "exponents of truths": (
+        lambda a, b: pt.log(abs(W) * (pt.exp(a)[GROUP] / pt.exp(b)[OTHER_GROUP])).sum(),
+        TRUTHS,
+        TRUTHS[::-1],
+    ),
+    "numerators": (
+        lambda a, b: (((b / pt.exp(a) + a) - (b + b[::-1] * a)) * pt.exp(a) * b[::-1] * b).sum(),
+        SMALL,
+        BYTES,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_rules(name):
+    """Each of these was another number, or an error of the rewriter."""
+    form, *values = OTHERS[name]
+
+    def graph():
+        inputs = [
+            pt.tensor(x, dtype=v.dtype, shape=v.shape) for x, v in zip("ab", values, strict=True)
+        ]
+        return inputs, [form(*inputs)]
+
+    [off] = off_in_numpy(*graph())(*values)
+    [on] = on_by_kernels(*graph())(*values)
+    np.testing.assert_allclose(on, off, rtol=2e-7 if "exponents" in name else 1e-13)
+
+
 @pytest.mark.parametrize("types", TYPES, ids="-".join)
 @pytest.mark.parametrize("name", FORMS)
 def test_no_digit_is_lost(name, types):

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pytensor.scalar as ps
 from pytensor.tensor.basic import constant
-from pytensor.tensor.math import add, mul
+from pytensor.tensor.math import add, cast, mul
+from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
@@ -40,7 +41,9 @@ def affine(x: TensorVariable) -> Affine:
 
 
 def _multiples(x: TensorVariable) -> list[tuple[TensorVariable, float]]:
-    """Return what is added up to ``x``, each with a number that it is multiplied by; nothing if ``x`` is no sum."""
+    """Return what is added up to ``x``, each with a number that it is multiplied by; nothing if ``x`` is no sum, or one of few bits that goes round."""
+    if x.type.dtype not in (*float_dtypes, "int64"):
+        return []
     if added := operands(x, ps.Add):
         return [(part, 1.0) for part in added]
     if difference := operands(x, ps.Sub):
@@ -77,9 +80,10 @@ def difference(above: Affine, below: Affine) -> Affine | None:
 
 
 def as_variable(x: Affine, ndim: int, dtype: str) -> TensorVariable:
-    """Return the sum, of so many axes."""
+    """Return the sum, of so many axes, computed in a type."""
     number = x.constant.reshape((1,) * (ndim - x.constant.ndim) + x.constant.shape)
-    parts = [part if by == 1 else mul(part, by) for part, by in x.multiples.items()]
+    multiples = [(cast(part, dtype), by) for part, by in x.multiples.items()]
+    parts = [part if by == 1 else mul(part, by) for part, by in multiples]
     if number.any() or not parts:
         parts.append(constant(number.astype(dtype)))
     return (add(*parts) if len(parts) > 1 else parts[0]).astype(dtype)

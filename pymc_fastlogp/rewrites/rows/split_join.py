@@ -22,7 +22,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.basic import Join, constant
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.math import All, Sum, add, and_
+from pytensor.tensor.math import All, Sum, add, and_, cast
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp import decisions
@@ -111,7 +111,7 @@ def _at_block(k: int, rows: slice) -> AtBlock:
         if x.type.broadcastable[axis]:
             return x
         if _is_join(x, axis):
-            return x.owner.inputs[k]
+            return cast(x.owner.inputs[k], x.type.dtype)
         index = (*(slice(None),) * axis, rows)
         if isinstance(x, TensorConstant):
             return constant(x.data[index], dtype=x.type.dtype)

@@ -19,7 +19,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.math import add, mul, neg
+from pytensor.tensor.math import add, cast, mul, neg
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
@@ -41,6 +41,7 @@ def local_quotient_times_exp(fgraph: FunctionGraph, node: Apply) -> list[TensorV
                 # One of each: the same exponential may be there twice.
                 others.remove(factor)
                 others.remove(total)
+                others = [cast(x, out.type.dtype) for x in others]
                 rest, numerators = parts
                 product = mul(_sum(rest), *others, factor)
                 rewritten = add(product, *(_product([b, *others]) for b in numerators))
@@ -73,14 +74,19 @@ def _split(
     numerators: list[TensorVariable] = []
     for term in _terms(total):
         numerator = _numerator(term, m)
-        (rest if numerator is None else numerators).append(term if numerator is None else numerator)
+        if numerator is None:
+            rest.append(cast(term, total.type.dtype))
+        else:
+            numerators.append(numerator)
     return (rest, numerators) if rest and numerators else None
 
 
 def _terms(total: TensorVariable) -> list[TensorVariable]:
+    if total.type.dtype not in float_dtypes:  # a sum of integers goes round
+        return []
     if difference := operands(total, ps.Sub):
         first, second = difference
-        return [*(_terms(first) or [first]), neg(second)]
+        return [*(_terms(first) or [first]), neg(cast(second, total.type.dtype))]
     return operands(total, ps.Add)
 
 
@@ -90,4 +96,4 @@ def _numerator(term: TensorVariable, m: TensorVariable) -> TensorVariable | None
         numerator = _numerator(positive, m)
         return None if numerator is None else neg(numerator)
     quotient = operands(term, ps.TrueDiv)
-    return quotient[0] if quotient and quotient[1] is m else None
+    return cast(quotient[0], term.type.dtype) if quotient and quotient[1] is m else None
