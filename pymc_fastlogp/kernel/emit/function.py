@@ -121,7 +121,8 @@ class Function:
         self._add_room([buffer for buffer in needed if buffer not in self._rooms])
         self._enter_rooms(self.builder, needed)
         # A call is not behind a condition, as loops may be, so none of it is late any more.
-        self._late = [buffer for buffer in self._late if buffer not in needed]
+        given = {*needed}
+        self._late = [buffer for buffer in self._late if buffer not in given]
         # What a later part alone uses is not there yet, and not looked at.
         pointers = [
             self.known.arrays[b].pointer if b in self.known.arrays else NULL for b in shared
