@@ -284,6 +284,15 @@ def test_a_node_that_cannot_be_lowered_stays_outside_alone(caplog):
     assert_same_values(fgraph, [x], outputs, [np.array([0.5, 1.0])])
 
 
+def test_pytensor_tells_what_is_replaced(capsys):
+    x = pt.dvector("x")
+    n = pt.exp(x).sum().astype("int64")  # as above: a region of which nothing is replaced
+    with pytensor.config.change_flags(optimizer_verbose=True):
+        fgraph = fused([x], [pt.arange(n), pt.exp(x) - 1])
+    assert kernels(fgraph)
+    assert "rewrite fastlogp_fused_kernel replaces" in capsys.readouterr().out
+
+
 def test_a_constant_index_out_of_bounds_raises_when_it_is_called():
     x = pt.dvector("x", shape=(3,))
     fgraph = fused([x], [pt.exp(x)[np.array([1, 3])] * 2, pt.log(x) + pt.exp(-x)])

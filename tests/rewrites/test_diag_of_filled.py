@@ -27,6 +27,8 @@ diag = pt.vector("diag", shape=(N,))
 s = pt.scalar("s")
 full = pt.matrix("full", shape=(N, N))
 index = pt.lvector("index", shape=(6,))
+k = pt.lscalar("k")
+any_length = pt.vector("any_length")
 packeds = pt.matrix("packeds", shape=(2, 6))
 diags = pt.matrix("diags", shape=(2, N))
 many = pt.matrix("many", shape=(11_112, 6))
@@ -105,6 +107,7 @@ REFUSES = {
     "runtime index": pt.diagonal(zeros[index, COLS].set(packed)),
     "duplicates": pt.diagonal(zeros[ROWS, ROWS].set(packed)),
     "other axes of a batch": pt.diagonal(two, axis1=0, axis2=1),
+    "no diagonal": pt.diagonal(pt.zeros((1, 0))[:k].inc(any_length)),
     "large batch": pt.diagonal(pt.zeros((11_112, N, N))[:, ROWS, COLS].set(many), axis1=1, axis2=2),
 }
 

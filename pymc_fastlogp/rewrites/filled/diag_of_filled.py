@@ -30,6 +30,8 @@ from pymc_fastlogp.rewrites.filled.packed import array_of, flattened, is_scalar,
 def local_diag_of_filled(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``diagonal(x[i, j].set(v)) -> v[k]``, where ``i[k]`` and ``j[k]`` are the diagonal."""
     [matrix], [out] = node.inputs, node.outputs
+    if 0 in out.type.shape:  # nothing is gained, and whether what was set fits is to be looked at
+        return None
     found = provenance(out) if _is_filled(matrix) and moved_inputs(out) else None
     if found is None:
         return None
