@@ -5,11 +5,16 @@ from functools import cache
 from typing import cast
 
 import pytensor.scalar as ps
+from pytensor.graph.basic import Constant
 from pytensor.graph.op import Op
+from pytensor.tensor.basic import constant
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
+
+# What is taken apart, and computes in the type of its result.
+ARITHMETIC = (ps.Add, ps.Sub, ps.Mul, ps.TrueDiv, ps.Exp)
 
 
 def scalar_op(x: TensorVariable) -> ps.ScalarOp | None:
@@ -33,8 +38,23 @@ def is_made_by(x: TensorVariable, *scalar_ops: type[ps.ScalarOp]) -> bool:
 
 
 def operands(x: TensorVariable, *scalar_ops: type[ps.ScalarOp]) -> list[TensorVariable]:
-    """Return ``[a, b, ...]`` if ``x`` is ``f(a, b, ...)`` with ``f`` one of these; else an empty list."""
-    return list(x.owner.inputs) if is_made_by(x, *scalar_ops) else []
+    """Return ``[a, b, ...]`` if ``x`` is ``f(a, b, ...)`` with ``f`` one of these; else an empty list.
+
+    Those of sums, products, quotients and exponentials have the type of ``x``: two of float32 may then be added without the third, of
+    float64, that they stood beside, and lose no digits, and two of int8 do not go round.
+    """
+    if not is_made_by(x, *scalar_ops):
+        return []
+    if not is_made_by(x, *ARITHMETIC):
+        return list(x.owner.inputs)
+    return [in_type(a, x.type.dtype) for a in x.owner.inputs]
+
+
+def in_type(x: TensorVariable, dtype: str) -> TensorVariable:
+    """Return ``x`` in a type, a constant as one."""
+    if x.type.dtype == dtype:
+        return x
+    return constant(x.data.astype(dtype)) if isinstance(x, Constant) else x.astype(dtype)
 
 
 def operand(x: TensorVariable, *scalar_ops: type[ps.ScalarOp]) -> TensorVariable | None:

@@ -61,6 +61,7 @@ U8 = RNG.integers(130, 250, size=N_ROWS).astype("uint8")
 Y = RNG.integers(0, 5, size=N_ROWS)
 OTHER_GROUP = RNG.integers(N_GROUPS, size=N_ROWS)
 K = np.array([[2.0, 0.5], [0.5, 1.0]])
+ROOT = np.linalg.cholesky(K)
 SMALL = np.array([1.5, 2.5, 3.0, 1.0, 2.0, 1.25, 3.5])
 BYTES = np.array([130, 150, 170, 190, 200, 140, 131], dtype="uint8")
 HALF = np.array([60, 70, 80, 90, 99, 65, 75], dtype="int8")
@@ -119,6 +120,18 @@ OTHERS = {
     ),
     "a scale of float32": (
         lambda a, b: pt.linalg.cholesky(a[0] * pt.constant(K)).sum() + b.sum(),
+        np.full(7, 3.1, dtype="float32"),
+        SMALL,
+    ),
+    "scales of few bits in a system": (
+        lambda a, b: pt.linalg.solve_triangular(
+            pt.constant(ROOT) * a[0] * a[1], b[:2], lower=True
+        ).sum(),
+        np.full(7, 12, dtype="int8"),
+        SMALL,
+    ),
+    "a scale of float32 in a system": (
+        lambda a, b: pt.linalg.solve_triangular(a[0] * pt.constant(ROOT), b[:2], lower=True).sum(),
         np.full(7, 3.1, dtype="float32"),
         SMALL,
     ),

@@ -9,9 +9,9 @@ from functools import reduce
 from operator import truediv
 
 import numpy as np
-from pytensor.tensor.math import cast
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.elemwise import in_type
 from pymc_fastlogp.analysis.gathers import Where, position_key
 from pymc_fastlogp.rewrites.gaussian.squares import Factor, Monomial
 from pymc_fastlogp.rewrites.rows.axes import moved
@@ -92,7 +92,7 @@ class GaussianCells:
 
     def _at(self, factor: Factor) -> TensorVariable:
         chosen: Where = {axis: self._position(p) for axis, p in factor.where.items()}
-        return cast(moved(self._grid.at(factor.x, chosen), [0]), self._dtype)
+        return in_type(moved(self._grid.at(factor.x, chosen), [0]), self._dtype)
 
     def _position(self, position: int | np.ndarray) -> np.ndarray:
         """Return a position at the first row of each cell, always the same array for the same."""

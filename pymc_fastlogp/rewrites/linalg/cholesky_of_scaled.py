@@ -21,7 +21,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import constant, switch
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
-from pytensor.tensor.math import cast, gt, lt, mul, sqrt
+from pytensor.tensor.math import gt, lt, mul, sqrt
 from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
@@ -40,7 +40,7 @@ def local_cholesky_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorV
         return None
     root = switch(gt(scale, 0) & lt(scale, np.inf), sqrt(scale), np.nan)
     try:
-        factor = root * constant(np.linalg.cholesky(matrix.data.astype(out.type.dtype)))
+        factor = root * constant(np.linalg.cholesky(matrix.data))
     except np.linalg.LinAlgError:
         return None
     copy_stack_trace(out, [root, factor])
@@ -51,9 +51,9 @@ def _scale(x: TensorVariable) -> tuple[TensorVariable, TensorConstant] | None:
     """Return ``s`` and ``K`` if ``x`` is ``s * K`` or ``K / s``."""
     factors = operands(x, ps.Mul)
     if quotient := operands(x, ps.TrueDiv):
-        factors = [quotient[0], 1 / cast(quotient[1], x.type.dtype)]
-    scales = [cast(factor, x.type.dtype) for factor in factors if all(factor.type.broadcastable)]
-    matrices = [factor for factor in factors if not all(factor.type.broadcastable)]
+        factors = [quotient[0], 1 / quotient[1]]
+    scales = [factor for factor in factors if all(factor.type.broadcastable)]
+    matrices = [factor for factor in factors if factor not in scales]
     if not scales or len(matrices) != 1 or not isinstance(matrices[0], TensorConstant):
         return None
     # Of one row, both factors of a product are scalars.

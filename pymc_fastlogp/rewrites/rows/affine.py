@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import pytensor.scalar as ps
 from pytensor.tensor.basic import constant
-from pytensor.tensor.math import add, cast, mul
+from pytensor.tensor.math import add, mul
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.analysis.elemwise import operands
+from pymc_fastlogp.analysis.elemwise import in_type, is_made_by
 
 # Sums within sums deeper than this are left whole; the walk is recursive.
 DEEPEST = 20
@@ -44,11 +44,13 @@ def _multiples(x: TensorVariable) -> list[tuple[TensorVariable, float]]:
     """Return what is added up to ``x``, each with a number that it is multiplied by; nothing if ``x`` is no sum, or one of few bits that goes round."""
     if x.type.dtype not in (*float_dtypes, "int64"):
         return []
-    if added := operands(x, ps.Add):
-        return [(part, 1.0) for part in added]
-    if difference := operands(x, ps.Sub):
-        return [(difference[0], 1.0), (difference[1], -1.0)]
-    factors = operands(x, ps.Mul)
+    # In their own types, in which another sum may have them, too: `as_variable` computes in one.
+    parts = x.owner.inputs if x.owner is not None else []
+    if is_made_by(x, ps.Add):
+        return [(part, 1.0) for part in parts]
+    if is_made_by(x, ps.Sub):
+        return [(parts[0], 1.0), (parts[1], -1.0)]
+    factors = parts if is_made_by(x, ps.Mul) else []
     numbers = [number for factor in factors if (number := fill_value(factor)) is not None]
     if factors and len(numbers) == len(factors) - 1:
         [other] = [factor for factor in factors if fill_value(factor) is None]
@@ -82,7 +84,7 @@ def difference(above: Affine, below: Affine) -> Affine | None:
 def as_variable(x: Affine, ndim: int, dtype: str) -> TensorVariable:
     """Return the sum, of so many axes, computed in a type."""
     number = x.constant.reshape((1,) * (ndim - x.constant.ndim) + x.constant.shape)
-    multiples = [(cast(part, dtype), by) for part, by in x.multiples.items()]
+    multiples = [(in_type(part, dtype), by) for part, by in x.multiples.items()]
     parts = [part if by == 1 else mul(part, by) for part, by in multiples]
     if number.any() or not parts:
         parts.append(constant(number.astype(dtype)))

@@ -10,7 +10,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace
 from pytensor.scalar.math import GammaLn
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.math import add, cast, neg
+from pytensor.tensor.math import add, neg
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
@@ -94,7 +94,7 @@ def _with_pairs_replaced(
     replaced = {id(x.term) for pair in pairs for x in (pair.high, pair.low)}
     rest = [term for term in terms if id(term) not in replaced]
     made = [Signed(replacement(pair), pair.high.term.is_negative) for pair in pairs]
-    return _total([*rest, *made], out.type.dtype)
+    return _total([*rest, *made])
 
 
 def sums_of(fgraph: FunctionGraph, term: TensorVariable) -> list[TensorVariable]:
@@ -199,7 +199,7 @@ def as_gathered(x: TensorVariable) -> TensorVariable:
     return x
 
 
-def _total(terms: Sequence[Signed], dtype: str) -> TensorVariable:
-    """Return the sum, computed in a type: integers of few bits would go round."""
-    signed = [neg(cast(x, dtype)) if negative else cast(x, dtype) for x, negative in terms]
+def _total(terms: Sequence[Signed]) -> TensorVariable:
+    """Return the sum."""
+    signed = [neg(x) if is_negative else x for x, is_negative in terms]
     return add(*signed) if len(signed) > 1 else signed[0]

@@ -22,10 +22,11 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.basic import Join, constant
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.math import All, Sum, add, and_, cast
+from pytensor.tensor.math import All, Sum, add, and_
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp import decisions
+from pymc_fastlogp.analysis.elemwise import in_type
 from pymc_fastlogp.rewrites.rows.reductions import checked, is_needed_by_row, parse_reduction
 
 NAME = "fastlogp_split_join"
@@ -111,7 +112,7 @@ def _at_block(k: int, rows: slice) -> AtBlock:
         if x.type.broadcastable[axis]:
             return x
         if _is_join(x, axis):
-            return cast(x.owner.inputs[k], x.type.dtype)
+            return in_type(x.owner.inputs[k], x.type.dtype)
         index = (*(slice(None),) * axis, rows)
         if isinstance(x, TensorConstant):
             return constant(x.data[index], dtype=x.type.dtype)

@@ -30,12 +30,12 @@ import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import constant, switch
-from pytensor.tensor.math import add, cast, mul, neg, reciprocal, sub
+from pytensor.tensor.math import add, mul, neg, reciprocal, sub
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.analysis.elemwise import operands, scalar_op
+from pymc_fastlogp.analysis.elemwise import in_type, operands, scalar_op
 from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.rewrites.rows.views import Grid, varies
 
@@ -230,7 +230,7 @@ def _in_type_of(node: Apply, given: Iterable[TensorVariable]) -> list[TensorVari
     """Return operands in the type that an Op computes in, or in that of what has more digits."""
     operands = [*given]
     dtype = ps.upcast(node.outputs[0].type.dtype, *(x.type.dtype for x in operands))
-    return [cast(x, dtype) for x in operands]
+    return [in_type(x, dtype) for x in operands]
 
 
 def _sum(splitter: Splitter, node: Apply) -> Branch:

@@ -26,7 +26,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import constant, switch
 from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.math import Sum, add, cast, eq, exp, log, lt, mul, sub
+from pytensor.tensor.math import Sum, add, eq, exp, log, lt, mul, sub
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
@@ -60,7 +60,7 @@ def _with_one_exponential(x: TensorVariable) -> TensorVariable | None:
     if len(exponents) < 2:
         return None
     others = [factor for factor in factors if operand(factor, ps.Exp) is None]
-    exponential = exp(add(*(cast(exponent, x.type.dtype) for exponent in exponents)))
+    exponential = exp(add(*exponents))
     return mul(*others, exponential) if others else exponential
 
 
@@ -99,7 +99,7 @@ def _is_softmax(quotient: list[TensorVariable]) -> bool:
 def _logarithm(x: TensorVariable, out: TensorVariable) -> TensorVariable | None:
     """Return the logarithm of ``x`` without one of as many entries as ``out``; None if there is none, or a sign is not known."""
     if (exponent := operand(x, ps.Exp)) is not None:
-        return cast(exponent, out.type.dtype)
+        return exponent
     if isinstance(x, TensorConstant):
         return _of_constant(x, out.type.dtype)
     if isinstance(x.owner_op, MOVES):

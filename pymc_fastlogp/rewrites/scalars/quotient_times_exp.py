@@ -19,11 +19,11 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.math import add, cast, mul, neg
+from pytensor.tensor.math import add, mul, neg
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.elemwise import is_made_by, negated, operands
+from pymc_fastlogp.analysis.elemwise import in_type, is_made_by, negated, operands
 
 
 @node_rewriter([mul])
@@ -41,7 +41,7 @@ def local_quotient_times_exp(fgraph: FunctionGraph, node: Apply) -> list[TensorV
                 # One of each: the same exponential may be there twice.
                 others.remove(factor)
                 others.remove(total)
-                others = [cast(x, out.type.dtype) for x in others]
+                others = [in_type(x, out.type.dtype) for x in others]
                 rest, numerators = parts
                 product = mul(_sum(rest), *others, factor)
                 rewritten = add(product, *(_product([b, *others]) for b in numerators))
@@ -75,7 +75,7 @@ def _split(
     for term in _terms(total):
         numerator = _numerator(term, m)
         if numerator is None:
-            rest.append(cast(term, total.type.dtype))
+            rest.append(term)
         else:
             numerators.append(numerator)
     return (rest, numerators) if rest and numerators else None
@@ -86,7 +86,7 @@ def _terms(total: TensorVariable) -> list[TensorVariable]:
         return []
     if difference := operands(total, ps.Sub):
         first, second = difference
-        return [*(_terms(first) or [first]), neg(cast(second, total.type.dtype))]
+        return [*(_terms(first) or [first]), neg(second)]
     return operands(total, ps.Add)
 
 
@@ -96,4 +96,4 @@ def _numerator(term: TensorVariable, m: TensorVariable) -> TensorVariable | None
         numerator = _numerator(positive, m)
         return None if numerator is None else neg(numerator)
     quotient = operands(term, ps.TrueDiv)
-    return cast(quotient[0], term.type.dtype) if quotient and quotient[1] is m else None
+    return quotient[0] if quotient and quotient[1] is m else None
