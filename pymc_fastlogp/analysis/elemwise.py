@@ -65,14 +65,27 @@ def operand(x: TensorVariable, *scalar_ops: type[ps.ScalarOp]) -> TensorVariable
 
 def squared(x: TensorVariable) -> TensorVariable | None:
     """Return ``a`` if ``x`` is ``sqr(a)`` or ``a ** 2``, else None."""
-    if (power := operands(x, ps.Pow)) and fill_value(power[1]) == 2:
-        return power[0]
-    return operand(x, ps.Sqr)
+    base = raised_to(x, 2)
+    return operand(x, ps.Sqr) if base is None else base
+
+
+def raised_to(x: TensorVariable, exponent: float) -> TensorVariable | None:
+    """Return ``a`` if ``x`` is ``a ** exponent``, else None."""
+    power = operands(x, ps.Pow)
+    if not power or fill_value(power[1]) != exponent:
+        return None
+    return power[0] if has_shape_of(x, power[0], power[1]) else None
 
 
 def negated(x: TensorVariable) -> TensorVariable | None:
     """Return ``a`` if ``x`` is ``-a`` or ``-1 * a``, else None."""
     factors = operands(x, ps.Mul)
     if len(factors) == 2 and fill_value(factors[0]) == -1:
-        return factors[1]
+        number, other = factors
+        return other if has_shape_of(x, other, number) else None
     return operand(x, ps.Neg)
+
+
+def has_shape_of(x: TensorVariable, a: TensorVariable, number: TensorVariable) -> bool:
+    """Whether ``a`` has the shape of ``x``, made of it and of a number, which may be repeated so often as only the call knows."""
+    return None not in number.type.shape and a.type.broadcastable == x.type.broadcastable

@@ -47,6 +47,9 @@ MANY_ENTRIES = 100_000
 # Of all the arrays that lead to one.
 MOST_MOVED = 10 * MANY_ENTRIES
 
+# What Ops move has to hold a number for each entry.
+NUMBERS = {"float64", "float32", "int64", "int32"}
+
 # Ops that move their first inputs, so many of them or all, as the others say, which are shapes and indices.
 MOVES: dict[type, int | None] = {
     **dict.fromkeys((Subtensor, AdvancedSubtensor, Reshape, DimShuffle, Split), 1),
@@ -128,7 +131,7 @@ def moves_to(x: TensorVariable, most: int = MANY_ENTRIES) -> list[Apply]:
 
 def moved_inputs(x: TensorVariable, most: int = MANY_ENTRIES) -> Sequence[TensorVariable]:
     """Return the tensors of which ``x`` moves entries, as far as shapes and types tell; none if it does not only move."""
-    if x.owner is None or not _is_listable(x, most):
+    if x.owner is None or x.type.dtype not in NUMBERS or not _is_listable(x, most):
         return ()
     op, inputs = x.owner.op, x.owner.inputs
     if isinstance(op, Elemwise):

@@ -18,6 +18,7 @@ from tests.rewrites.conftest import (
 RULE = "fastlogp_difference_of_softplus"
 x = pt.vector("x", shape=(7,))
 z = pt.vector("z", shape=(7,))
+one, n = pt.vector("one", shape=(1,)), pt.lscalar("n")
 column = pt.matrix("column", shape=(7, 1))
 s, s_minus = pt.softplus(x), pt.softplus(-x)
 p = pt.sigmoid(x)
@@ -36,6 +37,9 @@ REFUSES = {
     "of one argument": s - pt.softplus(z),
     "of different arguments": s - pt.softplus(-z),
     "broadcast": pt.softplus(column.T) - pt.softplus(-column),
+    "as many as only the call knows": pt.softplus(one) - pt.softplus(pt.alloc(-1.0, n) * one),
+    "a sign as often as only the call knows": pt.softplus(one)
+    + pt.alloc(-1.0, n) * pt.softplus(-one),
     "three terms": pt.add(s, -s_minus, z),
     "another function": s - pt.exp(-x),
 }

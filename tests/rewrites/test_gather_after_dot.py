@@ -55,6 +55,7 @@ REFUSES = {
     "a third factor": (a[ROWS] * b.T[COLUMNS] * a[COLUMNS]).sum(axis=1),
     "a third factor that is not gathered": (a[ROWS] * b.T[COLUMNS] * weights).sum(axis=1),
     "one gather": (a[ROWS] * pt.exp(b.T[COLUMNS])).sum(axis=1),
+    "single precision, added up in double": (single[ROWS] * single[COLUMNS]).sum(axis=1),
     "two precisions": (single[ROWS] * b.T[COLUMNS]).sum(axis=1),
 }
 

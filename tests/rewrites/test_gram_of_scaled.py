@@ -32,6 +32,7 @@ DIAG = np.arange(N)
 L = pt.zeros((N, N))[np.tril_indices(N, -1)].set(low)[DIAG, DIAG].set(1.0)
 corr, sd, scale = L @ L.T, pt.exp(log_sd), pt.exp(log_scale)
 above_one = 1.0 + sd
+byte, bytes_ = pt.bvector("byte", shape=(N,)), pt.bmatrix("bytes_", shape=(N, N))
 
 FIRES = {
     "scaled": sd[:, None] * corr * sd,
@@ -53,6 +54,8 @@ REFUSES = {
     "scalar": sd[:, None] * corr * sd * low[0],
     "one divided by it": sd[:, None] * sd / corr,
     "product of two grams": sd[:, None] * corr * sd * (full @ full.T),
+    "bytes, whose product goes round": corr / (byte[:, None] * byte),
+    "a Gram matrix of bytes": sd[:, None] * (bytes_ @ bytes_.T) * sd,
     "no gram": sd[:, None] * full * sd,
 }
 

@@ -42,6 +42,8 @@ FIRES = {
     "equal in other rows too": (pt.switch(c & zero, 0.0, y), pt.as_tensor(COUNTS)),
 }
 REFUSES = {
+    "zeros of both signs": pt.switch(c & zero, np.array([0.0, 1.0, -0.0, 1.0]), x),
+    "equal but for the sign of zero": pt.switch(c & zero, -zeros, pt.as_tensor(COUNTS)),
     "several values": pt.switch(c & zero, np.arange(4.0), x),
     "nan": pt.switch(c & zero, np.full(4, np.nan) * [1, 1, 1, 0], x),
     "data that became read-only": pt.switch(c & zero, locked(np.zeros(1)), x),

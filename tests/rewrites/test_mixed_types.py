@@ -66,11 +66,17 @@ SMALL = np.array([1.5, 2.5, 3.0, 1.0, 2.0, 1.25, 3.5])
 BYTES = np.array([130, 150, 170, 190, 200, 140, 131], dtype="uint8")
 HALF = np.array([60, 70, 80, 90, 99, 65, 75], dtype="int8")
 TRUTHS = np.array([1, 0, 1, 1, 0, 1, 0], dtype=bool)
+YES = np.array(True)
 JOINED, RISEN = np.tile(HALF, 6), np.tile(SMALL, 6)
 
 
 def log_gammas(low, high):
     return pt.gammaln(high) - pt.gammaln(low)
+
+
+def triangle(x):
+    n = int(np.sqrt(2 * x.type.shape[0]))
+    return pt.zeros((n, n), dtype=x.type.dtype)[np.tril_indices(n)].set(x)
 
 
 OTHERS = {
@@ -133,6 +139,48 @@ OTHERS = {
     "a scale of float32 in a system": (
         lambda a, b: pt.linalg.solve_triangular(a[0] * pt.constant(ROOT), b[:2], lower=True).sum(),
         np.full(7, 3.1, dtype="float32"),
+        SMALL,
+    ),
+    "bytes below a Gram matrix": (
+        lambda a, b: pt.linalg.cholesky(
+            (triangle(pt.exp(b)) @ triangle(pt.exp(b)).T) / (a[:2, None] * a[:2])
+        ).sum(),
+        BYTES[-2:],
+        SMALL[:3],
+    ),
+    "joined float32 that cancels": (
+        lambda a, b: pt.join(0, a, b).sum(),
+        np.repeat(np.float32([1e8, 0.125]), 50),
+        np.repeat(np.float32([-1e8, 0.125]), 50),
+    ),
+    "increments with more digits": (
+        lambda a, b: pt.ones(4, dtype="float32")[1:].inc(a) * b,
+        np.array([1e-9 - 1, 2, 3]),
+        SMALL[:4],
+    ),
+    "bytes moved to a triangle": (
+        lambda a, b: triangle(pt.concatenate([a[5:], a[:5]])).sum(axis=1) + b.sum(),
+        (np.arange(210) % 100 + 1).astype("int8"),
+        SMALL,
+    ),
+    "the diagonal of bytes": (
+        lambda a, b: pt.diagonal(triangle(pt.concatenate([a[5:], a[:5]]))) + b.sum(),
+        (np.arange(210) % 100 + 1).astype("int8"),
+        SMALL,
+    ),
+    "the last row of bytes": (
+        lambda a, b: (triangle(pt.concatenate([a[5:], a[:5]])) + 1)[-1] + b.sum(),
+        (np.arange(210) % 100 + 1).astype("int8"),
+        SMALL,
+    ),
+    "joined unsigned bytes in a triangle": (
+        lambda a, b: triangle(pt.concatenate([a[3:], a[:3]])) * np.uint8(2) + b.sum(),
+        BYTES[:6] // 2,
+        SMALL,
+    ),
+    "truths in a triangle": (
+        lambda a, b: pt.switch(np.eye(3), YES, pt.switch(np.tri(3), triangle(a), ~YES)) + b.sum(),
+        TRUTHS[:6],
         SMALL,
     ),
     "exponents": (

@@ -21,7 +21,7 @@ x, y = (pt.vector(name, shape=(5,)) for name in "xy")
 empty, one = pt.vector("empty", shape=(0,)), pt.vector("one", shape=(1,))
 f = pt.vector("f", shape=(5,), dtype="float32")
 k = pt.vector("k", shape=(5,), dtype="int64")
-s = pt.scalar("s")
+s, n = pt.scalar("s"), pt.lscalar("n")
 VALUES = {
     x: np.array([0.3, -2.0, 1e-5, -300.0, 7.5]),
     y: np.array([1.0, -0.5, 2.0, 3.0, -1.0]),
@@ -56,6 +56,11 @@ REFUSES = {
     "the sign of another precision": precision(pt.abs(x) ** -0.5 * pt.sign(y)),
     "a root of what may be negative": precision(x**-0.5 * pt.sign(x)),
     "a scale with another factor": precision(pt.abs(x) ** -0.5 * pt.sign(x) * y),
+    "exponents as many as only the call knows": scale(one) ** pt.alloc(-2.0, n)
+    * pt.sign(scale(one)),
+    "roots as many as only the call knows": precision(
+        pt.abs(one) ** pt.alloc(-0.5, n) * pt.sign(one)
+    ),
     "narrow floats": precision(scale(f)),
     "integers": precision(scale(k)),
 }

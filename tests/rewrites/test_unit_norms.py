@@ -19,6 +19,7 @@ v = pt.vector("v", shape=(6,))
 w = pt.vector("w", shape=(6,))
 d = pt.vector("d", shape=(N,))
 vs = pt.matrix("vs", shape=(2, 6))
+k = pt.lscalar("k")
 
 
 def triangle(of, diagonal=1.0):
@@ -64,6 +65,13 @@ REFUSES = {
     "other root": norms_of(x, x, root=pt.exp) > 0.5,
     "rows that may be near zero": norms_of(triangle(v, d), triangle(v, d)) > 0.5,
     "rows of small numbers": norms_of(triangle(v, 1e-160), triangle(v, 1e-160)) > 0.5,
+    "nan is told from zero": pt.isnan(norms_of(x, x)),
+    "zero is told from nan": norms_of(x, x) < 2,
+    "by a truth value that is no number's alone": (norms_of(x, x) < 2) & (d > 0),
+    "a root as often as only the call knows": pt.sqr(
+        x[:1] / ((x[:1] ** 2).sum(axis=1) ** pt.alloc(0.5, k))[:, None]
+    ).sum(axis=1)
+    > 0.5,
     "needed as a number": norms_of(x, x),
     "needed as a number, further on": pt.exp(norms_of(x, x)).sum(),
 }

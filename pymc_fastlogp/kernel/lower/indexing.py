@@ -3,6 +3,7 @@
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.subtensor import unflatten_index_variables
+from pytensor.tensor.type import float_dtypes
 
 from pymc_fastlogp.kernel.ir.arithmetic import ZERO, cast, domain_of, int64, switch, truth
 from pymc_fastlogp.kernel.ir.expressions import Expr, Size, as_expr
@@ -23,7 +24,14 @@ def supports_read(node: Apply) -> bool:
 def supports_write(node: Apply) -> bool:
     """Whether, besides, duplicates count."""
     ignores_duplicates = getattr(node.op, "ignore_duplicates", False)
-    return not ignores_duplicates and _are_supported(node, node.inputs[2:])
+    return not ignores_duplicates and _is_exact(node) and _are_supported(node, node.inputs[2:])
+
+
+def _is_exact(node: Apply) -> bool:
+    """Whether what is added has no digits that the sum has not: it is added in the type of the base."""
+    base, values = (x.type.dtype for x in node.inputs[:2])
+    is_float = base in float_dtypes and not node.op.set_instead_of_inc
+    return not is_float or ps.upcast(base, values) == base
 
 
 def _are_supported(node: Apply, indices: list[Variable]) -> bool:

@@ -39,7 +39,9 @@ def local_gather_after_dot(fgraph: FunctionGraph, node: Apply) -> list[TensorVar
     """Rewrite ``(A[i] * B[j]).sum(axis=1) -> (A @ B.T)[i, j]`` where it pays."""
     [terms], [out] = node.inputs, node.outputs
     factors = operands(terms, ps.Mul)
-    if node.op.axis != (1,) or len(factors) != 2 or terms.type.dtype != out.type.dtype:
+    # A product adds up in its own type.
+    dtypes = {terms.type.dtype, out.type.dtype, node.op.acc_dtype or out.type.dtype}
+    if node.op.axis != (1,) or len(factors) != 2 or len(dtypes) > 1:
         return None
     gathers = [gather for x in factors if (gather := _gather(x)) is not None]
     if len(gathers) != 2:

@@ -16,7 +16,7 @@ nan. There PyTensor finds
 - nan where an entry of ``x`` is infinite, since ``inf / inf`` is nan; the rule finds zero.
 
 Neither zero nor nan is close to one. So that the last does not get further, the rule fires only where
-nothing becomes of the norms but truth values, which also have no gradient.
+nothing becomes of the norms but truth values that are the same for zero and nan; they also have no gradient.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ from pytensor.tensor.math import Sum, isinf, isnan, switch
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.analysis.elemwise import is_made_by, operand, operands, squared
+from pymc_fastlogp.analysis.elemwise import has_shape_of, is_made_by, operand, operands, squared
 from pymc_fastlogp.analysis.ranges import range_of
 
 
@@ -45,7 +45,7 @@ def local_unit_norms(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable]
     sums = _under_root(norms, axes)
     if sums is None or sums.owner_op != node.op or not _is_square_of(sums.owner.inputs[0], x):
         return None
-    if range_of(sums).low < 1 or not _becomes_truth_values(fgraph, out):
+    if range_of(sums).low < 1 or not _is_no_matter(fgraph, out, out):
         return None
     unit = switch(isnan(sums), np.nan, switch(isinf(sums), 0.0, 1.0)).astype(out.type.dtype)
     copy_stack_trace(out, unit)
@@ -57,7 +57,7 @@ def _under_root(x: TensorVariable, axes: tuple[int, ...]) -> TensorVariable | No
     root = _without(x, axes)
     of = root if root is not None else x
     power = operands(of, ps.Pow)
-    if power and not _is_half(power[1]):
+    if power and not (_is_half(power[1]) and has_shape_of(of, *power)):
         return None
     square = power[0] if power else operand(of, ps.Sqrt)
     return square if square is None or root is not None else _without(square, axes)
@@ -82,13 +82,23 @@ def _is_square_of(square: TensorVariable, x: TensorVariable) -> bool:
     return root is x or (root is not None and operand(root, ps.Abs) is x)
 
 
-def _becomes_truth_values(fgraph: FunctionGraph, x: TensorVariable) -> bool:
-    """Whether every function that reads ``x`` is a condition, or is itself read by conditions only."""
+def _is_no_matter(fgraph: FunctionGraph, x: TensorVariable, y: TensorVariable) -> bool:
+    """Whether all that becomes of ``y``, made of ``x``, are truth values that are the same for zero and nan."""
+    of_zero, of_nan = _at(y, {x: 0.0}), _at(y, {x: np.nan})
+    if y.type.dtype == "bool" and of_zero is not None and of_zero == of_nan:
+        return True
+    readers = [client for client, _ in fgraph.clients[y]]
     return all(
-        isinstance(client.op, Elemwise)
-        and (
-            client.outputs[0].type.dtype == "bool"
-            or _becomes_truth_values(fgraph, client.outputs[0])
-        )
-        for client, _ in fgraph.clients[x]
+        isinstance(client.op, Elemwise) and _is_no_matter(fgraph, x, client.outputs[0])
+        for client in readers
     )
+
+
+def _at(y: TensorVariable, values: dict[TensorVariable, float]) -> float | None:
+    """Return an entry of ``y`` at an entry of what it is made of, None if it is made of anything else but numbers."""
+    if y in values:
+        return values[y]
+    if not isinstance(y.owner_op, Elemwise):
+        return None if (number := fill_value(y)) is None else number.item()
+    entries = [_at(z, values) for z in y.owner.inputs]
+    return None if None in entries else y.owner.op.scalar_op.impl(*entries)

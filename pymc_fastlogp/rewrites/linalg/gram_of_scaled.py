@@ -25,6 +25,7 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.rewriting.subtensor_lift import local_extract_diag_of_alloc_diag
+from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.elemwise import operands
@@ -43,7 +44,7 @@ def local_gram_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     powers: dict[tuple, Counter[TensorVariable]] = {COLUMN: Counter(), ROW: Counter()}
     for factor, power in _factors(product):
         root = root_of_gram(without_left_dummies(factor))
-        if root is not None and power == 1:
+        if root is not None and power == 1 and root.type.dtype in float_dtypes:
             roots.append(root)
         elif (scale := _scale(factor)) is not None:
             vector, order = scale
@@ -63,7 +64,9 @@ def local_gram_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
 
 def _factors(x: TensorVariable, power: int = 1) -> Iterator[tuple[TensorVariable, int]]:
     """Yield what is multiplied, with power one, and what is divided by, with power minus one."""
-    if factors := operands(x, ps.Mul):
+    if x.type.dtype not in float_dtypes:  # a product of integers goes round
+        yield x, power
+    elif factors := operands(x, ps.Mul):
         for factor in factors:
             yield from _factors(factor, power)
     elif quotient := operands(x, ps.TrueDiv):

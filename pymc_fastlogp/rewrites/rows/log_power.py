@@ -4,6 +4,7 @@ r"""Ask the count ``y``, not the logarithm of the rate ``mu``, whether ``y * log
 
     switch(log(mu) == -inf & m, u, y * log(mu))  ->  switch(m, 0, y * log(mu))
                                                  ->  switch(m, 0, y * (log(a) + x + log(s)) + limit)   for mu = a * exp(x) * s
+                                                 ->  switch(m, 0, y * (x + z))                         for mu = exp(x) * exp(z)
 
 ``m``, ``u`` and ``y`` are constants, ``u`` and ``y`` zero wherever ``m`` holds, and ``y`` positive elsewhere. PyMC's
 ``logpow`` writes it in the mass of Poisson and of other counts, with ``m`` for ``y == 0``. Where most counts are zero, few logarithms are left. Those of a product are none,
@@ -21,15 +22,19 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import constant, switch
-from pytensor.tensor.math import lt
+from pytensor.tensor.math import log, lt
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.analysis.elemwise import operand, operands
+from pymc_fastlogp.analysis.elemwise import is_made_by, operand, operands
 from pymc_fastlogp.analysis.ranges import is_nonnegative
 from pymc_fastlogp.rewrites.rows.masked_switch import mask_of
 from pymc_fastlogp.rewrites.rows.terms import conjunction
-from pymc_fastlogp.rewrites.scalars.log_of_product import limit_of_log, sum_of_logs
+from pymc_fastlogp.rewrites.scalars.log_of_product import (
+    limit_of_log,
+    sum_of_logs,
+    with_one_exponential,
+)
 
 
 @node_rewriter([switch])
@@ -45,16 +50,35 @@ def local_log_power(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] 
     if not (_is_minus_infinity(unknown[0], logarithm) and _are_zero((u, y), mask)):
         return None
     mu = operand(logarithm, ps.Log)
-    if mu is None or not (np.all((y.data > 0) | mask) and is_nonnegative(mu)):
+    if mu is None or _has_simpler_logarithm(mu):
         return None
-    logs = sum_of_logs(logarithm)
-    power = y * logarithm if logs is None else y * logs + limit_of_log(mu)
-    nothing = switch(lt(mu, _number(np.inf, out)), _number(0, out), _number(np.nan, out))
+    if not (np.all((y.data > 0) | mask) and is_nonnegative(mu)):
+        return None
+    rate, power = _power(y, mu)
+    nothing = switch(lt(rate, _number(np.inf, out)), _number(0, out), _number(np.nan, out))
     power = switch(constant(mask), nothing, power)
     if not out.type.is_super(power.type):
         return None
     copy_stack_trace(out, power)
     return [power]
+
+
+def _has_simpler_logarithm(mu: TensorVariable) -> bool:
+    """Whether PyTensor finds a logarithm that is finite where ``mu`` is zero or infinite, after other rewrites."""
+    quotient = operands(mu, ps.TrueDiv)
+    is_split = any(fill_value(part) is not None for part in quotient)
+    return is_split or is_made_by(mu, ps.Sqr, ps.Pow, ps.Sqrt, ps.Reciprocal)
+
+
+def _power(y: TensorVariable, mu: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
+    """Return what is infinite where ``y * log(mu)`` is, and that."""
+    merged = with_one_exponential(mu)
+    mu = mu if merged is None else merged
+    if (exponent := operand(mu, ps.Exp)) is not None:
+        return exponent, y * exponent
+    logarithm = log(mu)
+    logs = sum_of_logs(logarithm)
+    return mu, y * logarithm if logs is None else y * logs + limit_of_log(mu)
 
 
 def _number(value: float, like: TensorVariable) -> TensorConstant:

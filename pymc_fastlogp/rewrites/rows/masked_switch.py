@@ -50,11 +50,16 @@ def mask_of(condition: TensorVariable) -> np.ndarray | None:
 
 def _agree(u: TensorConstant, v: TensorVariable, mask: np.ndarray) -> bool:
     """Whether two constants are equal wherever a mask holds."""
-    return isinstance(v, TensorConstant) and bool(np.all((u.data == v.data) | ~mask))
+    return isinstance(v, TensorConstant) and bool(np.all(_are_same(u.data, v.data) | ~mask))
 
 
 def _value_where(u: TensorConstant, mask: np.ndarray) -> np.ndarray | None:
     """Return the one value that a constant has where a mask holds, None if it has several."""
     values, mask = broadcast(u.data, mask)
     there = values[mask]
-    return there[0] if there.size and np.all(there == there[0]) else None
+    return there[0] if there.size and np.all(_are_same(there, there[0])) else None
+
+
+def _are_same(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return which entries are equal, with the signs of zeros."""
+    return (x == y) & (np.signbit(x) == np.signbit(y))

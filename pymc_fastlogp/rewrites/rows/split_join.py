@@ -19,6 +19,7 @@ from itertools import pairwise
 import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.basic import Join, constant
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -46,15 +47,22 @@ def local_split_join(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable]
         return None
     for axis in reduction.long_axes:
         if ends := _ends(reduction.x, axis):
-            blocks = [node.op(block) for block in _blocks(reduction.x, axis, ends)]
+            op = _without_rounding(node)
+            blocks = [op(block) for block in _blocks(reduction.x, axis, ends)]
             for block in blocks:
                 block.name = reduction.out.name  # what rules say of it is about the same likelihood
             combine = add if isinstance(node.op, Sum) else and_
-            result = checked(reduction, combine(*blocks))
+            result = checked(reduction, in_type(combine(*blocks), reduction.out.type.dtype))
             if result is not None:
                 decisions.fired(NAME, reduction.out)
                 return [result]
     return None
+
+
+def _without_rounding(node: Apply) -> Op:
+    """Return the reduction with a result of the type that a sum is added up in: what blocks have may cancel."""
+    op = node.op
+    return op if isinstance(op, All) else op.clone(dtype=op.acc_dtype or op.dtype)
 
 
 def _ends(x: TensorVariable, axis: int) -> tuple[int, ...] | None:

@@ -6,6 +6,7 @@ r"""``log(a * exp(x) * s) -> log(a) + x + log(s)``: take no logarithm of what is
     log(a * exp(x) / s)       ->  log(a) + x - log(s) + limit
     log(a * exp(v)[g])        ->  log(a) + v[g] + limit
     log(a * exp(x) * exp(y))  ->  log(a * exp(x + y))
+    log(exp(x) / exp(y))      ->  log(exp(x - y))
     log((r * s)[g])           ->  (log(r) + log(s))[g] + limit
 
 ``a`` is a constant, ``s`` has fewer entries than the product, and no factor is below zero. So a rate
@@ -13,8 +14,8 @@ r"""``log(a * exp(x) * s) -> log(a) + x + log(s)``: take no logarithm of what is
 entry, and a sum over rows of it falls into sums over :math:`i` and :math:`k` alone.
 
 The limit is zero, but :math:`-\infty` where the product is zero, and :math:`\infty` where it is infinite. There the logarithm is
-what it was, also where factors that are neither under- or overflow together. Exponentials are multiplied first, as PyTensor does after
-the gradient: their product may be finite where one of them is not. A quotient PyTensor splits itself where one of its parts is
+what it was, also where factors that are neither under- or overflow together. Exponentials are multiplied and divided first, as PyTensor does after
+the gradient: their product may be finite where one of them is not, and its logarithm where none is zero or infinite. A quotient PyTensor splits itself where one of its parts is
 a positive constant, or the other one the sum of its exponentials. Elsewhere the sum
 is off by at most :math:`\epsilon \sum |\log f|` over its factors :math:`f`, where the left side has the rounding of the product.
 """
@@ -39,7 +40,7 @@ from pymc_fastlogp.analysis.ranges import is_nonnegative
 def local_log_of_product(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``log(a * exp(x) * s) -> log(a) + x + log(s)``."""
     [x], [out] = node.inputs, node.outputs
-    if (merged := _with_one_exponential(x)) is not None:
+    if (merged := with_one_exponential(x)) is not None:
         logarithm = log(merged)
         copy_stack_trace(out, logarithm)
         return [logarithm] if out.type.is_super(logarithm.type) else None
@@ -53,8 +54,11 @@ def local_log_of_product(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     return [logarithm]
 
 
-def _with_one_exponential(x: TensorVariable) -> TensorVariable | None:
-    """Return a product of several exponentials as one with that of their sum, None if it is no such product."""
+def with_one_exponential(x: TensorVariable) -> TensorVariable | None:
+    """Return a product of several exponentials, or a quotient of two, with that of their sum; None if it is neither."""
+    quotient = [operand(part, ps.Exp) for part in operands(x, ps.TrueDiv)]
+    if quotient and None not in quotient:
+        return exp(sub(*quotient))
     factors = operands(x, ps.Mul)
     exponents = [a for factor in factors if (a := operand(factor, ps.Exp)) is not None]
     if len(exponents) < 2:

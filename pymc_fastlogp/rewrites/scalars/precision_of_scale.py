@@ -23,8 +23,7 @@ from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.math import mul
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.analysis.elemwise import operand, operands
+from pymc_fastlogp.analysis.elemwise import operand, operands, raised_to
 from pymc_fastlogp.analysis.ranges import is_nonnegative
 
 
@@ -36,7 +35,7 @@ def local_precision_of_scale(fgraph: FunctionGraph, node: Apply) -> list[TensorV
     if out.type.dtype != config.floatX:
         return None
     for factor in node.inputs:
-        sigma = _raised_to(factor, -2)
+        sigma = raised_to(factor, -2)
         signs = [x for x in node.inputs if sigma is not None and operand(x, ps.Sign) is sigma]
         tau = None if not signs else _precision_of(sigma)
         if tau is None or tau.type.dtype != out.type.dtype:
@@ -57,16 +56,10 @@ def _precision_of(sigma: TensorVariable) -> TensorVariable | None:
     if len(factors) != 2:
         return None
     for power, sign in (factors, factors[::-1]):
-        tau, base = operand(sign, ps.Sign), _raised_to(power, -0.5)
+        tau, base = operand(sign, ps.Sign), raised_to(power, -0.5)
         if tau is None or base is None:
             continue
         # PyTensor takes no absolute value of what is not negative.
         if operand(base, ps.Abs) is tau or (base is tau and is_nonnegative(tau)):
             return tau
     return None
-
-
-def _raised_to(x: TensorVariable, exponent: float) -> TensorVariable | None:
-    """Return ``a`` if ``x`` is ``a ** exponent``, else None."""
-    power = operands(x, ps.Pow)
-    return power[0] if power and fill_value(power[1]) == exponent else None
