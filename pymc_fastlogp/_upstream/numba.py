@@ -13,6 +13,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.errors import TypingError
 from numba.core.imputils import lower_constant
 from numba.core.typing import signature
 from numba.extending import lower_builtin, models, register_model, typeof_impl
@@ -141,6 +142,8 @@ class EmittedFunction:
         The same of arrays, for where ``njit`` is replaced and the caller runs as Python, as in PyTensor's own tests.
     source : object, optional
         What the function is made of, for those that find it in compiled code.
+    takes : sequence of numba.types.Array, optional
+        The arrays that it can be called with, in any order of their elements; by default any. Others are a TypingError.
     """
 
     def __init__(
@@ -150,16 +153,27 @@ class EmittedFunction:
         emit: Emit,
         in_python: Callable[..., Any],
         source: Any = None,
+        takes: Sequence[types.Array] | None = None,
     ):
         self.__name__ = name
         self.returned = returned
         self.emit = emit
         self.in_python = in_python
         self.source = source
+        self.takes = takes
 
     def __call__(self, *arrays: Any) -> Any:
         """Compute the result without Numba."""
         return self.in_python(*arrays)
+
+
+def _is_like(expected: types.Array, given: types.Type) -> bool:
+    """Whether a type is that of an array with the same number of axes, and elements of the same type."""
+    return (
+        isinstance(given, types.Array)
+        and given.ndim == expected.ndim
+        and given.dtype == expected.dtype
+    )
 
 
 class EmittedFunctionType(types.WeakType, types.Callable, types.Dummy):
@@ -171,7 +185,13 @@ class EmittedFunctionType(types.WeakType, types.Callable, types.Dummy):
 
     def get_call_type(self, context: Any, args: Sequence[types.Type], kws: dict[str, Any]) -> Any:
         """Return the signature of a call; the function itself is the first argument of the lowering."""
-        return signature(self._get_object().returned, *args, recvr=self)
+        function = self._get_object()
+        for expected, given in zip(function.takes or (), args, strict=False):
+            if not _is_like(expected, given):
+                raise TypingError(
+                    f"{function.__name__} was compiled for {expected} and got {given}: leave out trust_input, or convert it"
+                )
+        return signature(function.returned, *args, recvr=self)
 
     def get_call_signatures(self) -> tuple[list[Any], bool]:
         """Return no signatures: any types are taken."""

@@ -15,6 +15,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from llvmlite.binding import llvm_version_info
+from numba.core.errors import TypingError
 from numba.core.runtime import _nrt_python, rtsys
 from pymc.logprob.utils import ParameterValueError
 
@@ -92,6 +93,20 @@ def test_values_are_those_of_upstream(gather):
 def test_an_index_out_of_bounds_raises(gather):
     with pytest.raises(IndexError, match="index out of bounds"):
         gather[0](np.ones(5))
+
+
+@pytest.mark.parametrize(
+    "given", [np.arange(3, dtype="uint8"), np.arange(3.0), np.array(1, "int8")]
+)
+def test_another_type_raises_where_pytensor_does_not_look(given):
+    """Bytes with and without a sign are the same to LLVM, so this was another number."""
+    x = pt.bvector("x")
+    function = compiled([x], [pt.exp(-x).sum() + pt.softplus(x).sum()])
+    function.trust_input = True
+    with pytest.raises(TypingError, match="leave out trust_input"):
+        function(given)
+    right = np.arange(3, dtype="int8")
+    np.testing.assert_allclose(function(right), (np.exp(-right) + np.log1p(np.exp(right))).sum())
 
 
 def test_messages_are_those_of_the_check():

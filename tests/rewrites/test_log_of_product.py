@@ -64,6 +64,7 @@ PRODUCTS = {
 FIRES = {
     name: (pt.log(product), limited(logs, product)) for name, (product, logs) in PRODUCTS.items()
 }
+FIRES["quotient of exponentials"] = (pt.log(pt.exp(x) / pt.exp(z)), x - z)
 REFUSES = {
     "as long as the product": pt.log(a * x**2),
     "may be negative": pt.log(pt.exp(x) * s),

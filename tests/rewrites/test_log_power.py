@@ -9,6 +9,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.scalar import Log
 from pytensor.tensor.elemwise import Elemwise
 
+from tests.fuzz.evaluation import off_in_numpy, on_by_kernels
 from tests.rewrites.conftest import (
     assert_left_alone,
     assert_rewritten,
@@ -108,6 +109,28 @@ def test_logpow():
 def test_a_poisson_has_upstreams_infinities(point):
     logp = pm.logp(pm.Poisson.dist(mu), COUNTS)
     off, on = (_value_or_error(pregrad(logp, on=on), POINTS[point]) for on in (False, True))
+    np.testing.assert_allclose(on, off, rtol=1e-14)
+
+
+z = pt.vector("z", shape=COUNTS.shape)
+RATES = {
+    "product": pt.exp(x) * pt.exp(z),
+    "quotient": pt.exp(x) / pt.exp(z),
+    "product with a constant": a * pt.exp(x) * pt.exp(z),
+    "one over it": 1 / pt.exp(x),
+    "square": pt.sqr(x),
+    "root": pt.sqrt(pt.exp(x)),
+}
+
+
+@pytest.mark.parametrize("at", [(-400.0, -400.0), (-400.0, 400.0), (800.0, 1.0), (-1e200, 1.0)])
+@pytest.mark.parametrize("name", RATES)
+def test_logarithms_of_what_under_or_overflows(name, at):
+    """PyTensor takes logarithms of exponentials, squares and roots that are finite where these are not."""
+    rate = RATES[name]
+    values = [np.full(6, v) for v in at]
+    out = [guarded(of=pt.log(rate), log=pt.log(rate)), pt.log(rate)]
+    off, on = (f([x, z], out)(*values) for f in (off_in_numpy, on_by_kernels))
     np.testing.assert_allclose(on, off, rtol=1e-14)
 
 

@@ -96,7 +96,8 @@ def funcify(kernel: Kernel, in_python: Callable[..., Any]) -> EmittedFunction:
         _raise_error(frame, status, program.errors)
         return frame.results(output_types, arrays_in(frame, outputs, slots))
 
-    return EmittedFunction("fused_kernel", returned_type(output_types), emit, in_python, kernel)
+    returned = returned_type(output_types)
+    return EmittedFunction("fused_kernel", returned, emit, in_python, kernel, input_types)
 
 
 def _check_lengths(frame: Frame, buffer: Buffer, lengths: Sequence[ir.Value]) -> None:

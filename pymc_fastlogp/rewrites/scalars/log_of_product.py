@@ -6,7 +6,7 @@ r"""``log(a * exp(x) * s) -> log(a) + x + log(s)``: take no logarithm of what is
     log(a * exp(x) / s)       ->  log(a) + x - log(s) + limit
     log(a * exp(v)[g])        ->  log(a) + v[g] + limit
     log(a * exp(x) * exp(y))  ->  log(a * exp(x + y))
-    log(exp(x) / exp(y))      ->  log(exp(x - y))
+    log(exp(x) / exp(y))      ->  x - y
     log((r * s)[g])           ->  (log(r) + log(s))[g] + limit
 
 ``a`` is a constant, ``s`` has fewer entries than the product, and no factor is below zero. So a rate
@@ -41,7 +41,8 @@ def local_log_of_product(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     """Rewrite ``log(a * exp(x) * s) -> log(a) + x + log(s)``."""
     [x], [out] = node.inputs, node.outputs
     if (merged := with_one_exponential(x)) is not None:
-        logarithm = log(merged)
+        exponent = operand(merged, ps.Exp)
+        logarithm = log(merged) if exponent is None else exponent
         copy_stack_trace(out, logarithm)
         return [logarithm] if out.type.is_super(logarithm.type) else None
     logs = sum_of_logs(out)
