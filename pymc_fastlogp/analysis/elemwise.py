@@ -14,7 +14,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.analysis.constants import fill_value
 
 # What is taken apart, and computes in the type of its result.
-ARITHMETIC = (ps.Add, ps.Sub, ps.Mul, ps.TrueDiv, ps.Exp)
+ARITHMETIC = {ps.Add, ps.Sub, ps.Mul, ps.TrueDiv, ps.Exp}
 
 
 def scalar_op(x: TensorVariable) -> ps.ScalarOp | None:
@@ -45,7 +45,7 @@ def operands(x: TensorVariable, *scalar_ops: type[ps.ScalarOp]) -> list[TensorVa
     """
     if not is_made_by(x, *scalar_ops):
         return []
-    if not is_made_by(x, *ARITHMETIC):
+    if type(scalar_op(x)) not in ARITHMETIC:
         return list(x.owner.inputs)
     return [in_type(a, x.type.dtype) for a in x.owner.inputs]
 

@@ -1,17 +1,21 @@
 """An expression at chosen rows, and how positions are told apart."""
 
+import math
 import re
 import sys
 from functools import _lru_cache_wrapper
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.mode import Mode
 
 from pymc_fastlogp.analysis.gathers import position_key
 from pymc_fastlogp.decisions import collected
 from pymc_fastlogp.rewrites.gaussian.gaussian_rows import NAME
 from pymc_fastlogp.rewrites.rows.views import Grid
+from tests.fuzz.evaluation import off_in_numpy, on_by_kernels
 from tests.rewrites.conftest import PYTHON, pregrad
 
 N = 6
@@ -36,6 +40,37 @@ def test_what_is_at_the_same_position_is_the_same_variable():
     assert one.at(x, {0: np.array([3])}) is one.at(x, {0: np.array([3])})
 
 
+AGES = np.clip(np.subtract.outer(np.arange(30.0), np.arange(30.0)) ** 2, 0, np.inf)
+AGES[np.triu_indices(30)] = 0.0
+BY_ROW = {
+    "sum": lambda x: x.sum(axis=1),
+    "sum of columns": lambda x: x.sum(axis=0),
+    "max": lambda x: x.max(axis=1),
+    "product": lambda x: x @ np.linspace(1, 2, 30),
+    "log of a sum": lambda x: pt.exp(pt.logsumexp(x, axis=1)),
+    "softmax": lambda x: pt.special.softmax(x, axis=1)[:, 3],
+}
+
+
+@pytest.mark.parametrize("name", BY_ROW)
+def test_a_row_of_a_matrix_is_reduced_once(name):
+    """Half of a matrix of distances is zero. In the gradient the sum of a row stood in each entry that is not, as a sum: n cubed."""
+    rate, scale = pt.scalar("rate"), pt.scalar("scale")
+    logp = pt.log(scale + BY_ROW[name](pt.exp(-rate * AGES))).sum()
+
+    def graph():
+        value = pregrad(logp, on=True)
+        return [rate, scale], [value, *pytensor.grad(value, [rate, scale])]
+
+    mode = Mode("py", "fast_run").excluding("fusion", "fastlogp_fused_kernel")
+    function = pytensor.function(*graph(), mode=mode)
+    assert all(math.prod(x.type.shape) <= AGES.size for x in function.maker.fgraph.variables)
+    at = np.array(0.01), np.array(0.7)
+    off = off_in_numpy([rate, scale], [logp, *pytensor.grad(logp, [rate, scale])])(*at)
+    for found in (function(*at), on_by_kernels(*graph())(*at)):
+        np.testing.assert_allclose(found, off, rtol=1e-12)
+
+
 def test_keys_of_positions():
     rows = np.array([1, 4])
     assert position_key(rows) == position_key(rows)
@@ -57,15 +92,20 @@ def kept_by_modules() -> dict[tuple[str, str], int]:
     return kept
 
 
-def test_modules_keep_nothing_of_the_graphs_that_were_rewritten():
-    before = kept_by_modules()
+def rewrite_a_regression(n_columns):
     rng = np.random.default_rng(0)
-    for n_columns in (61, 67):
-        beta = pt.vector("beta", shape=(n_columns,))
-        y, design = rng.normal(size=600), rng.normal(size=(600, n_columns))
-        out = pt.sqr(y - (design * beta).sum(axis=-1)).sum()
-        with collected() as decisions:
-            pregrad(out, on=True)
-        assert any(d.fired and d.rule == NAME for d in decisions)
+    beta = pt.vector("beta", shape=(n_columns,))
+    y, design = rng.normal(size=600), rng.normal(size=(600, n_columns))
+    out = pt.sqr(y - (design * beta).sum(axis=-1)).sum()
+    with collected() as decisions:
+        pregrad(out, on=True)
+    assert any(d.fired and d.rule == NAME for d in decisions)
+
+
+def test_modules_keep_nothing_of_the_graphs_that_were_rewritten():
+    rewrite_a_regression(59)  # which classes are elementwise is kept, once for each
+    before = kept_by_modules()
+    rewrite_a_regression(61)
+    rewrite_a_regression(67)
     assert before
     assert kept_by_modules() == before

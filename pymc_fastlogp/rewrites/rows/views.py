@@ -238,7 +238,7 @@ def _dimshuffle(grid: Grid, node: Apply, where: Where) -> View:
 def _reduce(grid: Grid, node: Apply, where: Where) -> View | None:
     """View a reduction over axes that are not in the grid."""
     [x], op = node.inputs, node.op
-    if op.axis is None:
+    if op.axis is None or _has_fewer_rows(grid, node.outputs[0], where):
         return None
     kept = [axis for axis in range(x.type.ndim) if axis not in op.axis]
     of_input = {kept[axis]: p for axis, p in where.items()}
@@ -252,9 +252,20 @@ def _softmax(grid: Grid, node: Apply, where: Where) -> View | None:
     [x], op = node.inputs, node.op
     if op.axis is None or not where.keys().isdisjoint(op.axis):
         return None
+    if _has_fewer_rows(grid, node.outputs[0], where):
+        return None
     after = _after_rows(x, where)
     new_op = type(op)(axis=tuple(after[axis] for axis in op.axis))
     return View([(x, where)], lambda inputs: new_op(inputs[0]))
+
+
+def _has_fewer_rows(grid: Grid, x: TensorVariable, where: Where) -> bool:
+    """Whether fewer rows than are chosen are all that ``x`` has, so that it is computed at each of its own, and read.
+
+    On a grid of several axes it may vary along one of them alone: of a matrix of distances, the sums of its rows.
+    """
+    lengths = [x.type.shape[axis] for axis in where]
+    return None not in lengths and prod(lengths) < grid.n_chosen
 
 
 def _join(grid: Grid, node: Apply, where: Where) -> View | None:
@@ -288,6 +299,8 @@ def _dot(grid: Grid, node: Apply, where: Where) -> View | None:
     """View rows of a matrix times another matrix."""
     left, right = node.inputs
     if [*where] != [0] or left.type.ndim != 2 or right.type.ndim != 2:
+        return None
+    if _has_fewer_rows(grid, node.outputs[0], where):
         return None
     return View([(left, where)], lambda inputs: dot(inputs[0], right))
 
