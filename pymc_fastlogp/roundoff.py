@@ -25,6 +25,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.link.basic import PerformLinker, WrapLinker
 from pytensor.scalar.loop import ScalarLoop
+from pytensor.scan.op import Scan
 from pytensor.tensor.blas import BatchedDot
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.extra_ops import CumOp
@@ -43,7 +44,7 @@ N_NOISY = 32
 ULPS = 4
 NOISE_ALLOWED = 16
 
-# An `OpFromGraph` runs as one operation: a softmax, or a sum of exponentials and its derivative.
+# An `OpFromGraph` runs as one operation: a softmax, or a sum of exponentials and its derivative. So does a `Scan`.
 ROUNDING = (
     Elemwise,
     CAReduce,
@@ -53,6 +54,7 @@ ROUNDING = (
     Cholesky,
     SolveTriangular,
     OpFromGraph,
+    Scan,
 )
 EXACT = ops_where(lambda facts: Trait.EXACT in facts.traits)
 # Of an Elemwise that NumPy runs, with its output.

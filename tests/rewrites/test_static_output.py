@@ -5,6 +5,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.mode import Mode
 from pytensor.graph.traversal import ancestors
 
 from tests.rewrites.conftest import (
@@ -61,6 +62,16 @@ def test_value(name):
 
 def test_what_is_not_known_stays_so():
     assert_left_alone(pt.exp(unknown)[1:].set(2.0).sum(), RULE)
+
+
+def test_lengths_that_do_not_fit_are_an_error_of_the_call():
+    """Of this matrix PyMC builds an ICAR of rows that do not fit, which PyTensor says when it is called."""
+    W = (np.abs(np.subtract.outer(range(4), range(4))) == 1).astype(float)
+    x = pt.matrix("x", shape=(3, 4))
+    mode = Mode("py", "fast_run").excluding("fusion")
+    function = pytensor.function([x], pm.logp(pm.ICAR.dist(W=W), x), mode=mode)
+    with pytest.raises(ValueError, match="could not be broadcast"):
+        function(np.zeros((3, 4)))
 
 
 def test_an_index_of_several_axes_stays_so():

@@ -41,8 +41,12 @@ def local_static_output(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
     """Rewrite ``f(x) -> f(x)`` with a type that knows more of the shape."""
     if all(None not in out.type.shape for out in node.outputs) or not _may_learn(node):
         return None
-    # Not make_node: what is a graph has to be built again.
-    again = node.op(*node.inputs, return_list=True)
+    try:  # not make_node: what is a graph has to be built again
+        again = node.op(*node.inputs, return_list=True)
+    except (
+        ValueError
+    ):  # lengths that are known by now do not fit; upstream raises it when the function is called
+        return None
     if all(
         _n_known(new.type.shape) <= _n_known(old.type.shape)
         for new, old in zip(again, node.outputs, strict=True)
