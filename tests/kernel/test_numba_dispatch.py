@@ -105,8 +105,9 @@ def test_another_type_raises_where_pytensor_does_not_look(given):
     function.trust_input = True
     with pytest.raises(TypingError, match="leave out trust_input"):
         function(given)
-    right = np.arange(3, dtype="int8")
-    np.testing.assert_allclose(function(right), (np.exp(-right) + np.log1p(np.exp(right))).sum())
+    right = np.arange(3, dtype="float32")
+    expected = (np.exp(-right) + np.log1p(np.exp(right))).sum()
+    np.testing.assert_allclose(function(right.astype("int8")), expected, rtol=1e-6)
 
 
 def test_messages_are_those_of_the_check():

@@ -96,9 +96,13 @@ def _is_no_matter(fgraph: FunctionGraph, x: TensorVariable, y: TensorVariable) -
 
 def _at(y: TensorVariable, values: dict[TensorVariable, float]) -> float | None:
     """Return an entry of ``y`` at an entry of what it is made of, None if it is made of anything else but numbers."""
+    while isinstance(y.owner_op, DimShuffle):
+        y = y.owner.inputs[0]
     if y in values:
         return values[y]
+    if (number := fill_value(y)) is not None:
+        return number.item()
     if not isinstance(y.owner_op, Elemwise):
-        return None if (number := fill_value(y)) is None else number.item()
+        return None
     entries = [_at(z, values) for z in y.owner.inputs]
     return None if None in entries else y.owner.op.scalar_op.impl(*entries)

@@ -218,6 +218,8 @@ def _elemwise(grid: Grid, node: Apply, where: Where) -> View | None:
         return None
     if any(x.type.ndim != node.outputs[0].type.ndim for x in node.inputs):
         return None
+    if _has_fewer_rows(grid, node.outputs[0], where):
+        return None
     return View([(x, where) for x in node.inputs], lambda inputs: node.op(*inputs))
 
 
