@@ -30,6 +30,7 @@ from pytensor.tensor.subtensor import (
     IncSubtensor,
     Subtensor,
 )
+from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.intervals import HUGE, Interval, all_of, fitted, hull, of_data
@@ -185,6 +186,8 @@ def _n_terms(node: Apply) -> int | None:
 
 def _sum_of(low: float, n: int | None) -> float:
     """Return a lower bound of a sum of ``n`` terms that are no less than ``low``."""
+    if n == 0:
+        return 0.0
     if low >= 0:
         return low if n else 0.0
     return 2 * n * low if n is not None and n <= MOST_TERMS else -math.inf
@@ -219,7 +222,8 @@ def _is_in_each_sum(node: Apply, where: np.ndarray, write: Apply) -> bool:
 
 def _softmax(walk: _Walk, node: Apply, where: Chosen) -> Interval:
     x = walk.of(node.inputs[0])
-    return Interval(0.0, 1.0, x.nan or not x.is_bounded)
+    goes_round = node.inputs[0].type.dtype not in float_dtypes  # the largest is subtracted first
+    return Interval(0.0, 1.0, x.nan or not x.is_bounded or goes_round)
 
 
 RULES: dict[type, Rule] = {

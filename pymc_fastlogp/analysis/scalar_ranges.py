@@ -84,8 +84,9 @@ def clip(xs: Operands) -> Interval:
     x, low, high = xs
     if low.nan or high.nan or low.high > high.low:
         return hull(xs)
+    # It grows with each of the three, which may differ from row to row.
     return Interval(
-        min(max(x.low, low.low), high.high), max(min(x.high, high.high), low.low), x.nan
+        min(max(x.low, low.low), high.low), max(min(x.high, high.high), low.high), x.nan
     )
 
 

@@ -65,6 +65,10 @@ FIRES = {
     name: (pt.log(product), limited(logs, product)) for name, (product, logs) in PRODUCTS.items()
 }
 FIRES["quotient of exponentials"] = (pt.log(pt.exp(x) / pt.exp(z)), x - z)
+FIRES["exponential of a number that is read elsewhere, too"] = (
+    pt.log(pt.exp(x) * pt.exp(s)) * pt.exp(s),
+    (x + s) * pt.exp(s),
+)
 REFUSES = {
     "as long as the product": pt.log(a * x**2),
     "may be negative": pt.log(pt.exp(x) * s),

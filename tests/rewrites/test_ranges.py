@@ -83,6 +83,20 @@ RANGES = {
     "division by a zero that was clipped": (1 / pt.clip(x, 0, 1), Interval(-INF, INF, nan=True)),
     "zero by zero": (number / number, Interval(nan=True)),
     "clipped": (pt.clip(x, -1, 2), Interval(-1, 2, nan=True)),
+    "clipped by other numbers in each row": (
+        pt.clip(1 + pt.exp(x[:3]), 0.0, np.array([0.5, 0.5, 2.0])),
+        Interval(0.5, 2, nan=True),
+    ),
+    "clipped from below by other numbers in each row": (
+        pt.clip(-pt.exp(x[:3]), np.array([0.0, 0.0, 3.0]), 4.0),
+        Interval(0, 3, nan=True),
+    ),
+    "the sum of nothing": (pt.log(x[:0]).sum(), Interval(0, 0, nan=True)),
+    "a softmax": (pt.special.softmax(number * np.ones(3)), Interval(0, 1)),
+    "a softmax of integers, which go round": (
+        pt.special.softmax(index),
+        Interval(0, 1, nan=True),
+    ),
     "clipped between variables": (pt.clip(x, s, 2), Interval(nan=True)),
     "a maximum": (pt.maximum(number, 0.5), Interval(0.5, 1)),
     "a maximum with what may be nan": (pt.maximum(pt.exp(x) + 2, 1), Interval(1, INF, nan=True)),

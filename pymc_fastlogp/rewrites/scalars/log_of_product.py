@@ -57,16 +57,30 @@ def local_log_of_product(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
 
 def with_one_exponential(x: TensorVariable) -> TensorVariable | None:
     """Return a product of several exponentials, or a quotient of two, with that of their sum; None if it is neither."""
-    quotient = [operand(part, ps.Exp) for part in operands(x, ps.TrueDiv)]
+    quotient = [_exponent(part) for part in operands(x, ps.TrueDiv)]
     if quotient and None not in quotient:
         return exp(sub(*quotient))
-    factors = operands(x, ps.Mul)
-    exponents = [a for factor in factors if (a := operand(factor, ps.Exp)) is not None]
+    factors = _factors(x)
+    exponents = [a for factor in factors if (a := _exponent(factor)) is not None]
     if len(exponents) < 2:
         return None
-    others = [factor for factor in factors if operand(factor, ps.Exp) is None]
+    others = [factor for factor in factors if _exponent(factor) is None]
     exponential = exp(add(*exponents))
     return mul(*others, exponential) if others else exponential
+
+
+def _factors(x: TensorVariable) -> list[TensorVariable]:
+    """Return what ``x`` is a product of, or ``x`` alone; a product within a product is kept apart where something else reads it, too."""
+    factors = operands(x, ps.Mul)
+    return [y for factor in factors for y in _factors(factor)] if factors else [x]
+
+
+def _exponent(x: TensorVariable) -> TensorVariable | None:
+    """Return ``a`` if ``x`` is ``exp(a)``, with axes in another order, or more of length one."""
+    if isinstance(x.owner_op, DimShuffle):
+        exponent = _exponent(x.owner.inputs[0])
+        return None if exponent is None else x.owner.op(exponent)
+    return operand(x, ps.Exp)
 
 
 def sum_of_logs(logarithm: TensorVariable) -> TensorVariable | None:
