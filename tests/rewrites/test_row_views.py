@@ -10,10 +10,14 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode
+from pytensor.scalar import Tanh
+from pytensor.tensor.subtensor import AdvancedSubtensor
 
+from pymc_fastlogp.analysis.elemwise import is_elemwise
 from pymc_fastlogp.analysis.gathers import position_key
 from pymc_fastlogp.decisions import collected
 from pymc_fastlogp.rewrites.gaussian.gaussian_rows import NAME
+from pymc_fastlogp.rewrites.rows import keys
 from pymc_fastlogp.rewrites.rows.views import Grid
 from tests.fuzz.evaluation import off_in_numpy, on_by_kernels
 from tests.rewrites.conftest import PYTHON, pregrad
@@ -69,6 +73,46 @@ def test_a_row_of_a_matrix_is_reduced_once(name):
     off = off_in_numpy([rate, scale], [logp, *pytensor.grad(logp, [rate, scale])])(*at)
     for found in (function(*at), on_by_kernels(*graph())(*at)):
         np.testing.assert_allclose(found, off, rtol=1e-12)
+
+
+def test_a_function_of_one_axis_is_computed_along_it():
+    """And not at each cell of a grid of two axes, of which there are more."""
+    data = np.random.default_rng(0).integers(0, 20, size=(30, 40)) / 20
+    a = pt.vector("a", shape=(30,))
+    logp = pt.sqrt(1 + pt.sqr(pt.tanh(a)[:, None] - data)).sum()
+
+    def graph():
+        value = pregrad(logp, on=True)
+        return [a], [value, pytensor.grad(value, a)]
+
+    mode = Mode("py", "fast_run").excluding("fusion", "fastlogp_fused_kernel")
+    nodes = pytensor.function(*graph(), mode=mode).maker.fgraph.apply_nodes
+    sizes = [node.outputs[0].type.shape for node in nodes if is_elemwise(node.op, Tanh)]
+    assert sizes == [(30,)]
+    assert any(isinstance(node.op, AdvancedSubtensor) for node in nodes), "no rule has fired"
+    at = np.linspace(-1, 1, 30)
+    off = off_in_numpy([a], [logp, pytensor.grad(logp, a)])(at)
+    for found, expected in zip(on_by_kernels(*graph())(at), off, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_keys_of_many_columns_along_one_axis(monkeypatch):
+    """They are put together along that axis, before they meet what varies along both; in a sample, too."""
+    rng = np.random.default_rng(0)
+    rows, cells = rng.integers(0, 2, size=(60, 1, 5)), rng.integers(0, 9, size=(60, 50, 1))
+    expected = np.unique(
+        np.concatenate([np.broadcast_to(rows, (60, 50, 5)), cells], axis=2).reshape(-1, 6),
+        axis=0,
+        return_inverse=True,
+    )[1]
+    for sample in (keys.SAMPLE, 1000):
+        monkeypatch.setattr(keys, "SAMPLE", sample)
+        row_keys = keys.RowKeys((60, 50))
+        codes = row_keys.codes(row_keys.add(rows) | row_keys.add(cells))
+        assert codes.n_cells == expected.max() + 1
+        assert len({*zip(codes.of_row, expected, strict=True)}) == codes.n_cells
+        continuous = row_keys.add(rng.normal(size=(60, 50)))
+        assert row_keys.codes(continuous | row_keys.add(rows)) is None
 
 
 def test_keys_of_positions():

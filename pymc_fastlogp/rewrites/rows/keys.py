@@ -14,8 +14,8 @@ distinct: with 200 000 of 1e7 rows that would be 17 standard deviations.
 """
 
 import hashlib
-from collections.abc import Callable
-from functools import reduce
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from math import prod
 from typing import NamedTuple
 
@@ -113,18 +113,28 @@ class RowKeys:
     def _joint(self, columns: frozenset[int]) -> Codes | None:
         if self._look_distinct(columns):
             return None
+        # A key repeats no more than any of its columns.
+        if any(self._of_column(column).n_cells >= self.limit for column in columns):
+            return None
         joint = Codes(np.zeros((1,) * len(self.shape), dtype="int32"), 1)
-        distinct: dict[int, Codes] = {}
-        for codes in map(self._of_column, columns):
-            # A key repeats no more than any of its columns.
-            if codes.n_cells >= self.limit:
-                return None
-            distinct[id(codes.of_row)] = codes
-        for codes in sorted(distinct.values(), key=lambda codes: codes.n_cells):
+        for codes in sorted(self._of_shapes(columns), key=lambda codes: codes.n_cells):
             joint = combine(joint, codes)
             if joint.n_cells >= self.limit:
                 return None
         return Codes(np.broadcast_to(joint.of_row, self.shape).reshape(-1), joint.n_cells)
+
+    def _of_shapes(self, columns: Iterable[int]) -> Iterator[Codes]:
+        """Yield the codes of the columns of each shape, put together: those along one axis of several are combined along it alone."""
+        of_shapes: dict[tuple[int, ...], dict[int, Codes]] = defaultdict(dict)
+        for codes in map(self._of_column, columns):
+            of_shapes[codes.of_row.shape][id(codes.of_row)] = codes
+        for of_shape in of_shapes.values():
+            joint, *others = sorted(of_shape.values(), key=lambda codes: codes.n_cells)
+            for codes in others:
+                if joint.n_cells >= self.limit:
+                    break
+                joint = combine(joint, codes)
+            yield joint
 
     def _of_column(self, column: int) -> Codes:
         """Factorise a column; columns that split the rows in the same way get the same codes."""
@@ -140,13 +150,30 @@ class RowKeys:
             return False
         # Without replacement numpy would first permute all rows.
         rows = np.unique(np.random.default_rng(0).integers(self.n_rows, size=SAMPLE))
-        codes = reduce(combine, (factorise(self._at(column, rows)) for column in columns))
-        counts = np.bincount(codes.of_row)
-        equal_pairs = (counts * (counts - 1) // 2).sum()
-        return bool(equal_pairs < (1 - WORTHWHILE) * len(rows) ** 2 / self.n_rows / 2)
+        fewest = (1 - WORTHWHILE) * len(rows) ** 2 / self.n_rows / 2
+        joint = Codes(np.zeros(1, dtype="int32"), 1)
+        for codes in self._sampled(columns, rows):
+            joint = combine(joint, codes)
+            # With another column there are no more of them.
+            if joint.n_cells > 1 and _equal_pairs(joint) < fewest:
+                return True
+        return False
+
+    def _sampled(self, columns: frozenset[int], rows: np.ndarray) -> Iterator[Codes]:
+        """Yield the codes of columns at some rows; those that are shorter than a sample are put together first."""
+        short = [column for column in columns if self._columns[column].size <= SAMPLE]
+        for of_row, n_cells in self._of_shapes(short):
+            yield Codes(at_rows(of_row, rows, self.shape), n_cells)
+        for column in columns.difference(short):
+            yield factorise(self._at(column, rows))
 
     def _at(self, column: int, rows: np.ndarray) -> np.ndarray:
         return at_rows(self._columns[column], rows, self.shape)
+
+
+def _equal_pairs(codes: Codes) -> int:
+    counts = np.bincount(codes.of_row)
+    return int((counts * (counts - 1) // 2).sum())
 
 
 def factorise(values: np.ndarray) -> Codes:
