@@ -47,6 +47,7 @@ REFUSES = {
     "several values": pt.switch(c & zero, np.arange(4.0), x),
     "nan": pt.switch(c & zero, np.full(4, np.nan) * [1, 1, 1, 0], x),
     "data that became read-only": pt.switch(c & zero, locked(np.zeros(1)), x),
+    "complex numbers": pt.switch(c & zero, edge * 1j, x),
     "no mask": pt.switch(c & pt.gt(x, 3), edge, x),
     "any of two": pt.switch(c | zero, edge, x),
     "no constant": pt.switch(c & zero, x, y),

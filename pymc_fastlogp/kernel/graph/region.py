@@ -78,9 +78,8 @@ class FuseRegions(GraphRewriter):
                 logger.info("fastlogp_fused_kernel: %d nodes %s", len(attempt.nodes), outcome)
                 for before, after in attempt.results:
                     copy_stack_trace(before, after)
-                if (
-                    attempt.results
-                ):  # PyTensor does not replace nothing where it tells what it replaces
+                # PyTensor cannot replace nothing where it tells what it replaces.
+                if attempt.results:
                     fgraph.replace_all_validate(attempt.results, reason="fastlogp_fused_kernel")
 
 

@@ -15,6 +15,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import constant, switch
+from pytensor.tensor.type import complex_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import broadcast, fill_value
@@ -27,7 +28,7 @@ def local_masked_switch(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
     condition, u, v = node.inputs
     out = node.outputs[0]
     mask = mask_of(condition)
-    if mask is None or not isinstance(u, TensorConstant):
+    if mask is None or not isinstance(u, TensorConstant) or out.type.dtype in complex_dtypes:
         return None
     if v.type == out.type and _agree(u, v, mask):
         return [v]
