@@ -203,6 +203,8 @@ RULES: tuple[Rule, ...] = (
     # Behind it, for what it leaves.
     Rule("fastlogp_gamma_difference", "rows.gamma_difference.local_gamma_difference", ROWS),
     Rule("fastlogp_gaussian_rows", "gaussian.gaussian_rows.local_gaussian_rows", ROWS),
+    # Behind it, which reads rows of a product as they are.
+    Rule("fastlogp_hoist_reductions", "rows.hoist_reductions.local_hoist_reductions", ROWS),
     Rule("fastlogp_compact_rows", "rows.compact_rows.local_compact_rows", ROWS),
     Rule("fastlogp_hoist_distinct", "rows.hoist_distinct.local_hoist_distinct", ROWS),
     Rule("fastlogp_order_rows", "rows.order_rows.local_order_rows", ROWS),

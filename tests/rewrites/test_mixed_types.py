@@ -99,6 +99,11 @@ OTHERS = {
         SMALL,
         TRUTHS,
     ),
+    "log-Gammas of fewer bits beside others": (
+        lambda a, b: (log_gammas(a[GROUP], a[GROUP] + Y.astype("int8")) - b[OTHER_GROUP]).sum(),
+        SMALL.astype("float32"),
+        SMALL,
+    ),
     "bytes added to an argument": (
         lambda a, b: log_gammas(a[GROUP], a[GROUP] + b[GROUP] + b[OTHER_GROUP]).sum(),
         SMALL,

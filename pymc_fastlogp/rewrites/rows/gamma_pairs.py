@@ -66,8 +66,8 @@ def with_pairs_replaced(
     replaced: dict[Variable, Variable] = {}
     for out in sums_of(fgraph, node.outputs[0]):
         terms = [*_terms(out, is_negative=False)]
-        # Once for a sum, however many it has.
-        first = next(x for x, _ in terms if is_made_by(x, GammaLn))
+        # Once for a sum, however many it has; not at all if all of them are of fewer bits than the sum.
+        first = next((x for x, _ in terms if is_made_by(x, GammaLn)), None)
         if first is not node.outputs[0]:
             continue
         total = _with_pairs_replaced(fgraph, out, terms, accepts, replacement)

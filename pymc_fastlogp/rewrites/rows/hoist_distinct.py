@@ -46,7 +46,12 @@ COSTLY = (*ops_where(lambda facts: facts.cost >= Cost.SPECIAL), Rising, GammaDif
 def local_hoist_distinct(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``f(rows) -> f(distinct rows)[number of each row]``."""
     [out, *others] = node.outputs
-    if others or not is_elemwise(node.op, *COSTLY) or out.type.dtype not in float_dtypes:
+    return None if others or not is_elemwise(node.op, *COSTLY) else hoisted(fgraph, out, NAME)
+
+
+def hoisted(fgraph: FunctionGraph, out: TensorVariable, rule: str) -> list[TensorVariable] | None:
+    """Return what replaces ``out``, evaluated at distinct rows and looked up; None if rows hardly repeat."""
+    if out.type.dtype not in float_dtypes:
         return None
     for axes in grids(out):
         shape = tuple(length for axis in axes if (length := out.type.shape[axis]) is not None)
@@ -60,7 +65,7 @@ def local_hoist_distinct(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
         if not out.type.is_super(looked_up.type):
             return None
         copy_stack_trace(out, looked_up)
-        decisions.fired(NAME, out, prod(shape), codes.n_cells)
+        decisions.fired(rule, out, prod(shape), codes.n_cells)
         return [looked_up]
     return None
 
