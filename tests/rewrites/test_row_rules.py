@@ -22,13 +22,14 @@ from pymc_fastlogp.rules import ROWS, RULES
 from tests.rewrites.conftest import pregrad
 
 NAMES = [rule.name for rule in RULES if rule.database == ROWS]
-RISING, DIFFERENCE, GAUSSIAN, COMPACT, HOIST, ORDER = NAMES
+RISING, DIFFERENCE, GAUSSIAN, REDUCE, COMPACT, HOIST, ORDER = NAMES
 
 RNG = np.random.default_rng(0)
 N = 300
 GROUP, SORTED = RNG.integers(0, 4, N), np.repeat(np.arange(4), N // 4)
 Y, X = RNG.normal(size=(2, N))
 COUNTS = RNG.integers(0, 5, N).astype(float)
+LONG = np.tile(RNG.normal(size=(N // 10, 10)), (10, 1))
 theta, phi = pt.tensor("theta", shape=(4,)), pt.tensor("phi", shape=(N,))
 size = pt.exp(pt.scalar("log_size"))
 
@@ -37,6 +38,7 @@ ALONE = {
     RISING: pt.gammaln(size + 3) - pt.gammaln(size),
     DIFFERENCE: pt.gammaln(pt.exp(phi) + theta[1]) - pt.gammaln(theta[1]),
     GAUSSIAN: pt.sqr(Y - theta[GROUP] * X).sum(),
+    REDUCE: pt.max(LONG * theta[0], axis=1) * phi,
     COMPACT: pt.exp(theta[GROUP]).sum(),
     HOIST: pt.sin(pt.gammaln(theta[SORTED] + COUNTS)) * phi,
     ORDER: pt.exp(theta[GROUP] * X).sum(),
