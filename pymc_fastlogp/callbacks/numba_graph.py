@@ -57,7 +57,8 @@ def inputs_of(variables: Sequence[Variable]) -> list[tuple[str, int]]:
     for x in variables:
         if not isinstance(x.type, DenseTensorType):
             raise TypeError(
-                f"the model reads {x.name}, of {x.type}: make it a constant of the model."
+                f"the model reads {x.name or 'a variable'}, of {x.type}, which nutpie's samplers have no part in: "
+                "make it a constant of the model, or use pm.sample(nuts_sampler='pymc')."
             )
     return [(x.type.dtype, x.type.ndim) for x in variables]
 
