@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from pytensor.graph.basic import Apply, Constant
 from pytensor.scalar.basic import Cast, Composite, Identity, ScalarOp
+from pytensor.scalar.loop import ScalarLoop
 from pytensor.tensor.elemwise import Elemwise
 
 from pymc_fastlogp.kernel import scalars
@@ -18,6 +19,7 @@ from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_shape
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lengths import is_known_at_call
+from pymc_fastlogp.kernel.scalars import LoopResult
 
 
 def supports(node: Apply) -> bool:
@@ -33,6 +35,8 @@ def scalar_op_is_supported(op: ScalarOp, inputs: Sequence[str], outputs: Sequenc
             scalar_op_is_supported(node.op, _dtypes(node.inputs), _dtypes(node.outputs))
             for node in op.fgraph.toposort()
         )
+    if isinstance(op, ScalarLoop):
+        return scalars.is_supported_loop(op, inputs)
     return len(outputs) == 1 and scalars.is_supported(op, list(inputs), outputs[0])
 
 
@@ -94,6 +98,8 @@ def apply(op: ScalarOp, args: tuple[Expr, ...], dtypes: Sequence[str]) -> list[E
     """Return the outputs of a scalar Op, those of a Composite's Ops in its place."""
     if isinstance(op, Composite):
         return _inline(op, args)
+    if isinstance(op, ScalarLoop):
+        return [Compute(LoopResult(op, k), args, dtype) for k, dtype in enumerate(dtypes)]
     [dtype] = dtypes
     if isinstance(op, Identity | Cast):
         return [cast(args[0], dtype)]

@@ -1,7 +1,14 @@
 """PyTensor's scalar Ops on LLVM vectors: the table from Op to instructions."""
 
-from pymc_fastlogp.kernel.scalars.emission import emit, emit_shared, externals, is_supported
+from pymc_fastlogp.kernel.scalars.emission import (
+    emit,
+    emit_shared,
+    externals,
+    is_supported,
+    is_supported_loop,
+)
 from pymc_fastlogp.kernel.scalars.forms import constant, from_memory, memory_type, to_memory
+from pymc_fastlogp.kernel.scalars.loops import LoopResult
 from pymc_fastlogp.kernel.scalars.table import ROWS, SHARED_OPS
 from pymc_fastlogp.kernel.scalars.upstream import External
 
@@ -9,12 +16,14 @@ __all__ = [
     "ROWS",
     "SHARED_OPS",
     "External",
+    "LoopResult",
     "constant",
     "emit",
     "emit_shared",
     "externals",
     "from_memory",
     "is_supported",
+    "is_supported_loop",
     "memory_type",
     "to_memory",
 ]

@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 
 from pytensor.scalar.basic import ScalarOp
+from pytensor.scalar.loop import ScalarLoop
 
 from pymc_fastlogp.kernel.scalars.forms import FORMS, converted
+from pymc_fastlogp.kernel.scalars.loops import LoopResult, emit_loop
 from pymc_fastlogp.kernel.scalars.row import UPSTREAM, Rule
 from pymc_fastlogp.kernel.scalars.table import ROWS
 from pymc_fastlogp.kernel.scalars.upstream import External
 from pymc_fastlogp.kernel.vecmath.table import SHARED
-from pymc_fastlogp.kernel.vecmath.vector import Floats, Lanes
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Lanes
 
 
 def is_supported(op: ScalarOp, input_dtypes: Sequence[str], output_dtype: str) -> bool:
@@ -17,10 +19,29 @@ def is_supported(op: ScalarOp, input_dtypes: Sequence[str], output_dtype: str) -
     return _rule(op, input_dtypes, output_dtype) is not None
 
 
+def is_supported_loop(loop: ScalarLoop, input_dtypes: Sequence[str]) -> bool:
+    """Return whether a loop can be emitted: its Ops have one result each, and none calls upstream's function."""
+    turns, *others = (FORMS.get(dtype) for dtype in input_dtypes)
+    return (
+        turns is Integers
+        and None not in others
+        and all(
+            len(node.outputs) == 1
+            and is_supported(
+                node.op, [x.type.dtype for x in node.inputs], node.outputs[0].type.dtype
+            )
+            and not externals(node.op, len(node.inputs))
+            for node in loop.fgraph.toposort()
+        )
+    )
+
+
 def emit(
     op: ScalarOp, args: Sequence[Lanes], input_dtypes: Sequence[str], output_dtype: str
 ) -> Lanes:
     """Append a supported Op's instructions; arguments and result have the forms of their dtypes."""
+    if isinstance(op, LoopResult):
+        return emit_loop(op, args, emit)
     rule = _rule(op, input_dtypes, output_dtype)
     if rule is None:
         raise NotImplementedError(f"no vector form of {op} from {input_dtypes} to {output_dtype}")

@@ -6,8 +6,7 @@ An Op that is a few instructions, or a call of upstream's function, is added her
 What has no row stays with upstream:
 
 - PolyGamma, which upstream calls in Python, Complex and the like;
-- ScalarLoop, in the gradients of incomplete gamma and beta functions: it has several outputs and runs as
-  often as its data say, which is no gain in vectors;
+- a ScalarLoop of Ops without a vector form (:mod:`pymc_fastlogp.kernel.scalars.loops` has the others);
 - of Pow the form with an integer result.
 """
 

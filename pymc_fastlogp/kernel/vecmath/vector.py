@@ -124,7 +124,7 @@ class Mask(Lanes):
         comes out of a lane does not depend on the others. The builder goes on in a new block.
         """
         builder, before = self.builder, self.builder.block
-        with builder.if_then(self._any(), likely=False):
+        with builder.if_then(self.any(), likely=False):
             chosen = [self.select(yes, no) for yes, no in zip(rare(), usual, strict=True)]
             after = builder.block
         results = [Floats(builder, builder.phi(floats.value.type)) for floats in usual]
@@ -133,7 +133,7 @@ class Mask(Lanes):
             result.value.add_incoming(yes.value, after)
         return tuple(results)
 
-    def _any(self) -> ir.Value:
+    def any(self) -> ir.Value:
         """Return whether a lane is true, as one truth value."""
         together = ir.IntType(self.width)
         return self.builder.icmp_unsigned(
