@@ -4,11 +4,14 @@ from pymc_fastlogp.analysis.scalar_facts import Cost, facts_of
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr
 from pymc_fastlogp.kernel.ir.loops import Loop
 from pymc_fastlogp.kernel.ir.traversal import expressions
+from pymc_fastlogp.kernel.scalars.loops import LoopResult
 from pymc_fastlogp.kernel.scalars.quotient import Quotient
 
 # Roughly what ``python -m benchmarks.vecmath`` measures of vectors.
 ADDITIONS = {Cost.ARITHMETIC: 1, Cost.DIVISION: 8, Cost.FUNCTION: 30, Cost.SPECIAL: 30}
 TRANSCENDENTAL = ADDITIONS[Cost.FUNCTION]
+# Some twenty turns of fifty operations.
+LOOP = 1000
 
 
 def arithmetic_cost(loop: Loop) -> int:
@@ -20,4 +23,6 @@ def cost_of(expr: Expr) -> int:
     """Return the cost of one operation; indices cost nothing."""
     if not isinstance(expr, Compute) or expr.dtype == "int64":
         return 0
+    if isinstance(expr.op, LoopResult):
+        return LOOP
     return 1 if isinstance(expr.op, Quotient) else ADDITIONS[facts_of(expr.op).cost]

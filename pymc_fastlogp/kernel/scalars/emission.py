@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from pytensor.graph.basic import Apply
 from pytensor.scalar.basic import ScalarOp
 from pytensor.scalar.loop import ScalarLoop
 
 from pymc_fastlogp.kernel.scalars.forms import FORMS, converted
-from pymc_fastlogp.kernel.scalars.loops import LoopResult, emit_loop
+from pymc_fastlogp.kernel.scalars.loops import LoopResult, emit_loop, whole_exponent
 from pymc_fastlogp.kernel.scalars.row import UPSTREAM, Rule
 from pymc_fastlogp.kernel.scalars.table import ROWS
 from pymc_fastlogp.kernel.scalars.upstream import External
@@ -22,18 +23,15 @@ def is_supported(op: ScalarOp, input_dtypes: Sequence[str], output_dtype: str) -
 def is_supported_loop(loop: ScalarLoop, input_dtypes: Sequence[str]) -> bool:
     """Return whether a loop can be emitted: its Ops have one result each, and none calls upstream's function."""
     turns, *others = (FORMS.get(dtype) for dtype in input_dtypes)
-    return (
-        turns is Integers
-        and None not in others
-        and all(
-            len(node.outputs) == 1
-            and is_supported(
-                node.op, [x.type.dtype for x in node.inputs], node.outputs[0].type.dtype
-            )
-            and not externals(node.op, len(node.inputs))
-            for node in loop.fgraph.toposort()
-        )
-    )
+    is_of_lanes = turns is Integers and None not in others
+    return is_of_lanes and all(map(_is_in_loops, loop.fgraph.toposort()))
+
+
+def _is_in_loops(node: Apply) -> bool:
+    if len(node.outputs) != 1 or externals(node.op, len(node.inputs)):
+        return False
+    dtypes = [x.type.dtype for x in node.inputs]
+    return bool(whole_exponent(node)) or is_supported(node.op, dtypes, node.outputs[0].type.dtype)
 
 
 def emit(

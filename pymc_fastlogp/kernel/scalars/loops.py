@@ -30,8 +30,8 @@ from pytensor.scalar.basic import ScalarOp
 from pytensor.scalar.loop import ScalarLoop
 
 from pymc_fastlogp.kernel.llvm import I1, filled, once
-from pymc_fastlogp.kernel.scalars.forms import ELEMENTS, FORMS, constant
-from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Lanes, Mask
+from pymc_fastlogp.kernel.scalars.forms import ELEMENTS, FORMS, constant, normalized
+from pymc_fastlogp.kernel.vecmath.vector import Integers, Lanes, Mask
 
 
 class LoopResult(ScalarOp):
@@ -52,6 +52,10 @@ class LoopResult(ScalarOp):
         self.symbol = f"pymc_fastlogp.loop.{sha256(_text(loop).encode()).hexdigest()}"
         super().__init__(name=f"{self.symbol}.{position}")
 
+    def output_types(self, types: Sequence[ps.ScalarType]) -> list[ps.ScalarType]:
+        """Return the type of the result."""
+        return [self.loop.fgraph.outputs[self.position].type]
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LoopResult) and self.name == other.name
 
@@ -61,7 +65,9 @@ class LoopResult(ScalarOp):
 
 def _text(loop: ScalarLoop) -> str:
     """Return what tells a loop from others."""
-    names: dict[Variable, str] = {x: f"{i}:{x.type.dtype}" for i, x in enumerate(loop.fgraph.inputs)}
+    names: dict[Variable, str] = {
+        x: f"{i}:{x.type.dtype}" for i, x in enumerate(loop.fgraph.inputs)
+    }
 
     def name(x: Variable) -> str:
         return f"{x.data.tobytes().hex()}:{x.type.dtype}" if isinstance(x, Constant) else names[x]
@@ -71,7 +77,9 @@ def _text(loop: ScalarLoop) -> str:
         [out] = node.outputs
         names[out] = f"{len(names)}:{out.type.dtype}"
         op = type(node.op)
-        lines.append(f"{names[out]} = {op.__module__}.{op.__qualname__}({[*map(name, node.inputs)]})")
+        lines.append(
+            f"{names[out]} = {op.__module__}.{op.__qualname__}({[*map(name, node.inputs)]})"
+        )
     return "\n".join([*lines, str([*map(name, loop.fgraph.outputs)]), str(loop.is_while)])
 
 
@@ -150,19 +158,19 @@ def _turn(loop: ScalarLoop, args: Sequence[Lanes], emit: Emit) -> list[Lanes]:
     for node in loop.fgraph.toposort():
         [out] = node.outputs
         operands = [value_of(x) for x in node.inputs]
-        exponent = _whole_exponent(node)
-        if exponent:
-            values[out] = reduce(mul, [cast(Floats, operands[0])] * exponent)
+        if exponent := whole_exponent(node):
+            power = reduce(mul, [operands[0]] * exponent)
+            values[out] = normalized(power, out.type.dtype)
         else:
             dtypes = [x.type.dtype for x in node.inputs]
             values[out] = emit(node.op, operands, dtypes, out.type.dtype)
     return [value_of(x) for x in loop.fgraph.outputs]
 
 
-def _whole_exponent(node: Apply) -> int:
-    """Return the exponent of a power that is a product of two or three doubles, else zero."""
+def whole_exponent(node: Apply) -> int:
+    """Return the exponent of a power that is a product of two or three numbers, else zero; integers go round, as upstream."""
     if not isinstance(node.op, ps.Pow) or not isinstance(node.inputs[1], Constant):
         return 0
     base, exponent = node.inputs
-    is_double = base.type.dtype == node.outputs[0].type.dtype == "float64"
-    return int(exponent.data) if is_double and exponent.data in (2, 3) else 0
+    is_product = base.type.dtype == node.outputs[0].type.dtype and exponent.data in (2, 3)
+    return int(exponent.data) if is_product else 0
