@@ -67,6 +67,7 @@ def test_a_lane_does_not_depend_on_others():
         assert all((x == y[i]).all() for x, y in zip(alone, together, strict=True))
 
 
+@pytest.mark.slow
 def test_a_censored_likelihood():
     """Which is compiled by Numba no more."""
     y = np.minimum(np.random.default_rng(0).gamma(2.0, size=40), 2.0)
