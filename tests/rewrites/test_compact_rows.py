@@ -342,6 +342,25 @@ def test_infinite_terms_give_what_they_give_row_by_row(weights, h):
     np.testing.assert_allclose(values[1], values[0], rtol=1e-14)
 
 
+def test_a_group_without_rows_of_one_kind_has_a_finite_gradient():
+    """Of such rows it would have the derivative of log(1 - 1), which nothing counts."""
+    group = np.tile([0, 1], N // 2)
+    p = 0.5 * pt.erfc(-a[group] / np.sqrt(2.0))
+    out = pt.switch((group == 1) | (np.arange(N) % 4 < 2), pt.log(p), pt.log1p(-p)).sum()
+    with collected() as decisions:
+        on = pregrad(out, on=True)
+    assert fired(decisions)
+    far = np.array([0.5, 8.5, 0.0, 0.0, 0.0])
+    of_p = 0.5 * pt.erfc(-a / np.sqrt(2.0))
+    assert of_p.eval({a: far}, mode=PYTHON)[1] == 1.0
+    # Without a switch, whose gradient node by node is nan with the plugin off, too.
+    n = N // 2
+    density = n / 2 * (pt.log(of_p[0]) + pt.log1p(-of_p[0])) + n * pt.log(of_p[1])
+    for x, y in zip([on, pytensor.grad(on, a)], [density, pytensor.grad(density, a)], strict=True):
+        values = [z.eval({a: far}, mode=PYTHON) for z in (x, y)]
+        np.testing.assert_allclose(values[0], values[1], rtol=1e-13)
+
+
 def test_a_failed_check_raises():
     with pm.Model() as model:
         rate = pm.Normal("rate", shape=5)

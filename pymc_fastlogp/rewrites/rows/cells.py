@@ -59,11 +59,15 @@ class Cells:
         self._first = first_rows(loop.codes.of_row, loop.codes.n_cells, all_rows)[loop.used]
 
     def rows(self, mask: np.ndarray | None) -> dict[int, np.ndarray]:
-        """Return the first row of each cell that is in the mask, by axis; any where none is."""
+        """Return the first row of each cell that is in the mask, by axis; another cell's where none is.
+
+        What a row outside of the mask reads may be where the derivative of the term is infinite, and zero times that is nan, although
+        nothing of the cell counts. One of the mask is one that counts.
+        """
         first = self._first
         if mask is not None:
-            in_mask = first_rows(self._of_row, self.n, rows_in(mask, self.grid.shape))
-            first = np.where(in_mask < 0, first, in_mask)
+            first = first_rows(self._of_row, self.n, rows_in(mask, self.grid.shape))
+            first = np.where(first < 0, first.max(), first)
         positions = np.unravel_index(first, self.grid.shape)
         return {axis: positions[k] for axis, k in self.where.items()}
 
