@@ -92,9 +92,19 @@ class Grid:
         """Return the view of ``x``; of an Op without a rule each position counts as different."""
         key = view_key(x, where)
         if key not in self._views:
-            view = None if x.owner is None else _rule_of(x)(self, x.owner, where)
+            is_leaf = x.owner is None or self._has_fewer_rows(x, where)
+            view = None if is_leaf else _rule_of(x)(self, x.owner, where)
             self._views[key] = self._leaf(x, where) if view is None else view
         return self._views[key]
+
+    def _has_fewer_rows(self, x: TensorVariable, where: Where) -> bool:
+        """Whether fewer rows than are chosen are all that ``x`` has, so that it is computed at each of its own, and read.
+
+        On a grid of several axes it may vary along one of them alone: of a matrix of distances, the sums of its rows.
+        """
+        lengths = [x.type.shape[axis] for axis in where]
+        is_computed = _rule_of(x) in COMPUTING
+        return is_computed and None not in lengths and prod(lengths) < self.n_chosen
 
     def walk(
         self, to_see: list[tuple[TensorVariable, Where]]
@@ -218,8 +228,6 @@ def _elemwise(grid: Grid, node: Apply, where: Where) -> View | None:
         return None
     if any(x.type.ndim != node.outputs[0].type.ndim for x in node.inputs):
         return None
-    if _has_fewer_rows(grid, node.outputs[0], where):
-        return None
     return View([(x, where) for x in node.inputs], lambda inputs: node.op(*inputs))
 
 
@@ -240,7 +248,7 @@ def _dimshuffle(grid: Grid, node: Apply, where: Where) -> View:
 def _reduce(grid: Grid, node: Apply, where: Where) -> View | None:
     """View a reduction over axes that are not in the grid."""
     [x], op = node.inputs, node.op
-    if op.axis is None or _has_fewer_rows(grid, node.outputs[0], where):
+    if op.axis is None:
         return None
     kept = [axis for axis in range(x.type.ndim) if axis not in op.axis]
     of_input = {kept[axis]: p for axis, p in where.items()}
@@ -254,20 +262,9 @@ def _softmax(grid: Grid, node: Apply, where: Where) -> View | None:
     [x], op = node.inputs, node.op
     if op.axis is None or not where.keys().isdisjoint(op.axis):
         return None
-    if _has_fewer_rows(grid, node.outputs[0], where):
-        return None
     after = _after_rows(x, where)
     new_op = type(op)(axis=tuple(after[axis] for axis in op.axis))
     return View([(x, where)], lambda inputs: new_op(inputs[0]))
-
-
-def _has_fewer_rows(grid: Grid, x: TensorVariable, where: Where) -> bool:
-    """Whether fewer rows than are chosen are all that ``x`` has, so that it is computed at each of its own, and read.
-
-    On a grid of several axes it may vary along one of them alone: of a matrix of distances, the sums of its rows.
-    """
-    lengths = [x.type.shape[axis] for axis in where]
-    return None not in lengths and prod(lengths) < grid.n_chosen
 
 
 def _join(grid: Grid, node: Apply, where: Where) -> View | None:
@@ -301,8 +298,6 @@ def _dot(grid: Grid, node: Apply, where: Where) -> View | None:
     """View rows of a matrix times another matrix."""
     left, right = node.inputs
     if [*where] != [0] or left.type.ndim != 2 or right.type.ndim != 2:
-        return None
-    if _has_fewer_rows(grid, node.outputs[0], where):
         return None
     return View([(left, where)], lambda inputs: dot(inputs[0], right))
 
@@ -374,6 +369,9 @@ def _after_rows(x: TensorVariable, where: Where) -> dict[int, int]:
 
 
 Rule = Callable[[Grid, Apply, Where], View | None]
+
+# Indexing, joins and what only moves entries gain nothing where there are fewer rows.
+COMPUTING: tuple[Rule, ...] = (_elemwise, _reduce, _softmax, _dot)
 
 VIEWS: dict[type, Rule] = {
     **dict.fromkeys((Elemwise, XLogY, XLog1PY, LogAddExp), _elemwise),
