@@ -446,6 +446,14 @@ def hidden_markov_model():
     pm.Potential("y", pt.logsumexp(after[-1]))
 
 
+@in_zoo
+def outcomes_of_one_index():
+    rows = np.sin(np.outer(np.arange(4 * N) % N, np.arange(1, 11)))
+    index = pt.logsumexp(rows * pm.Normal("b", shape=10), axis=1)
+    pm.StudentT("y", 4, mu=index, sigma=pm.HalfNormal("s"), observed=np.linspace(-1, 1, 4 * N))
+    pm.Poisson("count", pt.exp(index / 4), observed=np.resize(counts[::-1], 4 * N))
+
+
 def make(name: str) -> pm.Model:
     """Return a model by its name."""
     with pm.Model() as model:
