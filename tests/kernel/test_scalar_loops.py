@@ -14,7 +14,7 @@ from pymc_fastlogp.kernel.emit import emit
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.lower.elemwise import scalar_op_is_supported
 from pymc_fastlogp.kernel.native.target import optimised, target_machine
-from pymc_fastlogp.kernel.scalars.loops import LoopResult
+from pymc_fastlogp.kernel.scalars.loops import results_of
 from tests.fuzz.evaluation import by_kernels, off_in_numba, on_by_kernels
 from tests.kernel import scalar_loop
 
@@ -91,8 +91,7 @@ def loop_of(turn, state, n_constants=1, dtype="float64", until=None):
 
 def results(op, *arrays):
     """Return all results of a loop by its vector form, and by Python."""
-    n = len(op.outputs)
-    found = [scalar_loop.apply(LoopResult(op, k), *arrays) for k in range(n)]
+    found = [scalar_loop.apply(result, *arrays) for result in results_of(op)]
     rows = zip(*(array.tolist() for array in arrays), strict=True)
     expected = np.array([in_python(op, row) for row in rows]).T
     return found, expected
@@ -140,10 +139,10 @@ def test_names_tell_loops_apart():
     other_op = loop_of(lambda x, c: [x * 0.5 - c], 1)
     other_order = loop_of(lambda x, c: [c * 0.5 + x], 1)
     single = loop_of(lambda x, c: [x * 0.5 + c], 1, dtype="float32")
-    assert LoopResult(again, 0) == LoopResult(halved, 0) != LoopResult(stopped, 0)
+    assert results_of(again)[0] == results_of(halved)[0] != results_of(stopped)[0]
     others = halved, stopped, other_number, other_op, other_order, single
-    assert len({LoopResult(op, 0).name for op in others}) == len(others)
-    assert LoopResult(stopped, 0) != LoopResult(stopped, 1)
+    assert len({results_of(op)[0].name for op in others}) == len(others)
+    assert results_of(stopped)[0] != results_of(stopped)[1]
 
 
 def test_results_of_a_loop_are_of_one_call():
@@ -154,7 +153,7 @@ def test_results_of_a_loop_are_of_one_call():
         inputs, [pt.switch(outputs[1], outputs[0], -1.0)], mode=by_kernels()
     )
     [node] = function.maker.fgraph.toposort()
-    symbol = LoopResult(op, 0).symbol
+    symbol = results_of(op)[0].symbol
     module = ir.Module("m")
     emit(module, node.op.program, "m", [True] * 3)
 

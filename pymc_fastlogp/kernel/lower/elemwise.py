@@ -19,7 +19,6 @@ from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_shape
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lengths import is_known_at_call
-from pymc_fastlogp.kernel.scalars import LoopResult
 
 
 def supports(node: Apply) -> bool:
@@ -99,7 +98,8 @@ def apply(op: ScalarOp, args: tuple[Expr, ...], dtypes: Sequence[str]) -> list[E
     if isinstance(op, Composite):
         return _inline(op, args)
     if isinstance(op, ScalarLoop):
-        return [Compute(LoopResult(op, k), args, dtype) for k, dtype in enumerate(dtypes)]
+        results = scalars.results_of(op)
+        return [Compute(result, args, dtype) for result, dtype in zip(results, dtypes, strict=True)]
     [dtype] = dtypes
     if isinstance(op, Identity | Cast):
         return [cast(args[0], dtype)]

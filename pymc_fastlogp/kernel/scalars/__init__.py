@@ -8,7 +8,7 @@ from pymc_fastlogp.kernel.scalars.emission import (
     is_supported_loop,
 )
 from pymc_fastlogp.kernel.scalars.forms import constant, from_memory, memory_type, to_memory
-from pymc_fastlogp.kernel.scalars.loops import LoopResult
+from pymc_fastlogp.kernel.scalars.loops import results_of
 from pymc_fastlogp.kernel.scalars.table import ROWS, SHARED_OPS
 from pymc_fastlogp.kernel.scalars.upstream import External
 
@@ -16,7 +16,6 @@ __all__ = [
     "ROWS",
     "SHARED_OPS",
     "External",
-    "LoopResult",
     "constant",
     "emit",
     "emit_shared",
@@ -25,5 +24,6 @@ __all__ = [
     "is_supported",
     "is_supported_loop",
     "memory_type",
+    "results_of",
     "to_memory",
 ]

@@ -43,14 +43,14 @@ class LoopResult(ScalarOp):
         What goes round.
     position : int
         Which of its results: the state, then whether it is done.
+    symbol : str
+        The name of its function, which no other loop has: programs are kept on disk by their text, in which an Op is its name.
     """
 
-    def __init__(self, loop: ScalarLoop, position: int):
-        self.loop, self.position = loop, position
+    def __init__(self, loop: ScalarLoop, position: int, symbol: str):
+        self.loop, self.position, self.symbol = loop, position, symbol
         self.nin = loop.nin
-        # Programs are kept on disk by their text, in which an Op is its name.
-        self.symbol = f"pymc_fastlogp.loop.{sha256(_text(loop).encode()).hexdigest()}"
-        super().__init__(name=f"{self.symbol}.{position}")
+        super().__init__(name=f"{symbol}.{position}")
 
     def output_types(self, types: Sequence[ps.ScalarType]) -> list[ps.ScalarType]:
         """Return the type of the result."""
@@ -61,6 +61,12 @@ class LoopResult(ScalarOp):
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+
+def results_of(loop: ScalarLoop) -> list[LoopResult]:
+    """Return all results of a loop."""
+    symbol = f"pymc_fastlogp.loop.{sha256(_text(loop).encode()).hexdigest()}"
+    return [LoopResult(loop, k, symbol) for k in range(len(loop.fgraph.outputs))]
 
 
 def _text(loop: ScalarLoop) -> str:
