@@ -144,11 +144,32 @@ def test_parts_are_of_the_module_alone_and_not_inlined(short_parts):
 def test_each_part_has_the_constants_and_the_scratch_that_it_uses(short_parts):
     program = program_of(CASES["likelihoods"])
     found = parts.parts_of(program)
-    assert sum((p.steps for p in found), ()) == program.steps
-    own = [buffer for p in found for buffer in p.scratch]
-    shared = found[0].outputs[len(program.outputs) :]
+    assert sum((p.program.steps for p in found), ()) == program.steps
+    own = [buffer for p in found for buffer in p.program.scratch]
+    given = {buffer for p in found for buffer in p.program.outputs}
     assert len({*own}) == len(own)
-    assert {*own}.isdisjoint(shared)
+    assert {*own}.isdisjoint(given)
+    assert {*own} | given == {*program.scratch, *program.outputs}
+
+
+def test_a_part_has_no_argument_that_it_does_not_use(short_parts):
+    """With all arguments for each part, LLVM's work on them grows by the square of the program."""
+    graph = case(lambda *rows: [pt.exp(x).cumsum() for x in rows], *[X[k:] for k in range(6)])
+    program = program_of(graph)
+    whole, *inner = functions(program).values()
+    assert len(whole.args) == 6 * 3 + 6
+    n_used = [len(p.given) * 3 + len(p.program.outputs) for p in parts.parts_of(program)]
+    assert [len(f.args) for f in inner] == n_used
+    assert max(n_used) < 3 * (3 + 1)
+    for x, value in zip(graph.arrays, compile_native(program)(*graph.arrays), strict=True):
+        np.testing.assert_allclose(value, np.exp(x).cumsum(), rtol=4e-15)
+
+
+def test_a_part_has_the_inputs_whose_lengths_it_may_need(short_parts):
+    graph = case(lambda x, y: [pt.exp(x).cumsum(), pt.log(y).cumsum()], X, ROWS)
+    static, open_ = program_of(graph), program_of(graph, static=False)
+    assert max(len(p.given) for p in parts.parts_of(static)) == 1
+    assert {p.given for p in parts.parts_of(open_)} == {(0, 1)}
 
 
 def test_what_parts_share_is_allocated_at_once(short_parts, monkeypatch):
@@ -163,7 +184,8 @@ def test_what_parts_share_is_allocated_at_once(short_parts, monkeypatch):
     expected = compile_native(program)(*graph.arrays)
     monkeypatch.setattr(buffers, "STACK_BYTES", 0)
     whole, *inner = functions(program).values()
-    n_shared = len(inner[0].args) - len(whole.args)
+    found = [p.program for p in parts.parts_of(program)]
+    n_shared = len({b for p in found for b in p.outputs} - {*program.outputs})
     assert n_shared > 2 * len(inner)
     assert 0 < str(whole).count('@"malloc"(') <= len(inner)
     for value, array in zip(expected, compile_native(program)(*graph.arrays), strict=True):

@@ -10,7 +10,7 @@
 The first two blocks are closed last, so that whatever needs a stack variable or a length can add to them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from llvmlite import ir
@@ -19,9 +19,10 @@ from pymc_fastlogp.kernel.emit import buffers
 from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.addresses import Array
 from pymc_fastlogp.kernel.emit.bounds import bounded
+from pymc_fastlogp.kernel.emit.parts import Part
 from pymc_fastlogp.kernel.emit.scope import Known, Scope
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Load, Size
-from pymc_fastlogp.kernel.ir.loops import Loop, Program, Step
+from pymc_fastlogp.kernel.ir.loops import Loop, Program
 from pymc_fastlogp.kernel.ir.traversal import counters, loops_in, reads, writes
 from pymc_fastlogp.kernel.llvm import (
     ALIGNMENT,
@@ -63,6 +64,8 @@ class Function:
         Of the function.
     contiguous : sequence of bool
         For each input whether it is C-contiguous.
+    given : sequence of int
+        The numbers of the inputs that are arguments, which are all but for a part of a program.
     lanes : int
         How many a vector has at most.
     """
@@ -73,10 +76,12 @@ class Function:
         program: Program,
         name: str,
         contiguous: Sequence[bool],
+        given: Sequence[int],
         lanes: int,
     ):
         self.lanes = lanes
-        self.function = ir.Function(module, signature(program), name)
+        inputs = {number: program.inputs[number] for number in given}
+        self.function = ir.Function(module, _signature(inputs.values(), program.outputs), name)
         self.function.attributes.add("nounwind")
         # Without it LLVM spills vectors to a stack that is not aligned for them.
         self.function.attributes.alignstack = ALIGNMENT
@@ -89,7 +94,8 @@ class Function:
         self._late: list[Buffer] = []
         self._rooms: dict[Buffer, Room] = {}
         self._allocated: list[ir.Value] = []
-        self._place_arguments(program, contiguous)
+        self._inputs = self._place_inputs(inputs, contiguous)
+        self._place_outputs(program.outputs)
         for buffer in program.constants:
             self._place(buffer, buffers.constant(module, f"{name}.{buffer.name}", buffer))
         self._place_scratch(program)
@@ -114,28 +120,28 @@ class Function:
                 self._add_room([buffer])
         self._enter_rooms(builder, needed)
 
-    def call(self, part: ir.Function, steps: Sequence[Step], shared: Sequence[Buffer]) -> None:
-        """Append the call of a part with some steps; its arguments are those here, then what parts share."""
-        needed = self._late_in(loops_in(steps))
+    def call_part(self, function: ir.Function, part: Part) -> None:
+        """Append the call of the function of a part, with the arguments that it has."""
+        needed = self._late_in(loops_in(part.program.steps))
         # At once: LLVM takes time by the square for exits, and the part knows that what it is given does not overlap.
         self._add_room([buffer for buffer in needed if buffer not in self._rooms])
         self._enter_rooms(self.builder, needed)
         # A call is not behind a condition, as loops may be, so none of it is late any more.
-        given = {*needed}
-        self._late = [buffer for buffer in self._late if buffer not in given]
-        # What a later part alone uses is not there yet, and not looked at.
-        pointers = [
-            self.known.arrays[b].pointer if b in self.known.arrays else NULL for b in shared
-        ]
-        status = self.builder.call(part, [*self.function.args, *pointers])
-        succeeded = self.builder.icmp_signed("==", status, I64(0))
-        self._exit_unless(self.builder, succeeded, status)
+        here = {*needed}
+        self._late = [buffer for buffer in self._late if buffer not in here]
+        inputs = [x for number in part.given for x in self._inputs[number]]
+        self._call(function, [*inputs, *map(self.pointer_of, part.program.outputs)])
 
     def call_if(self, failed: Buffer, again: ir.Function) -> None:
         """Append the call of a function that computes the outputs again, if the assumption failed."""
         when = Scope(self.builder, self.known, NO_LOOP).scalar(Load(failed, ()))
         with self.builder.if_then(when, likely=False):
-            self.call(again, (), ())
+            self._call(again, self.function.args)
+
+    def _call(self, function: ir.Function, arguments: Sequence[ir.Value]) -> None:
+        status = self.builder.call(function, arguments)
+        succeeded = self.builder.icmp_signed("==", status, I64(0))
+        self._exit_unless(self.builder, succeeded, status)
 
     def finish(self) -> ir.Function:
         """Close all blocks and return the function."""
@@ -150,18 +156,26 @@ class Function:
         self._sizes.builder.branch(start)
         return self.function
 
-    def _place_arguments(self, program: Program, contiguous: Sequence[bool]) -> None:
-        arguments = iter(self.function.args)
-        for number, buffer in enumerate(program.inputs):
-            array = place_input(buffer, number, arguments, self.known.lengths)
+    def _place_inputs(
+        self, inputs: Mapping[int, Buffer], contiguous: Sequence[bool]
+    ) -> dict[int, list[ir.Value]]:
+        """Return the arguments of each input."""
+        arguments, found = iter(self.function.args), {}
+        for number, buffer in inputs.items():
+            found[number] = [next(arguments) for _ in range(1 + 2 * buffer.ndim)]
+            array = place_input(buffer, number, iter(found[number]), self.known.lengths)
             array.pointer.add_attribute("noalias")
             if contiguous[number]:
                 self._place(buffer, array.pointer)
             else:
                 lengths = [self.known.lengths[number, axis] for axis in range(buffer.ndim)]
                 self._know(buffer, array, lengths)
-        for buffer in program.outputs:
-            pointer = next(arguments)
+        return found
+
+    def _place_outputs(self, outputs: Sequence[Buffer]) -> None:
+        """Place what the last arguments point to."""
+        pointers = self.function.args[len(self.function.args) - len(outputs) :]
+        for buffer, pointer in zip(outputs, pointers, strict=True):
             pointer.add_attribute("noalias")
             self._place(buffer, pointer)
 
@@ -249,7 +263,11 @@ def place_input(
 
 def signature(program: Program) -> ir.FunctionType:
     """Return the type of the function of a program, see :func:`~pymc_fastlogp.kernel.emit.kernel.emit`."""
+    return _signature(program.inputs, program.outputs)
+
+
+def _signature(inputs: Iterable[Buffer], outputs: Sequence[Buffer]) -> ir.FunctionType:
     arguments: list[ir.Type] = []
-    for buffer in program.inputs:
+    for buffer in inputs:
         arguments += [POINTER, *[I64] * (2 * buffer.ndim)]
-    return ir.FunctionType(I64, [*arguments, *[POINTER] * len(program.outputs)])
+    return ir.FunctionType(I64, [*arguments, *[POINTER] * len(outputs)])

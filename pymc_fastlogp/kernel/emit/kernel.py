@@ -7,7 +7,7 @@ from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit.contiguous_copies import with_copied_operands
 from pymc_fastlogp.kernel.emit.function import NO_LOOP, Function, place_input
-from pymc_fastlogp.kernel.emit.parts import parts_of
+from pymc_fastlogp.kernel.emit.parts import Part, parts_of
 from pymc_fastlogp.kernel.emit.repeat import emit_steps
 from pymc_fastlogp.kernel.emit.scope import Known, Scope
 from pymc_fastlogp.kernel.ir.loops import Program
@@ -50,20 +50,23 @@ class _Emission:
             function.call_if(program.again.failed, _called(again))
         return function.finish()
 
-    def _with_parts(self, program: Program, parts: Sequence[Program], name: str) -> Function:
+    def _with_parts(self, program: Program, parts: Sequence[Part], name: str) -> Function:
         """Return a function with the steps of a program, or with the calls of its parts, one after the other."""
         if len(parts) == 1:
-            return self._function(program, name)
-        shared = parts[0].outputs[len(program.outputs) :]
-        function = self._function(replace(program, scratch=shared, constants=(), steps=()), name)
+            return self._function(*parts[0], name)
+        own = {buffer for part in parts for buffer in part.program.scratch}
+        shared = tuple(buffer for buffer in program.scratch if buffer not in own)
+        every = (*range(len(program.inputs)),)
+        whole = replace(program, scratch=shared, constants=(), steps=())
+        function = self._function(whole, every, name)
         for number, part in enumerate(parts):
-            inner = self._function(part, f"{name}.{number}").finish()
-            function.call(_called(inner), part.steps, shared)
+            inner = self._function(*part, f"{name}.{number}").finish()
+            function.call_part(_called(inner), part)
         return function
 
-    def _function(self, program: Program, name: str) -> Function:
-        """Return a function with the steps of a program."""
-        function = Function(self.module, program, name, self.contiguous, self.lanes)
+    def _function(self, program: Program, given: Sequence[int], name: str) -> Function:
+        """Return a function with the steps of a program, and its inputs of some numbers."""
+        function = Function(self.module, program, name, self.contiguous, given, self.lanes)
         emit_steps(function, program.steps)
         return function
 
