@@ -11,9 +11,7 @@ What is repeated is a group by itself, and its own steps are fused alike.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import inf, prod
 
-from pymc_fastlogp.kernel.ir.expressions import Buffer
 from pymc_fastlogp.kernel.ir.loops import (
     Loop,
     Program,
@@ -33,7 +31,7 @@ from pymc_fastlogp.kernel.passes.groups import (
     fit,
     is_barrier,
 )
-from pymc_fastlogp.kernel.passes.order import Order
+from pymc_fastlogp.kernel.passes.order import Order, length_of
 
 
 def fuse_loops(program: Program) -> Program:
@@ -42,34 +40,23 @@ def fuse_loops(program: Program) -> Program:
 
 
 def _fused(steps: Sequence[Step]) -> tuple[Step, ...]:
-    order = Order()
-    readers = _domains_reading(steps)
+    order = Order(steps)
     for step in steps:
         if isinstance(step, Repeat):
             alone = Alone(replace(step, steps=_fused(step.steps)))
             order.insert(order.earliest(step), alone)
         elif 0 not in step.domain:
-            order.add(_place(order, step, readers), step)
+            order.add(_place(order, step), step)
     return tuple(_joined([group.as_step() for group in order.groups]))
 
 
-def _domains_reading(steps: Sequence[Step]) -> dict[Buffer, set[Domain]]:
-    """Return for each buffer the domains of the loops that read it; what is repeated joins none of them."""
-    found: dict[Buffer, set[Domain]] = {}
-    for step in steps:
-        if isinstance(step, Loop):
-            for buffer in reads(step):
-                found.setdefault(buffer, set()).add(step.domain)
-    return found
-
-
-def _place(order: Order, loop: Loop, readers: dict[Buffer, set[Domain]]) -> Group:
+def _place(order: Order, loop: Loop) -> Group:
     """Return the group that a loop joins, perhaps a new one."""
     earliest = order.earliest(loop)
     for position, group in _candidates(order, loop, earliest):
         if group.is_barrier or not group.fits(loop):
             continue
-        if not _would_wait(order, position, loop, readers):
+        if not _would_wait(order, position, loop):
             return group
     group = Group(loop.domain)
     order.insert(earliest, group)
@@ -87,41 +74,27 @@ def _candidates(order: Order, loop: Loop, earliest: int) -> Iterable[tuple[int, 
     return [(earliest, group) for group in here if isinstance(group, Group)]
 
 
-def _would_wait(
-    order: Order, position: int, loop: Loop, readers: dict[Buffer, set[Domain]]
-) -> bool:
+def _would_wait(order: Order, position: int, loop: Loop) -> bool:
     """Whether of the group at a position and a loop, as one, a part would wait for longer loops like those that read it.
 
     What depends on one another stays together: the loop may have no place before the group.
     """
     group = order.groups[position]
-    if group.writes & (reads(loop) | writes(loop)):
+    if not group.writes.isdisjoint(reads(loop) | writes(loop)):
         return False
-    reading_loop = _longer_readers(loop.domain, writes(loop), readers)
-    reading_group = _longer_readers(loop.domain, group.writes, readers)
-    if not (reading_loop or reading_group):
+    length = length_of(loop.domain)
+    reading_loop, reading_group = order.readers_of(writes(loop)), order.readers_of_group(group)
+    if max(reading_loop.longest, reading_group.longest) <= length:
         return False
     of_group, of_loop = order.needed(group.reads, position), order.needed(reads(loop), position)
     waits = (of_group - of_loop, reading_loop), (of_loop - of_group, reading_group)
     return any(
-        isinstance(other := order.groups[k], Group) and other.domain in reading
+        isinstance(other := order.groups[k], Group)
+        and other.domain in reading.domains
+        and length_of(other.domain) > length
         for needed, reading in waits
-        if reading
         for k in needed
     )
-
-
-def _longer_readers(
-    domain: Domain, written: Iterable[Buffer], readers: dict[Buffer, set[Domain]]
-) -> set[Domain]:
-    """Return the domains, longer than a domain, of loops that read some buffers."""
-    found = set[Domain]().union(*(readers.get(buffer, ()) for buffer in written))
-    return {other for other in found if _length(other) > _length(domain)}
-
-
-def _length(domain: Domain) -> float:
-    """Return how often a loop runs; one whose length is known only when it is called is long."""
-    return prod(size if isinstance(size, int) else inf for size in domain)
 
 
 def _joined(steps: list[Step]) -> list[Step]:
@@ -131,7 +104,7 @@ def _joined(steps: list[Step]) -> list[Step]:
     """
     counts = Counter(step.domain for step in steps if isinstance(step, Loop) and step.domain)
     several = [domain for domain, count in counts.items() if count > 1]
-    for domain in sorted(several, key=_length, reverse=True):
+    for domain in sorted(several, key=length_of, reverse=True):
         position = 0
         while position < len(steps):
             later = _next_of_domain(steps, position, domain)

@@ -63,6 +63,8 @@ class Group:
         What they touch in memory.
     is_barrier : bool
         Whether nothing may move across.
+    is_call : bool
+        Whether it is the call of a library, which is alone.
     """
 
     domain: Domain
@@ -71,6 +73,7 @@ class Group:
     reads: set[Buffer] = field(default_factory=set)
     writes: set[Buffer] = field(default_factory=set)
     is_barrier: bool = False
+    is_call: bool = False
 
     @classmethod
     def of(cls, *loops: Loop) -> Self:
@@ -91,12 +94,11 @@ class Group:
 
     def fits(self, loop: Loop) -> bool:
         """Whether the loop can be part of the group."""
-        if self.domain != loop.domain or is_call(loop):
-            return False
-        return not any(isinstance(statement, Call) for statement in self.others)
+        return self.domain == loop.domain and not (self.is_call or is_call(loop))
 
     def add(self, loop: Loop) -> None:
         """Append the statements of a loop."""
+        self.is_call = self.is_call or is_call(loop)
         forwarding = Substitution(self._forwarded)
         for statement in loop.body:
             # Of most statements nothing is forwarded, and expressions may be long.

@@ -5,8 +5,10 @@ have nothing to do with it, and are not looked at.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from math import inf, prod
 
 from pymc_fastlogp.kernel.ir.expressions import Buffer
 from pymc_fastlogp.kernel.ir.loops import Loop, Step
@@ -14,8 +16,32 @@ from pymc_fastlogp.kernel.ir.traversal import reads, writes
 from pymc_fastlogp.kernel.passes.groups import Alone, Domain, Group, is_barrier
 
 
+@dataclass
+class Readers:
+    """The domains of loops that read some buffers, and the length of the longest, 0 if there is none."""
+
+    domains: set[Domain] = field(default_factory=set)
+    longest: float = 0
+
+    def add(self, domains: Iterable[Domain]) -> None:
+        """Add domains."""
+        for domain in domains:
+            self.domains.add(domain)
+            self.longest = max(self.longest, length_of(domain))
+
+
+def length_of(domain: Domain) -> float:
+    """Return how often a loop runs; one whose length is known only when it is called is long."""
+    return prod(size if isinstance(size, int) else inf for size in domain)
+
+
 class Order:
     """Groups in their order.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        All loops that will be added.
 
     Attributes
     ----------
@@ -23,13 +49,15 @@ class Order:
         The groups.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, steps: Sequence[Step]) -> None:
         self.groups: list[Group | Alone] = []
         self._positions: dict[int, int] = {}
         self._barriers: list[Group | Alone] = []
         self._readers = defaultdict[Buffer, list[Group | Alone]](list)
         self._writers = defaultdict[Buffer, list[Group | Alone]](list)
         self._of_domain = defaultdict[Domain, list[Group]](list)
+        self._domains = _domains_reading(steps)
+        self._readers_of_group = defaultdict[int, Readers](Readers)
 
     def insert(self, position: int, group: Group | Alone) -> None:
         """Put a new group at a position, before what is there."""
@@ -54,6 +82,18 @@ class Order:
             self._readers[buffer].append(group)
         for buffer in written:
             self._writers[buffer].append(group)
+            self._readers_of_group[id(group)].add(self._domains.get(buffer, ()))
+
+    def readers_of(self, written: Iterable[Buffer]) -> Readers:
+        """Return what loops read some buffers."""
+        found = Readers()
+        for buffer in written:
+            found.add(self._domains.get(buffer, ()))
+        return found
+
+    def readers_of_group(self, group: Group | Alone) -> Readers:
+        """Return what loops read what a group writes; kept, as a group may write much and be asked often."""
+        return self._readers_of_group[id(group)]
 
     def _note_barrier(self, group: Group | Alone) -> None:
         if group.is_barrier:
@@ -107,3 +147,13 @@ class Order:
                 return found
             end = -heappop(pending)
             buffers = self.groups[end].reads
+
+
+def _domains_reading(steps: Sequence[Step]) -> Mapping[Buffer, set[Domain]]:
+    """Return for each buffer the domains of the loops that read it; what is repeated joins none of them."""
+    found = defaultdict[Buffer, set[Domain]](set)
+    for step in steps:
+        if isinstance(step, Loop):
+            for buffer in reads(step):
+                found[buffer].add(step.domain)
+    return found
