@@ -251,6 +251,19 @@ def test_steps_that_cannot_be_rewritten_are_left_to_pytensor(monkeypatch, caplog
         specialise_scans(graph)
 
 
+def test_a_sequence_that_has_come_to_know_a_length_of_one():
+    """PyTensor takes it as the input of a Scan that is there, but refuses it for a new one."""
+    x = pt.tensor("x", shape=(7, 1))
+    rows = pt.tril(x)
+    outputs = scan(lambda row, s: pt.tanh(row + s), [rows], [rows[0]])
+    outputs += [pt.grad(outputs[0][-1].sum(), x)]
+    array = np.linspace(-1, 1, 7)[:, None]
+    function = pytensor.function([x], outputs, mode="NUMBA")
+    fused = [n for n in function.maker.fgraph.apply_nodes if isinstance(n.op, FusedKernel)]
+    assert any(isinstance(n.op, Scan) for node in fused for n in node.op.fgraph.apply_nodes)
+    assert_same(function(array), evaluated([x], outputs, [array]))
+
+
 def test_what_is_refused_is_left_as_it_is():
     [y] = scan(lambda x, s: pt.sort(s) + x * 1, [X], [pt.zeros(3)])
     before = FunctionGraph(outputs=[y], clone=True)

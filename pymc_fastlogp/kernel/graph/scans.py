@@ -57,7 +57,9 @@ def _specialised(node: Apply, mode: Mode) -> Apply:
     for scan in [n for n in inner.toposort() if isinstance(n.op, Scan)]:
         pairs = zip(scan.outputs, _specialised(scan, mode).outputs, strict=True)
         inner.replace_all(list(pairs))
-    return node.op.clone_with_inner_graph(inner).make_node(*map(_as_filled, node.inputs))
+    # Not by `make_node`, which refuses inputs that have come to know a length of 1 that the inner graph does not know.
+    outputs = [x.type() for x in node.outputs]
+    return Apply(node.op.clone_with_inner_graph(inner), [*map(_as_filled, node.inputs)], outputs)
 
 
 def _as_filled(x: Variable) -> Variable:
