@@ -326,3 +326,27 @@ def test_shares_that_are_next_to_equal():
     with pm.Model() as model:
         pm.Dirichlet("shares", np.ones(2))
     assert verify(model)
+
+
+def test_points_with_one_entry_far_out():
+    start = {"a": np.full(5, 0.5), "b": np.ones(()), "none": np.ones(0)}
+    sizes = {name: value.shape for name, value in start.items()}
+    points = dict(points_around(start, sizes, 2, np.random.default_rng(0)))
+    origin = points["the initial point"]
+    alone = {label: x != origin for label, x in points.items() if "entry" in label}
+    assert {moved.sum() for moved in alone.values()} == {1}
+    assert len({int(moved.argmax()) for label, moved in alone.items() if label[0] == "a"}) == 3
+    assert [label for label in alone if label[0] != "a"] == ["b, entry 0 = -10", "b, entry 0 = 10"]
+
+
+def test_what_is_wrong_where_one_entry_is_far_out_alone(monkeypatch):
+    compile_one = sides._compile
+
+    def wrong(*args, on):
+        function = compile_one(*args, on=on)
+        return lambda x: function(x) * (np.nan if on and (x > 8).sum() == 1 else 1.0)
+
+    monkeypatch.setattr(sides, "_compile", wrong)
+    with pm.Model() as model:
+        pm.Normal("x", shape=4)
+    assert not verify(model)

@@ -8,6 +8,8 @@ Sizes = dict[str, tuple[int, ...]]
 
 EXTREMES = (1e-300, 1e-8, 30.0, 800.0, 1e10)
 OUTSIDE = (-1.0, 0.0, 2.0)
+# Far out for an exponential, a logit or a probit, where all else is near: a sum over groups shows what one of them alone does.
+ALONE, MOST_ALONE = (-10.0, 10.0), 3
 
 
 def points_around(
@@ -32,6 +34,20 @@ def points_around(
             x = origin.copy()
             x[segment] = value
             yield f"{name} = {value:g}", x
+    for name, segment in segments(sizes):
+        yield from _one_entry_apart(origin, name, segment, rng)
+
+
+def _one_entry_apart(
+    origin: np.ndarray, name: str, segment: slice, rng: np.random.Generator
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield points that differ from the origin in one entry of a variable, for some of its entries."""
+    entries = np.arange(segment.start, segment.stop)
+    for entry in rng.choice(entries, min(MOST_ALONE, entries.size), replace=False):
+        for value in ALONE:
+            x = origin.copy()
+            x[entry] = value
+            yield f"{name}, entry {entry - segment.start} = {value:g}", x
 
 
 def segments(sizes: Sizes) -> Iterator[tuple[str, slice]]:

@@ -50,7 +50,7 @@ def verify(
     n_random : int
         How many random points, standard normal on the unconstrained scale around the initial point,
         to evaluate. Added to them are points with extreme coordinates (from 1e-300 to 1e10, of
-        either sign), and for each variable points that lie outside many supports.
+        either sign), and for each variable points that lie outside many supports, and points with one entry far out alone.
     rtol : float
         Relative tolerance on top of the round-off that upstream's own value has at the point;
         see the module's docstring for the formula. By default 1e-12, or 1e-4 if all variables are float32.
