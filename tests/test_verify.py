@@ -332,11 +332,12 @@ def test_points_with_one_entry_far_out():
     start = {"a": np.full(5, 0.5), "b": np.ones(()), "none": np.ones(0)}
     sizes = {name: value.shape for name, value in start.items()}
     points = dict(points_around(start, sizes, 2, np.random.default_rng(0)))
-    origin = points["the initial point"]
-    alone = {label: x != origin for label, x in points.items() if "entry" in label}
-    assert {moved.sum() for moved in alone.values()} == {1}
-    assert len({int(moved.argmax()) for label, moved in alone.items() if label[0] == "a"}) == 3
+    alone = {label: np.abs(x) == 10 for label, x in points.items() if "entry" in label}
+    assert {is_far.sum() for is_far in alone.values()} == {1}
+    assert len({int(is_far.argmax()) for label, is_far in alone.items() if label[0] == "a"}) == 3
     assert [label for label in alone if label[0] != "a"] == ["b, entry 0 = -10", "b, entry 0 = 10"]
+    others = [points[label][~is_far] for label, is_far in alone.items()]
+    assert all((np.abs(x) < 5).all() and len({*x}) == 5 for x in others)
 
 
 def test_what_is_wrong_where_one_entry_is_far_out_alone(monkeypatch):
