@@ -9,7 +9,9 @@ Sizes = dict[str, tuple[int, ...]]
 EXTREMES = (1e-300, 1e-8, 30.0, 800.0, 1e10)
 OUTSIDE = (-1.0, 0.0, 2.0)
 # Far out for an exponential, a logit or a probit, where all else is near: a sum over groups shows what one of them alone does.
-ALONE, MOST_ALONE = (-10.0, 10.0), 3
+# In single precision exponentials leave the range sooner.
+ALONE = {"float64": 10.0, "float32": 4.0}
+MOST_ALONE = 3
 
 
 def points_around(
@@ -46,7 +48,7 @@ def _one_entry_apart(
     """Yield points that differ from another in one entry of a variable, for some of its entries."""
     entries = np.arange(segment.start, segment.stop)
     for entry in rng.choice(entries, min(MOST_ALONE, entries.size), replace=False):
-        for value in ALONE:
+        for value in (-ALONE[near.dtype.name], ALONE[near.dtype.name]):
             x = near.copy()
             x[entry] = value
             yield f"{name}, entry {entry - segment.start} = {value:g}", x
