@@ -56,9 +56,8 @@ class _Emission:
             return self._function(*parts[0], name)
         own = {buffer for part in parts for buffer in part.program.scratch}
         shared = tuple(buffer for buffer in program.scratch if buffer not in own)
-        every = (*range(len(program.inputs)),)
         whole = replace(program, scratch=shared, constants=(), steps=())
-        function = self._function(whole, every, name)
+        function = self._function(*Part.whole(whole), name)
         for number, part in enumerate(parts):
             inner = self._function(*part, f"{name}.{number}").finish()
             function.call_part(_called(inner), part)

@@ -9,7 +9,7 @@ Programs that are not long stay one function.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from pymc_fastlogp.kernel.ir.expressions import Buffer
 from pymc_fastlogp.kernel.ir.loops import Program, Step
@@ -34,12 +34,17 @@ class Part(NamedTuple):
     program: Program
     given: tuple[int, ...]
 
+    @classmethod
+    def whole(cls, program: Program) -> Self:
+        """Return a program as its only part, with all inputs."""
+        return cls(program, (*range(len(program.inputs)),))
+
 
 def parts_of(program: Program) -> list[Part]:
     """Return parts that compute the same one after the other; one alone, the program, if it is not long."""
     pieces = _pieces(program.steps)
     if len(pieces) == 1:
-        return [Part(program, (*range(len(program.inputs)),))]
+        return [Part.whole(program)]
     used = [_used(piece) for piece in pieces]
     shared = _shared(program, used)
     between = (*program.outputs, *shared)
