@@ -18,6 +18,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.gathers import Where, parse_gather
 from pymc_fastlogp.decisions import Refusal
+from pymc_fastlogp.rewrites.rows.chunks import narrowest
 from pymc_fastlogp.rewrites.rows.reductions import axes_of
 from pymc_fastlogp.rewrites.rows.refusals import (
     NEEDED_ROW_BY_ROW,
@@ -149,6 +150,6 @@ def _read_leaf(reading: Reading, x: TensorVariable, where: Where) -> None:
         digest = sha256(index.astype("int64")).digest()
         table, *entries = x.owner.inputs
         named = (entry.name for entry in entries if entry.name)
-        reading.indices[digest] = index
+        reading.indices[digest] = index.astype(narrowest(int(index.max()) + 1))
         reading.names[digest] = next(named, None) or name_of(table)
         reading.tables.add((table, digest))

@@ -17,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_fastlogp.analysis.index_facts import FAR, Neighbours, neighbours_of
-from pymc_fastlogp.rewrites.rows.keys import narrowest
 
 # Nanoseconds that a row's scatter takes, by the mean length of runs: lane by lane, and in registers.
 RUNS = (1, 2, 4, 8, 16, 24, 32, 64, 128, 1024)
@@ -35,7 +34,8 @@ class Scattered(NamedTuple):
     Attributes
     ----------
     of_row : numpy.ndarray
-        The entry that each row reads, shape ``(n_rows,)``, not negative.
+        The entry that each row reads, shape ``(n_rows,)``, not negative. Narrow integers are sorted in linear time, and compared
+        many at once.
     n_tables : int
         How many tables it is used for: so many scatters the gradient has.
     name : str
@@ -87,8 +87,7 @@ def cost_of_one(known: Neighbours) -> float:
 
 def _orders(scattered: Sequence[Scattered]) -> Iterator[np.ndarray]:
     """Yield the orders to compare."""
-    # Narrow integers are sorted in linear time.
-    indices = [each.of_row.astype(narrowest(int(each.of_row.max()) + 1)) for each in scattered]
+    indices = [each.of_row for each in scattered]
     for k, index in enumerate(indices):
         yield np.argsort(index, kind="stable")
         if others := indices[:k] + indices[k + 1 :]:
