@@ -5,6 +5,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from pymc_fastlogp.config import ENVIRONMENT_VARIABLE, is_switched_on
+from pymc_fastlogp.frozen import frozen_copy
 from pymc_fastlogp.registration import TAG, is_registered, untested_reason
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ def given_model(
     RuntimeError
         If the plugin can't be switched on in this process.
     """
-    from pymc.model.transform.optimization import freeze_dims_and_data
-
     model = model_with_variables(asker, model)
     if gradient and not model.continuous_value_vars:
         names = ", ".join(variable.name for variable in model.free_RVs)
@@ -55,7 +54,7 @@ def given_model(
             UserWarning,
             stacklevel=3,
         )
-    return freeze_dims_and_data(model) if freeze_model else model
+    return frozen_copy(model) if freeze_model else model
 
 
 def model_with_variables(asker: str, model: "pm.Model | None") -> "pm.Model":

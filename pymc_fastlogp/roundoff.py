@@ -5,7 +5,8 @@ The rest needs every operation repeated with noise (:func:`numpy_mode`). This is
 1997, Monte Carlo Arithmetic: exploiting randomness in floating-point arithmetic): after each operation that rounds,
 every element is multiplied by ``1 + eps * u`` with u from -1 to 1. Half of u is drawn for each element, half is the
 same for equal elements, as true rounding is: over repeated rows errors add up, where independent noise would cancel.
-A scatter adds up n terms one by one, and its noise is :math:`\sqrt{n}` times that. Digits of the result that change are noise. Nothing is fused or reassociated and sums are NumPy's pairwise
+A scatter adds up n terms one by one, and its noise is :math:`\sqrt{n}` times that. A cumulative sum rounds at each step, and hands on what that
+is off: of partial sums that are large, where later ones are small. Digits of the result that change are noise. Nothing is fused or reassociated and sums are NumPy's pairwise
 ones, so that the error of a long sum that is taken term by term shows, too.
 """
 
@@ -113,7 +114,10 @@ def numpy_mode(noise: Noise | None = None) -> Mode:
             return
         for output, storage in zip(node.outputs, thunk.outputs, strict=True):
             if output.type.dtype in ("float32", "float64"):
-                storage[0] = _with_noise(storage[0], ulps, noise.rng)
+                noisy = _with_noise(storage[0], ulps, noise.rng)
+                if isinstance(node.op, CumOp):
+                    noisy = _handed_on(storage[0], noisy, node.op)
+                storage[0] = noisy
 
     linker = WrapLinker([PerformLinker()], run)
     rewrites = RewriteDatabaseQuery(include=["fast_run", "py_only"], exclude=NOT_REWRITTEN)
@@ -154,6 +158,16 @@ def _with_noise(value: np.ndarray, ulps: float, rng: np.random.Generator) -> np.
     own = rng.uniform(-1.0, 1.0, size=np.shape(value))
     noise = ulps * (own + _noise_of_values(value, rng)) / 2
     return np.asarray(value * (1.0 + np.finfo(value.dtype).eps * noise), dtype=value.dtype)
+
+
+def _handed_on(value: np.ndarray, noisy: np.ndarray, op: CumOp) -> np.ndarray:
+    """Return a cumulative sum or product whose steps are off, from one that is off in each element alone."""
+    if op.mode == "add":
+        steps = np.subtract(noisy, value, out=np.zeros_like(value), where=np.isfinite(value))
+        return np.asarray(value + np.cumsum(steps, axis=op.axis), dtype=value.dtype)
+    is_regular = np.isfinite(value) & (value != 0)
+    factors = np.divide(noisy, value, out=np.ones_like(value), where=is_regular)
+    return np.asarray(value * np.cumprod(factors, axis=op.axis), dtype=value.dtype)
 
 
 def _noise_of_values(value: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -81,7 +81,7 @@ ROUNDING = {
     "a product": lambda x: pt.prod(x[:20]),
     "a dot product": lambda x: pt.dot(x, x),
     "a product of matrices": lambda x: pt.dot(x[:4].reshape((2, 2)), x[4:8].reshape((2, 2))),
-    "a cumulative sum": lambda x: pt.cumsum(x[:20]),
+    "a cumulative sum of two": lambda x: pt.cumsum(x[:2]),
     "a Cholesky factor": lambda x: pt.linalg.cholesky(pt.diag(x[:3]))[np.arange(3), np.arange(3)],
     "a triangular solve": lambda x: pt.linalg.solve_triangular(pt.diag(x[:3]), x[3:6], lower=True),
     "a softmax": lambda x: pt.special.softmax(x[:3]),
@@ -109,6 +109,30 @@ def test_the_error_of_a_sum_taken_term_by_term_shows():
     total = noisy(pt.sum)(x)
     assert abs(total - exact) <= 4 * EPS * exact
     assert abs(total - term_by_term) > 100 * EPS * exact
+
+
+def test_a_cumulative_sum_hands_on_what_its_steps_are_off():
+    x, exact = np.array([1.0, 1e8, -1e8, 0.0, 0.0]), np.array([1.0, 1e8 + 1, 1.0, 1.0, 1.0])
+    errors = np.array([noisy(pt.cumsum, seed=seed)(x) - exact for seed in range(30)])
+    step = 1e8 * EPS
+    assert abs(errors[:, 0]).max() < 2 * EPS
+    assert step / 4 < abs(errors[:, 2]).max() <= 2 * step
+    # All later sums are off by the same, but for digits of their own.
+    assert abs(errors[:, 3:] - errors[:, [2]]).max() < 8 * EPS
+
+
+def test_a_cumulative_product_hands_on_what_its_steps_are_off():
+    x = np.full(2000, 1.001)
+    exact = x.astype("longdouble").cumprod()
+    errors = np.array([noisy(pt.cumprod, seed=seed)(x) / exact - 1 for seed in range(20)])
+    assert abs(errors[:, -1]).max() > 8 * EPS
+    assert abs(errors[:, 0]).max() < 2 * EPS
+
+
+def test_infinities_are_what_they_were_in_cumulative_sums():
+    found = noisy(pt.cumsum)(np.array([1.0, np.inf, 1.0]))
+    assert np.isfinite(found[0])
+    assert list(found[1:]) == [np.inf, np.inf]
 
 
 def test_equal_elements_share_half_of_their_noise():

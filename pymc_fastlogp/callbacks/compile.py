@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pymc_fastlogp.callbacks.collector import old_objects_left_alone
 from pymc_fastlogp.callbacks.traces import without_traces
 from pymc_fastlogp.callbacks.turns import one_at_a_time
+from pymc_fastlogp.frozen import frozen_copy
 from pymc_fastlogp.given_model import model_with_variables, refuse_discrete
 from pymc_fastlogp.registration import is_enabled
 
@@ -161,13 +162,12 @@ def found(request: Request) -> "Found":
 def _by_nutpie(request: Request, **kwargs: Any) -> Any:
     """Return what nutpie compiles a model to."""
     from nutpie import compile_pymc_model
-    from pymc.model.transform.optimization import freeze_dims_and_data
 
     from pymc_fastlogp.callbacks.start import jittered_in
 
     model, options = request.model, request.options
     if request.freeze:
-        model = freeze_dims_and_data(model)
+        model = frozen_copy(model)
     options["jitter_rvs"] = jittered_in(model, options["jitter_rvs"])
     with one_at_a_time():
         return compile_pymc_model(model, freeze_model=False, **options, **kwargs)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pymc_fastlogp.callbacks.compile import compile_pymc_model
+from pymc_fastlogp.frozen import frozen_copy
 from pymc_fastlogp.given_model import model_with_variables, refuse_discrete
 
 if TYPE_CHECKING:
@@ -54,8 +55,6 @@ def parametrise(model: "pm.Model | None" = None) -> "pm.Model":
     >>> new.rvs_to_values[new["a"]]
     a_site__
     """
-    from pymc.model.transform.optimization import freeze_dims_and_data
-
     from pymc_fastlogp.parametrisation.model import with_sites
     from pymc_fastlogp.parametrisation.placement import placed
 
@@ -66,4 +65,4 @@ def parametrise(model: "pm.Model | None" = None) -> "pm.Model":
     try:
         return with_sites(model, sites).model
     except KeyError:  # an effect that is one because of data, such as a scale of 1
-        return with_sites(freeze_dims_and_data(model), sites).model
+        return with_sites(frozen_copy(model), sites).model

@@ -10,6 +10,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.fg import FunctionGraph
 
 from pymc_fastlogp.callbacks.unlinked import unlinked
+from pymc_fastlogp.frozen import frozen_copy
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -53,9 +54,7 @@ class Start:
     @cached_property
     def model(self) -> "pm.Model":
         """The model, frozen if it is to be."""
-        from pymc.model.transform.optimization import freeze_dims_and_data
-
-        return freeze_dims_and_data(self._given) if self._freeze else self._given
+        return frozen_copy(self._given) if self._freeze else self._given
 
     @property
     def _jittered(self) -> set | None:

@@ -13,6 +13,7 @@ from pytensor.compile.ops import view_op
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 
+from pymc_fastlogp.frozen import with_checks_of
 from pymc_fastlogp.parametrisation.centred import centred
 from pymc_fastlogp.parametrisation.correlated import Correlated, correlated_of
 from pymc_fastlogp.parametrisation.crossed import Crossing, sited_crossed
@@ -154,7 +155,7 @@ def with_sites(
     for name in names:
         sited.fgraph.add_output(view_op(sited.effect(name).mean), import_missing=True)
         sited.fgraph.add_output(view_op(sited.effect(name).factor), import_missing=True)
-    new = model_from_fgraph(sited.fgraph, mutate_fgraph=True)
+    new = with_checks_of(model, model_from_fgraph(sited.fgraph, mutate_fgraph=True))
     # Effects are now made from those that go with them, which the new model has before them.
     order = [rv.name for rv in model.free_RVs]
     new.free_RVs.sort(key=lambda rv: order.index(rv.name))

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pymc_fastlogp.frozen import frozen_copy
 from pymc_fastlogp.parametrisation.known_well import centred_if_known_well
 from pymc_fastlogp.parametrisation.model import Found, found_in
 from pymc_fastlogp.parametrisation.pilot import Array, Pilot, Sites
@@ -58,10 +59,8 @@ def placed(
     coupled : collection of str
         The same, since a pilot has found that their entries are no effects of groups.
     """
-    from pymc.model.transform.optimization import freeze_dims_and_data
-
     try:
-        frozen = freeze_dims_and_data(model)
+        frozen = frozen_copy(model)
     except (NotImplementedError, ValueError) as error:
         logger.info("all variables stay as they are: %s", error)
         return None
