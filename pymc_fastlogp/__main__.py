@@ -20,6 +20,7 @@ from rich.table import Table
 from pymc_fastlogp.callbacks import store
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.given_model import why_off
+from pymc_fastlogp.kernel.native.bounded_files import UNFINISHED, is_private
 from pymc_fastlogp.registration import (
     TAG,
     database_of,
@@ -74,15 +75,15 @@ def cache_report(*, clear: bool) -> str:
     files = store.files()
     if files is None:
         return f"Models are not kept: {store.ENVIRONMENT_VARIABLE} or PyTensor's numba__cache switches that off."
-    entries = list(files.found())
-    size = sum(entry.stat().st_size for entry in entries) / 2**20
-    n_models = sum(not entry.name.endswith(store.SHAPES) for entry in entries)
-    report = (
-        f"{n_models} models, {size:.1f} of at most {files.limit / 2**20:.0f} MB, in {files.folder}"
-    )
+    sizes = {entry: status.st_size for entry, status in files.found()}
+    n_models = sum(not entry.name.endswith((store.SHAPES, UNFINISHED)) for entry in sizes)
+    megabytes = sum(sizes.values()) / 2**20
+    report = f"{n_models} models, {megabytes:.1f} of at most {files.limit / 2**20:.0f} MB, in {files.folder}"
+    if not is_private(files.folder):
+        report += ", which is not used: it has to be yours, and nobody else may write to it"
     if not clear:
         return report
-    for entry in entries:
+    for entry in sizes:
         Path(entry.path).unlink(missing_ok=True)
     return f"{report}: deleted"
 

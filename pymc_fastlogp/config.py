@@ -21,7 +21,7 @@ from contextvars import ContextVar
 
 ENVIRONMENT_VARIABLE = "PYMC_FASTLOGP"
 
-OFF = {"0", "false", "no", "off"}
+OFF, ON = {"0", "false", "no", "off"}, {"1", "true", "yes", "on"}
 
 _process_wide = os.environ.get(ENVIRONMENT_VARIABLE, "1").lower() not in OFF
 

@@ -20,7 +20,7 @@ from pymc_fastlogp.benchmarking.clock import seconds_now
 from pymc_fastlogp.benchmarking.native import LogpCallback
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmarking.run import check_agreement, compile_side, legal_points
-from pymc_fastlogp.benchmarking.wait import PATIENCE, Wait, measure_wait
+from pymc_fastlogp.benchmarking.wait import PATIENCE, Wait, _environment, measure_wait
 from tests.pictures import is_cut_off
 
 BEGIN, END = "<!-- benchmark table: begin -->", "<!-- benchmark table: end -->"
@@ -114,6 +114,18 @@ def waited(model):
 
 
 @pytest.mark.slow
+def test_processes_of_the_wait_begin_with_nothing_kept_and_the_plugin_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYMC_FASTLOGP_CACHE", str(tmp_path / "user"))
+    monkeypatch.setenv("PYTENSOR_FLAGS", "floatX=float64")
+    with pymc_fastlogp.disabled():
+        found = _environment(tmp_path / "on")
+    assert found["PYMC_FASTLOGP"] == "1"
+    assert "PYMC_FASTLOGP_CACHE" not in found
+    assert found["PYTENSOR_FLAGS"] == f"floatX=float64,base_compiledir={tmp_path / 'on'}"
+    monkeypatch.setenv("PYMC_FASTLOGP_CACHE", "0")
+    assert _environment(tmp_path)["PYMC_FASTLOGP_CACHE"] == "0"
+
+
 def test_wait_of_each_way_is_measured_in_fresh_processes(waited):
     assert [*waited.wait] == ["off", "on", "pymc_fastlogp.sample"]
     for wait in waited.wait.values():

@@ -48,12 +48,15 @@ def test_unknown_words_are_a_usage_error():
 def test_cache_is_shown_and_cleared(tmp_path):
     for name in ("pymc_fastlogp.model.0", "pymc_fastlogp.model.1", "other"):
         (tmp_path / name).write_bytes(bytes(2**19))
-    (tmp_path / "pymc_fastlogp.model.1.shapes").touch()
+    for name in ("pymc_fastlogp.model.1.shapes", "pymc_fastlogp.model.xyz.unfinished"):
+        (tmp_path / name).touch()
     here = {"PYMC_FASTLOGP_CACHE": str(tmp_path)}
     assert report("cache", **here).stdout == f"2 models, 1.0 of at most 512 MB, in {tmp_path}\n"
     assert "deleted" in report("cache", "--clear", **here).stdout
     assert [path.name for path in tmp_path.iterdir()] == ["other"]
     assert "are not kept" in report("cache", PYMC_FASTLOGP_CACHE="0").stdout
+    tmp_path.chmod(0o777)
+    assert "is not used" in report("cache", **here).stdout
 
 
 def test_table_says_why_it_is_off():

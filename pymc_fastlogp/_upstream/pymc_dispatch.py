@@ -3,11 +3,16 @@
 from collections.abc import Callable, Iterator
 
 from pymc.distributions.distribution import SymbolicRandomVariable, _support_point
+from pymc.logprob import abstract
 from pymc.logprob.abstract import _icdf, _logcdf, _logprob
 
 __all__ = ["SymbolicRandomVariable", "functions_for", "logprob_of", "support_point_of"]
 
-DISPATCHERS = (_logprob, _logcdf, _icdf, _support_point)
+# Older versions know no densities of what is above a bound.
+DISPATCHERS = (
+    *(_logprob, _logcdf, _icdf, _support_point),
+    *(getattr(abstract, name) for name in ("_logccdf",) if hasattr(abstract, name)),
+)
 # As PyMC's guide for authors of distributions has it: `@logprob_of.register(MyOp)`.
 logprob_of, support_point_of = _logprob, _support_point
 

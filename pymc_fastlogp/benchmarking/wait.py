@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.console import Console
 from rich.progress import track
 
+from pymc_fastlogp.callbacks import store
+from pymc_fastlogp.config import ENVIRONMENT_VARIABLE, OFF
+
 if TYPE_CHECKING:
     import pymc as pm
 
@@ -94,7 +97,6 @@ def _shown(sides: Iterable[str]) -> Iterable[str]:
 
 
 def _in_fresh_process(model: Path, side: str, freeze_model: bool) -> Wait:
-    flags = f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={model.parent / side}"
     done = subprocess.run(
         # -P: the folder of the child has modules that others may have, too.
         [
@@ -108,8 +110,7 @@ def _in_fresh_process(model: Path, side: str, freeze_model: bool) -> Wait:
             str(freeze_model),
             str(PATIENCE),
         ],
-        env=os.environ
-        | {"PYTENSOR_FLAGS": flags.lstrip(","), "PYTHONPATH": os.pathsep.join(sys.path)},
+        env=_environment(model.parent / side),
         capture_output=True,
         text=True,
     )
@@ -119,3 +120,14 @@ def _in_fresh_process(model: Path, side: str, freeze_model: bool) -> Wait:
             f"the process that measures the wait failed ({last}): pass wait=False to benchmark"
         )
     return Wait(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Return the environment of a process that begins with an empty folder for all that is kept, and with the plugin switched on once it is imported."""
+    own = dict(os.environ)
+    # A folder of the user's may have the model; whether models are kept at all is part of the wait.
+    if own.get(store.ENVIRONMENT_VARIABLE, "").lower() not in OFF:
+        own.pop(store.ENVIRONMENT_VARIABLE, None)
+    flags = f"{own.get('PYTENSOR_FLAGS', '')},base_compiledir={folder}".lstrip(",")
+    path = os.pathsep.join(sys.path)
+    return own | {ENVIRONMENT_VARIABLE: "1", "PYTENSOR_FLAGS": flags, "PYTHONPATH": path}

@@ -85,7 +85,8 @@ def compile_pymc_model(
     )
     reason = _why_nutpie(backend, without_door(kwargs)) or why_not_open(request)
     if reason is not None:
-        logger.info("nutpie compiles the model: %s", reason)
+        written = " as it is written" if request.parametrise else ""
+        logger.info("nutpie compiles the model%s: %s", written, reason)
         if gradient_backend is not None:
             kwargs["gradient_backend"] = gradient_backend
         return _by_nutpie(request, backend=backend, **kwargs)

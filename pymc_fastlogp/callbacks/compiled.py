@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from nutpie.compile_pymc import CompiledPyMCModel
 
 from pymc_fastlogp.callbacks.evaluated import Evaluable
+from pymc_fastlogp.callbacks.labels import coords_of_moved
 from pymc_fastlogp.callbacks.loaded import initial_point_of, loaded
 from pymc_fastlogp.callbacks.mapped import moved, moved_start
 from pymc_fastlogp.callbacks.record import EXPAND, LOGP, Record
@@ -77,6 +78,7 @@ def mapped(model: CompiledModel, linear_map: LinearMap) -> MappedModel:
         model.compiled_expand_func.address,
         model.user_data.ctypes.data,
         linear_map,
+        n_dim=model.n_dim,
     )
     same = {x.name: getattr(model, x.name) for x in fields(CompiledModel)}
     other: dict[str, Any] = {
@@ -84,6 +86,7 @@ def mapped(model: CompiledModel, linear_map: LinearMap) -> MappedModel:
         "compiled_expand_func": new.expand,
         "initial_point_func": moved_start(model.initial_point_func, new.linear_map),
         "user_data": new.user_data,
+        "_coords": coords_of_moved(model.coords or {}, linear_map),
     }
     return MappedModel(**same | other, straight=model, linear_map=new.linear_map)
 

@@ -71,6 +71,8 @@ def as_written(model: "pm.Model", options: dict[str, Any], *, freeze: bool) -> F
     record = _read(key)
     start = Start(model, options, freeze=True)
     if record is not None:
+        if record.initial_point is None:
+            start.hold_data()
         return Found(record, frozen_data, start)
     build = _built(start, options, key)
     return Found(build.record, frozen_data, start, build)
@@ -141,6 +143,7 @@ def parametrised(model: "pm.Model", options: dict[str, Any]) -> Found:
     from pymc_fastlogp.callbacks.evaluated import evaluated
     from pymc_fastlogp.parametrisation.coordinates import coordinates_of
     from pymc_fastlogp.parametrisation.placement import placed
+    from pymc_fastlogp.parametrisation.sites import numbers_of
 
     builds: list[tuple[Start, Build]] = []
 
@@ -164,7 +167,11 @@ def parametrised(model: "pm.Model", options: dict[str, Any]) -> Found:
         initial_point=initial_point.dumped(start),
         linear_map=linear_map,
     )
-    if key is not None and _can_be_kept(build) and record.initial_point is not None:
+    sites = {} if found is None else found.sites
+    of_sites = {name for bundle, site in sites.items() for name in numbers_of(bundle, site)}
+    # Data that are shared outside of the model would have no names in another process.
+    is_whole = record.initial_point is not None and all(x.name in of_sites for x in build.keys)
+    if key is not None and _can_be_kept(build) and is_whole:
         store.write(key, record)
     return Found(record, frozen_data, start, build)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from pymc_fastlogp._upstream.nutpie import Functions
+from pymc_fastlogp.parametrisation.linear_map import LinearMap
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -62,6 +63,13 @@ def coords_at(
         Its coordinates with data for which all that is stored has the same shapes.
     """
     return _given(model, lengths) | {POINT: before[POINT]}
+
+
+def coords_of_moved(coords: Mapping[str, Any], linear_map: LinearMap) -> dict[str, Any]:
+    """Return coordinates of which an unconstrained point is one of the sampler: what it moves by a map is not what the model calls so."""
+    moved = {*linear_map.places.tolist(), *linear_map.followers.tolist()}
+    names = [f"{x} (moved)" if k in moved else x for k, x in enumerate(coords[POINT])]
+    return {**coords, POINT: pd.Index(names)}
 
 
 def _given(model: "pm.Model", lengths: Mapping[str, int]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 from pymc_fastlogp._upstream.nutpie import flat_initial_point
 from pymc_fastlogp._upstream.nutpie_library import SampledModel
 from pymc_fastlogp.callbacks import initial_point, user_data
+from pymc_fastlogp.callbacks.labels import coords_of_moved
 from pymc_fastlogp.callbacks.mapped import moved, moved_start
 from pymc_fastlogp.callbacks.record import EXPAND, LOGP, Called, DirectCallback, Record
 from pymc_fastlogp.callbacks.start import Start
@@ -57,11 +58,12 @@ def sampled_model(record: Record, start: Start) -> SampledModel:
 
 
 def _moved(model: SampledModel, linear_map: LinearMap) -> SampledModel:
-    new = moved(model.logp, model.expand, model.user_data, linear_map)
+    new = moved(model.logp, model.expand, model.user_data, linear_map, n_dim=model.n_dim)
     return model._replace(
         logp=new.logp.address,
         expand=new.expand.address,
         user_data=new.user_data.ctypes.data,
         alive=(new, model.alive),
         initial_point=moved_start(model.initial_point, new.linear_map),
+        coords=coords_of_moved(model.coords, linear_map),
     )

@@ -8,7 +8,7 @@ model, so that there is one machine code for all. With ``p`` for the places, ``f
     x = w,          x[p] = A @ w[p],   x[f] += x[p] @ L @ R
     of_w = of_x,    of_w[p] = (of_x[p] + L @ (R @ of_x[f])) @ A
 
-so that all matrices are read row by row.
+so that all matrices are read row by row. A point of another length than the model's is none that the map could be applied to.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,6 +21,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from pymc_fastlogp.callbacks.object_code import object_code_of
+from pymc_fastlogp.callbacks.status import WRONG_LENGTH
 from pymc_fastlogp.kernel.llvm import F64, I1, I64, POINTER, declared
 from pymc_fastlogp.kernel.native.code import Code, engine
 from pymc_fastlogp.parametrisation.linear_map import LinearMap
@@ -29,7 +30,7 @@ LOGP, EXPAND = "mapped_logp", "mapped_expand"
 # What the user data are, eight bytes each.
 INNER_LOGP, INNER_EXPAND, INNER_DATA = range(3)
 PLACES, MATRIX, FOLLOWERS, LEFT, RIGHT = range(3, 8)
-N_PLACES, RANK, N_FOLLOWERS = range(8, 11)
+N_PLACES, RANK, N_FOLLOWERS, N_DIM = range(8, 12)
 # Sums in any order, so that LLVM makes vectors of them.
 ANY_ORDER = ("reassoc",)
 
@@ -53,12 +54,13 @@ class Moved(NamedTuple):
     linear_map: LinearMap
 
 
-def moved(logp: int, expand: int, user_data: int, linear_map: LinearMap) -> Moved:
+def moved(logp: int, expand: int, user_data: int, linear_map: LinearMap, *, n_dim: int) -> Moved:
     """Return functions of ``w``, from addresses of functions of ``x`` whose point has room on the stack of a thread."""
     arrays: Any = map(np.ascontiguousarray, linear_map)
     held = LinearMap(*arrays)
     addresses = [x.ctypes.data for x in held]
-    words = [logp, expand, user_data, *addresses, *held.left.shape, len(held.followers)]
+    sizes = (*held.left.shape, len(held.followers), n_dim)
+    words = [logp, expand, user_data, *addresses, *sizes]
     return Moved(_code(LOGP), _code(EXPAND), np.array(words, dtype=np.uintp), held)
 
 
@@ -83,6 +85,7 @@ def _logp_module() -> ir.Module:
     function = ir.Function(ir.Module(LOGP), type_, LOGP)
     n, w, gradient, logp, data = function.args
     emitted = _Emitted(ir.IRBuilder(function.append_basic_block()), data)
+    emitted.return_unless_length(n)
     inner, inner_data = emitted.inner(INNER_LOGP, type_)
     status = emitted.builder.call(inner, [n, emitted.point(n, w), gradient, logp, inner_data])
     emitted.turn_gradient(gradient)
@@ -95,6 +98,7 @@ def _expand_module() -> ir.Module:
     function = ir.Function(ir.Module(EXPAND), type_, EXPAND)
     n, n_expanded, w, expanded, data = function.args
     emitted = _Emitted(ir.IRBuilder(function.append_basic_block()), data)
+    emitted.return_unless_length(n)
     inner, inner_data = emitted.inner(INNER_EXPAND, type_)
     arguments = [n, n_expanded, emitted.point(n, w), expanded, inner_data]
     emitted.builder.ret(emitted.builder.call(inner, arguments))
@@ -111,6 +115,12 @@ class _Emitted:
             builder.inttoptr(self._word(x), POINTER)
             for x in (PLACES, MATRIX, FOLLOWERS, LEFT, RIGHT)
         )
+
+    def return_unless_length(self, n: ir.Value) -> None:
+        """Append a return for a point of another length than the model's."""
+        is_other = self.builder.icmp_unsigned("!=", n, self._word(N_DIM))
+        with self.builder.if_then(is_other, likely=False):
+            self.builder.ret(I64(WRONG_LENGTH))
 
     def inner(self, which: int, type_: ir.FunctionType) -> tuple[ir.Value, ir.Value]:
         """Return the function of the model, and its user data."""

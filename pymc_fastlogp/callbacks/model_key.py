@@ -134,7 +134,8 @@ def _write(writer: "_Writer", model: "pm.Model", options: Mapping[str, Any]) -> 
 def _versions() -> tuple[str, ...]:
     # What a model needs is imported, and says its version at once; nutpie is imported late, and its installation is asked.
     imported = [f"{package} {import_module(package).__version__}" for package in PACKAGES]
-    return (*imported, f"nutpie {version('nutpie')}")
+    installed = [f"{package} {version(package)}" for package in ("nutpie", "pymc-fastlogp")]
+    return (*imported, *installed)
 
 
 def _is_data(value: Variable) -> bool:
@@ -345,6 +346,8 @@ CACHES = {
     "_frozen_lop",
     "_frozen_rop",
     "_connection_pattern",
+    "_inner_shape_template",
+    "_inner_shape_frozen",
     "nfunc_spec",
     "nfunc",
 }

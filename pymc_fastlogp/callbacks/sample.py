@@ -49,6 +49,11 @@ COMPILE = {
 }
 # Settings of NUTS with which nutpie's library samples, without nutpie's modules in Python.
 LIBRARY_TAKES = {"target_accept", "maxdepth"}
+# What PyMC gives to ``nutpie.sample`` besides ``nuts``, which must not have it.
+TAKEN = {
+    *("compiled_model", "draws", "tune", "chains", "cores", "seed"),
+    *("save_warmup", "store_unconstrained", "progress_bar", "progress_callback"),
+}
 # What PyMC takes out of ``nuts`` for the compilation.
 FOR_COMPILATION = {"backend", "gradient_backend"}
 
@@ -142,8 +147,9 @@ def _why_pymc(model: "pm.Model", arguments: Mapping[str, Any]) -> str | None:
     if unknown:
         return f"{min(unknown)} is given"
     nuts = arguments.get("nuts", {})
-    if "target_accept" in arguments and "target_accept" in nuts:
-        return "target_accept is given twice"
+    given = TAKEN | ({"target_accept"} & arguments.keys())
+    if given & nuts.keys():
+        return f"{min(given & nuts.keys())} is given twice"
     if FOR_COMPILATION & nuts.keys():
         return f"{min(FOR_COMPILATION & nuts.keys())} is given"
     try:

@@ -56,6 +56,10 @@ class Start:
         """The model, frozen if it is to be."""
         return frozen_copy(self._given) if self._freeze else self._given
 
+    def hold_data(self) -> None:
+        """Freeze the model now, as a compilation does: its data may change before the first chain starts."""
+        _ = self.model
+
     @property
     def _jittered(self) -> set | None:
         """The variables whose start is jittered, None for PyMC's choice, which is none."""

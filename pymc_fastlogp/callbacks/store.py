@@ -1,7 +1,7 @@
 """Models on disk: what is kept under a key, see :mod:`pymc_fastlogp.callbacks.model_key`.
 
 The folder belongs to the user alone. One that others may write to is left alone: what is read is executed. The environment variable
-``PYMC_FASTLOGP_CACHE`` names another folder, or is ``0`` for none.
+``PYMC_FASTLOGP_CACHE`` names another folder, or is ``0`` for none; ``1`` is the default.
 """
 
 import logging
@@ -12,7 +12,7 @@ from typing import Any
 
 from pytensor.configdefaults import config
 
-from pymc_fastlogp.config import OFF
+from pymc_fastlogp.config import OFF, ON
 from pymc_fastlogp.kernel.native.bounded_files import BoundedFiles
 
 ENVIRONMENT_VARIABLE = "PYMC_FASTLOGP_CACHE"
@@ -32,7 +32,8 @@ def files() -> BoundedFiles | None:
     named = os.environ.get(ENVIRONMENT_VARIABLE, "")
     if named.lower() in OFF or not config.numba__cache:
         return None
-    folder = Path(named) if named else config.base_compiledir / "pymc_fastlogp"
+    is_default = not named or named.lower() in ON
+    folder = config.base_compiledir / "pymc_fastlogp" if is_default else Path(named).expanduser()
     return BoundedFiles(folder, PREFIX, LIMIT)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -71,9 +71,9 @@ def verify(
     Raises
     ------
     TypeError
-        If there is no PyMC model.
+        If there is no PyMC model, or nutpie itself has compiled it.
     ValueError
-        If it has no continuous free variable, or what is compiled has other variables.
+        If it has no continuous free variable, or what is compiled has other variables, as it has with sites for effects.
     RuntimeError
         If the plugin can't be switched on, as with versions of PyMC and PyTensor that were not tested.
     """
@@ -182,14 +182,30 @@ def _is_of_the_point(error: Exception) -> bool:
 def _given(compiled: "CompiledModel", model: "pm.Model") -> LogpDlogp:
     """Return the function that a compiled model is, as :func:`_compile` does."""
     names = [variable.name for variable in model.value_vars]
-    if compiled.shape_info[0][: len(names)] != names:
-        raise ValueError(f"what is compiled has other variables than {', '.join(names)}.")
+    if not hasattr(compiled, "logp_dlogp"):
+        raise TypeError(
+            "verify cannot evaluate what nutpie compiled: give it what pymc_fastlogp.compile_pymc_model returns"
+            " with the plugin switched on."
+        )
+    # One that a sampler moves through in other coordinates is compared in those of the model.
+    straight: Any = getattr(compiled, "straight", compiled)
+    own_names, slices, _ = straight.shape_info
+    slice_of = dict(zip(own_names[: len(names)], slices, strict=False))
+    if slice_of.keys() != {*names}:
+        raise ValueError(
+            f"what is compiled has other variables than {', '.join(names)}: give verify the model that was compiled,"
+            " which with sites is pymc_fastlogp.parametrise(model)."
+        )
+    # Freezing a model may change the order of its variables.
+    places = np.concatenate([np.arange(straight.n_dim)[slice_of[name]] for name in names])
 
     def logp_dlogp(x: np.ndarray) -> np.ndarray:
+        own = np.empty(x.size)
+        own[places] = x
         try:
-            logp, dlogp = compiled.logp_dlogp(x)
+            logp, dlogp = straight.logp_dlogp(own)
         except ValueError:  # nutpie does not say what upstream raises, and rejects the point
             return np.full(1 + x.size, -np.inf)
-        return np.concatenate([[logp], dlogp])
+        return np.concatenate([[logp], dlogp[places]])
 
     return logp_dlogp

@@ -10,6 +10,7 @@ from nutpie.compile_pymc import CompiledPyMCModel
 
 import pymc_fastlogp
 from pymc_fastlogp.callbacks.record import DirectCallback
+from pymc_fastlogp.given_model import given_model
 from tests.callbacks import models
 from tests.callbacks.calls import expand, logp, points
 
@@ -218,6 +219,58 @@ class TestVerify:
         compiled = pymc_fastlogp.compile_pymc_model(models.one_number())
         with pytest.raises(ValueError, match=r"other variables than .*sigma_a"):
             pymc_fastlogp.verify(models.hierarchy(), compiled=compiled)
+
+    @pytest.mark.parametrize("freeze_model", [True, False])
+    def test_the_order_of_variables_does_not_matter(self, freeze_model):
+        """Freezing a model changes it."""
+
+        def line():
+            x = np.linspace(0, 1, 5)
+            with pm.Model() as model:
+                a, b = pm.Normal("a", 0, 10), pm.Normal("b", 0, 1, shape=2)
+                pm.Normal("y", a + b[0] * x, pm.math.exp(b[1]), observed=x**2)
+            return model
+
+        compiled = pymc_fastlogp.compile_pymc_model(line(), freeze_model=freeze_model)
+        assert pymc_fastlogp.verify(line(), compiled=compiled, freeze_model=not freeze_model)
+
+    def test_refuses_what_nutpie_compiled(self):
+        compiled = nutpie.compile_pymc_model(models.one_number(), **pymc_fastlogp.compile_kwargs())
+        with pytest.raises(TypeError, match=r"give it what pymc_fastlogp.compile_pymc_model"):
+            pymc_fastlogp.verify(models.one_number(), compiled=compiled)
+
+
+class TestModelsWithoutChecks:
+    """PyMC forgets it of a model whose data it freezes."""
+
+    @staticmethod
+    def counts():
+        """Return a model of which PyMC's check is wrong on purpose: the probabilities do not add up to one."""
+        with pm.Model(check_bounds=False) as model:
+            a = pm.Normal("a", shape=2)
+            p = pm.math.stack([pm.math.exp(a[0]), pm.math.exp(a[1])])
+            pm.Multinomial("y", n=5, p=p, observed=[2, 3])
+        return model
+
+    @pytest.mark.parametrize("options", [{}, {"freeze_model": False}, {"parametrise": True}])
+    def test_stay_without(self, options):
+        x = np.array([0.3, 0.4])
+        expected = self.counts().compile_logp()({"a": x})
+        compiled = pymc_fastlogp.compile_pymc_model(self.counts(), **options)
+        compiled = getattr(compiled, "straight", compiled)
+        np.testing.assert_allclose(compiled.logp_dlogp(x)[0], expected, rtol=1e-14)
+
+    def test_are_verified_without(self):
+        verified = given_model("verify", self.counts(), freeze_model=True)
+        assert not verified.check_bounds
+        assert pymc_fastlogp.verify(self.counts())
+
+    def test_get_sites_without(self):
+        with pm.Model(check_bounds=False) as model:
+            tau = pm.HalfNormal("tau")
+            a = pm.Normal("a", 0, tau, shape=5)
+            pm.Normal("y", a, 0.1, observed=np.arange(5.0))
+        assert not pymc_fastlogp.parametrise(model).check_bounds
 
 
 class TestLeftToNutpie:

@@ -10,6 +10,7 @@ import pytest
 
 import pymc_fastlogp
 from pymc_fastlogp.callbacks.compiled import MappedModel, mapped
+from pymc_fastlogp.callbacks.status import WRONG_LENGTH
 from pymc_fastlogp.parametrisation.linear_map import LinearMap
 
 RNG = np.random.default_rng(5)
@@ -106,6 +107,40 @@ def test_errors_of_the_model_come_through(straight):
         mapped(outside, MAPS["parameters"]).logp_dlogp(np.zeros(6))
     with pytest.raises(ValueError, match=r"give one of shape \(6,\)"):
         mapped(straight, MAPS["parameters"]).logp_dlogp(np.zeros(5))
+
+
+def test_a_point_of_another_length_is_refused_before_it_is_mapped(straight):
+    type_ = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_uint64, *[ctypes.c_void_p] * 4)
+    model = mapped(straight, MAPS["followers"])
+    x, gradient, logp = np.zeros(6), np.full(6, 7.0), np.zeros(1)
+    pointers = (x.ctypes.data, gradient.ctypes.data, logp.ctypes.data, model.user_data.ctypes.data)
+    logp_func = type_(model.compiled_logp_func.address)
+    assert logp_func(2, *pointers) == WRONG_LENGTH
+    assert list(gradient) == [7.0] * 6
+    assert logp_func(6, *pointers) == 0
+
+
+def test_what_the_sampler_moves_is_not_called_as_the_model_calls_it(straight):
+    names = list(straight.coords["unconstrained_parameter"])
+    labels = list(mapped(straight, MAPS["parameters"]).coords["unconstrained_parameter"])
+    for k, (name, label) in enumerate(zip(names, labels, strict=True)):
+        assert label == (f"{name} (moved)" if k in (5, 1) else name)
+
+
+def test_stored_points_are_called_what_they_are():
+    options = {"draws": 5, "tune": 5, "chains": 1, "cores": 1, "progressbar": False, "quiet": True}
+    stored = {"idata_kwargs": {"include_transformed": True}, "random_seed": 1}
+    trace = pymc_fastlogp.sample(model=regression(), parametrise=True, **options, **stored)
+    names = trace.sample_stats["unconstrained_parameter"].to_numpy().tolist()
+    assert len(names) == 3
+    assert all(name.endswith("(moved)") for name in names if name.startswith("beta"))
+
+
+def test_verify_compares_it_with_the_model():
+    model = regression()
+    compiled = pymc_fastlogp.compile_pymc_model(model, parametrise=True)
+    assert isinstance(compiled, MappedModel)
+    assert pymc_fastlogp.verify(model, compiled=compiled)
 
 
 def test_a_regression_takes_fewer_steps_and_keeps_its_posterior(tmp_path, monkeypatch, caplog):

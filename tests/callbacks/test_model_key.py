@@ -84,6 +84,19 @@ def test_a_logp_that_is_a_static_method():
     assert key_of(correlations(2), {}) == key_of(correlations(2), {}) != key_of(correlations(3), {})
 
 
+@pytest.mark.parametrize("name", ["ZeroInflatedPoisson", "HurdlePoisson"])
+def test_what_an_op_has_computed_of_its_shapes_is_not_written(name):
+    """PyTensor keeps it in the Op, where a length of a dimension is asked for the first time."""
+
+    def counts():
+        with pm.Model(coords={"t": range(3)}) as model:
+            mu = pm.HalfNormal("mu", dims="t")
+            getattr(pm, name)("y", 0.5, mu, observed=[0, 1, 2], dims="t")
+        return model
+
+    assert key_of(counts(), {}) == key_of(counts(), {})
+
+
 @pytest.mark.parametrize("name", [name for name in zoo.MODELS if name not in NO_KEY])
 def test_models_of_the_zoo_have_keys(name):
     assert key_of(zoo.make(name), {})

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 
 import pymc_fastlogp
@@ -172,6 +173,57 @@ def test_a_full_disk_is_done_without(folder, builds, monkeypatch):
     monkeypatch.setattr(bounded_files, "NamedTemporaryFile", full)
     assert value() == value()
     assert len(builds) == 2
+
+
+def test_a_folder_of_another_user_is_left_alone(folder, caplog, monkeypatch):
+    bounded_files._warn_once.cache_clear()
+    folder.mkdir(mode=0o700)
+    monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
+    assert not bounded_files.is_private(folder)
+    assert any("another user's" in text for text in caplog.messages)
+
+
+@pytest.mark.parametrize("on", ["1", "on", ""])
+def test_what_switches_on_is_no_folder(on, monkeypatch):
+    monkeypatch.setenv(store.ENVIRONMENT_VARIABLE, on)
+    assert store.files().folder == pytensor.config.base_compiledir / "pymc_fastlogp"
+
+
+def test_a_folder_may_be_below_that_of_the_user(monkeypatch):
+    monkeypatch.setenv(store.ENVIRONMENT_VARIABLE, "~/models")
+    assert store.files().folder == Path.home() / "models"
+
+
+def test_a_model_from_disk_starts_with_the_data_that_it_had(folder, builds):
+    def walk():
+        with pm.Model() as model:
+            x = pm.Data("x", np.zeros(3))
+            start = pm.Normal.dist()
+            walk = pm.AR("walk", [0.5], init_dist=start, steps=x.shape[0], initval="prior")
+            pm.Normal("y", walk[1:], 1.0, observed=x)
+        return model
+
+    pymc_fastlogp.compile_pymc_model(walk())
+    model = walk()
+    found = pymc_fastlogp.compile_pymc_model(model)
+    assert len(builds) == 1
+    with model:
+        pm.set_data({"x": np.zeros(5)})
+    assert found.initial_point_func(0).shape == (4,)
+
+
+def test_sites_beside_data_that_are_shared_outside_of_a_model(folder, builds):
+    def pair():
+        scale = pytensor.shared(np.array(1.0), name="scale")
+        with effects.pair() as model:
+            pm.Potential("p", -scale * model["tau"].sum())
+        return model
+
+    for _ in range(2):
+        compiled = pymc_fastlogp.compile_pymc_model(pair(), parametrise=True)
+        point = np.full(compiled.n_dim, 0.5)
+        changed = compiled.with_data(scale=np.array(3.0))
+        assert changed.logp_dlogp(point)[0] != compiled.logp_dlogp(point)[0]
 
 
 @pytest.mark.parametrize("off", ["0", "off", "False"])

@@ -23,6 +23,8 @@ from typing import NamedTuple
 DIGEST = sha256().digest_size
 # Of the limit, what is written between two looks at the folder, on average, and what there may so be too much.
 SHARE = 1 / 128
+# Ends the name of a file that is being written, or whose writer was killed.
+UNFINISHED = ".unfinished"
 
 logger = logging.getLogger("pymc_fastlogp")
 
@@ -66,7 +68,9 @@ class BoundedFiles(NamedTuple):
             self.folder.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
             if not is_private(self.folder):
                 return
-            with NamedTemporaryFile(dir=self.folder, prefix=self.prefix, delete=False) as file:
+            with NamedTemporaryFile(
+                dir=self.folder, prefix=self.prefix, suffix=UNFINISHED, delete=False
+            ) as file:
                 digest = sha256(content).digest()
                 try:
                     file.write(digest + content)
@@ -85,18 +89,17 @@ class BoundedFiles(NamedTuple):
         thrown = int.from_bytes(digest[:8]) / 2**64
         return thrown * self.limit * SHARE < size
 
-    def found(self) -> Iterator[os.DirEntry]:
-        """Yield the files, also those that a process left unfinished."""
+    def found(self) -> Iterator[tuple[os.DirEntry, os.stat_result]]:
+        """Yield the files, also those that a process left unfinished, and what the system says of them."""
         with suppress(OSError):
-            yield from (x for x in os.scandir(self.folder) if x.name.startswith(self.prefix))
+            for entry in os.scandir(self.folder):
+                if entry.name.startswith(self.prefix):
+                    with suppress(FileNotFoundError):  # another process may have deleted it
+                        yield entry, entry.stat()
 
     def evict(self) -> None:
         """Delete files until the others are within the limit."""
-        files = []
-        for entry in self.found():
-            with suppress(FileNotFoundError):
-                status = entry.stat()
-                files.append((status.st_mtime_ns, status.st_size, entry.path))
+        files = [(x.st_mtime_ns, x.st_size, entry.path) for entry, x in self.found()]
         excess = sum(size for _, size, _ in files) - self.limit
         for _, size, path in sorted(files):
             if excess <= 0:
@@ -111,13 +114,15 @@ def is_private(folder: Path) -> bool:
         status = folder.stat()
     except OSError:
         return True
-    is_own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
-    if is_own and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return True
-    _warn_once(folder)
-    return False
+    if hasattr(os, "getuid") and status.st_uid != os.getuid():
+        _warn_once(folder, "which is another user's: name one of your own")
+        return False
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        _warn_once(folder, "to which others may write: chmod go-w it")
+        return False
+    return True
 
 
 @cache
-def _warn_once(folder: Path) -> None:
-    logger.warning("Nothing is kept in %s, to which others may write: chmod go-w it.", folder)
+def _warn_once(folder: Path, reason: str) -> None:
+    logger.warning("Nothing is kept in %s, %s.", folder, reason)
