@@ -342,6 +342,28 @@ def test_infinite_terms_give_what_they_give_row_by_row(weights, h):
     np.testing.assert_allclose(values[1], values[0], rtol=1e-14)
 
 
+@pytest.mark.parametrize(("dtype", "largest"), [("float32", 2e35), ("float64", 2e307)])
+def test_weights_whose_sums_have_no_number_stay_with_their_rows(dtype, largest):
+    weights = np.where(np.arange(10_000) % 3, largest / 2, largest).astype(dtype)
+    x = pt.scalar("x", dtype=dtype)
+    out = (weights * pt.exp(-x * np.tile(np.array([1, 2], dtype), 5000))).sum()
+    with collected() as decisions:
+        on = pregrad(out, on=True)
+    assert not fired(decisions)
+    assert any("have sums" in str(decision.refusal) for decision in decisions)
+    found = on.eval({x: np.array(60 if dtype == "float32" else 600, dtype)}, mode=PYTHON)
+    assert 0 < found < np.inf
+
+
+def test_half_precision_stays_with_its_rows():
+    """It has no number for how many rows a cell has."""
+    h = pt.vector("h", shape=(5,), dtype="float16")
+    with collected() as decisions:
+        on = pregrad(pt.exp(h[np.arange(400_000) % 5]).sum(), on=True)
+    assert not fired(decisions)
+    assert np.isfinite(on.eval({h: np.arange(-15, -10, dtype="float16")}, mode=PYTHON))
+
+
 def test_a_group_without_rows_of_one_kind_has_a_finite_gradient():
     """Of such rows it would have the derivative of log(1 - 1), which nothing counts."""
     group = np.tile([0, 1], N // 2)

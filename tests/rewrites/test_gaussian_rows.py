@@ -371,6 +371,47 @@ def test_float32_stays_float32():
     assert on.type.dtype == "float32"
 
 
+def in_single_precision(*, scale=1.0, with_slope=False):
+    """Return a sum of squares of float32, its parameters, and values near those that fit."""
+    group = np.arange(10_000) % 5
+    y = (1e6 * scale + scale * RNG.normal(size=10_000)).astype("float32")
+    x = RNG.normal(size=10_000).astype("float32")
+    mean, slope = pt.vector("mean", shape=(5,), dtype="float32"), pt.fscalar("slope")
+    at = [(y.reshape(-1, 5).mean(axis=0, dtype="float64") + 0.3 * scale).astype("float32")]
+    at.append(np.float32(0.7 * scale if with_slope else 0))
+    residual = y.astype("float64") - at[0].astype("float64")[group] - at[1] * x.astype("float64")
+    return pt.sqr(y - mean[group] - slope * x).sum(), [mean, slope], at, residual, group
+
+
+@pytest.mark.parametrize("with_slope", [False, True])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_offsets_in_single_precision_cost_no_digits(scale, with_slope):
+    """The center is rounded before offsets are computed: half of its last digit would shift all rows of a group."""
+    out, inputs, at, residual, group = in_single_precision(scale=scale, with_slope=with_slope)
+    on, decisions = rewritten(out)
+    assert reduced(decisions) == [(10_000, 7)]
+    f = pytensor.function(inputs, [on, pytensor.grad(on, inputs[0])], mode=PYTHON)
+    value, gradient = f(*at)
+    assert value.dtype == "float32"
+    np.testing.assert_allclose(value, (residual**2).sum(), rtol=1e-5)
+    expected = [-2 * residual[group == k].sum() for k in range(5)]
+    np.testing.assert_allclose(gradient, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale"),
+    [("float32", 1e25), ("float32", 1e-25), ("float64", 1e200), ("float64", 1e-200)],
+)
+def test_squares_of_data_that_have_no_number_are_left_alone(dtype, scale):
+    y = (scale * RNG.normal(size=200)).astype(dtype)
+    mean, size = pt.scalar("mean", dtype=dtype), pt.scalar("size", dtype=dtype)
+    on, decisions = rewritten(pt.sqr((y - mean) / size).sum())
+    assert not reduced(decisions)
+    f = pytensor.function([mean, size], on, mode=PYTHON)
+    exact = (((y.astype("longdouble") - y[0]) / scale) ** 2).sum()
+    np.testing.assert_allclose(f(y[0], np.array(scale, dtype)), float(exact), rtol=1e-5)
+
+
 @pytest.mark.parametrize(("offset", "scale"), [(1e6, 1.0), (0.0, 1e-6), (0.0, 1e6)])
 def test_offsets_and_scales_against_extended_precision(offset, scale):
     group = RNG.choice([0, 1, 1, 1, 4], size=20_000)

@@ -14,7 +14,7 @@ that are the same in all of them. For any *center* :math:`m`, and the residuals
 since an orthogonal matrix keeps norms. Nothing is expanded into moments, so nothing cancels.
 
 The center takes large offsets out. Near the values that fit the data, :math:`h - m` is a
-difference of nearby numbers, which is exact, and what it is multiplied with and added to is no
+difference of nearby numbers, which is exact (the center is rounded to the precision of the sum before residuals are computed), and what it is multiplied with and added to is no
 larger than the residuals. With :math:`m = 0` the target itself would be in :math:`d`, and the
 rounding of a target near 1e6 would be an error of 1e-10 in a residual of order 1. The center need
 not be the best fit: it solves the triangular system :math:`R m = -d_0` of the target, leaving
@@ -41,12 +41,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_fastlogp.rewrites.gaussian.intercept import (
-    TINY,
-    first_row,
-    shares_of_first,
-    with_few_digits,
-)
+from pymc_fastlogp.rewrites.gaussian.intercept import first_row, shares_of_first, with_few_digits
+from pymc_fastlogp.rewrites.gaussian.precision import Precision
 from pymc_fastlogp.rewrites.rows.chunks import chunks_of
 
 # Rows of one block, at most; and entries that are worked on at a time.
@@ -91,7 +87,9 @@ class CellFactor(NamedTuple):
     rest: np.ndarray
 
 
-def factorised(read: Read, weights: np.ndarray, counts: np.ndarray) -> CellFactor | None:
+def factorised(
+    read: Read, weights: np.ndarray, counts: np.ndarray, dtype: str = "float64"
+) -> CellFactor | None:
     """Factorise the rows of each cell.
 
     Parameters
@@ -103,30 +101,34 @@ def factorised(read: Read, weights: np.ndarray, counts: np.ndarray) -> CellFacto
         What rows are multiplied with, shape ``(n_rows,)`` or ``(1,)``.
     counts : numpy.ndarray of int
         How many rows each cell has, shape ``(n,)``, all above zero.
+    dtype : str
+        In which squares are summed, ``float32`` or ``float64``; everything here is float64.
 
     Returns
     -------
     CellFactor
-        None if some of the rows are not finite, or too large for their squares to be.
+        None if some of the rows are not finite, or if squares of what they are would overflow or vanish.
     """
+    precision = Precision(dtype)
     k = read(slice(0, 1)).shape[1] - 1
     has_intercept = k > 1 and _is_same_in_all(read, counts.sum())
     joint = _triangles(read, weights, counts)
-    if not np.isfinite(joint).all():
+    if not np.isfinite(joint).all() or not precision.has_squares_of(joint):
         return None
     norms = np.linalg.norm(joint[:, :, :k], axis=1)
     center, shift = _center(joint, norms), np.zeros((len(counts), k))
     if has_intercept:
         shift = shares_of_first(joint)
-        center[:, 0] = with_few_digits(center[:, 0], joint, norms)
+        center[:, 0] = with_few_digits(center[:, 0], joint, norms, precision)
+    center = precision.rounded(center)
     joint = _triangles(_shifted(read, center, shift, counts), weights, counts)
     if not np.isfinite(center).all() or not np.isfinite(joint).all():
         return None
     triangle, low, pivot = joint[:, :k, :k].copy(), np.zeros((len(counts), k)), None
     if has_intercept:
-        triangle[:, 0], low, pivot = first_row(joint, shift, norms)
+        triangle[:, 0], low, pivot = first_row(joint, shift, norms, precision)
     happens = (triangle == 0) & np.triu(np.ones((k, k), dtype=bool))
-    triangle[happens] = np.broadcast_to(TINY * norms[:, None, :], triangle.shape)[happens]
+    triangle[happens] = np.broadcast_to(precision.tiny * norms[:, None, :], triangle.shape)[happens]
     return CellFactor(center, triangle, low, pivot, joint[:, :k, k], np.abs(joint[:, k, k]))
 
 

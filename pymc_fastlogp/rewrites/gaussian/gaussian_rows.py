@@ -34,7 +34,6 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.math import Sum
-from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp import decisions
@@ -51,6 +50,7 @@ from pymc_fastlogp.rewrites.rows.keys import WORTHWHILE
 from pymc_fastlogp.rewrites.rows.open_lengths import comparisons
 from pymc_fastlogp.rewrites.rows.reads import RowReads, reads_of
 from pymc_fastlogp.rewrites.rows.reductions import (
+    PRECISIONS,
     Reduction,
     checked,
     is_needed_by_row,
@@ -116,7 +116,7 @@ class Reduced(NamedTuple):
 def local_gaussian_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``sum(sqr(y - X[rows] @ b[g])) -> sum(sqr(R[cells] @ (b[g] - b0) + d))``."""
     reduction = parse_reduction(node)
-    if reduction.out.type.dtype not in float_dtypes:
+    if reduction.x.type.dtype not in PRECISIONS:
         return None
     squares = _squares(fgraph, reduction)
     found = {term: _reduce(squares, term) for term in squares.of_term} if squares else {}
@@ -171,10 +171,11 @@ def _reduce(squares: Squares, term: Term) -> Reduced | Refusal:
         return BAD_CONSTANTS
     if not weights.of_rows.all():
         return ZERO_WEIGHTS
-    factor = factorised(rows_of(grid, cells, design), weights.of_rows, cells.counts)
+    dtype = squares.tree.x.type.dtype
+    factor = factorised(rows_of(grid, cells, design), weights.of_rows, cells.counts, dtype)
     if factor is None:
         return BAD_CONSTANTS
-    summed = sum_of_squares(cells, square, design, factor, squares.tree.x.type.dtype)
+    summed = sum_of_squares(cells, square, design, factor, dtype)
     if summed is None:
         return BAD_CONSTANTS
     return Reduced(-summed if weights.is_negative else summed, n_rows, n_squares, n)

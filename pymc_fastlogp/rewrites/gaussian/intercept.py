@@ -11,7 +11,7 @@ terms near 1e5 that are rounded leave an error of 1e-11 in a residual of order 1
 much, but each another amount, and their sum hardly any of it. Here compilers contract the sum to fused
 multiply-adds, which do not round the product, and two things keep the digits of what they add.
 
-- The *low* part of :math:`s_k` is what a float64 leaves out of it. It has the sign of :math:`s_k`, so that an infinite
+- The *low* part of :math:`s_k` is what its precision leaves out of it. It has the sign of :math:`s_k`, so that an infinite
   parameter is not multiplied with both signs.
 - :math:`m_0` has so few digits that :math:`h_0 - m_0` is exact for :math:`h_0` as large as
   a likely :math:`s_k e_k`, see :func:`with_few_digits`. What it leaves of the target is in :math:`d_0`.
@@ -21,17 +21,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_fastlogp.rewrites.gaussian.precision import Precision
+
 # A share so many times larger than what varies of a covariate has a low part.
 LARGE = 1e3
 
 # What varies of a covariate is known where it is not a smaller part of it: the rest is rounding.
 LEAST_VARYING = 1e-8
-
-# Times the norm of a covariate: its square is lost beside any other.
-TINY = 1e-100
-
-# Bits of a likely s_k e_k that the center of the intercept may have, of 53.
-BITS = 48
 
 
 class FirstRow(NamedTuple):
@@ -52,7 +48,9 @@ class FirstRow(NamedTuple):
     pivot: np.ndarray
 
 
-def first_row(joint: np.ndarray, shift: np.ndarray, norms: np.ndarray) -> FirstRow:
+def first_row(
+    joint: np.ndarray, shift: np.ndarray, norms: np.ndarray, precision: Precision
+) -> FirstRow:
     """Return the first row of triangles of covariates from which shares have been taken.
 
     Parameters
@@ -63,16 +61,19 @@ def first_row(joint: np.ndarray, shift: np.ndarray, norms: np.ndarray) -> FirstR
         The shares that were taken, shape ``(n, k)``.
     norms : numpy.ndarray
         Of the covariates as they were, shape ``(n, k)``.
+    precision : Precision
+        Of the sum.
     """
     left = shares_of_first(joint)
-    shares = shift + left
+    shares = precision.rounded(shift + left)
     # Rounded towards zero, so that what is left has the same sign.
-    shares = np.where(_low(shift, shares, left) * shares < 0, np.nextafter(shares, 0), shares)
+    is_beyond = _low(shift, shares, left) * shares < 0
+    shares = np.where(is_beyond, precision.towards_zero(shares), shares)
     is_large = np.abs(shares * joint[:, :1, 0]) > LARGE * _varying(joint)
     low = np.where(is_large, _low(shift, shares, left), 0)
     # Not zero in some cells only, which times an infinite parameter would be nan.
     happens = (low == 0) & (low != 0).any(axis=0)
-    low[happens] = np.copysign(TINY * norms, shares)[happens]
+    low[happens] = np.copysign(precision.tiny * norms, shares)[happens]
     shares[:, 0] = 1
     return FirstRow(shares, low, joint[:, 0, 0])
 
@@ -89,7 +90,9 @@ def shares_of_first(joint: np.ndarray) -> np.ndarray:
     return shares
 
 
-def with_few_digits(center: np.ndarray, joint: np.ndarray, norms: np.ndarray) -> np.ndarray:
+def with_few_digits(
+    center: np.ndarray, joint: np.ndarray, norms: np.ndarray, precision: Precision
+) -> np.ndarray:
     r"""Round the center of the intercept.
 
     A number as large as a likely :math:`s_k e_k` has a last bit, and a multiple of some more of it is
@@ -103,12 +106,14 @@ def with_few_digits(center: np.ndarray, joint: np.ndarray, norms: np.ndarray) ->
         Triangles of covariates and target, shape ``(n, k + 1, k + 1)``.
     norms : numpy.ndarray
         Of the covariates, shape ``(n, k)``.
+    precision : Precision
+        Of the sum.
     """
     target, varying = np.linalg.norm(joint[:, 1:, -1], axis=1), _varying(joint)
     slope = np.zeros_like(norms)
     np.divide(target[:, None], varying, out=slope, where=varying > LEAST_VARYING * norms)
     likely = np.abs(shares_of_first(joint) * slope).max(axis=1)
-    unit = np.ldexp(1.0, np.frexp(likely)[1] - BITS)
+    unit = np.ldexp(1.0, np.frexp(likely)[1] - precision.bits)
     return np.where(likely > 0, np.round(center / unit) * unit, center)
 
 

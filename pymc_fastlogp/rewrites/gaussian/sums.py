@@ -64,7 +64,7 @@ def sum_of_squares(
         rows = _rows(design.covariates, factor, len(own), known)
         parts.append(_over_cells(total(map(sqr, rows))))
     if own and shared:
-        of_shared = _of_shared(factor, len(own))
+        of_shared = _of_shared(factor, len(own), dtype)
         if of_shared is None:
             return None
         factor, rest = of_shared, np.append(rest, np.square(of_shared.rest))
@@ -137,14 +137,14 @@ def _product(
     return known(entries) * (covariate.parameter - known(center))
 
 
-def _of_shared(factor: CellFactor, n_own: int) -> CellFactor | None:
-    """Make one cell of the rows that read nothing but shared parameters; None if they are too large."""
+def _of_shared(factor: CellFactor, n_own: int, dtype: str) -> CellFactor | None:
+    """Make one cell of the rows that read nothing but shared parameters; None if their squares are not what they should be."""
     triangle = np.triu(factor.triangle[:, n_own:, n_own:])
     fit = np.einsum("njk,nk->nj", triangle.astype(np.longdouble), factor.center[:, n_own:])
     rows = np.dstack([triangle, factor.offset[:, n_own:] - fit.astype(float)])
     n_rows = rows.shape[0] * rows.shape[1]
     read = rows.reshape(n_rows, -1).__getitem__
-    return factorised(read, np.ones(1), np.array([n_rows]))
+    return factorised(read, np.ones(1), np.array([n_rows]), dtype)
 
 
 def _shared_squares(

@@ -7,7 +7,7 @@ weights, the sums of its positive and of its negative :math:`c_i`: :math:`C^+_u 
 nan at the same :math:`h_u`. The weight of other cells is halved, which is exact.
 
 Sums are compensated (pandas groups by Kahan's algorithm), so that a weight is right to the last
-digits however many rows a cell has.
+digits however many rows a cell has. One that has no number, where each of the rows has, is an :class:`OverflowError`.
 """
 
 from collections.abc import Callable, Iterator
@@ -74,7 +74,7 @@ class Cells:
     def counts(self, mask: np.ndarray | None) -> np.ndarray:
         """Return how many rows of the mask each cell has, shape ``(n,)``."""
         counts = counts_of(self._of_row, self.n, rows_in(mask, self.grid.shape))
-        return counts.astype(self.dtype)
+        return self._rounded(counts)
 
     def weights(self, term: Term) -> list[np.ndarray]:
         """Return the sums of a term's weights in each cell, shapes ``(n, ..)``: one, or two parts."""
@@ -87,11 +87,21 @@ class Cells:
     def _sums(self, term: Term, clip: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """Return the sums over the rows of each cell, in extended precision until the end."""
         sums = np.zeros((self.n, prod(self._shape(term))), dtype=np.longdouble)
+        are_finite = True
         for cells, weights in self._chunks(term):
             by_column = clip(weights).reshape(-1, sums.shape[1]).astype("float64", copy=False)
             of_chunk = pd.DataFrame(by_column).groupby(cells).sum()
             sums[of_chunk.index] += of_chunk.to_numpy()
-        return sums.reshape(self.n, *self._shape(term)).astype(self.dtype)
+            are_finite &= bool(np.isfinite(by_column).all())
+        sums = sums.reshape(self.n, *self._shape(term))
+        return self._rounded(sums) if are_finite else sums.astype(self.dtype)
+
+    def _rounded(self, sums: np.ndarray) -> np.ndarray:
+        """Return sums of finite numbers in the precision of what is reduced."""
+        rounded = sums.astype(self.dtype)
+        if not np.isfinite(rounded).all():
+            raise OverflowError
+        return rounded
 
     def _is_mixed(self, term: Term) -> np.ndarray:
         """Whether weights of a cell have different signs, or some but not all of them are zero."""

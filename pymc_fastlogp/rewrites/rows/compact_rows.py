@@ -35,7 +35,6 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.basic import constant, switch
 from pytensor.tensor.math import All, Sum
-from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp import decisions
@@ -47,6 +46,7 @@ from pymc_fastlogp.rewrites.rows.grouping import FEWER, OVERHEAD, Grouping, Loop
 from pymc_fastlogp.rewrites.rows.open_lengths import comparisons
 from pymc_fastlogp.rewrites.rows.reads import RowReads, reads_of
 from pymc_fastlogp.rewrites.rows.reductions import (
+    PRECISIONS,
     Reduction,
     checked,
     is_needed_by_row,
@@ -54,7 +54,12 @@ from pymc_fastlogp.rewrites.rows.reductions import (
     reduce_all,
     reduce_rows,
 )
-from pymc_fastlogp.rewrites.rows.refusals import NEEDED_ROW_BY_ROW, why_distinct, why_unknown
+from pymc_fastlogp.rewrites.rows.refusals import (
+    NEEDED_ROW_BY_ROW,
+    NO_SUMS,
+    why_distinct,
+    why_unknown,
+)
 from pymc_fastlogp.rewrites.rows.terms import (
     Term,
     Tree,
@@ -82,7 +87,7 @@ class Rows(NamedTuple):
 def local_compact_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``sum(c * h[rows]) -> sum(C * h[distinct rows])``."""
     reduction = parse_reduction(node)
-    if isinstance(node.op, Sum) and reduction.x.type.dtype not in float_dtypes:
+    if isinstance(node.op, Sum) and reduction.x.type.dtype not in PRECISIONS:
         return None
     rows = _distinct_rows(fgraph, reduction)
     if isinstance(rows, Refusal):
@@ -135,7 +140,11 @@ def _rows(reads: RowReads, reduction: Reduction, axes: tuple[int, ...]) -> Rows:
 
 def _replacement(reduction: Reduction, rows: Rows) -> list[TensorVariable] | None:
     """Reduce each loop, add the results, and put the checks back."""
-    parts = [_reduce_loop(reduction, rows, loop) for loop in rows.loops]
+    try:
+        parts = [_reduce_loop(reduction, rows, loop) for loop in rows.loops]
+    except OverflowError:
+        decisions.refused(NAME, reduction.out, NO_SUMS)
+        return None
     result = checked(reduction, total(parts))
     if result is None:
         return None

@@ -13,6 +13,9 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.rewrites.rows.views import rest_of, static_length
 
+# Of what is summed over cells: in half precision there is no number for 2049 rows.
+PRECISIONS = ("float32", "float64")
+
 
 class Reduction(NamedTuple):
     """A reduction over rows, with the checks that stand before it.

@@ -72,8 +72,12 @@ ZERO_WEIGHTS = Refusal(
     "leave out the rows of weight zero",
 )
 BAD_CONSTANTS = Refusal(
-    "its constants are not finite, or some weights are positive and others negative",
-    "look for nan, infinities and signs in the data and weights",
+    "its constants are not finite, or their squares have no numbers in its precision, or some weights are positive and others negative",
+    "look for nan, infinities, signs and units in the data and weights",
+)
+NO_SUMS = Refusal(
+    "the weights of equal rows have sums that its precision has no numbers for",
+    "give the weights, or the data, another unit",
 )
 
 
