@@ -9,6 +9,7 @@ from pytensor.compile.mode import FAST_COMPILE
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.fg import FunctionGraph
 
+from pymc_fastlogp.callbacks.turns import one_at_a_time
 from pymc_fastlogp.callbacks.unlinked import unlinked
 from pymc_fastlogp.frozen import frozen_copy
 
@@ -74,16 +75,17 @@ class Start:
 
     @cached_property
     def function(self) -> Any:
-        """PyMC's function from a seed to initial values."""
+        """PyMC's function from a seed to initial values; it may be a thread of the sampler that compiles it."""
         from pymc.initial_point import make_initial_point_fn
 
-        return make_initial_point_fn(
-            model=self.model,
-            overrides=self._options["initial_points"],
-            default_strategy=self._strategy,
-            jitter_rvs=self._jittered,
-            return_transformed=True,
-        )
+        with one_at_a_time():
+            return make_initial_point_fn(
+                model=self.model,
+                overrides=self._options["initial_points"],
+                default_strategy=self._strategy,
+                jitter_rvs=self._jittered,
+                return_transformed=True,
+            )
 
     @cached_property
     def graph(self) -> FunctionGraph:

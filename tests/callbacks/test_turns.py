@@ -4,6 +4,10 @@ import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Thread
 
+import pymc as pm
+import pytest
+
+from pymc_fastlogp.callbacks.start import Start
 from pymc_fastlogp.callbacks.turns import one_at_a_time
 
 SECONDS = 60
@@ -47,3 +51,17 @@ def test_a_forked_process_does_not_wait_for_a_thread_that_it_does_not_have():
     may_leave.set()
     thread.join()
     assert exitcode == 0
+
+
+def test_a_thread_of_the_sampler_waits_before_it_compiles_a_start(monkeypatch):
+    monkeypatch.setattr("pymc.initial_point.make_initial_point_fn", lambda **_: "made")
+    with pm.Model() as model:
+        pm.Normal("x")
+    options = {"initial_points": None, "jitter_rvs": None, "default_initialization_strategy": ""}
+    start = Start(model, options, freeze=False)
+    with ThreadPoolExecutor(1) as pool:
+        with one_at_a_time():
+            made = pool.submit(lambda: start.function)
+            with pytest.raises(TimeoutError):
+                made.result(0.2)
+        assert made.result(SECONDS) == "made"
