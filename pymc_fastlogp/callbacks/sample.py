@@ -37,7 +37,7 @@ LEFT_ALONE = {
     "callback": None,
     "return_inferencedata": True,
     "nuts_sampler_kwargs": None,
-    "backend": None,
+    "backend": "numba",
 }
 # What compile_pymc_model takes from compile_kwargs.
 COMPILE = {

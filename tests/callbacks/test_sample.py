@@ -23,8 +23,9 @@ FROZEN = {"compile_kwargs": {"freeze_model": True}}
         {"random_seed": [7, 8], "nuts": {"target_accept": 0.9, "max_treedepth": 3}},
         {"random_seed": 1, "discard_tuned_samples": False, "var_names": ["mu", "a"]},
         {"random_seed": 1, "initvals": {"mu": 2.0}, "idata_kwargs": {"include_transformed": True}},
+        {"random_seed": 1, "backend": "numba"},
     ],
-    ids=["seed", "generator", "nuts", "stored", "initial"],
+    ids=["seed", "generator", "nuts", "stored", "initial", "backend"],
 )
 def test_draws_and_groups_are_those_of_pymc(options):
     copied = {
