@@ -6,6 +6,15 @@ if TYPE_CHECKING:
     import pymc as pm
 
 
+def can_be_frozen(model: "pm.Model") -> bool:
+    """Whether PyMC can freeze a model, or copy it at all: not one inside of another, nor one with a symbolic initial value."""
+    from pytensor.graph.basic import Constant, Variable
+
+    values = model.rvs_to_initial_values.values()
+    is_symbolic = any(isinstance(x, Variable) and not isinstance(x, Constant) for x in values)
+    return model.parent is None and not is_symbolic
+
+
 def frozen_copy(model: "pm.Model") -> "pm.Model":
     """Return PyMC's frozen copy of a model, which checks parameters where the model does.
 

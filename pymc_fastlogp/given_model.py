@@ -5,7 +5,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from pymc_fastlogp.config import ENVIRONMENT_VARIABLE, is_switched_on
-from pymc_fastlogp.frozen import frozen_copy
+from pymc_fastlogp.frozen import can_be_frozen, frozen_copy
 from pymc_fastlogp.registration import TAG, is_registered, untested_reason
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def given_model(
     model : pymc.Model, optional
         The model; by default the one whose context is open.
     freeze_model : bool
-        Whether ``pm.Data`` and dimension lengths become constants.
+        Whether ``pm.Data`` and dimension lengths become constants, where PyMC can do that.
     gradient : bool
         Whether some variable has to be continuous, for a gradient.
 
@@ -54,7 +54,7 @@ def given_model(
             UserWarning,
             stacklevel=3,
         )
-    return frozen_copy(model) if freeze_model else model
+    return frozen_copy(model) if freeze_model and can_be_frozen(model) else model
 
 
 def model_with_variables(asker: str, model: "pm.Model | None") -> "pm.Model":

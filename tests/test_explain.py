@@ -18,7 +18,7 @@ from pytensor.graph.op import Op
 import pymc_fastlogp
 from benchmarks.report import RESULTS
 from benchmarks.suite import case
-from pymc_fastlogp import explain
+from pymc_fastlogp import explain, verify
 from pymc_fastlogp.decisions import Refusal, collected
 from pymc_fastlogp.explanation import drawing, kernels
 from pymc_fastlogp.explanation.result import in_words
@@ -464,3 +464,24 @@ def test_effects_that_could_be_placed_are_said():
     explanation = explain(model)
     assert "raw: parametrise can place it: non-centred." in explanation.notes()
     assert not any("sigma" in note and "parametrise" in note for note in explanation.notes())
+
+
+def test_effects_are_those_that_parametrise_places_also_of_data_that_may_change():
+    with pm.Model(coords={"g": range(5)}) as model:
+        a = pm.Normal("a", pm.Normal("mu"), pm.HalfNormal("tau"), dims="g")
+        x = pm.Data("x", np.arange(40) % 5)
+        pm.Normal("y", a[x], 1.0, observed=np.ones(40))
+    explanation = explain(model, freeze_model=False)
+    assert "a: parametrise can place it: centred." in explanation.notes()
+    of_data = [line for line in explanation.graph().source.splitlines() if 'label="x"' in line]
+    assert of_data
+    assert all(drawing.DATA in line for line in of_data)
+
+
+def test_a_model_that_cannot_be_frozen_is_explained_as_it_is():
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        a = pm.Normal("a", mu, 1, shape=40, initval=pt.ones(40) * 2)
+        pm.Normal("y", a, 1, observed=np.ones(40))
+    assert explain(model)["y"]
+    assert verify(model, n_random=1)

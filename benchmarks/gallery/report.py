@@ -74,9 +74,14 @@ def _records(results: dict[str, Any], names: list[str]) -> Iterator[Record]:
         yield {"evaluation": None, **results["models"][name], "name": name}
 
 
+def in_cell(text: str) -> str:
+    """Return text that does not end a cell of a table in Markdown, as ``(1|item)`` does."""
+    return text.replace("|", "\\|")
+
+
 def page_table(results: dict[str, Any]) -> str:
     """Return what stands between the markers of the page."""
-    model: Columns = (("model", lambda r: f"`{r['name']}`: {MODELS[r['name']].source}"),)
+    model: Columns = (("model", lambda r: f"`{r['name']}`: {in_cell(MODELS[r['name']].source)}"),)
     parts = ["\n".join(summary(results))]
     for topic in dict.fromkeys(entry.topic for entry in MODELS.values()):
         names = [name for name, entry in MODELS.items() if entry.topic == topic]

@@ -110,7 +110,7 @@ def _in_fresh_process(model: Path, side: str, freeze_model: bool) -> Wait:
             str(freeze_model),
             str(PATIENCE),
         ],
-        env=_environment(model.parent / side),
+        env=_environment(model.parent / side, is_on=side != "off"),
         capture_output=True,
         text=True,
     )
@@ -122,12 +122,16 @@ def _in_fresh_process(model: Path, side: str, freeze_model: bool) -> Wait:
     return Wait(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    """Return the environment of a process that begins with an empty folder for all that is kept, and with the plugin switched on once it is imported."""
+def _environment(folder: Path, *, is_on: bool) -> dict[str, str]:
+    """Return the environment of a process that begins with an empty folder for all that is kept, and where the plugin, which a model may import, is on or off."""
     own = dict(os.environ)
     # A folder of the user's may have the model; whether models are kept at all is part of the wait.
     if own.get(store.ENVIRONMENT_VARIABLE, "").lower() not in OFF:
         own.pop(store.ENVIRONMENT_VARIABLE, None)
     flags = f"{own.get('PYTENSOR_FLAGS', '')},base_compiledir={folder}".lstrip(",")
     path = os.pathsep.join(sys.path)
-    return own | {ENVIRONMENT_VARIABLE: "1", "PYTENSOR_FLAGS": flags, "PYTHONPATH": path}
+    return own | {
+        ENVIRONMENT_VARIABLE: str(int(is_on)),
+        "PYTENSOR_FLAGS": flags,
+        "PYTHONPATH": path,
+    }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pymc_fastlogp.callbacks.collector import old_objects_left_alone
 from pymc_fastlogp.callbacks.traces import without_traces
 from pymc_fastlogp.callbacks.turns import one_at_a_time
-from pymc_fastlogp.frozen import frozen_copy
+from pymc_fastlogp.frozen import can_be_frozen, frozen_copy
 from pymc_fastlogp.given_model import model_with_variables, refuse_discrete
 from pymc_fastlogp.registration import is_enabled
 
@@ -130,8 +130,8 @@ def request_of(
 ) -> Request:
     """Return what :func:`compile_pymc_model` is asked for by its arguments."""
     refuse_discrete(model)
-    can_be_frozen = _can_be_frozen(model)
-    if freeze_model is None and not can_be_frozen:
+    is_possible = can_be_frozen(model)
+    if freeze_model is None and not is_possible:
         logger.info(
             "the model is not frozen: PyMC cannot freeze one inside of another, or with symbolic initial values"
         )
@@ -144,8 +144,8 @@ def request_of(
     return Request(
         model,
         options | _by_name(model, options),
-        can_be_frozen if freeze_model is None else freeze_model,
-        parametrise and can_be_frozen,
+        is_possible if freeze_model is None else freeze_model,
+        parametrise and is_possible,
     )
 
 
@@ -172,15 +172,6 @@ def _by_nutpie(request: Request, **kwargs: Any) -> Any:
     options["jitter_rvs"] = jittered_in(model, options["jitter_rvs"])
     with one_at_a_time():
         return compile_pymc_model(model, freeze_model=False, **options, **kwargs)
-
-
-def _can_be_frozen(model: "pm.Model") -> bool:
-    """Whether PyMC can freeze a model: not one inside of another, nor one with a symbolic initial value."""
-    from pytensor.graph.basic import Constant, Variable
-
-    values = model.rvs_to_initial_values.values()
-    is_symbolic = any(isinstance(x, Variable) and not isinstance(x, Constant) for x in values)
-    return model.parent is None and not is_symbolic
 
 
 def _by_name(model: "pm.Model", options: Mapping[str, Any]) -> dict[str, Any]:

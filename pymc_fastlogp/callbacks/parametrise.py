@@ -1,13 +1,16 @@
 """``parametrise``: a model whose effects are sampled where their data want them."""
 
+import logging
 from typing import TYPE_CHECKING
 
 from pymc_fastlogp.callbacks.compile import compile_pymc_model
-from pymc_fastlogp.frozen import frozen_copy
+from pymc_fastlogp.frozen import can_be_frozen, frozen_copy
 from pymc_fastlogp.given_model import model_with_variables, refuse_discrete
 
 if TYPE_CHECKING:
     import pymc as pm
+
+logger = logging.getLogger("pymc_fastlogp")
 
 
 def parametrise(model: "pm.Model | None" = None) -> "pm.Model":
@@ -30,7 +33,8 @@ def parametrise(model: "pm.Model | None" = None) -> "pm.Model":
     Returns
     -------
     pymc.Model
-        A new model; a clone where nothing is to be done. The log says of each variable what was done, or why nothing.
+        A new model; a clone where nothing is to be done, and the model itself where PyMC cannot copy it, inside of another or with symbolic initial
+        values. The log says of each variable what was done, or why nothing.
         Summaries are of the data that the model has now: after ``pm.set_data``, parametrise the model anew.
 
     Raises
@@ -60,6 +64,11 @@ def parametrise(model: "pm.Model | None" = None) -> "pm.Model":
 
     model = model_with_variables("parametrise", model)
     refuse_discrete(model)
+    if not can_be_frozen(model):
+        logger.info(
+            "all variables stay as they are: PyMC cannot copy a model inside of another, or with symbolic initial values"
+        )
+        return model
     found = placed(model, lambda sited: compile_pymc_model(sited, freeze_model=False))
     sites = {} if found is None else found.sites
     try:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from textwrap import shorten
 
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 
@@ -59,7 +60,7 @@ def _box(place: str, label: str, fill: str) -> str:
 
 
 def _leaf(place: str, x: Variable) -> str:
-    if isinstance(x, Constant):
+    if isinstance(x, Constant | SharedVariable):
         return _box(place, x.name or "constant", DATA)
     return _box(place, x.name or str(x), PARAMETER)
 

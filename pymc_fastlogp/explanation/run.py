@@ -12,6 +12,7 @@ from pytensor.graph import clone_replace
 from pymc_fastlogp.decisions import Decision
 from pymc_fastlogp.explanation.result import PLACED, Explanation, Outcome
 from pymc_fastlogp.explanation.terms import rewrite_terms
+from pymc_fastlogp.frozen import frozen_copy
 from pymc_fastlogp.given_model import given_model
 from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD
 
@@ -124,7 +125,8 @@ def _effects(model: "pm.Model") -> dict[str, str]:
     from pymc_fastlogp.parametrisation.model import found_in
 
     try:
-        found = found_in(model)
+        # As `parametrise` does, whether or not the graphs that are explained are those of frozen data.
+        found = found_in(frozen_copy(model))
     except (NotImplementedError, ValueError) as error:
         return {rv.name: f"parametrise leaves it: {error}" for rv in model.free_RVs}
     placed = {name: f"{PLACED}: {kind}" for name, kind in found.kinds.items()}

@@ -22,6 +22,7 @@ from pymc_fastlogp.analysis.elemwise import is_elemwise
 from pymc_fastlogp.parametrisation.effects import (
     combined,
     depends_on,
+    fits,
     is_random,
     is_standard_normal,
     users,
@@ -77,14 +78,21 @@ class Correlated:
 
     @property
     def factor(self) -> Variable:
-        """Of the covariance matrix, (K, K)."""
-        return self.matrix.T if self.is_transposed else self.matrix
+        """Of the covariance matrix, (K, K): what multiplies standardised effects, or, of effects that are a variable, a triangle."""
+        factor = self.matrix.T if self.is_transposed else self.matrix
+        # Any matrix may be the author's. Its triangle is the same matrix where a rewrite knows that it is one.
+        return pt.linalg.cholesky(factor @ factor.T) if self.is_centred else factor
 
     @property
     def mean(self) -> Variable:
         """Of the effects, with axes for groups and effects."""
         mean = pt.atleast_2d(combined(pt.add, self.terms, 0.0, self.variable))
         return mean if self.group_axis_of_terms == 0 else mean.T
+
+    @property
+    def multipliers(self) -> tuple[Variable, ...]:
+        """What standardised effects are multiplied by."""
+        return (self.matrix,)
 
     def where(self, old: Variable, new: Variable) -> "Correlated":
         """Return the same effects in a graph that has one variable for another."""
@@ -166,7 +174,7 @@ def _terms(
             group_axis = 1 - group_axis
         elif (
             is_elemwise(user.op, Add)
-            and user.outputs[0].type.ndim == 2
+            and all(fits(y, product) for y in found)
             and not any(depends_on(y, {x}) for y in found)
         ):
             terms += found

@@ -30,6 +30,7 @@ GATHERS = (Subtensor, AdvancedSubtensor)
 ONE_NUMBER = "it is one number"
 HAS_TRANSFORM = "it has a transform already"
 NO_PARAMETERS = "its prior has no parameters, and no scale multiplies it"
+IN_A_CIRCLE = "it multiplies what multiplies it"
 TWO_PLACES = "the model uses it in more than one place"
 BY_ROW = "what multiplies it is not the same for all rows of a group"
 
@@ -91,6 +92,11 @@ class Effect:
     def parameters(self) -> tuple[Variable, ...]:
         """What mean and scale are made of."""
         return (*chain(*self.terms), *self.factors)
+
+    @property
+    def multipliers(self) -> tuple[Variable, ...]:
+        """What a standardised effect is multiplied by."""
+        return self.factors
 
     @property
     def deviation(self) -> Variable:
@@ -191,7 +197,7 @@ def non_centred(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
         return LeftAlone(name, TWO_PLACES)
     if is_gathered and not all(all(y.type.broadcastable) for y in factors):
         return LeftAlone(name, BY_ROW)
-    if not is_gathered and not all(_fits(y, x) for y in factors):
+    if not is_gathered and not all(fits(y, x) for y in factors):
         return LeftAlone(name, BY_ROW)
     terms, outer = _around(fgraph, x, user.outputs[0])
     # What is added to rows is no part of the mean of an effect.
@@ -213,7 +219,7 @@ def _around(
         found = tuple(y for i, y in enumerate(user.inputs) if i != place)
         if any(depends_on(y, {x}) for y in found):
             return terms, outer
-        if is_elemwise(user.op, Add) and all(_fits(y, scaled) for y in found):
+        if is_elemwise(user.op, Add) and all(fits(y, scaled) for y in found):
             terms += tuple((y,) for y in found)
         elif is_elemwise(user.op, Mul) and all(_is_random_number(y) for y in found):
             terms = tuple((*product, *found) for product in terms)
@@ -241,7 +247,7 @@ def _one_for_all(x: Variable) -> Variable:
     return x.dimshuffle()
 
 
-def _fits(x: Variable, effect: Variable) -> bool:
+def fits(x: Variable, effect: Variable) -> bool:
     """Whether a variable that meets an effect in one Elemwise broadcasts to its shape, not the other way round."""
     if x.type.ndim > effect.type.ndim:
         return False

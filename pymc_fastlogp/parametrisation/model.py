@@ -15,6 +15,7 @@ from pytensor.graph.fg import FunctionGraph
 
 from pymc_fastlogp.frozen import with_checks_of
 from pymc_fastlogp.parametrisation.centred import centred
+from pymc_fastlogp.parametrisation.circles import without_circles
 from pymc_fastlogp.parametrisation.correlated import Correlated, correlated_of
 from pymc_fastlogp.parametrisation.crossed import Crossing, sited_crossed
 from pymc_fastlogp.parametrisation.effects import Effect, LeftAlone, depends_on, effect_of
@@ -177,6 +178,7 @@ class _Sited:
             LeftAlone(x.name, reasons[x.name]) if x.name in reasons else x
             for x in _known(self.fgraph)
         ]
+        known = [*without_circles(known)]
         self.all = [x for x in known if not isinstance(x, LeftAlone)]
         self.left_alone = [x for x in known if isinstance(x, LeftAlone)]
         self._effects = {x.name: x for x in self.all}

@@ -126,6 +126,33 @@ def correlated_centred() -> pm.Model:
     return model
 
 
+def correlated_by_any_matrix() -> pm.Model:
+    """Effects as a variable whose covariance is a product of a matrix that is no triangle."""
+    with pm.Model(coords={"g": range(GROUPS), "effect": ["one", "x"]}) as model:
+        matrix = pm.Normal("matrix", np.eye(2), shape=(2, 2))
+        mean = pm.Normal("mean", shape=2)
+        effects = pm.MvNormal("effects", mean, cov=matrix @ matrix.T, dims=("g", "effect"))
+        pm.Normal("y", effects[GROUP, 0] + effects[GROUP, 1] * X, 0.5, observed=Y)
+    return model
+
+
+def multiplied_by_each_other() -> pm.Model:
+    """Two standard normal vectors, each of which could be the scale of the other."""
+    with pm.Model() as model:
+        one, other = pm.Normal("one", shape=GROUPS), pm.Normal("other", shape=GROUPS)
+        scale = pm.HalfNormal("scale")
+        pm.Normal("y", (one * other * scale)[GROUP], 0.5, observed=Y)
+    return model
+
+
+def matrices_that_multiply_each_other() -> pm.Model:
+    with pm.Model() as model:
+        one, other = pm.Normal("one", shape=(2, 2)), pm.Normal("other", shape=(2, 2))
+        effects = one @ other
+        pm.Normal("y", effects[GROUP % 2, 0] + effects[GROUP % 2, 1] * X, 0.5, observed=Y)
+    return model
+
+
 def with_coefficients() -> pm.Model:
     """Effects beside a common intercept and coefficients."""
     with pm.Model() as model:
@@ -160,6 +187,9 @@ CORRELATED = [correlated, correlated_columns, correlated_centred]
 ALL = [
     crossed_by_three,
     *CORRELATED,
+    correlated_by_any_matrix,
+    multiplied_by_each_other,
+    matrices_that_multiply_each_other,
     with_coefficients,
     centred,
     non_centred,

@@ -180,6 +180,26 @@ def test_is_left_as_it_is_written(make, reason):
     assert {x.name: x.reason for x in found.left_alone}["x"] == reason
 
 
+@pytest.mark.parametrize(
+    "make", [models.multiplied_by_each_other, models.matrices_that_multiply_each_other]
+)
+def test_of_effects_that_multiply_each_other_one_gets_a_site(make):
+    found = found_in(make())
+    assert [*found.kinds] == ["one"]
+    assert {x.name: x.reason for x in found.left_alone}["other"] == effects.IN_A_CIRCLE
+
+
+def test_what_broadcasts_an_effect_to_other_groups_is_not_its_mean():
+    with pm.Model() as written:
+        chol = pm.LKJCholeskyCov("L", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1.0))[0]
+        z, mean = pm.Normal("z", shape=(1, 2)), pm.Normal("mean", shape=(4, 2))
+        pm.Normal("y", mean + z @ chol.T, 1, observed=np.zeros((4, 2)))
+    found = found_in(written)
+    assert found.kinds == {"z": "correlated, non-centred"}
+    new = model.with_sites(freeze_dims_and_data(written), found.bundles).model
+    assert new.compile_logp()(new.initial_point()) < 0
+
+
 def test_one_group_is_an_effect_if_it_has_an_axis():
     with pm.Model(coords={"g": ["all"]}) as written:
         pm.Normal("x", pm.Normal("mu"), pm.HalfNormal("tau"), dims="g")

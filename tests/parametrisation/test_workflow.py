@@ -99,6 +99,19 @@ def test_one_kernel_computes_all():
         assert not kernels.outside, make.__name__
 
 
+def test_a_model_that_cannot_be_copied_is_returned_as_it_is(caplog):
+    with pm.Model() as with_symbols:
+        mean = pm.Normal("mean")
+        pm.Normal("x", mean, pm.HalfNormal("tau"), shape=4, initval=mean + np.zeros(4))
+    with pm.Model(), pm.Model("inner") as inner:
+        pm.Normal("x", 0, pm.HalfNormal("tau"), shape=4)
+    for model in (with_symbols, inner):
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "pymc_fastlogp"):
+            assert pymc_fastlogp.parametrise(model) is model
+        assert "cannot copy" in caplog.text
+
+
 def test_a_model_without_effects_is_the_same(caplog):
     with pm.Model() as model:
         pm.Normal("x", shape=3)
