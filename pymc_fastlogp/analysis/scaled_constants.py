@@ -5,6 +5,8 @@ The squared distances of scaled points are one, in whatever form they were writt
 .. math::
 
     -2 (s x_i)(s x_j) + (s x_i)^2 + (s x_j)^2 = s^2 (x_i - x_j)^2 .
+
+What over- or underflows without its scalars, as :math:`x^2` does for :math:`10^{-170}` where :math:`(s x)^2` may well be one, is not known to be such.
 """
 
 from collections import Counter
@@ -95,8 +97,14 @@ def _power(s: TensorVariable, p: int) -> TensorVariable:
     return power if p > 0 else 1 / power
 
 
-def _product(op: Any, *factors: ScaledConstant) -> ScaledConstant:
-    data = reduce(np.multiply, (factor.data for factor in factors))
+def _product(op: Any, *factors: ScaledConstant) -> ScaledConstant | None:
+    data, *others = (factor.data for factor in factors)
+    for other in others:
+        with np.errstate(all="ignore"):
+            product = data * other
+        if not _keeps_digits(product, data, other):
+            return None
+        data = product
     return ScaledConstant(data, _sum_of(factor.powers for factor in factors))
 
 
@@ -107,14 +115,32 @@ def _sum_of(counters: Any) -> Counter[TensorVariable]:
     return total
 
 
-def _raised(x: ScaledConstant, power: int) -> ScaledConstant:
-    powers = Counter({s: p * power for s, p in x.powers.items()})
-    return ScaledConstant(x.data**power, powers)
-
-
-def _quotient(op: Any, a: ScaledConstant, b: ScaledConstant) -> ScaledConstant:
+def _raised(x: ScaledConstant, power: int) -> ScaledConstant | None:
     with np.errstate(all="ignore"):
-        return ScaledConstant(a.data / b.data, _sum_of((a.powers, _raised(b, -1).powers)))
+        data = x.data**power
+    return ScaledConstant(data, _multiples(x, power)) if _keeps_digits(data, x.data) else None
+
+
+def _multiples(x: ScaledConstant, n: int) -> Counter[TensorVariable]:
+    return Counter({s: p * n for s, p in x.powers.items()})
+
+
+def _quotient(op: Any, a: ScaledConstant, b: ScaledConstant) -> ScaledConstant | None:
+    with np.errstate(all="ignore"):
+        data = a.data / b.data
+    if not _keeps_digits(data, a.data, b.data):
+        return None
+    return ScaledConstant(data, _sum_of((a.powers, _multiples(b, -1))))
+
+
+def _keeps_digits(result: np.ndarray, *operands: np.ndarray) -> bool:
+    """Whether what is computed of finite numbers other than zero neither overflows nor is subnormal, which their multiples may not do."""
+    are_numbers = reduce(np.logical_and, (np.isfinite(x) & (x != 0) for x in operands))
+    return bool((_is_normal(result) | ~are_numbers).all())
+
+
+def _is_normal(x: np.ndarray) -> np.ndarray:
+    return np.isfinite(x) & (np.abs(x) >= np.finfo("float64").tiny)
 
 
 def _sum(op: Any, *terms: ScaledConstant) -> ScaledConstant | None:

@@ -7,6 +7,7 @@ import pytest
 from pytensor.graph.traversal import ancestors
 
 from tests.rewrites.conftest import (
+    PYTHON,
     assert_left_alone,
     assert_rewritten,
     assert_same_value_and_gradient,
@@ -104,6 +105,9 @@ REFUSES = {
     "part of the diagonal": pt.diagonal(zeros[STRICT[0], STRICT[0]].set(low)),
     "half of the diagonal": pt.diagonal(full[ROWS[1:], COLS[1:]].set(packed[1:])),
     "root that is no fill": pt.diagonal(full[STRICT].set(low)),
+    "nothing but what is multiplied by zero": pt.diagonal(
+        (full * np.tri(N, k=-1))[np.array([2]), np.array([0])].set(pt.stack([s]))
+    ),
     "runtime index": pt.diagonal(zeros[index, COLS].set(packed)),
     "duplicates": pt.diagonal(zeros[ROWS, ROWS].set(packed)),
     "other axes of a batch": pt.diagonal(two, axis1=0, axis2=1),
@@ -125,6 +129,15 @@ def test_value_and_gradient(name):
 @pytest.mark.parametrize("name", REFUSES)
 def test_refuses(name):
     assert_left_alone(REFUSES[name], RULE)
+
+
+def test_infinity_times_zero_on_the_diagonal_is_nan():
+    out = REFUSES["nothing but what is multiplied by zero"]
+    at = {full: np.diag([np.nan, np.inf, 1.0]), s: np.array(0.7)}
+    assert_same_value_and_gradient(out, at, rtol=0)
+    with np.errstate(invalid="ignore"):
+        found = pregrad(out, on=True).eval(at, mode=PYTHON)
+    np.testing.assert_array_equal(found, [np.nan, np.nan, 0])
 
 
 def test_no_zeros_are_sent_to_the_rest_of_the_matrix():

@@ -14,6 +14,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pymc_fastlogp.analysis.ranges import DEEPEST, range_of
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.rewrites.checks.fold_checks_by_range import local_fold_checks_by_range
+from tests.fuzz.evaluation import off_in_numpy, on_by_kernels
 from tests.rewrites.conftest import (
     PYTHON,
     assert_left_alone,
@@ -219,6 +220,31 @@ def test_nothing_is_taken_as_before(condition, length):
             [length_unknown], pregrad(condition, on=on), mode=PYTHON, on_unused_input="ignore"
         )(np.ones(length))
         for on in (False, True)
+    )
+    assert on == off
+
+
+TRUE = pt.constant(np.array(True))
+is_false = pt.exp(length_unknown) < 0
+
+
+@pytest.mark.parametrize("length", [0, 2])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        pt.any(is_false ^ TRUE),
+        pt.all(~(is_false ^ TRUE)),
+        pt.any(pt.eq(is_false, ~TRUE)),
+        pt.any(pt.neq(is_false, TRUE)),
+        pt.any(pt.switch(is_false, pt.isnan(length_unknown), TRUE)),
+        pt.all(pt.switch(is_false, pt.isnan(length_unknown), ~TRUE)),
+    ],
+)
+def test_nothing_is_taken_as_before_where_truth_values_are_turned_over(condition, length):
+    """PyTensor takes the two for each other after the gradient, so all of its rewrites are needed."""
+    [off], [on] = (
+        compiled([length_unknown], [condition])(np.ones(length))
+        for compiled in (off_in_numpy, on_by_kernels)
     )
     assert on == off
 

@@ -285,6 +285,37 @@ def test_zero_times_or_by_a_scalar_is_nan_where_it_is(out, w):
     np.testing.assert_array_equal(on, off)
 
 
+def by_column(operation, factors, w):
+    """Return zeros that are multiplied by or divided by a constant column, in which a number stands among ordinary ones."""
+    return operation(pt.mul(filled, *factors), np.array([1.0, w, 0.5, 3.0, w])[:, None])
+
+
+@pytest.mark.parametrize("factors", [(), (s,)])
+@pytest.mark.parametrize(
+    ("operation", "w"),
+    [
+        (pt.mul, np.inf),
+        (pt.mul, -np.inf),
+        (pt.mul, np.nan),
+        (pt.true_div, 0.0),
+        (pt.true_div, np.nan),
+    ],
+)
+def test_zero_times_or_by_a_constant_is_nan_where_it_is(operation, w, factors):
+    out = by_column(operation, factors, w)
+    inputs = inputs_of(out, VALUES)
+    off, on = (value_and_gradient(out, inputs, on=on)[0] for on in (False, True))
+    assert np.isnan(off[1, 1:]).all()
+    np.testing.assert_array_equal(on, off)
+
+
+@pytest.mark.parametrize(("operation", "w"), [(pt.mul, 0.0), (pt.true_div, np.inf)])
+def test_a_constant_that_makes_no_nan_of_zero_is_lifted(operation, w):
+    out = by_column(operation, (s,), w)
+    assert sketch(pregrad(out, on=True)) != sketch(pregrad(out, on=False))
+    assert_same_value_and_gradient(out, VALUES, rtol=1e-14)
+
+
 def test_positions_in_a_very_large_tensor_are_not_listed():
     """They would take seconds and gigabytes; the sets are taken to overlap instead."""
     assert_left_alone(pt.exp(pt.zeros((100_000, 100_000))[0].set(s)[1:3].set(2 * s)))

@@ -45,7 +45,7 @@ softmax = exp_matrix / exp_matrix.sum(axis=1, keepdims=True)
 
 def limited(logs, product):
     return logs + pt.switch(
-        pt.eq(product, 0), -np.inf, pt.switch(pt.lt(product, np.inf), 0.0, np.inf)
+        pt.le(product, 0), -np.inf, pt.switch(pt.lt(product, np.inf), 0.0, np.inf)
     )
 
 
@@ -156,6 +156,23 @@ def test_limits_of_a_product_of_factors_that_have_none(constant, exponent):
     off, on = (value_and_gradient(out, values, on=on)[0] for on in (False, True))
     assert np.all(np.isinf(off))
     np.testing.assert_array_equal(off, on)
+
+
+@pytest.mark.parametrize("at", [0.0, -0.0])
+@pytest.mark.parametrize(
+    "out",
+    [
+        pt.log(2.5 * pt.exp(x) / pt.sqrt(s)),
+        pt.log(a * pt.exp(v)[g] / pt.sqrt(s)),
+        pt.log((pt.exp(v) / pt.sqrt(s))[g] * pt.exp(x)),
+    ],
+)
+def test_division_by_a_zero_of_either_sign(out, at):
+    values = inputs_of(out, VALUES | {s: np.array(at)})
+    off, on = (value_and_gradient(out, values, on=on)[0] for on in (False, True))
+    assert sketch(pregrad(out, on=True)) != sketch(pregrad(out, on=False))
+    np.testing.assert_array_equal(off, np.full(6, np.nan if np.signbit(at) else np.inf))
+    np.testing.assert_array_equal(on, off)
 
 
 def test_entries_of_a_softmax_that_underflow():

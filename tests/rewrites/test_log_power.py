@@ -15,6 +15,7 @@ from tests.rewrites.conftest import (
     assert_rewritten,
     assert_same_value_and_gradient,
     pregrad,
+    sketch,
 )
 
 RULE = "fastlogp_log_power"
@@ -35,7 +36,7 @@ def guarded(mask=zero, u=0.0, of=log_mu, counts=y, log=log_mu):
     return pt.switch(pt.eq(of, -np.inf) & mask, u, counts * log)
 
 
-limit = pt.switch(pt.eq(mu, 0), -np.inf, pt.switch(pt.lt(mu, np.inf), 0.0, np.inf))
+limit = pt.switch(pt.le(mu, 0), -np.inf, pt.switch(pt.lt(mu, np.inf), 0.0, np.inf))
 after = pt.switch(zero, pt.switch(pt.lt(mu, np.inf), 0.0, np.nan), y * logs + limit)
 FIRES = {
     "as PyMC writes it": guarded(),
@@ -132,6 +133,21 @@ def test_logarithms_of_what_under_or_overflows(name, at):
     out = [guarded(of=pt.log(rate), log=pt.log(rate)), pt.log(rate)]
     off, on = (f([x, z], out)(*values) for f in (off_in_numpy, on_by_kernels))
     np.testing.assert_allclose(on, off, rtol=1e-14)
+
+
+@pytest.mark.parametrize("at", [0.0, -0.0])
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_a_rate_that_is_divided_by_a_zero_of_either_sign(at, is_moved):
+    """A density of infinity where upstream has nan would be accepted: what is subtracted is minus infinity."""
+    scale = pt.scalar("scale")
+    rate = pt.exp(x) / pt.sqrt(scale)
+    rate = rate[::-1] if is_moved else rate
+    out = guarded(of=pt.log(rate), log=pt.log(rate)) - rate
+    values = {x: POINTS["ordinary"], scale: np.array(at)}
+    off, on = (pregrad(out, on=on).eval(values) for on in (False, True))
+    assert sketch(pregrad(out, on=True)) != sketch(pregrad(out, on=False))
+    np.testing.assert_array_equal(off, np.full(6, np.nan))
+    np.testing.assert_array_equal(on, off)
 
 
 def _value_or_error(out, point):

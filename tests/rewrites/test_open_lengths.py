@@ -17,6 +17,9 @@ X, Y = RNG.normal(size=(N, 3)), RNG.normal(size=N)
 TABLE = RNG.normal(size=(50, 3))
 GROUP = RNG.integers(0, 7, N)
 COUNTS = RNG.integers(0, 3, size=(50, 3)).astype(float)
+REPEATED = np.tile(np.arange(6.0).reshape(2, 3), (N // 2, 1))
+LONG_TABLE = RNG.normal(size=(N, 2))
+FEW = np.tile(np.arange(15), 10)
 V, M = pt.vector, pt.matrix
 
 
@@ -36,6 +39,19 @@ CASES = {
     "slopes by group": (M, lambda b: squares((b[GROUP] * X).sum(axis=1)), (7, 3), (7, 4)),
     "several outcomes": (M, lambda b: ((TABLE - X[:50] @ b) ** 2).sum(), (3, 3), (4, 3)),
     "columns of several outcomes": (M, lambda b: ((TABLE - X[:50] @ b) ** 2).sum(), (3, 3), (3, 4)),
+    "repeated": (V, lambda b: ((REPEATED - pt.alloc(b, N, 3)) ** 2).sum(), (3,), (4,)),
+    "a function of what is repeated": (
+        V,
+        lambda b: pt.exp(-REPEATED * pt.alloc(b, N, 3)).sum(),
+        (3,),
+        (4,),
+    ),
+    "joined": (
+        V,
+        lambda b: pt.exp(pt.join(1, b[:, None], LONG_TABLE)[FEW]).sum(axis=0)[1],
+        (N,),
+        (N + 3,),
+    ),
     "a costly function of few values": (
         V,
         lambda b: pt.exp(TABLE * pt.gammaln(COUNTS + pt.exp(b))).sum(),

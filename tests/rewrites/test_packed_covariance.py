@@ -16,7 +16,7 @@ import pymc_fastlogp
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.ops import PackTriangle, UnpackTriangle, rows_of_packed
-from tests.rewrites.conftest import pregrad, with_gradients
+from tests.rewrites.conftest import PYTHON, pregrad, with_gradients
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -129,6 +129,28 @@ def test_value_and_gradient(name):
     assert any(isinstance(node.op, FusedKernel) for node in on.maker.fgraph.apply_nodes)
     for found, expected in zip(on(*values()), off(*values()), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
+
+
+TINY, HUGE = 1e-170 * DISTANCES, 1e170 * DISTANCES
+
+
+@pytest.mark.parametrize(
+    ("squared", "scale"),
+    [
+        (pt.sqr(s[0] * TINY), 1e170),
+        ((s[0] * TINY) * (s[0] * TINY.T), 1e170),
+        (pt.sqr(TINY / s[0]), 1e-170),
+        (pt.sqr(s[0] * HUGE), 1e-170),
+    ],
+)
+def test_a_scale_of_what_overflows_or_underflows_without_it(squared, scale):
+    out = density(pt.exp(-squared) + NOISE)
+    at = {s: np.array([scale, 1.0, 1.0]), y: np.sin(X)}
+    off, on = (pregrad(out, on=on).eval(at, mode=PYTHON) for on in (False, True))
+    expected = density(pt.exp(-pt.sqr(DISTANCES)) + NOISE).eval({y: np.sin(X)}, mode=PYTHON)
+    np.testing.assert_allclose(off, expected, rtol=1e-10)
+    np.testing.assert_allclose(on, expected, rtol=1e-10)
+    assert packed_in(pregrad(out, on=True))
 
 
 @pytest.mark.parametrize("name", REFUSES)

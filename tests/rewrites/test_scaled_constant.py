@@ -104,6 +104,7 @@ KEEPS_SCALE = {
         solve_triangular(s * L, b, lower=True, unit_diagonal=True, b_ndim=1) ** 2
     ).sum(),
     "a sum": squares(s + L),
+    "a column and a row": squares(v[:, None] * np.array([[1.0, 2.0, 3.0]])),
 }
 
 
@@ -127,6 +128,14 @@ def test_the_constant_is_solved_with(name):
 @pytest.mark.parametrize("name", KEEPS_SCALE)
 def test_scales_that_are_kept(name):
     assert not solves_as_it_is(pregrad(KEEPS_SCALE[name], on=True))
+
+
+def test_a_column_times_a_row_is_solved_with():
+    out = KEEPS_SCALE["a column and a row"]
+    off, on = (evaluated(out, VALUES, on=on) for on in (False, True))
+    assert np.isfinite(off[0])
+    for expected, found in zip(off, on, strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 ALL = {**{f"factor, {k}": x for k, x in FACTORS.items()}, **SOLVES}

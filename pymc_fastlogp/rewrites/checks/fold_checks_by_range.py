@@ -17,7 +17,7 @@ that alone, and returns nan for nan only, its argument is asked instead. What ma
 variable is assumed to be finite.
 
 These are equalities of truth values, entry by entry, for any input. Of what may have no entries, PyTensor takes
-``all`` for false if they are known to be false, and ``any`` for true if they are true: comparisons read so are left. The derivative of a truth value is
+``all`` for false if they are known to be false, and ``any`` for true if they are true: comparisons that are read so, or may be, are left. The derivative of a truth value is
 zero. Where ``switch`` is left with one branch, the other does not take part in the gradient any more, where an
 infinite derivative times zero would be nan.
 """
@@ -31,7 +31,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.tensor.basic import MakeVector, constant, full_like, stack
-from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import All, Any, Sum, eq, ge, gt, invert, isinf_, isnan, isnan_, le, lt
 from pytensor.tensor.variable import TensorVariable
 
@@ -52,8 +52,8 @@ COMPARISONS: dict[type[ps.ScalarOp], tuple[Test, Test]] = {
     ps.EQ: (lambda x, y: False, lambda x, y: x.high < y.low or x.low > y.high),
 }
 
-# How truth values are combined, entry by entry.
-LOGICAL = (ps.AND, ps.OR, ps.XOR, ps.Invert, ps.Mul)
+# How truth values are combined, entry by entry, of which it is known whether they are turned over.
+LOGICAL = (ps.AND, ps.OR, ps.Invert, ps.Mul)
 
 
 def _sure_comparison(fgraph: FunctionGraph, node: Apply) -> TensorVariable | None:
@@ -160,14 +160,20 @@ def _decided(
 
 
 def _is_misread(fgraph: FunctionGraph, x: TensorVariable, value: bool) -> bool:
-    """Whether a reader asks for ``all`` of what is known to be false, or for ``any`` of what is true."""
+    """Whether a reader asks for ``all`` of what is known to be false, or for ``any`` of what is true, or may do so."""
     for client, _ in fgraph.clients[x]:
-        if isinstance(client.op, Any if value else All):
+        if isinstance(client.op, Any if value else All) or _may_turn_over(client):
             return True
         passed_on = value != is_elemwise(client.op, ps.Invert)
         if is_elemwise(client.op, *LOGICAL) and _is_misread(fgraph, client.outputs[0], passed_on):
             return True
     return False
+
+
+def _may_turn_over(reader: Apply) -> bool:
+    """Whether it makes other truth values, and it is not known which: an exclusive or, a comparison with true, a choice."""
+    is_known = not isinstance(reader.op, Elemwise) or is_elemwise(reader.op, *LOGICAL)
+    return not is_known and reader.outputs[0].type.dtype == "bool"
 
 
 def _is_true(condition: TensorVariable) -> bool:

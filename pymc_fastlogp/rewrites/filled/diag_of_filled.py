@@ -11,6 +11,8 @@
 PyTensor reads through sets too, but ``ExtractDiag`` only in ``specialize``, after the gradient. By then
 a gradient of the diagonal has gone through a matrix, and its zeros to everything else that was
 set, and ``log(1 / norm)`` did not become ``-log(norm)``.
+
+A diagonal on which nothing was set is left alone where something was multiplied by zero: infinity times zero is nan.
 """
 
 import numpy as np
@@ -36,6 +38,8 @@ def local_diag_of_filled(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     if found is None:
         return None
     entries = [*found.entries()]
+    if not entries and not found.is_lossless:
+        return None
     if not entries:
         diag = zeros(out.type.shape, dtype=out.type.dtype)
     elif len(entries) == 1 and found.codes.all() and entries[0].leaf.type.ndim < matrix.type.ndim:

@@ -18,7 +18,7 @@ The gradient needs more care than the value (:mod:`~pymc_fastlogp.rewrites.fille
 so does the cost (:mod:`~pymc_fastlogp.rewrites.filled.lift_cost`).
 
 Duplicates in ``i`` are refused: which of them wins then matters, and upstream sends a
-gradient to all of them. So are indices and lengths at run time.
+gradient to all of them. So are indices and lengths at run time, and constants that make nan of zero.
 """
 
 from collections.abc import Iterator, Sequence
@@ -98,7 +98,21 @@ def _match(node: Apply) -> Lift | None:
     filled = packed(operand) if is_set(operand) else None
     if filled is None or not filled.entries:
         return None
-    return Lift(node, operand, [x for x in node.inputs if x is not operand], filled)
+    lift = Lift(node, operand, [x for x in node.inputs if x is not operand], filled)
+    return None if _has_nan_of_zero(lift) else lift
+
+
+def _has_nan_of_zero(lift: Lift) -> bool:
+    """Whether ``0 * c`` or ``0 / c`` of a constant has a nan.
+
+    It would get lost: PyTensor folds the two to zero for every ``c``, also where the zero is a branch of a switch.
+    """
+    constants = [w.data for w in lift.others if isinstance(w, Constant)]
+    if isinstance(lift.node.op.scalar_op, ps.Mul):
+        return not all(np.isfinite(c).all() for c in constants)
+    if isinstance(lift.node.op.scalar_op, ps.TrueDiv) and lift.operand is lift.node.inputs[0]:
+        return any((np.isnan(c) | (c == 0)).any() for c in constants)
+    return False
 
 
 def _replacement(fgraph: FunctionGraph, lift: Lift) -> list[TensorVariable] | None:

@@ -35,7 +35,7 @@ def local_solve_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVari
     factors = _factors(matrix)
     matrices = [factor for factor in factors if not factor.type.broadcastable[-1]]
     scales = [factor for factor in factors if factor.type.broadcastable[-1]]
-    if len(matrices) != 1 or not scales or not isinstance(matrices[0], Constant):
+    if len(matrices) != 1 or not scales or not _is_square_constant(matrices[0]):
         return None
     scale = mul(*scales) if len(scales) > 1 else scales[0]
     scale = switch(eq(scale, 0) | isinf(scale), np.nan, scale)
@@ -43,6 +43,11 @@ def local_solve_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVari
     solution = node.op(matrices[0], divided)
     copy_stack_trace(out, [divided, solution])
     return [solution] if out.type.is_super(solution.type) else None
+
+
+def _is_square_constant(matrix: TensorVariable) -> bool:
+    """Whether a factor is a constant that can be solved with; a column times a row is square, and neither of them."""
+    return isinstance(matrix, Constant) and matrix.type.shape[-1] == matrix.type.shape[-2]
 
 
 def _factors(x: TensorVariable) -> list[TensorVariable]:

@@ -27,6 +27,7 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import is_made_by, operand, operands
+from pymc_fastlogp.analysis.gathers import MOVES
 from pymc_fastlogp.analysis.ranges import is_nonnegative
 from pymc_fastlogp.rewrites.rows.masked_switch import mask_of
 from pymc_fastlogp.rewrites.rows.terms import conjunction
@@ -78,7 +79,15 @@ def _power(y: TensorVariable, mu: TensorVariable) -> tuple[TensorVariable, Tenso
         return exponent, y * exponent
     logarithm = log(mu)
     logs = sum_of_logs(logarithm)
-    return mu, y * logarithm if logs is None else y * logs + limit_of_log(mu)
+    # What is divided by -0.0 is minus infinity, and its logarithm nan.
+    rate = abs(mu) if _is_quotient(mu) else mu
+    return rate, y * logarithm if logs is None else y * logs + limit_of_log(mu)
+
+
+def _is_quotient(mu: TensorVariable) -> bool:
+    while isinstance(mu.owner_op, MOVES):
+        mu = mu.owner.inputs[0]
+    return is_made_by(mu, ps.TrueDiv)
 
 
 def _number(value: float, like: TensorVariable) -> TensorConstant:

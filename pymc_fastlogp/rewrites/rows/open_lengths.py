@@ -1,7 +1,8 @@
 """Lengths that no type knows, where PyTensor compares them when a function runs.
 
 ``Y - b`` of a constant of three columns raises unless ``b`` has three entries. Its rows read ``b[[0, 1, 2]]`` and would not miss a fourth. So what
-they read of a variable of open length stands behind the comparisons that the expression makes.
+they read of a variable of open length stands behind the comparisons that the expression makes: of operands that are broadcast,
+multiplied as matrices, joined, or repeated.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,12 +10,14 @@ from collections.abc import Iterator, Sequence
 from pytensor.graph.basic import Apply
 from pytensor.graph.traversal import applys_between
 from pytensor.raise_op import CheckAndRaise
+from pytensor.tensor.basic import Alloc, Join
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Dot, eq
 from pytensor.tensor.special import LogAddExp, XLog1PY, XLogY
 from pytensor.tensor.variable import TensorVariable
 
-BROADCASTS = (Elemwise, XLogY, XLog1PY, LogAddExp)
+# Axes of operands are as long as those of the output. Along the axis of a join that is not so, but its length is open if one of theirs is.
+ALIGNED = (Elemwise, XLogY, XLog1PY, LogAddExp, Join, Alloc)
 FIT = CheckAndRaise(ValueError, "Incompatible lengths: arrays that are combined do not fit.")
 
 
@@ -36,9 +39,12 @@ def fitting(x: TensorVariable, conditions: Sequence[TensorVariable]) -> TensorVa
 
 def _compared(node: Apply) -> Iterator[tuple[TensorVariable, int, int | None]]:
     """Yield the axes of operands that a node compares, each with the length that it should have."""
-    if isinstance(node.op, BROADCASTS):
-        for operand in node.inputs:
-            yield from ((operand, axis, n) for axis, n in enumerate(node.outputs[0].type.shape))
+    if isinstance(node.op, ALIGNED):
+        lengths = node.outputs[0].type.shape
+        # What is repeated may have fewer axes; the other inputs are lengths.
+        for x in node.inputs[:1] if isinstance(node.op, Alloc) else node.inputs:
+            own = lengths[len(lengths) - x.type.ndim :]
+            yield from ((x, axis, n) for axis, n in enumerate(own))
     elif isinstance(node.op, Dot):
         left, right = node.inputs
         yield left, left.type.ndim - 1, right.type.shape[0]

@@ -13,7 +13,7 @@ r"""``log(a * exp(x) * s) -> log(a) + x + log(s)``: take no logarithm of what is
 :math:`\mu_{ik} = e_{ik} f_i \lambda_k` has :math:`\log\mu_{ik} = \log e_{ik} + \log f_i + \log\lambda_k`, without a logarithm of an
 entry, and a sum over rows of it falls into sums over :math:`i` and :math:`k` alone.
 
-The limit is zero, but :math:`-\infty` where the product is zero, and :math:`\infty` where it is infinite. There the logarithm is
+The limit is zero, but :math:`-\infty` where the product is zero, or divided by ``-0.0``, and :math:`\infty` where it is infinite. There the logarithm is
 what it was, also where factors that are neither under- or overflow together. Exponentials are multiplied and divided first, as PyTensor does after
 the gradient: their product may be finite where one of them is not, and its logarithm where none is zero or infinite. A quotient PyTensor splits itself where one of its parts is
 a positive constant, or the other one the sum of its exponentials. Elsewhere the sum
@@ -27,7 +27,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import constant, switch
 from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.math import Sum, add, eq, exp, log, lt, mul, sub
+from pytensor.tensor.math import Sum, add, exp, le, log, lt, mul, sub
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
@@ -91,9 +91,12 @@ def sum_of_logs(logarithm: TensorVariable) -> TensorVariable | None:
 
 
 def limit_of_log(x: TensorVariable) -> TensorVariable:
-    """Return zero, but the logarithm of ``x`` where that is not finite; ``x`` is not negative."""
+    """Return what makes a sum of logarithms that of ``x`` where that is not finite, and zero elsewhere; no factor of ``x`` is negative.
+
+    So ``x`` is below zero only where it is divided by ``-0.0``, and infinite. The sum is infinite there, and together they are nan.
+    """
     zero, infinity = (constant(np.array(value, dtype=x.type.dtype)) for value in (0, np.inf))
-    return switch(eq(x, zero), -infinity, switch(lt(x, infinity), zero, infinity))
+    return switch(le(x, zero), -infinity, switch(lt(x, infinity), zero, infinity))
 
 
 def _is_product(x: TensorVariable) -> bool:
