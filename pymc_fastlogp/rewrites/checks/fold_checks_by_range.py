@@ -161,12 +161,21 @@ def _decided(
 
 def _is_misread(fgraph: FunctionGraph, x: TensorVariable, value: bool) -> bool:
     """Whether a reader asks for ``all`` of what is known to be false, or for ``any`` of what is true."""
-    for client, _ in fgraph.clients[x]:
-        if isinstance(client.op, Any if value else All):
+    seen, to_see = set(), [(x, value)]
+    while to_see:
+        at = to_see.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        x, value = at
+        readers = [client for client, _ in fgraph.clients[x]]
+        if any(isinstance(reader.op, Any if value else All) for reader in readers):
             return True
-        passed_on = value != is_elemwise(client.op, ps.Invert)
-        if is_elemwise(client.op, *LOGICAL) and _is_misread(fgraph, client.outputs[0], passed_on):
-            return True
+        to_see += [
+            (reader.outputs[0], value != is_elemwise(reader.op, ps.Invert))
+            for reader in readers
+            if is_elemwise(reader.op, *LOGICAL)
+        ]
     return False
 
 
