@@ -41,8 +41,8 @@ from pymc_fastlogp.rewrites.rows.views import Grid, varies, view_key
 
 # Columns of a matrix that are taken apart, at most.
 MOST_COLUMNS = 256
-# Monomials of one expression, at most: of so many different ones the products alone take seconds to compile.
-MOST_MONOMIALS = 4 * MOST_COLUMNS
+# Monomials of one expression, at most, as of two such matrices: products of so many different ones take a second or two to compile.
+MOST_MONOMIALS = 600
 # Factors of each of them, at most: those of `x * x` double, too.
 MOST_FACTORS = 256
 

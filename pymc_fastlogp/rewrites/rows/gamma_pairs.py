@@ -24,7 +24,7 @@ from pymc_fastlogp.rewrites.rows.hoist_distinct import grids
 from pymc_fastlogp.rewrites.rows.reads import is_asked_again, reads_of
 
 # A sum of more terms is left alone: of `u + (u + v)` twenty times in a row, it would have a million.
-MOST_TERMS = 10_000
+MOST_TERMS = 2_000
 
 # So many rows at least read the same entry of `a`, on average.
 FEWER = 2
