@@ -50,6 +50,19 @@ def operands(x: TensorVariable, *scalar_ops: type[ps.ScalarOp]) -> list[TensorVa
     return [in_type(a, x.type.dtype) for a in x.owner.inputs]
 
 
+def n_leaves(x: TensorVariable, *scalar_ops: type[ps.ScalarOp]) -> int:
+    """Return how many operands ``x`` has when what is made by one of these is taken apart again and again.
+
+    What is read twice counts twice, as ``u`` in ``u * (u * v)``: after twenty such steps they are a million.
+    """
+
+    @cache
+    def count(x: TensorVariable) -> int:
+        return sum(map(count, x.owner.inputs)) if is_made_by(x, *scalar_ops) else 1
+
+    return count(x)
+
+
 def in_type(x: TensorVariable, dtype: str) -> TensorVariable:
     """Return ``x`` in a type, a constant as one."""
     if x.type.dtype == dtype:

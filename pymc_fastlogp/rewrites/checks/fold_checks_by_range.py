@@ -161,12 +161,22 @@ def _decided(
 
 def _is_misread(fgraph: FunctionGraph, x: TensorVariable, value: bool) -> bool:
     """Whether a reader asks for ``all`` of what is known to be false, or for ``any`` of what is true, or may do so."""
-    for client, _ in fgraph.clients[x]:
-        if isinstance(client.op, Any if value else All) or _may_turn_over(client):
+    seen, to_see = set(), [(x, value)]
+    while to_see:
+        at = to_see.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        x, value = at
+        asks = Any if value else All
+        readers = [client for client, _ in fgraph.clients[x]]
+        if any(isinstance(reader.op, asks) or _may_turn_over(reader) for reader in readers):
             return True
-        passed_on = value != is_elemwise(client.op, ps.Invert)
-        if is_elemwise(client.op, *LOGICAL) and _is_misread(fgraph, client.outputs[0], passed_on):
-            return True
+        to_see += [
+            (reader.outputs[0], value != is_elemwise(reader.op, ps.Invert))
+            for reader in readers
+            if is_elemwise(reader.op, *LOGICAL)
+        ]
     return False
 
 

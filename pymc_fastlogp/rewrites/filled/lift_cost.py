@@ -13,6 +13,7 @@ import math
 
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.traversal import walk
 from pytensor.tensor.basic import ExtractDiag
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.variable import TensorVariable
@@ -45,12 +46,15 @@ def pays(fgraph: FunctionGraph, node: Apply, operand: TensorVariable, filled: Pa
 
 def _leads_to_a_costly(fgraph: FunctionGraph, node: Apply) -> bool:
     """Whether a function that is not arithmetic can be lifted after this arithmetic."""
-    for client, _ in fgraph.clients[node.outputs[0]]:
-        if isinstance(client.op, Elemwise) and (
-            not isinstance(client.op.scalar_op, ARITHMETIC) or _leads_to_a_costly(fgraph, client)
-        ):
-            return True
-    return False
+
+    def lifted(node: Apply) -> list[Apply]:
+        return [reader for reader in _readers(fgraph, node) if isinstance(reader.op, Elemwise)]
+
+    return any(not isinstance(each.op.scalar_op, ARITHMETIC) for each in walk([node], lifted))
+
+
+def _readers(fgraph: FunctionGraph, node: Apply) -> list[Apply]:
+    return [client for client, _ in fgraph.clients[node.outputs[0]]]
 
 
 def _is_largest(node: Apply, operand: TensorVariable) -> bool:
@@ -60,14 +64,17 @@ def _is_largest(node: Apply, operand: TensorVariable) -> bool:
 
 def _is_reduced(fgraph: FunctionGraph, node: Apply) -> bool:
     """Whether a reduction or a diagonal follows, to which other lifts lead: both can be taken of what was written."""
-    out = node.outputs[0]
-    for client, _ in fgraph.clients[out]:
-        if isinstance(client.op, CAReduce | ExtractDiag):
-            return True
-        is_lifted = isinstance(client.op, Elemwise) and _is_largest(client, out)
-        if is_lifted and _is_reduced(fgraph, client):
-            return True
-    return False
+
+    def lifted(node: Apply) -> list[Apply]:
+        readers = _readers(fgraph, node)
+        elementwise = [reader for reader in readers if isinstance(reader.op, Elemwise)]
+        return [reader for reader in elementwise if _is_largest(reader, node.outputs[0])]
+
+    return any(
+        isinstance(reader.op, CAReduce | ExtractDiag)
+        for each in walk([node], lifted)
+        for reader in _readers(fgraph, each)
+    )
 
 
 def _size(x: TensorVariable) -> int:

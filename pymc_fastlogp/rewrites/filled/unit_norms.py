@@ -24,6 +24,7 @@ import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.graph.traversal import walk
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Sum, isinf, isnan, switch
 from pytensor.tensor.variable import TensorVariable
@@ -31,6 +32,8 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import has_shape_of, is_made_by, operand, operands, squared
 from pymc_fastlogp.analysis.ranges import range_of
+
+type Values = dict[TensorVariable, float | None]
 
 
 @node_rewriter([Sum])
@@ -45,7 +48,7 @@ def local_unit_norms(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable]
     sums = _under_root(norms, axes)
     if sums is None or sums.owner_op != node.op or not _is_square_of(sums.owner.inputs[0], x):
         return None
-    if range_of(sums).low < 1 or not _is_no_matter(fgraph, out, out):
+    if range_of(sums).low < 1 or not _is_no_matter(fgraph, out):
         return None
     unit = switch(isnan(sums), np.nan, switch(isinf(sums), 0.0, 1.0)).astype(out.type.dtype)
     copy_stack_trace(out, unit)
@@ -82,24 +85,37 @@ def _is_square_of(square: TensorVariable, x: TensorVariable) -> bool:
     return root is x or (root is not None and operand(root, ps.Abs) is x)
 
 
-def _is_no_matter(fgraph: FunctionGraph, x: TensorVariable, y: TensorVariable) -> bool:
-    """Whether all that becomes of ``y``, made of ``x``, are truth values that are the same for zero and nan."""
-    of_zero, of_nan = _at(y, {x: 0.0}), _at(y, {x: np.nan})
-    if y.type.dtype == "bool" and of_zero is not None and of_zero == of_nan:
-        return True
-    readers = [client for client, _ in fgraph.clients[y]]
-    return all(
-        isinstance(client.op, Elemwise) and _is_no_matter(fgraph, x, client.outputs[0])
-        for client in readers
-    )
+def _is_no_matter(fgraph: FunctionGraph, x: TensorVariable) -> bool:
+    """Whether all that becomes of ``x`` are truth values that are the same for zero and nan."""
+    at_zero: Values = {x: 0.0}
+    at_nan: Values = {x: np.nan}
+
+    def is_decided(y: TensorVariable) -> bool:
+        of_zero, of_nan = _at(y, at_zero), _at(y, at_nan)
+        return y.type.dtype == "bool" and of_zero is not None and of_zero == of_nan
+
+    def readers(y: TensorVariable) -> list[Apply]:
+        return [] if is_decided(y) else [client for client, _ in fgraph.clients[y]]
+
+    def further(node: Apply) -> list[Apply]:
+        return readers(node.outputs[0]) if isinstance(node.op, Elemwise) else []
+
+    return all(isinstance(node.op, Elemwise) for node in walk(readers(x), further))
 
 
-def _at(y: TensorVariable, values: dict[TensorVariable, float]) -> float | None:
-    """Return an entry of ``y`` at an entry of what it is made of, None if it is made of anything else but numbers."""
-    while isinstance(y.owner_op, DimShuffle):
-        y = y.owner.inputs[0]
-    if y in values:
-        return values[y]
+def _at(y: TensorVariable, values: Values) -> float | None:
+    """Return an entry of ``y`` at an entry of what it is made of, None if it is made of anything else but numbers.
+
+    What was found is added to the values.
+    """
+    if y not in values:
+        values[y] = _computed(y, values)
+    return values[y]
+
+
+def _computed(y: TensorVariable, values: Values) -> float | None:
+    if isinstance(y.owner_op, DimShuffle):
+        return _at(y.owner.inputs[0], values)
     if (number := fill_value(y)) is not None:
         return number.item()
     if not isinstance(y.owner_op, Elemwise):

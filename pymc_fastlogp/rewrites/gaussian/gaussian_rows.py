@@ -42,7 +42,14 @@ from pymc_fastlogp.decisions import Refusal
 from pymc_fastlogp.rewrites.gaussian.cells import GaussianCells
 from pymc_fastlogp.rewrites.gaussian.design import design_of, rows_of, weights_of
 from pymc_fastlogp.rewrites.gaussian.factor import factorised
-from pymc_fastlogp.rewrites.gaussian.squares import Factor, Monomial, Square, parse_square
+from pymc_fastlogp.rewrites.gaussian.squares import (
+    MOST_MONOMIALS,
+    Expansion,
+    Factor,
+    Monomial,
+    Square,
+    parse_square,
+)
 from pymc_fastlogp.rewrites.gaussian.sums import MOST_UNROLLED, squares_left, sum_of_squares
 from pymc_fastlogp.rewrites.rows.axes import moved
 from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD, Grouping
@@ -65,6 +72,7 @@ from pymc_fastlogp.rewrites.rows.refusals import (
     NOT_LINEAR,
     TOO_MANY_CELLS,
     TOO_MANY_PARAMETERS,
+    TOO_MANY_PRODUCTS,
     ZERO_WEIGHTS,
     why_own_entries,
     why_unknown,
@@ -77,7 +85,7 @@ from pymc_fastlogp.rewrites.rows.terms import (
     sum_at_cells,
     terms_of,
 )
-from pymc_fastlogp.rewrites.rows.views import rest_of
+from pymc_fastlogp.rewrites.rows.views import rest_of, view_key
 
 NAME = "fastlogp_gaussian_rows"
 
@@ -95,12 +103,15 @@ class Squares(NamedTuple):
         All the terms.
     of_term : dict
         Those that are squares.
+    expansion : Expansion
+        How they were found.
     """
 
     reads: RowReads
     where: Where
     tree: Tree
     of_term: dict[Term, Square]
+    expansion: Expansion
 
 
 class Reduced(NamedTuple):
@@ -139,13 +150,13 @@ def _squares(fgraph: FunctionGraph, reduction: Reduction) -> Squares | None:
         return None
     reads, where = reads_of(fgraph, shape), {axis: k for k, axis in enumerate(axes)}
     tree = split(reads.grid, x, where)
-    of_term = {}
+    of_term, expansion = {}, Expansion(reads.grid)
     for term in terms_of(tree):
-        square = None if term.factor is None else parse_square(reads.grid, term.factor, where)
+        square = None if term.factor is None else parse_square(expansion, term.factor, where)
         if square is not None:
             weights = Monomial(tuple(Factor(weight, where) for weight in term.weights))
             of_term[term] = square._replace(multiplier=square.multiplier.by(weights))
-    return Squares(reads, where, tree, of_term)
+    return Squares(reads, where, tree, of_term, expansion)
 
 
 def _reduce(squares: Squares, term: Term) -> Reduced | Refusal:
@@ -155,7 +166,7 @@ def _reduce(squares: Squares, term: Term) -> Reduced | Refusal:
         return why_unknown(squares.tree.x)
     cells = _cells(squares, term)
     if cells is None:
-        return _why_no_cells(squares.reads, square)
+        return _why_no_cells(squares, square)
     design = design_of(square, cells)
     n_rows, k, n = int(cells.counts.sum()), len(design.covariates), cells.n
     n_by_cell, n_shared = squares_left(cells, square, design)
@@ -194,12 +205,15 @@ def _cells(squares: Squares, term: Term) -> GaussianCells | None:
     return GaussianCells(reads, columns, codes, x.type.dtype, term.mask, comparisons(x))
 
 
-def _why_no_cells(reads: RowReads, square: Square) -> Refusal:
+def _why_no_cells(squares: Squares, square: Square) -> Refusal:
     """Say why no rows read the same of what is not constant."""
+    reads = squares.reads
     for x, where, _ in square.others:
         if reads.codes(x, where) is None:
             is_computed = bool(reads.grid.view(x, where).inputs)
             own = why_own_entries(reads.grid, where, [x])
+            if own is None and view_key(x, where) in squares.expansion.too_long:
+                return TOO_MANY_PRODUCTS.about(most=MOST_MONOMIALS)
             return own or (NOT_LINEAR if is_computed else TOO_MANY_CELLS)
     return TOO_MANY_CELLS
 

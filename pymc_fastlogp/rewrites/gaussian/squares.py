@@ -12,11 +12,15 @@ are sums of monomials too.
 
 Integers are not taken apart: their sums and products go round.
 
+What is read twice at each step, as ``x`` in ``x + k * x``, is expanded once, but its monomials double in number, and a
+graph of twenty steps would have a million of them. Of more than :data:`MOST_MONOMIALS` none are made, and the sum is one factor.
+
 Which rows make a cell is not decided here: they are those in which all factors that are not
 constants read the same.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import product
 from typing import NamedTuple
@@ -33,10 +37,14 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 from pymc_fastlogp.analysis.elemwise import is_made_by, scalar_op, squared
 from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.rewrites.rows.chunks import at_rows
-from pymc_fastlogp.rewrites.rows.views import Grid, varies
+from pymc_fastlogp.rewrites.rows.views import Grid, varies, view_key
 
 # Columns of a matrix that are taken apart, at most.
 MOST_COLUMNS = 256
+# Monomials of one expression, at most, as of two such matrices: products of so many different ones take a second or two to compile.
+MOST_MONOMIALS = 600
+# Factors of each of them, at most: those of `x * x` double, too.
+MOST_FACTORS = 256
 
 
 class Factor(NamedTuple):
@@ -109,18 +117,47 @@ class Square(NamedTuple):
         return [factor for monomial in monomials for factor in monomial.others]
 
 
-def parse_square(grid: Grid, x: TensorVariable, where: Where) -> Square | None:
+@dataclass(frozen=True)
+class Expansion:
+    """What was found of the expressions below a sum, each of which may be read many times.
+
+    Attributes
+    ----------
+    grid : Grid
+        All the rows.
+    squares : dict
+        Terms as squares, by what and where they are.
+    monomials : dict
+        Sums of monomials, likewise.
+    too_long : set
+        What is left whole, which would have too many of them.
+    """
+
+    grid: Grid
+    squares: dict[Hashable, Square | None] = field(default_factory=dict)
+    monomials: dict[Hashable, list[Monomial]] = field(default_factory=dict)
+    too_long: set[Hashable] = field(default_factory=set)
+
+
+def parse_square(expansion: Expansion, x: TensorVariable, where: Where) -> Square | None:
     """Return a term as one square, None if it is not that of something affine."""
+    key = view_key(x, where)
+    if key not in expansion.squares:
+        expansion.squares[key] = _parsed(expansion, x, where)
+    return expansion.squares[key]
+
+
+def _parsed(expansion: Expansion, x: TensorVariable, where: Where) -> Square | None:
     if x.type.dtype not in float_dtypes:
         return None
     base = squared(x)
     if base is not None:
-        scale, inner = _peel(grid, base, where)
-        return Square(ONE, scale, monomials(grid, inner, where))
+        scale, inner = _peel(expansion, base, where)
+        return Square(ONE, scale, monomials(expansion, inner, where))
     if not is_made_by(x, ps.Mul, ps.TrueDiv):
         return None
     divides = is_made_by(x, ps.TrueDiv)
-    parsed = [parse_square(grid, factor, where) for factor in x.owner.inputs]
+    parsed = [parse_square(expansion, factor, where) for factor in x.owner.inputs]
     squares = [i for i, square in enumerate(parsed) if square is not None]
     if len(squares) != 1 or (divides and squares != [0]):
         return None
@@ -129,92 +166,110 @@ def parse_square(grid: Grid, x: TensorVariable, where: Where) -> Square | None:
     assert square is not None
     multiplier = square.multiplier
     for factor in (factor for k, factor in enumerate(x.owner.inputs) if k != i):
-        multiplier = multiplier.by(_whole(grid, factor, where, divides))
+        multiplier = multiplier.by(_whole(expansion, factor, where, divides))
     return square._replace(multiplier=multiplier)
 
 
-def monomials(grid: Grid, x: TensorVariable, where: Where) -> list[Monomial]:
-    """Return monomials whose sum is ``x`` in each row."""
-    if x.owner is not None and x.type.dtype in float_dtypes and varies(x, where):
-        rule = EXPANSIONS.get(type(scalar_op(x) or x.owner.op))
-        expanded = None if rule is None else rule(grid, x.owner, where)
-        if expanded is not None:
-            return expanded
-    return [Monomial((Factor(x, where),))]
+def monomials(expansion: Expansion, x: TensorVariable, where: Where) -> list[Monomial]:
+    """Return monomials whose sum is ``x`` in each row; ``x`` alone if it would have too many."""
+    key = view_key(x, where)
+    if key not in expansion.monomials:
+        expanded = _expanded(expansion, x, where)
+        whole = [Monomial((Factor(x, where),))]
+        expansion.monomials[key] = whole if expanded is None else expanded
+    return expansion.monomials[key]
 
 
-def _peel(grid: Grid, x: TensorVariable, where: Where) -> tuple[Monomial, TensorVariable]:
+def _expanded(expansion: Expansion, x: TensorVariable, where: Where) -> list[Monomial] | None:
+    """Return the monomials that a sum, or a product with one, is taken apart into."""
+    if x.owner is None or x.type.dtype not in float_dtypes or not varies(x, where):
+        return None
+    rule = EXPANSIONS.get(type(scalar_op(x) or x.owner.op))
+    found = None if rule is None else rule(expansion, x.owner, where)
+    if found is None:
+        return None
+    if len(found) <= MOST_MONOMIALS and all(len(m.factors) <= MOST_FACTORS for m in found):
+        return found
+    expansion.too_long.add(view_key(x, where))
+    return None
+
+
+def _peel(expansion: Expansion, x: TensorVariable, where: Where) -> tuple[Monomial, TensorVariable]:
     """Take factors and divisors off a sum: return their product, and the sum."""
     if x.type.dtype not in float_dtypes:
         return ONE, x
     if is_made_by(x, ps.Neg):
-        return _peel(grid, x.owner.inputs[0], where)
+        return _peel(expansion, x.owner.inputs[0], where)
     if not is_made_by(x, ps.Mul, ps.TrueDiv):
         return ONE, x
     divides = is_made_by(x, ps.TrueDiv)
     first, *others = x.owner.inputs
-    sums = [first] if divides else [u for u in x.owner.inputs if len(monomials(grid, u, where)) > 1]
+    sums = (
+        [first]
+        if divides
+        else [u for u in x.owner.inputs if len(monomials(expansion, u, where)) > 1]
+    )
     if len(sums) != 1:
         return ONE, x
-    scale, inner = _peel(grid, sums[0], where)
+    scale, inner = _peel(expansion, sums[0], where)
     for factor in others if divides else [u for u in x.owner.inputs if u is not sums[0]]:
-        scale = scale.by(_whole(grid, factor, where, divides))
+        scale = scale.by(_whole(expansion, factor, where, divides))
     return scale, inner
 
 
-def _whole(grid: Grid, x: TensorVariable, where: Where, divides: bool) -> Monomial:
+def _whole(expansion: Expansion, x: TensorVariable, where: Where, divides: bool) -> Monomial:
     """Return a factor, or a divisor, as one monomial: a sum is not taken apart."""
-    expanded = monomials(grid, x, where)
+    expanded = monomials(expansion, x, where)
     monomial = expanded[0] if len(expanded) == 1 else Monomial((Factor(x, where),))
     return monomial.inverse() if divides else monomial
 
 
-def _add(grid: Grid, node: Apply, where: Where) -> list[Monomial]:
-    return [monomial for x in node.inputs for monomial in monomials(grid, x, where)]
+def _add(expansion: Expansion, node: Apply, where: Where) -> list[Monomial]:
+    return [monomial for x in node.inputs for monomial in monomials(expansion, x, where)]
 
 
-def _sub(grid: Grid, node: Apply, where: Where) -> list[Monomial]:
-    left, right = (monomials(grid, x, where) for x in node.inputs)
+def _sub(expansion: Expansion, node: Apply, where: Where) -> list[Monomial]:
+    left, right = (monomials(expansion, x, where) for x in node.inputs)
     return [*left, *_negative(right)]
 
 
-def _neg(grid: Grid, node: Apply, where: Where) -> list[Monomial]:
-    return _negative(monomials(grid, node.inputs[0], where))
+def _neg(expansion: Expansion, node: Apply, where: Where) -> list[Monomial]:
+    return _negative(monomials(expansion, node.inputs[0], where))
 
 
 def _negative(given: Iterable[Monomial]) -> list[Monomial]:
     return [monomial.by(Monomial((), is_negative=True)) for monomial in given]
 
 
-def _mul(grid: Grid, node: Apply, where: Where) -> list[Monomial] | None:
-    expanded = [monomials(grid, x, where) for x in node.inputs]
+def _mul(expansion: Expansion, node: Apply, where: Where) -> list[Monomial] | None:
+    expanded = [monomials(expansion, x, where) for x in node.inputs]
     if sum(len(given) > 1 for given in expanded) > 1:
         return None
     return [reduce(Monomial.by, one_of_each) for one_of_each in product(*expanded)]
 
 
-def _true_div(grid: Grid, node: Apply, where: Where) -> list[Monomial] | None:
-    numerator, denominator = (monomials(grid, x, where) for x in node.inputs)
+def _true_div(expansion: Expansion, node: Apply, where: Where) -> list[Monomial] | None:
+    numerator, denominator = (monomials(expansion, x, where) for x in node.inputs)
     if len(denominator) > 1:
         return None
     return [monomial.by(denominator[0].inverse()) for monomial in numerator]
 
 
-def _dimshuffle(grid: Grid, node: Apply, where: Where) -> list[Monomial]:
+def _dimshuffle(expansion: Expansion, node: Apply, where: Where) -> list[Monomial]:
     order = node.op.new_order
     return monomials(
-        grid, node.inputs[0], {order[a]: p for a, p in where.items() if order[a] != "x"}
+        expansion, node.inputs[0], {order[a]: p for a, p in where.items() if order[a] != "x"}
     )
 
 
-def _alloc(grid: Grid, node: Apply, where: Where) -> list[Monomial]:
+def _alloc(expansion: Expansion, node: Apply, where: Where) -> list[Monomial]:
     """Read the value that is repeated: the mean of a process is zeros, no parameter."""
     x, *shape = node.inputs
     added = len(shape) - x.type.ndim
-    return monomials(grid, x, {axis - added: p for axis, p in where.items() if axis >= added})
+    return monomials(expansion, x, {axis - added: p for axis, p in where.items() if axis >= added})
 
 
-def _sum(grid: Grid, node: Apply, where: Where) -> list[Monomial] | None:
+def _sum(expansion: Expansion, node: Apply, where: Where) -> list[Monomial] | None:
     """Expand a sum over one axis, of which each row has its own."""
     [x] = node.inputs
     if node.op.axis is None or len(node.op.axis) != 1:
@@ -222,24 +277,24 @@ def _sum(grid: Grid, node: Apply, where: Where) -> list[Monomial] | None:
     [axis] = node.op.axis
     kept = [a for a in range(x.type.ndim) if a != axis]
     of_input = {kept[a]: p for a, p in where.items()}
-    columns = _columns(grid, x, axis)
+    columns = _columns(expansion.grid, x, axis)
     if columns is None:
         return None
-    return [m for k in columns for m in monomials(grid, x, {**of_input, axis: k})]
+    return [m for k in columns for m in monomials(expansion, x, {**of_input, axis: k})]
 
 
-def _dot(grid: Grid, node: Apply, where: Where) -> list[Monomial] | None:
+def _dot(expansion: Expansion, node: Apply, where: Where) -> list[Monomial] | None:
     """Expand rows of a matrix times a vector, which is a matrix of one column."""
     left, right = node.inputs
     if left.type.ndim != 2 or right.type.ndim != 2:
         return None
-    columns = _columns(grid, left, 1)
+    columns = _columns(expansion.grid, left, 1)
     if columns is None:
         return None
     return [
         m.by(Monomial((Factor(right, {**where, 0: k}),)))
         for k in columns
-        for m in monomials(grid, left, {**where, 1: k})
+        for m in monomials(expansion, left, {**where, 1: k})
     ]
 
 
@@ -251,7 +306,7 @@ def _columns(grid: Grid, x: TensorVariable, axis: int) -> list[np.ndarray] | Non
     return [np.full((1,) * len(grid.shape), k) for k in range(length)]
 
 
-EXPANSIONS: dict[type, Callable[[Grid, Apply, Where], list[Monomial] | None]] = {
+EXPANSIONS: dict[type, Callable[[Expansion, Apply, Where], list[Monomial] | None]] = {
     ps.Add: _add,
     ps.Sub: _sub,
     ps.Neg: _neg,

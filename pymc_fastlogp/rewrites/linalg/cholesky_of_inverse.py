@@ -97,11 +97,23 @@ def is_symmetric(fgraph: FunctionGraph, x: TensorVariable) -> bool:
     PyTensor knows that of many Ops, but not of a constant and of a product with a transpose, of which a precision often consists. An elementwise
     function keeps it where all of its operands have it.
     """
+    seen, to_see = set(), [x]
+    while to_see:
+        y = to_see.pop()
+        if y in seen:
+            continue
+        seen.add(y)
+        if _is_symmetric_itself(fgraph, y):
+            continue
+        if not isinstance(y.owner_op, Elemwise) or len(y.owner.outputs) != 1:
+            return False
+        to_see += y.owner.inputs
+    return True
+
+
+def _is_symmetric_itself(fgraph: FunctionGraph, x: TensorVariable) -> bool:
     if all(x.type.broadcastable) or check_assumption(fgraph, x, SYMMETRIC):
         return True
     if isinstance(x, Constant):
         return x.type.ndim == 2 and np.array_equal(x.data, x.data.T)
-    if isinstance(x.owner_op, Elemwise):
-        operands = x.owner.inputs
-        return len(x.owner.outputs) == 1 and all(is_symmetric(fgraph, y) for y in operands)
     return root_of_gram(x) is not None

@@ -28,10 +28,13 @@ from pytensor.tensor.rewriting.subtensor_lift import local_extract_diag_of_alloc
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.elemwise import operands
+from pymc_fastlogp.analysis.elemwise import n_leaves, operands
 from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import root_of_gram, without_left_dummies
 
 COLUMN, ROW = (0, "x"), ("x", 0)
+
+# A product of more factors is left alone: those of `u * u` are twice as many as those of `u`.
+MOST_FACTORS = 256
 
 
 @node_rewriter([blockwise_of(Cholesky)])
@@ -39,6 +42,8 @@ def local_gram_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     """Rewrite ``cholesky(s[:, None] * (L @ L.T) * s) -> cholesky(M @ M.T)``."""
     [product], [out] = node.inputs, node.outputs
     if not all(product.type.broadcastable[:-2]) or len(fgraph.clients[product]) > 1:
+        return None
+    if n_leaves(product, ps.Mul, ps.TrueDiv) > MOST_FACTORS:
         return None
     roots: list[TensorVariable] = []
     powers: dict[tuple, Counter[TensorVariable]] = {COLUMN: Counter(), ROW: Counter()}

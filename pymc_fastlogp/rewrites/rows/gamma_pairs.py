@@ -1,6 +1,8 @@
 """Two terms of a sum, ``gammaln(a + k)`` and ``gammaln(a)`` of opposite sign, whose digits cancel."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from math import prod
 from typing import NamedTuple
 
@@ -19,10 +21,16 @@ from pymc_fastlogp.analysis.elemwise import is_made_by, negated, operand, operan
 from pymc_fastlogp.analysis.gathers import MOVES
 from pymc_fastlogp.rewrites.rows.affine import Affine, affine, difference
 from pymc_fastlogp.rewrites.rows.hoist_distinct import grids
-from pymc_fastlogp.rewrites.rows.reads import reads_of
+from pymc_fastlogp.rewrites.rows.reads import is_asked_again, reads_of
+
+# A sum of more terms is left alone: of `u + (u + v)` twenty times in a row, it would have a million.
+MOST_TERMS = 2_000
 
 # So many rows at least read the same entry of `a`, on average.
 FEWER = 2
+
+# What an argument has so many times, and whether the term is subtracted.
+type Part = tuple[TensorVariable, float, bool]
 
 
 class Signed(NamedTuple):
@@ -65,12 +73,10 @@ def with_pairs_replaced(
     """
     replaced: dict[Variable, Variable] = {}
     for out in sums_of(fgraph, node.outputs[0]):
-        terms = [*_terms(out, is_negative=False)]
-        # Once for a sum, however many it has; not at all if all of them are of fewer bits than the sum.
-        first = next((x for x, _ in terms if is_made_by(x, GammaLn)), None)
-        if first is not node.outputs[0]:
+        # Once for a sum, however many it has.
+        if is_asked_again(fgraph, replacement, out):
             continue
-        total = _with_pairs_replaced(fgraph, out, terms, accepts, replacement)
+        total = _with_pairs_replaced(fgraph, out, accepts, replacement)
         if total is not None and out.type.is_super(total.type):
             copy_stack_trace(out, total)
             replaced[out] = total
@@ -80,10 +86,12 @@ def with_pairs_replaced(
 def _with_pairs_replaced(
     fgraph: FunctionGraph,
     out: TensorVariable,
-    terms: Sequence[Signed],
     accepts: Callable[[Pair, TensorVariable], bool],
     replacement: Callable[[Pair], TensorVariable],
 ) -> TensorVariable | None:
+    terms = [*islice(_terms(out), MOST_TERMS + 1)]
+    if len(terms) > MOST_TERMS:
+        return None
     pairs = [
         pair
         for pair in _paired(terms, lambda pair: accepts(pair, out))
@@ -114,9 +122,9 @@ def sums_of(fgraph: FunctionGraph, term: TensorVariable) -> list[TensorVariable]
     return [*reversed(sums)]
 
 
-def _terms(x: TensorVariable, *, is_negative: bool) -> Iterator[Signed]:
+def _terms(x: TensorVariable) -> Iterator[Signed]:
     """Yield what is added up, through sums, differences and signs."""
-    stack = [Signed(x, is_negative)]
+    stack = [Signed(x, is_negative=False)]
     while stack:
         term = stack.pop()
         if term.x.type.dtype not in float_dtypes:
@@ -134,27 +142,57 @@ def _terms(x: TensorVariable, *, is_negative: bool) -> Iterator[Signed]:
 
 def _paired(terms: Sequence[Signed], accepts: Callable[[Pair], bool]) -> list[Pair]:
     """Return terms of opposite signs whose arguments differ by what is accepted; each is in one pair at most."""
-    waiting = {
-        id(term): LogGamma(term, x, affine(x))
+    waiting = Waiting(
+        LogGamma(term, x, affine(x))
         for term in terms
         if (x := operand(term.x, GammaLn)) is not None and x.type.dtype == term.x.type.dtype
-    }
+    )
     pairs = []
-    for low in [*waiting.values()]:
-        others = [*waiting.values()] if id(low.term) in waiting else []
-        for high in others:
-            pair = _pair(high, low)
-            if pair is not None and accepts(pair):
-                del waiting[id(low.term)], waiting[id(high.term)]
-                pairs.append(pair)
-                break
+    for low in waiting.all():
+        found = (_pair(high, low) for high in waiting.opposite_to(low))
+        pair = next((pair for pair in found if pair is not None and accepts(pair)), None)
+        if pair is not None:
+            waiting.remove(pair.high)
+            waiting.remove(pair.low)
+            pairs.append(pair)
     return pairs
 
 
+class Waiting:
+    """Terms that are in no pair yet, by what their arguments are sums of: no term is compared with all others."""
+
+    def __init__(self, given: Iterable[LogGamma]):
+        self._terms = {id(each.term): each for each in given}
+        self._by_part: dict[Part, dict[int, LogGamma]] = defaultdict(dict)
+        for key, each in self._terms.items():
+            for part in _parts(each):
+                self._by_part[part][key] = each
+
+    def all(self) -> Iterator[LogGamma]:
+        """Yield the terms in order, without those that were removed meanwhile."""
+        return (each for key, each in [*self._terms.items()] if key in self._terms)
+
+    def opposite_to(self, low: LogGamma) -> Iterable[LogGamma]:
+        """Return those of the other sign that have at least one part of a term, the one that fewest have."""
+        opposite = [
+            self._by_part.get((x, multiple, not is_negative), {})
+            for x, multiple, is_negative in _parts(low)
+        ]
+        return min(opposite, key=len, default={}).values()
+
+    def remove(self, each: LogGamma) -> None:
+        """Take a term that is in a pair."""
+        del self._terms[id(each.term)]
+        for part in _parts(each):
+            del self._by_part[part][id(each.term)]
+
+
+def _parts(each: LogGamma) -> list[Part]:
+    return [(x, by, each.term.is_negative) for x, by in each.affine.multiples.items()]
+
+
 def _pair(high: LogGamma, low: LogGamma) -> Pair | None:
-    """Return two terms as a pair if they can be one."""
-    if high.term.is_negative == low.term.is_negative or not low.affine.multiples:
-        return None
+    """Return two terms of opposite signs as a pair if they can be one."""
     k = difference(high.affine, low.affine)
     return None if k is None else Pair(high, low, k)
 

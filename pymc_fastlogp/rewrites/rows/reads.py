@@ -4,6 +4,7 @@ Rules ask about the same rows, one after the other. What is read depends on the 
 variable keeps its value when the graph around it is rewritten, so that what was found for it stays right.
 """
 
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 from pytensor.graph.basic import Apply
@@ -75,6 +76,7 @@ class SharedReads(Feature):
     def __init__(self) -> None:
         self._by_shape: dict[tuple[int, ...], RowReads] = {}
         self._order: list[Apply] | None = None
+        self.asked: set[tuple[Hashable, TensorVariable]] = set()
 
     def on_attach(self, fgraph: FunctionGraph) -> None:
         """Be found by :func:`reads_of`."""
@@ -103,6 +105,14 @@ def reads_of(fgraph: FunctionGraph, shape: tuple[int, ...]) -> RowReads:
     """Return what rows of this shape read in a graph that :class:`SharedReads` is attached to."""
     shared: SharedReads = fgraph.row_reads
     return shared.of_shape(shape)
+
+
+def is_asked_again(fgraph: FunctionGraph, rule: Hashable, x: TensorVariable) -> bool:
+    """Whether a rule, which goes over the graph once, has asked this about a variable before."""
+    asked: set[tuple[Hashable, TensorVariable]] = fgraph.row_reads.asked
+    is_known = (rule, x) in asked
+    asked.add((rule, x))
+    return is_known
 
 
 def order_of(fgraph: FunctionGraph) -> list[Apply]:

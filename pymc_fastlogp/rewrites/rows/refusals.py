@@ -60,6 +60,10 @@ NOT_LINEAR = Refusal(
     "the predictor is not linear in a covariate that differs from row to row",
     "nothing, unless it can be a constant matrix, of a spline for instance, times coefficients",
 )
+TOO_MANY_PRODUCTS = Refusal(
+    "the predictor has too many products when it is multiplied out: {most} is the most",
+    "nothing, unless it can be written with fewer, say without what is added to itself many times",
+)
 TOO_MANY_PARAMETERS = Refusal(
     "too many parameters in each cell: {k}, where {most} is the most",
     "nothing, unless groups can do with fewer coefficients",

@@ -21,13 +21,14 @@ constants and exponentials counts as zero, not any variable that is compared wit
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter
+from pytensor.graph.traversal import walk
 from pytensor.tensor.basic import switch
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
@@ -52,12 +53,17 @@ class Facts:
         What has the exponential zero.
     finite : frozenset of TensorVariable
         Those of them that are not minus infinity.
+    found : dict
+        What was asked whether it is zero, with what was finite then: a sum may be read many times.
     """
 
     mask: np.ndarray
     zeros: frozenset[TensorVariable]
     logarithms: frozenset[TensorVariable]
     finite: frozenset[TensorVariable] = frozenset()
+    found: dict[tuple[TensorVariable, frozenset[TensorVariable]], bool] = field(
+        default_factory=dict
+    )
 
 
 @node_rewriter([switch])
@@ -77,14 +83,24 @@ def local_switch_to_zero(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
 
 def is_scaled_exp(x: TensorVariable) -> bool:
     """Whether ``x`` is a product of exponentials and constants, or entries of one: its derivative is a multiple of it."""
-    if isinstance(x, TensorConstant) or is_made_by(x, ps.Exp):
-        return True
-    if isinstance(x.owner_op, MOVES):
-        return is_scaled_exp(x.owner.inputs[0])
-    return is_made_by(x, ps.Mul) and all(map(is_scaled_exp, x.owner.inputs))
+
+    def factors(x: TensorVariable) -> list[TensorVariable]:
+        if isinstance(x.owner_op, MOVES):
+            return [x.owner.inputs[0]]
+        return x.owner.inputs if is_made_by(x, ps.Mul) else []
+
+    leaves = (y for y in walk([x], factors) if not factors(y))
+    return all(isinstance(y, TensorConstant) or is_made_by(y, ps.Exp) for y in leaves)
 
 
 def _is_zero(x: TensorVariable, facts: Facts) -> bool:
+    key = x, facts.finite
+    if key not in facts.found:
+        facts.found[key] = _looks_zero(x, facts)
+    return facts.found[key]
+
+
+def _looks_zero(x: TensorVariable, facts: Facts) -> bool:
     if isinstance(x, TensorConstant):
         return not np.any((x.data != 0) & facts.mask)
     if x in facts.zeros:

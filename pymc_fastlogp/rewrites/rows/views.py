@@ -20,6 +20,7 @@ chosen row. A ``Where`` maps axes to positions.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
@@ -38,6 +39,10 @@ from pymc_fastlogp.analysis.gathers import Where, parse_gather, position_key
 from pymc_fastlogp.rewrites.rows.axes import for_each_row, moved
 from pymc_fastlogp.rewrites.rows.open_lengths import fitting
 from pymc_fastlogp.rewrites.rows.take import take
+
+# A variable is viewed at so many different positions, at most; at others it counts as computed for all rows.
+# Of `x[p] + x[q]` twenty times in a row, rows would read the first `x` at a million.
+MOST_POSITIONS = 32
 
 
 class View(NamedTuple):
@@ -86,6 +91,7 @@ class Grid:
         self.n_chosen = n_chosen
         self.conditions = conditions
         self._views: dict[Hashable, View] = {}
+        self._n_positions: Counter[TensorVariable] = Counter()
         self._built: dict[Hashable, TensorVariable] = {}
 
     def view(self, x: TensorVariable, where: Where) -> View:
@@ -93,6 +99,7 @@ class Grid:
         key = view_key(x, where)
         if key not in self._views:
             is_leaf = x.owner is None or self._has_fewer_rows(x, where)
+            is_leaf = is_leaf or self._is_read_all_over(x, where)
             view = None if is_leaf else _rule_of(x)(self, x.owner, where)
             self._views[key] = self._leaf(x, where) if view is None else view
         return self._views[key]
@@ -105,6 +112,12 @@ class Grid:
         lengths = [x.type.shape[axis] for axis in where]
         is_computed = _rule_of(x) in COMPUTING
         return is_computed and None not in lengths and prod(lengths) < self.n_chosen
+
+    def _is_read_all_over(self, x: TensorVariable, where: Where) -> bool:
+        """Whether ``x`` has been viewed at many positions, not counting those that all rows share, as of a column."""
+        arrays = [p for p in where.values() if isinstance(p, np.ndarray) and p.size > 1]
+        self._n_positions[x] += bool(arrays)
+        return bool(arrays) and self._n_positions[x] > MOST_POSITIONS
 
     def walk(
         self, to_see: list[tuple[TensorVariable, Where]]

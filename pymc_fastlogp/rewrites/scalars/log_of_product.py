@@ -20,6 +20,9 @@ a positive constant, or the other one the sum of its exponentials. Elsewhere the
 is off by at most :math:`\epsilon \sum |\log f|` over its factors :math:`f`, where the left side has the rounding of the product.
 """
 
+from collections.abc import Iterator
+from functools import cache
+
 import numpy as np
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
@@ -31,9 +34,12 @@ from pytensor.tensor.math import Sum, add, exp, le, log, lt, mul, sub
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
-from pymc_fastlogp.analysis.elemwise import is_made_by, operand, operands
+from pymc_fastlogp.analysis.elemwise import is_made_by, n_leaves, operand, operands
 from pymc_fastlogp.analysis.gathers import MOVES
 from pymc_fastlogp.analysis.ranges import is_nonnegative
+
+# A product of more factors is left whole: those of `u * u` are twice as many as those of `u`.
+MOST_FACTORS = 256
 
 
 @node_rewriter([log])
@@ -71,8 +77,15 @@ def with_one_exponential(x: TensorVariable) -> TensorVariable | None:
 
 def _factors(x: TensorVariable) -> list[TensorVariable]:
     """Return what ``x`` is a product of, or ``x`` alone; a product within a product is kept apart where something else reads it, too."""
+    return [*_parts(x)] if n_leaves(x, ps.Mul) <= MOST_FACTORS else [x]
+
+
+def _parts(x: TensorVariable) -> Iterator[TensorVariable]:
     factors = operands(x, ps.Mul)
-    return [y for factor in factors for y in _factors(factor)] if factors else [x]
+    for factor in factors:
+        yield from _parts(factor)
+    if not factors:
+        yield x
 
 
 def _exponent(x: TensorVariable) -> TensorVariable | None:
@@ -120,21 +133,26 @@ def _is_softmax(quotient: list[TensorVariable]) -> bool:
 
 def _logarithm(x: TensorVariable, out: TensorVariable) -> TensorVariable | None:
     """Return the logarithm of ``x`` without one of as many entries as ``out``; None if there is none, or a sign is not known."""
-    if (exponent := operand(x, ps.Exp)) is not None:
-        return exponent
-    if isinstance(x, TensorConstant):
-        return _of_constant(x, out.type.dtype)
-    if isinstance(x.owner_op, MOVES):
-        moved = _logarithm(x.owner.inputs[0], out)
-        return None if moved is None else x.owner.op(moved, *x.owner.inputs[1:])
-    if factors := operands(x, ps.Mul):
-        parts = [_logarithm(factor, out) for factor in factors]
-        return None if None in parts else add(*parts)
-    if quotient := operands(x, ps.TrueDiv):
-        numerator, denominator = (_logarithm(part, out) for part in quotient)
-        return None if numerator is None or denominator is None else sub(numerator, denominator)
-    is_own = x.type.dtype == out.type.dtype and _is_smaller(x, out) and is_nonnegative(x)
-    return log(x) if is_own else None
+
+    @cache
+    def of(x: TensorVariable) -> TensorVariable | None:
+        if (exponent := operand(x, ps.Exp)) is not None:
+            return exponent
+        if isinstance(x, TensorConstant):
+            return _of_constant(x, out.type.dtype)
+        if isinstance(x.owner_op, MOVES):
+            moved = of(x.owner.inputs[0])
+            return None if moved is None else x.owner.op(moved, *x.owner.inputs[1:])
+        if factors := operands(x, ps.Mul):
+            parts = [of(factor) for factor in factors]
+            return None if None in parts else add(*parts)
+        if quotient := operands(x, ps.TrueDiv):
+            numerator, denominator = (of(part) for part in quotient)
+            return None if None in (numerator, denominator) else sub(numerator, denominator)
+        is_own = x.type.dtype == out.type.dtype and _is_smaller(x, out) and is_nonnegative(x)
+        return log(x) if is_own else None
+
+    return of(x)
 
 
 def _of_constant(x: TensorConstant, dtype: str) -> TensorVariable | None:
