@@ -17,10 +17,10 @@ def without_circles(known: Iterable[AnyEffect | LeftAlone]) -> Iterator[AnyEffec
     known = [*known]
     effects = [x for x in known if not isinstance(x, LeftAlone)]
     read_by: dict[Variable, set[Variable]] = {}
-    for x in sorted(effects, key=_order):
-        read = {*ancestors(x.multipliers)}
-        if not _leads_to(x.variable, read, read_by):
-            read_by[x.variable] = read
+    for effect in sorted(effects, key=_order):
+        read = {*ancestors(effect.multipliers)}
+        if not _leads_to(effect.variable, read, read_by):
+            read_by[effect.variable] = read
     for x in known:
         is_left = not isinstance(x, LeftAlone) and x.variable not in read_by
         yield LeftAlone(x.name, IN_A_CIRCLE) if is_left else x
