@@ -93,6 +93,17 @@ def test_refuses(name):
     assert_left_alone(REFUSES[name], RULE)
 
 
+@pytest.mark.parametrize("first", [7, 8])
+def test_what_reads_beyond_the_end_raises_when_it_is_called(first):
+    out = differences(y, np.array([15]), np.array([first]))
+    for on in (False, True):
+        # PyTensor fails to make a slice of one index that is beyond the end.
+        with pytensor.config.change_flags(on_opt_error="ignore"):
+            function = pytensor.function([y], pregrad(out, on=on), mode=PYTHON)
+        with pytest.raises(IndexError):
+            function(VALUES[y])
+
+
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=4))
 def test_same_for_any_positions(pairs):

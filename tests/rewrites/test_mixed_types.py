@@ -13,6 +13,7 @@ N_ROWS, N_GROUPS = 300, 7
 RNG = np.random.default_rng(0)
 GROUP = RNG.integers(N_GROUPS, size=N_ROWS)
 W, C = RNG.normal(size=N_ROWS), RNG.normal(1e3, size=N_ROWS)
+FEW = (np.arange(N_ROWS) % 3 + 2).astype("int8")
 
 # In NumPy with numbers of float64 they are what they should be.
 FORMS = {
@@ -33,6 +34,7 @@ GOING_ROUND = {
     "product": lambda a, b: (W * (a[GROUP] * b[GROUP])).sum(),
     "square": lambda a, b: (W * a[GROUP] ** 2).sum() + b.sum(),
     "square of a sum": lambda a, b: ((C - (a[GROUP] + b[GROUP])) ** 2).sum(),
+    "numerator": lambda a, b: (a[GROUP] * FEW / b[GROUP]).sum(),
 }
 TYPES = (
     ("int8", "int8"),

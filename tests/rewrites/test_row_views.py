@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode
 from pytensor.scalar import Tanh
+from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_fastlogp.analysis.elemwise import is_elemwise
@@ -73,6 +74,24 @@ def test_a_row_of_a_matrix_is_reduced_once(name):
     off = off_in_numpy([rate, scale], [logp, *pytensor.grad(logp, [rate, scale])])(*at)
     for found in (function(*at), on_by_kernels(*graph())(*at)):
         np.testing.assert_allclose(found, off, rtol=1e-12)
+
+
+ROWS = np.tile(np.arange(27.0).reshape(3, 9), (100, 1))
+
+
+@pytest.mark.parametrize(
+    "op", [Softmax(axis=-1), Softmax(axis=(-1,)), LogSoftmax(axis=-1), LogSumExp(axis=(-1,))]
+)
+def test_axes_of_an_op_may_be_counted_from_the_last_one(op):
+    b = pt.vector("b", shape=(9,))
+    out = pt.sin(op(ROWS * b)).sum()
+    with collected() as decisions:
+        pregrad(out, on=True)
+    assert any(decision.fired for decision in decisions)
+    off, on = (
+        pregrad(out, on=on).eval({b: np.linspace(0, 0.1, 9)}, mode=PYTHON) for on in (False, True)
+    )
+    np.testing.assert_allclose(on, off, rtol=1e-12)
 
 
 def test_a_function_of_one_axis_is_computed_along_it():

@@ -24,3 +24,8 @@ def for_each_row(x: TensorVariable, n_rows: int) -> TensorVariable:
     if x.type.shape[0] != 1 or n_rows == 1:
         return x
     return alloc(x, n_rows, *(x.shape[axis] for axis in range(1, x.type.ndim)))
+
+
+def from_first(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Return axes by their numbers from the first one; an Op may keep those from the last one, which are negative."""
+    return tuple(axis % ndim for axis in axes)

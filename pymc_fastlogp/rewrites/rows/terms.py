@@ -281,7 +281,9 @@ def _times(tree: Tree, weights: tuple[TensorConstant, ...]) -> Tree:
 
 def _quotient(splitter: Splitter, node: Apply) -> Tree | None:
     numerator, denominator = node.inputs
-    factors = operands(numerator, ps.Mul) or [numerator]
+    factors = [numerator]
+    if numerator.type.dtype in float_dtypes:
+        factors = operands(numerator, ps.Mul) or factors
     weights = [x for x in factors if splitter.is_weight(x)]
     others = [x for x in factors if x not in weights]
     if weights:

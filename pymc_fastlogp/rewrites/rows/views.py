@@ -36,7 +36,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.gathers import Where, parse_gather, position_key
-from pymc_fastlogp.rewrites.rows.axes import for_each_row, moved
+from pymc_fastlogp.rewrites.rows.axes import for_each_row, from_first, moved
 from pymc_fastlogp.rewrites.rows.open_lengths import fitting
 from pymc_fastlogp.rewrites.rows.take import take
 
@@ -263,20 +263,22 @@ def _reduce(grid: Grid, node: Apply, where: Where) -> View | None:
     [x], op = node.inputs, node.op
     if op.axis is None:
         return None
-    kept = [axis for axis in range(x.type.ndim) if axis not in op.axis]
+    reduced = from_first(op.axis, x.type.ndim)
+    kept = [axis for axis in range(x.type.ndim) if axis not in reduced]
     of_input = {kept[axis]: p for axis, p in where.items()}
     after = _after_rows(x, of_input)
-    axes = tuple(after[axis] for axis in op.axis)
+    axes = tuple(after[axis] for axis in reduced)
     new_op = LogSumExp(axis=axes) if isinstance(op, LogSumExp) else op.clone(axis=axes)
     return View([(x, of_input)], lambda inputs: new_op(inputs[0]))
 
 
 def _softmax(grid: Grid, node: Apply, where: Where) -> View | None:
     [x], op = node.inputs, node.op
-    if op.axis is None or not where.keys().isdisjoint(op.axis):
+    axes = from_first(op.axis or (), x.type.ndim)
+    if not axes or not where.keys().isdisjoint(axes):
         return None
     after = _after_rows(x, where)
-    new_op = type(op)(axis=tuple(after[axis] for axis in op.axis))
+    new_op = type(op)(axis=tuple(after[axis] for axis in axes))
     return View([(x, where)], lambda inputs: new_op(inputs[0]))
 
 
