@@ -39,6 +39,8 @@ from pymc_fastlogp.analysis.writes import is_set, positions
 
 # Deeper expressions count as unknown: the walk is recursive, and far inputs rarely prove anything.
 DEEPEST = 100
+# So do others, after so many of them: what is written to is asked for the entries that are left, other ones after each write.
+MOST_FOUND = 2_000
 
 # As long as rounding errors of all the terms add up to less than the sum.
 MOST_TERMS = 1_000_000
@@ -100,7 +102,7 @@ class _Walk:
     def _of(self, x: TensorVariable, where: Chosen) -> Interval:
         if isinstance(x, Constant):
             return _of_constant(x) if where is None else of_data(x.data.ravel()[where])
-        if x.owner is None or self.depth > DEEPEST:
+        if x.owner is None or self.depth > DEEPEST or len(self.found) > MOST_FOUND:
             return all_of(x.type.dtype)
         op = x.owner.op
         rule = _first if isinstance(op, CheckAndRaise) else RULES.get(type(op))
