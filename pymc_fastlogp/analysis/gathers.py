@@ -98,7 +98,7 @@ class Gather(NamedTuple):
 
 
 def parse_gather(node: Apply) -> Gather | None:
-    """Return what a node of ``AdvancedSubtensor`` reads, or None where that is not known."""
+    """Return what a node of ``AdvancedSubtensor`` reads, or None where that is not known, or is not there."""
     x, *entries = node.inputs
     indices = indices_from_subtensor(entries, node.op.idx_list)
     indexed = [axis for axis, index in enumerate(indices) if index != slice(None)]
@@ -106,11 +106,21 @@ def parse_gather(node: Apply) -> Gather | None:
         return None
     if not all(_is_constant_array(indices[axis]) for axis in indexed):
         return None
+    # As for lengths that do not fit: upstream raises it when the function is called.
+    if not all(_is_within(indices[axis].data, x.type.shape[axis]) for axis in indexed):
+        return None
     try:
         arrays = broadcast(*(indices[axis].data for axis in indexed))
-    except ValueError:  # upstream raises it when the function is called
+    except ValueError:
         return None
     return Gather(dict(zip(indexed, arrays)), arrays[0].ndim, x.type.ndim)
+
+
+def _is_within(index: np.ndarray, length: int | None) -> bool:
+    """Whether an axis has all these positions, if its length is known."""
+    if length is None or not index.size:
+        return True
+    return -length <= int(index.min()) and int(index.max()) < length
 
 
 def _is_constant_array(index: object) -> bool:

@@ -94,6 +94,34 @@ def test_axes_of_an_op_may_be_counted_from_the_last_one(op):
     np.testing.assert_allclose(on, off, rtol=1e-12)
 
 
+many, wide = pt.vector("many", shape=(100,)), pt.matrix("wide", shape=(100, 9))
+BEYOND = np.arange(100) % 10
+BEYOND[3] = 100
+# Each with the rules that meet it before the one that it is about.
+READS_BEYOND = {
+    "summed": (pt.exp(BEYOND - pt.cumsum(many)[BEYOND]).sum(), ()),
+    "before the first": (pt.exp(BEYOND - pt.cumsum(many)[-1 - BEYOND]).sum(), ()),
+    "narrow": (pt.exp(BEYOND - pt.cumsum(many)[BEYOND.astype("uint8")]).sum(), ()),
+    "joined": (pt.exp(pt.join(1, wide, wide)[BEYOND]).sum(axis=0), ()),
+    "a costly function": (pt.gammaln(pt.cumsum(many)[BEYOND]), ()),
+    "a reduction": (pt.logsumexp(pt.cumsum(wide, axis=0)[BEYOND], axis=1), ()),
+    "ordered": (
+        pt.exp(pt.cumsum(many)[BEYOND] * np.arange(100.0)).sum(),
+        ("fastlogp_compact_rows", "fastlogp_gaussian_rows"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READS_BEYOND)
+def test_what_reads_beyond_a_table_raises_when_it_is_called(name):
+    out, exclude = READS_BEYOND[name]
+    for on in (False, True):
+        rewritten = pregrad(out, on=on, exclude=exclude)
+        function = pytensor.function([many, wide], rewritten, mode=PYTHON, on_unused_input="ignore")
+        with pytest.raises(IndexError):
+            function(np.ones(100), np.ones((100, 9)))
+
+
 def test_a_function_of_one_axis_is_computed_along_it():
     """And not at each cell of a grid of two axes, of which there are more."""
     data = np.random.default_rng(0).integers(0, 20, size=(30, 40)) / 20
