@@ -36,8 +36,8 @@ FORTH, BACK = RNG.permutation(N), RNG.permutation(N)
 v = pt.vector("v", shape=(N,))
 few = pt.vector("few", shape=(3,))
 k = pt.scalar("k")
-square = pt.matrix("square", shape=(4, 4))
 stretched = pt.vector("stretched")
+TENTH = pt.constant(np.array([0.1]))
 flags = pt.vector("flags", shape=(N,), dtype="bool")
 
 
@@ -116,7 +116,7 @@ def lift_is_worth_it(n):
 
 def check_is_decided(n):
     """Decide a comparison of a vector that may be empty, which truth values are made of."""
-    condition = pt.exp(stretched) > -1.0
+    condition = pt.exp(stretched) < -1.0
     out = chain(lambda c: (c & flags) | c, condition, n)
     fgraph = graph_of(out)
     return lambda: local_fold_checks_by_range.transform(fgraph, condition.owner)
@@ -128,7 +128,8 @@ def square_of_products(n):
 
 def norms_are_one(n):
     """Look at norms that arithmetic is made of, and then a truth value."""
-    filled = pt.eye(3)[[1, 2, 2], [0, 0, 1]].set(few)
+    zeros, diagonal = pt.zeros((3, 3)), [0, 1, 2]
+    filled = zeros[[1, 2, 2], [0, 0, 1]].set(few)[diagonal, diagonal].set(1.0)
     norms = pt.sqrt(pt.sum(filled**2, axis=1))
     units = pt.sum((filled / norms[:, None]) ** 2, axis=1)
     fgraph = graph_of(pt.eq(chain(logistic, units, n), 7.0))
@@ -138,20 +139,21 @@ def norms_are_one(n):
 def zero_is_seen(n):
     """Ask whether a sum of what is zero is zero."""
     rate = pt.exp(v)
-    out = pt.switch(pt.eq(rate, 0), 0.0, chain(lambda y: y + y * 0.1, rate, n))
+    out = pt.switch(pt.eq(rate, 0), 0.0, chain(lambda y: y + y * TENTH, rate, n))
     return transformed(local_switch_to_zero, out)
 
 
 def matrix_is_symmetric(n):
-    x = chain(logistic, square @ square.T, n)
+    x = chain(logistic, k * (np.eye(4) + 1), n)
     fgraph = graph_of(x)
     return lambda: is_symmetric(fgraph, x)
 
 
 def scales_are_found(n):
-    outer = chain(twice, few[:, None] * few, n)
+    column, row = few[:, None], few[None]
+    outer = chain(lambda y: (y * column) * (y * row), column * row, n)
     root = pt.matrix("root", shape=(3, 3))
-    return transformed(local_gram_of_scaled, pt.linalg.cholesky(outer * (root @ root.T)))
+    return transformed(local_gram_of_scaled, pt.linalg.cholesky(outer * pt.dot(root, root.T)))
 
 
 def positions_are_known(n):
