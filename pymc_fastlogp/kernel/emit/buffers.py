@@ -4,7 +4,8 @@ Inputs and outputs are arguments of the function, constants are part of its modu
 to :data:`STACK_BYTES`, the smallest buffers first; buffers that are larger, or whose size is known only when
 the kernel is called, are allocated on entry and freed on every exit. What only loops with a condition use, for instance those
 for the rare case that a check fails, is allocated by the first of them that runs, and what a part of a long program shares with later ones all at once: the C library may give
-freed memory back to the system, and then each call of the kernel would pay for new pages.
+freed memory back to the system, and then each call of the kernel would pay for new pages. A size that no integer holds ends the kernel
+as one for which there is no memory.
 Scratch and constants are aligned to cache lines.
 """
 
@@ -17,6 +18,7 @@ from pymc_fastlogp.kernel.emit.addresses import Array
 from pymc_fastlogp.kernel.ir.expressions import Buffer, itemsize
 from pymc_fastlogp.kernel.llvm import (
     ALIGNMENT,
+    I1,
     I8,
     I64,
     POINTER,
@@ -31,6 +33,8 @@ from pymc_fastlogp.kernel.scalars import memory_type
 
 # A part of the stack of a thread, of which some systems give half a megabyte (``python -m benchmarks.limits``).
 STACK_BYTES = 1 << 16
+# More than any address space has, so ``malloc`` gives null for it. A sum of two of them is still right as an unsigned integer.
+TOO_LARGE = 1 << 62
 
 
 def contiguous(
@@ -76,25 +80,36 @@ def stack(builder: ir.IRBuilder, buffer: Buffer) -> ir.Value:
 
 
 def n_bytes(builder: ir.IRBuilder, buffer: Buffer, lengths: Sequence[Number]) -> Number:
-    """Return what a buffer takes of an allocation, in whole cache lines."""
-    n: Number = itemsize(buffer.dtype)
-    for length in lengths:
-        n = times(builder, n, length)
-    if isinstance(n, int):
-        return -(-n // ALIGNMENT) * ALIGNMENT
-    # With a negative length there is nothing to allocate, and a check that will say so.
-    is_negative = builder.icmp_signed("<", n, I64(0))
-    up = builder.add(builder.select(is_negative, I64(0), n), I64(ALIGNMENT - 1))
+    """Return what a buffer takes of an allocation, in whole cache lines, or :data:`TOO_LARGE`."""
+    known = itemsize(buffer.dtype) * prod(n for n in lengths if isinstance(n, int))
+    computed = [n for n in lengths if not isinstance(n, int)]
+    if not computed:
+        return min(-(-known // ALIGNMENT) * ALIGNMENT, TOO_LARGE)
+    size, overflows = I64(min(known, TOO_LARGE)), I1(False)
+    for length in computed:
+        # With a negative length there is nothing to allocate, and a check that will say so.
+        is_negative = builder.icmp_signed("<", length, I64(0))
+        product = builder.smul_with_overflow(size, builder.select(is_negative, I64(0), length))
+        size = builder.extract_value(product, 0)
+        overflows = builder.or_(overflows, builder.extract_value(product, 1))
+    size = builder.select(overflows, I64(TOO_LARGE), _limited(builder, size))
+    up = builder.add(size, I64(ALIGNMENT - 1))
     return builder.and_(up, I64(-ALIGNMENT))
 
 
 def sum_of(builder: ir.IRBuilder, sizes: Sequence[Number]) -> Number:
-    """Return what several buffers take."""
-    total: Number = sum(n for n in sizes if isinstance(n, int))
+    """Return what several buffers take, or :data:`TOO_LARGE`."""
+    total: Number = min(sum(n for n in sizes if isinstance(n, int)), TOO_LARGE)
     for n in sizes:
         if not isinstance(n, int):
-            total = builder.add(as_i64(total), n)
+            total = _limited(builder, builder.add(as_i64(total), n))
     return total
+
+
+def _limited(builder: ir.IRBuilder, size: ir.Value) -> ir.Value:
+    """Return a size of which none is larger than :data:`TOO_LARGE`; it may be the sum of two, which is below 0 then."""
+    is_too_large = builder.icmp_unsigned(">", size, I64(TOO_LARGE))
+    return builder.select(is_too_large, I64(TOO_LARGE), size)
 
 
 def allocate(builder: ir.IRBuilder, size: Number) -> ir.Value:

@@ -2,8 +2,8 @@
 
 .. code-block:: text
 
-    entry:   stack variables
-    sizes:   lengths, strides, allocation of scratch on the heap
+    entry:   stack variables, and null where the address of scratch is to be
+    sizes:   lengths, strides, allocation of scratch on the heap; goes to exit where there is no memory
     start:   the loops, one after the other, each with the scratch that no other needed before; a failed check goes to exit
     exit:    free scratch, return the status
 
@@ -207,7 +207,9 @@ class Function:
         if not together:
             return
         room = Room(stack_variable(self._sizes.builder, POINTER), tuple(together))
-        self._sizes.builder.store(NULL, room.slot)
+        # Before all exits, which free what is in the slot: the block of sizes has some already.
+        with self._sizes.builder.goto_entry_block():
+            self._sizes.builder.store(NULL, room.slot)
         self._rooms.update(dict.fromkeys(together, room))
 
     def _enter_rooms(self, builder: ir.IRBuilder, needed: Sequence[Buffer]) -> None:

@@ -7,6 +7,7 @@ it can be the length of a loop: the emitter needs that before the first loop run
 from pytensor import scalar as ps
 
 from pymc_fastlogp.kernel.ir.arithmetic import (
+    ONE,
     ZERO,
     cast,
     int64,
@@ -68,8 +69,9 @@ def quotient_up(expr: Expr, divisor: int) -> Expr:
         return expr
     if isinstance(expr, Const):
         return int64(-(-expr.value // divisor))
-    above = plus(expr, int64(divisor - 1))
-    return Compute(ps.int_div, (above, int64(divisor)), "int64")
+    # The quotient is rounded down, that of -1 to -1; a sum of length and divisor may be no int64.
+    below = Compute(ps.int_div, (plus(expr, int64(-1)), int64(divisor)), "int64")
+    return plus(below, ONE)
 
 
 def rest_of(total: Size, known: tuple[Size, ...]) -> Size:

@@ -9,6 +9,9 @@ For a positive step, with :math:`n` the length of the axis,
 
 where a negative bound counts from the end. ``first`` may lie behind the end: the length is 0 then. For a negative step
 it is ``min(start, n - 1)``, and ``last`` is ``max(stop, -1)``.
+
+A bound of any size is one of NumPy, but the difference of two may be no int64. So a bound that may be far before the array is brought to
+its edge first, and numbers in the graph are no larger than :data:`FAR`.
 """
 
 from dataclasses import dataclass
@@ -34,6 +37,8 @@ from pymc_fastlogp.kernel.lower.lengths import (
 )
 
 BEFORE_FIRST = int64(-1)
+# Behind the end of every array, and small enough to be added to others.
+FAR = 1 << 60
 
 
 @dataclass(frozen=True)
@@ -59,20 +64,30 @@ def resolve(index: slice, length: Size) -> Slice:
 
 
 def _bound(bound: Array | None) -> Expr | None:
-    return None if bound is None else as_expr(length_of(bound))
+    if bound is None:
+        return None
+    expr = as_expr(length_of(bound))
+    return int64(max(-FAR, min(expr.value, FAR))) if isinstance(expr, Const) else expr
 
 
 def _forwards(start: Expr | None, stop: Expr | None, size: Expr) -> tuple[Expr, Expr]:
     first = ZERO if start is None else at_least(_from_start(start, size), 0)
     last = size if stop is None else _at_most(_from_start(stop, size), size)
-    return first, minus(last, first)
+    return first, minus(at_least(last, 0) if _may_wrap(stop, start) else last, first)
 
 
 def _backwards(start: Expr | None, stop: Expr | None, size: Expr) -> tuple[Expr, Expr]:
     end = plus(size, BEFORE_FIRST)
     first = end if start is None else _at_most(_from_start(start, size), end)
     last = BEFORE_FIRST if stop is None else at_least(_from_start(stop, size), -1)
-    return first, minus(first, last)
+    return first, minus(at_least(first, -1) if _may_wrap(start, stop) else first, last)
+
+
+def _may_wrap(upper: Expr | None, lower: Expr | None) -> bool:
+    """Whether an upper bound may be so far below the lower one that their difference is no int64."""
+    if upper is None or lower is None or is_not_negative(upper):
+        return False
+    return not (isinstance(upper, Const) and isinstance(lower, Const))
 
 
 def _from_start(bound: Expr, size: Expr) -> Expr:

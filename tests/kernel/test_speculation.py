@@ -1,0 +1,56 @@
+"""Errors of programs whose loops are built for late checks that hold."""
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.fg import FrozenFunctionGraph
+from pytensor.raise_op import Assert
+
+from pymc_fastlogp.kernel.lower import lower
+from tests.kernel.native_kernel import compile_native
+
+ROWS = 100
+TOO_LARGE = Assert("too large")
+
+
+@pytest.fixture
+def x():
+    return pt.vector("x", shape=(ROWS,))
+
+
+@pytest.fixture
+def logp(x):
+    """Return a sum over rows that is -inf unless all of them are positive."""
+    return pt.switch(pt.all(x > 0), pt.sum(pt.exp(x)), -np.inf)
+
+
+def program_of(x, output):
+    return lower(FrozenFunctionGraph.from_io([x], [output], dedup_nodes=True), [None])
+
+
+def rows(first):
+    values = np.ones(ROWS)
+    values[0] = first
+    return values
+
+
+@pytest.mark.parametrize(
+    "through", [lambda logp: logp, lambda logp: pt.cumsum(pt.stack([logp, 1.0]))[0]]
+)
+def test_an_error_that_depends_on_what_is_assumed(x, logp, through):
+    program = program_of(x, TOO_LARGE(logp, through(logp) < 50.0) * 2)
+    assert program.again is None
+    kernel = compile_native(program)
+    assert kernel(rows(-1.0))[0] == -np.inf
+    with pytest.raises(AssertionError, match="too large"):
+        kernel(rows(1.0))
+
+
+def test_an_error_that_does_not_depend_on_what_is_assumed(x, logp):
+    program = program_of(x, TOO_LARGE(logp, pt.max(x) < 50.0) * 2)
+    assert program.again is not None
+    kernel = compile_native(program)
+    assert kernel(rows(-1.0))[0] == -np.inf
+    np.testing.assert_allclose(kernel(rows(1.0))[0], 2 * ROWS * np.e, rtol=1e-14)
+    with pytest.raises(AssertionError, match="too large"):
+        kernel(rows(60.0))
