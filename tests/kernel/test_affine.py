@@ -3,8 +3,19 @@
 import pytest
 from pytensor import scalar as ps
 
+from pymc_fastlogp.kernel.ir import affine as affine_forms
+from pymc_fastlogp.kernel.ir import arithmetic
 from pymc_fastlogp.kernel.ir.affine import Affine, affine, coefficient
-from pymc_fastlogp.kernel.ir.arithmetic import ZERO, cast, const, int64, minus, plus, times
+from pymc_fastlogp.kernel.ir.arithmetic import (
+    ZERO,
+    cast,
+    const,
+    int64,
+    is_not_negative,
+    minus,
+    plus,
+    times,
+)
 from pymc_fastlogp.kernel.ir.expressions import Compute, Index, Length, Load
 from tests.kernel.emitted import I0, I1, compute, given
 
@@ -86,3 +97,37 @@ def test_a_constant_is_wrapped_to_its_type(value, dtype, expected):
     found = const(value, dtype).value
     assert found == expected
     assert type(found) is type(expected)
+
+
+def doubled(expr, times):
+    """Return an expression to which there are ``2**times`` paths."""
+    for _ in range(times):
+        expr = integer(ps.add, expr, expr)
+    return expr
+
+
+@pytest.mark.parametrize("levels", [6, 12])
+def test_what_an_index_shares_is_looked_at_once(levels, monkeypatch):
+    made = []
+
+    def counted(*args):
+        made.append(args)
+        return Affine(*args)
+
+    monkeypatch.setattr(affine_forms, "Affine", counted)
+    found = affine(doubled(plus(I0, N), levels), [I0])
+    assert found.coefficients == {I0: 2**levels}
+    assert len(made) <= levels + 3
+
+
+@pytest.mark.parametrize("levels", [6, 12])
+def test_whether_a_length_is_negative_is_asked_once_for_what_it_shares(levels, monkeypatch):
+    asked = []
+
+    def counted(expr):
+        asked.append(expr)
+        return is_not_negative(expr)
+
+    monkeypatch.setattr(arithmetic, "is_not_negative", counted)
+    assert counted(doubled(Length(7, levels), levels))
+    assert len(asked) <= 2 * levels + 1

@@ -2,10 +2,12 @@
 
 import pytest
 from pytensor import scalar as ps
+from pytensor.scalar.basic import Cast
 
 from pymc_fastlogp.kernel.ir.arithmetic import cast, const, int64, plus, switch, times, truth
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Length, Load, Role
-from pymc_fastlogp.kernel.lower.linear_lengths import bounds_in_a_step, difference, linear
+from pymc_fastlogp.kernel.lower import linear_lengths
+from pymc_fastlogp.kernel.lower.linear_lengths import Linear, bounds_in_a_step, difference, linear
 
 N = Load(Buffer("x0", "int64", (), Role.INPUT), ())
 SMALL = Load(Buffer("x1", "int8", (), Role.INPUT), ())
@@ -77,3 +79,25 @@ def test_a_number_of_steps_that_is_a_sum_bounds_its_atom():
 def test_a_sum_as_an_expression():
     assert linear(Compute(ps.add, (int64(3), N, int64(-1)), "int64"), {}).expr is plus(N, int64(2))
     assert linear(int64(4), {}).expr is int64(4)
+
+
+@pytest.mark.parametrize("levels", [6, 12])
+def test_what_a_length_shares_is_looked_at_once(levels, monkeypatch):
+    made = []
+
+    def counted(*args):
+        made.append(args)
+        return Linear(*args)
+
+    monkeypatch.setattr(linear_lengths, "Linear", counted)
+    length = ROWS
+    for _ in range(levels):
+        length = Compute(ps.add, (length, length), "int64")
+    assert linear(length, {}) == Linear(0, {ROWS: 2**levels})
+    assert len(made) <= levels + 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 2.5])
+def test_a_number_that_is_no_integer_is_no_length(value):
+    number = Compute(Cast(ps.int64), (const(value, "float64"),), "int64")
+    assert linear(plus(number, int64(1)), {}) == Linear(1, {number: 1})

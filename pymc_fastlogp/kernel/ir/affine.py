@@ -22,7 +22,7 @@ from pytensor import scalar as ps
 
 from pymc_fastlogp.kernel.ir.arithmetic import ZERO, minus, plus, times
 from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr, Index
-from pymc_fastlogp.kernel.ir.traversal import depends_on
+from pymc_fastlogp.kernel.ir.traversal import operands, walk
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,32 @@ class Affine:
 
 def affine(expr: Expr, indices: Sequence[Index]) -> Affine | None:
     """Return the affine form of an int64 expression in some indices, None where it has none; others are part of the rest."""
-    if not depends_on([expr], *indices):
-        return Affine(expr)
-    if isinstance(expr, Index):
+    forms: dict[Expr, Affine | None] = {}
+    for part in walk([expr]):
+        forms[part] = _form(part, indices, forms)
+    return forms[expr]
+
+
+def _form(expr: Expr, indices: Sequence[Index], forms: dict[Expr, Affine | None]) -> Affine | None:
+    """Return the form of an expression of operands whose forms are known."""
+    if expr in indices:
+        assert isinstance(expr, Index)
         return Affine(ZERO, {expr: 1})
+    if all(_is_rest(operand, forms[operand]) for operand in operands(expr)):
+        return Affine(expr)
     if not isinstance(expr, Compute) or expr.dtype != "int64" or type(expr.op) not in _COMBINE:
         return None
-    total, *others = (affine(arg, indices) for arg in expr.args)
+    total, *others = (forms[arg] for arg in expr.args)
     for other in others:
         if total is None or other is None:
             return None
         total = _COMBINE[type(expr.op)](total, other)
     return total
+
+
+def _is_rest(expr: Expr, form: Affine | None) -> bool:
+    """Whether an expression of this form is without the indices."""
+    return form is not None and form.rest is expr
 
 
 def coefficient(expr: Expr, index: Index) -> int | None:

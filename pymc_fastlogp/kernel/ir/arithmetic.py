@@ -124,7 +124,13 @@ def _element(load: Load) -> Expr:
 
 
 def is_not_negative(expr: Expr) -> bool:
-    """Whether a length is known to be at least 0."""
+    """Whether a length is known to be at least 0; the expression keeps the answer, since lengths share operands."""
+    if "is_not_negative" not in vars(expr):
+        vars(expr)["is_not_negative"] = _is_not_negative(expr)
+    return vars(expr)["is_not_negative"]
+
+
+def _is_not_negative(expr: Expr) -> bool:
     if isinstance(expr, Const):
         return expr.value >= 0
     if isinstance(expr, Compute) and isinstance(expr.op, ps.Add | ps.Mul | ps.Minimum):

@@ -1,6 +1,19 @@
-"""A program as text, for people, tests and cache keys."""
+"""A program as text, for people, tests and cache keys.
 
+Lengths share operands: where arrays of open length are cut and joined again and again, each length has several copies of the one
+before it, written out. So a long one that is used several times has a line of its own, and a name:
+
+.. code-block:: text
+
+    size n0 = add(Maximum(sub(len(x0, 0), ...), 0), ...)
+    scratch b0: float64[n0]
+
+So a text is as long as what it is of, not as the number of paths through that.
+"""
+
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from pymc_fastlogp.kernel.ir.expressions import (
     Buffer,
@@ -23,19 +36,30 @@ from pymc_fastlogp.kernel.ir.loops import (
     Statement,
     Step,
 )
-from pymc_fastlogp.kernel.ir.traversal import expressions
+from pymc_fastlogp.kernel.ir.traversal import expressions, loops_in, operands, repeats, walk
+
+# Characters of a length that is written out wherever it is used, at most.
+LONGEST_SIZE = 80
+
+TextOfSize = Callable[[Size], str]
 
 
 def as_text(program: Program) -> str:
     """Return a program as text; two programs with the same text compile to the same code."""
+    names, named = _named_sizes(_sizes(program))
+
+    def size(length: Size) -> str:
+        return str(length) if isinstance(length, int) else names[length]
+
     lines = [
-        *(f"{buffer.role.value} {_declared(buffer)}" for buffer in _buffers(program)),
-        *_step_lines(program.steps),
+        *named,
+        *(f"{buffer.role.value} {_declared(buffer, size)}" for buffer in _buffers(program)),
+        *_step_lines(program.steps, size),
         *(
             f"status {i}: {error.type.__name__}({error.message!r})"
             for i, error in enumerate(program.errors, 1)
         ),
-        *_again_lines(program.again),
+        *_again_lines(program.again, size),
     ]
     return "\n".join(lines) + "\n"
 
@@ -44,37 +68,64 @@ def _buffers(program: Program) -> tuple[Buffer, ...]:
     return (*program.inputs, *program.constants, *program.scratch, *program.outputs)
 
 
-def _declared(buffer: Buffer) -> str:
+def _sizes(program: Program) -> Iterator[Size]:
+    """Yield the lengths of a program, and the conditions of its loops."""
+    for buffer in _buffers(program):
+        yield from buffer.shape
+    yield from (repeat.length for repeat in repeats(program.steps))
+    for loop in loops_in(program.steps):
+        yield from loop.domain
+        yield from () if loop.when is None else (loop.when,)
+    if program.again:
+        yield from _sizes(program.again.program)
+
+
+def _named_sizes(sizes: Iterator[Size]) -> tuple[dict[Expr, str], list[str]]:
+    """Return a text for each expression that lengths are made of, and the lines of those whose text is a name."""
+    exprs = [size for size in sizes if not isinstance(size, int)]
+    uses = Counter(chain(exprs, *(operands(expr) for expr in walk(exprs))))
+    texts: dict[Expr, str] = {}
+    lines: list[str] = []
+    for expr in walk(exprs):
+        text = _expression(expr, texts.__getitem__)
+        texts[expr] = text
+        if uses[expr] > 1 and len(text) > LONGEST_SIZE:
+            texts[expr] = f"n{len(lines)}"
+            lines.append(f"size {texts[expr]} = {text}")
+    return texts, lines
+
+
+def _declared(buffer: Buffer, size: TextOfSize) -> str:
     data = f" = {buffer.data.hex()}" if buffer.data else ""
-    return f"{buffer.name}: {buffer.dtype}[{', '.join(map(_size, buffer.shape))}]{data}"
+    return f"{buffer.name}: {buffer.dtype}[{', '.join(map(size, buffer.shape))}]{data}"
 
 
-def _step_lines(steps: Sequence[Step]) -> Iterator[str]:
+def _step_lines(steps: Sequence[Step], size: TextOfSize) -> Iterator[str]:
     for step in steps:
         if isinstance(step, Loop):
-            yield from _loop_lines(step)
+            yield from _loop_lines(step, size)
         else:
-            yield f"repeat {step.counter.name} {_size(step.length)}:"
-            yield from (f"    {line}" for line in _step_lines(step.steps))
+            yield f"repeat {step.counter.name} {size(step.length)}:"
+            yield from (f"    {line}" for line in _step_lines(step.steps, size))
 
 
-def _again_lines(again: Again | None) -> Iterator[str]:
+def _again_lines(again: Again | None, size: TextOfSize) -> Iterator[str]:
     if again is None:
         return
     yield f"again if {again.failed.name}[]:"
     program = again.program
     own = (*program.constants, *program.scratch)
-    yield from (f"    {buffer.role.value} {_declared(buffer)}" for buffer in own)
-    yield from (f"    {line}" for line in _step_lines(program.steps))
+    yield from (f"    {buffer.role.value} {_declared(buffer, size)}" for buffer in own)
+    yield from (f"    {line}" for line in _step_lines(program.steps, size))
 
 
-def _loop_lines(loop: Loop) -> Iterator[str]:
-    when = "" if loop.when is None else f" when {_size(loop.when)}"
-    yield f"loop {', '.join(map(_size, loop.domain))}{when}:"
+def _loop_lines(loop: Loop, size: TextOfSize) -> Iterator[str]:
+    when = "" if loop.when is None else f" when {size(loop.when)}"
+    yield f"loop {', '.join(map(size, loop.domain))}{when}:"
     names: dict[Expr, str] = {}
     for expr in expressions(loop):
         if isinstance(expr, Const | Index | Length):
-            names[expr] = _size(expr)
+            names[expr] = _expression(expr, names.__getitem__)
             continue
         names[expr] = f"%{len(names)}"
         operation = _expression(expr, names.__getitem__)
@@ -105,10 +156,6 @@ def _call(call: Call, names: dict[Expr, str]) -> str:
 def _neighbours(statement: Accumulate) -> str:
     known = statement.neighbours
     return f" (in runs of {known.run}, equal ones {known.gap} apart)" if known else ""
-
-
-def _size(size: Size) -> str:
-    return str(size) if isinstance(size, int) else _expression(size, _size)
 
 
 def _expression(expr: Expr, name: Callable[[Expr], str]) -> str:

@@ -45,12 +45,17 @@ def with_loops(steps: Sequence[Step], change: Callable[[Loop], Sequence[Loop]]) 
     return tuple(new)
 
 
-def counters(steps: Sequence[Step]) -> Iterator[Buffer]:
-    """Yield the counters of all that is repeated."""
+def repeats(steps: Sequence[Step]) -> Iterator[Repeat]:
+    """Yield all that is repeated, what is outside first."""
     for step in steps:
         if isinstance(step, Repeat):
-            yield step.counter
-            yield from counters(step.steps)
+            yield step
+            yield from repeats(step.steps)
+
+
+def counters(steps: Sequence[Step]) -> Iterator[Buffer]:
+    """Yield the counters of all that is repeated."""
+    yield from (repeat.counter for repeat in repeats(steps))
 
 
 def operands(expr: Expr) -> tuple[Expr, ...]:

@@ -21,6 +21,7 @@ from pytensor.scalar.basic import Cast, ScalarOp
 
 from pymc_fastlogp.kernel.ir.arithmetic import cast, int64, plus, times
 from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr, Length
+from pymc_fastlogp.kernel.ir.traversal import walk
 
 # Lower bounds of atoms.
 Bounds = Mapping[Expr, int]
@@ -57,6 +58,10 @@ class Linear:
         return plus(total, int64(self.number))
 
 
+# Expressions as sums, the operands of one before it.
+Sums = Mapping[Expr, Linear]
+
+
 def bounds_in_a_step(n_steps: Expr) -> Bounds:
     """Return what is known where the number of steps is at least 1."""
     steps = linear(n_steps, {})
@@ -72,25 +77,32 @@ def difference(a: Expr, b: Expr, bounds: Bounds) -> int | None:
 
 
 def linear(expr: Expr, bounds: Bounds) -> Linear:
-    """Return an integer as a sum."""
-    if isinstance(expr, Const):
+    """Return an integer as a sum; what lengths share is looked at once."""
+    sums: dict[Expr, Linear] = {}
+    for part in walk([expr]):
+        sums[part] = _linear(part, bounds, sums)
+    return sums[expr]
+
+
+def _linear(expr: Expr, bounds: Bounds, sums: Sums) -> Linear:
+    if isinstance(expr, Const) and not isinstance(expr.value, float):
         return Linear(int(expr.value))
     if not isinstance(expr, Compute) or expr.dtype != "int64":
         return Linear(0, {expr: 1})  # arithmetic of fewer bits may wrap around
     rule = _RULES.get(type(expr.op))
-    return rule(expr, bounds) if rule else Linear(0, {expr: 1})
+    return rule(expr, bounds, sums) if rule else Linear(0, {expr: 1})
 
 
-def _sum(expr: Compute, bounds: Bounds) -> Linear:
-    first, *others = (linear(arg, bounds) for arg in expr.args)
+def _sum(expr: Compute, bounds: Bounds, sums: Sums) -> Linear:
+    first, *others = (sums[arg] for arg in expr.args)
     for other in others:
         first = first.plus(other, -1 if isinstance(expr.op, ps.Sub) else 1)
     return first
 
 
-def _product(expr: Compute, bounds: Bounds) -> Linear:
+def _product(expr: Compute, bounds: Bounds, sums: Sums) -> Linear:
     product = Linear(1)
-    for factor in (linear(arg, bounds) for arg in expr.args):
+    for factor in (sums[arg] for arg in expr.args):
         if product.factors and factor.factors:
             return Linear(0, {expr: 1})
         number, other = (factor, product) if product.factors else (product, factor)
@@ -98,10 +110,10 @@ def _product(expr: Compute, bounds: Bounds) -> Linear:
     return product
 
 
-def _extreme(expr: Compute, bounds: Bounds) -> Linear:
+def _extreme(expr: Compute, bounds: Bounds, sums: Sums) -> Linear:
     """Return the one of two lengths that is known to be the larger or the smaller one."""
     sign = 1 if isinstance(expr.op, ps.Maximum) else -1
-    best, *others = (linear(arg, bounds) for arg in expr.args)
+    best, *others = (sums[arg] for arg in expr.args)
     for other in others:
         larger = best.plus(other, -1)
         if Linear().plus(larger, sign).least(bounds) >= 0:
@@ -112,31 +124,31 @@ def _extreme(expr: Compute, bounds: Bounds) -> Linear:
     return best
 
 
-def _quotient(expr: Compute, bounds: Bounds) -> Linear:
-    number, divisor = (linear(arg, bounds) for arg in expr.args)
+def _quotient(expr: Compute, bounds: Bounds, sums: Sums) -> Linear:
+    number, divisor = (sums[arg] for arg in expr.args)
     return number if divisor == Linear(1) else Linear(0, {expr: 1})
 
 
-def _cast(expr: Compute, bounds: Bounds) -> Linear:
+def _cast(expr: Compute, bounds: Bounds, sums: Sums) -> Linear:
     [arg] = expr.args
     is_exact = np.dtype(arg.dtype).kind in "iu" and arg.dtype != "uint64"
-    return linear(arg, bounds) if is_exact else Linear(0, {expr: 1})
+    return sums[arg] if is_exact else Linear(0, {expr: 1})
 
 
-def _branch(expr: Compute, bounds: Bounds) -> Linear:
+def _branch(expr: Compute, bounds: Bounds, sums: Sums) -> Linear:
     condition, yes, no = expr.args
-    is_true = _decided(condition, bounds)
+    is_true = _decided(condition, bounds, sums)
     if is_true is None:
         return Linear(0, {expr: 1})
-    return linear(yes if is_true else no, bounds)
+    return sums[yes if is_true else no]
 
 
-def _decided(condition: Expr, bounds: Bounds) -> bool | None:
+def _decided(condition: Expr, bounds: Bounds, sums: Sums) -> bool | None:
     """Return whether a comparison is known to be true or to be false, None if neither."""
     if not isinstance(condition, Compute) or type(condition.op) not in _AT_LEAST:
         return None
     larger, by = _AT_LEAST[type(condition.op)]
-    a, b = (linear(arg, bounds) for arg in condition.args)
+    a, b = (sums[arg] for arg in condition.args)
     rest = (a.plus(b, -1) if larger else b.plus(a, -1)).plus(Linear(by), -1)
     if rest.least(bounds) >= 0:
         return True
@@ -151,7 +163,7 @@ _AT_LEAST: dict[type[ScalarOp], tuple[bool, int]] = {
     ps.LE: (False, 0),
 }
 
-_RULES: dict[type[ScalarOp], Callable[[Compute, Bounds], Linear]] = {
+_RULES: dict[type[ScalarOp], Callable[[Compute, Bounds, Sums], Linear]] = {
     ps.Add: _sum,
     ps.Sub: _sum,
     ps.Mul: _product,
