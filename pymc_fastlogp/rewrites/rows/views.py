@@ -40,8 +40,7 @@ from pymc_fastlogp.rewrites.rows.axes import for_each_row, from_first, moved
 from pymc_fastlogp.rewrites.rows.open_lengths import fitting
 from pymc_fastlogp.rewrites.rows.take import take
 
-# A variable is viewed at so many different positions, at most; at others it counts as computed for all rows.
-# Of `x[p] + x[q]` twenty times in a row, rows would read the first `x` at a million.
+# At more positions a variable counts as computed for all rows. Of `x[p] + x[q]` twenty times in a row, rows would read it at a million.
 MOST_POSITIONS = 32
 
 
