@@ -174,11 +174,9 @@ class _Sited:
         with _without_initial_values(model):
             self.fgraph, _ = fgraph_from_model(model)
         reasons = reasons or {}
-        known = [
-            LeftAlone(x.name, reasons[x.name]) if x.name in reasons else x
-            for x in _known(self.fgraph)
-        ]
-        known = [*without_circles(known)]
+        outputs = _known(self.fgraph)
+        apart = (LeftAlone(x.name, reasons[x.name]) if x.name in reasons else x for x in outputs)
+        known = [*without_circles(apart)]
         self.all = [x for x in known if not isinstance(x, LeftAlone)]
         self.left_alone = [x for x in known if isinstance(x, LeftAlone)]
         self._effects = {x.name: x for x in self.all}
