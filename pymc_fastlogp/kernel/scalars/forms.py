@@ -13,7 +13,8 @@ bool                        :class:`Mask`                           i8, true whe
 One register form for all float types, and one for all integers, keeps one width of vectors in a loop of mixed types.
 A float32 is a double which is rounded to 24 bits after each operation. For ``+ - * /`` and the square root
 the result is that of float32 arithmetic: rounding twice is innocuous if the wider format has at least
-:math:`2 \cdot 24 + 2` bits (Figueroa 1995, When is double rounding innocuous?), and a double has 53. An elementary
+:math:`2 \cdot 24 + 2` bits (Figueroa 1995, When is double rounding innocuous?), and a double has 53. That is not so for ``//``, the floor
+of a quotient of doubles: it is NumPy's result, where Numba rounds the quotient to float32 before it takes the floor. An elementary
 function is at most half a float32 ulp off. Integers are computed modulo :math:`2^{64}` and wrapped to
 the dtype after each operation.
 
