@@ -13,9 +13,10 @@ from pytensor.graph.traversal import ancestors
 from pytensor.scalar import Cos, Exp
 from pytensor.tensor.basic import ARange
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.subtensor import AdvancedSubtensor
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_fastlogp.analysis.index_facts import index_facts
+from pymc_fastlogp.kernel import lower
 from pymc_fastlogp.kernel.graph import region
 from pymc_fastlogp.kernel.graph.boundary import EMBEDDED_BYTES
 from pymc_fastlogp.kernel.graph.op import FusedKernel
@@ -309,6 +310,52 @@ def test_two_nodes_that_cannot_be_lowered():
     aranges = [n for n in fgraph.apply_nodes if isinstance(n.op, ARange)]
     assert len(aranges) == len(kernels(fgraph)) == 2
     assert_same_values(fgraph, [x], outputs, [np.array([1.5, 7.0])])
+
+
+def beside_each_other(vectors):
+    """Return the sums of arrays as long as what is computed of each vector."""
+    scaled = [pt.exp(x) for x in vectors]
+    return [pt.sqr(pt.cumsum(x)[: x.sum().astype("int64")]).sum() for x in scaled]
+
+
+def one_behind_the_other(vectors):
+    """Return what comes of cutting one array to a length that is computed of it, once for each vector."""
+    x = vectors[0]
+    for y in vectors:
+        x = (pt.cumsum(pt.exp(x)) + y.sum())[: x.sum().astype("int64")]
+    return [x.sum()]
+
+
+@pytest.mark.parametrize("graph", [beside_each_other, one_behind_the_other])
+def test_each_node_is_lowered_a_few_times_however_many_cannot_be(graph, monkeypatch):
+    calls = []
+
+    def lowered(context, node, operands):
+        calls.append(node)
+        return lower_one(context, node, operands)
+
+    lower_one = lower._lowered
+    monkeypatch.setattr(lower, "_lowered", lowered)
+
+    def calls_for(n):
+        calls.clear()
+        vectors = [pt.dvector() for _ in range(n)]
+        fgraph = fused(vectors, graph(vectors))
+        assert sum(isinstance(node.op, Subtensor) for node in fgraph.apply_nodes) == n
+        return len(calls)
+
+    assert calls_for(8) <= 2.2 * calls_for(4)
+
+
+def test_a_node_behind_one_that_cannot_be_lowered_is_in_the_next_kernel():
+    """Its length is computed in a region that ends at the first node: in its own, it is the value of an input."""
+    x, y = pt.dvectors("x", "y")
+    first, second = (pt.exp(v).sum().astype("int64") for v in (x, y))
+    outputs = [(pt.exp(pt.cumsum(x)[:first])[:second] * 2).sum()]
+    fgraph = fused([x, y], outputs)
+    assert sum(isinstance(node.op, Subtensor) for node in fgraph.apply_nodes) == 1
+    assert len(kernels(fgraph)) == 2
+    assert_same_values(fgraph, [x, y], outputs, [np.array([0.5, 0.1, -2.0]), np.array([0.2])])
 
 
 def test_the_length_of_an_output_may_be_the_value_of_an_input():

@@ -38,7 +38,7 @@ from pymc_fastlogp.kernel.graph.boundary import is_embedded, passed, restored
 from pymc_fastlogp.kernel.graph.linking import can_be_linked
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.graph.scans import specialise_scans
-from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, loops_of
+from pymc_fastlogp.kernel.lower import UnsupportedError, faults_of, is_supported
 from pymc_fastlogp.ops import SiteNode
 
 logger = logging.getLogger("pymc_fastlogp")
@@ -124,31 +124,28 @@ def _attempts(fgraph: FunctionGraph, nodes: list[Apply]) -> Iterator[Attempt]:
 def _left_out(fgraph: FunctionGraph, nodes: list[Apply]) -> dict[Apply, str]:
     """Return the nodes without which the others can be lowered, and why not with them.
 
-    A node may be one of them only because of what else is in its region, say a length that is computed there.
+    A node may be one of them only because of what else is in its region, say a length that is computed there. So what is
+    behind such nodes, which will be in later regions, is lowered by itself: each node once, but for the first attempt.
     """
     reasons: dict[Apply, str] = {}
-    while True:
-        others = set(nodes) - reasons.keys()
-        found: dict[Apply, str] = {}
-        for part in regions(fgraph, others.__contains__):
-            found |= _fault(inputs_of(part), outputs_of(fgraph, part))
-        if not found:
-            return reasons
+    while nodes:
+        found, nodes = _faults(inputs_of(nodes), outputs_of(fgraph, nodes))
         reasons |= found
+    return reasons
 
 
-def _fault(inputs: list[Variable], outputs: list[Variable]) -> dict[Apply, str]:
-    """Return the first node of a graph that cannot be lowered, and why; nothing if it is not one node.
+def _faults(
+    inputs: list[Variable], outputs: list[Variable]
+) -> tuple[dict[Apply, str], list[Apply]]:
+    """Return the first nodes of a graph that cannot be lowered, and why, and those behind them.
 
     The inner graph of a kernel does not tell: its nodes are copies, and equal ones are one.
     """
     copies = FrozenFunctionGraph.from_io(inputs, outputs)
-    try:
-        loops_of(copies, facts_of(inputs))
-    except UnsupportedError as error:
-        pairs = zip(copies.toposort(), io_toposort(inputs, outputs), strict=True)
-        return {node: str(error) for copy, node in pairs if copy is error.node}
-    return {}
+    faults, behind = faults_of(copies, facts_of(inputs))
+    originals = dict(zip(copies.toposort(), io_toposort(inputs, outputs), strict=True))
+    reasons = {originals[copy]: reason for copy, reason in faults.items()}
+    return reasons, [originals[copy] for copy in behind]
 
 
 def is_worth_it(nodes: list[Apply]) -> bool:

@@ -33,7 +33,7 @@ from pymc_fastlogp.kernel.lower.table import inner_nodes, row_of
 from pymc_fastlogp.kernel.passes import optimise
 from pymc_fastlogp.kernel.passes.layout import axes_of_vectors
 
-__all__ = ["UnsupportedError", "axes_of_vectors", "is_supported", "loops_of", "lower"]
+__all__ = ["UnsupportedError", "axes_of_vectors", "faults_of", "is_supported", "loops_of", "lower"]
 
 # Stands for a length that SpecifyShape leaves open.
 UNSPECIFIED = of_number(-1, "int64")
@@ -77,9 +77,32 @@ def loops_of(fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]) 
         With the reason.
     """
     context = Context(fgraph.clients, _lower_graph)
-    inputs = tuple(_input(i, variable) for i, variable in enumerate(fgraph.inputs))
+    inputs = _inputs(fgraph)
     arrays = [of_buffer(buffer, fact) for buffer, fact in zip(inputs, facts, strict=True)]
     return _program(context, inputs, _lower_graph(context, fgraph, arrays))
+
+
+def faults_of(
+    fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]
+) -> tuple[dict[Apply, str], list[Apply]]:
+    """Return the nodes that cannot be lowered, each with the reason, and the nodes behind them, in topological order.
+
+    What is behind is not looked at: it may be lowered in a graph that has the results of the others as inputs.
+    """
+    context = Context(fgraph.clients, _lower_graph)
+    buffers = zip(fgraph.inputs, _inputs(fgraph), facts, strict=True)
+    arrays = {variable: of_buffer(buffer, fact) for variable, buffer, fact in buffers}
+    faults: dict[Apply, str] = {}
+    behind: list[Apply] = []
+    for node in fgraph.toposort():
+        if not all(x in arrays or isinstance(x, Constant) for x in node.inputs):
+            behind.append(node)
+            continue
+        try:
+            _lower_node(context, node, arrays)
+        except UnsupportedError as error:
+            faults[node] = str(error)
+    return faults, behind
 
 
 def _lower_graph(
@@ -88,9 +111,14 @@ def _lower_graph(
     """Append what computes a graph of these inputs, and return its outputs."""
     arrays = dict(zip(fgraph.inputs, inputs, strict=True))
     for node in fgraph.toposort():
-        operands = [_operand(context, arrays, variable) for variable in node.inputs]
-        arrays.update(zip(node.outputs, _lowered(context, node, operands), strict=True))
+        _lower_node(context, node, arrays)
     return [_operand(context, arrays, variable) for variable in fgraph.outputs]
+
+
+def _lower_node(context: Context, node: Apply, arrays: dict[Variable, Array]) -> None:
+    """Append what computes a node, and add its outputs to the arrays."""
+    operands = [_operand(context, arrays, variable) for variable in node.inputs]
+    arrays.update(zip(node.outputs, _lowered(context, node, operands), strict=True))
 
 
 def _lowered(context: Context, node: Apply, operands: list[Array]) -> list[Array]:
@@ -104,8 +132,7 @@ def _lowered(context: Context, node: Apply, operands: list[Array]) -> list[Array
             _as_typed(context, array, output)
             for array, output in zip(arrays, node.outputs, strict=True)
         ]
-    except UnsupportedError as error:
-        error.node = node
+    except UnsupportedError:
         raise
     except Exception as error:
         error.add_note(f"lowering {node.op}")
@@ -124,6 +151,10 @@ def _as_typed(context: Context, array: Array, output: Variable) -> Array:
             context.require_equal(size, static, OTHER_LENGTH)
         known.append(static if is_news else size)
     return replace(array, shape=tuple(known)) if known != list(array.shape) else array
+
+
+def _inputs(fgraph: AbstractFunctionGraph) -> tuple[Buffer, ...]:
+    return tuple(_input(i, variable) for i, variable in enumerate(fgraph.inputs))
 
 
 def _input(position: int, variable: Variable) -> Buffer:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from pytensor.graph.basic import Apply
 
 from pymc_fastlogp.analysis.index_facts import IndexFacts, index_facts
 from pymc_fastlogp.kernel.ir.arithmetic import cast, const, flat_index, int64, plus
@@ -19,8 +18,6 @@ Element = Callable[[tuple[Expr, ...]], Expr]
 
 class UnsupportedError(Exception):
     """A graph, or one node of it, has what the kernel compiler does not cover; it stays with upstream."""
-
-    node: Apply | None = None
 
 
 @dataclass(frozen=True, eq=False)
