@@ -44,7 +44,7 @@ def _kept_by(loop: Loop, tables: frozenset[Buffer]) -> Iterator[Buffer]:
     """Yield the arrays over a short axis of a loop that is not unrolled."""
     for axis, long in short_axes(loop):
         if not pays(loop, axis, long, tables):
-            yield from (buffer for buffer, _ in _over(loop, axis, long))
+            yield from (buffer for buffer, _ in arrays_over(loop, axis, long))
 
 
 def _dear(loops: Sequence[Loop]) -> frozenset[Buffer]:
@@ -71,7 +71,7 @@ class _Rows(NamedTuple):
 
 def _rows(loop: Loop, axis: int, long: int) -> _Rows:
     """Return the arrays over both axes of a loop."""
-    over, length = list(_over(loop, axis, long)), loop.domain[axis]
+    over, length = list(arrays_over(loop, axis, long)), loop.domain[axis]
     whole = (_is_whole(buffer, index, axis, length) for buffer, index in over)
     are_whole = _fills_vectors(length) and _is_alone(loop, axis, long) and all(whole)
     return _Rows(frozenset(buffer for buffer, _ in over), arithmetic_cost(loop), are_whole)
@@ -128,11 +128,11 @@ def pays(loop: Loop, axis: int, long: int, tables: frozenset[Buffer]) -> bool:
     return all(
         buffer not in tables
         and (length <= LONGEST_GATHERED or all(_is_free_of_data(i, axis) for i in index))
-        for buffer, index in _over(loop, axis, long)
+        for buffer, index in arrays_over(loop, axis, long)
     )
 
 
-def _over(loop: Loop, axis: int, long: int) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
+def arrays_over(loop: Loop, axis: int, long: int) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
     """Yield the elements of arrays over both axes."""
     for buffer, index in elements(loop):
         if depends_on(index, Index(axis)) and depends_on(index, Index(long)):

@@ -4,7 +4,8 @@ The cut points of an ordered regression, the classes of a categorical one, or th
 Cholesky factor correlates, make loops over ``rows x k`` that nothing could fuse with the loops over rows,
 and vectors of k lanes. With one statement for each of the k they are loops over rows like all others, and
 scratch of that shape stays in registers. Arrays that are not scratch are then read k elements apart
-(:mod:`pymc_fastlogp.kernel.emit.scope`). Which axes: :mod:`pymc_fastlogp.kernel.passes.short_axes`.
+(:mod:`pymc_fastlogp.kernel.emit.scope`). Which axes: :mod:`pymc_fastlogp.kernel.passes.short_axes`;
+how many of a loop: :mod:`pymc_fastlogp.kernel.passes.copies`.
 """
 
 from dataclasses import replace
@@ -15,32 +16,39 @@ from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Index
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program, Statement
 from pymc_fastlogp.kernel.ir.substitute import substitute
 from pymc_fastlogp.kernel.ir.traversal import depends_on, is_ordered, with_loops
+from pymc_fastlogp.kernel.passes.copies import axes_that_fit, taken_apart
 from pymc_fastlogp.kernel.passes.short_axes import pays, rows_that_stay, short_axes
 
 
 def unroll(program: Program) -> Program:
     """Return the program with short axes unrolled."""
-    tables = rows_that_stay(program)
-    steps = with_loops(program.steps, lambda loop: [_unrolled(loop, tables)])
-    return replace(program, steps=steps)
+    tables, apart = rows_that_stay(program), taken_apart(program)
+
+    def unrolled(loop: Loop) -> list[Loop]:
+        return [_unrolled(loop, tables, axes_that_fit(loop, apart))]
+
+    return replace(program, steps=with_loops(program.steps, unrolled))
 
 
-def _unrolled(loop: Loop, tables: frozenset[Buffer]) -> Loop:
-    axis = _axis_to_unroll(loop, tables)
+def _unrolled(loop: Loop, tables: frozenset[Buffer], fitting: int) -> Loop:
+    """Return a loop of which some of the short axes that fit, the inner ones, are unrolled."""
+    axis = _axis_to_unroll(loop, tables, fitting)
     if axis is None:
         return loop
     length = loop.domain[axis]
     assert isinstance(length, int)
     domain = (*loop.domain[:axis], *loop.domain[axis + 1 :])
     body = (at for s in loop.body for at in _together(s, _at_each(s, axis, length), axis))
-    return _unrolled(replace(loop, domain=domain, body=tuple(body)), tables)
+    return _unrolled(replace(loop, domain=domain, body=tuple(body)), tables, fitting - 1)
 
 
-def _axis_to_unroll(loop: Loop, tables: frozenset[Buffer]) -> int | None:
+def _axis_to_unroll(loop: Loop, tables: frozenset[Buffer], fitting: int) -> int | None:
     """Return the axis to unroll, None if there is none."""
     if is_ordered(loop):
         return None
-    paying = (axis for axis, long in short_axes(loop) if pays(loop, axis, long, tables))
+    axes = short_axes(loop)
+    inner = axes[len(axes) - fitting :]
+    paying = (axis for axis, long in inner if pays(loop, axis, long, tables))
     return next(paying, None)
 
 
