@@ -15,7 +15,7 @@ from pytensor.graph.fg import FunctionGraph
 
 from pymc_fastlogp.frozen import with_checks_of
 from pymc_fastlogp.parametrisation.centred import centred
-from pymc_fastlogp.parametrisation.circles import without_circles
+from pymc_fastlogp.parametrisation.circles import AnyEffect, without_circles
 from pymc_fastlogp.parametrisation.correlated import Correlated, correlated_of
 from pymc_fastlogp.parametrisation.crossed import Crossing, sited_crossed
 from pymc_fastlogp.parametrisation.effects import Effect, LeftAlone, depends_on, effect_of
@@ -35,8 +35,6 @@ from pymc_fastlogp.parametrisation.zero_sum import ZeroSum, length_of, sited_zer
 
 if TYPE_CHECKING:
     import pymc as pm
-
-AnyEffect = Effect | Correlated
 
 HAS_START = "it has an initial value"
 NO_LENGTH = "its length is not known"
