@@ -143,6 +143,22 @@ def test_a_function_of_one_axis_is_computed_along_it():
         np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("is_column", [True, False])
+def test_axes_before_the_one_that_is_gathered_along(is_column):
+    """They stay before those of length one that the index has more."""
+    g = np.random.default_rng(0).integers(0, 10, size=(200, 1))
+    a, row = pt.vector("a", shape=(3,)), pt.vector("row", shape=(3,))
+    table = pt.cumsum(pt.exp(a[:, None] * np.linspace(0, 1, 300)), axis=1)
+    of_rows = table[:, g] if is_column else table[:, g[:, 0]][:, :, None]
+    out = pt.sqrt(1 + of_rows * row).sum(axis=1)
+    with collected() as decisions:
+        pregrad(out, on=True)
+    assert any(decision.fired for decision in decisions)
+    values = {a: np.array([0.1, 0.2, 0.3]), row: np.array([1.0, 2.0, 3.0])}
+    off, on = (pregrad(out, on=on).eval(values, mode=PYTHON) for on in (False, True))
+    np.testing.assert_allclose(on, off, rtol=1e-12)
+
+
 def test_keys_of_many_columns_along_one_axis(monkeypatch):
     """They are put together along that axis, before they meet what varies along both; in a sample, too."""
     rng = np.random.default_rng(0)

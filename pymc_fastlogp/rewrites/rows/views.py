@@ -362,7 +362,7 @@ def _gather(grid: Grid, node: Apply, where: Where) -> View | None:
 
     def rebuild(inputs: list[TensorVariable]) -> TensorVariable:
         if not looked_up:
-            return moved(inputs[0], [0, *"x" * len(extra), *after.values()])
+            return moved(moved(inputs[0], [0, *"x" * len(extra), *after.values()]), arrange)
         by_axis = {0: np.arange(grid.n_chosen).reshape(-1, *extra), **looked_up}
         rest = [axis for axis in after.values() if axis not in by_axis]
         return moved(take(inputs[0], by_axis, rest), arrange)
