@@ -145,6 +145,17 @@ def test_rows_of_a_long_chain():
     assert_same_value_and_gradient(out, VALUES, rtol=1e-12)
 
 
+def test_tables_of_open_lengths():
+    """Their product is gathered from where they are as long as each other. Of others the rows read what both have."""
+    u, v = pt.vector("u"), pt.vector("v")
+    by_group = pt.exp(u)[g] * pt.exp(v)[g]
+    out = (pt.gammaln(counts + by_group) - pt.gammaln(by_group)).sum()
+    values = {u: np.array([0.1, 0.2, 0.3]), v: np.array([0.3, 0.2, 0.1, 5.0])}
+    off, on = (value_and_gradient(out, values, on=on) for on in (False, True))
+    for expected, found in zip(off, on, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 STEPS = st.one_of(
     st.just(0.5), st.integers(1, 40), st.integers(1, 10**15), st.floats(0.5, 1e6)
 ).map(float)

@@ -221,7 +221,7 @@ def of_entries(f: Callable[[TensorVariable], TensorVariable], x: TensorVariable)
 
 
 def as_gathered(x: TensorVariable) -> TensorVariable:
-    """Return ``f(u, v)[g]`` for ``f(u[g], v[g])``, anything else as it is."""
+    """Return ``f(u, v)[g]`` for ``f(u[g], v[g])`` of tables that are known to be as long as each other, anything else as it is."""
     inputs = x.owner.inputs if isinstance(x.owner_op, Elemwise) else []
     gathers = [part.owner for part in inputs if isinstance(part.owner_op, AdvancedSubtensor)]
     if not gathers or len(gathers) < len(inputs):
@@ -230,6 +230,7 @@ def as_gathered(x: TensorVariable) -> TensorVariable:
     if all(
         gather.op == first.op
         and gather.inputs[1:] == first.inputs[1:]
+        and None not in gather.inputs[0].type.shape
         and gather.inputs[0].type.shape == first.inputs[0].type.shape
         for gather in others
     ):
