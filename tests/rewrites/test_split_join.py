@@ -48,6 +48,7 @@ FIRES = {
     "matrices": pt.sum(pt.exp(matrix * row) * Y, axis=0),
     "matrices, all axes": pt.sum(pt.cos(matrix - s)),
     "all": pt.all(pt.lt(rows, 1.5)),
+    "all of three": pt.all(pt.lt(pt.join(0, a, b, c), 1.5)),
 }
 REFUSES = {
     "other axis": pt.sum(pt.exp(matrix), axis=1),

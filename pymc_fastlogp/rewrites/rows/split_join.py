@@ -13,7 +13,7 @@ The terms are the same, and summed in another order.
 """
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, reduce
 from itertools import pairwise
 
 import numpy as np
@@ -51,8 +51,9 @@ def local_split_join(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable]
             blocks = [op(block) for block in _blocks(reduction.x, axis, ends)]
             for block in blocks:
                 block.name = reduction.out.name  # what rules say of it is about the same likelihood
-            combine = add if isinstance(node.op, Sum) else and_
-            result = checked(reduction, in_type(combine(*blocks), reduction.out.type.dtype))
+            # An `and` is one of two, other than a sum.
+            whole = add(*blocks) if isinstance(node.op, Sum) else reduce(and_, blocks)
+            result = checked(reduction, in_type(whole, reduction.out.type.dtype))
             if result is not None:
                 decisions.fired(NAME, reduction.out)
                 return [result]
