@@ -45,6 +45,12 @@ def squares(x, scale):
     return pt.clip(product + (norms.reshape((-1, 1)) + norms.reshape((1, -1))), 0.0, np.inf)
 
 
+def own_rows(covariance):
+    """Return a sum that depends on whole rows of a covariance, each of which is solved for by its own factor."""
+    solved = solve_triangular(cholesky(covariance), covariance, lower=True, b_ndim=1)
+    return pt.exp(-(solved**2).sum(axis=-1)).sum()
+
+
 EXPONENTIAL = pt.exp(-s[0] * DISTANCES)
 FIRES = {
     "exponential": density(s[1] * EXPONENTIAL + NOISE),
@@ -80,6 +86,7 @@ REFUSES = {
     "few rows": density(0.0 * s[0] + NOISE) + cholesky(EXPONENTIAL[:20, :20]).sum(),
     "the covariance is read": density(EXPONENTIAL + NOISE) + (EXPONENTIAL + NOISE)[3, 5],
     "a part is read": density(EXPONENTIAL + NOISE) + (EXPONENTIAL @ y).sum(),
+    "the covariance is solved for": own_rows(EXPONENTIAL + NOISE),
     "upper factor": pt.log(pt.diagonal(cholesky(EXPONENTIAL + NOISE, lower=False))).sum(),
     "sum of unlike scales": density(pt.exp(-(DISTANCES[:, :1] / s[0] + DISTANCES / s[1])) + NOISE),
     "float32": density(pt.exp(-pt.cast(s[0], "float32") * DISTANCES.astype("float32")) + free),

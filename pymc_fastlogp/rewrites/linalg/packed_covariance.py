@@ -48,7 +48,7 @@ def local_packed_covariance(fgraph: FunctionGraph, node: Apply) -> Packed | None
     covariance = node.inputs[0]
     if None in covariance.type.shape:
         return None
-    if not all(_reads_lower(client) for client, _ in fgraph.clients[covariance]):
+    if not all(_reads_lower(*client) for client in fgraph.clients[covariance]):
         return None
     leaves: Packed = {}
     nodes = _elementwise(covariance, leaves)
@@ -119,9 +119,10 @@ def _is_symmetric(data: np.ndarray) -> bool:
     return bool(np.isfinite(largest) and np.abs(data - data.T).max(initial=0) <= ROUNDING * largest)
 
 
-def _reads_lower(client: Apply) -> bool:
+def _reads_lower(client: Apply, k: int) -> bool:
+    """Whether a node reads the lower triangle alone of its input ``k``."""
     op = core_op(client.op)
-    return isinstance(op, TERMS) or (isinstance(op, Cholesky) and op.lower)
+    return (isinstance(op, TERMS) and k == 0) or (isinstance(op, Cholesky) and op.lower)
 
 
 def _is_read_elsewhere(fgraph: FunctionGraph, node: Apply, nodes: list[Apply]) -> bool:
