@@ -105,6 +105,9 @@ KEEPS_SCALE = {
     ).sum(),
     "a sum": squares(s + L),
     "a column and a row": squares(v[:, None] * np.array([[1.0, 2.0, 3.0]])),
+    "few bits, which go round": squares(
+        pt.cast(100 * s, "int8") * np.array([[2, 0], [3, 4]], "int8"), b[:2]
+    ),
 }
 
 
@@ -163,6 +166,20 @@ def test_scales_that_are_no_scales(rule, number):
     expected = [np.nan] if (rule, number) == ("factor", np.inf) else off
     assert np.isfinite(off).all() == np.isfinite(on).all()
     np.testing.assert_allclose(on, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n_zero", [0, 1, 2])
+@pytest.mark.parametrize("right", [b, columns])
+def test_a_row_of_zeros_makes_all_of_a_solution_nan(n_zero, right):
+    """Of which an entry may be read alone, one before that row, too."""
+    solution = solve_triangular(v[:, None] * L, right, lower=True, b_ndim=right.type.ndim)
+    scales = np.where(np.arange(N) == n_zero, 0.0, 1.0)
+    off, on = (
+        evaluated(solution, VALUES | {v: scales}, on=on, gradient=False) for on in (False, True)
+    )
+    assert solves_as_it_is(pregrad(solution, on=True))
+    assert np.isnan(off).all()
+    assert np.isnan(on).all()
 
 
 @pytest.mark.parametrize("parameter", ["cov", "tau", "chol"])

@@ -8,7 +8,7 @@ r"""``solve_triangular(s * L, b) -> solve_triangular(L, b / s)``: divide the rig
 product, :math:`n^2` multiplications for each right-hand side; that of ``b / s`` takes :math:`n`. Where
 ``L`` is not constant, its gradient is needed anyway, and scaling it is less work than dividing many right-hand sides.
 
-A matrix scaled by zero is singular, by infinity not finite: where upstream's solution is nan, ``b`` is made nan.
+A matrix scaled by zero, or with one zero in the column, is singular, by infinity not finite: where upstream's solution is nan, ``b`` is made nan.
 """
 
 import numpy as np
@@ -21,6 +21,7 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import eq, isinf, mul
 from pytensor.tensor.rewriting.blockwise import blockwise_of
+from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.elemwise import operands
@@ -30,7 +31,8 @@ from pymc_fastlogp.analysis.elemwise import operands
 def local_solve_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``solve_triangular(s * L, b) -> solve_triangular(L, b / s)``."""
     (matrix, b), [out] = node.inputs, node.outputs
-    if node.op.core_op.unit_diagonal:
+    # A product of integers goes round.
+    if node.op.core_op.unit_diagonal or matrix.type.dtype not in float_dtypes:
         return None
     factors = _factors(matrix)
     matrices = [factor for factor in factors if not factor.type.broadcastable[-1]]
@@ -38,7 +40,8 @@ def local_solve_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVari
     if len(matrices) != 1 or not scales or not _is_square_constant(matrices[0]):
         return None
     scale = mul(*scales) if len(scales) > 1 else scales[0]
-    scale = switch(eq(scale, 0) | isinf(scale), np.nan, scale)
+    # One row of zeros makes a matrix singular.
+    scale = switch(eq(scale, 0).any(axis=-2, keepdims=True) | isinf(scale), np.nan, scale)
     divided = b / (scale if node.op.core_op.b_ndim == 2 else scale[..., 0])
     solution = node.op(matrices[0], divided)
     copy_stack_trace(out, [divided, solution])
