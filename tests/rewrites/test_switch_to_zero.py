@@ -35,6 +35,7 @@ FIRES = {
     "negative": -mu,
     "product": 3 * mu,
     "sum": mu + y,
+    "a condition of floats": pt.switch(pt.constant(2.0 * (COUNTS == 0)), 0.0, y * x) - mu,
     "guarded twice": guarded(zero) - mu * guarded(zero),
 }
 SCALED = {

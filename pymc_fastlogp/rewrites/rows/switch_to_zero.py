@@ -144,7 +144,9 @@ def _without(facts: Facts, condition: TensorVariable) -> Facts:
 def _holds(condition: TensorVariable, facts: Facts) -> bool:
     if compared := operands(condition, ps.LT):
         return compared[0] in facts.zeros and fill_value(compared[1]) == np.inf
-    return isinstance(condition, TensorConstant) and bool(np.all(condition.data | ~facts.mask))
+    return isinstance(condition, TensorConstant) and bool(
+        np.all((condition.data != 0) | ~facts.mask)
+    )
 
 
 def _compared_with(condition: TensorVariable, value: float) -> TensorVariable | None:
