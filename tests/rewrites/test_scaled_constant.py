@@ -168,6 +168,26 @@ def test_scales_that_are_no_scales(rule, number):
     np.testing.assert_allclose(on, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda s, _: log_det(s * K.astype("float32")),
+        lambda s, b: squares(s * L.astype("float32"), b),
+    ],
+)
+def test_single_precision(build):
+    of_32 = [pt.scalar("s32", dtype="float32"), pt.vector("b32", shape=(N,), dtype="float32")]
+    out = build(*of_32)
+    values = dict(zip(of_32, (np.float32(0.7), VALUES[b].astype("float32")), strict=True))
+    rewritten = pregrad(out, on=True)
+    assert not nodes_of(rewritten, Cholesky)
+    assert solves_as_it_is(rewritten)
+    off, on = (evaluated(out, values, on=on) for on in (False, True))
+    for expected, found in zip(off, on, strict=True):
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize("n_zero", [0, 1, 2])
 @pytest.mark.parametrize("right", [b, columns])
 def test_a_row_of_zeros_makes_all_of_a_solution_nan(n_zero, right):

@@ -38,7 +38,8 @@ def local_cholesky_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorV
     scale, matrix = found
     if not np.isfinite(matrix.data).all():
         return None
-    root = switch(gt(scale, 0) & lt(scale, np.inf), sqrt(scale), np.nan)
+    nan = np.array(np.nan, dtype=out.type.dtype)
+    root = switch(gt(scale, 0) & lt(scale, np.inf), sqrt(scale), nan)
     try:
         factor = root * constant(np.linalg.cholesky(matrix.data))
     except np.linalg.LinAlgError:

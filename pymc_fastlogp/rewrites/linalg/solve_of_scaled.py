@@ -41,7 +41,9 @@ def local_solve_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVari
         return None
     scale = mul(*scales) if len(scales) > 1 else scales[0]
     # One row of zeros makes a matrix singular.
-    scale = switch(eq(scale, 0).any(axis=-2, keepdims=True) | isinf(scale), np.nan, scale)
+    is_singular = eq(scale, 0).any(axis=-2, keepdims=True)
+    nan = np.array(np.nan, dtype=scale.type.dtype)
+    scale = switch(is_singular | isinf(scale), nan, scale)
     divided = b / (scale if node.op.core_op.b_ndim == 2 else scale[..., 0])
     solution = node.op(matrices[0], divided)
     copy_stack_trace(out, [divided, solution])
