@@ -16,6 +16,7 @@ COUNTS = np.array([0.0, 2.0, 0.0, 1.0])
 
 x = pt.vector("x", shape=COUNTS.shape)
 m = pt.matrix("m", shape=(3, 4))
+open_ = pt.vector("open_")
 zero, y = pt.constant(COUNTS == 0), pt.constant(COUNTS)
 edge = pt.constant(np.where(COUNTS == 0, -1.0, -np.inf))
 zeros = np.zeros(4)
@@ -53,6 +54,7 @@ REFUSES = {
     "no constant": pt.switch(c & zero, x, y),
     "other constants": pt.switch(c & zero, 1.0, y),
     "broadcast": pt.switch(c_of_m & zero, 0.0, y),
+    "of a length that may not fit": pt.switch(pt.eq(open_, -np.inf) & zero, 0.0, y),
 }
 
 

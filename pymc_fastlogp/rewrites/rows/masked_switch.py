@@ -19,6 +19,7 @@ from pytensor.tensor.type import complex_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import broadcast, fill_value
+from pymc_fastlogp.rewrites.rows.open_lengths import comparisons
 from pymc_fastlogp.rewrites.rows.terms import conjunction
 
 
@@ -31,7 +32,8 @@ def local_masked_switch(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
     if mask is None or not isinstance(u, TensorConstant) or out.type.dtype in complex_dtypes:
         return None
     if v.type == out.type and _agree(u, v, mask):
-        return [v]
+        # What has another length than constants is an error.
+        return None if comparisons(condition) else [v]
     value = _value_where(u, mask)
     if value is None or fill_value(u) is not None:
         return None
