@@ -21,7 +21,7 @@ from pymc_fastlogp.parametrisation.crossed import Crossing, sited_crossed
 from pymc_fastlogp.parametrisation.effects import Effect, LeftAlone, depends_on, effect_of
 from pymc_fastlogp.parametrisation.matrix_normal import precision_and_gradient, sited_effects
 from pymc_fastlogp.parametrisation.normal import SitedNormal, site_transform
-from pymc_fastlogp.parametrisation.reasons import HAS_START, IS_COUPLED, reasons_of
+from pymc_fastlogp.parametrisation.reasons import HAS_START, IS_COUPLED, NO_SITE, reasons_of
 from pymc_fastlogp.parametrisation.scales import scales_in, sited_scale
 from pymc_fastlogp.parametrisation.sites import (
     Bundle,
@@ -131,7 +131,8 @@ def with_sites(
         Whether sites are shared variables, or else constants.
     """
     names = [name for bundle in sites for name in bundle]
-    sited = _Sited(model)
+    # Or else of two that multiply each other the one without a site could be taken.
+    sited = _Sited(model, {x.name: NO_SITE for x in model.free_RVs if x.name not in names})
     variables: dict[str, Any] = {
         name: pytensor.shared(x, name=name, shape=x.shape) if is_shared else pt.constant(x)
         for bundle, site in sites.items()

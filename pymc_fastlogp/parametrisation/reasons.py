@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 HAS_START = "it has an initial value"
 NO_LENGTH = "its length is not known"
 NO_ENTRIES = "it has no entries"
+NO_SITE = "it has no site"
 IS_COUPLED = (
     "the likelihood does not know its entries apart, as those of coefficients or of steps of a walk"
 )

@@ -205,6 +205,17 @@ def test_of_effects_that_multiply_each_other_one_gets_a_site(make):
     assert {x.name: x.reason for x in found.left_alone}["other"] == effects.IN_A_CIRCLE
 
 
+def test_of_effects_that_multiply_each_other_that_without_a_start_gets_its_site():
+    with pm.Model() as written:
+        effect = pm.Normal("one", shape=4, initval=np.ones(4)) * pm.Normal("other", shape=4)
+        pm.Normal("y", effect[models.GROUP], 0.5, observed=models.Y)
+    found = found_in(written)
+    assert [*found.kinds] == ["other"]
+    new = model.with_sites(written, found.bundles).model
+    assert new.rvs_to_values[new["other"]].name == "other_site__"
+    assert new.rvs_to_values[new["one"]].name == "one"
+
+
 def test_what_broadcasts_an_effect_to_other_groups_is_not_its_mean():
     with pm.Model() as written:
         chol = pm.LKJCholeskyCov("L", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1.0))[0]
