@@ -13,6 +13,7 @@
     crossed:        the same for effects of several factors, which share their level
     matrix_normal:  the same for correlated effects
     zero_sum:       the same for effects that sum to zero, and which they are
+    reasons:        why variables stay as they are, whatever their prior
     scales:         scales of effects, which may be near zero
     model:          the model with sites
     known_well:     which effects are placed well as they are written

@@ -33,7 +33,8 @@ def signs_of(responses: Mapping[Bundle, Mapping[Bundle, Array]]) -> dict[Bundle,
                 own, by_other = responses[one][one], responses[other][one]
                 signs[i, j] = np.sign(own @ by_other)
                 apart = np.abs(by_other - signs[i, j] * own).sum() / np.abs(own).sum()
-                fits[i, j] = apart < MOST_APART
+                # Those of other rows do nothing to each other, which is no crossing.
+                fits[i, j] = signs[i, j] != 0 and apart < MOST_APART
     kept = largest_set((fits > 0) & (fits.T > 0) & (signs == signs.T))
     if len(kept) < 2:
         return dict.fromkeys(names, 0.0)

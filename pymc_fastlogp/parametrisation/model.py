@@ -21,6 +21,7 @@ from pymc_fastlogp.parametrisation.crossed import Crossing, sited_crossed
 from pymc_fastlogp.parametrisation.effects import Effect, LeftAlone, depends_on, effect_of
 from pymc_fastlogp.parametrisation.matrix_normal import precision_and_gradient, sited_effects
 from pymc_fastlogp.parametrisation.normal import SitedNormal, site_transform
+from pymc_fastlogp.parametrisation.reasons import HAS_START, IS_COUPLED, NO_SITE, reasons_of
 from pymc_fastlogp.parametrisation.scales import scales_in, sited_scale
 from pymc_fastlogp.parametrisation.sites import (
     Bundle,
@@ -31,17 +32,11 @@ from pymc_fastlogp.parametrisation.sites import (
     numbers_of,
     slope_name,
 )
-from pymc_fastlogp.parametrisation.zero_sum import ZeroSum, length_of, sited_zero_sum, zero_sum_of
+from pymc_fastlogp.parametrisation.zero_sum import ZeroSum, sited_zero_sum, zero_sum_of
 
 if TYPE_CHECKING:
     import pymc as pm
 
-HAS_START = "it has an initial value"
-NO_LENGTH = "its length is not known"
-IS_COUPLED = (
-    "the likelihood does not know its entries apart, as those of coefficients or of steps of a walk"
-)
-SINGLE_PRECISION = "it is of single precision"
 # Of the entries of another parameter: a product with each effect's slopes is part of every evaluation.
 MOST_OTHERS = 32
 
@@ -89,10 +84,7 @@ def found_in(
     ValueError
         If the model is part of another.
     """
-    values = model.rvs_to_initial_values
-    reasons = {rv.name: NO_LENGTH for rv in model.free_RVs if not _has_length(rv)}
-    reasons |= {rv.name: SINGLE_PRECISION for rv in model.free_RVs if rv.type.dtype == "float32"}
-    reasons |= {rv.name: HAS_START for rv, value in values.items() if value is not None}
+    reasons = reasons_of(model)
     reasons |= dict.fromkeys(coupled, IS_COUPLED)
     sited = _Sited(model, reasons | dict.fromkeys(left_out, HAS_START))
     scales = sited.put_scales([x.name for x in sited.all])
@@ -138,7 +130,9 @@ def with_sites(
     is_shared : bool
         Whether sites are shared variables, or else constants.
     """
-    sited = _Sited(model)
+    names = [name for bundle in sites for name in bundle]
+    # Or else of two that multiply each other the one without a site could be taken.
+    sited = _Sited(model, {x.name: NO_SITE for x in model.free_RVs if x.name not in names})
     variables: dict[str, Any] = {
         name: pytensor.shared(x, name=name, shape=x.shape) if is_shared else pt.constant(x)
         for bundle, site in sites.items()
@@ -149,7 +143,6 @@ def with_sites(
     placed = [bundle for bundle, site in sites.items() if not site.is_everything]
     sited.put_scales([name for bundle in placed for name in bundle])
     sited.put_all(sites, variables)
-    names = [name for bundle in sites for name in bundle]
     # As outputs of the graph they are kept up to date while the model is made of it.
     for name in names:
         sited.fgraph.add_output(view_op(sited.effect(name).mean), import_missing=True)
@@ -342,10 +335,6 @@ class _Sited:
         self.fgraph.replace(old, new, import_missing=True)
         self._effects = {name: x.where(old, new) for name, x in self._effects.items()}
         self._effects[effect.name] = replace(self._effects[effect.name], variable=new)
-
-
-def _has_length(rv: Variable) -> bool:
-    return None not in rv.type.shape or length_of(rv) is not None
 
 
 def _known(fgraph: FunctionGraph) -> Iterator[AnyEffect | LeftAlone]:

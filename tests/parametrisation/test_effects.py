@@ -6,7 +6,7 @@ import pytensor
 import pytest
 from pymc.model.transform.optimization import freeze_dims_and_data
 
-from pymc_fastlogp.parametrisation import effects, model, zero_sum
+from pymc_fastlogp.parametrisation import effects, model, reasons, zero_sum
 from tests.parametrisation import models
 
 
@@ -155,6 +155,20 @@ def with_start() -> pm.Model:
     return written
 
 
+def no_groups() -> pm.Model:
+    with pm.Model() as written:
+        x = pm.Normal("x", 0, pm.HalfNormal("tau"), shape=0)
+        pm.Normal("y", x.sum(), 1, observed=0.0)
+    return written
+
+
+def zero_sum_of_none() -> pm.Model:
+    with pm.Model() as written:
+        x = pm.ZeroSumNormal("x", pm.HalfNormal("tau"), shape=0)
+        pm.Normal("y", x.sum(), 1, observed=0.0)
+    return written
+
+
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
@@ -168,9 +182,11 @@ def with_start() -> pm.Model:
         (zero_sum_of_a_known_scale, effects.NO_PARAMETERS),
         (zero_sum_of_several_scales, zero_sum.SEVERAL_SCALES),
         (zero_sum_of_one, effects.ONE_NUMBER),
-        (single_precision, model.SINGLE_PRECISION),
-        (with_start, model.HAS_START),
-        (own_transform, model.HAS_START),
+        (no_groups, reasons.NO_ENTRIES),
+        (zero_sum_of_none, reasons.NO_ENTRIES),
+        (single_precision, reasons.SINGLE_PRECISION),
+        (with_start, reasons.HAS_START),
+        (own_transform, reasons.HAS_START),
     ],
     ids=lambda x: getattr(x, "__name__", ""),
 )
@@ -187,6 +203,17 @@ def test_of_effects_that_multiply_each_other_one_gets_a_site(make):
     found = found_in(make())
     assert [*found.kinds] == ["one"]
     assert {x.name: x.reason for x in found.left_alone}["other"] == effects.IN_A_CIRCLE
+
+
+def test_of_effects_that_multiply_each_other_that_without_a_start_gets_its_site():
+    with pm.Model() as written:
+        effect = pm.Normal("one", shape=4, initval=np.ones(4)) * pm.Normal("other", shape=4)
+        pm.Normal("y", effect[models.GROUP], 0.5, observed=models.Y)
+    found = found_in(written)
+    assert [*found.kinds] == ["other"]
+    new = model.with_sites(written, found.bundles).model
+    assert new.rvs_to_values[new["other"]].name == "other_site__"
+    assert new.rvs_to_values[new["one"]].name == "one"
 
 
 def test_what_broadcasts_an_effect_to_other_groups_is_not_its_mean():
@@ -209,7 +236,7 @@ def test_one_group_is_an_effect_if_it_has_an_axis():
 def test_what_a_pilot_found_coupled_is_left_as_it_is_written():
     found = model.found_in(freeze_dims_and_data(models.centred()), coupled={"a"})
     assert not found.bundles
-    assert {x.name: x.reason for x in found.left_alone}["a"] == model.IS_COUPLED
+    assert {x.name: x.reason for x in found.left_alone}["a"] == reasons.IS_COUPLED
 
 
 def test_the_model_is_left_as_it_is():

@@ -138,19 +138,20 @@ def test_signs_of_crossed_effects_are_those_of_the_rows():
     assert {name: site.sign for (name,), site in pilot.sites.items()} == {"a": 1, "b": -1, "c": 1}
 
 
-def test_effects_of_other_rows_are_not_crossed():
+@pytest.mark.parametrize("n", [2, 5], ids=["the smallest factor", "the largest"])
+def test_effects_of_other_rows_are_not_crossed(n):
     item = models.ITEM
     with pm.Model() as model:
         sigma = pm.HalfNormal("sigma", shape=3)
         a = pm.Normal("a", 0, sigma[0], shape=GROUPS)
         b = pm.Normal("b", 0, sigma[1], shape=3)
-        c = pm.Normal("c", 0, sigma[2], shape=2)
+        c = pm.Normal("c", 0, sigma[2], shape=n)
         pm.Normal("y", a[GROUP] + b[item], 0.5, observed=Y)
-        pm.Normal("other", c[np.arange(10) % 2], 0.5, observed=Y[:10])
+        pm.Normal("other", c[np.arange(10) % n], 0.5, observed=Y[:10])
     pilot = placed(model, compiled_with_sites)
     assert {name: site.sign for (name,), site in pilot.sites.items()} == {"a": 1, "b": 1, "c": 0}
     [alone] = [site for names, site in pilot.sites.items() if names == ("c",)]
-    np.testing.assert_allclose(alone.information[0, 0], [20, 20], rtol=1e-6)
+    np.testing.assert_allclose(alone.information[0, 0], [40 / n] * n, rtol=1e-6)
 
 
 def test_effects_of_a_slope_are_not_crossed_with_those_of_intercepts():
