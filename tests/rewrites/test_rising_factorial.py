@@ -7,6 +7,7 @@ import pytensor.tensor as pt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pytensor.compile.mode import Mode
 from scipy.special import gammaln
 
 from pymc_fastlogp.rewrites.scalars.binet import binet, rising
@@ -199,6 +200,22 @@ def test_second_derivative():
         hessian = pytensor.gradient.jacobian(gradient, v, vectorize=True)
         hessians.append(pytensor.function([v], hessian, mode=PYTHON)(VALUES[v]))
     np.testing.assert_allclose(*hessians, rtol=1e-11)
+
+
+def test_digits_of_the_second_derivative():
+    """Also of large numbers, of whose trigamma functions no digit of the difference is left."""
+    at = pt.scalar("at")
+    value = pt.log(at) + rising(at, k, pt.log1p(at)) - binet(at + 1.0) + (1 - k)
+    slope = pytensor.grad(value, at)
+    # With PyTensor's rules for quotients.
+    mode = Mode(linker="py", optimizer="fast_run")
+    curvature = pytensor.function([at, k], pytensor.grad(slope, at), mode=mode)
+    for low in (0.0625, 0.5, 1.25, 3.0, 1e3, 1e8, 1e12, 2.0**53, 1e17, 1e100, 1e200):
+        for step in (0.5, 2.0, 100.0, 1e15, 1e300):
+            with mpmath.workdps(50 + int(2 * np.log10(low + 1))):
+                exact = mpmath.psi(1, mpmath.mpf(low) + step) - mpmath.psi(1, low)
+            found = curvature(low, step)
+            np.testing.assert_allclose(found, float(exact), rtol=16 * EPS, err_msg=f"{low} {step}")
 
 
 def test_gradient_by_the_step():

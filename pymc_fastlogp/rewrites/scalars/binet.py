@@ -22,6 +22,14 @@ on they are the quotients of polynomials of :mod:`pymc_fastlogp.kernel.vecmath.g
 
 Nothing here cancels but the last two terms of the second line, for large :math:`b`, where they are added to about :math:`m / b`. The terms of the
 derivative by :math:`a` are those of the whole: that of :math:`m \log b` alone would be cancelled by the rest where :math:`m` is much larger than :math:`b`.
+Second derivatives have the difference
+
+.. math::
+
+    D(b, x) = \psi'(x) - \frac1x - \frac1{2 b^2}, \qquad J''(x) = D(x, x), \qquad
+    \partial^2 R / \partial a^2 = D(b, b + m) - \frac{m}{b (b + m)}
+
+of which :math:`\psi'(x)` leaves nothing for large :math:`x`: from 5/2 on it is made of what :mod:`pymc_fastlogp.kernel.vecmath.gamma` adds to :math:`1/x`.
 
 Each Op is a ``Composite`` of PyTensor with a gradient of its own, so that every backend and every kernel has it, and logarithms and
 quotients that value and gradient have in common are computed once.
@@ -41,6 +49,8 @@ from pymc_fastlogp.ops import SpelledOut
 
 # From here on J, and K beside 1/(2x), are below the rounding of what they are added to. The 19th power is still a number.
 LARGE = 2.0**53
+# From here on trigamma has its expansion at infinity.
+STIRLING = 2.5
 
 
 class Binet(SpelledOut):
@@ -67,7 +77,7 @@ class BinetSlope(SpelledOut):
     def pullback(self, inputs: Any, outputs: Any, output_grads: Any) -> list[ScalarVariable]:
         """Return the gradient."""
         [x] = inputs
-        return [output_grads[0] * (tri_gamma(x) - _number(1) / x - _number(0.5) / ps.sqr(x))]
+        return [output_grads[0] * _trigamma_difference(x, x)]
 
 
 class Rising(SpelledOut):
@@ -109,9 +119,9 @@ class RisingSlope(SpelledOut):
     def pullback(self, inputs: Any, outputs: Any, output_grads: Any) -> list[ScalarVariable]:
         """Return the gradients by a and by k."""
         (a, k), [given] = inputs, output_grads
-        b, trigamma = a + _number(1), tri_gamma(a + k)
-        by_a = trigamma - _number(1) / b - _number(0.5) / ps.sqr(b)
-        return [given * by_a, given * trigamma]
+        b, x = a + _number(1), a + k
+        by_a = _trigamma_difference(b, x) - _difference_of_inverses(b, k - _number(1), x)
+        return [given * by_a, given * tri_gamma(x)]
 
 
 def _number(value: float) -> ps.ScalarConstant:
@@ -155,6 +165,24 @@ def _denominators(x: ScalarVariable) -> Denominators:
     of_binet = _polynomial(x, "BINET_DENOMINATOR")
     of_rest = _polynomial(x, "LOG_MINUS_PSI_DENOMINATOR")
     return Denominators(of_binet, of_rest, _inverse(of_binet * of_rest))
+
+
+def _trigamma_difference(b: ScalarVariable, x: ScalarVariable) -> ScalarVariable:
+    """Return D(b, x)."""
+    by_b, by_x = _inverse(b), _inverse(x)
+    square = by_x * by_x
+    series = _polynomial(square, "TRIGAMMA_STIRLING") * square * by_x
+    far = _number(0.5) * (by_x - by_b) * (by_x + by_b) + series
+    near = tri_gamma(x) - by_x - _number(0.5) * by_b * by_b
+    return ps.switch(ps.lt(x, _number(STIRLING)), near, far)
+
+
+def _difference_of_inverses(
+    b: ScalarVariable, m: ScalarVariable, x: ScalarVariable
+) -> ScalarVariable:
+    """Return 1 / b - 1 / x of x = b + m; PyTensor makes one quotient of the product, which would overflow for large ``m``."""
+    by_b, by_x = _inverse(b), _inverse(x)
+    return ps.switch(ps.lt(m, b), m * by_b * by_x, by_b - by_x)
 
 
 def _polynomial(x: ScalarVariable, name: str) -> ScalarVariable:
