@@ -30,10 +30,19 @@ from pytensor.scan.op import Scan
 from pytensor.tensor.blas import BatchedDot
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.extra_ops import CumOp
-from pytensor.tensor.linalg import Cholesky, SolveTriangular
+from pytensor.tensor.linalg import (
+    Cholesky,
+    CholeskySolve,
+    Det,
+    Eigh,
+    MatrixInverse,
+    Solve,
+    SolveTriangular,
+)
 from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 
+from pymc_fastlogp.analysis.core_op import core_op
 from pymc_fastlogp.analysis.elemwise import is_elemwise
 from pymc_fastlogp.analysis.scalar_facts import Trait, ops_where
 
@@ -53,6 +62,11 @@ ROUNDING = (
     Dot,
     BatchedDot,
     Cholesky,
+    CholeskySolve,
+    Det,
+    Eigh,
+    MatrixInverse,
+    Solve,
     SolveTriangular,
     OpFromGraph,
     Scan,
@@ -151,7 +165,7 @@ def _ulps(node: Apply, thunk: Any) -> float:
         return sqrt(max(1.0, np.size(thunk.inputs[1][0]) / max(1, np.size(thunk.outputs[0][0]))))
     if is_elemwise(node.op, *EXACT):
         return 0.0
-    return float(isinstance(node.op, ROUNDING))
+    return float(isinstance(core_op(node.op), ROUNDING))
 
 
 def _with_noise(value: np.ndarray, ulps: float, rng: np.random.Generator) -> np.ndarray:

@@ -399,6 +399,14 @@ def test_small_priors_are_folded_and_priors_have_nothing_to_do(explained):
     assert "gains if" not in shown
 
 
+def test_variables_of_a_model_with_a_name_are_called_as_the_user_calls_them():
+    with pm.Model(name="my model") as model:
+        scale = pm.HalfNormal("scale", shape=N)
+        pm.Normal("y", 0.0, scale, observed=np.linspace(-1.0, 1.0, N))
+    reasons = {row.reason for row in explain(model)["my model::y"]}
+    assert "my model::scale has an entry of its own for each row" in reasons
+
+
 def test_html_names_what_fired_apart_from_what_refused(explained):
     html = ElementTree.fromstring(f"<div>{explained['counts']._repr_html_()}</div>")
     cells = [tuple(" ".join((cell.text or "").split()) for cell in row) for row in html.iter("tr")]

@@ -76,6 +76,11 @@ def test_what_does_not_round_has_no_noise(what):
     np.testing.assert_array_equal(noisy(EXACT[what])(X), expected)
 
 
+def regular(x):
+    """Return a matrix whose rows are not nearly the same."""
+    return x[np.array([4999, 100, 200, 2500])].reshape((2, 2))
+
+
 ROUNDING = {
     "a sum": pt.sum,
     "a product": lambda x: pt.prod(x[:20]),
@@ -84,6 +89,14 @@ ROUNDING = {
     "a cumulative sum of two": lambda x: pt.cumsum(x[:2]),
     "a Cholesky factor": lambda x: pt.linalg.cholesky(pt.diag(x[:3]))[np.arange(3), np.arange(3)],
     "a triangular solve": lambda x: pt.linalg.solve_triangular(pt.diag(x[:3]), x[3:6], lower=True),
+    "a batch of Cholesky factors": lambda x: pt.linalg.cholesky(
+        pt.stack([pt.diag(x[:3]), pt.diag(x[3:6])])
+    )[:, np.arange(3), np.arange(3)],
+    "an inverse": lambda x: pt.linalg.inv(regular(x)),
+    "a determinant": lambda x: pt.linalg.det(regular(x)),
+    "a solve": lambda x: pt.linalg.solve(regular(x), x[3:5]),
+    "a solve by a factor": lambda x: pt.linalg.cho_solve((regular(x), True), x[3:5]),
+    "eigenvalues": lambda x: pt.linalg.eigh(regular(x))[0],
     "a softmax": lambda x: pt.special.softmax(x[:3]),
     "the logarithm of a sum of exponentials": lambda x: pt.logsumexp(x[:3]),
     "its gradient": lambda x: pt.grad(pt.logsumexp(x[:3]), x)[:3],

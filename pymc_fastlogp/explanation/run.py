@@ -1,6 +1,5 @@
 """The public ``explain``: rewrite the graph of a model as a compilation does, and report."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from math import inf, prod
@@ -75,7 +74,8 @@ def explain(model: "pm.Model | None" = None, *, freeze_model: bool = True) -> Ex
     from pymc_fastlogp.explanation.kernels import kernels_of
 
     model = given_model("explain", model, freeze_model=freeze_model, gradient=False)
-    names = {value.name: variable.name for variable, value in model.rvs_to_values.items()}
+    moved = [x for x, transform in model.rvs_to_transforms.items() if transform is not None]
+    names = {model.rvs_to_values[x].name: x.name for x in moved}
     terms = [pt.as_tensor(x, allow_xtensor_conversion=True).sum() for x in model.logp(sum=False)]
     fgraph, recorder = rewrite_terms(terms)
     upstream, _ = rewrite_terms(terms, on=False)
@@ -187,6 +187,9 @@ def _outcome(
     # Of a matrix, some reductions go over rows alone and some over columns as well.
     decision = min(alike, key=lambda decision: decision.rows_before or inf)
     reason = decision.refusal.text if decision.refusal else ""
+    # Rules know value variables; a user knows the variable, without its transform.
+    for value, of_user in names.items():
+        reason = reason.replace(value, of_user)
     return Outcome(
         variable.name,
         kind,
@@ -194,8 +197,7 @@ def _outcome(
         times=len(alike),
         rows_before=decision.rows_before,
         rows_after=decision.rows_after,
-        # Rules know value variables; a user knows the variable, without its transform.
-        reason=re.sub(r"\w+__\b", lambda found: names.get(found[0], found[0]), reason),
+        reason=reason,
         advice=decision.refusal.advice if decision.refusal else "",
         by=decision.by,
     )

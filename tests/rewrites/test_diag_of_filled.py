@@ -103,6 +103,7 @@ REFUSES = {
     "full matrix with an axis of length one": pt.diagonal(full[None], axis1=1, axis2=2),
     "diagonal of the axis of length one": pt.diagonal(triangle[None], axis1=0, axis2=1),
     "part of the diagonal": pt.diagonal(zeros[STRICT[0], STRICT[0]].set(low)),
+    "constants of another type": pt.diagonal(full[DIAG, DIAG].set(DIAG + 1)),
     "half of the diagonal": pt.diagonal(full[ROWS[1:], COLS[1:]].set(packed[1:])),
     "root that is no fill": pt.diagonal(full[STRICT].set(low)),
     "nothing but what is multiplied by zero": pt.diagonal(

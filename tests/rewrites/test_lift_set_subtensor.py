@@ -11,6 +11,7 @@ from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
 
 from pymc_fastlogp.config import switched
 from tests.rewrites.conftest import (
+    PYTHON,
     assert_left_alone,
     assert_rewritten,
     assert_same_value_and_gradient,
@@ -380,3 +381,22 @@ def test_gradient_by_a_divisor_has_its_dtype():
     for expected, found in zip(off, on, strict=True):
         assert found.dtype == expected.dtype == "float32"
         np.testing.assert_allclose(found, expected, rtol=8 * np.finfo("float32").eps)
+
+
+def test_beside_what_has_an_open_length():
+    """Whether a reduction that follows can be taken of what was written is asked of lengths."""
+    rows, columns = np.tril_indices(40)
+    packed, w = pt.vector(shape=rows.shape), pt.vector()
+    out = (pt.exp(pt.zeros((40, 40))[rows, columns].set(packed)) * w[:, None]).sum()
+    values = {packed: np.linspace(-1.0, 1.0, rows.size), w: np.linspace(1.0, 2.0, 40)}
+    off, on = (pregrad(out, on=on).eval(values, mode=PYTHON) for on in (False, True))
+    np.testing.assert_allclose(on, off, rtol=1e-13)
+
+
+def test_a_number_with_more_axes_than_what_it_fills():
+    number, value = pt.matrix(shape=(1, 1)), pt.vector(shape=(2,))
+    out = pt.log(pt.alloc(number[0, 0], N)[I].set(value))
+    with switched(True):
+        function = pytensor.function([number, value], out, mode="NUMBA")
+    found = function([[3.0]], [1.0, 2.0])
+    np.testing.assert_allclose(found, np.log([3.0, 1.0, 3.0, 2.0, 3.0]), rtol=1e-14)

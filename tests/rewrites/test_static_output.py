@@ -74,6 +74,14 @@ def test_lengths_that_do_not_fit_are_an_error_of_the_call():
         function(np.zeros((3, 4)))
 
 
+def test_an_axis_that_cannot_be_dropped_is_an_error_of_the_call():
+    out = pt.pad(counted[:, None] * counted, 1).squeeze(0)
+    for on in (False, True):
+        function = pytensor.function([full, s], pregrad(out, on=on), **QUIETLY)
+        with pytest.raises(ValueError, match="reshape"):
+            function(VALUES[full], VALUES[s])
+
+
 def test_an_index_of_several_axes_stays_so():
     assert_left_alone(full[:, counted.astype(int)].sum(), RULE)
 

@@ -87,6 +87,13 @@ def test_refuses(name):
     assert_left_alone(REFUSES[name], RULE)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("of", [lambda n: 1 / n, lambda n: 1 // n, pt.log])
+def test_what_divides_by_zero_is_looked_at_without_a_word(of):
+    out = of(norms_of(x, x)) < 3
+    assert pregrad(out, on=True).eval({v: np.ones(6)}, mode=PYTHON).all()
+
+
 @pytest.mark.parametrize("bad", [1e-300, 1e8, 1e153, 1e200, -1e200, np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("place", [0, 2, 5])
 def test_fails_where_upstream_fails(bad, place):

@@ -47,7 +47,9 @@ def local_diag_of_filled(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     else:
         return None
     copy_stack_trace(out, diag)
-    return [diag]
+    return (
+        [diag] if out.type.is_super(diag.type) else None
+    )  # a constant that was set may have another type
 
 
 def _is_filled(matrix: TensorVariable) -> bool:

@@ -59,7 +59,12 @@ def _readers(fgraph: FunctionGraph, node: Apply) -> list[Apply]:
 
 def _is_largest(node: Apply, operand: TensorVariable) -> bool:
     """Whether the other operands are repeated along an axis, as norms of rows are."""
-    return all(x is operand or _size(x) < _size(operand) for x in node.inputs)
+    return all(x is operand or _is_smaller(x, operand) for x in node.inputs)
+
+
+def _is_smaller(x: TensorVariable, operand: TensorVariable) -> bool:
+    """Whether ``x`` is known to have fewer entries."""
+    return None not in (*x.type.shape, *operand.type.shape) and _size(x) < _size(operand)
 
 
 def _is_reduced(fgraph: FunctionGraph, node: Apply) -> bool:

@@ -85,7 +85,9 @@ def packed(x: TensorVariable, found: Provenance | None = None) -> Packed | None:
     rest = tuple(entry for entry in (*variables, *constants) if entry is not fill)
     if any(_is_as_large(entry.leaf, x) for entry in rest):
         return None
-    return Packed(fill.leaf, rest, x.type.shape)
+    # A number may have more axes than what it fills.
+    number = fill.leaf if fill.leaf.type.ndim <= x.type.ndim else value_of(fill)
+    return Packed(number, rest, x.type.shape)
 
 
 def _is_as_large(leaf: TensorVariable, x: TensorVariable) -> bool:

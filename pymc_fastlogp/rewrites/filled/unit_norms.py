@@ -33,7 +33,8 @@ from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import has_shape_of, is_made_by, operand, operands, squared
 from pymc_fastlogp.analysis.ranges import range_of
 
-type Values = dict[TensorVariable, float | None]
+# As NumPy has them, which divides by zero.
+type Values = dict[TensorVariable, np.generic | None]
 
 
 @node_rewriter([Sum])
@@ -87,8 +88,8 @@ def _is_square_of(square: TensorVariable, x: TensorVariable) -> bool:
 
 def _is_no_matter(fgraph: FunctionGraph, x: TensorVariable) -> bool:
     """Whether all that becomes of ``x`` are truth values that are the same for zero and nan."""
-    at_zero: Values = {x: 0.0}
-    at_nan: Values = {x: np.nan}
+    at_zero: Values = {x: np.float64(0.0)}
+    at_nan: Values = {x: np.float64(np.nan)}
 
     def is_decided(y: TensorVariable) -> bool:
         of_zero, of_nan = _at(y, at_zero), _at(y, at_nan)
@@ -100,10 +101,11 @@ def _is_no_matter(fgraph: FunctionGraph, x: TensorVariable) -> bool:
     def further(node: Apply) -> list[Apply]:
         return readers(node.outputs[0]) if isinstance(node.op, Elemwise) else []
 
-    return all(isinstance(node.op, Elemwise) for node in walk(readers(x), further))
+    with np.errstate(all="ignore"):
+        return all(isinstance(node.op, Elemwise) for node in walk(readers(x), further))
 
 
-def _at(y: TensorVariable, values: Values) -> float | None:
+def _at(y: TensorVariable, values: Values) -> np.generic | None:
     """Return an entry of ``y`` at an entry of what it is made of, None if it is made of anything else but numbers.
 
     What was found is added to the values.
@@ -113,11 +115,11 @@ def _at(y: TensorVariable, values: Values) -> float | None:
     return values[y]
 
 
-def _computed(y: TensorVariable, values: Values) -> float | None:
+def _computed(y: TensorVariable, values: Values) -> np.generic | None:
     if isinstance(y.owner_op, DimShuffle):
         return _at(y.owner.inputs[0], values)
     if (number := fill_value(y)) is not None:
-        return number.item()
+        return number.dtype.type(number)
     if not isinstance(y.owner_op, Elemwise):
         return None
     entries = [_at(z, values) for z in y.owner.inputs]

@@ -43,9 +43,8 @@ def local_static_output(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
         return None
     try:  # not make_node: what is a graph has to be built again
         again = node.op(*node.inputs, return_list=True)
-    except (
-        ValueError
-    ):  # lengths that are known by now do not fit; upstream raises it when the function is called
+    except (ValueError, TypeError):
+        # Lengths that are known by now do not fit, or an axis is dropped that is longer than one; upstream raises it when the function is called.
         return None
     if all(
         _n_known(new.type.shape) <= _n_known(old.type.shape)
