@@ -19,6 +19,12 @@ RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(0, 3, N))
 DISTANCES = np.abs(X[:, None] - X)
 
+
+def at_distances(n):
+    points = np.sort(np.random.default_rng(n).uniform(0, 9, n))
+    return np.abs(points[:, None] - points)
+
+
 s = pt.vector("s", shape=(2,))
 y = pt.vector("y", shape=(N,))
 more = pt.matrix("more", shape=(N, 4))
@@ -27,8 +33,7 @@ INPUTS = [s, y, more]
 K = s[0] * pt.exp(-s[1] * DISTANCES) + 0.3 * pt.eye(N)
 w, Q = eigh(K)
 w4, Q4 = eigh(s[1] * pt.exp(-s[0] * DISTANCES[:4, :4]))
-# Of a multiple of a unit matrix PyTensor knows the eigenvectors.
-LARGE, LARGEST = (eigh(pt.eye(n) * s[0] + s[1]) for n in (26, 25))
+LARGE, LARGEST = (eigh(s[0] * pt.exp(-s[1] * at_distances(n)) + pt.eye(n)) for n in (26, 25))
 BATCH = eigh(pt.stack([K] * N))
 
 FIRES = {
@@ -42,7 +47,7 @@ FIRES = {
     ).sum(),
     "eigenvalues alone": pt.log(w).sum(),
     "as many rows as there may be": (
-        pt.sqr(LARGEST[1].T @ pt.exp(pt.arange(25) * s[0])) / (1 + pt.sqr(LARGEST[0]))
+        pt.sqr(LARGEST[1].T @ pt.exp(s[0] * np.linspace(0, 1, 25))) / LARGEST[0]
     ).sum(),
 }
 REFUSES = {
