@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from pymc_fastlogp.callbacks.store import ENVIRONMENT_VARIABLE
+from pymc_fastlogp.config import ENVIRONMENT_VARIABLE as SWITCH
 
 ON_ONE_CORE = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
@@ -35,6 +36,9 @@ def environment(
     _write_bytecode()
     all_flags = (os.environ.get("PYTENSOR_FLAGS", ""), f"base_compiledir={folder}", flags)
     variables = {**os.environ, "PYTENSOR_FLAGS": ",".join(filter(None, all_flags))}
+    # What a user has set: models of other runs, and the plugin off where it is measured.
+    for name in (ENVIRONMENT_VARIABLE, SWITCH):
+        variables.pop(name, None)
     variables |= ON_ONE_CORE if one_core else {}
     variables |= {} if kept is None else {ENVIRONMENT_VARIABLE: kept}
     # Set where nothing may be written, it would have each process parse what it imports.

@@ -113,7 +113,6 @@ def waited(model):
     return benchmark(model, rounds=1, seconds_per_round=0.001)
 
 
-@pytest.mark.slow
 def test_processes_of_the_wait_begin_with_nothing_kept_and_the_plugin_on(tmp_path, monkeypatch):
     monkeypatch.setenv("PYMC_FASTLOGP_CACHE", str(tmp_path / "user"))
     monkeypatch.setenv("PYTENSOR_FLAGS", "floatX=float64")
@@ -128,6 +127,7 @@ def test_processes_of_the_wait_begin_with_nothing_kept_and_the_plugin_on(tmp_pat
     assert _environment(tmp_path, is_on=False)["PYMC_FASTLOGP"] == "0"
 
 
+@pytest.mark.slow
 def test_wait_of_each_way_is_measured_in_fresh_processes(waited):
     assert [*waited.wait] == ["off", "on", "pymc_fastlogp.sample"]
     for wait in waited.wait.values():

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import first_draw_report as report
 from benchmarks import to_first_draw
+from benchmarks.fresh_process import environment
 from benchmarks.report import MISSING, insert_table
 from benchmarks.suite import SUITE, case
 from pymc_fastlogp.benchmarking import BenchmarkResult
@@ -110,6 +111,13 @@ def test_a_run_of_first_draws_that_was_interrupted_goes_on(tmp_path, monkeypatch
     assert measured == [*names[:3], *names[2:]]
     [results] = published
     assert [x["name"] for x in results["models"]] == names
+
+
+def test_processes_find_neither_models_of_the_user_nor_the_plugin_off(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYMC_FASTLOGP_CACHE", str(tmp_path / "user"))
+    monkeypatch.setenv("PYMC_FASTLOGP", "0")
+    assert {"PYMC_FASTLOGP_CACHE", "PYMC_FASTLOGP"}.isdisjoint(environment(tmp_path))
+    assert environment(tmp_path, kept="0")["PYMC_FASTLOGP_CACHE"] == "0"
 
 
 def test_the_process_of_a_side_without_the_plugin_does_not_import_it():

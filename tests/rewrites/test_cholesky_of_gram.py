@@ -67,6 +67,7 @@ REFUSES = {
     "batch": cholesky(units @ units.mT),
     "other order": cholesky(unit.T @ unit),
     "full matrix": gram(full),
+    "product with its cumulative sums": cholesky(unit @ pt.cumsum(unit, axis=0)),
     "fill other than zero": gram(pt.ones((N, N))[STRICT].set(low)[DIAG, DIAG].set(1.0)),
 }
 

@@ -19,6 +19,7 @@ RULE = "fastlogp_cholesky_of_inverse"
 
 root = pt.matrix("root", shape=(N, N))
 lopsided = pt.matrix("lopsided", shape=(N, N))
+open_root = pt.matrix("open_root")
 rate = pt.scalar("rate")
 v = pt.vector("v", shape=(N,))
 b = pt.vector("b", shape=(N,))
@@ -65,6 +66,10 @@ REFUSES = {
     "not known to be symmetric": squares(lopsided),
     "a vector in the place of a matrix": squares(gram + v),
     "upper factor": (solve_triangular(cholesky(inv(gram), lower=False), b, lower=False) ** 2).sum(),
+    "lower triangle of the upper factor": solve_triangular(
+        cholesky(inv(gram), lower=False), b, lower=True, b_ndim=1
+    ).sum(),
+    "other diagonal, of open length": pt.diagonal(factor(open_root @ open_root.T), offset=-1).sum(),
     "solve with columns": (solve_triangular(factor(gram), rows.T, lower=True, b_ndim=2)).sum(),
     "the upper triangle is not there": (
         solve_triangular(factor(gram), b, lower=False, b_ndim=1).sum()

@@ -65,6 +65,9 @@ FIRES = {
 }
 REFUSES = {
     "backwards": differences(y, FIRST, LAST),
+    "indices of two axes": differences(y, LAST[None, :], FIRST[None, :]),
+    "one pair backwards": differences(y, np.array([9, 0]), np.array([2, 4])),
+    "one subtracted from several": differences(y, LAST, FIRST[:1]),
     "nothing at all": differences(y, FIRST, FIRST),
     "of two vectors": pt.cumsum(y)[LAST] - pt.cumsum(z)[FIRST],
     "runtime index": differences(y, index),

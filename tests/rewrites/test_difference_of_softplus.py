@@ -41,6 +41,7 @@ REFUSES = {
     "a sign as often as only the call knows": pt.softplus(one)
     + pt.alloc(-1.0, n) * pt.softplus(-one),
     "three terms": pt.add(s, -s_minus, z),
+    "three softplus": pt.add(s, -s_minus, pt.softplus(z)),
     "another function": s - pt.exp(-x),
 }
 

@@ -58,6 +58,8 @@ FIRES = {
 single_r, single_v = pt.fvector("single_r", shape=(ENTRIES,)), pt.fmatrix("sv", shape=(M, K))
 i, unknown = pt.lvector("i", shape=(ENTRIES,)), pt.matrix("unknown", shape=(None, K))
 wide = pt.matrix("wide", shape=(M, None))
+in_rows, length = pt.matrix("in_rows", shape=(ENTRIES, M)), pt.lscalar("length")
+in_matrix = ROWS.reshape(2, -1), COLUMNS.reshape(2, -1)
 few, narrow = pt.vector("few", shape=(9,)), pt.matrix("narrow", shape=(M, 2))
 DENSE = np.arange(N * M)[: ENTRIES * 5]
 long = pt.vector("long", shape=(DENSE.size,))
@@ -71,6 +73,9 @@ REFUSES = {
     "a matrix that is not zero elsewhere": [pt.ones((N, M))[ROWS, COLUMNS].inc(r) @ v],
     "entries that are set": [pt.zeros((N, M))[TWICE_ROWS, TWICE_COLUMNS].set(r) @ v],
     "one value for all entries": [pt.zeros((N, M))[ROWS, COLUMNS].inc(r[0]) @ v],
+    "rows that are scattered": [pt.zeros((N, M))[ROWS].inc(in_rows) @ v],
+    "positions along two axes": [scattered(*in_matrix, values=r.reshape((2, -1))) @ v],
+    "a matrix whose length is not known": [scattered(ROWS, COLUMNS, n=length) @ v],
     "two precisions": [scattered(ROWS, COLUMNS, values=single_r) @ v],
     "rows whose number is not known": [G @ unknown],
     "rows whose length is not known": [G @ wide],

@@ -19,14 +19,22 @@ RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(0, 3, N))
 DISTANCES = np.abs(X[:, None] - X)
 
+
+def at_distances(n):
+    points = np.sort(np.random.default_rng(n).uniform(0, 9, n))
+    return np.abs(points[:, None] - points)
+
+
 s = pt.vector("s", shape=(2,))
 y = pt.vector("y", shape=(N,))
 more = pt.matrix("more", shape=(N, 4))
+wide = pt.matrix("wide", shape=(4, N))
 INPUTS = [s, y, more]
 K = s[0] * pt.exp(-s[1] * DISTANCES) + 0.3 * pt.eye(N)
 w, Q = eigh(K)
 w4, Q4 = eigh(s[1] * pt.exp(-s[0] * DISTANCES[:4, :4]))
-LARGE = eigh(pt.eye(26) * s[0])
+LARGE, LARGEST = (eigh(s[0] * pt.exp(-s[1] * at_distances(n)) + pt.eye(n)) for n in (26, 25))
+BATCH = eigh(pt.stack([K] * N))
 
 FIRES = {
     "quadratic form": (pt.sqr(Q.T @ y) / (w + s[1])).sum(),
@@ -38,12 +46,18 @@ FIRES = {
         (Q.T @ more @ Q4).ravel() / pt.sqrt((w[:, None] * w4).ravel() + s[0])
     ).sum(),
     "eigenvalues alone": pt.log(w).sum(),
+    "as many rows as there may be": (
+        pt.sqr(LARGEST[1].T @ pt.exp(s[0] * np.linspace(0, 1, 25))) / LARGEST[0]
+    ).sum(),
 }
 REFUSES = {
     "projection": (Q.T @ y).sum(),
     "absolute values": pt.abs(Q.T @ y).sum(),
     "exponential": pt.exp(Q.T @ y).sum(),
     "sum over columns": pt.sqr(Q @ y).sum(),
+    "sum over columns on the right": pt.sqr(wide @ Q.T).sum(),
+    "of a batch": pt.log(BATCH[0]).sum(),
+    "two matrices": pt.log(eigh(K, pt.eye(N) + s[0])[0]).sum(),
     "entry": pt.sqr(Q[0, 1] + Q[0, 2]),
     "product of entries": pt.dot((Q.T @ y)[None, :], (Q.T @ pt.exp(y))[:, None]).sum(),
     "sum with something": pt.sqr(Q.T @ y - s[0]).sum(),

@@ -44,6 +44,9 @@ long = pt.matrix("long", shape=(10 * N, K))
 few, FEW = pt.matrix("few", shape=(9, 2000)), np.tril_indices(9)
 short = pt.matrix("short", shape=(N, 20))
 unknown = pt.matrix("unknown", shape=(N, None))
+square = pt.matrix("square", shape=(15, 150))
+SOME, OTHERS = np.divmod(rng.choice(225, 150, replace=False), 15)
+cube = pt.tensor3("cube", shape=(N, N, K))
 single = pt.fmatrix("single", shape=(N, K))
 
 REFUSES = {
@@ -53,6 +56,10 @@ REFUSES = {
     "rows whose length is not known": (unknown[ROWS] * unknown[COLUMNS]).sum(axis=1),
     "rows that are not constant": (a[i] * b.T[i]).sum(axis=1),
     "a sum down the columns": (a[ROWS] * b.T[COLUMNS]).sum(axis=0),
+    "a sum down as many rows as there are columns": (square[SOME] * square[OTHERS]).sum(axis=0),
+    "rows of matrices": (cube[ROWS, COLUMNS] * cube[COLUMNS, ROWS]).sum(axis=1),
+    "matrices": (cube[ROWS] * cube[COLUMNS]).sum(axis=1),
+    "rows along two axes": (a[ROWS.reshape(2, -1)] * a[COLUMNS.reshape(2, -1)]).sum(axis=1),
     "a third factor": (a[ROWS] * b.T[COLUMNS] * a[COLUMNS]).sum(axis=1),
     "a third factor that is not gathered": (a[ROWS] * b.T[COLUMNS] * weights).sum(axis=1),
     "one gather": (a[ROWS] * pt.exp(b.T[COLUMNS])).sum(axis=1),

@@ -59,6 +59,10 @@ PRODUCTS = {
     "table that is no exponential": (a * abs(v)[g], log_a + pt.log(abs(v))[g]),
     "quotient": (a * pt.exp(x) / abs(s), log_a + x - pt.log(pt.expand_dims(abs(s), 0))),
     "exponential of a quotient": (pt.exp(x) / abs(s), x - pt.log(pt.expand_dims(abs(s), 0))),
+    "exponential by the sum of others": (
+        pt.exp(x) / pt.exp(z).sum(),
+        x - pt.log(pt.expand_dims(pt.exp(z).sum(), 0)),
+    ),
     "outer": (pt.exp(column) * abs(z), column + pt.log(pt.expand_dims(abs(z), 0))),
 }
 FIRES = {
@@ -83,6 +87,7 @@ REFUSES = {
     "quotient by what is as long": pt.log(pt.exp(x) / z**2),
     "quotient by what may be negative": pt.log(pt.exp(x) / s),
     "unknown length": pt.log(a * pt.vector("open") ** 2),
+    "unknown length of an exponential": pt.log(pt.exp(pt.vector("open")) * abs(s)),
 }
 
 

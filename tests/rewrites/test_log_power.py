@@ -55,6 +55,18 @@ REFUSES = {
     "either": pt.switch(pt.eq(log_mu, -np.inf) | zero, 0.0, y * log_mu),
     "no constant counts": guarded(counts=w),
     "no mask": pt.switch(pt.eq(log_mu, -np.inf), 0.0, y * log_mu),
+    **{
+        f"a rate that is {name}, whose logarithm is simpler": guarded(
+            of=pt.log(rate), log=pt.log(rate)
+        )
+        for name, rate in {
+            "a square": pt.sqr(w),
+            "a root": pt.sqrt(pt.exp(w) + 1),
+            "a power": (1 + pt.exp(w)) ** 1.5,
+            "one over something": 1 / (1 + pt.exp(w)),
+            "two over something": 2 / (1 + pt.exp(w)),
+        }.items()
+    },
     "three factors": pt.switch(pt.eq(log_mu, -np.inf) & zero, 0.0, y * log_mu * w),
 }
 POINTS = {

@@ -64,6 +64,7 @@ REFUSES = {
     "of opposite sign": [base**a, base ** (-a - 1)],
     "other bases": [base**-a, (base + 1) ** (-a - 1)],
     "rows and columns": [wide ** -by_row[None, :], wide ** (-1 - by_row)[:, None]],
+    "a product": [base ** (a + 1), base * a, base**s],
     "a base as exponent": [base**-a, (a + 0.1) ** base],
     "single precision": [
         (1 + pt.sqr(single)) ** -pt.exp(single),

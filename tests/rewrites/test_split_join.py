@@ -27,11 +27,12 @@ RNG = np.random.default_rng(7)
 a, b = pt.vector("a", shape=(A,)), pt.vector("b", shape=(B,))
 c, d = pt.vector("c", shape=(A,)), pt.vector("d", shape=(B,))
 M, N = pt.matrix("M", shape=(A, 3)), pt.matrix("N", shape=(B, 3))
+wide, wider, widest = (pt.matrix(f"wide{n}", shape=(A, n)) for n in (33, 34, 67))
 s, row = pt.scalar("s"), pt.vector("row", shape=(3,))
 whole, open_ = pt.vector("whole", shape=(A + B,)), pt.vector("open_")
 VALUES = {
     x: np.asarray(RNG.normal(size=tuple(A if n is None else n for n in x.type.shape)))
-    for x in (a, b, c, d, M, N, s, row, whole, open_)
+    for x in (a, b, c, d, M, N, wide, wider, widest, s, row, whole, open_)
 }
 y = pt.constant(RNG.normal(size=A + B))
 Y = pt.constant(RNG.normal(size=(A + B, 3)))
@@ -46,6 +47,7 @@ FIRES = {
     "gathered": pt.sum(pt.exp(rows) * row[g]),
     "with columns": pt.sum(pt.exp(pt.expand_dims(rows, 1) * Y)),
     "matrices": pt.sum(pt.exp(matrix * row) * Y, axis=0),
+    "columns, all axes": pt.sum(pt.cos(pt.join(1, wide, wider)) * pt.tanh(widest)),
     "matrices, all axes": pt.sum(pt.cos(matrix - s)),
     "all": pt.all(pt.lt(rows, 1.5)),
     "all of three": pt.all(pt.lt(pt.join(0, a, b, c), 1.5)),
@@ -59,7 +61,7 @@ REFUSES = {
     "something else of unknown length": pt.sum(rows * pt.sin(open_)),
     "not elementwise": pt.sum(pt.cumsum(pt.exp(rows)) * y),
     "no join": pt.sum(pt.exp(whole)),
-    "joined columns": pt.sum(pt.exp(pt.join(1, M, M)), axis=0),
+    "joined columns": pt.sum(pt.exp(pt.join(1, wide, wider)), axis=0),
 }
 
 

@@ -21,6 +21,7 @@ COUNTS = np.array([0.0, 2.0, 0.0, 1.0, 0.0, 0.0, 3.0, 4.0, 0.0])
 
 x = pt.vector("x", shape=COUNTS.shape)
 one = pt.vector("one", shape=(1,))
+other = pt.vector("other", shape=COUNTS.shape)
 mu, y = pt.exp(x), pt.constant(COUNTS)
 zero = pt.constant(COUNTS == 0)
 is_zero = pt.eq(mu, 0) & zero
@@ -65,6 +66,16 @@ REFUSES = {
     "equal to one": pt.switch(pt.eq(mu, 1) & zero, 0.0, -mu),
     "broadcast": pt.switch(pt.eq(pt.exp(one), 0) & zero, 0.0, -pt.exp(one)),
     "unknown function": pt.switch(is_zero, 0.0, pt.cos(mu)),
+    "finite, and not zero": pt.switch(
+        is_zero, 0.0, pt.switch(pt.eq(x, -np.inf) & zero, 0.0, 3 * x)
+    ),
+    "another value behind a guard": pt.switch(
+        is_zero, 0.0, pt.switch(pt.eq(x, -np.inf) & zero, 1.0, y * x)
+    ),
+    "another number below infinity": pt.switch(
+        is_zero, 0.0, pt.switch(pt.lt(other, np.inf), 0.0, other)
+    ),
+    "below something else": pt.switch(is_zero, 0.0, pt.switch(pt.lt(mu, other), 0.0, 1.0)),
 }
 
 

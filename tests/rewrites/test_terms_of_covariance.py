@@ -68,7 +68,21 @@ REFUSES = {
     "another diagonal": pt.log(pt.diagonal(L, offset=-1)).sum(),
     "diagonal of other axes": pt.log(pt.diagonal(L[None], axis1=0, axis2=1)).sum(),
     "matrix on the right": pt.sqr(solve_triangular(L, rows.T, lower=True)).sum(),
-    "sum over rows": pt.sqr(solve_triangular(L, rows, lower=True, b_ndim=1)).sum(axis=0).sum(),
+    "columns of a matrix on the right": pt.sqr(solve_triangular(L, rows.T, lower=True)).sum(axis=1),
+    "sum over rows": pt.sqr(solve_triangular(L, rows, lower=True, b_ndim=1)).sum(axis=0) * y,
+    "sum over rows of open length": pt.sqr(
+        solve_triangular(cholesky(free), pt.matrix("open_rows"), lower=True, b_ndim=1)
+    ).sum(axis=0)
+    * y,
+    "sum over all rows": pt.sqr(solve_triangular(L, rows, lower=True, b_ndim=1)).sum(),
+    "rows of a batch": form(cholesky(free), pt.tensor3("batch")),
+    "solve by the upper triangle of the factor": pt.sqr(
+        solve_triangular(L, y, lower=False, b_ndim=1)
+    ).sum(),
+    "solve by a triangle with ones on its diagonal": pt.sqr(
+        solve_triangular(L, y, lower=True, unit_diagonal=True, b_ndim=1)
+    ).sum(),
+    "product with the factor": pt.sqr(L @ y).sum(),
 }
 
 

@@ -62,6 +62,7 @@ REFUSES = {
     "repeated along the other axis": (pt.sqr(x / pt.sqrt((x**2).sum(axis=1))).sum(axis=1)) > 0.5,
     "batch, other matrices": norms_of(batch, batch[::-1]) > 0.5,
     "other numerator": norms_of(triangle(v, 2.0), x) > 0.5,
+    "another power": norms_of(x, x, root=lambda s: s**0.25) > 0.5,
     "other root": norms_of(x, x, root=pt.exp) > 0.5,
     "rows that may be near zero": norms_of(triangle(v, d), triangle(v, d)) > 0.5,
     "rows of small numbers": norms_of(triangle(v, 1e-160), triangle(v, 1e-160)) > 0.5,
