@@ -303,6 +303,17 @@ def test_both_sides_of_a_decided_switch(two_limits, s):
     np.testing.assert_allclose(total, expected.sum(), rtol=1e-14)
 
 
+@pytest.mark.parametrize(("dtype", "s"), [("int32", 0), ("int32", -2), ("float64", np.nan)])
+def test_a_number_is_the_condition_of_a_decided_switch(dtype, s):
+    x, number = pt.vector("x", shape=(ROWS,)), pt.scalar("s", dtype=dtype)
+    costly = pt.switch(number, pt.gammaln(x), pt.exp(x) * pt.psi(x))
+    program = program_of([x, number], [costly])
+    assert any(loop.when is not None for loop in program.steps)
+    at, value = np.linspace(0.5, 4, ROWS), np.array(s, dtype=dtype)
+    [result] = compile_native(program)(at, value)
+    np.testing.assert_allclose(result, costly.eval({x: at, number: value}), rtol=1e-13)
+
+
 def test_what_is_hidden_by_a_decided_switch_is_not_computed():
     # Of the gradient of a limit that is not taken, zeros are left to choose from.
     x, s = pt.vector("x", shape=(ROWS,)), pt.scalar("s")
