@@ -8,7 +8,9 @@ import pytensor.tensor as pt
 import pytest
 from pytensor import sparse
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
+from pytensor.graph.replace import vectorize_graph
 from pytensor.raise_op import Assert, CheckAndRaise
+from pytensor.tensor.basic import AllocDiag
 from pytensor.tensor.elemwise import CAReduce
 from pytensor.tensor.extra_ops import fill_diagonal
 from pytensor.tensor.linalg import cho_solve, solve_triangular
@@ -125,6 +127,13 @@ def test_refuses_with_a_reason(build, value, reason):
 def test_is_not_supported(build):
     node = build(pt.dvector("x")).owner
     assert not is_supported(node)
+
+
+@pytest.mark.parametrize(("axes", "is_covered"), [((0, 1), False), ((1, 2), True)])
+def test_diagonals_of_a_batch_of_matrices(axes, is_covered):
+    one, several = pt.dmatrix("one"), pt.dtensor3("several")
+    diagonals = AllocDiag(axis1=axes[0], axis2=axes[1], offset=0)(one)
+    assert is_supported(vectorize_graph(diagonals, {one: several}).owner) == is_covered
 
 
 def test_what_reads_a_sparse_matrix_is_not_supported():
