@@ -21,8 +21,7 @@ from dataclasses import replace
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.arithmetic import domain_of
-from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Load, Role
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Index, Load, Role
 from pymc_fastlogp.kernel.ir.loops import Loop, Repeat, Step, Store
 from pymc_fastlogp.kernel.ir.substitute import substitute_in_element, substitute_in_loop
 from pymc_fastlogp.kernel.ir.traversal import expressions, loaded, operands, roots, walk, writes
@@ -100,9 +99,9 @@ def is_costly(expr: Expr) -> bool:
 
 def _loop_of(expr: Expr, buffer: Buffer, repeat: Repeat) -> Loop:
     """Return the loop that stores an expression for each step."""
-    domain, index = domain_of(buffer.shape)
+    # Also of one step, whose number is an index, too.
     [value] = substitute_in_element((expr,), at_each_step(repeat))
-    return Loop(domain, (Store(buffer, index, value),))
+    return Loop((repeat.length,), (Store(buffer, (Index(0),), value),))
 
 
 def _with(step: Step, places: dict[Expr, Expr]) -> Step:
