@@ -90,6 +90,12 @@ def test_raises_as_upstream(name):
         kernel_of(build, X, values)(X, values)
 
 
+def test_a_position_beside_a_constant_is_an_error_of_the_call():
+    run = kernel_of(lambda x: x * pt.constant([1.0, 2.0, 3.0])[pt.constant([5])], X)
+    with pytest.raises(IndexError):
+        run(X)
+
+
 def test_raises_the_message_of_the_check():
     run = kernel_of(lambda x: CheckAndRaise(ValueError, "sigma > 0")(x * 2, pt.all(x > 0)), X)
     np.testing.assert_array_equal(run(X + 1)[0], 2 * (X + 1))
