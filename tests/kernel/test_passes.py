@@ -1,5 +1,6 @@
 """Each pass over the loop IR: what it makes of a program, and what it leaves alone."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.ir.traversal import expressions
 from pymc_fastlogp.kernel.lower import loops_of
 from pymc_fastlogp.kernel.lower.context import Context
+from pymc_fastlogp.kernel.passes import in_place
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
 from pymc_fastlogp.kernel.passes.simplify import simplify
@@ -500,3 +502,18 @@ def test_text_tells_programs_apart(rows):
     other = program_of([a, y, g], [y - a[g]], g=index())
     assert as_text(first) == as_text(same)
     assert as_text(first) != as_text(other)
+
+
+def test_readers_of_copies_are_counted_once(monkeypatch):
+    n_looks = Counter()
+
+    def looking(statement, look=in_place.roots):
+        n_looks[n] += 1
+        return look(statement)
+
+    monkeypatch.setattr(in_place, "roots", looking)
+    for n in (10, 20):
+        inputs = [pt.vector(f"x{k}", shape=(ROWS + k,)) for k in range(n)]
+        values = [pt.exp(x) for x in inputs]
+        program_of(inputs, [*values, *(pt.sum(value) for value in values)])
+    assert n_looks[20] < 2.5 * n_looks[10]
