@@ -57,6 +57,11 @@ RAISES = {
         2,
     ),
     "elements of a Reshape": (ValueError, lambda x, n: x.reshape((n, 2)).sum(), 2),
+    "elements of a Reshape whose number is no integer": (
+        ValueError,
+        lambda x, n: x[5:].reshape((n, n))[:1, :1].sum(),
+        2**32,
+    ),
     "an axis that is dropped": (ValueError, lambda x, y: pt.squeeze(y, axis=0) + x, [1.0, 2.0]),
     "an axis that is dropped, without elements": (
         ValueError,
