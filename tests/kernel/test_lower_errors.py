@@ -8,7 +8,9 @@ import pytensor.tensor as pt
 import pytest
 from pytensor import sparse
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
+from pytensor.graph.replace import vectorize_graph
 from pytensor.raise_op import Assert, CheckAndRaise
+from pytensor.tensor.basic import AllocDiag
 from pytensor.tensor.elemwise import CAReduce
 from pytensor.tensor.extra_ops import fill_diagonal
 from pytensor.tensor.linalg import cho_solve, solve_triangular
@@ -55,6 +57,11 @@ RAISES = {
         2,
     ),
     "elements of a Reshape": (ValueError, lambda x, n: x.reshape((n, 2)).sum(), 2),
+    "elements of a Reshape whose number is no integer": (
+        ValueError,
+        lambda x, n: x[5:].reshape((n, n))[:1, :1].sum(),
+        2**32,
+    ),
     "an axis that is dropped": (ValueError, lambda x, y: pt.squeeze(y, axis=0) + x, [1.0, 2.0]),
     "an axis that is dropped, without elements": (
         ValueError,
@@ -86,6 +93,12 @@ def test_raises_as_upstream(name):
     values = np.array(value)
     with pytest.raises(error):
         kernel_of(build, X, values)(X, values)
+
+
+def test_a_position_beside_a_constant_is_an_error_of_the_call():
+    run = kernel_of(lambda x: x * pt.constant([1.0, 2.0, 3.0])[pt.constant([5])], X)
+    with pytest.raises(IndexError):
+        run(X)
 
 
 def test_raises_the_message_of_the_check():
@@ -125,6 +138,13 @@ def test_refuses_with_a_reason(build, value, reason):
 def test_is_not_supported(build):
     node = build(pt.dvector("x")).owner
     assert not is_supported(node)
+
+
+@pytest.mark.parametrize(("axes", "is_covered"), [((0, 1), False), ((1, 2), True)])
+def test_diagonals_of_a_batch_of_matrices(axes, is_covered):
+    one, several = pt.dmatrix("one"), pt.dtensor3("several")
+    diagonals = AllocDiag(axis1=axes[0], axis2=axes[1], offset=0)(one)
+    assert is_supported(vectorize_graph(diagonals, {one: several}).owner) == is_covered
 
 
 def test_what_reads_a_sparse_matrix_is_not_supported():

@@ -5,15 +5,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pytensor import scalar as ps
+from pytensor import tensor as pt
+from pytensor.graph.fg import FrozenFunctionGraph
 
+from pymc_fastlogp.kernel.graph.scans import specialise_scans
 from pymc_fastlogp.kernel.ir.expressions import Compute, Length, Load
 from pymc_fastlogp.kernel.ir.loops import Loop, Store
 from pymc_fastlogp.kernel.ir.traversal import expressions
+from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.passes.reciprocal import SHORT, share_reciprocals
 from pymc_fastlogp.kernel.scalars.quotient import LARGEST, SMALLEST, quotient
 from tests.kernel.check import check
+from tests.kernel.covered.scan import scan
 from tests.kernel.emitted import I0, I1, compute, output, program
 from tests.kernel.emitted import given as an_input
+from tests.kernel.lowering import as_for_a_region
 from tests.kernel.native_kernel import compile_native
 from tests.kernel.scalar_loop import apply
 
@@ -95,6 +101,37 @@ def test_a_divisor_that_was_a_quotient_is_shared_too():
 @pytest.mark.parametrize("what", AS_THEY_WERE)
 def test_divisions_stay(what):
     assert share_reciprocals(AS_THEY_WERE[what]) == AS_THEY_WERE[what]
+
+
+STEPS = {
+    "floor": (pt.floor, 1),
+    "ceil": (lambda q: pt.ceil(-q), -1),
+    "floor of a difference": (lambda q: pt.floor(q - 1), 0),
+    "an integer": (lambda q: q.astype("int64"), 1),
+    "equal": (lambda q: pt.eq(q, 1.0), True),
+    "a remainder": (lambda q: q % 1, 0),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_what_jumps_is_divided(name):
+    x, y = pt.vector("x", shape=(ROWS,)), pt.scalar("y")
+    jump, expected = STEPS[name]
+    graph = FrozenFunctionGraph.from_io([x, y], [jump(x / y), pt.exp(x) / y], dedup_nodes=True)
+    program = lower(graph, [None, None])
+    assert ps.reciprocal in operations(program)
+    # The reciprocal of 49 is rounded down.
+    found, _ = compile_native(program)(np.full(ROWS, 49.0), np.array(49.0))
+    np.testing.assert_array_equal(found, np.full(ROWS, expected))
+
+
+def test_what_jumps_is_divided_in_steps():
+    x, widths = pt.vector("x", shape=(ROWS,)), pt.vector("widths", shape=(ROWS,))
+    steps = scan(lambda x, w, s: pt.floor((s + x) / w), [x, widths], [pt.as_tensor(np.array(0.0))])
+    graph = as_for_a_region([x, widths], steps)
+    specialise_scans(graph)
+    found = compile_native(lower(graph, [None, None]))(np.full(ROWS, 49.0), np.full(ROWS, 49.0))
+    np.testing.assert_array_equal(found[0], np.ones(ROWS))
 
 
 @pytest.fixture(scope="module")

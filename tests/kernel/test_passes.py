@@ -1,5 +1,6 @@
 """Each pass over the loop IR: what it makes of a program, and what it leaves alone."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.ir.traversal import expressions
 from pymc_fastlogp.kernel.lower import loops_of
 from pymc_fastlogp.kernel.lower.context import Context
+from pymc_fastlogp.kernel.passes import in_place
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
 from pymc_fastlogp.kernel.passes.simplify import simplify
@@ -303,6 +305,17 @@ def test_both_sides_of_a_decided_switch(two_limits, s):
     np.testing.assert_allclose(total, expected.sum(), rtol=1e-14)
 
 
+@pytest.mark.parametrize(("dtype", "s"), [("int32", 0), ("int32", -2), ("float64", np.nan)])
+def test_a_number_is_the_condition_of_a_decided_switch(dtype, s):
+    x, number = pt.vector("x", shape=(ROWS,)), pt.scalar("s", dtype=dtype)
+    costly = pt.switch(number, pt.gammaln(x), pt.exp(x) * pt.psi(x))
+    program = program_of([x, number], [costly])
+    assert any(loop.when is not None for loop in program.steps)
+    at, value = np.linspace(0.5, 4, ROWS), np.array(s, dtype=dtype)
+    [result] = compile_native(program)(at, value)
+    np.testing.assert_allclose(result, costly.eval({x: at, number: value}), rtol=1e-13)
+
+
 def test_what_is_hidden_by_a_decided_switch_is_not_computed():
     # Of the gradient of a limit that is not taken, zeros are left to choose from.
     x, s = pt.vector("x", shape=(ROWS,)), pt.scalar("s")
@@ -489,3 +502,18 @@ def test_text_tells_programs_apart(rows):
     other = program_of([a, y, g], [y - a[g]], g=index())
     assert as_text(first) == as_text(same)
     assert as_text(first) != as_text(other)
+
+
+def test_readers_of_copies_are_counted_once(monkeypatch):
+    n_looks = Counter()
+
+    def looking(statement, look=in_place.roots):
+        n_looks[n] += 1
+        return look(statement)
+
+    monkeypatch.setattr(in_place, "roots", looking)
+    for n in (10, 20):
+        inputs = [pt.vector(f"x{k}", shape=(ROWS + k,)) for k in range(n)]
+        values = [pt.exp(x) for x in inputs]
+        program_of(inputs, [*values, *(pt.sum(value) for value in values)])
+    assert n_looks[20] < 2.5 * n_looks[10]

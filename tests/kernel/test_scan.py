@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pytensor.compile.mode import get_mode
 from pytensor.conditional.op import ifelse
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import clone_replace
 from pytensor.scan.basic import until
 from pytensor.scan.op import Scan
 
@@ -388,6 +389,15 @@ def test_functions_of_sequences_are_computed_before_the_steps():
     _, [forward, backward] = repeats_of([pt.sum(y), pytensor.grad(pt.sum(y), x)], [x])
     assert "tanh" in names([forward])
     assert not names([backward]) & {"tanh", "exp"}
+
+
+def test_functions_are_computed_before_a_single_step():
+    x, one = pt.dvector("x"), pt.dvector("one", shape=(1,))
+    [y] = scan(lambda x, s: s * pt.log(x) + pt.exp(x), [x], [pt.as_tensor(0.3)])
+    graph = FunctionGraph([one], clone_replace([y], {x: one}), clone=True)
+    value = np.array([0.4])
+    [result] = compiled(graph, [value])(value)
+    np.testing.assert_allclose(result, 0.3 * np.log(value) + np.exp(value), rtol=1e-14)
 
 
 def test_results_are_computed_behind_the_steps():

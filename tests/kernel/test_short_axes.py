@@ -1,5 +1,7 @@
 """Rows whose entries are dear stay loops on a CPU of few registers, others become straight-line code."""
 
+from collections import Counter
+
 import numpy as np
 import pytensor.tensor as pt
 import pytest
@@ -116,3 +118,22 @@ def test_values_are_those_of_numpy(entries, length):
     np.testing.assert_allclose(by_row, table.sum(axis=1), rtol=1e-12)
     np.testing.assert_allclose(by_column, table.sum(axis=0), rtol=1e-12)
     np.testing.assert_allclose(total, (table / table.sum(axis=1, keepdims=True)).sum(), rtol=1e-12)
+
+
+def test_a_chain_of_short_rows_is_looked_at_once(monkeypatch):
+    n_looks = Counter()
+
+    def looking(loop, axis, long, look=short_axes.arrays_over):
+        n_looks[n] += 1
+        return look(loop, axis, long)
+
+    monkeypatch.setattr(short_axes, "arrays_over", looking)
+    for n in (10, 20):
+        x = pt.dmatrix("x", shape=(200, 5))
+        rows, sums = x, []
+        for _ in range(n):
+            rows = pt.exp(rows) * rows.sum(axis=1)[:, None]
+            sums.append(rows.sum())
+        graph = FrozenFunctionGraph.from_io([x], [*sums, rows])
+        short_axes.rows_that_stay(loops_of(graph, [None]))
+    assert n_looks[20] < 2.5 * n_looks[10]

@@ -120,7 +120,9 @@ def _element(load: Load) -> Expr:
     if load.buffer.role is not Role.CONSTANT or not isinstance(position, Const):
         return load
     data = np.frombuffer(load.buffer.data, load.dtype)
-    return const(data[int(position.value)], load.dtype)
+    # What is beside the array is never read: a check before says so.
+    is_inside = 0 <= position.value < data.size
+    return const(data[int(position.value)], load.dtype) if is_inside else load
 
 
 def is_not_negative(expr: Expr) -> bool:

@@ -89,7 +89,9 @@ def of_constant(buffer: Buffer, data: np.ndarray) -> Array:
         if facts is not None and facts.is_range:
             return _range_of(buffer, facts).at(index)
         position = tuple(int(i.value) for i in index if isinstance(i, Const))
-        if len(position) == len(index):
+        # What is beside the array is never read: a check before says so.
+        is_inside = all(0 <= i < n for i, n in zip(position, data.shape, strict=False))
+        if len(position) == len(index) and is_inside:
             return const(data[position].item(), buffer.dtype)
         return Load(buffer, index)
 

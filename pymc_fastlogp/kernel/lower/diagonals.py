@@ -74,10 +74,11 @@ def lower_fill_diagonal(context: Context, node: Apply, inputs: list[Array]) -> l
 
 
 def supports_alloc_diag(node: Apply) -> bool:
-    """Whether the matrix is in the last two axes."""
+    """Whether the matrix is in the last two axes, of each element of a batch as well."""
     op = core_op(node.op)
-    ndim = node.inputs[0].type.ndim
-    return (op.axis1, op.axis2) == ((0, 1) if isinstance(node.op, Blockwise) else (ndim - 1, ndim))
+    is_batch = isinstance(node.op, Blockwise)
+    ndim = len(node.op.inputs_sig[0]) if is_batch else node.inputs[0].type.ndim
+    return (op.axis1, op.axis2) == (ndim - 1, ndim)
 
 
 def lower_alloc_diag(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:

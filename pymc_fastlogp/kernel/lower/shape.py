@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 from pytensor import scalar as ps
@@ -10,6 +11,7 @@ from pytensor.graph.basic import Apply, Constant
 from pymc_fastlogp.analysis.index_facts import IndexFacts, index_facts
 from pymc_fastlogp.kernel.ir.arithmetic import (
     ZERO,
+    all_of,
     cast,
     domain_of,
     flat_index,
@@ -24,6 +26,7 @@ from pymc_fastlogp.kernel.ir.arithmetic import (
 )
 from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Load, Size, as_expr, as_size
 from pymc_fastlogp.kernel.ir.loops import Error, Store
+from pymc_fastlogp.kernel.ir.traversal import loaded
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index
 from pymc_fastlogp.kernel.lower.context import Context
@@ -124,11 +127,23 @@ def _reshaped(context: Context, array: Array, lengths: Array, ndim: int) -> tupl
     shape = tuple(if_negative(size, rest, size) for size in given)
     error = Error(ValueError, "cannot reshape to another number of elements")
     context.require_equal(total, product_of_sizes(shape), error)
+    _require_no_overflow(context, total, shape, error)
     negative = [count for size in given if (count := if_negative(size, 1, 0)) != 0]
     if len(negative) > 1:
         count = as_expr(sum_of_sizes(tuple(negative)))
         context.require(truth(ps.le, count, int64(1)), error)
     return shape
+
+
+def _require_no_overflow(
+    context: Context, total: Size, shape: tuple[Size, ...], error: Error
+) -> None:
+    """Require that no length of several, given with the call, is more than there are elements, unless there are none of another one."""
+    given = [as_expr(size) for size in shape if not isinstance(size, int) and loaded([size])]
+    if given and len(shape) > 1 and 0 not in shape:
+        are_few = all_of([truth(ps.le, size, as_expr(total)) for size in given])
+        is_empty = (truth(ps.eq, as_expr(size), ZERO) for size in shape)
+        context.require(reduce(lambda a, b: truth(ps.or_, a, b), is_empty, are_few), error)
 
 
 def _flat(context: Context, array: Array) -> Array:

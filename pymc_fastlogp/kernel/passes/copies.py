@@ -14,7 +14,12 @@ from operator import mul
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Const
 from pymc_fastlogp.kernel.ir.loops import Loop, Program
 from pymc_fastlogp.kernel.ir.traversal import elements, loops_in
-from pymc_fastlogp.kernel.passes.short_axes import LONGEST, arrays_over, short_axes
+from pymc_fastlogp.kernel.passes.short_axes import (
+    LONGEST,
+    arrays_over,
+    short_axes,
+    with_those_that_share,
+)
 
 # Copies of a statement by several axes, and of one for the entries of matrices, at most. An exponential and its sum over 6 x 6 entries take LLVM
 # 2 s, over 10 x 10 entries 7 s. Matrices of 12 rows are the largest whose factors are straight-line code.
@@ -26,11 +31,7 @@ def taken_apart(program: Program) -> frozenset[Buffer]:
     loops = list(loops_in(program.steps))
     of_matrices = [frozenset(_arrays(loop)) for loop in loops if len(short_axes(loop)) > 1]
     apart = frozenset[Buffer]().union(*map(_single_entries, loops))
-    while True:
-        found = apart.union(*(arrays for arrays in of_matrices if arrays & apart))
-        if found == apart:
-            return apart
-        apart = found
+    return with_those_that_share(apart, of_matrices)
 
 
 def _single_entries(loop: Loop) -> Iterator[Buffer]:

@@ -21,11 +21,15 @@ from dataclasses import replace
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.arithmetic import domain_of
-from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Load, Role
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Index, Load, Role
 from pymc_fastlogp.kernel.ir.loops import Loop, Repeat, Step, Store
-from pymc_fastlogp.kernel.ir.substitute import substitute_in_element, substitute_in_loop
+from pymc_fastlogp.kernel.ir.substitute import (
+    substitute_in_element,
+    substitute_in_loop,
+    substitute_in_loop_by_origin,
+)
 from pymc_fastlogp.kernel.ir.traversal import expressions, loaded, operands, roots, walk, writes
+from pymc_fastlogp.kernel.passes.reciprocal import exact_expressions
 from pymc_fastlogp.kernel.passes.sink import at_each_step, is_straight
 from pymc_fastlogp.kernel.scalars.cost import cost_of
 from pymc_fastlogp.kernel.scalars.quotient import quotient
@@ -54,10 +58,10 @@ def with_work_before(repeat: Repeat, stored: list[Buffer]) -> Iterator[Step]:
 def _with_reciprocals(step: Step, repeat: Repeat) -> Step:
     if not is_straight(step):
         return step
-    written = writes(repeat)
+    written, exact = writes(repeat), exact_expressions(step)
 
-    def multiplied(expr: Expr) -> Expr | None:
-        if not isinstance(expr, Compute) or not isinstance(expr.op, ps.TrueDiv):
+    def multiplied(before: Expr, expr: Expr) -> Expr | None:
+        if not isinstance(expr, Compute) or not isinstance(expr.op, ps.TrueDiv) or before in exact:
             return None
         x, y = expr.args
         if not all(part.dtype == "float64" for part in (expr, x, y)):
@@ -66,7 +70,7 @@ def _with_reciprocals(step: Step, repeat: Repeat) -> Step:
             return None
         return Compute(quotient, (x, y, Compute(ps.reciprocal, (y,), "float64")), "float64")
 
-    return substitute_in_loop(step, multiplied)
+    return substitute_in_loop_by_origin(step, multiplied)
 
 
 def _of_sequences(loop: Loop, repeat: Repeat) -> Iterator[Expr]:
@@ -100,9 +104,9 @@ def is_costly(expr: Expr) -> bool:
 
 def _loop_of(expr: Expr, buffer: Buffer, repeat: Repeat) -> Loop:
     """Return the loop that stores an expression for each step."""
-    domain, index = domain_of(buffer.shape)
+    # Also of one step, whose number is an index, too.
     [value] = substitute_in_element((expr,), at_each_step(repeat))
-    return Loop(domain, (Store(buffer, index, value),))
+    return Loop((repeat.length,), (Store(buffer, (Index(0),), value),))
 
 
 def _with(step: Step, places: dict[Expr, Expr]) -> Step:

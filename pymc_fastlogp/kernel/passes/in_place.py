@@ -6,6 +6,7 @@ the target between the first of these writes and the copy must write other eleme
 else the order of the two would change.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -50,16 +51,19 @@ class Copy:
 
 def write_in_place(program: Program) -> Program:
     """Return the program without copies that can be spared."""
+    # Of scratch that is left, the readers stay as many.
+    n_readers = _numbers_of_readers(program)
     # One after the other, so that a chain is followed step by step.
-    while (copy := _spare_copy(program)) is not None:
+    while (copy := _spare_copy(program, n_readers)) is not None:
         program = _without(program, copy)
     return program
 
 
-def _spare_copy(program: Program) -> Copy | None:
+def _spare_copy(program: Program, n_readers: Counter[Buffer]) -> Copy | None:
     loops = (step for step in program.steps if isinstance(step, Loop))
     copies = (_as_copy(loop, statement) for loop in loops for statement in loop.body)
-    return next((copy for copy in copies if copy and _is_spare(program, copy)), None)
+    alone = (copy for copy in copies if copy and _is_only_reader(copy, n_readers))
+    return next((copy for copy in alone if _is_spare(program, copy)), None)
 
 
 def _as_copy(loop: Loop, statement: Statement) -> Copy | None:
@@ -75,7 +79,7 @@ def _as_copy(loop: Loop, statement: Statement) -> Copy | None:
 
 def _is_spare(program: Program, copy: Copy) -> bool:
     source, target = copy.source, copy.store.buffer
-    if source is target or _is_read_elsewhere(program, copy):
+    if source is target:
         return False
     if not all(map(_is_known, copy.store.index)):
         return False
@@ -106,12 +110,15 @@ def _is_whole(copy: Copy) -> bool:
     return is_in_order and as_expr(product_of_sizes(source)) is as_expr(product_of_sizes(target))
 
 
-def _is_read_elsewhere(program: Program, copy: Copy) -> bool:
-    """Whether the source is read by more than the copy."""
-    loops = list(loops_in(program.steps))
-    statements = [s for loop in loops for s in loop.body if s is not copy.store]
-    others = [*copy.store.index, *(root for s in statements for root in roots(s))]
-    return copy.source in loaded(others)
+def _numbers_of_readers(program: Program) -> Counter[Buffer]:
+    """Return how many statements read each buffer."""
+    statements = (statement for loop in loops_in(program.steps) for statement in loop.body)
+    return Counter(buffer for statement in statements for buffer in loaded(roots(statement)))
+
+
+def _is_only_reader(copy: Copy, n_readers: Counter[Buffer]) -> bool:
+    """Whether the source is read by nothing but the copy, and by that as what is copied alone."""
+    return n_readers[copy.source] == 1 and copy.source not in loaded(copy.store.index)
 
 
 def _is_apart(steps: Sequence[Step], copy: Copy) -> bool:
@@ -168,6 +175,8 @@ def _constant(index: Expr) -> np.ndarray | None:
 
 def _without(program: Program, copy: Copy) -> Program:
     def without(loop: Loop) -> list[Loop]:
+        if copy.source not in reads(loop) | writes(loop):
+            return [loop]
         body = tuple(_redirected(s, copy) for s in loop.body if s is not copy.store)
         return [replace(loop, body=body)] if body else []
 

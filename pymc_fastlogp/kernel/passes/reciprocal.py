@@ -3,22 +3,42 @@
 A division takes as long as about ten multiplications, and vectors are no remedy. A divisor that is the same along the
 vectorised axis is inverted before the loop; one that divides several numbers, once for each vector. What is
 done about reciprocals that overflow, see :mod:`pymc_fastlogp.kernel.scalars.quotient`.
+
+By its reciprocal, 49 divided by 49 is less than 1. So what is rounded or compared for equality is divided: the result would be off by a whole number.
 """
 
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 from pytensor import scalar as ps
 
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Index
 from pymc_fastlogp.kernel.ir.loops import Loop, Program
 from pymc_fastlogp.kernel.ir.substitute import substitute_in_loop_by_origin
-from pymc_fastlogp.kernel.ir.traversal import depends_on, expressions, operands, with_loops
+from pymc_fastlogp.kernel.ir.traversal import (
+    depends_on,
+    expressions,
+    operands,
+    walk,
+    with_loops,
+)
 from pymc_fastlogp.kernel.scalars.quotient import quotient
 
 # An inner axis that is not longer is one vector, for which one division is as good as another
 # (``python -m benchmarks.limits``).
 SHORT = 8
+
+ROUNDING = (
+    ps.Floor,
+    ps.Ceil,
+    ps.Trunc,
+    ps.RoundHalfToEven,
+    ps.RoundHalfAwayFromZero,
+    ps.IntDiv,
+    ps.Mod,
+)
+EQUALITY = (ps.EQ, ps.NEQ)
 
 
 def share_reciprocals(program: Program) -> Program:
@@ -30,17 +50,33 @@ def _shared(loop: Loop) -> Loop:
     if _is_short(loop):
         return loop
     uses, inner = Counter(map(_divisor, expressions(loop))), Index(len(loop.domain) - 1)
+    exact = exact_expressions(loop)
 
     # A divisor may have been a quotient by another one, as in a triangular solve, and is counted as what it was.
     def multiplied(before: Expr, expr: Expr) -> Expr | None:
         divisor = _divisor(before)
-        if divisor is None or (uses[divisor] < 2 and depends_on([divisor], inner)):
+        if divisor is None or before in exact:
+            return None
+        if uses[divisor] < 2 and depends_on([divisor], inner):
             return None
         x, y = operands(expr)
         reciprocal = Compute(ps.reciprocal, (y,), "float64")
         return Compute(quotient, (x, y, reciprocal), "float64")
 
     return substitute_in_loop_by_origin(loop, multiplied)
+
+
+def exact_expressions(loop: Loop) -> set[Expr]:
+    """Return what is rounded to an integer, and all that it is made of, and what is compared for equality."""
+    computed = [expr for expr in expressions(loop) if isinstance(expr, Compute)]
+    rounded = walk([x for expr in computed if _rounds(expr) for x in expr.args])
+    compared = (x for expr in computed if isinstance(expr.op, EQUALITY) for x in expr.args)
+    return {*rounded, *compared}
+
+
+def _rounds(expr: Compute) -> bool:
+    is_integer = np.dtype(expr.dtype).kind in "iu" and expr.args[0].dtype.startswith("float")
+    return isinstance(expr.op, ROUNDING) or (isinstance(expr.op, ps.Cast) and is_integer)
 
 
 def _divisor(expr: Expr) -> Expr | None:

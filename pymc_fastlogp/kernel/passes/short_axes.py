@@ -7,7 +7,9 @@ decoded. Not where something reads a part of a row, as the cut points of an orde
 a loop of another form reads them, such as one over two long axes, which is faster with columns.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from typing import NamedTuple
 
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Index, Load, Role, Size
@@ -30,21 +32,30 @@ DEAR, AVX_LANES = 44, 4
 
 def rows_that_stay(program: Program) -> frozenset[Buffer]:
     """Return the arrays whose rows stay as they lie: outputs, dear ones, and what shares a loop with a table."""
+    loops = tuple(loops_in(program.steps))
     tables = frozenset(buffer for buffer in program.outputs if buffer.role is Role.OUTPUT)
     if native_lanes() == AVX_LANES:
-        tables |= _dear(tuple(loops_in(program.steps)))
-    while True:
-        found = tables.union(*(_kept_by(loop, tables) for loop in loops_in(program.steps)))
-        if found == tables:
-            return tables
-        tables = found
+        tables |= _dear(loops)
+    axes = [(loop, axis, long) for loop in loops for axis, long in short_axes(loop)]
+    arrays = [frozenset(buffer for buffer, _ in arrays_over(*each)) for each in axes]
+    stay = (not pays(*each, frozenset()) for each in axes)
+    return with_those_that_share(tables.union(*compress(arrays, stay)), arrays)
 
 
-def _kept_by(loop: Loop, tables: frozenset[Buffer]) -> Iterator[Buffer]:
-    """Yield the arrays over a short axis of a loop that is not unrolled."""
-    for axis, long in short_axes(loop):
-        if not pays(loop, axis, long, tables):
-            yield from (buffer for buffer, _ in arrays_over(loop, axis, long))
+def with_those_that_share(
+    found: frozenset[Buffer], groups: Iterable[frozenset[Buffer]]
+) -> frozenset[Buffer]:
+    """Return arrays with all groups that have one of them, or of those that come with them."""
+    having = defaultdict[Buffer, list[frozenset[Buffer]]](list)
+    for group in groups:
+        for buffer in group:
+            having[buffer].append(group)
+    every, pending = set(found), list(found)
+    while pending:
+        for group in having.pop(pending.pop(), ()):
+            pending += group - every
+            every |= group
+    return frozenset(every)
 
 
 def _dear(loops: Sequence[Loop]) -> frozenset[Buffer]:

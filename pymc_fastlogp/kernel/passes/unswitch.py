@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.arithmetic import truth
+from pymc_fastlogp.kernel.ir.arithmetic import cast, truth
 from pymc_fastlogp.kernel.ir.expressions import Expr
 from pymc_fastlogp.kernel.ir.loops import Loop, Program
 from pymc_fastlogp.kernel.ir.traversal import is_uniform, with_loops
@@ -32,10 +32,10 @@ def _unswitched(loop: Loop, depth: int) -> list[Loop]:
     condition = _best_condition(loop) if depth and loop.domain else None
     if condition is None:
         return [loop]
-    opposite = truth(ps.invert, condition)
+    holds = cast(condition, "bool")  # a Switch takes numbers, too
     return [
         new
-        for value, when in ((True, condition), (False, opposite))
+        for value, when in ((True, holds), (False, truth(ps.invert, holds)))
         for new in _unswitched(_decided(loop, condition, value, when), depth - 1)
     ]
 
