@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from pytensor.compile.ops import ViewOp
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Constant, Variable
@@ -229,6 +230,9 @@ class _Writer:
             self._inner(inner)
         if hasattr(op, "__props__"):
             self.add([getattr(op, name) for name in op.__props__ if name != "fgraph"])
+            # What a view does to gradients, as those of grad_clip, is no property of it.
+            if isinstance(op, ViewOp):
+                self.add(_content(op))
         elif isinstance(inner, AbstractFunctionGraph) or isinstance(op, ScalarOp):
             self.add(_content(op))
         else:

@@ -8,6 +8,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from pymc.distributions.transforms import Interval, log
+from pytensor.gradient import grad_clip, grad_scale
 
 from pymc_fastlogp.callbacks.model_key import NotKeyedError, key_of
 from tests import zoo
@@ -201,6 +202,26 @@ def test_inner_graphs_count():
 
     assert model(lambda x, a: x * a) == model(lambda x, a: x * a)
     assert model(lambda x, a: x * a) != model(lambda x, a: x + a)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda x: grad_scale(x, 2.0), lambda x: grad_scale(x, 3.0)),
+        (lambda x: grad_clip(x, -1, 1), lambda x: grad_clip(x, -2, 1)),
+    ],
+    ids=["scale", "clip"],
+)
+def test_what_is_done_to_gradients_counts(one, other):
+    """PyTensor takes these Ops for equal. Within a scan, where one process has one of them, they are there when the gradient is taken."""
+
+    def model(step):
+        with pm.Model() as made:
+            pm.Potential("p", step(pm.Normal("x")))
+        return key_of(made, {})
+
+    assert model(one) == model(one)
+    assert model(one) != model(other)
 
 
 class OwnTransform(Interval):
