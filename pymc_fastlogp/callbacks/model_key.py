@@ -134,9 +134,9 @@ def _write(writer: "_Writer", model: "pm.Model", options: Mapping[str, Any]) -> 
 @cache
 def _versions() -> tuple[str, ...]:
     # What a model needs is imported, and says its version at once; nutpie is imported late, and its installation is asked.
-    imported = [f"{package} {import_module(package).__version__}" for package in PACKAGES]
-    installed = [f"{package} {version(package)}" for package in ("nutpie", "pymc-fastlogp")]
-    return (*imported, *installed)
+    names = (*PACKAGES, "pymc_fastlogp")
+    imported = [f"{package} {import_module(package).__version__}" for package in names]
+    return (*imported, f"nutpie {version('nutpie')}")
 
 
 def _is_data(value: Variable) -> bool:

@@ -1,6 +1,8 @@
 """The key of a model: equal for equal models, in any process, and another where anything that counts is another."""
 
+import sys
 from functools import partial
+from importlib.metadata import PackageNotFoundError
 
 import numpy as np
 import pandas as pd
@@ -222,6 +224,22 @@ def test_what_is_done_to_gradients_counts(one, other):
 
     assert model(one) == model(one)
     assert model(one) != model(other)
+
+
+def test_sources_on_the_path_have_keys(monkeypatch):
+    """The version of an installation was asked for, which sources that are not installed have not."""
+    module = sys.modules["pymc_fastlogp.callbacks.model_key"]
+
+    def version(package):
+        if package == "pymc-fastlogp":
+            raise PackageNotFoundError(package)
+        return "0"
+
+    module._versions.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "version", version)
+        assert key_of(normal(), {})
+    module._versions.cache_clear()
 
 
 class OwnTransform(Interval):
