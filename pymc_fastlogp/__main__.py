@@ -3,7 +3,7 @@
 import argparse
 import platform
 import sys
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -93,12 +93,20 @@ def environment_table() -> Table:
     table = Table("", "", title="pymc_fastlogp", show_header=False)
     table.add_row("python", platform.python_version())
     for package in PACKAGES:
-        table.add_row(package, version(package))
+        table.add_row(package, version_of(package))
     table.add_row("CPU", f"{llvm.get_host_cpu_name()} ({platform.machine()})")
     table.add_row("vector width", f"{vector_bits(llvm.get_host_cpu_features())} bits")
     table.add_row("enabled", "yes" if is_enabled() else f"no: {why_off()}")
     table.add_row("optimizer_excluding", pytensor.config.optimizer_excluding or "nothing")
     return table
+
+
+def version_of(package: str) -> str:
+    """Return the version of a package as it is installed, which one that is only on the path is not."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def vector_bits(cpu_features: dict[str, bool]) -> int:

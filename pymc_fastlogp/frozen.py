@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from pymc_fastlogp.turns import one_at_a_time
+
 if TYPE_CHECKING:
     import pymc as pm
 
@@ -18,6 +20,8 @@ def can_be_frozen(model: "pm.Model") -> bool:
 def frozen_copy(model: "pm.Model") -> "pm.Model":
     """Return PyMC's frozen copy of a model, which checks parameters where the model does.
 
+    PyMC takes the initial values out of the model meanwhile: of two threads that do so, one would find none, and put that back.
+
     Raises
     ------
     NotImplementedError
@@ -27,7 +31,8 @@ def frozen_copy(model: "pm.Model") -> "pm.Model":
     """
     from pymc.model.transform.optimization import freeze_dims_and_data
 
-    return with_checks_of(model, freeze_dims_and_data(model))
+    with one_at_a_time():
+        return with_checks_of(model, freeze_dims_and_data(model))
 
 
 def with_checks_of(model: "pm.Model", copy: "pm.Model") -> "pm.Model":

@@ -23,7 +23,7 @@ STOREYS = [
     ["rewrites"],
     ["rules"],
     ["registration"],
-    ["frozen", "given_model", "paired_start", "rich_text", "roundoff"],
+    ["frozen", "given_model", "paired_start", "rich_text", "roundoff", "turns"],
     ["parametrisation"],
     ["callbacks"],
     ["verification", "explanation", "benchmarking", "testing"],

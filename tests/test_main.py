@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError
 from io import StringIO
 
 import pytest
@@ -30,6 +31,19 @@ def test_report_names_versions_rules_and_passes():
     assert "Self-check passed" in process.stdout
     for name in (*PACKAGES, *(rule.name for rule in (*RULES, *GRAPH_RULES)), "vector width"):
         assert name in process.stdout
+
+
+def test_a_package_that_is_not_installed_is_called_so(monkeypatch):
+    """As this one is where its sources are on the path."""
+
+    def version(package):
+        if package == "pymc-fastlogp":
+            raise PackageNotFoundError(package)
+        return "1.2"
+
+    monkeypatch.setattr("pymc_fastlogp.__main__.version", version)
+    cells = [[*column.cells] for column in environment_table().columns]
+    assert dict(zip(*cells, strict=True))["pymc-fastlogp"] == "not installed"
 
 
 def test_help_says_what_it_does_and_checks_nothing():

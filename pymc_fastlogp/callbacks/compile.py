@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pymc_fastlogp.callbacks.collector import old_objects_left_alone
 from pymc_fastlogp.callbacks.traces import without_traces
-from pymc_fastlogp.callbacks.turns import one_at_a_time
 from pymc_fastlogp.frozen import can_be_frozen, frozen_copy
 from pymc_fastlogp.given_model import model_with_variables, refuse_discrete
 from pymc_fastlogp.registration import is_enabled
+from pymc_fastlogp.turns import one_at_a_time
 
 if TYPE_CHECKING:
     import pymc as pm

@@ -70,11 +70,13 @@ def as_written(model: "pm.Model", options: dict[str, Any], *, freeze: bool) -> F
     key = _keyed(key_of, model, options)
     record = _read(key)
     start = Start(model, options, freeze=True)
+    if record is None or record.initial_point is None:
+        start.hold_data()
     if record is not None:
-        if record.initial_point is None:
-            start.hold_data()
         return Found(record, frozen_data, start)
-    build = _built(start, options, key)
+    # Another thread may have exchanged data before they were frozen: the key would be that of others.
+    is_key = key is not None and key == _keyed(key_of, model, options)
+    build = _built(start, options, key if is_key else None)
     return Found(build.record, frozen_data, start, build)
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from pytensor.compile.ops import ViewOp
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Constant, Variable
@@ -133,9 +134,9 @@ def _write(writer: "_Writer", model: "pm.Model", options: Mapping[str, Any]) -> 
 @cache
 def _versions() -> tuple[str, ...]:
     # What a model needs is imported, and says its version at once; nutpie is imported late, and its installation is asked.
-    imported = [f"{package} {import_module(package).__version__}" for package in PACKAGES]
-    installed = [f"{package} {version(package)}" for package in ("nutpie", "pymc-fastlogp")]
-    return (*imported, *installed)
+    names = (*PACKAGES, "pymc_fastlogp")
+    imported = [f"{package} {import_module(package).__version__}" for package in names]
+    return (*imported, f"nutpie {version('nutpie')}")
 
 
 def _is_data(value: Variable) -> bool:
@@ -229,6 +230,9 @@ class _Writer:
             self._inner(inner)
         if hasattr(op, "__props__"):
             self.add([getattr(op, name) for name in op.__props__ if name != "fgraph"])
+            # What a view does to gradients, as those of grad_clip, is no property of it.
+            if isinstance(op, ViewOp):
+                self.add(_content(op))
         elif isinstance(inner, AbstractFunctionGraph) or isinstance(op, ScalarOp):
             self.add(_content(op))
         else:

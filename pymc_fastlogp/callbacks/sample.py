@@ -31,13 +31,13 @@ logger = logging.getLogger("pymc_fastlogp")
 
 # Arguments of pm.sample that only its own samplers take, and the values at which nutpie samples by default.
 LEFT_ALONE = {
-    "step": None,
-    "init": "auto",
-    "trace": None,
-    "callback": None,
-    "return_inferencedata": True,
-    "nuts_sampler_kwargs": None,
-    "backend": "numba",
+    "step": (None,),
+    "init": ("auto",),
+    "trace": (None,),
+    "callback": (None,),
+    "return_inferencedata": (True,),
+    "nuts_sampler_kwargs": (None,),
+    "backend": (None, "numba"),
 }
 # What compile_pymc_model takes from compile_kwargs.
 COMPILE = {
@@ -137,8 +137,8 @@ def _why_pymc(model: "pm.Model", arguments: Mapping[str, Any]) -> str | None:
         return f"{model.discrete_value_vars[0].name} is discrete"
     if arguments["nuts_sampler"] not in (None, "nutpie"):
         return f"nuts_sampler is {arguments['nuts_sampler']}"
-    for name, value in LEFT_ALONE.items():
-        if arguments[name] not in (None, value):
+    for name, values in LEFT_ALONE.items():
+        if arguments[name] not in values:
             return f"{name} is given"
     if arguments["initvals"] is not None and not isinstance(arguments["initvals"], dict):
         return "initvals is not one dictionary"
@@ -212,7 +212,7 @@ def _sample(model: "pm.Model", compiled: Any, arguments: dict[str, Any]) -> "Dat
         "cores": cores,
         "seed": seed,
         "save_warmup": not arguments["discard_tuned_samples"],
-        "store_unconstrained": stored.pop("include_transformed", False),
+        "store_unconstrained": bool(stored.pop("include_transformed", False)),
         **_nuts_arguments(arguments),
     }
     progress = NutpieProgressBarManager(

@@ -9,9 +9,9 @@ from pytensor.compile.mode import FAST_COMPILE
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.fg import FunctionGraph
 
-from pymc_fastlogp.callbacks.turns import one_at_a_time
 from pymc_fastlogp.callbacks.unlinked import unlinked
 from pymc_fastlogp.frozen import frozen_copy
+from pymc_fastlogp.turns import one_at_a_time
 
 if TYPE_CHECKING:
     import pymc as pm

@@ -50,11 +50,13 @@ def datatree(
     from arviz_base import from_dict
 
     left_out = {*LEFT_OUT} - ({"unconstrained_draw"} if store_unconstrained else set())
+    # There is one dictionary for both, and of a variable that is called as a statistic nutpie takes the dimensions of that.
     dims: dict[str, list[str]] = {}
+    dims_of_stats: dict[str, list[str]] = {}
     groups: dict[str, dict[str, np.ndarray]] = {}
     unconstrained: dict[str, dict[str, np.ndarray]] = {}
     for prefix in ("", WARMUP):
-        draws = _stacked(_parts(trace.draws, trace.stats, prefix), left_out, dims)
+        draws = _stacked(_parts(trace.draws, trace.stats, prefix), set(), dims)
         moved = {x: draws.pop(x) for x in transformed if x in draws}
         # As nutpie does it, whether or not the warm-up is wanted.
         if store_unconstrained and moved:
@@ -62,7 +64,7 @@ def datatree(
         if save_warmup or prefix != WARMUP:
             groups[f"{prefix}posterior"] = draws
             stats = _parts(trace.stats, trace.stats, prefix)
-            groups[f"{prefix}sample_stats"] = _stacked(stats, left_out, dims)
+            groups[f"{prefix}sample_stats"] = _stacked(stats, left_out, dims_of_stats)
     attrs = {
         "inference_library": "nutpie",
         "inference_library_version": trace.version,
@@ -70,7 +72,7 @@ def datatree(
     }
     return from_dict(
         groups | unconstrained,
-        dims=dims,
+        dims=dims | dims_of_stats,
         coords={name: pd.Index(values) for name, values in model.coords.items()},
         save_warmup=True,
         attrs={"sample_stats": attrs},

@@ -31,6 +31,14 @@ def diverging() -> pm.Model:
     return model
 
 
+def called_as_statistics() -> pm.Model:
+    """Variables with names of nutpie's statistics: of one that it leaves out, and of one without dimensions."""
+    with pm.Model(coords={"group": ["a", "b", "c"]}) as model:
+        gradient = pm.Normal("gradient", 0, 1)
+        pm.Normal("depth", gradient, 1, dims="group")
+    return model
+
+
 @pytest.fixture
 def by_nutpie(monkeypatch):
     """Sample as with a release of nutpie that is not known: through its modules in Python."""
@@ -45,7 +53,8 @@ def by_nutpie(monkeypatch):
 
 @pytest.mark.parametrize("parametrise", [False, True], ids=["written", "parametrised"])
 @pytest.mark.parametrize(
-    "make", [models.hierarchy, models.constrained, models.one_number, diverging]
+    "make",
+    [models.hierarchy, models.constrained, models.one_number, diverging, called_as_statistics],
 )
 @pytest.mark.parametrize(
     "options",

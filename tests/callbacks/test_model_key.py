@@ -1,6 +1,8 @@
 """The key of a model: equal for equal models, in any process, and another where anything that counts is another."""
 
+import sys
 from functools import partial
+from importlib.metadata import PackageNotFoundError
 
 import numpy as np
 import pandas as pd
@@ -8,6 +10,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from pymc.distributions.transforms import Interval, log
+from pytensor.gradient import grad_clip, grad_scale
 
 from pymc_fastlogp.callbacks.model_key import NotKeyedError, key_of
 from tests import zoo
@@ -201,6 +204,42 @@ def test_inner_graphs_count():
 
     assert model(lambda x, a: x * a) == model(lambda x, a: x * a)
     assert model(lambda x, a: x * a) != model(lambda x, a: x + a)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda x: grad_scale(x, 2.0), lambda x: grad_scale(x, 3.0)),
+        (lambda x: grad_clip(x, -1, 1), lambda x: grad_clip(x, -2, 1)),
+    ],
+    ids=["scale", "clip"],
+)
+def test_what_is_done_to_gradients_counts(one, other):
+    """PyTensor takes these Ops for equal. Within a scan, where one process has one of them, they are there when the gradient is taken."""
+
+    def model(step):
+        with pm.Model() as made:
+            pm.Potential("p", step(pm.Normal("x")))
+        return key_of(made, {})
+
+    assert model(one) == model(one)
+    assert model(one) != model(other)
+
+
+def test_sources_on_the_path_have_keys(monkeypatch):
+    """The version of an installation was asked for, which sources that are not installed have not."""
+    module = sys.modules["pymc_fastlogp.callbacks.model_key"]
+
+    def version(package):
+        if package == "pymc-fastlogp":
+            raise PackageNotFoundError(package)
+        return "0"
+
+    module._versions.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "version", version)
+        assert key_of(normal(), {})
+    module._versions.cache_clear()
 
 
 class OwnTransform(Interval):

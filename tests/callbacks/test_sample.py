@@ -57,6 +57,13 @@ def test_log_likelihood_on_request_and_what_pymc_warns_of():
     assert idata.log_likelihood["y"].shape == (2, 20, len(models.Y))
 
 
+@pytest.mark.parametrize("wanted", [None, 0, 1])
+def test_unconstrained_draws_are_asked_for_by_what_is_true(wanted):
+    stored = {"include_transformed": wanted}
+    idata = pymc_fastlogp.sample(model=models.constrained(), **OPTIONS, idata_kwargs=stored)
+    assert ("unconstrained_posterior" in idata.children) == bool(wanted)
+
+
 def test_takes_the_model_of_the_context():
     with models.one_number():
         idata = pymc_fastlogp.sample(**OPTIONS)
@@ -88,6 +95,8 @@ def given(monkeypatch):
         ({"step": object()}, "step is given"),
         ({"callback": print}, "callback is given"),
         ({"return_inferencedata": False}, "return_inferencedata is given"),
+        ({"return_inferencedata": None}, "return_inferencedata is given"),
+        ({"init": None}, "init is given"),
         ({"initvals": [{"x": 1.0}]}, "initvals is not one dictionary"),
         ({"compile_kwargs": {"mode": "JAX"}}, "mode is given"),
         ({"metropolis": {}}, "metropolis is given"),

@@ -14,7 +14,8 @@ import pytensor
 import pytest
 
 import pymc_fastlogp
-from pymc_fastlogp.callbacks import store
+from pymc_fastlogp.callbacks import kept, store
+from pymc_fastlogp.callbacks.model_key import key_of
 from pymc_fastlogp.kernel.native import bounded_files
 from tests.callbacks import models
 from tests.conftest import REPOSITORY
@@ -264,3 +265,23 @@ def test_processes_that_share_a_folder_and_are_killed(n_kills, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(rf"{n_kills} kills, \d+ models\n", done.stdout)
+
+
+def test_data_that_change_while_the_key_is_made_are_not_kept_under_it(folder, monkeypatch):
+    """As another thread may set them between the key and the frozen copy."""
+
+    def compiled(scale):
+        with pm.Model() as model:
+            pm.Normal("x", 0, pm.Data("scale", scale))
+        return pymc_fastlogp.compile_pymc_model(model)
+
+    def key_and_change(model, options):
+        key = key_of(model, options)
+        with model:
+            pm.set_data({"scale": 2.0})
+        return key
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kept, "key_of", key_and_change)
+        compiled(1.0)
+    assert compiled(1.0).logp_dlogp([1.0])[1] == -1.0

@@ -8,7 +8,8 @@ import pymc as pm
 import pytest
 
 from pymc_fastlogp.callbacks.start import Start
-from pymc_fastlogp.callbacks.turns import one_at_a_time
+from pymc_fastlogp.frozen import frozen_copy
+from pymc_fastlogp.turns import one_at_a_time
 
 SECONDS = 60
 
@@ -65,3 +66,14 @@ def test_a_thread_of_the_sampler_waits_before_it_compiles_a_start(monkeypatch):
             with pytest.raises(TimeoutError):
                 made.result(0.2)
         assert made.result(SECONDS) == "made"
+
+
+def test_a_model_is_frozen_by_one_thread_at_a_time():
+    """PyMC sets initial values aside meanwhile: threads that did so at once left the user's model without any."""
+    with pm.Model() as model:
+        for name in "abcdefgh":
+            pm.Normal(name, initval=1.0)
+    with ThreadPoolExecutor(4) as pool:
+        copies = [*pool.map(frozen_copy, [model] * 12)]
+    values = [x for each in (model, *copies) for x in each.rvs_to_initial_values.values()]
+    assert None not in values
