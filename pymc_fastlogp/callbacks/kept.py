@@ -74,9 +74,7 @@ def as_written(model: "pm.Model", options: dict[str, Any], *, freeze: bool) -> F
         start.hold_data()
     if record is not None:
         return Found(record, frozen_data, start)
-    # Another thread may have exchanged data before they were frozen: the key would be that of others.
-    is_key = key is not None and key == _keyed(key_of, model, options)
-    build = _built(start, options, key if is_key else None)
+    build = _built(start, options, key if _is_still(key, model, options) else None)
     return Found(build.record, frozen_data, start, build)
 
 
@@ -137,8 +135,8 @@ def parametrised(model: "pm.Model", options: dict[str, Any]) -> Found:
 
     Both are kept with the model, so that one which is found on disk needs no pilot.
     """
-    frozen_data = frozenset(x.name for x in model.data_vars)
-    key = _keyed(key_of, model, options | {"parametrise": True})
+    frozen_data, keyed = frozenset(x.name for x in model.data_vars), options | {"parametrise": True}
+    key = _keyed(key_of, model, keyed)
     record = _read(key)
     if record is not None:
         return Found(record, frozen_data, Start(model, options, freeze=True))
@@ -173,7 +171,7 @@ def parametrised(model: "pm.Model", options: dict[str, Any]) -> Found:
     of_sites = {name for bundle, site in sites.items() for name in numbers_of(bundle, site)}
     # Data that are shared outside of the model would have no names in another process.
     is_whole = record.initial_point is not None and all(x.name in of_sites for x in build.keys)
-    if key is not None and _can_be_kept(build) and is_whole:
+    if key is not None and _can_be_kept(build) and is_whole and _is_still(key, model, keyed):
         store.write(key, record)
     return Found(record, frozen_data, start, build)
 
@@ -207,6 +205,11 @@ def _read(key: str | None) -> Record | None:
     if record is not None:
         logger.info("the model is found on disk")
     return record
+
+
+def _is_still(key: str | None, model: "pm.Model", options: dict[str, Any]) -> bool:
+    """Whether a model has the key that it had: another thread may have exchanged data before they were frozen."""
+    return key is not None and key == _keyed(key_of, model, options)
 
 
 def _keyed[T](

@@ -267,13 +267,16 @@ def test_processes_that_share_a_folder_and_are_killed(n_kills, tmp_path):
     assert re.fullmatch(rf"{n_kills} kills, \d+ models\n", done.stdout)
 
 
-def test_data_that_change_while_the_key_is_made_are_not_kept_under_it(folder, monkeypatch):
+@pytest.mark.parametrize("parametrise", [False, True])
+def test_data_that_change_while_the_key_is_made_are_not_kept_under_it(
+    folder, monkeypatch, parametrise
+):
     """As another thread may set them between the key and the frozen copy."""
 
     def compiled(scale):
         with pm.Model() as model:
             pm.Normal("x", 0, pm.Data("scale", scale))
-        return pymc_fastlogp.compile_pymc_model(model)
+        return pymc_fastlogp.compile_pymc_model(model, parametrise=parametrise)
 
     def key_and_change(model, options):
         key = key_of(model, options)
