@@ -131,9 +131,22 @@ def test_refuses_with_a_reason(build, value, reason):
         lambda x: pt.cumsum(x.astype("int8")),
         lambda x: x.astype("complex128"),
         lambda x: pt.sum(x.astype("uint8"), dtype="uint8"),
+        lambda x: pt.inc_subtensor(x.astype("int64")[1:], x[1:]),
+        lambda x: pt.inc_subtensor(x.astype("int64")[[0, 1]], x[:2]),
+        lambda x: pt.inc_subtensor(pt.gt(x, 0)[1:], x[1:].astype("int64")),
         pt.sort,
     ],
-    ids=["mask", "duplicates ignored", "small integers", "complex", "uint64 inside", "sort"],
+    ids=[
+        "mask",
+        "duplicates ignored",
+        "small integers",
+        "complex",
+        "uint64 inside",
+        "floats added to integers",
+        "floats added to integers at indices",
+        "integers added to truth values",
+        "sort",
+    ],
 )
 def test_is_not_supported(build):
     node = build(pt.dvector("x")).owner
