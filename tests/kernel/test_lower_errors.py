@@ -10,7 +10,7 @@ from pytensor import sparse
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.replace import vectorize_graph
 from pytensor.raise_op import Assert, CheckAndRaise
-from pytensor.tensor.basic import AllocDiag
+from pytensor.tensor.basic import AllocDiag, Split
 from pytensor.tensor.elemwise import CAReduce
 from pytensor.tensor.extra_ops import fill_diagonal
 from pytensor.tensor.linalg import cho_solve, solve_triangular
@@ -116,6 +116,8 @@ def test_raises_the_message_of_the_check():
         (lambda x, n: pt.cumsum(pt.arange(n[0])).sum(), np.array([3, 4]), "element of an input"),
         (lambda x, n: x[:: n + 1], np.array(1), "step"),
         (lambda x, y: pt.alloc(x[0], y.sum().astype("int64")).sum(), X, "computed from data"),
+        # It has three lengths for two parts, of which the first two fit.
+        (lambda x, n: Split(2, 0)(x, pt.stack([n, 5 - n, n])), np.array(2), "do not fit"),
     ],
 )
 def test_refuses_with_a_reason(build, value, reason):
@@ -131,9 +133,22 @@ def test_refuses_with_a_reason(build, value, reason):
         lambda x: pt.cumsum(x.astype("int8")),
         lambda x: x.astype("complex128"),
         lambda x: pt.sum(x.astype("uint8"), dtype="uint8"),
+        lambda x: pt.inc_subtensor(x.astype("int64")[1:], x[1:]),
+        lambda x: pt.inc_subtensor(x.astype("int64")[[0, 1]], x[:2]),
+        lambda x: pt.inc_subtensor(pt.gt(x, 0)[1:], x[1:].astype("int64")),
         pt.sort,
     ],
-    ids=["mask", "duplicates ignored", "small integers", "complex", "uint64 inside", "sort"],
+    ids=[
+        "mask",
+        "duplicates ignored",
+        "small integers",
+        "complex",
+        "uint64 inside",
+        "floats added to integers",
+        "floats added to integers at indices",
+        "integers added to truth values",
+        "sort",
+    ],
 )
 def test_is_not_supported(build):
     node = build(pt.dvector("x")).owner

@@ -3,7 +3,7 @@
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.subtensor import unflatten_index_variables
-from pytensor.tensor.type import float_dtypes
+from pytensor.tensor.type import integer_dtypes
 
 from pymc_fastlogp.kernel.ir.arithmetic import ZERO, cast, domain_of, int64, switch, truth
 from pymc_fastlogp.kernel.ir.expressions import Expr, Size, as_expr
@@ -28,10 +28,10 @@ def supports_write(node: Apply) -> bool:
 
 
 def _is_exact(node: Apply) -> bool:
-    """Whether what is added has no digits that the sum has not: it is added in the type of the base."""
+    """Whether what is added may be added in the type of the base: that has all its values, or both wrap around."""
     base, values = (x.type.dtype for x in node.inputs[:2])
-    is_float = base in float_dtypes and not node.op.set_instead_of_inc
-    return not is_float or ps.upcast(base, values) == base
+    are_integers = base in integer_dtypes and values in integer_dtypes
+    return node.op.set_instead_of_inc or are_integers or ps.upcast(base, values) == base
 
 
 def _are_supported(node: Apply, indices: list[Variable]) -> bool:

@@ -174,8 +174,9 @@ def lower_split(context: Context, node: Apply, inputs: list[Array]) -> list[Arra
     """Return a view for each part."""
     array, lengths_array = inputs
     axis = node.op.axis
-    lengths = tuple(length_of(lengths_array, i) for i in range(node.op.len_splits))
     error = Error(ValueError, "the lengths of a Split must be those of its parts")
+    context.require_equal(lengths_array.shape[0], node.op.len_splits, error)
+    lengths = tuple(length_of(lengths_array, i) for i in range(node.op.len_splits))
     for length in lengths:
         _require_not_negative(context, length, error)
     context.require_equal(array.shape[axis], sum_of_sizes(lengths), error)
