@@ -213,6 +213,23 @@ def test_scratch_of_loops_with_a_condition_is_allocated_inside_of_them():
     assert allocating == ["if.if", "if.1.if"]  # the second for when the first did not run
 
 
+def test_scratch_that_a_condition_reads_is_there_before_the_loop():
+    x, b, y = given("x", LARGE), scratch("b", LARGE), output("y", LARGE)
+    x_i, b_i = Load(x, (I0,)), Load(b, (I0,))
+    is_positive = compute(ps.gt, Load(x, (Const(0, INT),)), Const(0.0, F64), dtype="bool")
+    steps = (
+        fill(y),
+        Loop((LARGE,), (Store(b, (I0,), compute(ps.neg, x_i)),), is_positive),
+        Loop((LARGE,), (Store(b, (I0,), x_i),), compute(ps.invert, is_positive, dtype="bool")),
+        Loop((LARGE,), (Store(y, (I0,), b_i),), cast(Load(b, (Const(7, INT),)), "bool")),
+    )
+    kernel = compile_native(program(*steps, inputs=(x,)))
+    for first in (1.0, -1.0):
+        data = np.full(LARGE, first)
+        np.testing.assert_array_equal(kernel(data)[0], -np.abs(data))
+    np.testing.assert_array_equal(kernel(np.zeros(LARGE))[0], np.zeros(LARGE))
+
+
 @pytest.fixture(scope="module")
 def page_end():
     """A function that copies an array to the end of a page behind which no access is allowed."""

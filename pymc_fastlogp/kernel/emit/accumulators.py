@@ -3,22 +3,18 @@
 from dataclasses import dataclass
 from typing import Self
 
-import numpy as np
 from llvmlite import ir
-from pytensor.scalar.basic import Add, ScalarOp
+from pytensor.scalar.basic import ScalarOp
 
 from pymc_fastlogp.kernel import scalars
-from pymc_fastlogp.kernel.ir import arithmetic
+from pymc_fastlogp.kernel.ir.arithmetic import neutral
 from pymc_fastlogp.kernel.llvm import shuffle, stack_variable
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 
 def identity(builder: ir.IRBuilder, op: ScalarOp, dtype: str, width: int) -> Lanes:
     """Return, in all lanes, what leaves every value as it is."""
-    # -0.0 + x is x for every x; 0.0 + -0.0 is not.
-    is_sum_of_floats = isinstance(op, Add) and np.dtype(dtype).kind == "f"
-    neutral = -0.0 if is_sum_of_floats else arithmetic.identity(op, dtype).value
-    return scalars.constant(builder, width, neutral, dtype)
+    return scalars.constant(builder, width, neutral(op, dtype).value, dtype)
 
 
 def combine(op: ScalarOp, dtype: str, first: Lanes, second: Lanes) -> Lanes:

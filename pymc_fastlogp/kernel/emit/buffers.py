@@ -2,7 +2,7 @@
 
 Inputs and outputs are arguments of the function, constants are part of its module. Scratch is on the stack up
 to :data:`STACK_BYTES`, the smallest buffers first; buffers that are larger, or whose size is known only when
-the kernel is called, are allocated on entry and freed on every exit. What only loops with a condition use, for instance those
+the kernel is called, are allocated on entry and freed on every exit. What only loops with a condition use, and no condition reads, for instance those
 for the rare case that a check fails, is allocated by the first of them that runs, and what a part of a long program shares with later ones all at once: the C library may give
 freed memory back to the system, and then each call of the kernel would pay for new pages. A size that no integer holds ends the kernel
 as one for which there is no memory.

@@ -23,7 +23,7 @@ from pymc_fastlogp.kernel.emit.parts import Part
 from pymc_fastlogp.kernel.emit.scope import Known, Scope
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Load, Size
 from pymc_fastlogp.kernel.ir.loops import Loop, Program
-from pymc_fastlogp.kernel.ir.traversal import counters, loops_in, reads, writes
+from pymc_fastlogp.kernel.ir.traversal import counters, loaded, loops_in, reads, writes
 from pymc_fastlogp.kernel.llvm import (
     ALIGNMENT,
     I8,
@@ -181,8 +181,7 @@ class Function:
 
     def _place_scratch(self, program: Program) -> None:
         on_stack = buffers.on_stack(program.scratch)
-        loops = [loop for loop in loops_in(program.steps) if not loop.when]
-        always = {*counters(program.steps)}.union(*(reads(loop) | writes(loop) for loop in loops))
+        always = _used_in_every_call(program)
         sizes = self._sizes.builder
         for buffer in program.scratch:
             if buffer in on_stack:
@@ -245,6 +244,16 @@ class Function:
         self._status.add_incoming(as_i64(status), builder.block)
         builder.cbranch(truth, going_on, self._exit.block)
         builder.position_at_end(going_on)
+
+
+def _used_in_every_call(program: Program) -> set[Buffer]:
+    """Return what counters, loops without a condition, and the conditions of the others read or write."""
+    every = list(loops_in(program.steps))
+    loops = [loop for loop in every if loop.when is None]
+    conditions = loaded([loop.when for loop in every if loop.when is not None])
+    return {*counters(program.steps), *conditions}.union(
+        *(reads(loop) | writes(loop) for loop in loops)
+    )
 
 
 def _was_given(builder: ir.IRBuilder, allocated: ir.Value) -> ir.Value:

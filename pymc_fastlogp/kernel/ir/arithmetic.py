@@ -44,11 +44,18 @@ def cast(expr: Expr, dtype: str) -> Expr:
 
 
 def identity(op: ScalarOp, dtype: str) -> Const:
-    """Return the number that an operation leaves every other as it is with; an integer cannot be infinite."""
+    """Return what an operation gives of no numbers, and what changes no other but -0.0; an integer cannot be infinite."""
     if isinstance(op, ps.Maximum | ps.Minimum) and np.dtype(dtype).kind != "f":
         limits = (False, True) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         return const(limits[isinstance(op, ps.Minimum)], dtype)
     return const(op.identity, dtype)
+
+
+def neutral(op: ScalarOp, dtype: str) -> Const:
+    """Return the number with which an operation leaves every other as it is."""
+    # -0.0 + x is x for every x; 0.0 + -0.0 is not.
+    is_sum_of_floats = isinstance(op, ps.Add) and np.dtype(dtype).kind == "f"
+    return const(-0.0, dtype) if is_sum_of_floats else identity(op, dtype)
 
 
 def truth(op: ScalarOp, *args: Expr) -> Compute:

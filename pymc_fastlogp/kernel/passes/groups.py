@@ -14,8 +14,8 @@ from pytensor import scalar as ps
 
 from pymc_fastlogp.kernel.ir.arithmetic import (
     base_and_offset,
-    identity,
     int64,
+    neutral,
     switch,
     truth,
 )
@@ -133,9 +133,9 @@ class Group:
         if statement.index in elements:
             elements[statement.index] = combined(elements[statement.index], statement.value)
             return
-        neutral = identity(statement.op, dtype)
+        nothing = neutral(statement.op, dtype)
         for position, index in _along_axis(statement.buffer, elements, statement.index):
-            value = switch(position, statement.value, neutral)
+            value = switch(position, statement.value, nothing)
             elements[index] = combined(elements[index], value)
 
     def _forwarded(self, expr: Expr) -> Expr | None:
