@@ -309,6 +309,19 @@ def test_a_weight_of_zero_times_an_infinite_square_is_nan():
             assert np.isnan(pregrad(out, on=on).eval({a: at}, mode=PYTHON))
 
 
+def test_squares_in_no_row_at_all():
+    """Two masks that exclude each other: nothing is left to make cells of."""
+    even, odd = np.arange(N) % 2 == 0, np.arange(N) % 4 == 1
+    out = pt.switch(even, pt.switch(odd, (Y - a[GROUP]) ** 2, pt.exp(a[GROUP])), (Y - c) ** 2).sum()
+    with pytensor.config.change_flags(on_opt_error="raise"):
+        on, decisions = rewritten(out)
+    assert reduced(decisions)
+    at = {x: VALUES[x] for x in (a, c)}
+    np.testing.assert_allclose(
+        on.eval(at, mode=PYTHON), pregrad(out, on=False).eval(at, mode=PYTHON), rtol=1e-12
+    )
+
+
 def test_refuses_what_is_also_an_output():
     squares = pt.sqr(Y - a[GROUP])
     _, decisions = rewritten(pt.concatenate([squares.sum()[None], squares]))

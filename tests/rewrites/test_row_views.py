@@ -159,6 +159,35 @@ def test_axes_before_the_one_that_is_gathered_along(is_column):
     np.testing.assert_allclose(on, off, rtol=1e-12)
 
 
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_entries_of_rows_that_all_read_the_same(is_masked):
+    """What is computed of one group has one row, in which each chosen row reads an entry of its own."""
+    rng = np.random.default_rng(3)
+    n, choice = 200, rng.integers(0, 4, 200)
+    counts = np.arange(n) % 3 == 0
+    group = np.where(counts, 1, rng.integers(0, 5, n)) if is_masked else np.full(n, 2)
+    table = pt.matrix("table", shape=(5, 4))
+    log_p = pt.log(pt.special.softmax(table[group], axis=1)[np.arange(n), choice])
+    out = pt.switch(counts, log_p, 0.0).sum() if is_masked else log_p.sum()
+    at = rng.normal(size=(5, 4))
+    found = on_by_kernels([table], [out, pytensor.grad(out, table)])(at)
+    expected = off_in_numpy([table], [out, pytensor.grad(out, table)])(at)
+    for on, off in zip(found, expected, strict=True):
+        np.testing.assert_allclose(on, off, rtol=1e-12)
+
+
+def test_positions_of_two_types_that_have_the_same_bytes():
+    """Of an open length positions are those of an index, as they were given: 255 or -1."""
+    n = 300
+    below = np.random.default_rng(0).choice([-1, -2, 3], size=n).astype("int8")
+    v = pt.vector("v")
+    x = v + np.linspace(0, 1, n)
+    out = (pt.exp(x[below]) * pt.exp(-0.5 * x[below.view("uint8")])).sum()
+    at = np.linspace(-1, 1, n)
+    found = on_by_kernels([v], [out])(at)
+    np.testing.assert_allclose(found, off_in_numpy([v], [out])(at), rtol=1e-12)
+
+
 def test_keys_of_many_columns_along_one_axis(monkeypatch):
     """They are put together along that axis, before they meet what varies along both; in a sample, too."""
     rng = np.random.default_rng(0)

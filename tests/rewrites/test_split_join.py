@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from pytensor.tensor.math import Sum
 
 from pymc_fastlogp import explain, verify
 from tests.rewrites.conftest import (
+    PYTHON,
     assert_left_alone,
     assert_same_value_and_gradient,
     inputs_of,
@@ -30,6 +32,7 @@ M, N = pt.matrix("M", shape=(A, 3)), pt.matrix("N", shape=(B, 3))
 wide, wider, widest = (pt.matrix(f"wide{n}", shape=(A, n)) for n in (33, 34, 67))
 s, row = pt.scalar("s"), pt.vector("row", shape=(3,))
 whole, open_ = pt.vector("whole", shape=(A + B,)), pt.vector("open_")
+open_matrices = [pt.matrix(f"open{n}", shape=(n, None)) for n in (A, B)]
 VALUES = {
     x: np.asarray(RNG.normal(size=tuple(A if n is None else n for n in x.type.shape)))
     for x in (a, b, c, d, M, N, wide, wider, widest, s, row, whole, open_)
@@ -59,6 +62,7 @@ REFUSES = {
     "too many": pt.sum(pt.exp(pt.join(0, *[a] * 9))),
     "unknown length": pt.sum(pt.exp(pt.join(0, a, open_))),
     "something else of unknown length": pt.sum(rows * pt.sin(open_)),
+    "other axes of unknown length": pt.sum(pt.exp(pt.join(0, *open_matrices))),
     "not elementwise": pt.sum(pt.cumsum(pt.exp(rows)) * y),
     "no join": pt.sum(pt.exp(whole)),
     "joined columns": pt.sum(pt.exp(pt.join(1, wide, wider)), axis=0),
@@ -100,6 +104,18 @@ def test_the_name_of_the_sum_is_kept_for_explain():
     total.name = "y_logp"
     sums = {x for x in ancestors([pregrad(total, on=True)]) if isinstance(x.owner_op, Sum)}
     assert [x.name for x in sums] == ["y_logp"] * 2
+
+
+def test_an_elementwise_function_of_several_outputs():
+    """The derivative of the incomplete gamma function is a loop, which has several."""
+    k = pt.scalar("k")
+    out = pytensor.grad(pt.gammainc(k, pt.exp(rows)).sum(), k)
+    with pytensor.config.change_flags(on_opt_error="raise"):
+        on = pregrad(out, on=True)
+    assert not joins(on)
+    at = {k: np.array(1.3), a: VALUES[a], b: VALUES[b]}
+    expected = pregrad(out, on=False).eval(at, mode=PYTHON)
+    np.testing.assert_allclose(on.eval(at, mode=PYTHON), expected, rtol=1e-10)
 
 
 @settings(max_examples=examples(30, 100))

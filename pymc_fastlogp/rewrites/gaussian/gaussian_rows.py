@@ -152,7 +152,9 @@ def _squares(fgraph: FunctionGraph, reduction: Reduction) -> Squares | None:
     tree = split(reads.grid, x, where)
     of_term, expansion = {}, Expansion(reads.grid)
     for term in terms_of(tree):
-        square = None if term.factor is None else parse_square(expansion, term.factor, where)
+        has_rows = term.mask is None or term.mask.any()
+        is_read = has_rows and term.factor is not None
+        square = parse_square(expansion, term.factor, where) if is_read else None
         if square is not None:
             weights = Monomial(tuple(Factor(weight, where) for weight in term.weights))
             of_term[term] = square._replace(multiplier=square.multiplier.by(weights))

@@ -26,6 +26,12 @@ def for_each_row(x: TensorVariable, n_rows: int) -> TensorVariable:
     return alloc(x, n_rows, *(x.shape[axis] for axis in range(1, x.type.ndim)))
 
 
+def own_positions(x: TensorVariable, n_rows: int, n_axes: int) -> np.ndarray:
+    """Return where each row finds what is its own in ``x``, which has one row if all are the same; with so many axes added."""
+    own = np.zeros(n_rows, dtype=int) if x.type.shape[0] == 1 else np.arange(n_rows)
+    return own.reshape(-1, *(1,) * n_axes)
+
+
 def from_first(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     """Return axes by their numbers from the first one; an Op may keep those from the last one, which are negative."""
     return tuple(axis % ndim for axis in axes)

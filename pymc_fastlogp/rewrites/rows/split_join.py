@@ -89,8 +89,10 @@ def _all_ends(x: TensorVariable, axis: int) -> Iterator[tuple[int, ...]]:
         if not below and y.type.shape[its_axis] is None:
             yield ()  # of another length it is an error, which slices would hide
         if _is_join(*at):
+            # A join compares the lengths of other axes, too.
+            is_open = any(None in part.type.shape for part in y.owner.inputs)
             lengths = [part.type.shape[its_axis] for part in y.owner.inputs]
-            yield () if None in lengths else tuple(map(int, np.cumsum(lengths)))
+            yield () if is_open else tuple(map(int, np.cumsum(lengths)))
 
 
 def _operands(x: TensorVariable, axis: int) -> list[tuple[TensorVariable, int]]:
@@ -128,6 +130,7 @@ def _at_block(k: int, rows: slice) -> AtBlock:
         below = dict(_operands(x, axis))
         if not below:
             return x[index]
-        return x.owner.op(*(at(y, below[y]) if y in below else y for y in x.owner.inputs))
+        inputs = (at(y, below[y]) if y in below else y for y in x.owner.inputs)
+        return x.owner.op.make_node(*inputs).outputs[x.index]
 
     return at

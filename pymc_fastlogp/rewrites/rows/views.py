@@ -36,7 +36,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.gathers import Where, parse_gather, position_key
-from pymc_fastlogp.rewrites.rows.axes import for_each_row, from_first, moved
+from pymc_fastlogp.rewrites.rows.axes import for_each_row, from_first, moved, own_positions
 from pymc_fastlogp.rewrites.rows.open_lengths import fitting
 from pymc_fastlogp.rewrites.rows.take import take
 
@@ -146,7 +146,7 @@ class Grid:
             return moved(x, ["x", *rest_of(x, where)])
         view = self.view(x, where)
         inputs = [self.at(*viewed) for viewed in view.inputs]
-        key = x, *where, *inputs, *(array.tobytes() for array in view.reads)
+        key = x, *where, *inputs, *((array.dtype, array.tobytes()) for array in view.reads)
         if key not in self._built:
             self._built[key] = view.rebuild(inputs)
         return self._built[key]
@@ -363,7 +363,7 @@ def _gather(grid: Grid, node: Apply, where: Where) -> View | None:
     def rebuild(inputs: list[TensorVariable]) -> TensorVariable:
         if not looked_up:
             return moved(moved(inputs[0], [0, *"x" * len(extra), *after.values()]), arrange)
-        by_axis = {0: np.arange(grid.n_chosen).reshape(-1, *extra), **looked_up}
+        by_axis = {0: own_positions(inputs[0], grid.n_chosen, len(extra)), **looked_up}
         rest = [axis for axis in after.values() if axis not in by_axis]
         return moved(take(inputs[0], by_axis, rest), arrange)
 
