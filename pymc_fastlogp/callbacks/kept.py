@@ -135,7 +135,8 @@ def parametrised(model: "pm.Model", options: dict[str, Any]) -> Found:
 
     Both are kept with the model, so that one which is found on disk needs no pilot.
     """
-    frozen_data, keyed = frozenset(x.name for x in model.data_vars), options | {"parametrise": True}
+    frozen_data = frozenset(x.name for x in model.data_vars)
+    keyed = options | {"parametrise": True}
     key = _keyed(key_of, model, keyed)
     record = _read(key)
     if record is not None:

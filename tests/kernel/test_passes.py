@@ -1,6 +1,5 @@
 """Each pass over the loop IR: what it makes of a program, and what it leaves alone."""
 
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -11,12 +10,11 @@ from pytensor.graph.fg import FrozenFunctionGraph
 
 from pymc_fastlogp.analysis.index_facts import index_facts
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Index, Load, Role
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Check, Loop, Program, Store
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program, Store
 from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.ir.traversal import expressions
 from pymc_fastlogp.kernel.lower import loops_of
 from pymc_fastlogp.kernel.lower.context import Context
-from pymc_fastlogp.kernel.passes import in_place
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
 from pymc_fastlogp.kernel.passes.simplify import simplify
@@ -171,81 +169,6 @@ def test_what_no_output_needs_is_dropped():
     second = Loop((ROWS,), (Store(unread, (Index(0),), Load(on_the_way, (Index(0),))),))
     longer = replace(program, scratch=(unread, on_the_way), steps=(first, second, *program.steps))
     assert drop_dead_stores(longer) == program
-
-
-def test_parts_of_a_join_are_written_in_place():
-    x = pt.vector("x", shape=(ROWS,))
-    program = program_of([x], [pt.join(0, pt.exp(x), pt.sum(x)[None], -x)])
-    assert program.scratch == () or all(buffer.shape == () for buffer in program.scratch)
-    [native] = compile_native(program)(np.arange(ROWS) / ROWS)
-    values = np.arange(ROWS) / ROWS
-    np.testing.assert_allclose(native, np.concatenate([np.exp(values), [values.sum()], -values]))
-
-
-def test_a_buffer_with_two_readers_is_not_written_in_place():
-    x = pt.vector("x", shape=(ROWS,))
-    total = pt.cumsum(x[:4])
-    program = program_of([x], [pt.join(0, total, x[:2]), pt.sum(total)])
-    values = np.arange(ROWS, dtype=float)
-    joined, summed = compile_native(program)(values)
-    np.testing.assert_array_equal(joined, [0, 1, 3, 6, 0, 1])
-    assert summed == 10
-
-
-def test_what_goes_to_a_computed_position_is_not_written_there_before():
-    x, y = pt.matrix("x", shape=(3, ROWS)), pt.vector("y", shape=(ROWS,))
-    position = pt.exp(y).sum().astype("int64")
-    program = program_of([x, y], [pt.exp(x)[position].set(pt.tanh(y))])
-    values = np.log(np.full(ROWS, 1.5 / ROWS))
-    [found] = compile_native(program)(np.zeros((3, ROWS)), values)
-    np.testing.assert_allclose(found, np.stack([np.ones(ROWS), np.tanh(values), np.ones(ROWS)]))
-
-
-OPEN, TABLE, PLACE = pt.matrix("open", shape=(None, 2)), pt.lvector("table"), pt.lscalar("place")
-PAIR, THREE = pt.vector("pair", shape=(2,)), pt.matrix("three", shape=(3, 2))
-POSITIONS = {
-    "a row that may not be there": ([OPEN, PAIR], pt.exp(OPEN)[0].set(pt.tanh(PAIR))),
-    "constants": ([OPEN, THREE], pt.exp(OPEN)[np.array([4, 0, 2])].set(pt.tanh(THREE))),
-    "an element of an input": (
-        [THREE, TABLE, PLACE, PAIR],
-        pt.exp(THREE)[TABLE[PLACE]].set(pt.tanh(PAIR)),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", POSITIONS)
-def test_positions_are_checked_before_anything_is_written_there(name):
-    inputs, output = POSITIONS[name]
-    program = program_of(inputs, [output])
-    statements = [statement for loop in program.steps for statement in loop.body]
-    checks = [k for k, s in enumerate(statements) if isinstance(s, Check)]
-    there = [
-        k
-        for k, s in enumerate(statements)
-        if isinstance(s, Store) and s.buffer.shape == program.outputs[0].shape
-        if not all(isinstance(i, Index) for i in s.index)
-    ]
-    assert checks
-    assert there
-    assert max(checks) < min(there)
-
-
-@pytest.mark.parametrize("largest", [0.0, 5.0])
-def test_an_output_is_written_in_place_only_in_order(largest):
-    """What is computed again if a check failed is ready before what is computed if it held."""
-    x, z = pt.vector("x", shape=(ROWS,)), pt.vector("z", shape=(20,))
-    holds = pt.all(pt.le(pt.sigmoid(x), 0.9))
-    scale = pt.sum(pt.exp(z))
-    outputs = [
-        pt.switch(holds, pt.log(scale), -np.inf),
-        pt.sum(pt.switch(holds, z * scale, z)),
-    ]
-    values, numbers = np.linspace(-3, 0, ROWS), np.linspace(0, 1, 20)
-    values[7] = largest
-    logp, total = compile_native(program_of([x, z], outputs))(values, numbers)
-    exact = np.exp(numbers).sum()
-    expected = [np.log(exact), (numbers * exact).sum()] if largest == 0 else [-np.inf, 10.0]
-    np.testing.assert_allclose([logp, total], expected, rtol=1e-14)
 
 
 @pytest.fixture
@@ -502,18 +425,3 @@ def test_text_tells_programs_apart(rows):
     other = program_of([a, y, g], [y - a[g]], g=index())
     assert as_text(first) == as_text(same)
     assert as_text(first) != as_text(other)
-
-
-def test_readers_of_copies_are_counted_once(monkeypatch):
-    n_looks = Counter()
-
-    def looking(statement, look=in_place.roots):
-        n_looks[n] += 1
-        return look(statement)
-
-    monkeypatch.setattr(in_place, "roots", looking)
-    for n in (10, 20):
-        inputs = [pt.vector(f"x{k}", shape=(ROWS + k,)) for k in range(n)]
-        values = [pt.exp(x) for x in inputs]
-        program_of(inputs, [*values, *(pt.sum(value) for value in values)])
-    assert n_looks[20] < 2.5 * n_looks[10]

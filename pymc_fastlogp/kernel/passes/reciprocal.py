@@ -4,7 +4,8 @@ A division takes as long as about ten multiplications, and vectors are no remedy
 vectorised axis is inverted before the loop; one that divides several numbers, once for each vector. What is
 done about reciprocals that overflow, see :mod:`pymc_fastlogp.kernel.scalars.quotient`.
 
-By its reciprocal, 49 divided by 49 is less than 1. So what is rounded or compared for equality is divided: the result would be off by a whole number.
+By its reciprocal, 49 divided by 49 is less than 1. So what the same loop rounds or compares for equality is divided: the result would be off by a whole number.
+A quotient that another loop has stored may be one by a reciprocal, as in PyTensor's code for Numba.
 """
 
 from collections import Counter
