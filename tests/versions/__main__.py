@@ -24,6 +24,7 @@ TESTS = (
     "tests/callbacks/test_graphs.py",
     "tests/kernel/test_op.py",
     "tests/kernel/test_numba_dispatch.py",
+    "tests/kernel/test_numba_processes.py",
     "tests/kernel/test_cpus.py",
     "tests/rewrites/test_gaussian_rows.py",
     "tests/rewrites/test_compact_rows.py",
