@@ -23,10 +23,10 @@ from pymc_fastlogp.rewrites.rows.chunks import (
     rows_by_cell,
     rows_in,
 )
+from pymc_fastlogp.rewrites.rows.grid import Grid
 from pymc_fastlogp.rewrites.rows.keys import Codes
 from pymc_fastlogp.rewrites.rows.reads import RowReads
 from pymc_fastlogp.rewrites.rows.terms import product, total
-from pymc_fastlogp.rewrites.rows.views import Grid
 
 
 class GaussianCells:

@@ -52,6 +52,7 @@ from pymc_fastlogp.rewrites.gaussian.squares import (
 )
 from pymc_fastlogp.rewrites.gaussian.sums import MOST_UNROLLED, squares_left, sum_of_squares
 from pymc_fastlogp.rewrites.rows.axes import moved
+from pymc_fastlogp.rewrites.rows.grid import view_key
 from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD, Grouping
 from pymc_fastlogp.rewrites.rows.keys import WORTHWHILE
 from pymc_fastlogp.rewrites.rows.open_lengths import comparisons
@@ -85,7 +86,7 @@ from pymc_fastlogp.rewrites.rows.terms import (
     sum_at_cells,
     terms_of,
 )
-from pymc_fastlogp.rewrites.rows.views import rest_of, view_key
+from pymc_fastlogp.rewrites.rows.views import rest_of
 
 NAME = "fastlogp_gaussian_rows"
 

@@ -37,7 +37,7 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 from pymc_fastlogp.analysis.elemwise import is_made_by, scalar_op, squared
 from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.rewrites.rows.chunks import at_rows
-from pymc_fastlogp.rewrites.rows.views import Grid, varies, view_key
+from pymc_fastlogp.rewrites.rows.grid import Grid, varies, view_key
 
 # Columns of a matrix that are taken apart, at most.
 MOST_COLUMNS = 256

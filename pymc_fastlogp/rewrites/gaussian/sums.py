@@ -23,8 +23,8 @@ from pymc_fastlogp.rewrites.gaussian.design import Covariate, Design, Entry
 from pymc_fastlogp.rewrites.gaussian.factor import CellFactor, factorised
 from pymc_fastlogp.rewrites.gaussian.squares import Square
 from pymc_fastlogp.rewrites.rows.axes import moved
+from pymc_fastlogp.rewrites.rows.grid import varies
 from pymc_fastlogp.rewrites.rows.terms import total
-from pymc_fastlogp.rewrites.rows.views import varies
 
 # The most parameters that are written out one by one.
 MOST_UNROLLED = 8

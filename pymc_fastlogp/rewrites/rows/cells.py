@@ -26,9 +26,9 @@ from pymc_fastlogp.rewrites.rows.chunks import (
     narrowest,
     rows_in,
 )
+from pymc_fastlogp.rewrites.rows.grid import Grid
 from pymc_fastlogp.rewrites.rows.grouping import Loop
 from pymc_fastlogp.rewrites.rows.terms import Term
-from pymc_fastlogp.rewrites.rows.views import Grid
 
 
 class Cells:

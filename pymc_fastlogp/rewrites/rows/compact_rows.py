@@ -42,6 +42,7 @@ from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.decisions import Refusal
 from pymc_fastlogp.rewrites.rows.cells import Cells
 from pymc_fastlogp.rewrites.rows.checked_rows import is_computed_anyway
+from pymc_fastlogp.rewrites.rows.grid import Grid
 from pymc_fastlogp.rewrites.rows.grouping import FEWER, OVERHEAD, Grouping, Loop
 from pymc_fastlogp.rewrites.rows.open_lengths import comparisons
 from pymc_fastlogp.rewrites.rows.reads import RowReads, reads_of
@@ -69,7 +70,6 @@ from pymc_fastlogp.rewrites.rows.terms import (
     terms_of,
     total,
 )
-from pymc_fastlogp.rewrites.rows.views import Grid
 
 NAME = "fastlogp_compact_rows"
 

@@ -29,11 +29,11 @@ from pymc_fastlogp import decisions
 from pymc_fastlogp.analysis.elemwise import is_elemwise
 from pymc_fastlogp.analysis.scalar_facts import Cost, ops_where
 from pymc_fastlogp.rewrites.rows.chunks import first_rows, rows_in
+from pymc_fastlogp.rewrites.rows.grid import Grid
 from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD
 from pymc_fastlogp.rewrites.rows.keys import Codes
 from pymc_fastlogp.rewrites.rows.open_lengths import comparisons
 from pymc_fastlogp.rewrites.rows.reads import reads_of
-from pymc_fastlogp.rewrites.rows.views import Grid
 from pymc_fastlogp.rewrites.scalars.binet import Rising
 from pymc_fastlogp.rewrites.scalars.gamma_difference import GammaDifference
 

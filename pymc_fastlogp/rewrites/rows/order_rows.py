@@ -29,6 +29,7 @@ from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp import decisions
+from pymc_fastlogp.rewrites.rows.grid import Grid
 from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD
 from pymc_fastlogp.rewrites.rows.readers import (
     Reader,
@@ -40,7 +41,6 @@ from pymc_fastlogp.rewrites.rows.readers import (
 )
 from pymc_fastlogp.rewrites.rows.reductions import Reduction, axes_of, reduce_rows
 from pymc_fastlogp.rewrites.rows.scatter_order import best_order, cheaper_order, sorted_by
-from pymc_fastlogp.rewrites.rows.views import Grid
 
 NAME = "fastlogp_order_rows"
 

@@ -19,6 +19,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.analysis.gathers import Where, parse_gather
 from pymc_fastlogp.decisions import Refusal
 from pymc_fastlogp.rewrites.rows.chunks import narrowest
+from pymc_fastlogp.rewrites.rows.grid import Grid, static_length
 from pymc_fastlogp.rewrites.rows.reductions import axes_of
 from pymc_fastlogp.rewrites.rows.refusals import (
     NEEDED_ROW_BY_ROW,
@@ -27,7 +28,6 @@ from pymc_fastlogp.rewrites.rows.refusals import (
     own_entry_of,
 )
 from pymc_fastlogp.rewrites.rows.scatter_order import Scattered
-from pymc_fastlogp.rewrites.rows.views import Grid, static_length
 
 
 class Reader(NamedTuple):

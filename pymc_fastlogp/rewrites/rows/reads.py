@@ -19,8 +19,8 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.analysis.elemwise import squared
 from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.analysis.scalar_facts import Cost, ops_where
+from pymc_fastlogp.rewrites.rows.grid import Grid, varies
 from pymc_fastlogp.rewrites.rows.keys import Codes, RowKeys
-from pymc_fastlogp.rewrites.rows.views import Grid, varies
 
 # Next to free in a loop that reads a row anyway, as are Ops that only move entries.
 CHEAP = ops_where(lambda facts: facts.cost <= Cost.DIVISION)

@@ -11,7 +11,8 @@ from pytensor.tensor.basic import alloc
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.gathers import Where
-from pymc_fastlogp.rewrites.rows.views import rest_of, static_length
+from pymc_fastlogp.rewrites.rows.grid import static_length
+from pymc_fastlogp.rewrites.rows.views import rest_of
 
 # Of what is summed over cells: in half precision there is no number for 2049 rows.
 PRECISIONS = ("float32", "float64")

@@ -13,9 +13,9 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.gathers import Where, parse_gather
 from pymc_fastlogp.decisions import Refusal, logger
+from pymc_fastlogp.rewrites.rows.grid import Grid
 from pymc_fastlogp.rewrites.rows.keys import WORTHWHILE
 from pymc_fastlogp.rewrites.rows.terms import Term
-from pymc_fastlogp.rewrites.rows.views import Grid
 
 # A row each: why, and what the user can do about it.
 NEEDED_ROW_BY_ROW = Refusal(

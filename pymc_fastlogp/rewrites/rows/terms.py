@@ -37,7 +37,7 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import in_type, operands, scalar_op
 from pymc_fastlogp.analysis.gathers import Where
-from pymc_fastlogp.rewrites.rows.views import Grid, varies
+from pymc_fastlogp.rewrites.rows.grid import Grid, varies
 
 # A tree of more leaves is not made: of `u + u * x` forty times in a row, it would have 2^40.
 MOST_TERMS = 256

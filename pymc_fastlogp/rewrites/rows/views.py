@@ -19,29 +19,23 @@ aligned with, or an array of integers, either broadcastable against the grid or 
 chosen row. A ``Where`` maps axes to positions.
 """
 
-import sys
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from math import prod
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from pytensor.graph.basic import Apply, Constant
 from pytensor.raise_op import CheckAndRaise
-from pytensor.tensor.basic import Alloc, Join, alloc, constant, join
+from pytensor.tensor.basic import Alloc, Join, alloc, join
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import All, Any, Dot, Max, Min, Prod, Sum, dot
 from pytensor.tensor.special import LogAddExp, LogSoftmax, LogSumExp, Softmax, XLog1PY, XLogY
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
-from pytensor.tensor.variable import TensorConstant, TensorVariable
+from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.gathers import Where, parse_gather, position_key
+from pymc_fastlogp.analysis.gathers import Where, parse_gather
 from pymc_fastlogp.rewrites.rows.axes import for_each_row, from_first, moved, own_positions
-from pymc_fastlogp.rewrites.rows.open_lengths import fitting
+from pymc_fastlogp.rewrites.rows.positions import Rows
 from pymc_fastlogp.rewrites.rows.take import take
-
-# At more positions a variable counts as computed for all rows. Of `x[p] + x[q]` twenty times in a row, rows would read it at a million.
-MOST_POSITIONS = 32
 
 
 class View(NamedTuple):
@@ -64,178 +58,22 @@ class View(NamedTuple):
     reads: Sequence[np.ndarray] = ()
 
 
-class Grid:
-    """Views of the variables that are computed on a grid, all its rows or chosen ones.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        The lengths of its axes.
-    n_chosen : int
-        How many rows are chosen, if any are; each ``Where`` then holds arrays of that length.
-        Needed by :meth:`at`.
-    conditions : sequence of TensorVariable
-        What must be true of lengths that no type knows, see :mod:`~pymc_fastlogp.rewrites.rows.open_lengths`.
-        Needed by :meth:`at`, too.
-    """
-
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        n_chosen: int = 0,
-        conditions: Sequence[TensorVariable] = (),
-    ):
-        self.shape = shape
-        self.n_rows = prod(shape)
-        self.n_chosen = n_chosen
-        self.conditions = conditions
-        self._views: dict[Hashable, View] = {}
-        self._n_positions: Counter[TensorVariable] = Counter()
-        self._built: dict[Hashable, TensorVariable] = {}
-
-    def view(self, x: TensorVariable, where: Where) -> View:
-        """Return the view of ``x``; of an Op without a rule each position counts as different."""
-        key = view_key(x, where)
-        if key not in self._views:
-            is_leaf = x.owner is None or self._has_fewer_rows(x, where)
-            is_leaf = is_leaf or self._is_read_all_over(x, where)
-            view = None if is_leaf else _rule_of(x)(self, x.owner, where)
-            self._views[key] = self._leaf(x, where) if view is None else view
-        return self._views[key]
-
-    def _has_fewer_rows(self, x: TensorVariable, where: Where) -> bool:
-        """Whether fewer rows than are chosen are all that ``x`` has, so that it is computed at each of its own, and read.
-
-        On a grid of several axes it may vary along one of them alone: of a matrix of distances, the sums of its rows.
-        """
-        lengths = [x.type.shape[axis] for axis in where]
-        is_computed = _rule_of(x) in COMPUTING
-        return is_computed and None not in lengths and prod(lengths) < self.n_chosen
-
-    def _is_read_all_over(self, x: TensorVariable, where: Where) -> bool:
-        """Whether ``x`` has been viewed at many positions, not counting those that all rows share, as of a column."""
-        arrays = [p for p in where.values() if isinstance(p, np.ndarray) and p.size > 1]
-        self._n_positions[x] += bool(arrays)
-        return bool(arrays) and self._n_positions[x] > MOST_POSITIONS
-
-    def walk(
-        self, to_see: list[tuple[TensorVariable, Where]]
-    ) -> Iterator[tuple[TensorVariable, Where, View]]:
-        """Yield what varies of some variables and of all that they are computed from, each view once."""
-        seen = set()
-        while to_see:
-            x, where = to_see.pop()
-            if varies(x, where) and id(view := self.view(x, where)) not in seen:
-                seen.add(id(view))
-                to_see += view.inputs
-                yield x, where, view
-
-    def at(self, x: TensorVariable, where: Where) -> TensorVariable:
-        """Build ``x`` at the chosen rows; what reads the same becomes the same variable.
-
-        It is the gradient that needs this: what it sends to two variables, however equal, is
-        scattered twice.
-        """
-        key = view_key(x, where)
-        if key not in self._built:
-            self._built[key] = self._at(x, where)
-        return self._built[key]
-
-    def _at(self, x: TensorVariable, where: Where) -> TensorVariable:
-        if not varies(x, where):
-            return moved(x, ["x", *rest_of(x, where)])
-        view = self.view(x, where)
-        inputs = [self.at(*viewed) for viewed in view.inputs]
-        key = x, *where, *inputs, *((array.dtype, array.tobytes()) for array in view.reads)
-        if key not in self._built:
-            self._built[key] = view.rebuild(inputs)
-        return self._built[key]
-
-    def _leaf(self, x: TensorVariable, where: Where) -> View:
-        if isinstance(x, TensorConstant):
-            picked = self.pick(x.data, where)
-            return View([], lambda _: constant(picked), [picked])
-        by_axis = {a: self.positions(x, a, p) for a, p in where.items() if _varies_along(x, a)}
-        return View([], lambda _: self.take(x, by_axis, rest_of(x, where)), [*by_axis.values()])
-
-    def take(
-        self, x: TensorVariable, by_axis: Mapping[int, np.ndarray], rest: Sequence[int]
-    ) -> TensorVariable:
-        """Return a leaf indexed by arrays on some axes, as :func:`take`, where what it meets fits it."""
-        return take(fitting(x, self.conditions), by_axis, rest)
-
-    def positions(self, x: TensorVariable, axis: int, position: int | np.ndarray) -> np.ndarray:
-        """Return the positions that the rows read on an axis, as an array."""
-        length = x.type.shape[axis]
-        if length is None and not isinstance(position, int):
-            # Of a slice they may lie beyond the number of rows.
-            return position
-        if length is None:
-            length = self.shape[position]
-        return self.pick(np.arange(length), {0: position})
-
-    def pick(self, data: np.ndarray, where: Where) -> np.ndarray:
-        """Return what the rows read of ``data``: their axes first, then those not in ``where``."""
-        rest = [axis for axis in range(data.ndim) if axis not in where]
-        if any(isinstance(position, np.ndarray) for position in where.values()):
-            in_front = data.transpose([*where, *rest])
-            return in_front[tuple(map(self._explicit, where.values(), in_front.shape))]
-        axis_of = {position: axis for axis, position in where.items()}
-        aligned = data.transpose([*(axis_of[position] for position in sorted(axis_of)), *rest])
-        return aligned[
-            tuple(slice(None) if k in axis_of else np.newaxis for k in range(len(self.shape)))
-        ]
-
-    def _explicit(self, position: int | np.ndarray, length: int) -> np.ndarray:
-        """Return a position as an array that can be broadcast with those of other axes."""
-        if isinstance(position, int):
-            return np.arange(length).reshape(
-                [-1 if k == position else 1 for k in range(len(self.shape))]
-            )
-        return np.zeros_like(position) if length == 1 else position
-
-
-def varies(x: TensorVariable, where: Where) -> bool:
-    """Whether ``x`` may differ from row to row."""
-    return any(_varies_along(x, axis) for axis in where)
-
-
-def static_length(x: TensorVariable, axis: int) -> int | None:
-    """Return how long an axis is, from the type of ``x`` or of what it is computed from."""
-    if x.type.shape[axis] is not None or x.owner is None:
-        return x.type.shape[axis]
-    view = _rule_of(x)(Grid((sys.maxsize,)), x.owner, {axis: 0})
-    for operand, where in () if view is None else view.inputs:
-        for its_axis in where:
-            if _varies_along(operand, its_axis):
-                return static_length(operand, its_axis)
-    return None
-
-
 def rest_of(x: TensorVariable, where: Where) -> list[int]:
     """Return the axes of ``x`` that are not in ``where``."""
     return [axis for axis in range(x.type.ndim) if axis not in where]
 
 
-def _varies_along(x: TensorVariable, axis: int) -> bool:
-    return not x.type.broadcastable[axis]
-
-
-def view_key(x: TensorVariable, where: Where) -> Hashable:
-    """Return what is equal for the same variable at the same positions."""
-    return x, tuple((axis, position_key(p)) for axis, p in where.items())
-
-
-def _rule_of(x: TensorVariable) -> "Rule":
+def rule_of(x: TensorVariable) -> "Rule":
+    """Return how the Op that computes ``x`` is viewed."""
     op = x.owner.op
     return VIEWS.get(type(op), _check if isinstance(op, CheckAndRaise) else _opaque)
 
 
-def _opaque(grid: Grid, node: Apply, where: Where) -> None:
+def _opaque(grid: Rows, node: Apply, where: Where) -> None:
     """Know nothing about an Op."""
 
 
-def _elemwise(grid: Grid, node: Apply, where: Where) -> View | None:
+def _elemwise(grid: Rows, node: Apply, where: Where) -> View | None:
     if len(node.outputs) != 1 or getattr(node.op, "inplace_pattern", None):
         return None
     if any(x.type.ndim != node.outputs[0].type.ndim for x in node.inputs):
@@ -243,12 +81,12 @@ def _elemwise(grid: Grid, node: Apply, where: Where) -> View | None:
     return View([(x, where) for x in node.inputs], lambda inputs: node.op(*inputs))
 
 
-def _check(grid: Grid, node: Apply, where: Where) -> View:
+def _check(grid: Rows, node: Apply, where: Where) -> View:
     x, *conditions = node.inputs
     return View([(x, where)], lambda inputs: node.op(inputs[0], *conditions))
 
 
-def _dimshuffle(grid: Grid, node: Apply, where: Where) -> View:
+def _dimshuffle(grid: Rows, node: Apply, where: Where) -> View:
     [x], order = node.inputs, node.op.new_order
     of_input = {order[axis]: p for axis, p in where.items() if order[axis] != "x"}
     after = _after_rows(x, of_input)
@@ -257,7 +95,7 @@ def _dimshuffle(grid: Grid, node: Apply, where: Where) -> View:
     return View([(x, of_input)], lambda inputs: moved(inputs[0], new_order))
 
 
-def _reduce(grid: Grid, node: Apply, where: Where) -> View | None:
+def _reduce(grid: Rows, node: Apply, where: Where) -> View | None:
     """View a reduction over axes that are not in the grid."""
     [x], op = node.inputs, node.op
     if op.axis is None:
@@ -271,7 +109,7 @@ def _reduce(grid: Grid, node: Apply, where: Where) -> View | None:
     return View([(x, of_input)], lambda inputs: new_op(inputs[0]))
 
 
-def _softmax(grid: Grid, node: Apply, where: Where) -> View | None:
+def _softmax(grid: Rows, node: Apply, where: Where) -> View | None:
     [x], op = node.inputs, node.op
     axes = from_first(op.axis or (), x.type.ndim)
     if not axes or not where.keys().isdisjoint(axes):
@@ -281,7 +119,7 @@ def _softmax(grid: Grid, node: Apply, where: Where) -> View | None:
     return View([(x, where)], lambda inputs: new_op(inputs[0]))
 
 
-def _join(grid: Grid, node: Apply, where: Where) -> View | None:
+def _join(grid: Rows, node: Apply, where: Where) -> View | None:
     along = node.op.axis
     if not 0 <= along < node.outputs[0].type.ndim or along in where:
         return None
@@ -293,7 +131,7 @@ def _join(grid: Grid, node: Apply, where: Where) -> View | None:
     return View([(x, where) for x in node.inputs], joined)
 
 
-def _alloc(grid: Grid, node: Apply, where: Where) -> View:
+def _alloc(grid: Rows, node: Apply, where: Where) -> View:
     """View a value repeated. It stays as long as there are rows, since a join may read it."""
     x, *shape = node.inputs
     added = len(shape) - x.type.ndim
@@ -308,7 +146,7 @@ def _alloc(grid: Grid, node: Apply, where: Where) -> View:
     )
 
 
-def _dot(grid: Grid, node: Apply, where: Where) -> View | None:
+def _dot(grid: Rows, node: Apply, where: Where) -> View | None:
     """View rows of a matrix times another matrix."""
     left, right = node.inputs
     if [*where] != [0] or left.type.ndim != 2 or right.type.ndim != 2:
@@ -316,7 +154,7 @@ def _dot(grid: Grid, node: Apply, where: Where) -> View | None:
     return View([(left, where)], lambda inputs: dot(inputs[0], right))
 
 
-def _slices(grid: Grid, node: Apply, where: Where) -> View | None:
+def _slices(grid: Rows, node: Apply, where: Where) -> View | None:
     """View basic indexing with constant slices and integers."""
     x, *entries = node.inputs
     if not all(isinstance(entry, Constant) for entry in entries):
@@ -336,7 +174,7 @@ def _slices(grid: Grid, node: Apply, where: Where) -> View | None:
     return View([(x, of_input)], lambda inputs: inputs[0][(slice(None), *of_rest)])
 
 
-def _gather(grid: Grid, node: Apply, where: Where) -> View | None:
+def _gather(grid: Rows, node: Apply, where: Where) -> View | None:
     """View ``x[.., g, h, ..]``, where ``g, h`` are constant arrays on neighbouring axes.
 
     Where an axis of ``x`` is as long as there are rows, ``x`` is most likely computed row by row,
@@ -370,7 +208,7 @@ def _gather(grid: Grid, node: Apply, where: Where) -> View | None:
     return View([(x, viewed)], rebuild, [p for axis, p in reads.items() if axis not in rows])
 
 
-def _is_long(grid: Grid, x: TensorVariable, axis: int, positions: np.ndarray, n_extra: int) -> bool:
+def _is_long(grid: Rows, x: TensorVariable, axis: int, positions: np.ndarray, n_extra: int) -> bool:
     """Whether an axis that is read at one position a row is as long as there are rows."""
     length = x.type.shape[axis]
     one_each = all(n == 1 for n in positions.shape[positions.ndim - n_extra :])
@@ -382,7 +220,7 @@ def _after_rows(x: TensorVariable, where: Where) -> dict[int, int]:
     return {axis: 1 + k for k, axis in enumerate(rest_of(x, where))}
 
 
-Rule = Callable[[Grid, Apply, Where], View | None]
+Rule = Callable[[Rows, Apply, Where], View | None]
 
 # Indexing, joins and what only moves entries gain nothing where there are fewer rows.
 COMPUTING: tuple[Rule, ...] = (_elemwise, _reduce, _softmax, _dot)
