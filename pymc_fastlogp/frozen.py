@@ -10,11 +10,15 @@ if TYPE_CHECKING:
 
 def can_be_frozen(model: "pm.Model") -> bool:
     """Whether PyMC can freeze a model, or copy it at all: not one inside of another, nor one with a symbolic initial value."""
+    return model.parent is None and not with_symbolic_initial_values(model)
+
+
+def with_symbolic_initial_values(model: "pm.Model") -> list[str]:
+    """Return the names of variables whose initial values are graphs."""
     from pytensor.graph.basic import Constant, Variable
 
-    values = model.rvs_to_initial_values.values()
-    is_symbolic = any(isinstance(x, Variable) and not isinstance(x, Constant) for x in values)
-    return model.parent is None and not is_symbolic
+    values = model.rvs_to_initial_values.items()
+    return [rv.name for rv, x in values if isinstance(x, Variable) and not isinstance(x, Constant)]
 
 
 def frozen_copy(model: "pm.Model") -> "pm.Model":
