@@ -34,6 +34,13 @@ ALL_RULES: tuple[Rule | GraphRule, ...] = (*RULES, *GRAPH_RULES)
 
 PACKAGES = ("pymc", "pytensor", "numba", "llvmlite", "nutpie", "arviz", "pymc-fastlogp")
 
+# What the self-check looks for.
+[CHECKED] = [
+    rule
+    for rule in RULES
+    if (rule.name, rule.database) == ("fastlogp_lift_set_subtensor", "canonicalize")
+]
+
 # LLVM's names of CPU features, the widest vectors first.
 VECTOR_BITS = {
     "avx512f": 512,
@@ -151,6 +158,8 @@ def self_check() -> str | None:
     """Compile one small graph with the plugin off and on; say what is wrong, or return None."""
     if reason := untested_reason():
         return f"the plugin does nothing here, {reason}"
+    if is_excluded(CHECKED):
+        return f"optimizer_excluding leaves out {CHECKED.name}, which it looks for"
     if missing := [r.name for r in ALL_RULES if not is_excluded(r) and not is_in_optdb(r)]:
         return f"optdb has no {', '.join(missing)}"
     a = pt.vector("a", shape=(2,))
@@ -170,7 +179,7 @@ def self_check() -> str | None:
 
 
 def has_elemwise_of_set(fgraph: FunctionGraph) -> bool:
-    """Whether an Elemwise takes what an advanced set made: what the first rule removes."""
+    """Whether an Elemwise takes what an advanced set made: what the rule that is looked for removes."""
     return any(
         isinstance(node.op, Elemwise)
         and any(isinstance(x.owner_op, AdvancedIncSubtensor) for x in node.inputs)

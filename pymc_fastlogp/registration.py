@@ -161,12 +161,14 @@ def _is_in_optdb(rule: Rule) -> bool:
 
 
 def is_excluded(rule: Rule | GraphRule) -> bool:
-    """Whether the flag ``optimizer_excluding`` names the rule or the tag of all rules.
+    """Whether the flag ``optimizer_excluding`` names the rule, those about rows if it is one of them, or the tag of all rules.
 
     PyTensor fixes the flag at its import, and applies it to mode ``Mode`` alone and never before
     a gradient. A user who sets it expects more, so what it names is not registered at all.
     """
-    return not {rule.name, TAG}.isdisjoint(config.optimizer_excluding.split(":"))
+    excluded = config.optimizer_excluding.split(":")
+    is_about_rows = isinstance(rule, Rule) and rule.database == ROWS
+    return not {rule.name, TAG}.isdisjoint(excluded) or (is_about_rows and ROWS in excluded)
 
 
 @cache

@@ -80,10 +80,18 @@ def test_table_says_why_it_is_off():
     assert "no: PYMC_FASTLOGP=0" in console.export_text()
 
 
-def test_failing_self_check_exits_with_1():
-    process = report(PYTENSOR_FLAGS=with_flags("optimizer_excluding=fastlogp"))
+@pytest.mark.parametrize("excluded", ["fastlogp", "fastlogp_lift_set_subtensor"])
+def test_failing_self_check_exits_with_1(excluded):
+    process = report(PYTENSOR_FLAGS=with_flags(f"optimizer_excluding={excluded}"))
     assert process.returncode == 1, process.stderr
-    assert "Self-check failed: a graph was not rewritten while the plugin was on." in process.stdout
+    assert "Self-check failed: optimizer_excluding leaves out fastlogp_lift_set" in process.stdout
+
+
+def test_without_the_rules_about_rows_the_self_check_passes():
+    process = report(PYTENSOR_FLAGS=with_flags("optimizer_excluding=fastlogp_rows"))
+    assert process.returncode == 0, process.stdout
+    assert "fastlogp_compact_rows" not in process.stdout
+    assert "fastlogp_lift_set_subtensor" in process.stdout
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,8 @@ def compile_pymc_model(
     TypeError
         If it is not a PyMC model, or not given while no context is open.
     ValueError
-        If the model has no free variables, or discrete ones.
+        If the model has no free variables, or discrete ones; if one of its dimensions is called as nutpie calls its own; or if
+        ``gradient_backend`` is another than PyTensor, which Numba does not have.
 
     Examples
     --------

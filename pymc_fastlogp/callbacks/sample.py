@@ -96,7 +96,7 @@ def sample(
     TypeError
         If there is no PyMC model.
     ValueError
-        If the model has no free variables.
+        If the model has no free variables, if one of its dimensions is called as nutpie calls its own, or if ``random_seed`` is -1.
 
     Examples
     --------
