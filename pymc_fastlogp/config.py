@@ -49,7 +49,8 @@ def disabled() -> Iterator[None]:
     """Switch the plugin off for a block of code, or, as a decorator, for a function.
 
     Other threads are not affected; threads that are started inside are where Python lets
-    them inherit context variables. Blocks nest.
+    them inherit context variables. Blocks nest. As with any decorator made of a block, an ``async`` function or a generator is
+    covered only until it is made, not while it runs: write the block inside of it.
 
     Examples
     --------
