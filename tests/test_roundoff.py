@@ -116,6 +116,15 @@ def test_reductions_and_products_have_noise(what):
     assert np.all(spread <= 4 * EPS)
 
 
+def test_a_cast_to_single_precision_rounds():
+    """Else nothing says that a sum of what was cast may be off, where it is zero."""
+    found = noisy(lambda x: pt.cast(x, "float32"))(X)
+    assert found.dtype == "float32"
+    assert 0.3 < (found != X.astype("float32")).mean() < 0.7
+    single = X.astype("float32")
+    np.testing.assert_array_equal(noisy(lambda x: pt.cast(x, "float64"), "float32")(single), single)
+
+
 def test_the_error_of_a_sum_taken_term_by_term_shows():
     x = np.full(200_000, 0.1)
     exact, term_by_term = math.fsum(x), np.cumsum(x)[-1]
