@@ -3,8 +3,11 @@
 import numpy as np
 import pytensor.tensor as pt
 import pytest
+from mpmath import mp
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.math import Sum
 
-from tests.rewrites.conftest import assert_same_value_and_gradient
+from tests.rewrites.conftest import assert_same_value_and_gradient, pregrad, sum_and_gradient
 
 N = 6
 a, b = pt.vectors("a", "b")
@@ -24,3 +27,42 @@ CONDITIONS = {
 def test_conditions(name):
     chosen = pt.switch(CONDITIONS[name], pt.exp(a), b)
     assert_same_value_and_gradient((0.5 * chosen).sum(), VALUES, rtol=1e-14)
+
+
+ROWS = 200
+RNG = np.random.default_rng(0)
+X, Y, COUNT = RNG.normal(size=ROWS), RNG.normal(size=ROWS), RNG.poisson(2, size=ROWS)
+GROUP = RNG.integers(0, 4, ROWS)
+effect, slope, log_scale = pt.vector("effect", shape=(4,)), pt.scalar("slope"), pt.scalar("scale")
+z = (Y - effect[GROUP] - slope * X) / pt.exp(log_scale)
+GUMBEL = (-z - pt.exp(-z)).sum()
+
+
+def shapes_of_sums(total):
+    out = pregrad(total, on=True)
+    sums = [x.owner for x in ancestors([out]) if isinstance(x.owner_op, Sum)]
+    return [node.inputs[0].type.shape for node in sums]
+
+
+def test_a_sum_that_another_term_reads_is_one_term():
+    """The derivative of a Gumbel density, ``1 - exp(-z)``, cancels row by row, and would not in two sums."""
+    assert shapes_of_sums(GUMBEL) == [(ROWS,)]
+
+
+def test_a_sum_with_weights_of_its_own_is_split():
+    """Nothing else reads the products of a Poisson density, which are two constants for each parameter."""
+    assert (4,) in shapes_of_sums((COUNT * z - pt.exp(z)).sum())
+
+
+@pytest.mark.parametrize("log_of_scale", [0.0, 10.0, 20.0])
+def test_digits_of_a_gumbel_density_far_out(log_of_scale):
+    """The derivative by the slope against 60 digits, up to where PyTensor has seven left."""
+    values = {effect: np.zeros(4), slope: np.array(0.0), log_scale: np.array(log_of_scale)}
+    with mp.workdps(60):
+        scale = mp.exp(log_of_scale)
+        rows = zip(map(float, X), map(float, Y), strict=True)
+        exact = mp.fsum((1 - mp.exp(-y / scale)) * x / scale for x, y in rows)
+        off, on = (
+            abs(sum_and_gradient(pregrad(GUMBEL, on=on), values)[2] - exact) for on in (False, True)
+        )
+        assert on <= 4 * off + mp.mpf(1e-15) * abs(exact)

@@ -14,6 +14,9 @@ The terms are the leaves of a tree, and what stands above them can be applied to
 them, the others being dropped: ``switch(s, a + b, c)`` without ``a`` and ``c`` is
 ``switch(s, b, 0)``. So the sum over rows is a sum of trees, one for each group of terms.
 
+A sum that another term reads, the ``z`` of ``-z - exp(-z)``, is one term, if it has no weights of its own: each row computes it
+anyway, and where two terms have derivatives that cancel in each row, ``exp(-z) - 1`` next to zero, two sums of them would lose the digits.
+
 What an Op makes of numbers of a smaller type, ``a8 + b8 + c64``, it computes in its own. So terms are added, and factors
 multiplied, in the type of the Op that they are taken from; integers, which go round, are left whole.
 
@@ -28,6 +31,7 @@ from functools import cache
 import numpy as np
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
+from pytensor.graph.traversal import walk
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import constant, switch
 from pytensor.tensor.math import add, mul, neg, reciprocal, sub
@@ -122,7 +126,33 @@ def _at_cells(tree: Tree, of_term: dict[Term, TensorVariable], at: At) -> Part:
 
 def split(grid: Grid, x: TensorVariable, where: Where) -> Tree:
     """Return the tree of ``x``, which is but one term if it could have too many."""
-    return Splitter(grid, where, None).split(x) if _n_leaves(x) <= MOST_TERMS else Term(x, x)
+    if _n_leaves(x) > MOST_TERMS:
+        return Term(x, x)
+    tree = Splitter(grid, where).split(x)
+    computed = _computed_anyway(tree, where)
+    return Splitter(grid, where, computed=computed).split(x) if computed else tree
+
+
+def _computed_anyway(tree: Tree, where: Where) -> frozenset[TensorVariable]:
+    """Return the sums of several terms that another term reads in each row: ``z`` in ``z + exp(-z)``."""
+    sums = {branch.x for branch in _branches(tree) if len(terms_of(branch)) > 1}
+    if not sums:
+        return frozenset()
+
+    def inputs(x: TensorVariable) -> list[TensorVariable]:
+        if scalar_op(x) is None:
+            return []
+        return [x for x in x.owner.inputs if varies(x, where)]
+
+    leaves = [term.factor for term in terms_of(tree) if term.mask is None]
+    reads = [x for leaf in leaves if leaf is not None for x in inputs(leaf)]
+    return frozenset(sums.intersection(walk(reads, inputs, bfs=False)))
+
+
+def _branches(tree: Tree) -> list[Branch]:
+    if isinstance(tree, Term):
+        return []
+    return [tree, *(branch for part in tree.parts for branch in _branches(part))]
 
 
 def _n_leaves(x: TensorVariable) -> int:
@@ -138,11 +168,12 @@ def _n_leaves(x: TensorVariable) -> int:
 
 @dataclass(frozen=True)
 class Splitter:
-    """Where rules are: the axes of the grid, and the rows that are summed over."""
+    """Where rules are: the axes of the grid, the rows that are summed over, and the sums that are left whole there."""
 
     grid: Grid
     where: Where
-    mask: np.ndarray | None
+    mask: np.ndarray | None = None
+    computed: frozenset[TensorVariable] = frozenset()
 
     def split(self, x: TensorVariable, mask: np.ndarray | None = None) -> Tree:
         """Split an operand further, for fewer rows if a mask is given."""
@@ -150,6 +181,8 @@ class Splitter:
         return replace(self, mask=both)._tree(x)
 
     def _tree(self, x: TensorVariable) -> Tree:
+        if self.mask is None and x in self.computed:
+            return Term(x, x)
         if x.owner is not None and x.type.dtype in float_dtypes and self.varies(x):
             is_check = isinstance(x.owner.op, CheckAndRaise)
             rule = _check if is_check else SPLITS.get(type(scalar_op(x)), _whole)
@@ -263,7 +296,8 @@ def _product(splitter: Splitter, node: Apply) -> Tree | None:
     others = [x for x in node.inputs if x not in weights]
     if weights:
         factor = product(_in_type_of(node, others) if len(others) > 1 else others)
-        tree = splitter.split(factor)
+        # With weights of its own, `y * z` beside `exp(z)`, a sum is not what the other term computes.
+        tree = replace(splitter, computed=frozenset()).split(factor)
         if isinstance(tree, Branch) and len(terms_of(tree)) > 1:
             return _times(tree, tuple(weights))
         return Term(node.outputs[0], factor, tuple(weights), splitter.mask)
