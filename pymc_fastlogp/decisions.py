@@ -133,9 +133,11 @@ def refused(rule: str, variable: TensorVariable, refusal: Refusal) -> None:
     A rewriter is asked about the same variable whenever the graph around it has changed; what was
     said is on the tag of the variable, and not said again.
     """
-    said: frozenset[Refusal] = getattr(variable.tag, rule, frozenset())
-    if refusal not in said:
-        setattr(variable.tag, rule, said | {refusal})
+    # No objects of ours: a pickle of the variable is for processes without the plugin, too.
+    said: frozenset[tuple[str, str]] = getattr(variable.tag, rule, frozenset())
+    words = refusal.text, refusal.advice
+    if words not in said:
+        setattr(variable.tag, rule, said | {words})
         _record(Decision(rule, variable, refusal=refusal))
 
 

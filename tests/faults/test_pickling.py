@@ -5,10 +5,13 @@ import pickle
 
 import cloudpickle
 import numpy as np
+import pytensor
+import pytensor.tensor as pt
 import pytest
+from pytensor.compile.mode import Mode
 
 import pymc_fastlogp
-from pymc_fastlogp import disabled
+from pymc_fastlogp import decisions, disabled
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from tests.faults.compare import PYTHON, logp_and_gradient
 from tests.faults.models import grouped
@@ -49,6 +52,16 @@ def test_a_model(model):
     found, value = (logp_and_gradient(each) for each in (copied, model))
     assert found[0] == value[0]
     np.testing.assert_array_equal(found[1], value[1])
+
+
+@pytest.mark.parametrize("linker", ["cvm", "vm"])
+def test_a_function_without_kernels_needs_no_plugin(linker):
+    """What rules that refused to act leave on variables is plain text."""
+    x = pt.dvector("x")
+    with decisions.collected() as taken:
+        function = pytensor.function([x], pt.exp(x).sum(), mode=Mode(linker, "fast_run"))
+    assert not all(decision.fired for decision in taken)
+    assert b"pymc_fastlogp." not in pickle.dumps(function)
 
 
 def test_what_nutpie_samples_cannot_be_pickled_as_without_the_plugin(model):

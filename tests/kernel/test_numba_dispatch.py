@@ -230,6 +230,22 @@ def test_a_layout_without_code_raises(monkeypatch, caplog):
     assert function(np.zeros((2, 3)))[0] == 9
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_while_a_layout_is_compiled_raises(monkeypatch):
+    """Ctrl-C, which no code catches that is called by machine code."""
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    x = pt.dmatrix("x")
+    function, given = compiled([x], [pt.exp(x).sum() * 2.5]), np.zeros((2, 3), order="F")
+    with monkeypatch.context() as patch:
+        patch.setattr(native.Kernel, "load", interrupted)
+        with pytest.raises(RuntimeError, match="no code for inputs of this layout"):
+            function(given)
+    assert function(given)[0] == 15
+
+
 def test_a_scalar_that_is_a_view():
     """Numba does not know it to be in C order, nor how to copy it as a scalar."""
     x = pt.dvector("x")

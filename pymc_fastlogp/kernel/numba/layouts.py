@@ -27,18 +27,17 @@ ALIGNMENT = 8
 logger = logging.getLogger("pymc_fastlogp")
 
 
-_nothing = c_void_p()
+@CFUNCTYPE(None, c_char_p, c_char_p, c_void_p)
+def _for_layout(name: bytes, layout: bytes, to: int) -> None:
+    """Write where the cell of the code for a layout is, nothing if there is no code.
 
-
-@CFUNCTYPE(c_void_p, c_char_p, c_char_p)
-def _for_layout(name: bytes, layout: bytes) -> int:
-    """Return the address of the cell of the code for a layout, of an empty one if there is no code."""
+    It is not returned: machine code called, so nobody catches Ctrl-C, after which ctypes returns what lies there.
+    """
     try:
-        return addressof(loaded(name.decode()).load(layout.decode()))
+        found = addressof(loaded(name.decode()).load(layout.decode()))
+        c_void_p.from_address(to).value = found
     except Exception:
-        # Machine code called, so there is nobody to catch it.
         logger.exception("a kernel was not compiled for the layout %s of its inputs", layout)
-        return addressof(_nothing)
 
 
 llvm.add_symbol(SYMBOL, cast(_for_layout, c_void_p).value)
@@ -52,13 +51,16 @@ def emit_address(frame: Frame, name: str, layout: str) -> ir.Value:
     builder, module = frame.builder, frame.builder.module
     if set(layout) <= {"C"}:
         return builder.load(declared(module, f"{name}.{layout}", I64))
-    place = _variable(module, "place", CELL, _variable(module, "nothing", I64, I64(0)))
+    nothing = _variable(module, "nothing", I64, I64(0))
+    place = _variable(module, "place", CELL, nothing)
     known = builder.load_atomic(place, "acquire", ALIGNMENT)
     address = cgutils.alloca_once_value(builder, builder.load(known))
     with builder.if_then(cgutils.is_null(builder, builder.load(address)), likely=False):
-        strings = [frame.text(text) for text in (name, layout)]
-        type_ = ir.FunctionType(CELL, [string.type for string in strings])
-        found = builder.call(cgutils.get_or_insert_function(module, type_, SYMBOL), strings)
+        to = cgutils.alloca_once_value(builder, nothing)
+        arguments = [*(frame.text(text) for text in (name, layout)), to]
+        type_ = ir.FunctionType(ir.VoidType(), [each.type for each in arguments])
+        builder.call(cgutils.get_or_insert_function(module, type_, SYMBOL), arguments)
+        found = builder.load(to)
         builder.store_atomic(found, place, "release", ALIGNMENT)
         builder.store(builder.load(found), address)
     return builder.load(address)
