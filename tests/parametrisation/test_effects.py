@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytest
+from pymc.distributions.multivariate import ZeroSumNormalRV
 from pymc.model.transform.optimization import freeze_dims_and_data
 from pytensor.tensor.random import shared_rng
 from pytensor.tensor.random.basic import MvNormalRV, NormalRV
@@ -179,6 +180,10 @@ class OtherMvNormal(MvNormalRV):
     """The same of several axes."""
 
 
+class OtherZeroSumNormal(ZeroSumNormalRV):
+    """The same of effects that sum to zero."""
+
+
 def another_normal() -> pm.Model:
     with pm.Model() as model:
         rng = shared_rng(seed=0)
@@ -222,6 +227,12 @@ def test_of_effects_that_multiply_each_other_one_gets_a_site(make):
     found = found_in(make())
     assert [*found.kinds] == ["one"]
     assert {x.name: x.reason for x in found.left_alone}["other"] == effects.IN_A_CIRCLE
+
+
+def test_effects_of_another_normal_that_sum_to_zero_are_none(monkeypatch):
+    monkeypatch.setattr(pm.ZeroSumNormal, "rv_op", OtherZeroSumNormal.rv_op)
+    found = found_in(models.zero_sum())
+    assert not found.bundles
 
 
 def test_correlated_effects_of_another_normal_are_none(monkeypatch):
