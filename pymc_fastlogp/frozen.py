@@ -39,6 +39,23 @@ def frozen_copy(model: "pm.Model") -> "pm.Model":
         return with_checks_of(model, freeze_dims_and_data(model))
 
 
+def copy_without_cache(model: "pm.Model") -> "pm.Model":
+    """Return a model that compiles anew whenever it is asked to; PyMC's ``FrozenModel`` keeps functions, whether the plugin was on or off.
+
+    Returns
+    -------
+    pymc.Model
+        The model itself unless it is such a one, else a copy with the same data.
+    """
+    from pymc.model import core
+    from pymc.model.transform.optimization import freeze_dims_and_data
+
+    if not isinstance(model, getattr(core, "FrozenModel", ())):
+        return model
+    with one_at_a_time():
+        return with_checks_of(model, freeze_dims_and_data(model, dims=[], data=[]))
+
+
 def with_checks_of(model: "pm.Model", copy: "pm.Model") -> "pm.Model":
     """Return a copy of a model that checks parameters where the model does: PyMC makes those of a graph with ``check_bounds=True``."""
     copy.check_bounds = model.check_bounds

@@ -5,7 +5,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from pymc_fastlogp.config import ENVIRONMENT_VARIABLE, is_switched_on
-from pymc_fastlogp.frozen import can_be_frozen, frozen_copy
+from pymc_fastlogp.frozen import can_be_frozen, copy_without_cache, frozen_copy
 from pymc_fastlogp.registration import TAG, is_registered, untested_reason
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ def given_model(
             UserWarning,
             stacklevel=3,
         )
-    return frozen_copy(model) if freeze_model and can_be_frozen(model) else model
+    if freeze_model and can_be_frozen(model):
+        return frozen_copy(model)
+    return copy_without_cache(model)
 
 
 def model_with_variables(asker: str, model: "pm.Model | None") -> "pm.Model":

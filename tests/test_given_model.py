@@ -5,6 +5,7 @@ from inspect import signature
 import numpy as np
 import pymc as pm
 import pytest
+from pymc.model.transform import optimization
 from pytensor.compile.sharedvalue import SharedVariable
 
 import pymc_fastlogp
@@ -67,6 +68,23 @@ def test_takes_the_model_of_the_context_and_freezes_it_if_asked(
     [of_context] = caught.value.args
     assert of_context.named_vars.keys() == model.named_vars.keys()
     assert isinstance(of_context["scale"], SharedVariable) != freeze_model
+
+
+@pytest.mark.skipif(
+    not hasattr(optimization, "freeze_model"), reason="before PyMC 6.4 no model keeps functions"
+)
+def test_functions_that_a_model_keeps_are_not_asked(ask, model, monkeypatch):
+    def found(*args, **kwargs):
+        raise GotModelError(given_model.given_model(*args, **kwargs))
+
+    monkeypatch.setitem(ask.__globals__, "given_model", found)
+    keeping = optimization.freeze_model(model)
+    with pytest.raises(GotModelError) as caught:
+        ask(keeping, freeze_model=False)
+    [given] = caught.value.args
+    assert type(given) is pm.Model
+    assert isinstance(given["scale"], SharedVariable)
+    assert given.logp() is not given.logp()
 
 
 def test_freezes_unless_told_not_to(ask):

@@ -15,11 +15,13 @@ from pymc.backends.arviz import (
     patch_nutpie_idata,
 )
 from pymc.progress_bar.progress import NutpieProgressBarManager
+from pymc.sampling import mcmc
 from pymc.sampling.mcmc import setup_cores_blas_cores
 from pymc.sampling.parallel import _cpu_count as cpu_count
 from pymc.sampling.parallel import (
     _initialize_multiprocessing_context as initialize_multiprocessing_context,
 )
+from pymc.step_methods import NUTS
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -30,6 +32,7 @@ __all__ = [
     "data_groups",
     "initialize_multiprocessing_context",
     "make_attrs",
+    "other_step_method",
     "patch_nutpie_idata",
     "setup_cores_blas_cores",
 ]
@@ -47,3 +50,16 @@ def data_groups(model: pm.Model) -> dict[str, "DataTree"]:
         )
         for name, data in groups.items()
     }
+
+
+def other_step_method(model: pm.Model) -> str | None:
+    """Say which variable PyMC gives to another step method than NUTS where all have gradients, None if it is none.
+
+    Others than PyMC's own may be registered, as that of BART, whose trees no gradient knows of.
+    """
+    for value in model.value_vars:
+        rv = model.values_to_rvs[value]
+        method = max(mcmc.STEP_METHODS, key=lambda x: x._competence(rv, True))
+        if not issubclass(method, NUTS):
+            return f"{method.__name__} samples {rv.name}"
+    return None

@@ -178,14 +178,39 @@ def _by_nutpie(request: Request, **kwargs: Any) -> Any:
 def _by_name(model: "pm.Model", options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options about variables of a model by their names, which are those of the frozen model too."""
     names = {x: x.name for x in model.free_RVs}
-    initial, jittered = options["initial_points"], options["jitter_rvs"]
+    jittered = options["jitter_rvs"]
     return {
-        "initial_points": initial and {names.get(x, x): value for x, value in initial.items()},
+        "initial_points": _initial_points(model, options["initial_points"] or {}),
         # As in nutpie, what is no variable of the model is not jittered.
         "jitter_rvs": None
         if jittered is None
         else sorted(names[x] for x in jittered if x in names),
     }
+
+
+def _initial_points(model: "pm.Model", given: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return initial values by the names of free variables; given ones may leave out the name of the model, or be of an unconstrained variable.
+
+    Raises
+    ------
+    KeyError
+        If the model has no such variable.
+    ValueError
+        If one depends on other variables, of which a frozen model has others.
+    """
+    from pymc.initial_point import convert_str_to_rv_dict
+    from pytensor.graph.basic import Variable
+    from pytensor.graph.traversal import ancestors
+
+    free = {*model.free_RVs}
+    values = convert_str_to_rv_dict(model, given)
+    found = {rv.name: value for rv, value in values.items() if rv in free}
+    for name, value in found.items():
+        if isinstance(value, Variable) and not free.isdisjoint(ancestors([value])):
+            raise ValueError(
+                f"the initial value of {name} depends on other random variables: give numbers, or 'prior'."
+            )
+    return found
 
 
 def _why_nutpie(backend: str, kwargs: Mapping[str, Any]) -> str | None:

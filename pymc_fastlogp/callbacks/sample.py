@@ -153,10 +153,12 @@ def _why_pymc(model: "pm.Model", arguments: Mapping[str, Any]) -> str | None:
     if FOR_COMPILATION & nuts.keys():
         return f"{min(FOR_COMPILATION & nuts.keys())} is given"
     try:
-        import pymc_fastlogp._upstream.pymc_sample  # noqa: F401
+        from pymc_fastlogp._upstream.pymc_sample import other_step_method
     except ImportError as error:
         return str(error)
-    return None if find_spec("nutpie") else "nutpie is not installed"
+    if not find_spec("nutpie"):
+        return "nutpie is not installed"
+    return other_step_method(model)
 
 
 def _names() -> set[str]:

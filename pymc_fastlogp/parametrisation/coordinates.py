@@ -57,14 +57,16 @@ def coordinates_of(
     if unplaced := [*found_in(model).kinds]:
         logger.info("coordinates stay as they are: effects have no sites, %s", *unplaced[:1])
         return None
-    try:
-        found, ratio, x = _searched(compiled.logp_dlogp, x, *_places(model, compiled, effects))
-    except (ValueError, np.linalg.LinAlgError) as error:
-        logger.info("coordinates stay as they are: %s", error)
-        return None
-    if found is None or not np.isfinite(ratio):
-        return None
-    off = _off(compiled.logp_dlogp, found, x)
+    # On the way there may be points at which the gradient is not finite; what comes of them is looked at.
+    with np.errstate(all="ignore"):
+        try:
+            found, ratio, x = _searched(compiled.logp_dlogp, x, *_places(model, compiled, effects))
+        except (ValueError, np.linalg.LinAlgError) as error:
+            logger.info("coordinates stay as they are: %s", error)
+            return None
+        if found is None or not np.isfinite(ratio):
+            return None
+        off = _off(compiled.logp_dlogp, found, x)
     if not off <= MOST_OFF:
         message = "coordinates stay as they are: the posterior is no Gaussian, gradients differ by a factor of %.3g"
         logger.info(message, off)

@@ -23,6 +23,7 @@ from pymc_fastlogp.parametrisation.effects import (
     combined,
     depends_on,
     fits,
+    has_prior,
     is_random,
     is_standard_normal,
     users,
@@ -113,7 +114,7 @@ def correlated_of(fgraph: FunctionGraph, x: Variable) -> Correlated | None:
         return None
     rv = x.owner.inputs[0]
     found = None
-    if rv.owner is not None and isinstance(rv.owner.op, MvNormalRV):
+    if has_prior(rv, MvNormalRV):
         found = _centred(x)
     elif is_standard_normal(rv):
         found = _non_centred(fgraph, x)

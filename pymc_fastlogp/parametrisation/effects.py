@@ -32,6 +32,7 @@ HAS_TRANSFORM = "it has a transform already"
 NO_PARAMETERS = "its prior has no parameters, and no scale multiplies it"
 IN_A_CIRCLE = "it multiplies what multiplies it"
 TWO_PLACES = "the model uses it in more than one place"
+INHERITS = "its prior is another one that inherits from the normal distribution"
 BY_ROW = "what multiplies it is not the same for all rows of a group"
 
 
@@ -155,8 +156,10 @@ def effect_of(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
         return LeftAlone(op.name, ONE_NUMBER)
     if op.transform is not None:
         return LeftAlone(op.name, HAS_TRANSFORM)
-    if rv.owner is None or not isinstance(rv.owner.op, NormalRV):
+    if not has_prior(rv, NormalRV):
         prior = getattr(getattr(rv.owner, "op", None), "name", None)
+        if prior == "normal":
+            return LeftAlone(op.name, INHERITS)
         return LeftAlone(op.name, f"its prior is {prior or 'no distribution'}, not normal")
     mu, sigma = rv.owner.op.dist_params(rv.owner)
     if is_random(mu) or is_random(sigma):
@@ -166,9 +169,14 @@ def effect_of(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
     return non_centred(fgraph, x)
 
 
+def has_prior(rv: Variable, op_type: type) -> bool:
+    """Whether a random variable is of a distribution; one that inherits from it may have another density."""
+    return rv.owner is not None and type(rv.owner.op) is op_type
+
+
 def is_standard_normal(rv: Variable) -> bool:
     """Whether a random variable is ``Normal(0, 1)``."""
-    if rv.owner is None or not isinstance(rv.owner.op, NormalRV):
+    if not has_prior(rv, NormalRV):
         return False
     mu, sigma = rv.owner.op.dist_params(rv.owner)
     return fill_value(mu) == 0 and fill_value(sigma) == 1

@@ -35,6 +35,7 @@ from pymc_fastlogp.parametrisation.effects import (
     ONE_NUMBER,
     Effect,
     LeftAlone,
+    has_prior,
     is_random,
     non_centred,
 )
@@ -74,8 +75,7 @@ class ZeroSum(Effect):
 def zero_sum_of(fgraph: FunctionGraph, x: Variable) -> ZeroSum | LeftAlone | None:
     """Return a free variable as effects that sum to zero, None if it is another variable."""
     rv, name = x.owner.inputs[0], x.owner.op.name
-    is_zero_sum = rv.owner is not None and isinstance(rv.owner.op, ZeroSumNormalRV)
-    if not is_zero_sum or not isinstance(x.owner.op.transform, ZeroSumTransform):
+    if not has_prior(rv, ZeroSumNormalRV) or not isinstance(x.owner.op.transform, ZeroSumTransform):
         return None
     if x.type.ndim != 1:
         return LeftAlone(name, SEVERAL_AXES)

@@ -183,6 +183,37 @@ def test_initial_points_can_be_chosen(by):
         assert (point == value) == (jittered == set())
 
 
+@pytest.mark.parametrize("name", ["s", "m::s", "s_log__"])
+def test_initial_points_of_a_model_with_a_name(name):
+    with pm.Model(name="m") as model:
+        pm.HalfNormal("s")
+    options = {"initial_points": {name: 3.0}, "jitter_rvs": set()}
+    compiled = pymc_fastlogp.compile_pymc_model(model, **options)
+    expected = nutpie.compile_pymc_model(model, **options).initial_point_func(1)
+    np.testing.assert_array_equal(compiled.initial_point_func(1), expected)
+
+
+@pytest.mark.parametrize("freeze_model", [None, False, True])
+def test_initial_points_that_depend_on_other_variables_are_refused(freeze_model):
+    with pm.Model() as model:
+        pm.Normal("b", pm.Normal("a"))
+    options = {"initial_points": {"b": model["a"] + 1}, "freeze_model": freeze_model}
+    with pytest.raises(ValueError, match="depends on other random variables"):
+        pymc_fastlogp.compile_pymc_model(model, **options)
+
+
+def test_initial_points_of_an_unconstrained_scale_of_effects():
+    with pm.Model() as model:
+        a = pm.Normal("a", 0.0, pm.HalfNormal("s"), shape=3)
+        pm.Normal("y", a, 1.0, observed=[1.0, -2.0, 3.0])
+    options = {"parametrise": True, "jitter_rvs": {a}}
+    starts = [
+        pymc_fastlogp.compile_pymc_model(model, initial_points=x, **options).initial_point_func(1)
+        for x in ({"s": 2.0}, {"s_log__": np.log(2.0)})
+    ]
+    np.testing.assert_allclose(*starts)
+
+
 class TestPython:
     def test_gives_logp_and_gradient(self, pair):
         x = points(pair.nutpie, 1)[0]

@@ -5,6 +5,9 @@ import logging
 import numpy as np
 import pymc as pm
 import pytest
+from pymc.sampling import mcmc
+from pymc.step_methods import Metropolis
+from pymc.step_methods.compound import Competence
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
@@ -120,6 +123,18 @@ def test_discrete_models_go_to_pymc(given):
     with pm.Model() as model:
         pm.Poisson("k", 1)
     assert pymc_fastlogp.sample(10, model=model) == "PyMC"
+
+
+def test_variables_of_a_registered_step_method_go_to_pymc(given, monkeypatch, caplog):
+    class OfTrees(Metropolis):
+        @staticmethod
+        def competence(var, has_grad):
+            return Competence.IDEAL if var.name == "x" else Competence.INCOMPATIBLE
+
+    monkeypatch.setattr(mcmc, "STEP_METHODS", [*mcmc.STEP_METHODS, OfTrees])
+    with caplog.at_level(logging.INFO, "pymc_fastlogp"):
+        assert pymc_fastlogp.sample(10, model=models.one_number()) == "PyMC"
+    assert any("OfTrees samples x" in text for text in caplog.messages)
 
 
 def test_models_without_a_gradient_go_to_pymc(given, caplog):

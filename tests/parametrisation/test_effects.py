@@ -4,7 +4,10 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytest
+from pymc.distributions.multivariate import ZeroSumNormalRV
 from pymc.model.transform.optimization import freeze_dims_and_data
+from pytensor.tensor.random import shared_rng
+from pytensor.tensor.random.basic import MvNormalRV, NormalRV
 
 from pymc_fastlogp.parametrisation import effects, model, reasons, zero_sum
 from tests.parametrisation import models
@@ -169,12 +172,33 @@ def zero_sum_of_none() -> pm.Model:
     return written
 
 
+class OtherNormal(NormalRV):
+    """One of which a user may have registered another density."""
+
+
+class OtherMvNormal(MvNormalRV):
+    """The same of several axes."""
+
+
+class OtherZeroSumNormal(ZeroSumNormalRV):
+    """The same of effects that sum to zero."""
+
+
+def another_normal() -> pm.Model:
+    with pm.Model() as model:
+        rng = shared_rng(seed=0)
+        _, x = OtherNormal()(0.0, pm.HalfNormal("s"), size=5, rng=rng, return_next_rng=True)
+        model.register_rv(x, "x")
+    return model
+
+
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
         (one_number, effects.ONE_NUMBER),
         (constant_prior, effects.NO_PARAMETERS),
         (not_normal, "its prior is t, not normal"),
+        (another_normal, effects.INHERITS),
         (in_two_places, effects.TWO_PLACES),
         (scale_by_row, effects.BY_ROW),
         (multiplied_by_data, effects.NO_PARAMETERS),
@@ -203,6 +227,18 @@ def test_of_effects_that_multiply_each_other_one_gets_a_site(make):
     found = found_in(make())
     assert [*found.kinds] == ["one"]
     assert {x.name: x.reason for x in found.left_alone}["other"] == effects.IN_A_CIRCLE
+
+
+def test_effects_of_another_normal_that_sum_to_zero_are_none(monkeypatch):
+    monkeypatch.setattr(pm.ZeroSumNormal, "rv_op", OtherZeroSumNormal.rv_op)
+    found = found_in(models.zero_sum())
+    assert not found.bundles
+
+
+def test_correlated_effects_of_another_normal_are_none(monkeypatch):
+    monkeypatch.setattr(pm.MvNormal, "rv_op", OtherMvNormal(method="cholesky"))
+    found = found_in(models.correlated_centred())
+    assert not found.bundles
 
 
 def test_of_effects_that_multiply_each_other_that_without_a_start_gets_its_site():

@@ -165,6 +165,15 @@ def test_a_posterior_that_is_no_gaussian_keeps_its_coordinates(make, caplog):
     assert not isinstance(compiled, MappedModel)
 
 
+@pytest.mark.filterwarnings("error")
+def test_gradients_that_are_not_finite_on_the_way_are_no_warnings():
+    above = pm.distributions.transforms.Interval(lower=-1)
+    with pm.Model() as model:
+        x = pm.Normal("x", [1.0, 2.0, 3.0], 1.0, transform=above)
+        pm.Normal("y", x, pm.HalfNormal("s"), observed=[1.1, 1.9, 3.2])
+    coordinates(model)
+
+
 def test_gradients_of_a_gaussian_are_what_its_map_says_and_others_are_not():
     precision = np.array([[4.0, 3.9], [3.9, 4.0]])
     found, _ = linear_map(lambda x: -precision @ x, np.zeros(2), [np.arange(2)])
