@@ -8,6 +8,7 @@ import nutpie
 import pymc as pm
 import pytest
 from numba.core.errors import TypingError
+from pytensor.scan.op import Scan
 
 import pymc_fastlogp
 from benchmarks.gallery import MODELS
@@ -46,7 +47,11 @@ def test_initial_points_are_those_that_pymc_compiles(make, options):
     model = make()
     start = start_of(model, **options)
     shapes = functions_of(start, None).shape_info[2][: len(model.free_RVs)]
-    found = initial_point.load(initial_point.dumped(start), shapes)
+    content = initial_point.dumped(start)
+    if content is None:  # left to PyMC, as are draws of an LKJ prior
+        assert any(isinstance(node.op, Scan) for node in start.graph.apply_nodes)
+        return
+    found = initial_point.load(content, shapes)
     for seed, expected in enumerate(expected_points(model, range(3), **options)):
         np.testing.assert_array_equal(found(seed), expected)
 
