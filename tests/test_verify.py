@@ -351,3 +351,13 @@ def test_what_is_wrong_where_one_entry_is_far_out_alone(monkeypatch):
     with pm.Model() as model:
         pm.Normal("x", shape=4)
     assert not verify(model)
+
+
+def test_a_minibatch_cannot_be_compared():
+    """Each side would draw rows of its own, and their difference be taken for round-off."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        y = pm.Minibatch(np.arange(50.0), batch_size=10)
+        pm.Normal("y", mu, 1, observed=y, total_size=50)
+    with pytest.raises(ValueError, match="all of the data instead of a minibatch"):
+        verify(model)

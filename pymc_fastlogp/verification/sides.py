@@ -73,7 +73,10 @@ def verify(
     TypeError
         If there is no PyMC model, or nutpie itself has compiled it.
     ValueError
-        If it has no continuous free variable, or what is compiled has other variables, as it has with sites for effects.
+        If it has no continuous free variable or draws random numbers in each evaluation, as a minibatch does, or what is compiled
+        has other variables, as it has with sites for effects.
+    NotImplementedError, NullTypeGradError
+        What PyTensor raises for an operation without a gradient, such as a black box.
     RuntimeError
         If the plugin can't be switched on, as with versions of PyMC and PyTensor that were not tested.
     """
@@ -84,6 +87,7 @@ def verify(
         on = _compile(model, start, "NUMBA", on=True)
     else:  # Its own compilation was the first of the model.
         on = _given(compiled, model)
+    _check_repeats(on, model, start)
     try:
         by_numpy = _verify(model, start, on, n_random, rtol, seed)
     except ValueError:  # an operation that upstream runs in Numba alone
@@ -92,6 +96,16 @@ def verify(
         return by_numpy
     by_numba = _compile(model, start, "NUMBA", on=False)
     return _verify(model, start, on, n_random, rtol, seed, by_numba)
+
+
+def _check_repeats(logp_dlogp: LogpDlogp, model: "pm.Model", start: dict[str, np.ndarray]) -> None:
+    """Raise a ValueError for a model of which two evaluations at one point differ."""
+    x = np.concatenate([np.ravel(start[v.name]) for v in model.continuous_value_vars])
+    if not np.array_equal(logp_dlogp(x), logp_dlogp(x), equal_nan=True):
+        raise ValueError(
+            "the model draws random numbers in each evaluation, so that nothing can be compared: give verify one with all of the data"
+            " instead of a minibatch."
+        )
 
 
 def _verify(
