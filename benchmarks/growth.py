@@ -114,9 +114,10 @@ def main() -> None:
     if arguments.kind:
         print(json.dumps(seconds(sizes[0], arguments.kind)))
         return
-    found = {kind: [_in_child(n, kind) for n in track(sizes, kind)] for kind in KINDS}
-    for kind, times in found.items():
-        Console(width=120).print(_table(kind, times, sizes))
+    found = {}
+    for kind in KINDS:
+        found[kind] = [_in_child(n, kind) for n in track(sizes, kind)]
+        Console(width=120).print(_table(kind, found[kind], sizes))
     if arguments.plot:
         _plot(found, sizes, arguments.plot)
 
