@@ -17,6 +17,8 @@ STATED: dict[str, Callable[[WorstEntry], bool]] = {
     "horseshoe": lambda entry: np.isnan(entry.off) and entry.on == -np.inf,
     # cholesky_of_gram: upstream cannot factor L @ L.T where it is singular in double precision
     "packed_cholesky": lambda entry: np.isnan(entry.off) and np.isfinite(entry.on),
+    # split_join: infinity less infinity where upstream does not see that a rate is an exponential
+    "joined_blocks": lambda entry: np.isnan(entry.off) and entry.on == -np.inf,
     # difference_of_cumsum: behind an entry that is not finite all differences are nan upstream
     "many_correlated_effects": lambda entry: np.isnan(entry.off) and np.isfinite(entry.on),
 }
