@@ -47,6 +47,10 @@ COMPILE = {
     "initial_points",
     "pipeline_class",
 }
+# Of these, what says how nutpie compiles, and nothing about draws.
+HOW_NUTPIE_COMPILES = {"freeze_model", "pipeline_class"}
+# Arguments with which ``pm.sample`` never chooses nutpie itself.
+OF_OWN_SAMPLERS = ("step", "init", "trace", "callback", "return_inferencedata")
 # Settings of NUTS with which nutpie's library samples, without nutpie's modules in Python.
 LIBRARY_TAKES = {"target_accept", "maxdepth"}
 # What PyMC gives to ``nutpie.sample`` besides ``nuts``, which must not have it.
@@ -116,6 +120,7 @@ def sample(
     arguments: dict[str, Any] = {**bound.arguments, **bound.arguments.pop("kwargs")}
     reason = _why_pymc(model, arguments)
     compiled = None
+    has_gradient = True
     if reason is None:
         from pytensor.gradient import NullTypeGradError
 
@@ -123,9 +128,12 @@ def sample(
             compiled = _compiled(model, arguments, parametrise=parametrise)
         except (NotImplementedError, NullTypeGradError) as error:
             reason = f"it has no gradient, {error}"
+            has_gradient = False
     if compiled is not None:
         return _sample(model, compiled, arguments)
     logger.info("pm.sample samples the model: %s", reason)
+    if not has_gradient or _by_own_samplers(model, arguments):
+        options = _without_nutpies(options)
     return pm.sample(draws, model=model, **options)
 
 
@@ -159,6 +167,31 @@ def _why_pymc(model: "pm.Model", arguments: Mapping[str, Any]) -> str | None:
     if not find_spec("nutpie"):
         return "nutpie is not installed"
     return other_step_method(model)
+
+
+def _by_own_samplers(model: "pm.Model", arguments: Mapping[str, Any]) -> bool:
+    """Whether PyMC has to sample by its own samplers, which hand ``compile_kwargs`` to PyTensor, and not by nutpie."""
+    if arguments["nuts_sampler"] is not None:
+        return bool(arguments["nuts_sampler"] == "pymc")
+    if model.discrete_value_vars or not find_spec("nutpie"):
+        return True
+    if not isinstance(arguments["initvals"], dict | None):
+        return True
+    if any(arguments[name] not in LEFT_ALONE[name] for name in OF_OWN_SAMPLERS):
+        return True
+    try:
+        from pymc_fastlogp._upstream.pymc_sample import other_step_method
+    except ImportError:
+        return False
+    return other_step_method(model) is not None
+
+
+def _without_nutpies(options: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments of ``pm.sample`` without what says how nutpie compiles, which PyTensor would refuse."""
+    if not options.get("compile_kwargs"):
+        return options
+    kept = {x: y for x, y in options["compile_kwargs"].items() if x not in HOW_NUTPIE_COMPILES}
+    return {**options, "compile_kwargs": kept}
 
 
 def _names() -> set[str]:

@@ -16,6 +16,7 @@ from tests.callbacks import models
 
 OPTIONS = {"draws": 20, "tune": 50, "chains": 2, "cores": 1, "progressbar": False, "quiet": True}
 FROZEN = {"compile_kwargs": {"freeze_model": True}}
+NOT_FROZEN = {"compile_kwargs": {"freeze_model": False}}
 
 
 @pytest.mark.parametrize(
@@ -125,6 +126,25 @@ def test_discrete_models_go_to_pymc(given):
     assert pymc_fastlogp.sample(10, model=model) == "PyMC"
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"nuts_sampler": "pymc"}, {"initvals": [{}]}, {"init": "adapt_diag"}, {}],
+    ids=lambda x: min(x, default="discrete"),
+)
+def test_what_says_how_nutpie_compiles_is_not_for_pymcs_own_samplers(given, options):
+    with pm.Model() as model:
+        pm.Normal("x") if options else pm.Poisson("k", 1)
+    wanted = {"freeze_model": False, "mode": "FAST_COMPILE"}
+    pymc_fastlogp.sample(10, model=model, compile_kwargs=wanted, **options)
+    assert given[0]["compile_kwargs"] == {"mode": "FAST_COMPILE"}
+
+
+def test_what_says_how_nutpie_compiles_is_for_nutpie_by_pm_sample(given):
+    wanted = {"freeze_model": False, "mode": "NUMBA"}
+    pymc_fastlogp.sample(10, model=models.one_number(), compile_kwargs=wanted)
+    assert given[0]["compile_kwargs"] == wanted
+
+
 def test_variables_of_a_registered_step_method_go_to_pymc(given, monkeypatch, caplog):
     class OfTrees(Metropolis):
         @staticmethod
@@ -133,8 +153,9 @@ def test_variables_of_a_registered_step_method_go_to_pymc(given, monkeypatch, ca
 
     monkeypatch.setattr(mcmc, "STEP_METHODS", [*mcmc.STEP_METHODS, OfTrees])
     with caplog.at_level(logging.INFO, "pymc_fastlogp"):
-        assert pymc_fastlogp.sample(10, model=models.one_number()) == "PyMC"
+        assert pymc_fastlogp.sample(10, model=models.one_number(), **NOT_FROZEN) == "PyMC"
     assert any("OfTrees samples x" in text for text in caplog.messages)
+    assert given[0]["compile_kwargs"] == {}
 
 
 def test_models_without_a_gradient_go_to_pymc(given, caplog):
@@ -150,8 +171,9 @@ def test_models_without_a_gradient_go_to_pymc(given, caplog):
     with pm.Model() as model:
         pm.Potential("p", Halved()(pm.Normal("x")))
     with caplog.at_level(logging.INFO, "pymc_fastlogp"):
-        assert pymc_fastlogp.sample(10, model=model) == "PyMC"
+        assert pymc_fastlogp.sample(10, model=model, **NOT_FROZEN) == "PyMC"
     assert any("no gradient" in text for text in caplog.messages)
+    assert given[0]["compile_kwargs"] == {}
 
 
 def test_goes_to_pymc_when_switched_off(given):
