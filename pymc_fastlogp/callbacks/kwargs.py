@@ -17,7 +17,7 @@ def compile_kwargs() -> dict[str, Any]:
     Examples
     --------
     ``nutpie.compile_pymc_model(model, **compile_kwargs())``, or, where nutpie is the sampler,
-    ``pm.sample(model=model, compile_kwargs=compile_kwargs())``.
+    ``pm.sample(model=model, compile_kwargs=compile_kwargs())``. PyTensor, to which all else in PyMC hands ``compile_kwargs``, refuses both names.
     """
     from pymc_fastlogp.callbacks.door import pipeline_class
 
