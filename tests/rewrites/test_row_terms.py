@@ -7,6 +7,8 @@ from mpmath import mp
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.math import Sum
 
+from pymc_fastlogp.rewrites.rows.grid import Grid
+from pymc_fastlogp.rewrites.rows.terms import split, terms_of
 from tests.rewrites.conftest import assert_same_value_and_gradient, pregrad, sum_and_gradient
 
 N = 6
@@ -66,3 +68,28 @@ def test_digits_of_a_gumbel_density_far_out(log_of_scale):
             abs(sum_and_gradient(pregrad(GUMBEL, on=on), values)[2] - exact) for on in (False, True)
         )
         assert on <= 4 * off + mp.mpf(1e-15) * abs(exact)
+
+
+# One effect for each of many groups, written as a sum over the groups.
+GROUPS = 24
+by_loop = pt.vector("by_loop", shape=(GROUPS,))
+OF_GROUP = np.repeat(np.arange(GROUPS), 5)
+chosen = pt.add(*(pt.switch(OF_GROUP == k, by_loop[k], 0.0) for k in range(GROUPS)))
+ERROR = RNG.normal(size=OF_GROUP.size) - chosen
+
+
+def test_what_masks_leave_no_row_is_no_term():
+    """The derivative by one effect reads that effect and the data, in the rows of its group."""
+    derivative = 2.0 * pt.switch(OF_GROUP == 3, 0.5 * ERROR, 0.0)
+    terms = terms_of(split(Grid(OF_GROUP.shape), derivative, {0: 0}))
+    assert len(terms) == 2
+    assert all((term.mask == (OF_GROUP == 3)).all() for term in terms)
+
+
+def test_rows_of_effects_by_a_loop():
+    by_constant = pt.switch(OF_GROUP > 1, pt.exp(-ERROR) * np.arange(OF_GROUP.size), ERROR)
+    nothing = pt.switch(OF_GROUP < 2, pt.switch(OF_GROUP > 2, pt.log(by_loop[0]), 0.0), 0.0)
+    values = {by_loop: np.linspace(-1.0, 1.0, GROUPS)}
+    derivative = pt.switch(OF_GROUP == 3, 0.5 * ERROR, 0.0)
+    for rows in (ERROR**2, derivative, by_constant, nothing, nothing + ERROR, 3.0 * nothing - ERROR**2):
+        assert_same_value_and_gradient(rows.sum(), values, rtol=1e-13)

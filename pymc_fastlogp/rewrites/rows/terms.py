@@ -10,6 +10,9 @@ r"""Split what is summed over rows into terms, each with the constants that only
     switch(m, u, v)           ->  terms of u where m, of v where not m          m constant
     switch(e & m, u, v)       ->  terms of switch(e, u, v) where m, of v where not
 
+What constant masks leave no row, and the zero of ``switch(m, u, 0)``, is no term. Of effects that are written as a sum of ``switch(group == k, a[k], 0)``
+over groups, the gradient by each then has one term, not two for each group.
+
 The terms are the leaves of a tree, and what stands above them can be applied to any subset of
 them, the others being dropped: ``switch(s, a + b, c)`` without ``a`` and ``c`` is
 ``switch(s, b, 0)``. So the sum over rows is a sum of trees, one for each group of terms.
@@ -93,8 +96,13 @@ class Branch:
     make: Callable[[Sequence[Part], At | None], TensorVariable]
 
 
+def _nothing(x: TensorVariable) -> Branch:
+    """Return a tree without terms, of what is zero in all rows or hidden there."""
+    return Branch(x, (), lambda given, at: x)
+
+
 def terms_of(tree: Tree) -> list[Term]:
-    """Return the leaves."""
+    """Return the terms, which are the leaves."""
     if isinstance(tree, Term):
         return [tree]
     return [term for part in tree.parts for term in terms_of(part)]
@@ -102,7 +110,8 @@ def terms_of(tree: Tree) -> list[Term]:
 
 def at_rows(tree: Tree, kept: set[Term]) -> Part:
     """Return the sum of some of the terms at each row, None if it has none of them."""
-    if kept.issuperset(terms_of(tree)):
+    terms = terms_of(tree)
+    if terms and kept.issuperset(terms):
         return tree.x
     if isinstance(tree, Term):
         return None
@@ -129,6 +138,8 @@ def split(grid: Grid, x: TensorVariable, where: Where) -> Tree:
     if _n_leaves(x) > MOST_TERMS:
         return Term(x, x)
     tree = Splitter(grid, where).split(x)
+    if not terms_of(tree):
+        return Term(x, x)
     computed = _computed_anyway(tree, where)
     return Splitter(grid, where, computed=computed).split(x) if computed else tree
 
@@ -298,15 +309,24 @@ def _product(splitter: Splitter, node: Apply) -> Tree | None:
         factor = product(_in_type_of(node, others) if len(others) > 1 else others)
         # With weights of its own, `y * z` beside `exp(z)`, a sum is not what the other term computes.
         tree = replace(splitter, computed=frozenset()).split(factor)
-        if isinstance(tree, Branch) and len(terms_of(tree)) > 1:
+        if _is_in_parts(tree):
             return _times(tree, tuple(weights))
         return Term(node.outputs[0], factor, tuple(weights), splitter.mask)
     varying = [i for i, x in enumerate(node.inputs) if splitter.varies(x)]
     return _linear(splitter, node, varying) if len(varying) == 1 else None
 
 
+def _is_in_parts(tree: Tree) -> bool:
+    """Whether a tree has more leaves than one, terms or not."""
+    while isinstance(tree, Branch) and len(tree.parts) == 1:
+        [tree] = tree.parts
+    return isinstance(tree, Branch)
+
+
 def _times(tree: Tree, weights: tuple[TensorConstant, ...]) -> Tree:
     """Return the tree of weights times a tree: they become weights of each term."""
+    if not terms_of(tree):
+        return tree
     x = product((*weights, tree.x))
     if isinstance(tree, Term):
         return replace(tree, x=x, weights=(*weights, *tree.weights))
@@ -347,7 +367,9 @@ def _by_mask(
     splitter: Splitter, node: Apply, condition: TensorVariable, mask: np.ndarray, u: TensorVariable
 ) -> Branch:
     """Return the branch of ``switch(condition, u, v)`` with ``v`` of a node and a known condition."""
-    parts = splitter.split(u, mask), splitter.split(node.inputs[2], ~mask)
+    parts = _where(splitter, u, mask), _where(splitter, node.inputs[2], ~mask)
+    if not any(map(terms_of, parts)):
+        return _nothing(node.outputs[0])
 
     def make(given: Sequence[Part], at: At | None) -> TensorVariable:
         if at is None:
@@ -355,6 +377,12 @@ def _by_mask(
         return _total_of(node, given)
 
     return Branch(node.outputs[0], parts, make)
+
+
+def _where(splitter: Splitter, x: TensorVariable, mask: np.ndarray) -> Tree:
+    """Split an operand of a switch for the rows where it is chosen, if there are any and it is not zero."""
+    both = mask if splitter.mask is None else splitter.mask & mask
+    return splitter.split(x, mask) if both.any() and fill_value(x) != 0 else _nothing(x)
 
 
 def conjunction(condition: TensorVariable) -> list[TensorVariable]:
