@@ -74,7 +74,7 @@ def test_digits_of_a_gumbel_density_far_out(log_of_scale):
 GROUPS = 24
 by_loop = pt.vector("by_loop", shape=(GROUPS,))
 OF_GROUP = np.repeat(np.arange(GROUPS), 5)
-chosen = pt.add(*(pt.switch(OF_GROUP == k, by_loop[k], 0.0) for k in range(GROUPS)))
+chosen = pt.add(*(pt.switch(k == OF_GROUP, by_loop[k], 0.0) for k in range(GROUPS)))
 ERROR = RNG.normal(size=OF_GROUP.size) - chosen
 
 
@@ -91,5 +91,12 @@ def test_rows_of_effects_by_a_loop():
     nothing = pt.switch(OF_GROUP < 2, pt.switch(OF_GROUP > 2, pt.log(by_loop[0]), 0.0), 0.0)
     values = {by_loop: np.linspace(-1.0, 1.0, GROUPS)}
     derivative = pt.switch(OF_GROUP == 3, 0.5 * ERROR, 0.0)
-    for rows in (ERROR**2, derivative, by_constant, nothing, nothing + ERROR, 3.0 * nothing - ERROR**2):
+    for rows in (
+        ERROR**2,
+        derivative,
+        by_constant,
+        nothing,
+        nothing + ERROR,
+        3.0 * nothing - ERROR**2,
+    ):
         assert_same_value_and_gradient(rows.sum(), values, rtol=1e-13)
