@@ -10,26 +10,24 @@ r"""Split what is summed over rows into terms, each with the constants that only
     switch(m, u, v)           ->  terms of u where m, of v where not m          m constant
     switch(e & m, u, v)       ->  terms of switch(e, u, v) where m, of v where not
 
-What constant masks leave no row, and the zero of ``switch(m, u, 0)``, is no term. Of effects that are written as a sum of ``switch(group == k, a[k], 0)``
-over groups, the gradient by each then has one term, not two for each group.
+What constant masks leave no row is no term. Of effects that are written as a sum of ``switch(group == k, a[k], 0)`` over groups, the
+gradient by each then reads that effect alone. Nor is a zero beside what is added in each row; others stay, which an infinite factor makes nan.
 
-The terms are the leaves of a tree, and what stands above them can be applied to any subset of
-them, the others being dropped: ``switch(s, a + b, c)`` without ``a`` and ``c`` is
-``switch(s, b, 0)``. So the sum over rows is a sum of trees, one for each group of terms.
+The terms are the leaves of a tree, and what stands above them can be applied to any subset of them, the others being dropped:
+``switch(s, a + b, c)`` without ``a`` and ``c`` is ``switch(s, b, 0)``. So the sum over rows is a sum of trees, one for each group of terms.
 
 A sum that another term reads, the ``z`` of ``-z - exp(-z)``, is one term, if it has no weights of its own: each row computes it
 anyway, and where two terms have derivatives that cancel in each row, ``exp(-z) - 1`` next to zero, two sums of them would lose the digits.
 
-What an Op makes of numbers of a smaller type, ``a8 + b8 + c64``, it computes in its own. So terms are added, and factors
-multiplied, in the type of the Op that they are taken from; integers, which go round, are left whole.
+What an Op makes of numbers of a smaller type, ``a8 + b8 + c64``, it computes in its own. So terms are added, and factors multiplied, in the type
+of the Op that they are taken from; integers, which go round, are left whole.
 
-A constant mask restricts a term to rows; it is never a factor, which would turn an infinite
-entry that the switch hides into nan.
+A constant mask restricts a term to rows; it is never a factor, which would turn an infinite entry that the switch hides into nan.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytensor.scalar as ps
@@ -97,7 +95,7 @@ class Branch:
 
 
 def _nothing(x: TensorVariable) -> Branch:
-    """Return a tree without terms, of what is zero in all rows or hidden there."""
+    """Return a tree without terms, of what is chosen in no row, or a zero."""
     return Branch(x, (), lambda given, at: x)
 
 
@@ -134,11 +132,8 @@ def _at_cells(tree: Tree, of_term: dict[Term, TensorVariable], at: At) -> Part:
 
 
 def split(grid: Grid, x: TensorVariable, where: Where) -> Tree:
-    """Return the tree of ``x``, which is but one term if it could have too many."""
-    if _n_leaves(x) > MOST_TERMS:
-        return Term(x, x)
-    tree = Splitter(grid, where).split(x)
-    if not terms_of(tree):
+    """Return the tree of ``x``, which is but one term if it could have too many, or has none."""
+    if _n_leaves(x) > MOST_TERMS or not terms_of(tree := Splitter(grid, where).split(x)):
         return Term(x, x)
     computed = _computed_anyway(tree, where)
     return Splitter(grid, where, computed=computed).split(x) if computed else tree
@@ -166,25 +161,29 @@ def _branches(tree: Tree) -> list[Branch]:
     return [tree, *(branch for part in tree.parts for branch in _branches(part))]
 
 
+def _is_split(x: TensorVariable) -> bool:
+    return isinstance(x.owner_op, CheckAndRaise) or type(scalar_op(x)) in SPLITS
+
+
 def _n_leaves(x: TensorVariable) -> int:
     """Return how many leaves a tree has at most; what is read twice, as ``u`` in ``u + u * x``, is in it twice."""
 
     @cache
     def count(x: TensorVariable) -> int:
-        is_split = isinstance(x.owner_op, CheckAndRaise) or type(scalar_op(x)) in SPLITS
-        return sum(map(count, x.owner.inputs)) if is_split else 1
+        return sum(map(count, x.owner.inputs)) if _is_split(x) else 1
 
     return count(x)
 
 
 @dataclass(frozen=True)
 class Splitter:
-    """Where rules are: the axes of the grid, the rows that are summed over, and the sums that are left whole there."""
+    """Where rules are: the axes of the grid, the rows summed over, the sums left whole, and whether something else is added in each row."""
 
     grid: Grid
     where: Where
     mask: np.ndarray | None = None
     computed: frozenset[TensorVariable] = frozenset()
+    added: bool = False
 
     def split(self, x: TensorVariable, mask: np.ndarray | None = None) -> Tree:
         """Split an operand further, for fewer rows if a mask is given."""
@@ -252,7 +251,7 @@ def _check(splitter: Splitter, node: Apply) -> Branch:
 
 def _linear(splitter: Splitter, node: Apply, linear: Sequence[int]) -> Branch:
     """Return the branch of an Op that is linear in these of its inputs, taken together."""
-    parts = tuple(splitter.split(node.inputs[i]) for i in linear)
+    parts = tuple(replace(splitter, added=False).split(node.inputs[i]) for i in linear)
 
     def make(given: Sequence[Part], at: At | None) -> TensorVariable:
         by_input = dict(zip(linear, _zeros_for_none(given, node)))
@@ -278,10 +277,13 @@ def _in_type_of(node: Apply, given: Iterable[TensorVariable]) -> list[TensorVari
 
 
 def _sum(splitter: Splitter, node: Apply) -> Branch:
-    def make(given: Sequence[Part], at: At | None) -> TensorVariable:
-        return _total_of(node, given)
+    return Branch(node.outputs[0], _added(splitter, node), lambda given, at: _total_of(node, given))
 
-    return Branch(node.outputs[0], tuple(map(splitter.split, node.inputs)), make)
+
+def _added(splitter: Splitter, node: Apply) -> tuple[Tree, ...]:
+    """Split what is added, beside which a zero is nothing if one of it is no switch."""
+    added = splitter.added or not all(map(_is_split, node.inputs))
+    return tuple(map(replace(splitter, added=added).split, node.inputs))
 
 
 def _total_of(node: Apply, given: Sequence[Part]) -> TensorVariable:
@@ -295,11 +297,7 @@ def _difference(splitter: Splitter, node: Apply) -> Branch:
             return _total_of(node, given)
         return neg(_total_of(node, given)) if u is None else sub(u, v)
 
-    return Branch(node.outputs[0], tuple(map(splitter.split, node.inputs)), make)
-
-
-def _of_first(splitter: Splitter, node: Apply) -> Branch:
-    return _linear(splitter, node, [0])
+    return Branch(node.outputs[0], _added(splitter, node), make)
 
 
 def _product(splitter: Splitter, node: Apply) -> Tree | None:
@@ -380,9 +378,10 @@ def _by_mask(
 
 
 def _where(splitter: Splitter, x: TensorVariable, mask: np.ndarray) -> Tree:
-    """Split an operand of a switch for the rows where it is chosen, if there are any and it is not zero."""
+    """Split an operand of a switch for the rows where it is chosen, if there are any."""
     both = mask if splitter.mask is None else splitter.mask & mask
-    return splitter.split(x, mask) if both.any() and fill_value(x) != 0 else _nothing(x)
+    is_term = both.any() and not (splitter.added and fill_value(x) == 0)
+    return splitter.split(x, mask) if is_term else _nothing(x)
 
 
 def conjunction(condition: TensorVariable) -> list[TensorVariable]:
@@ -393,7 +392,7 @@ def conjunction(condition: TensorVariable) -> list[TensorVariable]:
 SPLITS: dict[type, Callable[[Splitter, Apply], Tree | None]] = {
     ps.Add: _sum,
     ps.Sub: _difference,
-    ps.Neg: _of_first,
+    ps.Neg: partial(_linear, linear=[0]),
     ps.Mul: _product,
     ps.TrueDiv: _quotient,
     ps.Switch: _switch,
