@@ -43,12 +43,17 @@ FLAT = {
     "one other last": (nested(*many, x), 6),
     "one other between": (nested(many[0], x, *many[1:3]), 4),
     "into other values": (nested(*(increment(k, start=2.0) for k in range(4))), 4),
+    "two others": (nested(x, *many, y), 6),
+    "others between": (nested(x, y, many[0], w, many[1], table, *many[2:]), 6),
+    "others between increments": (nested(many[0], x, many[1], y, many[2], w), 4),
+    "several in one sum": (pt.add(pt.add(x, many[0], y, many[1]), w, many[2], table), 4),
+    "one that is read twice": (nested(*many, x, x), 6),
     "slices": (nested(*(pt.zeros(LENGTH)[k:].inc(1.0 * k) for k in range(1, 4))), 3),
 }
 LEFT_ALONE = {
     "from the right": many[0] + (many[1] + (many[2] + many[3])),
     "two increments": nested(x, *many[:2]),
-    "two others": nested(x, *many, y),
+    "two others, into other values": nested(x, *(increment(k, start=2.0) for k in range(4)), y),
     "sets": nested(*(pt.zeros(LENGTH)[k:].set(1.0 * k) for k in range(1, 4))),
     "one sum": pt.add(x, *many),
     "a part is read elsewhere": (part := nested(*many[:2])) + many[2] + pt.exp(part),

@@ -7,9 +7,18 @@
 The gradient of a table that many likelihoods read is a sum of that many increments, two at a time. PyTensor's ``local_IncSubtensor_serialize`` makes
 a chain of increments of it. Of sums within sums it takes what is there to the next sum outward one by one, so that of :math:`n` increments it makes
 :math:`n^2` nodes; of one sum it makes the chain at once. The chain is the same: increments are in the same order, and they start from what
-is no increment. Where more than one term is none, the order in which those are added could change, and such a sum is left alone, as are sums
-from the right, of which PyTensor makes a chain in another order.
+is no increment. Several terms that are none, such as the gradient of a likelihood that reads the whole table, are added up first, as PyTensor adds
+them: what comes after an increment stands before what has been added up by then,
+
+.. code::
+
+    (((x + y) + inc(0, c)) + z) + inc(0, d)  ->  (z + (x + y)) + inc(0, c) + inc(0, d)
+
+Where increments are of other values than zeros, those would come between, and the sum is left alone, as are sums from the right, of which
+PyTensor makes a chain in another order.
 """
+
+from itertools import compress
 
 import pytensor.scalar as ps
 from pytensor.graph.fg import FunctionGraph
@@ -17,6 +26,7 @@ from pytensor.graph.rewriting.basic import GraphRewriter, copy_stack_trace
 from pytensor.tensor.math import add
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import is_elemwise, is_made_by
 from pymc_fastlogp.analysis.writes import is_set
 
@@ -35,26 +45,52 @@ class FlatIncrements(GraphRewriter):
         for out in (node.outputs[0] for node in nodes):
             if any(is_elemwise(client.op, ps.Add) for client, _ in fgraph.clients[out]):
                 continue
-            terms = _terms(fgraph, out)
-            increments = [x for x in terms if _is_increment(fgraph, x)]
-            is_nested = len(terms) > len(out.owner.inputs)
-            if is_nested and len(increments) >= max(FEWEST, len(terms) - 1):
-                total = add(*terms)
-                copy_stack_trace(out, total)
-                if out.type.is_super(total.type):
-                    fgraph.replace_all_validate([(out, total)], reason=NAME)
+            total = _one_sum(fgraph, out)
+            if total is None:
+                continue
+            copy_stack_trace(out, total)
+            if out.type.is_super(total.type):
+                fgraph.replace_all_validate([(out, total)], reason=NAME)
 
 
-def _terms(fgraph: FunctionGraph, out: TensorVariable) -> list[TensorVariable]:
-    """Return what is added up, in order, through first terms that are sums of the same type and that nothing else reads."""
+def _one_sum(fgraph: FunctionGraph, out: TensorVariable) -> TensorVariable | None:
+    """Return what increments start from and the increments in one sum, None where there are few."""
+    levels = _levels(fgraph, out)
+    if len(levels) == 1:
+        return None
+    start: list[TensorVariable] = []
+    increments: list[TensorVariable] = []
+    n_others = 0
+    for terms in levels:
+        moves = [_is_increment(fgraph, x, out) for x in terms]
+        others = [x for x, move in zip(terms, moves, strict=True) if not move]
+        if others:
+            # A chain of increments moves behind what is no increment, and what it starts from with it.
+            parts = [*others, *start] if increments else [*start, *others]
+            start = [add(*parts)] if len(parts) > 1 else parts
+        increments += compress(terms, moves)
+        n_others += len(others)
+    if len(increments) < FEWEST or not (n_others < 2 or all(map(_is_of_zeros, increments))):
+        return None
+    return add(*start, *increments)
+
+
+def _levels(fgraph: FunctionGraph, out: TensorVariable) -> list[list[TensorVariable]]:
+    """Return what each sum adds, the innermost first, through first terms that are sums of the same type and that nothing else reads."""
     first, *others = out.owner.inputs
-    last_first = others[::-1]
+    levels = []
     while is_made_by(first, ps.Add) and first.type == out.type and len(fgraph.clients[first]) == 1:
+        levels.append(others)
         first, *others = first.owner.inputs
-        last_first += others[::-1]
-    return [first, *last_first[::-1]]
+    return [[first, *others], *levels[::-1]]
 
 
-def _is_increment(fgraph: FunctionGraph, x: TensorVariable) -> bool:
+def _is_increment(fgraph: FunctionGraph, x: TensorVariable, out: TensorVariable) -> bool:
     """Whether PyTensor puts a term into the chain."""
-    return is_set(x) and not x.owner.op.set_instead_of_inc and len(fgraph.clients[x]) == 1
+    is_inc = is_set(x) and not x.owner.op.set_instead_of_inc
+    return is_inc and len(fgraph.clients[x]) == 1 and x.type.is_super(out.type)
+
+
+def _is_of_zeros(increment: TensorVariable) -> bool:
+    value = fill_value(increment.owner.inputs[0])
+    return value is not None and value == 0
