@@ -24,6 +24,7 @@ import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.graph.traversal import toposort
 from pytensor.tensor.math import Sum
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
@@ -67,16 +68,15 @@ def local_order_rows(fgraph: FunctionGraph, node: Apply) -> Replacements | None:
         if refusal := why_not(fgraph, found):
             decisions.refused(NAME, out, refusal)
             continue
-        return _permuted(fgraph, [*found], rows, sorted_by(scattered, rows))
+        return _permuted([*found], rows, sorted_by(scattered, rows))
     return None
 
 
-def _permuted(
-    fgraph: FunctionGraph, readers: list[Reader], rows: np.ndarray, by: str
-) -> Replacements | None:
+def _permuted(readers: list[Reader], rows: np.ndarray, by: str) -> Replacements | None:
     """Return what stands for each reduction, those that depend on others first."""
     grid = Grid(rows.shape, len(rows))
-    position = {node: k for k, node in enumerate(fgraph.toposort())}
+    order = toposort([reader.node.outputs[0] for reader in readers])
+    position = {node: k for k, node in enumerate(order)}
     # What is put in a place is built of what the graph still is, so that comes after it.
     last_first = sorted(readers, key=lambda reader: position[reader.node], reverse=True)
     result = {reader.node.outputs[0]: _at(grid, reader, rows) for reader in last_first}

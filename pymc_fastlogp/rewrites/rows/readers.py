@@ -7,10 +7,11 @@ same index: their gathers are one, once equal nodes are merged, and a kernel mak
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.features import Feature
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.math import All, Sum
 from pytensor.tensor.subtensor import AdvancedSubtensor
@@ -20,6 +21,7 @@ from pymc_fastlogp.analysis.gathers import Where, parse_gather
 from pymc_fastlogp.decisions import Refusal
 from pymc_fastlogp.rewrites.rows.chunks import narrowest
 from pymc_fastlogp.rewrites.rows.grid import Grid, static_length
+from pymc_fastlogp.rewrites.rows.reads import order_of
 from pymc_fastlogp.rewrites.rows.reductions import axes_of
 from pymc_fastlogp.rewrites.rows.refusals import (
     NEEDED_ROW_BY_ROW,
@@ -61,25 +63,99 @@ class Reading:
     tables: set[tuple[TensorVariable, bytes]] = field(default_factory=set)
     refusal: Refusal | None = None
 
-    def shares(self, other: "Reading") -> bool:
-        """Whether both read the same rows."""
-        same_index = not self.indices.keys().isdisjoint(other.indices)
-        return same_index or not self.computed.keys().isdisjoint(other.computed)
+    @property
+    def rows(self) -> set[TensorVariable | bytes]:
+        """What another reduction that has some of it reads the same rows by."""
+        return {*self.computed, *self.indices}
+
+
+class KnownReaders(Feature):
+    """The reductions of a graph by the lengths of their axes, and which rows each reads.
+
+    A graph has as many of them as likelihoods, and each is to be compared with those of its length: they are looked up here,
+    where going over the graph for each would take the square of the likelihoods. It is known to :func:`readers_with` as
+    ``fgraph.row_readers``.
+    """
+
+    def __init__(self) -> None:
+        self._of_length: dict[int, dict[Reader, None]] | None = None
+        self._lengths: dict[Reader, int] = {}
+        self._rows: dict[Reader, set[TensorVariable | bytes]] = {}
+
+    def on_attach(self, fgraph: FunctionGraph) -> None:
+        """Be found by :func:`readers_with`."""
+        fgraph.row_readers = self
+
+    def on_detach(self, fgraph: FunctionGraph) -> None:
+        """Free what is known."""
+        del fgraph.row_readers
+
+    def on_import(self, fgraph: FunctionGraph, node: Apply, reason: Any) -> None:
+        """Know one more reduction, if one was asked for yet."""
+        if self._of_length is not None:
+            self._add(node)
+
+    def on_prune(self, fgraph: FunctionGraph, node: Apply, reason: Any) -> None:
+        """Forget a reduction."""
+        self._drop(node)
+
+    def on_change_input(
+        self, fgraph: FunctionGraph, node: Apply, i: int, old: Any, new: Any, reason: Any = None
+    ) -> None:
+        """Forget the rows of reductions that have read a variable, and the length of one itself."""
+        for reader in [reader for reader, rows in self._rows.items() if old in rows]:
+            del self._rows[reader]
+        if self._of_length is not None:
+            self._drop(node)
+            self._add(node)
+
+    def along(self, fgraph: FunctionGraph, n: int) -> dict[Reader, set[TensorVariable | bytes]]:
+        """Return the rows of each reduction over an axis of this length."""
+        if self._of_length is None:
+            self._of_length = {}
+            for node in order_of(fgraph):
+                if node in fgraph.apply_nodes:
+                    self._add(node)
+        return {reader: self._rows_of(reader, n) for reader in self._of_length.get(n, ())}
+
+    def _rows_of(self, reader: Reader, n: int) -> set[TensorVariable | bytes]:
+        if reader not in self._rows:
+            self._rows[reader] = reading_of(reader, n).rows
+        return self._rows[reader]
+
+    def _add(self, node: Apply) -> None:
+        assert self._of_length is not None
+        for reader in _along_axes(node):
+            n = length_of(*reader)
+            if n is not None:
+                self._lengths[reader] = n
+                self._of_length.setdefault(n, {})[reader] = None
+
+    def _drop(self, node: Apply) -> None:
+        for reader in _along_axes(node):
+            self._rows.pop(reader, None)
+            n = self._lengths.pop(reader, None)
+            if n is not None and self._of_length is not None:
+                del self._of_length[n][reader]
+
+
+def _along_axes(node: Apply) -> Iterator[Reader]:
+    if isinstance(node.op, Sum | All):
+        yield from (Reader(node, axis) for axis in axes_of(node))
 
 
 def readers_with(fgraph: FunctionGraph, reader: Reader, n: int) -> dict[Reader, Reading]:
     """Return a reduction and all others that read the same rows, directly or by way of another."""
-    found = {reader: reading_of(reader, n)}
-    others = {each: reading_of(each, n) for each in _readers(fgraph, n) if each.node != reader.node}
-    while joining := {
-        each: reading
-        for each, reading in others.items()
-        if any(reading.shares(known) for known in found.values())
-    }:
-        found |= joining
-        taken = {each.node for each in found}
-        others = {each: reading for each, reading in others.items() if each.node not in taken}
-    return found
+    known: KnownReaders = fgraph.row_readers
+    rows = reading_of(reader, n).rows
+    found = [reader]
+    others = {each: its for each, its in known.along(fgraph, n).items() if each.node != reader.node}
+    while joining := [each for each, its in others.items() if not rows.isdisjoint(its)]:
+        found += joining
+        rows = rows.union(*(others[each] for each in joining))
+        taken = {each.node for each in joining}
+        others = {each: its for each, its in others.items() if each.node not in taken}
+    return {each: reading_of(each, n) for each in found}
 
 
 def why_not(fgraph: FunctionGraph, found: dict[Reader, Reading]) -> Refusal | None:
@@ -105,13 +181,6 @@ def scattered_by(found: dict[Reader, Reading]) -> list[Scattered]:
         Scattered(index, sum(digest == its_index for _, its_index in tables), names[digest])
         for digest, index in indices.items()
     ]
-
-
-def _readers(fgraph: FunctionGraph, n: int) -> Iterator[Reader]:
-    """Yield the reductions over axes of this length."""
-    for node in fgraph.toposort():
-        if isinstance(node.op, Sum | All):
-            yield from (Reader(node, axis) for axis in axes_of(node) if length_of(node, axis) == n)
 
 
 def length_of(node: Apply, axis: int) -> int | None:

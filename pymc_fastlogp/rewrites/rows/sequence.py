@@ -15,6 +15,7 @@ from pytensor.graph.rewriting.basic import (
 )
 from pytensor.graph.rewriting.db import SequenceDB
 
+from pymc_fastlogp.rewrites.rows.readers import KnownReaders
 from pymc_fastlogp.rewrites.rows.reads import SharedReads, order_of
 
 type Structure = dict[int, tuple[int, ...]]
@@ -92,14 +93,16 @@ class RowRewriter(SequentialGraphRewriter):
         return profile
 
     def _apply(self, fgraph: FunctionGraph) -> Any:
-        shared = SharedReads()
-        fgraph.attach_feature(shared)
+        shared = SharedReads(), KnownReaders()
+        for feature in shared:
+            fgraph.attach_feature(feature)
         try:
             # The rules calculate with data. A square that overflows in one of them is none of the user's.
             with np.errstate(all="ignore"):
                 return super().apply(fgraph)
         finally:
-            fgraph.remove_feature(shared)
+            for feature in shared:
+                fgraph.remove_feature(feature)
 
     def get_node_rewriters(self) -> Iterator[NodeRewriter]:
         """Yield the rules, as other rewriters of graphs do theirs."""

@@ -1,0 +1,104 @@
+"""Which reductions read the same rows, also after the graph around them has changed."""
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.fg import FunctionGraph
+
+from pymc_fastlogp.rewrites.rows import readers
+from pymc_fastlogp.rewrites.rows.readers import KnownReaders, Reader, readers_with
+from pymc_fastlogp.rewrites.rows.reads import SharedReads
+from tests.rewrites.conftest import pregrad
+
+N, GROUPS = 1000, 4
+RNG = np.random.default_rng(0)
+A, B, C, D = RNG.integers(GROUPS, size=(4, N))
+X = RNG.normal(size=N)
+theta, phi = (pt.vector(name, shape=(GROUPS,)) for name in ("theta", "phi"))
+
+
+def graph_of(sums):
+    """Return a graph of sums that is looked at by the rules about rows."""
+    fgraph = FunctionGraph(outputs=sums, clone=False)
+    fgraph.attach_feature(SharedReads())
+    fgraph.attach_feature(KnownReaders())
+    return fgraph
+
+
+def with_each(fgraph):
+    """Return which outputs read the same rows as each of them."""
+    place = {x.owner: k for k, x in enumerate(fgraph.outputs)}
+    return [
+        {place[other.node] for other in readers_with(fgraph, Reader(x.owner, 0), N)}
+        for x in fgraph.outputs
+    ]
+
+
+def test_the_same_rows_are_read_by_an_index_or_a_variable_or_by_way_of_another():
+    shared = pt.exp(theta[A] * X)
+    sums = [
+        shared.sum(),
+        pt.all(shared > 0),
+        (theta[B] * shared).sum(),
+        pt.sqr(phi[B]).sum(),
+        theta[C].sum(),
+        pt.log(phi[C]).sum(),
+        theta[D].sum(),
+        theta[A[1:]].sum(),  # of another length
+    ]
+    found = with_each(graph_of(sums))
+    assert found == [*[{0, 1, 2, 3}] * 4, *[{4, 5}] * 2, {6}, {7}]
+
+
+def changes():
+    """Return what is put in whose place, in graphs of three sums, the second of which reads by an index of its own."""
+    theirs = pt.exp(theta[B] * X)
+    sums = [theta[A].sum(), theirs.sum(), phi[C].sum()]
+    open_length = pt.vector("open")
+    known = pt.specify_shape(open_length, (N,))
+    return {
+        "what is read row by row": (sums, [(theirs, pt.exp(theta[A] * X))]),
+        "a table": (sums, [(theirs.owner.inputs[0].owner.inputs[0], theta[C])]),
+        "a sum": (sums, [(sums[1], (phi[A] * theta[C]).sum())]),
+        "one after the other": (
+            sums,
+            [(theirs, pt.exp(theta[A] * X)), (sums[2], phi[B].sum()), (sums[0], theta[B].sum())],
+        ),
+        "back and forth": (
+            sums,
+            [(theirs, (other := pt.exp(theta[A] * X))), (other, pt.exp(phi[C] * X))],
+        ),
+        "a length that becomes known": (
+            [theta[A].sum(), open_length.sum()],
+            [(open_length, known), (known, theta[A])],
+        ),
+    }
+
+
+@pytest.mark.parametrize("case", changes())
+def test_what_is_known_follows_the_graph(case):
+    sums, replacements = changes()[case]
+    fgraph = graph_of(sums)
+    for before, after in replacements:
+        with_each(fgraph)
+        fgraph.replace(before, after, import_missing=True)
+        assert with_each(fgraph) == with_each(graph_of(fgraph.clone().outputs))
+
+
+def likelihoods(n):
+    rng = np.random.default_rng(1)
+    return sum(
+        pt.exp(theta[rng.integers(GROUPS, size=N)] * rng.normal(size=N)).sum() for _ in range(n)
+    )
+
+
+def test_readers_are_looked_at_as_often_as_there_are_likelihoods(monkeypatch):
+    """Each was compared with what all others read, which was found out anew."""
+    looked_at = []
+    reading_of = readers.reading_of
+    monkeypatch.setattr(
+        readers, "reading_of", lambda *args: looked_at.append(args) or reading_of(*args)
+    )
+    n = 12
+    pregrad(likelihoods(n), on=True)
+    assert n <= len(looked_at) <= 5 * n
