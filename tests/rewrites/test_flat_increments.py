@@ -3,6 +3,8 @@
 import numpy as np
 import pytensor.tensor as pt
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pytensor.compile.mode import optdb
 from pytensor.graph.basic import equal_computations
 from pytensor.graph.fg import FunctionGraph
@@ -12,7 +14,7 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 
 from pymc_fastlogp.analysis.writes import is_set
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.rewrites.filled.flat_increments import FlatIncrements
+from pymc_fastlogp.rewrites.filled.flat_increments import FEWEST, FlatIncrements
 from tests.rewrites.conftest import sketch
 
 LENGTH = 4
@@ -87,6 +89,29 @@ def test_makes_one_sum_of_which_the_same_chain_becomes(name):
     flat = flattened(out)
     assert len(flat.owner.inputs) == n_terms
     assert chain_of(flat) == chain_of(out)
+
+
+@st.composite
+def sums(draw):
+    """Draw sums within sums of increments and of others, and how many increments there are."""
+    n_increments, total, others = 0, None, iter([x, y, w, table] * 5)
+    for k in range(draw(st.integers(2, 5))):
+        terms = [] if total is None else [total]
+        for is_increment in draw(st.lists(st.booleans(), min_size=2 - len(terms), max_size=3)):
+            terms.append(increment((k + len(terms)) % 5) if is_increment else next(others))
+            n_increments += is_increment
+        total = pt.add(*terms)
+    return total, n_increments
+
+
+@settings(max_examples=60, derandomize=True)
+@given(sums())
+def test_the_same_chain_whatever_is_added_up(case):
+    out, n_increments = case
+    flat = flattened(out)
+    assert chain_of(flat) == chain_of(out)
+    if n_increments >= FEWEST:
+        assert sum(map(is_set, flat.owner.inputs)) == n_increments
 
 
 @pytest.mark.parametrize("name", LEFT_ALONE)
