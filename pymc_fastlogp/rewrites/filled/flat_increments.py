@@ -60,7 +60,6 @@ def _one_sum(fgraph: FunctionGraph, out: TensorVariable) -> TensorVariable | Non
         return None
     start: list[TensorVariable] = []
     increments: list[TensorVariable] = []
-    n_others = 0
     for terms in levels:
         moves = [_is_increment(fgraph, x, out) for x in terms]
         others = [x for x, move in zip(terms, moves, strict=True) if not move]
@@ -69,8 +68,7 @@ def _one_sum(fgraph: FunctionGraph, out: TensorVariable) -> TensorVariable | Non
             parts = [*others, *start] if increments else [*start, *others]
             start = [add(*parts)] if len(parts) > 1 else parts
         increments += compress(terms, moves)
-        n_others += len(others)
-    if len(increments) < FEWEST or not (n_others < 2 or all(map(_is_of_zeros, increments))):
+    if len(increments) < FEWEST or not all(map(_is_of_zeros, increments)):
         return None
     return add(*start, *increments)
 
