@@ -54,11 +54,22 @@ def changes():
     """Return what is put in whose place, in graphs of three sums, the second of which reads by an index of its own."""
     theirs = pt.exp(theta[B] * X)
     sums = [theta[A].sum(), theirs.sum(), phi[C].sum()]
-    open_length = pt.vector("open")
-    known = pt.specify_shape(open_length, (N,))
+    gathered = theirs.owner.inputs[0].owner.inputs[0]
+    slope = theirs.owner.inputs[0].owner.inputs[1]
+    open_rows, index = pt.vector("open"), pt.vector("index", dtype="int64", shape=(N,))
+    known = pt.specify_shape(open_rows, (N,))
     return {
         "what is read row by row": (sums, [(theirs, pt.exp(theta[A] * X))]),
-        "a table": (sums, [(theirs.owner.inputs[0].owner.inputs[0], theta[C])]),
+        "what is gathered": (sums, [(gathered, theta[C])]),
+        "a column of data": (sums, [(slope, theta[A])]),
+        "an index": (
+            [theta[A].sum(), pt.exp(phi[index] * X).sum()],
+            [(index, pt.constant(A))],
+        ),
+        "a table": (
+            [theta[A].sum(), pt.exp(phi[A] * X).sum()],
+            [(phi, pt.constant(np.ones(GROUPS)))],
+        ),
         "a sum": (sums, [(sums[1], (phi[A] * theta[C]).sum())]),
         "one after the other": (
             sums,
@@ -69,8 +80,12 @@ def changes():
             [(theirs, (other := pt.exp(theta[A] * X))), (other, pt.exp(phi[C] * X))],
         ),
         "a length that becomes known": (
-            [theta[A].sum(), open_length.sum()],
-            [(open_length, known), (known, theta[A])],
+            [theta[A].sum(), open_rows.sum()],
+            [(open_rows, known), (known, theta[A])],
+        ),
+        "a length that becomes known far away": (
+            [theta[A].sum(), pt.exp(open_rows).sum()],
+            [(open_rows, known), (known, theta[A])],
         ),
     }
 
@@ -102,3 +117,23 @@ def test_readers_are_looked_at_as_often_as_there_are_likelihoods(monkeypatch):
     n = 12
     pregrad(likelihoods(n), on=True)
     assert n <= len(looked_at) <= 5 * n
+
+
+def test_likelihoods_of_one_index_that_refuse_are_read_once(monkeypatch):
+    """Each asks for all, as one of them has to stay: every row of it is needed."""
+    looked_at = []
+    reading_of = readers.reading_of
+    monkeypatch.setattr(
+        readers, "reading_of", lambda *args: looked_at.append(args) or reading_of(*args)
+    )
+    n, kept = 12, pt.exp(phi[A] * X)
+    sums = [pt.exp(theta[A] * RNG.normal(size=N)).sum() for _ in range(n)]
+    pregrad(pt.stack([*sums, kept.sum(), pt.max(pt.cumsum(kept))]), on=True)
+    assert n <= len(looked_at) <= 5 * n
+
+
+def test_a_copy_of_a_graph_knows_nothing_of_it():
+    fgraph = graph_of([theta[A].sum()])
+    copy = fgraph.clone()
+    assert copy.row_readers is not fgraph.row_readers
+    assert copy.row_reads is not fgraph.row_reads

@@ -61,6 +61,8 @@ def _one_sum(fgraph: FunctionGraph, out: TensorVariable) -> TensorVariable | Non
     start: list[TensorVariable] = []
     increments: list[TensorVariable] = []
     for terms in levels:
+        if any(_has_increments(fgraph, x) for x in terms):
+            return None
         moves = [_is_increment(fgraph, x, out) for x in terms]
         others = [x for x, move in zip(terms, moves, strict=True) if not move]
         if others:
@@ -87,6 +89,18 @@ def _is_increment(fgraph: FunctionGraph, x: TensorVariable, out: TensorVariable)
     """Whether PyTensor puts a term into the chain."""
     is_inc = is_set(x) and not x.owner.op.set_instead_of_inc
     return is_inc and len(fgraph.clients[x]) == 1 and x.type.is_super(out.type)
+
+
+def _has_increments(fgraph: FunctionGraph, out: TensorVariable) -> bool:
+    """Whether a term is itself a sum with increments, of which PyTensor makes a chain that moves as one."""
+    waiting = [out]
+    while waiting:
+        x = waiting.pop()
+        if is_made_by(x, ps.Add) and len(fgraph.clients[x]) == 1:
+            if any(map(is_set, x.owner.inputs)):
+                return True
+            waiting += x.owner.inputs
+    return False
 
 
 def _is_of_zeros(increment: TensorVariable) -> bool:

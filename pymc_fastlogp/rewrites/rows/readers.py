@@ -4,8 +4,8 @@ Two reductions read the same rows if a variable is computed row by row for both 
 same index: their gathers are one, once equal nodes are merged, and a kernel makes one loop of theirs.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -63,99 +63,109 @@ class Reading:
     tables: set[tuple[TensorVariable, bytes]] = field(default_factory=set)
     refusal: Refusal | None = None
 
-    @property
+    @cached_property
     def rows(self) -> set[TensorVariable | bytes]:
         """What another reduction that has some of it reads the same rows by."""
         return {*self.computed, *self.indices}
 
 
 class KnownReaders(Feature):
-    """The reductions of a graph by the lengths of their axes, and which rows each reads.
+    """The reductions of a graph by the lengths of their axes, and what each reads of its rows.
 
     A graph has as many of them as likelihoods, and each is to be compared with those of its length: they are looked up here,
-    where going over the graph for each would take the square of the likelihoods. It is known to :func:`readers_with` as
-    ``fgraph.row_readers``.
+    where for each the whole graph was gone over. :func:`readers_with` knows it as ``fgraph.row_readers``. Nothing is known
+    before the first question.
     """
 
     def __init__(self) -> None:
-        self._of_length: dict[int, dict[Reader, None]] | None = None
-        self._lengths: dict[Reader, int] = {}
-        self._rows: dict[Reader, set[TensorVariable | bytes]] = {}
+        self._is_asked = False
+        # Those of unknown length, which a change of what they read may tell, are below None.
+        self._of_length: dict[int | None, dict[Reader, None]] = {}
+        self._lengths: dict[Reader, int | None] = {}
+        self._readings: dict[Reader, Reading] = {}
+
+    def clone(self) -> "KnownReaders":
+        """Return what knows nothing of another graph."""
+        return KnownReaders()
 
     def on_attach(self, fgraph: FunctionGraph) -> None:
         """Be found by :func:`readers_with`."""
         fgraph.row_readers = self
 
     def on_detach(self, fgraph: FunctionGraph) -> None:
-        """Free what is known."""
+        """Be found no more."""
         del fgraph.row_readers
 
     def on_import(self, fgraph: FunctionGraph, node: Apply, reason: Any) -> None:
-        """Know one more reduction, if one was asked for yet."""
-        if self._of_length is not None:
-            self._add(node)
+        """Know one more reduction."""
+        if self._is_asked:
+            self._add(_along_axes(node))
 
     def on_prune(self, fgraph: FunctionGraph, node: Apply, reason: Any) -> None:
         """Forget a reduction."""
-        self._drop(node)
+        self._drop(_along_axes(node))
 
     def on_change_input(
         self, fgraph: FunctionGraph, node: Apply, i: int, old: Any, new: Any, reason: Any = None
     ) -> None:
-        """Forget the rows of reductions that have read a variable, and the length of one itself."""
-        for reader in [reader for reader, rows in self._rows.items() if old in rows]:
-            del self._rows[reader]
-        if self._of_length is not None:
-            self._drop(node)
-            self._add(node)
+        """Forget what is read by way of a variable that is another one now, and the length of a reduction of it."""
+        changed = {old, *node.outputs}
+        stale = [r for r, reading in self._readings.items() if not changed.isdisjoint(reading.rows)]
+        for reader in stale:
+            del self._readings[reader]
+        if self._is_asked:
+            readers = _along_axes(node)
+            self._drop(readers)
+            self._add(readers)
 
-    def along(self, fgraph: FunctionGraph, n: int) -> dict[Reader, set[TensorVariable | bytes]]:
-        """Return the rows of each reduction over an axis of this length."""
-        if self._of_length is None:
-            self._of_length = {}
+    def along(self, fgraph: FunctionGraph, n: int) -> dict[Reader, Reading]:
+        """Return the reductions over an axis of this length, and what they read."""
+        if not self._is_asked:
+            self._is_asked = True
             for node in order_of(fgraph):
                 if node in fgraph.apply_nodes:
-                    self._add(node)
-        return {reader: self._rows_of(reader, n) for reader in self._of_length.get(n, ())}
+                    self._add(_along_axes(node))
+        self._add([*self._of_length.pop(None, ())])
+        return {reader: self.reading(reader, n) for reader in self._of_length.get(n, ())}
 
-    def _rows_of(self, reader: Reader, n: int) -> set[TensorVariable | bytes]:
-        if reader not in self._rows:
-            self._rows[reader] = reading_of(reader, n).rows
-        return self._rows[reader]
+    def reading(self, reader: Reader, n: int) -> Reading:
+        """Return what a reduction reads of its rows, of which there are so many."""
+        if reader not in self._readings:
+            self._readings[reader] = reading_of(reader, n)
+        return self._readings[reader]
 
-    def _add(self, node: Apply) -> None:
-        assert self._of_length is not None
-        for reader in _along_axes(node):
-            n = length_of(*reader)
-            if n is not None:
-                self._lengths[reader] = n
-                self._of_length.setdefault(n, {})[reader] = None
+    def _add(self, readers: list[Reader]) -> None:
+        for reader in readers:
+            n = self._lengths[reader] = length_of(*reader)
+            self._of_length.setdefault(n, {})[reader] = None
 
-    def _drop(self, node: Apply) -> None:
-        for reader in _along_axes(node):
-            self._rows.pop(reader, None)
-            n = self._lengths.pop(reader, None)
-            if n is not None and self._of_length is not None:
-                del self._of_length[n][reader]
+    def _drop(self, readers: list[Reader]) -> None:
+        for reader in readers:
+            self._readings.pop(reader, None)
+            if reader in self._lengths:
+                del self._of_length[self._lengths.pop(reader)][reader]
 
 
-def _along_axes(node: Apply) -> Iterator[Reader]:
-    if isinstance(node.op, Sum | All):
-        yield from (Reader(node, axis) for axis in axes_of(node))
+def _along_axes(node: Apply) -> list[Reader]:
+    if not isinstance(node.op, Sum | All):
+        return []
+    return [Reader(node, axis) for axis in axes_of(node)]
 
 
 def readers_with(fgraph: FunctionGraph, reader: Reader, n: int) -> dict[Reader, Reading]:
     """Return a reduction and all others that read the same rows, directly or by way of another."""
     known: KnownReaders = fgraph.row_readers
-    rows = reading_of(reader, n).rows
-    found = [reader]
-    others = {each: its for each, its in known.along(fgraph, n).items() if each.node != reader.node}
-    while joining := [each for each, its in others.items() if not rows.isdisjoint(its)]:
-        found += joining
-        rows = rows.union(*(others[each] for each in joining))
+    others = known.along(fgraph, n)
+    found = {reader: known.reading(reader, n)}
+    rows = found[reader].rows
+    joining = found
+    while joining:
         taken = {each.node for each in joining}
-        others = {each: its for each, its in others.items() if each.node not in taken}
-    return {each: reading_of(each, n) for each in found}
+        others = {each: reading for each, reading in others.items() if each.node not in taken}
+        joining = {e: reading for e, reading in others.items() if not rows.isdisjoint(reading.rows)}
+        found = found | joining
+        rows = rows.union(*(reading.rows for reading in joining.values()))
+    return found
 
 
 def why_not(fgraph: FunctionGraph, found: dict[Reader, Reading]) -> Refusal | None:

@@ -78,6 +78,10 @@ class SharedReads(Feature):
         self._order: list[Apply] | None = None
         self.asked: set[tuple[Hashable, TensorVariable]] = set()
 
+    def clone(self) -> "SharedReads":
+        """Return what knows nothing of another graph."""
+        return SharedReads()
+
     def on_attach(self, fgraph: FunctionGraph) -> None:
         """Be found by :func:`reads_of`."""
         fgraph.row_reads = self

@@ -94,9 +94,9 @@ class RowRewriter(SequentialGraphRewriter):
 
     def _apply(self, fgraph: FunctionGraph) -> Any:
         shared = SharedReads(), KnownReaders()
-        for feature in shared:
-            fgraph.attach_feature(feature)
         try:
+            for feature in shared:
+                fgraph.attach_feature(feature)
             # The rules calculate with data. A square that overflows in one of them is none of the user's.
             with np.errstate(all="ignore"):
                 return super().apply(fgraph)
