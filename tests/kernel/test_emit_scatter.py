@@ -12,8 +12,9 @@ from pytensor.graph.fg import FunctionGraph
 
 from pymc_fastlogp.analysis.index_facts import FAR, Neighbours, index_facts, neighbours_of
 from pymc_fastlogp.kernel.emit import emit
+from pymc_fastlogp.kernel.emit.scatter_by_lane import CHEAP
 from pymc_fastlogp.kernel.ir.arithmetic import identity
-from pymc_fastlogp.kernel.ir.expressions import Const, Load
+from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Load
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.native.target import checks_bounds, default_width
@@ -28,12 +29,15 @@ N_GROUPS = 7
 RUNS, SHORT_RUNS, APART = Neighbours(W, 1), Neighbours(W - 1, 1), Neighbours(1, W)
 
 
-def sums_by_group(n, neighbours, *, static=True):
-    """Return the program that adds numbers, and how many there are, by group."""
+def sums_by_group(n, neighbours, *, static=True, n_operations=0):
+    """Return the program that adds numbers, and how many there are, by group, whose number may take operations that leave it as it is."""
     [size] = sizes(n, static=static)
     index, x = given("i", size, dtype="int32"), given("x", size)
     sums, counts = output("sums", N_GROUPS), output("counts", N_GROUPS)
-    group = (Load(index, (I0,)),)
+    number = Load(index, (I0,))
+    for _ in range(n_operations):
+        number = Compute(ps.abs, (number,), "int32")
+    group = (number,)
     body = (
         Accumulate(sums, group, ps.add, Load(x, (I0,)), neighbours),
         Accumulate(counts, group, ps.add, Const(1.0, F64), neighbours),
@@ -81,6 +85,19 @@ def test_runs_in_registers_are_right_for_any_index(n, static):
         sums, counts = kernel(index, x)
         np.testing.assert_allclose(sums, np.bincount(index, x, N_GROUPS), rtol=1e-13, atol=1e-13)
         np.testing.assert_array_equal(counts, np.bincount(index, minlength=N_GROUPS))
+
+
+@pytest.mark.parametrize("static", [True, False], ids=["static", "runtime"])
+@pytest.mark.parametrize("neighbours", [RUNS, SHORT_RUNS, None])
+@pytest.mark.parametrize("n", [1, W - 1, W, W + 1, W + 3, 5 * W + 1])
+def test_an_index_that_is_not_computed_again_in_each_lane(n, neighbours, static):
+    """A loop may end with one row, which is no vector."""
+    kernel = compile_native(sums_by_group(n, neighbours, static=static, n_operations=CHEAP + 1))
+    rng = np.random.default_rng(0)
+    index, x = np.sort(rng.integers(0, N_GROUPS, n)).astype("int32"), rng.normal(size=n)
+    sums, counts = kernel(index, x)
+    np.testing.assert_allclose(sums, np.bincount(index, x, N_GROUPS), rtol=1e-13, atol=1e-13)
+    np.testing.assert_array_equal(counts, np.bincount(index, minlength=N_GROUPS))
 
 
 def products_by_group(n, neighbours, *, dtype=F64, static=True):

@@ -39,7 +39,8 @@ class _Turn:
         self.array = scope.known.arrays[statement.buffer]
         self.values: Lanes = scope.spread(statement.value)
         self.addresses: ir.Value | None = None
-        if not all(_is_cheap(scope, expr) for expr in statement.index):
+        # One lane alone has one address, and no vector of them.
+        if scope.width > 1 and not all(_is_cheap(scope, expr) for expr in statement.index):
             self.addresses = scope.addresses(statement.buffer, statement.index)
 
     def take(self, lane: Scope, number: ir.Value) -> None:
