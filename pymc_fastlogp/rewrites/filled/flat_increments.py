@@ -14,8 +14,8 @@ them: what comes after an increment stands before what has been added up by then
 
     (((x + y) + inc(0, c)) + z) + inc(0, d)  ->  (z + (x + y)) + inc(0, c) + inc(0, d)
 
-Where increments are of other values than zeros, those would come between, and the sum is left alone, as are sums from the right, of which
-PyTensor makes a chain in another order.
+Where increments are of other values than zeros, those would come between, and the sum is left alone, as it is where a later term is itself a
+sum with increments, of which PyTensor makes a chain that moves as one.
 """
 
 from itertools import compress

@@ -109,14 +109,15 @@ class KnownReaders(Feature):
         self, fgraph: FunctionGraph, node: Apply, i: int, old: Any, new: Any, reason: Any = None
     ) -> None:
         """Forget what is read by way of a variable that is another one now, and the length of a reduction of it."""
+        if not self._is_asked:
+            return
         changed = {old, *node.outputs}
         stale = [r for r, reading in self._readings.items() if not changed.isdisjoint(reading.rows)]
         for reader in stale:
             del self._readings[reader]
-        if self._is_asked:
-            readers = _along_axes(node)
-            self._drop(readers)
-            self._add(readers)
+        readers = _along_axes(node)
+        self._drop(readers)
+        self._add(readers)
 
     def along(self, fgraph: FunctionGraph, n: int) -> dict[Reader, Reading]:
         """Return the reductions over an axis of this length, and what they read."""
