@@ -100,6 +100,16 @@ def test_what_is_known_follows_the_graph(case):
         assert with_each(fgraph) == with_each(graph_of(fgraph.clone().outputs))
 
 
+@pytest.fixture
+def looked_at(monkeypatch):
+    """Return a list of what is asked for its rows."""
+    asked, reading_of = [], readers.reading_of
+    monkeypatch.setattr(
+        readers, "reading_of", lambda *args: asked.append(args) or reading_of(*args)
+    )
+    return asked
+
+
 def likelihoods(n):
     rng = np.random.default_rng(1)
     return sum(
@@ -107,25 +117,15 @@ def likelihoods(n):
     )
 
 
-def test_readers_are_looked_at_as_often_as_there_are_likelihoods(monkeypatch):
+def test_readers_are_looked_at_as_often_as_there_are_likelihoods(looked_at):
     """Each was compared with what all others read, which was found out anew."""
-    looked_at = []
-    reading_of = readers.reading_of
-    monkeypatch.setattr(
-        readers, "reading_of", lambda *args: looked_at.append(args) or reading_of(*args)
-    )
     n = 12
     pregrad(likelihoods(n), on=True)
     assert n <= len(looked_at) <= 5 * n
 
 
-def test_likelihoods_of_one_index_that_refuse_are_read_once(monkeypatch):
+def test_likelihoods_of_one_index_that_refuse_are_read_once(looked_at):
     """Each asks for all, as one of them has to stay: every row of it is needed."""
-    looked_at = []
-    reading_of = readers.reading_of
-    monkeypatch.setattr(
-        readers, "reading_of", lambda *args: looked_at.append(args) or reading_of(*args)
-    )
     n, kept = 12, pt.exp(phi[A] * X)
     sums = [pt.exp(theta[A] * RNG.normal(size=N)).sum() for _ in range(n)]
     pregrad(pt.stack([*sums, kept.sum(), pt.max(pt.cumsum(kept))]), on=True)
