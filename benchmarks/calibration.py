@@ -36,8 +36,8 @@ RESULTS = report.ROOT / "benchmarks" / "results" / "calibration.json"
 PAGE = report.ROOT / "docs" / "calibration.md"
 
 MODELS: dict[str, Callable[[], "pm.Model"]] = {
-    "sleepstudy, LKJCholeskyCov n = 2, non-centred": sleepstudy_model.make,
-    "LKJCholeskyCov slopes n = 4, non-centred, 2 000 rows": case("lkj_slopes").make,
+    "sleepstudy, LKJCholeskyCov n = 2, non-centered": sleepstudy_model.make,
+    "LKJCholeskyCov slopes n = 4, non-centered, 2 000 rows": case("lkj_slopes").make,
     "LKJCorr n = 10 with MvNormal, 200 rows": case("lkj_corr_mvnormal").make,
 }
 

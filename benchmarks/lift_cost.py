@@ -22,7 +22,7 @@ from rich.table import Table
 
 import pymc_fastlogp
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.rewrites.filled import lift_set_subtensor
+from pymc_fastlogp.rewrites.packed_matrices import lift_set_subtensor
 
 SIZES = (100, 10_000, 100_000)
 LKJ_SIZES = (3, 10, 30, 60, 90)

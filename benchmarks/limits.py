@@ -28,7 +28,7 @@ from rich.table import Table
 from benchmarks.machine import machine
 from pymc_fastlogp.benchmarking.native import Timer
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
-from pymc_fastlogp.kernel.graph.scans import specialise_scans
+from pymc_fastlogp.kernel.graph.scan_inner_graphs import specialise_scans
 from pymc_fastlogp.kernel.llvm import I64
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.native.machine_code import compile_program, engine_of
@@ -108,7 +108,7 @@ def _of_series(
 
 LIMITS = (
     Limit(
-        "passes.straighten",
+        "passes.unroll_sequential",
         "LARGEST",
         lambda start, weights: _recursion(lambda state: pt.tanh(weights @ state), start),
         lambda n: [(n,), (n, n)],

@@ -14,7 +14,7 @@ from rich.table import Table
 from benchmarks.machine import machine
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmarking.run import compile_side, legal_points
-from pymc_fastlogp.rewrites.compiled import dot_of_scattered as rule
+from pymc_fastlogp.rewrites.after_gradient import dot_of_scattered as rule
 
 ROUNDS, SECONDS_PER_ROUND = 7, 0.05
 LIMITS = [name for name in vars(rule) if name.startswith("LEAST_RATIO")]
@@ -24,7 +24,7 @@ LARGEST = 10**7  # multiplications
 
 
 def model(users: int, films: int, rank: int, entries: int) -> pm.Model:
-    """Return a factorisation of random ratings at random places."""
+    """Return a factorization of random ratings at random places."""
     rng = np.random.default_rng(0)
     seen = np.zeros((users, films), dtype=bool)
     seen.flat[rng.choice(users * films, entries, replace=False)] = True

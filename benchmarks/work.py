@@ -16,7 +16,7 @@ from rich.table import Table
 from benchmarks.compiled_graph import compiled_graph
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.ir.expressions import Compute, Load
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program, Repeat, Step
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program, SequentialLoop, Step
 from pymc_fastlogp.kernel.ir.traversal import expressions, is_uniform, loaded, updates
 from pymc_fastlogp.kernel.scalars.cost import TRANSCENDENTAL, cost_of
 from tests.canaries import MODELS
@@ -35,7 +35,7 @@ def work_of(program: Program) -> Counter[str]:
 def _of_steps(steps: tuple[Step, ...], times: int) -> Counter[str]:
     total: Counter[str] = Counter()
     for step in steps:
-        if isinstance(step, Repeat):
+        if isinstance(step, SequentialLoop):
             n = times * (step.length if isinstance(step.length, int) else 1)
             total += Counter(steps=n) + _of_steps(step.steps, n)
         elif step.when is None:

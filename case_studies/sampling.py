@@ -15,7 +15,7 @@ from xarray import DataTree
 import pymc_fastlogp
 from benchmarks.sides import Reference, fastest
 from benchmarks.suite import Case
-from case_studies.comparison import summarise
+from case_studies.comparison import summarize
 from pymc_fastlogp.benchmarking import BenchmarkResult
 from pymc_fastlogp.benchmarking.native import LogpCallback
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
@@ -130,7 +130,7 @@ def sample(
     start = time.perf_counter()
     idata = nutpie.sample(compiled, **settings, progress_bar=False, progress_callback=progress)
     seconds = time.perf_counter() - start
-    return Run(idata, summarise(idata), compile_seconds, seconds)
+    return Run(idata, summarize(idata), compile_seconds, seconds)
 
 
 def is_rewritten(off: Any, on: Any) -> bool:

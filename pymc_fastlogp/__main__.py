@@ -17,10 +17,10 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from rich.console import Console
 from rich.table import Table
 
-from pymc_fastlogp.callbacks import store
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.given_model import why_off
-from pymc_fastlogp.kernel.native.bounded_files import UNFINISHED, is_private
+from pymc_fastlogp.kernel.native.file_cache import UNFINISHED, is_private
+from pymc_fastlogp.model_cache import store
+from pymc_fastlogp.models.validate import why_off
 from pymc_fastlogp.registration import (
     TAG,
     database_of,

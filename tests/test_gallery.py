@@ -10,7 +10,7 @@ from benchmarks.gallery import MODELS
 from pymc_fastlogp import explain, verify
 from pymc_fastlogp.verification import WorstEntry
 
-# One a class, of those that compile fast: a basis folded to a constant, cells of a table, neighbours in space.
+# One a class, of those that compile fast: a basis folded to a constant, cells of a table, neighbors in space.
 FAST = {
     "hsgp",
     "censored_exponential_by_group",

@@ -39,7 +39,7 @@ def position_key(position: int | np.ndarray) -> Hashable:
 
 
 class Gather(NamedTuple):
-    """Indexing of neighbouring axes of ``x``, the table, by arrays that are broadcast together.
+    """Indexing of neighboring axes of ``x``, the table, by arrays that are broadcast together.
 
     The axes of the result are those of the table, with the axes of the arrays in the place of the
     axes that they index.

@@ -29,7 +29,7 @@ from itertools import product
 
 import numpy as np
 
-# Of float32, the coarsest type that is analysed, some hundred units in the last place.
+# Of float32, the coarsest type that is analyzed, some hundred units in the last place.
 SLACK = 2.0**-16
 
 # What is larger may overflow and what is smaller may underflow, of float32 too.

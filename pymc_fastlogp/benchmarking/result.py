@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pymc_fastlogp.benchmarking.wait import Wait
-from pymc_fastlogp.rich_text import Shown
+from pymc_fastlogp.display import Shown
 
 
 class Ratio(NamedTuple):

@@ -16,9 +16,8 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 
+from pymc_fastlogp.callbacks.kernel_call import Plan
 from pymc_fastlogp.callbacks.numba_graph import NumbaGraph
-from pymc_fastlogp.callbacks.plan import Plan
-from pymc_fastlogp.callbacks.record import SYMBOL
 from pymc_fastlogp.callbacks.status import (
     BAD_GRADIENT,
     BAD_LOGP,
@@ -30,6 +29,7 @@ from pymc_fastlogp.callbacks.user_data import offset
 from pymc_fastlogp.kernel.emit import emit_shapes, signature
 from pymc_fastlogp.kernel.ir.expressions import Buffer
 from pymc_fastlogp.kernel.llvm import F64, I1, I8, I64, POINTER, declared, stack_variable
+from pymc_fastlogp.model_cache.record import SYMBOL
 
 ITEMSIZE = 8
 # All bits of the exponent are set in infinities and nans, and in nothing else.

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pymc_fastlogp.roundoff import NOISE_ALLOWED
 from pymc_fastlogp.verification.outcome import WorstEntry
 from pymc_fastlogp.verification.points import Sizes, segments
+from pymc_fastlogp.verification.roundoff import NOISE_ALLOWED
 
 LOGP = "logp"
 

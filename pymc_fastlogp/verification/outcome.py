@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from pymc_fastlogp.rich_text import Shown
+from pymc_fastlogp.display import Shown
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.roundoff import N_NOISY, NOISE_ALLOWED, Noise, neighbours, numpy_mode
+from pymc_fastlogp.verification.roundoff import N_NOISY, NOISE_ALLOWED, Noise, neighbors, numpy_mode
 from tests.fuzz.drafts import FLOATS
 from tests.fuzz.evaluation import (
     DROPS_CHECKS,
@@ -195,7 +195,7 @@ def _around(sides: Sides, arrays: Arrays) -> Iterator[Result]:
 
 
 def _moved(array: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    for x in neighbours(array if array.dtype.kind == "f" else np.zeros(array.shape), rng):
+    for x in neighbors(array if array.dtype.kind == "f" else np.zeros(array.shape), rng):
         yield x.astype(array.dtype) if array.dtype.kind == "f" else array
 
 

@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 
 import pymc_fastlogp
 from pymc_fastlogp import Verification
-from pymc_fastlogp.callbacks.compiled import CompiledModel
+from pymc_fastlogp.compilation.nutpie_model import CompiledModel
 from tests.fuzz.draw import REAL, Draw
 from tests.fuzz.likelihoods import observe
 

@@ -8,7 +8,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.basic import ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 
-from pymc_fastlogp.analysis.core_op import core_op
+from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.kernel.lower.table import TABLE
 from pymc_fastlogp.ops import (
     EighUpToSigns,

@@ -3,10 +3,10 @@
 The *level* of an expression is the number of loops around the place where it can be evaluated first:
 0 before the outermost loop, and one more than the largest axis whose index it contains otherwise.
 
-Lanes are neighbours along the inner axis. So where an index is affine in that of the inner axis
-(:mod:`pymc_fastlogp.kernel.ir.affine`), its coefficient tells how far apart the elements of two lanes are: a load of neighbours, or a gather
+Lanes are neighbors along the inner axis. So where an index is affine in that of the inner axis
+(:mod:`pymc_fastlogp.kernel.ir.affine`), its coefficient tells how far apart the elements of two lanes are: a load of neighbors, or a gather
 with a constant stride.
-The *run* is how often an expression is the same in neighbouring lanes, on average: as often as what it varies with. It is known of the
+The *run* is how often an expression is the same in neighboring lanes, on average: as often as what it varies with. It is known of the
 constant indices of scatters.
 """
 
@@ -79,10 +79,10 @@ class AccessPatterns:
         """Return how long the runs of indices are that something is accumulated by."""
         known: dict[Expr, int] = {}
         for statement in loop.body:
-            if isinstance(statement, Accumulate) and statement.neighbours:
+            if isinstance(statement, Accumulate) and statement.neighbors:
                 varying = [i for i in statement.index if self.level[i] == self.depth]
                 if len(varying) == 1:
-                    known[varying[0]] = statement.neighbours.run
+                    known[varying[0]] = statement.neighbors.run
         return known
 
     def _run(self, expr: Expr) -> float:

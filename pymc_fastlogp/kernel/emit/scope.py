@@ -5,7 +5,7 @@ a builder of its own, and its block is closed only when the code inside it is co
 :mod:`pymc_fastlogp.kernel.emit.loop_nest`). So an expression that turns out to be needed deep inside is
 appended to the block before the inner loop, which is all that hoisting takes.
 
-The scope of the innermost axis has one lane for each of ``width`` neighbours. What is known outside has one
+The scope of the innermost axis has one lane for each of ``width`` neighbors. What is known outside has one
 lane and is spread where it meets vectors.
 """
 
@@ -145,7 +145,7 @@ class Scope:
         return self.known.arrays[buffer].address(self.builder, list(map(self.index, index)))
 
     def is_contiguous(self, buffer: Buffer, index: Element) -> bool:
-        """Whether the lanes are neighbours in memory; a single lane is."""
+        """Whether the lanes are neighbors in memory; a single lane is."""
         if self.width == 1:
             return True
         array = self.known.arrays[buffer]
@@ -156,7 +156,7 @@ class Scope:
         builder, array = self.builder, self.known.arrays[buffer]
         if self.is_contiguous(buffer, index):
             address = self.address(buffer, index)
-            loaded = memory.load_neighbours(builder, array, address, self.width, self.mask())
+            loaded = memory.load_neighbors(builder, array, address, self.width, self.mask())
         elif self.live is None and self.patterns.has_runs(index, self.width):
             # What is first evaluated in one of two branches is not known after them.
             indices = list(map(self.index, index))
@@ -174,7 +174,7 @@ class Scope:
         content = scalars.to_memory(value, array.dtype)
         if self.is_contiguous(buffer, index):
             address = self.address(buffer, index)
-            memory.store_neighbours(builder, array, address, content, self.mask())
+            memory.store_neighbors(builder, array, address, content, self.mask())
         else:
             addresses = self.addresses(buffer, index)
             memory.scatter(builder, array, addresses, content, self.mask())

@@ -1,7 +1,7 @@
 """What is passed to a kernel in place of a variable: each constant once, lying as vectors read it.
 
 A vector along the rows of a design matrix, or of a table of intervals by patients, takes one column of it. In C order that is a gather for
-each column, transposed it is a load of neighbours (:mod:`pymc_fastlogp.kernel.passes.layout`). Only the program tells how a constant is read, so the
+each column, transposed it is a load of neighbors (:mod:`pymc_fastlogp.kernel.passes.layout`). Only the program tells how a constant is read, so the
 kernel is lowered once, and once more where something is turned.
 
 The gradient of a product with a constant :math:`X` is a product with :math:`X^T`, of which PyTensor makes a second constant. Where one of them is all that the cache

@@ -7,7 +7,7 @@ links them then calls :func:`tell_numba`, and so does a kernel that is unpickled
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import get_active_mode
 
-from pymc_fastlogp.late import imported_late
+from pymc_fastlogp.lazy_import import imported_late
 
 # Their modules tell Numba.
 DISPATCH = (

@@ -37,7 +37,7 @@ from pymc_fastlogp.kernel.graph.arguments import (
 from pymc_fastlogp.kernel.graph.boundary import is_embedded, passed, restored
 from pymc_fastlogp.kernel.graph.linking import can_be_linked
 from pymc_fastlogp.kernel.graph.op import FusedKernel
-from pymc_fastlogp.kernel.graph.scans import specialise_scans
+from pymc_fastlogp.kernel.graph.scan_inner_graphs import specialise_scans
 from pymc_fastlogp.kernel.lower import UnsupportedError, faults_of, is_supported
 from pymc_fastlogp.ops import SiteNode
 

@@ -8,9 +8,9 @@ from pymc_fastlogp.kernel.ir.loops import (
     Call,
     Check,
     Loop,
+    PrefixSum,
     Program,
-    Repeat,
-    Scan,
+    SequentialLoop,
     Statement,
     Step,
     Store,
@@ -45,10 +45,10 @@ def with_loops(steps: Sequence[Step], change: Callable[[Loop], Sequence[Loop]]) 
     return tuple(new)
 
 
-def repeats(steps: Sequence[Step]) -> Iterator[Repeat]:
+def repeats(steps: Sequence[Step]) -> Iterator[SequentialLoop]:
     """Yield all that is repeated, what is outside first."""
     for step in steps:
-        if isinstance(step, Repeat):
+        if isinstance(step, SequentialLoop):
             yield step
             yield from repeats(step.steps)
 
@@ -168,7 +168,9 @@ def elements(loop: Loop) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
 
 def is_ordered(loop: Loop) -> bool:
     """Whether the order in which a loop runs counts, so that its axes must stay as they are."""
-    in_order = (isinstance(s, Scan) or (isinstance(s, Store) and s.in_order) for s in loop.body)
+    in_order = (
+        isinstance(s, PrefixSum) or (isinstance(s, Store) and s.in_order) for s in loop.body
+    )
     return any(in_order) or is_call(loop)
 
 

@@ -30,7 +30,7 @@ from pymc_fastlogp.kernel.lower.array import (
 )
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.table import inner_nodes, row_of
-from pymc_fastlogp.kernel.passes import optimise
+from pymc_fastlogp.kernel.passes import optimize
 from pymc_fastlogp.kernel.passes.layout import axes_of_vectors
 
 __all__ = ["UnsupportedError", "axes_of_vectors", "faults_of", "is_supported", "loops_of", "lower"]
@@ -63,7 +63,7 @@ def _has_supported_type(variable: Variable) -> bool:
 
 def lower(fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]) -> Program:
     """Return the program that computes a graph, after all passes; see :func:`loops_of`."""
-    return optimise(loops_of(fgraph, facts))
+    return optimize(loops_of(fgraph, facts))
 
 
 def loops_of(fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]) -> Program:

@@ -1,4 +1,4 @@
-"""Factorisations and inverses of matrices of some hundred rows, by functions of our own.
+"""Factorizations and inverses of matrices of some hundred rows, by functions of our own.
 
 What they are is in :mod:`pymc_fastlogp.kernel.emit.dense`. The rows of a matrix are padded to a multiple of :data:`TILE` by those of an identity,
 whose factor and inverse it is. They give the upper triangle ``U = L.T``, so that the factor ``L`` is read as a transpose.
@@ -30,7 +30,7 @@ def is_for_us(rows: Size, columns: Size) -> bool:
 
 
 def factor(context: Context, op: Any, a: Array) -> Array:
-    """Append the Cholesky factorisation of each matrix of a batch; all of a factor is nan where there is none."""
+    """Append the Cholesky factorization of each matrix of a batch; all of a factor is nan where there is none."""
 
     def triangle(index: tuple[Expr, ...]) -> Expr:
         *batch, i, j = index

@@ -4,7 +4,7 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.tensor.blockwise import Blockwise
 
-from pymc_fastlogp.analysis.core_op import core_op
+from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.kernel.ir.arithmetic import (
     all_of,
     cast,

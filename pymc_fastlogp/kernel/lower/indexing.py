@@ -63,7 +63,7 @@ def lower_write(context: Context, node: Apply, inputs: list[Array]) -> list[Arra
     if node.op.set_instead_of_inc:
         context.add(domain, Store(buffer, target, value, in_order=not selection.is_unique))
     else:
-        context.add(domain, Accumulate(buffer, target, ps.add, value, selection.neighbours))
+        context.add(domain, Accumulate(buffer, target, ps.add, value, selection.neighbors))
     return [of_buffer(buffer)]
 
 

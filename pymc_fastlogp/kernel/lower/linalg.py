@@ -1,4 +1,4 @@
-r"""Factorisations and solves of matrices, also batched by Blockwise; small ones as straight-line code.
+r"""Factorizations and solves of matrices, also batched by Blockwise; small ones as straight-line code.
 
 Cholesky, for each column :math:`j` and each row :math:`i > j`:
 
@@ -21,7 +21,7 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 
-from pymc_fastlogp.analysis.core_op import core_op
+from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.kernel.ir.arithmetic import all_of, const, domain_of, int64, switch, truth
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Size
 from pymc_fastlogp.kernel.ir.loops import Store
@@ -46,7 +46,7 @@ def supports(node: Apply) -> bool:
 
 
 def lower_cholesky(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Append the factorisation, of one matrix for each index of the batch."""
+    """Append the factorization, of one matrix for each index of the batch."""
     [a] = inputs
     is_lower = core_op(node.op).lower
     if not is_small(a.shape[-2:], LARGEST_CHOLESKY):

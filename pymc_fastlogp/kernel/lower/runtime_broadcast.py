@@ -49,10 +49,10 @@ def _is_a_loop(values: Variable) -> bool:
 
 
 def _fits(node: Apply, leading: int, ndim: int) -> bool:
-    """Whether index arrays are at neighbouring axes, which the values have too, and all other axes are whole."""
+    """Whether index arrays are at neighboring axes, which the values have too, and all other axes are whole."""
     entries = node.op.idx_list
     axes = [axis for axis, entry in enumerate(entries) if not isinstance(entry, slice)]
     behind = axes[0] + max(node.inputs[2 + entries[axis]].type.ndim for axis in axes)
-    are_neighbours = axes[-1] - axes[0] + 1 == len(axes)
+    are_neighbors = axes[-1] - axes[0] + 1 == len(axes)
     are_whole = all(entry == slice(None) for entry in entries if isinstance(entry, slice))
-    return are_neighbours and are_whole and 0 <= leading <= axes[0] and behind <= leading + ndim
+    return are_neighbors and are_whole and 0 <= leading <= axes[0] and behind <= leading + ndim

@@ -15,14 +15,14 @@ from dataclasses import replace
 from pymc_fastlogp.kernel.ir.loops import (
     Loop,
     Program,
-    Repeat,
+    SequentialLoop,
     Step,
 )
 from pymc_fastlogp.kernel.ir.traversal import (
     reads,
     writes,
 )
-from pymc_fastlogp.kernel.passes.groups import (
+from pymc_fastlogp.kernel.passes.fusion_groups import (
     Alone,
     Domain,
     Group,
@@ -31,7 +31,7 @@ from pymc_fastlogp.kernel.passes.groups import (
     fit,
     is_barrier,
 )
-from pymc_fastlogp.kernel.passes.order import Order, length_of
+from pymc_fastlogp.kernel.passes.fusion_order import Order, length_of
 
 
 def fuse_loops(program: Program) -> Program:
@@ -42,7 +42,7 @@ def fuse_loops(program: Program) -> Program:
 def _fused(steps: Sequence[Step]) -> tuple[Step, ...]:
     order = Order(steps)
     for step in steps:
-        if isinstance(step, Repeat):
+        if isinstance(step, SequentialLoop):
             alone = Alone(replace(step, steps=_fused(step.steps)))
             order.insert(order.earliest(step), alone)
         elif 0 not in step.domain:

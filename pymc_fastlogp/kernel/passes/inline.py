@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from pymc_fastlogp.kernel.ir.arithmetic import domain_of
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Index, Load, Role
-from pymc_fastlogp.kernel.ir.loops import Loop, Program, Repeat, Step, Store
+from pymc_fastlogp.kernel.ir.loops import Loop, Program, SequentialLoop, Step, Store
 from pymc_fastlogp.kernel.ir.substitute import substitute_in_element, substitute_in_loop
 from pymc_fastlogp.kernel.ir.traversal import (
     is_call,
@@ -32,7 +32,7 @@ MOST_LOADS = 2
 
 def inline_sequences(program: Program) -> Program:
     """Return the program with cheap sequences computed where they are read."""
-    if not any(isinstance(step, Repeat) for step in program.steps):
+    if not any(isinstance(step, SequentialLoop) for step in program.steps):
         return program
     values: dict[Buffer, Store] = {}
     for position, step in enumerate(program.steps):

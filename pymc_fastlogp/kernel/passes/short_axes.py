@@ -1,9 +1,9 @@
 """Which short axes become straight-line code, and which stay loops.
 
-Rows of k neighbours in an output are better left as they lie, and so are those of a gathered table, unless they are so short that
+Rows of k neighbors in an output are better left as they lie, and so are those of a gathered table, unless they are so short that
 they fill no vector, and so is all that a loop over such rows shares with others. The same holds for rows that fill whole vectors, if
 an entry takes several functions: straight-line code of a row has more values than 16 registers hold, and more instructions than a CPU keeps
-decoded. Not where something reads a part of a row, as the cut points of an ordered response do: its lanes would not be neighbours; nor where
+decoded. Not where something reads a part of a row, as the cut points of an ordered response do: its lanes would not be neighbors; nor where
 a loop of another form reads them, such as one over two long axes, which is faster with columns.
 """
 

@@ -8,7 +8,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.rewrites.gaussian.cells import GaussianCells
 from pymc_fastlogp.rewrites.gaussian.factor import Read
 from pymc_fastlogp.rewrites.gaussian.squares import Monomial, Square
-from pymc_fastlogp.rewrites.rows.grid import Grid, view_key
+from pymc_fastlogp.rewrites.rows.view.grid import Grid, view_key
 
 
 class Entry(NamedTuple):

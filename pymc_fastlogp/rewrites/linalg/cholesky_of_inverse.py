@@ -32,7 +32,7 @@ from pytensor.tensor.math import dot
 from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.core_op import core_op
+from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import root_of_gram, without_left_dummies
 
 

@@ -13,9 +13,9 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.gathers import Where, parse_gather
 from pymc_fastlogp.decisions import Refusal, logger
-from pymc_fastlogp.rewrites.rows.grid import Grid
-from pymc_fastlogp.rewrites.rows.keys import WORTHWHILE
-from pymc_fastlogp.rewrites.rows.terms import Term
+from pymc_fastlogp.rewrites.rows.compact.terms import Term
+from pymc_fastlogp.rewrites.rows.view.grid import Grid
+from pymc_fastlogp.rewrites.rows.view.keys import WORTHWHILE
 
 # A row each: why, and what the user can do about it.
 NEEDED_ROW_BY_ROW = Refusal(
