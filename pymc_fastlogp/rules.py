@@ -11,7 +11,7 @@ ROWS = "fastlogp_rows"
 
 
 class Phase(Enum):
-    """When a rule runs: the tags that select it, and whether the name of its database does too.
+    """Phase of compilation in which a rule runs: the tags that select it, and its selection by database name.
 
     PyMC and nutpie ask for ``canonicalize`` and ``stabilize`` by name, before they take a gradient.
     """
