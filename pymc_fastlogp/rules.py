@@ -298,7 +298,7 @@ GRAPH_RULES: tuple[GraphRule, ...] = (
     # Before PyTensor makes a chain of increments (pre_local_IncSubtensor_serialize is at 0.99).
     GraphRule(
         "fastlogp_flat_increments",
-        "rewrites.filled.flat_increments.FlatIncrements",
+        "rewrites.packed_matrices.flat_increments.FlatIncrements",
         ("fast_run",),
         0.98,
     ),
