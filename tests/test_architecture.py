@@ -30,7 +30,7 @@ STOREYS = [
     ["compilation"],
     ["sampling"],
     ["verification", "explanation", "benchmarking", "testing"],
-    ["__init__", "__main__"],
+    ["__init__", "__main__", "dev"],
 ]
 STOREY = {room: k for k, rooms in enumerate(STOREYS) for room in rooms}
 
