@@ -33,7 +33,7 @@ class BenchmarkResult(Shown):
     baseline : str
         The side that all others are compared with.
     wait : mapping of str to Wait
-        What a user waits for by each way, in fresh processes; empty where it was not measured.
+        From the way (``"off"``, ``"import"``, ``"sample"``) to its seconds in fresh processes; empty if the wait was not measured.
     """
 
     WIDTH: ClassVar[int] = 80
@@ -118,7 +118,7 @@ class BenchmarkResult(Shown):
         return ax
 
     def plot_wait(self, ax: Any = None) -> Any:
-        """Draw the wait of each side as a bar: imports, compilation, draws.
+        """Draw the wait of each way as a bar: imports, compilation, draws.
 
         Parameters
         ----------
@@ -179,11 +179,11 @@ class BenchmarkResult(Shown):
         )
 
     def notes(self) -> list[str]:
-        """Return the wait of each side."""
+        """Return the wait of each way."""
         if not self.wait:
             return []
-        head = "What a user waits for, in fresh processes with empty caches:"
-        return [head, *(f"{side}: {wait}" for side, wait in self.wait.items())]
+        head = "The wait in fresh processes with empty caches, by way:"
+        return [head, *(f"{way}: {wait}" for way, wait in self.wait.items())]
 
 
 def _label_few_ticks(ax: Any) -> None:
