@@ -103,12 +103,6 @@ def test_labels_of_a_plot_do_not_overlap_within_one_decade():
     assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
-def test_plot_says_what_is_missing(result, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match="pip install matplotlib"):
-        result.plot()
-
-
 @pytest.fixture(scope="module")
 def waited(model):
     return benchmark(model, rounds=1, seconds_per_round=0.001)

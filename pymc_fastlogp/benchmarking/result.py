@@ -99,11 +99,6 @@ class BenchmarkResult(Shown):
         Returns
         -------
         matplotlib.axes.Axes
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
         """
         ax = ax or _new_axes(len(self.seconds))
         for row, values in enumerate(self.seconds.values()):
@@ -131,8 +126,6 @@ class BenchmarkResult(Shown):
 
         Raises
         ------
-        ImportError
-            If matplotlib is not installed.
         ValueError
             If the wait was not measured.
         """
@@ -196,9 +189,7 @@ def _label_few_ticks(ax: Any) -> None:
 
 
 def _new_axes(n_bars: int) -> Any:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("plots need matplotlib: pip install matplotlib") from error
+    import matplotlib.pyplot as plt
+
     _, ax = plt.subplots(figsize=(6, 0.8 + 0.5 * n_bars), layout="constrained")
     return ax
