@@ -147,7 +147,17 @@ def folder(tmp_path_factory) -> Path:
     """A folder with the wheel."""
     folder = tmp_path_factory.mktemp("install")
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder / "wheel", ROOT],
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "-w",
+            folder / "wheel",
+            ROOT,
+        ],
         check=True,
     )
     return folder
