@@ -411,7 +411,7 @@ def test_plot_calls_sides_as_the_table_does_and_cuts_no_word_off():
     )
     [legend] = figure.legends
     for label in legend.get_texts():
-        assert f"| {label.get_text()} : on |" in header
+        assert f"| {label.get_text()} / on |" in header
 
 
 def test_names_of_unknown_models_are_refused():
