@@ -1,6 +1,7 @@
 """From the JSON of :mod:`benchmarks.first_draw` to the tables of README and docs, and the picture of both."""
 
 from collections.abc import Callable
+from math import inf
 from typing import Any, NamedTuple
 
 from benchmarks.report import MISSING, ROOT, Record, digits, insert_table, machine_and_versions
@@ -96,11 +97,18 @@ def _times(ratio: float | None) -> str:
 
 
 def _in_short(results: dict[str, Any], records: list[Record]) -> str:
-    """Say how far the import alone goes, on which machine that was measured, and where the rest is."""
+    """Say how far the import alone goes, who is ahead of ``sample``, and on which machine that was measured."""
     alone = [_speed_up(record, "import", "warm") or 0.0 for record in records]
+    ahead = [
+        f"{side} on {HEADLINES[record['name']].data.partition(',')[0]}"
+        for side in SIDES
+        for record in records
+        if (wait(record, side, "cold") or inf) < (wait(record, "sample", "cold") or inf)
+    ]
     return (
         f"In later runs the import alone is worth {min(alone):.1f} to {max(alone):.1f} x (off / import)."
-        f" {_rounds(results).capitalize()} on two cores of {results['machine']['cpu']}, PyMC {results['versions']['pymc']};"
+        f" Ahead of `sample` in the first run: {', '.join(ahead) or 'none'}."
+        f" {_rounds(results).capitalize()} on {results['machine']['cpu']}, PyMC {results['versions']['pymc']};"
         " [all versions, JAX and Stan](docs/first_draw.md#measured)."
     )
 

@@ -50,7 +50,11 @@ def test_table_of_the_readme_has_first_runs_and_speed_ups(results):
     assert len(rows) == len(report.HEADLINES)
     assert rows[0].endswith("| 26.5 | 20.5 | 6.5 | 4.08 x | 3.34 x | 3.5 x |")
     assert "1.3 to 1.3 x (off / import)" in below
-    assert "One run on two cores of a CPU, PyMC 6.4.0" in below
+    assert "Ahead of `sample` in the first run: none." in below
+    assert "One run on a CPU, PyMC 6.4.0" in below
+    results["models"][0]["runs"]["Stan, cold"]["sampling"] = 0.0
+    results["models"][0]["runs"]["Stan, cold"]["compile"] = 0.0
+    assert "in the first run: Stan on radon." in report.headline_table(results)
 
 
 def test_tables_of_the_docs_have_all_sides_and_models(results):
