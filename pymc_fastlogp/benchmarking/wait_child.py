@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any
 
-LENGTH = {"draws": 1000, "tune": 1000, "chains": 4, "cores": 2}
+LENGTH: dict[str, Any] = {"draws": 1000, "tune": 1000, "chains": 4, "cores": 2}
 
 
 def main(path: str, way: str, freeze_model: str, patience: str) -> None:
