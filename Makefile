@@ -1,6 +1,7 @@
 # make demo       sample real models with the plugin off and on, compare, save a plot: 1 minute
 # make check      lint, types and some fast tests: under 2 minutes
 # make test       lint, types and a part of the test suite (what CI runs): 10 to 25 minutes on two cores
+# make test-install  the wheel in a fresh environment, which runs the README and pages, and Bambi in another one: 10 minutes
 # make test-all   the whole suite: fuzzing, the model suite, every case study: hours
 # make test-upstream  the tests of PyTensor, PyMC and nutpie without the plugin and with it (TESTS=pymc for some, UPSTREAM=folder for checkouts): 1 hour
 # make test-versions  some tests with the oldest and the newest versions of what we build on (NAME=oldest for one): 30 minutes
@@ -25,7 +26,7 @@ BOUNDS := $(addprefix tests/,kernel rewrites callbacks fuzz test_zoo.py test_wor
 CHECK := $(addprefix tests/,test_architecture.py test_project_files.py test_docs.py test_config.py \
   rewrites/test_gaussian_rows.py rewrites/test_compact_rows.py kernel/test_passes.py kernel/test_op.py)
 
-.PHONY: .venv demo check test test-all test-upstream test-versions fuzz fuzz-graphs test-bounds bench wait canaries docs notebooks lint clean
+.PHONY: .venv demo check test test-install test-all test-upstream test-versions fuzz fuzz-graphs test-bounds bench wait canaries docs notebooks lint clean
 
 .venv: .venv/.installed
 
@@ -62,6 +63,9 @@ check: lint
 
 test: lint
 	$(RUN) -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
+
+test-install: .venv
+	$(RUN) -m pytest tests/test_bare_install.py
 
 test-all: lint
 	$(RUN) -m pytest -n $(WORKERS) --dist loadfile --hypothesis-profile=fuzz

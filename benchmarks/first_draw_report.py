@@ -1,6 +1,7 @@
 """From the JSON of :mod:`benchmarks.first_draw` to the tables of README and docs, and the picture of both."""
 
 from collections.abc import Callable
+from math import inf
 from typing import Any, NamedTuple
 
 from benchmarks.report import MISSING, ROOT, Record, digits, insert_table, machine_and_versions
@@ -13,12 +14,12 @@ PAGE = ROOT / "docs" / "first_draw.md"
 PICTURE = ROOT / "docs" / "_static" / "first_draw.png"
 MARKER = "table of the wait"
 
-SIDES = ("off", "import only", "sample", "JAX", "Stan")
+SIDES = ("off", "import", "sample", "JAX", "Stan")
 STATES = ("cold", "warm")
 PARTS = ("imports", "compile", "sampling")
 
-# The sides of the README, and what it calls them.
-SHOWN = {"off": "off", "sample": "on", "JAX": "JAX", "Stan": "Stan"}
+# Ways of the README.
+WAYS = ("off", "import", "sample")
 COLORS = {"imports": "0.75", "compile": "C1", "sampling": "C0"}
 
 
@@ -61,9 +62,14 @@ def _cell(seconds: float | None) -> str:
     return MISSING if seconds is None else digits(seconds)
 
 
-def ratio(record: Record) -> float:
-    """Return how many times as long logp and gradient take with the plugin off."""
+def evaluation(record: Record) -> float:
+    """Return the speed-up of one evaluation of logp and gradient, off / sample."""
     return BenchmarkResult.from_dict(record["logp"]).ratio("off").median
+
+
+def _speed_up(record: Record, way: str, state: str) -> float | None:
+    off, other = (wait(record, side, state) for side in ("off", way))
+    return None if off is None or other is None else off / other
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:
@@ -73,18 +79,38 @@ def _table(header: list[str], rows: list[list[str]]) -> str:
 
 def headline_table(results: dict[str, Any]) -> str:
     """Return the table of the README."""
-    header = ["model and data"]
-    header += [f"{when}: {name}, s" for when in ("first run", "again") for name in SHOWN.values()]
+    records = [record for record in results["models"] if record["name"] in HEADLINES]
+    header = ["model and data", *(f"{way}, s" for way in WAYS), "off / sample"]
+    header += ["later runs, off / sample", "one evaluation, off / sample"]
     rows = []
-    for record in results["models"]:
-        if record["name"] not in HEADLINES:
-            continue
+    for record in records:
         row = HEADLINES[record["name"]]
-        cells = [f"{row.kind}: {row.data}"]
-        cells += [_cell(wait(record, side, state)) for state in STATES for side in SHOWN]
-        rows.append([*cells, digits(ratio(record))])
-    table = _table([*header, "logp and gradient, off : on"], rows)
-    return f"{table}\n\n{_measured(results)}"
+        seconds = [wait(record, way, "cold") for way in WAYS]
+        ratios = [*(_speed_up(record, "sample", state) for state in STATES), evaluation(record)]
+        cells = [f"{row.kind}: {row.data}", *map(_cell, seconds), *map(_times, ratios)]
+        rows.append(cells)
+    return f"{_table(header, rows)}\n\n{_in_short(results, records)}"
+
+
+def _times(ratio: float | None) -> str:
+    return MISSING if ratio is None else f"{digits(ratio)} x"
+
+
+def _in_short(results: dict[str, Any], records: list[Record]) -> str:
+    """Say how far the import alone goes, who is ahead of ``sample``, and on which machine that was measured."""
+    alone = [_speed_up(record, "import", "warm") or 0.0 for record in records]
+    ahead = [
+        f"{side} on {HEADLINES[record['name']].data.partition(',')[0]}"
+        for side in SIDES
+        for record in records
+        if (wait(record, side, "cold") or inf) < (wait(record, "sample", "cold") or inf)
+    ]
+    return (
+        f"In later runs the import alone is worth {min(alone):.1f} to {max(alone):.1f} x (off / import)."
+        f" Ahead of `sample` in the first run: {', '.join(ahead) or 'none'}."
+        f" {_rounds(results).capitalize()} on {results['machine']['cpu']}, PyMC {results['versions']['pymc']};"
+        " [all versions, JAX and Stan](docs/first_draw.md#measured)."
+    )
 
 
 def tables(results: dict[str, Any]) -> str:
@@ -107,9 +133,12 @@ def tables(results: dict[str, Any]) -> str:
     return "\n\n".join([*parts, _measured(results)])
 
 
+def _rounds(results: dict[str, Any]) -> str:
+    return "one run" if results["rounds"] == 1 else f"median of {results['rounds']} runs"
+
+
 def _measured(results: dict[str, Any]) -> str:
-    rounds = "one run" if results["rounds"] == 1 else f"median of {results['rounds']} runs"
-    return f"Measured on {results['date']}, {rounds}, two cores of {machine_and_versions(results)}."
+    return f"Measured on {results['date']}, {_rounds(results)}, two cores of {machine_and_versions(results)}."
 
 
 def draw(results: dict[str, Any]) -> Any:
@@ -118,7 +147,7 @@ def draw(results: dict[str, Any]) -> Any:
 
     records = [record for record in results["models"] if record["name"] in HEADLINES]
     n_rows = -(-len(records) // 3)
-    figure = Figure(figsize=(10, 0.7 + 2.1 * n_rows), layout="constrained")
+    figure = Figure(figsize=(10, 0.7 + 2.4 * n_rows), layout="constrained")
     for ax, record in zip(figure.subplots(n_rows, 3, squeeze=False).flat, records, strict=False):
         _draw_panel(ax, record)
     handles, labels = ax.get_legend_handles_labels()
@@ -127,14 +156,14 @@ def draw(results: dict[str, Any]) -> Any:
         labels,
         loc="outside upper center",
         ncols=len(PARTS),
-        title="seconds until the posterior, first run: 4 chains of 1000 + 1000 draws on two cores (a scale each)",
+        title="seconds until the posterior, first run: 4 chains of 1000 + 1000 draws on two cores; each panel has its own scale",
         frameon=False,
     )
     return figure
 
 
 def _draw_panel(ax: Any, record: Record) -> None:
-    runs = {SHOWN[x]: record["runs"][f"{x}, cold"] for x in SHOWN if f"{x}, cold" in record["runs"]}
+    runs = {x: record["runs"][f"{x}, cold"] for x in SIDES if f"{x}, cold" in record["runs"]}
     names = list(runs)
     left = [0.0] * len(names)
     for part in PARTS:

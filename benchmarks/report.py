@@ -111,8 +111,8 @@ TABLES: tuple[tuple[str, Columns], ...] = (
             *MODEL,
             ("off, µs", microseconds("off")),
             ("on, µs", microseconds("on")),
-            ("on, by `compile_pymc_model`, µs", microseconds("direct")),
-            *((f"{marker.label} : on", ratio(side)) for side, marker in MARKERS.items()),
+            ("on, by `sample`, µs", microseconds("direct")),
+            *((f"{marker.label} / on", ratio(side)) for side, marker in MARKERS.items()),
         ),
     ),
     (

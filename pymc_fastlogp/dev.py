@@ -38,21 +38,21 @@ The paper, the issue or the textbook of the identity.
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
-from pytensor.scalar.basic import Sqr
-from pytensor.tensor.math import abs as absolute
+from pytensor.scalar.basic import Floor
+from pytensor.tensor.math import ceil
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.elemwise import operand
 
 
-@node_rewriter([absolute])
+@node_rewriter([ceil])
 def local_{name}(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
-    """Rewrite ``abs(sqr(x))`` to ``sqr(x)``: replace this example by the rule."""
-    [out], [square] = node.outputs, node.inputs
-    if operand(square, Sqr) is None or not out.type.is_super(square.type):
+    """Rewrite ``ceil(floor(x))`` to ``floor(x)``: replace this example by the rule."""
+    [out], [whole] = node.outputs, node.inputs
+    if operand(whole, Floor) is None or not out.type.is_super(whole.type):
         return None
-    copy_stack_trace(out, square)
-    return [square]
+    copy_stack_trace(out, whole)
+    return [whole]
 '''
 
 TEST = '''"""``BEFORE -> AFTER``."""
@@ -70,8 +70,8 @@ from tests.rewrites.conftest import (
 x, y = pt.vector("x", shape=(3,)), pt.vector("y", shape=(3,))
 VALUES = {{x: np.array([-1.0, 0.5, 2.0]), y: np.array([0.1, 3.0, -2.0])}}
 
-FIRES = {{"the rule": (pt.abs(pt.sqr(x)), pt.sqr(x))}}
-REFUSES = {{"another operand": pt.abs(pt.sqr(x) + y)}}
+FIRES = {{"the rule": (pt.ceil(pt.floor(x)), pt.floor(x))}}
+REFUSES = {{"another operand": pt.ceil(pt.floor(x) + y)}}
 
 
 @pytest.mark.parametrize("name", FIRES)
@@ -100,7 +100,7 @@ def main(arguments: list[str] | None = None, root: Path | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m pymc_fastlogp.dev", description=__doc__)
     commands = parser.add_subparsers(required=True)
     new_rule = commands.add_parser("new-rule", help="write the skeletons of a rewrite")
-    new_rule.add_argument("name", help="without the prefix fastlogp_, such as abs_of_sqr")
+    new_rule.add_argument("name", help="without the prefix fastlogp_, such as ceil_of_floor")
     new_rule.add_argument("--room", default="scalars", help="folder below pymc_fastlogp/rewrites")
     new_rule.add_argument(
         "--database", default="canonicalize", choices=["canonicalize", "stabilize", "specialize"]

@@ -25,22 +25,22 @@ def checkout(tmp_path):
 
 @pytest.mark.parametrize("database", ["canonicalize", "stabilize", "specialize"])
 def test_the_new_rule_is_a_row_of_the_table(checkout, database):
-    arguments = ["new-rule", "abs_of_sqr", "--database", database]
+    arguments = ["new-rule", "ceil_of_floor", "--database", database]
     assert main(arguments, checkout) == 0
     namespace = {"__name__": "rules"}
     exec((checkout / "pymc_fastlogp" / "rules.py").read_text(), namespace)
-    [rule] = [rule for rule in namespace["RULES"] if rule.name == "fastlogp_abs_of_sqr"]
-    assert rule.function == "scalars.abs_of_sqr.local_abs_of_sqr"
+    [rule] = [rule for rule in namespace["RULES"] if rule.name == "fastlogp_ceil_of_floor"]
+    assert rule.function == "scalars.ceil_of_floor.local_ceil_of_floor"
     assert rule.database == database
     assert main(arguments, checkout) == 1
 
 
 @pytest.mark.slow
 def test_the_skeletons_pass_their_own_tests(checkout):
-    assert main(["new-rule", "abs_of_sqr", "--database", "stabilize"], checkout) == 0
+    assert main(["new-rule", "ceil_of_floor", "--database", "stabilize"], checkout) == 0
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     process = subprocess.run(
-        [*command, "tests/rewrites/test_abs_of_sqr.py"],
+        [*command, "tests/rewrites/test_ceil_of_floor.py"],
         cwd=checkout,
         env={"PYTHONPATH": str(checkout), "PATH": "/usr/bin:/bin"},
         capture_output=True,
@@ -53,8 +53,8 @@ def test_the_skeletons_pass_their_own_tests(checkout):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["abs-of-sqr"], "no name for a module"),
-        (["abs_of_sqr", "--room", "attic"], "There is no folder"),
+        (["ceil-of-floor"], "no name for a module"),
+        (["ceil_of_floor", "--room", "attic"], "There is no folder"),
         (["quotient_times_exp"], "already"),
     ],
 )

@@ -14,8 +14,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 RECIPE = yaml.safe_load((ROOT / "conda" / "recipe.yaml").read_text())
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text())
 
-# PyMC and PyTensor of conda-forge without the compilers that this package does without.
-CONDA_NAMES = {"pymc": "pymc-base", "pytensor": "pytensor-base"}
+# Packages of conda-forge without compilers and without a GUI, which this package does without.
+CONDA_NAMES = {
+    "pymc": "pymc-base",
+    "pytensor": "pytensor-base",
+    "matplotlib": "matplotlib-base",
+}
 
 
 def test_version_is_the_same_everywhere():

@@ -34,8 +34,8 @@ TIMES: Columns = (
     ("off, µs", microseconds("off")),
     ("on, µs", microseconds("on")),
     ("JAX, µs", microseconds("jax")),
-    ("off : on", ratio("off")),
-    ("JAX : on", ratio("jax")),
+    ("off / on", ratio("off")),
+    ("JAX / on", ratio("jax")),
 )
 
 
@@ -55,7 +55,7 @@ def summary(results: dict[str, Any]) -> list[str]:
             continue
         mean = np.exp(np.log(values).mean())
         sentences.append(
-            f"Geometric mean of {label} : on over {len(values)} models: {mean:.1f};"
+            f"Geometric mean of {label} / on over {len(values)} models: {mean:.1f};"
             f" median {np.median(values):.1f}, {(values >= LITTLE).sum()} of at least {LITTLE:g},"
             f" {(values < SLOWER).sum()} below {SLOWER}."
         )

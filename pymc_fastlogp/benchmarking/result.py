@@ -33,7 +33,7 @@ class BenchmarkResult(Shown):
     baseline : str
         The side that all others are compared with.
     wait : mapping of str to Wait
-        What a user waits for by each way, in fresh processes; empty where it was not measured.
+        From the way (``"off"``, ``"import"``, ``"sample"``) to its seconds in fresh processes; empty if the wait was not measured.
     """
 
     WIDTH: ClassVar[int] = 80
@@ -99,11 +99,6 @@ class BenchmarkResult(Shown):
         Returns
         -------
         matplotlib.axes.Axes
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
         """
         ax = ax or _new_axes(len(self.seconds))
         for row, values in enumerate(self.seconds.values()):
@@ -118,7 +113,7 @@ class BenchmarkResult(Shown):
         return ax
 
     def plot_wait(self, ax: Any = None) -> Any:
-        """Draw the wait of each side as a bar: imports, compilation, draws.
+        """Draw the wait of each way as a bar: imports, compilation, draws.
 
         Parameters
         ----------
@@ -131,8 +126,6 @@ class BenchmarkResult(Shown):
 
         Raises
         ------
-        ImportError
-            If matplotlib is not installed.
         ValueError
             If the wait was not measured.
         """
@@ -179,11 +172,11 @@ class BenchmarkResult(Shown):
         )
 
     def notes(self) -> list[str]:
-        """Return the wait of each side."""
+        """Return the wait of each way."""
         if not self.wait:
             return []
-        head = "What a user waits for, in fresh processes with empty caches:"
-        return [head, *(f"{side}: {wait}" for side, wait in self.wait.items())]
+        head = "The wait in fresh processes with empty caches, by way:"
+        return [head, *(f"{way}: {wait}" for way, wait in self.wait.items())]
 
 
 def _label_few_ticks(ax: Any) -> None:
@@ -196,9 +189,7 @@ def _label_few_ticks(ax: Any) -> None:
 
 
 def _new_axes(n_bars: int) -> Any:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("plots need matplotlib: pip install matplotlib") from error
+    import matplotlib.pyplot as plt
+
     _, ax = plt.subplots(figsize=(6, 0.8 + 0.5 * n_bars), layout="constrained")
     return ax

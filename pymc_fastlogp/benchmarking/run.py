@@ -62,8 +62,8 @@ def benchmark(
     Returns
     -------
     BenchmarkResult
-        With the sides ``"off"`` and ``"on"``, and of the wait also ``"pymc_fastlogp.sample"``. A ratio above 1 means that the
-        plugin helps.
+        With the sides ``"off"`` and ``"on"`` of an evaluation, and the ways ``"off"``, ``"import"`` (import alone) and ``"sample"``
+        (:func:`pymc_fastlogp.sample`) of the wait. A ratio above 1 means that the plugin helps.
 
     Raises
     ------

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pymc as pm
 
 CHILD = Path(__file__).with_name("wait_child.py")
-ENTRY_POINT = "pymc_fastlogp.sample"
-SIDES = ("off", "on", ENTRY_POINT)
+# The plugin is not imported; imported, with nutpie as the sampler; pymc_fastlogp.sample.
+WAYS = ("off", "import", "sample")
 # Of the draws, in seconds.
 PATIENCE = 60
 
@@ -30,9 +30,9 @@ class Wait(NamedTuple):
     Attributes
     ----------
     imports : float
-        Of PyMC, nutpie and the plugin, unless it is off.
+        Of PyMC, of nutpie (not by ``sample``, which needs no import of it) and of the plugin (not by ``off``).
     compilation : float
-        From the call to a compiled model.
+        From the call to the start of sampling; by ``sample`` with the conversion of the draws.
     draws : float, optional
         Of 4 chains of 1000 draws after 1000 of tuning, on two cores; None where it was given up after
         :data:`PATIENCE` seconds.
@@ -62,9 +62,9 @@ class Wait(NamedTuple):
 
 
 def measure_wait(
-    model: "pm.Model", *, freeze_model: bool, sides: Iterable[str] = SIDES
+    model: "pm.Model", *, freeze_model: bool, ways: Iterable[str] = WAYS
 ) -> dict[str, Wait]:
-    """Return the wait of each side, one process after the other.
+    """Return the wait of each way, one process after the other.
 
     Raises
     ------
@@ -80,14 +80,14 @@ def measure_wait(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.pickle")
         path.write_bytes(pickled)
-        return {side: _in_fresh_process(path, side, freeze_model) for side in _shown(sides)}
+        return {way: _in_fresh_process(path, way, freeze_model) for way in _shown(ways)}
 
 
-def _shown(sides: Iterable[str]) -> Iterable[str]:
+def _shown(ways: Iterable[str]) -> Iterable[str]:
     """Show progress in a terminal; in a notebook it would leave an empty output."""
     console = Console(stderr=True)
     return track(
-        list(sides),
+        list(ways),
         "fresh processes",
         console=console,
         disable=not console.is_terminal,
@@ -95,7 +95,7 @@ def _shown(sides: Iterable[str]) -> Iterable[str]:
     )
 
 
-def _in_fresh_process(model: Path, side: str, freeze_model: bool) -> Wait:
+def _in_fresh_process(model: Path, way: str, freeze_model: bool) -> Wait:
     done = subprocess.run(
         # -P: the folder of the child has modules that others may have, too.
         [
@@ -105,11 +105,11 @@ def _in_fresh_process(model: Path, side: str, freeze_model: bool) -> Wait:
             "ignore",
             CHILD,
             model,
-            side,
+            way,
             str(freeze_model),
             str(PATIENCE),
         ],
-        env=_environment(model.parent / side, is_on=side != "off"),
+        env=_environment(model.parent / way, is_on=way != "off"),
         capture_output=True,
         text=True,
     )

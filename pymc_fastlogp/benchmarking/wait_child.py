@@ -1,55 +1,89 @@
-"""The process of one side, run as a script: nothing of the plugin is imported before the clock runs."""
+"""The process of one way, run as a script: nothing of the plugin is imported before the clock runs."""
 
+import _thread
 import json
+import logging
 import pickle
 import sys
+import threading
 import time
 from typing import Any
 
+LENGTH: dict[str, Any] = {"draws": 1000, "tune": 1000, "chains": 4, "cores": 2}
 
-def main(path: str, side: str, freeze_model: str, patience: str) -> None:
+
+def main(path: str, way: str, freeze_model: str, patience: str) -> None:
     """Import, compile, sample; print the seconds of each."""
     start = time.perf_counter()
     import pymc  # noqa: F401
 
-    if side != "off":
-        import pymc_fastlogp
-    import nutpie
-
-    imported = time.perf_counter()
+    if way != "off":
+        import pymc_fastlogp  # noqa: F401
+    if way != "sample":
+        import nutpie  # noqa: F401
+    imports = time.perf_counter() - start
     with open(path, "rb") as file:
         model = pickle.load(file)
-    begin = time.perf_counter()
-    if side in ("off", "on"):
-        compiled = nutpie.compile_pymc_model(model, freeze_model=freeze_model == "True")
-    else:
-        compiled = pymc_fastlogp.compile_pymc_model(model, freeze_model=freeze_model == "True")
-    done = time.perf_counter()
-    seconds = {"imports": imported - start, "compilation": done - begin}
-    print(json.dumps({**seconds, "draws": _draws(compiled, float(patience))}), flush=True)
+    measure = _by_sample if way == "sample" else _by_nutpie
+    seconds = measure(model, freeze_model == "True", float(patience))
+    print(json.dumps({"imports": imports, **seconds}), flush=True)
 
 
-def _draws(compiled: Any, patience: float) -> float | None:
-    """Return the seconds of the draws, None where they take too long."""
+def _by_nutpie(model: Any, freeze_model: bool, patience: float) -> dict[str, float | None]:
+    """Return the seconds of compilation and draws, None for draws that take too long."""
     import nutpie
 
     begin = time.perf_counter()
-    sampler = nutpie.sample(
-        compiled,
-        draws=1000,
-        tune=1000,
-        chains=4,
-        cores=2,
-        seed=1,
-        progress_bar=False,
-        blocking=False,
-    )
+    compiled = nutpie.compile_pymc_model(model, freeze_model=freeze_model)
+    compilation = time.perf_counter() - begin
+    begin = time.perf_counter()
+    sampler = nutpie.sample(compiled, **LENGTH, seed=1, progress_bar=False, blocking=False)
     try:
         sampler.wait(timeout=patience)
     except TimeoutError:
         sampler.cancel()
-        return None
-    return time.perf_counter() - begin
+        return {"compilation": compilation, "draws": None}
+    return {"compilation": compilation, "draws": time.perf_counter() - begin}
+
+
+def _by_sample(model: Any, freeze_model: bool, patience: float) -> dict[str, float | None]:
+    """Return the same for ``pymc_fastlogp.sample``, which is interrupted where its draws take too long."""
+    import pymc_fastlogp
+
+    interrupter = _Interrupter(patience)
+    log = logging.getLogger("pymc.sampling.mcmc")
+    log.setLevel(logging.INFO)
+    log.addHandler(interrupter)
+    begin = time.perf_counter()
+    idata = pymc_fastlogp.sample(
+        model=model,
+        **LENGTH,
+        random_seed=1,
+        progressbar=False,
+        compile_kwargs={"freeze_model": freeze_model},
+    )
+    call = time.perf_counter() - begin
+    interrupter.timer.cancel()
+    draws = idata["posterior"].attrs["sampling_time"]
+    return {"compilation": call - draws, "draws": None if interrupter.is_late else draws}
+
+
+class _Interrupter(logging.Handler):
+    """Interrupt the main thread some seconds after the first line of the log, which is written when sampling begins."""
+
+    def __init__(self, patience: float) -> None:
+        super().__init__()
+        self.timer = threading.Timer(patience, self._interrupt)
+        self.timer.daemon = True
+        self.is_late = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.timer.ident is None:
+            self.timer.start()
+
+    def _interrupt(self) -> None:
+        self.is_late = True
+        _thread.interrupt_main()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,222 @@
+"""The way in of a user: the wheel in a fresh environment, without extras, runs the README and the pages that need nothing else."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import distribution, packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.test_docs import BLOCK, FILE, PAGES, ROOT
+from tests.test_project_files import PROJECT
+
+# A page that says so needs a package that the wheel does not bring.
+ALSO_NEEDED = re.compile(r"`pip install ([a-z][\w-]*)`")
+# What the notes about upstream are about, and what a page for developers has from a clone.
+OF_DEVELOPERS = {"tests", "lazy_loader"}
+
+
+def imported(code: str) -> set[str]:
+    """Return the packages that some code imports, those of the standard library apart."""
+    found = set()
+    for node in ast.walk(ast.parse(code)):
+        match node:
+            case ast.Import():
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            case ast.ImportFrom(level=0):
+                found.add(node.module.partition(".")[0])
+    return found - sys.stdlib_module_names - {"pymc_fastlogp"}
+
+
+def installed_by(requirements: list[str], seen: set[str]) -> set[str]:
+    """Return the names of the packages that pip installs for requirements, without extras."""
+    for requirement in map(Requirement, requirements):
+        name = normalized(requirement.name)
+        if name in seen or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+            continue
+        seen.add(name)
+        installed_by(distribution(name).requires or [], seen)
+    return seen
+
+
+def normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.fixture(scope="module")
+def available() -> set[str]:
+    """Modules of the packages that a plain install brings."""
+    names = installed_by(PROJECT["dependencies"], set())
+    return {
+        module
+        for module, owners in packages_distributions().items()
+        if names & {normalized(owner) for owner in owners}
+    }
+
+
+def code_of(page: str) -> str:
+    return "\n".join(block[1] for block in BLOCK.finditer(PAGES[page]))
+
+
+WITH_CODE = [page for page in PAGES if code_of(page)]
+# Those that a bare environment runs.
+PLAIN = [
+    page
+    for page in WITH_CODE
+    if not ALSO_NEEDED.search(PAGES[page]) and not imported(code_of(page)) & OF_DEVELOPERS
+]
+
+
+def test_package_imports_only_what_is_installed_with_it(available):
+    # explanation.graph() says how to install Graphviz.
+    found = set().union(*(imported(x.read_text()) for x in ROOT.glob("pymc_fastlogp/**/*.py")))
+    assert found - available <= {"graphviz"}
+
+
+def test_progress_bar_of_pymc_has_what_it_imports(available):
+    import pymc.progress_bar
+
+    folder = Path(pymc.progress_bar.__file__).parent
+    found = set().union(*(imported(x.read_text()) for x in folder.glob("*.py")))
+    # With IPython or marimo it writes to a notebook, and without to a terminal.
+    assert found - available <= {"IPython", "marimo"}
+
+
+@pytest.mark.parametrize("page", WITH_CODE)
+def test_page_says_what_else_it_needs(page, available):
+    files = {FILE.match(block[1]) for block in BLOCK.finditer(PAGES[page])} - {None}
+    own = {file[1].removesuffix(".py") for file in files} | OF_DEVELOPERS
+    assert imported(code_of(page)) - available - own <= {*ALSO_NEEDED.findall(PAGES[page])}
+
+
+def test_the_readme_needs_nothing_else():
+    assert "README.md" in PLAIN
+
+
+class Environment:
+    """A fresh environment with the wheel in it, and a folder from which the repository cannot be seen."""
+
+    def __init__(self, folder: Path, extra: str = "") -> None:
+        self.folder = folder
+        self.python = folder / "bin" / "python"
+        [wheel] = wheels = list((folder.parent / "wheel").glob("*.whl"))
+        assert len(wheels) == 1
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        self.run("-m", "pip", "install", "--quiet", f"{wheel}{extra}")
+
+    def run(self, *arguments: str | Path) -> str:
+        """Run its Python there, with empty caches and no option of this process, and return what it prints."""
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PYTHON", "PYTENSOR", "PYMC_FASTLOGP", "VIRTUAL_ENV"))
+        }
+        process = subprocess.run(
+            [self.python, *arguments],
+            cwd=self.elsewhere,
+            env=kept
+            | {
+                "MPLBACKEND": "Agg",
+                "PYTENSOR_FLAGS": f"base_compiledir={self.folder / 'compiled'}",
+            },
+            capture_output=True,
+            text=True,
+        )
+        assert process.returncode == 0, process.stderr
+        return process.stdout
+
+    @property
+    def elsewhere(self) -> Path:
+        folder = self.folder / "elsewhere"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def version(self, package: str) -> str:
+        """Return the version of a package that is installed there."""
+        return self.run(
+            "-c", f"from importlib.metadata import version; print(version({package!r}))"
+        ).strip()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A folder with the wheel."""
+    folder = tmp_path_factory.mktemp("install")
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "-w",
+            folder / "wheel",
+            ROOT,
+        ],
+        check=True,
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bare(folder) -> Environment:
+    return Environment(folder / "bare")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PLAIN)
+def test_bare_install_runs_the_page(page, bare):
+    lines = ["import subprocess, sys"]
+    for block in BLOCK.finditer(PAGES[page]):
+        if file := FILE.match(block[1]):
+            (bare.elsewhere / file[1]).write_text(block[1])
+            lines.append(f"subprocess.run([sys.executable, {file[1]!r}], check=True)")
+        else:
+            lines.append(block[1])
+    script = bare.elsewhere / "page.py"
+    script.write_text("\n".join(lines))
+    bare.run(script)
+
+
+@pytest.mark.slow
+def test_bare_install_checks_itself(bare):
+    assert "pymc_fastlogp" in bare.run("-m", "pymc_fastlogp")
+
+
+# The call of Bambi that the page of questions gives, after a model of which centering moves the intercept by 200.
+BAMBI = """
+import bambi as bmb
+import numpy as np
+import pandas as pd
+import pymc_fastlogp
+
+rng = np.random.default_rng(0)
+data = pd.DataFrame({{"x": rng.normal(100, 5, 500)}})
+data["y"] = 3 + 2 * data["x"] + rng.normal(size=500)
+model = bmb.Model("y ~ x", data)
+idata = {call}
+new = model.predict(idata, data=pd.DataFrame({{"x": [100.0]}}), inplace=False)
+print(float(idata["posterior"]["Intercept"].mean()), float(new["posterior"]["mu"].mean()))
+"""
+CALL_OF_BAMBI = re.search(r"`(model\.fit\(.*?\))`", PAGES["docs/faq.md"])
+
+
+def test_readme_and_questions_fit_models_of_bambi_by_its_own_method():
+    assert CALL_OF_BAMBI[1] in PAGES["README.md"]
+
+
+@pytest.mark.slow
+def test_bambi_gives_the_right_intercept_and_does_not_move_pymc(folder, bare):
+    with_bambi = Environment(folder / "bambi", extra="[bambi]")
+    assert with_bambi.version("pymc") == bare.version("pymc")
+    script = with_bambi.elsewhere / "bambi_model.py"
+    script.write_text(BAMBI.format(call=CALL_OF_BAMBI[1]))
+    intercept, prediction = map(float, with_bambi.run(script).split()[-2:])
+    # Three standard errors: 0.9 of the intercept, which is extrapolated by 20 standard deviations, and 0.045.
+    assert abs(intercept - 3) < 2.7
+    assert abs(prediction - 203) < 0.14
