@@ -3,6 +3,7 @@
 A file of its own: where one of these names is gone, ``pm.sample`` samples, and all else works.
 """
 
+from inspect import signature
 from typing import TYPE_CHECKING
 
 import pymc as pm
@@ -22,6 +23,7 @@ from pymc.sampling.parallel import (
     _initialize_multiprocessing_context as initialize_multiprocessing_context,
 )
 from pymc.step_methods import NUTS
+from pytensor import function
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -35,6 +37,7 @@ __all__ = [
     "other_step_method",
     "patch_nutpie_idata",
     "setup_cores_blas_cores",
+    "step_keywords",
 ]
 
 
@@ -63,3 +66,10 @@ def other_step_method(model: pm.Model) -> str | None:
         if not issubclass(method, NUTS):
             return f"{method.__name__} samples {rv.name}"
     return None
+
+
+def step_keywords() -> set[str]:
+    """Return the keywords that ``pm.sample`` hands on: names of step methods, and arguments of NUTS, also those for ``pytensor.function``."""
+    functions = [function, *(kind.__init__ for kind in NUTS.__mro__)]
+    names = {name for each in functions for name in signature(each).parameters}
+    return names | {method.name for method in mcmc.STEP_METHODS}
