@@ -15,6 +15,7 @@ from pymc.backends.arviz import (
     make_attrs,
     patch_nutpie_idata,
 )
+from pymc.progress_bar.marimo_progress import in_marimo_notebook
 from pymc.progress_bar.progress import NutpieProgressBarManager
 from pymc.sampling import mcmc
 from pymc.sampling.mcmc import setup_cores_blas_cores
@@ -32,6 +33,7 @@ __all__ = [
     "NutpieProgressBarManager",
     "cpu_count",
     "data_groups",
+    "in_marimo_notebook",
     "initialize_multiprocessing_context",
     "make_attrs",
     "other_step_method",

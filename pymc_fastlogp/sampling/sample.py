@@ -21,6 +21,8 @@ from pymc_fastlogp.sampling.compile_model import (
     why_not_open,
     without_door,
 )
+from pymc_fastlogp.sampling.convergence import log_problems
+from pymc_fastlogp.sampling.progress import progress_of
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -207,7 +209,7 @@ def sample(
             reason = f"it has no gradient, {error}"
             has_gradient = False
     if compiled is not None:
-        return _sample(model, compiled, arguments)
+        return _sample(model, compiled, arguments, reparametrize=reparametrize)
     logger.info("pm.sample samples the model: %s", reason)
     if reparametrize:
         warnings.warn(
@@ -333,10 +335,10 @@ def _compiled(model: "pm.Model", arguments: dict[str, Any], *, reparametrize: bo
     return _ByLibrary(nutpies_library, sampled, compiled.record.reparameterized)
 
 
-def _sample(model: "pm.Model", compiled: Any, arguments: dict[str, Any]) -> "DataTree":
+def _sample(
+    model: "pm.Model", compiled: Any, arguments: dict[str, Any], *, reparametrize: bool
+) -> "DataTree":
     """Sample as PyMC does it with nutpie."""
-    from pymc_fastlogp._upstream.pymc_sample import NutpieProgressBarManager
-
     limit_blas, cores, chains = _cores(arguments)
     seed = _seed(arguments["random_seed"], chains)
     stored = dict(arguments["idata_kwargs"] or {})
@@ -353,15 +355,12 @@ def _sample(model: "pm.Model", compiled: Any, arguments: dict[str, Any]) -> "Dat
         "store_unconstrained": bool(stored.pop("include_transformed", False)),
         **_nuts_arguments(arguments),
     }
-    progress = NutpieProgressBarManager(
-        chains=chains,
-        draws=arguments["draws"],
-        progressbar=False if quiet else arguments["progressbar"],
-        progressbar_theme=arguments["progressbar_theme"],
-    )
+    progress = progress_of(arguments, chains)
     by = _by_library if isinstance(compiled, _ByLibrary) else _by_nutpie
     with limit_blas(), progress:
         idata = by(model, compiled, progress.update, options)
+    if arguments["compute_convergence_checks"] and not quiet:
+        log_problems(idata, model, is_reparametrized=reparametrize)
     return _with_log_likelihood(idata, model, stored)
 
 
