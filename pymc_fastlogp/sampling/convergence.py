@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("pymc.stats.convergence")
 
-MOST_DRAWS = 1_000_000
+MOST_DRAWS = 500_000
 LARGEST_RHAT = 1.01
 # Of each chain.
 SMALLEST_ESS = 100
@@ -119,15 +119,15 @@ def _least_mixed(stored: dict[str, np.ndarray]) -> tuple[list[str], np.ndarray]:
         n_chains, n_draws, *shape = draws.shape
         half = n_draws // 2
         flat = draws.reshape(n_chains, n_draws, -1)
-        halves = np.concatenate([flat[:, :half], flat[:, -half:]]).transpose(2, 0, 1)
-        rhat = _rhat(halves)
+        rhat = _rhat(np.concatenate([flat[:, :half], flat[:, -half:]]).transpose(2, 0, 1))
         most = max(1, MOST_DRAWS // (n_chains * n_draws))
         mixed = np.where(np.isnan(rhat), -np.inf, rhat)
         for k in np.argsort(-mixed)[:most]:
-            if not np.isfinite(halves[k]).all() or np.ptp(halves[k]) == 0:
+            halves = np.concatenate([flat[:, :half, k], flat[:, -half:, k]])
+            if not np.isfinite(halves).all() or np.ptp(halves) == 0:
                 continue
             index = ", ".join(map(str, np.unravel_index(k, shape))) if shape else ""
-            rows.append((mixed[k], f"{name}[{index}]" if index else name, halves[k]))
+            rows.append((mixed[k], f"{name}[{index}]" if index else name, halves))
     if not rows:
         return [], np.empty((0, 0, 0))
     rows.sort(key=lambda row: -row[0])
