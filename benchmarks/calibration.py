@@ -51,7 +51,7 @@ ROUND_OFF = 1e-12
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is sampled on each side."""
+    """Number of draws on each side."""
 
     seeds: int = 8
     chains: int = 4
@@ -137,7 +137,7 @@ def worst_rhat(draws: np.ndarray) -> float:
 
 
 def is_different(record: report.Record) -> bool:
-    """Whether either test of a model shows a difference."""
+    """Return whether either test of a model shows a difference."""
     return min(record[test]["p_value"] for test in ("location", "scale")) < LEVEL
 
 

@@ -1,4 +1,4 @@
-"""What the lift of an Elemwise through sets saves and costs: the figures behind its limits.
+"""Gain and cost of the lift of an Elemwise through sets, from which its limits are taken.
 
 ``python -m benchmarks.lift_cost`` compiles small functions with all limits lifted and with the plugin
 off, times them in turn on one core, and prints a table of ratios. Each call costs Python's overhead

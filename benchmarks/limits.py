@@ -1,4 +1,4 @@
-"""What the limits of the kernel compiler are worth: time below a limit and beyond it, by size.
+"""Gain of each limit of the kernel compiler: time below and above the limit, by size.
 
 ``python -m benchmarks.limits [NAME ...]`` compiles small graphs with a limit of :mod:`pymc_fastlogp.kernel` at either of two
 values, one by which it applies and one by which it does not, runs both in turn on one core, and prints how much longer

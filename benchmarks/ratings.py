@@ -1,4 +1,4 @@
-"""Where ``fastlogp_dot_of_scattered`` pays: ``python -m benchmarks.ratings``.
+"""Break-even of ``fastlogp_dot_of_scattered``: ``python -m benchmarks.ratings``.
 
 Models of ratings whose gradients multiply a matrix that is zero but for what was seen, with the rule and with its limits
 out of reach, both with the plugin on, in turn on one core. A ratio below 1 is a loss: the limits belong where there is none.

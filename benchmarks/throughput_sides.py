@@ -41,7 +41,7 @@ class Side(NamedTuple):
 
     @property
     def is_installed(self) -> bool:
-        """Whether the package that it needs is there."""
+        """Return whether the package that it needs is there."""
         return find_spec(self.needs) is not None
 
 

@@ -1,4 +1,4 @@
-"""How much one evaluation does: what the loops of a model's kernels compute, read and add up, by the compiler's own programs.
+"""Work of one evaluation: arithmetic, loads and additions of a model's kernels, by the compiler's own programs.
 
 ``python -m benchmarks.work NAME ...`` prints a row for each model, of the suite or of the gallery. Nothing is compiled. Work counts once for each row of a
 loop, a short axis that became straight-line code once for each of its columns; what is computed before a loop counts as if it were inside. What is run
@@ -63,7 +63,7 @@ def _of_loop(loop: Loop, times: int) -> Counter[str]:
 
 
 def _is_data(index: tuple) -> bool:
-    """Whether a position is read from memory, and changes from row to row."""
+    """Return whether a position is read from memory, and changes from row to row."""
     return any(loaded([i]) and not is_uniform(i) for i in index)
 
 

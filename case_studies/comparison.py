@@ -93,7 +93,7 @@ def compare_with(reference: str, runs: Mapping[str, "Run"]) -> dict[str, pd.Data
 
 
 def all_agree(comparisons: Mapping[str, pd.DataFrame]) -> bool:
-    """Whether all posterior means agree in all comparisons."""
+    """Return whether all posterior means agree in all comparisons."""
     return all(comparison["agrees"].all() for comparison in comparisons.values())
 
 

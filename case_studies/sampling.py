@@ -134,7 +134,7 @@ def sample(
 
 
 def is_rewritten(off: Any, on: Any) -> bool:
-    """Whether the logp and gradient of two compiled models are different graphs."""
+    """Return whether the logp and gradient of two compiled models are different graphs."""
     first: FunctionGraph = off.logp_func.maker.fgraph
     second: FunctionGraph = on.logp_func.maker.fgraph
     return not equal_computations(

@@ -27,7 +27,7 @@ HALF = mp.mpf(1) / 2
 
 @dataclass(frozen=True)
 class Polynomial:
-    """What a polynomial approximates.
+    """Polynomial of minimal maximal error for a function.
 
     Attributes
     ----------

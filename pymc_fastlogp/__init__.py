@@ -12,7 +12,7 @@ from pymc_fastlogp.registration import is_enabled, register
 from pymc_fastlogp.sampling import compile_kwargs, compile_pymc_model, reparametrize, sample
 from pymc_fastlogp.verification import Verification, WorstEntry, verify
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BenchmarkResult",

@@ -13,7 +13,7 @@ from rich.text import Text
 
 
 class Shown:
-    """What prints as sentences and a table.
+    """Base class of results that print as sentences and a table.
 
     A dataclass that inherits this needs ``repr=False``.
 

@@ -11,7 +11,7 @@ ROWS = "fastlogp_rows"
 
 
 class Phase(Enum):
-    """When a rule runs: the tags that select it, and whether the name of its database does too.
+    """Phase of compilation in which a rule runs: the tags that select it, and its selection by database name.
 
     PyMC and nutpie ask for ``canonicalize`` and ``stabilize`` by name, before they take a gradient.
     """
@@ -298,7 +298,7 @@ GRAPH_RULES: tuple[GraphRule, ...] = (
     # Before PyTensor makes a chain of increments (pre_local_IncSubtensor_serialize is at 0.99).
     GraphRule(
         "fastlogp_flat_increments",
-        "rewrites.filled.flat_increments.FlatIncrements",
+        "rewrites.packed_matrices.flat_increments.FlatIncrements",
         ("fast_run",),
         0.98,
     ),

@@ -111,7 +111,7 @@ def test_rooms_of_the_kernel_stand_on_those_above_in_the_list():
 
 
 def is_number(node: ast.expr) -> bool:
-    """Whether a constant is made of numbers alone."""
+    """Return whether a constant is made of numbers alone."""
     parts = [part for part in ast.walk(node) if isinstance(part, ast.Constant)]
     is_plain = not any(isinstance(part, ast.Call | ast.Name) for part in ast.walk(node))
     return is_plain and bool(parts) and all(type(p.value) in (int, float) for p in parts)

@@ -1,4 +1,4 @@
-"""What ``x[.., g, h, ..]`` with constant index arrays reads, axis by axis."""
+"""Positions that ``x[.., g, h, ..]`` with constant index arrays reads, axis by axis."""
 
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple
@@ -117,7 +117,7 @@ def parse_gather(node: Apply) -> Gather | None:
 
 
 def _is_within(index: np.ndarray, length: int | None) -> bool:
-    """Whether an axis has all these positions, if its length is known."""
+    """Return whether an axis has all these positions, if its length is known."""
     if length is None or not index.size:
         return True
     return -length <= int(index.min()) and int(index.max()) < length

@@ -1,4 +1,4 @@
-"""What is known of a constant integer array that is an input of a kernel, for the code that indexes with it."""
+"""Bounds, order and runs of a constant index array that a kernel reads."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ FAR = 16
 
 @dataclass(frozen=True)
 class Neighbors:
-    """How the elements of a vector follow each other.
+    """Relation between consecutive elements of a vector.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Neighbors:
 
 @dataclass(frozen=True)
 class IndexFacts:
-    """What holds for all elements.
+    """Properties that hold for every element of an index array.
 
     Attributes
     ----------

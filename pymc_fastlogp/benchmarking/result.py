@@ -1,4 +1,4 @@
-"""What a benchmark returns: the raw times, and how they read as a table or a plot."""
+"""Result of a benchmark: raw times, their table and their plot."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

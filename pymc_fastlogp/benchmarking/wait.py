@@ -1,4 +1,4 @@
-"""What a user waits for, in fresh processes with empty caches: imports, compilation, draws."""
+"""Waiting time of a user, in fresh processes with empty caches: imports, compilation, draws."""
 
 import json
 import os

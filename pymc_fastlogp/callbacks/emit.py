@@ -38,7 +38,7 @@ EXPONENT = I64(0x7FF0000000000000)
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a callback finds what it needs.
+    """Offsets of addresses, constants and shared data in the memory of a callback.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ def expand_module(
 
 @dataclass(frozen=True)
 class _Place:
-    """Where in a callback a call goes, and what it finds there."""
+    """Insertion point of a call in a callback, with the values available there."""
 
     builder: ir.IRBuilder
     layout: Layout | FixedAddresses

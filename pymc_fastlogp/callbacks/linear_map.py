@@ -106,7 +106,7 @@ def _expand_module() -> ir.Module:
 
 
 class _Emitted:
-    """What is appended to one of the functions."""
+    """Instructions appended to one of the functions."""
 
     def __init__(self, builder: ir.IRBuilder, data: ir.Value):
         self.builder, self._data = builder, data

@@ -38,7 +38,7 @@ class Rewritten:
 
     @property
     def vm(self) -> Any:
-        """What runs it."""
+        """Virtual machine that runs the function, linked at first use."""
         return self.linked.vm
 
     def get_shared(self) -> list[Any]:

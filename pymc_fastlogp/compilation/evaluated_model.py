@@ -24,7 +24,7 @@ HAS_VALUES = {0, BAD_GRADIENT, BAD_LOGP}
 
 
 class Evaluable:
-    """What has a callback for logp.
+    """Protocol of a model with a callback for logp.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class EvaluatedModel(Evaluable):
 
     @cached_property
     def user_data(self) -> NDArray[Any]:  # type: ignore[override]
-        """What callbacks take as their last argument."""
+        """Memory that callbacks take as their last argument."""
         addresses = [x for each in self.callbacks.values() for x in each.addresses]
         return user_data.filled(self.shared_data, addresses)
 

@@ -87,7 +87,7 @@ def numbered(data: Sequence[SharedVariable]) -> dict[int, int]:
 
 
 def is_generator(x: Variable) -> bool:
-    """Whether a variable is the state of a generator, which is seeded before it is used."""
+    """Return whether a variable is the state of a generator, which is seeded before it is used."""
     return isinstance(x.type, RandomType)
 
 

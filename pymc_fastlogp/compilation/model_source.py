@@ -1,4 +1,4 @@
-"""Where chains start: what PyMC makes of a model and its initial values, made when it is first needed."""
+"""Source of the initial points of chains: PyMC's initial-point function, made at first use."""
 
 import threading
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What nutpie samples from: its own class, with callbacks of ours, and a function for Python."""
+"""Subclass of nutpie's compiled model with our callbacks, and a function of logp for Python."""
 
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Shapes(NamedTuple):
-    """What depends on the data of a model.
+    """Shapes of a model's variables that depend on its data.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Shapes(NamedTuple):
 
 @dataclass(frozen=True)
 class ShapeGraph:
-    """How shapes depend on data.
+    """Graph that computes shapes from data.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-r"""How long logp and gradient can be expected to take: prices of the nodes of a graph, summed.
+r"""Cost model: expected duration of logp and gradient, summed over the nodes of a graph.
 
 .. math::
 

@@ -1,4 +1,4 @@
-"""What :func:`~pymc_fastlogp.explain` returns: plain data, and how it reads as a table."""
+"""Result of :func:`~pymc_fastlogp.explain`: plain data, and its table."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -16,7 +16,7 @@ NOTICEABLE = 1.2
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one rewrite did, or why it did nothing, to the log density of one variable.
+    """Effect of one rewrite on the log density of one variable, or the reason for none.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Outcome:
 
     @property
     def fired(self) -> bool:
-        """Whether the graph was rewritten."""
+        """Return whether the graph was rewritten."""
         return not self.reason
 
 
@@ -76,7 +76,7 @@ class Outside:
 
 @dataclass(frozen=True)
 class Kernels:
-    """How much of a graph, in mode NUMBA, is compiled to vector code.
+    """Share of a graph, in mode NUMBA, that is compiled to vector code.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ PLACED = "reparametrize can place it"
 
 @dataclass(frozen=True, repr=False)
 class Explanation(Shown):
-    """What the plugin does to a model, and why not more.
+    """Effects of the plugin on a model, and the reasons for the rest.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What is needed for the first draw of a model, with nothing of PyTensor in it but, perhaps, its initial point."""
+"""Record of a compiled model: everything that its first draw needs, without PyTensor except, perhaps, for the initial point."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -90,7 +90,7 @@ class Record:
 
 
 class Called(Protocol):
-    """What is called in place of a kernel.
+    """Function that is called in place of a kernel.
 
     Attributes
     ----------

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def can_be_frozen(model: "pm.Model") -> bool:
-    """Whether PyMC can freeze a model, or copy it at all: not one inside of another, nor one with a symbolic initial value."""
+    """Return whether PyMC can freeze a model, or copy it at all: not one inside of another, nor one with a symbolic initial value."""
     return model.parent is None and not with_symbolic_initial_values(model)
 
 

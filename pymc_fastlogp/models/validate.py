@@ -1,4 +1,4 @@
-"""What `explain`, `verify` and `benchmark` ask of a model, and what they say where they can't do their work."""
+"""Validation of the model argument of `explain`, `verify` and `benchmark`, with their error messages."""
 
 import os
 import warnings

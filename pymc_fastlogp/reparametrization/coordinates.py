@@ -124,7 +124,7 @@ def _mapped(logp_dlogp: Density, linear_map: LinearMap) -> Density:
 
 
 def _depends(model: "pm.Model", rv: Any) -> bool:
-    """Whether the prior of a variable has others among its parameters."""
+    """Return whether the prior of a variable has others among its parameters."""
     others = {x for x in model.free_RVs if x is not rv}
     return any(x in others for x in ancestors(rv.owner.inputs, blockers=others))
 

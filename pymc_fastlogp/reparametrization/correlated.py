@@ -69,7 +69,7 @@ class Correlated:
 
     @property
     def kind(self) -> str:
-        """How the model writes it."""
+        """Spelling of the effect in the model."""
         return "correlated, centered" if self.is_centered else "correlated, non-centered"
 
     @property
@@ -92,7 +92,7 @@ class Correlated:
 
     @property
     def multipliers(self) -> tuple[Variable, ...]:
-        """What standardized effects are multiplied by."""
+        """Factors of the standardized effects."""
         return (self.matrix,)
 
     def where(self, old: Variable, new: Variable) -> "Correlated":

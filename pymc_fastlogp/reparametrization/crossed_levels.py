@@ -1,4 +1,4 @@
-"""Which of the effects that may be crossed are: what their common levels do to each other's gradients, and their sites given those levels.
+"""Crossed effects: gradients and sites of effects, given the levels that they share with others.
 
 Where all rows have effects of two factors, the level of one does to the effects of the other what the level of the other does to its own.
 """

@@ -34,7 +34,7 @@ def _order(effect: AnyEffect) -> tuple[int, str]:
 def _leads_to(
     effect: Variable, read: set[Variable], read_by: dict[Variable, set[Variable]]
 ) -> bool:
-    """Whether what multiplies an effect reads another that is multiplied by it, or so in turn."""
+    """Return whether what multiplies an effect reads another that is multiplied by it, or so in turn."""
     reached = {x for x in read_by if x in read}
     new = list(reached)
     while new:

@@ -1,4 +1,4 @@
-"""Which variables of a model are effects of groups, and what their prior says: ``effect = mean + scale * standardized``.
+"""Group effects of a model, with their prior as ``effect = mean + scale * standardized``.
 
     centered        a ~ Normal(mean, scale)                  the variable is the effect
     non-centered    raw ~ Normal(0, 1), mean + scale * raw   the variable is the standardized effect
@@ -65,7 +65,7 @@ class Effect:
 
     @property
     def kind(self) -> str:
-        """How the model writes it."""
+        """Spelling of the effect in the model."""
         return "centered" if self.is_centered else "non-centered"
 
     @property
@@ -91,12 +91,12 @@ class Effect:
 
     @property
     def parameters(self) -> tuple[Variable, ...]:
-        """What mean and scale are made of."""
+        """Variables that mean and scale are computed from."""
         return (*chain(*self.terms), *self.factors)
 
     @property
     def multipliers(self) -> tuple[Variable, ...]:
-        """What a standardized effect is multiplied by."""
+        """Factors of a standardized effect."""
         return self.factors
 
     @property
@@ -144,7 +144,7 @@ class LeftAlone:
 
 
 def depends_on(x: Variable, others: set[Variable]) -> bool:
-    """Whether a variable is made from any of the others, or is one."""
+    """Return whether a variable is made from any of the others, or is one."""
     return any(y in others for y in ancestors([x]))
 
 
@@ -170,12 +170,12 @@ def effect_of(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
 
 
 def has_prior(rv: Variable, op_type: type) -> bool:
-    """Whether a random variable is of a distribution; one that inherits from it may have another density."""
+    """Return whether a random variable is of a distribution; one that inherits from it may have another density."""
     return rv.owner is not None and type(rv.owner.op) is op_type
 
 
 def is_standard_normal(rv: Variable) -> bool:
-    """Whether a random variable is ``Normal(0, 1)``."""
+    """Return whether a random variable is ``Normal(0, 1)``."""
     if not has_prior(rv, NormalRV):
         return False
     mu, sigma = rv.owner.op.dist_params(rv.owner)
@@ -183,7 +183,7 @@ def is_standard_normal(rv: Variable) -> bool:
 
 
 def is_random(x: Variable) -> bool:
-    """Whether a variable is made from a free variable, or is one."""
+    """Return whether a variable is made from a free variable, or is one."""
     return any(y.owner is not None and isinstance(y.owner.op, ModelFreeRV) for y in ancestors([x]))
 
 
@@ -256,7 +256,7 @@ def _one_for_all(x: Variable) -> Variable:
 
 
 def fits(x: Variable, effect: Variable) -> bool:
-    """Whether a variable that meets an effect in one Elemwise broadcasts to its shape, not the other way round."""
+    """Return whether a variable that meets an effect in one Elemwise broadcasts to its shape, not the other way round."""
     if x.type.ndim > effect.type.ndim:
         return False
     lengths = zip(reversed(x.type.shape), reversed(effect.type.shape), strict=False)

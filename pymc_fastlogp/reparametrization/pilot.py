@@ -235,7 +235,7 @@ class Pilot:
 
 
 class Measured(NamedTuple):
-    """What is known of standardized effects at a point, effects on the first axis.
+    """Measurements of standardized effects at a point, effects on the first axis.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Where the effects of a model are to be sampled: centered, at sites that a pilot finds, or as they are written."""
+"""Placement of the effects of a model: centered, at sites estimated by a pilot, or unchanged."""
 
 import logging
 from collections.abc import Callable, Collection

@@ -1,4 +1,4 @@
-"""Why variables stay as they are written, whatever their prior and the model make of them."""
+"""Reasons to leave variables unchanged, whatever their prior."""
 
 from typing import TYPE_CHECKING
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Found:
-    """What is known of the free variables of a model.
+    """Properties of the free variables of a model.
 
     Attributes
     ----------

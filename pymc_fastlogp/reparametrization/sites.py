@@ -1,4 +1,4 @@
-r"""What the data say of effects that go together, as a Gaussian site, and the variable that remains to be sampled.
+r"""Gaussian site of a group of effects: the likelihood's approximation, and the variable that remains to be sampled.
 
 The likelihood of the K effects of a group, ``a``, is summarized by ``exp(h @ a - a @ I @ a / 2)`` with a positive semidefinite ``I``, and the
 prior is ``a_k ~ Normal(mu_k, s_k)``. Of the standardized effects ``u = (a - mu) / s`` the product of both is Gaussian, with
@@ -79,7 +79,7 @@ class Site:
 
     @property
     def is_everything(self) -> bool:
-        """Whether data know effects as well as may be."""
+        """Return whether data know effects as well as may be."""
         return bool(np.isinf(self.information).all())
 
     def guarded(self) -> "Site":

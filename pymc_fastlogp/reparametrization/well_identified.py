@@ -77,7 +77,7 @@ def _is_one_number(x: Variable) -> bool:
 
 
 def _has_gaussian_rows(model: "pm.Model") -> bool:
-    """Whether all that a model has besides priors is a vector of Gaussian data with one deviation."""
+    """Return whether all that a model has besides priors is a vector of Gaussian data with one deviation."""
     if len(model.observed_RVs) != 1 or model.potentials:
         return False
     [observed] = model.observed_RVs

@@ -56,7 +56,7 @@ class ZeroSum(Effect):
 
     @property
     def kind(self) -> str:
-        """How the model writes it."""
+        """Spelling of the effect in the model."""
         return f"sums to zero, {super().kind}"
 
     @property

@@ -100,7 +100,7 @@ def compile_pymc_model(
 
 
 class Request(NamedTuple):
-    """What is to be compiled.
+    """Arguments of one compilation.
 
     Attributes
     ----------

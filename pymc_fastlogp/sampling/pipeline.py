@@ -210,7 +210,7 @@ def _read(key: str | None) -> Record | None:
 
 
 def _is_still(key: str | None, model: "pm.Model", options: dict[str, Any]) -> bool:
-    """Whether a model has the key that it had: another thread may have exchanged data before they were frozen."""
+    """Return whether a model has the key that it had: another thread may have exchanged data before they were frozen."""
     return key is not None and key == _keyed(key_of, model, options)
 
 

@@ -275,7 +275,7 @@ def _why_pymc(model: "pm.Model", arguments: Mapping[str, Any]) -> str | None:
 
 
 def _by_own_samplers(model: "pm.Model", arguments: Mapping[str, Any]) -> bool:
-    """Whether PyMC has to sample by its own samplers, which hand ``compile_kwargs`` to PyTensor, and not by nutpie."""
+    """Return whether PyMC has to sample by its own samplers, which hand ``compile_kwargs`` to PyTensor, and not by nutpie."""
     if arguments["nuts_sampler"] is not None:
         return bool(arguments["nuts_sampler"] == "pymc")
     if model.discrete_value_vars or not find_spec("nutpie"):

@@ -1,4 +1,4 @@
-"""What :func:`pymc_fastlogp.verify` returns."""
+"""Result of :func:`pymc_fastlogp.verify`."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -39,7 +39,7 @@ class WorstEntry:
 
     @property
     def passed(self) -> bool:
-        """Whether the difference is within what is allowed."""
+        """Return whether the difference is within what is allowed."""
         return self.ratio <= 1.0
 
 
@@ -66,7 +66,7 @@ class Verification(Shown):
 
     @property
     def passed(self) -> bool:
-        """Whether every entry at every point passed."""
+        """Return whether every entry at every point passed."""
         return all(row.passed for row in self.rows)
 
     def __bool__(self) -> bool:

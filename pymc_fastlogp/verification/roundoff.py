@@ -169,7 +169,7 @@ def _ulps(node: Apply, thunk: Any) -> float:
 
 
 def _narrows(node: Apply) -> bool:
-    """Whether a cast rounds floats to single precision."""
+    """Return whether a cast rounds floats to single precision."""
     types = [x.type.dtype for x in (*node.inputs, *node.outputs)]
     return is_elemwise(node.op, ps.Cast) and types == ["float64", "float32"]
 

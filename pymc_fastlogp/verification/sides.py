@@ -184,7 +184,7 @@ def _compile(
 
 
 def _is_of_the_point(error: Exception) -> bool:
-    """Whether upstream raises an error only where PyMC makes -inf of a Cholesky factor; samplers reject both.
+    """Return whether upstream raises an error only where PyMC makes -inf of a Cholesky factor; samplers reject both.
 
     Inverses and eigenvectors do, SciPy where a matrix is not finite, and Numba where a number is divided by zero. To the message PyTensor adds the node.
     """

@@ -61,7 +61,7 @@ def fresh(model):
 
 
 def assert_equal(found, expected):
-    """Whether two compiled models are equal to the last bit."""
+    """Return whether two compiled models are equal to the last bit."""
     assert found.shape_info[:2] == expected.shape_info[:2]
     assert [*map(tuple, found.shape_info[2])] == [*map(tuple, expected.shape_info[2])]
     assert found.dims == expected.dims

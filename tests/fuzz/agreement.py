@@ -73,7 +73,7 @@ class Sides:
 
     @cached_property
     def raise_if_checked(self) -> Callable[..., bool]:
-        """Whether lengths do not fit, which both sides say without the rewrites that drop what checks them."""
+        """Return whether lengths do not fit, which both sides say without the rewrites that drop what checks them."""
         with switched(True):
             own = self._program.variables()
         on = _caught(on_by_kernels(*own, *DROPS_CHECKS))
@@ -178,7 +178,7 @@ def _in_single(result: Result) -> Result:
 
 
 def _has_nan(result: Result) -> bool:
-    """Whether upstream's arrays have a nan anywhere: beside one, a factor has numbers up to where LAPACK ended."""
+    """Return whether upstream's arrays have a nan anywhere: beside one, a factor has numbers up to where LAPACK ended."""
     if isinstance(result, Exception):
         return False
     return any(x.dtype.kind == "f" and bool(np.isnan(x).any()) for x in result)

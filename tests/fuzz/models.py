@@ -32,7 +32,7 @@ def precision_of(model: pm.Model) -> str:
 
 
 def is_frozen(model: pm.Model, seed: int) -> bool:
-    """Whether the data of the model of a seed are constants of what is compiled."""
+    """Return whether the data of the model of a seed are constants of what is compiled."""
     return not model.data_vars or bool(seed % 2)
 
 

@@ -107,7 +107,7 @@ def _check_expressions(loop: Loop) -> None:
 
 
 def _are_apart(first: tuple[Expr, ...], second: tuple[Expr, ...]) -> bool:
-    """Whether two positions differ along an axis by a number that is not 0, the same for all of the loop."""
+    """Return whether two positions differ along an axis by a number that is not 0, the same for all of the loop."""
     for a, b in zip(first, second, strict=True):
         found = difference(a, b, {})
         if found and is_uniform(a) and is_uniform(b):

@@ -109,7 +109,7 @@ NEVER_EMPTY = {EighUpToSigns, IveOfOrders}
 
 
 def has_axis(case, length):
-    """Whether an input or an output has an axis of a length."""
+    """Return whether an input or an output has an axis of a length."""
     inputs = case.inputs(static=True)
     outputs = FunctionGraph(inputs, case.outputs(inputs), clone=True).outputs
     return any(length in v.type.shape for v in (*inputs, *outputs))

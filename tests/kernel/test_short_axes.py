@@ -77,7 +77,7 @@ def program_of(entries, length):
 
 
 def keeps_rows(program):
-    """Whether a loop goes along rows, and no other axis."""
+    """Return whether a loop goes along rows, and no other axis."""
     return any(len(loop.domain) == 2 and set(loop.domain) != {ROWS} for loop in program.steps)
 
 

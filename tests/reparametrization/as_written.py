@@ -150,7 +150,7 @@ def groups_without_rows() -> pm.Model:
 
 
 def hurdle() -> pm.Model:
-    """Whether there is a count, and how large it is then, each with effects."""
+    """Return whether there is a count, and how large it is then, each with effects."""
     with pm.Model() as model:
         present = pm.HalfNormal("tau_p") * pm.Normal("raw_p", shape=GROUPS)
         size = pm.Normal("mu") + pm.HalfNormal("tau") * pm.Normal("raw", shape=GROUPS)

@@ -82,7 +82,7 @@ def rewritten(outputs, *, on=True, exclude=()):
 
 
 def is_made_by(x, name):
-    """Whether an Op makes a variable, also one of a number that has left its array."""
+    """Return whether an Op makes a variable, also one of a number that has left its array."""
     return x.owner is not None and name in str(x.owner.op)
 
 

@@ -45,7 +45,7 @@ def nodes_of(out, op):
 
 
 def solves_as_it_is(out):
-    """Whether all triangular systems are of constants."""
+    """Return whether all triangular systems are of constants."""
     return all(isinstance(node.inputs[0], Constant) for node in nodes_of(out, SolveTriangular))
 
 

@@ -1,4 +1,4 @@
-"""Where the elements of a buffer are in memory."""
+"""Memory addresses of the elements of a buffer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -33,7 +33,7 @@ def emit(module: ir.Module, program: Program, name: str, contiguous: Sequence[bo
 
 @dataclass(frozen=True)
 class _Emission:
-    """What all functions of a kernel have in common, and how many lanes a vector has at most."""
+    """State shared by all functions of a kernel, with the largest number of lanes."""
 
     module: ir.Module
     contiguous: Sequence[bool]

@@ -164,7 +164,7 @@ class _Nest:
 
 
 def _adds_again(statement: Statement, depth: int) -> bool:
-    """Whether neighbors along the inner axis are added to neighbors, for each index outside anew."""
+    """Return whether neighbors along the inner axis are added to neighbors, for each index outside anew."""
     if not isinstance(statement, Accumulate) or Index(depth - 1) not in statement.index:
         return False
     return not all(depends_on(statement.index, Index(axis)) for axis in range(depth - 1))

@@ -49,7 +49,7 @@ def emit_scatters(scope: Scope, statements: Sequence[Accumulate]) -> None:
 
 
 def _lanes_differ(scope: Scope, statement: Accumulate) -> bool:
-    """Whether no two lanes accumulate in the same element."""
+    """Return whether no two lanes accumulate in the same element."""
     known = statement.neighbors
     is_apart = known is not None and known.gap >= scope.width
     return scope.width == 1 or is_apart or scope.patterns.is_injective(statement.index)

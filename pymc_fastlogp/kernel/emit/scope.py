@@ -1,4 +1,4 @@
-"""Where the expressions of a loop are evaluated: one scope for each level of the nest.
+"""Scopes of a loop nest: one for each level, in which expressions are evaluated once.
 
 A scope evaluates an expression once, in the outermost scope in which its indices are known. Each scope has
 a builder of its own, and its block is closed only when the code inside it is complete (see
@@ -29,7 +29,7 @@ Element = tuple[Expr, ...]
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What does not change while a kernel runs: where buffers are, and lengths by input and axis."""
+    """Values that are constant while a kernel runs: addresses of buffers, and lengths by input and axis."""
 
     arrays: dict[Buffer, Array]
     lengths: dict[tuple[int, int], ir.Value]
@@ -145,7 +145,7 @@ class Scope:
         return self.known.arrays[buffer].address(self.builder, list(map(self.index, index)))
 
     def is_contiguous(self, buffer: Buffer, index: Element) -> bool:
-        """Whether the lanes are neighbors in memory; a single lane is."""
+        """Return whether the lanes are neighbors in memory; a single lane is."""
         if self.width == 1:
             return True
         array = self.known.arrays[buffer]

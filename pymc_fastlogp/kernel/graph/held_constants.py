@@ -88,6 +88,6 @@ def _is_large(x: Variable) -> bool:
 
 
 def _only_reads(node: Apply, i: int) -> bool:
-    """Whether a node neither writes to an input nor hands it on."""
+    """Return whether a node neither writes to an input nor hands it on."""
     maps = (*node.op.view_map.values(), *node.op.destroy_map.values())
     return not any(i in aliased for aliased in maps)

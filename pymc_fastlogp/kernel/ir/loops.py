@@ -181,7 +181,7 @@ Step = Loop | SequentialLoop
 
 @dataclass(frozen=True)
 class Error:
-    """What is raised where a check fails."""
+    """Exception that a failed check raises."""
 
     type: type[Exception]
     message: str
@@ -189,7 +189,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Again:
-    """What computes all outputs anew, if what the steps before assumed turned out wrong.
+    """Fallback program that recomputes all outputs if a speculative assumption fails.
 
     Attributes
     ----------

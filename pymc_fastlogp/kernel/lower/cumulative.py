@@ -17,7 +17,7 @@ DTYPES = ("float64", "float32", "int64")
 
 
 def supports(node: Apply) -> bool:
-    """Whether NumPy keeps the type; it widens small integers, which upstream's type does not say."""
+    """Return whether NumPy keeps the type; it widens small integers, which upstream's type does not say."""
     return node.inputs[0].type.dtype in DTYPES
 
 

@@ -25,7 +25,7 @@ LARGEST = 400
 
 
 def is_for_us(rows: Size, columns: Size) -> bool:
-    """Whether a matrix has few enough rows, which are known."""
+    """Return whether a matrix has few enough rows, which are known."""
     return isinstance(rows, int) and rows == columns and rows <= LARGEST
 
 
@@ -51,7 +51,7 @@ def inverse(context: Context, factor: Array, can_be_inverted: Expr) -> Array:
 
 
 def supports_pullback(node: Apply) -> bool:
-    """Whether the matrix is one for us, and all is float64."""
+    """Return whether the matrix is one for us, and all is float64."""
     types = {variable.type.dtype for variable in (*node.inputs, *node.outputs)}
     return types == {"float64"} and is_for_us(*node.inputs[0].type.shape)
 

@@ -74,7 +74,7 @@ def lower_fill_diagonal(context: Context, node: Apply, inputs: list[Array]) -> l
 
 
 def supports_alloc_diag(node: Apply) -> bool:
-    """Whether the matrix is in the last two axes, of each element of a batch as well."""
+    """Return whether the matrix is in the last two axes, of each element of a batch as well."""
     op = core_op(node.op)
     is_batch = isinstance(node.op, Blockwise)
     ndim = len(node.op.inputs_sig[0]) if is_batch else node.inputs[0].type.ndim

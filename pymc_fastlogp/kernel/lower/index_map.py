@@ -1,4 +1,4 @@
-"""What an index expression selects, for reading and writing alike: NumPy's rules as an index map."""
+"""Index map of an index expression, for reads and writes alike, by NumPy's rules."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -109,7 +109,7 @@ def _position(context: Context, index: Array, length: Size) -> Array:
 
 
 def _is_whole(index: Array) -> bool:
-    """Whether an array has all the elements that its facts are about; a view may leave out the largest."""
+    """Return whether an array has all the elements that its facts are about; a view may leave out the largest."""
     assert index.facts is not None
     return index.facts.is_unique or index.data is not None or index.buffer is not None
 

@@ -38,7 +38,7 @@ LARGEST_CHOLESKY, LARGEST_SOLVE = 12, 32
 
 
 def supports(node: Apply) -> bool:
-    """Whether the matrices are float64, and small if there is no LAPACK."""
+    """Return whether the matrices are float64, and small if there is no LAPACK."""
     largest = LARGEST_SOLVE if len(node.inputs) == 2 else LARGEST_CHOLESKY
     types = {variable.type.dtype for variable in (*node.inputs, *node.outputs)}
     has_few_rows = is_small(node.inputs[0].type.shape[-2:], largest)
@@ -129,7 +129,7 @@ def _solution(
 
 
 def supports_library(node: Apply) -> bool:
-    """Whether the matrices are float64, and there is a LAPACK."""
+    """Return whether the matrices are float64, and there is a LAPACK."""
     types = {variable.type.dtype for variable in (*node.inputs, *node.outputs)}
     return types == {"float64"} and blas.is_available()
 
@@ -148,7 +148,7 @@ def lower_cholesky_solve(context: Context, node: Apply, inputs: list[Array]) -> 
 
 
 def is_small(shape: Sequence[Size | None], largest: int) -> bool:
-    """Whether a matrix is known to be square and to have few rows."""
+    """Return whether a matrix is known to be square and to have few rows."""
     rows, columns = shape
     return isinstance(rows, int) and rows == columns and rows <= largest
 

@@ -25,7 +25,7 @@ MISMATCH = Error(ValueError, "Scan: what a step gives has not the shape of the s
 
 
 def supports(node: Apply) -> bool:
-    """Whether the number of steps is known before the first, and the mode is that of the function."""
+    """Return whether the number of steps is known before the first, and the mode is that of the function."""
     return not node.op.info.as_while and node.op.mode is None
 
 
@@ -181,7 +181,7 @@ def _write(
 
 
 def _may_change(own: Size, given: Size) -> bool:
-    """Whether a length is another one in each step, as where a shared variable is appended to, of which no history is kept."""
+    """Return whether a length is another one in each step, as where a shared variable is appended to, of which no history is kept."""
     return given != own and as_expr(own) in walk([as_expr(given)])
 
 

@@ -85,7 +85,7 @@ class BoundedFiles(NamedTuple):
             logger.info("%s is not kept on disk: %s", name, error)
 
     def _is_to_look(self, digest: bytes, size: int) -> bool:
-        """Whether a file of this hash and size is one after which the sizes are added up: a hash is as good as a die."""
+        """Return whether a file of this hash and size is one after which the sizes are added up: a hash is as good as a die."""
         thrown = int.from_bytes(digest[:8]) / 2**64
         return thrown * self.limit * SHARE < size
 
@@ -109,7 +109,7 @@ class BoundedFiles(NamedTuple):
 
 
 def is_private(folder: Path) -> bool:
-    """Whether the user alone may write to a folder; it need not be there. Windows has no such bits."""
+    """Return whether the user alone may write to a folder; it need not be there. Windows has no such bits."""
     try:
         status = folder.stat()
     except OSError:

@@ -28,7 +28,7 @@ def native_lanes() -> int:
 
 
 def checks_bounds() -> bool:
-    """Whether code is to be made that checks its loads and stores."""
+    """Return whether code is to be made that checks its loads and stores."""
     return os.environ.get(CHECK_BOUNDS, "0") == "1"
 
 

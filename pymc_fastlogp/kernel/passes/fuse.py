@@ -75,7 +75,7 @@ def _candidates(order: Order, loop: Loop, earliest: int) -> Iterable[tuple[int, 
 
 
 def _would_wait(order: Order, position: int, loop: Loop) -> bool:
-    """Whether of the group at a position and a loop, as one, a part would wait for longer loops like those that read it.
+    """Return whether of the group at a position and a loop, as one, a part would wait for longer loops like those that read it.
 
     What depends on one another stays together: the loop may have no place before the group.
     """

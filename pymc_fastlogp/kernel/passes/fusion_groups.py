@@ -93,7 +93,7 @@ class Group:
         return Loop(self.domain, (*stores, *self.others))
 
     def fits(self, loop: Loop) -> bool:
-        """Whether the loop can be part of the group."""
+        """Return whether the loop can be part of the group."""
         return self.domain == loop.domain and not (self.is_call or is_call(loop))
 
     def add(self, loop: Loop) -> None:
@@ -155,7 +155,7 @@ class Group:
         return value
 
     def must_precede(self, step: Step) -> bool:
-        """Whether a step has to come later than the group, not within it."""
+        """Return whether a step has to come later than the group, not within it."""
         if self.is_barrier or is_barrier(step) or self._reads_before(step):
             return True
         if isinstance(step, SequentialLoop) or not self.fits(step):
@@ -165,7 +165,7 @@ class Group:
         return not (self._can_forward(step) and self._can_write(step))
 
     def _reads_before(self, step: Step) -> bool:
-        """Whether the group reads an element that the step may write."""
+        """Return whether the group reads an element that the step may write."""
         both = writes(step) & self.reads
         if not both or isinstance(step, SequentialLoop):
             return bool(both)
@@ -184,7 +184,7 @@ class Group:
         )
 
     def _has(self, buffer: Buffer, index: Element) -> bool:
-        """Whether the element, or each that it may be, is kept as an expression."""
+        """Return whether the element, or each that it may be, is kept as an expression."""
         elements = self.stored.get(buffer, {})
         return index in elements or bool(_along_axis(buffer, elements, index))
 
@@ -210,7 +210,7 @@ class Group:
 
 @dataclass
 class Alone:
-    """What is repeated, which nothing joins."""
+    """Sequential loop, which no other loop joins."""
 
     repeat: SequentialLoop
 
@@ -227,12 +227,12 @@ class Alone:
         return False
 
     def must_precede(self, step: Step) -> bool:
-        """Whether a step has to come later."""
+        """Return whether a step has to come later."""
         return not are_independent(self.repeat, step)
 
 
 class Touched:
-    """What some steps read and write, at least one; of a hundred steps one asks more often than the steps change."""
+    """Reads and writes of at least one step, cached between changes of the steps."""
 
     def __init__(self, step: Step):
         self._reads, self._writes = set(reads(step)), set(writes(step))
@@ -245,7 +245,7 @@ class Touched:
         self._is_barrier |= is_barrier(step)
 
     def is_independent(self, step: Step) -> bool:
-        """Whether a step may change places with all of them."""
+        """Return whether a step may change places with all of them."""
         if self._is_barrier or is_barrier(step):
             return False
         return (
@@ -256,19 +256,19 @@ class Touched:
 
 
 def fit(first: Loop, second: Step) -> bool:
-    """Whether two loops run for the same indices; a call of a library is alone, and so is what is repeated."""
+    """Return whether two loops run for the same indices; a call of a library is alone, and so is what is repeated."""
     if isinstance(second, SequentialLoop):
         return False
     return first.domain == second.domain and not (is_call(first) or is_call(second))
 
 
 def are_independent(first: Step, second: Step) -> bool:
-    """Whether two steps may change places."""
+    """Return whether two steps may change places."""
     return Touched(first).is_independent(second)
 
 
 def is_barrier(step: Step) -> bool:
-    """Whether nothing may move across: a check that fails ends the kernel."""
+    """Return whether nothing may move across: a check that fails ends the kernel."""
     if "is_barrier" not in vars(step):
         every = (statement for loop in loops_in((step,)) for statement in loop.body)
         vars(step)["is_barrier"] = any(isinstance(statement, Check) for statement in every)
@@ -276,7 +276,7 @@ def is_barrier(step: Step) -> bool:
 
 
 def _are_apart(first: Element, second: Element) -> bool:
-    """Whether two indices are known to be of different elements, in whatever turns of a loop."""
+    """Return whether two indices are known to be of different elements, in whatever turns of a loop."""
     for a, b in zip(first, second, strict=True):
         (base, offset), (other_base, other_offset) = base_and_offset(a), base_and_offset(b)
         if base is other_base and offset != other_offset and is_uniform(base):

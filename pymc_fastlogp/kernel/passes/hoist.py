@@ -1,4 +1,4 @@
-"""What a step computes of sequences alone is computed before the first step, by vectors.
+"""Loop-invariant code motion out of sequential loops: work on sequences alone is done before the first step, by vectors.
 
 A step of scalars runs one lane. Its gradient computes again what the steps did, from the values that were kept: that depends on no
 other step. Functions and divisions of that kind are stored by a loop over all steps before the
@@ -90,7 +90,7 @@ def _is_of_sequences(expr: Expr, written: frozenset[Buffer], counter: Buffer) ->
 
 
 def _is_free(expr: Expr, written: frozenset[Buffer], counter: Buffer) -> bool:
-    """Whether an expression reads nothing that a step writes, and all of it at positions known by the number of the step."""
+    """Return whether an expression reads nothing that a step writes, and all of it at positions known by the number of the step."""
     loads = [part for part in walk([expr]) if isinstance(part, Load) and part.buffer is not counter]
     if any(load.buffer in written for load in loads):
         return False
@@ -98,7 +98,7 @@ def _is_free(expr: Expr, written: frozenset[Buffer], counter: Buffer) -> bool:
 
 
 def is_costly(expr: Expr) -> bool:
-    """Whether a function or a division is part of an expression."""
+    """Return whether a function or a division is part of an expression."""
     return any(isinstance(part, Compute) and cost_of(part) >= COSTLY for part in walk([expr]))
 
 

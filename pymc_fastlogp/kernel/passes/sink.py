@@ -1,4 +1,4 @@
-"""What a step computes for no other step is computed behind the last step, by vectors.
+"""Move work that no other step needs behind the last step of a sequential loop, where it is vectorized.
 
 A result of scalars that are kept, such as the term of the log density of each observation in a filter, is stored by a loop
 over all steps behind the repetition:
@@ -44,7 +44,7 @@ def with_results_behind(repeat: SequentialLoop) -> Iterator[Step]:
 
 
 def is_straight(step: Step) -> TypeGuard[Loop]:
-    """Whether a step is straight-line code."""
+    """Return whether a step is straight-line code."""
     return isinstance(step, Loop) and not step.domain
 
 
@@ -59,7 +59,7 @@ def at_each_step(repeat: SequentialLoop) -> Replacement:
 
 
 def _can_wait(statement: Statement, repeat: SequentialLoop) -> bool:
-    """Whether a statement stores what no step reads, of nothing that a later step changes."""
+    """Return whether a statement stores what no step reads, of nothing that a later step changes."""
     if not isinstance(statement, Store) or statement.in_order:
         return False
     places = _written_at(statement.buffer, repeat)
@@ -79,12 +79,12 @@ def _loads_of(statement: Store) -> list[Load]:
 
 
 def _is_plain(load: Load, repeat: SequentialLoop) -> bool:
-    """Whether a position is known by the number of the step, without a check."""
+    """Return whether a position is known by the number of the step, without a check."""
     return not loaded(list(load.index)) - {repeat.counter}
 
 
 def _is_final(load: Load, repeat: SequentialLoop) -> bool:
-    """Whether an element that is read has its last value."""
+    """Return whether an element that is read has its last value."""
     written = _written_at(load.buffer, repeat)
     read = offset_from(_number(repeat), load.index[0]) if load.index else None
     return written is not None and read is not None and all(read < offset for offset in written)

@@ -1,4 +1,4 @@
-"""How many short axes of a loop become straight-line code: as many as give few copies of its statements.
+"""Unroll factor of a loop: the short axes to unroll within a limit of copied statements.
 
 Code is as long as the product of the lengths, and LLVM takes seconds for some hundred copies of a function. The inner axes
 come first; what does not fit stays a loop over a long and a short axis.

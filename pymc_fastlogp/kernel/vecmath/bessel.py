@@ -34,7 +34,7 @@ NEAR, CENTER, FAR = 0.5, 4.0, 6.0
 
 
 class Ranges(NamedTuple):
-    """What the forms of a function are made of, but near 0.
+    """Coefficients of the forms of a function, except near 0.
 
     Attributes
     ----------

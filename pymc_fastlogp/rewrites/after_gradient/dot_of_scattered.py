@@ -107,7 +107,7 @@ def _scattered(x: TensorVariable) -> Scattered | None:
 
 
 def _are_positions(rows: TensorVariable, columns: TensorVariable, shape: tuple) -> bool:
-    """Whether two vectors of constants are positions in a matrix of known shape, which do not count from its end."""
+    """Return whether two vectors of constants are positions in a matrix of known shape, which do not count from its end."""
     if None in shape or rows.type.shape != columns.type.shape or rows.type.ndim != 1:
         return False
     return all(
@@ -131,7 +131,7 @@ def _untransposed(x: TensorVariable) -> TensorVariable | None:
 
 
 def _pays(product: Product) -> bool:
-    """Whether all lengths are known, and such that rows are faster."""
+    """Return whether all lengths are known, and such that rows are faster."""
     [entries], shape = product.scattered.values.type.shape, product.scattered.shape
     rows, length = product.other.type.shape
     if rows != shape[1] or length is None or entries * length < FEWEST_TERMS:
@@ -150,7 +150,7 @@ def least_ratio(length: int) -> float:
 
 
 def _is_read_by_products(fgraph: FunctionGraph, product: Product) -> bool:
-    """Whether all that reads the scattered matrix are products that the rule takes, too."""
+    """Return whether all that reads the scattered matrix are products that the rule takes, too."""
     readers = [node for node, _ in fgraph.clients[product.scattered.matrix]]
     while readers:
         node = readers.pop()

@@ -66,7 +66,7 @@ def _gather(x: TensorVariable) -> tuple[TensorVariable, TensorVariable] | None:
 
 
 def _pays(terms: TensorVariable, a: TensorVariable, b: TensorVariable) -> bool:
-    """Whether all lengths are known, and such that the product is faster."""
+    """Return whether all lengths are known, and such that the product is faster."""
     pairs, length = terms.type.shape
     rows, lengths = zip(a.type.shape, b.type.shape, strict=True)
     if None in (pairs, length, *rows) or pairs < FEWEST_PAIRS or pairs * length < FEWEST_TERMS:

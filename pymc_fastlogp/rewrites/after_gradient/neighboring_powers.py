@@ -93,7 +93,7 @@ def _powers_of(fgraph: FunctionGraph, x: TensorVariable) -> dict[Exponent, Apply
 
 
 def _has_sign(power: Apply, sign: int) -> bool:
-    """Whether no exponent is of the other sign; some may be nan."""
+    """Return whether no exponent is of the other sign; some may be nan."""
     found = range_of(power.inputs[1])
     return found.high <= 0 if sign < 0 else found.low >= 0
 

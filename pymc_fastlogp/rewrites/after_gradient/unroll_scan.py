@@ -58,7 +58,7 @@ def local_unroll_short_scan(fgraph: FunctionGraph, node: Apply) -> list[Variable
 
 
 def _moves_seeds(fgraph: FunctionGraph, node: Apply, new: dict[Variable, Variable]) -> bool:
-    """Whether replacements may change the place of a random generator that a value depends on."""
+    """Return whether replacements may change the place of a random generator that a value depends on."""
     values = [x for x in fgraph.outputs if not isinstance(x.type, RandomType)]
     of_values = _generators(values, _read_for_elements)
     of_loop = _generators(node.inputs, _read)
@@ -108,7 +108,7 @@ def _constant_steps(node: Apply) -> int | None:
 
 
 def _reads_one_step_back(loop: ScanArgs, n_steps: int) -> bool:
-    """Whether states come from the step before, and what the loop reads and writes has all steps.
+    """Return whether states come from the step before, and what the loop reads and writes has all steps.
 
     PyTensor shortens the buffer of a state whose earlier values nobody reads. The loop of a 2 x 2 prior has no step, by which
     what is no state has no value.

@@ -56,7 +56,7 @@ NEW_SHARE = 1e-3
 
 
 class CellFactor(NamedTuple):
-    """What is left of the rows of each cell; ``n`` cells, ``k`` covariates.
+    """Triangular factor of the rows of each cell; ``n`` cells, ``k`` covariates.
 
     The sum of the squares of a cell at ``h`` is that of ``pivot * (triangle @ (h - center)) + offset``,
     plus ``rest ** 2``; to the first row of the triangle ``low`` is to be added.
@@ -145,7 +145,7 @@ def _center(joint: np.ndarray, norms: np.ndarray) -> np.ndarray:
 
 
 def _is_same_in_all(read: Read, n_rows: int) -> bool:
-    """Whether the first covariate is the same number in all rows, other than zero."""
+    """Return whether the first covariate is the same number in all rows, other than zero."""
     first = read(slice(0, 1))[0, 0]
     return first != 0 and all((read(rows)[:, 0] == first).all() for rows in chunks_of(n_rows))
 

@@ -56,7 +56,7 @@ class Factor(NamedTuple):
 
     @property
     def is_constant(self) -> bool:
-        """Whether it is known in each row."""
+        """Return whether it is known in each row."""
         return isinstance(self.x, TensorConstant)
 
     def at(self, grid: Grid, rows: np.ndarray) -> np.ndarray:
@@ -119,7 +119,7 @@ class Square(NamedTuple):
 
 @dataclass(frozen=True)
 class Expansion:
-    """What was found of the expressions below a sum, each of which may be read many times.
+    """Cached expansions of the expressions below a sum, each of which may be read several times.
 
     Attributes
     ----------

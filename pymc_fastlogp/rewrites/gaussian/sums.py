@@ -33,7 +33,7 @@ Known = Callable[[np.ndarray], TensorVariable]
 
 
 def is_scaled_by_cell(cells: GaussianCells, square: Square) -> bool:
-    """Whether what squares are multiplied with differs from cell to cell."""
+    """Return whether what squares are multiplied with differs from cell to cell."""
     factors = (*square.scale.others, *square.multiplier.others)
     return cells.n > 1 and any(varies(f.x, f.where) for f in factors)
 

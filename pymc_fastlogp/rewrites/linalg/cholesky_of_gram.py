@@ -82,7 +82,7 @@ def without_left_dummies(x: TensorVariable) -> TensorVariable:
 
 
 def _is_factor(filled: Packed) -> bool:
-    """Whether a matrix is square, and its entries below the diagonal and all along it, where none is negative."""
+    """Return whether a matrix is square, and its entries below the diagonal and all along it, where none is negative."""
     n, m = filled.shape
     n_on_diagonal = 0
     for entry in filled.entries:

@@ -92,7 +92,7 @@ def _with_reversed(user: Apply, factor: TensorVariable, m: TensorVariable) -> Te
 
 
 def is_symmetric(fgraph: FunctionGraph, x: TensorVariable) -> bool:
-    """Whether a matrix, or a number in its place, equals its transpose because of how it is computed.
+    """Return whether a matrix, or a number in its place, equals its transpose because of how it is computed.
 
     PyTensor knows that of many Ops, but not of a constant and of a product with a transpose, of which a precision often consists. An elementwise
     function keeps it where all of its operands have it.

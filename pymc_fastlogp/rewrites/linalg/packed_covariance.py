@@ -113,14 +113,14 @@ def _diagonal(values: TensorVariable) -> TensorVariable:
 
 
 def _is_symmetric(data: np.ndarray) -> bool:
-    """Whether a matrix is finite and its own mirror image, but for rounding: squared distances are differences of larger numbers."""
+    """Return whether a matrix is finite and its own mirror image, but for rounding: squared distances are differences of larger numbers."""
     data = data.astype("float64")
     largest = np.abs(data).max(initial=0)
     return bool(np.isfinite(largest) and np.abs(data - data.T).max(initial=0) <= ROUNDING * largest)
 
 
 def _reads_lower(client: Apply, k: int) -> bool:
-    """Whether a node reads the lower triangle alone of its input ``k``."""
+    """Return whether a node reads the lower triangle alone of its input ``k``."""
     op = core_op(client.op)
     return (isinstance(op, TERMS) and k == 0) or (isinstance(op, Cholesky) and op.lower)
 

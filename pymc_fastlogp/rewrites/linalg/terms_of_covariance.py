@@ -114,7 +114,7 @@ def local_half_logdet(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable
 
 
 def is_of_matrices(op: ExtractDiag, x: TensorVariable) -> bool:
-    """Whether what is taken of an array are the main diagonals of its last two axes."""
+    """Return whether what is taken of an array are the main diagonals of its last two axes."""
     return not op.offset and {op.axis1 % x.ndim, op.axis2 % x.ndim} == {x.ndim - 2, x.ndim - 1}
 
 
@@ -136,7 +136,7 @@ def local_quadratic_form(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
 
 
 def is_solve_of_rows(op: Any) -> bool:
-    """Whether each row of what is given, a vector, is solved for by a lower triangle."""
+    """Return whether each row of what is given, a vector, is solved for by a lower triangle."""
     core = core_op(op)
     if not isinstance(core, SolveTriangular):
         return False

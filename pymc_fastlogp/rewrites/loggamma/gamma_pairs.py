@@ -198,7 +198,7 @@ def _pair(high: LogGamma, low: LogGamma) -> Pair | None:
 
 
 def _has_fewer_entries(fgraph: FunctionGraph, a: TensorVariable, out: TensorVariable) -> bool:
-    """Whether ``a`` is one number, or has at most half as many different entries as there are rows."""
+    """Return whether ``a`` is one number, or has at most half as many different entries as there are rows."""
     shape = a.type.shape
     if None in shape or None in out.type.shape:
         return False

@@ -46,7 +46,7 @@ def local_gamma_difference(fgraph: FunctionGraph, node: Apply) -> dict[Variable,
 
 
 def _reads_more(fgraph: FunctionGraph, pair: Pair, out: TensorVariable) -> bool:
-    """Whether a row reads more for ``a + k`` than for ``a``, so that both would be summed apart."""
+    """Return whether a row reads more for ``a + k`` than for ``a``, so that both would be summed apart."""
     axes = [axis for axis, length in enumerate(out.type.shape) if length != 1]
     where = {axis: k for k, axis in enumerate(axes)}
     reads = reads_of(fgraph, tuple(out.type.shape[axis] for axis in axes))

@@ -66,7 +66,7 @@ def _accepts(pair: Pair, out: TensorVariable) -> bool:
 
 
 def is_rising(pair: Pair) -> bool:
-    """Whether ``k`` is constant, zero or at least 1/2, and ``a`` not negative."""
+    """Return whether ``k`` is constant, zero or at least 1/2, and ``a`` not negative."""
     k = pair.k.constant
     if pair.k.multiples or pair.a.type.dtype != DTYPE:
         return False

@@ -59,7 +59,7 @@ def local_diag_of_filled(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
 
 
 def _is_filled(matrix: TensorVariable) -> bool:
-    """Whether a set made what is a matrix, or one with axes of length one, which PyMC gives the covariance of a normal with many rows."""
+    """Return whether a set made what is a matrix, or one with axes of length one, which PyMC gives the covariance of a normal with many rows."""
     while isinstance(matrix.owner_op, DimShuffle):
         matrix = matrix.owner.inputs[0]
     return is_set(matrix)

@@ -86,13 +86,13 @@ def _levels(fgraph: FunctionGraph, out: TensorVariable) -> list[list[TensorVaria
 
 
 def _is_increment(fgraph: FunctionGraph, x: TensorVariable, out: TensorVariable) -> bool:
-    """Whether PyTensor puts a term into the chain."""
+    """Return whether PyTensor puts a term into the chain."""
     is_inc = is_set(x) and not x.owner.op.set_instead_of_inc
     return is_inc and len(fgraph.clients[x]) == 1 and x.type.is_super(out.type)
 
 
 def _has_increments(fgraph: FunctionGraph, out: TensorVariable) -> bool:
-    """Whether a term is itself a sum with increments, of which PyTensor makes a chain that moves as one."""
+    """Return whether a term is itself a sum with increments, of which PyTensor makes a chain that moves as one."""
     waiting = [out]
     while waiting:
         x = waiting.pop()

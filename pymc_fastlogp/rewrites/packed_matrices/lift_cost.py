@@ -1,4 +1,4 @@
-"""Whether the lift of :mod:`~pymc_fastlogp.rewrites.packed_matrices.lift_set_subtensor` is worth its change.
+"""Cost criterion of the lift in :mod:`~pymc_fastlogp.rewrites.packed_matrices.lift_set_subtensor`.
 
 The lift stores an array of the size of ``x`` where one was stored before, so it pays by the
 entries on which ``f`` is not evaluated any more. Where ``f`` is arithmetic, PyTensor would have
@@ -32,7 +32,7 @@ MOST_WRITTEN_BY_ARITHMETIC = 1 / 4
 
 
 def pays(fgraph: FunctionGraph, node: Apply, operand: TensorVariable, filled: Packed) -> bool:
-    """Whether evaluating ``f`` on what was written, and not on all, is worth the change."""
+    """Return whether evaluating ``f`` on what was written, and not on all, is worth the change."""
     entries = _size(operand)
     if entries <= FEW_ENTRIES or _is_reduced(fgraph, node):
         return True
@@ -45,7 +45,7 @@ def pays(fgraph: FunctionGraph, node: Apply, operand: TensorVariable, filled: Pa
 
 
 def _leads_to_a_costly(fgraph: FunctionGraph, node: Apply) -> bool:
-    """Whether a function that is not arithmetic can be lifted after this arithmetic."""
+    """Return whether a function that is not arithmetic can be lifted after this arithmetic."""
 
     def lifted(node: Apply) -> list[Apply]:
         return [reader for reader in _readers(fgraph, node) if isinstance(reader.op, Elemwise)]
@@ -58,17 +58,17 @@ def _readers(fgraph: FunctionGraph, node: Apply) -> list[Apply]:
 
 
 def _is_largest(node: Apply, operand: TensorVariable) -> bool:
-    """Whether the other operands are repeated along an axis, as norms of rows are."""
+    """Return whether the other operands are repeated along an axis, as norms of rows are."""
     return all(x is operand or _is_smaller(x, operand) for x in node.inputs)
 
 
 def _is_smaller(x: TensorVariable, operand: TensorVariable) -> bool:
-    """Whether ``x`` is known to have fewer entries."""
+    """Return whether ``x`` is known to have fewer entries."""
     return None not in (*x.type.shape, *operand.type.shape) and _size(x) < _size(operand)
 
 
 def _is_reduced(fgraph: FunctionGraph, node: Apply) -> bool:
-    """Whether a reduction or a diagonal follows, to which other lifts lead: both can be taken of what was written."""
+    """Return whether a reduction or a diagonal follows, to which other lifts lead: both can be taken of what was written."""
 
     def lifted(node: Apply) -> list[Apply]:
         readers = _readers(fgraph, node)

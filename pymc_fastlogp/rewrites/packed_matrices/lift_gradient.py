@@ -1,4 +1,4 @@
-r"""Whether the lift of :mod:`~pymc_fastlogp.rewrites.packed_matrices.lift_set_subtensor` leaves the gradient as it is.
+r"""Gradient criterion of the lift in :mod:`~pymc_fastlogp.rewrites.packed_matrices.lift_set_subtensor`: the gradient stays equal.
 
 Let :math:`s = x[i].\mathrm{set}(c)` and :math:`g` the gradient of the result. Without the lift
 :math:`x` receives :math:`(g\,f'(s))[i].\mathrm{set}(0)`, with it
@@ -34,7 +34,7 @@ FINITE_DERIVATIVE_BY_OTHERS = ops_where(
 def gradient_is_the_same(
     node: Apply, operand: TensorVariable, others: list[TensorVariable], filled: Packed
 ) -> bool:
-    """Whether no overwritten entry can turn a zero gradient into nan, and no dtype changes."""
+    """Return whether no overwritten entry can turn a zero gradient into nan, and no dtype changes."""
     scalar_op = node.op.scalar_op
     if _rounds_differently(operand.type.dtype, node.outputs[0].type.dtype):
         return False
@@ -55,7 +55,7 @@ def gradient_is_the_same(
 
 
 def _rounds_differently(dtype: str, out_dtype: str) -> bool:
-    """Whether a set casts the gradient on its way from an output of one dtype to an input of another.
+    """Return whether a set casts the gradient on its way from an output of one dtype to an input of another.
 
     Between two floats it rounds to the type of the input. From integers and booleans, of which the
     gradient is zero, upstream sends zeros of type ``floatX``.
@@ -66,6 +66,6 @@ def _rounds_differently(dtype: str, out_dtype: str) -> bool:
 
 
 def _is_switch_between_constants(fill: TensorVariable) -> bool:
-    """Whether a fill is one of two constants: no gradient, and what the lift makes of ``0 / w``."""
+    """Return whether a fill is one of two constants: no gradient, and what the lift makes of ``0 / w``."""
     branches = operands(fill, ps.Switch)[1:]
     return bool(branches) and all(isinstance(branch, Constant) for branch in branches)

@@ -103,7 +103,7 @@ def _match(node: Apply) -> Lift | None:
 
 
 def _has_nan_of_zero(lift: Lift) -> bool:
-    """Whether ``0 * c`` or ``0 / c`` of a constant has a nan.
+    """Return whether ``0 * c`` or ``0 / c`` of a constant has a nan.
 
     It would get lost: PyTensor folds the two to zero for every ``c``, also where the zero is a branch of a switch.
     """

@@ -67,7 +67,7 @@ def _is_matrix_of_moved(x: TensorVariable) -> bool:
 
 
 def _is_moved_on(fgraph: FunctionGraph, x: TensorVariable) -> bool:
-    """Whether all that reads ``x`` moves its entries on into another matrix, at which the rule looks too."""
+    """Return whether all that reads ``x`` moves its entries on into another matrix, at which the rule looks too."""
     return all(
         (client.op in STORES or isinstance(client.op, STORES[2:]))
         and _is_matrix_of_moved(client.outputs[0])
@@ -76,19 +76,19 @@ def _is_moved_on(fgraph: FunctionGraph, x: TensorVariable) -> bool:
 
 
 def _is_constant(entries: Iterable[Entries]) -> bool:
-    """Whether a matrix is made of constant arrays: PyTensor folds it, and a set of most of its entries is no triangle."""
+    """Return whether a matrix is made of constant arrays: PyTensor folds it, and a set of most of its entries is no triangle."""
     leaves = [entry for entry in entries if not is_scalar(entry)]
     return bool(leaves) and all(isinstance(entry.leaf, Constant) for entry in leaves)
 
 
 def _stands_once(entry: Entries) -> bool:
-    """Whether no entry of a tensor stands at two positions, but for a scalar, or a constant."""
+    """Return whether no entry of a tensor stands at two positions, but for a scalar, or a constant."""
     is_free = is_scalar(entry) or isinstance(entry.leaf, Constant)
     return is_free or all(a < b for a, b in pairwise(entry.which))
 
 
 def _is_repeated(entry: Entries) -> bool:
-    """Whether a constant, or one number at several positions: a product with a mask says that as well, and is symmetric."""
+    """Return whether a constant, or one number at several positions: a product with a mask says that as well, and is symmetric."""
     return isinstance(entry.leaf, Constant) or (is_scalar(entry) and entry.which.size > 1)
 
 

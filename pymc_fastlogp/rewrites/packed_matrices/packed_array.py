@@ -33,7 +33,7 @@ class Packed(NamedTuple):
 
     @property
     def n_written(self) -> int:
-        """How many positions do not hold the fill."""
+        """Number of positions that do not hold the fill."""
         return sum(entry.where.size for entry in self.entries)
 
     def as_sets(
@@ -91,12 +91,12 @@ def packed(x: TensorVariable, found: Provenance | None = None) -> Packed | None:
 
 
 def _is_as_large(leaf: TensorVariable, x: TensorVariable) -> bool:
-    """Whether a tensor has as many dimensions as what it stands in, or is a vector as long."""
+    """Return whether a tensor has as many dimensions as what it stands in, or is a vector as long."""
     return leaf.type.ndim >= max(x.type.ndim, 2) or leaf.type.shape == x.type.shape
 
 
 def _is_repeated(entry: Entries, shape: tuple[int, ...]) -> bool:
-    """Whether the entries are a scalar, of a vector at several positions, or a row or a column where they stand if it is repeated."""
+    """Return whether the entries are a scalar, of a vector at several positions, or a row or a column where they stand if it is repeated."""
     lengths = entry.leaf.type.shape
     if len(shape) == 1 and entry.where.size == 1:
         return isinstance(entry.leaf, TensorConstant)
@@ -137,7 +137,7 @@ def _constant_entries(values: np.ndarray, where: np.ndarray) -> Entries:
 
 
 def is_scalar(entry: Entries) -> bool:
-    """Whether one number stands at all the positions."""
+    """Return whether one number stands at all the positions."""
     return entry.leaf.type.ndim == 0 or (
         all(entry.leaf.type.broadcastable) and entry.where.size > 1
     )
@@ -162,7 +162,7 @@ def array_of(entry: Entries, *shape: int) -> TensorVariable:
 
 
 def is_whole(entry: Entries) -> bool:
-    """Whether each entry of the leaf stands at one position."""
+    """Return whether each entry of the leaf stands at one position."""
     return np.array_equal(entry.which, np.arange(math.prod(entry.leaf.type.shape)))
 
 

@@ -75,7 +75,7 @@ def _without(x: TensorVariable, axes: tuple[int, ...]) -> TensorVariable | None:
 
 
 def _is_half(x: TensorVariable) -> bool:
-    """Whether ``x`` is one half, also as ``pt.linalg.norm`` writes it."""
+    """Return whether ``x`` is one half, also as ``pt.linalg.norm`` writes it."""
     half = x.owner.inputs[0] if isinstance(x.owner_op, DimShuffle) else x
     two = operand(half, ps.Reciprocal)
     return fill_value(half) == 0.5 or (two is not None and fill_value(two) == 2)
@@ -87,7 +87,7 @@ def _is_square_of(square: TensorVariable, x: TensorVariable) -> bool:
 
 
 def _is_no_matter(fgraph: FunctionGraph, x: TensorVariable) -> bool:
-    """Whether all that becomes of ``x`` are truth values that are the same for zero and nan."""
+    """Return whether all that becomes of ``x`` are truth values that are the same for zero and nan."""
     at_zero: Values = {x: np.float64(0.0)}
     at_nan: Values = {x: np.float64(np.nan)}
 

@@ -1,4 +1,4 @@
-"""Why rows are left alone, and what the user can do: a table, and which row of it applies."""
+"""Reasons to leave rows alone, with advice for the user: a table, and the choice of its row."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -151,7 +151,7 @@ def _long_leaves(
 
 
 def _looks_up(x: TensorVariable) -> bool:
-    """Whether what is read of ``x`` are entries of a table, which rows may share."""
+    """Return whether what is read of ``x`` are entries of a table, which rows may share."""
     return isinstance(x.owner_op, AdvancedSubtensor) and parse_gather(x.owner) is not None
 
 

@@ -65,7 +65,7 @@ def local_log_power(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] 
 
 
 def _has_simpler_logarithm(mu: TensorVariable) -> bool:
-    """Whether PyTensor finds a logarithm that is finite where ``mu`` is zero or infinite, after other rewrites."""
+    """Return whether PyTensor finds a logarithm that is finite where ``mu`` is zero or infinite, after other rewrites."""
     quotient = operands(mu, ps.TrueDiv)
     is_split = any(fill_value(part) is not None for part in quotient)
     return is_split or is_made_by(mu, ps.Sqr, ps.Pow, ps.Sqrt, ps.Reciprocal)
@@ -101,11 +101,11 @@ def _parted(xs: list[TensorVariable]) -> tuple[list[TensorVariable], list[Tensor
 
 
 def _is_minus_infinity(condition: TensorVariable, x: TensorVariable) -> bool:
-    """Whether a condition is ``x == -inf``."""
+    """Return whether a condition is ``x == -inf``."""
     compared = operands(condition, ps.EQ)
     return x in compared and any(fill_value(other) == -np.inf for other in compared)
 
 
 def _are_zero(xs: Iterable[TensorVariable], mask: np.ndarray) -> bool:
-    """Whether constants are zero wherever a mask holds."""
+    """Return whether constants are zero wherever a mask holds."""
     return all(isinstance(x, TensorConstant) and not np.any((x.data != 0) & mask) for x in xs)

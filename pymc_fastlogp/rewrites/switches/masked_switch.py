@@ -52,7 +52,7 @@ def mask_of(condition: TensorVariable) -> np.ndarray | None:
 
 
 def _agree(u: TensorConstant, v: TensorVariable, mask: np.ndarray) -> bool:
-    """Whether two constants are equal wherever a mask holds."""
+    """Return whether two constants are equal wherever a mask holds."""
     return isinstance(v, TensorConstant) and bool(np.all(_are_same(u.data, v.data) | ~mask))
 
 

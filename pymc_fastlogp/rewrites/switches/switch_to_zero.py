@@ -41,7 +41,7 @@ from pymc_fastlogp.rewrites.switches.masked_switch import mask_of
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known where a condition holds.
+    """Facts that hold where a condition is true.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ def local_switch_to_zero(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
 
 
 def is_scaled_exp(x: TensorVariable) -> bool:
-    """Whether ``x`` is a product of exponentials and constants, or entries of one: its derivative is a multiple of it."""
+    """Return whether ``x`` is a product of exponentials and constants, or entries of one: its derivative is a multiple of it."""
 
     def factors(x: TensorVariable) -> list[TensorVariable]:
         if isinstance(x.owner_op, MOVES):

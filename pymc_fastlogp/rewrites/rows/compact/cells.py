@@ -104,7 +104,7 @@ class Cells:
         return rounded
 
     def _is_mixed(self, term: Term) -> np.ndarray:
-        """Whether weights of a cell have different signs, or some but not all of them are zero."""
+        """Return whether weights of a cell have different signs, or some but not all of them are zero."""
         signs = np.zeros((3, self.n, *self._shape(term)), dtype=bool)
         for cells, weights in self._chunks(term):
             for seen, has_sign in zip(signs, (weights > 0, weights < 0, weights == 0)):

@@ -1,4 +1,4 @@
-"""Whether a check over rows reads what is computed at each of them anyway.
+"""Checks over rows whose inputs are computed at each row anyway.
 
 Such a check costs next to nothing where it stands: over distinct rows it would compute again, for these, what the density computes for all. The density
 is compacted before its checks, so that what it still reads by row is known when they are looked at.
@@ -20,7 +20,7 @@ from pymc_fastlogp.rewrites.rows.view.columns import is_cheap
 
 
 def is_computed_anyway(fgraph: FunctionGraph, check: Apply) -> bool:
-    """Whether all that is costly in the rows of a check has other readers than checks."""
+    """Return whether all that is costly in the rows of a check has other readers than checks."""
     costly = list(_costly(check.inputs[0]))
     return bool(costly) and not any(_is_for_checks_alone(fgraph, x) for x in costly)
 
@@ -37,7 +37,7 @@ def _costly(x: TensorVariable) -> Iterator[TensorVariable]:
 
 
 def _is_for_checks_alone(fgraph: FunctionGraph, x: TensorVariable) -> bool:
-    """Whether all that reads ``x``, and what is computed of it row by row, ends in checks."""
+    """Return whether all that reads ``x``, and what is computed of it row by row, ends in checks."""
 
     def readers(x: TensorVariable) -> list[Apply]:
         return [node for node, _ in fgraph.clients[x]]
@@ -50,6 +50,6 @@ def _is_for_checks_alone(fgraph: FunctionGraph, x: TensorVariable) -> bool:
 
 
 def _is_by_row(node: Apply) -> bool:
-    """Whether a node does not reduce all rows to one number."""
+    """Return whether a node does not reduce all rows to one number."""
     is_reduction = isinstance(node.op, CAReduce) and node.outputs[0].type.ndim > 0
     return is_reduction or isinstance(node.op, (Elemwise, Join, *MOVES))

@@ -99,7 +99,7 @@ def local_compact_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariabl
 
 
 def _is_better_by_row(fgraph: FunctionGraph, node: Apply, rows: Rows) -> bool:
-    """Whether a check should stay with rows that the density computes anyway, of which there are not many times fewer cells."""
+    """Return whether a check should stay with rows that the density computes anyway, of which there are not many times fewer cells."""
     n_cells = sum(loop.n_cells for loop in rows.loops)
     return FEWER * n_cells > rows.grid.n_rows and is_computed_anyway(fgraph, node)
 

@@ -59,7 +59,7 @@ class Loop:
 
     @property
     def is_constant(self) -> bool:
-        """Whether nothing is left to evaluate."""
+        """Return whether nothing is left to evaluate."""
         return self.codes is not None and all(term.factor is None for term in self.terms)
 
 
@@ -102,7 +102,7 @@ class Grouping:
         return Loop(codes, self.keys.partitions(columns), self._used(term, codes), [term])
 
     def _joins(self, own: Loop, loop: Loop) -> bool:
-        """Whether a term should rather be in ``loop``, which has not fewer cells, than alone."""
+        """Return whether a term should rather be in ``loop``, which has not fewer cells, than alone."""
         if loop.codes is not None and not own.key <= loop.key:
             return False
         is_apart = may_leave(own.terms[0], self.grid.n_rows)
@@ -139,6 +139,6 @@ class Grouping:
 
 
 def _reads_weights_alone(term: Term, loop: Loop) -> bool:
-    """Whether a loop would read the weights of a term for it alone; constants that are only added have rules of their own."""
+    """Return whether a loop would read the weights of a term for it alone; constants that are only added have rules of their own."""
     read_anyway = {weight for other in loop.terms for weight in other.weights}
     return term.factor is not None and not read_anyway.issuperset(term.weights)

@@ -72,7 +72,7 @@ def axes_of(node: Apply) -> tuple[int, ...]:
 
 
 def is_needed_by_row(fgraph: FunctionGraph, reduction: Reduction) -> bool:
-    """Whether anything else reads what is reduced."""
+    """Return whether anything else reads what is reduced."""
     of_rows = reduction.x, *(check.outputs[0] for check in reduction.checks)
     return any(len(fgraph.clients[x]) > 1 for x in of_rows)
 

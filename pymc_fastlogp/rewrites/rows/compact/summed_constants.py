@@ -1,4 +1,4 @@
-r"""Which constants may be taken out of a sum over rows.
+r"""Constants that may be moved out of a sum over rows.
 
 .. math::
 
@@ -30,7 +30,7 @@ TOLERANCE = 1e-12
 
 
 def may_leave(term: Term, n_rows: int) -> bool:
-    """Whether a term is a constant that is added as it stands, and small enough to be summed apart."""
+    """Return whether a term is a constant that is added as it stands, and small enough to be summed apart."""
     is_added = term.factor is None and term.mask is None and len(term.weights) == 1
     if not is_added or term.x.type.dtype != "float64":
         return False

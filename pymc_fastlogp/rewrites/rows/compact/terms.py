@@ -177,7 +177,7 @@ def _n_leaves(x: TensorVariable) -> int:
 
 @dataclass(frozen=True)
 class Splitter:
-    """Where rules are: the axes of the grid, the rows summed over, the sums left whole, and whether something else is added in each row."""
+    """Context of the splitting rules: axes of the grid, rows summed over, sums left whole, and other terms added in each row."""
 
     grid: Grid
     where: Where
@@ -204,11 +204,11 @@ class Splitter:
         return Term(x, x, (), self.mask)
 
     def varies(self, x: TensorVariable) -> bool:
-        """Whether an operand may differ from row to row."""
+        """Return whether an operand may differ from row to row."""
         return varies(x, self.where)
 
     def is_weight(self, x: TensorVariable) -> bool:
-        """Whether a factor is a finite constant that differs from row to row."""
+        """Return whether a factor is a finite constant that differs from row to row."""
         return isinstance(x, TensorConstant) and self.varies(x) and bool(np.isfinite(x.data).all())
 
     def mask_of(self, x: TensorVariable) -> np.ndarray | None:
@@ -315,7 +315,7 @@ def _product(splitter: Splitter, node: Apply) -> Tree | None:
 
 
 def _is_in_parts(tree: Tree) -> bool:
-    """Whether a tree has more leaves than one, terms or not."""
+    """Return whether a tree has more leaves than one, terms or not."""
     while isinstance(tree, Branch) and len(tree.parts) == 1:
         [tree] = tree.parts
     return isinstance(tree, Branch)

@@ -41,7 +41,7 @@ class Reader(NamedTuple):
 
 @dataclass
 class Reading:
-    """What a reduction reads of its rows.
+    """Index arrays that a reduction reads its rows by.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Reading:
 
     @cached_property
     def rows(self) -> set[TensorVariable | bytes]:
-        """What another reduction that has some of it reads the same rows by."""
+        """Key that is equal for reductions that read the same rows."""
         return {*self.computed, *self.indices}
 
 
@@ -214,7 +214,7 @@ def reading_of(reader: Reader, n: int) -> Reading:
 
 
 def _in_order(where: Where) -> bool:
-    """Whether each row reads what is its own."""
+    """Return whether each row reads what is its own."""
     return all(isinstance(p, int) or np.array_equal(p, np.arange(len(p))) for p in where.values())
 
 

@@ -1,4 +1,4 @@
-r"""Which order of rows makes the scatters of a gradient cheapest.
+r"""Order of rows that minimizes the cost of the gradient's scatters.
 
 The gradient of ``theta[g]`` adds what each row gives to the entry of its group, :math:`y_{g_i} \mathrel{+}= x_i`. What
 that costs depends on how equal :math:`g_i` follow each other (``docs/kernel/scatter.md``): they may be at least a vector

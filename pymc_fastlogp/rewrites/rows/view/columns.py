@@ -1,4 +1,4 @@
-"""What the rows of a graph read, as columns that are factorized once for all rules.
+"""Columns that the rows of a graph read, factorized once for all rules.
 
 Rules ask about the same rows, one after the other. What is read depends on the variable alone, and a
 variable keeps its value when the graph around it is rewritten, so that what was found for it stays right.
@@ -38,7 +38,7 @@ NOTHING = Reads(frozenset(), True)
 
 
 class RowReads:
-    """What the rows of one shape read.
+    """Columns read by the rows of one shape.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class RowReads:
 
 
 class SharedReads(Feature):
-    """What rows of a graph read, for all rules that work on it."""
+    """Columns read by all rows of a graph, shared by its rules."""
 
     def __init__(self) -> None:
         self._by_shape: dict[tuple[int, ...], RowReads] = {}
@@ -112,7 +112,7 @@ def reads_of(fgraph: FunctionGraph, shape: tuple[int, ...]) -> RowReads:
 
 
 def is_asked_again(fgraph: FunctionGraph, rule: Hashable, x: TensorVariable) -> bool:
-    """Whether a rule, which goes over the graph once, has asked this about a variable before."""
+    """Return whether a rule, which goes over the graph once, has asked this about a variable before."""
     asked: set[tuple[Hashable, TensorVariable]] = fgraph.row_reads.asked
     is_known = (rule, x) in asked
     asked.add((rule, x))
@@ -126,7 +126,7 @@ def order_of(fgraph: FunctionGraph) -> list[Apply]:
 
 
 def is_cheap(x: TensorVariable) -> bool:
-    """Whether the Op that makes ``x`` does little for an entry."""
+    """Return whether the Op that makes ``x`` does little for an entry."""
     op = x.owner.op
     if not isinstance(op, Elemwise):
         return not isinstance(op, COSTLY)

@@ -49,7 +49,7 @@ class Grid(Rows):
         return self._views[key]
 
     def _has_fewer_rows(self, x: TensorVariable, where: Where) -> bool:
-        """Whether fewer rows than are chosen are all that ``x`` has, so that it is computed at each of its own, and read.
+        """Return whether fewer rows than are chosen are all that ``x`` has, so that it is computed at each of its own, and read.
 
         On a grid of several axes it may vary along one of them alone: of a matrix of distances, the sums of its rows.
         """
@@ -58,7 +58,7 @@ class Grid(Rows):
         return is_computed and None not in lengths and prod(lengths) < self.n_chosen
 
     def _is_read_all_over(self, x: TensorVariable, where: Where) -> bool:
-        """Whether ``x`` has been viewed at many positions, not counting those that all rows share, as of a column."""
+        """Return whether ``x`` has been viewed at many positions, not counting those that all rows share, as of a column."""
         arrays = [p for p in where.values() if isinstance(p, np.ndarray) and p.size > 1]
         self._n_positions[x] += bool(arrays)
         return bool(arrays) and self._n_positions[x] > MOST_POSITIONS
@@ -105,7 +105,7 @@ class Grid(Rows):
 
 
 def varies(x: TensorVariable, where: Where) -> bool:
-    """Whether ``x`` may differ from row to row."""
+    """Return whether ``x`` may differ from row to row."""
     return any(_varies_along(x, axis) for axis in where)
 
 

@@ -145,7 +145,7 @@ class RowKeys:
         return self._factorized[column]
 
     def _look_distinct(self, columns: frozenset[int]) -> bool:
-        """Whether a sample of many rows holds too few that are equal."""
+        """Return whether a sample of many rows holds too few that are equal."""
         if self.n_rows <= SAMPLE or not columns:
             return False
         # Without replacement numpy would first permute all rows.

@@ -39,7 +39,7 @@ from pymc_fastlogp.rewrites.rows.view.take import take
 
 
 class View(NamedTuple):
-    """How a variable is computed row by row.
+    """Row-by-row computation of a variable.
 
     Attributes
     ----------
@@ -209,7 +209,7 @@ def _gather(grid: Rows, node: Apply, where: Where) -> View | None:
 
 
 def _is_long(grid: Rows, x: TensorVariable, axis: int, positions: np.ndarray, n_extra: int) -> bool:
-    """Whether an axis that is read at one position a row is as long as there are rows."""
+    """Return whether an axis that is read at one position a row is as long as there are rows."""
     length = x.type.shape[axis]
     one_each = all(n == 1 for n in positions.shape[positions.ndim - n_extra :])
     return x.owner is not None and one_each and length is not None and length >= grid.n_rows

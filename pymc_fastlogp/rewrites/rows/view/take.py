@@ -41,5 +41,5 @@ def _take_one_position(
 
 
 def _is_all(positions: np.ndarray, length: int | None) -> bool:
-    """Whether these are all the positions there are, in order."""
+    """Return whether these are all the positions there are, in order."""
     return positions.shape == (length,) and bool((positions == np.arange(len(positions))).all())
