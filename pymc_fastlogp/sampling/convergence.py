@@ -49,8 +49,10 @@ def log_problems(idata: "DataTree", model: "pm.Model", *, is_reparametrized: boo
     """
     stats = idata["sample_stats"]
     n_diverging = int(stats["diverging"].sum())
-    n_deep = stats["maxdepth_reached"].sum("draw")
-    deep = np.flatnonzero(n_deep > DEEP * stats.sizes["draw"])
+    deep = np.empty(0, int)
+    if "maxdepth_reached" in stats:  # of NUTS, not of nutpie's other samplers
+        n_deep = stats["maxdepth_reached"].sum("draw")
+        deep = np.flatnonzero(n_deep > DEEP * stats.sizes["draw"])
     if n_diverging:
         were = "was 1 divergence" if n_diverging == 1 else f"were {n_diverging} divergences"
         log.warning(

@@ -168,3 +168,13 @@ def test_sample_checks_unless_told_otherwise(caplog, options, is_checked):
 def test_variables_that_are_not_stored_are_not_checked():
     options = {"tune": 50, "chains": 2, "cores": 1, "progressbar": False, "var_names": []}
     pymc_fastlogp.sample(200, model=models.one_number(), **options)
+
+
+def test_statistics_of_samplers_without_trees_are_enough(caplog):
+    tree = as_tree(np.random.default_rng(2).normal(size=(4, 1000)), n_diverging=2)
+    tree["sample_stats"] = tree["sample_stats"].to_dataset().drop_vars("maxdepth_reached")
+    with pm.Model() as model:
+        pm.Normal("x")
+    with caplog.at_level(logging.INFO, LOGGER):
+        convergence.log_problems(tree, model, is_reparametrized=True)
+    assert len(caplog.messages) == 1
