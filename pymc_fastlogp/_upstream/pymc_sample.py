@@ -3,6 +3,7 @@
 A file of its own: where one of these names is gone, ``pm.sample`` samples, and all else works.
 """
 
+from inspect import signature
 from typing import TYPE_CHECKING
 
 import pymc as pm
@@ -14,6 +15,7 @@ from pymc.backends.arviz import (
     make_attrs,
     patch_nutpie_idata,
 )
+from pymc.progress_bar.marimo_progress import in_marimo_notebook
 from pymc.progress_bar.progress import NutpieProgressBarManager
 from pymc.sampling import mcmc
 from pymc.sampling.mcmc import setup_cores_blas_cores
@@ -22,6 +24,7 @@ from pymc.sampling.parallel import (
     _initialize_multiprocessing_context as initialize_multiprocessing_context,
 )
 from pymc.step_methods import NUTS
+from pytensor import function
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -30,11 +33,13 @@ __all__ = [
     "NutpieProgressBarManager",
     "cpu_count",
     "data_groups",
+    "in_marimo_notebook",
     "initialize_multiprocessing_context",
     "make_attrs",
     "other_step_method",
     "patch_nutpie_idata",
     "setup_cores_blas_cores",
+    "step_keywords",
 ]
 
 
@@ -63,3 +68,10 @@ def other_step_method(model: pm.Model) -> str | None:
         if not issubclass(method, NUTS):
             return f"{method.__name__} samples {rv.name}"
     return None
+
+
+def step_keywords() -> set[str]:
+    """Return the keywords that ``pm.sample`` hands on: names of step methods, and arguments of NUTS, also those for ``pytensor.function``."""
+    functions = [function, *(kind.__init__ for kind in NUTS.__mro__)]
+    names = {name for each in functions for name in signature(each).parameters}
+    return names | {method.name for method in mcmc.STEP_METHODS}

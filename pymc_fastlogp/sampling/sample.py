@@ -3,11 +3,12 @@
 import logging
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from importlib.util import find_spec
 from inspect import signature
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pymc_fastlogp._upstream.nutpie_library import draw, library
 from pymc_fastlogp.models.validate import model_with_variables
@@ -20,9 +21,15 @@ from pymc_fastlogp.sampling.compile_model import (
     why_not_open,
     without_door,
 )
+from pymc_fastlogp.sampling.convergence import log_problems
+from pymc_fastlogp.sampling.progress import progress_of
 
 if TYPE_CHECKING:
     import pymc as pm
+    from pymc.initial_point import StartDict
+    from pymc.progress_bar.progress import ProgressBarOptions
+    from pymc.util import RandomState
+    from rich.theme import Theme
     from xarray import DataTree
 
     from pymc_fastlogp._upstream.nutpie_library import SampledModel
@@ -58,6 +65,8 @@ TAKEN = {
     *("compiled_model", "draws", "tune", "chains", "cores", "seed"),
     *("save_warmup", "store_unconstrained", "progress_bar", "progress_callback"),
 }
+# Similarity, by difflib, from which an unknown keyword counts as a misspelled one.
+CLOSE = 0.7
 # What PyMC takes out of ``nuts`` for the compilation.
 FOR_COMPILATION = {"backend", "gradient_backend"}
 
@@ -65,9 +74,35 @@ FOR_COMPILATION = {"backend", "gradient_backend"}
 def sample(
     draws: int = 1000,
     *,
+    tune: int | None = None,
+    chains: int | None = None,
+    cores: int | None = None,
+    random_seed: "RandomState" = None,
+    progressbar: "bool | ProgressBarOptions" = True,
+    progressbar_theme: "Theme | str | None" = None,
+    quiet: bool = False,
+    step: Any = None,
+    var_names: Sequence[str] | None = None,
+    nuts_sampler: Literal["pymc", "nutpie", "numpyro", "blackjax"] | None = None,
+    initvals: "StartDict | Sequence[StartDict | None] | None" = None,
+    init: str = "auto",
+    jitter_max_retries: int = 10,
+    n_init: int = 200_000,
+    trace: Any = None,
+    discard_tuned_samples: bool = True,
+    compute_convergence_checks: bool = True,
+    keep_warning_stat: bool = False,
+    return_inferencedata: bool = True,
+    idata_kwargs: dict[str, Any] | None = None,
+    nuts_sampler_kwargs: dict[str, Any] | None = None,
+    callback: Any = None,
+    mp_ctx: Any = None,
+    blas_cores: int | Literal["auto"] | None = "auto",
     model: "pm.Model | None" = None,
+    backend: str | None = None,
+    compile_kwargs: dict[str, Any] | None = None,
     reparametrize: bool = False,
-    **options: Any,
+    **kwargs: Any,
 ) -> "DataTree":
     """Draw from the posterior: ``pm.sample``, with a compilation that is several times faster.
 
@@ -80,15 +115,51 @@ def sample(
     ----------
     draws : int
         Draws of each chain after tuning.
+    tune : int, optional
+        Draws of each chain for tuning; by default the number that the sampler chooses.
+    chains : int, optional
+        Number of chains; by default ``cores``, and at least 2.
+    cores : int, optional
+        Number of chains that run at the same time; by default the number of CPUs, and at most 4.
+    random_seed : int, array_like of int or Generator, optional
+        Seed of all chains.
+    progressbar : bool or str
+        Whether progress is shown, or one of the layouts of ``pm.sample``, such as ``"combined"``. If standard output is not a terminal or a notebook,
+        the log gets a line every ten seconds instead.
+    progressbar_theme : rich.theme.Theme or str, optional
+        Theme of the progress bar.
+    quiet : bool
+        Whether to log nothing, show no progress and skip the convergence checks.
+    var_names : sequence of str, optional
+        Names of the variables that are stored; by default all free variables and deterministics.
+    nuts_sampler : {"pymc", "nutpie", "numpyro", "blackjax"}, optional
+        Implementation of NUTS. All but nutpie, which is the default, are left to ``pm.sample``.
+    initvals : dict, optional
+        Initial values by the name of the variable. One dictionary for each chain is left to ``pm.sample``.
+    discard_tuned_samples : bool
+        Whether draws of the tuning are left out of the result.
+    compute_convergence_checks : bool
+        Whether divergences, tree depth, R-hat and effective sample sizes are checked after sampling. Problems are logged.
+    idata_kwargs : dict, optional
+        ``{"include_transformed": True}`` stores unconstrained values, too.
+    mp_ctx : multiprocessing.context.BaseContext or str, optional
+        Multiprocessing context, by which ``pm.sample`` limits the threads of BLAS.
+    blas_cores : int, "auto" or None
+        Number of threads of BLAS for all chains together.
     model : pymc.Model, optional
         The model; by default the one whose context is open.
+    backend : str, optional
+        Backend of PyTensor. All but ``"numba"`` are left to ``pm.sample``.
+    compile_kwargs : dict, optional
+        Arguments of :func:`~pymc_fastlogp.compile_pymc_model`.
+    step, init, jitter_max_retries, n_init, trace, keep_warning_stat, return_inferencedata, nuts_sampler_kwargs, callback
+        Arguments of PyMC's own samplers, as in ``pm.sample``.
     reparametrize : bool
         Whether effects of groups are sampled where their data want them, as :func:`~pymc_fastlogp.reparametrize` has it; variables, and what they
         are distributed by, are the same. Parameters that are correlated with each other, as coefficients of a regression, are sampled in linear
-        coordinates in which they are not. What goes to ``pm.sample`` is sampled as it is written.
-    **options
-        As for ``pm.sample``: ``tune``, ``chains``, ``cores``, ``random_seed``, ``target_accept``, ``nuts``, ``initvals``, ``var_names``,
-        ``progressbar``, ``idata_kwargs``, ``compile_kwargs`` and so on.
+        coordinates in which they are not. What goes to ``pm.sample`` is sampled as it is written, with a warning.
+    **kwargs
+        ``target_accept``, settings of NUTS as the dictionary ``nuts``, and keywords that ``pm.sample`` hands to its step methods.
 
     Returns
     -------
@@ -98,9 +169,14 @@ def sample(
     Raises
     ------
     TypeError
-        If there is no PyMC model.
+        If there is no PyMC model, if the model is the first argument, or if a keyword is misspelled.
     ValueError
         If the model has no free variables, if one of its dimensions is called as nutpie calls its own, or if ``random_seed`` is -1.
+
+    Warns
+    -----
+    UserWarning
+        If ``reparametrize`` is True and ``pm.sample`` samples the model.
 
     Examples
     --------
@@ -112,12 +188,15 @@ def sample(
     >>> idata.posterior["x"].shape
     (1, 10)
     """
+    given = dict(locals())
     import pymc as pm
 
+    if isinstance(draws, pm.Model):
+        raise TypeError("sample takes draws first, as pm.sample does; write sample(model=model)")
+    _refuse_misspelled(kwargs)
     model = model_with_variables("sample", model)
-    bound = signature(pm.sample).bind(draws, model=model, **options)
-    bound.apply_defaults()
-    arguments: dict[str, Any] = {**bound.arguments, **bound.arguments.pop("kwargs")}
+    arguments = {**given, **kwargs, "model": model}
+    del arguments["kwargs"], arguments["reparametrize"]
     reason = _why_pymc(model, arguments)
     compiled = None
     has_gradient = True
@@ -130,11 +209,37 @@ def sample(
             reason = f"it has no gradient, {error}"
             has_gradient = False
     if compiled is not None:
-        return _sample(model, compiled, arguments)
+        return _sample(model, compiled, arguments, reparametrize=reparametrize)
     logger.info("pm.sample samples the model: %s", reason)
+    if reparametrize:
+        warnings.warn(
+            f"reparametrize=True is ignored: pm.sample samples the model as it is written, because {reason}.",
+            UserWarning,
+            stacklevel=2,
+        )
+    options = _without_defaults(arguments)
     if not has_gradient or _by_own_samplers(model, arguments):
         options = _without_nutpies(options)
-    return pm.sample(draws, model=model, **options)
+    return pm.sample(**options)
+
+
+def _refuse_misspelled(keywords: Iterable[str]) -> None:
+    """Raise TypeError for a keyword that is unknown and close to a known one; ``pm.sample`` judges all others."""
+    try:
+        from pymc_fastlogp._upstream.pymc_sample import step_keywords
+    except ImportError:
+        return
+    known = {*signature(sample).parameters} | _names() | step_keywords()
+    for name in keywords:
+        close = None if name in known else get_close_matches(name, sorted(known), 1, CLOSE)
+        if close:
+            raise TypeError(f'sample has no argument "{name}": did you mean "{close[0]}"?')
+
+
+def _without_defaults(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that differ from their defaults, which every release of PyMC has to know."""
+    defaults = {name: x.default for name, x in signature(sample).parameters.items()}
+    return {x: y for x, y in arguments.items() if x not in defaults or y is not defaults[x]}
 
 
 def _why_pymc(model: "pm.Model", arguments: Mapping[str, Any]) -> str | None:
@@ -230,10 +335,10 @@ def _compiled(model: "pm.Model", arguments: dict[str, Any], *, reparametrize: bo
     return _ByLibrary(nutpies_library, sampled, compiled.record.reparameterized)
 
 
-def _sample(model: "pm.Model", compiled: Any, arguments: dict[str, Any]) -> "DataTree":
+def _sample(
+    model: "pm.Model", compiled: Any, arguments: dict[str, Any], *, reparametrize: bool
+) -> "DataTree":
     """Sample as PyMC does it with nutpie."""
-    from pymc_fastlogp._upstream.pymc_sample import NutpieProgressBarManager
-
     limit_blas, cores, chains = _cores(arguments)
     seed = _seed(arguments["random_seed"], chains)
     stored = dict(arguments["idata_kwargs"] or {})
@@ -250,15 +355,12 @@ def _sample(model: "pm.Model", compiled: Any, arguments: dict[str, Any]) -> "Dat
         "store_unconstrained": bool(stored.pop("include_transformed", False)),
         **_nuts_arguments(arguments),
     }
-    progress = NutpieProgressBarManager(
-        chains=chains,
-        draws=arguments["draws"],
-        progressbar=False if quiet else arguments["progressbar"],
-        progressbar_theme=arguments["progressbar_theme"],
-    )
+    progress = progress_of(arguments, chains)
     by = _by_library if isinstance(compiled, _ByLibrary) else _by_nutpie
     with limit_blas(), progress:
         idata = by(model, compiled, progress.update, options)
+    if arguments["compute_convergence_checks"] and not quiet:
+        log_problems(idata, model, is_reparametrized=reparametrize)
     return _with_log_likelihood(idata, model, stored)
 
 

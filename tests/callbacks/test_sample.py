@@ -1,6 +1,7 @@
 """``sample`` against ``pm.sample``: the same draws and groups, and what it leaves to PyMC."""
 
 import logging
+from inspect import signature
 
 import numpy as np
 import pymc as pm
@@ -188,3 +189,63 @@ def test_bad_input_is_one_line():
         pymc_fastlogp.sample(model=nothing)
     with pytest.raises(ValueError, match="random_seed"):
         pymc_fastlogp.sample(model=models.one_number(), random_seed=-1)
+
+
+def test_signature_is_that_of_pymc_plus_own_arguments():
+    def described(function, left_out=()):
+        found = signature(function).parameters.values()
+        return [(x.name, x.kind, x.default) for x in found if x.name not in left_out]
+
+    assert described(pymc_fastlogp.sample, {"reparametrize"}) == described(pm.sample)
+    for parameter in signature(pymc_fastlogp.sample).parameters.values():
+        assert parameter.annotation is not parameter.empty, parameter.name
+        assert parameter.name in pymc_fastlogp.sample.__doc__
+
+
+def test_a_model_as_the_first_argument_is_refused():
+    with pytest.raises(TypeError, match=r"draws first, .* write sample\(model=model\)$"):
+        pymc_fastlogp.sample(models.one_number())
+
+
+@pytest.mark.parametrize(
+    ("keyword", "meant"),
+    [
+        ("random_sed", "random_seed"),
+        ("target_acept", "target_accept"),
+        ("n_chains", "chains"),
+        ("max_tree_depth", "max_treedepth"),
+        ("metropolys", "metropolis"),
+        ("reparameterise", "reparametrize"),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"nuts_sampler": "pymc"}], ids=["nutpie", "pymc"])
+def test_misspelled_keywords_are_refused(given, keyword, meant, options):
+    with pytest.raises(TypeError, match=f'"{keyword}": did you mean "{meant}"'):
+        pymc_fastlogp.sample(model=models.one_number(), **{keyword: 1}, **options)
+    assert given == []
+
+
+@pytest.mark.parametrize("keyword", ["max_treedepth", "step_scale", "mode", "metropolis", "zyx"])
+def test_keywords_that_are_not_misspelled_go_to_pymc(given, keyword):
+    options = {keyword: object(), "nuts_sampler": "pymc"}
+    assert pymc_fastlogp.sample(10, model=models.one_number(), **options) == "PyMC"
+    assert options.items() <= given[0].items()
+
+
+def test_only_arguments_that_are_not_the_default_go_to_pymc(given):
+    model = models.one_number()
+    pymc_fastlogp.sample(10, model=model, nuts_sampler="pymc", chains=None, progressbar=False)
+    expected = {"draws": 10, "model": model, "nuts_sampler": "pymc", "progressbar": False}
+    assert given == [expected]
+
+
+def test_dropped_reparametrization_warns(given):
+    options = {"model": models.one_number(), "reparametrize": True}
+    with pytest.warns(UserWarning, match="reparametrize=True is ignored: .* nuts_sampler is pymc"):
+        assert pymc_fastlogp.sample(nuts_sampler="pymc", **options) == "PyMC"
+    with (
+        pymc_fastlogp.disabled(),
+        pytest.warns(UserWarning, match="because the plugin is switched off"),
+    ):
+        assert pymc_fastlogp.sample(**options) == "PyMC"
+    assert all("reparametrize" not in arguments for arguments in given)

@@ -1,0 +1,190 @@
+r"""Convergence checks after sampling, with the thresholds of ``pm.sample``.
+
+``pymc.stats.run_convergence_checks`` calls ArviZ once for each scalar parameter, which for a model of some hundred parameters takes longer than its
+draws, and so does the import of ``arviz_stats``. Here all parameters are arrays of one shape, ``(n_params, n_chains, n_draws)``.
+
+With :math:`z` the normal scores of the ranks of all draws of a parameter, chains split into halves of :math:`n` draws, :math:`W` the mean of the
+variances within halves and :math:`B` the variance of their means,
+
+.. math:: \hat R = \sqrt{(B/W) + (n - 1)/n},
+
+the larger one for :math:`z` of the draws and of their distances from the median. The effective sample size is :math:`n m/\tau` for :math:`m` halves,
+where :math:`\tau = -1 + 2 \sum_t \rho_t`, :math:`\rho_t` are autocorrelations of :math:`z`, and the sum follows Geyer: sums of neighbors,
+:math:`\rho_{2k} + \rho_{2k+1}`, up to the first negative one, made monotone. See Vehtari et al., https://arxiv.org/abs/1903.08008.
+
+Ranks need a sort. So these are computed for the parameters whose split R-hat without ranks is largest, as many as have ``MOST_DRAWS`` draws together.
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pymc as pm
+    from xarray import DataTree
+
+log = logging.getLogger("pymc.stats.convergence")
+
+MOST_DRAWS = 500_000
+LARGEST_RHAT = 1.01
+# Of each chain.
+SMALLEST_ESS = 100
+FEWEST_DRAWS = 100
+# Share of the draws of a chain that may reach the maximum tree depth.
+DEEP = 0.05
+
+
+def log_problems(idata: "DataTree", model: "pm.Model", *, is_reparametrized: bool) -> None:
+    """Log signs that chains did not converge.
+
+    Parameters
+    ----------
+    idata : DataTree
+        Draws of nutpie, with the groups ``posterior`` and ``sample_stats``.
+    model : pymc.Model
+        The model; its free variables are checked, as far as they are stored.
+    is_reparametrized : bool
+        Whether the draws are from ``sample(..., reparametrize=True)``, which is proposed if it can help.
+    """
+    stats = idata["sample_stats"]
+    n_diverging = int(stats["diverging"].sum())
+    deep = np.empty(0, int)
+    if "maxdepth_reached" in stats:  # of NUTS, not of nutpie's other samplers
+        n_deep = stats["maxdepth_reached"].sum("draw")
+        deep = np.flatnonzero(n_deep > DEEP * stats.sizes["draw"])
+    if n_diverging:
+        were = "was 1 divergence" if n_diverging == 1 else f"were {n_diverging} divergences"
+        log.warning(
+            "There %s after tuning. Increase `target_accept` or reparameterize.",
+            were,
+        )
+    for chain in deep:
+        log.warning(
+            "Chain %d reached the maximum tree depth. Increase `max_treedepth`, increase `target_accept` or reparameterize.",
+            chain,
+        )
+    if (n_diverging or deep.size) and not is_reparametrized:
+        log.warning(
+            "Try `pymc_fastlogp.sample(..., reparametrize=True)`, which moves in coordinates that are chosen from the data."
+        )
+    _log_mixing(idata, model)
+
+
+def _log_mixing(idata: "DataTree", model: "pm.Model") -> None:
+    """Log R-hat and effective sample sizes beyond their limits."""
+    posterior = idata["posterior"]
+    n_chains, n_draws = posterior.sizes["chain"], posterior.sizes["draw"]
+    if n_draws < FEWEST_DRAWS:
+        log.info("The number of samples is too small to check convergence reliably.")
+        return
+    if n_chains == 1:
+        log.info("Only one chain was sampled, so R-hat is not checked.")
+        return
+    if n_chains < 4:
+        log.info("At least 4 chains are recommended for convergence diagnostics.")
+    stored = {x.name: posterior[x.name] for x in model.free_RVs if x.name in posterior}
+    names, draws = _least_mixed({name: np.asarray(x) for name, x in stored.items()})
+    if not names:
+        return
+    scores = _normal_scores(draws)
+    distances = np.abs(draws - np.median(draws, axis=(1, 2), keepdims=True))
+    # Distances may all be equal, which gives nan.
+    rhat = np.fmax(_rhat(scores), _rhat(_normal_scores(distances)))
+    worst = int(np.argmax(rhat))
+    if rhat[worst] > LARGEST_RHAT:
+        log.warning(
+            "The rhat statistic is larger than %s for some parameters, %.3g for %s. This indicates problems during sampling.",
+            LARGEST_RHAT,
+            rhat[worst],
+            names[worst],
+        )
+    ess = _effective_sample_size(scores) / n_chains
+    worst = int(np.argmin(ess))
+    if ess[worst] < SMALLEST_ESS:
+        log.warning(
+            "The effective sample size per chain is smaller than %d for some parameters, %.0f for %s."
+            " A higher number is needed for reliable rhat and ess computation.",
+            SMALLEST_ESS,
+            ess[worst],
+            names[worst],
+        )
+
+
+def _least_mixed(stored: dict[str, np.ndarray]) -> tuple[list[str], np.ndarray]:
+    """Return names and halves of chains, shape ``(n_params, n_halves, n_draws)``, of parameters with the largest split R-hat.
+
+    Parameters that are constant or not finite are left out.
+    """
+    rows: list[tuple[float, str, np.ndarray]] = []
+    for name, draws in stored.items():
+        n_chains, n_draws, *shape = draws.shape
+        half = n_draws // 2
+        flat = draws.reshape(n_chains, n_draws, -1)
+        rhat = _rhat(np.concatenate([flat[:, :half], flat[:, -half:]]).transpose(2, 0, 1))
+        most = max(1, MOST_DRAWS // (n_chains * n_draws))
+        mixed = np.where(np.isnan(rhat), -np.inf, rhat)
+        for k in np.argsort(-mixed)[:most]:
+            halves = np.concatenate([flat[:, :half, k], flat[:, -half:, k]])
+            if not np.isfinite(halves).all() or np.ptp(halves) == 0:
+                continue
+            index = ", ".join(map(str, np.unravel_index(k, shape))) if shape else ""
+            rows.append((mixed[k], f"{name}[{index}]" if index else name, halves))
+    if not rows:
+        return [], np.empty((0, 0, 0))
+    rows.sort(key=lambda row: -row[0])
+    rows = rows[: max(1, MOST_DRAWS // rows[0][2].size)]
+    return [name for _, name, _ in rows], np.stack([halves for _, _, halves in rows])
+
+
+def _normal_scores(draws: np.ndarray) -> np.ndarray:
+    """Return normal scores of the ranks among all draws of a parameter; draws that are equal have their mean rank."""
+    from scipy.special import ndtri
+
+    flat = draws.reshape(len(draws), -1)
+    n = flat.shape[1]
+    order = np.argsort(flat, axis=1)
+    is_new = np.diff(np.take_along_axis(flat, order, axis=1), axis=1) != 0
+    edge = np.ones((len(flat), 1), bool)
+    place = np.arange(n)
+    first = np.where(np.hstack([edge, is_new]), place, 0)
+    last = np.where(np.hstack([is_new, edge]), place, n - 1)
+    first = np.maximum.accumulate(first, axis=1)
+    last = np.minimum.accumulate(last[:, ::-1], axis=1)[:, ::-1]
+    rank = (first + last) / 2 + 1
+    scores = np.empty(flat.shape)
+    np.put_along_axis(scores, order, ndtri((rank - 3 / 8) / (n + 1 / 4)), axis=1)
+    return scores.reshape(draws.shape)
+
+
+def _rhat(draws: np.ndarray) -> np.ndarray:
+    """Return R-hat of each parameter, shape ``(n_params,)``; infinite if all chains are constant and differ, nan if they do not."""
+    n = draws.shape[-1]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        between = draws.mean(-1).var(-1, ddof=1)
+        within = draws.var(-1, ddof=1).mean(-1)
+        return np.sqrt(between / within + (n - 1) / n)
+
+
+def _effective_sample_size(draws: np.ndarray) -> np.ndarray:
+    """Return the effective sample size of each parameter, shape ``(n_params,)``."""
+    n_chains, n = draws.shape[1:]
+    means = draws.mean(-1, keepdims=True)
+    length = 1 << (2 * n - 1).bit_length()
+    spectrum = np.abs(np.fft.rfft(draws - means, length)) ** 2
+    covariance = np.fft.irfft(spectrum.mean(1), length)[:, :n] / n
+    within = covariance[:, :1] * n / (n - 1)
+    total = covariance[:, :1] + means[..., 0].var(-1, ddof=1)[:, None]
+    rho = 1 - (within - covariance) / total
+    rho[:, 0] = 1
+    even, odd = rho[:, : n // 2 * 2 : 2], rho[:, 1::2]
+    pairs = even + odd
+    is_positive = np.logical_and.accumulate(pairs > 0, axis=1)
+    is_positive[:, (n - 3) // 2 :] = False  # as in ArviZ
+    end = is_positive.sum(1)
+    pairs = np.minimum.accumulate(np.where(is_positive, pairs, np.inf), axis=1)
+    tau = -1 + 2 * np.where(is_positive, pairs, 0).sum(1)
+    last = even[np.arange(len(even)), np.minimum(end, even.shape[1] - 1)]
+    tau += np.maximum(last, 0)
+    size = n_chains * n
+    return size / np.maximum(tau, 1 / np.log10(size))
