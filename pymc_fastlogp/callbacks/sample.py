@@ -18,6 +18,7 @@ from pymc_fastlogp.callbacks.compile import (
     why_not_open,
     without_door,
 )
+from pymc_fastlogp.callbacks.diagnosis import failed_start_explained
 from pymc_fastlogp.given_model import model_with_variables
 from pymc_fastlogp.registration import is_enabled
 
@@ -257,7 +258,7 @@ def _sample(model: "pm.Model", compiled: Any, arguments: dict[str, Any]) -> "Dat
         progressbar_theme=arguments["progressbar_theme"],
     )
     by = _by_library if isinstance(compiled, _ByLibrary) else _by_nutpie
-    with limit_blas(), progress:
+    with failed_start_explained(model, arguments), limit_blas(), progress:
         idata = by(model, compiled, progress.update, options)
     return _with_log_likelihood(idata, model, stored)
 

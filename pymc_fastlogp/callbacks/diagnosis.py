@@ -1,0 +1,359 @@
+"""Name the variables and rows because of which a chain cannot start.
+
+nutpie reports a number and a backtrace. After such a failure a model is evaluated once more, uncompiled, at several initial points: the log density of each
+variable row by row, then the gradient, then the deterministics. Nothing here runs while sampling succeeds.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pymc_fastlogp.config import switched
+
+if TYPE_CHECKING:
+    import pymc as pm
+    from pytensor.graph.basic import Variable
+
+Point = Mapping[str, np.ndarray]
+Finder = Callable[[Point], list[str]]
+
+# Texts of nutpie, and the type of a panic of its library, which is no Exception.
+FAILED_START, PANIC = "All initialization points failed", "PanicException"
+N_POINTS = 10
+MOST_CAUSES = 5
+STATES = {"nan": np.isnan, "inf": np.isposinf, "-inf": np.isneginf}
+OUT_OF_RANGE = re.compile(r"index (-?\d+) is out of bounds for axis \d+ with size (\d+)")
+FOR_STARTS = ("initial_points", "jitter_rvs", "default_initialization_strategy")
+
+
+@contextmanager
+def failed_start_explained(model: "pm.Model", arguments: Mapping[str, Any]) -> Iterator[None]:
+    """Replace nutpie's error of a failed start by one that names variables and rows.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model as the user wrote it.
+    arguments : mapping
+        Those of ``pm.sample``, of which ``initvals`` and ``compile_kwargs`` are read.
+
+    Raises
+    ------
+    pymc.exceptions.SamplingError
+        If nutpie finds no initial point, or a deterministic cannot be computed.
+    """
+    try:
+        yield
+    except BaseException as error:
+        is_panic = type(error).__name__ == PANIC
+        if not is_panic and not str(error).startswith(FAILED_START):
+            raise
+        causes = _causes_or_none(model, arguments)
+        if is_panic and not causes:
+            raise
+        from pymc.exceptions import SamplingError
+
+        if causes:
+            raise SamplingError(f"sampling cannot start: {_listed(causes)}") from None
+        raise SamplingError(
+            "sampling cannot start: nutpie finds no initial point with a finite log density and gradient; run model.debug()"
+        ) from error
+
+
+def _causes_or_none(model: "pm.Model", arguments: Mapping[str, Any]) -> list[str]:
+    """Return the causes, none if the model cannot be evaluated without a compiler."""
+    try:
+        return causes(model, _initial_points(model, arguments))
+    except Exception:
+        return []
+
+
+def _initial_points(model: "pm.Model", arguments: Mapping[str, Any]) -> list[Point]:
+    from pymc_fastlogp.callbacks.compile import request_of
+    from pymc_fastlogp.callbacks.start import Start
+
+    given = {"initial_points": arguments["initvals"], **(arguments["compile_kwargs"] or {})}
+    options = {name: given[name] for name in FOR_STARTS if name in given}
+    request = request_of(model, var_names=None, **options)
+    start = Start(model, request.options, freeze=False)
+    return [start(seed) for seed in range(N_POINTS)]
+
+
+def _listed(causes: Sequence[str]) -> str:
+    more = [f"and {len(causes) - MOST_CAUSES} more"] if len(causes) > MOST_CAUSES else []
+    return "\n".join([*causes[:MOST_CAUSES], *more])
+
+
+def causes(model: "pm.Model", points: Sequence[Point]) -> list[str]:
+    """Return why a model has no finite log density and gradient, or no deterministics, at the first of several points where that is so.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    points : sequence of mapping of str to ndarray
+        Values by the names of the value variables.
+
+    Returns
+    -------
+    list of str
+        One sentence for each variable; empty if everything is finite at all points.
+    """
+    for finder in (_of_log_densities, _of_gradients, _of_deterministics):
+        find = finder(model)
+        for point in points:
+            if found := find(point):
+                return found
+    return []
+
+
+def _of_log_densities(model: "pm.Model") -> Finder:
+    from pytensor.tensor import as_tensor
+
+    factors = [*model.basic_RVs, *model.potentials]
+    logps = [as_tensor(x, allow_xtensor_conversion=True) for x in model.logp(factors, sum=False)]
+    evaluate = _Evaluated(model, logps)
+
+    def find(point: Point) -> list[str]:
+        found = []
+        for factor, logp, values in zip(factors, logps, evaluate(point), strict=True):
+            if isinstance(values, Exception):
+                found.append(_sentence(factor.name, [_failure(values)]))
+            elif not np.isfinite(values).all():
+                shown = _shown_values(model, factor, point)
+                reasons = [_of_values(values, shown), *_checks(model, logp, point)]
+                if not _has_nan(shown):
+                    reasons += _nan_arrays(logp)
+                found.append(_sentence(factor.name, reasons))
+        return found
+
+    return find
+
+
+def _of_gradients(model: "pm.Model") -> Finder:
+    with switched(False):
+        evaluate = _Evaluated(model, [model.dlogp()])
+    variables = model.continuous_value_vars
+
+    def find(point: Point) -> list[str]:
+        [gradient] = evaluate(point)
+        if isinstance(gradient, Exception):
+            return [_sentence("the gradient", [_failure(gradient)])]
+        shapes = [np.shape(point[x.name]) for x in variables]
+        ends = np.cumsum([np.prod(shape, dtype=int) for shape in shapes])
+        parts = np.split(gradient, ends[:-1])
+        return [
+            _sentence(model.values_to_rvs[x].name, [_counted(part.reshape(shape), "gradient")])
+            for x, part, shape in zip(variables, parts, shapes, strict=True)
+            if not np.isfinite(part).all()
+        ]
+
+    return find
+
+
+def _of_deterministics(model: "pm.Model") -> Finder:
+    """Return a function that finds deterministics which raise an error; they need not be finite."""
+    deterministics = model.deterministics
+    evaluate = _Evaluated(model, model.replace_rvs_by_values(deterministics))
+
+    def find(point: Point) -> list[str]:
+        return [
+            _sentence(x.name, [_failure(value)])
+            for x, value in zip(deterministics, evaluate(point), strict=True)
+            if isinstance(value, Exception)
+        ]
+
+    return find
+
+
+class _Evaluated:
+    """Values of variables at a point, uncompiled; in place of a value that cannot be computed is the exception.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    variables : sequence of Variable
+        Functions of its value variables.
+    """
+
+    def __init__(self, model: "pm.Model", variables: "Sequence[Variable]"):
+        self._model, self._variables = model, variables
+
+    def __call__(self, point: Point) -> list[Any]:
+        try:
+            return self._called(self._together, point)
+        except Exception:
+            return [self._value(function, point) for function in self._apart]
+
+    @cached_property
+    def _together(self) -> Any:
+        return self._function(self._variables)
+
+    @cached_property
+    def _apart(self) -> list[Any]:
+        return [self._function([x]) for x in self._variables]
+
+    def _function(self, variables: "Sequence[Variable]") -> Any:
+        from pytensor.compile.mode import FAST_COMPILE, Mode
+
+        from pymc_fastlogp.roundoff import numpy_mode
+
+        mode = Mode(numpy_mode().linker, FAST_COMPILE.provided_optimizer)
+        values = self._model.value_vars
+        with switched(False):
+            return self._model.compile_fn(
+                variables, inputs=values, mode=mode, point_fn=False, on_unused_input="ignore"
+            )
+
+    def _value(self, function: Any, point: Point) -> Any:
+        try:
+            return self._called(function, point)[0]
+        except Exception as error:
+            return error
+
+    def _called(self, function: Any, point: Point) -> list[Any]:
+        from pytensor.configdefaults import config
+
+        # The error then has the node that raised it.
+        with np.errstate(all="ignore"), config.change_flags(exception_verbosity="medium"):
+            return function(**{x.name: point[x.name] for x in self._model.value_vars})
+
+
+def _sentence(name: str, reasons: Iterable[str]) -> str:
+    return f"{name}: {'; '.join(reasons)}"
+
+
+def _shown_values(model: "pm.Model", factor: "Variable", point: Point) -> np.ndarray | None:
+    """Return the values that a variable has in the user's own terms, None for a potential and for one that is transformed."""
+    if factor in model.observed_RVs:
+        [values] = _Evaluated(model, [model.rvs_to_values[factor]])(point)
+        return None if isinstance(values, Exception) else np.asarray(values)
+    if factor in model.free_RVs and model.rvs_to_transforms[factor] is None:
+        return point[model.rvs_to_values[factor].name]
+    return None
+
+
+def _has_nan(x: np.ndarray | None) -> bool:
+    return x is not None and x.dtype.kind == "f" and bool(np.isnan(x).any())
+
+
+def _of_values(logp: np.ndarray, values: np.ndarray | None) -> str:
+    if values is not None and _has_nan(values):
+        return _counted(values)
+    is_row_by_row = values is not None and values.shape == logp.shape
+    return _counted(logp, "log density", values if is_row_by_row else None)
+
+
+def _counted(x: np.ndarray, quantity: str = "", values: np.ndarray | None = None) -> str:
+    """Say how many entries of an array are nan or infinite, and which one is the first."""
+    state = next(name for name, is_so in STATES.items() if is_so(x).any())
+    return _counted_mask(STATES[state](x), state, quantity, values)
+
+
+def _counted_mask(
+    mask: np.ndarray, state: str, quantity: str = "", values: np.ndarray | None = None
+) -> str:
+    """Say how many entries of a mask are true, and which one is the first.
+
+    Parameters
+    ----------
+    mask : ndarray of bool
+        The entries.
+    state : str
+        The state that a true entry stands for.
+    quantity : str
+        The quantity of a row that is in that state, if it is not the row itself.
+    values : ndarray, optional
+        The values of the rows, of the same shape.
+    """
+    index = tuple(int(i) for i in np.argwhere(mask)[0])
+    value = "" if values is None else f" (value {values[index]:.6g})"
+    if mask.ndim == 0:
+        return f"{f'the {quantity}' if quantity else 'it'} is {state}{value}"
+    n = int(mask.sum())
+    rows = "rows" if mask.ndim == 1 else "entries"
+    verbs = (f"has {quantity}", f"have {quantity}") if quantity else ("is", "are")
+    at = index[0] if mask.ndim == 1 else list(index)
+    return f"{n} of {mask.size} {rows} {verbs[n > 1]} {state}, the first at index {at}{value}"
+
+
+def _checks(model: "pm.Model", logp: "Variable", point: Point) -> Iterator[str]:
+    """Yield the checks of parameters that fail, with the rows where they do."""
+    from pymc.logprob.utils import CheckParameterValue
+    from pytensor.graph.traversal import ancestors
+
+    if not model.check_bounds:
+        return
+    nodes = {x.owner for x in ancestors([logp]) if x.owner}
+    checks = [x for x in nodes if isinstance(x.op, CheckParameterValue)]
+    for node in sorted(checks, key=lambda node: node.op.msg):
+        conditions = list(_conditions(node.inputs[1]))
+        for holds in _Evaluated(model, conditions)(point):
+            if isinstance(holds, Exception) or np.all(holds):
+                continue
+            holds = np.asarray(holds, dtype=bool)
+            of = "" if holds.ndim == 0 else f" ({_counted_mask(~holds, 'outside')})"
+            yield f"{node.op.msg} does not hold{of}"
+            break
+
+
+def _conditions(condition: "Variable") -> "Iterator[Variable]":
+    """Yield the arrays of which a check asks that all entries are true."""
+    from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor
+    from pytensor.tensor.math import All
+
+    match condition.owner and condition.owner.op:
+        case ScalarFromTensor() | All() | MakeVector() | Join():
+            for x in condition.owner.inputs:
+                if x.type.dtype == "bool":
+                    yield from _conditions(x)
+        case _:
+            yield condition
+
+
+def _arrays(variables: "Iterable[Variable]") -> Iterator[tuple[str, np.ndarray]]:
+    """Yield names and values of the data in graphs, scalars left out."""
+    from pytensor.compile.sharedvalue import SharedVariable
+    from pytensor.graph.basic import Constant
+    from pytensor.graph.traversal import ancestors
+
+    for x in ancestors(list(variables)):
+        match x:
+            case SharedVariable():
+                value = x.get_value(borrow=True)
+            case Constant():
+                value = x.data
+            case _:
+                continue
+        if isinstance(value, np.ndarray) and value.ndim:
+            # PyMC masks nan in data that were exchanged.
+            yield x.name or f"an array of shape {value.shape}", np.ma.getdata(value)
+
+
+def _nan_arrays(logp: "Variable") -> Iterator[str]:
+    """Yield which data of a log density have nan."""
+    for name, value in _arrays([logp]):
+        if _has_nan(value):
+            yield _sentence(name, [_counted(value)])
+
+
+def _failure(error: Exception) -> str:
+    """Return the first line of an error, and which index is out of range."""
+    line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    # PyTensor notes the node in the first of its two errors.
+    node = getattr(error.__context__, "__op_instance__", None)
+    found = OUT_OF_RANGE.search(line)
+    if not isinstance(error, IndexError) or node is None or found is None:
+        return line
+    index, size = map(int, found.groups())
+    reasons = [line]
+    for name, value in _arrays(node.inputs[1:]):
+        if value.dtype.kind in "iu" and (value == index).any():
+            mask = (value < -size) | (value >= size)
+            reasons.append(_sentence(name, [_counted_mask(mask, "out of range", "", value)]))
+    return "; ".join(reasons)
