@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pymc_fastlogp.callbacks.traces import without_traces
 from pymc_fastlogp.config import switched
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def failed_start_explained(model: "pm.Model", arguments: Mapping[str, Any]) -> I
         from pymc.exceptions import SamplingError
 
         if causes:
-            raise SamplingError(f"sampling cannot start: {_listed(causes)}") from None
+            raise SamplingError("sampling cannot start: " + "\n".join(causes)) from None
         raise SamplingError(
             "sampling cannot start: nutpie finds no initial point with a finite log density and gradient; run model.debug()"
         ) from error
@@ -67,7 +68,8 @@ def failed_start_explained(model: "pm.Model", arguments: Mapping[str, Any]) -> I
 def _causes_or_none(model: "pm.Model", arguments: Mapping[str, Any]) -> list[str]:
     """Return the causes, none if the model cannot be evaluated without a compiler."""
     try:
-        return causes(model, _initial_points(model, arguments))
+        with without_traces():
+            return causes(model, _initial_points(model, arguments))
     except Exception:
         return []
 
@@ -83,9 +85,11 @@ def _initial_points(model: "pm.Model", arguments: Mapping[str, Any]) -> list[Poi
     return [start(seed) for seed in range(N_POINTS)]
 
 
-def _listed(causes: Sequence[str]) -> str:
-    more = [f"and {len(causes) - MOST_CAUSES} more"] if len(causes) > MOST_CAUSES else []
-    return "\n".join([*causes[:MOST_CAUSES], *more])
+def _abridged[T](failing: Sequence[T], describe: Callable[[T], str]) -> list[str]:
+    """Return a sentence for each of the first things that failed, and how many more there are."""
+    n_more = len(failing) - MOST_CAUSES
+    more = [f"and {n_more} more"] if n_more > 0 else []
+    return [describe(x) for x in failing[:MOST_CAUSES]] + more
 
 
 def causes(model: "pm.Model", points: Sequence[Point]) -> list[str]:
@@ -119,24 +123,32 @@ def _of_log_densities(model: "pm.Model") -> Finder:
     evaluate = _Evaluated(model, logps)
 
     def find(point: Point) -> list[str]:
-        found = []
-        for factor, logp, values in zip(factors, logps, evaluate(point), strict=True):
-            if isinstance(values, Exception):
-                found.append(_sentence(factor.name, [_failure(values)]))
-            elif not np.isfinite(values).all():
-                shown = _shown_values(model, factor, point)
-                reasons = [_of_values(values, shown), *_checks(model, logp, point)]
-                if not _has_nan(shown):
-                    reasons += _nan_arrays(logp)
-                found.append(_sentence(factor.name, reasons))
-        return found
+        evaluated = zip(factors, logps, evaluate(point), strict=True)
+        failing = [
+            x for x in evaluated if isinstance(x[2], Exception) or not np.isfinite(x[2]).all()
+        ]
+        return _abridged(failing, lambda x: _sentence(x[0].name, _reasons(model, *x, point)))
 
     return find
 
 
+def _reasons(
+    model: "pm.Model", factor: "Variable", logp: "Variable", values: Any, point: Point
+) -> Iterator[str]:
+    """Yield why the log density of one variable, whose values are given, is not finite."""
+    if isinstance(values, Exception):
+        yield _failure(values)
+        return
+    shown = _shown_values(model, factor, point)
+    yield _of_values(values, shown)
+    yield from _checks(model, logp, point)
+    if not _has_nan(shown):
+        yield from _nan_arrays(logp)
+
+
 def _of_gradients(model: "pm.Model") -> Finder:
     with switched(False):
-        evaluate = _Evaluated(model, [model.dlogp()])
+        evaluate = _Evaluated(model, [model.dlogp()], is_rewritten=True)
     variables = model.continuous_value_vars
 
     def find(point: Point) -> list[str]:
@@ -146,11 +158,12 @@ def _of_gradients(model: "pm.Model") -> Finder:
         shapes = [np.shape(point[x.name]) for x in variables]
         ends = np.cumsum([np.prod(shape, dtype=int) for shape in shapes])
         parts = np.split(gradient, ends[:-1])
-        return [
-            _sentence(model.values_to_rvs[x].name, [_counted(part.reshape(shape), "gradient")])
+        by_name = {
+            model.values_to_rvs[x].name: part.reshape(shape)
             for x, part, shape in zip(variables, parts, shapes, strict=True)
-            if not np.isfinite(part).all()
-        ]
+        }
+        failing = [name for name, part in by_name.items() if not np.isfinite(part).all()]
+        return _abridged(failing, lambda x: _sentence(x, [_counted(by_name[x], "gradient")]))
 
     return find
 
@@ -161,11 +174,9 @@ def _of_deterministics(model: "pm.Model") -> Finder:
     evaluate = _Evaluated(model, model.replace_rvs_by_values(deterministics))
 
     def find(point: Point) -> list[str]:
-        return [
-            _sentence(x.name, [_failure(value)])
-            for x, value in zip(deterministics, evaluate(point), strict=True)
-            if isinstance(value, Exception)
-        ]
+        evaluated = zip(deterministics, evaluate(point), strict=True)
+        failing = [x for x in evaluated if isinstance(x[1], Exception)]
+        return _abridged(failing, lambda x: _sentence(x[0].name, [_failure(x[1])]))
 
     return find
 
@@ -179,10 +190,14 @@ class _Evaluated:
         The model.
     variables : sequence of Variable
         Functions of its value variables.
+    is_rewritten : bool
+        Whether PyTensor simplifies the graphs. That takes most of the time, and only gradients need it: of ``0 * inf`` it leaves zero.
     """
 
-    def __init__(self, model: "pm.Model", variables: "Sequence[Variable]"):
-        self._model, self._variables = model, variables
+    def __init__(
+        self, model: "pm.Model", variables: "Sequence[Variable]", *, is_rewritten: bool = False
+    ):
+        self._model, self._variables, self._is_rewritten = model, variables, is_rewritten
 
     def __call__(self, point: Point) -> list[Any]:
         try:
@@ -199,15 +214,24 @@ class _Evaluated:
         return [self._function([x]) for x in self._variables]
 
     def _function(self, variables: "Sequence[Variable]") -> Any:
+        import pytensor
+        from pymc.logprob.utils import (
+            local_check_parameter_to_ninf_switch,
+            local_remove_check_parameter,
+        )
         from pytensor.compile.mode import FAST_COMPILE, Mode
+        from pytensor.graph.rewriting.basic import in2out
 
         from pymc_fastlogp.roundoff import numpy_mode
 
-        mode = Mode(numpy_mode().linker, FAST_COMPILE.provided_optimizer)
-        values = self._model.value_vars
+        check = local_remove_check_parameter
+        if self._model.check_bounds:
+            check = local_check_parameter_to_ninf_switch
+        simplified = FAST_COMPILE.provided_optimizer.including(check.__name__)
+        mode = Mode(numpy_mode().linker, simplified if self._is_rewritten else in2out(check))
         with switched(False):
-            return self._model.compile_fn(
-                variables, inputs=values, mode=mode, point_fn=False, on_unused_input="ignore"
+            return pytensor.function(
+                self._model.value_vars, variables, mode=mode, on_unused_input="ignore"
             )
 
     def _value(self, function: Any, point: Point) -> Any:
