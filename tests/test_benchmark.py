@@ -15,7 +15,7 @@ from rich.console import Console
 
 import pymc_fastlogp
 from benchmarks import report
-from pymc_fastlogp.benchmarking import BenchmarkResult, benchmark
+from pymc_fastlogp.benchmarking import BenchmarkResult, benchmark, run
 from pymc_fastlogp.benchmarking.clock import seconds_now
 from pymc_fastlogp.benchmarking.native import LogpCallback
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
@@ -239,7 +239,7 @@ def test_too_few_legal_points_ask_for_initial_values(callback):
             return next(starts, np.full(2, np.nan))
 
     rarely = LogpCallback(callback.address, callback.user_data, 2, Owner)
-    with pytest.raises(ValueError, match="Only 1 of 160 .*initval"):
+    with pytest.raises(ValueError, match=r"Only 1 of 160 .*initval"):
         legal_points(rarely, seed=1)
 
 
