@@ -36,8 +36,8 @@ RESULTS = report.ROOT / "benchmarks" / "results" / "calibration.json"
 PAGE = report.ROOT / "docs" / "calibration.md"
 
 MODELS: dict[str, Callable[[], "pm.Model"]] = {
-    "sleepstudy, LKJCholeskyCov n = 2, non-centred": sleepstudy_model.make,
-    "LKJCholeskyCov slopes n = 4, non-centred, 2 000 rows": case("lkj_slopes").make,
+    "sleepstudy, LKJCholeskyCov n = 2, non-centered": sleepstudy_model.make,
+    "LKJCholeskyCov slopes n = 4, non-centered, 2 000 rows": case("lkj_slopes").make,
     "LKJCorr n = 10 with MvNormal, 200 rows": case("lkj_corr_mvnormal").make,
 }
 
@@ -51,7 +51,7 @@ ROUND_OFF = 1e-12
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is sampled on each side."""
+    """Number of draws on each side."""
 
     seeds: int = 8
     chains: int = 4
@@ -137,7 +137,7 @@ def worst_rhat(draws: np.ndarray) -> float:
 
 
 def is_different(record: report.Record) -> bool:
-    """Whether either test of a model shows a difference."""
+    """Return whether either test of a model shows a difference."""
     return min(record[test]["p_value"] for test in ("location", "scale")) < LEVEL
 
 

@@ -1,4 +1,4 @@
-"""What runs in a child process of its own: one task for one case, its result as JSON.
+"""Child process: one task for one case, its result as JSON.
 
     python -m benchmarks.child TASK CASE SIDE OUTPUT --rounds N --seconds S
 

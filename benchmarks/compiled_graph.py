@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CompiledGraph(NamedTuple):
-    """What a backend gets to compile.
+    """Graph that a backend compiles.
 
     Attributes
     ----------

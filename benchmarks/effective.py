@@ -1,4 +1,4 @@
-"""How many effective samples draws are worth: those of the worst quantity."""
+"""Effective sample size of draws: that of the worst quantity."""
 
 from collections.abc import Mapping
 from typing import Any

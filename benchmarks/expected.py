@@ -1,4 +1,4 @@
-"""What `explain` expects, beside what was measured: ``python -m benchmarks.expected``.
+"""Expectations of `explain` beside measured ratios: ``python -m benchmarks.expected``.
 
 Prints, for each model of the suite, the times as fast that :mod:`pymc_fastlogp.explanation.expected` gives for the whole
 model, the ratio in ``benchmarks/results/latest.json``, and how many of them are within a factor of two.

@@ -23,7 +23,7 @@ COLORS = {"imports": "0.75", "compile": "C1", "sampling": "C0"}
 
 
 class Row(NamedTuple):
-    """What README and picture say of a model."""
+    """Row of a model in README and picture."""
 
     kind: str
     data: str

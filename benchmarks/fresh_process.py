@@ -5,8 +5,8 @@ import os
 from functools import cache
 from pathlib import Path
 
-from pymc_fastlogp.callbacks.store import ENVIRONMENT_VARIABLE
 from pymc_fastlogp.config import ENVIRONMENT_VARIABLE as SWITCH
+from pymc_fastlogp.model_cache.store import ENVIRONMENT_VARIABLE
 
 ON_ONE_CORE = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",

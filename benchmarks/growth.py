@@ -1,4 +1,4 @@
-"""How compiling grows with a model: ``python -m benchmarks.growth [--likelihoods 50 100 200] [--plot FILE]``.
+"""Growth of compile time with the size of a model: ``python -m benchmarks.growth [--likelihoods 50 100 200] [--plot FILE]``.
 
 Processor time of ``compile_pymc_model`` with nothing on disk, step by step, for models of that many likelihoods, normal, Poisson and
 Bernoulli by turns, of some thirty rows each: all of the same length, which become few loops, and each of another, which become many. Every

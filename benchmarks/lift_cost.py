@@ -1,4 +1,4 @@
-"""What the lift of an Elemwise through sets saves and costs: the figures behind its limits.
+"""Gain and cost of the lift of an Elemwise through sets, from which its limits are taken.
 
 ``python -m benchmarks.lift_cost`` compiles small functions with all limits lifted and with the plugin
 off, times them in turn on one core, and prints a table of ratios. Each call costs Python's overhead
@@ -22,7 +22,7 @@ from rich.table import Table
 
 import pymc_fastlogp
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.rewrites.filled import lift_set_subtensor
+from pymc_fastlogp.rewrites.packed_matrices import lift_set_subtensor
 
 SIZES = (100, 10_000, 100_000)
 LKJ_SIZES = (3, 10, 30, 60, 90)

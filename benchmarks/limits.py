@@ -1,4 +1,4 @@
-"""What the limits of the kernel compiler are worth: time below a limit and beyond it, by size.
+"""Gain of each limit of the kernel compiler: time below and above the limit, by size.
 
 ``python -m benchmarks.limits [NAME ...]`` compiles small graphs with a limit of :mod:`pymc_fastlogp.kernel` at either of two
 values, one by which it applies and one by which it does not, runs both in turn on one core, and prints how much longer
@@ -28,7 +28,7 @@ from rich.table import Table
 from benchmarks.machine import machine
 from pymc_fastlogp.benchmarking.native import Timer
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
-from pymc_fastlogp.kernel.graph.scans import specialise_scans
+from pymc_fastlogp.kernel.graph.scan_inner_graphs import specialise_scans
 from pymc_fastlogp.kernel.llvm import I64
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.native.machine_code import compile_program, engine_of
@@ -108,7 +108,7 @@ def _of_series(
 
 LIMITS = (
     Limit(
-        "passes.straighten",
+        "passes.unroll_sequential",
         "LARGEST",
         lambda start, weights: _recursion(lambda state: pt.tanh(weights @ state), start),
         lambda n: [(n,), (n, n)],

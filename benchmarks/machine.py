@@ -1,4 +1,4 @@
-"""Where and with what the numbers were measured."""
+"""Machine and package versions of a measurement."""
 
 import os
 import platform

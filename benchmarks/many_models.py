@@ -1,4 +1,4 @@
-"""How much memory a process keeps of models that it has compiled and dropped: ``python -m benchmarks.many_models [--models N]``.
+"""Memory that a process keeps of models compiled and dropped: ``python -m benchmarks.many_models [--models N]``.
 
 For each side, a process of its own with an empty cache on disk compiles small models one after the other, as PyMC's samplers do,
 evaluates each once and drops it. No two have the same data or lengths. Every 25 models it reports its resident

@@ -1,6 +1,6 @@
-"""How near models of matrices come to their bounds: ``python -m benchmarks.matrix_bounds [NAME ...]``.
+"""Distance of matrix models from their bounds: ``python -m benchmarks.matrix_bounds [NAME ...]``.
 
-A bound is the time that BLAS and LAPACK take for the least that the mathematics needs: the factorisations, inverses and products that no rearrangement
+A bound is the time that BLAS and LAPACK take for the least that the mathematics needs: the factorizations, inverses and products that no rearrangement
 saves, each once, at its size, called from machine code on one core. The functions of LAPACK are the fastest of those that do the same. A ratio below 1 says that our own
 functions are faster than LAPACK's. Where a model needs many exponentials or other elementwise functions, the last column has their time beside that of the matrices: of as many
 numbers as there are, each in a loop of nothing else.

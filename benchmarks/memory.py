@@ -1,4 +1,4 @@
-"""How much memory and time compiling needs for many rows: ``python -m benchmarks.memory [--rows N] [MODEL ...]``.
+"""Memory and time of compilation for many rows: ``python -m benchmarks.memory [--rows N] [MODEL ...]``.
 
 For each model and side, a process of its own builds the model, compiles it as users do, with
 ``nutpie.compile_pymc_model(model, freeze_model=True)``, and reports the peak of its memory above what it held before,

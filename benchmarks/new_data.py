@@ -1,4 +1,4 @@
-"""What it costs to compile a model again with other data: ``python -m benchmarks.new_data [MODEL ...]``.
+"""Cost of compiling a model again with other data: ``python -m benchmarks.new_data [MODEL ...]``.
 
 Processor seconds of ``compile_pymc_model``, frozen and not, each in a process whose folder of models and of object code is empty at first: the first data
 set, then others of equal length, then others of another length, each rows of the first drawn with replacement; medians of the latter two. Another model

@@ -1,4 +1,4 @@
-"""Models of the suite written the other way by hand: centred what the suite has non-centred, and the reverse.
+"""Models of the suite written the other way by hand: centered what the suite has non-centered, and the reverse.
 
 A function a module of :mod:`benchmarks.models`, with the arguments of its ``make``. Effects have the names that :data:`EFFECTS` gives to those of
 the suite.
@@ -29,7 +29,7 @@ from case_studies import sleepstudy_model
 
 
 def radon(rows: int | None = None) -> pm.Model:
-    """Return the model with centred intercepts and slopes."""
+    """Return the model with centered intercepts and slopes."""
     houses = data.radon(rows)
     with pm.Model(coords={"county": houses.counties}) as model:
         mu_a, mu_b = pm.Normal("mu_a", 0, 2), pm.Normal("mu_b", 0, 2)
@@ -43,7 +43,7 @@ def radon(rows: int | None = None) -> pm.Model:
 
 
 def varying_slope(rows: int) -> pm.Model:
-    """Return the model with non-centred intercepts and slopes."""
+    """Return the model with non-centered intercepts and slopes."""
     group, x, y = varying_slope_model.simulate(rows)
     with pm.Model(coords={"group": range(varying_slope_model.GROUPS)}) as model:
         mu_a, mu_b = pm.Normal("mu_a", 0, 2), pm.Normal("mu_b", 0, 2)
@@ -57,7 +57,7 @@ def varying_slope(rows: int) -> pm.Model:
 
 
 def eight_schools() -> pm.Model:
-    """Return the model with centred effects."""
+    """Return the model with centered effects."""
     with pm.Model(coords={"school": list("ABCDEFGH")}) as model:
         mu, tau = pm.Normal("mu", 0, 5), pm.HalfCauchy("tau", 5)
         theta = pm.Normal("theta", mu, tau, dims="school")
@@ -67,7 +67,7 @@ def eight_schools() -> pm.Model:
 
 
 def lkj_slopes(rows: int) -> pm.Model:
-    """Return the model with centred coefficients."""
+    """Return the model with centered coefficients."""
     group, design, y = lkj_slopes_model.simulate(rows)
     n = lkj_slopes_model.COEFFICIENTS
     coords = {"group": range(lkj_slopes_model.GROUPS), "coefficient": range(n)}
@@ -81,7 +81,7 @@ def lkj_slopes(rows: int) -> pm.Model:
 
 
 def sleepstudy() -> pm.Model:
-    """Return the model with centred effects."""
+    """Return the model with centered effects."""
     study = sleepstudy_model.data()
     coords = {"subject": study.subjects, "effect": ["intercept", "slope"]}
     with pm.Model(coords=coords) as model:
@@ -97,7 +97,7 @@ def sleepstudy() -> pm.Model:
 
 
 def ordered_logit() -> pm.Model:
-    """Return the model with centred intercepts."""
+    """Return the model with centered intercepts."""
     group, x, y = ordered_logit_model.simulate()
     coords = {
         "group": range(ordered_logit_model.GROUPS),
@@ -120,7 +120,7 @@ def ordered_logit() -> pm.Model:
 
 
 def contraception() -> pm.Model:
-    """Return the model with centred intercepts and slopes."""
+    """Return the model with centered intercepts and slopes."""
     survey = contraception_model.load()
     coords = {"district": survey.districts, "column": contraception_model.COLUMNS}
     with pm.Model(coords=coords) as model:
@@ -136,7 +136,7 @@ def contraception() -> pm.Model:
 
 
 def mrp(rows: int) -> pm.Model:
-    """Return the model with centred effects."""
+    """Return the model with centered effects."""
     indices, is_male, answers = mrp_model.simulate(rows)
     with pm.Model(coords={name: range(n) for name, n in mrp_model.LEVELS.items()}) as model:
         eta = pm.Normal("intercept", 0, 1.5) + pm.Normal("male", 0, 1) * is_male
@@ -148,7 +148,7 @@ def mrp(rows: int) -> pm.Model:
 
 
 def insteval() -> pm.Model:
-    """Return the model with non-centred effects."""
+    """Return the model with non-centered effects."""
     ratings = data.insteval()
     coords = {"student": ratings.students, "lecturer": ratings.lecturers}
     with pm.Model(coords=coords) as model:
@@ -164,7 +164,7 @@ def insteval() -> pm.Model:
 
 
 def negative_binomial() -> pm.Model:
-    """Return the model with centred intercepts."""
+    """Return the model with centered intercepts."""
     group, x, y = negative_binomial_model.simulate()
     with pm.Model(coords={"group": range(negative_binomial_model.GROUPS)}) as model:
         mu, tau = pm.Normal("mu", 0, 2), pm.HalfNormal("tau", 1)
@@ -175,7 +175,7 @@ def negative_binomial() -> pm.Model:
 
 
 def poisson() -> pm.Model:
-    """Return the model with centred intercepts."""
+    """Return the model with centered intercepts."""
     group, x, y = poisson_model.simulate()
     with pm.Model(coords={"group": range(poisson_model.GROUPS)}) as model:
         mu, tau = pm.Normal("mu", 0, 2), pm.HalfNormal("tau", 1)
@@ -185,7 +185,7 @@ def poisson() -> pm.Model:
 
 
 def student_t() -> pm.Model:
-    """Return the model with centred intercepts."""
+    """Return the model with centered intercepts."""
     group, x, y = student_t_model.simulate()
     with pm.Model(coords={"group": range(student_t_model.GROUPS)}) as model:
         mu, tau = pm.Normal("mu", 0, 2), pm.HalfNormal("tau", 1)
@@ -196,7 +196,7 @@ def student_t() -> pm.Model:
 
 
 def epilepsy() -> pm.Model:
-    """Return the model with centred effects of patients and counts."""
+    """Return the model with centered effects of patients and counts."""
     trial = epilepsy_model.load()
     coords = {
         "column": epilepsy_model.COLUMNS,
@@ -214,7 +214,7 @@ def epilepsy() -> pm.Model:
 
 
 def frailty() -> pm.Model:
-    """Return the model with non-centred frailties."""
+    """Return the model with non-centered frailties."""
     coords = {"hospital": range(frailty_model.HOSPITALS), "column": ["age", "treated"]}
     with pm.Model(coords=coords) as model:
         tau, raw = pm.HalfNormal("tau", 1), pm.Normal("raw", dims="hospital")
@@ -224,7 +224,7 @@ def frailty() -> pm.Model:
 
 
 def zero_sum() -> pm.Model:
-    """Return the model with standardised effects that sum to zero."""
+    """Return the model with standardized effects that sum to zero."""
     indices, y = zero_sum_model.simulate()
     with pm.Model(coords={x: range(n) for x, n in zero_sum_model.LEVELS.items()}) as model:
         eta = pm.Normal("mu", 0, 2)
@@ -239,7 +239,7 @@ def zero_sum() -> pm.Model:
 
 
 def calendar_year() -> pm.Model:
-    """Return the model with centred columns, which is the same since the level has the mean that an intercept of mean 0 gives it."""
+    """Return the model with centered columns, which is the same since the level has the mean that an intercept of mean 0 gives it."""
     x, y = calendar_year_model.simulate()
     mean = x.mean(axis=0)
     with pm.Model(coords={"column": calendar_year_model.COLUMNS}) as model:
@@ -251,7 +251,7 @@ def calendar_year() -> pm.Model:
 
 
 def schools_and_areas() -> pm.Model:
-    """Return the model with centred effects."""
+    """Return the model with centered effects."""
     indices, x, y = schools_and_areas_model.simulate()
     coords = {name: range(n) for name, n in schools_and_areas_model.LEVELS.items()}
     with pm.Model(coords=coords) as model:

@@ -27,7 +27,7 @@ PERMUTATIONS = 9_999
 
 
 class Difference(NamedTuple):
-    """How far apart two sets of chains are.
+    """Distance of two sets of chains.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
-"""Effective samples of models as users write them, as written and parametrised: ``python -m benchmarks.placing [NAME ...] [--seeds N]``.
+"""Effective samples of models as users write them, as written and reparametrized: ``python -m benchmarks.placing [NAME ...] [--seeds N]``.
 
-The models are those of ``tests/parametrisation/as_written.py``, each of which has something that could be in the way: what ``parametrise`` must at least not make worse. They are small,
+The models are those of ``tests/reparametrization/as_written.py``, each of which has something that could be in the way: what ``reparametrize`` must at least not make worse. They are small,
 so that what is compared is effective samples for 1000 gradients, warm-up included, and divergences; no seconds. Four chains of 1000 + 1000 draws a seed.
 """
 
@@ -16,7 +16,7 @@ from rich.table import Table
 
 import pymc_fastlogp
 from benchmarks.effective import effective
-from tests.parametrisation import as_written
+from tests.reparametrization import as_written
 
 MODELS = {x.__name__: x for x in as_written.ALL}
 OPTIONS: dict[str, Any] = {
@@ -30,12 +30,12 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def measured(model: pm.Model, seeds: range, *, parametrise: bool) -> list[dict[str, Any]]:
+def measured(model: pm.Model, seeds: range, *, reparametrize: bool) -> list[dict[str, Any]]:
     """Return what each seed gives: effective samples of the worst quantity, gradients, divergences."""
     found = []
     for seed in seeds:
         idata = pymc_fastlogp.sample(
-            model=model, parametrise=parametrise, random_seed=seed, **OPTIONS
+            model=model, reparametrize=reparametrize, random_seed=seed, **OPTIONS
         )
         worst = effective({x: y.to_numpy() for x, y in idata.posterior.data_vars.items()})
         groups = (idata.sample_stats, idata.warmup_sample_stats)
@@ -54,7 +54,7 @@ def measured(model: pm.Model, seeds: range, *, parametrise: bool) -> list[dict[s
 def row_of(name: str, seeds: range) -> list[str]:
     """Return a row of the table: medians of the seeds."""
     model = MODELS[name]()
-    sides = [measured(model, seeds, parametrise=x) for x in (False, True)]
+    sides = [measured(model, seeds, reparametrize=x) for x in (False, True)]
 
     def middle(key: str) -> list[float]:
         return [median(run[key] for run in runs) for runs in sides]
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
     logging.getLogger("pymc_fastlogp").setLevel(logging.ERROR)
-    table = Table(title="as written / parametrised")
+    table = Table(title="as written / reparametrized")
     columns = ("model", "effective samples", "for 1000 gradients", "ratio", "ratio for gradients")
     for column in (*columns, "divergences", "R-hat", "worst"):
         table.add_column(column)

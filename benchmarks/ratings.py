@@ -1,4 +1,4 @@
-"""Where ``fastlogp_dot_of_scattered`` pays: ``python -m benchmarks.ratings``.
+"""Break-even of ``fastlogp_dot_of_scattered``: ``python -m benchmarks.ratings``.
 
 Models of ratings whose gradients multiply a matrix that is zero but for what was seen, with the rule and with its limits
 out of reach, both with the plugin on, in turn on one core. A ratio below 1 is a loss: the limits belong where there is none.
@@ -14,7 +14,7 @@ from rich.table import Table
 from benchmarks.machine import machine
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmarking.run import compile_side, legal_points
-from pymc_fastlogp.rewrites.compiled import dot_of_scattered as rule
+from pymc_fastlogp.rewrites.after_gradient import dot_of_scattered as rule
 
 ROUNDS, SECONDS_PER_ROUND = 7, 0.05
 LIMITS = [name for name in vars(rule) if name.startswith("LEAST_RATIO")]
@@ -24,7 +24,7 @@ LARGEST = 10**7  # multiplications
 
 
 def model(users: int, films: int, rank: int, entries: int) -> pm.Model:
-    """Return a factorisation of random ratings at random places."""
+    """Return a factorization of random ratings at random places."""
     rng = np.random.default_rng(0)
     seen = np.zeros((users, films), dtype=bool)
     seen.flat[rng.choice(users * films, entries, replace=False)] = True

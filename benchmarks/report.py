@@ -82,7 +82,7 @@ def _megabytes(record: Record, side: str) -> float | None:
 
 
 class Marker(NamedTuple):
-    """How a side is called in tables and plot, and how it looks in the plot."""
+    """Name of a side in tables and plots, and its marker."""
 
     label: str
     color: str

@@ -1,4 +1,4 @@
-"""What our rules cost of the rewriting of a model: ``python -m benchmarks.rewriting [--model NAME ...] [--rules] [--rounds N]``.
+"""Cost of our rules in the rewriting of a model: ``python -m benchmarks.rewriting [--model NAME ...] [--rules] [--rounds N]``.
 
 Processor time of ``compile_pymc_model`` with nothing on disk, for each model of the suite in a process of its own, which has compiled a
 small one before, medians of some rounds: what all our rules take together, what PyTensor takes for the rest of its rewriting, and how long a compilation takes whose graphs

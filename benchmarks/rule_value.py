@@ -1,4 +1,4 @@
-"""What each rule is worth: where it fires, and what is lost there if it alone is left out.
+"""Value of each rule: the models on which it fires, and the loss there if it alone is excluded.
 
 ``python -m benchmarks.rule_value [RULE ...]`` takes some models on which each rule fires, by the table of ``tests.canaries``,
 rewrites them without the rule, and where that leaves other code, compiles both and times them in turn, a process for each

@@ -26,7 +26,7 @@ TASK_LIMIT_SECONDS = 900
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured."""
+    """Number of evaluations and rounds."""
 
     rounds: int
     seconds_per_round: float
@@ -83,7 +83,7 @@ def measure(case: "Case", effort: Effort, tell: Callable[[str], None]) -> dict[s
 
 
 def failed(record: dict[str, Any]) -> bool:
-    """Whether something other than a competitor failed."""
+    """Return whether something other than a competitor failed."""
     return bool(set(record["failures"]) - set(COMPETITORS))
 
 

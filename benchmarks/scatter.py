@@ -15,7 +15,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.machine import machine
-from pymc_fastlogp.analysis.index_facts import Neighbours
+from pymc_fastlogp.analysis.index_facts import Neighbors
 from pymc_fastlogp.benchmarking.native import Timer
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Index, Load, Role
@@ -30,10 +30,10 @@ ROUNDS, SECONDS_PER_ROUND = 15, 2e-3
 
 # What the compiler is told of the index, for it to choose each way. The last is wrong of all columns but one.
 WAYS = {
-    "lane by lane": Neighbours(run=1, gap=1),
-    "in registers": Neighbours(run=default_width(), gap=1),
+    "lane by lane": Neighbors(run=1, gap=1),
+    "in registers": Neighbors(run=default_width(), gap=1),
     "tested": None,
-    "as vectors": Neighbours(run=1, gap=default_width()),
+    "as vectors": Neighbors(run=1, gap=default_width()),
 }
 
 
@@ -54,7 +54,7 @@ def indices(run: int | str) -> np.ndarray:
     return np.sort(np.random.default_rng(0).integers(0, groups, ROWS)).astype("int32")
 
 
-def scatter(n_groups: int, known: Neighbours | None, *, of_exp: bool) -> Program:
+def scatter(n_groups: int, known: Neighbors | None, *, of_exp: bool) -> Program:
     """Return the program of the loop, which adds to an output that it does not clear."""
     i0 = Index(0)
     index = Buffer("i", "int32", (ROWS,), Role.INPUT)
@@ -66,7 +66,7 @@ def scatter(n_groups: int, known: Neighbours | None, *, of_exp: bool) -> Program
     return Program((index, x), (y,), (), (), (Loop((ROWS,), (body,)),))
 
 
-def _timer(index: np.ndarray, known: Neighbours | None, *, of_exp: bool) -> Timer:
+def _timer(index: np.ndarray, known: Neighbors | None, *, of_exp: bool) -> Timer:
     kernel = compile_native(scatter(int(index.max()) + 1, known, of_exp=of_exp))
     x, y = np.random.default_rng(1).uniform(-1, 1, ROWS), np.zeros(index.max() + 1)
     arguments = kernel.arguments([index, x], [y])

@@ -1,10 +1,10 @@
 """Effective samples per second of the whole wait: ``python -m benchmarks.throughput [--model NAME ...] [--side NAME ...] [--seed N ...]``.
 
-A side is the model as written, the model written the other way by hand, ``sample(..., parametrise=True)``, or another way of nutpie and pymc-extras to adapt, see
+A side is the model as written, the model written the other way by hand, ``sample(..., reparametrize=True)``, or another way of nutpie and pymc-extras to adapt, see
 :mod:`benchmarks.throughput_sides`; each is measured in a process of its own, without models or kernels on disk, that samples once a seed. Whatever has been measured
 already lies in a folder, a file a model, side and seed, and is not measured again, so that a run can be broken off and go on, in parts and in several environments.
 
-``--publish`` makes the JSON, and the tables of docs/parametrise.md, of all that lies in the folder, and measures nothing; ``--table`` makes the tables of the JSON alone.
+``--publish`` makes the JSON, and the tables of docs/reparametrize.md, of all that lies in the folder, and measures nothing; ``--table`` makes the tables of the JSON alone.
 """
 
 import argparse

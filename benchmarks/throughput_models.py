@@ -29,7 +29,7 @@ OTHERS = (
     Case("frailty", "survival with frailties (simulated), 1 500 rows", "frailty"),
     Case("zero_sum", "Poisson, two ZeroSumNormal (simulated), 4 000 rows", "zero_sum"),
     Case(
-        "calendar_year", "regression, columns not centred (simulated), 1 000 rows", "calendar_year"
+        "calendar_year", "regression, columns not centered (simulated), 1 000 rows", "calendar_year"
     ),
     Case("schools_and_areas", "dependent factors (simulated), 5 000 rows", "schools_and_areas"),
 )

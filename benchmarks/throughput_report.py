@@ -12,7 +12,7 @@ from benchmarks.report import MISSING, ROOT, digits, insert_table
 from benchmarks.throughput_sides import SIDES, USUAL
 
 RESULTS = ROOT / "benchmarks" / "results" / "throughput.json"
-PAGE = ROOT / "docs" / "parametrise.md"
+PAGE = ROOT / "docs" / "reparametrize.md"
 MARKER = "table of effective samples"
 
 Run = dict[str, Any]
@@ -112,7 +112,7 @@ def tables(results: dict[str, Any]) -> str:
     ]
     if others:
         compared = [x for x in runs.models if any(runs.of(x, side) for side in others)]
-        sides = runs.sides(["written", "other", "parametrise", *others])
+        sides = runs.sides(["written", "other", "reparametrize", *others])
         title = "nutpie's flow and VIP of pymc-extras, effective samples per second of the wait and for 1000 gradients:"
         parts.append(f"{title}\n\n{_others(runs, compared, sides)}")
     return "\n\n".join([*parts, *_failures(results["runs"]), _measured(results)])
@@ -122,7 +122,7 @@ def _waits(runs: _Runs, models: Sequence[str], sides: Sequence[str]) -> str:
     header = [
         "model",
         *(SIDES[x].title for x in sides),
-        "parametrise : written",
+        "reparametrize : written",
         ": the better",
         ": written, without compilation",
     ]
@@ -135,11 +135,11 @@ def _waits(runs: _Runs, models: Sequence[str], sides: Sequence[str]) -> str:
 
 
 def _ratios(runs: _Runs, model: str) -> tuple[float, float, float]:
-    """Return how many times as many samples parametrise gives as written, as the better way by hand, and as written without compilation."""
+    """Return how many times as many samples reparametrize gives as written, as the better way by hand, and as written without compilation."""
     new, written, other = (
-        runs.median(model, x, per_second) for x in ("parametrise", "written", "other")
+        runs.median(model, x, per_second) for x in ("reparametrize", "written", "other")
     )
-    draws = [runs.median(model, x, per_second_of_draws) for x in ("parametrise", "written")]
+    draws = [runs.median(model, x, per_second_of_draws) for x in ("reparametrize", "written")]
     return new / written, new / np.nanmax([written, other]), draws[0] / draws[1]
 
 
@@ -150,7 +150,7 @@ def _medians(runs: _Runs, models: Sequence[str]) -> str:
         return "No model has both."
     written, better, without = np.median(ratios, axis=0)
     return (
-        f"Medians of the ratios: {written:.2f} of written, {better:.2f} of the better way by hand, {without:.2f} of written without compilation. Parametrised, "
+        f"Medians of the ratios: {written:.2f} of written, {better:.2f} of the better way by hand, {without:.2f} of written without compilation. Reparametrized, "
         f"{(ratios[:, 0] >= 1).sum()} of {len(ratios)} models are at least as fast as written, and {(ratios[:, 1] >= 1).sum()} as the better way; the least ratio "
         f"to written is {ratios[:, 0].min():.2f}."
     )

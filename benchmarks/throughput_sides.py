@@ -1,7 +1,7 @@
 """Ways to sample a model, as :mod:`benchmarks.throughput` compares them: what is compiled, and how nutpie adapts to it.
 
 All but one are compiled by the plugin, so that what differs is the geometry. Two need packages that are no part of the ``bench`` extra, and are left out where
-these are not installed: nutpie's normalising flow (``flowjax``, with its ``equinox``), which needs the backend JAX, and VIP of pymc-extras, which needs
+these are not installed: nutpie's normalizing flow (``flowjax``, with its ``equinox``), which needs the backend JAX, and VIP of pymc-extras, which needs
 PyMC 6.3 and thus an environment of its own.
 """
 
@@ -15,7 +15,7 @@ from benchmarks import other_ways
 from benchmarks.suite import Case
 
 CHAINS, TUNE, DRAWS = 4, 1000, 1000
-# Where pymc-extras is near 0 or 1, it takes the non-centred or the centred form; the threshold is that of its example.
+# Where pymc-extras is near 0 or 1, it takes the non-centered or the centered form; the threshold is that of its example.
 NEARLY = 0.1
 
 
@@ -41,7 +41,7 @@ class Side(NamedTuple):
 
     @property
     def is_installed(self) -> bool:
-        """Whether the package that it needs is there."""
+        """Return whether the package that it needs is there."""
         return find_spec(self.needs) is not None
 
 
@@ -63,10 +63,10 @@ def _other(chosen: Case, seed: int) -> Any:
     return pymc_fastlogp.compile_pymc_model(other_way(chosen))
 
 
-def _parametrised(chosen: Case, seed: int) -> Any:
+def _reparametrized(chosen: Case, seed: int) -> Any:
     import pymc_fastlogp
 
-    return pymc_fastlogp.compile_pymc_model(chosen.make(), parametrise=True)
+    return pymc_fastlogp.compile_pymc_model(chosen.make(), reparametrize=True)
 
 
 def _for_flow(chosen: Case, seed: int) -> Any:
@@ -77,38 +77,38 @@ def _for_flow(chosen: Case, seed: int) -> Any:
 
 
 def _vip(chosen: Case, seed: int) -> Any:
-    """Return the model with centred effects between both forms, each effect of a group where variational inference has it."""
+    """Return the model with centered effects between both forms, each effect of a group where variational inference has it."""
     from pymc_extras.model.transforms.autoreparam import vip_reparametrize
 
     import pymc_fastlogp
 
     models = [x for x in (chosen.make(), other_way(chosen)) if x is not None]
-    model = max(models, key=lambda x: len(_centred(x)))
-    if not _centred(model):
+    model = max(models, key=lambda x: len(_centered(x)))
+    if not _centered(model):
         raise ValueError(
-            "VIP knows Normal effects that are written centred, of which there are none"
+            "VIP knows Normal effects that are written centered, of which there are none"
         )
-    between, vip = vip_reparametrize(model, _centred(model))
+    between, vip = vip_reparametrize(model, _centered(model))
     with between:
         vip.fit(random_seed=seed, progressbar=False)
     vip.truncate_all_lambda(NEARLY)
     return pymc_fastlogp.compile_pymc_model(between)
 
 
-def _centred(model: pm.Model) -> list[str]:
+def _centered(model: pm.Model) -> list[str]:
     import pymc_fastlogp
 
     effects = pymc_fastlogp.explain(model).effects
-    return [name for name, what in effects.items() if what.endswith("it: centred")]
+    return [name for name, what in effects.items() if what.endswith("it: centered")]
 
 
 SIDES = {
     "written": Side("written", _written, {}),
     "other": Side("by hand", _other, {}),
     "low_rank": Side("low rank", _written, {"adaptation": "low_rank"}),
-    "parametrise": Side("parametrise", _parametrised, {}),
+    "reparametrize": Side("reparametrize", _reparametrized, {}),
     "flow": Side("flow", _for_flow, {"adaptation": "flow"}, needs="flowjax"),
     "vip": Side("VIP", _vip, {}, needs="pymc_extras"),
 }
 # Those that the bench extra has the packages of.
-USUAL = ("written", "other", "low_rank", "parametrise")
+USUAL = ("written", "other", "low_rank", "reparametrize")

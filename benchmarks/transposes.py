@@ -1,4 +1,4 @@
-"""What it is worth to read a matrix and its transpose from one array: ``python -m benchmarks.transposes [NAME ...]``.
+"""Gain of reading a matrix and its transpose from one array: ``python -m benchmarks.transposes [NAME ...]``.
 
 Compiles models of the suite and of the gallery with one array for both wherever there are two, whatever their size, and with two arrays, and times both in turn on one core. Above 1 one
 array is faster. The limits of :mod:`pymc_fastlogp.kernel.graph.arguments` leave out those where it is not.

@@ -1,4 +1,4 @@
-"""How much one evaluation does: what the loops of a model's kernels compute, read and add up, by the compiler's own programs.
+"""Work of one evaluation: arithmetic, loads and additions of a model's kernels, by the compiler's own programs.
 
 ``python -m benchmarks.work NAME ...`` prints a row for each model, of the suite or of the gallery. Nothing is compiled. Work counts once for each row of a
 loop, a short axis that became straight-line code once for each of its columns; what is computed before a loop counts as if it were inside. What is run
@@ -16,7 +16,7 @@ from rich.table import Table
 from benchmarks.compiled_graph import compiled_graph
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.ir.expressions import Compute, Load
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program, Repeat, Step
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program, SequentialLoop, Step
 from pymc_fastlogp.kernel.ir.traversal import expressions, is_uniform, loaded, updates
 from pymc_fastlogp.kernel.scalars.cost import TRANSCENDENTAL, cost_of
 from tests.canaries import MODELS
@@ -35,7 +35,7 @@ def work_of(program: Program) -> Counter[str]:
 def _of_steps(steps: tuple[Step, ...], times: int) -> Counter[str]:
     total: Counter[str] = Counter()
     for step in steps:
-        if isinstance(step, Repeat):
+        if isinstance(step, SequentialLoop):
             n = times * (step.length if isinstance(step.length, int) else 1)
             total += Counter(steps=n) + _of_steps(step.steps, n)
         elif step.when is None:
@@ -63,7 +63,7 @@ def _of_loop(loop: Loop, times: int) -> Counter[str]:
 
 
 def _is_data(index: tuple) -> bool:
-    """Whether a position is read from memory, and changes from row to row."""
+    """Return whether a position is read from memory, and changes from row to row."""
     return any(loaded([i]) and not is_uniform(i) for i in index)
 
 

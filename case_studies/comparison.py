@@ -26,7 +26,7 @@ ROUND_OFF = 1e-12
 TIMING_NOISE = 0.05
 
 
-def summarise(idata: DataTree) -> pd.DataFrame:
+def summarize(idata: DataTree) -> pd.DataFrame:
     """Return ArviZ's summary of the posterior, unrounded, one row a scalar."""
     with np.errstate(invalid="ignore"):  # the R-hat of a constant is 0 / 0
         return az.summary(idata, round_to="none")
@@ -38,7 +38,7 @@ def compare_posteriors(off: pd.DataFrame, on: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     off, on
-        What :func:`summarise` returned for the two runs.
+        What :func:`summarize` returned for the two runs.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def compare_with(reference: str, runs: Mapping[str, "Run"]) -> dict[str, pd.Data
 
 
 def all_agree(comparisons: Mapping[str, pd.DataFrame]) -> bool:
-    """Whether all posterior means agree in all comparisons."""
+    """Return whether all posterior means agree in all comparisons."""
     return all(comparison["agrees"].all() for comparison in comparisons.values())
 
 

@@ -55,7 +55,7 @@ class Result(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What the plugin did for this model."""
+        """Sentence on the plugin's effect on this model."""
         return f"{self.name}: {verdict(self.timing.ratio('off').median, self.rewritten)}."
 
 

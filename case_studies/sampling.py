@@ -15,7 +15,7 @@ from xarray import DataTree
 import pymc_fastlogp
 from benchmarks.sides import Reference, fastest
 from benchmarks.suite import Case
-from case_studies.comparison import summarise
+from case_studies.comparison import summarize
 from pymc_fastlogp.benchmarking import BenchmarkResult
 from pymc_fastlogp.benchmarking.native import LogpCallback
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
@@ -130,11 +130,11 @@ def sample(
     start = time.perf_counter()
     idata = nutpie.sample(compiled, **settings, progress_bar=False, progress_callback=progress)
     seconds = time.perf_counter() - start
-    return Run(idata, summarise(idata), compile_seconds, seconds)
+    return Run(idata, summarize(idata), compile_seconds, seconds)
 
 
 def is_rewritten(off: Any, on: Any) -> bool:
-    """Whether the logp and gradient of two compiled models are different graphs."""
+    """Return whether the logp and gradient of two compiled models are different graphs."""
     first: FunctionGraph = off.logp_func.maker.fgraph
     second: FunctionGraph = on.logp_func.maker.fgraph
     return not equal_computations(

@@ -2,7 +2,7 @@
 
 Reaction times of several subjects over days of restricted sleep: Belenky and others (2003),
 Journal of Sleep Research 12, as shipped with the R package lme4. The model is the Bayesian
-form of lme4's ``Reaction ~ 1 + Days + (1 + Days | Subject)``, non-centred.
+form of lme4's ``Reaction ~ 1 + Days + (1 + Days | Subject)``, non-centered.
 """
 
 from typing import NamedTuple

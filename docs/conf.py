@@ -1,10 +1,12 @@
 """Sphinx: the pages of this folder, and the case studies as notebooks that are run when they have changed."""
 
 import os
-from importlib.metadata import version as installed_version
 from pathlib import Path
 
 import jupytext
+
+from pymc_fastlogp import __version__
+from pymc_fastlogp.rules import GRAPH_RULES, RULES
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -12,7 +14,7 @@ ROOT = HERE.parent
 project = "pymc_fastlogp"
 author = "The pymc_fastlogp developers"
 copyright = author
-release = installed_version("pymc-fastlogp")
+release = __version__
 version = release
 
 extensions = [
@@ -32,6 +34,8 @@ nb_execution_raise_on_error = True
 nb_merge_streams = True
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+# The sections of a rule's docstring.
+napoleon_custom_sections = ["When it applies", "When it refuses"]
 autodoc_typehints = "none"
 
 html_theme = "furo"
@@ -53,4 +57,36 @@ def write_case_studies() -> None:
             jupytext.write(jupytext.read(source), target)
 
 
+RULE_PAGE = """# {names}
+
+Switch off: `PYTENSOR_FLAGS=optimizer_excluding={excluded}`.
+
+```{{eval-rst}}
+.. automodule:: {module}
+```
+"""
+
+
+def write_rule_pages() -> None:
+    """Write a page for each module of rules, made of its docstring."""
+    names: dict[str, list[str]] = {}
+    for rule in RULES:
+        names.setdefault(f"rewrites.{rule.function}".rpartition(".")[0], []).append(rule.name)
+    for graph_rule in GRAPH_RULES:
+        names.setdefault(graph_rule.rewriter.rpartition(".")[0], []).append(graph_rule.name)
+    folder = HERE / "rewrites" / "rules"
+    folder.mkdir(exist_ok=True)
+    for module, rules in names.items():
+        if not module.startswith("rewrites.") or module.startswith("rewrites.pytensor."):
+            continue  # PyTensor's own rewriters, and kernels, which have pages of their own
+        rules = list(dict.fromkeys(rules))
+        page = RULE_PAGE.format(
+            names=", ".join(f"`{rule}`" for rule in rules),
+            excluded=":".join(rules),
+            module=f"pymc_fastlogp.{module}",
+        )
+        (folder / f"{rules[0]}.md").write_text(page)
+
+
 write_case_studies()
+write_rule_pages()

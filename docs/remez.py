@@ -16,7 +16,7 @@ import mpmath as mp
 
 DIGITS = 60
 GRID_POINTS_PER_COEFFICIENT = 24
-# The largest error of the exchange over its levelled error at which it has converged.
+# The largest error of the exchange over its leveled error at which it has converged.
 LEVEL = 1.001
 
 Real = Callable[[mp.mpf], mp.mpf]
@@ -27,7 +27,7 @@ HALF = mp.mpf(1) / 2
 
 @dataclass(frozen=True)
 class Polynomial:
-    """What a polynomial approximates.
+    """Polynomial of minimal maximal error for a function.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ def minimax(row: Polynomial) -> Quotient:
     denominator: tuple[mp.mpf, ...] = (mp.mpf(1),)
     while True:
         scales = [abs(_horner(denominator, grid[i])) / weights[i] for i in nodes]
-        *exact, level = _levelled(row, [grid[i] for i in nodes], [values[i] for i in nodes], scales)
+        *exact, level = _leveled(row, [grid[i] for i in nodes], [values[i] for i in nodes], scales)
         denominator = (mp.mpf(1), *exact[row.n :])
         quotient = Quotient(tuple(exact[: row.n]), denominator)
         errors = [w * (v - quotient(t)) for t, v, w in zip(grid, values, weights)]
@@ -117,7 +117,7 @@ def _chebyshev_points(row: Polynomial, n: int) -> list[mp.mpf]:
     return [middle - radius * mp.cos(mp.pi * (i + HALF) / n) for i in range(n)]
 
 
-def _levelled(
+def _leveled(
     row: Polynomial, nodes: list[mp.mpf], values: list[mp.mpf], scales: list[mp.mpf]
 ) -> list[mp.mpf]:
     """Solve for the approximation whose errors at the nodes are +e, -e, +e, ... times the scales, and e."""

@@ -6,13 +6,13 @@ prevents that, :func:`disable` and :func:`disabled` undo it.
 """
 
 from pymc_fastlogp.benchmarking import BenchmarkResult, benchmark
-from pymc_fastlogp.callbacks import compile_kwargs, compile_pymc_model, parametrise, sample
 from pymc_fastlogp.config import disable, disabled, enable
 from pymc_fastlogp.explanation import Explanation, Kernels, Outcome, Outside, explain
 from pymc_fastlogp.registration import is_enabled, register
+from pymc_fastlogp.sampling import compile_kwargs, compile_pymc_model, reparametrize, sample
 from pymc_fastlogp.verification import Verification, WorstEntry, verify
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BenchmarkResult",
@@ -30,7 +30,7 @@ __all__ = [
     "enable",
     "explain",
     "is_enabled",
-    "parametrise",
+    "reparametrize",
     "sample",
     "verify",
 ]

@@ -17,10 +17,10 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from rich.console import Console
 from rich.table import Table
 
-from pymc_fastlogp.callbacks import store
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.given_model import why_off
-from pymc_fastlogp.kernel.native.bounded_files import UNFINISHED, is_private
+from pymc_fastlogp.kernel.native.file_cache import UNFINISHED, is_private
+from pymc_fastlogp.model_cache import store
+from pymc_fastlogp.models.validate import why_off
 from pymc_fastlogp.registration import (
     TAG,
     database_of,
@@ -142,7 +142,7 @@ def tags_of(rule: Rule | GraphRule) -> tuple[str, ...]:
 
 
 def is_in_optdb(rule: Rule | GraphRule) -> bool:
-    """Whether ``optdb`` returns the rule under its name and under each of its tags."""
+    """Return whether ``optdb`` returns the rule under its name and under each of its tags."""
 
     def names(key: str) -> set[str]:
         if isinstance(rule, Rule):
@@ -179,7 +179,7 @@ def self_check() -> str | None:
 
 
 def has_elemwise_of_set(fgraph: FunctionGraph) -> bool:
-    """Whether an Elemwise takes what an advanced set made: what the rule that is looked for removes."""
+    """Return whether an Elemwise takes what an advanced set made: what the rule that is looked for removes."""
     return any(
         isinstance(node.op, Elemwise)
         and any(isinstance(x.owner_op, AdvancedIncSubtensor) for x in node.inputs)

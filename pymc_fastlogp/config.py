@@ -64,7 +64,7 @@ def disabled() -> Iterator[None]:
 
 
 def is_switched_on() -> bool:
-    """Whether the switch stands on, here and now."""
+    """Return whether the switch stands on, here and now."""
     blocks = _blocks.get()
     return blocks[-1] if blocks else _process_wide
 

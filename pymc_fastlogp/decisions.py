@@ -1,4 +1,4 @@
-"""What the rewrites decided: a line on the logger, and a record for who collects them."""
+"""Decisions of the rewrites: a log line each, and a record for collectors."""
 
 import logging
 import threading
@@ -14,7 +14,7 @@ logger = logging.getLogger("pymc_fastlogp")
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a rule leaves a variable alone.
+    """Reason of a rule to leave a variable alone.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Decision:
-    """What one rule decided about one variable of a graph.
+    """Decision of one rule about one variable of a graph.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Decision:
 
     @property
     def fired(self) -> bool:
-        """Whether the graph was rewritten."""
+        """Return whether the graph was rewritten."""
         return self.refusal is None
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ def collected() -> Iterator[list[Decision]]:
 
 
 def are_heard() -> bool:
-    """Whether anyone listens here, so that it is worth finding out why a rule refuses."""
+    """Return whether anyone listens here, so that it is worth finding out why a rule refuses."""
     return bool(_listeners.get()) or logger.isEnabledFor(logging.INFO)
 
 

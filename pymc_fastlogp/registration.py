@@ -29,7 +29,7 @@ from pytensor.graph.rewriting.db import RewriteDatabase
 from pymc_fastlogp import decisions
 from pymc_fastlogp._upstream.pytensor import forget_empty_entry
 from pymc_fastlogp.config import is_switched_on
-from pymc_fastlogp.late import CHANGED, imported, imported_late
+from pymc_fastlogp.lazy_import import CHANGED, imported, imported_late
 from pymc_fastlogp.rewrites.rows.sequence import RowRules
 from pymc_fastlogp.rules import GRAPH_RULES, ROWS, RULES, GraphRule, Rule
 
@@ -141,7 +141,7 @@ def registered(rule: Rule) -> NodeRewriter:
 
 
 def is_enabled() -> bool:
-    """Whether a graph compiled here and now is rewritten by the plugin.
+    """Return whether a graph compiled here and now is rewritten by the plugin.
 
     False as well where the installed PyMC or PyTensor is not a tested version.
     """
@@ -149,7 +149,7 @@ def is_enabled() -> bool:
 
 
 def is_registered() -> bool:
-    """Whether any of the rules is in ``optdb``."""
+    """Return whether any of the rules is in ``optdb``."""
     return any(_is_in_optdb(rule) for rule in RULES)
 
 
@@ -161,7 +161,7 @@ def _is_in_optdb(rule: Rule) -> bool:
 
 
 def is_excluded(rule: Rule | GraphRule) -> bool:
-    """Whether the flag ``optimizer_excluding`` names the rule, those about rows if it is one of them, or the tag of all rules.
+    """Return whether the flag ``optimizer_excluding`` names the rule, those about rows if it is one of them, or the tag of all rules.
 
     PyTensor fixes the flag at its import, and applies it to mode ``Mode`` alone and never before
     a gradient. A user who sets it expects more, so what it names is not registered at all.

@@ -11,7 +11,7 @@ ROWS = "fastlogp_rows"
 
 
 class Phase(Enum):
-    """When a rule runs: the tags that select it, and whether the name of its database does too.
+    """Phase of compilation in which a rule runs: the tags that select it, and its selection by database name.
 
     PyMC and nutpie ask for ``canonicalize`` and ``stabilize`` by name, before they take a gradient.
     """
@@ -57,7 +57,7 @@ class Rule(NamedTuple):
     until: str = ""
 
 
-LIFT = "filled.lift_set_subtensor.local_lift_elemwise_through_set"
+LIFT = "packed_matrices.lift_set_subtensor.local_lift_elemwise_through_set"
 
 FOLD_CHECKS = "checks.fold_checks_by_range.local_fold_checks_by_range"
 
@@ -75,9 +75,11 @@ RULES: tuple[Rule, ...] = (
     Rule("fastlogp_static_output", "shapes.static_output.local_static_output", "canonicalize"),
     # Before rows are compacted, so that they know what they read.
     Rule("fastlogp_fold_alloc", "shapes.fold_alloc.local_fold_alloc", "canonicalize"),
-    Rule("fastlogp_moves_to_set", "filled.moves_to_set.local_moves_to_set", "canonicalize"),
+    Rule(
+        "fastlogp_moves_to_set", "packed_matrices.moves_to_set.local_moves_to_set", "canonicalize"
+    ),
     # Before the lift, which takes the quotient apart.
-    Rule("fastlogp_unit_norms", "filled.unit_norms.local_unit_norms", "canonicalize"),
+    Rule("fastlogp_unit_norms", "packed_matrices.unit_norms.local_unit_norms", "canonicalize"),
     # Before the lift, which the scaled factor is for.
     Rule("fastlogp_gram_of_scaled", "linalg.gram_of_scaled.local_gram_of_scaled", "canonicalize"),
     # Not `stabilize`: here 0 / x and its like are simplified, so that a lift can follow a lift.
@@ -85,11 +87,11 @@ RULES: tuple[Rule, ...] = (
     # Before rows are compacted, so that a check reads no more of a row than it needs.
     Rule("fastlogp_fold_checks_by_range", FOLD_CHECKS, "canonicalize"),
     # Before all that looks at the rows of a likelihood.
-    Rule("fastlogp_split_join", "rows.split_join.local_split_join", "canonicalize"),
+    Rule("fastlogp_split_join", "rows.compact.split_join.local_split_join", "canonicalize"),
     # Before the switch around it, which then goes.
-    Rule("fastlogp_log_power", "rows.log_power.local_log_power", "canonicalize"),
+    Rule("fastlogp_log_power", "switches.log_power.local_log_power", "canonicalize"),
     # Before rows are compacted, so that their terms have no mask.
-    Rule("fastlogp_switch_to_zero", "rows.switch_to_zero.local_switch_to_zero", "canonicalize"),
+    Rule("fastlogp_switch_to_zero", "switches.switch_to_zero.local_switch_to_zero", "canonicalize"),
     Rule(
         "fastlogp_shape_of_softmax",
         "shapes.shape_of_softmax.local_shape_of_softmax",
@@ -98,9 +100,15 @@ RULES: tuple[Rule, ...] = (
     ),
     # Again, since probabilities may become a sigmoid only here.
     Rule("fastlogp_fold_checks_by_range", FOLD_CHECKS, "stabilize"),
-    # After `canonicalize`, where the lift still has to recognise norms that are not zero.
-    Rule("fastlogp_diag_of_filled", "filled.diag_of_filled.local_diag_of_filled", "stabilize"),
-    Rule("fastlogp_sum_of_filled", "filled.sum_of_filled.local_sum_of_filled", "stabilize"),
+    # After `canonicalize`, where the lift still has to recognize norms that are not zero.
+    Rule(
+        "fastlogp_diag_of_filled",
+        "packed_matrices.diag_of_filled.local_diag_of_filled",
+        "stabilize",
+    ),
+    Rule(
+        "fastlogp_sum_of_filled", "packed_matrices.sum_of_filled.local_sum_of_filled", "stabilize"
+    ),
     Rule("fastlogp_square_of_abs", "scalars.identities.square_of_abs", "stabilize"),
     Rule(
         "fastlogp_pow_to_sqrt",
@@ -196,22 +204,22 @@ RULES: tuple[Rule, ...] = (
     ),
     # Before rows are compacted, which finds fewer distinct ones among the factors than among products.
     Rule("fastlogp_log_of_product", "scalars.log_of_product.local_log_of_product", "stabilize"),
-    Rule("fastlogp_masked_switch", "rows.masked_switch.local_masked_switch", "stabilize"),
+    Rule("fastlogp_masked_switch", "switches.masked_switch.local_masked_switch", "stabilize"),
     # After `canonicalize`, so that they see each likelihood in its final form; one after the other.
     # Before rows are compacted, which sums each term apart.
-    Rule("fastlogp_rising_factorial", "rows.rising_factorial.local_rising_factorial", ROWS),
+    Rule("fastlogp_rising_factorial", "loggamma.rising_factorial.local_rising_factorial", ROWS),
     # Behind it, for what it leaves.
-    Rule("fastlogp_gamma_difference", "rows.gamma_difference.local_gamma_difference", ROWS),
+    Rule("fastlogp_gamma_difference", "loggamma.keep_difference.local_gamma_difference", ROWS),
     Rule("fastlogp_gaussian_rows", "gaussian.gaussian_rows.local_gaussian_rows", ROWS),
     # Behind it, which reads rows of a product as they are.
-    Rule("fastlogp_hoist_reductions", "rows.hoist_reductions.local_hoist_reductions", ROWS),
-    Rule("fastlogp_compact_rows", "rows.compact_rows.local_compact_rows", ROWS),
-    Rule("fastlogp_hoist_distinct", "rows.hoist_distinct.local_hoist_distinct", ROWS),
-    Rule("fastlogp_order_rows", "rows.order_rows.local_order_rows", ROWS),
+    Rule("fastlogp_hoist_reductions", "rows.compact.hoist_reductions.local_hoist_reductions", ROWS),
+    Rule("fastlogp_compact_rows", "rows.compact.compact_rows.local_compact_rows", ROWS),
+    Rule("fastlogp_hoist_distinct", "rows.compact.hoist_distinct.local_hoist_distinct", ROWS),
+    Rule("fastlogp_order_rows", "rows.order.order_rows.local_order_rows", ROWS),
     # In mode FAST_COMPILE alone: the others compile a loop better than its steps.
     Rule(
         "fastlogp_unroll_short_scan",
-        "compiled.unroll_scan.local_unroll_short_scan",
+        "after_gradient.unroll_scan.local_unroll_short_scan",
         "canonicalize",
         Phase.FAST_COMPILE,
     ),
@@ -226,7 +234,7 @@ RULES: tuple[Rule, ...] = (
     # Where PyTensor inlines those that it knows by name.
     Rule(
         "fastlogp_inline_op_from_graph",
-        "compiled.inline_op_from_graph.local_inline_op_from_graph",
+        "after_gradient.inline_op_from_graph.local_inline_op_from_graph",
         "specialize",
         Phase.AFTER_GRADIENT,
         until="the gradient of an OpFromGraph is no longer one (pymc-devs/pytensor#1174)",
@@ -234,29 +242,29 @@ RULES: tuple[Rule, ...] = (
     # When the gradient has brought the orders next to those of the log density.
     Rule(
         "fastlogp_ive_of_orders",
-        "compiled.ive_of_orders.local_ive_of_orders",
+        "after_gradient.ive_of_orders.local_ive_of_orders",
         "specialize",
         Phase.AFTER_GRADIENT,
         until="PyTensor has Bessel functions of many orders",
     ),
     # When the gradient has brought powers next to those of the log density, and PyTensor has merged those it multiplies.
     Rule(
-        "fastlogp_neighbouring_powers",
-        "compiled.neighbouring_powers.local_neighbouring_powers",
+        "fastlogp_neighboring_powers",
+        "after_gradient.neighboring_powers.local_neighboring_powers",
         "uncanonicalize",
         Phase.AFTER_GRADIENT,
     ),
     # Behind `specialize`, where PyTensor gathers rows of the factors instead.
     Rule(
         "fastlogp_gather_after_dot",
-        "compiled.gather_after_dot.local_gather_after_dot",
+        "after_gradient.gather_after_dot.local_gather_after_dot",
         "uncanonicalize",
         Phase.AFTER_GRADIENT,
     ),
     # There, too, where products are in their final form.
     Rule(
         "fastlogp_dot_of_scattered",
-        "compiled.dot_of_scattered.local_dot_of_scattered",
+        "after_gradient.dot_of_scattered.local_dot_of_scattered",
         "uncanonicalize",
         Phase.AFTER_GRADIENT,
     ),
@@ -290,7 +298,7 @@ GRAPH_RULES: tuple[GraphRule, ...] = (
     # Before PyTensor makes a chain of increments (pre_local_IncSubtensor_serialize is at 0.99).
     GraphRule(
         "fastlogp_flat_increments",
-        "rewrites.filled.flat_increments.FlatIncrements",
+        "rewrites.packed_matrices.flat_increments.FlatIncrements",
         ("fast_run",),
         0.98,
     ),

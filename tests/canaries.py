@@ -21,22 +21,22 @@ from benchmarks import gallery
 from benchmarks.compiled_graph import compiled_graph
 from benchmarks.suite import SUITE
 from pymc_fastlogp.kernel.graph.op import FusedKernel
-from pymc_fastlogp.parametrisation.model import found_in, with_sites
+from pymc_fastlogp.reparametrization.sited_model import found_in, with_sites
 from tests import zoo
-from tests.parametrisation import models as sited
+from tests.reparametrization import models as sited
 
 SITED = (
-    sited.centred,
+    sited.centered,
     sited.pair,
     sited.crossed_by_three,
     sited.correlated,
-    sited.correlated_centred,
+    sited.correlated_centered,
     sited.zero_sum,
 )
 
 
 def with_shared_sites(make: Callable[[], pm.Model]) -> pm.Model:
-    """Return a model whose effects have sites that are shared data, as `sample(parametrise=True)` compiles it."""
+    """Return a model whose effects have sites that are shared data, as `sample(reparametrize=True)` compiles it."""
     model = freeze_dims_and_data(make())
     return with_sites(model, found_in(model).bundles, is_shared=True).model
 

@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def switched_on() -> None:
     """Start each test with the plugin on, whatever the environment or the last test left.
 
-    Threads in which PyTensor alone compiles leave another mode; see :mod:`pymc_fastlogp.turns`.
+    Threads in which PyTensor alone compiles leave another mode; see :mod:`pymc_fastlogp.models.compile_lock`.
     """
     pymc_fastlogp.enable()
     pytensor.config.mode = MODE

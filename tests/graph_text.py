@@ -26,7 +26,7 @@ from benchmarks.suite import SUITE, case
 
 
 def graph_texts(model: pm.Model) -> dict[str, str]:
-    """Return nutpie's optimised graphs of `model`: logp with gradient, and the trace variables."""
+    """Return nutpie's optimized graphs of `model`: logp with gradient, and the trace variables."""
     _, _, logp_dlogp, expand, *_ = _make_functions(
         model,
         mode="NUMBA",

@@ -18,7 +18,7 @@ def exp_of_set(a: TensorVariable) -> TensorVariable:
 
 
 def is_rewritten_before_gradient() -> bool:
-    """Whether what PyMC and nutpie do to a logp before its gradient includes the first rule."""
+    """Return whether what PyMC and nutpie do to a logp before its gradient includes the first rule."""
     graph = exp_of_set(pt.vector("a", shape=(2,)))
     rewritten = rewrite_graph(graph, include=["canonicalize", "stabilize"])
     return not has_elemwise_of_set(FunctionGraph(outputs=[rewritten], clone=False))

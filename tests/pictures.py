@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 
 def is_cut_off(figure: Figure) -> bool:
-    """Whether something other than white touches an edge of a figure, and so goes on beyond it."""
+    """Return whether something other than white touches an edge of a figure, and so goes on beyond it."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     pixels = np.asarray(canvas.buffer_rgba())

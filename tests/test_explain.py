@@ -470,17 +470,17 @@ def test_effects_that_could_be_placed_are_said():
         raw = pm.Normal("raw", shape=5)
         pm.Normal("y", (sigma * raw)[np.arange(40) % 5], 1.0, observed=np.ones(40))
     explanation = explain(model)
-    assert "raw: parametrise can place it: non-centred." in explanation.notes()
-    assert not any("sigma" in note and "parametrise" in note for note in explanation.notes())
+    assert "raw: reparametrize can place it: non-centered." in explanation.notes()
+    assert not any("sigma" in note and "reparametrize" in note for note in explanation.notes())
 
 
-def test_effects_are_those_that_parametrise_places_also_of_data_that_may_change():
+def test_effects_are_those_that_reparametrize_places_also_of_data_that_may_change():
     with pm.Model(coords={"g": range(5)}) as model:
         a = pm.Normal("a", pm.Normal("mu"), pm.HalfNormal("tau"), dims="g")
         x = pm.Data("x", np.arange(40) % 5)
         pm.Normal("y", a[x], 1.0, observed=np.ones(40))
     explanation = explain(model, freeze_model=False)
-    assert "a: parametrise can place it: centred." in explanation.notes()
+    assert "a: reparametrize can place it: centered." in explanation.notes()
     of_data = [line for line in explanation.graph().source.splitlines() if 'label="x"' in line]
     assert of_data
     assert all(drawing.DATA in line for line in of_data)

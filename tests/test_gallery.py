@@ -10,7 +10,7 @@ from benchmarks.gallery import MODELS
 from pymc_fastlogp import explain, verify
 from pymc_fastlogp.verification import WorstEntry
 
-# One a class, of those that compile fast: a basis folded to a constant, cells of a table, neighbours in space.
+# One a class, of those that compile fast: a basis folded to a constant, cells of a table, neighbors in space.
 FAST = {
     "hsgp",
     "censored_exponential_by_group",
@@ -23,12 +23,12 @@ REWRITES_FAIL = {"stochastic_volatility", "rolling_regression"}
 
 
 def only_here(entry: WorstEntry) -> bool:
-    """Whether upstream has nan where the plugin has a number."""
+    """Return whether upstream has nan where the plugin has a number."""
     return bool(np.isnan(entry.off) and np.isfinite(entry.on))
 
 
 def nearer_to_the_prior(entry: WorstEntry) -> bool:
-    """Whether classes that are equal, which say nothing of their weights, leave more of the prior's gradient, -3 times 1e-8, than upstream's do."""
+    """Return whether classes that are equal, which say nothing of their weights, leave more of the prior's gradient, -3 times 1e-8, than upstream's do."""
     off, on = (abs(gradient + 3e-8) for gradient in (entry.off, entry.on))
     return entry.variable == "weights_simplex__" and on < 1e-12 < off
 

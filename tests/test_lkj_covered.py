@@ -72,7 +72,7 @@ def varying_effects():
     pm.Normal("y", mean, pm.HalfNormal("sigma"), observed=observed(ROWS))
 
 
-def centred_effects():
+def centered_effects():
     chol, _, _ = lkj("chol", 2)
     effects = pm.MvNormal("effects", pm.Normal("mean", shape=2), chol=chol, shape=(GROUPS, 2))
     mean = effects[GROUP, 0] + effects[GROUP, 1] * X
@@ -149,7 +149,7 @@ MODELS = (
     the_other_sd_dists,
     every_size,
     varying_effects,
-    centred_effects,
+    centered_effects,
     walks_and_heavy_tails,
     mv_normals,
     other_likelihoods,

@@ -36,7 +36,7 @@ class Terms:
             self.size += abs(term)
 
 
-def log_normaliser(eta, n):
+def log_normalizer(eta, n):
     """Return the constant of the LKJ density as PyMC folds it, which differs from version to version."""
     with switched(False):
         return float(pm.distributions.multivariate._lkj_normalizing_constant(float(eta), n).eval())
@@ -57,7 +57,7 @@ def lkj_corr(x, n, eta):
     6.3 had the density of the correlation matrix, 2 eta - 2, in its place.
     """
     logp, gradient = Terms(), [Terms() for _ in x]
-    logp.add(log_normaliser(eta, n))
+    logp.add(log_normalizer(eta, n))
     for i, row in enumerate(spiral_rows(x, n), start=2):
         exponent = 2 * eta - 2 + (n - i if OF_FACTOR else 0) + (i + 1)
         square = 1 + sum(x[k] ** 2 for k in row)
@@ -70,7 +70,7 @@ def lkj_corr(x, n, eta):
 def lkj_cholesky_cov(x, n, eta):
     """Return logp and gradient of ``LKJCholeskyCov``, sd ~ Exponential(1), packed, log diagonal."""
     logp, gradient = Terms(), [Terms() for _ in x]
-    logp.add(log_normaliser(eta, n))
+    logp.add(log_normalizer(eta, n))
     for i in range(n):
         row = range(i * (i + 1) // 2, (i + 1) * (i + 2) // 2)
         log_diag = x[row[-1]]

@@ -12,8 +12,8 @@ from pytensor.graph import rewrite_graph
 from benchmarks.memory import MODELS, data_bytes, memory
 from pymc_fastlogp.benchmarking.run import compile_model
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.kernel.native.target import optimised, target_machine
-from pymc_fastlogp.rewrites.rows import chunks, keys
+from pymc_fastlogp.kernel.native.target import optimized, target_machine
+from pymc_fastlogp.rewrites.rows.view import chunks, keys
 
 ROWS = 2_000_000
 I64 = ir.IntType(64)
@@ -90,14 +90,14 @@ def loops_as_ir(n):
     return module
 
 
-def test_llvm_forgets_a_module_that_it_has_optimised():
+def test_llvm_forgets_a_module_that_it_has_optimized():
     module, machine = loops_as_ir(30), target_machine()
 
-    def optimise(times):
+    def optimize(times):
         for _ in range(times):
-            optimised(module, machine)
+            optimized(module, machine)
         gc.collect()
         return memory("VmRSS")
 
-    before = optimise(3)
-    assert optimise(20) - before < 20 * 50_000
+    before = optimize(3)
+    assert optimize(20) - before < 20 * 50_000

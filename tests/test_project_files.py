@@ -1,4 +1,4 @@
-"""What is said twice, in files that tools read, is said the same."""
+"""Metadata that several tools read from files of their own are equal."""
 
 import re
 import tomllib
@@ -19,8 +19,8 @@ CONDA_NAMES = {"pymc": "pymc-base", "pytensor": "pytensor-base"}
 
 
 def test_version_is_the_same_everywhere():
-    versions = {PROJECT["version"], CITATION["version"], RECIPE["context"]["version"]}
-    assert versions == {pymc_fastlogp.__version__}
+    assert PROJECT["dynamic"] == ["version"]
+    assert {CITATION["version"], RECIPE["context"]["version"]} == {pymc_fastlogp.__version__}
 
 
 def test_license_and_summary_are_the_same_everywhere():

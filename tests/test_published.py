@@ -1,6 +1,6 @@
-"""Posteriors of models that others have published, by `sample` with and without `parametrise`.
+"""Posteriors of models that others have published, by `sample` with and without `reparametrize`.
 
-Draws of eight schools come with ArviZ: 4 x 500 of the non-centred model, by PyMC 5.20 (the centred one diverged 19 times). For two models of which no
+Draws of eight schools come with ArviZ: 4 x 500 of the non-centered model, by PyMC 5.20 (the centered one diverged 19 times). For two models of which no
 draws are published, restricted maximum likelihood estimates with their standard errors are: priors are weak, so a posterior mean is within half of one. Radon is from
 A. Gelman and J. Hill, Data Analysis Using Regression and Multilevel/Hierarchical Models (2007), section 13.1; sleepstudy from the documentation of lme4.
 """
@@ -32,14 +32,14 @@ ESTIMATES = {
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.parametrize("parametrise", [False, True], ids=["as written", "parametrised"]),
+    pytest.mark.parametrize("reparametrize", [False, True], ids=["as written", "reparametrized"]),
 ]
 
 
-def draws_of(name, parametrise):
+def draws_of(name, reparametrize):
     """Return the posterior of a model of the suite, coefficients of sleepstudy apart."""
     model = case(name).make()
-    posterior = pymc_fastlogp.sample(model=model, parametrise=parametrise, **OPTIONS).posterior
+    posterior = pymc_fastlogp.sample(model=model, reparametrize=reparametrize, **OPTIONS).posterior
     draws = {x: posterior[x] for x in posterior.data_vars}
     if "mean" in draws:
         draws |= {"intercept": draws["mean"][..., 0], "slope": draws["mean"][..., 1]}
@@ -51,9 +51,9 @@ def error_of(x):
     return np.asarray(az.mcse(x.to_dataset(name="x"), method="mean")["x"])
 
 
-def test_eight_schools(parametrise):
+def test_eight_schools(reparametrize):
     published = load_arviz_data("non_centered_eight").posterior
-    draws = draws_of("eight_schools", parametrise)
+    draws = draws_of("eight_schools", reparametrize)
     for name in ("mu", "tau", "theta"):
         ours, theirs = (x[name].mean(("chain", "draw")).values for x in (draws, published))
         errors = np.hypot(error_of(draws[name]), error_of(published[name]))
@@ -63,8 +63,8 @@ def test_eight_schools(parametrise):
 
 
 @pytest.mark.parametrize("name", ESTIMATES)
-def test_maximum_likelihood(name, parametrise):
-    draws = draws_of(name, parametrise)
+def test_maximum_likelihood(name, reparametrize):
+    draws = draws_of(name, reparametrize)
     for parameter, (estimate, error) in ESTIMATES[name].items():
         mean = float(draws[parameter].mean())
         assert abs(mean - estimate) < error / 2, (parameter, mean)

@@ -59,7 +59,7 @@ def logp_dlogp_function(model: pm.Model) -> None:
 def find_map(model: pm.Model) -> None:
     found = pm.find_MAP(model=model, progressbar=False)
     a = found["a"]
-    # Where -a**2 / 2 - exp(a) is flat, as exactly as the optimiser stops.
+    # Where -a**2 / 2 - exp(a) is flat, as exactly as the optimizer stops.
     np.testing.assert_allclose(a + np.exp(a), 0, atol=1e-4)
 
 

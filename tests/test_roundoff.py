@@ -10,7 +10,7 @@ from pytensor.scalar.basic import Composite
 from pytensor.scalar.loop import ScalarLoop
 from pytensor.tensor.elemwise import Elemwise
 
-from pymc_fastlogp.roundoff import Noise, numpy_mode
+from pymc_fastlogp.verification.roundoff import Noise, numpy_mode
 
 EPS = np.finfo("float64").eps
 X = np.linspace(0.1, 2.0, 5000)

@@ -39,7 +39,9 @@ def results() -> dict:
         for seed in (1, 2, 3)
     ]
     runs += [run("written", seed, 50.0) | {"model": "poisson"} for seed in (1, 2, 3)]
-    runs += [run("parametrise", seed, 100.0, mean=1.0) | {"model": "poisson"} for seed in (1, 2, 3)]
+    runs += [
+        run("reparametrize", seed, 100.0, mean=1.0) | {"model": "poisson"} for seed in (1, 2, 3)
+    ]
     runs.append({"model": "radon", "side": "flow", "seed": 1, "failure": "more than 300 s"})
     return report.results_of(runs, list(MODELS))
 
@@ -68,7 +70,7 @@ def test_checks_are_those_of_the_worst_seed(results):
 
 
 def test_means_are_compared_where_both_have_converged():
-    runs = [run("written", 1, 100.0), run("parametrise", 1, 100.0, mean=1.0, rhat=1.2)]
+    runs = [run("written", 1, 100.0), run("reparametrize", 1, 100.0, mean=1.0, rhat=1.2)]
     assert [x["furthest"] for x in report.results_of(runs, list(MODELS))["runs"]] == [None, None]
 
 

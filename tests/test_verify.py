@@ -11,11 +11,13 @@ from pytensor.tensor.elemwise import Elemwise
 
 from benchmarks.suite import SUITE
 from pymc_fastlogp import verify
-from pymc_fastlogp.paired_start import settle
-from pymc_fastlogp.rewrites.filled.lift_set_subtensor import local_lift_elemwise_through_set
-from pymc_fastlogp.roundoff import neighbours
+from pymc_fastlogp.models.in_place_rewrites import settle
+from pymc_fastlogp.rewrites.packed_matrices.lift_set_subtensor import (
+    local_lift_elemwise_through_set,
+)
 from pymc_fastlogp.verification import comparison, sides
 from pymc_fastlogp.verification.points import points_around
+from pymc_fastlogp.verification.roundoff import neighbors
 from tests.lifted import LIFT, exp_of_set
 
 
@@ -114,7 +116,7 @@ def test_finds_a_nan(break_the_lift):
 def cancelling_model():
     """Differences of exponentials: where the variables are tiny, most digits are round-off.
 
-    The exponential of a tiny number is 1, and so are those of its neighbours.
+    The exponential of a tiny number is 1, and so are those of its neighbors.
     """
     with pm.Model() as model:
         a, b = pm.Flat("a", shape=2), pm.Flat("b")
@@ -122,9 +124,7 @@ def cancelling_model():
     return model
 
 
-def test_round_off_that_neighbours_do_not_show_passes(
-    cancelling_model, break_the_lift, monkeypatch
-):
+def test_round_off_that_neighbors_do_not_show_passes(cancelling_model, break_the_lift, monkeypatch):
     break_the_lift(1 + np.finfo(float).eps)
     assert verify(cancelling_model)
     monkeypatch.setattr(sides, "numpy_mode", lambda noise=None: "NUMBA")
@@ -208,10 +208,10 @@ def test_an_entry_is_measured_by_the_largest_of_its_variable():
 
 
 def test_where_upstream_cannot_invert_a_matrix_the_point_is_impossible():
-    neighbours = np.array([[0.0, 1.0], [1.0, 0.0]])
+    neighbors = np.array([[0.0, 1.0], [1.0, 0.0]])
     with pm.Model() as model:
         scale = pm.HalfNormal("scale")
-        precision = scale * (1.5 * np.eye(2) - neighbours)
+        precision = scale * (1.5 * np.eye(2) - neighbors)
         pm.MvNormal("y", np.zeros(2), tau=precision, observed=np.ones((9, 2)))
     assert verify(model)
 
@@ -317,8 +317,8 @@ def test_points_are_of_the_precision_of_the_variables(dtype):
     assert {x.dtype for x in points.values()} == {np.dtype(dtype)}
     assert all((x != 0).all() for label, x in points.items() if label.startswith("all"))
     x = points["random point 0"]
-    assert {near.dtype for near in neighbours(x, np.random.default_rng(0))} == {np.dtype(dtype)}
-    assert all((near != x).any() for near in neighbours(x, np.random.default_rng(0)))
+    assert {near.dtype for near in neighbors(x, np.random.default_rng(0))} == {np.dtype(dtype)}
+    assert all((near != x).any() for near in neighbors(x, np.random.default_rng(0)))
 
 
 def test_shares_that_are_next_to_equal():

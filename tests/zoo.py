@@ -37,7 +37,7 @@ def in_zoo(build: Callable[[], None]) -> Callable[[], None]:
 
 
 def effects(name: str = "a", shape: int = GROUPS):
-    """Non-centred varying intercepts."""
+    """Non-centered varying intercepts."""
     scale = pm.HalfNormal(f"{name}_sd")
     return scale * pm.Normal(f"{name}_z", shape=shape)
 

@@ -17,7 +17,7 @@ def overview_linear_regression(rng):
 
 @in_gallery
 def overview_bioassay_horseshoe(rng):
-    """PyMC notebook "Introductory Overview of PyMC", regularised horseshoe of test scores."""
+    """PyMC notebook "Introductory Overview of PyMC", regularized horseshoe of test scores."""
     D, N, D0 = 10, 101, 5
     sigma = pm.HalfNormal("sigma", 2.5)
     tau = pm.HalfStudentT("tau", 2, D0 / (D - D0) * sigma / np.sqrt(N))

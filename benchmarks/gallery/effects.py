@@ -70,7 +70,7 @@ def random_walks_by_group(rng):
 
 @in_gallery
 def gaussian_random_walks_by_group(rng):
-    """PyMC, reference of `GaussianRandomWalk`: centred walks of eight series."""
+    """PyMC, reference of `GaussianRandomWalk`: centered walks of eight series."""
     series, days = 8, 100
     sigma = pm.HalfNormal("sigma_walk", shape=(series, 1))
     walk = pm.GaussianRandomWalk(
@@ -83,7 +83,7 @@ def gaussian_random_walks_by_group(rng):
 
 @in_gallery
 def horseshoe_regression(rng):
-    """Piironen and Vehtari 2017: a regularised horseshoe, 400 rows of 60 covariates."""
+    """Piironen and Vehtari 2017: a regularized horseshoe, 400 rows of 60 covariates."""
     rows, columns, relevant = 400, 60, 6
     X = rng.normal(size=(rows, columns))
     sigma = pm.HalfNormal("sigma", 2.0)

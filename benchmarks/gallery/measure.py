@@ -1,4 +1,4 @@
-"""What runs in a child process: ``python -m benchmarks.gallery.measure NAME ...``, a line of JSON for each model.
+"""Child process of the gallery: ``python -m benchmarks.gallery.measure NAME ...``, a line of JSON for each model.
 
 One process measures several models, as importing what nutpie and JAX need takes longer than most measurements.
 """

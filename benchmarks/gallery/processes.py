@@ -55,7 +55,7 @@ def gp_additive_mauna_loa(rng):
 
 @in_gallery
 def gp_hsgp_birthdays(rng):
-    """PyMC notebook "Baby Births Modelling with HSGPs"."""
+    """PyMC notebook "Baby Births Modeling with HSGPs"."""
     x = np.linspace(-1, 1, 730)[:, None]
     trend = pm.gp.HSGP([20], c=1.5, cov_func=pm.gp.cov.ExpQuad(1, ls=pm.LogNormal("ls")))
     year = pm.gp.cov.Periodic(1, period=1, ls=pm.LogNormal("ls_p"))

@@ -1,4 +1,4 @@
-"""Where the models of the gallery are entered."""
+"""Registry of the gallery's models."""
 
 import inspect
 from collections.abc import Callable

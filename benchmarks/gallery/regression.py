@@ -1,4 +1,4 @@
-"""Generalised linear models of the example gallery."""
+"""Generalized linear models of the example gallery."""
 
 import numpy as np
 import pymc as pm

@@ -40,7 +40,7 @@ TIMES: Columns = (
 
 
 def is_measured(record: Record) -> bool:
-    """Whether a model was timed with the plugin off and on."""
+    """Return whether a model was timed with the plugin off and on."""
     return record.get("evaluation") is not None
 
 

@@ -1,4 +1,4 @@
-"""Smooth effects: bases of functions, and neighbours in space."""
+"""Smooth effects: bases of functions, and neighbors in space."""
 
 import numpy as np
 import pymc as pm
@@ -16,7 +16,7 @@ def _cubic_basis(x, columns):
 
 
 def _grid(rows, columns):
-    """Return which areas of a map are neighbours."""
+    """Return which areas of a map are neighbors."""
     row, column = (x.ravel() for x in np.indices((rows, columns)))
     return (np.abs(row[:, None] - row) + np.abs(column[:, None] - column) == 1).astype(float)
 
@@ -47,8 +47,8 @@ def spline_by_bambi(rng):
     """Bambi, notebook "Regression splines": `doy ~ bs(year, df=15)`, 827 years of cherry blossoms."""
     year = np.sort(rng.choice(np.arange(812, 2016), 827, replace=False)).astype(float)
     basis = _cubic_basis(year, 15)
-    centred = basis - basis.mean(axis=0)
-    mu = pm.Normal("Intercept", 105, 15) + centred @ pm.Normal("bs", 0, 20, shape=15)
+    centered = basis - basis.mean(axis=0)
+    mu = pm.Normal("Intercept", 105, 15) + centered @ pm.Normal("bs", 0, 20, shape=15)
     pm.Normal("doy", mu, pm.HalfStudentT("sigma", nu=4, sigma=6), observed=rng.normal(105, 6, 827))
 
 

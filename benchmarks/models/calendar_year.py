@@ -1,4 +1,4 @@
-"""A regression on columns that are not centred: the calendar year, age and its square, and temperature.
+"""A regression on columns that are not centered: the calendar year, age and its square, and temperature.
 
     y_i ~ Normal(intercept + x_i @ beta, sigma)
 

@@ -4,7 +4,7 @@
     a = mu_a + sigma_a * a_raw,  b = mu_b + sigma_b * b_raw,  a_raw, b_raw, beta ~ Normal(0, 1)
 
 with the columns age, its square, and the number of children. Source of model and data: S. Huq and J. Cleland, Bangladesh Fertility Survey
-1989; ``Contraception`` of the R package mlmRev, and the chapter on generalised linear mixed models of D. Bates, lme4: Mixed-effects modeling with R
+1989; ``Contraception`` of the R package mlmRev, and the chapter on generalized linear mixed models of D. Bates, lme4: Mixed-effects modeling with R
 (2010), here with independent effects of a district.
 """
 

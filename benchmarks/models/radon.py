@@ -1,4 +1,4 @@
-"""Radon in Minnesota houses: intercept and slope vary by county, non-centred.
+"""Radon in Minnesota houses: intercept and slope vary by county, non-centered.
 
     y_i ~ Normal(a[county_i] + b[county_i] * floor_i, sigma)
     a = mu_a + sigma_a * a_raw,  b = mu_b + sigma_b * b_raw,  a_raw, b_raw ~ Normal(0, 1)

@@ -1,4 +1,4 @@
-"""Marks of pupils of schools and neighbourhoods that depend on each other: most pupils go to a school nearby.
+"""Marks of pupils of schools and neighborhoods that depend on each other: most pupils go to a school nearby.
 
     y_i ~ Normal(mu + b x_i + s[school_i] + n[area_i], sigma)
     s ~ Normal(0, tau_s),  n ~ Normal(0, tau_n)

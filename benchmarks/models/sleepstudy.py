@@ -1,4 +1,4 @@
-"""Correlated intercepts and slopes of reaction times over days without sleep, non-centred.
+"""Correlated intercepts and slopes of reaction times over days without sleep, non-centered.
 
     y_i ~ Normal(beta[subject_i, 0] + beta[subject_i, 1] * days_i, sigma),  beta = mean + z @ chol.T
     z ~ Normal(0, 1),  chol ~ LKJCholeskyCov(eta=2, sd ~ HalfNormal([50, 15]))

@@ -1,4 +1,4 @@
-"""Intercept and slope of a continuous regressor vary by group, centred.
+"""Intercept and slope of a continuous regressor vary by group, centered.
 
     y_i ~ Normal(a[group_i] + b[group_i] * x_i, sigma)
     a ~ Normal(mu_a, sigma_a),  b ~ Normal(mu_b, sigma_b)

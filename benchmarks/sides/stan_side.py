@@ -74,7 +74,7 @@ def _adapter() -> NativeFunction:
 
 
 def _same_density(callback: LogpCallback, reference: Reference) -> bool:
-    """Whether Stan's logp is that of PyMC plus a constant: whether their gradients are equal.
+    """Return whether Stan's logp is that of PyMC plus a constant: whether their gradients are equal.
 
     Stan drops constants. Where its transforms or the order of its parameters are others, the
     two are the same model on different coordinates, and only their speed can be compared.

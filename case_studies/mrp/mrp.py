@@ -133,7 +133,7 @@ plt.show()
 # for the factors $f$: state, age, education and ethnicity; $s$ is sex. The effects of a factor sum to
 # zero: otherwise a constant could move from the intercept to all of them without a change in the
 # likelihood, along a ridge on which a sampler is slow. There are so many respondents for each
-# level that the centred form samples well.
+# level that the centered form samples well.
 
 
 # %%

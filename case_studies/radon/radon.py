@@ -96,7 +96,7 @@ plt.show()
 # \alpha_j, \beta_j \sim \mathrm{Normal}(0, 1).
 # $$
 #
-# The non-centred form on the right samples well where counties have few houses: it removes the
+# The non-centered form on the right samples well where counties have few houses: it removes the
 # funnel that $\sigma_a$ and $a_j$ would form otherwise. What matters for speed is
 # $a_{j[i]} + b_{j[i]} x_i$: a gather over all houses, whose gradient is a scatter back into the
 # counties, evaluated at each leapfrog step.

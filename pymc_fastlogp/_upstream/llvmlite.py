@@ -1,4 +1,4 @@
-"""What is private in llvmlite: how a pass manager is freed."""
+"""Private llvmlite APIs: free a pass manager."""
 
 from llvmlite import binding as llvm
 

@@ -1,4 +1,4 @@
-"""What is private in Numba: how code of our own becomes a function that it calls, and its arrays, errors and memory.
+"""Private Numba APIs: wrap our machine code as a Numba-callable function, and access arrays, errors and memory.
 
 ``numba.extending.intrinsic`` also emits instructions, but Numba keeps each intrinsic until the process ends, and so all that
 it refers to. An :class:`EmittedFunction` is freed like any object: one lowering is registered for the type of all of them, and the type
@@ -52,7 +52,7 @@ def returned_type(results: Sequence[types.Type]) -> types.Type:
 
 
 class Frame(NamedTuple):
-    """Where Numba has code of ours emitted: its context, and where instructions go."""
+    """The lowering context of Numba and the builder at the position where our code is emitted."""
 
     context: Any
     builder: ir.IRBuilder
@@ -168,7 +168,7 @@ class EmittedFunction:
 
 
 def _is_like(expected: types.Array, given: types.Type) -> bool:
-    """Whether a type is that of an array with the same number of axes, and elements of the same type."""
+    """Return whether a type is that of an array with the same number of axes, and elements of the same type."""
     return (
         isinstance(given, types.Array)
         and given.ndim == expected.ndim

@@ -1,4 +1,4 @@
-"""What is private in Numba: a C function around a compiled graph, whose arrays are in the memory of the caller.
+"""Private Numba APIs: compile a graph as a C function on arrays that the caller owns.
 
 .. code-block:: text
 

@@ -1,4 +1,4 @@
-"""What is private in Numba: what a compiler returns to ``numba.cfunc``, and the functions that PyTensor makes of a graph for it.
+"""Private Numba APIs: the compiler result that ``numba.cfunc`` expects, and PyTensor's functions for a graph.
 
 ``pipeline_class`` is the argument of Numba's decorators for a compiler of one's own. That of :func:`pipeline` asks first whether there is
 code for a function already.

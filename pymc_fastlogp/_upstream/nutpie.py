@@ -1,4 +1,4 @@
-"""What is private in nutpie: the C functions in a model that it has compiled, and the steps in which it compiles one.
+"""Private nutpie APIs: the C functions of a compiled model, and the stages of its compilation.
 
 nutpie is imported by the functions that need it: it takes longer to import than the package.
 """
@@ -66,7 +66,7 @@ def callback_of(compiled: Any) -> Callback:
 
 
 class Functions(NamedTuple):
-    """What nutpie makes of a model with PyTensor, before Numba compiles the callbacks.
+    """PyTensor functions that nutpie makes of a model, before Numba compiles the callbacks.
 
     Attributes
     ----------

@@ -40,7 +40,7 @@ _lock = threading.Lock()
 
 
 class SampledModel(NamedTuple):
-    """What is sampled.
+    """Protocol of the model object that nutpie's library samples.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class SampledModel(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What was sampled, and how.
+    """Protocol of the trace that nutpie's library returns.
 
     Attributes
     ----------

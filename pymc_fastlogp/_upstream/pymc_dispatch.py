@@ -1,4 +1,4 @@
-"""Which functions PyMC calls for a type of Op when it makes densities and initial points, and how to add one."""
+"""PyMC's dispatch tables for densities and initial points: lookup by Op type, and registration."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,4 @@
-"""What is private in ``pm.sample``, which :func:`pymc_fastlogp.sample` does in the same way.
+"""Private steps of ``pm.sample`` that :func:`pymc_fastlogp.sample` repeats.
 
 A file of its own: where one of these names is gone, ``pm.sample`` samples, and all else works.
 """

@@ -1,4 +1,4 @@
-"""What is private in PyTensor: the entries of a rewrite database, and the linker of Numba, which can be named without importing Numba."""
+"""Private PyTensor APIs: the entries of a rewrite database, and the Numba linker without an import of Numba."""
 
 from pytensor.compile.mode import Mode
 from pytensor.graph.rewriting.db import RewriteDatabase
@@ -12,5 +12,5 @@ def forget_empty_entry(database: RewriteDatabase, name: str) -> None:
 
 
 def is_for_numba(mode: Mode) -> bool:
-    """Whether a mode compiles by Numba."""
+    """Return whether a mode compiles by Numba."""
     return isinstance(mode.linker, NumbaLinker)

@@ -1,4 +1,4 @@
-"""What rewrites ask about constants."""
+"""Predicates and values of constant variables."""
 
 import numpy as np
 import pytensor.scalar as ps

@@ -1,4 +1,4 @@
-"""Which scalar Op makes a variable, and of what: the one way to match an Elemwise."""
+"""Match the scalar Op and the inputs of an Elemwise."""
 
 from collections.abc import Callable
 from functools import cache
@@ -28,12 +28,12 @@ _is_a: Callable[[type, tuple[type, ...]], bool] = cache(issubclass)
 
 
 def is_elemwise(op: Op | None, *scalar_ops: type[ps.ScalarOp]) -> bool:
-    """Whether an Op is an Elemwise of one of these scalar Ops."""
+    """Return whether an Op is an Elemwise of one of these scalar Ops."""
     return _is_a(type(op), (Elemwise,)) and _is_a(type(cast(Elemwise, op).scalar_op), scalar_ops)
 
 
 def is_made_by(x: TensorVariable, *scalar_ops: type[ps.ScalarOp]) -> bool:
-    """Whether ``x`` is an elementwise result of one of these scalar Ops."""
+    """Return whether ``x`` is an elementwise result of one of these scalar Ops."""
     return is_elemwise(x.owner_op, *scalar_ops)
 
 
@@ -100,5 +100,5 @@ def negated(x: TensorVariable) -> TensorVariable | None:
 
 
 def has_shape_of(x: TensorVariable, a: TensorVariable, number: TensorVariable) -> bool:
-    """Whether ``a`` has the shape of ``x``, made of it and of a number, which may be repeated so often as only the call knows."""
+    """Return whether ``a`` has the shape of ``x``, made of it and of a number, which may be repeated so often as only the call knows."""
     return None not in number.type.shape and a.type.broadcastable == x.type.broadcastable

@@ -1,4 +1,4 @@
-"""What ``x[.., g, h, ..]`` with constant index arrays reads, axis by axis."""
+"""Positions that ``x[.., g, h, ..]`` with constant index arrays reads, axis by axis."""
 
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple
@@ -39,7 +39,7 @@ def position_key(position: int | np.ndarray) -> Hashable:
 
 
 class Gather(NamedTuple):
-    """Indexing of neighbouring axes of ``x``, the table, by arrays that are broadcast together.
+    """Indexing of neighboring axes of ``x``, the table, by arrays that are broadcast together.
 
     The axes of the result are those of the table, with the axes of the arrays in the place of the
     axes that they index.
@@ -117,7 +117,7 @@ def parse_gather(node: Apply) -> Gather | None:
 
 
 def _is_within(index: np.ndarray, length: int | None) -> bool:
-    """Whether an axis has all these positions, if its length is known."""
+    """Return whether an axis has all these positions, if its length is known."""
     if length is None or not index.size:
         return True
     return -length <= int(index.min()) and int(index.max()) < length

@@ -1,4 +1,4 @@
-"""What is known of a constant integer array that is an input of a kernel, for the code that indexes with it."""
+"""Bounds, order and runs of a constant index array that a kernel reads."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ FAR = 16
 
 
 @dataclass(frozen=True)
-class Neighbours:
-    """How the elements of a vector follow each other.
+class Neighbors:
+    """Relation between consecutive elements of a vector.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class IndexFacts:
-    """What holds for all elements.
+    """Properties that hold for every element of an index array.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class IndexFacts:
         Whether no two elements are equal.
     is_range : bool
         Whether the elements are ``minimum, minimum + 1, ...`` in C order.
-    neighbours : Neighbours, optional
+    neighbors : Neighbors, optional
         Of an array with one axis.
     """
 
@@ -44,7 +44,7 @@ class IndexFacts:
     maximum: int
     is_unique: bool = False
     is_range: bool = False
-    neighbours: Neighbours | None = None
+    neighbors: Neighbors | None = None
 
 
 def index_facts(data: np.ndarray) -> IndexFacts | None:
@@ -61,13 +61,13 @@ def index_facts(data: np.ndarray) -> IndexFacts | None:
         maximum=int(flat.max()),
         is_unique=np.unique(flat).size == flat.size,
         is_range=bool(np.all(steps == 1)),
-        neighbours=neighbours_of(data) if data.ndim == 1 else None,
+        neighbors=neighbors_of(data) if data.ndim == 1 else None,
     )
 
 
-def neighbours_of(vector: np.ndarray) -> Neighbours:
+def neighbors_of(vector: np.ndarray) -> Neighbors:
     """Return how the elements of a vector, of which there is at least one, follow each other."""
     n_runs = 1 + np.count_nonzero(vector[1:] != vector[:-1])
     distances = range(1, min(FAR, vector.size))
     equal = (k for k in distances if np.any(vector[k:] == vector[:-k]))
-    return Neighbours(run=vector.size // int(n_runs), gap=next(equal, FAR))
+    return Neighbors(run=vector.size // int(n_runs), gap=next(equal, FAR))

@@ -29,7 +29,7 @@ from itertools import product
 
 import numpy as np
 
-# Of float32, the coarsest type that is analysed, some hundred units in the last place.
+# Of float32, the coarsest type that is analyzed, some hundred units in the last place.
 SLACK = 2.0**-16
 
 # What is larger may overflow and what is smaller may underflow, of float32 too.
@@ -41,7 +41,7 @@ EXACT_INTEGERS = 2.0**53
 
 @dataclass(frozen=True)
 class Interval:
-    """What the entries of a tensor can be.
+    """Range of the entries of a tensor.
 
     Attributes
     ----------
@@ -70,12 +70,12 @@ class Interval:
 
     @property
     def is_signless(self) -> bool:
-        """Whether no entry has a minus sign, also none that is zero; nan may have one."""
+        """Return whether no entry has a minus sign, also none that is zero; nan may have one."""
         return self.low > 0 or (self.low == 0 and self.plus_zero)
 
     @property
     def is_bounded(self) -> bool:
-        """Whether no entry is infinite, or becomes so when it is rounded."""
+        """Return whether no entry is infinite, or becomes so when it is rounded."""
         return self.largest <= HUGE
 
 
@@ -119,7 +119,7 @@ def fitted(x: Interval, dtype: str) -> Interval:
 
 
 def _is_kept(low: float) -> bool:
-    """Whether a lower end in double precision stays what it is."""
+    """Return whether a lower end in double precision stays what it is."""
     return low <= 0 or TINY <= low <= HUGE
 
 
@@ -210,7 +210,7 @@ def _inverse(end: float) -> Interval:
 def _clash(
     xs: Operands, reaches_one: Callable[[Operands], bool], reaches_other: Callable[[Operands], bool]
 ) -> bool:
-    """Whether some of the operands can make the one, and others the other, which give nan."""
+    """Return whether some of the operands can make the one, and others the other, which give nan."""
     without_one = [[*xs[:i], *xs[i + 1 :]] for i in range(len(xs))]
     return all(reaches_one(others) or reaches_other(others) for others in without_one) and (
         reaches_one(xs) and reaches_other(xs)

@@ -1,4 +1,4 @@
-"""Which entry of which tensor stands where in an array that is made by moving entries.
+"""Track the source entry of every element of an array built by data movement alone (indexing, reshape, join, pad).
 
 Indexing, ``set``, reshaping, joining, padding, diagonals, a switch on a constant and a product with a constant mask of
 zeros and ones move entries, and compute nothing. What they do does not depend on what the entries are. So if
@@ -68,7 +68,7 @@ class Entries(NamedTuple):
 
 
 class Provenance(NamedTuple):
-    """Where the entries of an array come from.
+    """Source tensor and source position of each entry of an array.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Provenance(NamedTuple):
 
     @property
     def is_lossless(self) -> bool:
-        """Whether each entry that is multiplied by zero stands at another position."""
+        """Return whether each entry that is multiplied by zero stands at another position."""
         return bool(np.isin(self.zeroed, self.codes).all())
 
     def entries(self) -> Iterator[Entries]:
@@ -151,7 +151,7 @@ def moved_inputs(x: TensorVariable, most: int = MANY_ENTRIES) -> Sequence[Tensor
 
 
 def _may_be_zero(base: TensorVariable) -> bool:
-    """Whether what is added to a tensor may be all that stands there then."""
+    """Return whether what is added to a tensor may be all that stands there then."""
     fill = fill_value(base)
     if fill is not None:
         return bool(fill == 0)
@@ -212,7 +212,7 @@ class _Evaluation:
         self.codes.update(zip(node.outputs, numbers_of, strict=True))
 
     def _is_written_once(self, write: Apply) -> bool:
-        """Whether a set, or an inc of zeros, writes to no position twice."""
+        """Return whether a set, or an inc of zeros, writes to no position twice."""
         where = positions(write)
         if where is None or np.bincount(where).max(initial=0) > 1:
             return False

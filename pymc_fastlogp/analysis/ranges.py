@@ -64,12 +64,12 @@ def range_of(x: TensorVariable, where: Chosen = None) -> Interval:
 
 
 def is_nonnegative(x: TensorVariable, where: Chosen = None) -> bool:
-    """Whether no entry of ``x`` is below zero; some may be nan."""
+    """Return whether no entry of ``x`` is below zero; some may be nan."""
     return (where is not None and not where.size) or range_of(x, where).low >= 0
 
 
 def is_positive(x: TensorVariable) -> bool:
-    """Whether each entry of ``x`` is above zero, or nan."""
+    """Return whether each entry of ``x`` is above zero, or nan."""
     return range_of(x).low > 0
 
 
@@ -212,7 +212,7 @@ def _last_set(x: TensorVariable) -> Apply | None:
 
 
 def _is_in_each_sum(node: Apply, where: np.ndarray, write: Apply) -> bool:
-    """Whether each sum has at least one of the entries at these flat positions of a write."""
+    """Return whether each sum has at least one of the entries at these flat positions of a write."""
     # A write keeps its type when what it writes to is replaced by something of known shape.
     shape = write.inputs[0].type.shape
     axes = range(len(shape)) if node.op.axis is None else node.op.axis

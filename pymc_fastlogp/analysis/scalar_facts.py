@@ -1,4 +1,4 @@
-"""What is known of scalar Ops: a row for each, which every rule reads, and the kernels too.
+"""Table of facts about scalar Ops, shared by the rewrites and the kernel compiler.
 
 An Op without a row is a function of ordinary cost, of which nothing else is known. What an Op is on vectors is in the tables of
 the kernels.
@@ -28,7 +28,7 @@ from pymc_fastlogp.analysis.scalar_ranges import (
 
 
 class Cost(IntEnum):
-    """What one evaluation takes in a loop of vectors."""
+    """Cost of one evaluation in a vectorized loop."""
 
     ARITHMETIC = auto()  # one instruction or a few
     DIVISION = auto()  # a division or a root
@@ -37,7 +37,7 @@ class Cost(IntEnum):
 
 
 class Trait(Flag):
-    """What holds for a scalar Op."""
+    """Property of a scalar Op."""
 
     NOTHING = 0
     NAN_OF_NAN = auto()  # the result is nan for each operand that is
@@ -48,7 +48,7 @@ class Trait(Flag):
 
 
 class Facts(NamedTuple):
-    """What is known of a scalar Op.
+    """Row of the table: the facts about one scalar Op.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What scalar Ops make of intervals: the rules that the rows of :mod:`~pymc_fastlogp.analysis.scalar_facts` name.
+"""Interval arithmetic of scalar Ops, named by the rows of :mod:`~pymc_fastlogp.analysis.scalar_facts`.
 
 A rule says what numbers become, and whether they make nan. Where an Op may return a number for an operand that is nan,
 the interval of its rule holds that number as well.

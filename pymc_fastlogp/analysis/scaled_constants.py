@@ -134,7 +134,7 @@ def _quotient(op: Any, a: ScaledConstant, b: ScaledConstant) -> ScaledConstant |
 
 
 def _keeps_digits(result: np.ndarray, *operands: np.ndarray) -> bool:
-    """Whether what is computed of finite numbers other than zero neither overflows nor is subnormal, which their multiples may not do."""
+    """Return whether what is computed of finite numbers other than zero neither overflows nor is subnormal, which their multiples may not do."""
     are_numbers = reduce(np.logical_and, (np.isfinite(x) & (x != 0) for x in operands))
     return bool((_is_normal(result) | ~are_numbers).all())
 

@@ -1,4 +1,4 @@
-"""Where a set or an inc writes."""
+"""Positions to which a set or an inc writes."""
 
 import math
 
@@ -18,7 +18,7 @@ WRITES = {IncSubtensor, AdvancedIncSubtensor}
 
 
 def is_set(x: TensorVariable) -> bool:
-    """Whether ``x`` is the result of a set or an inc, basic or advanced."""
+    """Return whether ``x`` is the result of a set or an inc, basic or advanced."""
     # By the type itself: an Op's isinstance takes long, and this is asked of each operand of a graph.
     return type(x.owner_op) in WRITES
 

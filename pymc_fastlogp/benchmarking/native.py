@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pymc_fastlogp._upstream.nutpie import callback_of
 from pymc_fastlogp.benchmarking.clock import seconds_now
-from pymc_fastlogp.kernel.native.target import optimised, target_machine
+from pymc_fastlogp.kernel.native.target import optimized, target_machine
 
 Timer = Callable[[int], float]
 
@@ -120,9 +120,9 @@ class LogpCallback:
 
 
 def compile_ir(module: ir.Module, name: str) -> NativeFunction:
-    """Compile one function of an LLVM module for this CPU, at optimisation level 3."""
+    """Compile one function of an LLVM module for this CPU, at optimization level 3."""
     machine = target_machine()
-    engine = llvm.create_mcjit_compiler(optimised(module, machine), machine)
+    engine = llvm.create_mcjit_compiler(optimized(module, machine), machine)
     engine.finalize_object()
     return NativeFunction(engine.get_function_address(name), engine)
 

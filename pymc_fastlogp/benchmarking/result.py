@@ -1,4 +1,4 @@
-"""What a benchmark returns: the raw times, and how they read as a table or a plot."""
+"""Result of a benchmark: raw times, their table and their plot."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pymc_fastlogp.benchmarking.wait import Wait
-from pymc_fastlogp.rich_text import Shown
+from pymc_fastlogp.display import Shown
 
 
 class Ratio(NamedTuple):

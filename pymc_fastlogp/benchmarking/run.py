@@ -11,9 +11,9 @@ from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmarking.result import BenchmarkResult
 from pymc_fastlogp.benchmarking.wait import Wait, measure_wait
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.given_model import NOWHERE_FINITE, given_model, refuse_discrete
-from pymc_fastlogp.paired_start import settle
-from pymc_fastlogp.roundoff import NOISE_ALLOWED, neighbours
+from pymc_fastlogp.models.in_place_rewrites import settle
+from pymc_fastlogp.models.validate import NOWHERE_FINITE, given_model, refuse_discrete
+from pymc_fastlogp.verification.roundoff import NOISE_ALLOWED, neighbors
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -181,12 +181,12 @@ def check_agreement(
     """Raise AssertionError unless logp and gradient are equal at all points, up to round-off.
 
     They may differ by ``rtol`` of the largest gradient entry, and by a multiple of what the
-    reference itself changes between neighbouring points, as :func:`pymc_fastlogp.verify` allows.
+    reference itself changes between neighboring points, as :func:`pymc_fastlogp.verify` allows.
     """
     rng = np.random.default_rng(0)
     for point in points:
         found, expected = evaluate(point), reference(point)
-        near = [reference(neighbour) for neighbour in neighbours(point, rng)]
+        near = [reference(neighbor) for neighbor in neighbors(point, rng)]
         for i, what in enumerate(("logp", "gradient")):
             noise = np.max([np.abs(values[i] - expected[i]) for values in near], initial=0.0)
             scale = np.abs(expected[i]).max(initial=1.0)

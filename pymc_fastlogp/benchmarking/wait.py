@@ -1,4 +1,4 @@
-"""What a user waits for, in fresh processes with empty caches: imports, compilation, draws."""
+"""Waiting time of a user, in fresh processes with empty caches: imports, compilation, draws."""
 
 import json
 import os
@@ -124,7 +124,7 @@ def _in_fresh_process(model: Path, side: str, freeze_model: bool) -> Wait:
 def _environment(folder: Path, *, is_on: bool) -> dict[str, str]:
     """Return the environment of a process that begins with an empty folder for all that is kept, and where the plugin, which a model may import, is on or off."""
     # Here, since it imports a part of the kernel.
-    from pymc_fastlogp.callbacks import store
+    from pymc_fastlogp.model_cache import store
 
     own = dict(os.environ)
     # A folder of the user's may have the model; whether models are kept at all is part of the wait.

@@ -16,9 +16,8 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 
+from pymc_fastlogp.callbacks.kernel_call import Plan
 from pymc_fastlogp.callbacks.numba_graph import NumbaGraph
-from pymc_fastlogp.callbacks.plan import Plan
-from pymc_fastlogp.callbacks.record import SYMBOL
 from pymc_fastlogp.callbacks.status import (
     BAD_GRADIENT,
     BAD_LOGP,
@@ -30,6 +29,7 @@ from pymc_fastlogp.callbacks.user_data import offset
 from pymc_fastlogp.kernel.emit import emit_shapes, signature
 from pymc_fastlogp.kernel.ir.expressions import Buffer
 from pymc_fastlogp.kernel.llvm import F64, I1, I8, I64, POINTER, declared, stack_variable
+from pymc_fastlogp.model_cache.record import SYMBOL
 
 ITEMSIZE = 8
 # All bits of the exponent are set in infinities and nans, and in nothing else.
@@ -38,7 +38,7 @@ EXPONENT = I64(0x7FF0000000000000)
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a callback finds what it needs.
+    """Offsets of addresses, constants and shared data in the memory of a callback.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ def expand_module(
 
 @dataclass(frozen=True)
 class _Place:
-    """Where in a callback a call goes, and what it finds there."""
+    """Insertion point of a call in a callback, with the values available there."""
 
     builder: ir.IRBuilder
     layout: Layout | FixedAddresses

@@ -1,4 +1,4 @@
-"""What a callback returns, as nutpie has it: 0, or what is wrong.
+"""Status codes of a callback, as nutpie defines them: 0, or the kind of error.
 
 Attributes
 ----------

@@ -1,4 +1,4 @@
-"""What the plugin does to a model, and why not more: :func:`explain` and the object it returns."""
+"""Effects of the plugin on a model, and the reasons for the rest: :func:`explain` and its result."""
 
 from pymc_fastlogp.explanation.result import Explanation, Kernels, Outcome, Outside
 from pymc_fastlogp.explanation.run import explain

@@ -73,7 +73,7 @@ def _label_of(node: Apply) -> str:
 
 
 def _is_number(x: Variable) -> bool:
-    """Whether it is a constant number, also one that is broadcast: its label says it."""
+    """Return whether it is a constant number, also one that is broadcast: its label says it."""
     return isinstance(x, Constant) and getattr(x.data, "size", 0) == 1
 
 

@@ -1,4 +1,4 @@
-r"""How long logp and gradient can be expected to take: prices of the nodes of a graph, summed.
+r"""Cost model: expected duration of logp and gradient, summed over the nodes of a graph.
 
 .. math::
 
@@ -26,7 +26,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.core_op import core_op
+from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.analysis.scalar_facts import Cost, facts_of
 from pymc_fastlogp.explanation.kernels import as_seen_by_rule, gradient
 from pymc_fastlogp.kernel.lower import is_supported

@@ -1,4 +1,4 @@
-"""Which nodes of logp and gradient become kernels, and why the others do not."""
+"""Nodes of logp and gradient inside and outside kernels, with the reasons."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What :func:`~pymc_fastlogp.explain` returns: plain data, and how it reads as a table."""
+"""Result of :func:`~pymc_fastlogp.explain`: plain data, and its table."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from pymc_fastlogp.rich_text import Shown
+from pymc_fastlogp.display import Shown
 
 PREFIX = "fastlogp_"
 UNLESS = "nothing, unless "
@@ -16,7 +16,7 @@ NOTICEABLE = 1.2
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one rewrite did, or why it did nothing, to the log density of one variable.
+    """Effect of one rewrite on the log density of one variable, or the reason for none.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Outcome:
 
     @property
     def fired(self) -> bool:
-        """Whether the graph was rewritten."""
+        """Return whether the graph was rewritten."""
         return not self.reason
 
 
@@ -76,7 +76,7 @@ class Outside:
 
 @dataclass(frozen=True)
 class Kernels:
-    """How much of a graph, in mode NUMBA, is compiled to vector code.
+    """Share of a graph, in mode NUMBA, that is compiled to vector code.
 
     Attributes
     ----------
@@ -102,13 +102,13 @@ class Kernels:
         return f"{inside} of {inside + outside} nodes of {self.graph} are in {kernels}{rest}."
 
 
-# How the entries of ``effects`` begin that ``parametrise`` would do something to.
-PLACED = "parametrise can place it"
+# How the entries of ``effects`` begin that ``reparametrize`` would do something to.
+PLACED = "reparametrize can place it"
 
 
 @dataclass(frozen=True, repr=False)
 class Explanation(Shown):
-    """What the plugin does to a model, and why not more.
+    """Effects of the plugin on a model, and the reasons for the rest.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class Explanation(Shown):
     dot : str
         What :meth:`graph` draws, in the language of Graphviz.
     effects : mapping of str to str
-        What :func:`pymc_fastlogp.parametrise` would do to each free variable, or why nothing.
+        What :func:`pymc_fastlogp.reparametrize` would do to each free variable, or why nothing.
     """
 
     WHOLE: ClassVar[tuple[str, ...]] = ("rewrite", "rows")
@@ -224,7 +224,7 @@ class Explanation(Shown):
         )
 
     def notes(self) -> list[str]:
-        """Return the variables that nothing is to be said about, the effects that have a better parametrisation, and the nodes outside of kernels."""
+        """Return the variables that nothing is to be said about, the effects that have a better parametrization, and the nodes outside of kernels."""
         idle: dict[str, list[str]] = {}
         for row in self.rows:
             if not row.rewrite:
@@ -240,7 +240,7 @@ class Explanation(Shown):
         ]
 
     def _placed(self) -> list[str]:
-        """Say which variables ``parametrise`` knows what to do with."""
+        """Say which variables ``reparametrize`` knows what to do with."""
         names: dict[str, list[str]] = {}
         for name, what in self.effects.items():
             if what.startswith(PLACED):

@@ -11,9 +11,9 @@ from pytensor.graph import clone_replace
 from pymc_fastlogp.decisions import Decision
 from pymc_fastlogp.explanation.result import PLACED, Explanation, Outcome
 from pymc_fastlogp.explanation.terms import rewrite_terms
-from pymc_fastlogp.frozen import frozen_copy
-from pymc_fastlogp.given_model import given_model
-from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD
+from pymc_fastlogp.models.freeze import frozen_copy
+from pymc_fastlogp.models.validate import given_model
+from pymc_fastlogp.rewrites.rows.compact.grouping import OVERHEAD
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -116,22 +116,22 @@ def _with_lengths(
     return {x: x.type.clone(shape=shapes[x.name])(name=x.name) for x in unknown}
 
 
-# Of what effects are multiplied by, which is no reason to parametrise a model.
-SCALE = "parametrise lets it come near zero: it is the scale of effects"
+# Of what effects are multiplied by, which is no reason to reparametrize a model.
+SCALE = "reparametrize lets it come near zero: it is the scale of effects"
 
 
 def _effects(model: "pm.Model") -> dict[str, str]:
-    """Return what ``parametrise`` would do to each free variable."""
-    from pymc_fastlogp.parametrisation.model import found_in
+    """Return what ``reparametrize`` would do to each free variable."""
+    from pymc_fastlogp.reparametrization.sited_model import found_in
 
     try:
-        # As `parametrise` does, whether or not the graphs that are explained are those of frozen data.
+        # As `reparametrize` does, whether or not the graphs that are explained are those of frozen data.
         found = found_in(frozen_copy(model))
     except (NotImplementedError, ValueError) as error:
-        return {rv.name: f"parametrise leaves it: {error}" for rv in model.free_RVs}
+        return {rv.name: f"reparametrize leaves it: {error}" for rv in model.free_RVs}
     placed = {name: f"{PLACED}: {kind}" for name, kind in found.kinds.items()}
     placed |= dict.fromkeys(found.scales, SCALE)
-    return placed | {x.name: f"parametrise leaves it: {x.reason}" for x in found.left_alone}
+    return placed | {x.name: f"reparametrize leaves it: {x.reason}" for x in found.left_alone}
 
 
 def _terms(model: "pm.Model") -> Iterator[tuple[str, pt.TensorVariable, int]]:

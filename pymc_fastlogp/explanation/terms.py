@@ -17,7 +17,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.decisions import Decision, heard_by
-from pymc_fastlogp.rewrites.rows.reductions import parse_reduction
+from pymc_fastlogp.rewrites.rows.compact.reductions import parse_reduction
 
 
 class Recorder:

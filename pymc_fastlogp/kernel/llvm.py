@@ -18,7 +18,7 @@ type Number = int | ir.Value
 
 
 def is_vector(number: Number) -> TypeGuard[ir.Value]:
-    """Whether a number is one for each lane."""
+    """Return whether a number is one for each lane."""
     return not isinstance(number, int) and isinstance(number.type, ir.VectorType)
 
 

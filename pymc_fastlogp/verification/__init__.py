@@ -24,7 +24,7 @@ the plugin off. They are counted, not compared.
 
 Other coordinates do not show all round-off: a sigmoid near one, of which another is
 subtracted, is rounded alike at all of them. Where an entry would fail even so, upstream's operations are
-run at :math:`x` itself, too, with noise in the last digit of each (:mod:`pymc_fastlogp.roundoff`), and
+run at :math:`x` itself, too, with noise in the last digit of each (:mod:`pymc_fastlogp.verification.roundoff`), and
 the results count among the :math:`off(x')`. Where all entries pass without any of that, it is left out.
 
 Points are in the precision of the variables. Where all of these are float32, as with ``floatX=float32``, ``rtol`` is

@@ -1,12 +1,12 @@
-"""How far two results are from each other, in units of what is allowed."""
+"""Distance of two results, in units of the tolerance."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-from pymc_fastlogp.roundoff import NOISE_ALLOWED
 from pymc_fastlogp.verification.outcome import WorstEntry
 from pymc_fastlogp.verification.points import Sizes, segments
+from pymc_fastlogp.verification.roundoff import NOISE_ALLOWED
 
 LOGP = "logp"
 
@@ -15,7 +15,7 @@ FAR = 30.0
 
 
 def is_beyond_upstream(x: np.ndarray, off: np.ndarray, on: np.ndarray) -> bool:
-    """Whether upstream has no result at a point far out, and the plugin another one."""
+    """Return whether upstream has no result at a point far out, and the plugin another one."""
     is_far = np.abs(x).min(initial=np.inf) >= FAR
     compared = slice(None) if _has_gradient(off, on) else slice(1)
     is_other = not np.isfinite(off).all() and not _same_kind(off[compared], on[compared]).all()
@@ -23,7 +23,7 @@ def is_beyond_upstream(x: np.ndarray, off: np.ndarray, on: np.ndarray) -> bool:
 
 
 def _has_gradient(off: np.ndarray, on: np.ndarray) -> bool:
-    """Whether a sampler would look at the gradient of one side."""
+    """Return whether a sampler would look at the gradient of one side."""
     return bool(np.isfinite(off[0]) or np.isfinite(on[0]))
 
 
@@ -77,5 +77,5 @@ def _errors(
 
 
 def _same_kind(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Whether both are finite, both nan, or both the same infinity."""
+    """Return whether both are finite, both nan, or both the same infinity."""
     return np.where(np.isfinite(a), np.isfinite(b), (a == b) | (np.isnan(a) & np.isnan(b)))

@@ -1,12 +1,12 @@
-"""What :func:`pymc_fastlogp.verify` returns."""
+"""Result of :func:`pymc_fastlogp.verify`."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
 
-from pymc_fastlogp.given_model import NOWHERE_FINITE
-from pymc_fastlogp.rich_text import Shown
+from pymc_fastlogp.display import Shown
+from pymc_fastlogp.models.validate import NOWHERE_FINITE
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class WorstEntry:
 
     @property
     def passed(self) -> bool:
-        """Whether the difference is within what is allowed."""
+        """Return whether the difference is within what is allowed."""
         return self.ratio <= 1.0
 
 
@@ -70,12 +70,12 @@ class Verification(Shown):
 
     @property
     def agrees(self) -> bool:
-        """Whether every entry at every point passed."""
+        """Return whether every entry at every point passed."""
         return all(row.passed for row in self.rows)
 
     @property
     def passed(self) -> bool:
-        """Whether every entry passed, and there was something to compare."""
+        """Return whether every entry passed, and there was something to compare."""
         return self.agrees and self.n_finite > 0
 
     def __bool__(self) -> bool:

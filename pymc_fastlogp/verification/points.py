@@ -1,4 +1,4 @@
-"""Where logp and gradient are compared: random, extreme and illegal points."""
+"""Points at which logp and gradient are compared: random, extreme and illegal ones."""
 
 from collections.abc import Iterator
 

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.given_model import given_model
-from pymc_fastlogp.paired_start import settle
-from pymc_fastlogp.roundoff import N_NOISY, Noise, neighbours, numpy_mode
+from pymc_fastlogp.models.in_place_rewrites import settle
+from pymc_fastlogp.models.validate import given_model
 from pymc_fastlogp.verification.comparison import compare, is_beyond_upstream
 from pymc_fastlogp.verification.outcome import Verification, WorstEntry
 from pymc_fastlogp.verification.points import points_around
+from pymc_fastlogp.verification.roundoff import N_NOISY, Noise, neighbors, numpy_mode
 
 if TYPE_CHECKING:
     import pymc as pm
     from pytensor.compile.mode import Mode
 
-    from pymc_fastlogp.callbacks.compiled import CompiledModel
+    from pymc_fastlogp.compilation.nutpie_model import CompiledModel
 
 LogpDlogp = Callable[[np.ndarray], np.ndarray]
 
@@ -153,7 +153,7 @@ def _noise(
     """
     near: list[np.ndarray] = []
     yield np.empty((0, 1 + x.size))
-    for x_near in neighbours(x, noise.rng):
+    for x_near in neighbors(x, noise.rng):
         near.append(off(x_near))
         yield np.array(near)
     for _ in range(N_NOISY):
@@ -185,7 +185,7 @@ def _compile(
 
 
 def _is_of_the_point(error: Exception) -> bool:
-    """Whether upstream raises an error only where PyMC makes -inf of a Cholesky factor; samplers reject both.
+    """Return whether upstream raises an error only where PyMC makes -inf of a Cholesky factor; samplers reject both.
 
     Inverses and eigenvectors do, SciPy where a matrix is not finite, and Numba where a number is divided by zero. To the message PyTensor adds the node.
     """
@@ -209,7 +209,7 @@ def _given(compiled: "CompiledModel", model: "pm.Model") -> LogpDlogp:
     if slice_of.keys() != {*names}:
         raise ValueError(
             f"what is compiled has other variables than {', '.join(names)}: give verify the model that was compiled,"
-            " which with sites is pymc_fastlogp.parametrise(model)."
+            " which with sites is pymc_fastlogp.reparametrize(model)."
         )
     # Freezing a model may change the order of its variables.
     places = np.concatenate([np.arange(straight.n_dim)[slice_of[name]] for name in names])

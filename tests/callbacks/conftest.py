@@ -7,7 +7,8 @@ import nutpie
 import pytest
 
 import pymc_fastlogp
-from pymc_fastlogp.callbacks import build, store
+from pymc_fastlogp.compilation import build
+from pymc_fastlogp.model_cache import store
 from tests.callbacks import models
 
 

@@ -9,8 +9,8 @@ import pytest
 from nutpie.compile_pymc import CompiledPyMCModel
 
 import pymc_fastlogp
-from pymc_fastlogp.callbacks.record import DirectCallback
-from pymc_fastlogp.given_model import given_model
+from pymc_fastlogp.model_cache.record import DirectCallback
+from pymc_fastlogp.models.validate import given_model
 from tests.callbacks import models
 from tests.callbacks.calls import expand, logp, points
 
@@ -206,7 +206,7 @@ def test_initial_points_of_an_unconstrained_scale_of_effects():
     with pm.Model() as model:
         a = pm.Normal("a", 0.0, pm.HalfNormal("s"), shape=3)
         pm.Normal("y", a, 1.0, observed=[1.0, -2.0, 3.0])
-    options = {"parametrise": True, "jitter_rvs": {a}}
+    options = {"reparametrize": True, "jitter_rvs": {a}}
     starts = [
         pymc_fastlogp.compile_pymc_model(model, initial_points=x, **options).initial_point_func(1)
         for x in ({"s": 2.0}, {"s_log__": np.log(2.0)})
@@ -283,7 +283,7 @@ class TestModelsWithoutChecks:
             pm.Multinomial("y", n=5, p=p, observed=[2, 3])
         return model
 
-    @pytest.mark.parametrize("options", [{}, {"freeze_model": False}, {"parametrise": True}])
+    @pytest.mark.parametrize("options", [{}, {"freeze_model": False}, {"reparametrize": True}])
     def test_stay_without(self, options):
         x = np.array([0.3, 0.4])
         expected = self.counts().compile_logp()({"a": x})
@@ -301,7 +301,7 @@ class TestModelsWithoutChecks:
             tau = pm.HalfNormal("tau")
             a = pm.Normal("a", 0, tau, shape=5)
             pm.Normal("y", a, 0.1, observed=np.arange(5.0))
-        assert not pymc_fastlogp.parametrise(model).check_bounds
+        assert not pymc_fastlogp.reparametrize(model).check_bounds
 
 
 class TestLeftToNutpie:

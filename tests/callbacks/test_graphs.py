@@ -12,11 +12,11 @@ from pytensor.scan.op import Scan
 
 import pymc_fastlogp
 from benchmarks.gallery import MODELS
-from pymc_fastlogp.callbacks import initial_point
-from pymc_fastlogp.callbacks.collector import old_objects_left_alone
-from pymc_fastlogp.callbacks.graphs import functions_of
-from pymc_fastlogp.callbacks.start import Start
-from pymc_fastlogp.callbacks.unlinked import Rewritten
+from pymc_fastlogp.compilation import initial_point
+from pymc_fastlogp.compilation.deferred_linking import Rewritten
+from pymc_fastlogp.compilation.garbage_collection import old_objects_left_alone
+from pymc_fastlogp.compilation.graphs import functions_of
+from pymc_fastlogp.compilation.model_source import Start
 from tests.callbacks import models
 
 OPTIONS = {
@@ -121,7 +121,7 @@ def test_what_a_model_has_no_use_for_is_neither_imported_nor_collected(run_scrip
         from tests.callbacks import models
         model = models.hierarchy()
         import pymc_fastlogp
-        from pymc_fastlogp.callbacks.compile import found, request_of
+        from pymc_fastlogp.sampling.compile_model import found, request_of
         collections = []
         gc.callbacks.append(lambda phase, about: collections.append(about["generation"]) if gc.get_freeze_count() == 0 else None)
         found(request_of(model, initial_points=None, var_names=None))

@@ -11,9 +11,9 @@ import xarray as xr
 
 import pymc_fastlogp
 from pymc_fastlogp._upstream import nutpie_library
-from pymc_fastlogp.callbacks.compile import found, request_of
-from pymc_fastlogp.callbacks.kept import for_library
-from pymc_fastlogp.callbacks.trace import datatree
+from pymc_fastlogp.sampling.compile_model import found, request_of
+from pymc_fastlogp.sampling.draws import datatree
+from pymc_fastlogp.sampling.pipeline import for_library
 from tests.callbacks import models
 
 OPTIONS = {"draws": 20, "tune": 50, "chains": 2, "cores": 1, "progressbar": False, "quiet": True}
@@ -51,7 +51,7 @@ def by_nutpie(monkeypatch):
     return sample
 
 
-@pytest.mark.parametrize("parametrise", [False, True], ids=["written", "parametrised"])
+@pytest.mark.parametrize("reparametrize", [False, True], ids=["written", "reparametrized"])
 @pytest.mark.parametrize(
     "make",
     [models.hierarchy, models.constrained, models.one_number, diverging, called_as_statistics],
@@ -66,8 +66,8 @@ def by_nutpie(monkeypatch):
     ],
     ids=["plain", "everything", "nuts", "default"],
 )
-def test_all_is_as_from_nutpie(by_nutpie, make, options, parametrise):
-    options = {**OPTIONS, **options, "random_seed": 11, "parametrise": parametrise}
+def test_all_is_as_from_nutpie(by_nutpie, make, options, reparametrize):
+    options = {**OPTIONS, **options, "random_seed": 11, "reparametrize": reparametrize}
     found = pymc_fastlogp.sample(model=make(), **options)
     expected = by_nutpie(model=make(), **options)
     assert found.groups == expected.groups
@@ -90,7 +90,7 @@ def test_the_funnel_diverges():
 )
 def test_what_the_library_is_not_asked_for_goes_to_nutpie(monkeypatch, options):
     calls = []
-    module = sys.modules["pymc_fastlogp.callbacks.sample"]
+    module = sys.modules["pymc_fastlogp.sampling.sample"]
     monkeypatch.setattr(module, "draw", lambda *_, **__: calls.append(1))
     idata = pymc_fastlogp.sample(model=models.one_number(), **OPTIONS, **options)
     assert idata.posterior["x"].shape == (2, 20)

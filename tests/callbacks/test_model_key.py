@@ -12,7 +12,7 @@ import pytest
 from pymc.distributions.transforms import Interval, log
 from pytensor.gradient import grad_clip, grad_scale
 
-from pymc_fastlogp.callbacks.model_key import NotKeyedError, key_of
+from pymc_fastlogp.model_cache.key import NotKeyedError, key_of
 from tests import zoo
 from tests.callbacks import models
 
@@ -228,7 +228,7 @@ def test_what_is_done_to_gradients_counts(one, other):
 
 def test_sources_on_the_path_have_keys(monkeypatch):
     """The version of an installation was asked for, which sources that are not installed have not."""
-    module = sys.modules["pymc_fastlogp.callbacks.model_key"]
+    module = sys.modules["pymc_fastlogp.model_cache.key"]
 
     def version(package):
         if package == "pymc-fastlogp":
@@ -294,7 +294,7 @@ def test_a_density_that_was_registered_by_the_user_has_no_key():
 
 def test_keys_are_equal_in_another_process(run_script):
     source = """
-        from pymc_fastlogp.callbacks.model_key import key_of
+        from pymc_fastlogp.model_cache.key import key_of
         from tests.callbacks import models
         print(*(key_of(make(), {}) for make in (*models.DIRECT, models.ranks)))
         """

@@ -5,8 +5,8 @@ import pymc as pm
 import pytest
 
 import pymc_fastlogp
-from pymc_fastlogp.callbacks import store
 from pymc_fastlogp.kernel.native import object_files
+from pymc_fastlogp.model_cache import store
 from tests.callbacks.test_shared_data import regression
 
 

@@ -13,9 +13,9 @@ import pytest
 
 import pymc_fastlogp
 from pymc_fastlogp._upstream.nutpie import shapes_by_nutpie
-from pymc_fastlogp.callbacks import store
-from pymc_fastlogp.callbacks.model_key import form_of
-from pymc_fastlogp.callbacks.stored_shapes import shape_graph
+from pymc_fastlogp.compilation.shapes import shape_graph
+from pymc_fastlogp.model_cache import store
+from pymc_fastlogp.model_cache.key import form_of
 from tests.callbacks import models
 from tests.callbacks.calls import expand
 
@@ -61,7 +61,7 @@ def fresh(model):
 
 
 def assert_equal(found, expected):
-    """Whether two compiled models are equal to the last bit."""
+    """Return whether two compiled models are equal to the last bit."""
     assert found.shape_info[:2] == expected.shape_info[:2]
     assert [*map(tuple, found.shape_info[2])] == [*map(tuple, expected.shape_info[2])]
     assert found.dims == expected.dims
@@ -269,7 +269,7 @@ def test_is_found_by_another_process_without_compiling(folder, run_script):
         from tests.callbacks.test_shared_data import regression
         compiled = pymc_fastlogp.compile_pymc_model(regression(20, seed=8), freeze_model=False)
         print(repr(float(compiled.logp_dlogp(compiled.initial_point_func(0))[0])))
-        print("pymc_fastlogp.callbacks.build" in sys.modules)
+        print("pymc_fastlogp.compilation.build" in sys.modules)
         """
     first, second = (run_script(source).stdout.split() for _ in range(2))
     compiled = fresh(regression(20, seed=8))

@@ -14,12 +14,13 @@ import pytensor
 import pytest
 
 import pymc_fastlogp
-from pymc_fastlogp.callbacks import kept, store
-from pymc_fastlogp.callbacks.model_key import key_of
-from pymc_fastlogp.kernel.native import bounded_files
+from pymc_fastlogp.kernel.native import file_cache
+from pymc_fastlogp.model_cache import store
+from pymc_fastlogp.model_cache.key import key_of
+from pymc_fastlogp.sampling import pipeline
 from tests.callbacks import models
 from tests.conftest import REPOSITORY
-from tests.parametrisation import models as effects
+from tests.reparametrization import models as effects
 
 
 def value(make=models.hierarchy, **options):
@@ -53,7 +54,7 @@ def test_a_model_is_found_by_another_process_without_compiling(folder, run_scrip
         from tests.callbacks import models
         compiled = pymc_fastlogp.compile_pymc_model(models.hierarchy())
         print(repr(float(compiled.logp_dlogp(compiled.initial_point_func(0))[0])))
-        print("pymc_fastlogp.callbacks.build" in sys.modules, "pymc_fastlogp.kernel.emit" in sys.modules)
+        print("pymc_fastlogp.compilation.build" in sys.modules, "pymc_fastlogp.kernel.emit" in sys.modules)
         """
     first, second = (run_script(source).stdout.split() for _ in range(2))
     assert first[0] == second[0] == repr(float(value()))
@@ -127,7 +128,7 @@ def test_a_damaged_file_is_made_again(damage, folder, builds):
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
 def test_a_folder_that_others_may_write_to_is_left_alone(mode, folder, builds, caplog):
-    bounded_files._warn_once.cache_clear()
+    file_cache._warn_once.cache_clear()
     value()
     folder.chmod(mode)
     value()
@@ -144,9 +145,9 @@ def test_a_folder_that_cannot_be_written_is_done_without(tmp_path, monkeypatch, 
     assert len(builds) == 2
 
 
-@pytest.mark.parametrize("make", [effects.pair, effects.centred], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [effects.pair, effects.centered], ids=lambda make: make.__name__)
 def test_sites_are_found_with_their_model(make, folder, builds):
-    options = {"parametrise": True}
+    options = {"reparametrize": True}
     one, other = (pymc_fastlogp.compile_pymc_model(make(), **options) for _ in range(2))
     assert len(builds) == 1
     for seed in range(3):
@@ -163,7 +164,7 @@ def test_sites_are_found_with_their_model(make, folder, builds):
 
 def test_a_model_without_effects_is_kept_as_it_is(folder, builds):
     for _ in range(2):
-        pymc_fastlogp.compile_pymc_model(models.one_number(), parametrise=True)
+        pymc_fastlogp.compile_pymc_model(models.one_number(), reparametrize=True)
     assert len(builds) == 1
 
 
@@ -171,16 +172,16 @@ def test_a_full_disk_is_done_without(folder, builds, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(bounded_files, "NamedTemporaryFile", full)
+    monkeypatch.setattr(file_cache, "NamedTemporaryFile", full)
     assert value() == value()
     assert len(builds) == 2
 
 
 def test_a_folder_of_another_user_is_left_alone(folder, caplog, monkeypatch):
-    bounded_files._warn_once.cache_clear()
+    file_cache._warn_once.cache_clear()
     folder.mkdir(mode=0o700)
     monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
-    assert not bounded_files.is_private(folder)
+    assert not file_cache.is_private(folder)
     assert any("another user's" in text for text in caplog.messages)
 
 
@@ -221,7 +222,7 @@ def test_sites_beside_data_that_are_shared_outside_of_a_model(folder, builds):
         return model
 
     for _ in range(2):
-        compiled = pymc_fastlogp.compile_pymc_model(pair(), parametrise=True)
+        compiled = pymc_fastlogp.compile_pymc_model(pair(), reparametrize=True)
         point = np.full(compiled.n_dim, 0.5)
         changed = compiled.with_data(scale=np.array(3.0))
         assert changed.logp_dlogp(point)[0] != compiled.logp_dlogp(point)[0]
@@ -267,16 +268,16 @@ def test_processes_that_share_a_folder_and_are_killed(n_kills, tmp_path):
     assert re.fullmatch(rf"{n_kills} kills, \d+ models\n", done.stdout)
 
 
-@pytest.mark.parametrize("parametrise", [False, True])
+@pytest.mark.parametrize("reparametrize", [False, True])
 def test_data_that_change_while_the_key_is_made_are_not_kept_under_it(
-    folder, monkeypatch, parametrise
+    folder, monkeypatch, reparametrize
 ):
     """As another thread may set them between the key and the frozen copy."""
 
     def compiled(scale):
         with pm.Model() as model:
             pm.Normal("x", 0, pm.Data("scale", scale))
-        return pymc_fastlogp.compile_pymc_model(model, parametrise=parametrise)
+        return pymc_fastlogp.compile_pymc_model(model, reparametrize=reparametrize)
 
     def key_and_change(model, options):
         key = key_of(model, options)
@@ -285,6 +286,6 @@ def test_data_that_change_while_the_key_is_made_are_not_kept_under_it(
         return key
 
     with monkeypatch.context() as patch:
-        patch.setattr(kept, "key_of", key_and_change)
+        patch.setattr(pipeline, "key_of", key_and_change)
         compiled(1.0)
     assert compiled(1.0).logp_dlogp([1.0])[1] == -1.0

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.roundoff import N_NOISY, NOISE_ALLOWED, Noise, neighbours, numpy_mode
+from pymc_fastlogp.verification.roundoff import N_NOISY, NOISE_ALLOWED, Noise, neighbors, numpy_mode
 from tests.fuzz.drafts import FLOATS
 from tests.fuzz.evaluation import (
     DROPS_CHECKS,
@@ -73,7 +73,7 @@ class Sides:
 
     @cached_property
     def raise_if_checked(self) -> Callable[..., bool]:
-        """Whether lengths do not fit, which both sides say without the rewrites that drop what checks them."""
+        """Return whether lengths do not fit, which both sides say without the rewrites that drop what checks them."""
         with switched(True):
             own = self._program.variables()
         on = _caught(on_by_kernels(*own, *DROPS_CHECKS))
@@ -178,7 +178,7 @@ def _in_single(result: Result) -> Result:
 
 
 def _has_nan(result: Result) -> bool:
-    """Whether upstream's arrays have a nan anywhere: beside one, a factor has numbers up to where LAPACK ended."""
+    """Return whether upstream's arrays have a nan anywhere: beside one, a factor has numbers up to where LAPACK ended."""
     if isinstance(result, Exception):
         return False
     return any(x.dtype.kind == "f" and bool(np.isnan(x).any()) for x in result)
@@ -195,7 +195,7 @@ def _around(sides: Sides, arrays: Arrays) -> Iterator[Result]:
 
 
 def _moved(array: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    for x in neighbours(array if array.dtype.kind == "f" else np.zeros(array.shape), rng):
+    for x in neighbors(array if array.dtype.kind == "f" else np.zeros(array.shape), rng):
         yield x.astype(array.dtype) if array.dtype.kind == "f" else array
 
 

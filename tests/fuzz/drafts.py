@@ -81,7 +81,7 @@ class Draft:
         return self.find(lambda other: wanted(other) and self.combines(line, other))
 
     def combines(self, first: Line, second: Line) -> bool:
-        """Whether all axes are equally long, or of static length 1 on one side."""
+        """Return whether all axes are equally long, or of static length 1 on one side."""
         axes = zip(
             reversed(list(zip(first.shape, self.static(first)))),
             reversed(list(zip(second.shape, self.static(second)))),
@@ -89,7 +89,7 @@ class Draft:
         return all(n == m or 1 in (s, t) for (n, s), (m, t) in axes)
 
     def fits(self, line: Line, shape: Shape) -> bool:
-        """Whether a line can be written to a place of this shape."""
+        """Return whether a line can be written to a place of this shape."""
         if len(line.shape) > len(shape):
             return False
         axes = zip(line.shape[::-1], self.static(line)[::-1], shape[::-1])

@@ -129,14 +129,14 @@ class Draw:
         columns = np.column_stack([self.column() for _ in range(3)]).astype("float64")
         return pt.dot(columns, self.prior(REAL, (3,)))
 
-    def centred(self) -> TensorVariable:
+    def centered(self) -> TensorVariable:
         index, n_groups = self.index()
         effect = pm.Normal(
             self.name("g"), self.prior(REAL), self.prior(POSITIVE), shape=(n_groups,)
         )
         return effect[self.given(index)]
 
-    def noncentred(self) -> TensorVariable:
+    def noncentered(self) -> TensorVariable:
         index, n_groups = self.index()
         z = self.prior({"Normal": REAL["Normal"], "StudentT": REAL["StudentT"]}, (n_groups,))
         return (self.prior(REAL) + self.prior(POSITIVE) * z)[self.given(index)]
@@ -179,7 +179,7 @@ class Draw:
         return walk - walk.mean() if self.chance(0.5) else walk
 
     def predictor(self) -> TensorVariable:
-        kinds = [self.intercept, self.slope, self.coefficients, self.centred, self.noncentred]
+        kinds = [self.intercept, self.slope, self.coefficients, self.centered, self.noncentered]
         kinds += [self.nested, self.zero_sum, self.crossed, self.correlated, self.smooth]
         parts = self.pick_parts(kinds)
         return pt.broadcast_to(sum(part() for part in parts), (self.n,))

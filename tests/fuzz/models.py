@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 
 import pymc_fastlogp
 from pymc_fastlogp import Verification
-from pymc_fastlogp.callbacks.compiled import CompiledModel
+from pymc_fastlogp.compilation.nutpie_model import CompiledModel
 from tests.fuzz.draw import REAL, Draw
 from tests.fuzz.likelihoods import observe
 
@@ -32,7 +32,7 @@ def precision_of(model: pm.Model) -> str:
 
 
 def is_frozen(model: pm.Model, seed: int) -> bool:
-    """Whether the data of the model of a seed are constants of what is compiled."""
+    """Return whether the data of the model of a seed are constants of what is compiled."""
     return not model.data_vars or bool(seed % 2)
 
 

@@ -18,7 +18,7 @@ from tests.kernel.vecmath_intrinsic import apply
 PAGE = Path(__file__).parents[2] / "docs" / "vecmath.md"
 BEGIN, END = "<!-- maxima -->\n", "<!-- end of maxima -->\n"
 DIGITS = 40
-NEIGHBOURS = 3
+NEIGHBORS = 3
 # About half of the points of a function; the rest is in windows and at thresholds.
 POINTS = 12_000
 EXPONENTS = np.arange(-1074, 1024)
@@ -200,7 +200,7 @@ def evaluate(name: str, x: np.ndarray, width: int | None = None) -> np.ndarray:
 
 
 def points(row: Function, n: int, seed: int = 0) -> np.ndarray:
-    """Return distinct points of the domain: about n of all exponents and n in windows, and neighbours."""
+    """Return distinct points of the domain: about n of all exponents and n in windows, and neighbors."""
     low, high = row.domain
     rng = np.random.default_rng(seed)
     exponents = np.resize(EXPONENTS, n)
@@ -211,7 +211,7 @@ def points(row: Function, n: int, seed: int = 0) -> np.ndarray:
         if max(low, a) < min(high, b)
     ]
     at = np.concatenate([THRESHOLDS, np.negative(THRESHOLDS), row.domain])
-    x = np.unique(np.concatenate([spread, *dense, *neighbours(at, NEIGHBOURS)]))
+    x = np.unique(np.concatenate([spread, *dense, *neighbors(at, NEIGHBORS)]))
     return x[(low <= x) & (x <= high) & (x != 0) & ~_poles(row, x)]
 
 
@@ -223,7 +223,7 @@ def arguments(row: Function, n: int, seed: int = 0) -> np.ndarray:
     return np.stack([first, SECOND[row.name](first, np.random.default_rng(seed))])
 
 
-def neighbours(x: np.ndarray, n: int) -> list[np.ndarray]:
+def neighbors(x: np.ndarray, n: int) -> list[np.ndarray]:
     """Return x, and the n next doubles on both sides."""
     found = [x]
     up = down = x

@@ -10,7 +10,7 @@ from pymc_fastlogp.kernel.ir.loops import (
     Check,
     Loop,
     Program,
-    Repeat,
+    SequentialLoop,
     Step,
     Store,
 )
@@ -27,9 +27,9 @@ from pymc_fastlogp.kernel.lower.linear_lengths import difference
 from pymc_fastlogp.kernel.passes import PASSES, PASSES_AGAIN, Pass
 
 
-def optimise(program: Program) -> Program:
+def optimize(program: Program) -> Program:
     """Run all passes, and assert the invariants after each of them."""
-    return passes.optimise(program, [*map(_checked, PASSES)], [*map(_checked, PASSES_AGAIN)])
+    return passes.optimize(program, [*map(_checked, PASSES)], [*map(_checked, PASSES_AGAIN)])
 
 
 def _checked(run: Pass) -> Pass:
@@ -70,7 +70,7 @@ def _check_again(program: Program, written: set[Buffer]) -> None:
 def _check_steps(steps: Sequence[Step], written: set[Buffer]) -> None:
     """Check steps, and add what they write to what is written."""
     for step in steps:
-        if isinstance(step, Repeat):
+        if isinstance(step, SequentialLoop):
             _check_counter(step)
             written.add(step.counter)
             _check_steps(step.steps, written)
@@ -82,7 +82,7 @@ def _check_steps(steps: Sequence[Step], written: set[Buffer]) -> None:
         written |= writes(step)
 
 
-def _check_counter(repeat: Repeat) -> None:
+def _check_counter(repeat: SequentialLoop) -> None:
     counter = repeat.counter
     is_number = (counter.dtype, counter.shape, counter.role) == ("int64", (), Role.SCRATCH)
     _assert(is_number, "counts in something else than a number", repeat)
@@ -107,7 +107,7 @@ def _check_expressions(loop: Loop) -> None:
 
 
 def _are_apart(first: tuple[Expr, ...], second: tuple[Expr, ...]) -> bool:
-    """Whether two positions differ along an axis by a number that is not 0, the same for all of the loop."""
+    """Return whether two positions differ along an axis by a number that is not 0, the same for all of the loop."""
     for a, b in zip(first, second, strict=True):
         found = difference(a, b, {})
         if found and is_uniform(a) and is_uniform(b):

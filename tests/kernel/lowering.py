@@ -10,10 +10,10 @@ from pytensor.compile.mode import Mode, get_mode, optdb
 from pytensor.graph.fg import FunctionGraph
 
 from pymc_fastlogp.analysis.index_facts import index_facts
-from pymc_fastlogp.kernel.graph.scans import specialise_scans
+from pymc_fastlogp.kernel.graph.scan_inner_graphs import specialise_scans
 from pymc_fastlogp.kernel.lower import is_supported, loops_of
-from pymc_fastlogp.roundoff import NOISE_ALLOWED, neighbours
-from tests.kernel.check import optimise
+from pymc_fastlogp.verification.roundoff import NOISE_ALLOWED, neighbors
+from tests.kernel.check import optimize
 from tests.kernel.native_kernel import NativeKernel, compile_native
 
 PYTHON = Mode(linker="py", optimizer=None)
@@ -114,7 +114,7 @@ def compiled(
     unsupported = [str(node) for node in fgraph.toposort() if not is_supported(node)]
     assert not unsupported, unsupported
     facts = [index_facts(array) if i in known else None for i, array in enumerate(arrays)]
-    return compile_native(optimise(loops_of(fgraph, facts)), contiguous)
+    return compile_native(optimize(loops_of(fgraph, facts)), contiguous)
 
 
 def evaluated(
@@ -137,7 +137,7 @@ def in_python(
 def noise(function: Callable[..., list[np.ndarray]], arrays: Sequence[np.ndarray]) -> list[float]:
     """Return how much each result may differ where larger numbers cancel: what a few units in the last place of the inputs change."""
     rng = np.random.default_rng(0)
-    here, points = function(*arrays), zip(*(neighbours(x, rng) for x in arrays), strict=True)
+    here, points = function(*arrays), zip(*(neighbors(x, rng) for x in arrays), strict=True)
     around = [function(*point) for point in points]
     return [
         NOISE_ALLOWED * float(np.abs(np.array(results) - result).max(initial=0.0))

@@ -17,7 +17,7 @@ from pymc_fastlogp.kernel.vecmath import (
     normal,
     payne_hanek,
     polynomials,
-    quarters,
+    range_reduction,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -42,8 +42,8 @@ def test_committed_polynomials_are_reproduced(coefficients):
         (logarithm.LOG10_2_HIGH, logarithm.LOG10_2_LOW, lambda: mp.log10(2)),
         (*logarithm.LOG2_E, lambda: 1 / mp.log(2)),
         (*logarithm.LOG10_E, lambda: 1 / mp.log(10)),
-        (*quarters.HALF_PI[:2], lambda: mp.pi / 2),
-        (quarters.TWO_OVER_PI, 0.0, lambda: 2 / mp.pi),
+        (*range_reduction.HALF_PI[:2], lambda: mp.pi / 2),
+        (range_reduction.TWO_OVER_PI, 0.0, lambda: 2 / mp.pi),
         (inverse.TAN_PI_8, 0.0, lambda: mp.tan(mp.pi / 8)),
         (cell_logarithm.LN2, 0.0, lambda: mp.log(2)),
         (gamma_positive.STIRLING_CONSTANT, 0.0, lambda: (mp.log(2 * mp.pi) - 1) / 2),
@@ -70,4 +70,7 @@ def test_exponents_times_leading_parts_are_exact(high):
 def test_the_digits_of_two_over_pi():
     with mp.workprec(2 * payne_hanek.TWO_OVER_PI_BITS):
         assert int(mp.ldexp(2 / mp.pi, payne_hanek.TWO_OVER_PI_BITS)) == payne_hanek.TWO_OVER_PI
-        assert float(mp.pi / 2 - sum(map(mp.mpf, quarters.HALF_PI[:2]))) == quarters.HALF_PI[2]
+        assert (
+            float(mp.pi / 2 - sum(map(mp.mpf, range_reduction.HALF_PI[:2])))
+            == range_reduction.HALF_PI[2]
+        )

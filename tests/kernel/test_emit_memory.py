@@ -57,7 +57,7 @@ def test_gather_on_two_axes_of_which_one_is_the_outer_index(contiguous):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_gather_and_neighbours_of_every_type(dtype):
+def test_gather_and_neighbors_of_every_type(dtype):
     table, index = given("table", 30, dtype=dtype), given("i", 45, dtype="int64")
     y, copy = output("y", 45, dtype=dtype), output("copy", 30, dtype=dtype)
     kernel = compile_native(

@@ -70,7 +70,7 @@ def copy_of(n, index=I0):
     return program(Loop((n,), (Store(y, (I0,), Load(x, (index,))),)))
 
 
-def test_neighbours_are_one_load():
+def test_neighbors_are_one_load():
     code = instructions(copy_of(4 * W))
     assert f"load <{W} x double>" in code
     assert "masked" not in code

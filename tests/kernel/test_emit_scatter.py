@@ -10,7 +10,7 @@ from llvmlite import ir
 from pytensor import scalar as ps
 from pytensor.graph.fg import FunctionGraph
 
-from pymc_fastlogp.analysis.index_facts import FAR, Neighbours, index_facts, neighbours_of
+from pymc_fastlogp.analysis.index_facts import FAR, Neighbors, index_facts, neighbors_of
 from pymc_fastlogp.kernel.emit import emit
 from pymc_fastlogp.kernel.emit.scatter_by_lane import CHEAP
 from pymc_fastlogp.kernel.ir.arithmetic import identity
@@ -26,10 +26,10 @@ from tests.slices import examples
 
 W = default_width()
 N_GROUPS = 7
-RUNS, SHORT_RUNS, APART = Neighbours(W, 1), Neighbours(W - 1, 1), Neighbours(1, W)
+RUNS, SHORT_RUNS, APART = Neighbors(W, 1), Neighbors(W - 1, 1), Neighbors(1, W)
 
 
-def sums_by_group(n, neighbours, *, static=True, n_operations=0):
+def sums_by_group(n, neighbors, *, static=True, n_operations=0):
     """Return the program that adds numbers, and how many there are, by group, whose number may take operations that leave it as it is."""
     [size] = sizes(n, static=static)
     index, x = given("i", size, dtype="int32"), given("x", size)
@@ -39,25 +39,25 @@ def sums_by_group(n, neighbours, *, static=True, n_operations=0):
         number = Compute(ps.abs, (number,), "int32")
     group = (number,)
     body = (
-        Accumulate(sums, group, ps.add, Load(x, (I0,)), neighbours),
-        Accumulate(counts, group, ps.add, Const(1.0, F64), neighbours),
+        Accumulate(sums, group, ps.add, Load(x, (I0,)), neighbors),
+        Accumulate(counts, group, ps.add, Const(1.0, F64), neighbors),
     )
     return program(fill(sums), fill(counts), Loop((size,), body), inputs=(index, x))
 
 
-def instructions(neighbours):
+def instructions(neighbors):
     module = ir.Module("test")
-    emit(module, sums_by_group(5 * W, neighbours), "kernel", [True, True])
+    emit(module, sums_by_group(5 * W, neighbors), "kernel", [True, True])
     return str(module)
 
 
 @pytest.mark.parametrize(
-    ("neighbours", "tests", "scatters"),
-    [(None, 1, 0), (RUNS, 2, 0), (SHORT_RUNS, 0, 0), (APART, 0, 2), (Neighbours(1, W - 1), 0, 0)],
+    ("neighbors", "tests", "scatters"),
+    [(None, 1, 0), (RUNS, 2, 0), (SHORT_RUNS, 0, 0), (APART, 0, 2), (Neighbors(1, W - 1), 0, 0)],
 )
-def test_the_code_follows_from_what_is_known(neighbours, tests, scatters):
+def test_the_code_follows_from_what_is_known(neighbors, tests, scatters):
     """Tests of whole vectors, and instructions that write a vector to several places."""
-    code = instructions(neighbours)
+    code = instructions(neighbors)
     assert code.count('call i1 @"llvm.vector.reduce.and') == tests
     assert code.count('call void @"llvm.masked.scatter') == scatters
 
@@ -88,11 +88,11 @@ def test_runs_in_registers_are_right_for_any_index(n, static):
 
 
 @pytest.mark.parametrize("static", [True, False], ids=["static", "runtime"])
-@pytest.mark.parametrize("neighbours", [RUNS, SHORT_RUNS, None])
+@pytest.mark.parametrize("neighbors", [RUNS, SHORT_RUNS, None])
 @pytest.mark.parametrize("n", [1, W - 1, W, W + 1, W + 3, 5 * W + 1])
-def test_an_index_that_is_not_computed_again_in_each_lane(n, neighbours, static):
+def test_an_index_that_is_not_computed_again_in_each_lane(n, neighbors, static):
     """A loop may end with one row, which is no vector."""
-    kernel = compile_native(sums_by_group(n, neighbours, static=static, n_operations=CHEAP + 1))
+    kernel = compile_native(sums_by_group(n, neighbors, static=static, n_operations=CHEAP + 1))
     rng = np.random.default_rng(0)
     index, x = np.sort(rng.integers(0, N_GROUPS, n)).astype("int32"), rng.normal(size=n)
     sums, counts = kernel(index, x)
@@ -100,7 +100,7 @@ def test_an_index_that_is_not_computed_again_in_each_lane(n, neighbours, static)
     np.testing.assert_array_equal(counts, np.bincount(index, minlength=N_GROUPS))
 
 
-def products_by_group(n, neighbours, *, dtype=F64, static=True):
+def products_by_group(n, neighbors, *, dtype=F64, static=True):
     """Return the program that adds ``x * table[i + 1]`` by group."""
     [size] = sizes(n, static=static)
     index, x = given("i", size, dtype="int32"), given("x", size)
@@ -108,15 +108,15 @@ def products_by_group(n, neighbours, *, dtype=F64, static=True):
     group = Load(index, (I0,))
     number = compute(ps.add, group, Const(1, "int64"), dtype="int64")
     product = compute(ps.mul, Load(table, (number,)), Load(x, (I0,)))
-    body = Accumulate(sums, (group,), ps.add, product, neighbours)
+    body = Accumulate(sums, (group,), ps.add, product, neighbors)
     return program(fill(sums), Loop((size,), (body,)), inputs=(index, x, table))
 
 
 @pytest.mark.skipif(checks_bounds(), reason="checks of bounds have vectors of truth values, too")
-@pytest.mark.parametrize(("neighbours", "choices"), [(RUNS, 1), (SHORT_RUNS, 0), (APART, 0)])
-def test_a_gather_by_runs_chooses_between_two_loads(neighbours, choices):
+@pytest.mark.parametrize(("neighbors", "choices"), [(RUNS, 1), (SHORT_RUNS, 0), (APART, 0)])
+def test_a_gather_by_runs_chooses_between_two_loads(neighbors, choices):
     module = ir.Module("test")
-    emit(module, products_by_group(5 * W, neighbours), "kernel", [True] * 3)
+    emit(module, products_by_group(5 * W, neighbors), "kernel", [True] * 3)
     assert str(module).count('!"branch_weights"') == choices
 
 
@@ -150,10 +150,10 @@ def test_every_operation_and_type_in_runs(op, dtype):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("neighbours", [RUNS, SHORT_RUNS, None])
-def test_what_is_not_finite_stays_in_its_group(bad, neighbours):
+@pytest.mark.parametrize("neighbors", [RUNS, SHORT_RUNS, None])
+def test_what_is_not_finite_stays_in_its_group(bad, neighbors):
     index = np.repeat([1, 4, 6], [W + 5, 2 * W, 3]).astype("int32")
-    kernel = compile_native(sums_by_group(index.size, neighbours))
+    kernel = compile_native(sums_by_group(index.size, neighbors))
     for position in (0, W + 4, W + 5, index.size - 1):
         x = np.ones(index.size)
         x[position] = bad
@@ -202,23 +202,23 @@ def test_lanes_that_differ_are_added_as_vectors(n, static):
 
 
 @pytest.mark.parametrize(
-    ("vector", "neighbours"),
+    ("vector", "neighbors"),
     [
-        ([3], Neighbours(1, FAR)),
-        ([3, 3], Neighbours(2, 1)),
-        ([0, 0, 0, 5, 5, 1], Neighbours(2, 1)),
-        ([0, 1, 0, 2], Neighbours(1, 2)),
-        ([0, 1, 2, 0], Neighbours(1, 3)),
-        (np.arange(40) % 11, Neighbours(1, 11)),
-        (np.arange(40) % 20, Neighbours(1, FAR)),
-        (np.arange(200, dtype="uint8") // 50, Neighbours(50, 1)),
+        ([3], Neighbors(1, FAR)),
+        ([3, 3], Neighbors(2, 1)),
+        ([0, 0, 0, 5, 5, 1], Neighbors(2, 1)),
+        ([0, 1, 0, 2], Neighbors(1, 2)),
+        ([0, 1, 2, 0], Neighbors(1, 3)),
+        (np.arange(40) % 11, Neighbors(1, 11)),
+        (np.arange(40) % 20, Neighbors(1, FAR)),
+        (np.arange(200, dtype="uint8") // 50, Neighbors(50, 1)),
     ],
 )
-def test_runs_and_gaps(vector, neighbours):
-    assert neighbours_of(np.array(vector)) == neighbours
+def test_runs_and_gaps(vector, neighbors):
+    assert neighbors_of(np.array(vector)) == neighbors
 
 
-def known_neighbours(index, *, of_matrix=False, columns=False):
+def known_neighbors(index, *, of_matrix=False, columns=False):
     """Return what lowering knows of a scatter with a constant index into a vector, or rows of a matrix."""
     x = pt.tensor("x", shape=(index.size, 3) if of_matrix else index.shape)
     base = pt.zeros((40, 3) if of_matrix else 40)
@@ -227,21 +227,21 @@ def known_neighbours(index, *, of_matrix=False, columns=False):
     scattered = base[chosen].inc(x)
     fgraph = FunctionGraph([x, i], [scattered], clone=False)
     loops = lower(fgraph, [None, index_facts(index)]).steps
-    return {s.neighbours for loop in loops for s in loop.body if isinstance(s, Accumulate)}
+    return {s.neighbors for loop in loops for s in loop.body if isinstance(s, Accumulate)}
 
 
 def test_what_is_known_of_a_constant_index():
     index = np.repeat([1, 7, 9], 20)
-    assert known_neighbours(index) == {Neighbours(20, 1)}
-    assert known_neighbours(index, of_matrix=True) == {Neighbours(20, 1)}
+    assert known_neighbors(index) == {Neighbors(20, 1)}
+    assert known_neighbors(index, of_matrix=True) == {Neighbors(20, 1)}
 
 
 def test_what_is_not_known():
     index = np.repeat([1, 7, 9], 20)
-    assert known_neighbours(index.reshape(3, 20)) == {None}
-    assert known_neighbours(index, columns=True) == {None}
+    assert known_neighbors(index.reshape(3, 20)) == {None}
+    assert known_neighbors(index, columns=True) == {None}
     # -1 and 39 are the same element.
-    assert known_neighbours(np.resize([-1, *range(20, 40)], 60)) == {None}
+    assert known_neighbors(np.resize([-1, *range(20, 40)], 60)) == {None}
 
 
 @st.composite

@@ -22,7 +22,7 @@ from pytensor.sparse.variable import SparseConstant
 from pymc_fastlogp import disabled
 from pymc_fastlogp.kernel.graph.boundary import EMBEDDED_BYTES
 from pymc_fastlogp.kernel.graph.held_constants import HeldConstants, HoldConstants
-from pymc_fastlogp.kernel.native.held import hold
+from pymc_fastlogp.kernel.native.constant_memory import hold
 
 N = 5000
 

@@ -8,7 +8,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.basic import ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 
-from pymc_fastlogp.analysis.core_op import core_op
+from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.kernel.lower.table import TABLE
 from pymc_fastlogp.ops import (
     EighUpToSigns,
@@ -109,7 +109,7 @@ NEVER_EMPTY = {EighUpToSigns, IveOfOrders}
 
 
 def has_axis(case, length):
-    """Whether an input or an output has an axis of a length."""
+    """Return whether an input or an output has an axis of a length."""
     inputs = case.inputs(static=True)
     outputs = FunctionGraph(inputs, case.outputs(inputs), clone=True).outputs
     return any(length in v.type.shape for v in (*inputs, *outputs))

@@ -8,7 +8,7 @@ from pytensor import scalar as ps
 from pytensor import tensor as pt
 from pytensor.graph.fg import FrozenFunctionGraph
 
-from pymc_fastlogp.kernel.graph.scans import specialise_scans
+from pymc_fastlogp.kernel.graph.scan_inner_graphs import specialise_scans
 from pymc_fastlogp.kernel.ir.expressions import Compute, Length, Load
 from pymc_fastlogp.kernel.ir.loops import Loop, Store
 from pymc_fastlogp.kernel.ir.traversal import expressions
@@ -172,7 +172,7 @@ def test_within_two_ulp_by_many(pairs):
         np.testing.assert_array_max_ulp(apply(quotient, x, y, 1 / y), x / y, maxulp=2)
 
 
-def test_a_lane_does_not_depend_on_its_neighbours():
+def test_a_lane_does_not_depend_on_its_neighbors():
     x, y = (column.ravel() for column in np.meshgrid(EDGES, EDGES))
     with np.errstate(all="ignore"):
         found, expected = apply(quotient, x, y, 1 / y), x / y

@@ -18,7 +18,7 @@ from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
 from pymc_fastlogp.kernel.passes.simplify import simplify
-from tests.kernel.check import check, optimise
+from tests.kernel.check import check, optimize
 from tests.kernel.native_kernel import compile_native
 
 ROWS, GROUPS = 50, 4
@@ -28,7 +28,7 @@ def program_of(inputs, outputs, **facts):
     """Lower a graph; ``facts`` gives the data of integer inputs by name."""
     known = tuple(index_facts(facts[x.name]) if x.name in facts else None for x in inputs)
     graph = FrozenFunctionGraph.from_io(inputs, outputs, dedup_nodes=True)
-    return optimise(loops_of(graph, known))
+    return optimize(loops_of(graph, known))
 
 
 def domains(program):
@@ -301,7 +301,7 @@ def test_what_an_unrolled_axis_adds_to_one_element_is_added_at_once(reduce, leng
     np.testing.assert_allclose(each, by_numpy(values, axis=0), rtol=1e-13)
 
 
-def test_vectors_run_along_neighbours_that_are_summed_in_a_column():
+def test_vectors_run_along_neighbors_that_are_summed_in_a_column():
     x, v = pt.matrix("x", shape=(300, 40)), pt.vector("v", shape=(300,))
     program = program_of([x, v], [pt.exp(x.T @ v)])
     [loop] = [loop for loop in program.steps if len(loop.domain) == 2]
@@ -310,7 +310,7 @@ def test_vectors_run_along_neighbours_that_are_summed_in_a_column():
     assert load.index == (Index(0), Index(1))
 
 
-def test_vectors_run_along_neighbours():
+def test_vectors_run_along_neighbors():
     x = pt.matrix("x", shape=(30, 20))
     program = program_of([x], [pt.sum(pt.exp(x.T))])
     [loop] = [loop for loop in program.steps if len(loop.domain) == 2]

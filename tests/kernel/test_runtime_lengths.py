@@ -73,7 +73,7 @@ PRODUCTS = {
     "one and vector": (lambda x, y: pt.dot(pt.exp(x), pt.tanh(y)) * 2, of(1), of(3)),
     "matrices": (lambda x, y: pt.dot(pt.exp(x), pt.tanh(y)) * 2, of(4, 3), of(1, 2)),
     "batches": (lambda x, y: pt.matmul(pt.exp(x), pt.tanh(y)) * 2, of(2, 4, 3), of(2, 1, 2)),
-    "one column to factorise": (lambda x: pt.linalg.cholesky(pt.exp(x)) * 2, of(3, 1)),
+    "one column to factorize": (lambda x: pt.linalg.cholesky(pt.exp(x)) * 2, of(3, 1)),
     "one to solve for": (
         lambda x, y: solve_triangular(x, pt.tanh(y), lower=True, b_ndim=1) * 2,
         LOWER,

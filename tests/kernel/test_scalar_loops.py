@@ -13,7 +13,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pymc_fastlogp.kernel.emit import emit
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.lower.elemwise import scalar_op_is_supported
-from pymc_fastlogp.kernel.native.target import optimised, target_machine
+from pymc_fastlogp.kernel.native.target import optimized, target_machine
 from pymc_fastlogp.kernel.scalars.loops import results_of
 from tests.fuzz.evaluation import by_kernels, off_in_numba, on_by_kernels
 from tests.kernel import scalar_loop
@@ -160,7 +160,7 @@ def test_results_of_a_loop_are_of_one_call():
     def calls(text):
         return [line for line in text.splitlines() if "call" in line and symbol in line]
 
-    before, after = calls(str(module)), calls(str(optimised(module, target_machine())))
+    before, after = calls(str(module)), calls(str(optimized(module, target_machine())))
     assert len(after) * 2 == len(before) > 0
 
 

@@ -13,10 +13,10 @@ from pytensor.graph.replace import clone_replace
 from pytensor.scan.basic import until
 from pytensor.scan.op import Scan
 
-from pymc_fastlogp.kernel.graph import scans
+from pymc_fastlogp.kernel.graph import scan_inner_graphs
 from pymc_fastlogp.kernel.graph.op import FusedKernel
-from pymc_fastlogp.kernel.graph.scans import specialise_scans
-from pymc_fastlogp.kernel.ir.loops import Call, Loop, Repeat
+from pymc_fastlogp.kernel.graph.scan_inner_graphs import specialise_scans
+from pymc_fastlogp.kernel.ir.loops import Call, Loop, SequentialLoop
 from pymc_fastlogp.kernel.ir.traversal import loops_in
 from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, loops_of, lower
 from tests.kernel.covered.scan import autoregression, decaying, learning, scan, taps
@@ -241,7 +241,7 @@ def test_steps_that_cannot_be_rewritten_are_left_to_pytensor(monkeypatch, caplog
     def fails(*_):
         raise KeyError("a step")
 
-    monkeypatch.setattr(scans, "_specialised", fails)
+    monkeypatch.setattr(scan_inner_graphs, "_specialized", fails)
     [y] = scan(lambda x, s: s + x, [X], [ZERO])
     with pytensor.config.change_flags(on_opt_error="warn"), caplog.at_level("WARNING"):
         graph = FunctionGraph(outputs=[y], clone=True)
@@ -336,7 +336,7 @@ def test_a_large_product_in_a_step_is_a_call():
     inputs = case.inputs(static=True)
     graph = FunctionGraph(inputs, case.outputs(inputs), clone=True)
     program = lower(graph, [None] * 3)
-    [repeat] = [step for step in program.steps if isinstance(step, Repeat)]
+    [repeat] = [step for step in program.steps if isinstance(step, SequentialLoop)]
     assert any(isinstance(s, Call) for loop in loops_in(repeat.steps) for s in loop.body)
     check_value(case)
     check_gradient(case)
@@ -358,7 +358,7 @@ def repeats_of(outputs, inputs):
     graph = as_for_a_region(inputs, outputs)
     specialise_scans(graph)
     program = lower(graph, [None] * len(inputs))
-    return program, [step for step in program.steps if isinstance(step, Repeat)]
+    return program, [step for step in program.steps if isinstance(step, SequentialLoop)]
 
 
 def names(steps):

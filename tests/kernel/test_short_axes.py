@@ -9,7 +9,7 @@ from pytensor.graph.fg import FrozenFunctionGraph
 
 from pymc_fastlogp.kernel.lower import loops_of
 from pymc_fastlogp.kernel.passes import short_axes
-from tests.kernel.check import optimise
+from tests.kernel.check import optimize
 from tests.kernel.native_kernel import compile_native
 
 ROWS = 100
@@ -73,11 +73,11 @@ def program_of(entries, length):
     by_row = table.sum(axis=1)
     outputs = [by_row, table.sum(axis=0), pt.sum(table / by_row[:, None])]
     graph = FrozenFunctionGraph.from_io([x, y], outputs, dedup_nodes=True)
-    return optimise(loops_of(graph, (None, None)))
+    return optimize(loops_of(graph, (None, None)))
 
 
 def keeps_rows(program):
-    """Whether a loop goes along rows, and no other axis."""
+    """Return whether a loop goes along rows, and no other axis."""
     return any(len(loop.domain) == 2 and set(loop.domain) != {ROWS} for loop in program.steps)
 
 

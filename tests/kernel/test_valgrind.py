@@ -18,7 +18,7 @@ from pytensor.graph.fg import FunctionGraph
 
 from pymc_fastlogp.kernel.emit import emit
 from pymc_fastlogp.kernel.lower import lower
-from pymc_fastlogp.kernel.native.target import default_width, optimised, target_machine
+from pymc_fastlogp.kernel.native.target import default_width, optimized, target_machine
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED
 from tests.kernel.test_bounds import GRAPHS, ROWS, N, rows, v, x
 from tests.kernel.test_cpus import CPUS
@@ -61,7 +61,7 @@ def avx2(monkeypatch):
 def run(module, folder, globals_, body):
     """Return the numbers that a program writes, which valgrind has nothing to say about."""
     machine = target_machine()
-    (folder / "code.o").write_bytes(machine.emit_object(optimised(module, machine)))
+    (folder / "code.o").write_bytes(machine.emit_object(optimized(module, machine)))
     (folder / "main.c").write_text(MAIN % (globals_, body))
     build = ["gcc", "-w", "-std=gnu89", "-no-pie", "-O1", "main.c", "code.o", "-lm", "-o", "main"]
     subprocess.run(build, cwd=folder, check=True)

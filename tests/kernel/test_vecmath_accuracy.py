@@ -12,7 +12,7 @@ from tests.kernel.accuracy import (
     as_markdown,
     evaluate,
     measure,
-    neighbours,
+    neighbors,
     points,
     table_of,
 )
@@ -51,8 +51,8 @@ def test_errors_are_within_the_bounds_at_many_more_points(row):
 
 
 @pytest.mark.parametrize("name", MONOTONE)
-def test_monotone_between_neighbours_everywhere(name):
-    x = np.concatenate(neighbours(points(FUNCTIONS[name], 200_000), 2))
+def test_monotone_between_neighbors_everywhere(name):
+    x = np.concatenate(neighbors(points(FUNCTIONS[name], 200_000), 2))
     x.sort()
     result = evaluate(name, x[x >= FUNCTIONS[name].domain[0]])
     assert (result[1:] >= result[:-1]).all()

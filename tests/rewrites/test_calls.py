@@ -13,18 +13,18 @@ from pymc_fastlogp.analysis.elemwise import n_leaves
 from pymc_fastlogp.analysis.ranges import is_nonnegative
 from pymc_fastlogp.decisions import collected
 from pymc_fastlogp.rewrites.checks.fold_checks_by_range import local_fold_checks_by_range
-from pymc_fastlogp.rewrites.filled.lift_cost import FEW_ENTRIES, pays
-from pymc_fastlogp.rewrites.filled.packed import packed
-from pymc_fastlogp.rewrites.filled.unit_norms import local_unit_norms
 from pymc_fastlogp.rewrites.gaussian.gaussian_rows import NAME, local_gaussian_rows
 from pymc_fastlogp.rewrites.gaussian.squares import MOST_MONOMIALS
 from pymc_fastlogp.rewrites.linalg.cholesky_of_inverse import is_symmetric
 from pymc_fastlogp.rewrites.linalg.gram_of_scaled import local_gram_of_scaled
+from pymc_fastlogp.rewrites.loggamma.rising_factorial import local_rising_factorial
+from pymc_fastlogp.rewrites.packed_matrices.lift_cost import FEW_ENTRIES, pays
+from pymc_fastlogp.rewrites.packed_matrices.packed_array import packed
+from pymc_fastlogp.rewrites.packed_matrices.unit_norms import local_unit_norms
 from pymc_fastlogp.rewrites.rows.refusals import TOO_MANY_PRODUCTS
-from pymc_fastlogp.rewrites.rows.rising_factorial import local_rising_factorial
 from pymc_fastlogp.rewrites.rows.sequence import RowRewriter, Walk
-from pymc_fastlogp.rewrites.rows.switch_to_zero import is_scaled_exp, local_switch_to_zero
 from pymc_fastlogp.rewrites.scalars.log_of_product import sum_of_logs, with_one_exponential
+from pymc_fastlogp.rewrites.switches.switch_to_zero import is_scaled_exp, local_switch_to_zero
 
 PACKAGE = pymc_fastlogp.__path__[0]
 MOST_CALLS = 200_000

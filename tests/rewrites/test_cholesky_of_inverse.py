@@ -24,9 +24,9 @@ rate = pt.scalar("rate")
 v = pt.vector("v", shape=(N,))
 b = pt.vector("b", shape=(N,))
 rows = pt.matrix("rows", shape=(3, N))
-NEIGHBOURS = np.eye(N, k=1) + np.eye(N, k=-1)
+NEIGHBORS = np.eye(N, k=1) + np.eye(N, k=-1)
 gram = root @ root.T + np.eye(N)
-chain = np.diag([2.0, 3.0, 4.0, 5.0]) - rate * NEIGHBOURS
+chain = np.diag([2.0, 3.0, 4.0, 5.0]) - rate * NEIGHBORS
 
 rng = np.random.default_rng(0)
 VALUES = {
@@ -155,7 +155,7 @@ def test_mv_normal_by_precision(likelihood):
     y = VALUES[b] if likelihood == "one row" else VALUES[rows]
     with pm.Model() as model:
         strength = pm.Uniform("strength", 0, 1)
-        tau = np.diag([2.0, 3.0, 4.0, 5.0]) - strength * NEIGHBOURS
+        tau = np.diag([2.0, 3.0, 4.0, 5.0]) - strength * NEIGHBORS
         pm.MvNormal("y", np.zeros(N), tau=tau, observed=y)
     [value] = model.continuous_value_vars
     assert not inverts(pregrad(model.logp(), on=True))
@@ -166,13 +166,13 @@ def test_mv_normal_by_precision(likelihood):
 
 
 def test_symmetric_by_construction():
-    yes = [gram, chain, pt.diag(v), pt.exp(gram), gram * rate, pt.as_tensor(NEIGHBOURS)]
+    yes = [gram, chain, pt.diag(v), pt.exp(gram), gram * rate, pt.as_tensor(NEIGHBORS)]
     no = [
         lopsided,
         gram + v,
         gram * v[:, None],
         pt.diag(v, k=1)[:-1, 1:],
-        pt.as_tensor(np.triu(NEIGHBOURS)),
+        pt.as_tensor(np.triu(NEIGHBORS)),
     ]
     graph = FunctionGraph(outputs=[pregrad(x, on=False) for x in (*yes, *no)], clone=False)
     found = [is_symmetric(graph, x) for x in graph.outputs]

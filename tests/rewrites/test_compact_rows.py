@@ -16,7 +16,7 @@ from pytensor.typed_list import TypedListType
 
 from pymc_fastlogp import verify
 from pymc_fastlogp.decisions import Decision, collected
-from pymc_fastlogp.rewrites.rows.compact_rows import NAME
+from pymc_fastlogp.rewrites.rows.compact.compact_rows import NAME
 from tests.rewrites.conftest import (
     PYTHON,
     assert_same_value_and_gradient,
@@ -268,7 +268,7 @@ REFUSES = {
         pt.exp(pt.cumsum(pt.vector("steps"))).sum(),
         "steps has an entry of its own",
     ),
-    "normalised by a sum that is needed with its terms": (
+    "normalized by a sum that is needed with its terms": (
         pt.exp(each / pt.exp(each).sum()).sum(),
         "each has an entry of its own",
     ),

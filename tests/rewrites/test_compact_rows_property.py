@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pymc_fastlogp.decisions import collected
-from pymc_fastlogp.rewrites.rows.compact_rows import NAME
+from pymc_fastlogp.rewrites.rows.compact.compact_rows import NAME
 from tests.rewrites.conftest import pregrad, size_of_terms, sum_and_gradient
 
 UNARY = (pt.exp, pt.sin, pt.sqr, pt.softplus, pt.neg, lambda v: pt.gammaln(2 + pt.sqr(v)))

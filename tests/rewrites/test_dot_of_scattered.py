@@ -135,7 +135,7 @@ def test_an_entry_is_finite_if_it_was(name, of, bad):
 @given(st.integers(8, 60), st.integers(8, 60), st.integers(7, 20), st.integers(0, 99))
 @settings(max_examples=15, deadline=None, derandomize=True)
 def test_factors_of_any_size(n, m, k, seed):
-    """Value and gradient of a factorisation whose pairs are drawn, and may repeat."""
+    """Value and gradient of a factorization whose pairs are drawn, and may repeat."""
     random = np.random.default_rng(seed)
     entries = max(1, n * m // 6)
     rows, columns = random.integers(0, n, entries), random.integers(0, m, entries)

@@ -15,7 +15,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import is_made_by
 from pymc_fastlogp.analysis.writes import is_set
-from pymc_fastlogp.rewrites.filled.flat_increments import FEWEST, FlatIncrements
+from pymc_fastlogp.rewrites.packed_matrices.flat_increments import FEWEST, FlatIncrements
 from tests.rewrites.conftest import sketch
 
 LENGTH = 4

@@ -11,7 +11,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.math import Dot
 
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.rewrites.compiled.gather_after_dot import local_gather_after_dot
+from pymc_fastlogp.rewrites.after_gradient.gather_after_dot import local_gather_after_dot
 from tests.rewrites.conftest import pregrad
 
 DATABASES = ["canonicalize", "stabilize", "specialize", "uncanonicalize", "numba"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_fastlogp.rewrites.gaussian.factor import factorised
+from pymc_fastlogp.rewrites.gaussian.factor import factorized
 
 L = np.longdouble
 RNG = np.random.default_rng(0)
@@ -47,7 +47,7 @@ def by_rows(covariates, target, weights, counts, parameters):
 
 def assert_same(covariates, target, weights, counts, parameters):
     rows = np.column_stack([covariates, target])
-    value, gradient = evaluated(factorised(rows.__getitem__, weights, counts), parameters)
+    value, gradient = evaluated(factorized(rows.__getitem__, weights, counts), parameters)
     exact, exact_gradient, sizes = by_rows(covariates, target, weights, counts, parameters)
     assert abs(value - exact) <= 1e-12 * exact
     assert (abs(gradient - exact_gradient) <= 1e-10 * sizes).all()
@@ -86,7 +86,7 @@ def test_a_covariate_with_an_offset_costs_no_digits(at, y_offset):
     slope = slope * {"fit": 1 + 1e-4, "zero slope": 0.0, "half of the slope": 0.5}[at]
     parameters = np.column_stack([y_offset - 1e6 * slope + 0.1, slope])
 
-    factor = factorised(np.column_stack([covariates, target]).__getitem__, np.ones(1), counts)
+    factor = factorized(np.column_stack([covariates, target]).__getitem__, np.ones(1), counts)
     value, gradient = evaluated(factor, parameters)
     exact, exact_gradient, sizes = by_rows(covariates, target, np.ones(1), counts, parameters)
     assert abs(value - exact) <= 1e-14 * exact
@@ -99,7 +99,7 @@ def test_the_low_part_has_the_sign_of_the_share_and_completes_it():
     covariates[-700:, 1] -= 1e3 * covariates[-700:, 1].round()
     means = [part[:, 1].astype(L).mean() for part in np.split(covariates, np.cumsum(counts)[:-1])]
     rows = np.column_stack([covariates, RNG.normal(size=counts.sum())])
-    factor = factorised(rows.__getitem__, np.ones(1), counts)
+    factor = factorized(rows.__getitem__, np.ones(1), counts)
     share, low = factor.triangle[:, 0, 1], factor.low[:, 1]
     unit = factor.triangle[:, 0, 0]
     assert (np.sign(low) == np.sign(share)).all()
@@ -111,7 +111,7 @@ def test_the_low_part_has_the_sign_of_the_share_and_completes_it():
 def test_a_covariate_without_an_offset_has_no_low_part():
     counts = np.array([500, 20])
     rows = np.column_stack([design(counts, x_offset=3.0), RNG.normal(size=520)])
-    assert (factorised(rows.__getitem__, np.ones(1), counts).low == 0).all()
+    assert (factorized(rows.__getitem__, np.ones(1), counts).low == 0).all()
 
 
 def test_weights_of_very_different_size():
@@ -142,13 +142,13 @@ def test_covariate_that_is_zero_everywhere(column):
 
 def test_no_covariates_leave_the_norm_of_the_target():
     target = np.array([3.0, 4.0, 1e6])
-    factor = factorised(target[:, None].__getitem__, np.ones(1), np.array([2, 1]))
+    factor = factorized(target[:, None].__getitem__, np.ones(1), np.array([2, 1]))
     np.testing.assert_allclose(factor.rest, [5.0, 1e6], rtol=1e-15)
 
 
 def test_zero_weights_leave_nothing():
     rows = np.column_stack([design(np.array([4])), RNG.normal(size=4)])
-    factor = factorised(rows.__getitem__, np.zeros(1), np.array([4]))
+    factor = factorized(rows.__getitem__, np.zeros(1), np.array([4]))
     assert evaluated(factor, np.ones((1, 2)))[0] == 0
 
 
@@ -163,7 +163,7 @@ def test_many_rows_in_one_cell(n):
 @pytest.mark.parametrize("parameters", [(np.inf, 1.0), (1.0, np.inf), (-np.inf, 0.0)])
 def test_one_infinite_parameter_gives_infinity_also_where_entries_cancel(x, parameters):
     rows = np.column_stack([np.ones(4), np.tile(x, 2), RNG.normal(size=4)])
-    factor = factorised(rows.__getitem__, np.ones(1), np.array([4]))
+    factor = factorized(rows.__getitem__, np.ones(1), np.array([4]))
     deviation = parameters - factor.center[0]
     first, second = factor.triangle[0]
     residuals = [(first * deviation).sum(), second[1] * deviation[1]]

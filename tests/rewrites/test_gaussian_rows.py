@@ -16,7 +16,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.decisions import collected
 from pymc_fastlogp.rewrites.gaussian.gaussian_rows import NAME
-from pymc_fastlogp.rewrites.rows.compact_rows import NAME as COMPACT
+from pymc_fastlogp.rewrites.rows.compact.compact_rows import NAME as COMPACT
 from tests.rewrites.conftest import PYTHON, pregrad, sketch, sum_and_gradient
 
 N = 300

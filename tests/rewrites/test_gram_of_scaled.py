@@ -81,7 +81,7 @@ def evaluate(out, *, on):
 
 
 @pytest.mark.parametrize("name", FIRES)
-def test_no_factorisation_is_left(name):
+def test_no_factorization_is_left(name):
     out = cholesky(FIRES[name])
     assert has_cholesky(pregrad(out, on=True, exclude=[RULE]))
     assert not has_cholesky(pregrad(out, on=True))
@@ -105,7 +105,7 @@ def test_a_matrix_that_is_needed_elsewhere_is_left():
     assert has_cholesky(pregrad(out, on=True))
 
 
-def test_scales_of_either_sign_keep_the_factorisation():
+def test_scales_of_either_sign_keep_the_factorization():
     """Scaled by a negative number the triangle is not the factor, which has a positive diagonal."""
     out = cholesky(d[:, None] * corr * d)
     assert has_cholesky(pregrad(out, on=True))

@@ -10,7 +10,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_fastlogp.decisions import collected
-from pymc_fastlogp.rewrites.rows.hoist_distinct import COSTLY, NAME
+from pymc_fastlogp.rewrites.rows.compact.hoist_distinct import COSTLY, NAME
 from tests.rewrites.conftest import assert_left_alone, assert_same_value_and_gradient, pregrad
 
 N = 240

@@ -8,7 +8,7 @@ from pytensor.tensor.math import Dot, Max, Sum
 from pytensor.tensor.special import LogSumExp
 
 from pymc_fastlogp.decisions import collected
-from pymc_fastlogp.rewrites.rows.hoist_reductions import LONG, NAME
+from pymc_fastlogp.rewrites.rows.compact.hoist_reductions import LONG, NAME
 from tests.rewrites.conftest import assert_left_alone, assert_same_value_and_gradient, pregrad
 
 N, N_DISTINCT = 240, 40

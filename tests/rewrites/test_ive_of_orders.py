@@ -16,7 +16,7 @@ from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.lower import bessel
 from pymc_fastlogp.ops import IveOfOrders
-from pymc_fastlogp.rewrites.compiled import ive_of_orders
+from pymc_fastlogp.rewrites.after_gradient import ive_of_orders
 from tests.rewrites.conftest import with_gradients
 
 DATABASES = ["canonicalize", "stabilize", "specialize", "uncanonicalize", "numba"]

@@ -384,7 +384,7 @@ def test_gradient_by_a_divisor_has_its_dtype():
 
 
 def test_beside_what_has_an_open_length():
-    """Whether a reduction that follows can be taken of what was written is asked of lengths."""
+    """Return whether a reduction that follows can be taken of what was written is asked of lengths."""
     rows, columns = np.tril_indices(40)
     packed, w = pt.vector(shape=rows.shape), pt.vector()
     out = (pt.exp(pt.zeros((40, 40))[rows, columns].set(packed)) * w[:, None]).sum()

@@ -14,11 +14,10 @@ from pytensor.tensor.math import All
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 import pymc_fastlogp
-from pymc_fastlogp.analysis.index_facts import FAR, Neighbours
+from pymc_fastlogp.analysis.index_facts import FAR, Neighbors
 from pymc_fastlogp.decisions import collected
-from pymc_fastlogp.rewrites.rows.order_rows import NAME
-from pymc_fastlogp.rewrites.rows.refusals import NEEDED_ROW_BY_ROW, ONE_EACH, READS_OTHERS
-from pymc_fastlogp.rewrites.rows.scatter_order import (
+from pymc_fastlogp.rewrites.rows.order.order_rows import NAME
+from pymc_fastlogp.rewrites.rows.order.scatter_order import (
     IN_REGISTERS,
     LANE_BY_LANE,
     LEAST_SAVING,
@@ -28,6 +27,7 @@ from pymc_fastlogp.rewrites.rows.scatter_order import (
     cost,
     cost_of_one,
 )
+from pymc_fastlogp.rewrites.rows.refusals import NEEDED_ROW_BY_ROW, ONE_EACH, READS_OTHERS
 from tests.rewrites.conftest import (
     PYTHON,
     assert_rewritten,
@@ -72,7 +72,7 @@ FIRES = {
     "rows of a matrix": lambda g, o, x, m: pt.exp(table[g] * m).sum(axis=0).prod(),
     "sums of columns": lambda g, o, x, m: pt.exp((table[g] * m).sum(axis=1)).sum(),
     "covariates": lambda g, o, x, m: pt.exp(theta[g] * pt.dot(m, table[0])).sum(),
-    "of a normalised row": lambda g, o, x, m: (x * rows(g, x) / rows(g, x).sum()).sum(),
+    "of a normalized row": lambda g, o, x, m: (x * rows(g, x) / rows(g, x).sum()).sum(),
 }
 
 
@@ -207,11 +207,11 @@ def test_best_order(indices, by):
 @pytest.mark.parametrize(
     ("known", "nanoseconds"),
     [
-        (Neighbours(run=1, gap=FAR), 0.67),
-        (Neighbours(run=1, gap=1), LANE_BY_LANE[0]),
-        (Neighbours(run=8, gap=1), LANE_BY_LANE[3]),
-        (Neighbours(run=FAR, gap=1), IN_REGISTERS[4]),
-        (Neighbours(run=10**6, gap=1), IN_REGISTERS[-1]),
+        (Neighbors(run=1, gap=FAR), 0.67),
+        (Neighbors(run=1, gap=1), LANE_BY_LANE[0]),
+        (Neighbors(run=8, gap=1), LANE_BY_LANE[3]),
+        (Neighbors(run=FAR, gap=1), IN_REGISTERS[4]),
+        (Neighbors(run=10**6, gap=1), IN_REGISTERS[-1]),
     ],
 )
 def test_cost_is_the_measured_one(known, nanoseconds):

@@ -5,9 +5,9 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FunctionGraph
 
-from pymc_fastlogp.rewrites.rows import readers
-from pymc_fastlogp.rewrites.rows.readers import KnownReaders, Reader, readers_with
-from pymc_fastlogp.rewrites.rows.reads import SharedReads
+from pymc_fastlogp.rewrites.rows.order import readers
+from pymc_fastlogp.rewrites.rows.order.readers import KnownReaders, Reader, readers_with
+from pymc_fastlogp.rewrites.rows.view.columns import SharedReads
 from tests.rewrites.conftest import pregrad
 
 N, GROUPS = 1000, 4

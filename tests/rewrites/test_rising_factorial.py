@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pytensor.compile.mode import Mode
 from scipy.special import gammaln
 
-from pymc_fastlogp.rewrites.scalars.binet import binet, rising
+from pymc_fastlogp.rewrites.loggamma.binet import binet, rising
 from tests.rewrites.conftest import (
     PYTHON,
     assert_left_alone,

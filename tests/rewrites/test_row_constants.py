@@ -9,9 +9,9 @@ from pymc.model.transform.optimization import freeze_dims_and_data
 from scipy.special import gammaln
 
 from pymc_fastlogp.decisions import collected
-from pymc_fastlogp.rewrites.rows.compact_rows import NAME
-from pymc_fastlogp.rewrites.rows.summed_constants import may_leave
-from pymc_fastlogp.rewrites.rows.terms import Term
+from pymc_fastlogp.rewrites.rows.compact.compact_rows import NAME
+from pymc_fastlogp.rewrites.rows.compact.summed_constants import may_leave
+from pymc_fastlogp.rewrites.rows.compact.terms import Term
 from tests.rewrites.conftest import (
     assert_left_alone,
     assert_same_value_and_gradient,

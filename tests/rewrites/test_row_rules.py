@@ -15,9 +15,10 @@ from pytensor.tensor.math import Sum
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.decisions import collected
 from pymc_fastlogp.registration import TAG, registered
-from pymc_fastlogp.rewrites.rows import keys, refusals
-from pymc_fastlogp.rewrites.rows.gamma_pairs import sums_of
+from pymc_fastlogp.rewrites.loggamma.gamma_pairs import sums_of
+from pymc_fastlogp.rewrites.rows import refusals
 from pymc_fastlogp.rewrites.rows.sequence import RowRewriter, Walk
+from pymc_fastlogp.rewrites.rows.view import keys
 from pymc_fastlogp.rules import ROWS, RULES
 from tests.rewrites.conftest import pregrad
 
@@ -93,15 +94,15 @@ def test_nothing_fires_again_nor_after_the_gradient():
         )
 
 
-def test_a_column_is_factorised_once_for_all_rules_of_a_pass(monkeypatch):
-    factorised = []
-    whole = keys.factorise
-    monkeypatch.setattr(keys, "factorise", lambda x: factorised.append(x) or whole(x))
+def test_a_column_is_factorized_once_for_all_rules_of_a_pass(monkeypatch):
+    factorized = []
+    whole = keys.factorize
+    monkeypatch.setattr(keys, "factorize", lambda x: factorized.append(x) or whole(x))
     # Gaussian rows refuse what row compaction refuses, too: three columns, in each of two passes at most.
     pregrad((pt.sqr(Y - theta[GROUP] * phi)).sum(), on=True)
-    of_group = [x for x in factorised if np.array_equal(x, GROUP)]
+    of_group = [x for x in factorized if np.array_equal(x, GROUP)]
     assert len(of_group) <= 2
-    assert len(factorised) <= 6
+    assert len(factorized) <= 6
 
 
 def test_what_was_read_is_forgotten_after_the_pass():

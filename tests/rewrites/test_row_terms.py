@@ -7,8 +7,8 @@ from mpmath import mp
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.math import Sum
 
-from pymc_fastlogp.rewrites.rows.grid import Grid
-from pymc_fastlogp.rewrites.rows.terms import split, terms_of
+from pymc_fastlogp.rewrites.rows.compact.terms import split, terms_of
+from pymc_fastlogp.rewrites.rows.view.grid import Grid
 from tests.rewrites.conftest import assert_same_value_and_gradient, pregrad, sum_and_gradient
 
 N = 6

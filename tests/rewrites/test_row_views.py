@@ -18,8 +18,8 @@ from pymc_fastlogp.analysis.elemwise import is_elemwise
 from pymc_fastlogp.analysis.gathers import position_key
 from pymc_fastlogp.decisions import collected
 from pymc_fastlogp.rewrites.gaussian.gaussian_rows import NAME
-from pymc_fastlogp.rewrites.rows import keys
-from pymc_fastlogp.rewrites.rows.grid import Grid
+from pymc_fastlogp.rewrites.rows.view import keys
+from pymc_fastlogp.rewrites.rows.view.grid import Grid
 from tests.fuzz.evaluation import off_in_numpy, on_by_kernels
 from tests.rewrites.conftest import PYTHON, pregrad
 

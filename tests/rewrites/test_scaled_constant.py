@@ -45,7 +45,7 @@ def nodes_of(out, op):
 
 
 def solves_as_it_is(out):
-    """Whether all triangular systems are of constants."""
+    """Return whether all triangular systems are of constants."""
     return all(isinstance(node.inputs[0], Constant) for node in nodes_of(out, SolveTriangular))
 
 
@@ -112,13 +112,13 @@ KEEPS_SCALE = {
 
 
 @pytest.mark.parametrize("name", FACTORS)
-def test_no_factorisation_is_left(name):
+def test_no_factorization_is_left(name):
     assert nodes_of(pregrad(FACTORS[name], on=False), Cholesky)
     assert not nodes_of(pregrad(FACTORS[name], on=True), Cholesky)
 
 
 @pytest.mark.parametrize("name", KEEPS_FACTOR)
-def test_factorisations_that_are_kept(name):
+def test_factorizations_that_are_kept(name):
     assert nodes_of(pregrad(KEEPS_FACTOR[name], on=True), Cholesky)
 
 

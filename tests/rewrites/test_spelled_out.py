@@ -7,8 +7,8 @@ import pytensor.scalar as ps
 import pytest
 
 from pymc_fastlogp.ops import SpelledOut
-from pymc_fastlogp.rewrites.scalars.binet import Binet, BinetSlope, Rising, RisingSlope
-from pymc_fastlogp.rewrites.scalars.gamma_difference import GammaDifference, PsiDifference
+from pymc_fastlogp.rewrites.loggamma.binet import Binet, BinetSlope, Rising, RisingSlope
+from pymc_fastlogp.rewrites.loggamma.gamma_difference import GammaDifference, PsiDifference
 
 OPS = [Binet(), BinetSlope(), Rising(), RisingSlope()]
 OPS += [GammaDifference("float64"), PsiDifference("float64")]

@@ -15,9 +15,9 @@ from pytensor.graph.traversal import ancestors
 from pytensor.scan.op import Scan
 from pytensor.scan.utils import until
 
-from pymc_fastlogp.callbacks.start import Start
+from pymc_fastlogp.compilation.model_source import Start
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.rewrites.compiled.unroll_scan import MOST_NODES
+from pymc_fastlogp.rewrites.after_gradient.unroll_scan import MOST_NODES
 from tests.graph_text import text
 
 RULE = "fastlogp_unroll_short_scan"

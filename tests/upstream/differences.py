@@ -20,7 +20,7 @@ class Known:
     reason: str
 
     def covers(self, package: str, test: str) -> bool:
-        """Whether it is about a test."""
+        """Return whether it is about a test."""
         return package == self.package and test.partition("[")[0] == self.test
 
 

@@ -20,7 +20,7 @@ TESTS = (
     "tests/test_workflow.py",
     "tests/test_threads.py",
     "tests/callbacks/test_compile.py",
-    "tests/callbacks/test_door.py",
+    "tests/callbacks/test_numba_pipeline.py",
     "tests/callbacks/test_graphs.py",
     "tests/kernel/test_op.py",
     "tests/kernel/test_numba_dispatch.py",

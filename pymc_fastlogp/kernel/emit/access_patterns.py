@@ -1,12 +1,12 @@
-"""How the expressions of a loop change: with which axes, and from lane to lane.
+"""Access patterns of a loop: the axes that an expression depends on, and its change from lane to lane.
 
 The *level* of an expression is the number of loops around the place where it can be evaluated first:
 0 before the outermost loop, and one more than the largest axis whose index it contains otherwise.
 
-Lanes are neighbours along the inner axis. So where an index is affine in that of the inner axis
-(:mod:`pymc_fastlogp.kernel.ir.affine`), its coefficient tells how far apart the elements of two lanes are: a load of neighbours, or a gather
+Lanes are neighbors along the inner axis. So where an index is affine in that of the inner axis
+(:mod:`pymc_fastlogp.kernel.ir.affine`), its coefficient tells how far apart the elements of two lanes are: a load of neighbors, or a gather
 with a constant stride.
-The *run* is how often an expression is the same in neighbouring lanes, on average: as often as what it varies with. It is known of the
+The *run* is how often an expression is the same in neighboring lanes, on average: as often as what it varies with. It is known of the
 constant indices of scatters.
 """
 
@@ -22,7 +22,7 @@ from pymc_fastlogp.kernel.ir.traversal import expressions, operands
 
 
 class AccessPatterns:
-    """What is known of each expression of a loop.
+    """Access pattern of each expression of a loop.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class AccessPatterns:
         return max((self.level[expr] for expr in exprs), default=0)
 
     def is_uniform(self, exprs: Sequence[Expr]) -> bool:
-        """Whether no expression changes along the inner axis; nothing does where there is none."""
+        """Return whether no expression changes along the inner axis; nothing does where there is none."""
         return self.depth > 0 and self.level_of(exprs) < self.depth
 
     def coefficient(self, expr: Expr) -> int | None:
@@ -68,21 +68,21 @@ class AccessPatterns:
         return coefficient(expr, Index(self.depth - 1))
 
     def is_injective(self, index: Sequence[Expr]) -> bool:
-        """Whether an index is known to be another one in each lane."""
+        """Return whether an index is known to be another one in each lane."""
         return any(map(self.coefficient, index))
 
     def has_runs(self, index: Sequence[Expr], width: int) -> bool:
-        """Whether an index comes in runs that are on average as long as a vector."""
+        """Return whether an index comes in runs that are on average as long as a vector."""
         return width > 1 and all(self.run[expr] >= width for expr in index)
 
     def _known_runs(self, loop: Loop) -> dict[Expr, int]:
         """Return how long the runs of indices are that something is accumulated by."""
         known: dict[Expr, int] = {}
         for statement in loop.body:
-            if isinstance(statement, Accumulate) and statement.neighbours:
+            if isinstance(statement, Accumulate) and statement.neighbors:
                 varying = [i for i in statement.index if self.level[i] == self.depth]
                 if len(varying) == 1:
-                    known[varying[0]] = statement.neighbours.run
+                    known[varying[0]] = statement.neighbors.run
         return known
 
     def _run(self, expr: Expr) -> float:

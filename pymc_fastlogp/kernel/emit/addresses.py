@@ -1,4 +1,4 @@
-"""Where the elements of a buffer are in memory."""
+"""Memory addresses of the elements of a buffer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pymc_fastlogp.kernel.scalars import memory_type
 
 @dataclass(frozen=True, eq=False)
 class Array:
-    """A pointer and the distance of neighbours along each axis.
+    """A pointer and the distance of neighbors along each axis.
 
     Attributes
     ----------

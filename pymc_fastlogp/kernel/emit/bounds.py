@@ -77,7 +77,7 @@ def require_inside(
     array : Array
         It is not checked unless it is bounded.
     address : llvmlite.ir.Value
-        Of the first of ``width`` neighbours, or a vector of one address for each lane.
+        Of the first of ``width`` neighbors, or a vector of one address for each lane.
     width : int
         Lanes.
     mask : Mask, optional

@@ -1,4 +1,4 @@
-"""Where a kernel keeps its buffers.
+"""Storage of a kernel's buffers: registers, stack or heap.
 
 Inputs and outputs are arguments of the function, constants are part of its module. Scratch is on the stack up
 to :data:`STACK_BYTES`, the smallest buffers first; buffers that are larger, or whose size is known only when

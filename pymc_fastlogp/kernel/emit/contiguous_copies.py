@@ -1,7 +1,7 @@
 """Copies in C order of strided inputs that a library reads.
 
-Loops read an input through its strides, BLAS and LAPACK want neighbours in memory. What a copy costs is little
-beside a product or a factorisation.
+Loops read an input through its strides, BLAS and LAPACK want neighbors in memory. What a copy costs is little
+beside a product or a factorization.
 """
 
 from collections.abc import Sequence

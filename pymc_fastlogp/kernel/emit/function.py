@@ -19,7 +19,7 @@ from pymc_fastlogp.kernel.emit import buffers
 from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.addresses import Array
 from pymc_fastlogp.kernel.emit.bounds import bounded
-from pymc_fastlogp.kernel.emit.parts import Part
+from pymc_fastlogp.kernel.emit.outlining import Part
 from pymc_fastlogp.kernel.emit.scope import Known, Scope
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Load, Size
 from pymc_fastlogp.kernel.ir.loops import Loop, Program

@@ -7,9 +7,9 @@ from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit.contiguous_copies import with_copied_operands
 from pymc_fastlogp.kernel.emit.function import NO_LOOP, Function, place_input
-from pymc_fastlogp.kernel.emit.parts import Part, parts_of
-from pymc_fastlogp.kernel.emit.repeat import emit_steps
+from pymc_fastlogp.kernel.emit.outlining import Part, parts_of
 from pymc_fastlogp.kernel.emit.scope import Known, Scope
+from pymc_fastlogp.kernel.emit.steps import emit_steps
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.llvm import I64
 from pymc_fastlogp.kernel.native.target import default_width
@@ -33,7 +33,7 @@ def emit(module: ir.Module, program: Program, name: str, contiguous: Sequence[bo
 
 @dataclass(frozen=True)
 class _Emission:
-    """What all functions of a kernel have in common, and how many lanes a vector has at most."""
+    """State shared by all functions of a kernel, with the largest number of lanes."""
 
     module: ir.Module
     contiguous: Sequence[bool]

@@ -1,6 +1,6 @@
 """Nests of loops.
 
-The inner axis is vectorised: whole vectors first, then the rest as one vector of which only some lanes are
+The inner axis is vectorized: whole vectors first, then the rest as one vector of which only some lanes are
 in the domain. For a static length both are known, and a rest that is small takes a narrower vector. The other
 axes are plain loops. All of them test at the end; that no axis is empty is tested once, before the nest.
 
@@ -17,13 +17,13 @@ from llvmlite import ir
 from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.function import Function
 from pymc_fastlogp.kernel.emit.library_call import emit_call
+from pymc_fastlogp.kernel.emit.prefix_sum import Running, of_scan
 from pymc_fastlogp.kernel.emit.reduction import Reduction, of_accumulate, of_check
-from pymc_fastlogp.kernel.emit.scan import Running, of_scan
 from pymc_fastlogp.kernel.emit.scatter import emit_scatters
 from pymc_fastlogp.kernel.emit.scatter_by_run import Runs, of_scatters
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Index
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Call, Check, Loop, Scan, Statement, Store
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Call, Check, Loop, PrefixSum, Statement, Store
 from pymc_fastlogp.kernel.ir.traversal import depends_on, is_call
 from pymc_fastlogp.kernel.llvm import I64, Number
 from pymc_fastlogp.kernel.scalars.cost import TRANSCENDENTAL, arithmetic_cost
@@ -132,10 +132,10 @@ class _Nest:
         return self.runs
 
     def reduction(
-        self, builder: ir.IRBuilder, statement: Accumulate | Scan | Check
+        self, builder: ir.IRBuilder, statement: Accumulate | PrefixSum | Check
     ) -> Reduction | Running:
         """Return the reduction of a statement."""
-        if isinstance(statement, Scan):
+        if isinstance(statement, PrefixSum):
             return of_scan(builder, statement)
         if isinstance(statement, Check):
             return of_check(builder, statement, self.width, self.function.require)
@@ -164,15 +164,17 @@ class _Nest:
 
 
 def _adds_again(statement: Statement, depth: int) -> bool:
-    """Whether neighbours along the inner axis are added to neighbours, for each index outside anew."""
+    """Return whether neighbors along the inner axis are added to neighbors, for each index outside anew."""
     if not isinstance(statement, Accumulate) or Index(depth - 1) not in statement.index:
         return False
     return not all(depends_on(statement.index, Index(axis)) for axis in range(depth - 1))
 
 
-def _reduction_level(patterns: AccessPatterns, statement: Accumulate | Scan | Check) -> int | None:
+def _reduction_level(
+    patterns: AccessPatterns, statement: Accumulate | PrefixSum | Check
+) -> int | None:
     """Return the level at which the element of a reduction is known, None if it is a scatter."""
-    if isinstance(statement, Scan):
+    if isinstance(statement, PrefixSum):
         return patterns.depth - 1
     if isinstance(statement, Check):
         return 0

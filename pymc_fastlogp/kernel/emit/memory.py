@@ -1,4 +1,4 @@
-"""Instructions that load and store: one element, neighbours in memory, or one element anywhere for each lane.
+"""Instructions that load and store: one element, neighbors in memory, or one element anywhere for each lane.
 
 In a partial vector only the lanes of the domain touch memory, those in which a mask is true; a load gives 1 in the
 others, which is harmless as a divisor.
@@ -18,19 +18,19 @@ from pymc_fastlogp.kernel.vecmath.vector import Lanes, Mask
 
 def store_one(builder: ir.IRBuilder, array: Array, address: ir.Value, value: Lanes) -> None:
     """Store one lane."""
-    store_neighbours(builder, array, address, scalars.to_memory(value, array.dtype), None)
+    store_neighbors(builder, array, address, scalars.to_memory(value, array.dtype), None)
 
 
 def update_one(
     builder: ir.IRBuilder, array: Array, address: ir.Value, op: ScalarOp, value: Lanes
 ) -> None:
     """Combine one element with one lane."""
-    loaded = load_neighbours(builder, array, address, 1, None)
+    loaded = load_neighbors(builder, array, address, 1, None)
     before = scalars.from_memory(builder, loaded, array.dtype)
     store_one(builder, array, address, combine(op, array.dtype, before, value))
 
 
-def load_neighbours(
+def load_neighbors(
     builder: ir.IRBuilder, array: Array, address: ir.Value, width: int, mask: Mask | None
 ) -> ir.Value:
     """Return as many elements as there are lanes from an address on."""
@@ -44,7 +44,7 @@ def load_neighbours(
     return loaded
 
 
-def store_neighbours(
+def store_neighbors(
     builder: ir.IRBuilder, array: Array, address: ir.Value, content: ir.Value, mask: Mask | None
 ) -> None:
     """Store a vector from an address on."""

@@ -29,7 +29,7 @@ class Pack:
 
     @property
     def arguments(self) -> tuple[Expr, ...]:
-        """What is computed first."""
+        """Expressions that are computed first."""
         return tuple(member.args[0] for member in self.members)
 
 

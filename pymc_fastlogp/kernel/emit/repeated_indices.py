@@ -17,7 +17,7 @@ from functools import reduce
 from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit.addresses import Array
-from pymc_fastlogp.kernel.emit.memory import load_neighbours
+from pymc_fastlogp.kernel.emit.memory import load_neighbors
 from pymc_fastlogp.kernel.llvm import I1, Number, declared, is_vector, lane, splat, widened
 from pymc_fastlogp.kernel.vecmath.vector import Mask
 
@@ -53,7 +53,7 @@ def _load(
     numbers = iter(element)
     index = [next(numbers) if is_vector(i) else i for i in indices]
     address = array.address(builder, index)
-    return widened(builder, load_neighbours(builder, array, address, 1, None), width)
+    return widened(builder, load_neighbors(builder, array, address, 1, None), width)
 
 
 def are_equal(

@@ -38,7 +38,7 @@ def emit_scatters(scope: Scope, statements: Sequence[Accumulate]) -> None:
     for statement in statements:
         if _lanes_differ(scope, statement):
             _as_vectors(scope, statement)
-        elif scope.live is None and statement.neighbours is None:
+        elif scope.live is None and statement.neighbors is None:
             tested.setdefault(statement.index, []).append(statement)
         else:
             in_turns.append(statement)
@@ -49,8 +49,8 @@ def emit_scatters(scope: Scope, statements: Sequence[Accumulate]) -> None:
 
 
 def _lanes_differ(scope: Scope, statement: Accumulate) -> bool:
-    """Whether no two lanes accumulate in the same element."""
-    known = statement.neighbours
+    """Return whether no two lanes accumulate in the same element."""
+    known = statement.neighbors
     is_apart = known is not None and known.gap >= scope.width
     return scope.width == 1 or is_apart or scope.patterns.is_injective(statement.index)
 

@@ -1,7 +1,7 @@
 """Accumulation lane by lane, where lanes may have the same element.
 
 Statements take their turns together, so that their chains of loads and stores overlap. An index that was
-loaded from neighbours in memory is loaded once more, as a scalar in each lane: that is cheaper than to take
+loaded from neighbors in memory is loaded once more, as a scalar in each lane: that is cheaper than to take
 a vector to pieces.
 """
 
@@ -32,7 +32,7 @@ def lane_by_lane(scope: Scope, statements: Sequence[Accumulate]) -> None:
 
 
 class _Turn:
-    """What one statement does in one lane after the other."""
+    """Accumulation of one statement, lane by lane."""
 
     def __init__(self, scope: Scope, statement: Accumulate):
         self.statement = statement
@@ -79,7 +79,7 @@ def _take_in_a_loop(scope: Scope, turns: Sequence[_Turn], live: ir.Value) -> Non
 
 
 def _is_cheap(scope: Scope, index: Expr) -> bool:
-    """Whether an index takes loads of neighbours and a few operations."""
+    """Return whether an index takes loads of neighbors and a few operations."""
     patterns = scope.patterns
     varying = [expr for expr in walk([index]) if patterns.level[expr] == patterns.depth]
     loads = [expr for expr in varying if isinstance(expr, Load)]

@@ -119,8 +119,8 @@ def of_scatters(scope: Scope, body: Sequence[Statement], width: int) -> list[Run
 
 
 def _pays(patterns: AccessPatterns, statement: Accumulate, width: int) -> bool:
-    """Whether runs are as long as a vector, which is not a single lane."""
-    known, index = statement.neighbours, statement.index
+    """Return whether runs are as long as a vector, which is not a single lane."""
+    known, index = statement.neighbors, statement.index
     if known is None or width == 1 or patterns.is_uniform(index) or patterns.is_injective(index):
         return False
     return known.run >= width

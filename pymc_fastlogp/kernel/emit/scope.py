@@ -1,11 +1,11 @@
-"""Where the expressions of a loop are evaluated: one scope for each level of the nest.
+"""Scopes of a loop nest: one for each level, in which expressions are evaluated once.
 
 A scope evaluates an expression once, in the outermost scope in which its indices are known. Each scope has
 a builder of its own, and its block is closed only when the code inside it is complete (see
 :mod:`pymc_fastlogp.kernel.emit.loop_nest`). So an expression that turns out to be needed deep inside is
 appended to the block before the inner loop, which is all that hoisting takes.
 
-The scope of the innermost axis has one lane for each of ``width`` neighbours. What is known outside has one
+The scope of the innermost axis has one lane for each of ``width`` neighbors. What is known outside has one
 lane and is spread where it meets vectors.
 """
 
@@ -29,7 +29,7 @@ Element = tuple[Expr, ...]
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What does not change while a kernel runs: where buffers are, and lengths by input and axis."""
+    """Values that are constant while a kernel runs: addresses of buffers, and lengths by input and axis."""
 
     arrays: dict[Buffer, Array]
     lengths: dict[tuple[int, int], ir.Value]
@@ -145,7 +145,7 @@ class Scope:
         return self.known.arrays[buffer].address(self.builder, list(map(self.index, index)))
 
     def is_contiguous(self, buffer: Buffer, index: Element) -> bool:
-        """Whether the lanes are neighbours in memory; a single lane is."""
+        """Return whether the lanes are neighbors in memory; a single lane is."""
         if self.width == 1:
             return True
         array = self.known.arrays[buffer]
@@ -156,7 +156,7 @@ class Scope:
         builder, array = self.builder, self.known.arrays[buffer]
         if self.is_contiguous(buffer, index):
             address = self.address(buffer, index)
-            loaded = memory.load_neighbours(builder, array, address, self.width, self.mask())
+            loaded = memory.load_neighbors(builder, array, address, self.width, self.mask())
         elif self.live is None and self.patterns.has_runs(index, self.width):
             # What is first evaluated in one of two branches is not known after them.
             indices = list(map(self.index, index))
@@ -174,7 +174,7 @@ class Scope:
         content = scalars.to_memory(value, array.dtype)
         if self.is_contiguous(buffer, index):
             address = self.address(buffer, index)
-            memory.store_neighbours(builder, array, address, content, self.mask())
+            memory.store_neighbors(builder, array, address, content, self.mask())
         else:
             addresses = self.addresses(buffer, index)
             memory.scatter(builder, array, addresses, content, self.mask())

@@ -1,4 +1,4 @@
-r"""Square tiles of a matrix in registers: what the factorisations of :mod:`~pymc_fastlogp.kernel.emit.dense` are made of.
+r"""Square tiles of a matrix in registers: what the factorizations of :mod:`~pymc_fastlogp.kernel.emit.dense` are made of.
 
 A tile has a vector register for each of its rows. Rows of a product are added up as
 

@@ -1,7 +1,7 @@
-"""What is passed to a kernel in place of a variable: each constant once, lying as vectors read it.
+"""Arguments of a kernel: each constant once, in the memory order that vectors read.
 
 A vector along the rows of a design matrix, or of a table of intervals by patients, takes one column of it. In C order that is a gather for
-each column, transposed it is a load of neighbours (:mod:`pymc_fastlogp.kernel.passes.layout`). Only the program tells how a constant is read, so the
+each column, transposed it is a load of neighbors (:mod:`pymc_fastlogp.kernel.passes.layout`). Only the program tells how a constant is read, so the
 kernel is lowered once, and once more where something is turned.
 
 The gradient of a product with a constant :math:`X` is a product with :math:`X^T`, of which PyTensor makes a second constant. Where one of them is all that the cache
@@ -25,7 +25,7 @@ LEAST_BYTES, LEAST_COLUMNS = 2**15, 17
 
 
 class Argument(NamedTuple):
-    """How an input of a kernel is made of a tensor that is passed, which other inputs may be made of as well.
+    """Kernel input as a view of a passed tensor, which several inputs may share.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ def _is_large_matrix(x: TensorVariable) -> bool:
 
 
 def _is_transpose(x: np.ndarray, y: np.ndarray) -> bool:
-    """Whether two matrices have the same bits; a row tells most of them apart."""
+    """Return whether two matrices have the same bits; a row tells most of them apart."""
     x, y = x.view(np.int64), y.view(np.int64).T
     return np.array_equal(x[:1], y[:1]) and np.array_equal(x, y)
 

@@ -1,4 +1,4 @@
-"""How values get into a kernel and out of it.
+"""Conversion of values at the inputs and outputs of a kernel.
 
 A kernel takes and gives tensors. Small constants are part of its code. Large ones are passed to it, in C
 order and integers in 32 bits where they fit, so that code does not embed megabytes and loops read
@@ -25,7 +25,7 @@ _narrowed: WeakKeyDictionary[TensorConstant, TensorConstant] = WeakKeyDictionary
 
 
 def is_embedded(x: Variable) -> bool:
-    """Whether a variable is a constant that is part of the code."""
+    """Return whether a variable is a constant that is part of the code."""
     if not isinstance(x, TensorConstant):
         return isinstance(x, Constant)
     return x.data.nbytes <= EMBEDDED_BYTES

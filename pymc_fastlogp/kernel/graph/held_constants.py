@@ -2,7 +2,7 @@
 
 Numba makes a constant of up to 1 MB part of the code of each function that reads it, and does not keep code on
 disk that reads a larger one. A node whose code looks up the address avoids both; see
-:mod:`pymc_fastlogp.kernel.native.held` for the memory.
+:mod:`pymc_fastlogp.kernel.native.constant_memory` for the memory.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ from pytensor.tensor.type import DenseTensorType, TensorType
 
 from pymc_fastlogp.kernel.graph.boundary import is_embedded
 from pymc_fastlogp.kernel.graph.linking import can_be_linked, tell_numba
-from pymc_fastlogp.kernel.native.held import hold
+from pymc_fastlogp.kernel.native.constant_memory import hold
 
 
 class HeldConstants(Op):
@@ -88,6 +88,6 @@ def _is_large(x: Variable) -> bool:
 
 
 def _only_reads(node: Apply, i: int) -> bool:
-    """Whether a node neither writes to an input nor hands it on."""
+    """Return whether a node neither writes to an input nor hands it on."""
     maps = (*node.op.view_map.values(), *node.op.destroy_map.values())
     return not any(i in aliased for aliased in maps)

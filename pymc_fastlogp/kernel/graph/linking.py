@@ -1,4 +1,4 @@
-"""When Numba is told of the nodes of this package: before it links a graph that has one.
+"""Deferred registration of our nodes with Numba, before a graph that contains one is linked.
 
 To tell it is to import Numba, which takes as long as to import all else. A mode whose functions are linked later, if ever, says so by an attribute ``is_linked_later``; who
 links them then calls :func:`tell_numba`, and so does a kernel that is unpickled.
@@ -7,7 +7,7 @@ links them then calls :func:`tell_numba`, and so does a kernel that is unpickled
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import get_active_mode
 
-from pymc_fastlogp.late import imported_late
+from pymc_fastlogp.lazy_import import imported_late
 
 # Their modules tell Numba.
 DISPATCH = (
@@ -17,7 +17,7 @@ DISPATCH = (
 
 
 def can_be_linked(fgraph: FunctionGraph) -> bool:
-    """Whether what links a graph knows, or is yet to be told of, the nodes of this package."""
+    """Return whether what links a graph knows, or is yet to be told of, the nodes of this package."""
     return getattr(get_active_mode(fgraph), "is_linked_later", False) or tell_numba()
 
 

@@ -1,4 +1,4 @@
-"""Which nodes of a graph become one :class:`~pymc_fastlogp.kernel.graph.op.FusedKernel`.
+"""Partition of a graph into regions, each of which becomes one :class:`~pymc_fastlogp.kernel.graph.op.FusedKernel`.
 
 A set of nodes may be replaced by one node only if it is convex: no path leaves it and comes back, else
 the new node would need its own result. Levels give the largest such sets. Let the level of a node
@@ -37,7 +37,7 @@ from pymc_fastlogp.kernel.graph.arguments import (
 from pymc_fastlogp.kernel.graph.boundary import is_embedded, passed, restored
 from pymc_fastlogp.kernel.graph.linking import can_be_linked
 from pymc_fastlogp.kernel.graph.op import FusedKernel
-from pymc_fastlogp.kernel.graph.scans import specialise_scans
+from pymc_fastlogp.kernel.graph.scan_inner_graphs import specialise_scans
 from pymc_fastlogp.kernel.lower import UnsupportedError, faults_of, is_supported
 from pymc_fastlogp.ops import SiteNode
 
@@ -149,7 +149,7 @@ def _faults(
 
 
 def is_worth_it(nodes: list[Apply]) -> bool:
-    """Whether a kernel is better than upstream's own code.
+    """Return whether a kernel is better than upstream's own code.
 
     It is where there are two nodes to fuse, or the steps of a Scan. Views do not count: upstream makes them without a loop.
     """
@@ -187,7 +187,7 @@ def outputs_of(fgraph: FunctionGraph, nodes: list[Apply]) -> list[Variable]:
 
 
 def _is_view(node: Apply) -> bool:
-    """Whether a node gives a view of its first input; a Scan may do so if there is no step."""
+    """Return whether a node gives a view of its first input; a Scan may do so if there is no step."""
     return bool(node.op.view_map) and not isinstance(node.op, Scan)
 
 

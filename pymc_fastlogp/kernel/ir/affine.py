@@ -63,7 +63,7 @@ def _form(expr: Expr, indices: Sequence[Index], forms: dict[Expr, Affine | None]
 
 
 def _is_rest(expr: Expr, form: Affine | None) -> bool:
-    """Whether an expression of this form is without the indices."""
+    """Return whether an expression of this form is without the indices."""
     return form is not None and form.rest is expr
 
 

@@ -133,7 +133,7 @@ def _element(load: Load) -> Expr:
 
 
 def is_not_negative(expr: Expr) -> bool:
-    """Whether a length is known to be at least 0; the expression keeps the answer, since lengths share operands."""
+    """Return whether a length is known to be at least 0; the expression keeps the answer, since lengths share operands."""
     if "is_not_negative" not in vars(expr):
         vars(expr)["is_not_negative"] = _is_not_negative(expr)
     return vars(expr)["is_not_negative"]

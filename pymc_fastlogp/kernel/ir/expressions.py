@@ -10,7 +10,7 @@ from pymc_fastlogp.kernel.ir.hash_consing import Interned
 
 
 class Role(Enum):
-    """Where a buffer lives."""
+    """Role of a buffer: input, output or temporary."""
 
     INPUT = "input"
     CONSTANT = "constant"

@@ -15,7 +15,7 @@ rectangular domain; a statement stores or accumulates one scalar expression into
 
 A statement may also be a :class:`Call` of BLAS or LAPACK, which updates a matrix or vector.
 
-A step may also be a :class:`Repeat`, which runs its own steps again and again: the recursion over time of a ``Scan``
+A step may also be a :class:`SequentialLoop`, which runs its own steps again and again: the recursion over time of a ``PrefixSum``
 of PyTensor.
 
 .. code-block:: text
@@ -35,20 +35,20 @@ after every pass, and the tests assert them:
   be evaluated in any order, and those that do not depend on the inner axis before it.
 - Two statements of a loop that write the same buffer write different elements, or both accumulate with the
   same operation.
-- A ``Scan`` runs along the inner axis, which then stays the inner one.
+- A ``PrefixSum`` runs along the inner axis, which then stays the inner one.
 - A ``Call`` is alone in its loop, whose axes are those of a batch.
 - A ``Store`` writes every element at most once, unless it is ``in_order``.
 - Every buffer is written before it is read; inputs and constants are never written.
 - Steps that are repeated run in their order, each time all of them, so the invariants above are about one turn. What
   a turn writes, the next one reads.
-- The counter of a ``Repeat`` is written by it alone, and read by its own steps alone.
+- The counter of a ``SequentialLoop`` is written by it alone, and read by its own steps alone.
 """
 
 from dataclasses import dataclass
 
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_fastlogp.analysis.index_facts import Neighbours
+from pymc_fastlogp.analysis.index_facts import Neighbors
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Size
 
 # Arguments of a call that are not expressions, besides letters: what it updates, and whether it failed.
@@ -88,14 +88,14 @@ class Accumulate(Update):
     """``buffer[index] = op(buffer[index], value)`` for a commutative and associative scalar Op.
 
     These are add, mul, maximum, minimum, and_, or_ and xor. Where the index does not depend on the inner axis,
-    this is a reduction, else a scatter. ``neighbours`` tells how the elements of a scatter follow each other along the axis
+    this is a reduction, else a scatter. ``neighbors`` tells how the elements of a scatter follow each other along the axis
     of the loop that its index depends on; None where it is not known, or depends on several.
     """
 
-    neighbours: Neighbours | None = None
+    neighbors: Neighbors | None = None
 
 
-class Scan(Update):
+class PrefixSum(Update):
     """``buffer[index] = op(buffer[index before], value)``, from one element of the inner axis to the next.
 
     The Op is add or mul, and the element another one for each index of the loop. Each line along the inner
@@ -142,7 +142,7 @@ class Call:
 
 
 # What writes a buffer, which is an attribute of it.
-Write = Store | Accumulate | Scan | Call
+Write = Store | Accumulate | PrefixSum | Call
 Statement = Write | Check
 
 
@@ -160,7 +160,7 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Repeat:
+class SequentialLoop:
     """Steps that run for ``counter = 0, ..., length - 1``, one turn after the other.
 
     Attributes
@@ -176,12 +176,12 @@ class Repeat:
     steps: tuple["Step", ...]
 
 
-Step = Loop | Repeat
+Step = Loop | SequentialLoop
 
 
 @dataclass(frozen=True)
 class Error:
-    """What is raised where a check fails."""
+    """Exception that a failed check raises."""
 
     type: type[Exception]
     message: str
@@ -189,7 +189,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Again:
-    """What computes all outputs anew, if what the steps before assumed turned out wrong.
+    """Fallback program that recomputes all outputs if a speculative assumption fails.
 
     Attributes
     ----------

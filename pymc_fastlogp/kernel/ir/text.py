@@ -31,8 +31,8 @@ from pymc_fastlogp.kernel.ir.loops import (
     Call,
     Check,
     Loop,
+    PrefixSum,
     Program,
-    Scan,
     Statement,
     Step,
 )
@@ -140,10 +140,10 @@ def _statement(statement: Statement, names: dict[Expr, str]) -> str:
     element = _element(statement.buffer, statement.index, names.__getitem__)
     if isinstance(statement, Call):
         return f"{element} = {_call(statement, names)}"
-    if isinstance(statement, Scan):
+    if isinstance(statement, PrefixSum):
         return f"{element} = running {statement.op} of {names[statement.value]}"
     if isinstance(statement, Accumulate):
-        return f"{element} {statement.op}= {names[statement.value]}{_neighbours(statement)}"
+        return f"{element} {statement.op}= {names[statement.value]}{_neighbors(statement)}"
     return f"{element} = {names[statement.value]}{' in order' if statement.in_order else ''}"
 
 
@@ -153,8 +153,8 @@ def _call(call: Call, names: dict[Expr, str]) -> str:
     return f"{call.function}({', '.join(arguments)}){failed}"
 
 
-def _neighbours(statement: Accumulate) -> str:
-    known = statement.neighbours
+def _neighbors(statement: Accumulate) -> str:
+    known = statement.neighbors
     return f" (in runs of {known.run}, equal ones {known.gap} apart)" if known else ""
 
 

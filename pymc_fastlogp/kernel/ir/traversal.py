@@ -1,4 +1,4 @@
-"""What expressions, statements and loops are made of, and what they read and write."""
+"""Traversal of expressions, statements and loops, and their reads and writes."""
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
@@ -8,9 +8,9 @@ from pymc_fastlogp.kernel.ir.loops import (
     Call,
     Check,
     Loop,
+    PrefixSum,
     Program,
-    Repeat,
-    Scan,
+    SequentialLoop,
     Statement,
     Step,
     Store,
@@ -45,10 +45,10 @@ def with_loops(steps: Sequence[Step], change: Callable[[Loop], Sequence[Loop]]) 
     return tuple(new)
 
 
-def repeats(steps: Sequence[Step]) -> Iterator[Repeat]:
+def repeats(steps: Sequence[Step]) -> Iterator[SequentialLoop]:
     """Yield all that is repeated, what is outside first."""
     for step in steps:
-        if isinstance(step, Repeat):
+        if isinstance(step, SequentialLoop):
             yield step
             yield from repeats(step.steps)
 
@@ -90,12 +90,12 @@ def walk(exprs: Sequence[Expr], done: Container[Expr] = ()) -> Iterator[Expr]:
 
 
 def depends_on(exprs: Sequence[Expr], *indices: Index) -> bool:
-    """Whether one of some indices occurs in expressions."""
+    """Return whether one of some indices occurs in expressions."""
     return any(expr in indices for expr in walk(exprs) if isinstance(expr, Index))
 
 
 def is_uniform(expr: Expr) -> bool:
-    """Whether an expression is the same for all indices of a loop."""
+    """Return whether an expression is the same for all indices of a loop."""
     return not any(isinstance(part, Index) for part in walk([expr]))
 
 
@@ -110,7 +110,7 @@ def _roots_of_loop(loop: Loop) -> list[Expr]:
 
 
 def reads_directly(expr: Expr) -> bool:
-    """Whether no position that is read depends on what is read."""
+    """Return whether no position that is read depends on what is read."""
     loads = (part for part in walk([expr]) if isinstance(part, Load))
     return not any(isinstance(part, Load) for load in loads for part in walk(load.index))
 
@@ -167,13 +167,15 @@ def elements(loop: Loop) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
 
 
 def is_ordered(loop: Loop) -> bool:
-    """Whether the order in which a loop runs counts, so that its axes must stay as they are."""
-    in_order = (isinstance(s, Scan) or (isinstance(s, Store) and s.in_order) for s in loop.body)
+    """Return whether the order in which a loop runs counts, so that its axes must stay as they are."""
+    in_order = (
+        isinstance(s, PrefixSum) or (isinstance(s, Store) and s.in_order) for s in loop.body
+    )
     return any(in_order) or is_call(loop)
 
 
 def is_call(loop: Loop) -> bool:
-    """Whether a loop calls a library; the loop keeps the answer."""
+    """Return whether a loop calls a library; the loop keeps the answer."""
     if "is_call" not in vars(loop):
         vars(loop)["is_call"] = any(isinstance(statement, Call) for statement in loop.body)
     return vars(loop)["is_call"]

@@ -30,7 +30,7 @@ from pymc_fastlogp.kernel.lower.array import (
 )
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.table import inner_nodes, row_of
-from pymc_fastlogp.kernel.passes import optimise
+from pymc_fastlogp.kernel.passes import optimize
 from pymc_fastlogp.kernel.passes.layout import axes_of_vectors
 
 __all__ = ["UnsupportedError", "axes_of_vectors", "faults_of", "is_supported", "loops_of", "lower"]
@@ -43,7 +43,7 @@ OTHER_LENGTH = Error(ValueError, "an array has another length than its type says
 
 
 def is_supported(node: Apply) -> bool:
-    """Whether a node has a rule; shapes and values may still rule it out when it is lowered."""
+    """Return whether a node has a rule; shapes and values may still rule it out when it is lowered."""
     row = row_of(node.op)
     if row is None or not all(map(_has_supported_type, (*node.inputs, *node.outputs))):
         return False
@@ -63,7 +63,7 @@ def _has_supported_type(variable: Variable) -> bool:
 
 def lower(fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]) -> Program:
     """Return the program that computes a graph, after all passes; see :func:`loops_of`."""
-    return optimise(loops_of(fgraph, facts))
+    return optimize(loops_of(fgraph, facts))
 
 
 def loops_of(fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]) -> Program:
@@ -183,12 +183,12 @@ def _constant(context: Context, variable: Constant) -> Array:
 
 
 def _is_known(size: Size) -> bool:
-    """Whether a length is known before the kernel runs, without an index that it has to check."""
+    """Return whether a length is known before the kernel runs, without an index that it has to check."""
     return all(_is_in_bounds(part) for part in walk([as_expr(size)]) if isinstance(part, Load))
 
 
 def _is_in_bounds(load: Load) -> bool:
-    """Whether an element is there in every call: a number, or at a static position of a static axis."""
+    """Return whether an element is there in every call: a number, or at a static position of a static axis."""
     return all(
         isinstance(i, Const) and isinstance(length, int) and 0 <= i.value < length
         for i, length in zip(load.index, load.buffer.shape, strict=True)

@@ -64,7 +64,7 @@ def reach(highest: int) -> Reach:
 
 
 def supports(node: Apply) -> bool:
-    """Whether the orders are 0, 1, ..., not too many, and the number float64."""
+    """Return whether the orders are 0, 1, ..., not too many, and the number float64."""
     orders, x = node.inputs
     if not isinstance(orders, Constant) or x.type.ndim or x.type.dtype != DTYPE:
         return False

@@ -1,7 +1,7 @@
 r"""Matrices and vectors as BLAS takes them: the first element and the distance of rows.
 
 An array of a graph gives its element at an index as an expression. Where that is a load whose position is
-affine in the row :math:`i` and the column :math:`j`, with one of them the neighbour in memory,
+affine in the row :math:`i` and the column :math:`j`, with one of them the neighbor in memory,
 
 .. math::
 

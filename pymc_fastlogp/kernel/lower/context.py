@@ -1,4 +1,4 @@
-"""What the lowering of one graph collects: buffers and loops, in an order that computes the graph."""
+"""State of the lowering of one graph: buffers and loops, in execution order."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -130,7 +130,7 @@ class Context:
             self.requirements[check] = None
 
     def _can_be_first(self, condition: Expr) -> bool:
-        """Whether a condition can be checked before all loops."""
+        """Return whether a condition can be checked before all loops."""
         if self.runs:
             return is_known_at_call(condition) and not loaded([condition])
         return is_known_at_call(condition) and reads_directly(condition)

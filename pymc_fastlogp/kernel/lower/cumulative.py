@@ -5,7 +5,7 @@ from pytensor.graph.basic import Apply
 
 from pymc_fastlogp.kernel.ir.arithmetic import cast, domain_of, int64
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr
-from pymc_fastlogp.kernel.ir.loops import Scan, Store
+from pymc_fastlogp.kernel.ir.loops import PrefixSum, Store
 from pymc_fastlogp.kernel.lower.array import Array, of_buffer
 from pymc_fastlogp.kernel.lower.context import Context
 
@@ -17,7 +17,7 @@ DTYPES = ("float64", "float32", "int64")
 
 
 def supports(node: Apply) -> bool:
-    """Whether NumPy keeps the type; it widens small integers, which upstream's type does not say."""
+    """Return whether NumPy keeps the type; it widens small integers, which upstream's type does not say."""
     return node.inputs[0].type.dtype in DTYPES
 
 
@@ -49,7 +49,7 @@ def _scanned(context: Context, node: Apply, array: Array) -> Array:
     buffer = context.buffer(array.dtype, array.shape)
     domain, index = domain_of((*_without(array.shape, axis), array.shape[axis]))
     at = (*index[:axis], index[-1], *index[axis:-1])
-    context.add(domain, Scan(buffer, at, operation, array.at(at)))
+    context.add(domain, PrefixSum(buffer, at, operation, array.at(at)))
     return of_buffer(buffer)
 
 

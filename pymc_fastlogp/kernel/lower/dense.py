@@ -1,4 +1,4 @@
-"""Factorisations and inverses of matrices of some hundred rows, by functions of our own.
+"""Factorizations and inverses of matrices of some hundred rows, by functions of our own.
 
 What they are is in :mod:`pymc_fastlogp.kernel.emit.dense`. The rows of a matrix are padded to a multiple of :data:`TILE` by those of an identity,
 whose factor and inverse it is. They give the upper triangle ``U = L.T``, so that the factor ``L`` is read as a transpose.
@@ -25,12 +25,12 @@ LARGEST = 400
 
 
 def is_for_us(rows: Size, columns: Size) -> bool:
-    """Whether a matrix has few enough rows, which are known."""
+    """Return whether a matrix has few enough rows, which are known."""
     return isinstance(rows, int) and rows == columns and rows <= LARGEST
 
 
 def factor(context: Context, op: Any, a: Array) -> Array:
-    """Append the Cholesky factorisation of each matrix of a batch; all of a factor is nan where there is none."""
+    """Append the Cholesky factorization of each matrix of a batch; all of a factor is nan where there is none."""
 
     def triangle(index: tuple[Expr, ...]) -> Expr:
         *batch, i, j = index
@@ -51,7 +51,7 @@ def inverse(context: Context, factor: Array, can_be_inverted: Expr) -> Array:
 
 
 def supports_pullback(node: Apply) -> bool:
-    """Whether the matrix is one for us, and all is float64."""
+    """Return whether the matrix is one for us, and all is float64."""
     types = {variable.type.dtype for variable in (*node.inputs, *node.outputs)}
     return types == {"float64"} and is_for_us(*node.inputs[0].type.shape)
 

@@ -4,7 +4,7 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.tensor.blockwise import Blockwise
 
-from pymc_fastlogp.analysis.core_op import core_op
+from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.kernel.ir.arithmetic import (
     all_of,
     cast,
@@ -74,7 +74,7 @@ def lower_fill_diagonal(context: Context, node: Apply, inputs: list[Array]) -> l
 
 
 def supports_alloc_diag(node: Apply) -> bool:
-    """Whether the matrix is in the last two axes, of each element of a batch as well."""
+    """Return whether the matrix is in the last two axes, of each element of a batch as well."""
     op = core_op(node.op)
     is_batch = isinstance(node.op, Blockwise)
     ndim = len(node.op.inputs_sig[0]) if is_batch else node.inputs[0].type.ndim

@@ -34,7 +34,7 @@ MOST_ROWS = 25
 
 
 def supports(node: Apply) -> bool:
-    """Whether the matrix is float64 and has few rows, which are known."""
+    """Return whether the matrix is float64 and has few rows, which are known."""
     [a] = node.inputs
     rows, columns = a.type.shape
     is_small = rows is not None and rows == columns and 0 < rows <= MOST_ROWS

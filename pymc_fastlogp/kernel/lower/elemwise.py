@@ -22,13 +22,13 @@ from pymc_fastlogp.kernel.lower.lengths import is_known_at_call
 
 
 def supports(node: Apply) -> bool:
-    """Whether each scalar Op has a vector form."""
+    """Return whether each scalar Op has a vector form."""
     op = node.op.scalar_op
     return scalar_op_is_supported(op, _dtypes(node.inputs), _dtypes(node.outputs))
 
 
 def scalar_op_is_supported(op: ScalarOp, inputs: Sequence[str], outputs: Sequence[str]) -> bool:
-    """Whether a scalar Op, or each of a Composite's, has a vector form."""
+    """Return whether a scalar Op, or each of a Composite's, has a vector form."""
     if isinstance(op, Composite):
         return all(
             scalar_op_is_supported(node.op, _dtypes(node.inputs), _dtypes(node.outputs))
@@ -72,7 +72,7 @@ def _delayed(
 
 
 def _is_part_of_readers(context: Context, node: Apply) -> bool:
-    """Whether only operations on arrays read a node, each element once."""
+    """Return whether only operations on arrays read a node, each element once."""
     repeated = node.outputs[0].type.broadcastable
     readers = [reader for x in node.outputs for reader, _ in context.clients[x]]
     return all(
@@ -87,7 +87,7 @@ def _uniform(value: Expr) -> Array:
 
 
 def _is_of_lengths(value: Expr) -> bool:
-    """Whether a number may be a length, or a truth value compares lengths alone, so that a check of it can be the first."""
+    """Return whether a number may be a length, or a truth value compares lengths alone, so that a check of it can be the first."""
     if value.dtype == "bool":
         return is_known_at_call(value) and not loaded([value])
     return np.dtype(value.dtype).kind in "iu" and is_known_at_call(value)

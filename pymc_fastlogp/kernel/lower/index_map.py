@@ -1,4 +1,4 @@
-"""What an index expression selects, for reading and writing alike: NumPy's rules as an index map."""
+"""Index map of an index expression, for reads and writes alike, by NumPy's rules."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from pytensor import scalar as ps
 from pytensor.scalar.basic import Cast
 
 from pymc_fastlogp.analysis.constants import broadcast
-from pymc_fastlogp.analysis.index_facts import Neighbours
+from pymc_fastlogp.analysis.index_facts import Neighbors
 from pymc_fastlogp.kernel.ir.arithmetic import ZERO, cast, int64, plus, switch, times, truth
 from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr, Size, as_expr
 from pymc_fastlogp.kernel.ir.loops import Error
@@ -32,14 +32,14 @@ class IndexMap:
         Takes an index into the result, returns that into the source.
     is_unique : bool
         Whether no element is known to be selected twice.
-    neighbours : Neighbours, optional
+    neighbors : Neighbors, optional
         How the elements follow each other, where they are selected by constants along one axis.
     """
 
     shape: tuple[Size, ...]
     source_index: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]
     is_unique: bool
-    neighbours: Neighbours | None
+    neighbors: Neighbors | None
 
 
 def index_map(context: Context, source: Array, indices: Sequence[slice | Array]) -> IndexMap:
@@ -74,7 +74,7 @@ def index_map(context: Context, source: Array, indices: Sequence[slice | Array])
 
     shape = (*leading, *together, *trailing)
     known = list(arrays.values())
-    return IndexMap(shape, source_index, _is_unique(known), _neighbours(known))
+    return IndexMap(shape, source_index, _is_unique(known), _neighbors(known))
 
 
 def _place(arrays: list[int], slices: list[int]) -> int:
@@ -109,7 +109,7 @@ def _position(context: Context, index: Array, length: Size) -> Array:
 
 
 def _is_whole(index: Array) -> bool:
-    """Whether an array has all the elements that its facts are about; a view may leave out the largest."""
+    """Return whether an array has all the elements that its facts are about; a view may leave out the largest."""
     assert index.facts is not None
     return index.facts.is_unique or index.data is not None or index.buffer is not None
 
@@ -143,14 +143,14 @@ def _wrapped(position: Expr, length: Size) -> Expr:
     return switch(is_negative, plus(position, as_expr(length)), position)
 
 
-def _neighbours(arrays: list[Array]) -> Neighbours | None:
+def _neighbors(arrays: list[Array]) -> Neighbors | None:
     """Return how the positions follow each other that one index array means; not known of several.
 
     A negative number and the positive one of the same position would look different.
     """
     if len(arrays) != 1 or arrays[0].facts is None or arrays[0].facts.minimum < 0:
         return None
-    return arrays[0].facts.neighbours
+    return arrays[0].facts.neighbors
 
 
 def _is_unique(arrays: list[Array]) -> bool:

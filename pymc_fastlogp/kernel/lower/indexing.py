@@ -17,18 +17,18 @@ MISMATCH = Error(ValueError, "the values cannot be broadcast to what is selected
 
 
 def supports_read(node: Apply) -> bool:
-    """Whether the indices are integers."""
+    """Return whether the indices are integers."""
     return _are_supported(node, node.inputs[1:])
 
 
 def supports_write(node: Apply) -> bool:
-    """Whether, besides, duplicates count."""
+    """Return whether a write is supported; duplicates count."""
     ignores_duplicates = getattr(node.op, "ignore_duplicates", False)
     return not ignores_duplicates and _is_exact(node) and _are_supported(node, node.inputs[2:])
 
 
 def _is_exact(node: Apply) -> bool:
-    """Whether what is added may be added in the type of the base: that has all its values, or both wrap around."""
+    """Return whether what is added may be added in the type of the base: that has all its values, or both wrap around."""
     base, values = (x.type.dtype for x in node.inputs[:2])
     are_integers = base in integer_dtypes and values in integer_dtypes
     return node.op.set_instead_of_inc or are_integers or ps.upcast(base, values) == base
@@ -63,7 +63,7 @@ def lower_write(context: Context, node: Apply, inputs: list[Array]) -> list[Arra
     if node.op.set_instead_of_inc:
         context.add(domain, Store(buffer, target, value, in_order=not selection.is_unique))
     else:
-        context.add(domain, Accumulate(buffer, target, ps.add, value, selection.neighbours))
+        context.add(domain, Accumulate(buffer, target, ps.add, value, selection.neighbors))
     return [of_buffer(buffer)]
 
 

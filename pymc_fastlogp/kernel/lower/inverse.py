@@ -38,7 +38,7 @@ ABOVE = const(0, "float64")
 
 
 def supports(node: Apply) -> bool:
-    """Whether it is one matrix for LAPACK, or a batch of small ones."""
+    """Return whether it is one matrix for LAPACK, or a batch of small ones."""
     [factor] = node.inputs
     if is_small(factor.type.shape[-2:], LARGEST_CHOLESKY):
         return factor.type.dtype == "float64"

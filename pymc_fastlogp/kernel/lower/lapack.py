@@ -1,4 +1,4 @@
-r"""Factorisations and solves of matrices that are large or of a size that is not static, by LAPACK and BLAS.
+r"""Factorizations and solves of matrices that are large or of a size that is not static, by LAPACK and BLAS.
 
 Both store columns. What they see of a matrix in C order is the transpose, so that
 
@@ -31,7 +31,7 @@ NAN = const(nan, "float64")
 
 
 def factor(context: Context, op: Any, a: Array) -> Array:
-    """Append the Cholesky factorisation of each matrix of a batch."""
+    """Append the Cholesky factorization of each matrix of a batch."""
     *_, rows, n = a.shape
     context.require_equal(n, rows, NOT_SQUARE)
 

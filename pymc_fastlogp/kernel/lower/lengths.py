@@ -33,7 +33,7 @@ from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
 
 
 def is_known_at_call(expr: Expr) -> bool:
-    """Whether an expression is the same for the whole call, and nothing has to be computed first."""
+    """Return whether an expression is the same for the whole call, and nothing has to be computed first."""
     return not any(
         isinstance(part, Index) or (isinstance(part, Load) and part.buffer.role is not Role.INPUT)
         for part in walk([expr])

@@ -1,4 +1,4 @@
-r"""Factorisations and solves of matrices, also batched by Blockwise; small ones as straight-line code.
+r"""Factorizations and solves of matrices, also batched by Blockwise; small ones as straight-line code.
 
 Cholesky, for each column :math:`j` and each row :math:`i > j`:
 
@@ -21,7 +21,7 @@ from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 
-from pymc_fastlogp.analysis.core_op import core_op
+from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.kernel.ir.arithmetic import all_of, const, domain_of, int64, switch, truth
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Size
 from pymc_fastlogp.kernel.ir.loops import Store
@@ -38,7 +38,7 @@ LARGEST_CHOLESKY, LARGEST_SOLVE = 12, 32
 
 
 def supports(node: Apply) -> bool:
-    """Whether the matrices are float64, and small if there is no LAPACK."""
+    """Return whether the matrices are float64, and small if there is no LAPACK."""
     largest = LARGEST_SOLVE if len(node.inputs) == 2 else LARGEST_CHOLESKY
     types = {variable.type.dtype for variable in (*node.inputs, *node.outputs)}
     has_few_rows = is_small(node.inputs[0].type.shape[-2:], largest)
@@ -46,7 +46,7 @@ def supports(node: Apply) -> bool:
 
 
 def lower_cholesky(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Append the factorisation, of one matrix for each index of the batch."""
+    """Append the factorization, of one matrix for each index of the batch."""
     [a] = inputs
     is_lower = core_op(node.op).lower
     if not is_small(a.shape[-2:], LARGEST_CHOLESKY):
@@ -129,7 +129,7 @@ def _solution(
 
 
 def supports_library(node: Apply) -> bool:
-    """Whether the matrices are float64, and there is a LAPACK."""
+    """Return whether the matrices are float64, and there is a LAPACK."""
     types = {variable.type.dtype for variable in (*node.inputs, *node.outputs)}
     return types == {"float64"} and blas.is_available()
 
@@ -148,7 +148,7 @@ def lower_cholesky_solve(context: Context, node: Apply, inputs: list[Array]) -> 
 
 
 def is_small(shape: Sequence[Size | None], largest: int) -> bool:
-    """Whether a matrix is known to be square and to have few rows."""
+    """Return whether a matrix is known to be square and to have few rows."""
     rows, columns = shape
     return isinstance(rows, int) and rows == columns and rows <= largest
 

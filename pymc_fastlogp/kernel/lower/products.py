@@ -37,7 +37,7 @@ ONE = const(1.0, "float64")
 
 
 def supports(node: Apply) -> bool:
-    """Whether the lengths are static and small, or the types are those of BLAS."""
+    """Return whether the lengths are static and small, or the types are those of BLAS."""
     return _is_small(_static_sizes(node)) or _is_for_blas(node)
 
 
@@ -71,7 +71,7 @@ def _static_sizes(node: Apply) -> tuple[int | None, ...]:
 
 
 def _is_small(sizes: tuple[Size | None, ...]) -> bool:
-    """Whether loops are as fast as BLAS, by rows, inner axis and columns."""
+    """Return whether loops are as fast as BLAS, by rows, inner axis and columns."""
     static = [size for size in sizes if isinstance(size, int)]
     if len(static) < len(sizes):
         return False
@@ -81,7 +81,7 @@ def _is_small(sizes: tuple[Size | None, ...]) -> bool:
 
 
 def _is_of_vectors(sizes: tuple[Size, ...]) -> bool:
-    """Whether it is an inner or an outer product, which loops read once."""
+    """Return whether it is an inner or an outer product, which loops read once."""
     rows, inner, columns = sizes
     return inner == 1 or rows == columns == 1
 

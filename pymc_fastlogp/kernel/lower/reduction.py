@@ -15,7 +15,7 @@ OPERATIONS = (ps.Add, ps.Mul, ps.Maximum, ps.Minimum, ps.AND, ps.OR, ps.XOR, Mul
 
 
 def supports(node: Apply) -> bool:
-    """Whether the operation is one that a loop accumulates, and its type has a form in registers."""
+    """Return whether the operation is one that a loop accumulates, and its type has a form in registers."""
     is_held = node.op.acc_dtype is None or node.op.acc_dtype in FORMS
     return is_held and isinstance(node.op.scalar_op, OPERATIONS)
 

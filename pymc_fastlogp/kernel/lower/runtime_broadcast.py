@@ -1,4 +1,4 @@
-"""Whether upstream repeats what it writes along an axis whose length turns out to be 1 when the graph runs.
+"""Broadcasting of written values along axes whose length is known only at run time.
 
 PyTensor does not allow that, NumPy does. Upstream's code for Numba does as NumPy where it writes values, except where ``FuseElemwise``
 makes the write part of the loop over the Elemwise that computes them: there it raises. A kernel does the same.
@@ -42,17 +42,17 @@ def _without_padding(given: Variable, clients: Clients) -> Variable:
 
 
 def _is_a_loop(values: Variable) -> bool:
-    """Whether values are computed by an Elemwise of more than scalars."""
+    """Return whether values are computed by an Elemwise of more than scalars."""
     if values.owner is None or not isinstance(values.owner.op, Elemwise):
         return False
     return not all(all(x.type.broadcastable) for x in values.owner.inputs)
 
 
 def _fits(node: Apply, leading: int, ndim: int) -> bool:
-    """Whether index arrays are at neighbouring axes, which the values have too, and all other axes are whole."""
+    """Return whether index arrays are at neighboring axes, which the values have too, and all other axes are whole."""
     entries = node.op.idx_list
     axes = [axis for axis, entry in enumerate(entries) if not isinstance(entry, slice)]
     behind = axes[0] + max(node.inputs[2 + entries[axis]].type.ndim for axis in axes)
-    are_neighbours = axes[-1] - axes[0] + 1 == len(axes)
+    are_neighbors = axes[-1] - axes[0] + 1 == len(axes)
     are_whole = all(entry == slice(None) for entry in entries if isinstance(entry, slice))
-    return are_neighbours and are_whole and 0 <= leading <= axes[0] and behind <= leading + ndim
+    return are_neighbors and are_whole and 0 <= leading <= axes[0] and behind <= leading + ndim

@@ -11,21 +11,21 @@ from pytensor.graph.basic import Apply, Variable
 
 from pymc_fastlogp.kernel.ir.arithmetic import ZERO, domain_of, int64, truth
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Load, Size, as_expr, as_size
-from pymc_fastlogp.kernel.ir.loops import Error, Repeat, Store
+from pymc_fastlogp.kernel.ir.loops import Error, SequentialLoop, Store
 from pymc_fastlogp.kernel.ir.traversal import loaded, walk
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lengths import length_of, smaller
 from pymc_fastlogp.kernel.lower.linear_lengths import difference
+from pymc_fastlogp.kernel.lower.scan_buffers import Trace
 from pymc_fastlogp.kernel.lower.shape import lengths_of
-from pymc_fastlogp.kernel.lower.trace import Trace
 
 SHORT = Error(ValueError, "Scan: a sequence is shorter than the number of steps")
 MISMATCH = Error(ValueError, "Scan: what a step gives has not the shape of the state")
 
 
 def supports(node: Apply) -> bool:
-    """Whether the number of steps is known before the first, and the mode is that of the function."""
+    """Return whether the number of steps is known before the first, and the mode is that of the function."""
     return not node.op.info.as_while and node.op.mode is None
 
 
@@ -57,7 +57,7 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     results = context.lower_graph(inner, op.fgraph, given)
     kept = _kept_results(context, node, inputs, results, n_steps)
     _write(inner, step, [*mit_mot, *others, *kept, *carried], results)
-    context.steps.append(Repeat(counter, n_steps, tuple(inner.steps)))
+    context.steps.append(SequentialLoop(counter, n_steps, tuple(inner.steps)))
     return [
         *(of_buffer(trace.buffer) for trace in mit_mot),
         *(trace.result() for trace in (*others, *kept)),
@@ -181,7 +181,7 @@ def _write(
 
 
 def _may_change(own: Size, given: Size) -> bool:
-    """Whether a length is another one in each step, as where a shared variable is appended to, of which no history is kept."""
+    """Return whether a length is another one in each step, as where a shared variable is appended to, of which no history is kept."""
     return given != own and as_expr(own) in walk([as_expr(given)])
 
 

@@ -235,7 +235,7 @@ def _facts(start: Expr, step: int, length: Size, dtype: str) -> IndexFacts | Non
 
 
 def supports_arange(node: Apply) -> bool:
-    """Whether the bounds are integers, and the step is a constant."""
+    """Return whether the bounds are integers, and the step is a constant."""
     *_, step = node.inputs
     kinds = {np.dtype(x.type.dtype).kind for x in node.inputs}
     return kinds <= set("biu") and isinstance(step, Constant) and step.data != 0

@@ -84,7 +84,7 @@ def _backwards(start: Expr | None, stop: Expr | None, size: Expr) -> tuple[Expr,
 
 
 def _may_wrap(upper: Expr | None, lower: Expr | None) -> bool:
-    """Whether an upper bound may be so far below the lower one that their difference is no int64."""
+    """Return whether an upper bound may be so far below the lower one that their difference is no int64."""
     if upper is None or lower is None or is_not_negative(upper):
         return False
     return not (isinstance(upper, Const) and isinstance(lower, Const))

@@ -1,4 +1,4 @@
-"""Where an array is known to hold zero, or nan: the other half of a triangle.
+"""Triangles of an array that are known to hold zeros, or nan.
 
 A triangle is a vector that is set into zeros at constant positions, perhaps transposed or scaled by rows. What multiplies
 a zero leaves it zero, unless it is infinite or nan itself. So the entries are called void, not zero.

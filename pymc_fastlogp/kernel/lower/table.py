@@ -73,7 +73,7 @@ def always(node: Apply) -> bool:
 
 
 class Row(NamedTuple):
-    """How an Op is lowered.
+    """Lowering rule of an Op.
 
     ``lower`` takes the context, the node and its inputs; it appends loops and returns the outputs.
     """

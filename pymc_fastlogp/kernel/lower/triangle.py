@@ -1,6 +1,6 @@
 """The lower triangle of a matrix, row by row, as a vector; and back.
 
-Element ``i, j`` is at ``i (i + 1) / 2 + j``. So rows are neighbours in memory on both sides, and loops need no triangular domain:
+Element ``i, j`` is at ``i (i + 1) / 2 + j``. So rows are neighbors in memory on both sides, and loops need no triangular domain:
 
 - Back is a view. Above the diagonal it takes zero, and what is there in the vector is an element of a later row.
 - There, whole rows are stored in order: what row ``i`` leaves behind its diagonal is where the next rows come, which replace it. The last row has nothing

@@ -41,7 +41,7 @@ def lower(
 ) -> Array | None:
     """Append the product if one of the matrices is small and the other one is not smaller.
 
-    Rows of the other are neighbours in memory if it is the right one. If it is the left one, more than a few columns
+    Rows of the other are neighbors in memory if it is the right one. If it is the left one, more than a few columns
     cost what loops cost, for which the product has to be small as a whole.
     """
     if left.ndim != 2 or right.ndim != 2:

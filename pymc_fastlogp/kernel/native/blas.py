@@ -27,7 +27,7 @@ def bind(functions: Iterable[str]) -> None:
 
 @cache
 def is_available() -> bool:
-    """Whether SciPy has all functions, with lengths of 32 bits."""
+    """Return whether SciPy has all functions, with lengths of 32 bits."""
     try:
         return all(b" int *" in signature(function) for function in FUNCTIONS)
     except (ImportError, AttributeError, KeyError):

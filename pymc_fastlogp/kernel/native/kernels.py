@@ -1,6 +1,6 @@
 """Programs with their machine code, one for each layout of the inputs, as long as somebody calls it.
 
-Code that calls a kernel reads its address from a cell, see :mod:`pymc_fastlogp.kernel.native.cells`, whose name is that of the code in C order and the layout
+Code that calls a kernel reads its address from a cell, see :mod:`pymc_fastlogp.kernel.native.pointer_cells`, whose name is that of the code in C order and the layout
 of each input. Code is freed with the last function that calls the kernel. Then its cells are empty, and a call that should come
 nevertheless is an error, not a crash.
 """
@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary, finalize
 
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.native import machine_code
-from pymc_fastlogp.kernel.native.cells import cell
+from pymc_fastlogp.kernel.native.pointer_cells import cell
 
 
 class Kernel:

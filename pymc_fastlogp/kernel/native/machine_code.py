@@ -18,7 +18,7 @@ from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.ir.traversal import all_loops, expressions
 from pymc_fastlogp.kernel.native import blas, object_files
 from pymc_fastlogp.kernel.native.code import Code, compiler, engine
-from pymc_fastlogp.kernel.native.target import optimised, target_machine
+from pymc_fastlogp.kernel.native.target import optimized, target_machine
 from pymc_fastlogp.kernel.scalars import externals
 from pymc_fastlogp.kernel.scalars.upstream import External
 
@@ -72,8 +72,8 @@ def object_code(program: Program, name: str, contiguous: Sequence[bool] | None =
 
 
 def compile_program(program: Program, name: str, contiguous: Sequence[bool] | None = None) -> bytes:
-    """Return the object code of a program's function, optimised for this CPU."""
+    """Return the object code of a program's function, optimized for this CPU."""
     machine = target_machine()
     module = ir.Module(name)
     emit(module, program, name, contiguous or [True] * len(program.inputs))
-    return machine.emit_object(optimised(module, machine))
+    return machine.emit_object(optimized(module, machine))

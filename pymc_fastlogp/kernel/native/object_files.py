@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from pytensor.configdefaults import config
 
-from pymc_fastlogp.kernel.native.bounded_files import BoundedFiles
+from pymc_fastlogp.kernel.native.file_cache import BoundedFiles
 
 PREFIX = "pymc_fastlogp.kernel."
 # Bytes of all files together, some thousand kernels: each has 10 to 100 thousand. A matter of disk space, not of speed.

@@ -28,12 +28,12 @@ def native_lanes() -> int:
 
 
 def checks_bounds() -> bool:
-    """Whether code is to be made that checks its loads and stores."""
+    """Return whether code is to be made that checks its loads and stores."""
     return os.environ.get(CHECK_BOUNDS, "0") == "1"
 
 
 def target_machine() -> llvm.TargetMachine:
-    """Return what makes code for this CPU, with all its features, at optimisation level 3."""
+    """Return what makes code for this CPU, with all its features, at optimization level 3."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_default_triple().create_target_machine(
@@ -41,7 +41,7 @@ def target_machine() -> llvm.TargetMachine:
     )
 
 
-def optimised(module: ir.Module, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+def optimized(module: ir.Module, machine: llvm.TargetMachine) -> llvm.ModuleRef:
     """Verify a module, run LLVM's passes of level 3 on it, and verify what they return.
 
     Raises

@@ -18,8 +18,8 @@ from pymc_fastlogp._upstream.numba import (
 from pymc_fastlogp.kernel.graph.held_constants import HeldConstants
 from pymc_fastlogp.kernel.llvm import I64
 from pymc_fastlogp.kernel.native import machine_code
-from pymc_fastlogp.kernel.native.cells import declared
-from pymc_fastlogp.kernel.native.held import Held
+from pymc_fastlogp.kernel.native.constant_memory import Held
+from pymc_fastlogp.kernel.native.pointer_cells import declared
 
 
 @register_funcify_and_cache_key(HeldConstants)

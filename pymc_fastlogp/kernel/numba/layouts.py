@@ -1,6 +1,6 @@
 """The machine code of a program for each layout of its inputs, where Numba's code finds it.
 
-A kernel stays out of the modules that call it, which Numba optimises and compiles again at each level that links
+A kernel stays out of the modules that call it, which Numba optimizes and compiles again at each level that links
 them. They read the address from a cell, see :mod:`pymc_fastlogp.kernel.native.kernels`. The code for C order is loaded with the kernel. What else is needed Numba knows only when it
 compiles the function around a kernel, and not again when it takes that from its cache on disk. So that
 function asks for any other layout when it runs. The code for it reads through strides: on matrices of 5 to
@@ -16,8 +16,8 @@ from llvmlite import ir
 
 from pymc_fastlogp._upstream.numba import Frame, cgutils
 from pymc_fastlogp.kernel.llvm import I64
-from pymc_fastlogp.kernel.native.cells import declared
 from pymc_fastlogp.kernel.native.kernels import loaded
+from pymc_fastlogp.kernel.native.pointer_cells import declared
 
 CELL = I64.as_pointer()
 SYMBOL = "pymc_fastlogp.kernel.for_layout"

@@ -9,13 +9,13 @@ from pymc_fastlogp.kernel.passes.fuse import fuse_loops
 from pymc_fastlogp.kernel.passes.in_place import write_in_place
 from pymc_fastlogp.kernel.passes.interchange import interchange_axes
 from pymc_fastlogp.kernel.passes.layout import lay_along_vectors
-from pymc_fastlogp.kernel.passes.part import part_large_loops
+from pymc_fastlogp.kernel.passes.loop_fission import part_large_loops
 from pymc_fastlogp.kernel.passes.reciprocal import share_reciprocals
 from pymc_fastlogp.kernel.passes.simplify import simplify
 from pymc_fastlogp.kernel.passes.speculate import speculate_on_checks
-from pymc_fastlogp.kernel.passes.split import split_steps
-from pymc_fastlogp.kernel.passes.straighten import straighten
+from pymc_fastlogp.kernel.passes.step_motion import split_steps
 from pymc_fastlogp.kernel.passes.unroll import unroll
+from pymc_fastlogp.kernel.passes.unroll_sequential import straighten
 from pymc_fastlogp.kernel.passes.unswitch import unswitch
 
 Pass = Callable[[Program], Program]
@@ -41,7 +41,7 @@ PASSES: tuple[Pass, ...] = (
 PASSES_AGAIN = (fuse_loops, drop_dead_stores, write_in_place, simplify, part_large_loops)
 
 
-def optimise(
+def optimize(
     program: Program, passes: Sequence[Pass] = PASSES, passes_again: Sequence[Pass] = PASSES_AGAIN
 ) -> Program:
     """Run all passes, and a few of them over what runs again."""
@@ -49,5 +49,5 @@ def optimise(
         program = run(program)
     if program.again is None:
         return program
-    again = replace(program.again, program=optimise(program.again.program, passes_again))
+    again = replace(program.again, program=optimize(program.again.program, passes_again))
     return replace(program, again=again)

@@ -15,14 +15,14 @@ from dataclasses import replace
 from pymc_fastlogp.kernel.ir.loops import (
     Loop,
     Program,
-    Repeat,
+    SequentialLoop,
     Step,
 )
 from pymc_fastlogp.kernel.ir.traversal import (
     reads,
     writes,
 )
-from pymc_fastlogp.kernel.passes.groups import (
+from pymc_fastlogp.kernel.passes.fusion_groups import (
     Alone,
     Domain,
     Group,
@@ -31,7 +31,7 @@ from pymc_fastlogp.kernel.passes.groups import (
     fit,
     is_barrier,
 )
-from pymc_fastlogp.kernel.passes.order import Order, length_of
+from pymc_fastlogp.kernel.passes.fusion_order import Order, length_of
 
 
 def fuse_loops(program: Program) -> Program:
@@ -42,7 +42,7 @@ def fuse_loops(program: Program) -> Program:
 def _fused(steps: Sequence[Step]) -> tuple[Step, ...]:
     order = Order(steps)
     for step in steps:
-        if isinstance(step, Repeat):
+        if isinstance(step, SequentialLoop):
             alone = Alone(replace(step, steps=_fused(step.steps)))
             order.insert(order.earliest(step), alone)
         elif 0 not in step.domain:
@@ -75,7 +75,7 @@ def _candidates(order: Order, loop: Loop, earliest: int) -> Iterable[tuple[int, 
 
 
 def _would_wait(order: Order, position: int, loop: Loop) -> bool:
-    """Whether of the group at a position and a loop, as one, a part would wait for longer loops like those that read it.
+    """Return whether of the group at a position and a loop, as one, a part would wait for longer loops like those that read it.
 
     What depends on one another stays together: the loop may have no place before the group.
     """

@@ -1,4 +1,4 @@
-"""What a step computes of sequences alone is computed before the first step, by vectors.
+"""Loop-invariant code motion out of sequential loops: work on sequences alone is done before the first step, by vectors.
 
 A step of scalars runs one lane. Its gradient computes again what the steps did, from the values that were kept: that depends on no
 other step. Functions and divisions of that kind are stored by a loop over all steps before the
@@ -22,7 +22,7 @@ from dataclasses import replace
 from pytensor import scalar as ps
 
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Index, Load, Role
-from pymc_fastlogp.kernel.ir.loops import Loop, Repeat, Step, Store
+from pymc_fastlogp.kernel.ir.loops import Loop, SequentialLoop, Step, Store
 from pymc_fastlogp.kernel.ir.substitute import (
     substitute_in_element,
     substitute_in_loop,
@@ -38,7 +38,7 @@ from pymc_fastlogp.kernel.scalars.quotient import quotient
 COSTLY = 8
 
 
-def with_work_before(repeat: Repeat, stored: list[Buffer]) -> Iterator[Step]:
+def with_work_before(repeat: SequentialLoop, stored: list[Buffer]) -> Iterator[Step]:
     """Yield what is repeated, after the loops that do some of its work; add the buffers that these store."""
     repeat = replace(repeat, steps=tuple(_with_reciprocals(step, repeat) for step in repeat.steps))
     found = dict.fromkeys(
@@ -55,7 +55,7 @@ def with_work_before(repeat: Repeat, stored: list[Buffer]) -> Iterator[Step]:
     yield replace(repeat, steps=tuple(_with(step, places) for step in repeat.steps))
 
 
-def _with_reciprocals(step: Step, repeat: Repeat) -> Step:
+def _with_reciprocals(step: Step, repeat: SequentialLoop) -> Step:
     if not is_straight(step):
         return step
     written, exact = writes(repeat), exact_expressions(step)
@@ -73,7 +73,7 @@ def _with_reciprocals(step: Step, repeat: Repeat) -> Step:
     return substitute_in_loop_by_origin(step, multiplied)
 
 
-def _of_sequences(loop: Loop, repeat: Repeat) -> Iterator[Expr]:
+def _of_sequences(loop: Loop, repeat: SequentialLoop) -> Iterator[Expr]:
     """Yield the largest costly expressions of a loop that are the same whatever the steps before gave."""
     written = writes(repeat)
     exprs = list(expressions(loop))
@@ -90,7 +90,7 @@ def _is_of_sequences(expr: Expr, written: frozenset[Buffer], counter: Buffer) ->
 
 
 def _is_free(expr: Expr, written: frozenset[Buffer], counter: Buffer) -> bool:
-    """Whether an expression reads nothing that a step writes, and all of it at positions known by the number of the step."""
+    """Return whether an expression reads nothing that a step writes, and all of it at positions known by the number of the step."""
     loads = [part for part in walk([expr]) if isinstance(part, Load) and part.buffer is not counter]
     if any(load.buffer in written for load in loads):
         return False
@@ -98,11 +98,11 @@ def _is_free(expr: Expr, written: frozenset[Buffer], counter: Buffer) -> bool:
 
 
 def is_costly(expr: Expr) -> bool:
-    """Whether a function or a division is part of an expression."""
+    """Return whether a function or a division is part of an expression."""
     return any(isinstance(part, Compute) and cost_of(part) >= COSTLY for part in walk([expr]))
 
 
-def _loop_of(expr: Expr, buffer: Buffer, repeat: Repeat) -> Loop:
+def _loop_of(expr: Expr, buffer: Buffer, repeat: SequentialLoop) -> Loop:
     """Return the loop that stores an expression for each step."""
     # Also of one step, whose number is an index, too.
     [value] = substitute_in_element((expr,), at_each_step(repeat))

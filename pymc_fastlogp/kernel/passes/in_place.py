@@ -96,14 +96,14 @@ def _is_spare(program: Program, copy: Copy) -> bool:
 
 
 def _is_known(index: Expr) -> bool:
-    """Whether an index needs nothing that is computed, or checked to be in bounds, only after the first of the writes."""
+    """Return whether an index needs nothing that is computed, or checked to be in bounds, only after the first of the writes."""
     return reads_directly(index) and all(
         buffer.role in (Role.INPUT, Role.CONSTANT) for buffer in loaded([index])
     )
 
 
 def _is_whole(copy: Copy) -> bool:
-    """Whether the target has the same elements in the same order, so that a library can write them there."""
+    """Return whether the target has the same elements in the same order, so that a library can write them there."""
     assert isinstance(copy.store.value, Load)
     source, target = copy.source.shape, copy.store.buffer.shape
     is_in_order = flat_index(source, copy.store.value.index) is flat_index(target, copy.store.index)
@@ -117,12 +117,12 @@ def _numbers_of_readers(program: Program) -> Counter[Buffer]:
 
 
 def _is_only_reader(copy: Copy, n_readers: Counter[Buffer]) -> bool:
-    """Whether the source is read by nothing but the copy, and by that as what is copied alone."""
+    """Return whether the source is read by nothing but the copy, and by that as what is copied alone."""
     return n_readers[copy.source] == 1 and copy.source not in loaded(copy.store.index)
 
 
 def _is_apart(steps: Sequence[Step], copy: Copy) -> bool:
-    """Whether nothing else in the steps writes the elements of the target that the copy writes."""
+    """Return whether nothing else in the steps writes the elements of the target that the copy writes."""
     others = [
         (loop, update)
         for loop in loops_in(steps)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from pymc_fastlogp.kernel.ir.arithmetic import domain_of
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Index, Load, Role
-from pymc_fastlogp.kernel.ir.loops import Loop, Program, Repeat, Step, Store
+from pymc_fastlogp.kernel.ir.loops import Loop, Program, SequentialLoop, Step, Store
 from pymc_fastlogp.kernel.ir.substitute import substitute_in_element, substitute_in_loop
 from pymc_fastlogp.kernel.ir.traversal import (
     is_call,
@@ -32,7 +32,7 @@ MOST_LOADS = 2
 
 def inline_sequences(program: Program) -> Program:
     """Return the program with cheap sequences computed where they are read."""
-    if not any(isinstance(step, Repeat) for step in program.steps):
+    if not any(isinstance(step, SequentialLoop) for step in program.steps):
         return program
     values: dict[Buffer, Store] = {}
     for position, step in enumerate(program.steps):
@@ -43,7 +43,7 @@ def inline_sequences(program: Program) -> Program:
 
 
 def _is_cheap(store: Store, loop: Loop) -> bool:
-    """Whether each element is stored once, in its place, and is as cheap to compute as to load."""
+    """Return whether each element is stored once, in its place, and is as cheap to compute as to load."""
     if store.buffer.role is not Role.SCRATCH or not loop.domain:
         return False
     if domain_of(store.buffer.shape) != (loop.domain, store.index) or is_costly(store.value):
@@ -53,7 +53,7 @@ def _is_cheap(store: Store, loop: Loop) -> bool:
 
 
 def _may_wait(store: Store, steps: Sequence[Step], position: int) -> bool:
-    """Whether vector code alone reads what is stored, and nothing that it is made of changes any more."""
+    """Return whether vector code alone reads what is stored, and nothing that it is made of changes any more."""
     others = [s for loop in loops_in(steps) for s in updates(loop) if s is not store]
     if any(s.buffer is store.buffer for s in others):
         return False
@@ -65,7 +65,7 @@ def _may_wait(store: Store, steps: Sequence[Step], position: int) -> bool:
 
 
 def _can_compute(loop: Loop) -> bool:
-    """Whether a loop runs by vectors; a library reads from memory, also for each index of a batch."""
+    """Return whether a loop runs by vectors; a library reads from memory, also for each index of a batch."""
     return bool(loop.domain) and not is_call(loop)
 
 

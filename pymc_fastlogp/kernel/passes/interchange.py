@@ -1,8 +1,8 @@
 """The order of the axes of a loop: innermost, where vectors run, the axis that costs least.
 
 The cost of a vector along an axis counts its memory accesses and arithmetic, and is divided by the lanes that
-the axis fills. The weights are rough; what they must get right is that neighbours in memory are
-neighbours in a vector.
+the axis fills. The weights are rough; what they must get right is that neighbors in memory are
+neighbors in a vector.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ from pymc_fastlogp.kernel.ir.traversal import (
 
 # As many as any CPU has, so that the order does not depend on the CPU.
 LANES = 16
-# Of a vector: neighbours in memory, one element for all lanes, one somewhere else for each (``python -m benchmarks.limits``).
+# Of a vector: neighbors in memory, one element for all lanes, one somewhere else for each (``python -m benchmarks.limits``).
 CONTIGUOUS, UNIFORM, APART = 1.0, 0.5, 10.0
 APART_WRITTEN = 40.0
 

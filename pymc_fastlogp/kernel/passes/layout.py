@@ -2,7 +2,7 @@
 
 Where a short axis has become straight-line code (:mod:`~pymc_fastlogp.kernel.passes.unroll`), vectors run along the long one, and
 what was made as ``rows x k`` is read and written k elements apart: a gather for each of the k columns. With the axis of the vectors as the
-last one the lanes are neighbours:
+last one the lanes are neighbors:
 
 .. code-block:: text
 
@@ -96,7 +96,7 @@ def axes_of_vectors(program: Program) -> dict[Buffer, int]:
 
 
 def _axis_along(index: tuple[Expr, ...], inner: int) -> int | None:
-    """Return the axis along which the lanes of a vector are neighbours, None if there is none."""
+    """Return the axis along which the lanes of a vector are neighbors, None if there is none."""
     along = [axis for axis, i in enumerate(index) if depends_on([i], Index(inner))]
     if len(along) != 1 or abs(coefficient(index[along[0]], Index(inner)) or 0) != 1:
         return None

@@ -1,7 +1,7 @@
 """Sharing reciprocals: where many numbers are divided by one, it is inverted once.
 
 A division takes as long as about ten multiplications, and vectors are no remedy. A divisor that is the same along the
-vectorised axis is inverted before the loop; one that divides several numbers, once for each vector. What is
+vectorized axis is inverted before the loop; one that divides several numbers, once for each vector. What is
 done about reciprocals that overflow, see :mod:`pymc_fastlogp.kernel.scalars.quotient`.
 
 By its reciprocal, 49 divided by 49 is less than 1. So what the same loop rounds or compares for equality is divided: the result would be off by a whole number.

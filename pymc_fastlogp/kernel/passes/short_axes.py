@@ -1,9 +1,9 @@
-"""Which short axes become straight-line code, and which stay loops.
+"""Unroll short axes into straight-line code, or keep them as loops.
 
-Rows of k neighbours in an output are better left as they lie, and so are those of a gathered table, unless they are so short that
+Rows of k neighbors in an output are better left as they lie, and so are those of a gathered table, unless they are so short that
 they fill no vector, and so is all that a loop over such rows shares with others. The same holds for rows that fill whole vectors, if
 an entry takes several functions: straight-line code of a row has more values than 16 registers hold, and more instructions than a CPU keeps
-decoded. Not where something reads a part of a row, as the cut points of an ordered response do: its lanes would not be neighbours; nor where
+decoded. Not where something reads a part of a row, as the cut points of an ordered response do: its lanes would not be neighbors; nor where
 a loop of another form reads them, such as one over two long axes, which is faster with columns.
 """
 
@@ -103,18 +103,18 @@ def _merged(every: Iterable[_Rows]) -> set[_Rows]:
 
 
 def _fills_vectors(length: Size) -> bool:
-    """Whether a row of so many elements fills at least the vectors that a loop works on at a time, and leaves nothing over."""
+    """Return whether a row of so many elements fills at least the vectors that a loop works on at a time, and leaves nothing over."""
     return isinstance(length, int) and length >= default_width() and length % native_lanes() == 0
 
 
 def _is_alone(loop: Loop, axis: int, long: int) -> bool:
-    """Whether no third axis has to become straight-line code."""
+    """Return whether no third axis has to become straight-line code."""
     others = set(range(len(loop.domain))) - {axis, long}
     return all(loop.domain[other] == 1 for other in others)
 
 
 def _is_whole(buffer: Buffer, index: tuple[Expr, ...], axis: int, length: Size) -> bool:
-    """Whether an access goes along a whole axis of an array."""
+    """Return whether an access goes along a whole axis of an array."""
     along = [k for k, i in enumerate(index) if depends_on([i], Index(axis))]
     return len(along) == 1 and index[along[0]] is Index(axis) and buffer.shape[along[0]] == length
 
@@ -132,7 +132,7 @@ def _is_long(length: Size) -> bool:
 
 
 def pays(loop: Loop, axis: int, long: int, tables: frozenset[Buffer]) -> bool:
-    """Whether the axis is short, and no array over it and the long one is a table of longer rows."""
+    """Return whether the axis is short, and no array over it and the long one is a table of longer rows."""
     length = loop.domain[axis]
     if not isinstance(length, int) or length > LONGEST:
         return False
@@ -151,7 +151,7 @@ def arrays_over(loop: Loop, axis: int, long: int) -> Iterator[tuple[Buffer, tupl
 
 
 def _is_free_of_data(expr: Expr, axis: int) -> bool:
-    """Whether an index is made of those of the loop alone, once the axis is unrolled."""
+    """Return whether an index is made of those of the loop alone, once the axis is unrolled."""
     others = (part for part in walk([expr]) if isinstance(part, Load))
     return all(
         load.buffer.role is Role.CONSTANT

@@ -1,4 +1,4 @@
-"""What a step computes for no other step is computed behind the last step, by vectors.
+"""Move work that no other step needs behind the last step of a sequential loop, where it is vectorized.
 
 A result of scalars that are kept, such as the term of the log density of each observation in a filter, is stored by a loop
 over all steps behind the repetition:
@@ -20,12 +20,12 @@ from typing import TypeGuard
 
 from pymc_fastlogp.kernel.ir.arithmetic import offset_from
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Index, Load
-from pymc_fastlogp.kernel.ir.loops import Loop, Repeat, Statement, Step, Store
+from pymc_fastlogp.kernel.ir.loops import Loop, SequentialLoop, Statement, Step, Store
 from pymc_fastlogp.kernel.ir.substitute import Replacement, substitute
 from pymc_fastlogp.kernel.ir.traversal import loaded, loops_in, reads, updates, walk, writes
 
 
-def with_results_behind(repeat: Repeat) -> Iterator[Step]:
+def with_results_behind(repeat: SequentialLoop) -> Iterator[Step]:
     """Yield what is repeated, and then the loops that store what no step reads."""
     kept: list[Step] = []
     behind: list[Statement] = []
@@ -44,11 +44,11 @@ def with_results_behind(repeat: Repeat) -> Iterator[Step]:
 
 
 def is_straight(step: Step) -> TypeGuard[Loop]:
-    """Whether a step is straight-line code."""
+    """Return whether a step is straight-line code."""
     return isinstance(step, Loop) and not step.domain
 
 
-def at_each_step(repeat: Repeat) -> Replacement:
+def at_each_step(repeat: SequentialLoop) -> Replacement:
     """Return the replacement of the number of the step by the index of a loop."""
 
     def number(expr: Expr) -> Expr | None:
@@ -58,8 +58,8 @@ def at_each_step(repeat: Repeat) -> Replacement:
     return number
 
 
-def _can_wait(statement: Statement, repeat: Repeat) -> bool:
-    """Whether a statement stores what no step reads, of nothing that a later step changes."""
+def _can_wait(statement: Statement, repeat: SequentialLoop) -> bool:
+    """Return whether a statement stores what no step reads, of nothing that a later step changes."""
     if not isinstance(statement, Store) or statement.in_order:
         return False
     places = _written_at(statement.buffer, repeat)
@@ -78,19 +78,19 @@ def _loads_of(statement: Store) -> list[Load]:
     return [part for part in parts if isinstance(part, Load)]
 
 
-def _is_plain(load: Load, repeat: Repeat) -> bool:
-    """Whether a position is known by the number of the step, without a check."""
+def _is_plain(load: Load, repeat: SequentialLoop) -> bool:
+    """Return whether a position is known by the number of the step, without a check."""
     return not loaded(list(load.index)) - {repeat.counter}
 
 
-def _is_final(load: Load, repeat: Repeat) -> bool:
-    """Whether an element that is read has its last value."""
+def _is_final(load: Load, repeat: SequentialLoop) -> bool:
+    """Return whether an element that is read has its last value."""
     written = _written_at(load.buffer, repeat)
     read = offset_from(_number(repeat), load.index[0]) if load.index else None
     return written is not None and read is not None and all(read < offset for offset in written)
 
 
-def _written_at(buffer: Buffer, repeat: Repeat) -> set[int] | None:
+def _written_at(buffer: Buffer, repeat: SequentialLoop) -> set[int] | None:
     """Return how far behind the number of a step the places are that it writes, None where that is not all there is to it."""
     offsets = set()
     for loop in loops_in(repeat.steps):
@@ -104,5 +104,5 @@ def _written_at(buffer: Buffer, repeat: Repeat) -> set[int] | None:
     return offsets
 
 
-def _number(repeat: Repeat) -> Expr:
+def _number(repeat: SequentialLoop) -> Expr:
     return Load(repeat.counter, ())

@@ -70,7 +70,7 @@ def _buffers_from_reductions(loops: Sequence[Loop]) -> set[Buffer]:
 
 
 def _decides_an_error(loops: Sequence[Loop], conditions: Collection[Expr]) -> bool:
-    """Whether a Check depends on a Switch on some conditions, directly or through buffers."""
+    """Return whether a Check depends on a Switch on some conditions, directly or through buffers."""
     changed: set[Buffer] = set()
     for loop in loops:
         # Statements share expressions: one walk over the loop spares most loops one for each of them.
@@ -87,7 +87,7 @@ def _decides_an_error(loops: Sequence[Loop], conditions: Collection[Expr]) -> bo
 
 
 def _depends(loop: Loop, conditions: Collection[Expr], changed: Collection[Buffer]) -> bool:
-    """Whether a loop has a Switch on some conditions, or reads what one has changed."""
+    """Return whether a loop has a Switch on some conditions, or reads what one has changed."""
     if not reads(loop).isdisjoint(changed):
         return True
     return any(switch.args[0] in conditions for switch in switches(loop))

@@ -5,7 +5,7 @@ Cholesky factor correlates, make loops over ``rows x k`` that nothing could fuse
 and vectors of k lanes. With one statement for each of the k they are loops over rows like all others, and
 scratch of that shape stays in registers. Arrays that are not scratch are then read k elements apart
 (:mod:`pymc_fastlogp.kernel.emit.scope`). Which axes: :mod:`pymc_fastlogp.kernel.passes.short_axes`;
-how many of a loop: :mod:`pymc_fastlogp.kernel.passes.copies`.
+how many of a loop: :mod:`pymc_fastlogp.kernel.passes.unroll_factor`.
 """
 
 from dataclasses import replace
@@ -16,8 +16,8 @@ from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Index
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program, Statement
 from pymc_fastlogp.kernel.ir.substitute import substitute
 from pymc_fastlogp.kernel.ir.traversal import depends_on, is_ordered, with_loops
-from pymc_fastlogp.kernel.passes.copies import axes_that_fit, taken_apart
 from pymc_fastlogp.kernel.passes.short_axes import pays, rows_that_stay, short_axes
+from pymc_fastlogp.kernel.passes.unroll_factor import axes_that_fit, taken_apart
 
 
 def unroll(program: Program) -> Program:

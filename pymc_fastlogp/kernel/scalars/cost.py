@@ -1,4 +1,4 @@
-"""What the arithmetic of a loop costs, roughly, in additions of a vector."""
+"""Cost of the arithmetic of a loop, in additions of a vector."""
 
 from pymc_fastlogp.analysis.scalar_facts import Cost, facts_of
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr

@@ -1,4 +1,4 @@
-"""Which scalar Ops can be emitted, and their emission, as the table says."""
+"""Emission of scalar Ops, by the table."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-r"""How the values of a dtype are held in vector registers and in memory.
+r"""Register form and memory form of the values of a dtype.
 
 =========================== ======================================= ======================
 dtype                       register                                memory

@@ -1,4 +1,4 @@
-"""What the arithmetic of scalar Ops is on lanes: one function for each Op and register form.
+"""Arithmetic of scalar Ops on lanes: one function for each Op and register form.
 
 Results are those of NumPy's functions, which PyTensor compiles. Only the arithmetic of the model itself
 carries the flag ``contract``, so that a product and a sum become one fused multiply-add; the instructions

@@ -30,15 +30,15 @@ from pymc_fastlogp.kernel.vecmath.polynomials import (
 )
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Pair, fast_two_sum
 
-NEAR, CENTRE, FAR = 0.5, 4.0, 6.0
+NEAR, CENTER, FAR = 0.5, 4.0, 6.0
 
 
 class Ranges(NamedTuple):
-    """What the forms of a function are made of, but near 0.
+    """Coefficients of the forms of a function, except near 0.
 
     Attributes
     ----------
-    at_centre, limit : float
+    at_center, limit : float
         What is added to the polynomials.
     slope : sequence of float
         The coefficients of about the derivative between :data:`NEAR` and 2.
@@ -46,7 +46,7 @@ class Ranges(NamedTuple):
         The polynomials.
     """
 
-    at_centre: float
+    at_center: float
     slope: Sequence[float]
     middle: Sequence[float]
     limit: float
@@ -78,9 +78,9 @@ def _with_square(leading: Pair, x: Floats, coefficients: Sequence[float]) -> Flo
 
 def _on_half_line(x: Floats, near: Floats, ranges: Ranges) -> Floats:
     """Return the function for x >= 0, given what it is near 0."""
-    from_centre = fast_two_sum(-CENTRE, x)
-    q = from_centre.high.polynomial(ranges.middle)
-    middle = from_centre.low.fma(x.horner(ranges.slope), q) + ranges.at_centre
+    from_center = fast_two_sum(-CENTER, x)
+    q = from_center.high.polynomial(ranges.middle)
+    middle = from_center.low.fma(x.horner(ranges.slope), q) + ranges.at_center
     t = (1.0 / x).fma(2 * FAR, -1.0)
     far = (t.polynomial(ranges.far) + ranges.limit) / x.sqrt()
     return (x < NEAR).select(near, (x < FAR).select(middle, far))

@@ -29,7 +29,7 @@ polynomials and their rounding 1/4.
 
 from pymc_fastlogp.kernel.vecmath.logarithm import INF
 from pymc_fastlogp.kernel.vecmath.polynomials import ASIN, ATAN
-from pymc_fastlogp.kernel.vecmath.quarters import HALF_PI
+from pymc_fastlogp.kernel.vecmath.range_reduction import HALF_PI
 from pymc_fastlogp.kernel.vecmath.vector import (
     Floats,
     Mask,

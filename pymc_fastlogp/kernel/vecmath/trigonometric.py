@@ -15,7 +15,7 @@ for the cosine that of :math:`r^2`, 1/4, and of the rest, 1/8; for the tangent t
 """
 
 from pymc_fastlogp.kernel.vecmath.polynomials import COS, SIN
-from pymc_fastlogp.kernel.vecmath.quarters import reduce_by_half_pi
+from pymc_fastlogp.kernel.vecmath.range_reduction import reduce_by_half_pi
 from pymc_fastlogp.kernel.vecmath.vector import (
     Floats,
     Integers,

@@ -139,13 +139,13 @@ def local_fold_checks_by_range(fgraph: FunctionGraph, node: Apply) -> list[Tenso
 
 
 def _is_read_for_nan_alone(fgraph: FunctionGraph, x: TensorVariable) -> bool:
-    """Whether ``x`` is not needed any more once it is known to be nan or not."""
+    """Return whether ``x`` is not needed any more once it is known to be nan or not."""
     readers = [client.op for client, _ in fgraph.clients[x]]
     return all(is_elemwise(op, ps.IsNan) for op in readers)
 
 
 def _is_constant(node: Apply) -> bool:
-    """Whether nothing but constants is read, which PyTensor folds."""
+    """Return whether nothing but constants is read, which PyTensor folds."""
     return next(explicit_graph_inputs(node.inputs), None) is None
 
 
@@ -160,7 +160,7 @@ def _decided(
 
 
 def _is_misread(fgraph: FunctionGraph, x: TensorVariable, value: bool) -> bool:
-    """Whether a reader asks for ``all`` of what is known to be false, or for ``any`` of what is true, or may do so."""
+    """Return whether a reader asks for ``all`` of what is known to be false, or for ``any`` of what is true, or may do so."""
     seen, to_see = set(), [(x, value)]
     while to_see:
         at = to_see.pop()
@@ -181,7 +181,7 @@ def _is_misread(fgraph: FunctionGraph, x: TensorVariable, value: bool) -> bool:
 
 
 def _may_turn_over(reader: Apply) -> bool:
-    """Whether it makes other truth values, and it is not known which: an exclusive or, a comparison with true, a choice."""
+    """Return whether it makes other truth values, and it is not known which: an exclusive or, a comparison with true, a choice."""
     is_known = not isinstance(reader.op, Elemwise) or is_elemwise(reader.op, *LOGICAL)
     return not is_known and reader.outputs[0].type.dtype == "bool"
 
@@ -191,7 +191,7 @@ def _is_true(condition: TensorVariable) -> bool:
 
 
 def _is_implied(condition: TensorVariable, others: list[TensorVariable]) -> bool:
-    """Whether a condition says that something is not nan, and one of the others says it too."""
+    """Return whether a condition says that something is not nan, and one of the others says it too."""
     x = _not_nan(condition)
     return x is not None and any(x in _read_by(other) for other in others)
 
@@ -233,5 +233,5 @@ def _passing_nan_on(x: TensorVariable) -> list[TensorVariable]:
 
 
 def _is_nan_of_nan(x: TensorVariable) -> bool:
-    """Whether ``x`` is an elementwise function that returns nan for each operand that is nan."""
+    """Return whether ``x`` is an elementwise function that returns nan for each operand that is nan."""
     return Trait.NAN_OF_NAN in facts_of(scalar_op(x)).traits

@@ -14,8 +14,9 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.analysis.elemwise import in_type
 from pymc_fastlogp.analysis.gathers import Where, position_key
 from pymc_fastlogp.rewrites.gaussian.squares import Factor, Monomial
-from pymc_fastlogp.rewrites.rows.axes import moved
-from pymc_fastlogp.rewrites.rows.chunks import (
+from pymc_fastlogp.rewrites.rows.compact.terms import product, total
+from pymc_fastlogp.rewrites.rows.view.axes import moved
+from pymc_fastlogp.rewrites.rows.view.chunks import (
     counts_of,
     first_rows,
     look_up,
@@ -23,10 +24,9 @@ from pymc_fastlogp.rewrites.rows.chunks import (
     rows_by_cell,
     rows_in,
 )
-from pymc_fastlogp.rewrites.rows.grid import Grid
-from pymc_fastlogp.rewrites.rows.keys import Codes
-from pymc_fastlogp.rewrites.rows.reads import RowReads
-from pymc_fastlogp.rewrites.rows.terms import product, total
+from pymc_fastlogp.rewrites.rows.view.columns import RowReads
+from pymc_fastlogp.rewrites.rows.view.grid import Grid
+from pymc_fastlogp.rewrites.rows.view.keys import Codes
 
 
 class GaussianCells:

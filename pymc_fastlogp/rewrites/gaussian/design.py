@@ -8,7 +8,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.rewrites.gaussian.cells import GaussianCells
 from pymc_fastlogp.rewrites.gaussian.factor import Read
 from pymc_fastlogp.rewrites.gaussian.squares import Monomial, Square
-from pymc_fastlogp.rewrites.rows.grid import Grid, view_key
+from pymc_fastlogp.rewrites.rows.view.grid import Grid, view_key
 
 
 class Entry(NamedTuple):
@@ -38,7 +38,7 @@ class Covariate(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """Whether all cells have the same parameter."""
+        """Return whether all cells have the same parameter."""
         return self.parameter.type.broadcastable[0]
 
 
@@ -92,7 +92,7 @@ def _entry(parameters: list[Monomial]) -> Entry | None:
 
 
 class Weights(NamedTuple):
-    """What rows are multiplied with before they are squared, and whether squares are subtracted."""
+    """Factors of rows before they are squared, with the sign of the squares."""
 
     of_rows: np.ndarray
     is_negative: bool

@@ -21,7 +21,7 @@ not be the best fit: it solves the triangular system :math:`R m = -d_0` of the t
 out covariates that hardly differ from a combination of those before them, whose coefficients
 could be huge. What it leaves of the target stays in :math:`d`.
 
-A covariate with a mean far from zero would be factorised with an error relative to that mean. Where
+A covariate with a mean far from zero would be factorized with an error relative to that mean. Where
 the first covariate is an intercept, the others are therefore taken relative to it:
 :mod:`~pymc_fastlogp.rewrites.gaussian.intercept`.
 
@@ -43,7 +43,7 @@ import numpy as np
 
 from pymc_fastlogp.rewrites.gaussian.intercept import first_row, shares_of_first, with_few_digits
 from pymc_fastlogp.rewrites.gaussian.precision import Precision
-from pymc_fastlogp.rewrites.rows.chunks import chunks_of
+from pymc_fastlogp.rewrites.rows.view.chunks import chunks_of
 
 # Rows of one block, at most; and entries that are worked on at a time.
 BLOCK = 512
@@ -56,7 +56,7 @@ NEW_SHARE = 1e-3
 
 
 class CellFactor(NamedTuple):
-    """What is left of the rows of each cell; ``n`` cells, ``k`` covariates.
+    """Triangular factor of the rows of each cell; ``n`` cells, ``k`` covariates.
 
     The sum of the squares of a cell at ``h`` is that of ``pivot * (triangle @ (h - center)) + offset``,
     plus ``rest ** 2``; to the first row of the triangle ``low`` is to be added.
@@ -87,16 +87,16 @@ class CellFactor(NamedTuple):
     rest: np.ndarray
 
 
-def factorised(
+def factorized(
     read: Read, weights: np.ndarray, counts: np.ndarray, dtype: str = "float64"
 ) -> CellFactor | None:
-    """Factorise the rows of each cell.
+    """Factorize the rows of each cell.
 
     Parameters
     ----------
     read : callable
         Returns the rows of a slice: covariates and, last, the target, shape ``(.., k + 1)``. The rows of a
-        cell are neighbours.
+        cell are neighbors.
     weights : numpy.ndarray
         What rows are multiplied with, shape ``(n_rows,)`` or ``(1,)``.
     counts : numpy.ndarray of int
@@ -145,7 +145,7 @@ def _center(joint: np.ndarray, norms: np.ndarray) -> np.ndarray:
 
 
 def _is_same_in_all(read: Read, n_rows: int) -> bool:
-    """Whether the first covariate is the same number in all rows, other than zero."""
+    """Return whether the first covariate is the same number in all rows, other than zero."""
     first = read(slice(0, 1))[0, 0]
     return first != 0 and all((read(rows)[:, 0] == first).all() for rows in chunks_of(n_rows))
 
@@ -188,7 +188,7 @@ def _triangles(read: Read, weights: np.ndarray, counts: np.ndarray) -> np.ndarra
 def _of_blocks(
     read: Read, weights: np.ndarray, counts: np.ndarray, n_blocks: np.ndarray, block: int
 ) -> np.ndarray:
-    """Return the triangle of each block of rows; neighbouring blocks are read together."""
+    """Return the triangle of each block of rows; neighboring blocks are read together."""
     m = read(slice(0, 1)).shape[1]
     cell = np.repeat(np.arange(len(counts)), n_blocks)
     before = (np.arange(len(cell)) - (np.cumsum(n_blocks) - n_blocks)[cell]) * block
@@ -201,11 +201,11 @@ def _of_blocks(
         rows = slice(start, begin[blocks[-1]] + length[blocks[-1]])
         of_rows = weights[rows] if len(weights) > 1 else weights
         weighted = read(rows) * of_rows[:, None]
-        triangles[blocks] = _of_neighbours(weighted, begin[blocks] - start, length[blocks])
+        triangles[blocks] = _of_neighbors(weighted, begin[blocks] - start, length[blocks])
     return triangles
 
 
-def _of_neighbours(rows: np.ndarray, begin: np.ndarray, length: np.ndarray) -> np.ndarray:
+def _of_neighbors(rows: np.ndarray, begin: np.ndarray, length: np.ndarray) -> np.ndarray:
     """Return the triangles of blocks that begin at some rows; those of similar length together."""
     m = rows.shape[1]
     padded = 2 ** np.ceil(np.log2(length)).astype(int)

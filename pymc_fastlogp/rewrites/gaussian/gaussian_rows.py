@@ -41,7 +41,7 @@ from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.decisions import Refusal
 from pymc_fastlogp.rewrites.gaussian.cells import GaussianCells
 from pymc_fastlogp.rewrites.gaussian.design import design_of, rows_of, weights_of
-from pymc_fastlogp.rewrites.gaussian.factor import factorised
+from pymc_fastlogp.rewrites.gaussian.factor import factorized
 from pymc_fastlogp.rewrites.gaussian.squares import (
     MOST_MONOMIALS,
     Expansion,
@@ -51,19 +51,22 @@ from pymc_fastlogp.rewrites.gaussian.squares import (
     parse_square,
 )
 from pymc_fastlogp.rewrites.gaussian.sums import MOST_UNROLLED, squares_left, sum_of_squares
-from pymc_fastlogp.rewrites.rows.axes import moved
-from pymc_fastlogp.rewrites.rows.grid import view_key
-from pymc_fastlogp.rewrites.rows.grouping import OVERHEAD, Grouping
-from pymc_fastlogp.rewrites.rows.keys import WORTHWHILE
-from pymc_fastlogp.rewrites.rows.open_lengths import comparisons
-from pymc_fastlogp.rewrites.rows.reads import RowReads, reads_of
-from pymc_fastlogp.rewrites.rows.reductions import (
+from pymc_fastlogp.rewrites.rows.compact.grouping import OVERHEAD, Grouping
+from pymc_fastlogp.rewrites.rows.compact.reductions import (
     PRECISIONS,
     Reduction,
     checked,
     is_needed_by_row,
     parse_reduction,
     reduce_all,
+)
+from pymc_fastlogp.rewrites.rows.compact.terms import (
+    Term,
+    Tree,
+    at_rows,
+    split,
+    sum_at_cells,
+    terms_of,
 )
 from pymc_fastlogp.rewrites.rows.refusals import (
     BAD_CONSTANTS,
@@ -78,15 +81,12 @@ from pymc_fastlogp.rewrites.rows.refusals import (
     why_own_entries,
     why_unknown,
 )
-from pymc_fastlogp.rewrites.rows.terms import (
-    Term,
-    Tree,
-    at_rows,
-    split,
-    sum_at_cells,
-    terms_of,
-)
-from pymc_fastlogp.rewrites.rows.views import rest_of
+from pymc_fastlogp.rewrites.rows.view.axes import moved
+from pymc_fastlogp.rewrites.rows.view.columns import RowReads, reads_of
+from pymc_fastlogp.rewrites.rows.view.grid import view_key
+from pymc_fastlogp.rewrites.rows.view.keys import WORTHWHILE
+from pymc_fastlogp.rewrites.rows.view.open_lengths import comparisons
+from pymc_fastlogp.rewrites.rows.view.row_view import rest_of
 
 NAME = "fastlogp_gaussian_rows"
 
@@ -186,7 +186,7 @@ def _reduce(squares: Squares, term: Term) -> Reduced | Refusal:
     if not weights.of_rows.all():
         return ZERO_WEIGHTS
     dtype = squares.tree.x.type.dtype
-    factor = factorised(rows_of(grid, cells, design), weights.of_rows, cells.counts, dtype)
+    factor = factorized(rows_of(grid, cells, design), weights.of_rows, cells.counts, dtype)
     if factor is None:
         return BAD_CONSTANTS
     summed = sum_of_squares(cells, square, design, factor, dtype)

@@ -1,4 +1,4 @@
-"""Which numbers the rows of triangles may have, in the precision in which their squares are summed.
+"""Range of numbers that rows of triangles may have in the precision in which their squares are summed.
 
 All of them are computed in double precision. What is rounded before others are computed from it has no error in them: a center that
 parameters are taken relative to, and shares of an intercept.
@@ -29,7 +29,7 @@ class Precision(NamedTuple):
 
     @property
     def tiny(self) -> float:
-        """What stands for a zero, relative to a covariate."""
+        """Substitute for a zero, relative to a covariate."""
         return TINY[self.dtype]
 
     @property
@@ -47,7 +47,7 @@ class Precision(NamedTuple):
         return np.nextafter(x.astype(self.dtype), np.zeros(1, self.dtype)).astype("float64")
 
     def has_squares_of(self, joint: np.ndarray) -> bool:
-        """Whether the squares of triangles and targets, shape ``(n, k + 1, k + 1)``, neither overflow nor vanish.
+        """Return whether the squares of triangles and targets, shape ``(n, k + 1, k + 1)``, neither overflow nor vanish.
 
         That covariates vanish matters to nobody where targets do not.
         """

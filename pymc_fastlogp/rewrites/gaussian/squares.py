@@ -6,7 +6,7 @@ r"""Read a term as the square of something affine in what the rows of a cell sha
 
 The *scale* ``s`` and the *multipliers* ``m`` are not expanded; the affine core is, into monomials: a
 product of constants, the covariate, times a product of everything else, the parameter. Each
-factor is viewed row by row, as in :mod:`~pymc_fastlogp.rewrites.rows.views`; a column of a matrix is
+factor is viewed row by row, as in :mod:`~pymc_fastlogp.rewrites.rows.view.row_view`; a column of a matrix is
 one whose position is the same in each row, so that ``(X * beta[g]).sum(-1)`` and ``X @ beta``
 are sums of monomials too.
 
@@ -36,8 +36,8 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.elemwise import is_made_by, scalar_op, squared
 from pymc_fastlogp.analysis.gathers import Where
-from pymc_fastlogp.rewrites.rows.chunks import at_rows
-from pymc_fastlogp.rewrites.rows.grid import Grid, varies, view_key
+from pymc_fastlogp.rewrites.rows.view.chunks import at_rows
+from pymc_fastlogp.rewrites.rows.view.grid import Grid, varies, view_key
 
 # Columns of a matrix that are taken apart, at most.
 MOST_COLUMNS = 256
@@ -56,7 +56,7 @@ class Factor(NamedTuple):
 
     @property
     def is_constant(self) -> bool:
-        """Whether it is known in each row."""
+        """Return whether it is known in each row."""
         return isinstance(self.x, TensorConstant)
 
     def at(self, grid: Grid, rows: np.ndarray) -> np.ndarray:
@@ -119,7 +119,7 @@ class Square(NamedTuple):
 
 @dataclass(frozen=True)
 class Expansion:
-    """What was found of the expressions below a sum, each of which may be read many times.
+    """Cached expansions of the expressions below a sum, each of which may be read several times.
 
     Attributes
     ----------

@@ -20,11 +20,11 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.rewrites.gaussian.cells import GaussianCells
 from pymc_fastlogp.rewrites.gaussian.design import Covariate, Design, Entry
-from pymc_fastlogp.rewrites.gaussian.factor import CellFactor, factorised
+from pymc_fastlogp.rewrites.gaussian.factor import CellFactor, factorized
 from pymc_fastlogp.rewrites.gaussian.squares import Square
-from pymc_fastlogp.rewrites.rows.axes import moved
-from pymc_fastlogp.rewrites.rows.grid import varies
-from pymc_fastlogp.rewrites.rows.terms import total
+from pymc_fastlogp.rewrites.rows.compact.terms import total
+from pymc_fastlogp.rewrites.rows.view.axes import moved
+from pymc_fastlogp.rewrites.rows.view.grid import varies
 
 # The most parameters that are written out one by one.
 MOST_UNROLLED = 8
@@ -33,7 +33,7 @@ Known = Callable[[np.ndarray], TensorVariable]
 
 
 def is_scaled_by_cell(cells: GaussianCells, square: Square) -> bool:
-    """Whether what squares are multiplied with differs from cell to cell."""
+    """Return whether what squares are multiplied with differs from cell to cell."""
     factors = (*square.scale.others, *square.multiplier.others)
     return cells.n > 1 and any(varies(f.x, f.where) for f in factors)
 
@@ -144,7 +144,7 @@ def _of_shared(factor: CellFactor, n_own: int, dtype: str) -> CellFactor | None:
     rows = np.dstack([triangle, factor.offset[:, n_own:] - fit.astype(float)])
     n_rows = rows.shape[0] * rows.shape[1]
     read = rows.reshape(n_rows, -1).__getitem__
-    return factorised(read, np.ones(1), np.array([n_rows]), dtype)
+    return factorized(read, np.ones(1), np.array([n_rows]), dtype)
 
 
 def _shared_squares(

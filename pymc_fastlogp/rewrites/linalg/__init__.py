@@ -1,1 +1,1 @@
-"""Rules about products, factorisations and solves of matrices."""
+"""Rules about products, factorizations and solves of matrices."""

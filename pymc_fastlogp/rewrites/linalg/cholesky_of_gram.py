@@ -6,16 +6,16 @@ r"""Take a matrix with a lower triangle, and a diagonal that is not negative, fo
 
 The Cholesky factor of a positive definite matrix is the only lower triangular one with a positive
 diagonal. ``MvNormal(chol=L)`` multiplies and factors again; without that its gradient
-does not go through a factorisation, and no digits are lost, of which the product leaves half
+does not go through a factorization, and no digits are lost, of which the product leaves half
 where two variables are nearly the same.
 
 PyTensor has the rule for matrices that are tagged as triangular, but a tag does not survive the first
 rewrite of its variable. Here the triangle is known from the positions that were set, and the sign of
 its diagonal from the functions that made it.
 
-A factorisation of nan or inf fails, and PyMC asks for nan in that case and checks that the diagonal is positive.
+A factorization of nan or inf fails, and PyMC asks for nan in that case and checks that the diagonal is positive.
 So the diagonal is made nan where an entry of ``L`` is not finite. A diagonal with a zero, of
-which the factorisation fails, is left zero. Where the entries are so large or so small that their
+which the factorization fails, is left zero. Where the entries are so large or so small that their
 squares overflow, or are zero, upstream fails, and the rule does not.
 """
 
@@ -38,7 +38,7 @@ from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import operands
 from pymc_fastlogp.analysis.ranges import is_nonnegative
 from pymc_fastlogp.analysis.writes import is_set
-from pymc_fastlogp.rewrites.filled.packed import Packed, packed, value_of
+from pymc_fastlogp.rewrites.packed_matrices.packed_array import Packed, packed, value_of
 
 
 @node_rewriter([blockwise_of(Cholesky)])
@@ -82,7 +82,7 @@ def without_left_dummies(x: TensorVariable) -> TensorVariable:
 
 
 def _is_factor(filled: Packed) -> bool:
-    """Whether a matrix is square, and its entries below the diagonal and all along it, where none is negative."""
+    """Return whether a matrix is square, and its entries below the diagonal and all along it, where none is negative."""
     n, m = filled.shape
     n_on_diagonal = 0
     for entry in filled.entries:

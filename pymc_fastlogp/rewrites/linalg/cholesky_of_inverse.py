@@ -32,7 +32,7 @@ from pytensor.tensor.math import dot
 from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.core_op import core_op
+from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import root_of_gram, without_left_dummies
 
 
@@ -92,7 +92,7 @@ def _with_reversed(user: Apply, factor: TensorVariable, m: TensorVariable) -> Te
 
 
 def is_symmetric(fgraph: FunctionGraph, x: TensorVariable) -> bool:
-    """Whether a matrix, or a number in its place, equals its transpose because of how it is computed.
+    """Return whether a matrix, or a number in its place, equals its transpose because of how it is computed.
 
     PyTensor knows that of many Ops, but not of a constant and of a product with a transpose, of which a precision often consists. An elementwise
     function keeps it where all of its operands have it.

@@ -31,7 +31,7 @@ from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.shape import Reshape
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.core_op import core_op
+from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.analysis.elemwise import squared
 from pymc_fastlogp.ops import EighUpToSigns
 

@@ -4,8 +4,8 @@ r"""``cholesky(K) @ z``: take its gradient without that of a whole factor.
 
     cholesky(K) @ z  ->  factor_times_vector(K, z)
 
-A latent Gaussian process, and any normal vector that is not centred, is :math:`f = L z` with :math:`K = L L^\top`. Of what is
-given for it, :math:`g`, a differentiated factorisation makes the matrix :math:`g z^\top` and takes it through a product of matrices and two triangular
+A latent Gaussian process, and any normal vector that is not centered, is :math:`f = L z` with :math:`K = L L^\top`. Of what is
+given for it, :math:`g`, a differentiated factorization makes the matrix :math:`g z^\top` and takes it through a product of matrices and two triangular
 solves with as many right-hand sides as there are rows, :math:`\bar K = L^{-\top} \Phi(L^\top g z^\top) L^{-1}` (Murray, 2016, "Differentiation of the
 Cholesky decomposition"). :math:`\Phi` is the lower triangle with its diagonal halved. Here
 

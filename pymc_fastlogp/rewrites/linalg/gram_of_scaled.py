@@ -1,4 +1,4 @@
-r"""``s[:, None] * (L @ L.T) * s -> (s[:, None] * L) @ (s[:, None] * L).T`` below a Cholesky factorisation.
+r"""``s[:, None] * (L @ L.T) * s -> (s[:, None] * L) @ (s[:, None] * L).T`` below a Cholesky factorization.
 
 .. code::
 

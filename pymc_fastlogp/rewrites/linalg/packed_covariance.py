@@ -6,7 +6,7 @@ r"""``cholesky(f(D, s))`` of symmetric constants ``D``: compute ``f`` for the lo
     quadratic_form(f(D, s), b)    ->  quadratic_form(unpack(f(pack(D), s)), b)
     factor_times_vector(...)          alike
 
-A covariance of a Gaussian process is an elementwise function of distances and of a few parameters. A factorisation reads its lower triangle alone, and so is its
+A covariance of a Gaussian process is an elementwise function of distances and of a few parameters. A factorization reads its lower triangle alone, and so is its
 gradient: upstream computes each exponential of the upper one for nothing, and multiplies its derivatives by zero. Here elementwise Ops are those of a vector of
 :math:`n (n + 1) / 2` elements, the rows of the triangle one behind the other. What is differentiated is this vector, so the gradient is packed, too.
 
@@ -25,7 +25,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.core_op import core_op
+from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.analysis.scalar_facts import Cost, facts_of
 from pymc_fastlogp.analysis.scaled_constants import Known, scaled_constant
 from pymc_fastlogp.ops import UnpackTriangle
@@ -113,14 +113,14 @@ def _diagonal(values: TensorVariable) -> TensorVariable:
 
 
 def _is_symmetric(data: np.ndarray) -> bool:
-    """Whether a matrix is finite and its own mirror image, but for rounding: squared distances are differences of larger numbers."""
+    """Return whether a matrix is finite and its own mirror image, but for rounding: squared distances are differences of larger numbers."""
     data = data.astype("float64")
     largest = np.abs(data).max(initial=0)
     return bool(np.isfinite(largest) and np.abs(data - data.T).max(initial=0) <= ROUNDING * largest)
 
 
 def _reads_lower(client: Apply, k: int) -> bool:
-    """Whether a node reads the lower triangle alone of its input ``k``."""
+    """Return whether a node reads the lower triangle alone of its input ``k``."""
     op = core_op(client.op)
     return (isinstance(op, TERMS) and k == 0) or (isinstance(op, Cholesky) and op.lower)
 

@@ -22,7 +22,7 @@ from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.rewriting.linalg.solvers import batched_vector_b_solve_to_matrix_b_solve
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.core_op import core_op
+from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import without_left_dummies
 from pymc_fastlogp.rewrites.linalg.cholesky_of_inverse import inverted_by
 

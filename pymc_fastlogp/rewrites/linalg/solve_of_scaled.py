@@ -51,7 +51,7 @@ def local_solve_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVari
 
 
 def _is_square_constant(matrix: TensorVariable) -> bool:
-    """Whether a factor is a constant that can be solved with; a column times a row is square, and neither of them."""
+    """Return whether a factor is a constant that can be solved with; a column times a row is square, and neither of them."""
     return isinstance(matrix, Constant) and matrix.type.shape[-1] == matrix.type.shape[-2]
 
 

@@ -18,11 +18,11 @@ whose differentials are, with :math:`w = K^{-1} b = L^{-\top} z`,
 
     d\ell = \tfrac12 \operatorname{tr}(K^{-1} dK), \qquad dq = 2 w^\top db - w^\top dK\, w.
 
-PyTensor differentiates the factorisation: a product of two matrices and two triangular solves with :math:`n` right-hand sides, :math:`4 n^3`
+PyTensor differentiates the factorization: a product of two matrices and two triangular solves with :math:`n` right-hand sides, :math:`4 n^3`
 operations (Murray, 2016, "Differentiation of the Cholesky decomposition"). The inverse of :math:`K` from its factor, LAPACK's
 ``potri``, takes :math:`\tfrac23 n^3`. The values are computed as before, by the same nodes.
 
-A factorisation reads the lower triangle alone, and so is the gradient given: with :math:`dK_{ij}` of the lower triangle, an element
+A factorization reads the lower triangle alone, and so is the gradient given: with :math:`dK_{ij}` of the lower triangle, an element
 below the diagonal counts twice. So nothing is assumed of the upper triangle, as upstream.
 
 The Ops are here for the gradient only; they are replaced by their inner graphs when a function is compiled.
@@ -44,7 +44,7 @@ from pytensor.tensor.linalg.solvers.triangular import SolveTriangular, solve_tri
 from pytensor.tensor.math import Sum
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.core_op import core_op
+from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.analysis.elemwise import operand, squared
 from pymc_fastlogp.ops import LowerInverse
 from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import local_cholesky_of_gram
@@ -114,7 +114,7 @@ def local_half_logdet(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable
 
 
 def is_of_matrices(op: ExtractDiag, x: TensorVariable) -> bool:
-    """Whether what is taken of an array are the main diagonals of its last two axes."""
+    """Return whether what is taken of an array are the main diagonals of its last two axes."""
     return not op.offset and {op.axis1 % x.ndim, op.axis2 % x.ndim} == {x.ndim - 2, x.ndim - 1}
 
 
@@ -136,7 +136,7 @@ def local_quadratic_form(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
 
 
 def is_solve_of_rows(op: Any) -> bool:
-    """Whether each row of what is given, a vector, is solved for by a lower triangle."""
+    """Return whether each row of what is given, a vector, is solved for by a lower triangle."""
     core = core_op(op)
     if not isinstance(core, SolveTriangular):
         return False
@@ -146,7 +146,7 @@ def is_solve_of_rows(op: Any) -> bool:
 def factored_covariance(fgraph: FunctionGraph, factor: TensorVariable) -> TensorVariable | None:
     """Return ``K`` if a matrix, whatever axes of length one are before its own, is the lower ``cholesky(K)``.
 
-    None also where another rule is about to know the factor without factorising.
+    None also where another rule is about to know the factor without factorizing.
     """
     while isinstance(factor.owner_op, DimShuffle) and factor.owner_op.is_left_expand_dims:
         factor = factor.owner.inputs[0]

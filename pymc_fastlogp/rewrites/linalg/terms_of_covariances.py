@@ -7,7 +7,7 @@ r"""The same for each of many small covariances: take the gradients of their Gau
 
 with a covariance of few rows for each index of a batch, and a vector for each of them. The gradients are those of
 :mod:`~pymc_fastlogp.rewrites.linalg.terms_of_covariance`. In kernels, factors, solves and inverses of few rows are straight-line code in a loop
-over the batch, whose lanes are matrices. There PyTensor's way, the derivative of the factorisation, is :math:`2 n^3` multiplications of
+over the batch, whose lanes are matrices. There PyTensor's way, the derivative of the factorization, is :math:`2 n^3` multiplications of
 whole matrices, of which half are by the zeros of a triangle; the inverse by the factor is :math:`n^3 / 3`.
 
 The gradient is that of the lower triangle, in which an element below the diagonal counts twice, and zero above. It is nan also above where the

@@ -1,4 +1,4 @@
-"""Why rows are left alone, and what the user can do: a table, and which row of it applies."""
+"""Reasons to leave rows alone, with advice for the user: a table, and the choice of its row."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -13,9 +13,9 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.gathers import Where, parse_gather
 from pymc_fastlogp.decisions import Refusal, logger
-from pymc_fastlogp.rewrites.rows.grid import Grid
-from pymc_fastlogp.rewrites.rows.keys import WORTHWHILE
-from pymc_fastlogp.rewrites.rows.terms import Term
+from pymc_fastlogp.rewrites.rows.compact.terms import Term
+from pymc_fastlogp.rewrites.rows.view.grid import Grid
+from pymc_fastlogp.rewrites.rows.view.keys import WORTHWHILE
 
 # A row each: why, and what the user can do about it.
 NEEDED_ROW_BY_ROW = Refusal(
@@ -151,7 +151,7 @@ def _long_leaves(
 
 
 def _looks_up(x: TensorVariable) -> bool:
-    """Whether what is read of ``x`` are entries of a table, which rows may share."""
+    """Return whether what is read of ``x`` are entries of a table, which rows may share."""
     return isinstance(x.owner_op, AdvancedSubtensor) and parse_gather(x.owner) is not None
 
 

@@ -15,8 +15,8 @@ from pytensor.graph.rewriting.basic import (
 )
 from pytensor.graph.rewriting.db import SequenceDB
 
-from pymc_fastlogp.rewrites.rows.readers import KnownReaders
-from pymc_fastlogp.rewrites.rows.reads import SharedReads, order_of
+from pymc_fastlogp.rewrites.rows.order.readers import KnownReaders
+from pymc_fastlogp.rewrites.rows.view.columns import SharedReads, order_of
 
 type Structure = dict[int, tuple[int, ...]]
 # The type of an Op, and that of its scalar Op if it has one: looked up faster than an Op, whose hash is made of all its properties.

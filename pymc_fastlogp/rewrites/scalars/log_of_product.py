@@ -113,7 +113,7 @@ def limit_of_log(x: TensorVariable) -> TensorVariable:
 
 
 def _is_product(x: TensorVariable) -> bool:
-    """Whether ``x`` is a product, or a quotient that PyTensor does not split, or entries of one."""
+    """Return whether ``x`` is a product, or a quotient that PyTensor does not split, or entries of one."""
     while isinstance(x.owner_op, MOVES):
         x = x.owner.inputs[0]
     quotient = operands(x, ps.TrueDiv)
@@ -122,7 +122,7 @@ def _is_product(x: TensorVariable) -> bool:
 
 
 def _is_softmax(quotient: list[TensorVariable]) -> bool:
-    """Whether a quotient is that of exponentials by their sum, whose logarithm PyTensor finds where they underflow, too."""
+    """Return whether a quotient is that of exponentials by their sum, whose logarithm PyTensor finds where they underflow, too."""
     if not quotient or operand(quotient[0], ps.Exp) is None:
         return False
     exponentials, total = quotient
@@ -161,7 +161,7 @@ def _of_constant(x: TensorConstant, dtype: str) -> TensorVariable | None:
 
 
 def _is_smaller(x: TensorVariable, out: TensorVariable) -> bool:
-    """Whether ``x`` is known to have fewer entries than ``out``: half at most."""
+    """Return whether ``x`` is known to have fewer entries than ``out``: half at most."""
     if None in x.type.shape or None in out.type.shape:
         return False
     return 2 * np.prod(x.type.shape, dtype=int) <= np.prod(out.type.shape, dtype=int)

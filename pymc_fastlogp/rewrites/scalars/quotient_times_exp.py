@@ -60,7 +60,7 @@ def _product(factors: list[TensorVariable]) -> TensorVariable:
 
 
 def _is_exp(x: TensorVariable) -> bool:
-    """Whether ``x`` is an exponential, whatever axes of length one it was given."""
+    """Return whether ``x`` is an exponential, whatever axes of length one it was given."""
     while type(x.owner_op) is DimShuffle:
         x = x.owner.inputs[0]
     return is_made_by(x, ps.Exp)

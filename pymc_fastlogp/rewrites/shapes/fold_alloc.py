@@ -47,7 +47,7 @@ def local_fold_alloc(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable]
 
 
 def _moves_alloc(x: Variable) -> bool:
-    """Whether a variable is an ``Alloc``, perhaps with other axes."""
+    """Return whether a variable is an ``Alloc``, perhaps with other axes."""
     # By the type itself: an Op's isinstance takes long, and this is asked of each operand of a graph.
     while type(x.owner_op) is DimShuffle:
         x = x.owner.inputs[0]
@@ -55,21 +55,21 @@ def _moves_alloc(x: Variable) -> bool:
 
 
 def _is_known(x: Variable) -> bool:
-    """Whether a variable is a constant, or a repetition of one."""
+    """Return whether a variable is a constant, or a repetition of one."""
     if isinstance(x.owner_op, Alloc | DimShuffle):
         return all(map(_is_known, x.owner.inputs))
     return isinstance(x, Constant)
 
 
 def _has_entries(x: Variable) -> bool:
-    """Whether a constant that a variable repeats has more than one entry."""
+    """Return whether a constant that a variable repeats has more than one entry."""
     if isinstance(x.owner_op, Alloc | DimShuffle):
         return _has_entries(x.owner.inputs[0])
     return isinstance(x.type, TensorType) and x.data.size > 1
 
 
 def _is_bounded(x: Variable) -> bool:
-    """Whether a constant is of known size, and no larger than what a compiled function may well hold."""
+    """Return whether a constant is of known size, and no larger than what a compiled function may well hold."""
     lengths = getattr(x.type, "shape", ())
     return None not in lengths and prod(lengths) <= MOST_ENTRIES
 

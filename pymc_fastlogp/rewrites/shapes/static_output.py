@@ -56,7 +56,7 @@ def local_static_output(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
 
 
 def _may_learn(node: Apply) -> bool:
-    """Whether the Op would find more of the shape now: which takes far less than to apply it for nothing."""
+    """Return whether the Op would find more of the shape now: which takes far less than to apply it for nothing."""
     shape_now = SHAPES.get(type(node.op))
     return shape_now is None or _n_known(shape_now(node)) > _n_known(node.outputs[0].type.shape)
 

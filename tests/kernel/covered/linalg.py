@@ -1,4 +1,4 @@
-"""Products, factorisations and solves of matrices, as loops and by BLAS and LAPACK."""
+"""Products, factorizations and solves of matrices, as loops and by BLAS and LAPACK."""
 
 import numpy as np
 import pytensor.tensor as pt

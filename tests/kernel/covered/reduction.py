@@ -23,7 +23,7 @@ def several(x):
     return [y.sum(), y.max(), (y * x).prod(), pt.isnan(y).any(), y]
 
 
-def normalised(x):
+def normalized(x):
     """Return a log density that uses partial reductions twice."""
     y = x - x.max(axis=1, keepdims=True)
     return y - pt.log(pt.exp(y).sum(axis=1, keepdims=True))
@@ -81,7 +81,7 @@ CASES = {
         "sum of integers as float64": case(lambda x: x.sum(dtype="float64"), integers(20)),
         "product of integers": case(lambda x: x.prod(), integers(9, low=1, high=5)),
         "several, and one not reduced": case(several, reals(23) / 23),
-        "partial ones and what uses them": case(normalised, reals(6, 9)),
+        "partial ones and what uses them": case(normalized, reals(6, 9)),
         "of a reduction": case(lambda x: pt.exp(x.sum(axis=1)).max(), reals(6, 9)),
         **{f"product {name}": case(lambda x: x.prod(), x) for name, x in ZEROS.items()},
         "product of rows with zeros": case(

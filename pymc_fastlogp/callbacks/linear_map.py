@@ -1,0 +1,225 @@
+"""A model whose sampler moves in other coordinates, see :mod:`pymc_fastlogp.reparametrization.linear_map`.
+
+What is compiled of the model stays as it is, and so does what is stored. Before the two functions of C that nutpie calls stand two others, which know nothing of the
+model, so that there is one machine code for all. With ``p`` for the places, ``f`` for the followers, ``A`` for the matrix, ``L`` and ``R`` for left and right, they do
+
+.. code-block:: text
+
+    x = w,          x[p] = A @ w[p],   x[f] += x[p] @ L @ R
+    of_w = of_x,    of_w[p] = (of_x[p] + L @ (R @ of_x[f])) @ A
+
+so that all matrices are read row by row. A point of another length than the model's is none that the map could be applied to.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+
+from pymc_fastlogp.callbacks.object_code import object_code_of
+from pymc_fastlogp.callbacks.status import WRONG_LENGTH
+from pymc_fastlogp.kernel.llvm import F64, I1, I64, POINTER, declared
+from pymc_fastlogp.kernel.native.code import Code, engine
+from pymc_fastlogp.reparametrization.linear_map import LinearMap
+
+LOGP, EXPAND = "mapped_logp", "mapped_expand"
+# What the user data are, eight bytes each.
+INNER_LOGP, INNER_EXPAND, INNER_DATA = range(3)
+PLACES, MATRIX, FOLLOWERS, LEFT, RIGHT = range(3, 8)
+N_PLACES, RANK, N_FOLLOWERS, N_DIM = range(8, 12)
+# Sums in any order, so that LLVM makes vectors of them.
+ANY_ORDER = ("reassoc",)
+
+
+class Moved(NamedTuple):
+    """The two functions of C in other coordinates.
+
+    Attributes
+    ----------
+    logp, expand : Code
+        The functions.
+    user_data : ndarray
+        What they take as their last argument: addresses of those of the model, and of the map's arrays.
+    linear_map : LinearMap
+        Whose arrays have to stay alive.
+    """
+
+    logp: Code
+    expand: Code
+    user_data: NDArray[np.uintp]
+    linear_map: LinearMap
+
+
+def moved(logp: int, expand: int, user_data: int, linear_map: LinearMap, *, n_dim: int) -> Moved:
+    """Return functions of ``w``, from addresses of functions of ``x`` whose point has room on the stack of a thread."""
+    arrays: Any = map(np.ascontiguousarray, linear_map)
+    held = LinearMap(*arrays)
+    addresses = [x.ctypes.data for x in held]
+    sizes = (*held.left.shape, len(held.followers), n_dim)
+    words = [logp, expand, user_data, *addresses, *sizes]
+    return Moved(_code(LOGP), _code(EXPAND), np.array(words, dtype=np.uintp), held)
+
+
+def moved_start(initial_point: Callable[[Any], Any], linear_map: LinearMap) -> Callable[..., Any]:
+    """Return the function from a seed to a point ``w``, from one to a point ``x``."""
+
+    def start(seed: Any = None) -> NDArray[np.float64]:
+        return linear_map.inverse(initial_point(seed))
+
+    return start
+
+
+@cache
+def _code(name: str) -> Code:
+    """Return the machine code of one of the two functions."""
+    module = {LOGP: _logp_module, EXPAND: _expand_module}[name]()
+    return Code(engine(object_code_of(module)), name)
+
+
+def _logp_module() -> ir.Module:
+    type_ = ir.FunctionType(I64, [I64, POINTER, POINTER, POINTER, POINTER])
+    function = ir.Function(ir.Module(LOGP), type_, LOGP)
+    n, w, gradient, logp, data = function.args
+    emitted = _Emitted(ir.IRBuilder(function.append_basic_block()), data)
+    emitted.return_unless_length(n)
+    inner, inner_data = emitted.inner(INNER_LOGP, type_)
+    status = emitted.builder.call(inner, [n, emitted.point(n, w), gradient, logp, inner_data])
+    emitted.turn_gradient(gradient)
+    emitted.builder.ret(status)
+    return function.module
+
+
+def _expand_module() -> ir.Module:
+    type_ = ir.FunctionType(I64, [I64, I64, POINTER, POINTER, POINTER])
+    function = ir.Function(ir.Module(EXPAND), type_, EXPAND)
+    n, n_expanded, w, expanded, data = function.args
+    emitted = _Emitted(ir.IRBuilder(function.append_basic_block()), data)
+    emitted.return_unless_length(n)
+    inner, inner_data = emitted.inner(INNER_EXPAND, type_)
+    arguments = [n, n_expanded, emitted.point(n, w), expanded, inner_data]
+    emitted.builder.ret(emitted.builder.call(inner, arguments))
+    return function.module
+
+
+class _Emitted:
+    """Instructions appended to one of the functions."""
+
+    def __init__(self, builder: ir.IRBuilder, data: ir.Value):
+        self.builder, self._data = builder, data
+        self._k, self._r, self._m = (self._word(x) for x in (N_PLACES, RANK, N_FOLLOWERS))
+        self._places, self._matrix, self._followers, self._left, self._right = (
+            builder.inttoptr(self._word(x), POINTER)
+            for x in (PLACES, MATRIX, FOLLOWERS, LEFT, RIGHT)
+        )
+
+    def return_unless_length(self, n: ir.Value) -> None:
+        """Append a return for a point of another length than the model's."""
+        is_other = self.builder.icmp_unsigned("!=", n, self._word(N_DIM))
+        with self.builder.if_then(is_other, likely=False):
+            self.builder.ret(I64(WRONG_LENGTH))
+
+    def inner(self, which: int, type_: ir.FunctionType) -> tuple[ir.Value, ir.Value]:
+        """Return the function of the model, and its user data."""
+        function = self.builder.inttoptr(self._word(which), type_.as_pointer())
+        return function, self.builder.inttoptr(self._word(INNER_DATA), POINTER)
+
+    def point(self, n: ir.Value, w: ir.Value) -> ir.Value:
+        """Append ``x``, and return a pointer to it."""
+        x = self._array(n)
+        type_ = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, I1])
+        memcpy = declared(self.builder.module, "llvm.memcpy.p0.p0.i64", type_)
+        self.builder.call(memcpy, [x, w, self.builder.mul(n, I64(8)), I1(0)])
+        moved = self._gathered(w, self._places, self._k)
+        parameters = self._zeros(self._k)
+        self._add_products(parameters, self._matrix, moved, self._k, self._k)
+        self._scatter(x, self._places, parameters, self._k)
+        followers = self._gathered(w, self._followers, self._m)
+        between = self._zeros(self._r)
+        self._add_rows(between, self._left, parameters, self._k, self._r)
+        self._add_rows(followers, self._right, between, self._r, self._m)
+        self._scatter(x, self._followers, followers, self._m)
+        return x
+
+    def turn_gradient(self, gradient: ir.Value) -> None:
+        """Append what makes of a gradient by ``x`` one by ``w``."""
+        total = self._gathered(gradient, self._places, self._k)
+        followers = self._gathered(gradient, self._followers, self._m)
+        between = self._zeros(self._r)
+        self._add_products(between, self._right, followers, self._r, self._m)
+        self._add_products(total, self._left, between, self._k, self._r)
+        turned = self._zeros(self._k)
+        self._add_rows(turned, self._matrix, total, self._k, self._k)
+        self._scatter(gradient, self._places, turned, self._k)
+
+    def _word(self, number: int) -> ir.Value:
+        return self._load(self._data, I64(number), I64)
+
+    def _load(self, array: ir.Value, i: ir.Value, type_: ir.Type = F64) -> ir.Value:
+        return self.builder.load(self.builder.gep(array, [i], source_etype=type_), typ=type_)
+
+    def _store(self, array: ir.Value, i: ir.Value, value: ir.Value) -> None:
+        self.builder.store(value, self.builder.gep(array, [i], source_etype=F64))
+
+    def _array(self, n: ir.Value) -> ir.Value:
+        array = self.builder.alloca(F64, size=n)
+        array.type = POINTER
+        return array
+
+    def _zeros(self, n: ir.Value) -> ir.Value:
+        array = self._array(n)
+        with self._loop(n) as i:
+            self._store(array, i, F64(0.0))
+        return array
+
+    def _gathered(self, array: ir.Value, places: ir.Value, n: ir.Value) -> ir.Value:
+        found = self._array(n)
+        with self._loop(n) as i:
+            self._store(found, i, self._load(array, self._load(places, i, I64)))
+        return found
+
+    def _scatter(self, array: ir.Value, places: ir.Value, values: ir.Value, n: ir.Value) -> None:
+        with self._loop(n) as i:
+            self._store(array, self._load(places, i, I64), self._load(values, i))
+
+    def _add_products(self, to: ir.Value, matrix: ir.Value, x: ir.Value, *shape: ir.Value) -> None:
+        """Append ``to += matrix @ x``."""
+        total = self._array(I64(1))
+        with self._loop(shape[0]) as i:
+            row = self._row(matrix, i, shape[1])
+            self._store(total, I64(0), self._load(to, i))
+            with self._loop(shape[1]) as j:
+                product = self.builder.fmul(self._load(row, j), self._load(x, j))
+                so_far = self._load(total, I64(0))
+                self._store(total, I64(0), self.builder.fadd(so_far, product, flags=ANY_ORDER))
+            self._store(to, i, self._load(total, I64(0)))
+
+    def _add_rows(self, to: ir.Value, matrix: ir.Value, x: ir.Value, *shape: ir.Value) -> None:
+        """Append ``to += x @ matrix``."""
+        with self._loop(shape[0]) as i:
+            row, factor = self._row(matrix, i, shape[1]), self._load(x, i)
+            with self._loop(shape[1]) as j:
+                product = self.builder.fmul(self._load(row, j), factor)
+                self._store(to, j, self.builder.fadd(self._load(to, j), product))
+
+    def _row(self, matrix: ir.Value, i: ir.Value, length: ir.Value) -> ir.Value:
+        return self.builder.gep(matrix, [self.builder.mul(i, length)], source_etype=F64)
+
+    @contextmanager
+    def _loop(self, n: ir.Value) -> Iterator[ir.Value]:
+        """Append a loop over the numbers below ``n``."""
+        builder, before = self.builder, self.builder.block
+        head, body, after = (builder.append_basic_block() for _ in range(3))
+        builder.branch(head)
+        builder.position_at_end(head)
+        i = builder.phi(I64)
+        i.add_incoming(I64(0), before)
+        builder.cbranch(builder.icmp_unsigned("<", i, n), body, after)
+        builder.position_at_end(body)
+        yield i
+        i.add_incoming(builder.add(i, I64(1)), builder.block)
+        builder.branch(head)
+        builder.position_at_end(after)

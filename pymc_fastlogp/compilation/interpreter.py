@@ -1,0 +1,112 @@
+"""Graphs without inputs that are evaluated node by node, without compiling anything, now or in another process.
+
+As bytes, such a graph refers to the shared data of its model by their numbers, see :class:`~pymc_fastlogp.model_cache.key.Form`, so that it is
+evaluated with the data of the model for which it is loaded. Graphs with inner graphs, as of a ``Scan``, are refused, since their ``perform``
+compiles.
+"""
+
+import pickle
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Any
+
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import HasInnerGraph
+from pytensor.tensor.random.type import RandomType
+
+
+class Graph:
+    """A graph whose inputs are constants and shared variables.
+
+    Parameters
+    ----------
+    outputs : sequence of Variable
+        What is computed.
+    order : sequence of Apply
+        The nodes that compute it, each after those whose results it takes.
+    """
+
+    def __init__(self, outputs: Sequence[Variable], order: Sequence[Apply]):
+        self.outputs, self._order = outputs, order
+
+    def __call__(self) -> list[Any]:
+        """Return the values of the outputs."""
+        found: dict[Variable, Any] = {}
+
+        def get(x: Variable) -> Any:
+            if x in found:
+                return found[x]
+            return x.data if isinstance(x, Constant) else x.get_value(borrow=True)
+
+        for node in self._order:
+            storage: list[list[Any]] = [[None] for _ in node.outputs]
+            node.op.perform(node, [get(x) for x in node.inputs], storage)
+            found.update((x, cell[0]) for x, cell in zip(node.outputs, storage, strict=True))
+        return [get(x) for x in self.outputs]
+
+
+def dumped(fgraph: FunctionGraph, data: Sequence[SharedVariable] | None) -> bytes | None:
+    """Return a graph as bytes, None if it has an inner graph or reads what is not known in another process.
+
+    Parameters
+    ----------
+    fgraph : FunctionGraph
+        The graph, which may update states of generators.
+    data : sequence of SharedVariable, optional
+        What it refers to by its number. By default the values of shared variables are part of the bytes.
+    """
+    order = fgraph.toposort()
+    inputs = {x for node in order for x in node.inputs if x.owner is None}
+    if any(isinstance(node.op, HasInnerGraph) for node in order):
+        return None
+    numbers = numbered(data or ())
+    for x in {*inputs, *(x for x in fgraph.outputs if x.owner is None)}:
+        if isinstance(x, SharedVariable):
+            if data is not None and not is_generator(x) and id(x.container) not in numbers:
+                return None
+        elif not isinstance(x, Constant):
+            return None
+    file = BytesIO()
+    try:
+        _Pickler(file, numbers).dump((fgraph.outputs, order))
+    except Exception:  # any object may refuse to be pickled
+        return None
+    return file.getvalue()
+
+
+def loaded(content: bytes, data: Sequence[SharedVariable]) -> Graph:
+    """Return the graph that was dumped, with the values that the data have now."""
+    return Graph(*_Unpickler(BytesIO(content), data).load())
+
+
+def numbered(data: Sequence[SharedVariable]) -> dict[int, int]:
+    """Return numbers by container, which a shared variable has in common with its clones."""
+    return {id(x.container): i for i, x in enumerate(data)}
+
+
+def is_generator(x: Variable) -> bool:
+    """Return whether a variable is the state of a generator, which is seeded before it is used."""
+    return isinstance(x.type, RandomType)
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: BytesIO, numbers: dict[int, int]):
+        super().__init__(file)
+        self._numbers = numbers
+
+    def persistent_id(self, thing: Any) -> int | None:
+        if not isinstance(thing, SharedVariable):
+            return None
+        return self._numbers.get(id(thing.container))
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: BytesIO, data: Sequence[SharedVariable]):
+        super().__init__(file)
+        self._data = data
+
+    def persistent_load(self, number: int) -> Constant:
+        x = self._data[number]
+        return x.type.make_constant(x.get_value(), name=x.name)

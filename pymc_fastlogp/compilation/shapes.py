@@ -1,0 +1,110 @@
+"""The shapes of what is stored of a model whose data are shared: they may depend on the data, as those of ``Deterministic`` with a value for each row.
+
+nutpie compiles two functions for them. Here is one graph, which PyTensor reduces to lengths of data, and which is evaluated node by node.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from pytensor.compile.sharedvalue import SharedVariable
+
+from pymc_fastlogp.compilation import interpreter
+
+if TYPE_CHECKING:
+    import pymc as pm
+    from pytensor.graph.fg import FunctionGraph
+
+
+class Shapes(NamedTuple):
+    """Shapes of a model's variables that depend on its data.
+
+    Attributes
+    ----------
+    stored : dict of str to tuple of int
+        Shapes of value variables, free variables and deterministics by name.
+    dims : dict of str to int
+        Lengths of dimensions.
+    """
+
+    stored: dict[str, tuple[int, ...]]
+    dims: dict[str, int]
+
+
+@dataclass(frozen=True)
+class ShapeGraph:
+    """Graph that computes shapes from data.
+
+    Attributes
+    ----------
+    names, dims : tuple of str
+        Of the variables and of the dimensions.
+    content : bytes
+        The graph, see :mod:`pymc_fastlogp.compilation.interpreter`.
+    """
+
+    names: tuple[str, ...]
+    dims: tuple[str, ...]
+    content: bytes
+
+    def at(self, data: Sequence[SharedVariable]) -> Shapes:
+        """Return the shapes with the values that the data have now."""
+        values = interpreter.loaded(self.content, data)()
+        stored, lengths = values[: len(self.names)], values[len(self.names) :]
+        return Shapes(
+            {
+                name: tuple(map(int, np.ravel(x)))
+                for name, x in zip(self.names, stored, strict=True)
+            },
+            {name: int(x) for name, x in zip(self.dims, lengths, strict=True)},
+        )
+
+
+def shape_graph(model: "pm.Model", data: Sequence[SharedVariable]) -> ShapeGraph | None:
+    """Return the graph of a model, None if shapes depend on random numbers, or on what is none of the data.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model, not frozen.
+    data : sequence of SharedVariable
+        What shapes may depend on.
+    """
+    fgraph, names = _graph(model)
+    reads = {x for node in fgraph.toposort() for x in node.inputs}
+    if any(map(interpreter.is_generator, reads)):
+        return None
+    content = interpreter.dumped(fgraph, data)
+    return None if content is None else ShapeGraph(names, tuple(model.dim_lengths), content)
+
+
+def _graph(model: "pm.Model") -> tuple["FunctionGraph", tuple[str, ...]]:
+    """Return a graph of shapes and lengths, and the names of the variables: one without a transform shares its name with its value."""
+    import pytensor
+    import pytensor.tensor as pt
+    from pymc.initial_point import make_initial_point_expression
+    from pytensor.compile.mode import FAST_COMPILE
+
+    from pymc_fastlogp.compilation.deferred_linking import unlinked
+
+    starts = make_initial_point_expression(
+        free_rvs=model.free_RVs,
+        rvs_to_transforms=model.rvs_to_transforms,
+        initval_strategies=dict(model.rvs_to_initial_values),
+        jitter_rvs=set(),
+        default_strategy="support_point",
+        return_transformed=True,
+    )
+    values = [model.rvs_to_values[rv].name for rv in model.free_RVs]
+    named = dict(zip(values, starts, strict=True))
+    named |= {x.name: x for x in (*model.free_RVs, *model.deterministics) if x.name not in named}
+    shapes = [pt.as_tensor(x.shape) for x in named.values()]
+    function = pytensor.function(
+        [],
+        [*shapes, *map(pt.as_tensor, model.dim_lengths.values())],
+        givens=[(rv, model.rvs_to_values[rv]) for rv in model.observed_RVs],
+        mode=unlinked(FAST_COMPILE),
+        on_unused_input="ignore",
+    )
+    return function.maker.fgraph, tuple(named)

@@ -1,0 +1,263 @@
+"""Group effects of a model, with their prior as ``effect = mean + scale * standardized``.
+
+    centered        a ~ Normal(mean, scale)                  the variable is the effect
+    non-centered    raw ~ Normal(0, 1), mean + scale * raw   the variable is the standardized effect
+
+The graph is that of :func:`pymc.model.fgraph.fgraph_from_model`. Any mean and scale is correct, a wrong one only makes sites useless;
+so what is found here has to be no more than what the author of the model most likely meant.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import pytensor.tensor as pt
+from pymc.model.fgraph import ModelDeterministic, ModelFreeRV, ModelNamed
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph, Output
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import Add, Mul
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.random.basic import NormalRV
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+
+from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.elemwise import is_elemwise
+
+GATHERS = (Subtensor, AdvancedSubtensor)
+
+ONE_NUMBER = "it is one number"
+HAS_TRANSFORM = "it has a transform already"
+NO_PARAMETERS = "its prior has no parameters, and no scale multiplies it"
+IN_A_CIRCLE = "it multiplies what multiplies it"
+TWO_PLACES = "the model uses it in more than one place"
+INHERITS = "its prior is another one that inherits from the normal distribution"
+BY_ROW = "what multiplies it is not the same for all rows of a group"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """An effect of groups.
+
+    Attributes
+    ----------
+    name : str
+        Of the free variable.
+    is_centered : bool
+        Whether the variable is the effect, or else the standardized effect.
+    variable : Variable
+        The free variable in the graph.
+    terms : tuple of tuple of Variable
+        Products, of which the mean of the effect is the sum.
+    factors : tuple of Variable
+        Of which its scale is the product.
+    dims : tuple of str
+        Of the variable; empty where it has none.
+    """
+
+    name: str
+    is_centered: bool
+    variable: Variable
+    terms: tuple[tuple[Variable, ...], ...]
+    factors: tuple[Variable, ...]
+    dims: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """Spelling of the effect in the model."""
+        return "centered" if self.is_centered else "non-centered"
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Of what remains to be sampled; None for a length that is not known."""
+        return self.variable.type.shape
+
+    @property
+    def mean(self) -> Variable:
+        """Of the effect."""
+        products = tuple(combined(pt.mul, x, 1.0, self.variable) for x in self.terms)
+        return combined(pt.add, products, 0.0, self.variable)
+
+    @property
+    def factor(self) -> Variable:
+        """The scale of the effect."""
+        return self.scale
+
+    @property
+    def scale(self) -> Variable:
+        """Of the effect."""
+        return combined(pt.mul, self.factors, 1.0, self.variable)
+
+    @property
+    def parameters(self) -> tuple[Variable, ...]:
+        """Variables that mean and scale are computed from."""
+        return (*chain(*self.terms), *self.factors)
+
+    @property
+    def multipliers(self) -> tuple[Variable, ...]:
+        """Factors of a standardized effect."""
+        return self.factors
+
+    @property
+    def deviation(self) -> Variable:
+        """The effect minus its mean."""
+        return self.variable - self.mean if self.is_centered else self.scale * self.variable
+
+    def where(self, old: Variable, new: Variable) -> "Effect":
+        """Return the same effect in a graph that has one variable for another."""
+        *terms, factors = (
+            tuple(new if x is old else x for x in xs) for xs in (*self.terms, self.factors)
+        )
+        return replace(self, terms=tuple(terms), factors=factors)
+
+    def without_circle(self) -> "Effect":
+        """Return the same effect without terms of its mean that are now made from itself, as where two effects are added to each other."""
+        if self.is_centered:
+            return self
+        terms = [x for x in self.terms if not any(depends_on(y, {self.variable}) for y in x)]
+        return replace(self, terms=tuple(terms))
+
+
+def combined(op: Elemwise, parts: tuple[Variable, ...], empty: float, x: Variable) -> Variable:
+    """Return parts as one; those of rows have one entry, of which the axes go."""
+    fitting = [_one_for_all(y) if y.type.ndim > x.type.ndim else y for y in parts]
+    if len(fitting) < 2:
+        return fitting[0] if fitting else pt.constant(empty)
+    return op(*fitting)
+
+
+@dataclass(frozen=True)
+class LeftAlone:
+    """A free variable that stays as it is written.
+
+    Attributes
+    ----------
+    name : str
+        Of the variable.
+    reason : str
+        Why.
+    """
+
+    name: str
+    reason: str
+
+
+def depends_on(x: Variable, others: set[Variable]) -> bool:
+    """Return whether a variable is made from any of the others, or is one."""
+    return any(y in others for y in ancestors([x]))
+
+
+def effect_of(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
+    """Return what is known of a free variable."""
+    op = x.owner.op
+    rv = x.owner.inputs[0]
+    if x.type.ndim == 0:
+        return LeftAlone(op.name, ONE_NUMBER)
+    if op.transform is not None:
+        return LeftAlone(op.name, HAS_TRANSFORM)
+    if not has_prior(rv, NormalRV):
+        prior = getattr(getattr(rv.owner, "op", None), "name", None)
+        if prior == "normal":
+            return LeftAlone(op.name, INHERITS)
+        return LeftAlone(op.name, f"its prior is {prior or 'no distribution'}, not normal")
+    mu, sigma = rv.owner.op.dist_params(rv.owner)
+    if is_random(mu) or is_random(sigma):
+        return Effect(op.name, True, x, ((mu,),), (sigma,), op.dims)
+    if not is_standard_normal(rv):
+        return LeftAlone(op.name, NO_PARAMETERS)
+    return non_centered(fgraph, x)
+
+
+def has_prior(rv: Variable, op_type: type) -> bool:
+    """Return whether a random variable is of a distribution; one that inherits from it may have another density."""
+    return rv.owner is not None and type(rv.owner.op) is op_type
+
+
+def is_standard_normal(rv: Variable) -> bool:
+    """Return whether a random variable is ``Normal(0, 1)``."""
+    if not has_prior(rv, NormalRV):
+        return False
+    mu, sigma = rv.owner.op.dist_params(rv.owner)
+    return fill_value(mu) == 0 and fill_value(sigma) == 1
+
+
+def is_random(x: Variable) -> bool:
+    """Return whether a variable is made from a free variable, or is one."""
+    return any(y.owner is not None and isinstance(y.owner.op, ModelFreeRV) for y in ancestors([x]))
+
+
+def non_centered(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
+    """Find what multiplies a standardized effect, and what is added to that."""
+    name, at, is_gathered = x.owner.op.name, x, False
+    while True:
+        of = [*users(fgraph, at)]
+        if len(of) != 1:
+            return LeftAlone(name, TWO_PLACES if of else NO_PARAMETERS)
+        [(user, place)] = of
+        if not isinstance(user.op, GATHERS) or place != 0:
+            break
+        at, is_gathered = user.outputs[0], True
+    factors = tuple(y for i, y in enumerate(user.inputs) if i != place)
+    if not is_elemwise(user.op, Mul) or not any(map(is_random, factors)):
+        return LeftAlone(name, NO_PARAMETERS)
+    if any(depends_on(y, {x}) for y in factors):
+        return LeftAlone(name, TWO_PLACES)
+    if is_gathered and not all(all(y.type.broadcastable) for y in factors):
+        return LeftAlone(name, BY_ROW)
+    if not is_gathered and not all(fits(y, x) for y in factors):
+        return LeftAlone(name, BY_ROW)
+    terms, outer = _around(fgraph, x, user.outputs[0])
+    # What is added to rows is no part of the mean of an effect.
+    own = () if is_gathered else terms
+    return Effect(name, False, x, own, (*factors, *outer), x.owner.op.dims)
+
+
+def _around(
+    fgraph: FunctionGraph, x: Variable, scaled: Variable
+) -> tuple[tuple[tuple[Variable, ...], ...], tuple[Variable, ...]]:
+    """Return what is added to the scaled variable entry by entry, and the random numbers that multiply the sum, as the scale of several effects does."""
+    terms: tuple[tuple[Variable, ...], ...] = ()
+    outer: tuple[Variable, ...] = ()
+    while True:
+        of = [*users(fgraph, scaled)]
+        if len(of) != 1:
+            return terms, outer
+        [(user, place)] = of
+        found = tuple(y for i, y in enumerate(user.inputs) if i != place)
+        if any(depends_on(y, {x}) for y in found):
+            return terms, outer
+        if is_elemwise(user.op, Add) and all(fits(y, scaled) for y in found):
+            terms += tuple((y,) for y in found)
+        elif is_elemwise(user.op, Mul) and all(_is_random_number(y) for y in found):
+            terms = tuple((*product, *found) for product in terms)
+            outer += found
+        else:
+            return terms, outer
+        scaled = user.outputs[0]
+
+
+def _is_random_number(x: Variable) -> bool:
+    return all(x.type.broadcastable) and is_random(x)
+
+
+def users(fgraph: FunctionGraph, x: Variable) -> Iterator[tuple[Apply, int]]:
+    """Yield the nodes that compute with a variable, through the names that the model gives it."""
+    for node, place in fgraph.clients[x]:
+        if isinstance(node.op, ModelDeterministic | ModelNamed):
+            yield from users(fgraph, node.outputs[0])
+        elif not isinstance(node.op, Output):
+            yield node, place
+
+
+def _one_for_all(x: Variable) -> Variable:
+    """Return a variable whose axes all have length 1 without them."""
+    return x.dimshuffle()
+
+
+def fits(x: Variable, effect: Variable) -> bool:
+    """Return whether a variable that meets an effect in one Elemwise broadcasts to its shape, not the other way round."""
+    if x.type.ndim > effect.type.ndim:
+        return False
+    lengths = zip(reversed(x.type.shape), reversed(effect.type.shape), strict=False)
+    return all(one == 1 or other != 1 for one, other in lengths)

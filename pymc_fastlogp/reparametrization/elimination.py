@@ -1,0 +1,138 @@
+r"""Effects that go together, eliminated one after the other: what is left of the site of those that stand after them.
+
+    ratio = s_k^2 / (1 + s_k^2 I_kk)
+    I_ij <- I_ij - ratio I_ki I_kj,   w_i <- w_i - ratio I_ki w_k      for i, j > k
+
+The derivatives go the same way back. With those of what was left in ``I'_ij`` and ``w'_i``, where ``R`` is that of the ratio,
+
+    R     = -sum_i w'_i I_ki w_k - sum_ij I'_ij I_ki I_kj
+    I'_ki = -w'_i ratio w_k - sum_j I'_ij ratio I_kj,    w'_k = -sum_i w'_i ratio I_ki
+    I'_kk = -R ratio^2,                                  s'_k = 2 s_k R / (1 + s_k^2 I_kk)^2
+
+Each sum over ``ij`` is over ``i <= j``, where a term has a derivative by both of its factors.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+
+from pymc_fastlogp.reparametrization.site_node import Forward, Pullback, as_node
+
+Triangle = dict[tuple[int, int], Any]
+
+
+class _Step(NamedTuple):
+    """One effect when it is eliminated: its row of the information, as it was and without negative numbers on the diagonal, and its gradient."""
+
+    row: list[Any]
+    diagonal: Any
+    gradient: Any
+    scale: Any
+
+    @property
+    def inverse(self) -> Any:
+        return pt.reciprocal(1.0 + pt.sqr(self.scale) * self.diagonal)
+
+
+def eliminated(
+    scales: Sequence[Any], gradients: Sequence[Any], information: Triangle
+) -> tuple[list[Any], Triangle]:
+    """Return gradients and information of each effect when those before it are eliminated.
+
+    Parameters
+    ----------
+    scales, gradients : sequence of Variable
+        Of K effects.
+    information : mapping of (int, int) to Variable
+        The upper triangle of the information.
+
+    Returns
+    -------
+    gradients : list of Variable
+    information : mapping of (int, int) to Variable
+    """
+    n = len(scales)
+    if n == 1:
+        return [*gradients], {**information}
+    forward, pullback = _functions(n)
+    numbers = [information[place] for place in _upper(n)]
+    # The scale of the last one has no part in it.
+    outputs = as_node(forward, pullback, *scales[:-1], *gradients, *numbers)
+    later = [place for place in _upper(n) if place[0] > 0]
+    return [gradients[0], *outputs[: n - 1]], {
+        **information,
+        **dict(zip(later, outputs[n - 1 :], strict=True)),
+    }
+
+
+def _upper(n: int) -> list[tuple[int, int]]:
+    return [(i, j) for i in range(n) for j in range(i, n)]
+
+
+@cache
+def _functions(n: int) -> tuple[Forward, Pullback]:
+    """Return both functions for a number of effects, always the same ones."""
+
+    def forward(*inputs: Any) -> list[Variable]:
+        steps = _steps(n, inputs)
+        rows = [[step.diagonal, *step.row[1:]] for step in steps[1:]]
+        return [*(step.gradient for step in steps[1:]), *(x for row in rows for x in row)]
+
+    def pullback(inputs: Any, outputs: Any, gradients: Any) -> list[Variable]:
+        later = [place for place in _upper(n) if place[0] > 0]
+        of_w = dict(enumerate(gradients[: n - 1], start=1)) | {0: 0.0}
+        of_information = dict(zip(later, gradients[n - 1 :], strict=True))
+        steps = _steps(n, inputs)
+        last = n - 1, n - 1
+        of_information[last] = pt.switch(steps[-1].row[0] >= 0.0, of_information[last], 0.0)
+        of_scales = [_back(k, n, steps, of_w, of_information) for k in reversed(range(n - 1))]
+        return [*reversed(of_scales), *(of_w[k] for k in range(n))]
+
+    return forward, pullback
+
+
+def _steps(n: int, inputs: Sequence[Any]) -> list[_Step]:
+    scales, w = [*inputs[: n - 1], None], [*inputs[n - 1 : 2 * n - 1]]
+    information = dict(zip(_upper(n), inputs[2 * n - 1 :], strict=True))
+    steps = []
+    for k, scale in enumerate(scales):
+        row = [information[k, j] for j in range(k, n)]
+        # Not below 0 but by rounding, which the elimination of huge numbers may do.
+        steps.append(_Step(row, row[0] if k == 0 else pt.maximum(row[0], 0.0), w[k], scale))
+        if scale is None:
+            break
+        ratio = pt.sqr(scale) * steps[k].inverse
+        for i in range(k + 1, n):
+            less = ratio * row[i - k]
+            w[i] = w[i] - less * w[k]
+            for j in range(i, n):
+                information[i, j] = information[i, j] - less * row[j - k]
+    return steps
+
+
+def _back(
+    k: int, n: int, steps: list[_Step], of_w: dict[int, Any], of_information: Triangle
+) -> Any:
+    """Return the derivative by the scale of an effect, and put those by its gradient and information in place."""
+    step = steps[k]
+    ratio = pt.sqr(step.scale) * step.inverse
+    of_row, of_ratio = [0.0] * n, 0.0
+    for i in range(k + 1, n):
+        coupling = step.row[i - k]
+        of_ratio = of_ratio - of_w[i] * coupling * step.gradient
+        of_row[i] = of_row[i] - of_w[i] * ratio * step.gradient
+        of_w[k] = of_w[k] - of_w[i] * ratio * coupling
+        for j in range(i, n):
+            other = step.row[j - k]
+            of_ratio = of_ratio - of_information[i, j] * coupling * other
+            of_row[i] = of_row[i] - of_information[i, j] * ratio * other
+            of_row[j] = of_row[j] - of_information[i, j] * ratio * coupling
+    if k > 0:  # the first row has the numbers of the site
+        for i in range(k + 1, n):
+            of_information[k, i] = of_information[k, i] + of_row[i]
+        of_diagonal = of_information[k, k] - of_ratio * pt.sqr(ratio)
+        of_information[k, k] = pt.switch(step.row[0] >= 0.0, of_diagonal, 0.0)
+    return 2.0 * step.scale * of_ratio * pt.sqr(step.inverse)

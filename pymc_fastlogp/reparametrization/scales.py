@@ -1,0 +1,98 @@
+r"""Scales of effects that may be near zero: a change of variables without the long tail of the logarithm.
+
+Where the data do not say that effects differ at all, the density of their scale is about constant from zero to where the data begin to speak. The
+density of its logarithm then falls as ``exp(v)`` to the left: an exponential tail, which a sampler with Gaussian momentum walks along, where the other side
+ends like a Gaussian or sooner. So here
+
+    log(x / s) = v - 1 - min(v, 0)^2 / 2,   log(dx / dv) = log(x) + log(1 - min(v, 0))
+
+with ``s``, the scale of the prior. To the right this is the logarithm, to the left the density falls as ``exp(-v^2 / 2)``. It is an exact change of variables, whose
+first derivative is continuous. Nothing is fitted: where the data know the scale well, it is about linear there, as the logarithm is. Priors whose density is 0
+at zero, such as InverseGamma or LogNormal, have no such tail and keep the logarithm.
+
+For gradients ``X`` of ``x / s`` and ``J`` of ``log(dx / dv)`` at ``s = 1``, and ``t = 1 - min(v, 0)``, the derivative is ``t (X x / s + J) - J [v < 0] / t``.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytensor.tensor as pt
+from pymc.distributions.continuous import HalfCauchyRV, HalfStudentTRV
+from pymc.logprob.transforms import LogTransform, Transform
+from pymc.model.fgraph import ModelFreeRV
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.basic import ExponentialRV, HalfNormalRV
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.reparametrization.site_node import as_node
+
+# Positive at zero; the last parameter of each is its scale.
+PRIORS = (HalfNormalRV, ExponentialRV, HalfCauchyRV, HalfStudentTRV)
+
+
+class ScaleTransform(Transform):
+    """The change of variables of a scale, see the module."""
+
+    name = "scale"
+    ndim_supp = 0
+
+    def forward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return ``v``."""
+        right = pt.log(value / inputs[-1]) + 1.0
+        left = 1.0 - pt.sqrt(1.0 - 2.0 * pt.minimum(right, 0.0))
+        return pt.switch(right > 0.0, right, left)
+
+    def backward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return the scale."""
+        return inputs[-1] * _moved(value)[0]
+
+    def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return that of each entry."""
+        # PyMC keeps a constant in float32 if that is exact, and its logarithm would be in float32, too.
+        return pt.log(inputs[-1].astype(value.dtype)) + _moved(value)[1]
+
+
+def _moved(v: TensorVariable) -> list[Variable]:
+    """Return ``x / s``, and the logarithm of the Jacobian for ``s = 1``."""
+    return as_node(_forward, _pullback, v)
+
+
+def _forward(v: Any) -> list[Variable]:
+    left = pt.minimum(v, 0.0)
+    exponent = v - 1.0 - 0.5 * pt.sqr(left)
+    return [pt.exp(exponent), exponent + pt.log1p(-left)]
+
+
+def _pullback(
+    inputs: Sequence[Any], outputs: Sequence[Any], gradients: Sequence[Any]
+) -> list[Variable]:
+    [v] = inputs
+    of_x, of_log = gradients
+    slope = 1.0 - pt.minimum(v, 0.0)
+    return [slope * (of_x * outputs[0] + of_log) - of_log * pt.lt(v, 0.0) / slope]
+
+
+scale_transform = ScaleTransform()
+
+
+def scales_in(factors: Sequence[Variable]) -> list[Variable]:
+    """Return the free variables of a graph that factors of effects are made from, and that are scales with a density at zero."""
+    return [x for x in dict.fromkeys(ancestors(factors)) if _is_scale(x)]
+
+
+def sited_scale(x: Variable) -> Variable:
+    """Return the free variable with the transform of this module."""
+    rv, value = x.owner.inputs
+    new_value = value.type(name=f"{x.owner.op.name}_{scale_transform.name}__")
+    return ModelFreeRV(x.owner.op.name, x.owner.op.dims, scale_transform)(rv, new_value)
+
+
+def _is_scale(x: Variable) -> bool:
+    if x.owner is None or not isinstance(x.owner.op, ModelFreeRV):
+        return False
+    rv = x.owner.inputs[0]
+    has_prior = (
+        rv.owner is not None and isinstance(rv.owner.op, PRIORS) and x.type.dtype == "float64"
+    )
+    return has_prior and isinstance(x.owner.op.transform, LogTransform)

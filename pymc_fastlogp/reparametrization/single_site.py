@@ -1,0 +1,54 @@
+r"""Standardized effects from what remains to be sampled, for effects on their own.
+
+    d = 1 + s^2 I,   r = 1 / sqrt(d),   u = s w r^2 + z r,   log |du/dz| = -log(d) / 2
+
+for a scale ``s``, a gradient ``w`` where the effect has its mean, and the information ``I``. For gradients ``U`` and ``J`` of the two outputs, the derivatives are
+
+    z: U r        w: U s r^2        d: -r^2 (U (u - z r / 2) + J / 2) =: D        s: U w r^2 + 2 s I D        I: s^2 D
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+
+from pymc_fastlogp.reparametrization.site_node import as_node
+
+
+def placed(z: Any, scale: Any, gradient: Any, information: Any) -> list[Variable]:
+    """Return standardized effects, and the logarithm of the Jacobian of each.
+
+    Parameters
+    ----------
+    z : Variable
+        What remains.
+    scale, gradient : Variable
+        Of effects: their scale, and the gradient of the likelihood where they have their mean.
+    information : Variable
+        Of the likelihood, of the shape of ``z``.
+    """
+    return as_node(_forward, _pullback, scale, gradient, z, information)
+
+
+def remaining(u: Any, scale: Any, gradient: Any, information: Any) -> Variable:
+    """Return what remains of standardized effects: the inverse of :func:`placed`."""
+    d = 1.0 + pt.sqr(scale) * information
+    return (u - scale * gradient / d) * pt.sqrt(d)
+
+
+def _forward(s: Any, w: Any, z: Any, information: Any) -> list[Variable]:
+    d = 1.0 + pt.sqr(s) * information
+    r = pt.reciprocal(pt.sqrt(d))
+    return [s * w * pt.sqr(r) + z * r, -0.5 * pt.log(d)]
+
+
+def _pullback(
+    inputs: Sequence[Any], outputs: Sequence[Any], gradients: Sequence[Any]
+) -> list[Variable]:
+    s, w, z, information = inputs
+    of_u, of_log = gradients
+    r = pt.reciprocal(pt.sqrt(1.0 + pt.sqr(s) * information))
+    weight = of_u * pt.sqr(r)
+    of_d = -weight * (outputs[0] - 0.5 * z * r) - 0.5 * pt.sqr(r) * of_log
+    return [weight * w + 2.0 * s * information * of_d, weight * s, of_u * r, pt.sqr(s) * of_d]

@@ -1,0 +1,226 @@
+r"""Gaussian site of a group of effects: the likelihood's approximation, and the variable that remains to be sampled.
+
+The likelihood of the K effects of a group, ``a``, is summarized by ``exp(h @ a - a @ I @ a / 2)`` with a positive semidefinite ``I``, and the
+prior is ``a_k ~ Normal(mu_k, s_k)``. Of the standardized effects ``u = (a - mu) / s`` the product of both is Gaussian, with
+
+    precision   M_ij = [i = j] + s_i I_ij s_j
+    gradient    s_i w_i  at  u = 0,  w = h - I @ mu
+
+Eliminating one effect after the other, as Cholesky's method does, makes the first one conditional on all others, and the last one marginal:
+
+    u_k = s_k (w_k - sum_{j > k} I_kj (a_j - mu_j)) / d_k + z_k / sqrt(d_k),   d_k = 1 + s_k^2 I_kk
+    I_ij <- I_ij - s_k^2 I_ik I_kj / d_k,   w_i <- w_i - s_k^2 I_ik w_k / d_k      for i, j > k
+
+Nothing is divided by a scale, so scales may be 0 or large; every ``d_k`` is at least 1. It is an exact change of variables whatever ``I`` and
+``h`` are, since ``u_k`` is affine in ``z_k`` given what stands after it.
+
+Where the likelihood has other parameters, ``x``, such as a common intercept or coefficients, the effects that it wants depend on them: ``h`` is then
+``h - B @ x``, with constants ``B`` again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from pytensor.graph.basic import Variable
+
+from pymc_fastlogp.reparametrization.effects import Effect
+from pymc_fastlogp.reparametrization.elimination import eliminated
+
+Array = NDArray[np.float64]
+# Names of effects that go together.
+Bundle = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Site:
+    """Of effects that go together, all of one shape.
+
+    Attributes
+    ----------
+    information : ndarray, shape (K, K, *shape)
+        ``I``, symmetric and positive semidefinite in its first two axes.
+    gradient : ndarray, shape (K, *shape)
+        ``h``.
+    slopes : mapping of str to ndarray, shape (K, *shape, n)
+        ``B`` for each other parameter, by its name.
+    sign : float, optional
+        Of crossed effects, with which all rows have them: 1, -1, or 0 where it turns out that not all have. None for effects that are nothing of the kind.
+    """
+
+    information: Array
+    gradient: Array
+    slopes: Mapping[str, Array] = field(default_factory=dict)
+    sign: float | None = None
+
+    @classmethod
+    def nothing(
+        cls, n_effects: int, shape: tuple[int, ...], others: Mapping[str, int] | None = None
+    ) -> "Site":
+        """Return the site of data that say nothing: effects are non-centered.
+
+        Parameters
+        ----------
+        n_effects : int
+            K.
+        shape : tuple of int
+            Of an effect.
+        others : mapping of str to int, optional
+            Names and lengths of other parameters.
+        """
+        slopes = {name: np.zeros((n_effects, *shape, n)) for name, n in (others or {}).items()}
+        return cls(np.zeros((n_effects, n_effects, *shape)), np.zeros((n_effects, *shape)), slopes)
+
+    @classmethod
+    def everything(cls, n_effects: int, shape: tuple[int, ...]) -> "Site":
+        """Return the site of data that know effects as well as may be: they are centered."""
+        return cls(np.full((n_effects, n_effects, *shape), np.inf), np.zeros((n_effects, *shape)))
+
+    @property
+    def is_everything(self) -> bool:
+        """Return whether data know effects as well as may be."""
+        return bool(np.isinf(self.information).all())
+
+    def guarded(self) -> "Site":
+        """Return the nearest site that is finite and positive semidefinite; groups that are neither have none."""
+        matrices = np.moveaxis(self.information, (0, 1), (-2, -1))
+        matrices = (matrices + np.swapaxes(matrices, -1, -2)) / 2
+        gradient = np.moveaxis(self.gradient, 0, -1)
+        good = np.isfinite(matrices).all((-2, -1)) & np.isfinite(gradient).all(-1)
+        matrices = np.where(good[..., None, None], matrices, 0.0)
+        values, vectors = np.linalg.eigh(matrices)
+        clipped = (vectors * np.clip(values, 0.0, LARGEST)[..., None, :]) @ np.swapaxes(
+            vectors, -1, -2
+        )
+        is_inside = (values >= 0).all(-1) & (values <= LARGEST).all(-1)
+        matrices = np.where(is_inside[..., None, None], matrices, clipped)
+        gradient = np.where(good[..., None], np.clip(gradient, -LARGEST, LARGEST), 0.0)
+        return Site(
+            np.moveaxis(matrices, (-2, -1), (0, 1)),
+            np.moveaxis(gradient, -1, 0),
+            {
+                name: np.where(good[..., None] & np.isfinite(x).all(-1)[..., None], x, 0.0)
+                for name, x in self.slopes.items()
+            },
+            self.sign,
+        )
+
+
+# Of an eigenvalue of the information: a standard deviation of 1e-6 in units of the model; what the data know better than that is as good as known.
+LARGEST = 1e12
+
+
+def numbers_of(names: Sequence[str], site: Site) -> dict[str, Array]:
+    """Return the numbers of a site by the names of their variables in the graph.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the variables: as many as there are effects, or one of correlated effects.
+    site : Site
+        The site.
+    """
+    if len(names) < len(site.gradient):
+        [name] = names
+        return {
+            information_name(name, name): site.information,
+            gradient_name(name): site.gradient,
+        }
+    lower = {
+        information_name(one, other): site.information[i, j]
+        for i, one in enumerate(names)
+        for j, other in enumerate(names[: i + 1])
+    }
+    slopes = {
+        slope_name(name, other): of_effect
+        for other, slope in site.slopes.items()
+        for name, of_effect in zip(names, slope, strict=True)
+    }
+    gradients = {gradient_name(name): h for name, h in zip(names, site.gradient, strict=True)}
+    levels = (
+        {} if site.sign is None else _numbers_of_level(names[0], site.information[0, 0], site.sign)
+    )
+    return lower | slopes | gradients | levels
+
+
+def _numbers_of_level(name: str, information: Array, sign: float) -> dict[str, Array]:
+    """Return what a site says of the level of crossed effects: zeros, where it does not take part."""
+    total = abs(sign) * information.sum()
+    is_there = total > 0
+    return {
+        sign_name(name): np.asarray(sign if is_there else 0.0),
+        weight_name(name): np.asarray(total),
+        weights_name(name): information / total if is_there else np.zeros_like(information),
+    }
+
+
+def information_name(one: str, other: str) -> str:
+    """Return the name of the variable for the information about two effects, the later one first."""
+    return f"information of {one} and {other}"
+
+
+def gradient_name(effect: str) -> str:
+    """Return the name of the variable for the gradient of a site."""
+    return f"gradient of {effect}"
+
+
+def slope_name(effect: str, other: str) -> str:
+    """Return the name of the variable for the slope of the gradient of a site by another parameter."""
+    return f"slope of {effect} by {other}"
+
+
+def sign_name(effect: str) -> str:
+    """Return the name of the variable for the sign with which rows have a crossed effect."""
+    return f"sign of {effect}"
+
+
+def weight_name(effect: str) -> str:
+    """Return the name of the variable for what is known of the level of crossed effects."""
+    return f"weight of the level of {effect}"
+
+
+def weights_name(effect: str) -> str:
+    """Return the name of the variable for the share of each group in the level of crossed effects."""
+    return f"weights in the level of {effect}"
+
+
+class Elimination:
+    """The places of effects that go together, each conditional on those that stand after it.
+
+    Parameters
+    ----------
+    effects : sequence of Effect
+        In the order of elimination.
+    site : mapping of str to Variable
+        The numbers of their site.
+    """
+
+    def __init__(self, effects: Sequence[Effect], site: Mapping[str, Variable]):
+        names = [effect.name for effect in effects]
+        upper = {
+            (i, j): site[information_name(other, one)]
+            for i, one in enumerate(names)
+            for j, other in enumerate(names[i:], start=i)
+        }
+        w = []
+        for i, effect in enumerate(effects):
+            at_zero = site[gradient_name(effect.name)]
+            parts = [
+                upper[min(i, j), max(i, j)] * other.mean
+                for j, other in enumerate(effects)
+                if other.terms
+            ]
+            w.append(at_zero - sum(parts) if parts else at_zero)
+        self._gradients, self._upper = eliminated([effect.scale for effect in effects], w, upper)
+
+    def information(self, k: int) -> Variable:
+        """Return what is known of an effect, given those that stand after it."""
+        return self._upper[k, k]
+
+    def gradient(self, k: int, later: Sequence[Effect]) -> Variable:
+        """Return the gradient where an effect has its mean, given those that stand after it."""
+        gradient = self._gradients[k]
+        for j, other in enumerate(later, start=k + 1):
+            gradient = gradient - self._upper[k, j] * other.deviation
+        return gradient

@@ -1,0 +1,1 @@
+"""Differences of log-gamma functions without cancellation."""

@@ -1,0 +1,1 @@
+"""Rewrites that merge repeated rows into weighted distinct rows."""

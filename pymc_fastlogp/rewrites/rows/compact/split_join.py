@@ -1,0 +1,140 @@
+r"""Sum each block of joined rows by itself.
+
+.. code::
+
+    sum(f(join(0, a, b), x))  ->  sum(f(a, x[:n])) + sum(f(b, x[n:]))
+    all(f(join(0, a, b)))     ->  all(f(a)) & all(f(b))
+
+where ``f`` is elementwise. Likelihoods of several blocks of rows, each with a mean of its own, are written so. The joined rows are then nowhere
+made, nor is their gradient taken apart again, and what is constant or repeated in a block can be found there: the blocks are compacted,
+and hoisted from, one by one.
+
+The terms are the same, and summed in another order.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cache, reduce
+from itertools import pairwise
+
+import numpy as np
+from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
+from pytensor.graph.rewriting.basic import node_rewriter
+from pytensor.tensor.basic import Join, constant
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import All, Sum, add, and_
+from pytensor.tensor.variable import TensorConstant, TensorVariable
+
+from pymc_fastlogp import decisions
+from pymc_fastlogp.analysis.elemwise import in_type
+from pymc_fastlogp.rewrites.rows.compact.reductions import (
+    checked,
+    is_needed_by_row,
+    parse_reduction,
+)
+
+NAME = "fastlogp_split_join"
+
+# More blocks make more code than they save time, and a short one is a loop of its own all the same.
+MOST_BLOCKS = 8
+SHORTEST = 32
+
+type AtBlock = Callable[[TensorVariable, int], TensorVariable]
+
+
+@node_rewriter([Sum, All])
+def local_split_join(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+    """Rewrite ``sum(f(join(0, a, b), x)) -> sum(f(a, x[:n])) + sum(f(b, x[n:]))``."""
+    reduction = parse_reduction(node)
+    if reduction.out.type.dtype != reduction.x.type.dtype or is_needed_by_row(fgraph, reduction):
+        return None
+    for axis in reduction.long_axes:
+        if ends := _ends(reduction.x, axis):
+            op = _without_rounding(node)
+            blocks = [op(block) for block in _blocks(reduction.x, axis, ends)]
+            for block in blocks:
+                block.name = reduction.out.name  # what rules say of it is about the same likelihood
+            # An `and` is one of two, other than a sum.
+            whole = add(*blocks) if isinstance(node.op, Sum) else reduce(and_, blocks)
+            result = checked(reduction, in_type(whole, reduction.out.type.dtype))
+            if result is not None:
+                decisions.fired(NAME, reduction.out)
+                return [result]
+    return None
+
+
+def _without_rounding(node: Apply) -> Op:
+    """Return the reduction with a result of the type that a sum is added up in: what blocks have may cancel."""
+    op = node.op
+    return op if isinstance(op, All) else op.clone(dtype=op.acc_dtype or op.dtype)
+
+
+def _ends(x: TensorVariable, axis: int) -> tuple[int, ...] | None:
+    """Return where the blocks of joined rows end along an axis, if all that are joined agree."""
+    found = set(_all_ends(x, axis))
+    if len(found) != 1:
+        return None
+    [ends] = found
+    lengths = [after - before for before, after in pairwise((0, *ends))]
+    return ends if 1 < len(ends) <= MOST_BLOCKS and min(lengths) >= SHORTEST else None
+
+
+def _all_ends(x: TensorVariable, axis: int) -> Iterator[tuple[int, ...]]:
+    """Yield where the blocks end of each Join along an axis that ``x`` is an elementwise function of."""
+    seen, rest = set(), [(x, axis)]
+    while rest:
+        at = rest.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        below, (y, its_axis) = _operands(*at), at
+        rest += below
+        if not below and y.type.shape[its_axis] is None:
+            yield ()  # of another length it is an error, which slices would hide
+        if _is_join(*at):
+            # A join compares the lengths of other axes, too.
+            is_open = any(None in part.type.shape for part in y.owner.inputs)
+            lengths = [part.type.shape[its_axis] for part in y.owner.inputs]
+            yield () if is_open else tuple(map(int, np.cumsum(lengths)))
+
+
+def _operands(x: TensorVariable, axis: int) -> list[tuple[TensorVariable, int]]:
+    """Return what ``x`` is computed of entry by entry, and which axis of it is the given one of ``x``."""
+    if isinstance(x.owner_op, Elemwise):
+        return [(y, axis) for y in x.owner.inputs if not y.type.broadcastable[axis]]
+    if isinstance(x.owner_op, DimShuffle):
+        of_input = x.owner.op.new_order[axis]
+        return [] if of_input == "x" else [(x.owner.inputs[0], of_input)]
+    return []
+
+
+def _is_join(x: TensorVariable, axis: int) -> bool:
+    return isinstance(x.owner_op, Join) and x.owner.op.axis == axis
+
+
+def _blocks(x: TensorVariable, axis: int, ends: tuple[int, ...]) -> list[TensorVariable]:
+    """Return ``x`` at each block."""
+    return [
+        _at_block(k, slice(begin, end))(x, axis)
+        for k, (begin, end) in enumerate(pairwise((0, *ends)))
+    ]
+
+
+def _at_block(k: int, rows: slice) -> AtBlock:
+    @cache
+    def at(x: TensorVariable, axis: int) -> TensorVariable:
+        if x.type.broadcastable[axis]:
+            return x
+        if _is_join(x, axis):
+            return in_type(x.owner.inputs[k], x.type.dtype)
+        index = (*(slice(None),) * axis, rows)
+        if isinstance(x, TensorConstant):
+            return constant(x.data[index], dtype=x.type.dtype)
+        below = dict(_operands(x, axis))
+        if not below:
+            return x[index]
+        inputs = (at(y, below[y]) if y in below else y for y in x.owner.inputs)
+        return x.owner.op.make_node(*inputs).outputs[x.index]
+
+    return at

@@ -1,0 +1,1 @@
+"""Rewrites that sort rows by an index, so that scatters write runs."""

@@ -1,0 +1,1 @@
+"""Switches whose condition is a constant mask of rows."""

@@ -1,0 +1,366 @@
+"""``sample``: ``pm.sample``, for models that nutpie can sample, compiled by :func:`~pymc_fastlogp.compile_pymc_model`."""
+
+import logging
+import time
+import warnings
+from collections.abc import Mapping
+from importlib.util import find_spec
+from inspect import signature
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pymc_fastlogp._upstream.nutpie_library import draw, library
+from pymc_fastlogp.models.validate import model_with_variables
+from pymc_fastlogp.registration import is_enabled
+from pymc_fastlogp.sampling import draws
+from pymc_fastlogp.sampling.compile_model import (
+    compile_pymc_model,
+    found,
+    request_of,
+    why_not_open,
+    without_door,
+)
+from pymc_fastlogp.sampling.diagnosis import failed_start_explained
+
+if TYPE_CHECKING:
+    import pymc as pm
+    from xarray import DataTree
+
+    from pymc_fastlogp._upstream.nutpie_library import SampledModel
+
+logger = logging.getLogger("pymc_fastlogp")
+
+# Arguments of pm.sample that only its own samplers take, and the values at which nutpie samples by default.
+LEFT_ALONE = {
+    "step": (None,),
+    "init": ("auto",),
+    "trace": (None,),
+    "callback": (None,),
+    "return_inferencedata": (True,),
+    "nuts_sampler_kwargs": (None,),
+    "backend": (None, "numba"),
+}
+# What compile_pymc_model takes from compile_kwargs.
+COMPILE = {
+    "jitter_rvs",
+    "default_initialization_strategy",
+    "freeze_model",
+    "initial_points",
+    "pipeline_class",
+}
+# Of these, what says how nutpie compiles, and nothing about draws.
+HOW_NUTPIE_COMPILES = {"freeze_model", "pipeline_class"}
+# Arguments with which ``pm.sample`` never chooses nutpie itself.
+OF_OWN_SAMPLERS = ("step", "init", "trace", "callback", "return_inferencedata")
+# Settings of NUTS with which nutpie's library samples, without nutpie's modules in Python.
+LIBRARY_TAKES = {"target_accept", "maxdepth"}
+# What PyMC gives to ``nutpie.sample`` besides ``nuts``, which must not have it.
+TAKEN = {
+    *("compiled_model", "draws", "tune", "chains", "cores", "seed"),
+    *("save_warmup", "store_unconstrained", "progress_bar", "progress_callback"),
+}
+# What PyMC takes out of ``nuts`` for the compilation.
+FOR_COMPILATION = {"backend", "gradient_backend"}
+
+
+def sample(
+    draws: int = 1000,
+    *,
+    model: "pm.Model | None" = None,
+    reparametrize: bool = False,
+    **options: Any,
+) -> "DataTree":
+    """Draw from the posterior: ``pm.sample``, with a compilation that is several times faster.
+
+    A model whose free variables are all continuous is compiled by :func:`~pymc_fastlogp.compile_pymc_model` and sampled by nutpie;
+    its data are frozen for that, unless ``compile_kwargs={"freeze_model": False}``. Draws are those of
+    ``pm.sample(..., compile_kwargs=pymc_fastlogp.compile_kwargs())`` for equal seeds. Any other model, and arguments that only PyMC's own samplers
+    take, as ``step`` or ``trace``, go to ``pm.sample``; a line of the log says why.
+
+    Parameters
+    ----------
+    draws : int
+        Draws of each chain after tuning.
+    model : pymc.Model, optional
+        The model; by default the one whose context is open.
+    reparametrize : bool
+        Whether effects of groups are sampled where their data want them, as :func:`~pymc_fastlogp.reparametrize` has it; variables, and what they
+        are distributed by, are the same. Parameters that are correlated with each other, as coefficients of a regression, are sampled in linear
+        coordinates in which they are not. What goes to ``pm.sample`` is sampled as it is written.
+    **options
+        As for ``pm.sample``: ``tune``, ``chains``, ``cores``, ``random_seed``, ``target_accept``, ``nuts``, ``initvals``, ``var_names``,
+        ``progressbar``, ``idata_kwargs``, ``compile_kwargs`` and so on.
+
+    Returns
+    -------
+    DataTree
+        With the groups that ``pm.sample`` returns.
+
+    Raises
+    ------
+    TypeError
+        If there is no PyMC model.
+    ValueError
+        If the model has no free variables, if one of its dimensions is called as nutpie calls its own, or if ``random_seed`` is -1.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_fastlogp
+    >>> with pm.Model():
+    ...     x = pm.Normal("x")
+    ...     idata = pymc_fastlogp.sample(10, tune=100, chains=1, progressbar=False, quiet=True)
+    >>> idata.posterior["x"].shape
+    (1, 10)
+    """
+    import pymc as pm
+
+    model = model_with_variables("sample", model)
+    bound = signature(pm.sample).bind(draws, model=model, **options)
+    bound.apply_defaults()
+    arguments: dict[str, Any] = {**bound.arguments, **bound.arguments.pop("kwargs")}
+    reason = _why_pymc(model, arguments)
+    compiled = None
+    has_gradient = True
+    if reason is None:
+        from pytensor.gradient import NullTypeGradError
+
+        try:
+            compiled = _compiled(model, arguments, reparametrize=reparametrize)
+        except (NotImplementedError, NullTypeGradError) as error:
+            reason = f"it has no gradient, {error}"
+            has_gradient = False
+    if compiled is not None:
+        return _sample(model, compiled, arguments)
+    logger.info("pm.sample samples the model: %s", reason)
+    if not has_gradient or _by_own_samplers(model, arguments):
+        options = _without_nutpies(options)
+    return pm.sample(draws, model=model, **options)
+
+
+def _why_pymc(model: "pm.Model", arguments: Mapping[str, Any]) -> str | None:
+    """Return why PyMC has to sample, None if it does not."""
+    if not is_enabled():
+        return "the plugin is switched off"
+    if model.discrete_value_vars:
+        return f"{model.discrete_value_vars[0].name} is discrete"
+    if arguments["nuts_sampler"] not in (None, "nutpie"):
+        return f"nuts_sampler is {arguments['nuts_sampler']}"
+    for name, values in LEFT_ALONE.items():
+        if arguments[name] not in values:
+            return f"{name} is given"
+    if arguments["initvals"] is not None and not isinstance(arguments["initvals"], dict):
+        return "initvals is not one dictionary"
+    unknown = {*(arguments["compile_kwargs"] or ())} - COMPILE
+    unknown |= arguments.keys() - _names() - {"nuts", "target_accept"}
+    if unknown:
+        return f"{min(unknown)} is given"
+    nuts = arguments.get("nuts", {})
+    given = TAKEN | ({"target_accept"} & arguments.keys())
+    if given & nuts.keys():
+        return f"{min(given & nuts.keys())} is given twice"
+    if FOR_COMPILATION & nuts.keys():
+        return f"{min(FOR_COMPILATION & nuts.keys())} is given"
+    try:
+        from pymc_fastlogp._upstream.pymc_sample import other_step_method
+    except ImportError as error:
+        return str(error)
+    if not find_spec("nutpie"):
+        return "nutpie is not installed"
+    return other_step_method(model)
+
+
+def _by_own_samplers(model: "pm.Model", arguments: Mapping[str, Any]) -> bool:
+    """Return whether PyMC has to sample by its own samplers, which hand ``compile_kwargs`` to PyTensor, and not by nutpie."""
+    if arguments["nuts_sampler"] is not None:
+        return bool(arguments["nuts_sampler"] == "pymc")
+    if model.discrete_value_vars or not find_spec("nutpie"):
+        return True
+    if not isinstance(arguments["initvals"], dict | None):
+        return True
+    if any(arguments[name] not in LEFT_ALONE[name] for name in OF_OWN_SAMPLERS):
+        return True
+    try:
+        from pymc_fastlogp._upstream.pymc_sample import other_step_method
+    except ImportError:
+        return False
+    return other_step_method(model) is not None
+
+
+def _without_nutpies(options: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments of ``pm.sample`` without what says how nutpie compiles, which PyTensor would refuse."""
+    if not options.get("compile_kwargs"):
+        return options
+    kept = {x: y for x, y in options["compile_kwargs"].items() if x not in HOW_NUTPIE_COMPILES}
+    return {**options, "compile_kwargs": kept}
+
+
+def _names() -> set[str]:
+    import pymc as pm
+
+    return set(signature(pm.sample).parameters)
+
+
+class _ByLibrary(NamedTuple):
+    """A model, and what samples it without nutpie's modules in Python."""
+
+    library: ModuleType
+    model: "SampledModel"
+    transformed: list[str]
+
+
+def _compiled(model: "pm.Model", arguments: dict[str, Any], *, reparametrize: bool) -> Any:
+    """Return a model for nutpie's library, or else what ``nutpie.sample`` takes."""
+    options = {"initial_points": arguments["initvals"], **(arguments["compile_kwargs"] or {})}
+    options |= {"var_names": arguments["var_names"], "reparametrize": reparametrize}
+    nutpies_library = library()
+    if nutpies_library is None or not _nuts_arguments(arguments).keys() <= LIBRARY_TAKES:
+        return compile_pymc_model(model, **options)
+    options = dict(without_door(options))
+    if "pipeline_class" in options:
+        return compile_pymc_model(model, **options)
+    request = request_of(model, **options)
+    if why_not_open(request):
+        return compile_pymc_model(model, **options)
+    compiled = found(request)
+    from pymc_fastlogp.sampling.pipeline import for_library, for_nutpie
+
+    sampled = for_library(compiled)
+    if sampled is None:
+        return for_nutpie(compiled)
+    return _ByLibrary(nutpies_library, sampled, compiled.record.reparameterized)
+
+
+def _sample(model: "pm.Model", compiled: Any, arguments: dict[str, Any]) -> "DataTree":
+    """Sample as PyMC does it with nutpie."""
+    from pymc_fastlogp._upstream.pymc_sample import NutpieProgressBarManager
+
+    limit_blas, cores, chains = _cores(arguments)
+    seed = _seed(arguments["random_seed"], chains)
+    stored = dict(arguments["idata_kwargs"] or {})
+    quiet = arguments["quiet"]
+    _announce(model, arguments["draws"], quiet=quiet)
+    options = {
+        "draws": arguments["draws"],
+        # nutpie needs one step.
+        "tune": 1 if arguments["tune"] == 0 else arguments["tune"],
+        "chains": chains,
+        "cores": cores,
+        "seed": seed,
+        "save_warmup": not arguments["discard_tuned_samples"],
+        "store_unconstrained": bool(stored.pop("include_transformed", False)),
+        **_nuts_arguments(arguments),
+    }
+    progress = NutpieProgressBarManager(
+        chains=chains,
+        draws=arguments["draws"],
+        progressbar=False if quiet else arguments["progressbar"],
+        progressbar_theme=arguments["progressbar_theme"],
+    )
+    by = _by_library if isinstance(compiled, _ByLibrary) else _by_nutpie
+    with failed_start_explained(model, arguments), limit_blas(), progress:
+        idata = by(model, compiled, progress.update, options)
+    return _with_log_likelihood(idata, model, stored)
+
+
+def _by_nutpie(
+    model: "pm.Model", compiled: Any, progress: Any, options: dict[str, Any]
+) -> "DataTree":
+    """Sample, and add what PyMC adds."""
+    import nutpie
+
+    from pymc_fastlogp._upstream.pymc_sample import patch_nutpie_idata
+
+    start = time.time()
+    idata = nutpie.sample(compiled, progress_bar=False, progress_callback=progress, **options)
+    patch_nutpie_idata(idata, model, sampling_time=time.time() - start)
+    return idata
+
+
+def _by_library(
+    model: "pm.Model", compiled: _ByLibrary, progress: Any, options: dict[str, Any]
+) -> "DataTree":
+    """Sample by nutpie's library, which gives the same draws."""
+    wanted = {x: options.pop(x) for x in ("save_warmup", "store_unconstrained")}
+    numbers = {f"num_{x}": options.pop(x) for x in ("draws", "tune", "chains")}
+    # None stands for nutpie's default.
+    settings = {name: number for name, number in numbers.items() if number is not None}
+    start = time.time()
+    drawn = draw(
+        compiled.library,
+        compiled.model,
+        seed=options.pop("seed"),
+        cores=options.pop("cores"),
+        settings=options | settings,
+        store_unconstrained=wanted["store_unconstrained"],
+        progress=progress,
+        meanwhile=draws.import_what_is_needed,
+    )
+    seconds = time.time() - start
+    idata = draws.datatree(drawn, compiled.model, compiled.transformed, **wanted)
+    draws.add_data(idata, model, drawn, seconds)
+    return idata
+
+
+def _cores(arguments: Mapping[str, Any]) -> tuple[Any, int, int]:
+    """Return what limits the threads of BLAS, how many chains run at a time, and how many there are."""
+    from pymc_fastlogp._upstream.pymc_sample import (
+        cpu_count,
+        initialize_multiprocessing_context,
+        setup_cores_blas_cores,
+    )
+
+    cores = min(4, cpu_count()) if arguments["cores"] is None else arguments["cores"]
+    chains = max(2, cores) if arguments["chains"] is None else arguments["chains"]
+    context = initialize_multiprocessing_context(arguments["mp_ctx"], quiet=arguments["quiet"])
+    limit_blas, cores, _ = setup_cores_blas_cores(arguments["blas_cores"], chains, cores, context)
+    return limit_blas, cores, chains
+
+
+def _seed(random_seed: Any, chains: int) -> int:
+    """Return the seed that ``pm.sample`` gives to nutpie."""
+    from pymc.util import get_random_generator
+
+    if isinstance(random_seed, int) and random_seed == -1:
+        raise ValueError("random_seed is -1: give None for any seed, or a number from 0.")
+    return int(get_random_generator(random_seed).spawn(chains)[0].integers(2**30))
+
+
+def _nuts_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    nuts = dict(arguments.get("nuts", {}))
+    if "target_accept" in arguments:
+        nuts["target_accept"] = arguments["target_accept"]
+    if "max_treedepth" in nuts:
+        nuts["maxdepth"] = nuts.pop("max_treedepth")
+    return nuts
+
+
+def _announce(model: "pm.Model", draws: int, *, quiet: bool) -> None:
+    if quiet:
+        return
+    log = logging.getLogger("pymc.sampling.mcmc")
+    if draws < 100:
+        log.warning("%d draws a chain are few for R-hat and effective sample sizes.", draws)
+    log.info("NUTS[nutpie]: %s", model.free_RVs)
+
+
+def _with_log_likelihood(
+    idata: "DataTree", model: "pm.Model", stored: dict[str, Any]
+) -> "DataTree":
+    """Add the log likelihood if ``idata_kwargs`` asks for it; other entries are PyMC's alone. Its warnings are those of PyMC."""
+    import pymc as pm
+
+    names = stored.pop("log_likelihood", False)
+    if stored:
+        ignored = f"`idata_kwargs` keys {sorted(stored)} are ignored by the sampler of nutpie."
+        warnings.warn(ignored, UserWarning, stacklevel=4)
+    if not names:
+        return idata
+    warnings.warn(
+        "`log_likelihood` in `idata_kwargs` is deprecated: call `pm.compute_log_likelihood(idata)`.",
+        FutureWarning,
+        stacklevel=4,
+    )
+    return pm.compute_log_likelihood(
+        idata, var_names=None if names is True else names, model=model, progressbar=False
+    )
