@@ -53,7 +53,7 @@ def failed_start_explained(model: "pm.Model", arguments: Mapping[str, Any]) -> I
         is_panic = type(error).__name__ == PANIC
         if not is_panic and not str(error).startswith(FAILED_START):
             raise
-        causes = _causes_or_none(model, arguments)
+        causes = _causes_or_none(model, arguments, of_stored_values=is_panic)
         if is_panic and not causes:
             raise
         from pymc.exceptions import SamplingError
@@ -65,11 +65,14 @@ def failed_start_explained(model: "pm.Model", arguments: Mapping[str, Any]) -> I
         ) from error
 
 
-def _causes_or_none(model: "pm.Model", arguments: Mapping[str, Any]) -> list[str]:
+def _causes_or_none(
+    model: "pm.Model", arguments: Mapping[str, Any], *, of_stored_values: bool = False
+) -> list[str]:
     """Return the causes, none if the model cannot be evaluated without a compiler."""
     try:
         with without_traces():
-            return causes(model, _initial_points(model, arguments))
+            points = _initial_points(model, arguments)
+            return causes(model, points, of_stored_values=of_stored_values)
     except Exception:
         return []
 
@@ -92,8 +95,10 @@ def _abridged[T](failing: Sequence[T], describe: Callable[[T], str]) -> list[str
     return [describe(x) for x in failing[:MOST_CAUSES]] + more
 
 
-def causes(model: "pm.Model", points: Sequence[Point]) -> list[str]:
-    """Return why a model has no finite log density and gradient, or no deterministics, at the first of several points where that is so.
+def causes(
+    model: "pm.Model", points: Sequence[Point], *, of_stored_values: bool = False
+) -> list[str]:
+    """Return why a model has no finite log density and gradient at the first of several points where that is so.
 
     Parameters
     ----------
@@ -101,13 +106,16 @@ def causes(model: "pm.Model", points: Sequence[Point]) -> list[str]:
         The model.
     points : sequence of mapping of str to ndarray
         Values by the names of the value variables.
+    of_stored_values : bool
+        Whether to look for deterministics that raise an error instead.
 
     Returns
     -------
     list of str
-        One sentence for each variable; empty if everything is finite at all points.
+        One sentence for each variable; empty if nothing is wrong at any of the points.
     """
-    for finder in (_of_log_densities, _of_gradients, _of_deterministics):
+    finders = (_of_deterministics,) if of_stored_values else (_of_log_densities, _of_gradients)
+    for finder in finders:
         find = finder(model)
         for point in points:
             if found := find(point):

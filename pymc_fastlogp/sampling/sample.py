@@ -102,6 +102,8 @@ def sample(
         If there is no PyMC model.
     ValueError
         If the model has no free variables, if one of its dimensions is called as nutpie calls its own, or if ``random_seed`` is -1.
+    pymc.exceptions.SamplingError
+        If no initial point has a finite log density and gradient; the message names variables and rows.
 
     Examples
     --------
