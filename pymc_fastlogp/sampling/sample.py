@@ -21,8 +21,12 @@ from pymc_fastlogp.sampling.compile_model import (
     why_not_open,
     without_door,
 )
+<<<<<<< HEAD
 from pymc_fastlogp.sampling.convergence import log_problems
 from pymc_fastlogp.sampling.progress import progress_of
+=======
+from pymc_fastlogp.sampling.diagnosis import failed_start_explained
+>>>>>>> finite
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -172,6 +176,8 @@ def sample(
         If there is no PyMC model, if the model is the first argument, or if a keyword is misspelled.
     ValueError
         If the model has no free variables, if one of its dimensions is called as nutpie calls its own, or if ``random_seed`` is -1.
+    pymc.exceptions.SamplingError
+        If no initial point has a finite log density and gradient; the message names variables and rows.
 
     Warns
     -----
@@ -357,7 +363,7 @@ def _sample(
     }
     progress = progress_of(arguments, chains)
     by = _by_library if isinstance(compiled, _ByLibrary) else _by_nutpie
-    with limit_blas(), progress:
+    with failed_start_explained(model, arguments), limit_blas(), progress:
         idata = by(model, compiled, progress.update, options)
     if arguments["compute_convergence_checks"] and not quiet:
         log_problems(idata, model, is_reparametrized=reparametrize)
