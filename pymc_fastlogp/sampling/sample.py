@@ -21,12 +21,9 @@ from pymc_fastlogp.sampling.compile_model import (
     why_not_open,
     without_door,
 )
-<<<<<<< HEAD
 from pymc_fastlogp.sampling.convergence import log_problems
-from pymc_fastlogp.sampling.progress import progress_of
-=======
 from pymc_fastlogp.sampling.diagnosis import failed_start_explained
->>>>>>> finite
+from pymc_fastlogp.sampling.progress import progress_of
 
 if TYPE_CHECKING:
     import pymc as pm
