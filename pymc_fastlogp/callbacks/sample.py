@@ -4,13 +4,16 @@ import logging
 import time
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from inspect import signature
+from os import PathLike
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pymc_fastlogp._upstream.nutpie_library import draw, library
-from pymc_fastlogp.callbacks import trace
+from pymc_fastlogp.callbacks import labels, trace, zarr_store
 from pymc_fastlogp.callbacks.compile import (
     compile_pymc_model,
     found,
@@ -67,6 +70,7 @@ def sample(
     *,
     model: "pm.Model | None" = None,
     parametrise: bool = False,
+    store: str | PathLike[str] | None = None,
     **options: Any,
 ) -> "DataTree":
     """Draw from the posterior: ``pm.sample``, with a compilation that is several times faster.
@@ -86,6 +90,9 @@ def sample(
         Whether effects of groups are sampled where their data want them, as :func:`~pymc_fastlogp.parametrise` has it; variables, and what they
         are distributed by, are the same. Parameters that are correlated with each other, as coefficients of a regression, are sampled in linear
         coordinates in which they are not. What goes to ``pm.sample`` is sampled as it is written.
+    store : path, optional
+        A folder that is new or empty, for draws that memory does not hold: nutpie writes them there in the format zarr, and the result reads them
+        when they are used. ``nuts={"zarr_store": ...}`` does so with any store of ``nutpie.zarr_store``. Needs the packages zarr and obstore.
     **options
         As for ``pm.sample``: ``tune``, ``chains``, ``cores``, ``random_seed``, ``target_accept``, ``nuts``, ``initvals``, ``var_names``,
         ``progressbar``, ``idata_kwargs``, ``compile_kwargs`` and so on.
@@ -100,7 +107,12 @@ def sample(
     TypeError
         If there is no PyMC model.
     ValueError
-        If the model has no free variables, if one of its dimensions is called as nutpie calls its own, or if ``random_seed`` is -1.
+        If the model has no free variables; if one of its dimensions is called as nutpie calls its own; if a name has a slash, which a DataTree
+        can't hold; if ``random_seed`` is -1; or if ``store`` is given and ``pm.sample`` has to sample.
+    FileExistsError
+        If there is something in ``store``.
+    ImportError
+        If ``store`` is given, and zarr or obstore is not installed.
 
     Examples
     --------
@@ -118,7 +130,17 @@ def sample(
     bound = signature(pm.sample).bind(draws, model=model, **options)
     bound.apply_defaults()
     arguments: dict[str, Any] = {**bound.arguments, **bound.arguments.pop("kwargs")}
+    if arguments["return_inferencedata"]:
+        labels.refuse_slashes(model, arguments["var_names"])
     reason = _why_pymc(model, arguments)
+    if store is not None:
+        if reason is not None:
+            raise ValueError(f"store needs nutpie, but pm.sample has to sample: {reason}.")
+        zarr_store.refuse(Path(store))
+        nuts = arguments.get("nuts", {})
+        if "zarr_store" in nuts:
+            raise ValueError("store and nuts['zarr_store'] are given: leave out one of them.")
+        arguments["nuts"] = nuts | {"zarr_store": Path(store)}
     compiled = None
     has_gradient = True
     if reason is None:
@@ -259,6 +281,7 @@ def _sample(model: "pm.Model", compiled: Any, arguments: dict[str, Any]) -> "Dat
     by = _by_library if isinstance(compiled, _ByLibrary) else _by_nutpie
     with limit_blas(), progress:
         idata = by(model, compiled, progress.update, options)
+    idata = trace.common_length(idata)
     return _with_log_likelihood(idata, model, stored)
 
 
@@ -268,11 +291,19 @@ def _by_nutpie(
     """Sample, and add what PyMC adds."""
     import nutpie
 
-    from pymc_fastlogp._upstream.pymc_sample import patch_nutpie_idata
-
+    given = compiled.coords or {}
+    compiled = replace(compiled, _coords=labels.for_nutpie(given))
+    store = options.get("zarr_store")
+    if isinstance(store, Path):
+        options["zarr_store"] = zarr_store.created(store)
     start = time.time()
     idata = nutpie.sample(compiled, progress_bar=False, progress_callback=progress, **options)
-    patch_nutpie_idata(idata, model, sampling_time=time.time() - start)
+    seconds = time.time() - start
+    if store is not None:
+        wanted = {x: options[x] for x in ("save_warmup", "store_unconstrained")}
+        idata = zarr_store.datatree(idata, compiled, settings=options, **wanted)
+    trace.add_data(idata, model, seconds)
+    trace.restore_coords(idata, model, given)
     return idata
 
 
@@ -284,10 +315,12 @@ def _by_library(
     numbers = {f"num_{x}": options.pop(x) for x in ("draws", "tune", "chains")}
     # None stands for nutpie's default.
     settings = {name: number for name, number in numbers.items() if number is not None}
+    given = compiled.model.coords
+    sampled = compiled.model._replace(coords=labels.for_nutpie(given))
     start = time.time()
     drawn = draw(
         compiled.library,
-        compiled.model,
+        sampled,
         seed=options.pop("seed"),
         cores=options.pop("cores"),
         settings=options | settings,
@@ -296,8 +329,9 @@ def _by_library(
         meanwhile=trace.import_what_is_needed,
     )
     seconds = time.time() - start
-    idata = trace.datatree(drawn, compiled.model, compiled.transformed, **wanted)
-    trace.add_data(idata, model, drawn, seconds)
+    idata = trace.datatree(drawn, sampled, compiled.transformed, **wanted)
+    trace.add_data(idata, model, seconds)
+    trace.restore_coords(idata, model, given)
     return idata
 
 
