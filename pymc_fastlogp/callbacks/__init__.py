@@ -10,6 +10,7 @@ equal bit for bit; only what is around the call is written directly:
     numba_graph:  such a graph as one call of what Numba makes of it
     user_data:  the memory that nutpie hands to each call: addresses of code, constants and shared data
     emit:       the two C functions that nutpie calls
+    zarr_store: draws on disk, opened as those in memory
     labels:     dimensions and coordinates of what is stored
     loaded:     a record in memory, as nutpie's library samples it
     mapped:     the same in other coordinates

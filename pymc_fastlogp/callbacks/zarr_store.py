@@ -85,6 +85,7 @@ def datatree(
     transformed = {*(compiled.reparameterized_names or ())}
     left_out = {*LEFT_OUT} - ({"unconstrained_draw"} if store_unconstrained else set())
     groups: dict[str, xr.Dataset] = {}
+    unconstrained: dict[str, xr.Dataset] = {}
     for prefix in ("", WARMUP):
         draws = stored[f"{prefix}posterior"].to_dataset()
         draws = draws[[name for name in names if name in draws]]
@@ -92,7 +93,7 @@ def datatree(
         moved = [x for x in transformed if x in draws]
         # As nutpie does it, whether or not the warm-up is wanted.
         if store_unconstrained and moved:
-            groups[f"{prefix}unconstrained_posterior"] = draws[moved]
+            unconstrained[f"{prefix}unconstrained_posterior"] = draws[moved]
         if save_warmup or prefix != WARMUP:
             groups[f"{prefix}posterior"] = draws.drop_vars(moved)
             of_draws = [x for x in stats if stats[x].dims[:2] == SAMPLES and x not in left_out]
@@ -108,7 +109,9 @@ def datatree(
             }
         ),
     }
-    labelled = {name: _labelled(group, compiled.coords) for name, group in groups.items()}
+    labelled = {
+        name: _labelled(group, compiled.coords) for name, group in (groups | unconstrained).items()
+    }
     labelled["sample_stats"].attrs.update(attrs)
     return DataTree.from_dict(labelled)
 
