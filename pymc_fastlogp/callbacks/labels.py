@@ -104,16 +104,14 @@ def _as_array(values: Any) -> np.ndarray:
 
 
 def refuse_slashes(model: "pm.Model", var_names: Iterable[str] | None) -> None:
-    """Raise ValueError if a stored variable or one of its dimensions has a slash in its name, which a DataTree can't hold."""
+    """Raise ValueError if a dimension of what is stored has a slash in its name, which a DataTree can't hold; PyMC refuses variables with one."""
     drawn = [x.name for x in (*model.free_RVs, *model.deterministics)]
     data = [x.name for x in (*model.observed_RVs, *model.data_vars)]
-    names = [*(drawn if var_names is None else var_names), *data]
-    dims = [dim for name in names for dim in model.named_vars_to_dims.get(name, ())]
-    for what, of_kind in (("variable", names), ("dimension", dims)):
-        for name in of_kind:
-            if "/" in str(name):
+    for name in (*(drawn if var_names is None else var_names), *data):
+        for dim in model.named_vars_to_dims.get(name, ()):
+            if "/" in str(dim):
                 raise ValueError(
-                    f"the {what} {name!r} has a slash in its name, which a DataTree can't hold: rename it."
+                    f"the dimension {dim!r} of {name} has a slash in its name, which a DataTree can't hold: rename it."
                 )
 
 

@@ -107,8 +107,8 @@ def sample(
     TypeError
         If there is no PyMC model.
     ValueError
-        If the model has no free variables; if one of its dimensions is called as nutpie calls its own; if a name has a slash, which a DataTree
-        can't hold; if ``random_seed`` is -1; or if ``store`` is given and ``pm.sample`` has to sample.
+        If the model has no free variables; if one of its dimensions is called as nutpie calls its own; if the name of a dimension has a slash, which
+        a DataTree can't hold; if ``random_seed`` is -1; or if ``store`` is given and ``pm.sample`` has to sample.
     FileExistsError
         If there is something in ``store``.
     ImportError
