@@ -265,7 +265,7 @@ class Explanation(Shown):
         size = self.stored.get
         total = sum(self.stored.values())
         large: list[str] = []
-        for name in sorted(self.deterministics, key=lambda x: -size(x, 0)):
+        for name in sorted(self.deterministics, key=lambda x: (-size(x, 0), x)):
             if 2 * sum(size(x, 0) for x in large) > total:
                 break
             large.append(name)
