@@ -97,7 +97,9 @@ def datatree(
         if save_warmup or prefix != WARMUP:
             groups[f"{prefix}posterior"] = draws.drop_vars(moved)
             of_draws = [x for x in stats if stats[x].dims[:2] == SAMPLES and x not in left_out]
-            groups[f"{prefix}sample_stats"] = stats if all_stats else stats[sorted(of_draws)]
+            groups[f"{prefix}sample_stats"] = (
+                stats if all_stats else stats[sorted(of_draws, key=str)]
+            )
     attrs = {
         "inference_library": "nutpie",
         "inference_library_version": __version__,
@@ -120,5 +122,5 @@ def _labelled(group: "xr.Dataset", coords: Mapping[str, Any]) -> "xr.Dataset":
     """Return a group with the coordinates that it has in memory, positions for dimensions without any."""
     group = group.drop_vars(list(group.coords))
     return group.assign_coords(
-        {dim: (dim, coords.get(dim, np.arange(n))) for dim, n in group.sizes.items()}
+        {dim: (dim, coords.get(str(dim), np.arange(n))) for dim, n in group.sizes.items()}
     )
