@@ -85,6 +85,7 @@ RULES: tuple[Rule, ...] = (
     # Before rows are compacted, so that a check reads no more of a row than it needs.
     Rule("fastlogp_fold_checks_by_range", FOLD_CHECKS, "canonicalize"),
     # Before all that looks at the rows of a likelihood.
+    Rule("fastlogp_split_imputed", "rows.split_imputed.local_split_imputed", "canonicalize"),
     Rule("fastlogp_split_join", "rows.split_join.local_split_join", "canonicalize"),
     # Before the switch around it, which then goes.
     Rule("fastlogp_log_power", "rows.log_power.local_log_power", "canonicalize"),

@@ -145,12 +145,12 @@ def _long_leaves(
     """Return the variables, other than constants, of which each row reads its own entry."""
     leaves: dict[TensorVariable, None] = {}
     for x, _, view in grid.walk([(x, where) for x in of_rows]):
-        if not view.inputs and not isinstance(x, Constant) and not _looks_up(x):
+        if not view.inputs and not isinstance(x, Constant) and not looks_up(x):
             leaves[x] = None
     return [*leaves]
 
 
-def _looks_up(x: TensorVariable) -> bool:
+def looks_up(x: TensorVariable) -> bool:
     """Whether what is read of ``x`` are entries of a table, which rows may share."""
     return isinstance(x.owner_op, AdvancedSubtensor) and parse_gather(x.owner) is not None
 
