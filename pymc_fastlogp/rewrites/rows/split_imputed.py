@@ -17,14 +17,13 @@ merged. The other rows are put into the order of ``u``, which is read, and its g
 imputed arrays a row is complete if all its entries are known; the other rows stay together.
 
 An array may be imputed by any sequence of Ops that move entries (:mod:`~pymc_fastlogp.analysis.provenance`): both of the spellings above,
-several sets, or a switch with a constant mask. The terms are the same, and summed in another order.
+several sets, slices, joins. The terms are the same, and summed in another order.
 """
 
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
-import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter
@@ -34,9 +33,8 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp import decisions
-from pymc_fastlogp.analysis.elemwise import is_made_by
 from pymc_fastlogp.analysis.gathers import Where
-from pymc_fastlogp.analysis.provenance import Provenance, in_a_row, moves_to, provenance
+from pymc_fastlogp.analysis.provenance import Entries, Provenance, in_a_row, moves_to, provenance
 from pymc_fastlogp.rewrites.filled.packed import array_of, value_of
 from pymc_fastlogp.rewrites.rows.grid import Grid, static_length, varies, view_key
 from pymc_fastlogp.rewrites.rows.reductions import (
@@ -47,7 +45,7 @@ from pymc_fastlogp.rewrites.rows.reductions import (
     sum_of_blocks,
     unrounded,
 )
-from pymc_fastlogp.rewrites.rows.refusals import looks_up
+from pymc_fastlogp.rewrites.rows.refusals import is_own_entry
 from pymc_fastlogp.rewrites.rows.views import View
 
 NAME = "fastlogp_split_imputed"
@@ -175,7 +173,7 @@ def _imputed(x: TensorVariable, axis: int, n: int) -> list[Imputed] | None:
             found.append(array)
             continue
         view = grid.view(y, where)
-        if not view.inputs and not looks_up(y):
+        if is_own_entry(y, view):
             return None
         to_see += view.inputs
     return found
@@ -191,20 +189,28 @@ def _as_imputed(x: TensorVariable, where: Where) -> Imputed | None:
     found = provenance(x, MOST_ENTRIES)
     if found is None or not found.is_lossless:
         return None
-    codes = np.moveaxis(found.codes, axis, 0)
-    is_unknown = np.zeros(codes.shape, dtype=bool)
-    for leaf, start in found.leaves.items():
-        if not isinstance(leaf, TensorConstant):
-            is_unknown |= (codes > start) & (codes <= start + prod(leaf.type.shape))
-    if not is_unknown.any() or is_unknown.all():
+    unknown = [e for e in found.entries() if not isinstance(e.leaf, TensorConstant)]
+    if not unknown or not all(map(_are_parameters, unknown)):
         return None
-    unknown = np.where(is_unknown, codes, 0).reshape(len(codes), -1).max(axis=1)
-    return Imputed(x, axis, found._replace(codes=codes), unknown)
+    codes = np.moveaxis(found.codes, axis, 0)
+    is_unknown = np.zeros(x.type.shape, dtype=bool)
+    for entry in unknown:
+        is_unknown.ravel()[entry.where] = True
+    is_unknown = np.moveaxis(is_unknown, axis, 0)
+    of_rows = np.where(is_unknown, codes, 0).reshape(len(codes), -1).max(axis=1)
+    return Imputed(x, axis, found._replace(codes=codes), of_rows)
+
+
+def _are_parameters(entries: Entries) -> bool:
+    """Whether entries differ from each other in more than the constants and tables that they are computed from."""
+    leaf = entries.leaf
+    if prod(leaf.type.shape) == 1:
+        return entries.where.size == 1
+    axis = int(np.argmax(leaf.type.shape))
+    walk = Grid((leaf.type.shape[axis],)).walk([(leaf, {axis: 0})])
+    return any(is_own_entry(x, view) for x, _, view in walk)
 
 
 def _is_combined(x: TensorVariable) -> bool:
     """Whether ``x`` holds entries of several tensors."""
-    return any(
-        isinstance(node.op, COMBINES) or is_made_by(node.outputs[0], ps.Switch)
-        for node in moves_to(x, MOST_ENTRIES)
-    )
+    return any(isinstance(node.op, COMBINES) for node in moves_to(x, MOST_ENTRIES))
