@@ -202,10 +202,12 @@ def _as_imputed(x: TensorVariable, where: Where) -> Imputed | None:
 
 
 def _are_parameters(entries: Entries) -> bool:
-    """Whether entries differ from each other in more than the constants and tables that they are computed from."""
+    """Whether entries, none of them twice, differ in more than the constants and tables that they are computed from."""
     leaf = entries.leaf
+    if np.any(np.diff(entries.which) == 0):
+        return False
     if prod(leaf.type.shape) == 1:
-        return entries.where.size == 1
+        return True
     axis = int(np.argmax(leaf.type.shape))
     walk = Grid((leaf.type.shape[axis],)).walk([(leaf, {axis: 0})])
     return any(is_own_entry(x, view) for x, _, view in walk)
