@@ -154,8 +154,9 @@ def _blocks(imputed: list[Imputed]) -> tuple[np.ndarray, np.ndarray] | None:
     complete, others = np.flatnonzero(is_complete), np.flatnonzero(~is_complete)
     if len(complete) < FEWEST_COMPLETE or not len(others):
         return None
-    first = imputed[0].unknown[others]
-    return complete, others[np.argsort(np.where(first, first, first.max() + 1), kind="stable")]
+    # In the order of the array with most of them.
+    most = max(imputed, key=lambda each: np.count_nonzero(each.unknown)).unknown[others]
+    return complete, others[np.argsort(np.where(most, most, most.max() + 1), kind="stable")]
 
 
 def _imputed(x: TensorVariable, axis: int, n: int) -> list[Imputed] | None:
@@ -190,7 +191,7 @@ def _as_imputed(x: TensorVariable, where: Where) -> Imputed | None:
     if found is None or not found.is_lossless:
         return None
     unknown = [e for e in found.entries() if not isinstance(e.leaf, TensorConstant)]
-    if not unknown or not all(map(_are_parameters, unknown)):
+    if not all(map(_are_parameters, unknown)):
         return None
     codes = np.moveaxis(found.codes, axis, 0)
     is_unknown = np.zeros(x.type.shape, dtype=bool)
