@@ -130,8 +130,9 @@ def local_split_imputed(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
         return None
     for axis in reduction.long_axes:
         n = static_length(reduction.x, axis)
-        imputed = None if n is None else _imputed(reduction.x, axis, n)
-        if not imputed or (blocks := _blocks(imputed)) is None:
+        if n is None or not (imputed := _imputed(reduction.x, axis, n)):
+            continue
+        if (blocks := _blocks(imputed)) is None:
             continue
         result = sum_of_blocks(
             reduction, (_at_rows(reduction, axis, Block(n, rows, imputed), rows) for rows in blocks)
