@@ -87,6 +87,9 @@ RULES: tuple[Rule, ...] = (
     # Before rows are compacted, so that a check reads no more of a row than it needs.
     Rule("fastlogp_fold_checks_by_range", FOLD_CHECKS, "canonicalize"),
     # Before all that looks at the rows of a likelihood.
+    Rule(
+        "fastlogp_split_imputed", "rows.compact.split_imputed.local_split_imputed", "canonicalize"
+    ),
     Rule("fastlogp_split_join", "rows.compact.split_join.local_split_join", "canonicalize"),
     # Before the switch around it, which then goes.
     Rule("fastlogp_log_power", "switches.log_power.local_log_power", "canonicalize"),

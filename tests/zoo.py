@@ -192,6 +192,13 @@ def joined_blocks():
 
 
 @in_zoo
+def imputed_covariate():
+    covariate = np.ma.masked_where(few * (y > 0.5) == 1, x)
+    imputed = pm.Normal("x", pm.Normal("m"), pm.HalfNormal("sx"), observed=covariate)
+    pm.Normal("y", effects()[group] + pm.Normal("b") * imputed, pm.HalfNormal("s"), observed=y)
+
+
+@in_zoo
 def observations_in_a_matrix():
     pm.Normal("y", pm.Normal("a", shape=6), pm.HalfNormal("s"), observed=y.reshape(10, 6))
 

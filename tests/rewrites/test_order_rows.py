@@ -30,6 +30,7 @@ from pymc_fastlogp.rewrites.rows.order.scatter_order import (
 from pymc_fastlogp.rewrites.rows.refusals import NEEDED_ROW_BY_ROW, ONE_EACH, READS_OTHERS
 from tests.rewrites.conftest import (
     PYTHON,
+    assert_left_alone,
     assert_rewritten,
     assert_same_value_and_gradient,
     pregrad,
@@ -258,3 +259,15 @@ def test_same_for_any_readers():
 @pytest.mark.slow
 def test_same_for_very_many_readers():
     assert check_any_readers(1000)[True] >= 100
+
+
+def test_refuses_selected_rows_of_a_computed_vector_beside_an_index():
+    """The index of the vector is longer than that of the rows, and the two are not sorted together."""
+    rng = np.random.default_rng(3)
+    table, other = pt.vector("table", shape=(200,)), pt.vector("other", shape=(30,))
+    computed = pt.exp(table[rng.integers(0, 200, 5000)] + rng.normal(size=5000))
+    selected = computed[np.arange(0, 5000, 11)]
+    n = selected.type.shape[0]
+    out = pt.softplus(selected + other[rng.integers(0, 30, n)] * rng.normal(size=n)).sum()
+    with pytensor.config.change_flags(on_opt_error="raise"):
+        assert_left_alone(out, "fastlogp_order_rows")

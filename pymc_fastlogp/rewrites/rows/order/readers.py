@@ -208,7 +208,8 @@ def reading_of(reader: Reader, n: int) -> Reading:
         axes = tuple(where)
         if reading.computed.setdefault(x, axes) != axes or not _in_order(where):
             reading.refusal = READS_OTHERS
-        if not view.inputs:
+        # An index that is read out of order is not one of the rows, and may have another length.
+        elif not view.inputs:
             _read_leaf(reading, x, where)
     return reading
 
