@@ -29,6 +29,7 @@ from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Expr
 from pymc_fastlogp.kernel.ir.loops import Accumulate
 from pymc_fastlogp.kernel.llvm import is_vector, lane
+from pymc_fastlogp.kernel.native.target import uses_gathers
 
 
 def emit_scatters(scope: Scope, statements: Sequence[Accumulate]) -> None:
@@ -51,7 +52,7 @@ def emit_scatters(scope: Scope, statements: Sequence[Accumulate]) -> None:
 def _lanes_differ(scope: Scope, statement: Accumulate) -> bool:
     """Whether no two lanes accumulate in the same element."""
     known = statement.neighbours
-    is_apart = known is not None and known.gap >= scope.width
+    is_apart = known is not None and known.gap >= scope.width and uses_gathers()
     return scope.width == 1 or is_apart or scope.patterns.is_injective(statement.index)
 
 

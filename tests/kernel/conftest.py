@@ -1,0 +1,13 @@
+"""Fixtures of the tests of kernels."""
+
+import pytest
+
+from pymc_fastlogp.kernel.emit import scatter, scope
+
+
+@pytest.fixture(params=[True, False], ids=["gathers", "loads"])
+def gathers(request, monkeypatch):
+    """Whether code is made for a CPU with fast gather and scatter instructions."""
+    for module in (scatter, scope):
+        monkeypatch.setattr(module, "uses_gathers", lambda: request.param)
+    return request.param
