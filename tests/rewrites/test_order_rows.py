@@ -43,6 +43,8 @@ GROUP, OTHER = RNG.integers(0, 4, N), RNG.integers(0, 60, N)
 X, Y = RNG.normal(size=(2, N))
 MATRIX = RNG.normal(size=(N, 3))
 SORTED = np.argsort(GROUP, kind="stable")
+PERMUTATION = RNG.permutation(N)
+BY_ENTRY = np.argsort(PERMUTATION)
 
 theta, phi, few = pt.tensor("theta", shape=(4,)), pt.tensor("phi", shape=(60,)), pt.scalar("few")
 table, entries = pt.tensor("table", shape=(4, 3)), pt.tensor("entries", shape=(N,))
@@ -89,6 +91,38 @@ def test_rows_are_sorted(case):
     after = make(*(column[SORTED] for column in (GROUP, OTHER, X, MATRIX)))
     assert_rewritten(before, after)
     assert_same_value_and_gradient(before, VALUES, rtol=1e-11)
+
+
+def test_a_permutation_of_entries_is_read_in_their_order():
+    before = pt.exp(entries[PERMUTATION] * X + theta[GROUP]).sum()
+    after = pt.exp(entries * X[BY_ENTRY] + theta[GROUP[BY_ENTRY]]).sum()
+    assert_rewritten(before, after)
+    assert_same_value_and_gradient(before, VALUES, rtol=1e-11)
+
+
+def test_a_permutation_of_joined_entries_is_read_in_their_order():
+    joined = pt.concatenate([Y[60:], phi])
+    out = pt.exp(joined[PERMUTATION] * X * theta[GROUP]).sum()
+    assert all(
+        len(index) < N or (index == GROUP[BY_ENTRY]).all()
+        for index in indices_of(pregrad(out, on=True))
+    )
+    assert_same_value_and_gradient(out, VALUES, rtol=1e-11)
+
+
+def test_a_permutation_of_what_is_also_an_output_may_be_ordered():
+    joined = pt.concatenate([Y[60:], phi])
+    out = pt.exp(joined[PERMUTATION] * X).sum() * joined
+    assert not indices_of(pregrad(out, on=True))
+    assert_same_value_and_gradient(out.sum(), VALUES, rtol=1e-11)
+
+
+def test_entries_read_in_two_orders():
+    """Of two permutations one becomes the order of the rows."""
+    out = pt.exp(entries[PERMUTATION] * entries[PERMUTATION[::-1]] * X).sum()
+    [index] = indices_of(pregrad(out, on=True))
+    assert sorted(index) == [*range(N)]
+    assert_same_value_and_gradient(out, VALUES, rtol=1e-11)
 
 
 ENTRIES_OF_ITS_OWN = ONE_EACH.about(name="")
@@ -191,6 +225,11 @@ def test_explain_says_so():
         ([(np.repeat(np.arange(10), 24), 1), (np.tile(np.arange(24) % 4, 10), 2)], [1]),
         ([(np.repeat(np.arange(10), 24), 2), (np.tile(np.arange(24), 10), 1)], None),
         ([(np.arange(N), 1)], None),
+        ([(np.arange(N) % 256, 1)], None),
+        ([(PERMUTATION, 1)], [0]),
+        ([(PERMUTATION, 1), (GROUP, 1)], [0]),
+        ([(GROUP, 1), (PERMUTATION + 3, 1)], [1]),
+        ([(PERMUTATION, 1), (GROUP, 4)], [1]),
         ([], None),
     ],
 )

@@ -203,7 +203,7 @@ def reading_of(reader: Reader, n: int) -> Reading:
     """Return what a reduction reads of its rows."""
     reading = Reading()
     for x, where, view in Grid((n,)).walk([(reader.node.inputs[0], {reader.axis: 0})]):
-        if isinstance(x, Constant):
+        if isinstance(x, Constant) or (not view.inputs and _is_permuted(reading, x, where)):
             continue
         axes = tuple(where)
         if reading.computed.setdefault(x, axes) != axes or not _in_order(where):
@@ -211,6 +211,15 @@ def reading_of(reader: Reader, n: int) -> Reading:
         if not view.inputs:
             _read_leaf(reading, x, where)
     return reading
+
+
+def _is_permuted(reading: Reading, x: TensorVariable, where: Where) -> bool:
+    """Note an index of its own into something as long as there are rows, a join for instance, and say whether it is one."""
+    if len(where) > 1 or _in_order(where):
+        return False
+    [index] = where.values()
+    _note_index(reading, x, index, name_of(x))
+    return True
 
 
 def _in_order(where: Where) -> bool:
@@ -227,9 +236,13 @@ def _read_leaf(reading: Reading, x: TensorVariable, where: Where) -> None:
     [index, *others] = gather.arrays.values()
     is_counted = not others and index.ndim == 1 and index.size and index.min() >= 0
     if is_counted and not isinstance(x.owner.inputs[0], Constant):
-        digest = sha256(index.astype("int64")).digest()
         table, *entries = x.owner.inputs
         named = (entry.name for entry in entries if entry.name)
-        reading.indices[digest] = index.astype(narrowest(int(index.max()) + 1))
-        reading.names[digest] = next(named, None) or name_of(table)
-        reading.tables.add((table, digest))
+        _note_index(reading, table, index, next(named, None) or name_of(table))
+
+
+def _note_index(reading: Reading, table: TensorVariable, index: np.ndarray, name: str) -> None:
+    digest = sha256(index.astype("int64")).digest()
+    reading.indices[digest] = index.astype(narrowest(int(index.max()) + 1))
+    reading.names[digest] = name
+    reading.tables.add((table, digest))

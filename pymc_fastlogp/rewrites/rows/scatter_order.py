@@ -23,6 +23,8 @@ RUNS = (1, 2, 4, 8, 16, 24, 32, 64, 128, 1024)
 LANE_BY_LANE = (0.77, 0.79, 0.83, 0.93, 1.00, 1.09, 1.19, 1.52, 1.81, 2.48)
 IN_REGISTERS = (1.10, 1.17, 1.21, 1.33, 0.97, 0.55, 0.50, 0.46, 0.42, 0.42)
 AS_VECTORS = 0.67
+# That of an index without gaps in ascending order: neighbours are added to neighbours.
+OF_RANGE = 0.2
 
 # What an order must save of that for each row, so that what the figures do not know cannot make it a loss.
 LEAST_SAVING = 0.1
@@ -59,7 +61,7 @@ def best_order(scattered: Sequence[Scattered]) -> np.ndarray | None:
 def cheaper_order(scattered: Sequence[Scattered]) -> np.ndarray | None:
     """Return the permutation of rows that pays most of those that sort by an index, None if none does."""
     worth = cost(scattered) - LEAST_SAVING
-    if worth < min(IN_REGISTERS) * sum(each.n_tables for each in scattered):
+    if worth < OF_RANGE * sum(each.n_tables for each in scattered):
         return None
     costs = [(cost(scattered, rows), k, rows) for k, rows in enumerate(_orders(scattered))]
     lowest, _, rows = min(costs, key=lambda each: each[:2])
@@ -74,7 +76,13 @@ def sorted_by(scattered: Sequence[Scattered], rows: np.ndarray) -> str:
 
 def cost(scattered: Sequence[Scattered], rows: np.ndarray | slice = slice(None)) -> float:
     """Return the nanoseconds that the scatters of a row take, in this order of rows."""
-    return sum(each.n_tables * cost_of_one(neighbours_of(each.of_row[rows])) for each in scattered)
+    return sum(each.n_tables * _cost_of_index(each.of_row[rows]) for each in scattered)
+
+
+def _cost_of_index(index: np.ndarray) -> float:
+    """Return the nanoseconds that one scatter of a row takes by this index."""
+    is_range = int(index[-1]) - int(index[0]) == index.size - 1 and (index[1:] > index[:-1]).all()
+    return OF_RANGE if is_range else cost_of_one(neighbours_of(index))
 
 
 def cost_of_one(known: Neighbours) -> float:
