@@ -149,6 +149,10 @@ REFUSES = {
     "cumulative sum": (lambda: (pt.cumsum(rows()) * theta[GROUP]).sum(), ENTRIES_OF_ITS_OWN),
     "a variable for each row": (lambda: (rows() * entries).sum(), ONE_EACH.about(name="entries")),
     "differences": (lambda: pt.sqr(rows()[1:] - rows()[:-1]).sum(), READS_OTHERS),
+    "differences beside another index": (
+        lambda: (pt.sqr(rows()[1:] - rows()[:-1]) * pt.exp(phi[OTHER[1:]] * X[1:])).sum(),
+        READS_OTHERS,
+    ),
     "rows in reverse": (lambda: (rows() * rows()[::-1]).sum(), READS_OTHERS),
     "products of pairs": (lambda: pt.exp(rows()[:, None] * rows()[None]).sum(), NEEDED_ROW_BY_ROW),
     "both axes": (lambda: (pt.exp(square) * rows()).sum(), ONE_EACH.about(name="square")),

@@ -214,10 +214,12 @@ def reading_of(reader: Reader, n: int) -> Reading:
 
 
 def _is_permuted(reading: Reading, x: TensorVariable, where: Where) -> bool:
-    """Note an index of its own into something as long as there are rows, a join for instance, and say whether it is one."""
-    if len(where) > 1 or _in_order(where):
+    """Note the index of rows that read each entry of a leaf once, a join for instance, in another order."""
+    if len(where) > 1 or _in_order(where) or isinstance(x.owner_op, AdvancedSubtensor):
         return False
-    [index] = where.values()
+    [(axis, index)] = where.items()
+    if x.type.shape[axis] != index.size or np.unique(index).size < index.size:
+        return False
     _note_index(reading, x, index, name_of(x))
     return True
 
@@ -230,10 +232,13 @@ def _in_order(where: Where) -> bool:
 def _read_leaf(reading: Reading, x: TensorVariable, where: Where) -> None:
     """Note what is not computed row by row, but looked up."""
     gather = parse_gather(x.owner) if isinstance(x.owner_op, AdvancedSubtensor) else None
-    if gather is None or not gather.of_arrays(where):
+    of_arrays = {} if gather is None else gather.of_arrays(where)
+    if gather is None or not of_arrays:
         reading.refusal = own_entry_of(x)
         return
     [index, *others] = gather.arrays.values()
+    if index.ndim == 1 and isinstance(position := of_arrays.get(0, 0), np.ndarray):
+        index = index[position]
     is_counted = not others and index.ndim == 1 and index.size and index.min() >= 0
     if is_counted and not isinstance(x.owner.inputs[0], Constant):
         table, *entries = x.owner.inputs
