@@ -11,7 +11,7 @@ is data                                        lane by lane
 ============================================== =====================================================
 
 The first that applies is chosen. An index is another one in each lane if it is affine in that of the loop, or a constant
-in which equal elements are no closer than a vector is wide. Whether the fourth row holds is tested for each vector.
+in which equal elements are no closer than a vector is wide, on a CPU whose gather and scatter instructions are used. Whether the fourth row holds is tested for each vector.
 
 Lane by lane, equal indices wait for each other: each loads what the one before has just stored. Rows that are
 sorted by group cost more than twice as much as in random order, unless runs go through registers, which makes
