@@ -2,12 +2,11 @@
 
 import pytest
 
-from pymc_fastlogp.kernel.emit import scatter, scope
+from pymc_fastlogp.kernel.emit import kernel
 
 
 @pytest.fixture(params=[True, False], ids=["gathers", "loads"])
 def gathers(request, monkeypatch):
     """Whether code is made for a CPU with fast gather and scatter instructions."""
-    for module in (scatter, scope):
-        monkeypatch.setattr(module, "uses_gathers", lambda: request.param)
+    monkeypatch.setattr(kernel, "uses_gathers", lambda: request.param)
     return request.param

@@ -23,7 +23,6 @@ from pymc_fastlogp.kernel.emit.shared_functions import Shared
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Index, Length, Load
 from pymc_fastlogp.kernel.ir.traversal import walk
 from pymc_fastlogp.kernel.llvm import I1, I32, I64, Number, lane, splat, widened
-from pymc_fastlogp.kernel.native.target import uses_gathers
 from pymc_fastlogp.kernel.vecmath.vector import Integers, Lanes, Mask
 
 Element = tuple[Expr, ...]
@@ -34,10 +33,11 @@ CHEAP = 2
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What does not change while a kernel runs: where buffers are, and lengths by input and axis."""
+    """What does not change while a kernel runs: where buffers are, lengths by input and axis, and whether code has gather and scatter instructions."""
 
     arrays: dict[Buffer, Array]
     lengths: dict[tuple[int, int], ir.Value]
+    uses_gathers: bool = False
 
 
 @dataclass(eq=False)
@@ -202,7 +202,7 @@ class Scope:
 
         Without gather instructions LLVM takes a vector of addresses to pieces. To load each index as a scalar is cheaper.
         """
-        if self.live is None and not uses_gathers() and self.is_cheap_by_lane(index):
+        if self.live is None and not self.known.uses_gathers and self.is_cheap_by_lane(index):
             return self._load_each(buffer, index)
         addresses = self.addresses(buffer, index)
         return memory.gather(self.builder, self.known.arrays[buffer], addresses, self.mask())

@@ -37,7 +37,7 @@ class Tuning(NamedTuple):
 
 # The first row whose family matches decides.
 TUNINGS = (
-    # On Zen 4, `vpgatherqq` is microcoded: 121 instead of 160 us for a crossed Student-t model without it.
+    # On Zen 4, `vpgatherqq` is microcoded and takes longer than loads of the same elements.
     Tuning("znver", uses_gathers=False, features=("+prefer-no-gather", "+prefer-no-scatter")),
     Tuning("", uses_gathers=True),
 )

@@ -64,7 +64,7 @@ def best_order(scattered: Sequence[Scattered]) -> np.ndarray | None:
 def cheaper_order(scattered: Sequence[Scattered]) -> np.ndarray | None:
     """Return the permutation of rows that pays most of those that sort by an index, None if none does."""
     worth = cost(scattered) - LEAST_SAVING
-    if worth < OF_RANGE * sum(each.n_tables for each in scattered):
+    if worth < sum(each.n_tables * _least_cost(each.of_row) for each in scattered):
         return None
     costs = [(cost(scattered, rows), k, rows) for k, rows in enumerate(_orders(scattered))]
     lowest, _, rows = min(costs, key=lambda each: each[:2])
@@ -80,6 +80,12 @@ def sorted_by(scattered: Sequence[Scattered], rows: np.ndarray) -> str:
 def cost(scattered: Sequence[Scattered], rows: np.ndarray | slice = slice(None)) -> float:
     """Return the nanoseconds that the scatters of a row take, in this order of rows."""
     return sum(each.n_tables * _cost_of_index(each.of_row[rows]) for each in scattered)
+
+
+def _least_cost(index: np.ndarray) -> float:
+    """Return a lower bound of the nanoseconds that one scatter of a row takes by this index, in any order of rows."""
+    can_be_range = int(index.max()) - int(index.min()) == index.size - 1
+    return OF_RANGE if can_be_range else min(IN_REGISTERS)
 
 
 def _cost_of_index(index: np.ndarray) -> float:
