@@ -234,6 +234,7 @@ def test_explain_says_so():
         ([(PERMUTATION, 1), (GROUP, 1)], [0]),
         ([(GROUP, 1), (PERMUTATION + 3, 1)], [1]),
         ([(PERMUTATION, 1), (GROUP, 4)], [1]),
+        ([(OTHER * 100, 1)], [0]),
         ([], None),
     ],
 )
