@@ -19,6 +19,7 @@ from pymc_fastlogp.decisions import collected
 from pymc_fastlogp.rewrites.rows.order_rows import NAME
 from pymc_fastlogp.rewrites.rows.refusals import NEEDED_ROW_BY_ROW, ONE_EACH, READS_OTHERS
 from pymc_fastlogp.rewrites.rows.scatter_order import (
+    CACHED,
     IN_REGISTERS,
     LANE_BY_LANE,
     LEAST_SAVING,
@@ -246,6 +247,16 @@ def test_best_order(indices, by):
         assert sorted(order) == list(range(N))
         assert all((np.diff(scattered[k].of_row[order]) >= 0).all() for k in by)
         assert cost(scattered) - cost(scattered, order) >= LEAST_SAVING
+
+
+def test_a_table_longer_than_the_cache_is_read_in_rounds():
+    in_rounds = np.tile(np.arange(CACHED + 1), 4)
+    shuffled = np.random.default_rng(0).permutation(in_rounds)
+    order = best_order([Scattered(shuffled, 1)])
+    np.testing.assert_array_equal(np.sort(order), np.arange(order.size))
+    np.testing.assert_array_equal(shuffled[order], in_rounds)
+    assert best_order([Scattered(in_rounds, 1)]) is None
+    assert best_order([Scattered(shuffled[shuffled < 1000], 1)]) is None
 
 
 @pytest.mark.parametrize(

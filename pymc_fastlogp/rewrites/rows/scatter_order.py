@@ -120,3 +120,13 @@ def _orders(scattered: Sequence[Scattered]) -> Iterator[np.ndarray]:
         yield np.argsort(index, kind="stable")
         if others := indices[:k] + indices[k + 1 :]:
             yield np.lexsort((*others, index))
+        if index.max() >= CACHED:
+            yield _in_rounds(index)
+
+
+def _in_rounds(index: np.ndarray) -> np.ndarray:
+    """Return rows in rounds through the table: the first row of each entry, then the second of each, and so on."""
+    order = np.argsort(index, kind="stable")
+    in_order = index[order]
+    nth = np.arange(index.size) - np.searchsorted(in_order, in_order)
+    return order[np.argsort(nth, kind="stable")]
