@@ -296,6 +296,8 @@ GRAPH_RULES: tuple[GraphRule, ...] = (
     ),
     # After elementwise fusion, before anything works in place (add_destroy_handler is at 49.5).
     GraphRule("fastlogp_fused_kernel", "kernel.graph.region.FuseRegions", ("numba",), 49.3),
+    # Behind all rewriters of nodes.
+    GraphRule("fastlogp_renewed_kernels", "kernel.graph.region.RenewKernels", ("numba",), 199.0),
     # Behind all others: what is no longer a constant is not rewritten as one.
     GraphRule(
         "fastlogp_held_constants", "kernel.graph.held_constants.HoldConstants", ("numba",), 200.0
