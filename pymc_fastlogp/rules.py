@@ -85,6 +85,12 @@ RULES: tuple[Rule, ...] = (
     # Before rows are compacted, so that a check reads no more of a row than it needs.
     Rule("fastlogp_fold_checks_by_range", FOLD_CHECKS, "canonicalize"),
     # Before all that looks at the rows of a likelihood.
+    Rule(
+        "fastlogp_gather_before_elemwise",
+        "rows.gather_before_elemwise.local_gather_before_elemwise",
+        "canonicalize",
+        until="PyTensor weighs what is picked against the table that is computed, not against each input",
+    ),
     Rule("fastlogp_split_join", "rows.split_join.local_split_join", "canonicalize"),
     # Before the switch around it, which then goes.
     Rule("fastlogp_log_power", "rows.log_power.local_log_power", "canonicalize"),
