@@ -4,7 +4,6 @@ from math import prod
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode
