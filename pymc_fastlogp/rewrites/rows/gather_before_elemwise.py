@@ -16,6 +16,7 @@ Values are the same. In the gradient PyTensor multiplies the derivatives of entr
 """
 
 from math import prod
+from typing import TypeGuard
 
 import numpy as np
 from pytensor.graph.basic import Apply, equal_computations
@@ -79,13 +80,14 @@ def _indices(node: Apply) -> Indices | None:
     arrays = {axis: index for axis, index in indices.items() if index != slice(None)}
     if [*arrays] != [*range(min(arrays), max(arrays) + 1)]:
         return None
-    if not all(_is_array(x) and table.type.shape[axis] != 1 for axis, x in arrays.items()):
+    found = {axis: index for axis, index in arrays.items() if _is_array(index)}
+    if len(found) < len(arrays) or any(table.type.shape[axis] == 1 for axis in found):
         return None
-    ndim = max(index.type.ndim for index in arrays.values())
-    return {axis: _with_axes(index, ndim) for axis, index in arrays.items()}
+    ndim = max(index.type.ndim for index in found.values())
+    return {axis: _with_axes(index, ndim) for axis, index in found.items()}
 
 
-def _is_array(index: object) -> bool:
+def _is_array(index: object) -> TypeGuard[TensorVariable]:
     """Whether an index is an array of integers with an axis at least."""
     is_tensor = isinstance(index, TensorVariable)
     return is_tensor and index.type.ndim > 0 and index.type.dtype in integer_dtypes
@@ -119,7 +121,7 @@ def _in_place(x: TensorVariable, indices: Indices) -> TensorVariable | None:
 
 def _axis_counted(index: TensorVariable, length: int | None) -> int | None:
     """Return the axis along which a constant index counts from 0 to the length, None if there is none."""
-    if not isinstance(index, TensorConstant) or index.data.size != length:
+    if length is None or not isinstance(index, TensorConstant) or index.data.size != length:
         return None
     shape = index.data.shape
     counts = length in shape and np.array_equal(index.data.ravel(), np.arange(length))
