@@ -89,8 +89,9 @@ def _indices(node: Apply) -> Indices | None:
 
 def _is_array(index: object) -> TypeGuard[TensorVariable]:
     """Whether an index is an array of integers with an axis at least."""
-    is_tensor = isinstance(index, TensorVariable)
-    return is_tensor and index.type.ndim > 0 and index.type.dtype in integer_dtypes
+    if not isinstance(index, TensorVariable):
+        return False
+    return index.type.ndim > 0 and index.type.dtype in integer_dtypes
 
 
 def _with_axes(index: TensorVariable, ndim: int) -> TensorVariable:
