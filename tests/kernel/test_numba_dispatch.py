@@ -318,30 +318,6 @@ def test_an_output_for_which_there_is_no_memory(length, error, message):
     assert after.mi_alloc - before.mi_alloc <= 2 + after.mi_free - before.mi_free
 
 
-def body_of_the_callback(model):
-    """Return the code of the function that nutpie calls, without what it calls in turn."""
-    code = compile_model(model, "on").compiled_logp_func.inspect_llvm()
-    return re.search(r"^define [^\n]*logp_numba.*?^}", code, re.MULTILINE | re.DOTALL).group()
-
-
-@pytest.mark.skipif(
-    llvm_version_info < (22,), reason="older LLVM does not divide where the length is not known"
-)
-def test_callers_know_the_length_of_the_gradient(monkeypatch):
-    with pm.Model() as model:
-        pm.Normal("x", pm.Normal("mu"), pm.HalfNormal("sd"), shape=40)
-    assert "srem" not in body_of_the_callback(model)
-    # Without it, each index is divided by the length.
-    with pytensor.config.change_flags(numba__cache=False):
-        monkeypatch.setattr(dispatch, "arrays_in", arrays_of_a_function_that_is_called)
-        assert "srem" in body_of_the_callback(model)
-
-
-def arrays_of_a_function_that_is_called(frame, *args):
-    frame.builder.function.attributes.add("noinline")
-    return arrays_in(frame, *args)
-
-
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_an_output_as_long_as_an_element_of_an_input(dtype):
     n, x = pt.vector("n", shape=(3,), dtype=dtype), pt.dscalar("x")
