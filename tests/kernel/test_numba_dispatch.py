@@ -1,7 +1,6 @@
 """Kernels in mode NUMBA: values, errors, layouts, threads and memory."""
 
 import gc
-import re
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,18 +10,14 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from llvmlite.binding import llvm_version_info
 from numba.core.errors import TypingError
 from numba.core.runtime import _nrt_python, rtsys
 from pymc.logprob.utils import ParameterValueError
 
 from pymc_fastlogp import disabled
-from pymc_fastlogp.benchmarking.run import compile_model
 from pymc_fastlogp.kernel.graph.held_constants import HeldConstants
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.native import kernels as native
-from pymc_fastlogp.kernel.numba import dispatch
-from pymc_fastlogp.kernel.numba.outputs import arrays_in
 
 INDEX = np.random.default_rng(0).integers(0, 7, 3000)
 WEIGHTS = np.random.default_rng(1).normal(size=3000)

@@ -323,7 +323,3 @@ def test_callbacks_have_no_code_for_the_message_of_a_mismatch(compiled, name):
     assert "raise_with_shape_context" in off
     assert "raise_with_shape_context" not in on
     assert "array0d_to_scalar" not in on
-
-
-def test_callbacks_do_not_divide_by_the_length(compiled):
-    assert "srem" not in compiled[0].compiled_logp_func.inspect_llvm()
