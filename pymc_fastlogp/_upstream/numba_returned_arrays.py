@@ -43,31 +43,24 @@ register_model(ReturnedArray)(models.ArrayModel)
 
 def returned_outputs(
     node: Apply,
-    kinds: tuple[type, ...],
     storage_map: dict[Any, Any] | None = None,
     output_storage: Sequence[Any] = (),
     **others: Any,
 ) -> list[bool]:
     """Return for each output of a node whether it is returned by the whole function, and read by no node.
 
-    The code of a node that reads an output would be compiled, and cached on disk, for the other type as well. A function with an Op of
-    another kind returns arrays of Numba's own type: an Op in Python may raise inside of nutpie's ``try``, which Numba compiles wrongly.
+    The code of a node that reads an output would be compiled, and cached on disk, for the other type as well.
 
     Parameters
     ----------
     node : Apply
         A node that PyTensor has Numba compile.
-    kinds : tuple of type
-        The Ops that the function may have.
     storage_map, output_storage
         Arguments of PyTensor's conversion of the node. The storage map has no variable of an inner graph.
     """
     storages = storage_map or {}
     returned = {id(storage) for storage in output_storage}
-    nodes = {variable.owner for variable in storages if variable.owner}
-    if not all(isinstance(each.op, kinds) for each in nodes):
-        return [False] * len(node.outputs)
-    read = {x for each in nodes for x in each.inputs}
+    read = {x for variable in storages if variable.owner for x in variable.owner.inputs}
     return [id(storages.get(x)) in returned and x not in read for x in node.outputs]
 
 

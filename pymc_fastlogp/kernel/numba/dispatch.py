@@ -26,7 +26,6 @@ from pymc_fastlogp._upstream.numba import (
 from pymc_fastlogp._upstream.numba_returned_arrays import ReturnedArray, returned_outputs
 from pymc_fastlogp.kernel.defects import report_defect
 from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY, emit_shapes
-from pymc_fastlogp.kernel.graph.held_constants import HeldConstants
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.ir.arithmetic import is_not_negative
 from pymc_fastlogp.kernel.ir.expressions import Buffer, as_expr
@@ -59,8 +58,7 @@ ERRORS = {
 def _funcify(op: FusedKernel, node: Apply, **kwargs: Any) -> tuple[Any, str | None]:
     """Compile to vector code, whose name is the key for PyTensor's cache; where that fails unexpectedly, as upstream would."""
     try:
-        kernel = op.compiled()
-        returned = returned_outputs(node, (FusedKernel, HeldConstants), **kwargs)
+        kernel, returned = op.compiled(), returned_outputs(node, **kwargs)
         # Code that is cached for one type is not found by the key of another.
         key = f"{kernel.name}.{''.join('r' if each else 'a' for each in returned)}"
         return funcify(kernel, op.in_python, returned), key
