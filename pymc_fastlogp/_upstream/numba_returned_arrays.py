@@ -19,6 +19,7 @@ from pytensor.graph.basic import Apply
 from pymc_fastlogp._upstream.numba import I64, Frame
 
 MISMATCH = "cannot assign slice from input of different shape"
+NO_RESULT = "the function that returns the array has raised an exception"
 
 
 class ReturnedArray(types.Array):
@@ -76,6 +77,7 @@ def _to_array(context: Any, builder: ir.IRBuilder, from_: Any, to: Any, value: i
 def _to_number(context: Any, builder: ir.IRBuilder, from_: Any, to: Any, value: ir.Value) -> Any:
     """Return the element of an array without axes; Numba compiles a call of ``take`` for it."""
     array = arrayobj.make_array(from_)(context, builder, value)
+    _raise_without_result(Frame(context, builder), array.data)
     element = arrayobj.load_item(context, builder, from_, array.data)
     return context.cast(builder, element, from_.dtype, to)
 
@@ -90,6 +92,7 @@ def _assign(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Val
     to = arrayobj.make_array(to_type)(context, builder, args[0])
     shape = cgutils.unpack_tuple(builder, to.shape)
     data, *sizes = frame.arguments_of(from_type, args[2])
+    _raise_without_result(frame, data)
     strides = []
     for expected, length, stride in zip(
         shape, sizes[: to_type.ndim], sizes[to_type.ndim :], strict=True
@@ -101,3 +104,12 @@ def _assign(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Val
         strides.append(builder.select(is_broadcast, I64(0), stride))
     frame.copy_elements(from_type, data, strides, shape, to.data, to_type.dtype)
     return context.get_dummy_value()
+
+
+def _raise_without_result(frame: Frame, data: ir.Value) -> None:
+    """Raise an exception if there is no array.
+
+    After a call that raises in a ``try`` block, Numba goes on to the end of the basic block, with null for the result of the call.
+    """
+    with frame.builder.if_then(cgutils.is_null(frame.builder, data), likely=False):
+        frame.raise_error(ValueError, NO_RESULT)

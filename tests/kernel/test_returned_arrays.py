@@ -140,6 +140,31 @@ def test_copies_are_those_of_numpy(copier, arranged, dtype):
     np.testing.assert_array_equal(integers, (Y * 10).astype("int64"))
 
 
+def test_a_kernel_that_raises_in_a_try_block_reaches_its_handler():
+    """Numba goes on to the end of the block, with null for each result; nutpie's callbacks are such blocks."""
+    x, index = pt.dvector("x"), pt.lvector("index")
+    picked = pt.exp(x)[index]
+    jit, ops = jitted([x, index], [picked.sum(), picked])
+    assert ops == [FusedKernel]
+
+    @numba.njit
+    def callback(x, index, total, out):
+        try:
+            value, values = jit(x, index)
+            total[()] = value
+            out[...] = values
+        except Exception:
+            return 1
+        return 0
+
+    total, out = np.zeros(()), np.zeros(3)
+    assert callback(X, np.array([0, 1, 2]), total, out) == 0
+    np.testing.assert_allclose(out, np.exp(X[:3]), rtol=1e-14)
+    np.testing.assert_allclose(total, out.sum(), rtol=1e-14)
+    assert callback(X, np.array([0, 1, 7]), total, out) == 1
+    np.testing.assert_allclose(out, np.exp(X[:3]), rtol=1e-14)
+
+
 @pytest.mark.parametrize("shape", [(4,), (6,), (0,), (1,)])
 def test_another_length_raises(graph, shape):
     @numba.njit
