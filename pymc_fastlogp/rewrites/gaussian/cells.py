@@ -15,7 +15,7 @@ from pymc_fastlogp.analysis.elemwise import in_type
 from pymc_fastlogp.analysis.gathers import Where, position_key
 from pymc_fastlogp.rewrites.gaussian.squares import Factor, Monomial
 from pymc_fastlogp.rewrites.rows.compact.terms import product, total
-from pymc_fastlogp.rewrites.rows.view.axes import moved
+from pymc_fastlogp.rewrites.rows.view.axes import arrange_axes
 from pymc_fastlogp.rewrites.rows.view.chunks import (
     counts_of,
     first_rows,
@@ -25,7 +25,7 @@ from pymc_fastlogp.rewrites.rows.view.chunks import (
     rows_in,
 )
 from pymc_fastlogp.rewrites.rows.view.columns import RowReads
-from pymc_fastlogp.rewrites.rows.view.grid import Grid
+from pymc_fastlogp.rewrites.rows.view.grid import ChosenRows
 from pymc_fastlogp.rewrites.rows.view.keys import Codes
 
 
@@ -69,7 +69,7 @@ class GaussianCells:
         self.counts = counts_of(of_row, self.n, rows_in(mask, shape))
         self.rows = rows_by_cell(of_row, self.counts, rows_in(mask, shape))
         self._shape, self._dtype = shape, dtype
-        self._grid = Grid(shape, self.n, conditions)
+        self._chosen_rows = ChosenRows(shape, self.n, conditions)
         self._first = np.unravel_index(first, shape)
         self._chosen: dict[Hashable, np.ndarray] = {}
 
@@ -92,7 +92,7 @@ class GaussianCells:
 
     def _at(self, factor: Factor) -> TensorVariable:
         chosen: Where = {axis: self._position(p) for axis, p in factor.where.items()}
-        return in_type(moved(self._grid.at(factor.x, chosen), [0]), self._dtype)
+        return in_type(arrange_axes(self._chosen_rows.at(factor.x, chosen), [0]), self._dtype)
 
     def _position(self, position: int | np.ndarray) -> np.ndarray:
         """Return a position at the first row of each cell, always the same array for the same."""

@@ -81,12 +81,11 @@ from pymc_fastlogp.rewrites.rows.refusals import (
     why_own_entries,
     why_unknown,
 )
-from pymc_fastlogp.rewrites.rows.view.axes import moved
+from pymc_fastlogp.rewrites.rows.view.axes import arrange_axes
 from pymc_fastlogp.rewrites.rows.view.columns import RowReads, reads_of
-from pymc_fastlogp.rewrites.rows.view.grid import view_key
-from pymc_fastlogp.rewrites.rows.view.keys import WORTHWHILE
+from pymc_fastlogp.rewrites.rows.view.grid import rest_of, view_key
+from pymc_fastlogp.rewrites.rows.view.keys import MAX_DISTINCT_SHARE
 from pymc_fastlogp.rewrites.rows.view.open_lengths import comparisons
-from pymc_fastlogp.rewrites.rows.view.row_view import rest_of
 
 NAME = "fastlogp_gaussian_rows"
 
@@ -174,7 +173,7 @@ def _reduce(squares: Squares, term: Term) -> Reduced | Refusal:
     n_rows, k, n = int(cells.counts.sum()), len(design.covariates), cells.n
     n_by_cell, n_shared = squares_left(cells, square, design)
     n_squares = n_by_cell * n + n_shared
-    if n_squares >= WORTHWHILE * n_rows or n_rows - n_squares < OVERHEAD:
+    if n_squares >= MAX_DISTINCT_SHARE * n_rows or n_rows - n_squares < OVERHEAD:
         return COUNTS.about(k=k, n=n_rows, cells=n)
     if n_squares >= Grouping(squares.reads, squares.where).alone(term).n_cells:
         return COMPACTED
@@ -228,15 +227,15 @@ def _replacement(
     x, out, where = reduction.x, reduction.out, squares.where
 
     def in_one_row(of_rows: TensorVariable) -> TensorVariable:
-        return moved(of_rows, ["x", *rest_of(of_rows, where)])
+        return arrange_axes(of_rows, ["x", *rest_of(of_rows, where)])
 
     axes = ["x"] * (x.type.ndim - len(where))
-    by_term = {term: moved(part.total, [0, *axes]) for term, part in parts.items()}
-    result = moved(sum_at_cells(squares.tree, by_term, in_one_row), [])
+    by_term = {term: arrange_axes(part.total, [0, *axes]) for term, part in parts.items()}
+    result = arrange_axes(sum_at_cells(squares.tree, by_term, in_one_row), [])
     others = at_rows(squares.tree, {*terms_of(squares.tree)} - parts.keys())
     if others is not None:
-        result = result + moved(reduce_all(reduction, others), [])
-    checked_result = checked(reduction, moved(result, ["x"] * out.type.ndim))
+        result = result + arrange_axes(reduce_all(reduction, others), [])
+    checked_result = checked(reduction, arrange_axes(result, ["x"] * out.type.ndim))
     if checked_result is None:
         return None
     for part in parts.values():

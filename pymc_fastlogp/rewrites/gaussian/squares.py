@@ -6,7 +6,7 @@ r"""Read a term as the square of something affine in what the rows of a cell sha
 
 The *scale* ``s`` and the *multipliers* ``m`` are not expanded; the affine core is, into monomials: a
 product of constants, the covariate, times a product of everything else, the parameter. Each
-factor is viewed row by row, as in :mod:`~pymc_fastlogp.rewrites.rows.view.row_view`; a column of a matrix is
+factor is viewed row by row, as in :mod:`~pymc_fastlogp.rewrites.rows.view.grid`; a column of a matrix is
 one whose position is the same in each row, so that ``(X * beta[g]).sum(-1)`` and ``X @ beta``
 are sums of monomials too.
 

@@ -23,7 +23,7 @@ from pymc_fastlogp.rewrites.gaussian.design import Covariate, Design, Entry
 from pymc_fastlogp.rewrites.gaussian.factor import CellFactor, factorized
 from pymc_fastlogp.rewrites.gaussian.squares import Square
 from pymc_fastlogp.rewrites.rows.compact.terms import total
-from pymc_fastlogp.rewrites.rows.view.axes import moved
+from pymc_fastlogp.rewrites.rows.view.axes import arrange_axes
 from pymc_fastlogp.rewrites.rows.view.grid import varies
 
 # The most parameters that are written out one by one.
@@ -80,7 +80,7 @@ def _scaled(cells: GaussianCells, square: Square, squared: TensorVariable) -> Te
 
 def _over_cells(in_cells: TensorVariable) -> TensorVariable:
     """Return the sum over cells, shape ``(1,)``."""
-    return moved(Sum()(in_cells), ["x"])
+    return arrange_axes(Sum()(in_cells), ["x"])
 
 
 def _rows(
@@ -168,7 +168,7 @@ def _vector_of(covariates: Sequence[Covariate]) -> TensorVariable:
         entries = [covariate.entry for covariate in of_run if covariate.entry is not None]
         is_whole = bool(entries) and _is_whole(entries)
         pieces += (
-            [moved(entries[0].x, [entries[0].axis])]
+            [arrange_axes(entries[0].x, [entries[0].axis])]
             if is_whole
             else (covariate.parameter for covariate in of_run)
         )

@@ -14,9 +14,8 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.analysis.gathers import Where, parse_gather
 from pymc_fastlogp.decisions import Refusal, logger
 from pymc_fastlogp.rewrites.rows.compact.terms import Term
-from pymc_fastlogp.rewrites.rows.view.grid import Grid
-from pymc_fastlogp.rewrites.rows.view.keys import WORTHWHILE
-from pymc_fastlogp.rewrites.rows.view.row_view import View
+from pymc_fastlogp.rewrites.rows.view.grid import Grid, View
+from pymc_fastlogp.rewrites.rows.view.keys import MAX_DISTINCT_SHARE
 
 # A row each: why, and what the user can do about it.
 NEEDED_ROW_BY_ROW = Refusal(
@@ -100,7 +99,7 @@ def why_unknown(x: TensorVariable) -> Refusal:
 def why_distinct(grid: Grid, where: Where, terms: Iterable[Term]) -> Refusal:
     """Say why the rows of these terms hardly repeat."""
     own = why_own_entries(grid, where, [term.x for term in terms])
-    return own or TOO_FEW.about(share=WORTHWHILE, n=grid.n_rows)
+    return own or TOO_FEW.about(share=MAX_DISTINCT_SHARE, n=grid.n_rows)
 
 
 def why_own_entries(grid: Grid, where: Where, of_rows: Iterable[TensorVariable]) -> Refusal | None:

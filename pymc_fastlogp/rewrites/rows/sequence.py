@@ -15,7 +15,7 @@ from pytensor.graph.rewriting.basic import (
 )
 from pytensor.graph.rewriting.db import SequenceDB
 
-from pymc_fastlogp.rewrites.rows.order.readers import KnownReaders
+from pymc_fastlogp.rewrites.rows.order.readers import ReadersByLength
 from pymc_fastlogp.rewrites.rows.view.columns import SharedReads, order_of
 
 type Structure = dict[int, tuple[int, ...]]
@@ -93,7 +93,7 @@ class RowRewriter(SequentialGraphRewriter):
         return profile
 
     def _apply(self, fgraph: FunctionGraph) -> Any:
-        shared = SharedReads(), KnownReaders()
+        shared = SharedReads(), ReadersByLength()
         try:
             for feature in shared:
                 fgraph.attach_feature(feature)

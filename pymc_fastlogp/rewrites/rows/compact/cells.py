@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from pymc_fastlogp.analysis.gathers import Where
-from pymc_fastlogp.rewrites.rows.compact.grouping import Loop
+from pymc_fastlogp.rewrites.rows.compact.grouping import CellLoop
 from pymc_fastlogp.rewrites.rows.compact.terms import Term
 from pymc_fastlogp.rewrites.rows.view.chunks import (
     at_rows,
@@ -31,13 +31,13 @@ from pymc_fastlogp.rewrites.rows.view.chunks import (
 from pymc_fastlogp.rewrites.rows.view.grid import Grid
 
 
-class Cells:
+class WeightedCells:
     """The cells of a loop, and what its terms need to know of each.
 
     Parameters
     ----------
-    loop : Loop
-        With codes. Cells that none of its terms has a row in are left out.
+    loop : CellLoop
+        With codes. WeightedCells that none of its terms has a row in are left out.
     grid : Grid
         All the rows.
     where : mapping
@@ -46,7 +46,7 @@ class Cells:
         Of what is reduced. A term may have a smaller one, in which a sum would not be exact.
     """
 
-    def __init__(self, loop: Loop, grid: Grid, where: Where, dtype: str):
+    def __init__(self, loop: CellLoop, grid: Grid, where: Where, dtype: str):
         assert loop.codes is not None
         self.n = loop.n_cells
         self.grid = grid

@@ -6,7 +6,7 @@ r"""Sum over the distinct rows of a likelihood instead of over all of them.
     all(f(theta[g], x) > 0)     ->  all(f(theta[g_u], x_u) > 0)
 
 A row is summed as :math:`\sum_i \sum_t c_{ti} h_t(k_{ti})`: terms that read of it nothing but
-constants, their key :math:`k_{ti}`, times a constant weight. Rows with the same key share one
+constants, their key :math:`k_{ti}`, times a constant weight. Compaction with the same key share one
 evaluation:
 
 .. math::
@@ -15,7 +15,7 @@ evaluation:
 
 This is deduplication for :math:`c = 1`, and the sufficient statistics of a linear exponential
 family for :math:`c = y`. The gradient follows, since it is taken of the right side. How rows are
-read is in :mod:`~pymc_fastlogp.rewrites.rows.view.row_view`, how terms are split in
+read is in :mod:`~pymc_fastlogp.rewrites.rows.view.grid`, how terms are split in
 :mod:`~pymc_fastlogp.rewrites.rows.compact.terms`, which of them share a loop, and when that pays, in
 :mod:`~pymc_fastlogp.rewrites.rows.compact.grouping`, and what the weights do to infinities in
 :mod:`~pymc_fastlogp.rewrites.rows.compact.cells`.
@@ -33,16 +33,23 @@ import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter
-from pytensor.tensor.basic import constant, switch
+from pytensor.graph.traversal import walk
+from pytensor.tensor.basic import Join, constant, switch
+from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.math import All, Sum
+from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp import decisions
-from pymc_fastlogp.analysis.gathers import Where
+from pymc_fastlogp.analysis.gathers import MOVES, Where
 from pymc_fastlogp.decisions import Refusal
-from pymc_fastlogp.rewrites.rows.compact.cells import Cells
-from pymc_fastlogp.rewrites.rows.compact.checked_rows import is_computed_anyway
-from pymc_fastlogp.rewrites.rows.compact.grouping import FEWER, OVERHEAD, Grouping, Loop
+from pymc_fastlogp.rewrites.rows.compact.cells import WeightedCells
+from pymc_fastlogp.rewrites.rows.compact.grouping import (
+    MIN_CELL_RATIO,
+    OVERHEAD,
+    CellLoop,
+    Grouping,
+)
 from pymc_fastlogp.rewrites.rows.compact.reductions import (
     PRECISIONS,
     Reduction,
@@ -67,20 +74,20 @@ from pymc_fastlogp.rewrites.rows.refusals import (
     why_distinct,
     why_unknown,
 )
-from pymc_fastlogp.rewrites.rows.view.columns import RowReads, reads_of
-from pymc_fastlogp.rewrites.rows.view.grid import Grid
+from pymc_fastlogp.rewrites.rows.view.columns import RowReads, is_cheap, reads_of
+from pymc_fastlogp.rewrites.rows.view.grid import ChosenRows, Grid
 from pymc_fastlogp.rewrites.rows.view.open_lengths import comparisons
 
 NAME = "fastlogp_compact_rows"
 
 
-class Rows(NamedTuple):
+class Compaction(NamedTuple):
     """The axes of a reduction that are compacted together, with the terms and loops they give."""
 
     grid: Grid
     where: Where
     tree: Tree
-    loops: list[Loop]
+    loops: list[CellLoop]
 
 
 @node_rewriter([Sum, All])
@@ -98,13 +105,49 @@ def local_compact_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariabl
     return _replacement(reduction, rows)
 
 
-def _is_better_by_row(fgraph: FunctionGraph, node: Apply, rows: Rows) -> bool:
+def _is_better_by_row(fgraph: FunctionGraph, node: Apply, rows: Compaction) -> bool:
     """Return whether a check should stay with rows that the density computes anyway, of which there are not many times fewer cells."""
     n_cells = sum(loop.n_cells for loop in rows.loops)
-    return FEWER * n_cells > rows.grid.n_rows and is_computed_anyway(fgraph, node)
+    return MIN_CELL_RATIO * n_cells > rows.grid.n_rows and _is_computed_anyway(fgraph, node)
 
 
-def _distinct_rows(fgraph: FunctionGraph, reduction: Reduction) -> Rows | Refusal | None:
+def _is_computed_anyway(fgraph: FunctionGraph, check: Apply) -> bool:
+    """Return whether all that is costly in the rows of a check has other readers than checks."""
+    costly = list(_costly(check.inputs[0]))
+    return bool(costly) and not any(_is_for_checks_alone(fgraph, x) for x in costly)
+
+
+def _costly(x: TensorVariable) -> Iterator[TensorVariable]:
+    """Yield what is computed with more than arithmetic of the entries that ``x`` is computed of, in each row."""
+
+    def operands(x: TensorVariable) -> list[TensorVariable]:
+        if x.owner is None or isinstance(x.owner.op, AdvancedSubtensor):  # gathered rows of a table
+            return []
+        return x.owner.inputs if is_cheap(x) and _is_by_row(x.owner) else []
+
+    return (y for y in walk([x], operands) if y.owner is not None and not is_cheap(y))
+
+
+def _is_for_checks_alone(fgraph: FunctionGraph, x: TensorVariable) -> bool:
+    """Return whether all that reads ``x``, and what is computed of it row by row, ends in checks."""
+
+    def readers(x: TensorVariable) -> list[Apply]:
+        return [node for node, _ in fgraph.clients[x]]
+
+    def further(node: Apply) -> list[Apply]:
+        return readers(node.outputs[0]) if _is_by_row(node) else []
+
+    ends = (node for node in walk(readers(x), further) if not _is_by_row(node))
+    return all(isinstance(node.op, All) for node in ends)
+
+
+def _is_by_row(node: Apply) -> bool:
+    """Return whether a node does not reduce all rows to one number."""
+    is_reduction = isinstance(node.op, CAReduce) and node.outputs[0].type.ndim > 0
+    return is_reduction or isinstance(node.op, (Elemwise, Join, *MOVES))
+
+
+def _distinct_rows(fgraph: FunctionGraph, reduction: Reduction) -> Compaction | Refusal | None:
     """Return loops over cells, or why there are none; None where there are too few rows to gain."""
     refusal = None
     for axes in _grids(reduction):
@@ -131,14 +174,14 @@ def _grids(reduction: Reduction) -> Iterator[tuple[int, ...]]:
         yield from ((axis,) for axis in axes)
 
 
-def _rows(reads: RowReads, reduction: Reduction, axes: tuple[int, ...]) -> Rows:
+def _rows(reads: RowReads, reduction: Reduction, axes: tuple[int, ...]) -> Compaction:
     where = {axis: k for k, axis in enumerate(axes)}
     x, is_sum = reduction.x, isinstance(reduction.node.op, Sum)
     tree = split(reads.grid, x, where) if is_sum else Term(x, x)
-    return Rows(reads.grid, where, tree, Grouping(reads, where).loops(terms_of(tree)))
+    return Compaction(reads.grid, where, tree, Grouping(reads, where).loops(terms_of(tree)))
 
 
-def _replacement(reduction: Reduction, rows: Rows) -> list[TensorVariable] | None:
+def _replacement(reduction: Reduction, rows: Compaction) -> list[TensorVariable] | None:
     """Reduce each loop, add the results, and put the checks back."""
     try:
         parts = [_reduce_loop(reduction, rows, loop) for loop in rows.loops]
@@ -154,23 +197,25 @@ def _replacement(reduction: Reduction, rows: Rows) -> list[TensorVariable] | Non
     return [result]
 
 
-def _reduce_loop(reduction: Reduction, rows: Rows, loop: Loop) -> TensorVariable:
+def _reduce_loop(reduction: Reduction, rows: Compaction, loop: CellLoop) -> TensorVariable:
     if loop.codes is None:
         of_rows = at_rows(rows.tree, set(loop.terms))
         assert of_rows is not None
         return reduce_all(reduction, of_rows)
-    cells = Cells(loop, rows.grid, rows.where, reduction.x.type.dtype)
+    cells = WeightedCells(loop, rows.grid, rows.where, reduction.x.type.dtype)
     in_cells = _in_cells(rows, loop, cells, is_sum=isinstance(reduction.node.op, Sum))
     return reduce_rows(reduction, rows.where, in_cells, cells.n)
 
 
-def _in_cells(rows: Rows, loop: Loop, cells: Cells, *, is_sum: bool) -> TensorVariable:
+def _in_cells(
+    rows: Compaction, loop: CellLoop, cells: WeightedCells, *, is_sum: bool
+) -> TensorVariable:
     """Return what is reduced of a loop: its terms at one row of each cell, with their weights."""
-    grid = Grid(rows.grid.shape, cells.n, comparisons(rows.tree.x))
+    chosen = ChosenRows(rows.grid.shape, cells.n, comparisons(rows.tree.x))
     anywhere = cells.rows(None)
-    at = partial(grid.at, where=anywhere)
+    at = partial(chosen.at, where=anywhere)
     factors = {
-        term: grid.at(term.factor, anywhere if term.mask is None else cells.rows(term.mask))
+        term: chosen.at(term.factor, anywhere if term.mask is None else cells.rows(term.mask))
         for term in loop.terms
         if term.factor is not None
     }
@@ -185,7 +230,7 @@ def _in_cells(rows: Rows, loop: Loop, cells: Cells, *, is_sum: bool) -> TensorVa
     return sum_at_cells(rows.tree, weighted, at)
 
 
-def _weighted(term: Term, factor: TensorVariable | None, cells: Cells) -> TensorVariable:
+def _weighted(term: Term, factor: TensorVariable | None, cells: WeightedCells) -> TensorVariable:
     """Return a term in each cell, summed over the rows of its mask; zero where there are none."""
     counts = cells.counts(term.mask)
     ndim = term.x.type.ndim - len(cells.where) + 1

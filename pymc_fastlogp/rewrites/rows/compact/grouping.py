@@ -14,25 +14,30 @@ them. Constants that are only added have a loop of one cell, which is a constant
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 
 from pymc_fastlogp.analysis.gathers import Where
-from pymc_fastlogp.rewrites.rows.compact.summed_constants import may_leave
 from pymc_fastlogp.rewrites.rows.compact.terms import Term
-from pymc_fastlogp.rewrites.rows.view.chunks import rows_in
-from pymc_fastlogp.rewrites.rows.view.columns import NOTHING, Reads, RowReads
-from pymc_fastlogp.rewrites.rows.view.keys import WORTHWHILE, Codes
+from pymc_fastlogp.rewrites.rows.view.chunks import chunks_of, rows_in
+from pymc_fastlogp.rewrites.rows.view.columns import NO_COLUMNS, ColumnsRead, RowReads
+from pymc_fastlogp.rewrites.rows.view.keys import MAX_DISTINCT_SHARE, Codes
 
 # A loop of its own costs about as much as so many evaluations of a term.
 OVERHEAD = 32
 
 # Arithmetic that alone reads its weights is worth a loop over so many times fewer cells.
-FEWER = 4
+MIN_CELL_RATIO = 4
+
+UNIT_ROUNDOFF = 2.0**-53
+
+# What the sum may lose for each row.
+TOLERANCE = 1e-12
 
 
 @dataclass(eq=False)
-class Loop:
+class CellLoop:
     """Terms that are summed over the same cells.
 
     Attributes
@@ -80,9 +85,9 @@ class Grouping:
         self.keys = reads.keys
         self.where = where
 
-    def loops(self, terms: Sequence[Term]) -> list[Loop]:
+    def loops(self, terms: Sequence[Term]) -> list[CellLoop]:
         """Return the loops; that over the rows, where there is one, first."""
-        loops: list[Loop] = []
+        loops: list[CellLoop] = []
         alone = [self.alone(term) for term in terms if term.mask is None or term.mask.any()]
         for own in sorted(alone, key=lambda loop: (loop.is_constant, -loop.n_cells)):
             loop = next((loop for loop in reversed(loops) if self._joins(own, loop)), None)
@@ -93,15 +98,15 @@ class Grouping:
                 loop.terms += own.terms
         return loops
 
-    def alone(self, term: Term) -> Loop:
+    def alone(self, term: Term) -> CellLoop:
         """Return the loop that a term would have for itself."""
         columns = self.reads(term).columns
         codes = self.keys.codes(columns)
         if codes is None:
-            return Loop(None, frozenset(), np.ones(self.grid.n_rows, dtype=bool), [term])
-        return Loop(codes, self.keys.partitions(columns), self._used(term, codes), [term])
+            return CellLoop(None, frozenset(), np.ones(self.grid.n_rows, dtype=bool), [term])
+        return CellLoop(codes, self.keys.partitions(columns), self._used(term, codes), [term])
 
-    def _joins(self, own: Loop, loop: Loop) -> bool:
+    def _joins(self, own: CellLoop, loop: CellLoop) -> bool:
         """Return whether a term should rather be in ``loop``, which has not fewer cells, than alone."""
         if loop.codes is not None and not own.key <= loop.key:
             return False
@@ -110,16 +115,18 @@ class Grouping:
             return is_apart and loop.is_constant
         if own.codes is None:
             return loop.codes is None
-        if FEWER * own.n_cells <= loop.n_cells and _reads_weights_alone(own.terms[0], loop):
+        if MIN_CELL_RATIO * own.n_cells <= loop.n_cells and _reads_weights_alone(
+            own.terms[0], loop
+        ):
             return False
         n_cells = int(self._used_by_both(own, loop).sum())
-        if WORTHWHILE * n_cells > loop.n_cells:
+        if MAX_DISTINCT_SHARE * n_cells > loop.n_cells:
             return False
-        if n_cells - own.n_cells < OVERHEAD or own.n_cells >= WORTHWHILE * n_cells:
+        if n_cells - own.n_cells < OVERHEAD or own.n_cells >= MAX_DISTINCT_SHARE * n_cells:
             return True
         return self.reads(own.terms[0]).is_cheap
 
-    def _used_by_both(self, own: Loop, loop: Loop) -> np.ndarray:
+    def _used_by_both(self, own: CellLoop, loop: CellLoop) -> np.ndarray:
         return loop.used if loop.codes is None else loop.used | self._used(own.terms[0], loop.codes)
 
     def _used(self, term: Term, codes: Codes) -> np.ndarray:
@@ -128,17 +135,30 @@ class Grouping:
             used[codes.of_row[rows]] = True
         return used
 
-    def reads(self, term: Term) -> Reads:
+    def reads(self, term: Term) -> ColumnsRead:
         """Return what a term reads that is not the same in all the rows of its mask."""
         if term.factor is None:
-            return NOTHING
+            return NO_COLUMNS
         reads = self.row_reads.of(term.factor, self.where)
         if term.mask is None:
             return reads
         return reads._replace(columns=self.keys.differing(reads.columns, term.mask))
 
 
-def _reads_weights_alone(term: Term, loop: Loop) -> bool:
+def _reads_weights_alone(term: Term, loop: CellLoop) -> bool:
     """Return whether a loop would read the weights of a term for it alone; constants that are only added have rules of their own."""
     read_anyway = {weight for other in loop.terms for weight in other.weights}
     return term.factor is not None and not read_anyway.issuperset(term.weights)
+
+
+def may_leave(term: Term, n_rows: int) -> bool:
+    """Return whether a term is a constant that is added as it stands, and small enough to be summed apart."""
+    is_added = term.factor is None and term.mask is None and len(term.weights) == 1
+    if not is_added or term.x.type.dtype != "float64":
+        return False
+    return UNIT_ROUNDOFF * sqrt(n_rows) * _mean_absolute(term.weights[0].data) <= TOLERANCE
+
+
+def _mean_absolute(values: np.ndarray) -> float:
+    flat = values.reshape(-1)
+    return sum(float(np.abs(flat[rows]).sum()) for rows in chunks_of(flat.size)) / flat.size

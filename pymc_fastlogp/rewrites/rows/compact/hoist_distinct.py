@@ -33,7 +33,7 @@ from pymc_fastlogp.rewrites.loggamma.gamma_difference import GammaDifference
 from pymc_fastlogp.rewrites.rows.compact.grouping import OVERHEAD
 from pymc_fastlogp.rewrites.rows.view.chunks import first_rows, rows_in
 from pymc_fastlogp.rewrites.rows.view.columns import reads_of
-from pymc_fastlogp.rewrites.rows.view.grid import Grid
+from pymc_fastlogp.rewrites.rows.view.grid import ChosenRows
 from pymc_fastlogp.rewrites.rows.view.keys import Codes
 from pymc_fastlogp.rewrites.rows.view.open_lengths import comparisons
 
@@ -83,7 +83,7 @@ def _look_up(
 ) -> TensorVariable:
     """Return ``x`` evaluated at the first of each kind of row, and indexed by kind."""
     firsts = np.unravel_index(first_rows(codes.of_row, codes.n_cells, rows_in(None, shape)), shape)
-    grid = Grid(shape, codes.n_cells, comparisons(x))
-    distinct = grid.at(x, dict(zip(axes, firsts, strict=True)))
+    chosen = ChosenRows(shape, codes.n_cells, comparisons(x))
+    distinct = chosen.at(x, dict(zip(axes, firsts, strict=True)))
     rows = distinct[constant(codes.of_row.astype("int64").reshape(shape))]
     return moveaxis(rows, range(len(axes)), axes)

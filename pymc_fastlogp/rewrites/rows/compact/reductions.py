@@ -14,8 +14,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.elemwise import in_type
 from pymc_fastlogp.analysis.gathers import Where
-from pymc_fastlogp.rewrites.rows.view.grid import static_length
-from pymc_fastlogp.rewrites.rows.view.row_view import rest_of
+from pymc_fastlogp.rewrites.rows.view.grid import rest_of, static_length
 
 # Of what is summed over cells: in half precision there is no number for 2049 rows.
 PRECISIONS = ("float32", "float64")

@@ -45,8 +45,14 @@ from pymc_fastlogp.rewrites.rows.compact.reductions import (
     unrounded,
 )
 from pymc_fastlogp.rewrites.rows.refusals import is_own_entry
-from pymc_fastlogp.rewrites.rows.view.grid import Grid, static_length, varies, view_key
-from pymc_fastlogp.rewrites.rows.view.row_view import View
+from pymc_fastlogp.rewrites.rows.view.grid import (
+    ChosenRows,
+    Grid,
+    View,
+    static_length,
+    varies,
+    view_key,
+)
 
 NAME = "fastlogp_split_imputed"
 
@@ -98,7 +104,7 @@ class Imputed(NamedTuple):
         return x
 
 
-class Block(Grid):
+class Block(ChosenRows):
     """Views at a block of the rows, where imputed arrays are known entry by entry.
 
     Parameters
@@ -119,7 +125,11 @@ class Block(Grid):
     def view(self, x: TensorVariable, where: Where) -> View:
         """Return the view of ``x``, which of an imputed array is the array at the rows of the block."""
         each = self._at_rows.get(view_key(x, where))
-        return super().view(x, where) if each is None else View([], lambda _: each.at(self._rows))
+        return (
+            super().view(x, where)
+            if each is None
+            else View([], lambda _rows, _inputs: each.at(self._rows))
+        )
 
 
 @node_rewriter([Sum, All])

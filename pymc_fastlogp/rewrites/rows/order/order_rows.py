@@ -33,15 +33,15 @@ from pymc_fastlogp import decisions
 from pymc_fastlogp.rewrites.rows.compact.grouping import OVERHEAD
 from pymc_fastlogp.rewrites.rows.compact.reductions import Reduction, axes_of, reduce_rows
 from pymc_fastlogp.rewrites.rows.order.readers import (
-    Reader,
+    RowReader,
+    indices_of,
     length_of,
     readers_with,
-    reading_of,
     scattered_by,
     why_not,
 )
 from pymc_fastlogp.rewrites.rows.order.scatter_order import best_order, cheaper_order, sorted_by
-from pymc_fastlogp.rewrites.rows.view.grid import Grid
+from pymc_fastlogp.rewrites.rows.view.grid import ChosenRows
 
 NAME = "fastlogp_order_rows"
 
@@ -55,11 +55,11 @@ def local_order_rows(fgraph: FunctionGraph, node: Apply) -> Replacements | None:
     if out.type.dtype not in float_dtypes:
         return None
     for axis in axes_of(node):
-        n, reader = length_of(node, axis), Reader(node, axis)
+        n, reader = length_of(node, axis), RowReader(node, axis)
         if n is None or n <= OVERHEAD:
             continue
         # First without the others, which takes longer to find out.
-        if cheaper_order(scattered_by({reader: reading_of(reader, n)})) is None:
+        if cheaper_order(scattered_by({reader: indices_of(reader, n)})) is None:
             continue
         found = readers_with(fgraph, reader, n)
         scattered = scattered_by(found)
@@ -72,14 +72,14 @@ def local_order_rows(fgraph: FunctionGraph, node: Apply) -> Replacements | None:
     return None
 
 
-def _permuted(readers: list[Reader], rows: np.ndarray, by: str) -> Replacements | None:
+def _permuted(readers: list[RowReader], rows: np.ndarray, by: str) -> Replacements | None:
     """Return what stands for each reduction, those that depend on others first."""
-    grid = Grid(rows.shape, len(rows))
+    chosen = ChosenRows(rows.shape, len(rows))
     order = toposort([reader.node.outputs[0] for reader in readers])
     position = {node: k for k, node in enumerate(order)}
     # What is put in a place is built of what the graph still is, so that comes after it.
     last_first = sorted(readers, key=lambda reader: position[reader.node], reverse=True)
-    result = {reader.node.outputs[0]: _at(grid, reader, rows) for reader in last_first}
+    result = {reader.node.outputs[0]: _at(chosen, reader, rows) for reader in last_first}
     if not all(old.type.is_super(new.type) for old, new in result.items()):
         return None
     for old, new in result.items():
@@ -88,8 +88,8 @@ def _permuted(readers: list[Reader], rows: np.ndarray, by: str) -> Replacements 
     return result
 
 
-def _at(grid: Grid, reader: Reader, rows: np.ndarray) -> TensorVariable:
+def _at(chosen: ChosenRows, reader: RowReader, rows: np.ndarray) -> TensorVariable:
     """Return a reduction over permuted rows."""
     node, where = reader.node, {reader.axis: rows}
     [x] = node.inputs
-    return reduce_rows(Reduction(node, x, [], axes_of(node)), where, grid.at(x, where), len(rows))
+    return reduce_rows(Reduction(node, x, [], axes_of(node)), where, chosen.at(x, where), len(rows))

@@ -20,7 +20,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.analysis.gathers import Where, parse_gather
 from pymc_fastlogp.decisions import Refusal
 from pymc_fastlogp.rewrites.rows.compact.reductions import axes_of
-from pymc_fastlogp.rewrites.rows.order.scatter_order import Scattered
+from pymc_fastlogp.rewrites.rows.order.scatter_order import ScatterIndex
 from pymc_fastlogp.rewrites.rows.refusals import (
     NEEDED_ROW_BY_ROW,
     READS_OTHERS,
@@ -32,7 +32,7 @@ from pymc_fastlogp.rewrites.rows.view.columns import order_of
 from pymc_fastlogp.rewrites.rows.view.grid import Grid, static_length
 
 
-class Reader(NamedTuple):
+class RowReader(NamedTuple):
     """A reduction, and the one of its axes that the rows are along."""
 
     node: Apply
@@ -40,7 +40,7 @@ class Reader(NamedTuple):
 
 
 @dataclass
-class Reading:
+class RowIndices:
     """Index arrays that a reduction reads its rows by.
 
     Attributes
@@ -69,7 +69,7 @@ class Reading:
         return {*self.computed, *self.indices}
 
 
-class KnownReaders(Feature):
+class ReadersByLength(Feature):
     """The reductions of a graph by the lengths of their axes, and what each reads of its rows.
 
     A graph has as many of them as likelihoods, and each is to be compared with those of its length: they are looked up here,
@@ -80,13 +80,13 @@ class KnownReaders(Feature):
     def __init__(self) -> None:
         self._is_asked = False
         # Those of unknown length, which a change of what they read may tell, are below None.
-        self._of_length: dict[int | None, dict[Reader, None]] = {}
-        self._lengths: dict[Reader, int | None] = {}
-        self._readings: dict[Reader, Reading] = {}
+        self._of_length: dict[int | None, dict[RowReader, None]] = {}
+        self._lengths: dict[RowReader, int | None] = {}
+        self._readings: dict[RowReader, RowIndices] = {}
 
-    def clone(self) -> "KnownReaders":
+    def clone(self) -> "ReadersByLength":
         """Return what knows nothing of another graph."""
-        return KnownReaders()
+        return ReadersByLength()
 
     def on_attach(self, fgraph: FunctionGraph) -> None:
         """Be found by :func:`readers_with`."""
@@ -119,7 +119,7 @@ class KnownReaders(Feature):
         self._drop(readers)
         self._add(readers)
 
-    def along(self, fgraph: FunctionGraph, n: int) -> dict[Reader, Reading]:
+    def along(self, fgraph: FunctionGraph, n: int) -> dict[RowReader, RowIndices]:
         """Return the reductions over an axis of this length, and what they read."""
         if not self._is_asked:
             self._is_asked = True
@@ -129,33 +129,33 @@ class KnownReaders(Feature):
         self._add([*self._of_length.pop(None, ())])
         return {reader: self.reading(reader, n) for reader in self._of_length.get(n, ())}
 
-    def reading(self, reader: Reader, n: int) -> Reading:
+    def reading(self, reader: RowReader, n: int) -> RowIndices:
         """Return what a reduction reads of its rows, of which there are so many."""
         if reader not in self._readings:
-            self._readings[reader] = reading_of(reader, n)
+            self._readings[reader] = indices_of(reader, n)
         return self._readings[reader]
 
-    def _add(self, readers: list[Reader]) -> None:
+    def _add(self, readers: list[RowReader]) -> None:
         for reader in readers:
             n = self._lengths[reader] = length_of(*reader)
             self._of_length.setdefault(n, {})[reader] = None
 
-    def _drop(self, readers: list[Reader]) -> None:
+    def _drop(self, readers: list[RowReader]) -> None:
         for reader in readers:
             self._readings.pop(reader, None)
             if reader in self._lengths:
                 del self._of_length[self._lengths.pop(reader)][reader]
 
 
-def _along_axes(node: Apply) -> list[Reader]:
+def _along_axes(node: Apply) -> list[RowReader]:
     if not isinstance(node.op, Sum | All):
         return []
-    return [Reader(node, axis) for axis in axes_of(node)]
+    return [RowReader(node, axis) for axis in axes_of(node)]
 
 
-def readers_with(fgraph: FunctionGraph, reader: Reader, n: int) -> dict[Reader, Reading]:
+def readers_with(fgraph: FunctionGraph, reader: RowReader, n: int) -> dict[RowReader, RowIndices]:
     """Return a reduction and all others that read the same rows, directly or by way of another."""
-    known: KnownReaders = fgraph.row_readers
+    known: ReadersByLength = fgraph.row_readers
     others = known.along(fgraph, n)
     found = {reader: known.reading(reader, n)}
     rows = found[reader].rows
@@ -169,7 +169,7 @@ def readers_with(fgraph: FunctionGraph, reader: Reader, n: int) -> dict[Reader, 
     return found
 
 
-def why_not(fgraph: FunctionGraph, found: dict[Reader, Reading]) -> Refusal | None:
+def why_not(fgraph: FunctionGraph, found: dict[RowReader, RowIndices]) -> Refusal | None:
     """Say why the rows that these read cannot be permuted, None if they can."""
     if refusals := [reading.refusal for reading in found.values() if reading.refusal]:
         return refusals[0]
@@ -182,14 +182,14 @@ def why_not(fgraph: FunctionGraph, found: dict[Reader, Reading]) -> Refusal | No
     return NEEDED_ROW_BY_ROW if any(True for _ in by_row) else None
 
 
-def scattered_by(found: dict[Reader, Reading]) -> list[Scattered]:
+def scattered_by(found: dict[RowReader, RowIndices]) -> list[ScatterIndex]:
     """Return the indices by which the gradients of the sums are scattered."""
     of_sums = [reading for reader, reading in found.items() if isinstance(reader.node.op, Sum)]
     indices = {digest: index for reading in of_sums for digest, index in reading.indices.items()}
     names = {digest: name for reading in of_sums for digest, name in reading.names.items()}
     tables = {table for reading in of_sums for table in reading.tables}
     return [
-        Scattered(index, sum(digest == its_index for _, its_index in tables), names[digest])
+        ScatterIndex(index, sum(digest == its_index for _, its_index in tables), names[digest])
         for digest, index in indices.items()
     ]
 
@@ -199,9 +199,9 @@ def length_of(node: Apply, axis: int) -> int | None:
     return static_length(node.inputs[0], axis)
 
 
-def reading_of(reader: Reader, n: int) -> Reading:
+def indices_of(reader: RowReader, n: int) -> RowIndices:
     """Return what a reduction reads of its rows."""
-    reading = Reading()
+    reading = RowIndices()
     for x, where, view in Grid((n,)).walk([(reader.node.inputs[0], {reader.axis: 0})]):
         if isinstance(x, Constant) or (not view.inputs and _is_permuted(reading, x, where)):
             continue
@@ -214,7 +214,7 @@ def reading_of(reader: Reader, n: int) -> Reading:
     return reading
 
 
-def _is_permuted(reading: Reading, x: TensorVariable, where: Where) -> bool:
+def _is_permuted(reading: RowIndices, x: TensorVariable, where: Where) -> bool:
     """Note the index of rows that read each entry of a leaf once, a join for instance, in another order."""
     if len(where) > 1 or _in_order(where) or isinstance(x.owner_op, AdvancedSubtensor):
         return False
@@ -234,7 +234,7 @@ def _in_order(where: Where) -> bool:
     return all(isinstance(p, int) or np.array_equal(p, np.arange(len(p))) for p in where.values())
 
 
-def _read_leaf(reading: Reading, x: TensorVariable, where: Where) -> None:
+def _read_leaf(reading: RowIndices, x: TensorVariable, where: Where) -> None:
     """Note what is not computed row by row, but looked up."""
     gather = parse_gather(x.owner) if isinstance(x.owner_op, AdvancedSubtensor) else None
     of_arrays = {} if gather is None else gather.of_arrays(where)
@@ -251,7 +251,7 @@ def _read_leaf(reading: Reading, x: TensorVariable, where: Where) -> None:
         _note_index(reading, table, index, next(named, None) or name_of(table))
 
 
-def _note_index(reading: Reading, table: TensorVariable, index: np.ndarray, name: str) -> None:
+def _note_index(reading: RowIndices, table: TensorVariable, index: np.ndarray, name: str) -> None:
     digest = sha256(index.astype("int64")).digest()
     reading.indices[digest] = index.astype(narrowest(int(index.max()) + 1))
     reading.names[digest] = name

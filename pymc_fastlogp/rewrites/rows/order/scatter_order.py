@@ -37,7 +37,7 @@ MISS = 0.6
 LEAST_SAVING = 0.1
 
 
-class Scattered(NamedTuple):
+class ScatterIndex(NamedTuple):
     """An index that rows read tables with.
 
     Attributes
@@ -56,7 +56,7 @@ class Scattered(NamedTuple):
     name: str = ""
 
 
-def best_order(scattered: Sequence[Scattered]) -> np.ndarray | None:
+def best_order(scattered: Sequence[ScatterIndex]) -> np.ndarray | None:
     """Return a permutation of rows after which no order is worth it, None if none is as they are."""
     best, rows = None, cheaper_order(scattered)
     while rows is not None:
@@ -65,7 +65,7 @@ def best_order(scattered: Sequence[Scattered]) -> np.ndarray | None:
     return best
 
 
-def cheaper_order(scattered: Sequence[Scattered]) -> np.ndarray | None:
+def cheaper_order(scattered: Sequence[ScatterIndex]) -> np.ndarray | None:
     """Return the permutation of rows that pays most of those that sort by an index, None if none does."""
     worth = cost(scattered) - LEAST_SAVING
     if worth < sum(each.n_tables * _least_cost(each.of_row) for each in scattered):
@@ -75,13 +75,13 @@ def cheaper_order(scattered: Sequence[Scattered]) -> np.ndarray | None:
     return rows if lowest <= worth else None
 
 
-def sorted_by(scattered: Sequence[Scattered], rows: np.ndarray) -> str:
+def sorted_by(scattered: Sequence[ScatterIndex], rows: np.ndarray) -> str:
     """Return the name of an index that the rows are sorted by in this order."""
     indices = ((each.name, each.of_row[rows]) for each in scattered)
     return next((name for name, index in indices if (index[1:] >= index[:-1]).all()), "")
 
 
-def cost(scattered: Sequence[Scattered], rows: np.ndarray | slice = slice(None)) -> float:
+def cost(scattered: Sequence[ScatterIndex], rows: np.ndarray | slice = slice(None)) -> float:
     """Return the nanoseconds that the scatters of a row take, in this order of rows."""
     return sum(each.n_tables * _cost_of_index(each.of_row[rows]) for each in scattered)
 
@@ -113,7 +113,7 @@ def cost_of_one(known: Neighbors) -> float:
     return float(np.interp(np.log2(known.run), np.log2(RUNS), by_run))
 
 
-def _orders(scattered: Sequence[Scattered]) -> Iterator[np.ndarray]:
+def _orders(scattered: Sequence[ScatterIndex]) -> Iterator[np.ndarray]:
     """Yield the orders to compare."""
     indices = [each.of_row for each in scattered]
     for k, index in enumerate(indices):
