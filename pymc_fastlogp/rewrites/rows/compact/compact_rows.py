@@ -1,27 +1,55 @@
-r"""Sum over the distinct rows of a likelihood instead of over all of them.
+r"""Sum over the distinct rows of a likelihood, with weights.
 
 .. code::
 
     sum(c * f(theta[g], x))     ->  sum(C * f(theta[g_u], x_u))      c, g, x constants
     all(f(theta[g], x) > 0)     ->  all(f(theta[g_u], x_u) > 0)
 
-A row is summed as :math:`\sum_i \sum_t c_{ti} h_t(k_{ti})`: terms that read of it nothing but
-constants, their key :math:`k_{ti}`, times a constant weight. Compaction with the same key share one
-evaluation:
+The summand of a row is a sum of terms, :math:`\sum_i \sum_t c_{ti} h_t(k_{ti})`. The key :math:`k_{ti}` contains the constants that
+the term reads in the row, and :math:`c_{ti}` is a constant weight. Rows with equal keys are a *cell*, and share one evaluation:
 
 .. math::
 
     \sum_i c_i h(k_i) = \sum_u C_u h(u), \qquad C_u = \sum_{i : k_i = u} c_i
 
-This is deduplication for :math:`c = 1`, and the sufficient statistics of a linear exponential
-family for :math:`c = y`. The gradient follows, since it is taken of the right side. How rows are
-read is in :mod:`~pymc_fastlogp.rewrites.rows.view.grid`, how terms are split in
-:mod:`~pymc_fastlogp.rewrites.rows.compact.terms`, which of them share a loop, and when that pays, in
-:mod:`~pymc_fastlogp.rewrites.rows.compact.grouping`, and what the weights do to infinities in
-:mod:`~pymc_fastlogp.rewrites.rows.compact.cells`.
+For :math:`c = 1` this removes duplicates, and :math:`C_u` counts rows. For :math:`c = y` the sums :math:`C_u` are the sufficient statistics of an
+exponential family: a Poisson likelihood ``y * eta[g] - exp(eta[g])`` becomes ``Y * eta - N * exp(eta)`` with one term per group.
 
-Nothing is expanded: :math:`h` at a cell is bit for bit what it was in its rows, and the two
-sides differ by the rounding of sums and weights alone.
+:math:`h` is unchanged, so both sides differ by the rounding of sums and weights only. Splitting may move apart terms of a row that
+cancel, so the error is relative to the sum of absolute terms. Keys are compared by their bits: ``-0.0`` is not ``0.0``.
+Where :math:`h` is finite but a derivative is infinite, the gradient may be infinite instead of NaN, because weights are summed
+before they meet the derivative.
+
+The parts of the derivation:
+
+- :mod:`~pymc_fastlogp.rewrites.rows.view.grid`: the entries that a row reads, through elementwise functions, gathers with
+  constant indices, reductions over other axes, joins, slices, softmax and products with a matrix;
+- :mod:`~pymc_fastlogp.rewrites.rows.compact.terms`: splitting of a summand into terms;
+- :mod:`~pymc_fastlogp.rewrites.rows.compact.grouping`: which terms share a loop over cells, and when compaction pays;
+- :mod:`~pymc_fastlogp.rewrites.rows.compact.cells`: weights, and infinite terms.
+
+When it applies
+---------------
+- A ``Sum`` of floats, or an ``All``, over one or several axes, directly or below parameter checks of PyMC. Checks are kept.
+- The rows read constants, and parameters at constant indices: numpy data, or frozen ``pm.Data``.
+- The distinct keys of a term are fewer than 0.7 of the rows, and at least 32 evaluations are saved.
+
+Terms with keys that hardly repeat stay in a loop over the rows: with a continuous covariate in a negative binomial likelihood,
+``gammaln(y + alpha)`` alone moves to the distinct counts.
+
+When it refuses
+---------------
+Each refusal is logged with its reason by the logger ``pymc_fastlogp``:
+
+- ``pm.Data`` that is not frozen, or another shared variable.
+- A variable with one value per row, such as a latent variable per observation.
+- Random numbers that are drawn in each evaluation, and minibatches.
+- A summand with another reader, such as an elementwise log-likelihood that is an output.
+- Too few repeats, or an unknown number of rows.
+- Weights of equal rows whose sums overflow.
+
+A check of values that the density computes in each row anyway stays, without a log message: distinct rows would compute these
+values a second time.
 """
 
 from collections.abc import Iterator
@@ -82,7 +110,7 @@ NAME = "fastlogp_compact_rows"
 
 
 class Compaction(NamedTuple):
-    """The axes of a reduction that are compacted together, with the terms and loops they give."""
+    """The axes of a reduction that are compacted together, with the terms and loops."""
 
     grid: Grid
     where: Where
@@ -106,19 +134,22 @@ def local_compact_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariabl
 
 
 def _is_better_by_row(fgraph: FunctionGraph, node: Apply, rows: Compaction) -> bool:
-    """Return whether a check should stay with rows that the density computes anyway, of which there are not many times fewer cells."""
+    """Return whether a check stays at rows that the density computes anyway, unless cells are four times fewer."""
     n_cells = sum(loop.n_cells for loop in rows.loops)
     return MIN_CELL_RATIO * n_cells > rows.grid.n_rows and _is_computed_anyway(fgraph, node)
 
 
 def _is_computed_anyway(fgraph: FunctionGraph, check: Apply) -> bool:
-    """Return whether all that is costly in the rows of a check has other readers than checks."""
+    """Return whether every costly input of a check has readers other than checks.
+
+    The density is compacted before its checks, so its remaining reads by row are known.
+    """
     costly = list(_costly(check.inputs[0]))
     return bool(costly) and not any(_is_for_checks_alone(fgraph, x) for x in costly)
 
 
 def _costly(x: TensorVariable) -> Iterator[TensorVariable]:
-    """Yield what is computed with more than arithmetic of the entries that ``x`` is computed of, in each row."""
+    """Yield the costly expressions from which cheap row-wise arithmetic computes ``x``."""
 
     def operands(x: TensorVariable) -> list[TensorVariable]:
         if x.owner is None or isinstance(x.owner.op, AdvancedSubtensor):  # gathered rows of a table
@@ -129,7 +160,7 @@ def _costly(x: TensorVariable) -> Iterator[TensorVariable]:
 
 
 def _is_for_checks_alone(fgraph: FunctionGraph, x: TensorVariable) -> bool:
-    """Return whether all that reads ``x``, and what is computed of it row by row, ends in checks."""
+    """Return whether every row-wise path from ``x`` ends in a check."""
 
     def readers(x: TensorVariable) -> list[Apply]:
         return [node for node, _ in fgraph.clients[x]]
@@ -142,13 +173,13 @@ def _is_for_checks_alone(fgraph: FunctionGraph, x: TensorVariable) -> bool:
 
 
 def _is_by_row(node: Apply) -> bool:
-    """Return whether a node does not reduce all rows to one number."""
+    """Return whether the output of a node has an entry per row."""
     is_reduction = isinstance(node.op, CAReduce) and node.outputs[0].type.ndim > 0
     return is_reduction or isinstance(node.op, (Elemwise, Join, *MOVES))
 
 
 def _distinct_rows(fgraph: FunctionGraph, reduction: Reduction) -> Compaction | Refusal | None:
-    """Return loops over cells, or why there are none; None where there are too few rows to gain."""
+    """Return the compaction, a refusal, or None if there are too few rows to gain."""
     refusal = None
     for axes in _grids(reduction):
         shape = reduction.lengths_of(axes)
@@ -166,7 +197,7 @@ def _distinct_rows(fgraph: FunctionGraph, reduction: Reduction) -> Compaction | 
 
 
 def _grids(reduction: Reduction) -> Iterator[tuple[int, ...]]:
-    """Yield the axes that can be compacted together: all that are reduced, or one of them."""
+    """Yield the sets of axes that may be compacted together: all reduced axes, or one of them."""
     axes = reduction.long_axes
     if axes:
         yield axes
@@ -182,7 +213,7 @@ def _rows(reads: RowReads, reduction: Reduction, axes: tuple[int, ...]) -> Compa
 
 
 def _replacement(reduction: Reduction, rows: Compaction) -> list[TensorVariable] | None:
-    """Reduce each loop, add the results, and put the checks back."""
+    """Reduce each loop, add the results, and restore the checks."""
     try:
         parts = [_reduce_loop(reduction, rows, loop) for loop in rows.loops]
     except OverflowError:
@@ -210,7 +241,7 @@ def _reduce_loop(reduction: Reduction, rows: Compaction, loop: CellLoop) -> Tens
 def _in_cells(
     rows: Compaction, loop: CellLoop, cells: WeightedCells, *, is_sum: bool
 ) -> TensorVariable:
-    """Return what is reduced of a loop: its terms at one row of each cell, with their weights."""
+    """Return the summand of a loop at one row per cell, with weights."""
     chosen = ChosenRows(rows.grid.shape, cells.n, comparisons(rows.tree.x))
     anywhere = cells.rows(None)
     at = partial(chosen.at, where=anywhere)
@@ -231,7 +262,7 @@ def _in_cells(
 
 
 def _weighted(term: Term, factor: TensorVariable | None, cells: WeightedCells) -> TensorVariable:
-    """Return a term in each cell, summed over the rows of its mask; zero where there are none."""
+    """Return a term in each cell, summed over the rows of its mask; zero in cells without such rows."""
     counts = cells.counts(term.mask)
     ndim = term.x.type.ndim - len(cells.where) + 1
     weights = cells.weights(term) if term.weights else [counts]
@@ -242,5 +273,5 @@ def _weighted(term: Term, factor: TensorVariable | None, cells: WeightedCells) -
 
 
 def _aligned(of_cells: np.ndarray, ndim: int) -> TensorVariable:
-    """Return a constant with the cells as its first axis, and as many axes as it should have."""
+    """Return a constant with the cells as its first axis, and ``ndim`` axes."""
     return constant(of_cells.reshape(*of_cells.shape, *(1,) * (ndim - of_cells.ndim)))

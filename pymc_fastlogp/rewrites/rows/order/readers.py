@@ -1,7 +1,7 @@
-"""Everything that reads the same rows: what has to be permuted together, or not at all.
+"""Find the reductions that read the same rows, which have to be permuted together.
 
-Two reductions read the same rows if a variable is computed row by row for both of them, or if they read tables with the
-same index: their gathers are one, once equal nodes are merged, and a kernel makes one loop of theirs.
+Two reductions read the same rows if a variable is computed row by row for both, or if they read tables with the same
+index. Equal gathers are merged, and a kernel fuses the loops of both reductions.
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ from pymc_fastlogp.rewrites.rows.view.grid import Grid, static_length
 
 
 class RowReader(NamedTuple):
-    """A reduction, and the one of its axes that the rows are along."""
+    """A reduction, and the reduced axis that holds the rows."""
 
     node: Apply
     axis: int
@@ -41,20 +41,20 @@ class RowReader(NamedTuple):
 
 @dataclass
 class RowIndices:
-    """Index arrays that a reduction reads its rows by.
+    """Indices by which a reduction reads its rows.
 
     Attributes
     ----------
     computed : dict of TensorVariable to tuple of int
-        What is computed row by row, and along which axes.
+        Variables computed row by row, with the axes of the rows.
     indices : dict of bytes to numpy.ndarray
-        The indices that tables are read with, by their digests.
+        Indices into tables, by their digests.
     names : dict of bytes to str
-        Their names, or those of what is read with them.
+        Names of the indices, or of the tables.
     tables : set of (TensorVariable, bytes)
-        The tables, each with an index it is read with.
+        Tables, each with the digest of an index into the table.
     refusal : Refusal, optional
-        Why the rows have to stay as they are; None where they may be permuted.
+        The reason not to permute the rows; None if they may be permuted.
     """
 
     computed: dict[TensorVariable, tuple[int, ...]] = field(default_factory=dict)
@@ -65,50 +65,48 @@ class RowIndices:
 
     @cached_property
     def rows(self) -> set[TensorVariable | bytes]:
-        """Key that is equal for reductions that read the same rows."""
+        """Keys that two reductions share if they read the same rows."""
         return {*self.computed, *self.indices}
 
 
 class ReadersByLength(Feature):
-    """The reductions of a graph by the lengths of their axes, and what each reads of its rows.
+    """Feature that indexes readers by row count, so that one lookup replaces a graph traversal per likelihood.
 
-    A graph has as many of them as likelihoods, and each is to be compared with those of its length: they are looked up here,
-    where for each the whole graph was gone over. :func:`readers_with` knows it as ``fgraph.row_readers``. Nothing is known
-    before the first question.
+    :func:`readers_with` finds the feature as ``fgraph.row_readers``. The index is built at the first query.
     """
 
     def __init__(self) -> None:
         self._is_asked = False
-        # Those of unknown length, which a change of what they read may tell, are below None.
+        # Readers of unknown length have the key None. A change of the graph may reveal their length.
         self._of_length: dict[int | None, dict[RowReader, None]] = {}
         self._lengths: dict[RowReader, int | None] = {}
         self._readings: dict[RowReader, RowIndices] = {}
 
     def clone(self) -> "ReadersByLength":
-        """Return what knows nothing of another graph."""
+        """Return an empty index for another graph."""
         return ReadersByLength()
 
     def on_attach(self, fgraph: FunctionGraph) -> None:
-        """Be found by :func:`readers_with`."""
+        """Register the index for :func:`readers_with`."""
         fgraph.row_readers = self
 
     def on_detach(self, fgraph: FunctionGraph) -> None:
-        """Be found no more."""
+        """Unregister the index."""
         del fgraph.row_readers
 
     def on_import(self, fgraph: FunctionGraph, node: Apply, reason: Any) -> None:
-        """Know one more reduction."""
+        """Add a reduction."""
         if self._is_asked:
             self._add(_along_axes(node))
 
     def on_prune(self, fgraph: FunctionGraph, node: Apply, reason: Any) -> None:
-        """Forget a reduction."""
+        """Remove a reduction."""
         self._drop(_along_axes(node))
 
     def on_change_input(
         self, fgraph: FunctionGraph, node: Apply, i: int, old: Any, new: Any, reason: Any = None
     ) -> None:
-        """Forget what is read by way of a variable that is another one now, and the length of a reduction of it."""
+        """Discard the indices read through a changed variable, and the length of a changed reduction."""
         if not self._is_asked:
             return
         changed = {old, *node.outputs}
@@ -120,7 +118,7 @@ class ReadersByLength(Feature):
         self._add(readers)
 
     def along(self, fgraph: FunctionGraph, n: int) -> dict[RowReader, RowIndices]:
-        """Return the reductions over an axis of this length, and what they read."""
+        """Return the reductions over an axis of this length, with their row indices."""
         if not self._is_asked:
             self._is_asked = True
             for node in order_of(fgraph):
@@ -130,7 +128,7 @@ class ReadersByLength(Feature):
         return {reader: self.reading(reader, n) for reader in self._of_length.get(n, ())}
 
     def reading(self, reader: RowReader, n: int) -> RowIndices:
-        """Return what a reduction reads of its rows, of which there are so many."""
+        """Return the indices by which a reduction reads its ``n`` rows."""
         if reader not in self._readings:
             self._readings[reader] = indices_of(reader, n)
         return self._readings[reader]
@@ -154,7 +152,7 @@ def _along_axes(node: Apply) -> list[RowReader]:
 
 
 def readers_with(fgraph: FunctionGraph, reader: RowReader, n: int) -> dict[RowReader, RowIndices]:
-    """Return a reduction and all others that read the same rows, directly or by way of another."""
+    """Return a reduction and all others that read the same rows, directly or through further reductions."""
     known: ReadersByLength = fgraph.row_readers
     others = known.along(fgraph, n)
     found = {reader: known.reading(reader, n)}
@@ -170,7 +168,7 @@ def readers_with(fgraph: FunctionGraph, reader: RowReader, n: int) -> dict[RowRe
 
 
 def why_not(fgraph: FunctionGraph, found: dict[RowReader, RowIndices]) -> Refusal | None:
-    """Say why the rows that these read cannot be permuted, None if they can."""
+    """Return the reason why the rows of these reductions cannot be permuted, None if they can."""
     if refusals := [reading.refusal for reading in found.values() if reading.refusal]:
         return refusals[0]
     nodes = [reader.node for reader in found]
@@ -183,7 +181,7 @@ def why_not(fgraph: FunctionGraph, found: dict[RowReader, RowIndices]) -> Refusa
 
 
 def scattered_by(found: dict[RowReader, RowIndices]) -> list[ScatterIndex]:
-    """Return the indices by which the gradients of the sums are scattered."""
+    """Return the indices of the scatters in the gradients of the sums."""
     of_sums = [reading for reader, reading in found.items() if isinstance(reader.node.op, Sum)]
     indices = {digest: index for reading in of_sums for digest, index in reading.indices.items()}
     names = {digest: name for reading in of_sums for digest, name in reading.names.items()}
@@ -195,12 +193,12 @@ def scattered_by(found: dict[RowReader, RowIndices]) -> list[ScatterIndex]:
 
 
 def length_of(node: Apply, axis: int) -> int | None:
-    """Return the length of an axis of what is reduced, if it is known."""
+    """Return the length of a reduced axis, None if unknown."""
     return static_length(node.inputs[0], axis)
 
 
 def indices_of(reader: RowReader, n: int) -> RowIndices:
-    """Return what a reduction reads of its rows."""
+    """Return the indices by which a reduction reads its rows."""
     reading = RowIndices()
     for x, where, view in Grid((n,)).walk([(reader.node.inputs[0], {reader.axis: 0})]):
         if isinstance(x, Constant) or (not view.inputs and _is_permuted(reading, x, where)):
@@ -208,14 +206,14 @@ def indices_of(reader: RowReader, n: int) -> RowIndices:
         axes = tuple(where)
         if reading.computed.setdefault(x, axes) != axes or not _in_order(where):
             reading.refusal = READS_OTHERS
-        # An index that is read out of order is not one of the rows, and may have another length.
+        # An index that is not read in the order of the rows may have another length.
         elif not view.inputs:
             _read_leaf(reading, x, where)
     return reading
 
 
 def _is_permuted(reading: RowIndices, x: TensorVariable, where: Where) -> bool:
-    """Note the index of rows that read each entry of a leaf once, a join for instance, in another order."""
+    """Record the index of rows that read each entry of a leaf once, for example of a join, in another order."""
     if len(where) > 1 or _in_order(where) or isinstance(x.owner_op, AdvancedSubtensor):
         return False
     [(axis, index)] = where.items()
@@ -230,12 +228,12 @@ def _is_permuted(reading: RowIndices, x: TensorVariable, where: Where) -> bool:
 
 
 def _in_order(where: Where) -> bool:
-    """Return whether each row reads what is its own."""
+    """Return whether each row reads its own position."""
     return all(isinstance(p, int) or np.array_equal(p, np.arange(len(p))) for p in where.values())
 
 
 def _read_leaf(reading: RowIndices, x: TensorVariable, where: Where) -> None:
-    """Note what is not computed row by row, but looked up."""
+    """Record the index of a leaf, or a refusal if rows read their own entries."""
     gather = parse_gather(x.owner) if isinstance(x.owner_op, AdvancedSubtensor) else None
     of_arrays = {} if gather is None else gather.of_arrays(where)
     if gather is None or not of_arrays:
