@@ -1,7 +1,7 @@
-"""Cells of the rows of a square: sets of rows in which all that is not a constant reads the same.
+"""Cells of the rows of a square: rows that read the same of all variables that are not constant.
 
-They are sorted by what they read, so that a parameter of which each cell reads its own entry is
-read in order, and needs no gather where no entry is left out.
+Cells are sorted by the entries that they read. A parameter with one entry per cell is then read in order, without
+a gather if all entries are read.
 """
 
 from collections.abc import Hashable, Sequence
@@ -30,22 +30,22 @@ from pymc_fastlogp.rewrites.rows.view.keys import Codes
 
 
 class GaussianCells:
-    """Cells of the rows of a mask, and the value of expressions in each of them.
+    """Cells of the rows of a mask, and values of expressions in each cell.
 
     Parameters
     ----------
     reads : RowReads
-        What all the rows read.
+        Columns that all rows read.
     columns : frozenset of int
-        What tells cells apart.
+        Columns that distinguish cells.
     codes : Codes
         The cell of each row, by these columns.
     mask : numpy.ndarray of bool, optional
-        Which rows count, broadcastable to the grid; None for all.
+        Rows that count, broadcastable to the grid; None for all.
     dtype : str
-        Of what is summed, in which all is computed: parameters may be integers, or have fewer digits.
+        Dtype of the sum and of all computations: parameters may be integers or have a narrower dtype.
     conditions : sequence of TensorVariable
-        What must be true of lengths that no type knows.
+        Comparisons of lengths that no type knows.
     """
 
     def __init__(
@@ -74,14 +74,14 @@ class GaussianCells:
         self._chosen: dict[Hashable, np.ndarray] = {}
 
     def sum_of(self, monomials: list[Monomial]) -> TensorVariable:
-        """Return the sum of what is not constant of monomials: shape ``(n,)`` or ``(1,)``."""
+        """Return the sum of the parameter parts of monomials, shape ``(n,)`` or ``(1,)``."""
         return total(
             -self.of(monomial) if monomial.is_negative else self.of(monomial)
             for monomial in monomials
         )
 
     def of(self, monomial: Monomial, x: TensorVariable | None = None) -> TensorVariable:
-        """Return what is not constant of a monomial in each cell, times ``x``; not its sign."""
+        """Return the parameter part of a monomial in each cell, times ``x``, without the sign."""
         factors = [self._at(factor) for factor in monomial.others if not factor.divides]
         divisors = [self._at(factor) for factor in monomial.others if factor.divides]
         if x is not None:
@@ -95,7 +95,7 @@ class GaussianCells:
         return in_type(arrange_axes(self._chosen_rows.at(factor.x, chosen), [0]), self._dtype)
 
     def _position(self, position: int | np.ndarray) -> np.ndarray:
-        """Return a position at the first row of each cell, always the same array for the same."""
+        """Return a position at the first row of each cell. Equal positions return the same array."""
         if isinstance(position, int):
             return self._first[position]
         key = position_key(position)

@@ -1,22 +1,18 @@
-r"""Read a term as the square of something affine in what the rows of a cell share.
+"""Parse a term as the square of an expression that is affine in parameters shared by the rows of a cell.
 
 .. code::
 
     m * sqr(s * (t + c * h + d * k))        c, d, t constants that vary from row to row
 
-The *scale* ``s`` and the *multipliers* ``m`` are not expanded; the affine core is, into monomials: a
-product of constants, the covariate, times a product of everything else, the parameter. Each
-factor is viewed row by row, as in :mod:`~pymc_fastlogp.rewrites.rows.view.grid`; a column of a matrix is
-one whose position is the same in each row, so that ``(X * beta[g]).sum(-1)`` and ``X @ beta``
-are sums of monomials too.
+The *scale* ``s`` and the *multiplier* ``m`` are not expanded. The affine core is expanded into monomials. A monomial is a product of
+constants, the covariate, times a product of other factors, the parameter. Each factor is viewed row by row
+(:mod:`~pymc_fastlogp.rewrites.rows.view.grid`). A column of a matrix is read at one position that all rows share, so that
+``(X * beta[g]).sum(-1)`` and ``X @ beta`` are sums of monomials, too.
 
-Integers are not taken apart: their sums and products go round.
+Integer expressions may overflow and are not expanded.
 
-What is read twice at each step, as ``x`` in ``x + k * x``, is expanded once, but its monomials double in number, and a
-graph of twenty steps would have a million of them. Of more than :data:`MOST_MONOMIALS` none are made, and the sum is one factor.
-
-Which rows make a cell is not decided here: they are those in which all factors that are not
-constants read the same.
+A shared operand, as ``x`` in ``x + k * x``, is expanded once, but its monomials are doubled. A graph of twenty such steps would
+have a million monomials. An expression with more than :data:`MOST_MONOMIALS` stays one factor.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -39,16 +35,16 @@ from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.rewrites.rows.view.chunks import at_rows
 from pymc_fastlogp.rewrites.rows.view.grid import Grid, varies, view_key
 
-# Columns of a matrix that are taken apart, at most.
+# Most columns of an expanded matrix.
 MOST_COLUMNS = 256
-# Monomials of one expression, at most, as of two such matrices: products of so many different ones take a second or two to compile.
+# Most monomials of an expression, enough for two such matrices. More take seconds to compile.
 MOST_MONOMIALS = 600
-# Factors of each of them, at most: those of `x * x` double, too.
+# Most factors of a monomial. Nested products such as `x * x` double their number, too.
 MOST_FACTORS = 256
 
 
 class Factor(NamedTuple):
-    """A factor of a monomial, or a divisor of it."""
+    """A factor of a monomial, or a divisor."""
 
     x: TensorVariable
     where: Where
@@ -56,11 +52,11 @@ class Factor(NamedTuple):
 
     @property
     def is_constant(self) -> bool:
-        """Return whether it is known in each row."""
+        """Return whether the factor is known in each row."""
         return isinstance(self.x, TensorConstant)
 
     def at(self, grid: Grid, rows: np.ndarray) -> np.ndarray:
-        """Return a constant in some rows, or one over it; shape ``(1,)`` if it is the same in all."""
+        """Return a constant, or its reciprocal, in some rows; shape ``(1,)`` if the same in all rows."""
         picked = grid.pick(self.x.data, self.where)
         picked = picked.reshape(picked.shape[: len(grid.shape)])
         found = picked.reshape(1) if picked.size == 1 else at_rows(picked, rows, grid.shape)
@@ -70,7 +66,7 @@ class Factor(NamedTuple):
 
 
 class Monomial(NamedTuple):
-    """A product, with its sign."""
+    """A signed product."""
 
     factors: tuple[Factor, ...]
     is_negative: bool = False
@@ -82,20 +78,20 @@ class Monomial(NamedTuple):
 
     @property
     def others(self) -> tuple[Factor, ...]:
-        """Return the factors that are not."""
+        """Return the factors that are not known."""
         return tuple(factor for factor in self.factors if not factor.is_constant)
 
     def at(self, grid: Grid, rows: np.ndarray) -> np.ndarray:
-        """Return the product of the constants, with the sign, in some rows, or shape ``(1,)``."""
+        """Return the product of the constants in some rows, with the sign; shape ``(1,)`` if the same in all rows."""
         sign = np.full(1, -1.0 if self.is_negative else 1.0)
         return reduce(np.multiply, (factor.at(grid, rows) for factor in self.constants), sign)
 
     def by(self, other: "Monomial") -> "Monomial":
-        """Return the product of two."""
+        """Return the product of two monomials."""
         return Monomial((*self.factors, *other.factors), self.is_negative != other.is_negative)
 
     def inverse(self) -> "Monomial":
-        """Return one over it."""
+        """Return the reciprocal."""
         flipped = (Factor(x, where, not divides) for x, where, divides in self.factors)
         return Monomial(tuple(flipped), self.is_negative)
 
@@ -104,7 +100,7 @@ ONE = Monomial(())
 
 
 class Square(NamedTuple):
-    """``multiplier * sqr(scale * sum(core))``, all of it monomials."""
+    """``multiplier * sqr(scale * sum(core))``, all of them monomials."""
 
     multiplier: Monomial
     scale: Monomial
@@ -119,18 +115,18 @@ class Square(NamedTuple):
 
 @dataclass(frozen=True)
 class Expansion:
-    """Cached expansions of the expressions below a sum, each of which may be read several times.
+    """Cached expansions of the expressions below a sum, which may be shared.
 
     Attributes
     ----------
     grid : Grid
-        All the rows.
+        All rows.
     squares : dict
-        Terms as squares, by what and where they are.
+        Squares by variable and position.
     monomials : dict
-        Sums of monomials, likewise.
+        Sums of monomials by variable and position.
     too_long : set
-        What is left whole, which would have too many of them.
+        Keys of expressions with too many monomials.
     """
 
     grid: Grid
@@ -140,7 +136,7 @@ class Expansion:
 
 
 def parse_square(expansion: Expansion, x: TensorVariable, where: Where) -> Square | None:
-    """Return a term as one square, None if it is not that of something affine."""
+    """Return a term as a square, None if it is not the square of an affine expression."""
     key = view_key(x, where)
     if key not in expansion.squares:
         expansion.squares[key] = _parsed(expansion, x, where)
@@ -171,7 +167,7 @@ def _parsed(expansion: Expansion, x: TensorVariable, where: Where) -> Square | N
 
 
 def monomials(expansion: Expansion, x: TensorVariable, where: Where) -> list[Monomial]:
-    """Return monomials whose sum is ``x`` in each row; ``x`` alone if it would have too many."""
+    """Return monomials whose sum is ``x`` in each row; a single factor if there would be too many."""
     key = view_key(x, where)
     if key not in expansion.monomials:
         expanded = _expanded(expansion, x, where)
@@ -181,7 +177,7 @@ def monomials(expansion: Expansion, x: TensorVariable, where: Where) -> list[Mon
 
 
 def _expanded(expansion: Expansion, x: TensorVariable, where: Where) -> list[Monomial] | None:
-    """Return the monomials that a sum, or a product with one, is taken apart into."""
+    """Return the monomials of a sum, or of a product with a sum; None for other expressions."""
     if x.owner is None or x.type.dtype not in float_dtypes or not varies(x, where):
         return None
     rule = EXPANSIONS.get(type(scalar_op(x) or x.owner.op))
@@ -195,7 +191,7 @@ def _expanded(expansion: Expansion, x: TensorVariable, where: Where) -> list[Mon
 
 
 def _peel(expansion: Expansion, x: TensorVariable, where: Where) -> tuple[Monomial, TensorVariable]:
-    """Take factors and divisors off a sum: return their product, and the sum."""
+    """Split ``x`` into a product of factors and divisors, and a sum."""
     if x.type.dtype not in float_dtypes:
         return ONE, x
     if is_made_by(x, ps.Neg):
@@ -218,7 +214,7 @@ def _peel(expansion: Expansion, x: TensorVariable, where: Where) -> tuple[Monomi
 
 
 def _whole(expansion: Expansion, x: TensorVariable, where: Where, divides: bool) -> Monomial:
-    """Return a factor, or a divisor, as one monomial: a sum is not taken apart."""
+    """Return a factor, or a divisor, as one monomial. A sum is not expanded."""
     expanded = monomials(expansion, x, where)
     monomial = expanded[0] if len(expanded) == 1 else Monomial((Factor(x, where),))
     return monomial.inverse() if divides else monomial
@@ -263,14 +259,14 @@ def _dimshuffle(expansion: Expansion, node: Apply, where: Where) -> list[Monomia
 
 
 def _alloc(expansion: Expansion, node: Apply, where: Where) -> list[Monomial]:
-    """Read the value that is repeated: the mean of a process is zeros, no parameter."""
+    """Read the repeated value: the mean of a process may be constant zeros."""
     x, *shape = node.inputs
     added = len(shape) - x.type.ndim
     return monomials(expansion, x, {axis - added: p for axis, p in where.items() if axis >= added})
 
 
 def _sum(expansion: Expansion, node: Apply, where: Where) -> list[Monomial] | None:
-    """Expand a sum over one axis, of which each row has its own."""
+    """Expand a sum over one axis, which is not an axis of the rows."""
     [x] = node.inputs
     if node.op.axis is None or len(node.op.axis) != 1:
         return None
@@ -284,7 +280,7 @@ def _sum(expansion: Expansion, node: Apply, where: Where) -> list[Monomial] | No
 
 
 def _dot(expansion: Expansion, node: Apply, where: Where) -> list[Monomial] | None:
-    """Expand rows of a matrix times a vector, which is a matrix of one column."""
+    """Expand a matrix-vector product. The vector is a matrix of one column."""
     left, right = node.inputs
     if left.type.ndim != 2 or right.type.ndim != 2:
         return None
@@ -299,7 +295,7 @@ def _dot(expansion: Expansion, node: Apply, where: Where) -> list[Monomial] | No
 
 
 def _columns(grid: Grid, x: TensorVariable, axis: int) -> list[np.ndarray] | None:
-    """Return each position on an axis, as one that all rows share; None if they are too many."""
+    """Return each position on an axis, as a position that all rows share; None if there are too many."""
     length = x.type.shape[axis]
     if length is None or length > MOST_COLUMNS:
         return None

@@ -1,13 +1,11 @@
-r"""Expressions for what is left of squares: the squares of the rows of triangles, summed over cells.
+"""Build the squares of the rows of triangles, summed over cells.
 
-Parameters of a cell come first in its triangle, those that all cells share last, say :math:`p` of
-them. The last :math:`p` rows of each triangle read nothing but those, so the ones of all cells
-together are rows of one cell, and become one triangle in turn: of ``a[g] + X @ b`` one row is left
-for each group, and ``p`` rows for all.
+Parameters that differ between cells come first in a triangle, the :math:`p` parameters shared by all cells last. The last :math:`p` rows of each triangle
+read shared parameters only. These rows of all cells are the rows of one cell, and become one triangle in turn. So of ``a[g] + X @ b``
+remain one row per group, and ``p`` rows for all groups.
 
-Each row is an expression of its own, a vector over the cells, so that no entry below the diagonal is
-multiplied, and all rows share a loop. Where many parameters are shared, they are a vector, and what
-multiplies them a matrix.
+Each row is a vector expression over the cells, so entries below the diagonal are not multiplied, and all rows share a loop. Many
+shared parameters are one vector, multiplied by a matrix.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,20 +24,20 @@ from pymc_fastlogp.rewrites.rows.compact.terms import total
 from pymc_fastlogp.rewrites.rows.view.axes import arrange_axes
 from pymc_fastlogp.rewrites.rows.view.grid import varies
 
-# The most parameters that are written out one by one.
+# Most parameters that are written out one by one.
 MOST_UNROLLED = 8
 
 Known = Callable[[np.ndarray], TensorVariable]
 
 
 def is_scaled_by_cell(cells: GaussianCells, square: Square) -> bool:
-    """Return whether what squares are multiplied with differs from cell to cell."""
+    """Return whether scale or multiplier differ between cells."""
     factors = (*square.scale.others, *square.multiplier.others)
     return cells.n > 1 and any(varies(f.x, f.where) for f in factors)
 
 
 def squares_left(cells: GaussianCells, square: Square, design: Design) -> tuple[int, int]:
-    """Return how many squares of each cell are left, and how many of all together."""
+    """Return the number of remaining squares per cell, and of all cells together."""
     k = len(design.covariates)
     if is_scaled_by_cell(cells, square):
         return k + 1, 0
@@ -74,7 +72,8 @@ def sum_of_squares(
 
 
 def _scaled(cells: GaussianCells, square: Square, squared: TensorVariable) -> TensorVariable:
-    # The scale twice: its own square would overflow sooner.
+    # Multiplied twice, because the square of the scale would overflow sooner.
+
     return cells.of(square.multiplier, cells.of(square.scale, cells.of(square.scale, squared)))
 
 
@@ -116,7 +115,7 @@ def _products(
 def _low_products(
     covariates: Sequence[Covariate], factor: CellFactor, known: Known
 ) -> list[TensorVariable]:
-    """Return what rounding has left out of the first row."""
+    """Return the products of the low parts of the first row."""
     return [
         _product(covariates[k], factor.low[:, k], factor.center[:, k], known)
         for k in range(_n_unrolled(covariates))
@@ -125,7 +124,7 @@ def _low_products(
 
 
 def _n_unrolled(covariates: Sequence[Covariate]) -> int:
-    """Return how many products are written out: the shared parameters come last, and may be many."""
+    """Return the number of products that are written out. Shared parameters come last, and may be many."""
     n_shared = sum(covariate.is_shared for covariate in covariates)
     return len(covariates) - (n_shared if n_shared > MOST_UNROLLED else 0)
 
@@ -138,7 +137,7 @@ def _product(
 
 
 def _of_shared(factor: CellFactor, n_own: int, dtype: str) -> CellFactor | None:
-    """Make one cell of the rows that read nothing but shared parameters; None if their squares are not what they should be."""
+    """Factorize the rows that read shared parameters only as one cell; None if their squares overflow or underflow."""
     triangle = np.triu(factor.triangle[:, n_own:, n_own:])
     fit = np.einsum("njk,nk->nj", triangle.astype(np.longdouble), factor.center[:, n_own:])
     rows = np.dstack([triangle, factor.offset[:, n_own:] - fit.astype(float)])
@@ -161,7 +160,7 @@ def _shared_squares(
 
 
 def _vector_of(covariates: Sequence[Covariate]) -> TensorVariable:
-    """Return shared parameters as a vector; the entries of one, all and in order, as that."""
+    """Return shared parameters as a vector. All entries of one vector in order are this vector itself."""
     pieces: list[TensorVariable] = []
     for _, run in groupby(covariates, lambda covariate: covariate.entry and covariate.entry.x):
         of_run = [*run]
