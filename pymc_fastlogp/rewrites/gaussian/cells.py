@@ -82,8 +82,8 @@ class GaussianCells:
 
     def of(self, monomial: Monomial, x: TensorVariable | None = None) -> TensorVariable:
         """Return the parameter part of a monomial in each cell, times ``x``, without the sign."""
-        factors = [self._at(factor) for factor in monomial.others if not factor.divides]
-        divisors = [self._at(factor) for factor in monomial.others if factor.divides]
+        factors = [self._at(factor) for factor in monomial.unknowns if not factor.divides]
+        divisors = [self._at(factor) for factor in monomial.unknowns if factor.divides]
         if x is not None:
             factors.insert(0, x)
         if not factors:

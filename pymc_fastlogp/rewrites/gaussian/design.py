@@ -6,7 +6,7 @@ import numpy as np
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.rewrites.gaussian.cells import GaussianCells
-from pymc_fastlogp.rewrites.gaussian.factor import Read
+from pymc_fastlogp.rewrites.gaussian.factor import ReadRows
 from pymc_fastlogp.rewrites.gaussian.squares import Monomial, Square
 from pymc_fastlogp.rewrites.rows.view.grid import Grid, view_key
 
@@ -24,7 +24,7 @@ class Covariate(NamedTuple):
 
     Attributes
     ----------
-    known : Monomial
+    column : Monomial
         The column.
     parameter : TensorVariable
         The coefficient, shape ``(n_cells,)``, or ``(1,)`` if all cells share it.
@@ -32,7 +32,7 @@ class Covariate(NamedTuple):
         The vector entry that a shared parameter is, if the parameter is a plain entry.
     """
 
-    known: Monomial
+    column: Monomial
     parameter: TensorVariable
     entry: Entry | None
 
@@ -57,31 +57,31 @@ class Design(NamedTuple):
         return sum(not covariate.is_shared for covariate in self.covariates)
 
 
-def design_of(square: Square, cells: GaussianCells) -> Design:
+def build_design(square: Square, cells: GaussianCells) -> Design:
     """Collect the monomials of a square by their constants."""
     target: list[Monomial] = []
     by_constants: dict[object, list[Monomial]] = {}
     for monomial in square.core:
-        if monomial.others:
+        if monomial.unknowns:
             key = tuple((view_key(f.x, f.where), f.divides) for f in monomial.constants)
             by_constants.setdefault(key, []).append(monomial)
         else:
             target.append(monomial)
     covariates = [_covariate(cells, monomials) for monomials in by_constants.values()]
-    return Design(target, sorted(covariates, key=lambda c: (c.is_shared, len(c.known.factors))))
+    return Design(target, sorted(covariates, key=lambda c: (c.is_shared, len(c.column.factors))))
 
 
 def _covariate(cells: GaussianCells, monomials: list[Monomial]) -> Covariate:
     """Return the sum of monomials with the same constants."""
     # The column has the sign of the first monomial, so that the parameter of this monomial is unsigned.
-    known = Monomial(monomials[0].constants, monomials[0].is_negative)
-    parameters = [Monomial(m.others, m.is_negative != known.is_negative) for m in monomials]
-    return Covariate(known, cells.sum_of(parameters), _entry(parameters))
+    column = Monomial(monomials[0].constants, monomials[0].is_negative)
+    parameters = [Monomial(m.unknowns, m.is_negative != column.is_negative) for m in monomials]
+    return Covariate(column, cells.sum_of(parameters), _entry(parameters))
 
 
 def _entry(parameters: list[Monomial]) -> Entry | None:
     """Return the vector entry that all rows read, if the coefficient is a plain entry."""
-    first, *others = (factor for parameter in parameters for factor in parameter.others)
+    first, *others = (factor for parameter in parameters for factor in parameter.unknowns)
     axes = [axis for axis in first.where if not first.x.type.broadcastable[axis]]
     if others or first.divides or parameters[0].is_negative or len(axes) != 1:
         return None
@@ -98,7 +98,7 @@ class Weights(NamedTuple):
     is_negative: bool
 
 
-def weights_of(grid: Grid, cells: GaussianCells, square: Square) -> Weights | None:
+def row_weights(grid: Grid, cells: GaussianCells, square: Square) -> Weights | None:
     """Return the weights of the rows, sorted by cell; None for squares of both signs."""
     multiplier = square.multiplier.at(grid, cells.rows)
     is_negative = bool((multiplier < 0).any())
@@ -108,9 +108,9 @@ def weights_of(grid: Grid, cells: GaussianCells, square: Square) -> Weights | No
     return Weights(np.sqrt(np.abs(multiplier)) * scale, is_negative)
 
 
-def rows_of(grid: Grid, cells: GaussianCells, design: Design) -> Read:
+def row_reader(grid: Grid, cells: GaussianCells, design: Design) -> ReadRows:
     """Return a function that reads covariates and target, shape ``(.., k + 1)``, sorted by cell."""
-    columns = [[covariate.known] for covariate in design.covariates] + [design.target]
+    columns = [[covariate.column] for covariate in design.covariates] + [design.target]
 
     def read(part: slice) -> np.ndarray:
         rows = cells.rows[part]

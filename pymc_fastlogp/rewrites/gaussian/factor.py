@@ -45,7 +45,7 @@ from pymc_fastlogp.rewrites.rows.view.chunks import chunks_of
 BLOCK = 512
 CHUNK = 1_000_000
 
-type Read = Callable[[slice], np.ndarray]
+type ReadRows = Callable[[slice], np.ndarray]
 
 # A covariate whose part independent of earlier covariates is a smaller share has no part in the center.
 NEW_SHARE = 1e-3
@@ -82,7 +82,7 @@ class CellFactor(NamedTuple):
 
 
 def factorized(
-    read: Read, weights: np.ndarray, counts: np.ndarray, dtype: str = "float64"
+    read: ReadRows, weights: np.ndarray, counts: np.ndarray, dtype: str = "float64"
 ) -> CellFactor | None:
     """Factorize the rows of each cell.
 
@@ -120,8 +120,10 @@ def factorized(
     triangle, low, pivot = joint[:, :k, :k].copy(), np.zeros((len(counts), k)), None
     if has_intercept:
         triangle[:, 0], low, pivot = first_row(joint, shift, norms, precision)
-    happens = (triangle == 0) & np.triu(np.ones((k, k), dtype=bool))
-    triangle[happens] = np.broadcast_to(precision.tiny * norms[:, None, :], triangle.shape)[happens]
+    is_accidental = (triangle == 0) & np.triu(np.ones((k, k), dtype=bool))
+    triangle[is_accidental] = np.broadcast_to(precision.tiny * norms[:, None, :], triangle.shape)[
+        is_accidental
+    ]
     return CellFactor(center, triangle, low, pivot, joint[:, :k, k], np.abs(joint[:, k, k]))
 
 
@@ -137,13 +139,13 @@ def _center(joint: np.ndarray, norms: np.ndarray) -> np.ndarray:
     return center
 
 
-def _is_same_in_all(read: Read, n_rows: int) -> bool:
+def _is_same_in_all(read: ReadRows, n_rows: int) -> bool:
     """Return whether the first covariate is the same nonzero number in all rows."""
     first = read(slice(0, 1))[0, 0]
     return first != 0 and all((read(rows)[:, 0] == first).all() for rows in chunks_of(n_rows))
 
 
-def _shifted(read: Read, center: np.ndarray, shift: np.ndarray, counts: np.ndarray) -> Read:
+def _shifted(read: ReadRows, center: np.ndarray, shift: np.ndarray, counts: np.ndarray) -> ReadRows:
     """Add the covariates at the center to the targets, and subtract shares of the first covariate from the others.
 
     Computed in extended precision, if numpy has it.
@@ -165,21 +167,21 @@ def _shifted(read: Read, center: np.ndarray, shift: np.ndarray, counts: np.ndarr
     return read_shifted
 
 
-def _triangles(read: Read, weights: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def _triangles(read: ReadRows, weights: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return the triangle of each cell's weighted rows, shape ``(n, k + 1, k + 1)``."""
     m = read(slice(0, 1)).shape[1]
     block = max(BLOCK, 4 * m)
     while True:
         n_blocks = -(-counts // block)
-        triangles = _of_blocks(read, weights, counts, n_blocks, block)
+        triangles = _block_triangles(read, weights, counts, n_blocks, block)
         if (n_blocks == 1).all():
             return triangles
         read, weights = triangles.reshape(-1, m).__getitem__, np.ones(1)
         counts = n_blocks * m
 
 
-def _of_blocks(
-    read: Read, weights: np.ndarray, counts: np.ndarray, n_blocks: np.ndarray, block: int
+def _block_triangles(
+    read: ReadRows, weights: np.ndarray, counts: np.ndarray, n_blocks: np.ndarray, block: int
 ) -> np.ndarray:
     """Return the triangle of each block of rows. Adjacent blocks are read together."""
     m = read(slice(0, 1)).shape[1]
@@ -194,11 +196,11 @@ def _of_blocks(
         rows = slice(start, begin[blocks[-1]] + length[blocks[-1]])
         of_rows = weights[rows] if len(weights) > 1 else weights
         weighted = read(rows) * of_rows[:, None]
-        triangles[blocks] = _of_neighbors(weighted, begin[blocks] - start, length[blocks])
+        triangles[blocks] = _adjacent_triangles(weighted, begin[blocks] - start, length[blocks])
     return triangles
 
 
-def _of_neighbors(rows: np.ndarray, begin: np.ndarray, length: np.ndarray) -> np.ndarray:
+def _adjacent_triangles(rows: np.ndarray, begin: np.ndarray, length: np.ndarray) -> np.ndarray:
     """Return the triangles of adjacent blocks. Blocks of similar length are factorized together."""
     m = rows.shape[1]
     padded = 2 ** np.ceil(np.log2(length)).astype(int)

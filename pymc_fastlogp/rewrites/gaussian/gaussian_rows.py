@@ -69,7 +69,7 @@ from pymc_fastlogp import decisions
 from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.decisions import Refusal
 from pymc_fastlogp.rewrites.gaussian.cells import GaussianCells
-from pymc_fastlogp.rewrites.gaussian.design import design_of, rows_of, weights_of
+from pymc_fastlogp.rewrites.gaussian.design import build_design, row_reader, row_weights
 from pymc_fastlogp.rewrites.gaussian.factor import factorized
 from pymc_fastlogp.rewrites.gaussian.squares import (
     MOST_MONOMIALS,
@@ -79,15 +79,15 @@ from pymc_fastlogp.rewrites.gaussian.squares import (
     Square,
     parse_square,
 )
-from pymc_fastlogp.rewrites.gaussian.sums import MOST_UNROLLED, squares_left, sum_of_squares
+from pymc_fastlogp.rewrites.gaussian.sums import MOST_UNROLLED, count_squares, sum_of_squares
 from pymc_fastlogp.rewrites.rows.compact.grouping import OVERHEAD, Grouping
 from pymc_fastlogp.rewrites.rows.compact.reductions import (
     PRECISIONS,
     Reduction,
-    checked,
     is_needed_by_row,
     parse_reduction,
     reduce_all,
+    restore_checks,
 )
 from pymc_fastlogp.rewrites.rows.compact.terms import (
     Term,
@@ -143,7 +143,7 @@ class Squares(NamedTuple):
     expansion: Expansion
 
 
-class Reduced(NamedTuple):
+class ReducedSquare(NamedTuple):
     """The sum of a square over its rows, shape ``(1,)``, with the number of rows before, rows after, and cells."""
 
     total: TensorVariable
@@ -160,7 +160,7 @@ def local_gaussian_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
         return None
     squares = _squares(fgraph, reduction)
     found = {term: _reduce(squares, term) for term in squares.of_term} if squares else {}
-    parts = {term: each for term, each in found.items() if isinstance(each, Reduced)}
+    parts = {term: each for term, each in found.items() if isinstance(each, ReducedSquare)}
     if squares and parts and not is_needed_by_row(fgraph, reduction):
         return _replacement(reduction, squares, parts)
     refusals = [each for each in found.values() if isinstance(each, Refusal)]
@@ -190,7 +190,7 @@ def _squares(fgraph: FunctionGraph, reduction: Reduction) -> Squares | None:
     return Squares(reads, where, tree, of_term, expansion)
 
 
-def _reduce(squares: Squares, term: Term) -> Reduced | Refusal:
+def _reduce(squares: Squares, term: Term) -> ReducedSquare | Refusal:
     """Return the sum of a square over its rows, or a refusal."""
     grid, square = squares.reads.grid, squares.of_term[term]
     if not grid.n_rows:
@@ -198,9 +198,9 @@ def _reduce(squares: Squares, term: Term) -> Reduced | Refusal:
     cells = _cells(squares, term)
     if cells is None:
         return _why_no_cells(squares, square)
-    design = design_of(square, cells)
+    design = build_design(square, cells)
     n_rows, k, n = int(cells.counts.sum()), len(design.covariates), cells.n
-    n_by_cell, n_shared = squares_left(cells, square, design)
+    n_by_cell, n_shared = count_squares(cells, square, design)
     n_squares = n_by_cell * n + n_shared
     if n_squares >= MAX_DISTINCT_SHARE * n_rows or n_rows - n_squares < OVERHEAD:
         return COUNTS.about(k=k, n=n_rows, cells=n)
@@ -208,25 +208,25 @@ def _reduce(squares: Squares, term: Term) -> Reduced | Refusal:
         return COMPACTED
     if n_by_cell > MOST_UNROLLED:
         return TOO_MANY_PARAMETERS.about(k=n_by_cell, most=MOST_UNROLLED)
-    weights = weights_of(grid, cells, square)
+    weights = row_weights(grid, cells, square)
     if weights is None or not np.isfinite(weights.of_rows).all():
         return BAD_CONSTANTS
     if not weights.of_rows.all():
         return ZERO_WEIGHTS
     dtype = squares.tree.x.type.dtype
-    factor = factorized(rows_of(grid, cells, design), weights.of_rows, cells.counts, dtype)
+    factor = factorized(row_reader(grid, cells, design), weights.of_rows, cells.counts, dtype)
     if factor is None:
         return BAD_CONSTANTS
     summed = sum_of_squares(cells, square, design, factor, dtype)
     if summed is None:
         return BAD_CONSTANTS
-    return Reduced(-summed if weights.is_negative else summed, n_rows, n_squares, n)
+    return ReducedSquare(-summed if weights.is_negative else summed, n_rows, n_squares, n)
 
 
 def _cells(squares: Squares, term: Term) -> GaussianCells | None:
     """Return the cells in which a square reads one value of each parameter, None if there are too many."""
     reads, square = squares.reads, squares.of_term[term]
-    columns = frozenset[int]().union(*(reads.of(f.x, f.where).columns for f in square.others))
+    columns = frozenset[int]().union(*(reads.of(f.x, f.where).columns for f in square.unknowns))
     if term.mask is not None:
         columns = reads.keys.differing(columns, term.mask)
     codes = reads.keys.codes(columns)
@@ -239,7 +239,7 @@ def _cells(squares: Squares, term: Term) -> GaussianCells | None:
 def _why_no_cells(squares: Squares, square: Square) -> Refusal:
     """Return the reason why hardly any rows read the same parameters."""
     reads = squares.reads
-    for x, where, _ in square.others:
+    for x, where, _ in square.unknowns:
         if reads.codes(x, where) is None:
             is_computed = bool(reads.grid.view(x, where).inputs)
             own = why_own_entries(reads.grid, where, [x])
@@ -250,7 +250,7 @@ def _why_no_cells(squares: Squares, square: Square) -> Refusal:
 
 
 def _replacement(
-    reduction: Reduction, squares: Squares, parts: dict[Term, Reduced]
+    reduction: Reduction, squares: Squares, parts: dict[Term, ReducedSquare]
 ) -> list[TensorVariable] | None:
     """Add the reduced squares and the sum of the other terms, and restore the checks."""
     x, out, where = reduction.x, reduction.out, squares.where
@@ -264,9 +264,9 @@ def _replacement(
     others = at_rows(squares.tree, {*terms_of(squares.tree)} - parts.keys())
     if others is not None:
         result = result + arrange_axes(reduce_all(reduction, others), [])
-    checked_result = checked(reduction, arrange_axes(result, ["x"] * out.type.ndim))
-    if checked_result is None:
+    checked = restore_checks(reduction, arrange_axes(result, ["x"] * out.type.ndim))
+    if checked is None:
         return None
     for part in parts.values():
         decisions.fired(NAME, out, part.rows_before, part.rows_after, loop=part.n_cells)
-    return [checked_result]
+    return [checked]

@@ -72,8 +72,8 @@ def first_row(
     is_large = np.abs(shares * joint[:, :1, 0]) > LARGE * _varying(joint)
     low = np.where(is_large, _low(shift, shares, left), 0)
     # A zero in some cells only would be NaN for an infinite parameter.
-    happens = (low == 0) & (low != 0).any(axis=0)
-    low[happens] = np.copysign(precision.tiny * norms, shares)[happens]
+    is_accidental = (low == 0) & (low != 0).any(axis=0)
+    low[is_accidental] = np.copysign(precision.tiny * norms, shares)[is_accidental]
     shares[:, 0] = 1
     return FirstRow(shares, low, joint[:, 0, 0])
 

@@ -77,7 +77,7 @@ class Monomial(NamedTuple):
         return tuple(factor for factor in self.factors if factor.is_constant)
 
     @property
-    def others(self) -> tuple[Factor, ...]:
+    def unknowns(self) -> tuple[Factor, ...]:
         """Return the factors that are not known."""
         return tuple(factor for factor in self.factors if not factor.is_constant)
 
@@ -107,10 +107,10 @@ class Square(NamedTuple):
     core: list[Monomial]
 
     @property
-    def others(self) -> list[Factor]:
+    def unknowns(self) -> list[Factor]:
         """Return the factors that are not known, which must be the same in all rows of a cell."""
         monomials = self.multiplier, self.scale, *self.core
-        return [factor for monomial in monomials for factor in monomial.others]
+        return [factor for monomial in monomials for factor in monomial.unknowns]
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ def _dimshuffle(expansion: Expansion, node: Apply, where: Where) -> list[Monomia
 
 
 def _alloc(expansion: Expansion, node: Apply, where: Where) -> list[Monomial]:
-    """Read the repeated value: the mean of a process may be constant zeros."""
+    """ReadRows the repeated value: the mean of a process may be constant zeros."""
     x, *shape = node.inputs
     added = len(shape) - x.type.ndim
     return monomials(expansion, x, {axis - added: p for axis, p in where.items() if axis >= added})

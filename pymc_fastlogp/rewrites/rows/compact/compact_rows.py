@@ -81,11 +81,11 @@ from pymc_fastlogp.rewrites.rows.compact.grouping import (
 from pymc_fastlogp.rewrites.rows.compact.reductions import (
     PRECISIONS,
     Reduction,
-    checked,
     is_needed_by_row,
     parse_reduction,
     reduce_all,
     reduce_rows,
+    restore_checks,
 )
 from pymc_fastlogp.rewrites.rows.compact.terms import (
     Term,
@@ -124,19 +124,21 @@ def local_compact_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariabl
     reduction = parse_reduction(node)
     if isinstance(node.op, Sum) and reduction.x.type.dtype not in PRECISIONS:
         return None
-    rows = _distinct_rows(fgraph, reduction)
-    if isinstance(rows, Refusal):
-        decisions.refused(NAME, reduction.out, rows)
+    compaction = _distinct_rows(fgraph, reduction)
+    if isinstance(compaction, Refusal):
+        decisions.refused(NAME, reduction.out, compaction)
         return None
-    if rows is None or (isinstance(node.op, All) and _is_better_by_row(fgraph, node, rows)):
+    if compaction is None or (
+        isinstance(node.op, All) and _is_better_by_row(fgraph, node, compaction)
+    ):
         return None
-    return _replacement(reduction, rows)
+    return _replacement(reduction, compaction)
 
 
-def _is_better_by_row(fgraph: FunctionGraph, node: Apply, rows: Compaction) -> bool:
+def _is_better_by_row(fgraph: FunctionGraph, node: Apply, compaction: Compaction) -> bool:
     """Return whether a check stays at rows that the density computes anyway, unless cells are four times fewer."""
-    n_cells = sum(loop.n_cells for loop in rows.loops)
-    return MIN_CELL_RATIO * n_cells > rows.grid.n_rows and _is_computed_anyway(fgraph, node)
+    n_cells = sum(loop.n_cells for loop in compaction.loops)
+    return MIN_CELL_RATIO * n_cells > compaction.grid.n_rows and _is_computed_anyway(fgraph, node)
 
 
 def _is_computed_anyway(fgraph: FunctionGraph, check: Apply) -> bool:
@@ -187,12 +189,12 @@ def _distinct_rows(fgraph: FunctionGraph, reduction: Reduction) -> Compaction | 
             return why_unknown(reduction.x)
         if prod(shape) <= OVERHEAD:
             continue
-        rows = _rows(reads_of(fgraph, shape), reduction, axes)
-        if any(loop.codes is not None for loop in rows.loops):
-            return NEEDED_ROW_BY_ROW if is_needed_by_row(fgraph, reduction) else rows
+        compaction = _compaction(reads_of(fgraph, shape), reduction, axes)
+        if any(loop.codes is not None for loop in compaction.loops):
+            return NEEDED_ROW_BY_ROW if is_needed_by_row(fgraph, reduction) else compaction
         if decisions.are_heard():
-            terms = [term for loop in rows.loops for term in loop.terms]
-            refusal = why_distinct(rows.grid, rows.where, terms)
+            terms = [term for loop in compaction.loops for term in loop.terms]
+            refusal = why_distinct(compaction.grid, compaction.where, terms)
     return refusal
 
 
@@ -205,44 +207,46 @@ def _grids(reduction: Reduction) -> Iterator[tuple[int, ...]]:
         yield from ((axis,) for axis in axes)
 
 
-def _rows(reads: RowReads, reduction: Reduction, axes: tuple[int, ...]) -> Compaction:
+def _compaction(reads: RowReads, reduction: Reduction, axes: tuple[int, ...]) -> Compaction:
     where = {axis: k for k, axis in enumerate(axes)}
     x, is_sum = reduction.x, isinstance(reduction.node.op, Sum)
     tree = split(reads.grid, x, where) if is_sum else Term(x, x)
     return Compaction(reads.grid, where, tree, Grouping(reads, where).loops(terms_of(tree)))
 
 
-def _replacement(reduction: Reduction, rows: Compaction) -> list[TensorVariable] | None:
+def _replacement(reduction: Reduction, compaction: Compaction) -> list[TensorVariable] | None:
     """Reduce each loop, add the results, and restore the checks."""
     try:
-        parts = [_reduce_loop(reduction, rows, loop) for loop in rows.loops]
+        parts = [_reduce_loop(reduction, compaction, loop) for loop in compaction.loops]
     except OverflowError:
         decisions.refused(NAME, reduction.out, NO_SUMS)
         return None
-    result = checked(reduction, total(parts))
+    result = restore_checks(reduction, total(parts))
     if result is None:
         return None
-    n_cells = [loop.n_cells for loop in rows.loops if not (loop.codes is None or loop.is_constant)]
+    n_cells = [
+        loop.n_cells for loop in compaction.loops if not (loop.codes is None or loop.is_constant)
+    ]
     for n in n_cells or [0]:
-        decisions.fired(NAME, reduction.out, rows.grid.n_rows, n)
+        decisions.fired(NAME, reduction.out, compaction.grid.n_rows, n)
     return [result]
 
 
-def _reduce_loop(reduction: Reduction, rows: Compaction, loop: CellLoop) -> TensorVariable:
+def _reduce_loop(reduction: Reduction, compaction: Compaction, loop: CellLoop) -> TensorVariable:
     if loop.codes is None:
-        of_rows = at_rows(rows.tree, set(loop.terms))
+        of_rows = at_rows(compaction.tree, set(loop.terms))
         assert of_rows is not None
         return reduce_all(reduction, of_rows)
-    cells = WeightedCells(loop, rows.grid, rows.where, reduction.x.type.dtype)
-    in_cells = _in_cells(rows, loop, cells, is_sum=isinstance(reduction.node.op, Sum))
-    return reduce_rows(reduction, rows.where, in_cells, cells.n)
+    cells = WeightedCells(loop, compaction.grid, compaction.where, reduction.x.type.dtype)
+    in_cells = _in_cells(compaction, loop, cells, is_sum=isinstance(reduction.node.op, Sum))
+    return reduce_rows(reduction, compaction.where, in_cells, cells.n)
 
 
 def _in_cells(
-    rows: Compaction, loop: CellLoop, cells: WeightedCells, *, is_sum: bool
+    compaction: Compaction, loop: CellLoop, cells: WeightedCells, *, is_sum: bool
 ) -> TensorVariable:
     """Return the summand of a loop at one row per cell, with weights."""
-    chosen = ChosenRows(rows.grid.shape, cells.n, comparisons(rows.tree.x))
+    chosen = ChosenRows(compaction.grid.shape, cells.n, comparisons(compaction.tree.x))
     anywhere = cells.rows(None)
     at = partial(chosen.at, where=anywhere)
     factors = {
@@ -254,11 +258,11 @@ def _in_cells(
         [factor] = factors.values()
         return factor
     if all(term in factors and term.mask is None and not term.weights for term in loop.terms):
-        once = sum_at_cells(rows.tree, factors, at)
+        once = sum_at_cells(compaction.tree, factors, at)
         counts = cells.counts(None)
         return once if (counts == 1).all() else _aligned(counts, once.type.ndim) * once
     weighted = {term: _weighted(term, factors.get(term), cells) for term in loop.terms}
-    return sum_at_cells(rows.tree, weighted, at)
+    return sum_at_cells(compaction.tree, weighted, at)
 
 
 def _weighted(term: Term, factor: TensorVariable | None, cells: WeightedCells) -> TensorVariable:

@@ -82,7 +82,7 @@ def is_needed_by_row(fgraph: FunctionGraph, reduction: Reduction) -> bool:
 def reduce_rows(reduction: Reduction, where: Where, at: TensorVariable, n: int) -> TensorVariable:
     """Return the same reduction of ``at``, the summand at ``n`` rows, which are its first axis."""
     op, rest = reduction.node.op, rest_of(reduction.x, where)
-    filled = _as_long_as(at, [n, *_lengths(reduction.x, rest)])
+    filled = _broadcast_to(at, [n, *_lengths(reduction.x, rest)])
     axes = (0, *(1 + k for k, axis in enumerate(rest) if axis in reduction.axes))
     return op.clone(axis=None if len(axes) == filled.type.ndim else axes)(filled)
 
@@ -90,12 +90,12 @@ def reduce_rows(reduction: Reduction, where: Where, at: TensorVariable, n: int) 
 def reduce_all(reduction: Reduction, of_rows: TensorVariable) -> TensorVariable:
     """Return the same reduction of some terms at all rows, which may have length one along the rows."""
     x = reduction.x
-    reduced = reduction.node.op(_as_long_as(of_rows, _lengths(x, range(x.type.ndim))))
+    reduced = reduction.node.op(_broadcast_to(of_rows, _lengths(x, range(x.type.ndim))))
     reduced.name = reduction.out.name  # so that decisions name the same likelihood
     return reduced
 
 
-def unrounded(reduction: Reduction) -> Reduction:
+def with_accumulator_dtype(reduction: Reduction) -> Reduction:
     """Return the reduction with its result in the accumulator dtype, because sums of blocks may cancel."""
     op = reduction.node.op
     if isinstance(op, All):
@@ -111,10 +111,10 @@ def sum_of_blocks(reduction: Reduction, blocks: Iterable[TensorVariable]) -> Ten
         block.name = reduction.out.name  # so that decisions name the same likelihood
     # `and_` takes two operands, `add` any number.
     whole = reduce(and_, reduced) if isinstance(reduction.node.op, All) else add(*reduced)
-    return checked(reduction, in_type(whole, reduction.out.type.dtype))
+    return restore_checks(reduction, in_type(whole, reduction.out.type.dtype))
 
 
-def checked(reduction: Reduction, result: TensorVariable) -> TensorVariable | None:
+def restore_checks(reduction: Reduction, result: TensorVariable) -> TensorVariable | None:
     """Return a result behind the checks of the reduction that it replaces, None if the types differ."""
     for check in reversed(reduction.checks):
         result = check.op(result, *check.inputs[1:])
@@ -124,7 +124,7 @@ def checked(reduction: Reduction, result: TensorVariable) -> TensorVariable | No
     return result
 
 
-def _as_long_as(x: TensorVariable, lengths: list[Any]) -> TensorVariable:
+def _broadcast_to(x: TensorVariable, lengths: list[Any]) -> TensorVariable:
     """Broadcast ``x`` to these lengths."""
     is_long = [isinstance(n, TensorVariable) or n != 1 for n in lengths]
     if not any(b and n for b, n in zip(x.type.broadcastable, is_long, strict=True)):

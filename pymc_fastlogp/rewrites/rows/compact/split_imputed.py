@@ -55,7 +55,7 @@ from pymc_fastlogp.rewrites.rows.compact.reductions import (
     parse_reduction,
     reduce_rows,
     sum_of_blocks,
-    unrounded,
+    with_accumulator_dtype,
 )
 from pymc_fastlogp.rewrites.rows.refusals import is_own_entry
 from pymc_fastlogp.rewrites.rows.view.grid import (
@@ -169,7 +169,9 @@ def local_split_imputed(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
 def _at_rows(reduction: Reduction, axis: int, block: Block, rows: np.ndarray) -> TensorVariable:
     """Return the reduction of a block of rows, in the accumulator dtype."""
     where = {axis: rows}
-    return reduce_rows(unrounded(reduction), where, block.at(reduction.x, where), len(rows))
+    return reduce_rows(
+        with_accumulator_dtype(reduction), where, block.at(reduction.x, where), len(rows)
+    )
 
 
 def _blocks(imputed: list[Imputed]) -> tuple[np.ndarray, np.ndarray] | None:

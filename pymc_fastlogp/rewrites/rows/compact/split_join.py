@@ -44,7 +44,7 @@ from pymc_fastlogp.rewrites.rows.compact.reductions import (
     is_needed_by_row,
     parse_reduction,
     sum_of_blocks,
-    unrounded,
+    with_accumulator_dtype,
 )
 
 NAME = "fastlogp_split_join"
@@ -64,7 +64,7 @@ def local_split_join(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable]
         return None
     for axis in reduction.long_axes:
         if ends := _ends(reduction.x, axis):
-            op = unrounded(reduction).node.op
+            op = with_accumulator_dtype(reduction).node.op
             result = sum_of_blocks(reduction, map(op, _blocks(reduction.x, axis, ends)))
             if result is not None:
                 decisions.fired(NAME, reduction.out)

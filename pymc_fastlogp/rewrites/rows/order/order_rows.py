@@ -53,8 +53,8 @@ from pymc_fastlogp.rewrites.rows.order.readers import (
     indices_of,
     length_of,
     readers_with,
-    scattered_by,
-    why_not,
+    scatter_indices,
+    why_fixed,
 )
 from pymc_fastlogp.rewrites.rows.order.scatter_order import best_order, cheaper_order, sorted_by
 from pymc_fastlogp.rewrites.rows.view.grid import ChosenRows
@@ -75,13 +75,13 @@ def local_order_rows(fgraph: FunctionGraph, node: Apply) -> Replacements | None:
         if n is None or n <= OVERHEAD:
             continue
         # The index of this reduction alone, because finding the other reductions takes longer.
-        if cheaper_order(scattered_by({reader: indices_of(reader, n)})) is None:
+        if cheaper_order(scatter_indices({reader: indices_of(reader, n)})) is None:
             continue
         found = readers_with(fgraph, reader, n)
-        scattered = scattered_by(found)
+        scattered = scatter_indices(found)
         if (rows := best_order(scattered)) is None:
             continue
-        if refusal := why_not(fgraph, found):
+        if refusal := why_fixed(fgraph, found):
             decisions.refused(NAME, out, refusal)
             continue
         return _permuted([*found], rows, sorted_by(scattered, rows))

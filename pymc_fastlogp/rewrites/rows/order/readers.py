@@ -76,11 +76,11 @@ class ReadersByLength(Feature):
     """
 
     def __init__(self) -> None:
-        self._is_asked = False
+        self._is_built = False
         # Readers of unknown length have the key None. A change of the graph may reveal their length.
         self._of_length: dict[int | None, dict[RowReader, None]] = {}
         self._lengths: dict[RowReader, int | None] = {}
-        self._readings: dict[RowReader, RowIndices] = {}
+        self._row_indices: dict[RowReader, RowIndices] = {}
 
     def clone(self) -> "ReadersByLength":
         """Return an empty index for another graph."""
@@ -96,42 +96,44 @@ class ReadersByLength(Feature):
 
     def on_import(self, fgraph: FunctionGraph, node: Apply, reason: Any) -> None:
         """Add a reduction."""
-        if self._is_asked:
-            self._add(_along_axes(node))
+        if self._is_built:
+            self._add(_readers_of(node))
 
     def on_prune(self, fgraph: FunctionGraph, node: Apply, reason: Any) -> None:
         """Remove a reduction."""
-        self._drop(_along_axes(node))
+        self._drop(_readers_of(node))
 
     def on_change_input(
         self, fgraph: FunctionGraph, node: Apply, i: int, old: Any, new: Any, reason: Any = None
     ) -> None:
         """Discard the indices read through a changed variable, and the length of a changed reduction."""
-        if not self._is_asked:
+        if not self._is_built:
             return
         changed = {old, *node.outputs}
-        stale = [r for r, reading in self._readings.items() if not changed.isdisjoint(reading.rows)]
+        stale = [
+            r for r, indices in self._row_indices.items() if not changed.isdisjoint(indices.rows)
+        ]
         for reader in stale:
-            del self._readings[reader]
-        readers = _along_axes(node)
+            del self._row_indices[reader]
+        readers = _readers_of(node)
         self._drop(readers)
         self._add(readers)
 
-    def along(self, fgraph: FunctionGraph, n: int) -> dict[RowReader, RowIndices]:
+    def of_length(self, fgraph: FunctionGraph, n: int) -> dict[RowReader, RowIndices]:
         """Return the reductions over an axis of this length, with their row indices."""
-        if not self._is_asked:
-            self._is_asked = True
+        if not self._is_built:
+            self._is_built = True
             for node in order_of(fgraph):
                 if node in fgraph.apply_nodes:
-                    self._add(_along_axes(node))
+                    self._add(_readers_of(node))
         self._add([*self._of_length.pop(None, ())])
-        return {reader: self.reading(reader, n) for reader in self._of_length.get(n, ())}
+        return {reader: self.row_indices(reader, n) for reader in self._of_length.get(n, ())}
 
-    def reading(self, reader: RowReader, n: int) -> RowIndices:
+    def row_indices(self, reader: RowReader, n: int) -> RowIndices:
         """Return the indices by which a reduction reads its ``n`` rows."""
-        if reader not in self._readings:
-            self._readings[reader] = indices_of(reader, n)
-        return self._readings[reader]
+        if reader not in self._row_indices:
+            self._row_indices[reader] = indices_of(reader, n)
+        return self._row_indices[reader]
 
     def _add(self, readers: list[RowReader]) -> None:
         for reader in readers:
@@ -140,12 +142,12 @@ class ReadersByLength(Feature):
 
     def _drop(self, readers: list[RowReader]) -> None:
         for reader in readers:
-            self._readings.pop(reader, None)
+            self._row_indices.pop(reader, None)
             if reader in self._lengths:
                 del self._of_length[self._lengths.pop(reader)][reader]
 
 
-def _along_axes(node: Apply) -> list[RowReader]:
+def _readers_of(node: Apply) -> list[RowReader]:
     if not isinstance(node.op, Sum | All):
         return []
     return [RowReader(node, axis) for axis in axes_of(node)]
@@ -154,38 +156,38 @@ def _along_axes(node: Apply) -> list[RowReader]:
 def readers_with(fgraph: FunctionGraph, reader: RowReader, n: int) -> dict[RowReader, RowIndices]:
     """Return a reduction and all others that read the same rows, directly or through further reductions."""
     known: ReadersByLength = fgraph.row_readers
-    others = known.along(fgraph, n)
-    found = {reader: known.reading(reader, n)}
+    others = known.of_length(fgraph, n)
+    found = {reader: known.row_indices(reader, n)}
     rows = found[reader].rows
     joining = found
     while joining:
         taken = {each.node for each in joining}
-        others = {each: reading for each, reading in others.items() if each.node not in taken}
-        joining = {e: reading for e, reading in others.items() if not rows.isdisjoint(reading.rows)}
+        others = {each: indices for each, indices in others.items() if each.node not in taken}
+        joining = {e: indices for e, indices in others.items() if not rows.isdisjoint(indices.rows)}
         found = found | joining
-        rows = rows.union(*(reading.rows for reading in joining.values()))
+        rows = rows.union(*(indices.rows for indices in joining.values()))
     return found
 
 
-def why_not(fgraph: FunctionGraph, found: dict[RowReader, RowIndices]) -> Refusal | None:
+def why_fixed(fgraph: FunctionGraph, found: dict[RowReader, RowIndices]) -> Refusal | None:
     """Return the reason why the rows of these reductions cannot be permuted, None if they can."""
-    if refusals := [reading.refusal for reading in found.values() if reading.refusal]:
+    if refusals := [indices.refusal for indices in found.values() if indices.refusal]:
         return refusals[0]
     nodes = [reader.node for reader in found]
     if len({*nodes}) < len(nodes):
         return READS_OTHERS
-    computed = {x for reading in found.values() for x in reading.computed}
+    computed = {x for indices in found.values() for x in indices.computed}
     clients = (client for x in computed for client, _ in fgraph.clients[x])
     by_row = (c for c in clients if c not in nodes and computed.isdisjoint(c.outputs))
     return NEEDED_ROW_BY_ROW if any(True for _ in by_row) else None
 
 
-def scattered_by(found: dict[RowReader, RowIndices]) -> list[ScatterIndex]:
+def scatter_indices(found: dict[RowReader, RowIndices]) -> list[ScatterIndex]:
     """Return the indices of the scatters in the gradients of the sums."""
-    of_sums = [reading for reader, reading in found.items() if isinstance(reader.node.op, Sum)]
-    indices = {digest: index for reading in of_sums for digest, index in reading.indices.items()}
-    names = {digest: name for reading in of_sums for digest, name in reading.names.items()}
-    tables = {table for reading in of_sums for table in reading.tables}
+    of_sums = [each for reader, each in found.items() if isinstance(reader.node.op, Sum)]
+    indices = {digest: index for each in of_sums for digest, index in each.indices.items()}
+    names = {digest: name for each in of_sums for digest, name in each.names.items()}
+    tables = {table for each in of_sums for table in each.tables}
     return [
         ScatterIndex(index, sum(digest == its_index for _, its_index in tables), names[digest])
         for digest, index in indices.items()
@@ -199,20 +201,20 @@ def length_of(node: Apply, axis: int) -> int | None:
 
 def indices_of(reader: RowReader, n: int) -> RowIndices:
     """Return the indices by which a reduction reads its rows."""
-    reading = RowIndices()
+    found = RowIndices()
     for x, where, view in Grid((n,)).walk([(reader.node.inputs[0], {reader.axis: 0})]):
-        if isinstance(x, Constant) or (not view.inputs and _is_permuted(reading, x, where)):
+        if isinstance(x, Constant) or (not view.inputs and _is_permuted(found, x, where)):
             continue
         axes = tuple(where)
-        if reading.computed.setdefault(x, axes) != axes or not _in_order(where):
-            reading.refusal = READS_OTHERS
+        if found.computed.setdefault(x, axes) != axes or not _in_order(where):
+            found.refusal = READS_OTHERS
         # An index that is not read in the order of the rows may have another length.
         elif not view.inputs:
-            _read_leaf(reading, x, where)
-    return reading
+            _read_leaf(found, x, where)
+    return found
 
 
-def _is_permuted(reading: RowIndices, x: TensorVariable, where: Where) -> bool:
+def _is_permuted(found: RowIndices, x: TensorVariable, where: Where) -> bool:
     """Record the index of rows that read each entry of a leaf once, for example of a join, in another order."""
     if len(where) > 1 or _in_order(where) or isinstance(x.owner_op, AdvancedSubtensor):
         return False
@@ -223,7 +225,7 @@ def _is_permuted(reading: RowIndices, x: TensorVariable, where: Where) -> bool:
         or np.unique(index).size < index.size
     ):
         return False
-    _note_index(reading, x, index, name_of(x))
+    _note_index(found, x, index, name_of(x))
     return True
 
 
@@ -232,12 +234,12 @@ def _in_order(where: Where) -> bool:
     return all(isinstance(p, int) or np.array_equal(p, np.arange(len(p))) for p in where.values())
 
 
-def _read_leaf(reading: RowIndices, x: TensorVariable, where: Where) -> None:
+def _read_leaf(found: RowIndices, x: TensorVariable, where: Where) -> None:
     """Record the index of a leaf, or a refusal if rows read their own entries."""
     gather = parse_gather(x.owner) if isinstance(x.owner_op, AdvancedSubtensor) else None
     of_arrays = {} if gather is None else gather.of_arrays(where)
     if gather is None or not of_arrays:
-        reading.refusal = own_entry_of(x)
+        found.refusal = own_entry_of(x)
         return
     [index, *others] = gather.arrays.values()
     if index.ndim == 1 and isinstance(position := of_arrays.get(0, 0), np.ndarray):
@@ -246,11 +248,11 @@ def _read_leaf(reading: RowIndices, x: TensorVariable, where: Where) -> None:
     if is_counted and not isinstance(x.owner.inputs[0], Constant):
         table, *entries = x.owner.inputs
         named = (entry.name for entry in entries if entry.name)
-        _note_index(reading, table, index, next(named, None) or name_of(table))
+        _note_index(found, table, index, next(named, None) or name_of(table))
 
 
-def _note_index(reading: RowIndices, table: TensorVariable, index: np.ndarray, name: str) -> None:
+def _note_index(found: RowIndices, table: TensorVariable, index: np.ndarray, name: str) -> None:
     digest = sha256(index.astype("int64")).digest()
-    reading.indices[digest] = index.astype(narrowest(int(index.max()) + 1))
-    reading.names[digest] = name
-    reading.tables.add((table, digest))
+    found.indices[digest] = index.astype(narrowest(int(index.max()) + 1))
+    found.names[digest] = name
+    found.tables.add((table, digest))
