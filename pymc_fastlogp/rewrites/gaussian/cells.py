@@ -1,7 +1,7 @@
 """Cells of the rows of a square: rows that read the same of all variables that are not constant.
 
-Cells are sorted by the entries that they read. A parameter with one entry per cell is then read in order, without
-a gather if all entries are read.
+Cells are sorted by the entries that they read. A parameter with one entry per cell is then read in order, without a
+gather if all entries are read.
 """
 
 from collections.abc import Hashable, Sequence

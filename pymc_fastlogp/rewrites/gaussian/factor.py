@@ -1,8 +1,8 @@
 r"""Replace the rows of each cell in a sum of squares by one row per parameter.
 
-A cell has rows :math:`w_i (t_i + c_i^\top h)` whose squares are summed, with known weights :math:`w_i`, targets :math:`t_i` and
-covariates :math:`c_i`, and :math:`K` parameters :math:`h` that all its rows share. For any *center* :math:`m`, and the residuals
-:math:`r_i = t_i + c_i^\top m`,
+The squares of the rows :math:`w_i (t_i + c_i^\top h)` of a cell are summed. Weights :math:`w_i`, targets :math:`t_i`
+and covariates :math:`c_i` are known. All rows of the cell share the :math:`K` parameters :math:`h`. For any *center*
+:math:`m`, and the residuals :math:`r_i = t_i + c_i^\top m`,
 
 .. math::
 
@@ -12,21 +12,22 @@ covariates :math:`c_i`, and :math:`K` parameters :math:`h` that all its rows sha
 
 since an orthogonal matrix keeps norms. Nothing is expanded into moments, so nothing cancels.
 
-**The center** removes large offsets. Near the values that fit the data, :math:`h - m` is a difference of nearby numbers, which is
-exact: the center is rounded to the precision of the sum before residuals are computed. With :math:`m = 0` the target would be part of
-:math:`d`, and the rounding of a target near 1e6 would put an error of 1e-10 into a residual of order 1. The center need
-not be the best fit. The center solves the triangular system :math:`R m = -d_0` of the target, without covariates that are nearly
-combinations of earlier covariates, whose coefficients could be huge. The remaining target stays in :math:`d`.
+**The center** removes large offsets. Near the values that fit the data, :math:`h - m` is a difference of nearby
+numbers, which is exact: the center is rounded to the precision of the sum before residuals are computed. With :math:`m
+= 0` the target would be part of :math:`d`. The rounding of a target near 1e6 would put an error of 1e-10 into a
+residual of order 1. The center need not be the best fit. The center solves the triangular system :math:`R m = -d_0` of
+the target, without covariates that are nearly combinations of earlier covariates: their coefficients could be huge. The
+remaining target stays in :math:`d`.
 
-**Intercepts.** A covariate with a mean far from zero would be factorized with an error relative to that mean. If the first covariate
-is an intercept, the others are taken relative to it: :mod:`~pymc_fastlogp.rewrites.gaussian.intercept`.
+**Intercepts.** A covariate with a mean far from zero would be factorized with an error relative to that mean. If the
+first covariate is an intercept, the others are taken relative to it: :mod:`~pymc_fastlogp.rewrites.gaussian.intercept`.
 
-**Zeros.** An entry that is zero by chance, for example of a balanced covariate, would turn an infinite parameter into NaN. Such
-entries are replaced by entries too small to change any finite value. The exception is a covariate that is zero in all rows of the cell, where
-PyTensor's sum is NaN as well.
+**Zeros.** An entry that is zero by chance, for example of a balanced covariate, would turn an infinite parameter into
+NaN. Such entries are replaced by entries too small to change any finite value. The exception is a covariate that is
+zero in all rows of the cell, where PyTensor's sum is NaN as well.
 
-**Rounding.** LAPACK's Householder reflections are applied to blocks of rows, and in turn to the stacked triangles of the blocks, so
-rounding grows with the logarithm of the number of rows [1]_.
+**Rounding.** LAPACK's Householder reflections are applied to blocks of rows, and in turn to the stacked triangles of
+the blocks. So rounding grows with the logarithm of the number of rows [1]_.
 
 .. [1] J. Demmel, L. Grigori, M. Hoemmen and J. Langou, "Communication-optimal parallel and
    sequential QR and LU factorizations", SIAM Journal on Scientific Computing 34 (2012).
@@ -54,8 +55,8 @@ NEW_SHARE = 1e-3
 class CellFactor(NamedTuple):
     """Triangular factors of the rows of each cell, for ``n`` cells and ``k`` covariates.
 
-    At the parameters ``h`` the sum of squares of a cell is the sum of the squares of
-    ``pivot * ((triangle + low) @ (h - center)) + offset``, plus ``rest ** 2``. ``pivot`` and ``low`` belong to the first row.
+    At the parameters ``h`` the sum of squares of a cell is
+    ``sum((pivot * ((triangle + low) @ (h - center)) + offset) ** 2) + rest ** 2``. ``pivot`` and ``low`` belong to the first row.
 
     Attributes
     ----------

@@ -5,11 +5,13 @@ r"""Sum squares of linear predictors over the rows of a triangle per group, not 
     sum(((y - a[g] - b[g] * x) / s) ** 2)
     ->  (sum((r0 * ((a - a0) + t * (b - b0)) + d0) ** 2 + (r1 * (b - b0) + d1) ** 2) + rest) / s**2
 
-With a continuous outcome no two rows are equal, so :mod:`row compaction <pymc_fastlogp.rewrites.rows.compact.compact_rows>` cannot merge
-rows. But a sum of squares of a linear predictor is a quadratic in its parameters.
+With a continuous outcome no two rows are equal, so :mod:`row compaction
+<pymc_fastlogp.rewrites.rows.compact.compact_rows>` cannot merge rows. But a sum of squares of a linear predictor is a
+quadratic in its parameters.
 
-Rows that read the same parameters, including the scale, make a *cell*; in the example a cell is a group. The residuals of a cell are
-:math:`t_i + c_i^\top h` with known targets :math:`t_i` and covariates :math:`c_i`, and a few parameters :math:`h`. By a QR factorization
+Rows that read the same parameters, including the scale, make a *cell*; in the example a cell is a group. The residuals
+of a cell are :math:`t_i + c_i^\top h` with known targets :math:`t_i` and covariates :math:`c_i`, and a few parameters
+:math:`h`. By a QR factorization
 
 .. math::
 
@@ -20,24 +22,27 @@ for any center :math:`m`: one square per parameter, plus a constant, whatever th
 - :mod:`~pymc_fastlogp.rewrites.gaussian.squares`: a term as the square of an affine expression;
 - :mod:`~pymc_fastlogp.rewrites.gaussian.design`: the expression as target and covariates;
 - :mod:`~pymc_fastlogp.rewrites.gaussian.factor`: the factorization and its rounding;
-- :mod:`~pymc_fastlogp.rewrites.gaussian.sums`: the resulting expressions. Squares that read only parameters shared by all cells become one
-  cell in turn.
+- :mod:`~pymc_fastlogp.rewrites.gaussian.sums`: the resulting expressions. Squares that read only parameters shared by
+  all cells become one cell in turn.
 
-A square costs about as much as a row of the data. With :math:`k` parameters per cell and :math:`p` shared parameters the rule requires
+A square costs about as much as a row of the data. With :math:`k` parameters per cell and :math:`p` shared parameters
+the rule requires
 
 .. math:: k n_\text{cells} + p + 1 < 0.7 \, n_\text{rows},
 
 or :math:`(k + p + 1) n_\text{cells}` on the left if each cell has its own scale.
 
-If the predictor of a row is not finite, the log density is -inf or NaN, as without the rule. Which of the two may differ, if
-several parameters of a cell are infinite. A sum of squares that overflows is infinite even if the scale would bring it back.
+If the predictor of a row is not finite, the log density is -inf or NaN, as without the rule. If several
+parameters of a cell are infinite, the rule may turn one into the other. A sum of squares that overflows is infinite even if the scale
+would bring it back.
 
 When it applies
 ---------------
-- A ``Sum`` over all rows, directly or below parameter checks of PyMC. One of its terms is the square of an expression affine in parameters,
-  with constant coefficients: numpy data, or frozen ``pm.Data``. Normal, log-normal and half-normal densities have this form.
-- Parameters are scalars, gathers by constant indices, ``(beta[group] * X).sum(-1)``, ``X @ beta``, and products of these with
-  expressions that a cell shares.
+- A ``Sum`` over all rows, directly or below parameter checks of PyMC. One of its terms is the square of an expression
+  affine in parameters, with constant coefficients: numpy data, or frozen ``pm.Data``. Normal, log-normal and
+  half-normal densities have this form.
+- Parameters are scalars, gathers by constant indices, ``(beta[group] * X).sum(-1)``, ``X @ beta``, and products of
+  these with expressions that a cell shares.
 - The scale is shared, known per row, or per group. Rows may have known weights of one sign, or a known mask.
 - At most 8 squares per cell remain, fewer than the rows that row compaction would leave.
 

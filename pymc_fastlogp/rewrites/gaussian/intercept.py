@@ -1,20 +1,20 @@
 r"""Compute the first row of a triangle if the first covariate is an intercept.
 
-Subtract from each other covariate its share of the intercept, :math:`z_k = c_k - s_k c_0` with
-:math:`z_k \perp c_0`. For an intercept of one this is :math:`z_k = c_k - \bar{c}_k`. With :math:`e = h - m`, the
-first row of :math:`R e + d` is then
+Subtract from each other covariate its share of the intercept, :math:`z_k = c_k - s_k c_0` with :math:`z_k \perp c_0`.
+For an intercept of one this is :math:`z_k = c_k - \bar{c}_k`. With :math:`e = h - m`, the first row of :math:`R e + d`
+is then
 
 .. math:: R_{00} (e_0 + \sum_k s_k e_k) + d_0.
 
-If a covariate varies little beside its mean, say 1e6, then :math:`e_0` and :math:`s_k e_k` are large and cancel. Two rounded terms near
-1e5 leave an error of 1e-11 in a residual of order 1. Rows of the data would have independent errors of the same size, which average
-out in their sum. Compilers contract the sum to fused multiply-adds, which do not round the product. Two measures keep the digits of
-the summands:
+If a covariate varies little beside its mean, say 1e6, then :math:`e_0` and :math:`s_k e_k` are large and cancel. Two
+rounded terms near 1e5 leave an error of 1e-11 in a residual of order 1. Rows of the data would have independent errors
+of the same size, which average out in their sum. Compilers contract the sum to fused multiply-adds, which do not round
+the product. Two measures keep the digits of the summands:
 
-- The *low* part of :math:`s_k` is its rounding error. It has the sign of :math:`s_k`, so an infinite parameter is not multiplied by both
-  signs.
-- :math:`m_0` has so few digits that :math:`h_0 - m_0` is exact for :math:`h_0` as large as a likely :math:`s_k e_k`, see
-  :func:`with_few_digits`. The remaining target is part of :math:`d_0`.
+- The *low* part of :math:`s_k` is its rounding error. It has the sign of :math:`s_k`, so an infinite parameter is not
+  multiplied by both signs.
+- :math:`m_0` has so few digits that :math:`h_0 - m_0` is exact for :math:`h_0` as large as a likely :math:`s_k e_k`,
+  see :func:`with_few_digits`. The remaining target is part of :math:`d_0`.
 """
 
 from typing import NamedTuple

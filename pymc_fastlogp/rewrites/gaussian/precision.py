@@ -1,7 +1,7 @@
 """Limits of the precision in which squares are summed.
 
-The factorization uses double precision. Centers and shares are rounded before dependent numbers are computed, so they are exact
-in the precision of the sum.
+The factorization uses double precision. Centers and shares are rounded before dependent numbers are computed, so they
+are exact in the precision of the sum.
 """
 
 from typing import NamedTuple

@@ -4,15 +4,15 @@
 
     m * sqr(s * (t + c * h + d * k))        c, d, t constants that vary from row to row
 
-The *scale* ``s`` and the *multiplier* ``m`` are not expanded. The affine core is expanded into monomials. A monomial is a product of
-constants, the covariate, times a product of other factors, the parameter. Each factor is viewed row by row
-(:mod:`~pymc_fastlogp.rewrites.rows.view.grid`). A column of a matrix is read at one position that all rows share, so that
-``(X * beta[g]).sum(-1)`` and ``X @ beta`` are sums of monomials, too.
+The *scale* ``s`` and the *multiplier* ``m`` are not expanded. The affine core is expanded into monomials. A monomial is
+a product of constants, the covariate, times a product of other factors, the parameter. Each factor is viewed row by row
+(:mod:`~pymc_fastlogp.rewrites.rows.view.grid`). All rows share the position of a column of a matrix, so ``(X *
+beta[g]).sum(-1)`` and ``X @ beta`` are sums of monomials, too.
 
 Integer expressions may overflow and are not expanded.
 
-A shared operand, as ``x`` in ``x + k * x``, is expanded once, but its monomials are doubled. A graph of twenty such steps would
-have a million monomials. An expression with more than :data:`MOST_MONOMIALS` stays one factor.
+A shared operand, as ``x`` in ``x + k * x``, is expanded once, but its monomials are doubled. A graph of twenty such
+steps would have a million monomials. An expression with more than :data:`MOST_MONOMIALS` stays one factor.
 """
 
 from collections.abc import Callable, Hashable, Iterable

@@ -5,19 +5,20 @@
     log(p)[arange(n), y]       ->  log(p[arange(n), y])
     (w[:, None] * p)[rows, y]  ->  w * p[y]                 rows = arange(n), w of n rows, p a vector
 
-An elementwise function commutes with indexing, :math:`f(a, b)_{i_r j_r} = f(a_{i_r j_r}, b_{i_r j_r})`. The index of an axis along which
-an input is broadcast is dropped for this input. An index that counts from 0 to the length of its axis leaves the axis in place.
+An elementwise function commutes with indexing, :math:`f(a, b)_{i_r j_r} = f(a_{i_r j_r}, b_{i_r j_r})`. The index of an
+axis along which an input is broadcast is dropped for this input. An index that counts from 0 to the length of its axis
+leaves the axis in place.
 
-Change points, mixtures and multinomial likelihoods compute the log probability of :math:`K` categories, and select the observed
-one last. The rule computes one logarithm and one derivative per observation instead of :math:`K`. It applies repeatedly to the inputs of
-the elementwise function.
+Change points, mixtures and multinomial likelihoods compute the log probability of :math:`K` categories, and select the
+observed one last. The rule computes one logarithm and one derivative per observation instead of :math:`K`. It applies
+repeatedly to the inputs of the elementwise function.
 
-PyTensor's ``local_subtensor_of_batch_dims`` requires that the index selects no more entries than each input has. Here the size of the
-computed table counts.
+PyTensor's ``local_subtensor_of_batch_dims`` requires that the index selects no more entries than each input has. Here
+the size of the computed table counts.
 
-Values are unchanged. PyTensor's gradient multiplies derivatives of entries that are not selected by zero, which is NaN where such a derivative is
-infinite. After the rewrite this gradient is finite. An index out of range raises the same ``IndexError``, because each indexed axis is
-longer than one, so at least one input keeps the index.
+Values are unchanged. PyTensor's gradient multiplies derivatives of entries that are not selected by zero, which is NaN
+where such a derivative is infinite. After the rewrite this gradient is finite. An index out of range raises the same
+``IndexError``, because each indexed axis is longer than one, so at least one input keeps the index.
 
 When it applies
 ---------------

@@ -5,37 +5,40 @@ r"""Sum over the distinct rows of a likelihood, with weights.
     sum(c * f(theta[g], x))     ->  sum(C * f(theta[g_u], x_u))      c, g, x constants
     all(f(theta[g], x) > 0)     ->  all(f(theta[g_u], x_u) > 0)
 
-The summand of a row is a sum of terms, :math:`\sum_i \sum_t c_{ti} h_t(k_{ti})`. The key :math:`k_{ti}` contains the constants that
-the term reads in the row, and :math:`c_{ti}` is a constant weight. Rows with equal keys are a *cell*, and share one evaluation:
+The summand of a row is a sum of terms, :math:`\sum_i \sum_t c_{ti} h_t(k_{ti})`. The key :math:`k_{ti}` contains the
+constants that the term reads in the row, and :math:`c_{ti}` is a constant weight. Rows with equal keys are a *cell*,
+and share one evaluation:
 
 .. math::
 
     \sum_i c_i h(k_i) = \sum_u C_u h(u), \qquad C_u = \sum_{i : k_i = u} c_i
 
-For :math:`c = 1` this removes duplicates, and :math:`C_u` counts rows. For :math:`c = y` the sums :math:`C_u` are the sufficient statistics of an
-exponential family: a Poisson likelihood ``y * eta[g] - exp(eta[g])`` becomes ``Y * eta - N * exp(eta)`` with one term per group.
+For :math:`c = 1` this removes duplicates, and :math:`C_u` counts rows. For :math:`c = y` the sums :math:`C_u` are the
+sufficient statistics of an exponential family: a Poisson likelihood ``y * eta[g] - exp(eta[g])`` becomes ``Y * eta - N
+* exp(eta)`` with one term per group.
 
-:math:`h` is unchanged, so both sides differ by the rounding of sums and weights only. Splitting may move apart terms of a row that
-cancel, so the error is relative to the sum of absolute terms. Keys are compared by their bits: ``-0.0`` is not ``0.0``.
-Where :math:`h` is finite but a derivative is infinite, the gradient may be infinite instead of NaN, because weights are summed
-before they meet the derivative.
+:math:`h` is unchanged, so both sides differ by the rounding of sums and weights only. Splitting may move apart terms of
+a row that cancel, so the error is relative to the sum of absolute terms. Keys are compared by their bits: ``-0.0`` is
+not ``0.0``. Where :math:`h` is finite but a derivative is infinite, the gradient may be infinite instead of NaN,
+because weights are summed before they meet the derivative.
 
 The parts of the derivation:
 
-- :mod:`~pymc_fastlogp.rewrites.rows.view.grid`: the entries that a row reads, through elementwise functions, gathers with
-  constant indices, reductions over other axes, joins, slices, softmax and products with a matrix;
+- :mod:`~pymc_fastlogp.rewrites.rows.view.grid`: the entries that a row reads, through elementwise functions, gathers
+  with constant indices, reductions over other axes, joins, slices, softmax and products with a matrix;
 - :mod:`~pymc_fastlogp.rewrites.rows.compact.terms`: splitting of a summand into terms;
 - :mod:`~pymc_fastlogp.rewrites.rows.compact.grouping`: which terms share a loop over cells, and when compaction pays;
 - :mod:`~pymc_fastlogp.rewrites.rows.compact.cells`: weights, and infinite terms.
 
 When it applies
 ---------------
-- A ``Sum`` of floats, or an ``All``, over one or several axes, directly or below parameter checks of PyMC. Checks are kept.
+- A ``Sum`` of floats, or an ``All``, over one or several axes, directly or below parameter checks of PyMC. Checks are
+  kept.
 - The rows read constants, and parameters at constant indices: numpy data, or frozen ``pm.Data``.
 - The distinct keys of a term are fewer than 0.7 of the rows, and at least 32 evaluations are saved.
 
-Terms with keys that hardly repeat stay in a loop over the rows: with a continuous covariate in a negative binomial likelihood,
-``gammaln(y + alpha)`` alone moves to the distinct counts.
+Terms with keys that hardly repeat stay in a loop over the rows: with a continuous covariate in a negative binomial
+likelihood, ``gammaln(y + alpha)`` alone moves to the distinct counts.
 
 When it refuses
 ---------------
@@ -48,8 +51,8 @@ Each refusal is logged with its reason by the logger ``pymc_fastlogp``:
 - Too few repeats, or an unknown number of rows.
 - Weights of equal rows whose sums overflow.
 
-A check of values that the density computes in each row anyway stays, without a log message: distinct rows would compute these
-values a second time.
+A check of values that the density computes in each row anyway stays, without a log message: distinct rows would compute
+these values a second time.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 r"""Group terms into loops over cells.
 
-The key of a term consists of the columns that the term reads. A *cell* is a set of rows with equal keys. A term alone needs one
-evaluation per cell of its own key. A loop evaluates all its terms in each of its cells, so a term can join a loop with
-a finer key:
+The key of a term consists of the columns that the term reads. A *cell* is a set of rows with equal keys. A term alone
+needs one evaluation per cell of its own key. A loop evaluates all its terms in each of its cells, so a term can join a
+loop with a finer key:
 
 - A term joins if the loop has at most :math:`1 / 0.7` times as many cells as the term.
 - Plain arithmetic always joins, unless the term would add weight loads for at least four times as many cells.
@@ -17,14 +17,15 @@ Shared subexpressions are then computed once, and large numbers that cancel with
 
     \sum_i (f_i - c_i) = \sum_i f_i - C, \qquad C = \sum_i c_i
 
-saves one load of :math:`c_i` per row. :math:`C` is exact to its last digit. Partial sums of :math:`f_i` may exceed those of
-:math:`f_i - c_i` by :math:`\sum_i |c_i|`. Each addition rounds by at most :math:`u = 2^{-53}` times the partial sum, with random signs. So
-:math:`n` additions lose about :math:`u \sqrt{n} \sum_i |c_i|`. A log density is of order one per row, and
-the loss must stay below :math:`10^{-12} n`. So the ``gammaln(y + 1)`` of 5000 Poisson counts leaves the sum if the mean is below 127. For
-1e7 rows the limit is 2.8. Constants near 1e9 stay in the rows, where they cancel.
+saves one load of :math:`c_i` per row. :math:`C` is exact to its last digit. Partial sums of :math:`f_i` may exceed
+those of :math:`f_i - c_i` by :math:`\sum_i |c_i|`. Each addition rounds by at most :math:`u = 2^{-53}` times the
+partial sum, with random signs. So :math:`n` additions lose about :math:`u \sqrt{n} \sum_i |c_i|`. A log density is of
+order one per row, and the loss must stay below :math:`10^{-12} n`. So the ``gammaln(y + 1)`` of 5000 Poisson counts
+leaves the sum if the mean is below 127. For 1e7 rows the limit is 2.8. Constants near 1e9 stay in the rows, where they
+cancel.
 
-A constant also stays if a switch reads its mask anyway, or if a product would have to be expanded: :math:`x_i (y_i - \mu_i)` in a gradient
-shares :math:`y_i - \mu_i` with other terms.
+A constant also stays if a switch reads its mask anyway, or if a product would have to be expanded: :math:`x_i (y_i -
+\mu_i)` in a gradient shares :math:`y_i - \mu_i` with other terms.
 """
 
 from collections.abc import Sequence

@@ -4,17 +4,17 @@ r"""Evaluate a costly function once per distinct row, and gather the results.
 
     f(c, theta[g])  ->  f(c_u, theta[g_u])[i]      c, g constants, u the distinct rows, i their numbers
 
-Row compaction (:mod:`~pymc_fastlogp.rewrites.rows.compact.compact_rows`) is cheaper where a sum over rows can use it. This rule
-handles rows that are needed one by one, and functions inside another function. In a mixture of negative
-binomials, ``gammaln(y + alpha)`` depends on the count, while the rows also differ by their means. The gradient adds up the
-contributions of equal rows before it evaluates the derivative of ``f``, here psi.
+Row compaction (:mod:`~pymc_fastlogp.rewrites.rows.compact.compact_rows`) is cheaper where a sum over rows can use it.
+This rule handles rows that are needed one by one, and functions inside another function. In a mixture of negative
+binomials, ``gammaln(y + alpha)`` depends on the count, while the rows also differ by their means. The gradient adds up
+the contributions of equal rows before it evaluates the derivative of ``f``, here psi.
 
 Values are unchanged. The gradient differs by the rounding of sums.
 
 When it applies
 ---------------
-- ``f`` is in :data:`COSTLY`: log-gamma, psi, incomplete gamma and beta functions, Bessel functions. A gather costs a load, and an
-  addition in memory in the gradient, which vectorized ``exp`` and ``log`` hardly exceed.
+- ``f`` is in :data:`COSTLY`: log-gamma, psi, incomplete gamma and beta functions, Bessel functions. A gather costs a
+  load, and an addition in memory in the gradient, which vectorized ``exp`` and ``log`` hardly exceed.
 - The rows read constants, parameters at constant indices, and values that all rows share.
 - The distinct rows, along one axis or all, are fewer than 0.7 of the rows, and more than 32 evaluations are saved.
 

@@ -5,22 +5,23 @@
     logsumexp(z * b, axis=1)  ->  logsumexp(z_u * b, axis=1)[i]     z constant, u its distinct rows, i their numbers
     dot(x, b)                 ->  dot(x_u, b)[i]
 
-The gather costs a load, and an addition in memory in the gradient. Both are small beside a reduction of many
-entries. The rule runs before row compaction. A likelihood reads further columns, so it has at least as many cells as the
+The gather costs a load, and an addition in memory in the gradient. Both are small beside a reduction of many entries.
+The rule runs before row compaction. A likelihood reads further columns, so it has at least as many cells as the
 reduction has distinct rows. Several likelihoods may share one reduction.
 
 Values and gradient differ by the rounding of sums, because BLAS may add the entries of fewer rows in another order.
 
 When it applies
 ---------------
-- ``LogSumExp``, ``Sum``, ``Max``, ``Min`` or ``Prod`` of at least eight entries, or a product with at least eight columns.
+- ``LogSumExp``, ``Sum``, ``Max``, ``Min`` or ``Prod`` of at least eight entries, or a product with at least eight
+  columns.
 - The rows read constants, parameters at constant indices, and values that all rows share.
 - The distinct rows, along one axis or all, are fewer than 0.7 of the rows, and more than 32 reductions are saved.
 
 When it refuses
 ---------------
-Short rows, rows that hardly repeat, variables with one value per row, data that are not frozen, an unknown number of rows,
-integers.
+Short rows, rows that hardly repeat, variables with one value per row, data that are not frozen, an unknown number of
+rows, integers.
 """
 
 from math import prod

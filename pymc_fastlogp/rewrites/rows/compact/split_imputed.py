@@ -13,8 +13,8 @@ r"""Sum the complete rows of imputed data apart from the rows with unknown entri
     \sum_i f(X_i, z_i) = \sum_{i \in k} f(x_i, z_i) + \sum_j f(u_j, z_{m_j}).
 
 PyMC writes missing values in ``observed`` in this way. The complete rows then read constants, so Gaussian rows and row
-compaction apply to them. The incomplete rows are sorted by ``u``, which is then read without an index. The same terms are
-summed in another order.
+compaction apply to them. The incomplete rows are sorted by ``u``, which is then read without an index. The same terms
+are summed in another order.
 
 When it applies
 ---------------
@@ -30,7 +30,8 @@ When it refuses
 - A set that writes a position twice, or an unknown entry that several rows read.
 - Entries computed from constants and tables, such as the branches of a likelihood.
 - Another parameter with one value per row, which the complete rows would still read.
-- Rows with another reader, rows of unknown length, and Ops between array and sum that do not compute rows independently.
+- Rows with another reader, rows of unknown length, and Ops between array and sum that do not compute rows
+  independently.
 """
 
 from math import prod

@@ -5,17 +5,17 @@
     sum(f(join(0, a, b), x))  ->  sum(f(a, x[:n])) + sum(f(b, x[n:]))
     all(f(join(0, a, b)))     ->  all(f(a)) & all(f(b))
 
-``f`` is elementwise. Likelihoods with one mean per block of rows use ``pt.concatenate`` in this way. The joined rows are then never
-computed, and their gradient is never split again. Each block is compacted, sorted and hoisted by itself.
+``f`` is elementwise. Likelihoods with one mean per block of rows use ``pt.concatenate`` in this way. The joined rows
+are then never computed, and their gradient is never split again. Each block is compacted, sorted and hoisted by itself.
 
 The same terms are summed in another order. PyTensor can simplify a block that the join hides: with rates
-``concatenate([exp(x), exp(z)])``, ``log(exp(x))`` becomes ``x``. So ``y * log(mu) - mu`` at an infinite rate is minus infinity instead
-of NaN. A sampler rejects both.
+``concatenate([exp(x), exp(z)])``, ``log(exp(x))`` becomes ``x``. So ``y * log(mu) - mu`` at an infinite rate is minus
+infinity instead of NaN. A sampler rejects both.
 
 When it applies
 ---------------
-Before the gradient, to a sum or a check of two to eight blocks with at least 32 rows each, joined along a reduced axis. All joins
-along the axis end at the same rows.
+Before the gradient, to a sum or a check of two to eight blocks with at least 32 rows each, joined along a reduced axis.
+All joins along the axis end at the same rows.
 
 When it refuses
 ---------------

@@ -11,18 +11,18 @@ r"""Split the summand of a sum over rows into terms, each with the constants tha
     switch(e & m, u, v)       ->  terms of switch(e, u, v) where m, of v where not
 
 The terms are the leaves of a tree. A branch can be computed from any subset of its terms, the others counting as zero:
-``switch(s, a + b, c)`` without ``a`` and ``c`` is ``switch(s, b, 0)``. So the sum over rows is a sum of trees, one per group
-of terms.
+``switch(s, a + b, c)`` without ``a`` and ``c`` is ``switch(s, b, 0)``. So the sum over rows is a sum of trees, one per
+group of terms.
 
 Rules that keep values and digits:
 
-- A constant mask restricts a term to rows. The mask is never a factor, because ``0 * inf`` would be NaN for an entry that
-  the switch hides.
-- Operands of masks that select no row give no term. Zero branches are dropped only inside a sum. Elsewhere ``0 * inf`` must
-  remain NaN. So with effects written as a sum of ``switch(group == k, a[k], 0)``, the gradient by each effect reads that
-  effect alone.
-- A sum without weights that another term reads stays one term, as ``z`` of ``-z - exp(-z)``. Each row computes ``z`` anyway.
-  The derivative ``exp(-z) - 1`` would lose its digits near zero as the difference of two sums.
+- A constant mask restricts a term to rows. The mask is never a factor, because ``0 * inf`` would be NaN for an entry
+  that the switch hides.
+- Operands of masks that select no row give no term. Zero branches are dropped only inside a sum. Elsewhere ``0 * inf``
+  must remain NaN. So with effects written as a sum of ``switch(group == k, a[k], 0)``, the gradient by each effect
+  reads that effect alone.
+- A sum without weights that another term reads stays one term, as ``z`` of ``-z - exp(-z)``. Each row computes ``z``
+  anyway. The derivative ``exp(-z) - 1`` would lose its digits near zero as the difference of two sums.
 - Terms are added, and factors multiplied, in the dtype of the Op that computed them, as in ``a8 + b8 + c64``. Integer
   expressions may overflow and stay whole.
 """

@@ -10,21 +10,23 @@ A sum, or an ``all``, does not depend on the order of its rows:
 
     \sum_i f(\theta_{g_i}, x_i) = \sum_i f(\theta_{g_{p_i}}, x_{p_i}).
 
-Permuting constants, and entries of tables at constant indices, costs nothing at run time. The gradient adds up the rows of each group. If
-these rows are adjacent, a kernel accumulates them in registers and updates memory once per group. An index that reads each entry
-once becomes the order of the rows: ``exp(theta[p] * x).sum()`` is ``exp(theta * x[q]).sum()`` with the inverse ``q`` of ``p``, so the
-gather and its scatter vanish. Both sides differ by the rounding of the sum.
+Permuting constants, and entries of tables at constant indices, costs nothing at run time. The gradient adds up the rows
+of each group. If these rows are adjacent, a kernel accumulates them in registers and updates memory once per group. An
+index that reads each entry once becomes the order of the rows: ``exp(theta[p] * x).sum()`` is ``exp(theta *
+x[q]).sum()`` with the inverse ``q`` of ``p``, so the gather and its scatter vanish. Both sides differ by the rounding
+of the sum.
 
 :mod:`~pymc_fastlogp.rewrites.rows.order.scatter_order` chooses the order from measured costs of scatters.
-:mod:`~pymc_fastlogp.rewrites.rows.order.readers` finds all reductions that read the same rows. They are permuted together, so that
-loops over these rows can still be fused. The rule works before the gradient, where only sums have to be permuted; the gradient
-follows.
+:mod:`~pymc_fastlogp.rewrites.rows.order.readers` finds all reductions that read the same rows. They are permuted
+together, so that loops over these rows can still be fused. The rule works before the gradient, where only sums have to
+be permuted; the gradient follows.
 
 When it applies
 ---------------
-- A ``Sum`` of floats along an axis of more than 32 rows, which read only constants and entries of tables at constant indices. The rows
-  may be cells of :mod:`~pymc_fastlogp.rewrites.rows.compact.compact_rows`.
-- Another order saves at least 0.1 ns per row in the scatters: groups pay from about 20 rows each. Rows in the best order stay.
+- A ``Sum`` of floats along an axis of more than 32 rows, which read only constants and entries of tables at constant
+  indices. The rows may be cells of :mod:`~pymc_fastlogp.rewrites.rows.compact.compact_rows`.
+- Another order saves at least 0.1 ns per row in the scatters: groups pay from about 20 rows each. Rows in the best
+  order stay.
 
 When it refuses
 ---------------
@@ -32,8 +34,8 @@ Refusals are logged if another order would pay:
 
 - A reader of the rows that is neither a sum nor an ``all`` along them: an output per row, a maximum, a sum by group.
 - Rows that read other rows, as differences of neighbors do, or a variable with the rows along two axes.
-- Rows that read their own entry of a variable: a latent variable, a cumulative sum, shared data, random numbers. Permuting such
-  an entry would cost a gather, and a scatter in the gradient.
+- Rows that read their own entry of a variable: a latent variable, a cumulative sum, shared data, random numbers.
+  Permuting such an entry would cost a gather, and a scatter in the gradient.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 r"""Choose the order of rows that minimizes the cost of the gradient's scatters.
 
-The gradient of ``theta[g]`` adds the contribution of each row to the entry of its group, :math:`y_{g_i} \mathrel{+}= x_i`. The cost of a
-row depends on the distances of equal :math:`g_i` (``docs/kernel/scatter.md``):
+The gradient of ``theta[g]`` adds the contribution of each row to the entry of its group, :math:`y_{g_i} \mathrel{+}=
+x_i`. The cost of a row depends on the distances of equal :math:`g_i` (``docs/kernel/scatter.md``):
 
 - 0.67 ns as vectors, if equal entries are at least a vector apart;
 - 0.97 to 0.42 ns in registers, if the mean run of equal entries is at least a vector long (16 lanes);
@@ -9,17 +9,18 @@ row depends on the distances of equal :math:`g_i` (``docs/kernel/scatter.md``):
 - 0.2 ns if the index is ascending without gaps: neighbors are added to neighbors, without gather or scatter;
 - 0.6 ns more if the table exceeds the L1 cache and the entry is further than a cache line from the entry before.
 
-Sorting one index changes the runs of all others, so the costs of all indices are added. The candidates for each index are:
+Sorting one index changes the runs of all others, so the costs of all indices are added. The candidates for each index
+are:
 
 - rows sorted by the index, ties in their current order;
 - rows sorted by the index, ties sorted by the other indices;
 - for a table larger than the L1 cache, rows in rounds through the table.
 
-The cheapest candidate is taken repeatedly until no order saves enough, so the rule is idempotent. Other costs of a row are not
-counted.
+The cheapest candidate is taken repeatedly until no order saves enough, so the rule is idempotent. Other costs of a row
+are not counted.
 
-The costs were measured with ``python -m benchmarks.scatter`` for 16 lanes. With fewer lanes registers pay for shorter runs, so an order
-that pays here pays there.
+The costs were measured with ``python -m benchmarks.scatter`` for 16 lanes. With fewer lanes registers pay for shorter
+runs, so an order that pays here pays there.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,8 @@
 r"""View an expression row by row: the entries that each row reads, and the value at chosen rows.
 
 Let ``x`` be reduced over some of its axes, the *grid*. A *row* is a point of the grid. Each Op in :data:`VIEWS`
-computes a row of its output from the same row of its inputs. So ``x`` at the rows ``r`` is the same expression of
-the leaves of ``x`` at ``r``:
+computes a row of its output from the same row of its inputs. So ``x`` at the rows ``r`` is the same expression of the
+leaves of ``x`` at ``r``:
 
 .. code::
 

@@ -1,14 +1,14 @@
 r"""Number the distinct keys of rows in time linear in the rows: equal rows get equal numbers.
 
-A key consists of columns. Each column is factorized by its bits, so ``-0.0`` is not ``0.0`` and nan equals
-nan. Columns are combined in pairs: codes :math:`a_i < A` and :math:`b_i < B` give the code :math:`a_i B + b_i`,
-which is factorized again, so that codes stay below the number of rows.
+A key consists of columns. Each column is factorized by its bits, so ``-0.0`` is not ``0.0`` and NaN equals NaN. Columns
+are combined in pairs: codes :math:`a_i < A` and :math:`b_i < B` give the code :math:`a_i B + b_i`. This code is
+factorized again, so that codes stay below the number of rows.
 
 Most columns of continuous data hardly repeat. Factorizing such a column needs a hash table as large as the data, so a
-sample is inspected first. If fewer than :math:`\alpha n` of :math:`n` rows are distinct, at least
-:math:`(1 - \alpha) n` pairs of rows are equal. A sample of :math:`m` rows then contains
-:math:`(1 - \alpha) m^2 / n` equal pairs on average. A key with less than half as many pairs counts as distinct. For
-200 000 of 1e7 rows this threshold is 17 standard deviations below the mean.
+sample is inspected first. If fewer than :math:`\alpha n` of :math:`n` rows are distinct, at least :math:`(1 - \alpha)
+n` pairs of rows are equal. A sample of :math:`m` rows then contains :math:`(1 - \alpha) m^2 / n` equal pairs on
+average. A key with less than half as many pairs counts as distinct. For 200 000 of 1e7 rows this threshold is 17
+standard deviations below the mean.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """Compare lengths that no type knows when a function runs, as PyTensor does.
 
-``Y - b`` with a constant ``Y`` of three columns raises unless ``b`` has three entries. Rows that read ``b[[0, 1, 2]]`` would
-not raise for a fourth entry. So variables of unknown length are read only after the comparisons that the expression
-makes: of operands that are broadcast, multiplied as matrices, joined, or repeated.
+``Y - b`` with a constant ``Y`` of three columns raises unless ``b`` has three entries. Rows that read ``b[[0, 1, 2]]``
+would not raise for a fourth entry. So variables of unknown length are read only after the comparisons that the
+expression makes: of operands that are broadcast, multiplied as matrices, joined, or repeated.
 """
 
 from collections.abc import Iterator, Sequence
