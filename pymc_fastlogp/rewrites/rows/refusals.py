@@ -113,7 +113,7 @@ def why_own_entries(grid: Grid, where: Where, of_rows: Iterable[TensorVariable])
 
 
 def own_entry_of(x: TensorVariable) -> Refusal:
-    """Say that each row reads an entry of its own of ``x``."""
+    """Return the refusal of rows that each read their own entry of ``x``."""
     return ONE_EACH.about(name=name_of(x))
 
 

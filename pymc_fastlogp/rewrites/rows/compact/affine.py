@@ -45,7 +45,7 @@ def _multiples(x: TensorVariable) -> list[tuple[TensorVariable, float]]:
     """Return the terms of a sum, each with a constant factor; an empty list if ``x`` is no sum, or is of a narrow integer dtype that may overflow."""
     if x.type.dtype not in (*float_dtypes, "int64"):
         return []
-    # In their own types, in which another sum may have them, too: `as_variable` computes in one.
+    # Without casts, so that operands shared with another sum are equal. `as_variable` casts.
     parts = x.owner.inputs if x.owner is not None else []
     if is_made_by(x, ps.Add):
         return [(part, 1.0) for part in parts]

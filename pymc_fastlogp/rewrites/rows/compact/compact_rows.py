@@ -157,7 +157,7 @@ def _costly(x: TensorVariable) -> Iterator[TensorVariable]:
     """Yield the costly expressions from which cheap row-wise arithmetic computes ``x``."""
 
     def operands(x: TensorVariable) -> list[TensorVariable]:
-        if x.owner is None or isinstance(x.owner.op, AdvancedSubtensor):  # gathered rows of a table
+        if x.owner is None or isinstance(x.owner.op, AdvancedSubtensor):  # rows of a table
             return []
         return x.owner.inputs if is_cheap(x) and _is_by_row(x.owner) else []
 

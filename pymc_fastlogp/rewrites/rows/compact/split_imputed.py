@@ -70,7 +70,7 @@ from pymc_fastlogp.rewrites.rows.view.grid import (
 
 NAME = "fastlogp_split_imputed"
 
-# Fewer complete rows save less than one more loop costs.
+# Fewer complete rows save less than the overhead of a second loop.
 FEWEST_COMPLETE = 32
 # Bound on the entries that are tracked.
 MOST_ENTRIES = 1_000_000

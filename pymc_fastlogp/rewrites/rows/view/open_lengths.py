@@ -16,7 +16,9 @@ from pytensor.tensor.math import Dot, eq
 from pytensor.tensor.special import LogAddExp, XLog1PY, XLogY
 from pytensor.tensor.variable import TensorVariable
 
-# Ops whose operands have axes as long as the output's. A join axis is longer, but its length is unknown if an operand's is.
+# Ops whose operands have the axis lengths of the output. The axis of a join is longer, but its length is unknown if the
+# length of an operand is.
+
 ALIGNED = (Elemwise, XLogY, XLog1PY, LogAddExp, Join, Alloc)
 FIT = CheckAndRaise(ValueError, "Incompatible lengths: arrays that are combined do not fit.")
 
