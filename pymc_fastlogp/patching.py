@@ -11,13 +11,31 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import update_wrapper
+from types import ModuleType
 from typing import Any
 
 from pymc_fastlogp.config import ON
 
 ENVIRONMENT_VARIABLE = "PYMC_FASTLOGP_PATCH"
+
+
+def _sample(*args: Any, **kwargs: Any) -> Any:
+    """Call :func:`pymc_fastlogp.sample`; ``nuts_sampler="pymc"``, which Bambi passes unless its user chooses, is no choice here."""
+    if kwargs.get("nuts_sampler") == "pymc":
+        kwargs["nuts_sampler"] = None
+    return _sampling().sample(*args, **kwargs)
+
+
+def _compile_pymc_model(*args: Any, **kwargs: Any) -> Any:
+    """Call :func:`pymc_fastlogp.compile_pymc_model`; data stay shared unless the caller freezes them, as in nutpie."""
+    return _sampling().compile_pymc_model(*args, **{"freeze_model": False} | kwargs)
+
+
+def _sampling() -> ModuleType:
+    """Import what samples: above this module, and needed by calls alone."""
+    return importlib.import_module("pymc_fastlogp.sampling")
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,16 +46,13 @@ class Patch:
     ----------
     module, attribute : str
         Name of the module, and of the function in it.
-    replacement : str
-        Name of the function in ``pymc_fastlogp.sampling`` that is called instead.
-    defaults : dict
-        Arguments of the replacement whose defaults differ from those of the original function.
+    ours : callable
+        The function that is called instead.
     """
 
     module: str
     attribute: str
-    replacement: str
-    defaults: dict[str, Any] = field(default_factory=dict)
+    ours: Callable[..., Any]
 
     @property
     def name(self) -> str:
@@ -46,15 +61,13 @@ class Patch:
 
 
 PATCHES = (
-    Patch("pymc", "sample", "sample"),
-    Patch("pymc.sampling", "sample", "sample"),
-    Patch("pymc.sampling.mcmc", "sample", "sample"),
+    Patch("pymc", "sample", _sample),
+    Patch("pymc.sampling", "sample", _sample),
+    Patch("pymc.sampling.mcmc", "sample", _sample),
 )
-# nutpie does not freeze data unless asked to, so that data can be exchanged in the compiled model.
-UNFROZEN = {"freeze_model": False}
 NUTPIE_PATCHES = (
-    Patch("nutpie", "compile_pymc_model", "compile_pymc_model", UNFROZEN),
-    Patch("nutpie.compile_pymc", "compile_pymc_model", "compile_pymc_model", UNFROZEN),
+    Patch("nutpie", "compile_pymc_model", _compile_pymc_model),
+    Patch("nutpie.compile_pymc", "compile_pymc_model", _compile_pymc_model),
 )
 
 # The original functions by the patch that replaced them.
@@ -66,7 +79,8 @@ def patch_pymc(*, nutpie: bool = False) -> tuple[str, ...]:
     """Make ``pm.sample`` call :func:`pymc_fastlogp.sample`, for the whole process.
 
     Libraries that call ``pm.sample`` for their users, such as Bambi's ``model.fit``, then compile and sample faster. Signature, docstring
-    and result are those of ``pm.sample``; a model that :func:`~pymc_fastlogp.sample` leaves to PyMC is sampled by PyMC.
+    and result are those of ``pm.sample``; a model that :func:`~pymc_fastlogp.sample` leaves to PyMC is sampled by PyMC. The argument
+    ``nuts_sampler="pymc"``, which libraries pass by default, counts as no choice: nutpie samples.
     A name imported before the patch, as in ``from pymc import sample``, stays PyMC's own function. Patching again changes nothing.
 
     Parameters
@@ -159,11 +173,9 @@ def _function(patch: Patch) -> Callable[..., Any]:
 
 def _replacement(patch: Patch, original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function with the signature and the docstring of the original one."""
-    sampling = importlib.import_module("pymc_fastlogp.sampling")
-    ours = getattr(sampling, patch.replacement)
 
     def replacement(*args: Any, **kwargs: Any) -> Any:
-        return ours(*args, **patch.defaults | kwargs)
+        return patch.ours(*args, **kwargs)
 
     update_wrapper(replacement, original)
     replacement._pymc_fastlogp_original = original  # type: ignore[attr-defined]

@@ -81,6 +81,13 @@ def test_a_block_restores_the_state_before_it(called):
     assert pm.sample is OWN_SAMPLE
 
 
+def test_the_default_of_libraries_is_no_choice_of_a_sampler(called):
+    with pymc_fastlogp.patched_pymc():
+        pm.sample(nuts_sampler="pymc")
+        pm.sample(nuts_sampler="blackjax")
+    assert called == [((), {"nuts_sampler": None}), ((), {"nuts_sampler": "blackjax"})]
+
+
 def test_an_error_in_a_block_restores_too():
     with pytest.raises(KeyError), pymc_fastlogp.patched_pymc():
         raise KeyError
