@@ -20,17 +20,17 @@ from pytensor.tensor.random.basic import MvNormalRV
 from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.analysis.elemwise import is_elemwise
 from pymc_fastlogp.reparametrization.effects import (
-    combined,
+    broadcasts_to,
+    clients_of,
+    combine,
     depends_on,
-    fits,
     has_prior,
     is_random,
     is_standard_normal,
-    users,
 )
 
 # Effects of a group: their elimination is spelled out, so that the graph grows with the cube of it, and the time to compile with the graph.
-MOST_EFFECTS = 6
+MAX_EFFECTS = 6
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Correlated:
     @property
     def mean(self) -> Variable:
         """Of the effects, with axes for groups and effects."""
-        mean = pt.atleast_2d(combined(pt.add, self.terms, 0.0, self.variable))
+        mean = pt.atleast_2d(combine(pt.add, self.terms, 0.0, self.variable))
         return mean if self.group_axis_of_terms == 0 else mean.T
 
     @property
@@ -95,12 +95,12 @@ class Correlated:
         """Factors of the standardized effects."""
         return (self.matrix,)
 
-    def where(self, old: Variable, new: Variable) -> "Correlated":
+    def substitute(self, old: Variable, new: Variable) -> "Correlated":
         """Return the same effects in a graph that has one variable for another."""
         terms = tuple(new if x is old else x for x in self.terms)
         return replace(self, terms=terms, matrix=new if self.matrix is old else self.matrix)
 
-    def without_circle(self) -> "Correlated":
+    def without_cyclic_terms(self) -> "Correlated":
         """Return the same effects without terms of their mean that are now made from themselves."""
         if self.is_centered:
             return self
@@ -108,7 +108,7 @@ class Correlated:
         return replace(self, terms=terms)
 
 
-def correlated_of(fgraph: FunctionGraph, x: Variable) -> Correlated | None:
+def find_correlated(fgraph: FunctionGraph, x: Variable) -> Correlated | None:
     """Return a free variable as correlated effects, None if it has none."""
     if x.type.ndim != 2 or x.owner.op.transform is not None:
         return None
@@ -121,7 +121,7 @@ def correlated_of(fgraph: FunctionGraph, x: Variable) -> Correlated | None:
     if found is None or not is_random(found.matrix):
         return None
     n_effects, n_columns = found.matrix.type.shape
-    is_small = n_effects == n_columns and n_effects is not None and 1 < n_effects <= MOST_EFFECTS
+    is_small = n_effects == n_columns and n_effects is not None and 1 < n_effects <= MAX_EFFECTS
     return found if is_small and x.type.shape[1 - found.group_axis] in (n_effects, None) else None
 
 
@@ -139,7 +139,7 @@ def _centered(x: Variable) -> Correlated | None:
 def _non_centered(fgraph: FunctionGraph, x: Variable) -> Correlated | None:
     at, group_axis, is_flipped = x, 0, False
     while True:
-        of = [*users(fgraph, at)]
+        of = [*clients_of(fgraph, at)]
         if len(of) != 1:
             return None
         [(user, place)] = of
@@ -166,7 +166,7 @@ def _terms(
     """Return what is added to the product, perhaps after a transposition, and which axis groups are on there."""
     terms: tuple[Variable, ...] = ()
     while True:
-        of = [*users(fgraph, product)]
+        of = [*clients_of(fgraph, product)]
         if len(of) != 1:
             return terms, group_axis
         [(user, place)] = of
@@ -175,7 +175,7 @@ def _terms(
             group_axis = 1 - group_axis
         elif (
             is_elemwise(user.op, Add)
-            and all(fits(y, product) for y in found)
+            and all(broadcasts_to(y, product) for y in found)
             and not any(depends_on(y, {x}) for y in found)
         ):
             terms += found

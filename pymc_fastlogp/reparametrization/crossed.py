@@ -20,28 +20,33 @@ and with ``psi = p @ (1 / D)``, which is 1 where the data say nothing and 0 wher
     omega <- omega psi / m^2,                          1 / omega <- 1 / omega + 1 / psi - 1
 
 No difference of nearly equal numbers is taken, but for ``1 - omega``. It is an exact change of variables for any numbers, as all others are. The derivatives are those of
-each line, backwards; a derivative by ``x`` is written ``of_x`` below.
+each line, backwards; a derivative by ``x`` is written ``d_x`` below.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytensor.tensor as pt
+from numpy.typing import NDArray
 from pymc.model.fgraph import ModelFreeRV
 from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp._upstream.pymc_dispatch import support_point_of
 from pymc_fastlogp.reparametrization.effects import Effect
-from pymc_fastlogp.reparametrization.site_node import Forward, Pullback, as_node
-from pymc_fastlogp.reparametrization.sited_normal import (
-    SitedNormal,
+from pymc_fastlogp.reparametrization.partially_centered import (
+    PartiallyCenteredNormal,
     SiteTransform,
-    middle,
+    value_at_zero_residual,
     zeros_of,
 )
+from pymc_fastlogp.reparametrization.site_node import Forward, Pullback, as_node
 from pymc_fastlogp.reparametrization.sites import (
+    Block,
+    Site,
     gradient_name,
     information_name,
     sign_name,
@@ -49,8 +54,12 @@ from pymc_fastlogp.reparametrization.sites import (
     weights_name,
 )
 
+Array = NDArray[np.float64]
+
 # What a factor has in the elimination: scale, gradient, level of its means; and the numbers of its site.
 N_PARAMETERS, N_NUMBERS = 3, 4
+# What the level of another factor does may differ by this part of what a factor's own level does.
+MAX_MISMATCH = 0.1
 
 
 class Crossing:
@@ -110,7 +119,7 @@ class Crossing:
 
 
 class _Step(NamedTuple):
-    """A factor when it is eliminated, by the names of the module's docstring; ``own`` is the level of its means, ``inverse`` is 1 / D."""
+    """A factor when it is eliminate, by the names of the module's docstring; ``own`` is the level of its means, ``inverse`` is 1 / D."""
 
     scale: Any
     own: Any
@@ -140,14 +149,14 @@ def _functions(n: int) -> tuple[Forward, Pullback]:
 
     def pullback(inputs: Any, outputs: Any, gradients: Any) -> list[Variable]:
         found: list[Variable] = []
-        of_omega = of_tau = 0.0
+        d_omega = d_tau = 0.0
         steps = _steps(n, inputs)
         for k in reversed(range(1, n)):
-            of_outputs = gradients[4 * (k - 1) : 4 * k]
+            d_outputs = gradients[4 * (k - 1) : 4 * k]
             is_last = k == n - 1
-            own, of_omega, of_tau = _back(steps[k], of_outputs, of_omega, of_tau, is_last=is_last)
+            own, d_omega, d_tau = _back(steps[k], d_outputs, d_omega, d_tau, is_last=is_last)
             found = own + found
-        return _back_to_first(steps[0], of_omega, of_tau) + found
+        return _back_to_first(steps[0], d_omega, d_tau) + found
 
     return forward, pullback
 
@@ -177,68 +186,72 @@ def _steps(n: int, inputs: Sequence[Any]) -> list[_Step]:
 
 
 def _back(
-    step: _Step, of_outputs: Sequence[Any], of_next_omega: Any, of_tau: Any, *, is_last: bool
+    step: _Step, d_outputs: Sequence[Any], d_next_omega: Any, d_tau: Any, *, is_last: bool
 ) -> tuple[list[Variable], Any, Any]:
     """Return the derivatives by scale, gradient and level of the means of a factor, and by the omega and tau that it meets."""
-    of_r, of_omega, of_kappa, of_m = of_outputs
+    d_r, d_omega, d_kappa, d_m = d_outputs
     m2 = step.m2
-    of_m2, of_psi, of_own, of_expected = 0.5 * of_m / pt.sqrt(m2), 0.0, 0.0, 0.0
+    d_m2, d_psi, d_own, d_expected = 0.5 * d_m / pt.sqrt(m2), 0.0, 0.0, 0.0
     if not is_last:
-        of_own = of_tau * step.omega * step.sign
-        of_expected = of_own / m2
-        of_psi = of_next_omega * step.omega / m2
-        of_m2 = of_m2 - of_expected * step.expected / m2 - of_psi * step.psi / m2
-        of_omega = of_omega + of_next_omega * step.psi / m2
-        of_omega = of_omega + of_tau * step.sign * (step.own + step.expected / m2)
-        of_r = of_r + of_expected * step.p * pt.sqr(step.scale) * step.inverse
-    of_psi = of_psi + of_m2 * (1.0 - step.omega)
-    of_omega = of_omega + of_m2 * (1.0 - step.psi)
-    along = (step.p * of_r).sum()
-    of_own = of_own + step.kappa * along
-    of_omega = of_omega - step.weight * (of_kappa + step.own * along)
-    of_tau = of_tau - step.sign * (step.information * of_r).sum()
-    return [_of_scale(step, of_psi, of_expected), of_r, of_own], of_omega, of_tau
+        d_own = d_tau * step.omega * step.sign
+        d_expected = d_own / m2
+        d_psi = d_next_omega * step.omega / m2
+        d_m2 = d_m2 - d_expected * step.expected / m2 - d_psi * step.psi / m2
+        d_omega = d_omega + d_next_omega * step.psi / m2
+        d_omega = d_omega + d_tau * step.sign * (step.own + step.expected / m2)
+        d_r = d_r + d_expected * step.p * pt.sqr(step.scale) * step.inverse
+    d_psi = d_psi + d_m2 * (1.0 - step.omega)
+    d_omega = d_omega + d_m2 * (1.0 - step.psi)
+    along = (step.p * d_r).sum()
+    d_own = d_own + step.kappa * along
+    d_omega = d_omega - step.weight * (d_kappa + step.own * along)
+    d_tau = d_tau - step.sign * (step.information * d_r).sum()
+    return [_of_scale(step, d_psi, d_expected), d_r, d_own], d_omega, d_tau
 
 
-def _back_to_first(step: _Step, of_omega: Any, of_tau: Any) -> list[Variable]:
+def _back_to_first(step: _Step, d_omega: Any, d_tau: Any) -> list[Variable]:
     """Return the derivatives by scale, gradient and level of the means of the first factor, whose omega is 1."""
-    of_own = of_tau * step.sign
-    of_r = of_own * step.p * pt.sqr(step.scale) * step.inverse
-    return [_of_scale(step, of_omega, of_own), of_r, of_own]
+    d_own = d_tau * step.sign
+    d_r = d_own * step.p * pt.sqr(step.scale) * step.inverse
+    return [_of_scale(step, d_omega, d_own), d_r, d_own]
 
 
-def _of_scale(step: _Step, of_psi: Any, of_expected: Any) -> Variable:
+def _of_scale(step: _Step, d_psi: Any, d_expected: Any) -> Variable:
     """Return the derivative by the scale of a factor, which is in psi and in what is expected."""
-    of_inverse = step.p * (of_psi + of_expected * pt.sqr(step.scale) * step.r)
-    of_diagonal = -pt.sqr(step.inverse) * of_inverse
-    by_variance = of_expected * step.p * step.r * step.inverse + step.information * of_diagonal
+    d_inverse = step.p * (d_psi + d_expected * pt.sqr(step.scale) * step.r)
+    d_diagonal = -pt.sqr(step.inverse) * d_inverse
+    by_variance = d_expected * step.p * step.r * step.inverse + step.information * d_diagonal
     return 2.0 * step.scale * by_variance
 
 
-class SitedCrossed(SitedNormal):
+class CrossedNormal(PartiallyCenteredNormal):
     """``Normal(mu, sigma)`` of a vector; :class:`CrossedTransform` reads the other six parameters, and both of these."""
 
     extended_signature = "[rng],[size],(),(),(),(),(),(j),(),()->[rng],()"
 
 
-@support_point_of.register(SitedCrossed)
+@support_point_of.register(CrossedNormal)
 def _support_point(
-    op: SitedCrossed, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
+    op: CrossedNormal, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
 ) -> TensorVariable:
-    return middle(crossed_transform, zeros_of(rv), inputs)
+    return value_at_zero_residual(crossed_transform, zeros_of(rv), inputs)
 
 
 class CrossedTransform(SiteTransform):
-    """The change of variables of a :class:`SitedCrossed`."""
+    """The change of variables of a :class:`CrossedNormal`."""
 
     n_parameters = 8
 
-    def placed(self, value: Variable, parameters: Sequence[Variable]) -> list[Variable]:
+    def standardized_effects(
+        self, value: Variable, parameters: Sequence[Variable]
+    ) -> list[Variable]:
         """Return standardized effects, and the part of each in the logarithm of the Jacobian."""
         scale, gradient, *numbers, kappa, m = parameters
-        return as_node(_placed, _placed_back, scale, gradient, value, kappa, m, *numbers)
+        return as_node(
+            _standardize, _standardize_pullback, scale, gradient, value, kappa, m, *numbers
+        )
 
-    def remaining(self, u: Variable, parameters: Sequence[Variable]) -> Variable:
+    def residual(self, u: Variable, parameters: Sequence[Variable]) -> Variable:
         """Return what remains of standardized effects."""
         scale, gradient, information, p, kappa, m = parameters
         r = pt.reciprocal(pt.sqrt(1.0 + pt.sqr(scale) * information))
@@ -249,7 +262,9 @@ class CrossedTransform(SiteTransform):
         return stretched - v * (by_pull * (v * stretched).sum() / (1.0 + by_pull * e))
 
 
-def _placed(s: Any, w: Any, z: Any, kappa: Any, m: Any, information: Any, p: Any) -> list[Variable]:
+def _standardize(
+    s: Any, w: Any, z: Any, kappa: Any, m: Any, information: Any, p: Any
+) -> list[Variable]:
     """Return u and its log Jacobian: ``u = r (y + z + v (c y @ v + b z @ v))``, ``r = D^(-1/2)``, ``y = r s w``, ``c = kappa / m^2``, ``b = kappa / (m (1 + m))``."""
     r = pt.reciprocal(pt.sqrt(1.0 + pt.sqr(s) * information))
     y, v = s * w * r, s * p * r
@@ -257,26 +272,26 @@ def _placed(s: Any, w: Any, z: Any, kappa: Any, m: Any, information: Any, p: Any
     return [r * (y + z + v * stretch), pt.log(r) - pt.log(m) / _length(z)]
 
 
-def _placed_back(
+def _standardize_pullback(
     inputs: Sequence[Any], outputs: Sequence[Any], gradients: Sequence[Any]
 ) -> list[Variable]:
     s, w, z, kappa, m, information, p = inputs
-    of_u, of_log = gradients
-    of_log = pt.as_tensor(of_log)
+    d_u, d_log = gradients
+    d_log = pt.as_tensor(d_log)
     r = pt.reciprocal(pt.sqrt(1.0 + pt.sqr(s) * information))
     y, v = s * w * r, s * p * r
     c, b = kappa / pt.sqr(m), kappa / (m * (1.0 + m))
     y_v, z_v = (v * y).sum(), (v * z).sum()
-    t = of_u * r
+    t = d_u * r
     t_v = (t * v).sum()
-    of_y, of_z = t + (t_v * c) * v, t + (t_v * b) * v
-    of_v = (c * y_v + b * z_v) * t + (t_v * c) * y + (t_v * b) * z
-    # of_r r, since y and v are multiples of r as well
-    by_r = of_u * outputs[0] + of_log + of_y * y + of_v * v
-    of_s = (of_y * w + of_v * p) * r - s * information * pt.sqr(r) * by_r
-    of_kappa = t_v * (y_v / pt.sqr(m) + z_v / (m * (1.0 + m)))
-    of_m = -t_v * (2.0 * c * y_v / m + b * z_v * (1.0 + 2.0 * m) / (m * (1.0 + m)))
-    return [of_s, of_y * s * r, of_z, of_kappa, of_m - of_log.sum() / (_length(z) * m)]
+    d_y, d_z = t + (t_v * c) * v, t + (t_v * b) * v
+    d_v = (c * y_v + b * z_v) * t + (t_v * c) * y + (t_v * b) * z
+    # d_r r, since y and v are multiples of r as well
+    by_r = d_u * outputs[0] + d_log + d_y * y + d_v * v
+    d_s = (d_y * w + d_v * p) * r - s * information * pt.sqr(r) * by_r
+    d_kappa = t_v * (y_v / pt.sqr(m) + z_v / (m * (1.0 + m)))
+    d_m = -t_v * (2.0 * c * y_v / m + b * z_v * (1.0 + 2.0 * m) / (m * (1.0 + m)))
+    return [d_s, d_y * s * r, d_z, d_kappa, d_m - d_log.sum() / (_length(z) * m)]
 
 
 def _length(z: Any) -> Any:
@@ -287,10 +302,71 @@ def _length(z: Any) -> Any:
 crossed_transform = CrossedTransform()
 
 
-def sited_crossed(effect: Effect, place: Sequence[Variable]) -> Variable:
+def partially_centered_crossed(effect: Effect, place: Sequence[Variable]) -> Variable:
     """Return the free variable with its place."""
     rv, value = effect.variable.owner.inputs
     rng, size, mu, sigma = rv.owner.inputs
-    new = SitedCrossed.rv_op(mu, sigma, effect.scale, *place, size=size, rng=rng)
+    new = CrossedNormal.rv_op(mu, sigma, effect.scale, *place, size=size, rng=rng)
     new_value = value.type(name=f"{effect.name}_{crossed_transform.name}__")
     return ModelFreeRV(effect.name, effect.dims, crossed_transform)(new, new_value)
+
+
+def crossing_signs(responses: Mapping[Block, Mapping[Block, Array]]) -> dict[Block, float]:
+    """Return the sign with which all rows have effects, 0 for those that only some of the rows have.
+
+    Parameters
+    ----------
+    responses : mapping of tuple of str to mapping of tuple of str to ndarray, shape (J,)
+        For each factor, what its level does to the gradient of each factor, itself included.
+    """
+    names = [*responses]
+    signs, fits = np.zeros((2, len(names), len(names)))
+    with np.errstate(all="ignore"):
+        for i, one in enumerate(names):
+            for j, other in enumerate(names):
+                own, by_other = responses[one][one], responses[other][one]
+                signs[i, j] = np.sign(own @ by_other)
+                apart = np.abs(by_other - signs[i, j] * own).sum() / np.abs(own).sum()
+                # Those of other rows do nothing to each other, which is no crossing.
+                fits[i, j] = signs[i, j] != 0 and apart < MAX_MISMATCH
+    kept = consistent_subset((fits > 0) & (fits.T > 0) & (signs == signs.T))
+    if len(kept) < 2:
+        return dict.fromkeys(names, 0.0)
+    return {name: signs[kept[0], i] if i in kept else 0.0 for i, name in enumerate(names)}
+
+
+def consistent_subset(fits: NDArray[np.bool_]) -> list[int]:
+    """Return which rows of a symmetric table fit all others that are left, after those went that fit the fewest."""
+    kept = list(range(len(fits)))
+    while kept and not fits[np.ix_(kept, kept)].all():
+        kept.pop(int(np.argmin(fits[np.ix_(kept, kept)].sum(1))))
+    return kept
+
+
+def at_zero_shared_mean(
+    sites: Mapping[Block, Site], effects: Mapping[Block, Array], signs: Mapping[Block, float]
+) -> dict[Block, Site]:
+    """Return sites whose gradient is that where the level of the other factors is 0.
+
+    Parameters
+    ----------
+    sites : mapping of tuple of str to Site
+        With the gradient where other factors are what they are.
+    effects : mapping of tuple of str to ndarray, shape (K, *shape)
+        What effects are there.
+    signs : mapping of tuple of str to float
+        Of those that may be crossed.
+    """
+    levels = {x: sign * _shared_mean(sites[x], effects[x]) for x, sign in signs.items()}
+    found = dict(sites)
+    for names, sign in signs.items():
+        others = sum(levels.values()) - levels[names]
+        site = sites[names]
+        gradient = site.gradient + sign * site.information[0] * others
+        found[names] = replace(site, gradient=gradient, sign=sign).projected()
+    return found
+
+
+def _shared_mean(site: Site, effects: Array) -> float:
+    total = site.information.sum()
+    return float((site.information[0, 0] * effects[0]).sum() / total) if total > 0 else 0.0

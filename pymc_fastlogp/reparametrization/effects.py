@@ -27,13 +27,13 @@ from pymc_fastlogp.analysis.elemwise import is_elemwise
 
 GATHERS = (Subtensor, AdvancedSubtensor)
 
-ONE_NUMBER = "it is one number"
+SCALAR = "it is one number"
 HAS_TRANSFORM = "it has a transform already"
 NO_PARAMETERS = "its prior has no parameters, and no scale multiplies it"
-IN_A_CIRCLE = "it multiplies what multiplies it"
-TWO_PLACES = "the model uses it in more than one place"
+MUTUAL_PRODUCT = "it multiplies what multiplies it"
+USED_TWICE = "the model uses it in more than one place"
 INHERITS = "its prior is another one that inherits from the normal distribution"
-BY_ROW = "what multiplies it is not the same for all rows of a group"
+SCALE_BY_ROW = "what multiplies it is not the same for all rows of a group"
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class Effect:
     @property
     def mean(self) -> Variable:
         """Of the effect."""
-        products = tuple(combined(pt.mul, x, 1.0, self.variable) for x in self.terms)
-        return combined(pt.add, products, 0.0, self.variable)
+        products = tuple(combine(pt.mul, x, 1.0, self.variable) for x in self.terms)
+        return combine(pt.add, products, 0.0, self.variable)
 
     @property
     def factor(self) -> Variable:
@@ -87,7 +87,7 @@ class Effect:
     @property
     def scale(self) -> Variable:
         """Of the effect."""
-        return combined(pt.mul, self.factors, 1.0, self.variable)
+        return combine(pt.mul, self.factors, 1.0, self.variable)
 
     @property
     def parameters(self) -> tuple[Variable, ...]:
@@ -104,14 +104,14 @@ class Effect:
         """The effect minus its mean."""
         return self.variable - self.mean if self.is_centered else self.scale * self.variable
 
-    def where(self, old: Variable, new: Variable) -> "Effect":
+    def substitute(self, old: Variable, new: Variable) -> "Effect":
         """Return the same effect in a graph that has one variable for another."""
         *terms, factors = (
             tuple(new if x is old else x for x in xs) for xs in (*self.terms, self.factors)
         )
         return replace(self, terms=tuple(terms), factors=factors)
 
-    def without_circle(self) -> "Effect":
+    def without_cyclic_terms(self) -> "Effect":
         """Return the same effect without terms of its mean that are now made from itself, as where two effects are added to each other."""
         if self.is_centered:
             return self
@@ -119,7 +119,7 @@ class Effect:
         return replace(self, terms=tuple(terms))
 
 
-def combined(op: Elemwise, parts: tuple[Variable, ...], empty: float, x: Variable) -> Variable:
+def combine(op: Elemwise, parts: tuple[Variable, ...], empty: float, x: Variable) -> Variable:
     """Return parts as one; those of rows have one entry, of which the axes go."""
     fitting = [_one_for_all(y) if y.type.ndim > x.type.ndim else y for y in parts]
     if len(fitting) < 2:
@@ -128,7 +128,7 @@ def combined(op: Elemwise, parts: tuple[Variable, ...], empty: float, x: Variabl
 
 
 @dataclass(frozen=True)
-class LeftAlone:
+class Unchanged:
     """A free variable that stays as it is written.
 
     Attributes
@@ -148,25 +148,25 @@ def depends_on(x: Variable, others: set[Variable]) -> bool:
     return any(y in others for y in ancestors([x]))
 
 
-def effect_of(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
+def find_effect(fgraph: FunctionGraph, x: Variable) -> Effect | Unchanged:
     """Return what is known of a free variable."""
     op = x.owner.op
     rv = x.owner.inputs[0]
     if x.type.ndim == 0:
-        return LeftAlone(op.name, ONE_NUMBER)
+        return Unchanged(op.name, SCALAR)
     if op.transform is not None:
-        return LeftAlone(op.name, HAS_TRANSFORM)
+        return Unchanged(op.name, HAS_TRANSFORM)
     if not has_prior(rv, NormalRV):
         prior = getattr(getattr(rv.owner, "op", None), "name", None)
         if prior == "normal":
-            return LeftAlone(op.name, INHERITS)
-        return LeftAlone(op.name, f"its prior is {prior or 'no distribution'}, not normal")
+            return Unchanged(op.name, INHERITS)
+        return Unchanged(op.name, f"its prior is {prior or 'no distribution'}, not normal")
     mu, sigma = rv.owner.op.dist_params(rv.owner)
     if is_random(mu) or is_random(sigma):
         return Effect(op.name, True, x, ((mu,),), (sigma,), op.dims)
     if not is_standard_normal(rv):
-        return LeftAlone(op.name, NO_PARAMETERS)
-    return non_centered(fgraph, x)
+        return Unchanged(op.name, NO_PARAMETERS)
+    return find_non_centered(fgraph, x)
 
 
 def has_prior(rv: Variable, op_type: type) -> bool:
@@ -187,26 +187,26 @@ def is_random(x: Variable) -> bool:
     return any(y.owner is not None and isinstance(y.owner.op, ModelFreeRV) for y in ancestors([x]))
 
 
-def non_centered(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
+def find_non_centered(fgraph: FunctionGraph, x: Variable) -> Effect | Unchanged:
     """Find what multiplies a standardized effect, and what is added to that."""
     name, at, is_gathered = x.owner.op.name, x, False
     while True:
-        of = [*users(fgraph, at)]
+        of = [*clients_of(fgraph, at)]
         if len(of) != 1:
-            return LeftAlone(name, TWO_PLACES if of else NO_PARAMETERS)
+            return Unchanged(name, USED_TWICE if of else NO_PARAMETERS)
         [(user, place)] = of
         if not isinstance(user.op, GATHERS) or place != 0:
             break
         at, is_gathered = user.outputs[0], True
     factors = tuple(y for i, y in enumerate(user.inputs) if i != place)
     if not is_elemwise(user.op, Mul) or not any(map(is_random, factors)):
-        return LeftAlone(name, NO_PARAMETERS)
+        return Unchanged(name, NO_PARAMETERS)
     if any(depends_on(y, {x}) for y in factors):
-        return LeftAlone(name, TWO_PLACES)
+        return Unchanged(name, USED_TWICE)
     if is_gathered and not all(all(y.type.broadcastable) for y in factors):
-        return LeftAlone(name, BY_ROW)
-    if not is_gathered and not all(fits(y, x) for y in factors):
-        return LeftAlone(name, BY_ROW)
+        return Unchanged(name, SCALE_BY_ROW)
+    if not is_gathered and not all(broadcasts_to(y, x) for y in factors):
+        return Unchanged(name, SCALE_BY_ROW)
     terms, outer = _around(fgraph, x, user.outputs[0])
     # What is added to rows is no part of the mean of an effect.
     own = () if is_gathered else terms
@@ -220,14 +220,14 @@ def _around(
     terms: tuple[tuple[Variable, ...], ...] = ()
     outer: tuple[Variable, ...] = ()
     while True:
-        of = [*users(fgraph, scaled)]
+        of = [*clients_of(fgraph, scaled)]
         if len(of) != 1:
             return terms, outer
         [(user, place)] = of
         found = tuple(y for i, y in enumerate(user.inputs) if i != place)
         if any(depends_on(y, {x}) for y in found):
             return terms, outer
-        if is_elemwise(user.op, Add) and all(fits(y, scaled) for y in found):
+        if is_elemwise(user.op, Add) and all(broadcasts_to(y, scaled) for y in found):
             terms += tuple((y,) for y in found)
         elif is_elemwise(user.op, Mul) and all(_is_random_number(y) for y in found):
             terms = tuple((*product, *found) for product in terms)
@@ -241,11 +241,11 @@ def _is_random_number(x: Variable) -> bool:
     return all(x.type.broadcastable) and is_random(x)
 
 
-def users(fgraph: FunctionGraph, x: Variable) -> Iterator[tuple[Apply, int]]:
+def clients_of(fgraph: FunctionGraph, x: Variable) -> Iterator[tuple[Apply, int]]:
     """Yield the nodes that compute with a variable, through the names that the model gives it."""
     for node, place in fgraph.clients[x]:
         if isinstance(node.op, ModelDeterministic | ModelNamed):
-            yield from users(fgraph, node.outputs[0])
+            yield from clients_of(fgraph, node.outputs[0])
         elif not isinstance(node.op, Output):
             yield node, place
 
@@ -255,7 +255,7 @@ def _one_for_all(x: Variable) -> Variable:
     return x.dimshuffle()
 
 
-def fits(x: Variable, effect: Variable) -> bool:
+def broadcasts_to(x: Variable, effect: Variable) -> bool:
     """Return whether a variable that meets an effect in one Elemwise broadcasts to its shape, not the other way round."""
     if x.type.ndim > effect.type.ndim:
         return False

@@ -37,7 +37,7 @@ class _Step(NamedTuple):
         return pt.reciprocal(1.0 + pt.sqr(self.scale) * self.diagonal)
 
 
-def eliminated(
+def eliminate(
     scales: Sequence[Any], gradients: Sequence[Any], information: Triangle
 ) -> tuple[list[Any], Triangle]:
     """Return gradients and information of each effect when those before it are eliminated.
@@ -83,13 +83,13 @@ def _functions(n: int) -> tuple[Forward, Pullback]:
 
     def pullback(inputs: Any, outputs: Any, gradients: Any) -> list[Variable]:
         later = [place for place in _upper(n) if place[0] > 0]
-        of_w = dict(enumerate(gradients[: n - 1], start=1)) | {0: 0.0}
-        of_information = dict(zip(later, gradients[n - 1 :], strict=True))
+        d_w = dict(enumerate(gradients[: n - 1], start=1)) | {0: 0.0}
+        d_information = dict(zip(later, gradients[n - 1 :], strict=True))
         steps = _steps(n, inputs)
         last = n - 1, n - 1
-        of_information[last] = pt.switch(steps[-1].row[0] >= 0.0, of_information[last], 0.0)
-        of_scales = [_back(k, n, steps, of_w, of_information) for k in reversed(range(n - 1))]
-        return [*reversed(of_scales), *(of_w[k] for k in range(n))]
+        d_information[last] = pt.switch(steps[-1].row[0] >= 0.0, d_information[last], 0.0)
+        d_scales = [_back(k, n, steps, d_w, d_information) for k in reversed(range(n - 1))]
+        return [*reversed(d_scales), *(d_w[k] for k in range(n))]
 
     return forward, pullback
 
@@ -113,26 +113,24 @@ def _steps(n: int, inputs: Sequence[Any]) -> list[_Step]:
     return steps
 
 
-def _back(
-    k: int, n: int, steps: list[_Step], of_w: dict[int, Any], of_information: Triangle
-) -> Any:
+def _back(k: int, n: int, steps: list[_Step], d_w: dict[int, Any], d_information: Triangle) -> Any:
     """Return the derivative by the scale of an effect, and put those by its gradient and information in place."""
     step = steps[k]
     ratio = pt.sqr(step.scale) * step.inverse
-    of_row, of_ratio = [0.0] * n, 0.0
+    d_row, d_ratio = [0.0] * n, 0.0
     for i in range(k + 1, n):
         coupling = step.row[i - k]
-        of_ratio = of_ratio - of_w[i] * coupling * step.gradient
-        of_row[i] = of_row[i] - of_w[i] * ratio * step.gradient
-        of_w[k] = of_w[k] - of_w[i] * ratio * coupling
+        d_ratio = d_ratio - d_w[i] * coupling * step.gradient
+        d_row[i] = d_row[i] - d_w[i] * ratio * step.gradient
+        d_w[k] = d_w[k] - d_w[i] * ratio * coupling
         for j in range(i, n):
             other = step.row[j - k]
-            of_ratio = of_ratio - of_information[i, j] * coupling * other
-            of_row[i] = of_row[i] - of_information[i, j] * ratio * other
-            of_row[j] = of_row[j] - of_information[i, j] * ratio * coupling
+            d_ratio = d_ratio - d_information[i, j] * coupling * other
+            d_row[i] = d_row[i] - d_information[i, j] * ratio * other
+            d_row[j] = d_row[j] - d_information[i, j] * ratio * coupling
     if k > 0:  # the first row has the numbers of the site
         for i in range(k + 1, n):
-            of_information[k, i] = of_information[k, i] + of_row[i]
-        of_diagonal = of_information[k, k] - of_ratio * pt.sqr(ratio)
-        of_information[k, k] = pt.switch(step.row[0] >= 0.0, of_diagonal, 0.0)
-    return 2.0 * step.scale * of_ratio * pt.sqr(step.inverse)
+            d_information[k, i] = d_information[k, i] + d_row[i]
+        d_diagonal = d_information[k, k] - d_ratio * pt.sqr(ratio)
+        d_information[k, k] = pt.switch(step.row[0] >= 0.0, d_diagonal, 0.0)
+    return 2.0 * step.scale * d_ratio * pt.sqr(step.inverse)

@@ -4,7 +4,7 @@ r"""Standardized effects of a group from what remains to be sampled, where effec
     u_k = (g_k - sum_{i > k} M_ik u_i) / d_k + z_k / sqrt(d_k),   from the last to the first
 
 All is spelled out in vectors over groups, of which PyTensor makes a few loops, and so are the derivatives, which go the same way back: a derivative
-by ``x`` is written ``of_x`` below.
+by ``x`` is written ``d_x`` below.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from pymc_fastlogp.reparametrization.site_node import as_node
 Triangle = dict[tuple[int, int], Any]
 
 
-def placed_together(lower: Variable, gradient: Variable, z: Variable) -> list[Variable]:
+def standardized_effects(lower: Variable, gradient: Variable, z: Variable) -> list[Variable]:
     """Return standardized effects and the pivots, both of shape (K, J).
 
     Parameters
@@ -31,8 +31,8 @@ def placed_together(lower: Variable, gradient: Variable, z: Variable) -> list[Va
     return as_node(_forward, _pullback, lower, gradient, z)
 
 
-def remaining(lower: Variable, gradient: Variable, u: Variable) -> Variable:
-    """Return z, (K, J), from u: the inverse of :func:`placed_together`."""
+def residual(lower: Variable, gradient: Variable, u: Variable) -> Variable:
+    """Return z, (K, J), from u: the inverse of :func:`standardized_effects`."""
     steps = _steps(lower, gradient)
     us = _rows(u, len(steps))
     return pt.concatenate(
@@ -40,8 +40,8 @@ def remaining(lower: Variable, gradient: Variable, u: Variable) -> Variable:
     )
 
 
-def lower_places(n: int) -> list[tuple[int, int]]:
-    """Return the places of a lower triangle, row by row."""
+def lower_indices(n: int) -> list[tuple[int, int]]:
+    """Return the indices of a lower triangle, row by row."""
     return [(i, j) for i in range(n) for j in range(i + 1)]
 
 
@@ -77,8 +77,8 @@ def _rows(x: Variable, n_rows: int) -> list[Variable]:
 
 def _steps(lower: Variable, gradient: Variable) -> list[_Step]:
     n = gradient.type.shape[0]
-    places = lower_places(n)
-    entries: Triangle = dict(zip(places, _rows(lower, len(places)), strict=True))
+    indices = lower_indices(n)
+    entries: Triangle = dict(zip(indices, _rows(lower, len(indices)), strict=True))
     gradients = _rows(gradient, n)
     steps = []
     for k in range(n):
@@ -109,43 +109,43 @@ def _pullback(
     lower, gradient, z = inputs
     steps = _steps(lower, gradient)
     n = len(steps)
-    of_u, of_pivots = (_rows(x + pt.zeros_like(z), n) for x in gradients)
+    d_u, d_pivots = (_rows(x + pt.zeros_like(z), n) for x in gradients)
     u, zs = _rows(outputs[0], n), _rows(z, n)
-    of_g: list[Any] = [0.0] * n
-    of_z, of_m = [], dict.fromkeys(lower_places(n), 0.0)
+    d_g: list[Any] = [0.0] * n
+    d_z, d_m = [], dict.fromkeys(lower_indices(n), 0.0)
     for k, step in enumerate(steps):
-        weight = of_u[k] * step.inverse
-        of_g[k] = weight
-        of_z.append(of_u[k] * step.root)
+        weight = d_u[k] * step.inverse
+        d_g[k] = weight
+        d_z.append(d_u[k] * step.root)
         # u_k = left / d + z / sqrt(d)
-        of_pivots[k] = of_pivots[k] - weight * (u[k] - 0.5 * zs[k] * step.root)
+        d_pivots[k] = d_pivots[k] - weight * (u[k] - 0.5 * zs[k] * step.root)
         for i, coupling in step.couplings.items():
-            of_m[i, k] = -weight * u[i]
-            of_u[i] = of_u[i] - weight * coupling
+            d_m[i, k] = -weight * u[i]
+            d_u[i] = d_u[i] - weight * coupling
     for k in reversed(range(n)):
-        of_m[k, k] = of_m[k, k] + of_pivots[k]
-        _back(k, steps[k], of_g, of_m)
+        d_m[k, k] = d_m[k, k] + d_pivots[k]
+        _back(k, steps[k], d_g, d_m)
     return [
-        pt.concatenate([of_m[place] for place in lower_places(n)]),
-        pt.concatenate(of_g),
-        pt.concatenate(of_z),
+        pt.concatenate([d_m[place] for place in lower_indices(n)]),
+        pt.concatenate(d_g),
+        pt.concatenate(d_z),
     ]
 
 
-def _back(k: int, step: _Step, of_g: list[Any], of_m: Triangle) -> None:
-    """Put the derivatives by what an effect was, when it was eliminated, in place of those by what was left."""
-    of_inverse: Any = 0.0
-    of_own: Any = 0.0
+def _back(k: int, step: _Step, d_g: list[Any], d_m: Triangle) -> None:
+    """Put the derivatives by what an effect was, when it was eliminate, in place of those by what was left."""
+    d_inverse: Any = 0.0
+    d_own: Any = 0.0
     for i, coupling in step.couplings.items():
-        by_gradient = row = of_g[i] * step.gradient
+        by_gradient = row = d_g[i] * step.gradient
         for j, other in step.couplings.items():
-            of_left = of_m[max(i, j), min(i, j)]
-            row = row + (of_left + of_left if i == j else of_left) * other
+            d_left = d_m[max(i, j), min(i, j)]
+            row = row + (d_left + d_left if i == j else d_left) * other
         # Each product of two couplings is in the rows of both.
-        of_inverse = of_inverse - 0.5 * coupling * (row + by_gradient)
-        of_m[i, k] = of_m[i, k] - step.inverse * row
-        of_own = of_own + of_g[i] * coupling
+        d_inverse = d_inverse - 0.5 * coupling * (row + by_gradient)
+        d_m[i, k] = d_m[i, k] - step.inverse * row
+        d_own = d_own + d_g[i] * coupling
     if step.couplings:
-        of_g[k] = of_g[k] - step.inverse * of_own
-    of_pivot = of_m[k, k] - pt.sqr(step.inverse) * of_inverse
-    of_m[k, k] = pt.switch(step.diagonal >= 1.0, of_pivot, 0.0)
+        d_g[k] = d_g[k] - step.inverse * d_own
+    d_pivot = d_m[k, k] - pt.sqr(step.inverse) * d_inverse
+    d_m[k, k] = pt.switch(step.diagonal >= 1.0, d_pivot, 0.0)

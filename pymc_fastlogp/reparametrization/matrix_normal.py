@@ -22,11 +22,16 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp._upstream.pymc_dispatch import logprob_of, support_point_of
 from pymc_fastlogp.reparametrization.correlated import Correlated
-from pymc_fastlogp.reparametrization.joint_site import lower_places, placed_together, remaining
-from pymc_fastlogp.reparametrization.sited_normal import Sited, middle, middle_of, zeros_of
+from pymc_fastlogp.reparametrization.joint_site import lower_indices, residual, standardized_effects
+from pymc_fastlogp.reparametrization.partially_centered import (
+    SiteRV,
+    cached_residual,
+    value_at_zero_residual,
+    zeros_of,
+)
 
 
-class SitedStandard(Sited):
+class CorrelatedNormal(SiteRV):
     """Standardized effects; :class:`MatrixTransform` reads the last two parameters, the lower triangle of M, and g."""
 
     name = "normal"
@@ -40,13 +45,13 @@ class SitedStandard(Sited):
         return normal(*parameters[:2], size=size, rng=rng, return_next_rng=True)
 
 
-class SitedStandardColumns(SitedStandard):
+class CorrelatedNormalColumns(CorrelatedNormal):
     """The same with groups on the second axis."""
 
     group_axis = 1
 
 
-class SitedMvNormal(Sited):
+class PartiallyCenteredMvNormal(SiteRV):
     """``MvNormal(mu, cov)``; :class:`MatrixTransform` reads the last three parameters, the factor, the lower triangle of M, and g."""
 
     name = "multivariate_normal"
@@ -59,16 +64,26 @@ class SitedMvNormal(Sited):
         return pm.MvNormal.rv_op(*parameters[:2], size=size, rng=rng, return_next_rng=True)
 
 
-@logprob_of.register(SitedStandard)
+@logprob_of.register(CorrelatedNormal)
 def _logprob(
-    op: SitedStandard, values: Sequence[Variable], rng: Any, size: Any, *inputs: Any, **kwargs: Any
+    op: CorrelatedNormal,
+    values: Sequence[Variable],
+    rng: Any,
+    size: Any,
+    *inputs: Any,
+    **kwargs: Any,
 ) -> TensorVariable:
     return pm.logp(pm.Normal.dist(*inputs[:2]), values[0], **kwargs)
 
 
-@logprob_of.register(SitedMvNormal)
+@logprob_of.register(PartiallyCenteredMvNormal)
 def _logprob_of_mvnormal(
-    op: SitedMvNormal, values: Sequence[Variable], rng: Any, size: Any, *inputs: Any, **kwargs: Any
+    op: PartiallyCenteredMvNormal,
+    values: Sequence[Variable],
+    rng: Any,
+    size: Any,
+    *inputs: Any,
+    **kwargs: Any,
 ) -> TensorVariable:
     return logprob_of(pm.MvNormal.rv_op, values, rng, size, *inputs[:2], **kwargs)
 
@@ -92,14 +107,14 @@ class MatrixTransform(Transform):
 
     def forward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return ``z``."""
-        if (z := middle_of(value)) is not None:
+        if (z := cached_residual(value)) is not None:
             return z
         u = self._turned(value)
         lower, gradient = inputs[-2:]
         if self.is_centered:
             mu, _, factor = inputs[-5:-2]
             u = pt.linalg.solve_triangular(factor, (value - mu).T, lower=True)
-        return self._turned(remaining(lower, gradient, u))
+        return self._turned(residual(lower, gradient, u))
 
     def backward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return the variable."""
@@ -118,21 +133,21 @@ class MatrixTransform(Transform):
 
     def _node(self, value: Variable, inputs: Sequence[Variable]) -> list[Variable]:
         precision, gradient = inputs[-2:]
-        return placed_together(precision, gradient, self._turned(value))
+        return standardized_effects(precision, gradient, self._turned(value))
 
     def _turned(self, x: TensorVariable) -> TensorVariable:
         """Return a variable with effects first, or the other way round."""
         return x.T if self.group_axis == 0 else x
 
 
-@support_point_of.register(SitedStandard)
-@support_point_of.register(SitedMvNormal)
+@support_point_of.register(CorrelatedNormal)
+@support_point_of.register(PartiallyCenteredMvNormal)
 def _support_point(
     op: Any, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
 ) -> TensorVariable:
     group_axis = getattr(op, "group_axis", 0)
-    transform = MatrixTransform(group_axis, isinstance(op, SitedMvNormal))
-    return middle(transform, zeros_of(rv), inputs)
+    transform = MatrixTransform(group_axis, isinstance(op, PartiallyCenteredMvNormal))
+    return value_at_zero_residual(transform, zeros_of(rv), inputs)
 
 
 def precision_and_gradient(
@@ -148,24 +163,26 @@ def precision_and_gradient(
         The site.
     """
     factor, k = effects.factor, effects.n_effects
-    places = np.array(lower_places(k))
+    indices = np.array(lower_indices(k))
     # M_ab = [a = b] + sum over i >= j of I_ij (L_ia L_jb + L_ja L_ib), the second one where i > j only.
-    (a, b), (i, j) = places.T[:, :, None], places.T[:, None, :]
+    (a, b), (i, j) = indices.T[:, :, None], indices.T[:, None, :]
     products = factor[i, a] * factor[j, b] + (i > j) * factor[j, a] * factor[i, b]
-    lower = information[places[:, 0], places[:, 1]]
-    own = (places[:, :1] == places[:, 1:]).astype("float64")
+    lower = information[indices[:, 0], indices[:, 1]]
+    own = (indices[:, :1] == indices[:, 1:]).astype("float64")
     mean = effects.mean.T + pt.zeros_like(gradient)
     slope = gradient - (information * mean[None]).sum(1)
     return own + products @ lower, factor.T @ slope
 
 
-def sited_effects(effects: Correlated, place: tuple[Variable, Variable], name: str) -> Variable:
+def partially_centered_correlated(
+    effects: Correlated, place: tuple[Variable, Variable], name: str
+) -> Variable:
     """Return the free variable with a place for its site, M and g."""
     rv, value = effects.variable.owner.inputs
     rng, size, *parameters = rv.owner.inputs
-    op: type[Sited] = (SitedStandard, SitedStandardColumns)[effects.group_axis]
+    op: type[SiteRV] = (CorrelatedNormal, CorrelatedNormalColumns)[effects.group_axis]
     if effects.is_centered:
-        op, parameters = SitedMvNormal, [*parameters, effects.factor]
+        op, parameters = PartiallyCenteredMvNormal, [*parameters, effects.factor]
     new = op.rv_op(*parameters, *place, size=size, rng=rng)
     transform = MatrixTransform(effects.group_axis, effects.is_centered)
     return ModelFreeRV(effects.name, effects.dims, transform)(new, value.type(name=name))
@@ -173,7 +190,7 @@ def sited_effects(effects: Correlated, place: tuple[Variable, Variable], name: s
 
 def standardised_effects(rv: TensorVariable) -> TensorVariable:
     """Return the standardized effects of a sited variable, effects first."""
-    if isinstance(rv.owner.op, SitedMvNormal):
+    if isinstance(rv.owner.op, PartiallyCenteredMvNormal):
         mu, _, factor = rv.owner.inputs[-5:-2]
         return pt.linalg.solve_triangular(factor, (rv - mu).T, lower=True)
     return rv.T if rv.owner.op.group_axis == 0 else rv

@@ -11,7 +11,7 @@ Array = NDArray[np.float64]
 Density = Callable[[Array], tuple[float, Array]]
 
 
-def mode_of(logp_dlogp: Density, x: Array, n_steps: int) -> Array:
+def find_mode(logp_dlogp: Density, x: Array, n_steps: int) -> Array:
     """Return the point that L-BFGS reaches.
 
     Parameters

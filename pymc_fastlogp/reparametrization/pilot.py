@@ -21,11 +21,11 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
 
-from pymc_fastlogp.reparametrization.crossed_levels import signs_of, with_levels
+from pymc_fastlogp.reparametrization.crossed import at_zero_shared_mean, crossing_signs
 from pymc_fastlogp.reparametrization.matrix_normal import MatrixTransform, standardised_effects
-from pymc_fastlogp.reparametrization.mode import mode_of
-from pymc_fastlogp.reparametrization.sited_model import Sited, with_sites
-from pymc_fastlogp.reparametrization.sites import Bundle, Site, numbers_of
+from pymc_fastlogp.reparametrization.mode import find_mode
+from pymc_fastlogp.reparametrization.model_with_sites import ModelWithSites, with_sites
+from pymc_fastlogp.reparametrization.sites import Block, Site, site_arrays
 from pymc_fastlogp.reparametrization.zero_sum import ZeroSumSiteTransform
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pymc_fastlogp")
 
 Array = NDArray[np.float64]
-Sites = Mapping[Bundle, Site]
+Sites = Mapping[Block, Site]
 
 # Steps of the optimizer in each round; the first ones only have to find where the data are.
 ROUNDS = (40, 60, 60)
@@ -52,7 +52,7 @@ class Pilot:
     model : pymc.Model
         With lengths and data that are known.
     nothing : mapping of tuple of str to Site
-        Sites that say nothing, for effects that go together.
+        Sites that say flat, for effects that go together.
     compile : callable
         From a model to what it is compiled to.
 
@@ -75,27 +75,27 @@ class Pilot:
     def __init__(
         self,
         model: "pm.Model",
-        nothing: Sites,
+        flat: Sites,
         compile: Callable[["pm.Model"], Any],
     ):
-        self._nothing = nothing
-        self.effects = {name for names in nothing for name in names}
+        self._flat = flat
+        self.effects = {name for names in flat for name in names}
         self.coupled: set[str] = set()
-        self._sited = with_sites(model, nothing, is_shared=True)
+        self._sited = with_sites(model, flat, is_shared=True)
         self.model = self._sited.model
         # With sites of nothing the effects are what they are in the non-centered model.
         self._standard = compile(self._sited.model)
-        self.compiled, self.sites = self._standard, nothing
+        self.compiled, self.sites = self._standard, flat
         self._slices = _slices(self._sited.model, self.compiled.shape_info)
-        self._places = {names: self._places_of(names) for names in nothing}
-        self._hyperparameters = _hyperparameters(self._sited, self.compiled.shape_info, nothing)
+        self._indices = {names: self._indices_of(names) for names in flat}
+        self._hyperparameters = _hyperparameters(self._sited, self.compiled.shape_info, flat)
         self.point = self._middle(self.compiled.initial_point_func(0))
 
     def run(self) -> None:
         """Find the sites."""
         x = self.point
         for n_steps in ROUNDS:
-            x = mode_of(self.compiled.logp_dlogp, x, n_steps)
+            x = find_mode(self.compiled.logp_dlogp, x, n_steps)
             try:
                 sites = self._sites_at(x)
                 if self.coupled:
@@ -109,14 +109,14 @@ class Pilot:
     def _middle(self, x: Array) -> Array:
         """Return the point where effects are in the middle of what is left to sample."""
         x = np.array(x, dtype=np.float64)
-        for places in self._places.values():
-            x[places] = 0.0
+        for indices in self._indices.values():
+            x[indices] = 0.0
         return x
 
     def _use(self, sites: Sites) -> None:
         updates: dict[str, Array] = {}
         for names, site in sites.items():
-            updates |= numbers_of(names, site)
+            updates |= site_arrays(names, site)
         self.sites = sites
         # The first of crossed effects needs no weight.
         read = {x.name for x in self._standard.shared_var_keys}
@@ -126,104 +126,104 @@ class Pilot:
         for name, variable in self._sited.shared.items():
             variable.set_value(updates[name])
 
-    def _places_of(self, names: Bundle) -> NDArray[np.intp]:
+    def _indices_of(self, names: Block) -> NDArray[np.intp]:
         """Return where effects that go together are in the unconstrained point, shape ``(K, *shape)``."""
         model = self._sited.model
         slices = [self._slices[name] for name in names]
         transform = model.rvs_to_transforms[model[names[0]]]
         shape = model.rvs_to_values[model[names[0]]].type.shape
-        places = np.array([np.arange(x.start, x.stop).reshape(shape) for x in slices])
+        indices = np.array([np.arange(x.start, x.stop).reshape(shape) for x in slices])
         if not isinstance(transform, MatrixTransform):
-            return places
-        return places[0].T if transform.group_axis == 0 else places[0]
+            return indices
+        return indices[0].T if transform.group_axis == 0 else indices[0]
 
     def _sites_at(self, x: Array) -> Sites:
         """Return the sites by the curvature at a point."""
         hyperparameters = self._hyperparameters(x)
         at = x.copy()
         for names, (_, _, standardized) in hyperparameters.items():
-            at[self._places[names]] = standardized
+            at[self._indices[names]] = standardized
         _, gradient = self._standard.logp_dlogp(at)
         sites, effects = {}, {}
         curvatures = {names: self._curvature(names, at) for names in hyperparameters}
         scales = {names: factor for names, (_, factor, _) in hyperparameters.items()}
-        signs = signs_of(self._responses(at, curvatures, scales))
+        signs = crossing_signs(self._responses(at, curvatures, scales))
         shares = self._shares(scales, signs)
         for names, (mean, factor, _) in hyperparameters.items():
-            places, others = self._places[names], self._nothing[names].slopes
-            measured = Measured(
-                at[places],
-                gradient[places],
+            indices, others = self._indices[names], self._flat[names].slopes
+            measured = Expansion(
+                at[indices],
+                gradient[indices],
                 curvatures[names],
-                {name: shares[names] * self._slopes_by(places, at, name) for name in others},
+                {name: shares[names] * self._slopes_by(indices, at, name) for name in others},
                 {name: x[self._slices[name]] for name in others},
             )
             sites[names], effects[names] = measured.site(
-                np.broadcast_to(mean, places.shape), factor
+                np.broadcast_to(mean, indices.shape), factor
             )
-        return with_levels(sites, effects, signs)
+        return at_zero_shared_mean(sites, effects, signs)
 
     def _responses(
-        self, at: Array, curvatures: Mapping[Bundle, Array], scales: Mapping[Bundle, Array]
-    ) -> dict[Bundle, dict[Bundle, Array]]:
+        self, at: Array, curvatures: Mapping[Block, Array], scales: Mapping[Block, Array]
+    ) -> dict[Block, dict[Block, Array]]:
         """Return minus the derivatives of the gradients of effects that may be crossed by the level of each factor."""
-        names = [x for x, nothing in self._nothing.items() if nothing.sign is not None]
+        names = [x for x, flat in self._flat.items() if flat.sign is not None]
         found = {}
         for moved in names:
-            [places] = self._places[moved]
-            scale = np.broadcast_to(scales[moved][0], places.shape)
+            [indices] = self._indices[moved]
+            scale = np.broadcast_to(scales[moved][0], indices.shape)
             with np.errstate(all="ignore"):
                 amounts = np.min(scale) / scale
-                by_level = self._differences(at, places, amounts) / np.min(scale)
+                by_level = self._differences(at, indices, amounts) / np.min(scale)
                 own = (curvatures[moved][0, 0] - 1.0) / scale
-            found[moved] = {x: by_level[self._places[x][0]] for x in names} | {moved: own}
+            found[moved] = {x: by_level[self._indices[x][0]] for x in names} | {moved: own}
         return found
 
     def _shares(
-        self, scales: Mapping[Bundle, Array], signs: Mapping[Bundle, float]
-    ) -> dict[Bundle, float]:
+        self, scales: Mapping[Block, Array], signs: Mapping[Block, float]
+    ) -> dict[Block, float]:
         """Return how much of what another parameter does to the likelihood each of several effects takes back: all, if it knows of the others.
 
         Were each to take back all of it, they would do so several times. Their means know as little of each other as the prior has them vary.
         """
         vague = {
-            names: np.mean(np.square(factor)) / self._places[names][0].size
+            names: np.mean(np.square(factor)) / self._indices[names][0].size
             for names, factor in scales.items()
-            if self._nothing[names].slopes and not signs.get(names)
+            if self._flat[names].slopes and not signs.get(names)
         }
         total = sum(vague.values()) or 1.0
         return {names: float(vague[names] / total) if names in vague else 1.0 for names in scales}
 
-    def _slopes_by(self, places: NDArray[np.intp], at: Array, other: str) -> Array:
+    def _slopes_by(self, indices: NDArray[np.intp], at: Array, other: str) -> Array:
         """Return minus the derivatives of the gradient by another parameter, shape ``(K, *shape, n)``."""
         where = self._slices[other]
-        parts = [self._slopes(places, at, i) for i in range(where.start, where.stop)]
+        parts = [self._slopes(indices, at, i) for i in range(where.start, where.stop)]
         return np.stack(parts, axis=-1)
 
-    def _curvature(self, names: Bundle, at: Array) -> Array:
+    def _curvature(self, names: Block, at: Array) -> Array:
         """Return minus the second derivatives by the effects of each group, shape ``(K, K, *shape)``, and remember effects that are coupled."""
-        places, model = self._places[names], self._sited.model
+        indices, model = self._indices[names], self._sited.model
         if isinstance(model.rvs_to_transforms[model[names[0]]], ZeroSumSiteTransform):
             # Each has a part in the derivatives by the others, so that they are moved one by one.
             rows = [
-                [self._slopes(places, at, place)[:, group] for group, place in enumerate(one)]
-                for one in places
+                [self._slopes(indices, at, place)[:, group] for group, place in enumerate(one)]
+                for one in indices
             ]
             return np.moveaxis(np.array(rows), (0, 1, 2), (1, 2, 0))
-        signs = np.where(np.random.default_rng(0).random(places.shape[1:]) < 0.5, -1.0, 1.0)
+        signs = np.where(np.random.default_rng(0).random(indices.shape[1:]) < 0.5, -1.0, 1.0)
         at_once, with_signs = (
-            np.array([self._differences(at, one, x)[places] * x for one in places])
+            np.array([self._differences(at, one, x)[indices] * x for one in indices])
             for x in (1.0, signs)
         )
         own, other = (np.einsum("kk...->k...", x) for x in (at_once, with_signs))
         differences = np.abs(own - other) / np.maximum(np.abs(own), np.abs(other))
-        if (np.median(differences.reshape(len(places), -1), axis=1) > COUPLED).any():
+        if (np.median(differences.reshape(len(indices), -1), axis=1) > COUPLED).any():
             self.coupled.update(names)
         return np.swapaxes(at_once, 0, 1)
 
-    def _slopes(self, places: NDArray[np.intp], at: Array, moved: Any) -> Array:
+    def _slopes(self, indices: NDArray[np.intp], at: Array, moved: Any) -> Array:
         """Return minus the derivatives of the gradient in the direction of some entries, shape ``(K, *shape)``."""
-        return self._differences(at, moved)[places]
+        return self._differences(at, moved)[indices]
 
     def _differences(self, at: Array, moved: Any, amounts: Array | float = 1.0) -> Array:
         """Return minus the derivatives of the whole gradient in the direction of some entries."""
@@ -234,7 +234,7 @@ class Pilot:
         return (below - above) / (2 * STEP)
 
 
-class Measured(NamedTuple):
+class Expansion(NamedTuple):
     """Measurements of standardized effects at a point, effects on the first axis.
 
     Attributes
@@ -272,10 +272,10 @@ class Measured(NamedTuple):
             }
         effect = mean + np.einsum("ak...,k...->a...", factor, self.standardized)
         # The guard changes the curvature alone, not the slope at this point.
-        site = Site(information, slope, slopes).guarded()
+        site = Site(information, slope, slopes).projected()
         h = site.gradient + np.einsum("ab...,b...->a...", site.information, effect)
         h += sum(site.slopes[name] @ x for name, x in self.others.items())
-        return Site(site.information, h, site.slopes).guarded(), effect
+        return Site(site.information, h, site.slopes).projected(), effect
 
 
 def _inverse(factors: Array) -> Array:
@@ -301,8 +301,8 @@ def _layout(model: "pm.Model", shape_info: Any) -> dict[str, tuple[slice, tuple[
     return {variables[name]: (place, shape) for name, place, shape in of_values}
 
 
-def _in_graph(sited: Sited, names: Bundle) -> list[Variable]:
-    """Return mean and factor of effects that go together, as :class:`Measured` takes them, and standardized effects."""
+def _in_graph(sited: ModelWithSites, names: Block) -> list[Variable]:
+    """Return mean and factor of effects that go together, as :class:`Expansion` takes them, and standardized effects."""
     rvs = [sited.model[name] for name in names]
     if isinstance(sited.model.rvs_to_transforms[rvs[0]], MatrixTransform):
         [name] = names
@@ -325,11 +325,11 @@ _inlined = in2out(_inline, ignore_newtrees=False)
 
 
 def _hyperparameters(
-    sited: Sited, shape_info: Any, bundles: Collection[Bundle]
-) -> Callable[[Array], dict[Bundle, list[Array]]]:
+    sited: ModelWithSites, shape_info: Any, blocks: Collection[Block]
+) -> Callable[[Array], dict[Block, list[Array]]]:
     """Return a function from a point to mean, factor and standardized effects of those that go together."""
     model = sited.model
-    wanted = [x for names in bundles for x in _in_graph(sited, names)]
+    wanted = [x for names in blocks for x in _in_graph(sited, names)]
     function = pytensor.function(
         [model.rvs_to_values[rv] for rv in model.free_RVs],
         rewrite_graph(model.replace_rvs_by_values(wanted), include=(), custom_rewrite=_inlined),
@@ -340,8 +340,8 @@ def _hyperparameters(
     layout = _layout(model, shape_info)
     layouts = [layout[rv.name] for rv in model.free_RVs]
 
-    def evaluated(x: Array) -> dict[Bundle, list[Array]]:
+    def evaluated(x: Array) -> dict[Block, list[Array]]:
         found = function(*(x[place].reshape(shape) for place, shape in layouts))
-        return {names: found[3 * i : 3 * i + 3] for i, names in enumerate(bundles)}
+        return {names: found[3 * i : 3 * i + 3] for i, names in enumerate(blocks)}
 
     return evaluated

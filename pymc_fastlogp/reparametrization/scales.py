@@ -68,9 +68,9 @@ def _pullback(
     inputs: Sequence[Any], outputs: Sequence[Any], gradients: Sequence[Any]
 ) -> list[Variable]:
     [v] = inputs
-    of_x, of_log = gradients
+    d_x, d_log = gradients
     slope = 1.0 - pt.minimum(v, 0.0)
-    return [slope * (of_x * outputs[0] + of_log) - of_log * pt.lt(v, 0.0) / slope]
+    return [slope * (d_x * outputs[0] + d_log) - d_log * pt.lt(v, 0.0) / slope]
 
 
 scale_transform = ScaleTransform()
@@ -81,7 +81,7 @@ def scales_in(factors: Sequence[Variable]) -> list[Variable]:
     return [x for x in dict.fromkeys(ancestors(factors)) if _is_scale(x)]
 
 
-def sited_scale(x: Variable) -> Variable:
+def with_scale_transform(x: Variable) -> Variable:
     """Return the free variable with the transform of this module."""
     rv, value = x.owner.inputs
     new_value = value.type(name=f"{x.owner.op.name}_{scale_transform.name}__")

@@ -16,7 +16,7 @@ from pytensor.graph.basic import Variable
 from pymc_fastlogp.reparametrization.site_node import as_node
 
 
-def placed(z: Any, scale: Any, gradient: Any, information: Any) -> list[Variable]:
+def standardized_effects(z: Any, scale: Any, gradient: Any, information: Any) -> list[Variable]:
     """Return standardized effects, and the logarithm of the Jacobian of each.
 
     Parameters
@@ -31,8 +31,8 @@ def placed(z: Any, scale: Any, gradient: Any, information: Any) -> list[Variable
     return as_node(_forward, _pullback, scale, gradient, z, information)
 
 
-def remaining(u: Any, scale: Any, gradient: Any, information: Any) -> Variable:
-    """Return what remains of standardized effects: the inverse of :func:`placed`."""
+def residual(u: Any, scale: Any, gradient: Any, information: Any) -> Variable:
+    """Return what remains of standardized effects: the inverse of :func:`standardized_effects`."""
     d = 1.0 + pt.sqr(scale) * information
     return (u - scale * gradient / d) * pt.sqrt(d)
 
@@ -47,8 +47,8 @@ def _pullback(
     inputs: Sequence[Any], outputs: Sequence[Any], gradients: Sequence[Any]
 ) -> list[Variable]:
     s, w, z, information = inputs
-    of_u, of_log = gradients
+    d_u, d_log = gradients
     r = pt.reciprocal(pt.sqrt(1.0 + pt.sqr(s) * information))
-    weight = of_u * pt.sqr(r)
-    of_d = -weight * (outputs[0] - 0.5 * z * r) - 0.5 * pt.sqr(r) * of_log
-    return [weight * w + 2.0 * s * information * of_d, weight * s, of_u * r, pt.sqr(s) * of_d]
+    weight = d_u * pt.sqr(r)
+    d_d = -weight * (outputs[0] - 0.5 * z * r) - 0.5 * pt.sqr(r) * d_log
+    return [weight * w + 2.0 * s * information * d_d, weight * s, d_u * r, pt.sqr(s) * d_d]

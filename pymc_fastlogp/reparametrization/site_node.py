@@ -41,18 +41,18 @@ def as_node(forward: Forward, pullback: Pullback, *inputs: Any) -> list[Variable
 @cache
 def _op(forward: Forward, pullback: Pullback, types: tuple[Type, ...]) -> SiteNode:
     inputs = [type_() for type_ in types]
-    return SiteNode(inputs, list(forward(*inputs)), pullback=_filled(pullback))
+    return SiteNode(inputs, list(forward(*inputs)), pullback=_pytensor_pullback(pullback))
 
 
 @cache
-def _filled(pullback: Pullback) -> Callable[..., list[Variable]]:
+def _pytensor_pullback(pullback: Pullback) -> Callable[..., list[Variable]]:
     """Return a pullback as PyTensor calls it."""
 
     def of_all(inputs: Any, outputs: Any, gradients: Any) -> list[Variable]:
         is_apart = [isinstance(x.type, DisconnectedType) for x in gradients]
         known = [0.0 if apart else x for x, apart in zip(gradients, is_apart, strict=True)]
         found = list(pullback(inputs, outputs, known))
-        fitting = [summed_to(x, like) for x, like in zip(found, inputs, strict=False)]
+        fitting = [unbroadcast(x, like) for x, like in zip(found, inputs, strict=False)]
         others = enumerate(inputs[len(found) :], start=len(found))
         fitting += [grad_undefined(None, i, x, "a number of a site") for i, x in others]
         used = {*ancestors([x for x, apart in zip(outputs, is_apart, strict=True) if not apart])}
@@ -62,7 +62,7 @@ def _filled(pullback: Pullback) -> Callable[..., list[Variable]]:
     return of_all
 
 
-def summed_to(x: Any, like: Variable) -> Variable:
+def unbroadcast(x: Any, like: Variable) -> Variable:
     """Return a variable summed over the axes that another one does not have, or of which it has one entry; one that has less is filled to its shape."""
     x = pt.as_tensor(x)
     if x.type.ndim > like.type.ndim:

@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from pytensor.graph.basic import Variable
 
 from pymc_fastlogp.reparametrization.effects import Effect
-from pymc_fastlogp.reparametrization.elimination import eliminated
+from pymc_fastlogp.reparametrization.elimination import eliminate
 
 Array = NDArray[np.float64]
 # Names of effects that go together.
-Bundle = tuple[str, ...]
+Block = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class Site:
     sign: float | None = None
 
     @classmethod
-    def nothing(
+    def flat(
         cls, n_effects: int, shape: tuple[int, ...], others: Mapping[str, int] | None = None
     ) -> "Site":
-        """Return the site of data that say nothing: effects are non-centered.
+        """Return the site of data that say flat: effects are non-centered.
 
         Parameters
         ----------
@@ -73,16 +73,16 @@ class Site:
         return cls(np.zeros((n_effects, n_effects, *shape)), np.zeros((n_effects, *shape)), slopes)
 
     @classmethod
-    def everything(cls, n_effects: int, shape: tuple[int, ...]) -> "Site":
+    def infinite(cls, n_effects: int, shape: tuple[int, ...]) -> "Site":
         """Return the site of data that know effects as well as may be: they are centered."""
         return cls(np.full((n_effects, n_effects, *shape), np.inf), np.zeros((n_effects, *shape)))
 
     @property
-    def is_everything(self) -> bool:
+    def is_infinite(self) -> bool:
         """Return whether data know effects as well as may be."""
         return bool(np.isinf(self.information).all())
 
-    def guarded(self) -> "Site":
+    def projected(self) -> "Site":
         """Return the nearest site that is finite and positive semidefinite; groups that are neither have none."""
         matrices = np.moveaxis(self.information, (0, 1), (-2, -1))
         matrices = (matrices + np.swapaxes(matrices, -1, -2)) / 2
@@ -90,12 +90,14 @@ class Site:
         good = np.isfinite(matrices).all((-2, -1)) & np.isfinite(gradient).all(-1)
         matrices = np.where(good[..., None, None], matrices, 0.0)
         values, vectors = np.linalg.eigh(matrices)
-        clipped = (vectors * np.clip(values, 0.0, LARGEST)[..., None, :]) @ np.swapaxes(
+        clipped = (vectors * np.clip(values, 0.0, MAX_INFORMATION)[..., None, :]) @ np.swapaxes(
             vectors, -1, -2
         )
-        is_inside = (values >= 0).all(-1) & (values <= LARGEST).all(-1)
+        is_inside = (values >= 0).all(-1) & (values <= MAX_INFORMATION).all(-1)
         matrices = np.where(is_inside[..., None, None], matrices, clipped)
-        gradient = np.where(good[..., None], np.clip(gradient, -LARGEST, LARGEST), 0.0)
+        gradient = np.where(
+            good[..., None], np.clip(gradient, -MAX_INFORMATION, MAX_INFORMATION), 0.0
+        )
         return Site(
             np.moveaxis(matrices, (-2, -1), (0, 1)),
             np.moveaxis(gradient, -1, 0),
@@ -108,10 +110,10 @@ class Site:
 
 
 # Of an eigenvalue of the information: a standard deviation of 1e-6 in units of the model; what the data know better than that is as good as known.
-LARGEST = 1e12
+MAX_INFORMATION = 1e12
 
 
-def numbers_of(names: Sequence[str], site: Site) -> dict[str, Array]:
+def site_arrays(names: Sequence[str], site: Site) -> dict[str, Array]:
     """Return the numbers of a site by the names of their variables in the graph.
 
     Parameters
@@ -139,12 +141,14 @@ def numbers_of(names: Sequence[str], site: Site) -> dict[str, Array]:
     }
     gradients = {gradient_name(name): h for name, h in zip(names, site.gradient, strict=True)}
     levels = (
-        {} if site.sign is None else _numbers_of_level(names[0], site.information[0, 0], site.sign)
+        {}
+        if site.sign is None
+        else _shared_mean_arrays(names[0], site.information[0, 0], site.sign)
     )
     return lower | slopes | gradients | levels
 
 
-def _numbers_of_level(name: str, information: Array, sign: float) -> dict[str, Array]:
+def _shared_mean_arrays(name: str, information: Array, sign: float) -> dict[str, Array]:
     """Return what a site says of the level of crossed effects: zeros, where it does not take part."""
     total = abs(sign) * information.sum()
     is_there = total > 0
@@ -212,7 +216,7 @@ class Elimination:
                 if other.terms
             ]
             w.append(at_zero - sum(parts) if parts else at_zero)
-        self._gradients, self._upper = eliminated([effect.scale for effect in effects], w, upper)
+        self._gradients, self._upper = eliminate([effect.scale for effect in effects], w, upper)
 
     def information(self, k: int) -> Variable:
         """Return what is known of an effect, given those that stand after it."""

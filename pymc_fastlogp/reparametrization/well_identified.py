@@ -18,7 +18,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import NormalRV
 
-from pymc_fastlogp.reparametrization.sited_model import Found, with_sites
+from pymc_fastlogp.reparametrization.model_with_sites import ModelEffects, with_sites
 from pymc_fastlogp.reparametrization.sites import Site
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ Array = NDArray[np.float64]
 
 WRITTEN = {"centered", "non-centered"}
 # Groups: the scale of fewer may be near zero all the same.
-LEAST_GROUPS = 20
+MIN_GROUPS = 20
 # T in units of V.
-LEAST_RATIO = 20.0
+MIN_RATIO = 20.0
 
 
 class _Rows(NamedTuple):
@@ -48,27 +48,27 @@ class _Rows(NamedTuple):
     group: NDArray[np.int64]
 
 
-def centered_if_known_well(model: "pm.Model", found: Found) -> "pm.Model | None":
+def centered_if_well_identified(model: "pm.Model", found: ModelEffects) -> "pm.Model | None":
     """Return a model with all effects centered, None unless the rows of a Gaussian likelihood know each of them well.
 
     Parameters
     ----------
     model : pymc.Model
         With data that are constants.
-    found : Found
+    found : ModelEffects
         Its effects.
     """
-    if len(found.bundles) != 1 or not _has_gaussian_rows(model):
+    if len(found.blocks) != 1 or not _has_gaussian_rows(model):
         return None
-    [(names, nothing)] = found.bundles.items()
-    shape = nothing.gradient.shape
-    if len(shape) != 2 or shape[1] < LEAST_GROUPS or not {*found.kinds.values()} <= WRITTEN:
+    [(names, flat)] = found.blocks.items()
+    shape = flat.gradient.shape
+    if len(shape) != 2 or shape[1] < MIN_GROUPS or not {*found.kinds.values()} <= WRITTEN:
         return None
-    sited = with_sites(model, {names: Site.everything(shape[0], shape[1:])})
+    sited = with_sites(model, {names: Site.infinite(shape[0], shape[1:])})
     if not all(map(_is_one_number, (*sited.means.values(), *sited.factors.values()))):
         return None
     rows = _rows_of(sited.model, names, shape)
-    is_known = rows is not None and _least_ratio(rows, shape[1]) >= LEAST_RATIO
+    is_known = rows is not None and _least_ratio(rows, shape[1]) >= MIN_RATIO
     return sited.model if is_known else None
 
 

@@ -32,15 +32,19 @@ from pymc_fastlogp._upstream.pymc_dispatch import logprob_of, support_point_of
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.reparametrization.effects import (
     NO_PARAMETERS,
-    ONE_NUMBER,
+    SCALAR,
     Effect,
-    LeftAlone,
+    Unchanged,
+    find_non_centered,
     has_prior,
     is_random,
-    non_centered,
 )
-from pymc_fastlogp.reparametrization.single_site import placed, remaining
-from pymc_fastlogp.reparametrization.sited_normal import Sited, middle, middle_of
+from pymc_fastlogp.reparametrization.partially_centered import (
+    SiteRV,
+    cached_residual,
+    value_at_zero_residual,
+)
+from pymc_fastlogp.reparametrization.single_site import residual, standardized_effects
 
 SEVERAL_AXES = "it has several axes"
 SEVERAL_SCALES = "its scale is not one number"
@@ -72,25 +76,25 @@ class ZeroSum(Effect):
         return v if self.is_centered else self.scale * v
 
 
-def zero_sum_of(fgraph: FunctionGraph, x: Variable) -> ZeroSum | LeftAlone | None:
+def find_zero_sum(fgraph: FunctionGraph, x: Variable) -> ZeroSum | Unchanged | None:
     """Return a free variable as effects that sum to zero, None if it is another variable."""
     rv, name = x.owner.inputs[0], x.owner.op.name
     if not has_prior(rv, ZeroSumNormalRV) or not isinstance(x.owner.op.transform, ZeroSumTransform):
         return None
     if x.type.ndim != 1:
-        return LeftAlone(name, SEVERAL_AXES)
+        return Unchanged(name, SEVERAL_AXES)
     if length_of(rv) == 1:
-        return LeftAlone(name, ONE_NUMBER)
+        return Unchanged(name, SCALAR)
     sigma = rv.owner.inputs[2]
     if is_random(sigma):
         return ZeroSum(name, True, x, (), (sigma,), x.owner.op.dims)
     if fill_value(sigma) != 1:
-        return LeftAlone(name, NO_PARAMETERS)
-    found = non_centered(fgraph, x)
-    if isinstance(found, LeftAlone):
+        return Unchanged(name, NO_PARAMETERS)
+    found = find_non_centered(fgraph, x)
+    if isinstance(found, Unchanged):
         return found
     if not all(all(y.type.broadcastable) for y in found.factors):
-        return LeftAlone(name, SEVERAL_SCALES)
+        return Unchanged(name, SEVERAL_SCALES)
     return ZeroSum(name, False, x, (), found.factors, x.owner.op.dims)
 
 
@@ -104,7 +108,7 @@ def length_of(rv: Variable) -> int | None:
     return None if isinstance(shape, Variable) else int(shape[0])
 
 
-class SitedZeroSum(Sited):
+class PartiallyCenteredZeroSum(SiteRV):
     """``ZeroSumNormal(sigma)`` of a vector of some length; :class:`ZeroSumSiteTransform` reads sigma and the three of its site, one entry less."""
 
     name = "ZeroSumNormal"
@@ -124,54 +128,63 @@ class SitedZeroSum(Sited):
         return shortened(rv) / sigma
 
 
-@logprob_of.register(SitedZeroSum)
+@logprob_of.register(PartiallyCenteredZeroSum)
 def _logprob(
-    op: SitedZeroSum, values: Sequence[Variable], rng: Any, size: Any, *inputs: Any, **kwargs: Any
+    op: PartiallyCenteredZeroSum,
+    values: Sequence[Variable],
+    rng: Any,
+    size: Any,
+    *inputs: Any,
+    **kwargs: Any,
 ) -> TensorVariable:
     [value], (length, sigma, *_) = values, inputs
     return pm.logp(pm.ZeroSumNormal.dist(sigma, support_shape=[length[0]]), value, **kwargs)
 
 
-@support_point_of.register(SitedZeroSum)
+@support_point_of.register(PartiallyCenteredZeroSum)
 def _support_point(
-    op: SitedZeroSum, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
+    op: PartiallyCenteredZeroSum, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
 ) -> TensorVariable:
-    return middle(zero_sum_site_transform, pt.zeros(inputs[-1].type.shape), inputs)
+    return value_at_zero_residual(zero_sum_site_transform, pt.zeros(inputs[-1].type.shape), inputs)
 
 
 class ZeroSumSiteTransform(Transform):
-    """The change of variables of a :class:`SitedZeroSum`."""
+    """The change of variables of a :class:`PartiallyCenteredZeroSum`."""
 
     name = "site"
     ndim_supp = 1
 
     def forward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return ``z``."""
-        if (z := middle_of(value)) is not None:
+        if (z := cached_residual(value)) is not None:
             return z
         sigma, *site = inputs[-4:]
-        return remaining(shortened(value) / sigma, *site)
+        return residual(shortened(value) / sigma, *site)
 
     def backward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return the variable."""
         sigma, *site = inputs[-4:]
-        return extended(sigma * placed(value, *site)[0])
+        return extended(sigma * standardized_effects(value, *site)[0])
 
     def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return that of all entries that remain."""
         sigma, *site = inputs[-4:]
-        return (pt.log(sigma) + placed(value, *site)[1]).sum(AXIS)
+        return (pt.log(sigma) + standardized_effects(value, *site)[1]).sum(AXIS)
 
 
 zero_sum_site_transform = ZeroSumSiteTransform()
 
 
-def sited_zero_sum(effect: ZeroSum, gradient: Variable, information: Variable) -> Variable:
+def partially_centered_zero_sum(
+    effect: ZeroSum, gradient: Variable, information: Variable
+) -> Variable:
     """Return the free variable with its site."""
     rv, value = effect.variable.owner.inputs
     rng, size, sigma, length = rv.owner.inputs
     scale = pt.atleast_1d(effect.scale)
-    new = SitedZeroSum.rv_op(length, sigma, scale, gradient, information, size=size, rng=rng)
+    new = PartiallyCenteredZeroSum.rv_op(
+        length, sigma, scale, gradient, information, size=size, rng=rng
+    )
     name = f"{effect.name}_{ZeroSumSiteTransform.name}__"
     new_value = pt.tensor(name, dtype=value.type.dtype, shape=information.type.shape)
     return ModelFreeRV(effect.name, effect.dims, zero_sum_site_transform)(new, new_value)

@@ -5,10 +5,10 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pymc_fastlogp.models.freeze import frozen_copy
+from pymc_fastlogp.reparametrization.model_with_sites import ModelEffects, find_effects
 from pymc_fastlogp.reparametrization.pilot import Array, Pilot, Sites
-from pymc_fastlogp.reparametrization.sited_model import Found, found_in
 from pymc_fastlogp.reparametrization.sites import Site
-from pymc_fastlogp.reparametrization.well_identified import centered_if_known_well
+from pymc_fastlogp.reparametrization.well_identified import centered_if_well_identified
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pymc_fastlogp")
 
 
-class Placed(NamedTuple):
+class Parametrization(NamedTuple):
     """A model whose effects are where their data want them.
 
     Attributes
@@ -40,12 +40,12 @@ class Placed(NamedTuple):
     point: Array
 
 
-def placed(
+def select_parametrization(
     model: "pm.Model",
     compile: Callable[["pm.Model"], Any],
     left_out: Collection[str] = (),
     coupled: Collection[str] = (),
-) -> Placed | None:
+) -> Parametrization | None:
     """Find the effects of a model and their sites, and say in the log what is left as it is; None where no effect is found, or all are placed well as written.
 
     Parameters
@@ -64,39 +64,39 @@ def placed(
     except (NotImplementedError, ValueError) as error:
         logger.info("all variables stay as they are: %s", error)
         return None
-    found = found_in(frozen, left_out, coupled)
-    for one in found.left_alone:
+    found = find_effects(frozen, left_out, coupled)
+    for one in found.unchanged:
         logger.info("%s stays as it is: %s", one.name, one.reason)
-    if not found.bundles:
+    if not found.blocks:
         return None
-    centered = centered_if_known_well(frozen, found)
+    centered = centered_if_well_identified(frozen, found)
     if centered is not None:
-        return _placed_centered(centered, found, compile)
-    for bundle in found.bundles:
-        logger.info("%s get sites", ", ".join(f"{x} ({found.kinds[x]})" for x in bundle))
+        return _centered_parametrization(centered, found, compile)
+    for block in found.blocks:
+        logger.info("%s get sites", ", ".join(f"{x} ({found.kinds[x]})" for x in block))
     if found.scales:
         logger.info("%s may come near zero: scales of effects", ", ".join(found.scales))
-    pilot = Pilot(frozen, found.bundles, compile)
+    pilot = Pilot(frozen, found.blocks, compile)
     if not hasattr(pilot.compiled, "logp_dlogp"):
         logger.info("all variables stay as they are: nutpie compiled the model, see above")
         return None
     pilot.run()
     if pilot.coupled:
-        return placed(model, compile, left_out, {*coupled, *pilot.coupled})
-    return Placed(pilot.sites, pilot.effects, pilot.model, pilot.compiled, pilot.point)
+        return select_parametrization(model, compile, left_out, {*coupled, *pilot.coupled})
+    return Parametrization(pilot.sites, pilot.effects, pilot.model, pilot.compiled, pilot.point)
 
 
-def _placed_centered(
-    centered: "pm.Model", found: Found, compile: Callable[["pm.Model"], Any]
-) -> Placed | None:
+def _centered_parametrization(
+    centered: "pm.Model", found: ModelEffects, compile: Callable[["pm.Model"], Any]
+) -> Parametrization | None:
     """Return a model whose effects are centered, None if that is the model as written."""
-    [(names, nothing)] = found.bundles.items()
+    [(names, flat)] = found.blocks.items()
     why = "each effect is known well by its rows"
     if all(found.kinds[name] == "centered" for name in names):
         logger.info("all variables stay as they are: %s", why)
         return None
     logger.info("%s are sampled centered: %s", ", ".join(names), why)
-    site = Site.everything(len(names), nothing.gradient.shape[1:])
+    site = Site.infinite(len(names), flat.gradient.shape[1:])
     compiled = compile(centered)
     start = compiled.initial_point_func(0)
-    return Placed({names: site}, {*names}, centered, compiled, start)
+    return Parametrization({names: site}, {*names}, centered, compiled, start)

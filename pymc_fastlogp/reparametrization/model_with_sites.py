@@ -11,40 +11,49 @@ from pytensor.compile.ops import view_op
 from pytensor.graph.basic import Variable
 
 from pymc_fastlogp.models.freeze import with_checks_of
-from pymc_fastlogp.reparametrization.effects import LeftAlone
-from pymc_fastlogp.reparametrization.reasons import HAS_START, IS_COUPLED, NO_SITE, reasons_of
-from pymc_fastlogp.reparametrization.sited_graph import SitedGraph
-from pymc_fastlogp.reparametrization.sites import Bundle, Site, numbers_of
+from pymc_fastlogp.reparametrization.effect_graph import EffectGraph
+from pymc_fastlogp.reparametrization.effects import Unchanged
+from pymc_fastlogp.reparametrization.sites import Block, Site, site_arrays
+from pymc_fastlogp.reparametrization.zero_sum import length_of
 
 if TYPE_CHECKING:
     import pymc as pm
 
+HAS_START = "it has an initial value"
+NO_LENGTH = "its length is not known"
+NO_ENTRIES = "it has no entries"
+NO_SITE = "it has no site"
+IS_COUPLED = (
+    "the likelihood does not know its entries apart, as those of coefficients or of steps of a walk"
+)
+SINGLE_PRECISION = "it is of single precision"
+
 
 @dataclass(frozen=True)
-class Found:
+class ModelEffects:
     """Properties of the free variables of a model.
 
     Attributes
     ----------
-    bundles : mapping of tuple of str to Site
-        Names of effects that go together, in the order of elimination, and a site for them that says nothing.
+    blocks : mapping of tuple of str to Site
+        Names of effects that go together, in the order of elimination, and a site for them that says flat.
     kinds : mapping of str to str
         How the model writes each.
     scales : tuple of str
         Names of their scales, for which :class:`~pymc_fastlogp.reparametrization.scales.ScaleTransform` is made.
-    left_alone : tuple of LeftAlone
+    unchanged : tuple of Unchanged
         All other free variables.
     """
 
-    bundles: Mapping[Bundle, Site]
+    blocks: Mapping[Block, Site]
     kinds: Mapping[str, str]
     scales: tuple[str, ...]
-    left_alone: tuple[LeftAlone, ...]
+    unchanged: tuple[Unchanged, ...]
 
 
-def found_in(
+def find_effects(
     model: "pm.Model", left_out: Collection[str] = (), coupled: Collection[str] = ()
-) -> Found:
+) -> ModelEffects:
     """Find the effects of a model.
 
     Parameters
@@ -63,20 +72,20 @@ def found_in(
     ValueError
         If the model is part of another.
     """
-    reasons = reasons_of(model)
+    reasons = reasons_to_keep(model)
     reasons |= dict.fromkeys(coupled, IS_COUPLED)
-    sited = SitedGraph(model, reasons | dict.fromkeys(left_out, HAS_START))
+    sited = EffectGraph(model, reasons | dict.fromkeys(left_out, HAS_START))
     scales = sited.put_scales([x.name for x in sited.all])
-    bundles = dict(sited.found())
-    return Found(
-        bundles,
+    blocks = dict(sited.found())
+    return ModelEffects(
+        blocks,
         {effect.name: effect.kind for effect in sited.all},
         tuple(scales),
-        tuple(x for x in sited.left_alone if x.name not in scales),
+        tuple(x for x in sited.unchanged if x.name not in scales),
     )
 
 
-class Sited(NamedTuple):
+class ModelWithSites(NamedTuple):
     """A model with sites.
 
     Attributes
@@ -96,8 +105,8 @@ class Sited(NamedTuple):
 
 
 def with_sites(
-    model: "pm.Model", sites: Mapping[Bundle, Site], *, is_shared: bool = False
-) -> Sited:
+    model: "pm.Model", sites: Mapping[Block, Site], *, is_shared: bool = False
+) -> ModelWithSites:
     """Return the model with sites.
 
     Parameters
@@ -105,22 +114,22 @@ def with_sites(
     model : pymc.Model
         Left as it is.
     sites : mapping of tuple of str to Site
-        For each bundle that was found.
+        For each block that was found.
     is_shared : bool
         Whether sites are shared variables, or else constants.
     """
-    names = [name for bundle in sites for name in bundle]
+    names = [name for block in sites for name in block]
     # Or else of two that multiply each other the one without a site could be taken.
-    sited = SitedGraph(model, {x.name: NO_SITE for x in model.free_RVs if x.name not in names})
+    sited = EffectGraph(model, {x.name: NO_SITE for x in model.free_RVs if x.name not in names})
     variables: dict[str, Any] = {
         name: pytensor.shared(x, name=name, shape=x.shape) if is_shared else pt.constant(x)
-        for bundle, site in sites.items()
-        if not site.is_everything
-        for name, x in numbers_of(bundle, site).items()
+        for block, site in sites.items()
+        if not site.is_infinite
+        for name, x in site_arrays(block, site).items()
     }
     # Scales of effects that are known well are known, too.
-    placed = [bundle for bundle, site in sites.items() if not site.is_everything]
-    sited.put_scales([name for bundle in placed for name in bundle])
+    placed = [block for block, site in sites.items() if not site.is_infinite]
+    sited.put_scales([name for block in placed for name in block])
     sited.put_all(sites, variables)
     # As outputs of the graph they are kept up to date while the model is made of it.
     for name in names:
@@ -134,4 +143,21 @@ def with_sites(
         new.set_initval(new[rv.name], value)
     parts = sited.fgraph.outputs[len(sited.fgraph.outputs) - 2 * len(names) :]
     means, factors = (dict(zip(names, parts[i::2], strict=True)) for i in range(2))
-    return Sited(new, means, factors, variables if is_shared else {})
+    return ModelWithSites(new, means, factors, variables if is_shared else {})
+
+
+def reasons_to_keep(model: "pm.Model") -> dict[str, str]:
+    """Return the names of the free variables of a model that stay as they are, and why."""
+    values = model.rvs_to_initial_values
+    reasons = {rv.name: NO_LENGTH for rv in model.free_RVs if not _has_length(rv)}
+    reasons |= {rv.name: NO_ENTRIES for rv in model.free_RVs if _is_empty(rv)}
+    reasons |= {rv.name: SINGLE_PRECISION for rv in model.free_RVs if rv.type.dtype == "float32"}
+    return reasons | {rv.name: HAS_START for rv, value in values.items() if value is not None}
+
+
+def _has_length(rv: Variable) -> bool:
+    return None not in rv.type.shape or length_of(rv) is not None
+
+
+def _is_empty(rv: Variable) -> bool:
+    return 0 in (*rv.type.shape, length_of(rv))

@@ -12,6 +12,7 @@ from typing import Any
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.logprob.transforms import Transform
+from pymc.model.fgraph import ModelFreeRV
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.random.basic import normal
 from pytensor.tensor.random.utils import normalize_size_param
@@ -22,10 +23,11 @@ from pymc_fastlogp._upstream.pymc_dispatch import (
     logprob_of,
     support_point_of,
 )
-from pymc_fastlogp.reparametrization.single_site import placed, remaining
+from pymc_fastlogp.reparametrization.effects import Effect
+from pymc_fastlogp.reparametrization.single_site import residual, standardized_effects
 
 
-class Sited(SymbolicRandomVariable):
+class SiteRV(SymbolicRandomVariable):
     """A variable whose parameters are first those of its distribution, ``drawn``, and then what its transform reads."""
 
     @classmethod
@@ -56,7 +58,7 @@ class Sited(SymbolicRandomVariable):
         return self.rv_op(*parameters, size=size, rng=rng).owner
 
 
-class SitedNormal(Sited):
+class PartiallyCenteredNormal(SiteRV):
     """``Normal(mu, sigma)``; :class:`SiteTransform` reads the other three parameters, and both of these."""
 
     name = "normal"
@@ -75,53 +77,60 @@ class SitedNormal(Sited):
         return (rv - mu) / sigma
 
 
-@logprob_of.register(SitedNormal)
+@logprob_of.register(PartiallyCenteredNormal)
 def _logprob(
-    op: SitedNormal, values: Sequence[Variable], rng: Any, size: Any, *inputs: Any, **kwargs: Any
+    op: PartiallyCenteredNormal,
+    values: Sequence[Variable],
+    rng: Any,
+    size: Any,
+    *inputs: Any,
+    **kwargs: Any,
 ) -> TensorVariable:
     return pm.logp(pm.Normal.dist(*inputs[:2]), values[0], **kwargs)
 
 
-@support_point_of.register(SitedNormal)
+@support_point_of.register(PartiallyCenteredNormal)
 def _support_point(
-    op: SitedNormal, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
+    op: PartiallyCenteredNormal, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
 ) -> TensorVariable:
-    return middle(site_transform, zeros_of(rv), inputs)
+    return value_at_zero_residual(site_transform, zeros_of(rv), inputs)
 
 
 class SiteTransform(Transform):
-    """The change of variables of a :class:`SitedNormal`."""
+    """The change of variables of a :class:`PartiallyCenteredNormal`."""
 
     name = "site"
     ndim_supp = 0
 
-    # Those of the random variable, from the end: mean and scale, and what `placed` takes.
+    # Those of the random variable, from the end: mean and scale, and what `standardized_effects` takes.
     n_parameters = 5
 
     def forward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return ``z``."""
-        if (z := middle_of(value)) is not None:
+        if (z := cached_residual(value)) is not None:
             return z
         mu, sigma, *parameters = inputs[-self.n_parameters :]
-        return self.remaining((value - mu) / sigma, parameters)
+        return self.residual((value - mu) / sigma, parameters)
 
     def backward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return the variable."""
         mu, sigma, *parameters = inputs[-self.n_parameters :]
-        return mu + sigma * self.placed(value, parameters)[0]
+        return mu + sigma * self.standardized_effects(value, parameters)[0]
 
     def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return that of each entry."""
         _, sigma, *parameters = inputs[-self.n_parameters :]
-        return pt.log(sigma) + self.placed(value, parameters)[1]
+        return pt.log(sigma) + self.standardized_effects(value, parameters)[1]
 
-    def placed(self, value: Variable, parameters: Sequence[Variable]) -> list[Variable]:
+    def standardized_effects(
+        self, value: Variable, parameters: Sequence[Variable]
+    ) -> list[Variable]:
         """Return standardized effects, and the part of each in the logarithm of the Jacobian."""
-        return placed(value, *parameters)
+        return standardized_effects(value, *parameters)
 
-    def remaining(self, u: Variable, parameters: Sequence[Variable]) -> Variable:
+    def residual(self, u: Variable, parameters: Sequence[Variable]) -> Variable:
         """Return what remains of standardized effects."""
-        return remaining(u, *parameters)
+        return residual(u, *parameters)
 
 
 site_transform = SiteTransform()
@@ -133,16 +142,63 @@ def zeros_of(rv: TensorVariable) -> TensorVariable:
     return pt.zeros(rv.type.shape if is_known else rv.shape)
 
 
-def middle(
+def value_at_zero_residual(
     transform: Transform, zero: TensorVariable, inputs: Sequence[Variable]
 ) -> TensorVariable:
     """Return the variable where ``z`` is 0, the middle of what is left to sample, for chains to start at."""
     value = transform.backward(zero, *inputs)
     # So that the initial point need not undo what was just done.
-    value.tag.backward_of_middle = zero
+    value.tag.residual = zero
     return value
 
 
-def middle_of(value: TensorVariable) -> TensorVariable | None:
+def cached_residual(value: TensorVariable) -> TensorVariable | None:
     """Return ``z`` of what :func:`middle` returned, None for any other variable."""
-    return getattr(value.tag, "backward_of_middle", None)
+    return getattr(value.tag, "residual", None)
+
+
+class CenteredNormal(PartiallyCenteredNormal):
+    """``Normal(mu, sigma)``; :class:`CenteredTransform` reads the other two parameters, mean and scale of the effect."""
+
+    extended_signature = "[rng],[size],(),(),(),()->[rng],()"
+
+
+@support_point_of.register(CenteredNormal)
+def _support_point(
+    op: CenteredNormal, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
+) -> TensorVariable:
+    return zeros_of(rv)
+
+
+class CenteredTransform(Transform):
+    """The change of variables of a :class:`CenteredNormal`."""
+
+    name = "centered"
+    ndim_supp = 0
+
+    def forward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return the effect."""
+        mean, scale = inputs[-2:]
+        return mean + scale * value
+
+    def backward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return the variable."""
+        mean, scale = inputs[-2:]
+        return (value - mean) / scale
+
+    def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return that of each entry."""
+        return pt.zeros_like(value) - pt.log(pt.abs(inputs[-1]))
+
+
+centered_transform = CenteredTransform()
+
+
+def centered(effect: Effect) -> Variable:
+    """Return the free variable of a non-centered effect, to be sampled centered."""
+    rv, value = effect.variable.owner.inputs
+    rng, size, *parameters = rv.owner.inputs
+    parameters = [*parameters, effect.mean, effect.scale]
+    new = CenteredNormal.rv_op(*parameters, size=size, rng=rng)
+    new_value = value.type(name=f"{effect.name}_{centered_transform.name}__")
+    return ModelFreeRV(effect.name, effect.dims, centered_transform)(new, new_value)
