@@ -1,4 +1,4 @@
-"""The model with sites: the same variables, of which effects have another value variable."""
+"""Model with sites: the same variables, but effects have another value variable."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     import pymc as pm
 
 HAS_START = "it has an initial value"
-NO_LENGTH = "its length is not known"
+NO_LENGTH = "its length is unknown"
 NO_ENTRIES = "it has no entries"
 NO_SITE = "it has no site"
 IS_COUPLED = (
-    "the likelihood does not know its entries apart, as those of coefficients or of steps of a walk"
+    "the likelihood couples its entries, as it does for coefficients or steps of a random walk"
 )
-SINGLE_PRECISION = "it is of single precision"
+SINGLE_PRECISION = "its dtype is float32"
 
 
 @dataclass(frozen=True)
 class ModelEffects:
-    """Properties of the free variables of a model.
+    """Effects of a model, and its other free variables.
 
     Attributes
     ----------
     blocks : mapping of tuple of str to Site
-        Names of effects that go together, in the order of elimination, and a site for them that says flat.
+        Names of the effects of a joint site, in the order of elimination, and a flat site.
     kinds : mapping of str to str
-        How the model writes each.
+        Parametrization of each effect in the model.
     scales : tuple of str
-        Names of their scales, for which :class:`~pymc_fastlogp.reparametrization.scales.ScaleTransform` is made.
+        Names of the scales that get :class:`~pymc_fastlogp.reparametrization.scales.ScaleTransform`.
     unchanged : tuple of Unchanged
         All other free variables.
     """
@@ -59,43 +59,43 @@ def find_effects(
     Parameters
     ----------
     model : pymc.Model
-        With data and lengths of dimensions that are constants.
+        Model with constant data and dimension lengths.
     left_out : collection of str
-        Names of variables that stay as they are, besides those that have initial values in the model.
+        Variables with initial values of the caller. They keep their parametrization, as do variables with initial values in the model.
     coupled : collection of str
-        Names of those whose entries turned out not to be effects of groups.
+        Variables whose entries the likelihood couples, so that they are no effects of groups.
 
     Raises
     ------
     NotImplementedError
-        If PyMC can't make a graph of the model, as with symbolic initial values.
+        If PyMC cannot build a graph of the model, for example because of symbolic initial values.
     ValueError
         If the model is part of another.
     """
     reasons = reasons_to_keep(model)
     reasons |= dict.fromkeys(coupled, IS_COUPLED)
-    sited = EffectGraph(model, reasons | dict.fromkeys(left_out, HAS_START))
-    scales = sited.put_scales([x.name for x in sited.all])
-    blocks = dict(sited.found())
+    graph = EffectGraph(model, reasons | dict.fromkeys(left_out, HAS_START))
+    scales = graph.transform_scales([x.name for x in graph.all])
+    blocks = dict(graph.insert_flat_sites())
     return ModelEffects(
         blocks,
-        {effect.name: effect.kind for effect in sited.all},
+        {effect.name: effect.kind for effect in graph.all},
         tuple(scales),
-        tuple(x for x in sited.unchanged if x.name not in scales),
+        tuple(x for x in graph.unchanged if x.name not in scales),
     )
 
 
 class ModelWithSites(NamedTuple):
-    """A model with sites.
+    """Model with sites.
 
     Attributes
     ----------
     model : pymc.Model
-        The model.
+        Model with other value variables.
     means, factors : mapping of str to Variable
-        Of the effects, in the graph of the model: what multiplies standardized effects, a scale or a matrix.
+        Mean of each effect, and the scale or matrix that multiplies the standardized effect, in the graph of the model.
     shared : mapping of str to SharedVariable
-        The numbers of sites, where they are not constants.
+        Arrays of the sites, if they are shared variables.
     """
 
     model: "pm.Model"
@@ -112,42 +112,42 @@ def with_sites(
     Parameters
     ----------
     model : pymc.Model
-        Left as it is.
+        The model, which is not changed.
     sites : mapping of tuple of str to Site
-        For each block that was found.
+        Site of each block.
     is_shared : bool
-        Whether sites are shared variables, or else constants.
+        Whether the arrays of sites are shared variables instead of constants.
     """
     names = [name for block in sites for name in block]
-    # Or else of two that multiply each other the one without a site could be taken.
-    sited = EffectGraph(model, {x.name: NO_SITE for x in model.free_RVs if x.name not in names})
+    # Of two effects that multiply each other, the one with a site has to be matched.
+    graph = EffectGraph(model, {x.name: NO_SITE for x in model.free_RVs if x.name not in names})
     variables: dict[str, Any] = {
         name: pytensor.shared(x, name=name, shape=x.shape) if is_shared else pt.constant(x)
         for block, site in sites.items()
         if not site.is_infinite
         for name, x in site_arrays(block, site).items()
     }
-    # Scales of effects that are known well are known, too.
-    placed = [block for block, site in sites.items() if not site.is_infinite]
-    sited.put_scales([name for block in placed for name in block])
-    sited.put_all(sites, variables)
-    # As outputs of the graph they are kept up to date while the model is made of it.
+    # A well-identified effect has a well-identified scale, which needs no other transform.
+    finite = [block for block, site in sites.items() if not site.is_infinite]
+    graph.transform_scales([name for block in finite for name in block])
+    graph.insert_sites(sites, variables)
+    # Outputs of the graph stay valid while PyMC builds the model from it.
     for name in names:
-        sited.fgraph.add_output(view_op(sited.effect(name).mean), import_missing=True)
-        sited.fgraph.add_output(view_op(sited.effect(name).factor), import_missing=True)
-    new = with_checks_of(model, model_from_fgraph(sited.fgraph, mutate_fgraph=True))
-    # Effects are now made from those that go with them, which the new model has before them.
+        graph.fgraph.add_output(view_op(graph.effect(name).mean), import_missing=True)
+        graph.fgraph.add_output(view_op(graph.effect(name).factor), import_missing=True)
+    new = with_checks_of(model, model_from_fgraph(graph.fgraph, mutate_fgraph=True))
+    # An effect depends on other effects of its block, which the new model lists first. Restore the order.
     order = [rv.name for rv in model.free_RVs]
     new.free_RVs.sort(key=lambda rv: order.index(rv.name))
     for rv, value in model.rvs_to_initial_values.items():
         new.set_initval(new[rv.name], value)
-    parts = sited.fgraph.outputs[len(sited.fgraph.outputs) - 2 * len(names) :]
+    parts = graph.fgraph.outputs[len(graph.fgraph.outputs) - 2 * len(names) :]
     means, factors = (dict(zip(names, parts[i::2], strict=True)) for i in range(2))
     return ModelWithSites(new, means, factors, variables if is_shared else {})
 
 
 def reasons_to_keep(model: "pm.Model") -> dict[str, str]:
-    """Return the names of the free variables of a model that stay as they are, and why."""
+    """Return the free variables that keep their parametrization whatever their prior, and why."""
     values = model.rvs_to_initial_values
     reasons = {rv.name: NO_LENGTH for rv in model.free_RVs if not _has_length(rv)}
     reasons |= {rv.name: NO_ENTRIES for rv in model.free_RVs if _is_empty(rv)}

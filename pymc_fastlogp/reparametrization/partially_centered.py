@@ -1,9 +1,17 @@
-"""A Normal variable that knows where its data want it: the Op, its density, and the change of variables.
+"""Normal variables with another change of variables: partially centered by a site, or centered.
+
+Partially centered, with the ``gradient`` and ``information`` of a site and the ``scale`` of the effect:
 
     x = mu + sigma * u,   u = scale gradient / (1 + scale^2 information) + z / sqrt(1 + scale^2 information)
 
-for any ``scale``, ``gradient`` and any ``information`` of at least 0, which may be expressions of other variables of the model. Draws and densities of
-``x`` do not depend on the three; the sampler moves in ``z``. Without information and gradient, ``z`` is the standardized variable.
+This holds for any scale, any gradient and any information of at least 0. All three may depend on other variables of the model. Draws and densities
+of ``x`` do not depend on them. The sampler moves in the residual ``z``, which is the standardized variable if information and gradient are 0.
+
+Centered, the limit of infinite information for an effect ``a = mean + scale * raw`` that the model writes non-centered:
+
+    raw = (a - mean) / scale,   log |d raw / d a| = -log |scale|
+
+The variable of the model is ``raw``, and the sampler moves in ``a``. PyTensor simplifies ``mean + scale * raw`` in the likelihood to ``a``.
 """
 
 from collections.abc import Sequence
@@ -28,7 +36,7 @@ from pymc_fastlogp.reparametrization.single_site import residual, standardized_e
 
 
 class SiteRV(SymbolicRandomVariable):
-    """A variable whose parameters are first those of its distribution, ``drawn``, and then what its transform reads."""
+    """Random variable with extra parameters, which follow those of its distribution and are inputs of its transform alone."""
 
     @classmethod
     def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
@@ -37,21 +45,21 @@ class SiteRV(SymbolicRandomVariable):
 
     @classmethod
     def standardized(cls, rv: TensorVariable) -> TensorVariable:
-        """Return a variable minus its mean, in units of its scale."""
+        """Return the standardized effects of a random variable."""
         raise NotImplementedError
 
     @classmethod
     def rv_op(
         cls, *parameters: Variable, size: Any = None, rng: Variable | None = None
     ) -> TensorVariable:
-        """Return a random variable."""
+        """Return a random variable with these parameters."""
         rng = pt.random.shared_rng(seed=None) if rng is None else rng
         inputs = [rng, normalize_size_param(size), *map(pt.as_tensor, parameters)]
         outputs = cls.drawn(*inputs[2:], size=inputs[1], rng=rng)
         return cls(inputs=inputs, outputs=list(outputs))(*inputs)
 
     def make_node(self, *inputs: Variable) -> Apply:
-        """Return a node; inputs of other types make another Op, whose output has the lengths that follow."""
+        """Return a node. Inputs of other types need another Op, with the static shape of its output inferred anew."""
         rng, size, *parameters = inputs
         if [x.type for x in inputs[1:]] == [*self.input_types[1:]]:
             return super().make_node(*inputs)
@@ -59,7 +67,7 @@ class SiteRV(SymbolicRandomVariable):
 
 
 class PartiallyCenteredNormal(SiteRV):
-    """``Normal(mu, sigma)``; :class:`SiteTransform` reads the other three parameters, and both of these."""
+    """``Normal(mu, sigma)`` with scale, gradient and information for :class:`SiteTransform`."""
 
     name = "normal"
     extended_signature = "[rng],[size],(),(),(),(),()->[rng],()"
@@ -67,12 +75,12 @@ class PartiallyCenteredNormal(SiteRV):
 
     @classmethod
     def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
-        """Return draws, which the site has no part in."""
+        """Return draws, which do not depend on the site."""
         return normal(*parameters[:2], size=size, rng=rng, return_next_rng=True)
 
     @classmethod
     def standardized(cls, rv: TensorVariable) -> TensorVariable:
-        """Return a variable minus its mean, in units of its scale."""
+        """Return the standardized effects of a random variable."""
         mu, sigma, *_ = rv.owner.op.dist_params(rv.owner)
         return (rv - mu) / sigma
 
@@ -97,16 +105,16 @@ def _support_point(
 
 
 class SiteTransform(Transform):
-    """The change of variables of a :class:`PartiallyCenteredNormal`."""
+    """Change of variables of a :class:`PartiallyCenteredNormal`."""
 
     name = "site"
     ndim_supp = 0
 
-    # Those of the random variable, from the end: mean and scale, and what `standardized_effects` takes.
+    # The last inputs are mu, sigma, and the arguments of `standardized_effects`.
     n_parameters = 5
 
     def forward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
-        """Return ``z``."""
+        """Return the residual ``z``."""
         if (z := cached_residual(value)) is not None:
             return z
         mu, sigma, *parameters = inputs[-self.n_parameters :]
@@ -118,18 +126,18 @@ class SiteTransform(Transform):
         return mu + sigma * self.standardized_effects(value, parameters)[0]
 
     def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
-        """Return that of each entry."""
+        """Return the log Jacobian of each entry."""
         _, sigma, *parameters = inputs[-self.n_parameters :]
         return pt.log(sigma) + self.standardized_effects(value, parameters)[1]
 
     def standardized_effects(
         self, value: Variable, parameters: Sequence[Variable]
     ) -> list[Variable]:
-        """Return standardized effects, and the part of each in the logarithm of the Jacobian."""
+        """Return standardized effects, and the log Jacobian of each."""
         return standardized_effects(value, *parameters)
 
     def residual(self, u: Variable, parameters: Sequence[Variable]) -> Variable:
-        """Return what remains of standardized effects."""
+        """Return the residual of standardized effects."""
         return residual(u, *parameters)
 
 
@@ -137,7 +145,7 @@ site_transform = SiteTransform()
 
 
 def zeros_of(rv: TensorVariable) -> TensorVariable:
-    """Return zeros of the lengths of a variable."""
+    """Return zeros of the shape of a random variable."""
     is_known = None not in rv.type.shape
     return pt.zeros(rv.type.shape if is_known else rv.shape)
 
@@ -145,20 +153,20 @@ def zeros_of(rv: TensorVariable) -> TensorVariable:
 def value_at_zero_residual(
     transform: Transform, zero: TensorVariable, inputs: Sequence[Variable]
 ) -> TensorVariable:
-    """Return the variable where ``z`` is 0, the middle of what is left to sample, for chains to start at."""
+    """Return the value at ``z = 0``, where chains start."""
     value = transform.backward(zero, *inputs)
-    # So that the initial point need not undo what was just done.
+    # The forward transform of the initial point then returns these zeros without computing them.
     value.tag.residual = zero
     return value
 
 
 def cached_residual(value: TensorVariable) -> TensorVariable | None:
-    """Return ``z`` of what :func:`middle` returned, None for any other variable."""
+    """Return ``z`` if the value comes from :func:`value_at_zero_residual`, else None."""
     return getattr(value.tag, "residual", None)
 
 
 class CenteredNormal(PartiallyCenteredNormal):
-    """``Normal(mu, sigma)``; :class:`CenteredTransform` reads the other two parameters, mean and scale of the effect."""
+    """``Normal(mu, sigma)`` with mean and scale of the effect for :class:`CenteredTransform`."""
 
     extended_signature = "[rng],[size],(),(),(),()->[rng],()"
 
@@ -171,7 +179,7 @@ def _support_point(
 
 
 class CenteredTransform(Transform):
-    """The change of variables of a :class:`CenteredNormal`."""
+    """Change of variables of a :class:`CenteredNormal`."""
 
     name = "centered"
     ndim_supp = 0
@@ -187,15 +195,15 @@ class CenteredTransform(Transform):
         return (value - mean) / scale
 
     def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
-        """Return that of each entry."""
+        """Return the log Jacobian of each entry."""
         return pt.zeros_like(value) - pt.log(pt.abs(inputs[-1]))
 
 
 centered_transform = CenteredTransform()
 
 
-def centered(effect: Effect) -> Variable:
-    """Return the free variable of a non-centered effect, to be sampled centered."""
+def centered_variable(effect: Effect) -> Variable:
+    """Return the free variable of a non-centered effect, with a transform that samples the effect centered."""
     rv, value = effect.variable.owner.inputs
     rng, size, *parameters = rv.owner.inputs
     parameters = [*parameters, effect.mean, effect.scale]

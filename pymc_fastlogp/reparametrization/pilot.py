@@ -22,7 +22,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
 
 from pymc_fastlogp.reparametrization.crossed import at_zero_shared_mean, crossing_signs
-from pymc_fastlogp.reparametrization.matrix_normal import MatrixTransform, standardised_effects
+from pymc_fastlogp.reparametrization.matrix_normal import MatrixTransform
 from pymc_fastlogp.reparametrization.mode import find_mode
 from pymc_fastlogp.reparametrization.model_with_sites import ModelWithSites, with_sites
 from pymc_fastlogp.reparametrization.sites import Block, Site, site_arrays
@@ -306,7 +306,11 @@ def _in_graph(sited: ModelWithSites, names: Block) -> list[Variable]:
     rvs = [sited.model[name] for name in names]
     if isinstance(sited.model.rvs_to_transforms[rvs[0]], MatrixTransform):
         [name] = names
-        return [sited.means[name].T, sited.factors[name][:, :, None], standardised_effects(rvs[0])]
+        return [
+            sited.means[name].T,
+            sited.factors[name][:, :, None],
+            rvs[0].owner.op.standardized(rvs[0]),
+        ]
     standardized = [rv.owner.op.standardized(rv) for rv in rvs]
     shaped = [
         [of[name] + pt.zeros_like(u) for name, u in zip(names, standardized, strict=True)]

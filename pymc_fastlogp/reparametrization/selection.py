@@ -1,4 +1,4 @@
-"""Placement of the effects of a model: centered, at sites estimated by a pilot, or unchanged."""
+"""Select the parametrization of the effects of a model: unchanged, centered, or with sites estimated by a pilot."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -17,20 +17,20 @@ logger = logging.getLogger("pymc_fastlogp")
 
 
 class Parametrization(NamedTuple):
-    """A model whose effects are where their data want them.
+    """Selected parametrization.
 
     Attributes
     ----------
     sites : mapping of tuple of str to Site
-        The sites of effects.
+        Sites of the effects.
     effects : set of str
         Names of the variables that have sites.
     model : pymc.Model
-        The model with them.
+        Model with these sites.
     compiled : Any
-        The same compiled.
+        The model, compiled.
     point : ndarray
-        About its mode.
+        Point near its mode.
     """
 
     sites: Sites
@@ -46,18 +46,20 @@ def select_parametrization(
     left_out: Collection[str] = (),
     coupled: Collection[str] = (),
 ) -> Parametrization | None:
-    """Find the effects of a model and their sites, and say in the log what is left as it is; None where no effect is found, or all are placed well as written.
+    """Select the parametrization of the effects of a model.
+
+    The log lists the variables that keep their parametrization, with the reason. The result is None if no variable changes.
 
     Parameters
     ----------
     model : pymc.Model
-        The model as written.
+        The model.
     compile : callable
-        From a model to what it is compiled to, with ``logp_dlogp`` and ``with_data``.
+        Function that compiles a model to an object with ``logp_dlogp`` and ``with_data``.
     left_out : collection of str
-        Names of variables that stay as they are, since they have initial values.
+        Variables that keep their parametrization because the caller gives initial values.
     coupled : collection of str
-        The same, since a pilot has found that their entries are no effects of groups.
+        Variables that keep their parametrization because a pilot found that the likelihood couples their entries.
     """
     try:
         frozen = frozen_copy(model)
@@ -65,8 +67,8 @@ def select_parametrization(
         logger.info("all variables stay as they are: %s", error)
         return None
     found = find_effects(frozen, left_out, coupled)
-    for one in found.unchanged:
-        logger.info("%s stays as it is: %s", one.name, one.reason)
+    for variable in found.unchanged:
+        logger.info("%s stays as it is: %s", variable.name, variable.reason)
     if not found.blocks:
         return None
     centered = centered_if_well_identified(frozen, found)
@@ -75,7 +77,7 @@ def select_parametrization(
     for block in found.blocks:
         logger.info("%s get sites", ", ".join(f"{x} ({found.kinds[x]})" for x in block))
     if found.scales:
-        logger.info("%s may come near zero: scales of effects", ", ".join(found.scales))
+        logger.info("%s get the transform of scales near zero", ", ".join(found.scales))
     pilot = Pilot(frozen, found.blocks, compile)
     if not hasattr(pilot.compiled, "logp_dlogp"):
         logger.info("all variables stay as they are: nutpie compiled the model, see above")
@@ -89,9 +91,9 @@ def select_parametrization(
 def _centered_parametrization(
     centered: "pm.Model", found: ModelEffects, compile: Callable[["pm.Model"], Any]
 ) -> Parametrization | None:
-    """Return a model whose effects are centered, None if that is the model as written."""
+    """Return the centered parametrization, None if the model is written centered."""
     [(names, flat)] = found.blocks.items()
-    why = "each effect is known well by its rows"
+    why = "each effect is well identified by its rows"
     if all(found.kinds[name] == "centered" for name in names):
         logger.info("all variables stay as they are: %s", why)
         return None
