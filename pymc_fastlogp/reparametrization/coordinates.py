@@ -1,4 +1,4 @@
-"""Coordinates for the parameters of a model that are correlated given the data, such as coefficients of a regression: found by a pilot."""
+"""Linear coordinates for the parameters of a model that are correlated in the posterior, such as coefficients of a regression."""
 
 import logging
 from collections.abc import Collection
@@ -16,36 +16,35 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pymc_fastlogp")
 
-# Of the optimizer, before the derivatives are taken: at first, and in the coordinates of each round.
+# Optimizer steps before each map, and number of rounds in mapped coordinates.
 STEPS, ROUNDS = 160, 2
-# Points at which the gradient is compared with that of the Gaussian whose curvature the map is from, and the median of their relative differences above which
-# the posterior is another: regressions and item parameters are well below, and above is what a scale multiplies, as in a funnel.
+# Number of points at which the gradient is compared with that of the Gaussian approximation, and the largest median of relative differences.
+# Regressions and item parameters are below this limit, and funnels above.
 POINTS, MAX_MISMATCH = 8, 0.7
-# Numbers of an unconstrained point that is mapped, which is copied to the stack of a thread.
+# Largest dimension of a mapped point, which is copied to the stack of a thread.
 MAX_DIMENSION = 16_384
 
 
 def find_linear_map(
     model: "pm.Model", compiled: Any, x: Array, effects: Collection[str] = ()
 ) -> LinearMap | None:
-    """Find a linear map of correlated parameters, and say in the log what is found.
+    """Find a linear map of correlated parameters, and log the result.
 
     Parameters
     ----------
     model : pymc.Model
         The model.
     compiled : CompiledModel
-        The same compiled, with ``logp_dlogp``.
+        The compiled model, with ``logp_dlogp``.
     x : ndarray, shape (n,)
-        Where to look for the mode from.
+        Initial point of the search for the mode.
     effects : collection of str
-        Names of the variables that have sites, which are independent of all others.
+        Names of the variables with sites, whose residuals are nearly independent of all other variables.
 
     Returns
     -------
     LinearMap or None
-        None where there is nothing to gain, and where a variable has a prior that others are parameters of, or is multiplied by a scale as if it had: the mode
-        of such a density says nothing about it.
+        None if the condition number is small, or if a variable without site has a random mean or scale. The mode of such a density is not representative.
     """
     if compiled.n_dim > MAX_DIMENSION:
         return None
@@ -57,11 +56,11 @@ def find_linear_map(
     if dependent:
         logger.info("coordinates stay as they are: priors depend on others, %s", *dependent[:1])
         return None
-    # Those with sites are not found again, since they have another distribution.
-    if unplaced := [*find_effects(model).kinds]:
-        logger.info("coordinates stay as they are: effects have no sites, %s", *unplaced[:1])
+    # Effects with sites have another distribution, and are not found again.
+    if without_site := [*find_effects(model).kinds]:
+        logger.info("coordinates stay as they are: effects have no sites, %s", *without_site[:1])
         return None
-    # On the way there may be points at which the gradient is not finite; what comes of them is looked at.
+    # The search may visit points with a gradient that is not finite. Results are checked.
     with np.errstate(all="ignore"):
         try:
             found, ratio, x = _find_map_at_mode(
@@ -72,13 +71,15 @@ def find_linear_map(
             return None
         if found is None or not np.isfinite(ratio):
             return None
-        off = _mismatch(compiled.logp_dlogp, found, x)
-    if not off <= MAX_MISMATCH:
-        message = "coordinates stay as they are: the posterior is no Gaussian, gradients differ by a factor of %.3g"
-        logger.info(message, off)
+        mismatch = _mismatch(compiled.logp_dlogp, found, x)
+    if not mismatch <= MAX_MISMATCH:
+        message = "coordinates stay as they are: the posterior is not Gaussian, the relative error of its gradient is %.3g"
+        logger.info(message, mismatch)
         return None
     sizes = (len(found.indices), len(found.dependents))
-    message = "%d parameters and %d that follow them get other coordinates: curvatures differ by a factor of %.3g"
+    message = (
+        "%d parameters and %d dependent variables get linear coordinates: condition number %.3g"
+    )
     logger.info(message, *sizes, ratio)
     return found
 
@@ -86,7 +87,10 @@ def find_linear_map(
 def _find_map_at_mode(
     logp_dlogp: Density, x: Array, own: list[Indices], others: list[Indices]
 ) -> tuple[LinearMap | None, float, Array]:
-    """Return the map at the mode, the ratio of curvatures, and the mode, which is found in the coordinates of the one before: without, a ridge may be too narrow to walk along."""
+    """Return the map at the mode, the condition number, and the mode.
+
+    Each round searches for the mode in the coordinates of the previous map, since the optimizer stalls on a narrow ridge.
+    """
 
     def gradient(x: Array) -> Array:
         return logp_dlogp(x)[1]
@@ -102,9 +106,9 @@ def _find_map_at_mode(
 
 
 def _mismatch(logp_dlogp: Density, linear_map: LinearMap, mode: Array) -> float:
-    """Return by how much the gradient differs from that of the Gaussian, at points drawn from it: the median of the relative differences.
+    """Return the median relative difference between the gradient and that of the Gaussian approximation, at points drawn from the latter.
 
-    In units of its standard deviations, the gradient of a Gaussian at the distance ``d`` from its mode is ``-d``.
+    In units of standard deviations, the gradient of a Gaussian at distance ``d`` from its mode is ``-d``.
     """
     of_w, center = _in_coordinates(logp_dlogp, linear_map), linear_map.inverse(mode)
     rng, found = np.random.default_rng(0), []
@@ -114,7 +118,7 @@ def _mismatch(logp_dlogp: Density, linear_map: LinearMap, mode: Array) -> float:
         w[linear_map.indices] += distance
         try:
             _, gradient = of_w(w)
-        except ValueError:  # a check of the model, as at any point that is too far away
+        except ValueError:  # a check of the model fails far from the mode
             return np.inf
         difference = gradient[linear_map.indices] + distance
         found.append(np.linalg.norm(difference) / np.linalg.norm(distance))
@@ -122,6 +126,8 @@ def _mismatch(logp_dlogp: Density, linear_map: LinearMap, mode: Array) -> float:
 
 
 def _in_coordinates(logp_dlogp: Density, linear_map: LinearMap) -> Density:
+    """Return the log density and its gradient as functions of ``w``."""
+
     def of_w(w: Array) -> tuple[float, Array]:
         logp, gradient = logp_dlogp(linear_map.forward(w))
         return logp, linear_map.gradient(gradient)
@@ -130,7 +136,7 @@ def _in_coordinates(logp_dlogp: Density, linear_map: LinearMap) -> Density:
 
 
 def _has_random_parameters(model: "pm.Model", rv: Any) -> bool:
-    """Return whether the prior of a variable has others among its parameters."""
+    """Return whether the prior of a variable depends on other free variables."""
     others = {x for x in model.free_RVs if x is not rv}
     return any(x in others for x in ancestors(rv.owner.inputs, blockers=others))
 
@@ -138,7 +144,7 @@ def _has_random_parameters(model: "pm.Model", rv: Any) -> bool:
 def _variable_indices(
     model: "pm.Model", compiled: Any, effects: Collection[str]
 ) -> tuple[list[Indices], list[Indices]]:
-    """Return where the variables are in the unconstrained point: those without and those with sites."""
+    """Return the indices of variables in the unconstrained point: those without and those with sites."""
     names = {model.rvs_to_values[rv].name: rv.name for rv in model.free_RVs}
     own: list[Indices] = []
     others: list[Indices] = []

@@ -116,8 +116,8 @@ class EffectGraph:
             block = self._next_block(remaining)
             remaining = [name for name in remaining if name not in block]
             site = Site.flat(*self._shape(block), self._covariates(block))
-            numbers = site_arrays(block, site)
-            constants = {name: pt.constant(x) for name, x in numbers.items()}
+            arrays = site_arrays(block, site)
+            constants = {name: pt.constant(x) for name, x in arrays.items()}
             self._insert(block, constants, list(site.slopes))
             yield block, site
         for name in crossed:
@@ -133,21 +133,21 @@ class EffectGraph:
             self._effects = {name: x.substitute(old, new) for name, x in self._effects.items()}
         return [x.owner.op.name for x in scales]
 
-    def insert_sites(self, sites: Mapping[Block, Site], numbers: Mapping[str, Variable]) -> None:
+    def insert_sites(self, sites: Mapping[Block, Site], arrays: Mapping[str, Variable]) -> None:
         """Insert sites, whose arrays are given as variables by name."""
         for block, site in sites.items():
             if site.is_infinite:
                 self._insert_centered(block)
             elif site.sign is None:
-                self._insert(block, numbers, list(site.slopes))
+                self._insert(block, arrays, list(site.slopes))
         crossed = [block[0] for block, site in sites.items() if site.sign is not None]
         if crossed:
             moved = [
-                self._conditional_gradient(name, numbers, list(sites[name,].slopes))
+                self._conditional_gradient(name, arrays, list(sites[name,].slopes))
                 for name in crossed
             ]
             names = map(gradient_name, crossed)
-            self._insert_crossed(crossed, {**numbers, **dict(zip(names, moved, strict=True))})
+            self._insert_crossed(crossed, {**arrays, **dict(zip(names, moved, strict=True))})
 
     def _free(self) -> dict[str, Variable]:
         """Return the free variables of the graph by name."""
@@ -194,21 +194,21 @@ class EffectGraph:
         return tuple(effect.name for effect in block)
 
     def _insert(
-        self, block: Block, numbers: Mapping[str, Variable], others: Sequence[str] = ()
+        self, block: Block, arrays: Mapping[str, Variable], others: Sequence[str] = ()
     ) -> None:
         """Insert the site of a block, whose gradient depends on the parameters ``others``."""
         effects = [self._effects[name] for name in block]
         if others:
             moved = {
-                gradient_name(name): self._conditional_gradient(name, numbers, others)
+                gradient_name(name): self._conditional_gradient(name, arrays, others)
                 for name in block
             }
-            numbers = {**numbers, **moved}
+            arrays = {**arrays, **moved}
         if isinstance(effects[0], Correlated):
-            self._insert_correlated(effects[0], numbers)
+            self._insert_correlated(effects[0], arrays)
             return
         apart = [x for x in effects if isinstance(x, Effect)]
-        elimination = Elimination([effect.without_cyclic_terms() for effect in apart], numbers)
+        elimination = Elimination([effect.without_cyclic_terms() for effect in apart], arrays)
         # Each effect depends on those after it, so the last one is replaced first.
         for k in reversed(range(len(apart))):
             gradient = elimination.gradient(k, apart[k + 1 :])
@@ -223,35 +223,35 @@ class EffectGraph:
                 self._replace(effect, centered_variable(effect))
 
     def _conditional_gradient(
-        self, name: str, numbers: Mapping[str, Variable], others: Sequence[str]
+        self, name: str, arrays: Mapping[str, Variable], others: Sequence[str]
     ) -> Variable:
         """Return the gradient of a site given other parameters: ``h - B @ x``."""
         free = self._free()
-        gradient = numbers[gradient_name(name)]
+        gradient = arrays[gradient_name(name)]
         for other in others:
-            gradient = gradient - numbers[slope_name(name, other)] @ pt.atleast_1d(free[other])
+            gradient = gradient - arrays[slope_name(name, other)] @ pt.atleast_1d(free[other])
         return gradient
 
-    def _insert_crossed(self, names: Sequence[str], numbers: Mapping[str, Variable]) -> None:
+    def _insert_crossed(self, names: Sequence[str], arrays: Mapping[str, Variable]) -> None:
         """Insert the sites of crossed effects. Each depends on those after it, so the last one is replaced first."""
         effects = [x for name in names if isinstance(x := self._effects[name], Effect)]
-        crossing = Crossing([x.without_cyclic_terms() for x in effects], numbers)
-        level = None
+        crossing = Crossing([x.without_cyclic_terms() for x in effects], arrays)
+        shared_mean = None
         for k in reversed(range(len(effects))):
-            inputs = crossing.transform_inputs(k, level)
+            inputs = crossing.transform_inputs(k, shared_mean)
             if k == 0:
                 self._replace(effects[0], _partially_centered(effects[0], *inputs))
                 return
             new = partially_centered_crossed(effects[k], inputs)
             self._replace(effects[k], new)
             own = crossing.shared_mean(k, replace(effects[k], variable=new))
-            level = own if level is None else level + own
+            shared_mean = own if shared_mean is None else shared_mean + own
 
-    def _insert_correlated(self, effects: Correlated, numbers: Mapping[str, Variable]) -> None:
+    def _insert_correlated(self, effects: Correlated, arrays: Mapping[str, Variable]) -> None:
         name = effects.name
         fitting = effects.without_cyclic_terms()
         inputs = precision_and_gradient(
-            fitting, numbers[information_name(name, name)], numbers[gradient_name(name)]
+            fitting, arrays[information_name(name, name)], arrays[gradient_name(name)]
         )
         self._replace(effects, partially_centered_correlated(effects, inputs, f"{name}_site__"))
 

@@ -1,24 +1,23 @@
-r"""Other coordinates for parameters that are correlated: a linear map of the unconstrained point.
+r"""Linear coordinates for correlated parameters of an unconstrained point.
 
-Parameters ``p``, a few, and others that follow them, ``f``, many, which are independent of each other given ``p``, as abilities are given the items. Minus the
-second derivatives of the log density at its mode are
+Consider few parameters ``p`` and many variables ``f`` that are conditionally independent given ``p``, such as abilities given the parameters of items. At the mode,
+minus the second derivatives of the log density are
 
     [[H, G], [G.T, diag(d)]],   H = R^-T R^-1,   R.T G diag(d)^(-1/2) = U diag(s) V.T
 
-with the correlations ``s``, below 1, of pairs of combinations of both. Of a Gaussian, ``z = f - p @ B`` is independent of ``p``, whose precision is then ``S``,
+where ``s``, below 1, holds the canonical correlations of ``p`` and ``f``. For a Gaussian, ``z = f - p @ B`` is independent of ``p``, whose marginal precision is ``S``:
 
     B = -G / d,   S = H - G diag(1 / d) G.T
 
-and of ``B`` and ``S`` the few pairs that are highly correlated are enough: ``B = R^-T U * (-diag(s) V.T diag(d)^(-1/2))``. So the sampler moves in ``z`` and in ``w``,
+The pairs with large correlations suffice for ``B`` and ``S``: ``B = R^-T U * (-diag(s) V.T diag(d)^(-1/2))``. The sampler moves in ``z`` and in ``w``,
 
     p = D C^(-1/2) w,   S = D^-1 C D^-1,   diag(C) = 1
 
-of which the entries are uncorrelated with variance 1, and as near to those of ``p`` in units of their scales as such can be: one that is correlated with no other
-stays as it is, but for its scale. The map
-is exact for any posterior, for its Jacobian is a constant; where the posterior is no Gaussian, or the derivatives are poor, it may help less.
+The entries of ``w`` are uncorrelated with variance 1. Among such coordinates they are the nearest to ``p`` in units of its scales (ZCA-cor whitening). A parameter
+without correlations is only scaled. The map is exact for any posterior, since its Jacobian is constant. It helps less if the posterior is not Gaussian.
 
-How slow a sampler would be that knows of each parameter's scale alone is seen from the largest and the smallest curvature in units of these scales: the larger the
-ratio, the longer the paths between independent draws.
+The condition number, the ratio of the largest to the smallest curvature in units of the scales of ``p``, tells how slow a sampler with a diagonal mass matrix is: path
+lengths between independent draws grow with its square root.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,34 +30,34 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Gradient = Callable[[Array], Array]
 
-# Parameters that are mapped: a matrix of them is part of each evaluation.
+# Largest number of mapped parameters. Every evaluation multiplies by a matrix of this size.
 MAX_PARAMETERS = 128
-# Numbers in B.
+# Largest number of entries of B.
 MAX_COUPLINGS = 65_536
-# Below this ratio of curvatures, paths are not much longer than of independent parameters. Their length is as its root, and the work as the
-# square of the number of parameters, of which so many double that of a small model.
+# Least condition number worth a map: paths grow with its root. The work of the map grows with the square of the number of parameters,
+# and 64 parameters double the work of a small model.
 MIN_CONDITION, DOUBLE_WORK = 5.0, 64
-# Squares of correlations from which on others follow the parameters.
+# Least squared canonical correlation of a pair that B includes.
 MIN_SQUARED_CORRELATION = 0.5
-# Of differences of gradients: of what has a scale not known yet, and in standard deviations.
+# Steps of differences of gradients: absolute while scales are unknown, then in standard deviations.
 STEP, RELATIVE_STEP = 1e-4, 1e-2
-# Relative differences of second derivatives that those which follow may have when moved in another direction.
+# Largest relative change of the second derivatives of dependents if they move in another direction.
 DIAGONAL_TOLERANCE = 0.02
-# The least curvature in units of a parameter's own that differences of gradients can tell from none.
+# Least relative curvature that differences of gradients can tell from 0.
 MIN_CURVATURE = 1e-9
 
 
 class LinearMap(NamedTuple):
-    """From the coordinates ``w`` of a sampler to an unconstrained point ``x``.
+    """Linear map from the coordinates ``w`` of a sampler to an unconstrained point ``x``.
 
     Attributes
     ----------
     indices : ndarray of int64, shape (k,)
-        Where the parameters are in both.
+        Indices of the parameters in both.
     matrix : ndarray of float64, shape (k, k)
         ``x[indices] = matrix @ w[indices]``.
     dependents : ndarray of int64, shape (m,)
-        Where those are that follow them.
+        Indices of the conditionally independent variables.
     left, right : ndarray of float64, shapes (k, r) and (r, m)
         ``x[dependents] = w[dependents] + x[indices] @ left @ right``.
     """
@@ -77,7 +76,7 @@ class LinearMap(NamedTuple):
         return x
 
     def gradient(self, by_x: Array) -> Array:
-        """Return the gradient by ``w`` of what has one by ``x``."""
+        """Return the gradient with respect to ``w``, from the gradient with respect to ``x``."""
         by_w = np.array(by_x, dtype=np.float64)
         of_dependents = self.left @ (self.right @ by_x[self.dependents])
         by_w[self.indices] = (by_x[self.indices] + of_dependents) @ self.matrix
@@ -94,36 +93,36 @@ class LinearMap(NamedTuple):
 def linear_map(
     gradient: Gradient, x: Array, variables: Sequence[Indices], others: Sequence[Indices] = ()
 ) -> tuple[LinearMap | None, float]:
-    """Find the map, by the curvature of the log density at a point.
+    """Find the map from the curvature of the log density at a point.
 
     Parameters
     ----------
     gradient : callable
-        Of the log density, from a point, shape ``(n,)``.
+        Gradient of the log density at a point of shape ``(n,)``.
     x : ndarray, shape (n,)
-        The mode, or somewhere near.
+        Point near the mode.
     variables : sequence of ndarray of int64
-        Where each variable is in the point.
+        Indices of each variable in the point.
     others : sequence of ndarray of int64
-        The same of variables that may only follow.
+        Indices of variables that may only be dependents.
 
     Returns
     -------
     linear_map : LinearMap or None
-        None where there is nothing to gain, or the derivatives make no sense.
+        The map, or None if the condition number is small or the derivatives are not usable.
     ratio : float
-        Of the curvatures; infinite where the smallest is not positive, as may be where the mode is not. The map is then good for finding it.
+        Condition number. It is infinite if the smallest curvature is not positive, as may happen away from the mode. The map then helps to find the mode.
     """
     indices, large = _parameters(variables)
     if len(indices) == 0 or len(indices) == len(x) == 1:
         return None, 1.0
     with np.errstate(all="ignore"):
         found = _Curvature.at(gradient, x, indices, [*large, *others])
-        return (None, np.nan) if found is None else found.chosen()
+        return (None, np.nan) if found is None else found.map()
 
 
 def _parameters(variables: Sequence[Indices]) -> tuple[Indices, list[Indices]]:
-    """Return the indices of the parameters, of the shortest variables first, and the variables that are too long."""
+    """Return the indices of the mapped parameters, shortest variables first, and the variables that do not fit."""
     chosen: list[Indices] = [np.empty(0, np.int64)]
     large: list[Indices] = []
     for variable in sorted(variables, key=len):
@@ -138,9 +137,9 @@ class _Curvature(NamedTuple):
     Attributes
     ----------
     indices, dependents : ndarray of int64, shapes (k,) and (m,)
-        Of what.
+        Indices of parameters and dependents.
     own, cross, diagonal : ndarray, shapes (k, k), (k, m) and (m,)
-        Their parts.
+        Blocks ``H``, ``G`` and ``d`` of the matrix.
     """
 
     indices: Indices
@@ -153,7 +152,7 @@ class _Curvature(NamedTuple):
     def at(
         cls, gradient: Gradient, x: Array, indices: Indices, others: Sequence[Indices]
     ) -> "_Curvature | None":
-        """Return the curvature at a point, None where it makes no sense."""
+        """Return the curvature at a point, None if it is not finite or not positive."""
 
         def along(direction: Array) -> Array:
             return (gradient(x - direction) - gradient(x + direction)) / 2
@@ -173,8 +172,8 @@ class _Curvature(NamedTuple):
         is_known = np.isfinite(own).all() and np.isfinite(made.cross).all()
         return made if is_known and (np.diagonal(own) > 0).all() else None
 
-    def chosen(self) -> tuple[LinearMap | None, float]:
-        """Return the map, None where there is nothing to gain, and the ratio of the curvatures."""
+    def map(self) -> tuple[LinearMap | None, float]:
+        """Return the map, None if the condition number is too small, and the condition number."""
         scale = 1 / np.sqrt(np.diagonal(self.own))
         root = _inverse_root(self.own)
         dependents, left, right = self._dependents(root)
@@ -189,7 +188,7 @@ class _Curvature(NamedTuple):
         return LinearMap(self.indices, _inverse_root(marginal), dependents, left, right), ratio
 
     def _dependents(self, root: Array) -> tuple[Indices, Array, Array]:
-        """Return those that follow the parameters, and the two parts of B."""
+        """Return the dependents, and the two low-rank factors of B."""
         unit = np.sqrt(self.diagonal)
         u, s, v = np.linalg.svd(root.T @ self.cross / unit, full_matrices=False)
         r = int(np.sum(np.square(s) > MIN_SQUARED_CORRELATION))
@@ -201,7 +200,7 @@ class _Curvature(NamedTuple):
 def _independent(
     along: Callable[[Array], Array], others: Sequence[Indices], n: int, most: int
 ) -> tuple[Indices, Array]:
-    """Return the indices of variables whose entries are independent of all others of them, and minus their second derivatives."""
+    """Return the indices of variables whose entries are independent of each other, and minus their second derivatives."""
     chosen = [np.empty(0, np.int64)]
     for variable in sorted(others, key=len):
         if sum(map(len, chosen)) + len(variable) <= most:
@@ -216,10 +215,10 @@ def _independent(
     rough = diagonal(np.full(len(indices), STEP))
     steps = RELATIVE_STEP / np.sqrt(np.where(rough > 0, rough, 1.0))
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size=len(indices))
-    one, other = diagonal(steps), diagonal(steps * signs)
-    is_good = (one > 0) & (np.abs(one - other) <= DIAGONAL_TOLERANCE * one)
+    plain, signed = diagonal(steps), diagonal(steps * signs)
+    is_good = (plain > 0) & (np.abs(plain - signed) <= DIAGONAL_TOLERANCE * plain)
     kept = np.concatenate([np.full(len(x), is_good[np.isin(indices, x)].all()) for x in chosen])
-    return indices[kept], one[kept]
+    return indices[kept], plain[kept]
 
 
 def _scaled(matrix: Array, scale: Array) -> Array:
@@ -227,7 +226,7 @@ def _scaled(matrix: Array, scale: Array) -> Array:
 
 
 def _inverse_root(precision: Array) -> Array:
-    """Return ``D C^(-1/2)``, see the module."""
+    """Return ``D C^(-1/2)``, as in the docstring of the module."""
     scale = 1 / np.sqrt(np.diagonal(precision))
     values, vectors = np.linalg.eigh(_scaled(precision, scale))
     return (

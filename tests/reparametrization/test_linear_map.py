@@ -161,7 +161,7 @@ def test_a_model_whose_effects_have_no_sites_stays_as_it_is(caplog):
 def test_a_posterior_that_is_no_gaussian_keeps_its_coordinates(make, caplog):
     with caplog.at_level("INFO", logger="pymc_fastlogp"):
         compiled = pymc_fastlogp.compile_pymc_model(make(), reparametrize=True)
-    assert "the posterior is no Gaussian" in caplog.text
+    assert "the posterior is not Gaussian" in caplog.text
     assert not isinstance(compiled, MappedModel)
 
 

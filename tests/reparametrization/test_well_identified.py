@@ -1,4 +1,4 @@
-"""Which effects are known well by their rows, and that these are sampled centered."""
+"""Effects that their rows identify well are sampled centered."""
 
 import logging
 
@@ -225,7 +225,7 @@ def test_non_centered_effects_are_sampled_centered(caplog):
     by_hand = model_of(slopes)
     with caplog.at_level(logging.INFO, logger="pymc_fastlogp"):
         new = pymc_fastlogp.reparametrize(model)
-    assert "are sampled centered: each effect is known well by its rows" in caplog.text
+    assert "are sampled centered: each effect is well identified by its rows" in caplog.text
     names = ["mu_a", "mu_b", "sigma_a_log__", "sigma_b_log__", "sigma_log__"]
     assert [x.name for x in new.value_vars] == [*names, "a_centered__", "b_centered__"]
     compiled = pymc_fastlogp.compile_pymc_model(model, reparametrize=True)
@@ -270,7 +270,7 @@ def test_such_a_model_is_sampled_as_it_is_written(caplog):
     model = model_of(slopes)
     with caplog.at_level(logging.INFO, logger="pymc_fastlogp"):
         new = pymc_fastlogp.reparametrize(model)
-    assert "known well by its rows" in caplog.text
+    assert "well identified by its rows" in caplog.text
     assert [new.rvs_to_values[x].name for x in new.free_RVs] == [
         model.rvs_to_values[x].name for x in model.free_RVs
     ]
