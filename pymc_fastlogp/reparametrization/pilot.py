@@ -75,7 +75,7 @@ class Pilot:
     model : pymc.Model
         Model with the current sites.
     point : ndarray
-        Mode of the model.
+        Approximate mode of the model, with residuals of effects at 0.
     effects : set of str
         Names of the variables that have sites.
     coupled : set of str

@@ -129,11 +129,11 @@ def test_derivatives_are_those_of_the_outputs(make, of_all_outputs):
         np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-12)
 
 
-def test_numbers_of_sites_have_no_derivative():
+def test_arrays_of_sites_have_no_derivative():
     inputs = [pt.dscalar(), pt.dvector(), pt.dvector(), pt.dscalar(), pt.dscalar()]
     numbers = [pt.dvector(), pt.dvector()]
     u, _ = as_node(crossed._standardize, crossed._standardize_pullback, *inputs, *numbers)
-    with pytest.raises(Exception, match="number of a site"):
+    with pytest.raises(Exception, match="array of a site"):
         pt.grad(u.sum(), numbers[0])
 
 
