@@ -172,7 +172,7 @@ class CenteredNormal(PartiallyCenteredNormal):
 
 
 @support_point_of.register(CenteredNormal)
-def _support_point(
+def _support_point_of_centered(
     op: CenteredNormal, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
 ) -> TensorVariable:
     return zeros_of(rv)
