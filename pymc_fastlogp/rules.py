@@ -238,7 +238,7 @@ RULES: tuple[Rule, ...] = (
     Rule("fastlogp_gaussian_rows", "gaussian.gaussian_rows.local_gaussian_rows", ROWS),
     # Behind `gaussian_rows`, which reads the rows of a product as written.
     Rule("fastlogp_hoist_reductions", "rows.compact.hoist_reductions.local_hoist_reductions", ROWS),
-    # Behind `hoist_reductions`, whose products are summed by distinct row.
+    # Behind `hoist_reductions`: a likelihood has at least as many cells as its reductions have distinct rows.
     Rule("fastlogp_compact_rows", "rows.compact.compact_rows.local_compact_rows", ROWS),
     # Behind `compact_rows`, for functions inside of rows that stay distinct.
     Rule("fastlogp_hoist_distinct", "rows.compact.hoist_distinct.local_hoist_distinct", ROWS),

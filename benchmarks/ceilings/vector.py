@@ -11,7 +11,8 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from pymc_fastlogp.benchmarking.native import F64, I64, LOGP_TYPE, LogpCallback, compile_ir
+from pymc_fastlogp.benchmarking.native import LOGP_TYPE, LogpCallback, compile_ir
+from pymc_fastlogp.kernel.llvm import F64, I64
 
 WIDTH = 16
 
@@ -46,10 +47,13 @@ class Kernel:
         self.n_dim = n_dim
         self.module = ir.Module("ceiling")
         self.function = ir.Function(self.module, LOGP_TYPE, "logp")
-        _, self.x, self.gradient, self._logp, _ = self.function.args
-        for pointer in (self.x, self.gradient, self._logp):
-            pointer.add_attribute("noalias")
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
+        pointers = self.function.args[1:4]
+        for pointer in pointers:
+            pointer.add_attribute("noalias")
+        # Pointers of this module are typed: `Rows.load` reads the type of the rows from them.
+        typed = (self.builder.bitcast(pointer, F64.as_pointer()) for pointer in pointers)
+        self.x, self.gradient, self._logp = typed
         self._arrays: list[NDArray] = []
 
     def array(self, values: NDArray) -> ir.Value:
