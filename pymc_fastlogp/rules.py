@@ -88,6 +88,13 @@ RULES: tuple[Rule, ...] = (
     Rule("fastlogp_lift_set_subtensor", LIFT, "canonicalize"),
     # In `canonicalize`, before rows are compacted, so that rows have no columns that only a check reads.
     Rule("fastlogp_fold_checks_by_range", FOLD_CHECKS, "canonicalize"),
+    # In `canonicalize`, before the rules about rows, which then read only the entries that are picked.
+    Rule(
+        "fastlogp_gather_before_elemwise",
+        "rows.gather_before_elemwise.local_gather_before_elemwise",
+        "canonicalize",
+        until="PyTensor compares the size of a gather with the table that is computed, not with each input",
+    ),
     # In `canonicalize`, before all rules about rows, which then treat complete rows apart from imputed rows.
     Rule(
         "fastlogp_split_imputed", "rows.compact.split_imputed.local_split_imputed", "canonicalize"
@@ -332,6 +339,8 @@ GRAPH_RULES: tuple[GraphRule, ...] = (
     ),
     # After elementwise fusion, before anything works in place (add_destroy_handler is at 49.5).
     GraphRule("fastlogp_fused_kernel", "kernel.graph.region.FuseRegions", ("numba",), 49.3),
+    # Behind all node rewriters, so that no rewriter sees the new Op and PyTensor caches no inner graph.
+    GraphRule("fastlogp_renewed_kernels", "kernel.graph.region.RenewKernels", ("numba",), 199.0),
     # Last: a held constant is no longer a constant to other rewrites.
     GraphRule(
         "fastlogp_held_constants", "kernel.graph.held_constants.HoldConstants", ("numba",), 200.0

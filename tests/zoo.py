@@ -461,6 +461,15 @@ def outcomes_of_one_index():
     pm.Poisson("count", pt.exp(index / 4), observed=np.resize(counts[::-1], 4 * N))
 
 
+@in_zoo
+def change_points_of_categories():
+    probabilities = pm.Dirichlet("p", np.ones(4), shape=(2, 4))
+    after = pm.math.sigmoid(np.arange(N)[:, None] - pm.Uniform("at", 0, N, shape=3))[..., None]
+    table = pt.log((1 - after) * probabilities[0] + after * probabilities[1])
+    rows, columns = np.indices((N, 3))
+    pm.Potential("y", table[rows, columns, np.resize(category, (N, 3))])
+
+
 def make(name: str) -> pm.Model:
     """Return a model by its name."""
     with pm.Model() as model:
