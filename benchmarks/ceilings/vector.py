@@ -47,13 +47,12 @@ class Kernel:
         self.n_dim = n_dim
         self.module = ir.Module("ceiling")
         self.function = ir.Function(self.module, LOGP_TYPE, "logp")
-        self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
-        pointers = self.function.args[1:4]
-        for pointer in pointers:
+        _, self.x, self.gradient, self._logp, _ = self.function.args
+        for pointer in (self.x, self.gradient, self._logp):
             pointer.add_attribute("noalias")
-        # Pointers of this module are typed: `Rows.load` reads the type of the rows from them.
-        typed = (self.builder.bitcast(pointer, F64.as_pointer()) for pointer in pointers)
-        self.x, self.gradient, self._logp = typed
+            # `Rows.load` reads the type of the rows from the pointer.
+            pointer.type = F64.as_pointer()
+        self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
         self._arrays: list[NDArray] = []
 
     def array(self, values: NDArray) -> ir.Value:
