@@ -10,7 +10,7 @@ from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.elemwise import Elemwise
 
 from benchmarks.suite import SUITE
-from pymc_fastlogp import verify
+from pymc_fastlogp import Verification, WorstEntry, verify
 from pymc_fastlogp.models.in_place_rewrites import settle
 from pymc_fastlogp.rewrites.packed_matrices.lift_set_subtensor import (
     local_lift_elemwise_through_set,
@@ -376,3 +376,23 @@ def test_a_model_that_is_finite_nowhere_does_not_pass(what):
     assert not result.to_dict()["passed"]
     expected = "the model has no finite log density at any point tried; run model.debug()"
     assert result.sentences() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ((), "the point a_age = 2"),
+        ((22,), "entry 22, at the point a_age = 2"),
+        ((1, 2), "entry [1, 2], at the point a_age = 2"),
+    ],
+)
+def test_a_row_says_where_and_by_how_much(place, said):
+    row = WorstEntry("a", place, "the point a_age = 2", 1e-17, -1e-17, 2.0, 0.02, 1e-15)
+    assert row.where == said
+    shown = Verification((row,), 1, 1e-12).table().iloc[0]
+    assert (shown["difference"], shown["allowed"], shown["at"]) == ("2.0e-17", "1.0e-15", said)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_the_same_nan_or_infinity_is_no_difference(value):
+    assert WorstEntry("a", (), "x", value, value, 0.0, 0.0, np.nan).difference == 0
