@@ -63,11 +63,12 @@ class Shown:
         frame = self.table()
         if frame.empty:
             return ""
-        rows = [("th", [*map(str, frame)]), *(("td", row) for row in frame.to_numpy())]
+        columns = [str(column) for column in frame]
+        rows = [("th", columns), *(("td", [*row]) for row in frame.itertuples(index=False))]
         lines = (
             "".join(
                 f'<{tag} style="{self._style(column)}">{escape(text, quote=False)}</{tag}>'
-                for column, text in zip(frame, row, strict=True)
+                for column, text in zip(columns, row, strict=True)
             )
             for tag, row in rows
         )
