@@ -145,14 +145,14 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "fastlogp_half_logdets",
-        "linalg.terms_of_covariances.local_half_logdets",
+        "linalg.terms_of_covariance.local_half_logdets",
         "stabilize",
         Phase.FOR_GRADIENT,
         until="PyTensor differentiates the factor of a covariance by one inverse",
     ),
     Rule(
         "fastlogp_quadratic_forms",
-        "linalg.terms_of_covariances.local_quadratic_forms",
+        "linalg.terms_of_covariance.local_quadratic_forms",
         "stabilize",
         Phase.FOR_GRADIENT,
         until="PyTensor differentiates the factor of a covariance by one inverse",
