@@ -7,9 +7,9 @@ r"""Multiply a matrix by a scattered, mostly zero matrix row by row, for the sca
 
 .. math:: (G V)_{a \cdot} = \sum_{p :\, i_p = a} r_p V_{j_p \cdot} \quad \text{where} \quad G = \sum_p r_p \, e_{i_p} e_{j_p}^\top
 
-Both products are the gradient of ``(U @ V.T)[i, j]``, as in ``pm.Normal("rating", (U @ V.T)[seen], sigma, observed=...)``. PyTensor computes
-the value for these entries alone, but scatters their gradient into a full matrix. Where less than a third of the matrix is observed,
-most multiplications are by zero. The opposite rule, for products of which most entries are needed, is
+Both products are the gradient of ``(U @ V.T)[i, j]``, as in ``pm.Normal("rating", (U @ V.T)[seen], sigma, observed=...)``.
+PyTensor computes the value for these entries alone, but scatters their gradient into a full matrix. Where less than a third of
+the matrix is observed, most multiplications are by zero. The opposite rule, for products of which most entries are needed, is
 :mod:`~pymc_fastlogp.rewrites.after_gradient.gather_after_dot`.
 
 The order of additions may change, so results differ by round-off. Zero times infinity is NaN, so ``sum(0 * V)`` is added: an
@@ -17,9 +17,9 @@ entry is finite exactly if it was. Increments of one position that overflow and 
 
 When it applies
 ---------------
-After the gradient, in mode NUMBA, to float matrices of known shape with at least 500 multiplications. All readers of the scattered
-matrix must be such products. By the length of the rows that are added, the matrix must have at least this many times the
-scattered entries (``python -m benchmarks.ratings``):
+After the gradient, in mode NUMBA, to float matrices of known shape with at least 500 multiplications. All readers of the
+scattered matrix must be such products. By the length of the rows that are added, the matrix must have at least this many times
+the scattered entries (``python -m benchmarks.ratings``):
 
 - 10 up to length 6;
 - 5 for longer, odd lengths;

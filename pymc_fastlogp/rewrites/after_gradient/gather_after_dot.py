@@ -6,16 +6,17 @@ r"""Gather entries of a matrix product, instead of rows of its factors.
 
 .. math:: \sum_k A_{i_p k} B_{j_p k} = (A B^\top)_{i_p j_p}
 
-PyTensor rewrites to the left side, since only some entries of the product are needed. The gradient of a packed triangle needs half of
-the entries. For ``z @ chol.T`` with :math:`n` correlated effects of :math:`k` groups, PyTensor gathers :math:`n (n + 1) / 2` rows of :math:`k` entries from
-each factor. The product has :math:`n^2 k` multiplications of numbers in the cache.
+PyTensor rewrites to the left side, since only some entries of the product are needed. The gradient of a packed triangle needs
+half of the entries. For ``z @ chol.T`` with :math:`n` correlated effects of :math:`k` groups, PyTensor gathers
+:math:`n (n + 1) / 2` rows of :math:`k` entries from each factor. The product has :math:`n^2 k` multiplications of numbers in
+the cache.
 
 The order of additions may change, so results differ by round-off. An entry is NaN or infinite by the same terms.
 
 When it applies
 ---------------
-After the gradient, in mode NUMBA, behind PyTensor's opposite rule, to two float matrices of known shape. There must be at least 50 gathered rows, a
-third of the entries of the product, and 20 000 multiplications.
+After the gradient, in mode NUMBA, behind PyTensor's opposite rule, to two float matrices of known shape. There must be at least
+50 gathered rows, a third of the entries of the product, and 20 000 multiplications.
 
 When it refuses
 ---------------

@@ -5,8 +5,8 @@ r"""Compute exponentially scaled Bessel functions of many orders at one number b
     ive([0, 1, ..., n], x)  ->  ive_of_orders([0, 1, ..., n], x)
     ive(orders, x)          ->  ive_of_orders([0, 1, ..., n], x)[abs(orders)]     n shared by all orders of x
 
-SciPy computes each order by itself. For integer orders :math:`I_{-k} = I_k` and :math:`I_k(-x) = (-1)^k I_k(x)`. With :math:`h = |x| / 2` and
-:math:`I_k(|x|) = h^k s_k / k!`
+SciPy computes each order by itself. For integer orders :math:`I_{-k} = I_k` and :math:`I_k(-x) = (-1)^k I_k(x)`. With
+:math:`h = |x| / 2` and :math:`I_k(|x|) = h^k s_k / k!`
 
 .. math:: s_{k-1} = s_k + \frac{h^2}{k (k + 1)} s_{k+1} .
 
@@ -14,12 +14,12 @@ Kernels run this recurrence downward (Miller's algorithm), where all terms are p
 :math:`\max(n^2/2, 25)` on each order has its expansion at infinity (:mod:`pymc_fastlogp.kernel.lower.bessel`).
 ``pm.gp.HSGPPeriodic`` has the orders 0 to m - 1 in its log density, and both neighbors of each order in its gradient.
 
-Values differ by round-off. Tests bound the error by :math:`3 \cdot 10^{-15}` relative to the terms, and by four times SciPy's, which loses digits
-for ``x`` far below the order. Beyond :math:`2^{30}` and at infinity, values are NaN, as in SciPy.
+Values differ by round-off. Tests bound the error by :math:`3 \cdot 10^{-15}` relative to the terms, and by four times SciPy's,
+which loses digits for ``x`` far below the order. Beyond :math:`2^{30}` and at infinity, values are NaN, as in SciPy.
 
 When it applies
 ---------------
-After the gradient, in mode NUMBA, to constant integer orders up to 50 in magnitude and one float64 number, with at least
+After the gradient, in mode NUMBA, to constant integer orders up to 50 in magnitude and one float64 number. There are at least
 three functions of that number, and one more for every eight orders.
 
 When it refuses

@@ -5,24 +5,25 @@ r"""Compute one of two powers whose exponents differ by one from the other power
     x ** p, x ** (p - 1)  ->  x ** p, x ** p / x     for x > 0, p <= 0
     x ** p, x ** (p + 1)  ->  x ** p, x ** p * x     for x > 0, p >= 0
 
-The derivative of a power has the neighboring exponent. The rational quadratic covariance is
-:math:`(1 + r^2 / (2 a l^2))^{-a}`, and its gradient has the exponent :math:`-a - 1`. A power takes about ten times as long as a division.
+The derivative of a power has the neighboring exponent. The rational quadratic covariance is :math:`(1 + r^2 / (2 a l^2))^{-a}`,
+and its gradient has the exponent :math:`-a - 1`. A power takes about ten times as long as a division.
 
-The exponent nearer to zero is kept. If :math:`x^p` is infinite or zero, so is the other power. If :math:`x^p` is subnormal, its absolute error is
-divided by :math:`x > 1`, or multiplied by :math:`x < 1`. At :math:`x = \infty`, at infinite exponents and at NaN both sides agree. At
-:math:`x \le 0` they may differ, so ``x`` must be known to be positive.
+The exponent nearer to zero is kept. If :math:`x^p` is infinite or zero, so is the other power. If :math:`x^p` is subnormal, its
+absolute error is divided by :math:`x > 1`, or multiplied by :math:`x < 1`. At :math:`x = \infty`, at infinite exponents and at
+NaN both sides agree. At :math:`x \le 0` they may differ, so ``x`` must be known to be positive.
 
-The rounding of a division or product is added, and the rounding of ``p - 1`` is saved, which a power multiplies by :math:`\log x`. Tests
-bound the error by 1.6 units in the last place, and by four times PyTensor's.
+The rounding of a division or product is added, and the rounding of ``p - 1`` is saved, which a power multiplies by
+:math:`\log x`. Tests bound the error by 1.6 units in the last place, and by four times PyTensor's.
 
 When it applies
 ---------------
-After the gradient, in mode NUMBA, to float64, behind PyTensor's own rules for powers. The base must be known to be positive and the sign of
-the exponent known (:mod:`~pymc_fastlogp.analysis.ranges`). Exponents are scalars or arrays plus any constant.
+After the gradient, in mode NUMBA, to float64, behind PyTensor's own rules for powers. The base must be known to be positive and
+the sign of the exponent known (:mod:`~pymc_fastlogp.analysis.ranges`). Exponents are scalars or arrays plus any constant.
 
 When it refuses
 ---------------
-- Exponents ``p`` and ``p - 1`` on both sides of zero, as in a Weibull density: :math:`x^p` may underflow where :math:`x^{p - 1}` does not.
+- Exponents ``p`` and ``p - 1`` on both sides of zero, as in a Weibull density: :math:`x^p` may underflow where
+  :math:`x^{p - 1}` does not.
 - Constant exponents, which have faster forms.
 - A power that the rule has computed from another power: rounding errors would accumulate.
 """

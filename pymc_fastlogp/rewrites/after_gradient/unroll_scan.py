@@ -4,18 +4,18 @@
 
     Scan(n_steps=2, seq, state)  ->  step(seq[1], step(seq[0], state))
 
-In this mode PyMC computes initial points, and nutpie shapes: Python calls the Ops, without a C compiler. Only the inner function of a
-Scan is still compiled by C, one Op at a time. ``LKJCholeskyCov`` and ``LKJCorr`` draw from their prior in a loop over rows. Their
-initial point contains the draw, for its shape alone, and waits for the compiler.
+In this mode PyMC computes initial points, and nutpie shapes: Python calls the Ops, without a C compiler. Only the inner
+function of a Scan is still compiled by C, one Op at a time. ``LKJCholeskyCov`` and ``LKJCorr`` draw from their prior in a loop
+over rows. Their initial point contains the draw, for its shape alone, and waits for the compiler.
 
-The Ops of a step and their order are those of the loop, and the state of each random generator passes through the steps. PyMC seeds
-the generators of an initial point by their place in the rewritten graph. So generators that values depend on must keep
+The Ops of a step and their order are those of the loop, and the state of each random generator passes through the steps. PyMC
+seeds the generators of an initial point by their place in the rewritten graph. So generators that values depend on must keep
 their places. Then draws are equal up to the last place, where C and NumPy functions differ.
 
 When it applies
 ---------------
-In mode FAST_COMPILE, to a constant number of steps with at most 1000 nodes in total, if each state depends on the previous step only. A
-prior with 30 dimensions has half as many.
+In mode FAST_COMPILE, to a constant number of steps with at most 1000 nodes in total, if each state depends on the previous step
+only. A prior with 30 dimensions has half as many.
 
 When it refuses
 ---------------

@@ -11,33 +11,34 @@
     isinf(sigmoid(x))                   ->  False
     all([all(p >= 0), all(~isnan(p))])  ->  all(p >= 0)
 
-A comparison with NaN is false, so a check that holds for every number still fails for NaN, and raises. The rule keeps this failure
-as a check for NaN, one for both bounds of a probability. If a function has no other reader and is NaN for NaN only, its
+A comparison with NaN is false, so a check that holds for every number still fails for NaN, and raises. The rule keeps this
+failure as a check for NaN, one for both bounds of a probability. If a function has no other reader and is NaN for NaN only, its
 argument is checked instead. The check of a Bernoulli variable, ``0 <= sigmoid(eta) <= 1``, becomes ``all(~isnan(eta))``.
 
 Intervals come from :mod:`~pymc_fastlogp.analysis.ranges`:
 
 - Constants have their smallest and largest entry, integers and truth values the bounds of their dtype. Other variables may be
   anything, NaN included: samplers do step on NaN.
-- The bounds hold for computed values. They allow for any order of additions, contracted products, errors of some units in the last
-  place, underflow and overflow.
+- The bounds hold for computed values. They allow for any order of additions, contracted products, errors of some units in the
+  last place, underflow and overflow.
 - Operands vary independently, so ``x - x`` has no bounds.
 
 Each rewrite is an equality of truth values for every input, so values are bitwise equal. A truth value has a zero derivative.
-Where a switch is left with one branch, the other branch leaves the gradient. PyTensor multiplies its derivative by zero, which is NaN
-for an infinite derivative. An unused operand no longer raises, for example for an index out of range.
+Where a switch is left with one branch, the other branch leaves the gradient. PyTensor multiplies its derivative by zero, which
+is NaN for an infinite derivative. An unused operand no longer raises, for example for an index out of range.
 
 When it applies
 ---------------
-To ``>=``, ``>``, ``<=``, ``<``, ``==``, ``isnan``, ``isinf`` and conjunctions of them, before rows are compacted. The rule runs again in
-``stabilize``, where quotients of exponentials become a sigmoid.
+To ``>=``, ``>``, ``<=``, ``<``, ``==``, ``isnan``, ``isinf`` and conjunctions of them, before rows are compacted. The rule runs
+again in ``stabilize``, where quotients of exponentials become a sigmoid.
 
 When it refuses
 ---------------
-- Comparisons that a number can fail: ``exp(x) > 0``, since ``exp`` underflows, or a probability that is a sum, whose round-off may exceed one.
+- Comparisons that a number can fail: ``exp(x) > 0``, since ``exp`` underflows, or a probability that is a sum, whose round-off
+  may exceed one.
 - Both sides may be NaN, or the comparison broadcasts the operand that may be NaN.
-- Arrays that may be empty, below ``all`` or ``any``: PyTensor takes ``all`` of an empty array as false if its entries are known to be
-  false. Exclusive or, comparisons and switches of truth values, which may negate them, count as such readers.
+- Arrays that may be empty, below ``all`` or ``any``: PyTensor takes ``all`` of an empty array as false if its entries are known
+  to be false. Exclusive or, comparisons and switches of truth values, which may negate them, count as such readers.
 - Integers that may overflow, complex numbers, float16.
 """
 

@@ -5,14 +5,15 @@
     cholesky(L @ L.T)  ->  L
 
 The lower triangular factor with a positive diagonal is unique. ``MvNormal(chol=L)`` multiplies and factorizes again. Without
-both, no gradient passes through a factorization. The product also loses half of the digits where two variables are nearly equal.
+both, no gradient passes through a factorization. The product also loses half of the digits where two variables are nearly
+equal.
 
 PyTensor has the rule for matrices with a tag for triangular ones. The tag is lost at the first rewrite of its variable. Here
 the triangle is known from the positions that were set, and the sign of the diagonal from the functions that computed it.
 
-A factorization of NaN or infinity returns NaN, on which PyMC's check of the diagonal relies. So the diagonal is set to
-NaN where an entry of ``L`` is not finite. A zero on the diagonal stays zero and fails the same check. Where ``L @ L.T``
-overflows, underflows or is numerically singular, PyTensor fails and the rule does not.
+A factorization of NaN or infinity returns NaN, on which PyMC's check of the diagonal relies. So the diagonal is set to NaN
+where an entry of ``L`` is not finite. A zero on the diagonal stays zero and fails the same check. Where ``L @ L.T`` overflows,
+underflows or is numerically singular, PyTensor fails and the rule does not.
 
 When it applies
 ---------------

@@ -15,13 +15,14 @@ This factor is lower triangular with a positive diagonal, so it is the Cholesky 
 ``MvNormal(tau=P)`` inverts, factorizes and solves, in the density and in its gradient. A conditional autoregression is a case.
 The inverse loses digits in proportion to the condition number of :math:`P`.
 
-Both sides are NaN unless :math:`P` is positive definite. For a matrix that is singular to the last digit, PyTensor's inverse may
-raise ``LinAlgError`` where the rule returns a finite, small log density.
+Both sides are NaN unless :math:`P` is positive definite. For a matrix that is singular to the last digit, PyTensor's inverse
+may raise ``LinAlgError`` where the rule returns a finite, small log density.
 
 When it applies
 ---------------
 To one matrix that is symmetric by construction: a product ``L @ L.T``, a symmetric constant, a diagonal matrix, elementwise
-functions of these and of scalars. PyTensor reads the lower triangle of the inverse, the rule the lower triangle of :math:`J P J`.
+functions of these and of scalars. PyTensor reads the lower triangle of the inverse, the rule the lower triangle of
+:math:`J P J`.
 
 When it refuses
 ---------------
@@ -88,7 +89,7 @@ def _reversed(x: TensorVariable) -> TensorVariable:
 
 
 def _with_reversed(user: Apply, factor: TensorVariable, m: TensorVariable) -> TensorVariable | None:
-    """Return the output of a reader of the factor, computed from the factor ``m`` of the reversed ``P``; None if the reader is of another kind."""
+    """Return the output of a reader of the factor, computed from ``m``; None if the reader is of another kind."""
     op = core_op(user.op)
     if isinstance(op, ExtractDiag):
         is_main = (op.offset, op.axis1, op.axis2) == (0, *range(factor.type.ndim)[-2:])

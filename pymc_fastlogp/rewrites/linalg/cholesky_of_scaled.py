@@ -4,9 +4,10 @@ r"""Factorize a constant matrix once at compile time, not each multiple of it.
 
     cholesky(s * K), cholesky(K / s)  ->  sqrt(s) * cholesky(K), cholesky(K) / sqrt(s)     K constant, s scalar
 
-:math:`s K = (\sqrt s L) (\sqrt s L)^\top`. Covariances known up to a scale are common: a relationship matrix of animals, distances
-of sites or of species on a tree. Value and gradient then cost :math:`n^2` operations instead of :math:`n^3`. Together with
-:mod:`~pymc_fastlogp.rewrites.linalg.solve_of_scaled`, ``MvNormal(cov=s**2 * K)`` keeps two solves with a constant triangle.
+:math:`s K = (\sqrt s L) (\sqrt s L)^\top`. Covariances known up to a scale are common: a relationship matrix of animals,
+distances of sites or of species on a tree. Value and gradient then cost :math:`n^2` operations instead of :math:`n^3`. Together
+with :mod:`~pymc_fastlogp.rewrites.linalg.solve_of_scaled`, ``MvNormal(cov=s**2 * K)`` keeps two solves with a constant
+triangle.
 
 Where ``s`` is not positive and finite, the factor is NaN. LAPACK may return an infinite diagonal for an infinite matrix; the
 density is zero either way. Where a multiple of ``K`` overflows or is subnormal, PyTensor fails and the rule does not.

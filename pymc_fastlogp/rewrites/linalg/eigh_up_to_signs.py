@@ -5,18 +5,18 @@ r"""Compute eigenvectors with arbitrary signs, where the result does not depend 
     w, Q = eigh(K);  sum((Q.T @ y)**2 / (w + s**2))  ->  w, Q = eigh_up_to_signs(K);  sum((Q.T @ y)**2 / (w + s**2))
 
 The sign of an eigenvector is up to the LAPACK function. A Gaussian density by eigenvectors, such as ``pm.gp.MarginalKron``, is
-a sum of squares of :math:`Q_1^\top Y Q_2`, so each sign cancels. Then the faster function may be chosen. For few rows
-``syev`` is faster than ``syevr``, which PyTensor calls, and a kernel can call ``syev`` itself.
+a sum of squares of :math:`Q_1^\top Y Q_2`, so each sign cancels. Then the faster function may be chosen. For few rows ``syev``
+is faster than ``syevr``, which PyTensor calls, and a kernel can call ``syev`` itself.
 
 Independence of the signs is proved node by node from the eigenvectors on. A variable is *signed along* some of its axes if a
-change of eigenvector signs multiplies each entry by a sign that depends only on its position along these axes. :data:`STEPS` has
-the transfer function of each Op. Squares and inner products of a vector with itself end the propagation.
+change of eigenvector signs multiplies each entry by a sign that depends only on its position along these axes. :data:`STEPS`
+has the transfer function of each Op. Squares and inner products of a vector with itself end the propagation.
 
 Signed variables keep their nodes, because a gradient that was taken before may read them: PyMC rewrites a logp in place. The
 nodes between the eigenvectors and the first sign-free variables are cloned, and only the sign-free variables are replaced.
 
-Where eigenvalues are equal up to round-off, both functions may return different bases, with the same sum. For a
-matrix with NaN, all results are NaN, where PyTensor may return numbers.
+Where eigenvalues are equal up to round-off, both functions may return different bases, with the same sum. For a matrix with
+NaN, all results are NaN, where PyTensor may return numbers.
 
 When it applies
 ---------------

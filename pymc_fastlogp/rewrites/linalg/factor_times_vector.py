@@ -4,8 +4,8 @@ r"""Differentiate ``cholesky(K) @ z`` by a rank-one formula, not through the who
 
     cholesky(K) @ z  ->  factor_times_vector(K, z)
 
-A latent Gaussian process (``pm.gp.Latent``) and any noncentered multivariate normal is :math:`f = L z` with :math:`K = L L^\top`.
-With :math:`g` the gradient of :math:`f`, and :math:`\Phi` the lower triangle with its diagonal halved,
+A latent Gaussian process (``pm.gp.Latent``) and any noncentered multivariate normal is :math:`f = L z` with
+:math:`K = L L^\top`. With :math:`g` the gradient of :math:`f`, and :math:`\Phi` the lower triangle with its diagonal halved,
 
 .. math:: \bar K = L^{-\top} \Phi(L^\top g z^\top) L^{-1} .
 
@@ -14,15 +14,16 @@ PyTensor evaluates this with one matrix product and two triangular solves with :
 .. math:: L^\top g z^\top = u z^\top, \qquad u = L^\top g = \bar z,
 
 has rank one. Its lower triangle times :math:`L^{-1}` is a running sum over the rows of :math:`L^{-1}`. One inverse of a
-triangle and one product of triangles remain, :class:`~pymc_fastlogp.ops.RankOnePullback`. The value is computed by the same nodes.
+triangle and one product of triangles remain, :class:`~pymc_fastlogp.ops.RankOnePullback`. The value is computed by the same
+nodes.
 
-The gradient is taken with respect to the lower triangle of ``K``, as PyTensor does. Where ``K`` has no factor, all results are NaN.
-Tests bound the error by four times PyTensor's, against 60 digits.
+The gradient is taken with respect to the lower triangle of ``K``, as PyTensor does. Where ``K`` has no factor, all results are
+NaN. Tests bound the error by four times PyTensor's, against 60 digits.
 
 When it applies
 ---------------
-Before the gradient is taken, to the lower factor of a float64 matrix of 33 to 400 rows, a known number, times one vector, if
-the factor has no other reader.
+Before the gradient is taken, to the lower factor of a float64 matrix times one vector. The matrix has 33 to 400 rows, a known
+number. The factor has no other reader.
 
 When it refuses
 ---------------

@@ -9,13 +9,13 @@ A covariance from correlations and standard deviations, ``pt.diag(sd) @ corr @ p
 :math:`\operatorname{diag}(s) L L^\top \operatorname{diag}(s) = M M^\top` for ``s`` of any sign. If ``M`` is lower triangular,
 :mod:`~pymc_fastlogp.rewrites.linalg.cholesky_of_gram` then removes product and factorization.
 
-The ``corr`` of ``LKJCholeskyCov`` is itself a divided product, whose divisor may cancel a scale. So the rule counts the powers of
-each vector. As in PyTensor's own rules, a scale of zero or infinity divided by itself is one.
+The ``corr`` of ``LKJCholeskyCov`` is itself a divided product, whose divisor may cancel a scale. So the rule counts the powers
+of each vector. As in PyTensor's own rules, a scale of zero or infinity divided by itself is one.
 
 When it applies
 ---------------
-To one matrix, which may have leading axes of length one, that is a product of one ``L @ L.T`` and of vectors that multiply or
-divide rows and columns equally often.
+To a product of one ``L @ L.T`` and of vectors that multiply or divide rows and columns equally often. The matrix may have
+leading axes of length one.
 
 When it refuses
 ---------------

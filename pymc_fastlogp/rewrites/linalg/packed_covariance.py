@@ -6,24 +6,25 @@ r"""Evaluate the covariance function of a Gaussian process for the lower triangl
     quadratic_form(f(D, s), b)    ->  quadratic_form(unpack(f(pack(D), s)), b)
     factor_times_vector(f(D, s), z)   ->  factor_times_vector(unpack(f(pack(D), s)), z)
 
-``f`` is elementwise, ``D`` are constant distances, and ``s`` scalars. A factorization reads the lower triangle only, and its gradient
-is zero above. PyTensor evaluates each exponential of the upper triangle too, and multiplies its derivative by zero. Here ``f`` acts on
-a vector of :math:`n (n + 1) / 2` elements, the rows of the triangle one after another. The gradient is packed too.
+``f`` is elementwise, ``D`` are constant distances, and ``s`` scalars. A factorization reads the lower triangle only, and its
+gradient is zero above. PyTensor evaluates each exponential of the upper triangle too, and multiplies its derivative by zero.
+Here ``f`` acts on a vector of :math:`n (n + 1) / 2` elements, the rows of the triangle one after another. The gradient is
+packed too.
 
 The squared distances of ``pm.gp.cov.Stationary`` are not constant, because points are divided by the length scale first. The
 rule recognizes them as a multiple of a constant (:mod:`~pymc_fastlogp.analysis.scaled_constants`):
 
 .. math:: -2 (s x_i)(s x_j) + (s x_i)^2 + (s x_j)^2 = s^2 \left(-2 x_i x_j + x_i^2 + x_j^2\right) .
 
-The upper triangle must mirror the lower one, so that no infinity or NaN is lost with it. A factored scale rounds
-differently. Tests bound the error by four times PyTensor's, against 60 digits. A scale whose square overflows makes distances
-infinite, where PyTensor has NaN; the density is NaN on both sides.
+The upper triangle must mirror the lower one, so that no infinity or NaN is lost with it. A factored scale rounds differently.
+Tests bound the error by four times PyTensor's, against 60 digits. A scale whose square overflows makes distances infinite,
+where PyTensor has NaN; the density is NaN on both sides.
 
 When it applies
 ---------------
-Before the gradient is taken, to matrices of more than 32 rows behind :mod:`~pymc_fastlogp.rewrites.linalg.terms_of_covariance` and
-:mod:`~pymc_fastlogp.rewrites.linalg.factor_times_vector`. Each matrix in ``f`` is finite and symmetric up to rounding. Each is a constant,
-a constant times powers of scalars, or diagonal. At least one Op costs as much as an exponential.
+Before the gradient is taken, to matrices of more than 32 rows behind :mod:`~pymc_fastlogp.rewrites.linalg.terms_of_covariance`
+and :mod:`~pymc_fastlogp.rewrites.linalg.factor_times_vector`. Each matrix in ``f`` is finite and symmetric up to rounding. Each
+is a constant, a constant times powers of scalars, or diagonal. At least one Op costs as much as an exponential.
 
 When it refuses
 ---------------

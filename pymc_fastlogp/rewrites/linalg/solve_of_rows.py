@@ -4,15 +4,15 @@ r"""Solve for all rows of a matrix at once, before the gradient is taken.
 
     solve_triangular(L, B, b_ndim=1)  ->  solve_triangular(L, B.T).T        one matrix L for all rows of B
 
-PyTensor has this rewrite in ``specialize``, after the gradient. With :math:`C = L^{-1} B^\top` and :math:`\bar B = L^{-\top} \bar C`,
-the gradient of ``L`` is the lower triangle of :math:`-\bar B C^\top`, one matrix product. The gradient of solves
-of single vectors is a sum of one outer product per row, which takes longer to rewrite. A multivariate normal with a matrix of
-observations is such a solve. The gradient adds the same products in another order.
+PyTensor has this rewrite in ``specialize``, after the gradient. With :math:`C = L^{-1} B^\top` and
+:math:`\bar B = L^{-\top} \bar C`, the gradient of ``L`` is the lower triangle of :math:`-\bar B C^\top`, one matrix product.
+The gradient of solves of single vectors is a sum of one outer product per row, which takes longer to rewrite. A multivariate
+normal with a matrix of observations is such a solve. The gradient adds the same products in another order.
 
 When it applies
 ---------------
-Before the gradient is taken, to a triangular solve of vectors by one matrix, which may have leading axes of length one. The rule
-runs after the rules that look for solves of vectors, such as :mod:`~pymc_fastlogp.rewrites.linalg.terms_of_covariance`.
+Before the gradient is taken, to a triangular solve of vectors by one matrix, which may have leading axes of length one. The
+rule runs after the rules that look for solves of vectors, such as :mod:`~pymc_fastlogp.rewrites.linalg.terms_of_covariance`.
 
 When it refuses
 ---------------

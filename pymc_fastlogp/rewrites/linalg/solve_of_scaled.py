@@ -4,8 +4,8 @@ r"""Solve with a constant triangle and divide the right-hand side, instead of sc
 
     solve_triangular(s * L, b)  ->  solve_triangular(L, b / s)      L constant, s scalar or a column
 
-:math:`\operatorname{diag}(s) L x = b` is :math:`L x = \operatorname{diag}(s)^{-1} b`. The gradient of a scaled matrix is an outer
-product, :math:`n^2` multiplications per right-hand side. The gradient of ``b / s`` takes :math:`n`.
+:math:`\operatorname{diag}(s) L x = b` is :math:`L x = \operatorname{diag}(s)^{-1} b`. The gradient of a scaled matrix is an
+outer product, :math:`n^2` multiplications per right-hand side. The gradient of ``b / s`` takes :math:`n`.
 
 A scale of zero or infinity makes the matrix singular or infinite. Where PyTensor's solution is NaN, ``b`` is set to NaN.
 

@@ -20,15 +20,16 @@ whose differentials are, with :math:`w = K^{-1} b = L^{-\top} z`,
 
     d\ell = \tfrac12 \operatorname{tr}(K^{-1} dK), \qquad dq = 2 w^\top db - w^\top dK\, w.
 
-PyTensor differentiates the factorization: one matrix product and two triangular solves with :math:`n` right-hand sides, :math:`4 n^3`
-operations. The inverse of :math:`K` from its factor (LAPACK's ``potri``) takes :math:`\tfrac23 n^3`. For batches of small matrices
-a kernel uses straight-line code. There the derivative of the factorization takes :math:`2 n^3` multiplications, the inverse :math:`n^3 / 3`.
+PyTensor differentiates the factorization: one matrix product and two triangular solves with :math:`n` right-hand sides,
+:math:`4 n^3` operations. The inverse of :math:`K` from its factor (LAPACK's ``potri``) takes :math:`\tfrac23 n^3`. For batches
+of small matrices a kernel uses straight-line code. There the derivative of the factorization takes :math:`2 n^3`
+multiplications, the inverse :math:`n^3 / 3`.
 
 The values are computed by the same nodes as before. The Ops exist for the gradient only: compilation inlines their graphs.
 
-A factorization reads the lower triangle, so the gradient is taken with respect to the lower triangle, where an element below the
-diagonal counts twice. No assumption is made about the upper triangle. Where :math:`K` has no factor, the gradient is NaN, as in PyTensor.
-The gradient differs from PyTensor's by round-off times the condition number of :math:`K`.
+A factorization reads the lower triangle, so the gradient is taken with respect to the lower triangle, where an element below
+the diagonal counts twice. No assumption is made about the upper triangle. Where :math:`K` has no factor, the gradient is NaN,
+as in PyTensor. The gradient differs from PyTensor's by round-off times the condition number of :math:`K`.
 
 When it applies
 ---------------

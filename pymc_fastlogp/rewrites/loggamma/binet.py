@@ -1,18 +1,18 @@
 r"""Binet's function and the remainder of a rising factorial, as scalar Ops.
 
-Binet's function :math:`J` and the function :math:`K` are the remainders of Stirling's formula (NIST Digital Library of Mathematical
-Functions, 5.9 and 5.11):
+Binet's function :math:`J` and the function :math:`K` are the remainders of Stirling's formula (NIST Digital Library of
+Mathematical Functions, 5.9 and 5.11):
 
 .. math::
 
     \log\Gamma(x) &= (x - \tfrac12) \log x - x + \tfrac12 \log 2\pi + J(x) \\
     \psi(x) &= \log x - K(x), \qquad J'(x) = \frac1{2x} - K(x)
 
-For :math:`x \ge 1`, :math:`J` decreases from 0.081 like :math:`1/(12 x)`, and :math:`K` from 0.577 like :math:`1/(2x)`. For :math:`x \ge 1/2`
-both are the rational approximations of :mod:`pymc_fastlogp.kernel.vecmath.gamma_positive`.
+For :math:`x \ge 1`, :math:`J` decreases from 0.081 like :math:`1/(12 x)`, and :math:`K` from 0.577 like :math:`1/(2x)`. For
+:math:`x \ge 1/2` both are the rational approximations of :mod:`pymc_fastlogp.kernel.vecmath.gamma_positive`.
 
-:class:`Rising` is the term of :mod:`~pymc_fastlogp.rewrites.loggamma.rising_factorial` that depends on :math:`a` and :math:`k` together. With
-:math:`b = a + 1`, :math:`m = k - 1`, :math:`z = m/b`, so :math:`a + k = b + m`:
+:class:`Rising` is the term of :mod:`~pymc_fastlogp.rewrites.loggamma.rising_factorial` that depends on :math:`a` and :math:`k`
+together. With :math:`b = a + 1`, :math:`m = k - 1`, :math:`z = m/b`, so :math:`a + k = b + m`:
 
 .. math::
 
@@ -20,19 +20,20 @@ both are the rational approximations of :mod:`pymc_fastlogp.kernel.vecmath.gamma
     \partial R / \partial a &= \log(1 + z) + \left(\frac1{2b} - K(b + m)\right) \\
     \partial R / \partial k &= \log b + \log(1 + z) + 1 - K(b + m)
 
-Only the last two terms of the second line cancel, for large :math:`b`, where they are added to about :math:`m / b`. The derivative by
-:math:`a` contains the derivative of :math:`m \log b`, which the other terms would cancel for :math:`m \gg b`. Second derivatives need the difference
+Only the last two terms of the second line cancel, for large :math:`b`, where they are added to about :math:`m / b`. The
+derivative by :math:`a` contains the derivative of :math:`m \log b`, which the other terms would cancel for :math:`m \gg b`.
+Second derivatives need the difference
 
 .. math::
 
     D(b, x) = \psi'(x) - \frac1x - \frac1{2 b^2}, \qquad J''(x) = D(x, x), \qquad
     \partial^2 R / \partial a^2 = D(b, b + m) - \frac{m}{b (b + m)} .
 
-For large :math:`x`, :math:`\psi'(x) - 1/x` cancels. From 5/2 on, the expansion of :mod:`pymc_fastlogp.kernel.vecmath.gamma` gives the
-difference directly.
+For large :math:`x`, :math:`\psi'(x) - 1/x` cancels. From 5/2 on, the expansion of :mod:`pymc_fastlogp.kernel.vecmath.gamma`
+gives the difference directly.
 
-Each Op is a ``Composite`` with its own gradient, so every backend and every kernel supports it. Common logarithms and quotients of value and
-gradient are computed once.
+Each Op is a ``Composite`` with its own gradient, so every backend and every kernel supports it. Common logarithms and quotients
+of value and gradient are computed once.
 """
 
 from functools import cache, reduce

@@ -1,7 +1,8 @@
 """``gammaln(a + k) - gammaln(a)`` and its derivative as scalar Ops, so that no sum separates their two terms.
 
-The terms of ``a`` alone are inputs, because many rows share them. :mod:`~pymc_fastlogp.rewrites.rows.compact.hoist_distinct` shares the
-term of the derivative. Each Op is a ``Composite`` with its own gradient, so every backend and every kernel supports it.
+The terms of ``a`` alone are inputs, because many rows share them. :mod:`~pymc_fastlogp.rewrites.rows.compact.hoist_distinct`
+shares the term of the derivative. Each Op is a ``Composite`` with its own gradient, so every backend and every kernel supports
+it.
 """
 
 from functools import cache

@@ -1,6 +1,7 @@
 """Find pairs ``gammaln(a + k)`` and ``gammaln(a)`` of opposite sign in a sum, whose digits cancel.
 
-:mod:`~pymc_fastlogp.rewrites.loggamma.rising_factorial` and :mod:`~pymc_fastlogp.rewrites.loggamma.keep_difference` replace these pairs.
+:mod:`~pymc_fastlogp.rewrites.loggamma.rising_factorial` and :mod:`~pymc_fastlogp.rewrites.loggamma.keep_difference` replace
+these pairs.
 """
 
 from collections import defaultdict

@@ -4,16 +4,17 @@
 
     gammaln(a[g] + k) - gammaln(a[g])  ->  difference(a[g], k, gammaln(a)[g])
 
-For large :math:`a` the two terms cancel. :mod:`Row compaction <pymc_fastlogp.rewrites.rows.compact.compact_rows>` would sum the second term by
-group and the first by row. The rounding of both sums grows with the number of rows, and few digits of their difference remain. As one Op the
-terms are subtracted row by row, as in PyTensor, and so are the terms of the derivative, ``psi(a + k) - psi(a)``. ``gammaln(a)`` and ``psi(a)`` are still
-computed by group. Tests bound the error by four times PyTensor's.
+For large :math:`a` the two terms cancel. :mod:`Row compaction <pymc_fastlogp.rewrites.rows.compact.compact_rows>` would sum the
+second term by group and the first by row. The rounding of both sums grows with the number of rows, and few digits of their
+difference remain. As one Op the terms are subtracted row by row, as in PyTensor, and so are the terms of the derivative,
+``psi(a + k) - psi(a)``. ``gammaln(a)`` and ``psi(a)`` are still computed by group. Tests bound the error by four times
+PyTensor's.
 
 When it applies
 ---------------
 Before the gradient and before rows are compacted, to two terms of a sum with opposite signs that
-:mod:`~pymc_fastlogp.rewrites.loggamma.rising_factorial` leaves: ``k`` is a parameter, mutable data, negative, between 0 and 1/2, or in single precision. ``a`` is a scalar, or has at
-most half as many distinct entries as there are rows.
+:mod:`~pymc_fastlogp.rewrites.loggamma.rising_factorial` leaves: ``k`` is a parameter, mutable data, negative, between 0 and
+1/2, or in single precision. ``a`` is a scalar, or has at most half as many distinct entries as there are rows.
 
 When it refuses
 ---------------

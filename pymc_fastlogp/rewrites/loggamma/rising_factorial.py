@@ -4,34 +4,37 @@ r"""Write the logarithm of a rising factorial in terms that do not cancel.
 
     gammaln(a[g] + k) - gammaln(a[g])  ->  (log(a) - J(a + 1))[g] + R(a[g], k, log1p(a)[g]) + 1 - k
 
-``k`` is constant and ``a`` nonnegative. The two terms have opposite signs and stand anywhere in a sum. Where ``k`` is zero, the right side is
-evaluated for ``k = 1`` and multiplied by zero. Negative binomial, beta-binomial and Dirichlet-multinomial have a count for ``k``, Student's t has 1/2.
+``k`` is constant and ``a`` nonnegative. The two terms have opposite signs and stand anywhere in a sum. Where ``k`` is zero, the
+right side is evaluated for ``k = 1`` and multiplied by zero. Negative binomial, beta-binomial and Dirichlet-multinomial have a
+count for ``k``, Student's t has 1/2.
 
-For large :math:`a` both terms are about :math:`a \log a`, and their difference is about :math:`k \log a`. From :math:`a = 10^{16}` on, no digit of the difference
-is left. Row compaction, which sums each term apart, loses more. With Stirling's formula
-:math:`\log\Gamma(x) = (x - 1/2) \log x - x + \tfrac12 \log 2\pi + J(x)`, :math:`\Gamma(a + 1) = a \, \Gamma(a)`, :math:`b = a + 1` and
-:math:`m = k - 1`,
+For large :math:`a` both terms are about :math:`a \log a`, and their difference is about :math:`k \log a`. From
+:math:`a = 10^{16}` on, no digit of the difference is left. Row compaction, which sums each term apart, loses more. With
+Stirling's formula :math:`\log\Gamma(x) = (x - 1/2) \log x - x + \tfrac12 \log 2\pi + J(x)`,
+:math:`\Gamma(a + 1) = a \, \Gamma(a)`, :math:`b = a + 1` and :math:`m = k - 1`,
 
 .. math::
 
     \log\Gamma(a + k) - \log\Gamma(a) &= \log a + \log\Gamma(b + m) - \log\Gamma(b) \\
     &= \log a - m - J(b) + R, \qquad R = m \log b + (b + m - \tfrac12) \log(1 + m/b) + J(b + m)
 
-No term is much larger than the whole. For :math:`m < b` the two terms of :math:`R` are about :math:`m \log b` and :math:`m`. For :math:`m > b` they add up to about
-:math:`m \log m`, like the whole. The step from :math:`a` to :math:`a + 1` avoids cancellation of :math:`k \log a` and :math:`J(a)` for small :math:`a`. So
-each term may be summed over rows by itself.
+No term is much larger than the whole. For :math:`m < b` the two terms of :math:`R` are about :math:`m \log b` and :math:`m`.
+For :math:`m > b` they add up to about :math:`m \log m`, like the whole. The step from :math:`a` to :math:`a + 1` avoids
+cancellation of :math:`k \log a` and :math:`J(a)` for small :math:`a`. So each term may be summed over rows by itself.
 
-Only :math:`R` depends on :math:`a` and :math:`k` together. :math:`\log b` is shared, so a row keeps one logarithm of its own, as ``gammaln`` has. The
-derivative :math:`\psi(a + k) - \psi(a)` does not cancel either (:mod:`~pymc_fastlogp.rewrites.loggamma.binet`). Because ``log1p`` is slower than ``log``, a likelihood
-of mostly distinct rows takes up to 40 % longer.
+Only :math:`R` depends on :math:`a` and :math:`k` together. :math:`\log b` is shared, so a row keeps one logarithm of its own,
+as ``gammaln`` has. The derivative :math:`\psi(a + k) - \psi(a)` does not cancel either
+(:mod:`~pymc_fastlogp.rewrites.loggamma.binet`). Because ``log1p`` is slower than ``log``, a likelihood of mostly distinct rows
+takes up to 40 % longer.
 
-Tests bound the error of values and gradients by four times PyTensor's. Two limits differ: where ``a = exp(x)`` underflows, ``log(a)`` is ``x`` instead of
-:math:`-\infty`, and where ``gammaln(a)`` overflows, from :math:`a = 10^{305}` on, PyTensor is NaN.
+Tests bound the error of values and gradients by four times PyTensor's. Two limits differ: where ``a = exp(x)`` underflows,
+``log(a)`` is ``x`` instead of :math:`-\infty`, and where ``gammaln(a)`` overflows, from :math:`a = 10^{305}` on, PyTensor is
+NaN.
 
 When it applies
 ---------------
-Before the gradient and before rows are compacted, in float64. Each ``k`` is zero or at least 1/2, where the rational approximations of :math:`J`
-begin. ``a`` is a scalar, or has at most half as many distinct entries as there are rows.
+Before the gradient and before rows are compacted, in float64. Each ``k`` is zero or at least 1/2, where the rational
+approximations of :math:`J` begin. ``a`` is a scalar, or has at most half as many distinct entries as there are rows.
 
 When it refuses
 ---------------

@@ -8,13 +8,14 @@
     diagonal(x[:, i, i].set(d))          ->  d                    for a batch
     diagonal(x[i, i].set(d)[None])       ->  d[None]              as in ``MvNormal``
 
-PyTensor has the rewrite for ``ExtractDiag`` in ``specialize``, after the gradient. Without the rule, the gradient of the diagonal
-goes through a matrix, whose zeros go on to every other vector that was set. Also ``log(1 / norm)`` would not become ``-log(norm)``.
+PyTensor has the rewrite for ``ExtractDiag`` in ``specialize``, after the gradient. Without the rule, the gradient of the
+diagonal goes through a matrix, whose zeros go on to every other vector that was set. Also ``log(1 / norm)`` would not become
+``-log(norm)``.
 
 When it applies
 ---------------
-To a matrix or a batch of matrices of known shape, with at most 100 000 entries, into which vectors or scalars were set at
-constant positions. One of them must hold the whole diagonal. If none holds any of it, the rest must be filled with one value.
+To a matrix or a batch of matrices into which vectors or scalars were set at constant positions. The shape is known and has at
+most 100 000 entries. One of them must hold the whole diagonal. If none holds any of it, the rest must be filled with one value.
 
 When it refuses
 ---------------

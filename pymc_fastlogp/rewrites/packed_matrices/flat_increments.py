@@ -6,8 +6,8 @@
     (((x + y) + inc(0, c)) + z) + inc(0, d)          ->  (z + (x + y)) + inc(0, c) + inc(0, d)
 
 The gradient of a table that :math:`n` likelihoods read is a nested sum of :math:`n` increments. PyTensor's
-``local_IncSubtensor_serialize`` makes a chain of increments. For nested sums PyTensor moves increments outward one at a time, which
-creates :math:`O(n^2)` nodes. For one flat sum it creates the chain at once.
+``local_IncSubtensor_serialize`` makes a chain of increments. For nested sums PyTensor moves increments outward one at a time,
+which creates :math:`O(n^2)` nodes. For one flat sum it creates the chain at once.
 
 The resulting chain has the increments in the same order. Other terms, such as the gradient of a likelihood that reads the whole
 table, are added first, in PyTensor's order. This is a pass of its own before PyTensor's, in every mode but FAST_COMPILE.

@@ -2,8 +2,8 @@
 
 The lift stores one more array of the size of ``x``, so it pays by the entries on which ``f`` is no longer evaluated.
 
-- If ``f`` is arithmetic, PyTensor would fuse it into the loop that reads the result. The lift then saves nothing, unless a costlier
-  function follows that can be lifted next.
+- If ``f`` is arithmetic, PyTensor would fuse it into the loop that reads the result. The lift then saves nothing, unless a
+  costlier function follows that can be lifted next.
 - If a reduction or a diagonal follows, the matrix is never stored
   (:mod:`~pymc_fastlogp.rewrites.packed_matrices.sum_of_filled`), as for an LKJ prior.
 - If other Ops read the filled array too, it is stored in any case.

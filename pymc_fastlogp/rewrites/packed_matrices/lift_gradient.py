@@ -1,9 +1,9 @@
 r"""Gradient criterion of the lift in :mod:`~pymc_fastlogp.rewrites.packed_matrices.lift_set_subtensor`.
 
 Let :math:`s = x[i].\mathrm{set}(c)` and :math:`g` the gradient of the result. Without the lift the gradient of :math:`x` is
-:math:`(g\,f'(s))[i].\mathrm{set}(0)`, with the lift it is :math:`(g[i].\mathrm{set}(0))\,f'(x)`. At an overwritten entry the second
-is :math:`0 \cdot f'(x_k)`, which is NaN where :math:`f'(x_k)` is not finite, as in ``log(x[x_is_zero].set(1))``. The same holds for
-another operand ``w`` at overwritten entries of ``x``.
+:math:`(g\,f'(s))[i].\mathrm{set}(0)`, with the lift it is :math:`(g[i].\mathrm{set}(0))\,f'(x)`. At an overwritten entry the
+second is :math:`0 \cdot f'(x_k)`, which is NaN where :math:`f'(x_k)` is not finite, as in ``log(x[x_is_zero].set(1))``. The
+same holds for another operand ``w`` at overwritten entries of ``x``.
 
 Before the gradient the lift therefore requires one of
 

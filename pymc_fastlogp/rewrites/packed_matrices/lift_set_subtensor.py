@@ -7,19 +7,20 @@ r"""Lift an ``Elemwise`` through the sets that filled its input.
     f(alloc(x)[i].set(c), w)          ->  alloc(f(x, w))[i].set(f(c, w[i]))     w scalar or broadcast
     f(zeros[i].inc(c))                ->  alloc(f(0))[i].set(f(c))              i without duplicates
 
-Each entry of :math:`x[i].\mathrm{set}(c)` is an entry of ``x`` or of ``c``, and an elementwise :math:`f` acts on one entry at a time:
+Each entry of :math:`x[i].\mathrm{set}(c)` is an entry of ``x`` or of ``c``, and an elementwise :math:`f` acts on one entry at a
+time:
 
 .. math::
 
     f(x[i].\mathrm{set}(c)) = f(x)[i].\mathrm{set}(f(c)), \qquad
     f(x[i].\mathrm{set}(c), w) = f(x, w)[i].\mathrm{set}(f(c, w[i])).
 
-The lift pays because ``x`` is one repeated value, as in the triangular Cholesky factor of ``LKJCorr``: :math:`f` is then evaluated on
-the written entries only, and ``f(0)`` folds to a constant. The written entries are read from the array, however it was
-computed (:mod:`~pymc_fastlogp.rewrites.packed_matrices.packed_array`).
+The lift pays because ``x`` is one repeated value, as in the triangular Cholesky factor of ``LKJCorr``: :math:`f` is then
+evaluated on the written entries only, and ``f(0)`` folds to a constant. The written entries are read from the array, however it
+was computed (:mod:`~pymc_fastlogp.rewrites.packed_matrices.packed_array`).
 
-PyTensor folds ``0 * w`` and ``0 / w`` to zero for every ``w``, although both may be NaN. So the lift writes them as a switch between
-NaN and zero, unless a divisor is known to be positive.
+PyTensor folds ``0 * w`` and ``0 / w`` to zero for every ``w``, although both may be NaN. So the lift writes them as a switch
+between NaN and zero, unless a divisor is known to be positive.
 
 The gradient criterion is in :mod:`~pymc_fastlogp.rewrites.packed_matrices.lift_gradient`, the cost criterion in
 :mod:`~pymc_fastlogp.rewrites.packed_matrices.lift_cost`.
@@ -27,10 +28,10 @@ The gradient criterion is in :mod:`~pymc_fastlogp.rewrites.packed_matrices.lift_
 When it applies
 ---------------
 - All other inputs of ``f`` broadcast against the filled one.
-- The filled input is the result of sets at constant positions (slices, integer arrays, masks), or of an ``inc`` into zeros without
-  duplicates, into one repeated value.
-- At most 1024 entries, or a reduction or a diagonal follows. Otherwise at most three quarters of the entries are written, or, for
-  arithmetic that a costlier function follows, a quarter.
+- The filled input is the result of sets at constant positions (slices, integer arrays, masks), or of an ``inc`` into zeros
+  without duplicates, into one repeated value.
+- At most 1024 entries, or a reduction or a diagonal follows. Otherwise at most three quarters of the entries are written, or,
+  for arithmetic that a costlier function follows, a quarter.
 
 When it refuses
 ---------------

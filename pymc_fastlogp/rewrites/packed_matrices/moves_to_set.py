@@ -7,20 +7,21 @@
     where(mask, v[index], eye(n))                                        ->  zeros(shape)[rows, cols].set(v)[k, k].set(1)
     zeros(shape)[rows, cols].set(v[p])                                   ->  zeros(shape)[rows[q], cols[q]].set(v)      q inverts p
 
-Each Op that moves entries is ``out[p] = in[f(p)]`` with a function ``f`` of positions alone. The rule matches no particular Ops. It
-numbers the entries, evaluates the graph and reads the position of each entry from the result
-(:mod:`~pymc_fastlogp.analysis.provenance`). The entries of a vector are listed in the order of the vector, so it is read, and its gradient
-written, contiguously. Value and gradient are bitwise equal, except for the sign of a zero that a mask made of a negative number.
+Each Op that moves entries is ``out[p] = in[f(p)]`` with a function ``f`` of positions alone. The rule matches no particular
+Ops. It numbers the entries, evaluates the graph and reads the position of each entry from the result
+(:mod:`~pymc_fastlogp.analysis.provenance`). The entries of a vector are listed in the order of the vector, so it is read, and
+its gradient written, contiguously. Value and gradient are bitwise equal, except for the sign of a zero that a mask made of a
+negative number.
 
 PyMC's ``CholeskyCorrTransform``, and with it every ``LKJCorr``, builds its triangle the first way. A set can be followed by
-:mod:`~pymc_fastlogp.rewrites.packed_matrices.lift_set_subtensor`, :mod:`~pymc_fastlogp.rewrites.packed_matrices.sum_of_filled` and
-:mod:`~pymc_fastlogp.rewrites.packed_matrices.diag_of_filled`. A batch of matrices is written with one position per axis.
+:mod:`~pymc_fastlogp.rewrites.packed_matrices.lift_set_subtensor`, :mod:`~pymc_fastlogp.rewrites.packed_matrices.sum_of_filled`
+and :mod:`~pymc_fastlogp.rewrites.packed_matrices.diag_of_filled`. A batch of matrices is written with one position per axis.
 
 When it applies
 ---------------
 - Shapes are known, with at most 100 000 entries in the matrix or batch and in each source.
-- Entries move by constant indexing and sets, ``inc`` of zeros, ``Reshape``, ``Join``, ``Split``, ``MakeVector``, ``Pad``, ``DimShuffle``,
-  ``Alloc``, ``AllocDiag``, ``ExtractDiag``, switches on constants, and products with masks of zeros and ones.
+- Entries move by constant indexing and sets, ``inc`` of zeros, ``Reshape``, ``Join``, ``Split``, ``MakeVector``, ``Pad``,
+  ``DimShuffle``, ``Alloc``, ``AllocDiag``, ``ExtractDiag``, switches on constants, and products with masks of zeros and ones.
 - One value, usually zero, fills the rest.
 - The sets are fewer Ops than before. Views do not count; padding and switches count three times.
 

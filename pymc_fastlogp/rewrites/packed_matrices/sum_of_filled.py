@@ -8,13 +8,13 @@ r"""Sum a filled matrix by adding up the vectors that filled it.
     zeros((b, n, m))[:, i, j].set(v).sum(axis=2)         ->  zeros((b, n))[k, l].inc(ravel(v))
 
 Each entry of the matrix is zero or one entry of the vectors, at one position, so
-:math:`\sum_c A_{rc} = \sum_{k:\, i_k = r} v_k`. The matrix is not stored, and the gradient of the sum is one gather. The row norms of an
-``LKJCorr`` triangle are such sums. The order of additions changes, so results differ by round-off.
+:math:`\sum_c A_{rc} = \sum_{k:\, i_k = r} v_k`. The matrix is not stored, and the gradient of the sum is one gather. The row
+norms of an ``LKJCorr`` triangle are such sums. The order of additions changes, so results differ by round-off.
 
 When it applies
 ---------------
-To a sum over some or all axes of an array of known shape, with at most 100 000 entries, of zeros with vectors or scalars set at
-constant positions. An ``inc`` into zeros counts as a set.
+To a sum over some or all axes of an array of zeros, into which vectors or scalars were set at constant positions. The shape is
+known and has at most 100 000 entries. An ``inc`` into zeros counts as a set.
 
 When it refuses
 ---------------

@@ -6,9 +6,9 @@ r"""Replace norms of rows that were divided by their norms by one.
 
 .. math:: \sum_c (x_{rc} / \sqrt{s_r})^2 = s_r / s_r = 1
 
-holds to round-off for finite :math:`s_r` whose squares have not underflowed. A triangle with ones on its diagonal has :math:`s_r \ge 1`
-(:mod:`~pymc_fastlogp.analysis.ranges`). ``LKJCorr`` checks the norms of rows that ``CholeskyCorrTransform`` has just normalized.
-The check must still fail where :math:`s_r` overflows or is NaN:
+holds to round-off for finite :math:`s_r` whose squares have not underflowed. A triangle with ones on its diagonal has
+:math:`s_r \ge 1` (:mod:`~pymc_fastlogp.analysis.ranges`). ``LKJCorr`` checks the norms of rows that ``CholeskyCorrTransform``
+has just normalized. The check must still fail where :math:`s_r` overflows or is NaN:
 
 - An entry of ``x`` is NaN: both sides are NaN.
 - The squares overflow: both sides are zero, since ``x / inf`` is zero.
@@ -18,8 +18,8 @@ Neither zero nor NaN passes the check.
 
 When it applies
 ---------------
-The same ``x`` and axes in both places, sums known to be at least one, and only truth values that agree for zero and NaN are computed
-from the norms. Truth values have no gradient. ``pt.linalg.norm`` is recognized.
+The same ``x`` and axes in both places, and sums known to be at least one. All readers of the norms must end in truth values
+that agree for zero and NaN. Truth values have no gradient. ``pt.linalg.norm`` is recognized.
 
 When it refuses
 ---------------

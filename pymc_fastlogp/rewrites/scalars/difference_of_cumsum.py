@@ -8,14 +8,15 @@ The positions :math:`e` are :math:`j_k + 1, \dots, i_k` for each pair :math:`k`,
 
 .. math:: \sum_{a \le i_k} y_a - \sum_{a \le j_k} y_a = \sum_{j_k < a \le i_k} y_a
 
-``LKJCholeskyCov`` computes its variances, sums over the rows of a packed triangle, from the left side. There the sums of earlier
-rows are added and subtracted again. With standard deviations 1e8 and then 1e-8, the second variance comes out as zero. Where an entry is not
-finite, the left side is NaN in each later difference, the right side only in the sums that contain the entry.
+``LKJCholeskyCov`` computes its variances, sums over the rows of a packed triangle, from the left side. There the sums of
+earlier rows are added and subtracted again. With standard deviations 1e8 and then 1e-8, the second variance comes out as zero.
+Where an entry is not finite, the left side is NaN in each later difference, the right side only in the sums that contain the
+entry.
 
 When it applies
 ---------------
-To constant indices or slices of a float vector of known length, with ``j <= i`` in each pair, and no more entries between them than a
-cumulative sum visits.
+To constant indices or slices of a float vector of known length, with ``j <= i`` in each pair. The entries between all pairs are
+at most as many as the vector has.
 
 When it refuses
 ---------------

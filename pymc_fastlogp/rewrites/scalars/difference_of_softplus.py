@@ -7,7 +7,8 @@ r"""Rewrite the difference of two softplus functions as log odds.
 .. math:: \log(1 + e^x) - \log(1 + e^{-x}) = x
 
 With :math:`p = \mathrm{sigmoid}(x)` this is :math:`\log p - \log(1 - p)`. PyMC's negative binomial computes its mean
-``alpha * (1 - p) / p`` from these logarithms. The right side is exact, also at zero, infinity and NaN, and needs no transcendental function in the value or the gradient.
+``alpha * (1 - p) / p`` from these logarithms. The right side is exact, also at zero, infinity and NaN, and needs no
+transcendental function in the value or the gradient.
 
 When it applies
 ---------------

@@ -5,9 +5,9 @@
     abs(x) ** 2, sqr(abs(x))  ->  x ** 2, sqr(x)      x real
     x ** 0.5                  ->  sqrt(x)
 
-``pt.linalg.norm`` writes both. The gradient of the first left side is ``2 * abs(x) * sign(x)``, which equals ``2 * x`` for every ``x``. After the
-second rewrite PyTensor turns ``log(1 / sqrt(x))`` into ``-log(x) / 2``, whose gradient needs no root. PyTensor's own
-``local_pow_specialize`` runs after the gradient, and takes roots of integers in float32.
+``pt.linalg.norm`` writes both. The gradient of the first left side is ``2 * abs(x) * sign(x)``, which equals ``2 * x`` for
+every ``x``. After the second rewrite PyTensor turns ``log(1 / sqrt(x))`` into ``-log(x) / 2``, whose gradient needs no root.
+PyTensor's own ``local_pow_specialize`` runs after the gradient, and takes roots of integers in float32.
 
 When it applies
 ---------------

@@ -10,20 +10,20 @@ r"""Write the logarithm of a product as a sum of logarithms of short factors.
     log((r * s)[g])           ->  (log(r) + log(s))[g] + limit
 
 ``a`` is constant, ``s`` has fewer entries than the product, and no factor is negative. A rate
-:math:`\mu_{ik} = e_{ik} f_i \lambda_k` then has :math:`\log\mu_{ik} = \log e_{ik} + \log f_i + \log\lambda_k`, without one logarithm
-per entry. A sum over rows splits into sums over :math:`i` and :math:`k` alone, so rows can be compacted by group.
+:math:`\mu_{ik} = e_{ik} f_i \lambda_k` then has :math:`\log\mu_{ik} = \log e_{ik} + \log f_i + \log\lambda_k`, without one
+logarithm per entry. A sum over rows splits into sums over :math:`i` and :math:`k` alone, so rows can be compacted by group.
 
-The limit is :math:`-\infty` where the product is zero or divided by ``-0.0``, :math:`\infty` where the product is infinite, and zero
-elsewhere. So the logarithm keeps its value where only the product of several factors underflows or overflows.
+The limit is :math:`-\infty` where the product is zero or divided by ``-0.0``, :math:`\infty` where the product is infinite, and
+zero elsewhere. So the logarithm keeps its value where only the product of several factors underflows or overflows.
 
 Exponentials are merged first, as PyTensor does after the gradient: :math:`e^{x + y}` may be finite where :math:`e^x` is not.
-Elsewhere the sum is off by at most :math:`\epsilon \sum |\log f|` over the factors :math:`f`, where the left side has the rounding
-of the product.
+Elsewhere the sum is off by at most :math:`\epsilon \sum |\log f|` over the factors :math:`f`, where the left side has the
+rounding of the product.
 
 When it applies
 ---------------
-Before the gradient, to the logarithm of a product or quotient, or of entries gathered from one. Each factor is an exponential, a
-constant, gathered from such, or has at most half of the entries of the product.
+Before the gradient, to the logarithm of a product or quotient, or of entries gathered from one. Each factor is an exponential,
+a constant, gathered from such, or has at most half of the entries of the product.
 
 When it refuses
 ---------------

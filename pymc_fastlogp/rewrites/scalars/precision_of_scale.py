@@ -4,23 +4,24 @@ r"""Use a precision directly instead of the scale that was computed from it.
 
     sigma ** -2 * sign(sigma)  ->  tau        sigma = abs(tau) ** -0.5 * sign(tau)
 
-``pm.StudentT(lam=tau)`` converts its precision into a scale, and its log density converts the scale back. For :math:`\tau \ne 0`
+``pm.StudentT(lam=tau)`` converts its precision into a scale, and its log density converts the scale back. For
+:math:`\tau \ne 0`
 
 .. math::
 
     \bigl(|\tau|^{-1/2} \operatorname{sgn} \tau\bigr)^{-2} \operatorname{sgn}\bigl(|\tau|^{-1/2} \operatorname{sgn} \tau\bigr) = \tau ,
 
-with gradient 1. The left side has two powers, two signs and two divisions, and its gradient as many again. With one precision per row,
-as in stochastic volatility, they are most of the work. Afterwards ``log(exp(x) / nu)`` is covered by
+with gradient 1. The left side has two powers, two signs and two divisions, and its gradient as many again. With one precision
+per row, as in stochastic volatility, they are most of the work. Afterwards ``log(exp(x) / nu)`` is covered by
 :mod:`~pymc_fastlogp.rewrites.scalars.log_of_product`.
 
-The right side is exact. At :math:`\tau = 0` both sides fail PyMC's check that the precision is positive. At infinity the log density is
-NaN instead of minus infinity. A subnormal precision, whose squared scale overflows, keeps its value.
+The right side is exact. At :math:`\tau = 0` both sides fail PyMC's check that the precision is positive. At infinity the log
+density is NaN instead of minus infinity. A subnormal precision, whose squared scale overflows, keeps its value.
 
 When it applies
 ---------------
-To a product that contains the power and the sign, among other factors. The absolute value may be missing if ``tau`` is known to be
-nonnegative.
+To a product that contains the power and the sign, among other factors. The absolute value may be missing if ``tau`` is known to
+be nonnegative.
 
 When it refuses
 ---------------

@@ -5,12 +5,13 @@ r"""Cancel the division by an exponential that multiplies the sum.
     (a + b / exp(x)) * exp(x)  ->  a * exp(x) + b
 
 The gradient of a Poisson likelihood by the logarithm of its rate has this form, once its rows are summed:
-:math:`(\sum y / m - n) m` with :math:`m = e^x`. PyTensor's ``local_greedy_distributor`` cancels only where this saves an operation, not
-if ``a`` is itself a sum. Where :math:`m` underflows, from :math:`x = -745` on, the left side is :math:`\infty \cdot 0`, which is NaN, and the
-right side is the limit ``b``.
+:math:`(\sum y / m - n) m` with :math:`m = e^x`. PyTensor's ``local_greedy_distributor`` cancels only where this saves an
+operation, not if ``a`` is itself a sum. Where :math:`m` underflows, from :math:`x = -745` on, the left side is
+:math:`\infty \cdot 0`, which is NaN, and the right side is the limit ``b``.
 
-Only exponentials are cancelled, because they are zero by underflow alone. Where :math:`m` is infinite, both sides are infinite with the
-sign of ``a``, or NaN if ``a`` is 0. Elsewhere both sides differ by the rounding of ``b / m * m``, at most :math:`\epsilon b`.
+Only exponentials are cancelled, because they are zero by underflow alone. Where :math:`m` is infinite, both sides are infinite
+with the sign of ``a``, or NaN if ``a`` is 0. Elsewhere both sides differ by the rounding of ``b / m * m``, at most
+:math:`\epsilon b`.
 
 When it applies
 ---------------

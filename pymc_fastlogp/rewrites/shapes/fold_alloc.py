@@ -6,14 +6,14 @@
     join(0, alloc(0, k, m), b)     ->  constant
 
 PyTensor does not fold an ``Alloc`` of constants below an elementwise function, a DimShuffle or a join, so that it can move the
-``Alloc`` through. If all other inputs are constant too, each evaluation then computes a constant, and no rule for rows knows that it
-reads one. The basis of an ``HSGP`` starts with sines of repeated numbers. A marketing mix starts with repeated zeros before the
-first week. The value is the result of PyTensor's own constant folding.
+``Alloc`` through. If all other inputs are constant too, each evaluation then computes a constant, and no rule for rows knows
+that it reads one. The basis of an ``HSGP`` starts with sines of repeated numbers. A marketing mix starts with repeated zeros
+before the first week. The value is the result of PyTensor's own constant folding.
 
 When it applies
 ---------------
-To an elementwise function or a join whose inputs are constants and ``Alloc`` of constants, possibly with permuted axes. One constant
-must have more than one entry.
+To an elementwise function or a join whose inputs are constants and ``Alloc`` of constants, possibly with permuted axes. One
+constant must have more than one entry.
 
 When it refuses
 ---------------

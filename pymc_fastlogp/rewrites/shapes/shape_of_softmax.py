@@ -4,8 +4,8 @@
 
     Shape(softmax(x))  ->  Shape(x)
 
-The type of PyTensor's ``Softmax`` has no static shape. A categorical likelihood indexes each row by an ``arange`` of this shape, which
-is constant only if the shape is read from ``x``.
+The type of PyTensor's ``Softmax`` has no static shape. A categorical likelihood indexes each row by an ``arange`` of this
+shape, which is constant only if the shape is read from ``x``.
 
 When it applies
 ---------------

@@ -4,15 +4,15 @@
 
     f(x): shape (?, ?)  ->  f(x): shape (n, m)
 
-PyTensor infers the type of an output when an Op is applied, and keeps the type when a rewrite replaces an input by one of known
-shape. ``LKJCorr`` with two variables starts with a mask whose shape is unknown until it is folded. ``LKJCholeskyCov`` gathers the diagonal
-of its factor by an index whose length is an expression at first. Without the rule no later type would know its shape, and rules that
-need a static shape would refuse.
+PyTensor infers the type of an output when an Op is applied. The type stays when a rewrite replaces an input by one of known
+shape. ``LKJCorr`` with two variables starts with a mask whose shape is unknown until it is folded. ``LKJCholeskyCov`` gathers
+the diagonal of its factor by an index whose length is an expression at first. Without the rule no later type would know its
+shape, and rules that need a static shape would refuse.
 
 When it applies
 ---------------
-To ``Elemwise``, ``DimShuffle``, reductions, gathers by one array along the first axis, ``set`` and ``inc``, ``ExtractDiag`` and ``Pad``, if the
-same Op of the same inputs now has more known lengths.
+To ``Elemwise``, ``DimShuffle``, reductions, gathers by one array along the first axis, ``set`` and ``inc``, ``ExtractDiag`` and
+``Pad``, if the same Op of the same inputs now has more known lengths.
 
 When it refuses
 ---------------

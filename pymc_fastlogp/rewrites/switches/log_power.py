@@ -6,12 +6,13 @@
                                                  ->  switch(m, 0, y * (log(a) + x + log(s)) + limit)   for mu = a * exp(x) * s
                                                  ->  switch(m, 0, y * (x + z))                         for mu = exp(x) * exp(z)
 
-``m``, ``u`` and ``y`` are constants, ``u`` and ``y`` are zero where ``m`` holds, and ``y`` is positive elsewhere. PyMC's ``logpow`` writes the left
-side for Poisson and other counts, with ``y == 0`` as ``m``. Where most counts are zero, few logarithms remain. A product needs no
-logarithm per row, and its terms are linear in the effects of groups and covariates, so that rows can be summed by group.
+``m``, ``u`` and ``y`` are constants, ``u`` and ``y`` are zero where ``m`` holds, and ``y`` is positive elsewhere. PyMC's
+``logpow`` writes the left side for Poisson and other counts, with ``y == 0`` as ``m``. Where most counts are zero, few
+logarithms remain. A product needs no logarithm per row, and its terms are linear in the effects of groups and covariates, so
+that rows can be summed by group.
 
-The limit is that of :mod:`~pymc_fastlogp.rewrites.scalars.log_of_product`. Where ``m`` holds, both sides are zero, or NaN for a rate
-that is infinite or NaN.
+The limit is that of :mod:`~pymc_fastlogp.rewrites.scalars.log_of_product`. Where ``m`` holds, both sides are zero, or NaN for a
+rate that is infinite or NaN.
 
 When it applies
 ---------------

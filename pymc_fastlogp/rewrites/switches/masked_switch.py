@@ -5,9 +5,9 @@
     switch(c & m, u, v)  ->  switch(c & m, k, v)      u is k wherever m holds
     switch(c & m, u, v)  ->  v                        u and v are equal wherever m holds
 
-``m``, ``u`` and ``k`` are constants, and ``v`` too in the second line. PyMC writes ``y * log(mu)`` as such a switch, with ``y`` zero where ``m``
-holds. The gradient is a switch between zero and ``y``. A row then reads one array less, and the gradient has no switch. Values are bitwise
-equal, and gradients too, since constants have none.
+``m``, ``u`` and ``k`` are constants, and ``v`` too in the second line. PyMC writes ``y * log(mu)`` as such a switch, with ``y``
+zero where ``m`` holds. The gradient is a switch between zero and ``y``. A row then reads one array less, and the gradient has
+no switch. Values are bitwise equal, and gradients too, since constants have none.
 """
 
 import numpy as np

@@ -4,8 +4,9 @@ r"""Drop a switch to zero where the other branch is zero anyway.
 
     switch(a * exp(x) == 0 & m, 0, r)  ->  r      r zero wherever the condition holds, m and a constant
 
-PyMC's Poisson writes the left side, with :math:`y = 0` as ``m`` and :math:`r = y \log\mu - \log y! - \mu`. Where the condition holds,
-:math:`\mu = a e^x` is zero, and so are constants that are zero for all ``m``. The rule proves by these facts that ``r`` is zero:
+PyMC's Poisson writes the left side, with :math:`y = 0` as ``m`` and :math:`r = y \log\mu - \log y! - \mu`. Where the condition
+holds, :math:`\mu = a e^x` is zero, and so are constants that are zero for all ``m``. The rule proves by these facts that ``r``
+is zero:
 
 .. code-block:: text
 
@@ -16,13 +17,13 @@ PyMC's Poisson writes the left side, with :math:`y = 0` as ``m`` and :math:`r = 
 
 ``x`` is finite where :math:`e^x = 0`, unless it is :math:`-\infty`, which a ``switch(x == -inf & m, a, b)`` excludes for ``b``.
 
-The gradient is zero on both sides: the derivative of :math:`a e^x` is :math:`a e^x`, and the other zeros are constants. The sign of zero may
-change.
+The gradient is zero on both sides: the derivative of :math:`a e^x` is :math:`a e^x`, and the other zeros are constants. The
+sign of zero may change.
 
 When it refuses
 ---------------
-No proof is found, the condition has more entries than the branch, or another variable than a product of constants and exponentials is compared with zero: its gradient at
-zero would change.
+- No proof is found, or the condition has more entries than the branch.
+- Another variable than a product of constants and exponentials is compared with zero: its gradient at zero would change.
 """
 
 from collections.abc import Callable
