@@ -77,7 +77,7 @@ COMPARISONS: dict[type[ps.ScalarOp], tuple[Test, Test]] = {
 LOGICAL = (ps.AND, ps.OR, ps.Invert, ps.Mul)
 
 
-def _sure_comparison(fgraph: FunctionGraph, node: Apply) -> TensorVariable | None:
+def _decided_comparison(fgraph: FunctionGraph, node: Apply) -> TensorVariable | None:
     """Rewrite ``x >= c`` to ``True``, ``False`` or ``~isnan(x)``, by the ranges of both sides."""
     whole = of_full_shape(node)
     if not whole:
@@ -85,12 +85,12 @@ def _sure_comparison(fgraph: FunctionGraph, node: Apply) -> TensorVariable | Non
     x, y = map(range_of, node.inputs)
     holds, fails = COMPARISONS[type(node.op.scalar_op)]
     if fails(x, y):
-        return _decided(fgraph, node, whole[0], False)
+        return _filled_with(fgraph, node, whole[0], False)
     if not holds(x, y):
         return None
     may_be_nan = [operand for operand, r in zip(node.inputs, (x, y), strict=True) if r.nan]
     if not may_be_nan:
-        return _decided(fgraph, node, whole[0], True)
+        return _filled_with(fgraph, node, whole[0], True)
     if len(may_be_nan) > 1 or may_be_nan[0] not in whole:
         return None
     return invert(isnan(may_be_nan[0]))
@@ -103,7 +103,7 @@ def _isnan_of_argument(fgraph: FunctionGraph, node: Apply) -> TensorVariable | N
     """
     [x] = node.inputs
     if not range_of(x).nan:
-        return _decided(fgraph, node, x, False)
+        return _filled_with(fgraph, node, x, False)
     rule = facts_of(scalar_op(x)).range
     if rule is None or not _is_nan_of_nan(x) or not _is_read_for_nan_alone(fgraph, x):
         return None
@@ -119,7 +119,7 @@ def _isnan_of_argument(fgraph: FunctionGraph, node: Apply) -> TensorVariable | N
 def _isinf_of_bounded(fgraph: FunctionGraph, node: Apply) -> TensorVariable | None:
     """Rewrite ``isinf(x) -> False`` where ``x`` is bounded."""
     [x] = node.inputs
-    return _decided(fgraph, node, x, False) if range_of(x).is_bounded else None
+    return _filled_with(fgraph, node, x, False) if range_of(x).is_bounded else None
 
 
 def _conjunction(fgraph: FunctionGraph, node: Apply) -> TensorVariable | None:
@@ -140,7 +140,7 @@ def _conjunction(fgraph: FunctionGraph, node: Apply) -> TensorVariable | None:
 
 
 RULES: dict[type, Callable[[FunctionGraph, Apply], TensorVariable | None]] = {
-    **dict.fromkeys(COMPARISONS, _sure_comparison),
+    **dict.fromkeys(COMPARISONS, _decided_comparison),
     ps.IsNan: _isnan_of_argument,
     ps.IsInf: _isinf_of_bounded,
     All: _conjunction,
@@ -167,17 +167,17 @@ def _is_constant(node: Apply) -> bool:
     return next(explicit_graph_inputs(node.inputs), None) is None
 
 
-def _decided(
+def _filled_with(
     fgraph: FunctionGraph, node: Apply, like: TensorVariable, value: bool
 ) -> TensorVariable | None:
     """Return a comparison with all entries equal to ``value``; None if it may be empty and have a reader that PyTensor misfolds."""
     may_be_empty = not all(like.type.shape)
-    if may_be_empty and _is_misread(fgraph, node.outputs[0], value):
+    if may_be_empty and _is_misfolded(fgraph, node.outputs[0], value):
         return None
     return full_like(like, np.array(value), dtype="bool")
 
 
-def _is_misread(fgraph: FunctionGraph, x: TensorVariable, value: bool) -> bool:
+def _is_misfolded(fgraph: FunctionGraph, x: TensorVariable, value: bool) -> bool:
     """Return whether a reader takes, or may take, ``all`` of entries known to be false, or ``any`` of entries known to be true."""
     seen, pending = set(), [(x, value)]
     while pending:
@@ -216,18 +216,18 @@ def _is_implied(condition: TensorVariable, others: list[TensorVariable]) -> bool
 
 def _not_nan(condition: TensorVariable) -> TensorVariable | None:
     """Return ``x`` if the condition is ``all(~isnan(x))``."""
-    is_nan = operand(_below_all(condition), ps.Invert)
+    is_nan = operand(_elementwise_condition(condition), ps.Invert)
     return None if is_nan is None else operand(is_nan, ps.IsNan)
 
 
-def _below_all(condition: TensorVariable) -> TensorVariable:
+def _elementwise_condition(condition: TensorVariable) -> TensorVariable:
     """Return the elementwise condition below ``all``."""
     return condition.owner.inputs[0] if isinstance(condition.owner_op, All) else condition
 
 
 def _checked_for_nan(condition: TensorVariable) -> set[TensorVariable]:
     """Return the variables for which a NaN entry makes a condition false."""
-    x = _below_all(condition)
+    x = _elementwise_condition(condition)
     not_nan = _not_nan(condition)
     if not_nan is not None:
         pending = [not_nan]

@@ -53,13 +53,13 @@ from pymc_fastlogp.rewrites.replacement import replacement
 def local_cholesky_of_gram(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``cholesky(L @ L.T) -> L``."""
     [product], [out] = node.inputs, node.outputs
-    factor = root_of_gram(without_left_dummies(product))
+    factor = root_of_gram(without_leading_axes(product))
     if factor is None or factor.type.ndim != 2 or not node.op.core_op.lower:
         return None
     filled = packed(factor) if is_set(factor) else None
     if filled is None or factor.type.dtype != out.type.dtype or not _is_factor(filled):
         return None
-    failure = _failure(filled)
+    failure = _not_finite(filled)
     if failure is None:
         return None
     triangle = zeros(filled.shape, dtype=out.type.dtype)
@@ -81,7 +81,7 @@ def root_of_gram(x: TensorVariable) -> TensorVariable | None:
     return left if is_transpose and right.owner.inputs[0] is left else None
 
 
-def without_left_dummies(x: TensorVariable) -> TensorVariable:
+def without_leading_axes(x: TensorVariable) -> TensorVariable:
     """Return ``x`` without leading axes of length one that a DimShuffle added."""
     is_expanded = isinstance(x.owner_op, DimShuffle) and x.owner.op.is_left_expand_dims
     return x.owner.inputs[0] if is_expanded else x
@@ -99,7 +99,7 @@ def _is_factor(filled: Packed) -> bool:
     return n == m == n_on_diagonal
 
 
-def _failure(filled: Packed) -> TensorVariable | None:
+def _not_finite(filled: Packed) -> TensorVariable | None:
     """Return the condition that a matrix is not finite; None if its fill is neither zero nor ``switch(c, nan, 0)``.
 
     The lift of ``0 * w`` fills with such a switch, which is NaN where ``w`` is not finite.

@@ -44,7 +44,7 @@ from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.blockwise import core_op
-from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import root_of_gram, without_left_dummies
+from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import root_of_gram, without_leading_axes
 
 
 @node_rewriter([blockwise_of(Cholesky)])
@@ -53,14 +53,14 @@ def local_cholesky_of_inverse(
 ) -> dict[TensorVariable, TensorVariable] | None:
     """Rewrite every reader of ``cholesky(inv(P))``, if each is a solve or takes the diagonal."""
     [factor] = node.outputs
-    precision = inverted_by(node)
+    precision = inverted_matrix(node)
     if precision is None or not is_symmetric(fgraph, precision):
         return None
     m = cholesky(_reversed(precision), lower=True)
     copy_stack_trace(factor, m)
     new = {}
     for user, _ in fgraph.clients[factor]:
-        result = _with_reversed(user, factor, m)
+        result = _rewritten_reader(user, factor, m)
         if result is None:
             return None
         [out] = user.outputs
@@ -69,9 +69,9 @@ def local_cholesky_of_inverse(
     return new if all(out.type.is_super(result.type) for out, result in new.items()) else None
 
 
-def inverted_by(node: Apply) -> TensorVariable | None:
+def inverted_matrix(node: Apply) -> TensorVariable | None:
     """Return ``P`` if ``node`` is the lower factor of ``inv(P)`` of one matrix ``P``."""
-    inverse = without_left_dummies(node.inputs[0])
+    inverse = without_leading_axes(node.inputs[0])
     if not core_op(node.op).lower or not isinstance(core_op(inverse.owner_op), MatrixInverse):
         return None
     [precision] = inverse.owner.inputs
@@ -88,7 +88,9 @@ def _reversed(x: TensorVariable) -> TensorVariable:
     return x.owner.op(*(y[::-1, ::-1] if y in matrices else y for y in operands))
 
 
-def _with_reversed(user: Apply, factor: TensorVariable, m: TensorVariable) -> TensorVariable | None:
+def _rewritten_reader(
+    user: Apply, factor: TensorVariable, m: TensorVariable
+) -> TensorVariable | None:
     """Return the output of a reader of the factor, computed from ``m``; None if the reader is of another kind."""
     op = core_op(user.op)
     if isinstance(op, ExtractDiag):

@@ -38,7 +38,7 @@ from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.elemwise import n_leaves, operands
-from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import root_of_gram, without_left_dummies
+from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import root_of_gram, without_leading_axes
 from pymc_fastlogp.rewrites.replacement import replacement
 
 COLUMN, ROW = (0, "x"), ("x", 0)
@@ -58,7 +58,7 @@ def local_gram_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     roots: list[TensorVariable] = []
     powers: dict[tuple, Counter[TensorVariable]] = {COLUMN: Counter(), ROW: Counter()}
     for factor, power in _factors(product):
-        root = root_of_gram(without_left_dummies(factor))
+        root = root_of_gram(without_leading_axes(factor))
         if root is not None and power == 1 and root.type.dtype in float_dtypes:
             roots.append(root)
         elif (scale := _scale(factor)) is not None:

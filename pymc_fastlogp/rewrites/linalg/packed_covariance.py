@@ -73,7 +73,7 @@ def local_packed_covariance(fgraph: FunctionGraph, node: Apply) -> Packed | None
     nodes = _elementwise(covariance, leaves)
     if not any(facts_of(each.op.scalar_op).cost >= Cost.FUNCTION for each in nodes):
         return None
-    if any(_is_read_elsewhere(fgraph, each, nodes) for each in nodes[:-1]):
+    if any(_has_other_readers(fgraph, each, nodes) for each in nodes[:-1]):
         return None
     packed = dict(leaves)
     for each in nodes:
@@ -144,5 +144,5 @@ def _reads_lower(client: Apply, k: int) -> bool:
     return (isinstance(op, TERMS) and k == 0) or (isinstance(op, Cholesky) and op.lower)
 
 
-def _is_read_elsewhere(fgraph: FunctionGraph, node: Apply, nodes: list[Apply]) -> bool:
+def _has_other_readers(fgraph: FunctionGraph, node: Apply, nodes: list[Apply]) -> bool:
     return any(client not in nodes for client, _ in fgraph.clients[node.outputs[0]])

@@ -31,14 +31,14 @@ from pytensor.tensor.rewriting.linalg.solvers import batched_vector_b_solve_to_m
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.blockwise import core_op
-from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import without_left_dummies
-from pymc_fastlogp.rewrites.linalg.cholesky_of_inverse import inverted_by
+from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import without_leading_axes
+from pymc_fastlogp.rewrites.linalg.cholesky_of_inverse import inverted_matrix
 
 
 @node_rewriter([blockwise_of(OpPattern(SolveTriangular, b_ndim=1))])
 def local_solve_of_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``solve_triangular(L, B, b_ndim=1) -> solve_triangular(L, B.T).T``."""
-    factor = without_left_dummies(node.inputs[0])
-    if isinstance(core_op(factor.owner_op), Cholesky) and inverted_by(factor.owner) is not None:
+    factor = without_leading_axes(node.inputs[0])
+    if isinstance(core_op(factor.owner_op), Cholesky) and inverted_matrix(factor.owner) is not None:
         return None
     return batched_vector_b_solve_to_matrix_b_solve.transform(fgraph, node)

@@ -60,18 +60,22 @@ STORES = (switch, mul, Join, Reshape, Pad, IncSubtensor, AdvancedIncSubtensor)
 def local_moves_to_set(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``pad(reshape(join(v[s], ..)) * mask, ..) -> zeros[rows, cols].set(v)``."""
     [out] = node.outputs
-    if not _is_matrix_of_moved(out) or _is_moved_on(fgraph, out) or _n_stores(moves_to(out)) < 2:
+    if (
+        not _is_matrix_of_moved(out)
+        or _is_intermediate(fgraph, out)
+        or _n_stores(moves_to(out)) < 2
+    ):
         return None
     found = provenance(out)
     filled = packed(out, found)
-    if found is None or filled is None or not all(map(_stands_once, filled.entries)):
+    if found is None or filled is None or not all(map(_has_single_positions, filled.entries)):
         return None
     if _is_constant(filled.entries):
         return None
     if node.op == mul and all(map(_is_repeated, filled.entries)):
         return None
     n_before = _n_stores(toposort([out], blockers=found.leaves))
-    if sum(map(_n_stores_of, filled.entries)) >= n_before:
+    if sum(map(_min_stores, filled.entries)) >= n_before:
         return None
     sets = filled.as_sets()
     if _n_stores(toposort([sets], blockers=found.leaves)) >= n_before:
@@ -83,7 +87,7 @@ def _is_matrix_of_moved(x: TensorVariable) -> bool:
     return x.type.ndim >= 2 and len(moved_inputs(x)) > 0
 
 
-def _is_moved_on(fgraph: FunctionGraph, x: TensorVariable) -> bool:
+def _is_intermediate(fgraph: FunctionGraph, x: TensorVariable) -> bool:
     """Return whether every reader moves the entries of ``x`` into another matrix, which the rule visits too."""
     return all(
         (client.op in STORES or isinstance(client.op, STORES[2:]))
@@ -98,7 +102,7 @@ def _is_constant(entries: Iterable[Entries]) -> bool:
     return bool(leaves) and all(isinstance(entry.leaf, Constant) for entry in leaves)
 
 
-def _stands_once(entry: Entries) -> bool:
+def _has_single_positions(entry: Entries) -> bool:
     """Return whether each entry of a variable has one position. Scalars and constants may have several."""
     is_free = is_scalar(entry) or isinstance(entry.leaf, Constant)
     return is_free or all(a < b for a, b in pairwise(entry.which))
@@ -109,7 +113,7 @@ def _is_repeated(entry: Entries) -> bool:
     return isinstance(entry.leaf, Constant) or (is_scalar(entry) and entry.which.size > 1)
 
 
-def _n_stores_of(entry: Entries) -> int:
+def _min_stores(entry: Entries) -> int:
     """Return a lower bound of the storing nodes that write these entries: one set, and a gather unless the tensor is whole."""
     return 1 if is_scalar(entry) or is_whole(entry) else 2
 

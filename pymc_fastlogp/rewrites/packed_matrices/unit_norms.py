@@ -65,16 +65,16 @@ def local_unit_norms(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable]
 
 def _under_root(x: TensorVariable, axes: tuple[int, ...]) -> TensorVariable | None:
     """Return ``s`` if ``x`` is ``sqrt(s)`` with these axes added before or after the root."""
-    root = _without(x, axes)
+    root = _without_axes(x, axes)
     of = root if root is not None else x
     power = operands(of, ps.Pow)
     if power and not (_is_half(power[1]) and has_shape_of(of, *power)):
         return None
     square = power[0] if power else operand(of, ps.Sqrt)
-    return square if square is None or root is not None else _without(square, axes)
+    return square if square is None or root is not None else _without_axes(square, axes)
 
 
-def _without(x: TensorVariable, axes: tuple[int, ...]) -> TensorVariable | None:
+def _without_axes(x: TensorVariable, axes: tuple[int, ...]) -> TensorVariable | None:
     """Return ``y`` if ``x`` is ``y`` with exactly these axes added."""
     op = x.owner_op
     is_added = isinstance(op, DimShuffle) and op.is_expand_dims and op.augment == axes

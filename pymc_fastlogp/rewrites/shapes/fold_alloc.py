@@ -38,7 +38,7 @@ MOST_ENTRIES = 10_000_000
 @node_rewriter([Elemwise, Join])
 def local_fold_alloc(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite a function of constants, some repeated by an Alloc, to its value."""
-    if not any(_moves_alloc(x) for x in node.inputs):
+    if not any(_is_alloc(x) for x in node.inputs):
         return None
     if not all(map(_is_known, node.inputs)) or not any(map(_has_entries, node.inputs)):
         return None
@@ -50,7 +50,7 @@ def local_fold_alloc(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable]
     return constant_folding.transform(fgraph, node.clone_with_new_inputs(known))
 
 
-def _moves_alloc(x: Variable) -> bool:
+def _is_alloc(x: Variable) -> bool:
     """Return whether a variable is an ``Alloc``, possibly below DimShuffles."""
     # The exact type: isinstance is slow for the abstract classes of Ops, and every operand of a graph comes here.
     while type(x.owner_op) is DimShuffle:

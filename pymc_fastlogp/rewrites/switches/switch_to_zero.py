@@ -111,7 +111,7 @@ def _prove_zero(x: TensorVariable, facts: Facts) -> bool:
         return not np.any((x.data != 0) & facts.mask)
     if x in facts.zeros:
         return True
-    rule = _ZERO.get(type(scalar_op(x)))
+    rule = PROOFS.get(type(scalar_op(x)))
     return rule is not None and rule(x.owner.inputs, facts)
 
 
@@ -128,7 +128,7 @@ def _switch(inputs: list[TensorVariable], facts: Facts) -> bool:
     condition, u, v = inputs
     if not _is_zero(u, facts):
         return False
-    return _holds(condition, facts) or _is_zero(v, _without(facts, condition))
+    return _holds(condition, facts) or _is_zero(v, _with_negated(facts, condition))
 
 
 def _is_finite(x: TensorVariable, facts: Facts) -> bool:
@@ -137,7 +137,7 @@ def _is_finite(x: TensorVariable, facts: Facts) -> bool:
     return x in facts.finite
 
 
-def _without(facts: Facts, condition: TensorVariable) -> Facts:
+def _with_negated(facts: Facts, condition: TensorVariable) -> Facts:
     """Return the facts that hold where another condition is false too."""
     parts = conjunction(condition) or [condition]
     unknown = [part for part in parts if not _holds(part, facts)]
@@ -163,7 +163,7 @@ def _compared_with(condition: TensorVariable, value: float) -> TensorVariable | 
     return a if fill_value(b) == value else b if fill_value(a) == value else None
 
 
-_ZERO: dict[type, Callable[[list[TensorVariable], Facts], bool]] = {
+PROOFS: dict[type, Callable[[list[TensorVariable], Facts], bool]] = {
     ps.Add: _all_zero,
     ps.Sub: _all_zero,
     ps.Neg: _all_zero,
