@@ -25,13 +25,14 @@ Other denominators, a sum without other terms, a sum with another reader.
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import add, mul, neg
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.elemwise import in_type, is_made_by, negated, operands
+from pymc_fastlogp.rewrites.replacement import replacement
 
 
 @node_rewriter([mul])
@@ -53,9 +54,8 @@ def local_quotient_times_exp(fgraph: FunctionGraph, node: Apply) -> list[TensorV
                 rest, numerators = parts
                 product = mul(_sum(rest), *others, factor)
                 rewritten = add(product, *(_product([b, *others]) for b in numerators))
-                if out.type.is_super(rewritten.type):
-                    copy_stack_trace(out, rewritten)
-                    return [rewritten]
+                if new := replacement(out, rewritten):
+                    return new
     return None
 
 
