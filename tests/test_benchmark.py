@@ -16,7 +16,7 @@ from rich.console import Console
 
 import pymc_fastlogp
 from benchmarks import report
-from pymc_fastlogp.benchmarking import BenchmarkResult, benchmark
+from pymc_fastlogp.benchmarking import BenchmarkResult, benchmark, run
 from pymc_fastlogp.benchmarking.clock import seconds_now
 from pymc_fastlogp.benchmarking.native import LogpCallback
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
@@ -246,8 +246,32 @@ def test_model_without_legal_point_is_refused(model, callback):
             return np.full(2, np.nan)
 
     nowhere = LogpCallback(callback.address, callback.user_data, 2, Owner)
-    with pytest.raises(ValueError, match="initval"):
+    with pytest.raises(ValueError, match="no finite log density at any point tried"):
         legal_points(nowhere, seed=1)
+
+
+def test_too_few_legal_points_ask_for_initial_values(callback):
+    starts = iter([np.zeros(2)])
+
+    class Owner:
+        @staticmethod
+        def initial_point_func(seed):
+            return next(starts, np.full(2, np.nan))
+
+    rarely = LogpCallback(callback.address, callback.user_data, 2, Owner)
+    with pytest.raises(ValueError, match=r"Only 1 of 160 .*initval"):
+        legal_points(rarely, seed=1)
+
+
+def test_benchmark_of_a_model_that_is_finite_nowhere_says_so_before_the_wait_fails(monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("the process that measures the wait failed")
+
+    monkeypatch.setattr(run, "measure_wait", fail)
+    with pm.Model() as model:
+        pm.Poisson("y", pm.Exponential("rate", 1), observed=[3, -1])
+    with pytest.raises(ValueError, match="no finite log density at any point tried"):
+        benchmark(model, rounds=1)
 
 
 def test_disagreement_is_noticed(callback):

@@ -493,3 +493,42 @@ def test_a_model_that_cannot_be_frozen_is_explained_as_it_is():
         pm.Normal("y", a, 1, observed=np.ones(40))
     assert explain(model)["y"]
     assert verify(model, n_random=1)
+
+
+def test_deterministics_that_dominate_the_draws_are_said():
+    with pm.Model(coords={"row": range(2000)}) as model:
+        a = pm.Normal("a", shape=300)
+        mu = pm.Deterministic("mu", a[np.arange(2000) % 300], dims="row")
+        pm.Normal("y", mu, 1.0, observed=np.ones(2000), dims="row")
+    explanation = explain(model)
+    note = "mu (Deterministic) takes 16.0 of 18.4 MB per 1000 draws; leave it out with var_names."
+    assert note in explanation.notes()
+    assert note in str(explanation).replace("\n", " ")
+    assert explanation.to_dict()["stored"] == {"a": 300, "mu": 2000}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "n_free", "said"),
+    [
+        ({"p": 1000}, 1, None),  # 8 MB
+        ({"p": 2000}, 2100, None),  # less than half
+        ({"p": 2000, "q": 2000, "r": 10}, 100, "p, q (Deterministics) take 32.0 of 32.9 MB"),
+        ({"p": 5000, "q": 2000}, 100, "p (Deterministic) takes 40.0 of 56.8 MB"),
+    ],
+)
+def test_deterministics_are_said_as_few_as_dominate(sizes, n_free, said):
+    with pm.Model() as model:
+        b = pm.Normal("b", shape=n_free)
+        for name, n in sizes.items():
+            pm.Deterministic(name, pt.zeros(n) + b[0])
+        pm.Normal("y", b[0], 1.0, observed=1.0)
+    notes = [note for note in explain(model).notes() if "MB" in note]
+    assert [note.partition(" per 1000 draws")[0] for note in notes] == ([said] if said else [])
+
+
+def test_memory_of_draws_is_not_said_of_lengths_that_may_change():
+    with pm.Model() as model:
+        x = pm.Data("x", np.ones(2000))
+        pm.Deterministic("mu", pm.Normal("a") * x)
+    assert explain(model).stored == {"a": 1, "mu": 2000}
+    assert explain(model, freeze_model=False).stored == {}

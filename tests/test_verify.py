@@ -361,3 +361,17 @@ def test_a_minibatch_cannot_be_compared():
         pm.Normal("y", mu, 1, observed=y, total_size=50)
     with pytest.raises(ValueError, match="all of the data instead of a minibatch"):
         verify(model)
+
+
+@pytest.mark.parametrize("what", ["nan covariate", "negative count"])
+def test_a_model_that_is_finite_nowhere_does_not_pass(what):
+    x = np.array([0.5, np.nan if what == "nan covariate" else 1.0])
+    counts = np.array([3, -1 if what == "negative count" else 1])
+    with pm.Model() as model:
+        pm.Poisson("y", pt.exp(pm.Normal("b") * x), observed=counts)
+    result = verify(model, n_random=2)
+    assert not result
+    assert result.n_finite == 0
+    assert not result.to_dict()["passed"]
+    expected = "the model has no finite log density at any point tried; run model.debug()"
+    assert result.sentences() == [expected]

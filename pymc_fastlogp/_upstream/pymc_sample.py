@@ -3,17 +3,16 @@
 A file of its own: where one of these names is gone, ``pm.sample`` samples, and all else works.
 """
 
+from collections.abc import Mapping
 from inspect import signature
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pymc as pm
 from pymc.backends.arviz import (
-    coords_and_dims_for_inferencedata,
     dict_to_dataset,
     find_constants,
     find_observations,
     make_attrs,
-    patch_nutpie_idata,
 )
 from pymc.progress_bar.marimo_progress import in_marimo_notebook
 from pymc.progress_bar.progress import NutpieProgressBarManager
@@ -37,17 +36,24 @@ __all__ = [
     "initialize_multiprocessing_context",
     "make_attrs",
     "other_step_method",
-    "patch_nutpie_idata",
     "setup_cores_blas_cores",
     "step_keywords",
 ]
 
 
-def data_groups(model: pm.Model) -> dict[str, "DataTree"]:
-    """Return the groups of data that PyMC adds to nutpie's draws, which it does by a function that imports nutpie."""
+def data_groups(model: pm.Model, coords: Mapping[str, Any]) -> dict[str, "DataTree"]:
+    """Return the groups of data that PyMC adds to nutpie's draws, which it does by a function that imports nutpie.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    coords : mapping of str to ndarray
+        Coordinates by dimension. PyMC's own conversion makes a matrix of tuples.
+    """
     from xarray import DataTree
 
-    coords, dims = coords_and_dims_for_inferencedata(model)
+    dims = {name: list(x) for name, x in model.named_vars_to_dims.items()}
     groups = {"constant_data": find_constants(model), "observed_data": find_observations(model)}
     return {
         name: DataTree(

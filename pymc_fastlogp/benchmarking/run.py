@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmarking.result import BenchmarkResult
-from pymc_fastlogp.benchmarking.wait import measure_wait
+from pymc_fastlogp.benchmarking.wait import Wait, measure_wait
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.models.in_place_rewrites import settle
-from pymc_fastlogp.models.validate import given_model, refuse_discrete
+from pymc_fastlogp.models.validate import NOWHERE_FINITE, given_model, refuse_discrete
 from pymc_fastlogp.verification.roundoff import NOISE_ALLOWED, neighbors
 
 if TYPE_CHECKING:
@@ -92,11 +92,23 @@ def benchmark(
         raise ValueError(f"rounds is {rounds}: at least one is needed.")
     model = given_model("benchmark", model, freeze_model=freeze_model)
     refuse_discrete(model)
-    waits = measure_wait(model, freeze_model=freeze_model) if wait else {}
+    waits = _waits(model, freeze_model=freeze_model, seed=seed) if wait else {}
     settle(model)
     off, on = (compile_model(model, side, freeze_model=freeze_model) for side in ("off", "on"))
     result = time_compiled(off, on, rounds=rounds, seconds_per_round=seconds_per_round, seed=seed)
     return replace(result, wait=waits)
+
+
+def _waits(model: "pm.Model", *, freeze_model: bool, seed: int) -> dict[str, Wait]:
+    try:
+        return measure_wait(model, freeze_model=freeze_model)
+    except RuntimeError:
+        # Its processes fail if no chain can start, with a text that does not say so.
+        compiled = compile_model(model, "off", freeze_model=freeze_model)
+        from pymc_fastlogp.benchmarking.native import LogpCallback
+
+        legal_points(LogpCallback.from_compiled(compiled), seed)
+        raise
 
 
 def time_compiled(
@@ -155,6 +167,8 @@ def legal_points(callback: "LogpCallback", seed: int) -> NDArray[np.float64]:
         legal.append(point)
         if len(legal) == N_POINTS:
             return np.stack(legal)
+    if not legal:
+        raise ValueError(NOWHERE_FINITE)
     raise ValueError(
         f"Only {len(legal)} of {TRIES} jittered initial points have a finite logp and gradient:"
         " give the model better initial values with `initval`."

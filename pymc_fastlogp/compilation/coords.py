@@ -1,9 +1,10 @@
 """Dimensions and coordinates of what is stored, as nutpie gives them to its sampler."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from pymc_fastlogp._upstream.nutpie import Functions
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 # The dimension of an unconstrained point.
 POINT = "unconstrained_parameter"
+# Dtypes of coordinates that nutpie accepts, besides strings, dates and durations of NumPy.
+ACCEPTED = ("int64", "float64", "bool")
 
 
 def dims_and_coords(
@@ -70,6 +73,46 @@ def coords_of_moved(coords: Mapping[str, Any], linear_map: LinearMap) -> dict[st
     moved = {*linear_map.places.tolist(), *linear_map.followers.tolist()}
     names = [f"{x} (moved)" if k in moved else x for k, x in enumerate(coords[POINT])]
     return {**coords, POINT: pd.Index(names)}
+
+
+def for_nutpie(coords: Mapping[str, pd.Index]) -> dict[str, pd.Index]:
+    """Return coordinates with positions in place of those that nutpie refuses, such as tuples, periods or mixed types."""
+    return {name: x if is_accepted(x) else pd.RangeIndex(len(x)) for name, x in coords.items()}
+
+
+def is_accepted(index: pd.Index) -> bool:
+    """Return whether nutpie takes a coordinate."""
+    if index.dtype in ACCEPTED or index.dtype.kind in "mM":
+        return True
+    return index.inferred_type == "string" and not index.hasnans
+
+
+def shown(model: "pm.Model") -> dict[str, np.ndarray]:
+    """Return the coordinates of a model as ``pm.sample`` shows them, shape ``(length,)`` each; a tuple is one entry."""
+    given = {name: values for name, values in model.coords.items() if values is not None}
+    return {name: _as_array(values) for name, values in given.items()}
+
+
+def _as_array(values: Any) -> np.ndarray:
+    try:
+        array = np.array(values)
+    except ValueError:  # tuples of several lengths
+        array = None
+    if array is not None and array.ndim == 1:
+        return array
+    return np.fromiter(values, object, len(values))
+
+
+def refuse_slashes(model: "pm.Model", var_names: Iterable[str] | None) -> None:
+    """Raise ValueError if a dimension of what is stored has a slash in its name, which a DataTree can't hold; PyMC refuses variables with one."""
+    drawn = [x.name for x in (*model.free_RVs, *model.deterministics)]
+    data = [x.name for x in (*model.observed_RVs, *model.data_vars)]
+    for name in (*(drawn if var_names is None else var_names), *data):
+        for dim in model.named_vars_to_dims.get(name, ()):
+            if "/" in str(dim):
+                raise ValueError(
+                    f"the dimension {dim!r} of {name} has a slash in its name, which a DataTree can't hold: rename it."
+                )
 
 
 def _given(model: "pm.Model", lengths: Mapping[str, int]) -> dict[str, Any]:

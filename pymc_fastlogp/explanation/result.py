@@ -102,6 +102,10 @@ class Kernels:
         return f"{inside} of {inside + outside} nodes of {self.graph} are in {kernels}{rest}."
 
 
+# Deterministics are named if they take more than half of the draws, and more megabytes of 1000 draws than this.
+LARGE_TRACE = 10
+BYTES = 8
+
 # How the entries of ``effects`` begin that ``reparametrize`` would do something to.
 PLACED = "reparametrize can place it"
 
@@ -126,6 +130,10 @@ class Explanation(Shown):
         What :meth:`graph` draws, in the language of Graphviz.
     effects : mapping of str to str
         What :func:`pymc_fastlogp.reparametrize` would do to each free variable, or why nothing.
+    stored : mapping of str to int
+        Number of values of each free variable and Deterministic in a draw; empty if a shape is not known.
+    deterministics : tuple of str
+        Names of the Deterministics.
     """
 
     WHOLE: ClassVar[tuple[str, ...]] = ("rewrite", "rows")
@@ -136,6 +144,8 @@ class Explanation(Shown):
     expected: Mapping[str, float] = field(default_factory=dict)
     dot: str = field(default="", compare=False)
     effects: Mapping[str, str] = field(default_factory=dict)
+    stored: Mapping[str, int] = field(default_factory=dict)
+    deterministics: tuple[str, ...] = ()
 
     def __getitem__(self, variable: str) -> tuple[Outcome, ...]:
         """Return the rows of one variable or potential."""
@@ -157,6 +167,8 @@ class Explanation(Shown):
             "expected_ratio": self.expected_ratio,
             "expected": dict(self.expected),
             "effects": dict(self.effects),
+            "stored": dict(self.stored),
+            "deterministics": list(self.deterministics),
         }
 
     def graph(self) -> Any:
@@ -232,6 +244,7 @@ class Explanation(Shown):
         return [
             *(f"{', '.join(names)}: {reason}." for reason, names in idle.items()),
             *self._placed(),
+            *self._large(),
             *(
                 f"Outside of kernels: {x.n_nodes} x {x.op}: {x.reason}."
                 for x in self.kernels.outside
@@ -246,6 +259,26 @@ class Explanation(Shown):
             if what.startswith(PLACED):
                 names.setdefault(what, []).append(name)
         return [f"{', '.join(of_kind)}: {what}." for what, of_kind in names.items()]
+
+    def _large(self) -> list[str]:
+        """Say which Deterministics dominate the memory of the draws."""
+        size = self.stored.get
+        total = sum(self.stored.values())
+        large: list[str] = []
+        for name in sorted(self.deterministics, key=lambda x: (-size(x, 0), x)):
+            if 2 * sum(size(x, 0) for x in large) > total:
+                break
+            large.append(name)
+        taken = sum(size(x, 0) for x in large)
+        # Megabytes of 1000 draws.
+        of_large, of_all = (1000 * BYTES * n / 1e6 for n in (taken, total))
+        if 2 * taken <= total or of_large <= LARGE_TRACE:
+            return []
+        is_one = len(large) == 1
+        return [
+            f"{', '.join(large)} ({'Deterministic' if is_one else 'Deterministics'}) {'takes' if is_one else 'take'}"
+            f" {of_large:.1f} of {of_all:.1f} MB per 1000 draws; leave {'it' if is_one else 'them'} out with var_names."
+        ]
 
 
 def in_words(ratio: float) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from math import inf, prod
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph import clone_replace
 
@@ -102,6 +103,8 @@ def explain(model: "pm.Model | None" = None, *, freeze_model: bool = True) -> Ex
         {name: ratio for name, ratio in expected.items() if ratio is not None},
         dot_of(upstream, fgraph, [variable.name for _, variable, _ in in_order]),
         _effects(model),
+        _stored(model),
+        tuple(x.name for x in model.deterministics),
     )
 
 
@@ -114,6 +117,21 @@ def _with_lengths(
         return {}
     shapes = model.eval_rv_shapes()
     return {x: x.type.clone(shape=shapes[x.name])(name=x.name) for x in unknown}
+
+
+def _stored(model: "pm.Model") -> dict[str, int]:
+    """Return the number of values of each free variable and Deterministic, nothing if a shape is not constant."""
+    from pymc.pytensorf import constant_fold
+
+    stored = {}
+    for x in (*model.free_RVs, *model.deterministics):
+        shape = x.type.shape
+        if None in shape:
+            [shape] = constant_fold([pt.stack(tuple(x.shape))], raise_not_constant=False)
+            if not isinstance(shape, np.ndarray):
+                return {}
+        stored[x.name] = int(prod(shape))
+    return stored
 
 
 # Of what effects are multiplied by, which is no reason to reparametrize a model.

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pymc as pm
 
 PASS_ONE = "pass what `with pm.Model() as model:` made, or call it inside of that block."
+NOWHERE_FINITE = "the model has no finite log density at any point tried; run model.debug()"
 
 
 def given_model(

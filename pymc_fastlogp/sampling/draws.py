@@ -5,12 +5,14 @@ imported while chains are sampled, see :mod:`pymc_fastlogp._upstream.nutpie_libr
 """
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pymc_fastlogp._upstream.nutpie_library import LEFT_OUT, SampledModel, Trace
+from pymc_fastlogp.compilation import coords
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -136,7 +138,69 @@ def _missing(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return np.full(shape, None) if dtype.hasobject else np.zeros(shape, dtype)
 
 
-def add_data(idata: "DataTree", model: "pm.Model", trace: Trace, sampling_time: float) -> None:
+def common_length(idata: "DataTree") -> "DataTree":
+    """Return draws without the missing values of chains that were interrupted, and warn about them.
+
+    As in ``pm.sample``, the chains are kept that have the most draws when all are cut to the length of the shortest of them.
+
+    Parameters
+    ----------
+    idata : DataTree
+        Draws, changed in place; what is missing is nan.
+    """
+    from xarray import DataTree
+
+    draws = _settings(idata)["num_draws"]
+    # A step size is a positive number in each draw.
+    step_size = idata["sample_stats"]["step_size"]
+    # In a store, one chunk a chain is read for this.
+    last = step_size.isel(draw=slice(-1, None))
+    if step_size.sizes["draw"] == draws and last.notnull().all():
+        return idata
+    lengths = step_size.notnull().sum("draw").values
+    n_used = len(lengths) - int(np.argmax(np.sort(lengths) * np.arange(len(lengths), 0, -1)))
+    used = np.sort(np.argsort(-lengths, kind="stable")[:n_used])
+    length = int(lengths[used].min())
+    chains, counts = (", ".join(map(str, x)) for x in (used, lengths))
+    warnings.warn(
+        f"Sampling was interrupted: of {draws} draws, chains have {counts}."
+        f" The result has the first {length} of chains {chains}.",
+        UserWarning,
+        stacklevel=4,
+    )
+    for name, group in [*idata.children.items()]:
+        kept = group.to_dataset()
+        if "chain" in kept.dims:
+            kept = kept.isel(chain=used)
+            n_draws = kept.sizes["draw"] if name.startswith(WARMUP) else length
+            idata[name] = DataTree(kept.isel(draw=slice(n_draws)))
+    return idata
+
+
+def restore_coords(idata: "DataTree", model: "pm.Model", given: Mapping[str, Any]) -> None:
+    """Put the user's coordinates in place of the positions that nutpie got, see :func:`~pymc_fastlogp.compilation.coords.for_nutpie`.
+
+    Parameters
+    ----------
+    idata : DataTree
+        Draws, changed in place.
+    model : pymc.Model
+        As the user made it.
+    given : mapping of str to Index
+        Coordinates of the compiled model.
+    """
+    from xarray import DataTree
+
+    shown = coords.shown(model)
+    replaced = [name for name, x in given.items() if not coords.is_accepted(x)]
+    for name, group in [*idata.children.items()]:
+        dataset = group.to_dataset()
+        of_user = {dim: (dim, shown[dim]) for dim in replaced if dim in dataset.dims}
+        if of_user:
+            idata[name] = DataTree(dataset.assign_coords(of_user))
+
+
+def add_data(idata: "DataTree", model: "pm.Model", sampling_time: float) -> None:
     """Add what ``pm.sample`` adds to the draws of nutpie: data of the model, and how long it took.
 
     Parameters
@@ -145,19 +209,24 @@ def add_data(idata: "DataTree", model: "pm.Model", trace: Trace, sampling_time: 
         Draws, changed in place.
     model : pymc.Model
         As the user made it.
-    trace : Trace
-        What was sampled.
     sampling_time : float
         In seconds.
     """
     from pymc_fastlogp._upstream.pymc_sample import data_groups, make_attrs
 
-    for name, dataset in data_groups(model).items():
+    for name, dataset in data_groups(model, coords.shown(model)).items():
         idata[name] = dataset
+    of_stats = idata.sample_stats.attrs
     attrs = {
         "inference_library": "nutpie",
-        "inference_library_version": trace.version,
+        "inference_library_version": of_stats["inference_library_version"],
         "sampling_time": sampling_time,
-        "tuning_steps": trace.settings["settings"]["num_tune"],
+        "tuning_steps": _settings(idata)["num_tune"],
     }
     idata.posterior.attrs.update(make_attrs(attrs))
+
+
+def _settings(idata: "DataTree") -> dict[str, Any]:
+    """Return the settings that nutpie sampled with."""
+    attrs = idata["sample_stats"].attrs
+    return json.loads(attrs["inference_library_settings"])["settings"]

@@ -4,16 +4,20 @@ import logging
 import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib.util import find_spec
 from inspect import signature
+from os import PathLike
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pymc_fastlogp._upstream.nutpie_library import draw, library
+from pymc_fastlogp.compilation import coords
 from pymc_fastlogp.models.validate import model_with_variables
 from pymc_fastlogp.registration import is_enabled
-from pymc_fastlogp.sampling import draws
+from pymc_fastlogp.sampling import draws, zarr_store
 from pymc_fastlogp.sampling.compile_model import (
     compile_pymc_model,
     found,
@@ -22,6 +26,7 @@ from pymc_fastlogp.sampling.compile_model import (
     without_door,
 )
 from pymc_fastlogp.sampling.convergence import log_problems
+from pymc_fastlogp.sampling.diagnosis import failed_start_explained
 from pymc_fastlogp.sampling.progress import progress_of
 
 if TYPE_CHECKING:
@@ -102,6 +107,7 @@ def sample(
     backend: str | None = None,
     compile_kwargs: dict[str, Any] | None = None,
     reparametrize: bool = False,
+    store: str | PathLike[str] | None = None,
     **kwargs: Any,
 ) -> "DataTree":
     """Draw from the posterior: ``pm.sample``, with a compilation that is several times faster.
@@ -158,6 +164,9 @@ def sample(
         Whether effects of groups are sampled where their data want them, as :func:`~pymc_fastlogp.reparametrize` has it; variables, and what they
         are distributed by, are the same. Parameters that are correlated with each other, as coefficients of a regression, are sampled in linear
         coordinates in which they are not. What goes to ``pm.sample`` is sampled as it is written, with a warning.
+    store : path, optional
+        A folder that is new or empty, for draws that memory does not hold: nutpie writes them there in the format zarr, and the result reads them
+        when they are used. ``nuts={"zarr_store": ...}`` does so with any store of ``nutpie.zarr_store``. Needs the packages zarr and obstore.
     **kwargs
         ``target_accept``, settings of NUTS as the dictionary ``nuts``, and keywords that ``pm.sample`` hands to its step methods.
 
@@ -171,7 +180,14 @@ def sample(
     TypeError
         If there is no PyMC model, if the model is the first argument, or if a keyword is misspelled.
     ValueError
-        If the model has no free variables, if one of its dimensions is called as nutpie calls its own, or if ``random_seed`` is -1.
+        If the model has no free variables; if one of its dimensions is called as nutpie calls its own; if the name of a dimension has a slash, which
+        a DataTree can't hold; if ``random_seed`` is -1; or if ``store`` is given and ``pm.sample`` has to sample.
+    FileExistsError
+        If there is something in ``store``.
+    ImportError
+        If ``store`` is given, and zarr or obstore is not installed.
+    pymc.exceptions.SamplingError
+        If no initial point has a finite log density and gradient; the message names variables and rows.
 
     Warns
     -----
@@ -196,8 +212,18 @@ def sample(
     _refuse_misspelled(kwargs)
     model = model_with_variables("sample", model)
     arguments = {**given, **kwargs, "model": model}
-    del arguments["kwargs"], arguments["reparametrize"]
+    del arguments["kwargs"], arguments["reparametrize"], arguments["store"]
+    if return_inferencedata:
+        coords.refuse_slashes(model, var_names)
     reason = _why_pymc(model, arguments)
+    if store is not None:
+        if reason is not None:
+            raise ValueError(f"store needs nutpie, but pm.sample has to sample: {reason}.")
+        zarr_store.refuse(Path(store))
+        nuts = arguments.get("nuts", {})
+        if "zarr_store" in nuts:
+            raise ValueError("store and nuts['zarr_store'] are given: leave out one of them.")
+        arguments["nuts"] = nuts | {"zarr_store": Path(store)}
     compiled = None
     has_gradient = True
     if reason is None:
@@ -357,8 +383,9 @@ def _sample(
     }
     progress = progress_of(arguments, chains)
     by = _by_library if isinstance(compiled, _ByLibrary) else _by_nutpie
-    with limit_blas(), progress:
+    with failed_start_explained(model, arguments), limit_blas(), progress:
         idata = by(model, compiled, progress.update, options)
+    idata = draws.common_length(idata)
     if arguments["compute_convergence_checks"] and not quiet:
         log_problems(idata, model, is_reparametrized=reparametrize)
     return _with_log_likelihood(idata, model, stored)
@@ -370,11 +397,19 @@ def _by_nutpie(
     """Sample, and add what PyMC adds."""
     import nutpie
 
-    from pymc_fastlogp._upstream.pymc_sample import patch_nutpie_idata
-
+    given = compiled.coords or {}
+    compiled = replace(compiled, _coords=coords.for_nutpie(given))
+    store = options.get("zarr_store")
+    if isinstance(store, Path):
+        options["zarr_store"] = zarr_store.created(store)
     start = time.time()
     idata = nutpie.sample(compiled, progress_bar=False, progress_callback=progress, **options)
-    patch_nutpie_idata(idata, model, sampling_time=time.time() - start)
+    seconds = time.time() - start
+    if store is not None:
+        wanted = {x: options[x] for x in ("save_warmup", "store_unconstrained")}
+        idata = zarr_store.datatree(idata, compiled, settings=options, **wanted)
+    draws.add_data(idata, model, seconds)
+    draws.restore_coords(idata, model, given)
     return idata
 
 
@@ -386,10 +421,12 @@ def _by_library(
     numbers = {f"num_{x}": options.pop(x) for x in ("draws", "tune", "chains")}
     # None stands for nutpie's default.
     settings = {name: number for name, number in numbers.items() if number is not None}
+    given = compiled.model.coords
+    sampled = compiled.model._replace(coords=coords.for_nutpie(given))
     start = time.time()
     drawn = draw(
         compiled.library,
-        compiled.model,
+        sampled,
         seed=options.pop("seed"),
         cores=options.pop("cores"),
         settings=options | settings,
@@ -398,8 +435,9 @@ def _by_library(
         meanwhile=draws.import_what_is_needed,
     )
     seconds = time.time() - start
-    idata = draws.datatree(drawn, compiled.model, compiled.transformed, **wanted)
-    draws.add_data(idata, model, drawn, seconds)
+    idata = draws.datatree(drawn, sampled, compiled.transformed, **wanted)
+    draws.add_data(idata, model, seconds)
+    draws.restore_coords(idata, model, given)
     return idata
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from pymc_fastlogp.display import Shown
+from pymc_fastlogp.models.validate import NOWHERE_FINITE
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class WorstEntry:
 
 @dataclass(frozen=True, repr=False)
 class Verification(Shown):
-    """The outcome of :func:`verify`: true if every entry at every point passed.
+    """The outcome of :func:`verify`: true if every entry at every point passed, and the log density is finite at some point.
 
     Attributes
     ----------
@@ -57,17 +58,25 @@ class Verification(Shown):
         The relative tolerance.
     n_beyond : int
         How many points far out were not compared, since logp or the gradient is not finite with the plugin off, and something else with it on.
+    n_finite : int
+        Number of points tried where the log density is finite on at least one side.
     """
 
     rows: tuple[WorstEntry, ...]
     n_points: int
     rtol: float
     n_beyond: int = 0
+    n_finite: int = 1
+
+    @property
+    def agrees(self) -> bool:
+        """Return whether every entry at every point passed."""
+        return all(row.passed for row in self.rows)
 
     @property
     def passed(self) -> bool:
-        """Return whether every entry at every point passed."""
-        return all(row.passed for row in self.rows)
+        """Return whether every entry passed, and there was something to compare."""
+        return self.agrees and self.n_finite > 0
 
     def __bool__(self) -> bool:
         return self.passed
@@ -82,9 +91,11 @@ class Verification(Shown):
 
     def sentences(self) -> list[str]:
         """Return the result in a sentence or two."""
+        if self.agrees and not self.n_finite:
+            return [NOWHERE_FINITE]
         worst = max(self.rows, key=lambda row: row.ratio)
         names = ", ".join(row.variable for row in self.rows if not row.passed)
-        verdict = "agree" if self.passed else f"DIFFER in {names}"
+        verdict = "agree" if self.agrees else f"DIFFER in {names}"
         found = (
             f"Logp and gradient, plugin off and on, {verdict} at {self.n_points} points:"
             f" the largest difference is {worst.ratio:.2g} times the allowed one."

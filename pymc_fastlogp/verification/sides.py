@@ -66,7 +66,7 @@ def verify(
     Returns
     -------
     Verification
-        Truthy if all agree; prints as a table with the worst entry of each variable.
+        Truthy if all agree and the log density is finite at some point; prints as a table with the worst entry of each variable.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def verify(
         by_numpy = _verify(model, start, on, n_random, rtol, seed)
     except ValueError:  # an operation that upstream runs in Numba alone
         by_numpy = None
-    if by_numpy:
+    if by_numpy is not None and by_numpy.agrees:
         return by_numpy
     by_numba = _compile(model, start, "NUMBA", on=False)
     return _verify(model, start, on, n_random, rtol, seed, by_numba)
@@ -127,9 +127,10 @@ def _verify(
     off = off or in_numpy()
     points = list(points_around(start, sizes, n_random, rng))
     worst: dict[str, WorstEntry] = {}
-    n_beyond = 0
+    n_beyond = n_finite = 0
     for label, x in points:
         values = off(x), on(x)
+        n_finite += any(np.isfinite(value[0]) for value in values)
         if is_beyond_upstream(x, *values):
             n_beyond += 1
             continue
@@ -140,7 +141,7 @@ def _verify(
         for row in rows:
             if row.variable not in worst or row.ratio > worst[row.variable].ratio:
                 worst[row.variable] = row
-    return Verification(tuple(worst.values()), len(points) - n_beyond, rtol, n_beyond)
+    return Verification(tuple(worst.values()), len(points) - n_beyond, rtol, n_beyond, n_finite)
 
 
 def _noise(

@@ -1,11 +1,18 @@
 """``sample`` against ``pm.sample``: the same draws and groups, and what it leaves to PyMC."""
 
+import datetime
 import logging
+import os
+import signal
+from decimal import Decimal
 from inspect import signature
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
+import xarray as xr
+from pymc.progress_bar.progress import NutpieProgressBarManager
 from pymc.sampling import mcmc
 from pymc.step_methods import Metropolis
 from pymc.step_methods.compound import Competence
@@ -13,6 +20,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 import pymc_fastlogp
+from pymc_fastlogp.sampling.draws import common_length
 from tests.callbacks import models
 
 OPTIONS = {"draws": 20, "tune": 50, "chains": 2, "cores": 1, "progressbar": False, "quiet": True}
@@ -196,7 +204,7 @@ def test_signature_is_that_of_pymc_plus_own_arguments():
         found = signature(function).parameters.values()
         return [(x.name, x.kind, x.default) for x in found if x.name not in left_out]
 
-    assert described(pymc_fastlogp.sample, {"reparametrize"}) == described(pm.sample)
+    assert described(pymc_fastlogp.sample, {"reparametrize", "store"}) == described(pm.sample)
     for parameter in signature(pymc_fastlogp.sample).parameters.values():
         assert parameter.annotation is not parameter.empty, parameter.name
         assert parameter.name in pymc_fastlogp.sample.__doc__
@@ -249,3 +257,223 @@ def test_dropped_reparametrization_warns(given):
     ):
         assert pymc_fastlogp.sample(**options) == "PyMC"
     assert all("reparametrize" not in arguments for arguments in given)
+
+
+PAIRS = [("a", 1), ("b", 2), ("c", 3)]
+# What nutpie accepts, and what it refuses.
+COORDINATES = {
+    "strings": ["a", "b", "c"],
+    "integers": [3, 4, 5],
+    "times": pd.date_range("2026-01-01", periods=3),
+    "small integers": np.array([1, 2, 3], "uint8"),
+    "dates": [datetime.date(2026, 1, day) for day in (1, 2, 3)],
+    "periods": pd.period_range("2026-01", periods=3, freq="M"),
+    "intervals": pd.interval_range(0, 3),
+    "mixed": ["a", 1, 2.5],
+    "missing": [None, "a", "b"],
+    "decimals": [Decimal(1), Decimal(2), Decimal(3)],
+}
+
+
+def labeled(values) -> pm.Model:
+    """A model of which each group has one coordinate."""
+    with pm.Model(coords={"g": values}) as model:
+        a = pm.Normal("a", pm.Data("x", [1.0, 2.0, 3.0], dims="g"), dims="g")
+        pm.Normal("y", a, 1.0, observed=[1.0, 2.0, 3.0], dims="g")
+    return model
+
+
+def by_own_sampler(model, **options):
+    """Sample as ``pm.sample`` does without nutpie, in mode FAST_COMPILE."""
+    options |= {"nuts_sampler": "pymc", "compile_kwargs": {"mode": "FAST_COMPILE"}}
+    return pm.sample(model=model, compute_convergence_checks=False, **OPTIONS, **options)
+
+
+@pytest.mark.parametrize("way", [{}, {"nuts": {"adaptation": "draw_diag"}}], ids=["lib", "nutpie"])
+@pytest.mark.parametrize("kind", COORDINATES)
+def test_coordinates_are_those_of_pymc(kind, way):
+    model = labeled(COORDINATES[kind])
+    found = pymc_fastlogp.sample(model=model, **OPTIONS, **way)
+    expected = by_own_sampler(model)
+    for group in ("posterior", "constant_data", "observed_data"):
+        for idata in (found, expected):
+            assert [*idata[group].coords][-1] == "g"
+        there, here = (x[group].coords["g"].values.tolist() for x in (expected, found))
+        assert [*map(str, here)] == [*map(str, there)]
+        assert [*map(type, here)] == [*map(type, there)]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        PAIRS,
+        pd.MultiIndex.from_tuples(PAIRS, names=["p", "q"]),
+        [("a",), ("b", 1), "c"],
+    ],
+    ids=["tuples", "multi-index", "lengths"],
+)
+def test_a_tuple_is_one_entry_of_a_coordinate(values):
+    idata = pymc_fastlogp.sample(
+        model=labeled(values),
+        discard_tuned_samples=False,
+        idata_kwargs={"include_transformed": True},
+        **OPTIONS,
+    )
+    assert {"warmup_posterior", "constant_data", "observed_data"} < {*idata.children}
+    for name in ("posterior", "warmup_posterior", "constant_data", "observed_data"):
+        assert idata[name].coords["g"].values.tolist() == [*values]
+    assert idata.posterior["a"].dims == ("chain", "draw", "g")
+
+
+@pytest.fixture
+def with_slash():
+    """A model with a Deterministic of a dimension whose name has a slash."""
+    with pm.Model(coords={"a/b": range(3)}) as model:
+        pm.Deterministic("y", pm.Normal("x") * np.ones(3), dims="a/b")
+    return model
+
+
+@pytest.mark.parametrize("options", [{}, {"nuts_sampler": "pymc"}], ids=["ours", "pymc"])
+def test_slashes_in_names_are_refused_before_sampling(given, with_slash, options):
+    with pytest.raises(ValueError, match="the dimension 'a/b' of y has a slash") as error:
+        pymc_fastlogp.sample(model=with_slash, **OPTIONS, **options)
+    assert "\n" not in str(error.value)
+    assert given == []
+
+
+def test_slashes_in_names_that_are_not_stored_are_left_alone(with_slash):
+    idata = pymc_fastlogp.sample(model=with_slash, var_names=["x"], **OPTIONS)
+    assert [*idata.posterior] == ["x"]
+
+
+@pytest.fixture
+def ctrl_c(monkeypatch):
+    """Send Ctrl-C as soon as a chain is reported to have draws."""
+    sent = []
+
+    def update(self, chains):
+        if not sent and chains[0].finished_draws > 1000:
+            sent.append(1)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(NutpieProgressBarManager, "update", update)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize(
+    "options", [{}, {"nuts": {"adaptation": "draw_diag"}}], ids=["lib", "nutpie"]
+)
+def test_interrupted_chains_have_one_length(options):
+    n = 3_000_000
+    options = {**OPTIONS, "chains": 3, "draws": n, "model": models.one_number(), **options}
+    with pytest.warns(UserWarning, match=f"interrupted: of {n} draws, chains have") as warned:
+        idata = pymc_fastlogp.sample(**options)
+    n_draws = idata.posterior.sizes["draw"]
+    assert 0 < n_draws < n
+    said = f"{n_draws}, 0, 0. The result has the first {n_draws} of chains 0."
+    assert any(said in str(warning.message) for warning in warned)
+    assert idata.posterior.sizes["chain"] == idata.sample_stats.sizes["chain"] == 1
+    assert idata.posterior["x"].notnull().all()
+
+
+def stand_in(lengths, draws=10) -> xr.DataTree:
+    """Draws of chains of several lengths."""
+    is_there = np.arange(draws) < np.array(lengths)[:, None]
+    x = (("chain", "draw"), np.where(is_there, 1.0, np.nan))
+    stats = xr.Dataset({"step_size": x}, {"chain": range(len(lengths))})
+    stats.attrs["inference_library_settings"] = f'{{"settings": {{"num_draws": {draws}}}}}'
+    groups = {"posterior": xr.Dataset({"x": x}, stats.coords), "sample_stats": stats}
+    warmup = xr.Dataset({"x": (("chain", "draw"), np.ones((len(lengths), 4)))})
+    groups |= {"warmup_posterior": warmup, "observed_data": xr.Dataset({"y": ("i", [1.0])})}
+    return xr.DataTree.from_dict(groups)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "chains", "n_draws"),
+    [
+        ([10, 10, 7, 0], [0, 1, 2], 7),
+        ([10, 1, 0], [0], 10),
+        ([3, 10, 9], [1, 2], 9),
+        ([0, 0], [0, 1], 0),
+    ],
+)
+def test_chains_are_kept_that_have_the_most_draws_together(lengths, chains, n_draws):
+    with pytest.warns(UserWarning, match=f"chains have {', '.join(map(str, lengths))}."):
+        idata = common_length(stand_in(lengths))
+    assert idata.posterior.coords["chain"].values.tolist() == chains
+    for group in ("posterior", "sample_stats"):
+        assert idata[group].sizes == {"chain": len(chains), "draw": n_draws}
+    assert idata.warmup_posterior.sizes == {"chain": len(chains), "draw": 4}
+    assert idata.observed_data.sizes == {"i": 1}
+    assert idata.posterior["x"].notnull().all()
+
+
+def test_whole_chains_are_left_as_they_are(recwarn):
+    idata = stand_in([10, 10])
+    assert common_length(idata) is idata
+    assert not recwarn.list
+
+
+# Statistics of single events, which nutpie's store may lack.
+OF_EVENTS = ("divergence_draw", "divergence_message", "divergence_energy_error")
+
+
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (models.hierarchy, {}),
+        (models.constrained, {"discard_tuned_samples": False}),
+        (models.constrained, {"idata_kwargs": {"include_transformed": True}}),
+        (models.hierarchy, {"reparametrize": True, "tune": 0, "var_names": ["mu", "a"]}),
+        (lambda: labeled(PAIRS), {}),
+    ],
+    ids=["plain", "warm-up", "unconstrained", "reparametrized", "tuples"],
+)
+def test_draws_in_a_store_are_those_in_memory(make, options, tmp_path):
+    options = {**OPTIONS, "draws": 150, "random_seed": 1, **options}
+    found = pymc_fastlogp.sample(model=make(), store=tmp_path / "new" / "draws", **options)
+    expected = pymc_fastlogp.sample(model=make(), **options)
+    assert found.groups == expected.groups
+    for group in expected.children:
+        here, there = found[group].to_dataset(), expected[group].to_dataset()
+        there = there.drop_vars([*OF_EVENTS, "transformation_update_id"], errors="ignore")
+        xr.testing.assert_identical(here.drop_attrs(), there.drop_attrs())
+        assert {x: here[x].dtype for x in here} == {x: there[x].dtype for x in there}
+    assert found.posterior.attrs.keys() <= expected.posterior.attrs.keys()
+    for name in ("inference_library", "inference_library_version", "tuning_steps"):
+        assert found.posterior.attrs[name] == expected.posterior.attrs[name]
+    stored = xr.open_datatree(tmp_path / "new" / "draws", engine="zarr", consolidated=False)
+    assert {*expected.posterior} <= {*stored["posterior"]}
+
+
+def test_draws_in_a_store_are_read_when_they_are_used(tmp_path):
+    idata = pymc_fastlogp.sample(model=models.hierarchy(), store=str(tmp_path), **OPTIONS)
+    assert not any(idata.posterior[x].variable._in_memory for x in idata.posterior)
+    assert np.isfinite(idata.posterior["mu"].mean())
+
+
+def test_a_store_of_nutpie_is_a_setting_of_nuts(tmp_path):
+    import nutpie
+
+    nuts = {"zarr_store": nutpie.zarr_store.LocalStore(str(tmp_path)), "store_mass_matrix": True}
+    idata = pymc_fastlogp.sample(model=models.hierarchy(), nuts=nuts, **OPTIONS)
+    assert idata.posterior["mu"].shape == (2, 20)
+    assert "mass_matrix_inv" in idata.sample_stats
+    assert "observed_data" in idata.children
+
+
+def test_a_store_that_cannot_be_used_is_refused_before_sampling(tmp_path, given):
+    (tmp_path / "file").write_text("mine")
+    for path in (tmp_path, tmp_path / "file"):
+        with pytest.raises(FileExistsError, match="is not empty: give store a new path"):
+            pymc_fastlogp.sample(model=models.one_number(), store=path)
+    new = tmp_path / "new"
+    with pm.Model() as discrete:
+        pm.Poisson("k", 1)
+    with pytest.raises(ValueError, match=r"store needs nutpie, .* k is discrete"):
+        pymc_fastlogp.sample(model=discrete, store=new)
+    with pytest.raises(ValueError, match="leave out one of them"):
+        pymc_fastlogp.sample(model=models.one_number(), store=new, nuts={"zarr_store": None})
+    assert (tmp_path / "file").read_text() == "mine"
+    assert not new.exists()
+    assert given == []

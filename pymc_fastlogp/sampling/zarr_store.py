@@ -1,0 +1,126 @@
+"""Draws in a zarr store: nutpie's layout, opened with the groups, variables and coordinates of draws in memory.
+
+nutpie stores unconstrained values beside constrained ones, and statistics of single divergences and of updates of the mass matrix in arrays of
+their own, shape ``(chain, divergence)``. These arrays lack chains if two chains extend one of them at a time, so they are left out.
+Arrays are read from the store when they are used.
+"""
+
+import json
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pymc_fastlogp._upstream.nutpie_library import LEFT_OUT
+from pymc_fastlogp.sampling.draws import WARMUP
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+SAMPLES = ("chain", "draw")
+# Settings of nutpie that add statistics.
+STATISTICS_ON_REQUEST = (
+    "store_divergences",
+    "store_gradient",
+    "store_mass_matrix",
+    "store_transformed",
+)
+
+
+def refuse(path: Path) -> None:
+    """Raise an error if draws can't be written to a new store at a path.
+
+    Raises
+    ------
+    FileExistsError
+        If there is a file, or a folder that is not empty.
+    ImportError
+        If a package that reads a store is not installed.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise FileExistsError(
+            f"{path} is not empty: give store a new path, or remove what is there."
+        )
+    for package in ("zarr", "obstore"):
+        if not find_spec(package):
+            raise ImportError(f"store needs {package}: pip install zarr obstore")
+
+
+def created(path: Path) -> Any:
+    """Return nutpie's store at a path, whose folder is made if it is not there."""
+    import nutpie
+
+    path.mkdir(parents=True, exist_ok=True)
+    return nutpie.zarr_store.LocalStore(str(path.resolve()))
+
+
+def datatree(
+    stored: "xr.DataTree",
+    compiled: Any,
+    *,
+    save_warmup: bool,
+    store_unconstrained: bool,
+    settings: Mapping[str, Any],
+) -> "xr.DataTree":
+    """Return draws as ``nutpie.sample`` returns those in memory.
+
+    Parameters
+    ----------
+    stored : DataTree
+        The store, as nutpie opens it.
+    compiled : CompiledPyMCModel
+        The model of nutpie that was sampled.
+    save_warmup, store_unconstrained : bool
+        Whether draws of the warm-up and unconstrained ones are wanted.
+    settings : mapping
+        Arguments of ``nutpie.sample``. If one asks for more statistics, as ``store_mass_matrix``, all are kept in nutpie's layout.
+    """
+    from nutpie import __version__
+    from xarray import DataTree
+
+    names = compiled.shape_info[0]
+    all_stats = any(settings.get(name) for name in STATISTICS_ON_REQUEST)
+    transformed = {*(compiled.reparameterized_names or ())}
+    left_out = {*LEFT_OUT} - ({"unconstrained_draw"} if store_unconstrained else set())
+    groups: dict[str, xr.Dataset] = {}
+    unconstrained: dict[str, xr.Dataset] = {}
+    for prefix in ("", WARMUP):
+        draws = stored[f"{prefix}posterior"].to_dataset()
+        draws = draws[[name for name in names if name in draws]]
+        stats = stored[f"{prefix}sample_stats"].to_dataset()
+        moved = [x for x in transformed if x in draws]
+        # As nutpie does it, whether or not the warm-up is wanted.
+        if store_unconstrained and moved:
+            unconstrained[f"{prefix}unconstrained_posterior"] = draws[moved]
+        if save_warmup or prefix != WARMUP:
+            groups[f"{prefix}posterior"] = draws.drop_vars(moved)
+            of_draws = [x for x in stats if stats[x].dims[:2] == SAMPLES and x not in left_out]
+            groups[f"{prefix}sample_stats"] = (
+                stats if all_stats else stats[sorted(of_draws, key=str)]
+            )
+    attrs = {
+        "inference_library": "nutpie",
+        "inference_library_version": __version__,
+        "inference_library_settings": json.dumps(
+            {
+                "sampler": stored.attrs["sampler_kind"],
+                "adaptation": stored.attrs["adaptation_kind"],
+                "settings": stored.attrs["sampler_settings"],
+            }
+        ),
+    }
+    labeled = {
+        name: _labelled(group, compiled.coords) for name, group in (groups | unconstrained).items()
+    }
+    labeled["sample_stats"].attrs.update(attrs)
+    return DataTree.from_dict(labeled)
+
+
+def _labelled(group: "xr.Dataset", coords: Mapping[str, Any]) -> "xr.Dataset":
+    """Return a group with the coordinates that it has in memory, positions for dimensions without any."""
+    group = group.drop_vars(list(group.coords))
+    return group.assign_coords(
+        {dim: (dim, coords.get(str(dim), np.arange(n))) for dim, n in group.sizes.items()}
+    )
