@@ -234,8 +234,9 @@ def _solution_of_form(node: Apply) -> TensorVariable | None:
     """Return ``solve(L, b)`` if a node is ``sum(solve(L, b)**2)``, with ``L`` lower and each ``b`` a vector."""
     whitened = squared(node.inputs[0])
     op = None if whitened is None else core_op(whitened.owner_op)
-    is_solve = isinstance(op, SolveTriangular) and op.lower and not op.unit_diagonal
-    return whitened if is_solve and op.b_ndim == 1 else None
+    if not isinstance(op, SolveTriangular) or not op.lower or op.unit_diagonal or op.b_ndim != 1:
+        return None
+    return whitened
 
 
 def factored_covariance(fgraph: FunctionGraph, factor: TensorVariable) -> TensorVariable | None:
