@@ -33,7 +33,7 @@ def nearer_to_the_prior(entry: WorstEntry) -> bool:
     return entry.variable == "weights_simplex__" and on < 1e-12 < off
 
 
-# Differences that a page in docs/rewrites states, difference_of_cumsum: behind an entry that is not finite all
+# Differences that the docstring of difference_of_cumsum states: behind an entry that is not finite all
 # differences are nan upstream.
 STATED: dict[str, Callable[[WorstEntry], bool]] = {
     "reference_lkj_cholesky_cov": only_here,
