@@ -258,7 +258,7 @@ def test_a_failed_check_still_raises():
 
 REFUSES = {
     "not linear": (pt.sqr(Y - pt.exp(c * X)), "not linear"),
-    "an entry for each row": (pt.sqr(Y - each), "each has an entry of its own"),
+    "an entry for each row": (pt.sqr(Y - each), "each has one value per row"),
     "shared, length known": (pt.sqr(Y - a[GROUP] - c * shared), "freeze_model=True"),
     "shared, length unknown": (pt.sqr(pt.log(c) - unknown), "freeze_model=True"),
     "a scale for each row": (pt.sqr((Y - c) / pt.exp(d * X)), "not linear"),

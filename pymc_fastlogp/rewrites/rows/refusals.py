@@ -6,11 +6,15 @@ from functools import cache
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs
+from pytensor.scan.op import Scan
+from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.math import Dot
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.analysis.gathers import Where, parse_gather
 from pymc_fastlogp.decisions import Refusal, logger
 from pymc_fastlogp.rewrites.rows.compact.terms import Term
@@ -36,11 +40,11 @@ RANDOM = Refusal(
     "use all data instead of a minibatch: repeated rows then cost nothing",
 )
 ONE_EACH = Refusal(
-    "{name} has an entry of its own for each row",
+    "{name} has one value per row, so that no rows repeat",
     "nothing, unless rows could share a parameter by an index",
 )
 TOO_FEW = Refusal(
-    "too few repeats: more than {share} of the {n} rows differ in what they read",
+    "too few repeats: more than {share} of the {n} rows are distinct",
     "nothing, unless a covariate can be rounded without loss, or groups joined",
 )
 UNKNOWN = Refusal(
@@ -100,7 +104,7 @@ def why_unknown(x: TensorVariable) -> Refusal:
 def why_distinct(grid: Grid, where: Where, terms: Iterable[Term]) -> Refusal:
     """Return the reason why the rows of these terms hardly repeat."""
     own = why_own_entries(grid, where, [term.x for term in terms])
-    return own or TOO_FEW.about(share=MAX_DISTINCT_SHARE, n=grid.n_rows)
+    return own or TOO_FEW.about(share=f"{MAX_DISTINCT_SHARE:.0%}", n=grid.n_rows)
 
 
 def why_own_entries(grid: Grid, where: Where, of_rows: Iterable[TensorVariable]) -> Refusal | None:
@@ -114,7 +118,20 @@ def why_own_entries(grid: Grid, where: Where, of_rows: Iterable[TensorVariable])
 
 def own_entry_of(x: TensorVariable) -> Refusal:
     """Return the refusal of rows that each read their own entry of ``x``."""
-    return ONE_EACH.about(name=name_of(x))
+    name = name_of(x)
+    return ONE_EACH.about(name=name if x.name or x.owner is None else f"{_kind_of(x)} {name}")
+
+
+def _kind_of(x: TensorVariable) -> str:
+    """Return words for the Op of ``x`` that stand before a name: a user knows the variable, but not the node."""
+    match core_op(x.owner_op):
+        case Dot():
+            return "a matrix product with"
+        case CumOp():
+            return "a cumulative sum or product of"
+        case Scan():
+            return "a scan over"
+    return "an array computed from"
 
 
 def _of_source(variables: Iterable[Variable]) -> Refusal | None:
@@ -162,8 +179,12 @@ def _looks_up(x: TensorVariable) -> bool:
 
 
 def name_of(x: Variable) -> str:
-    """Return the name of a variable, or of what it is computed from that the user may know."""
+    """Return the name of a variable, or of the nearest named ancestor, arrays before scalars."""
     above = [*ancestors([x])]
-    named = (a.name for a in above if a.name and not isinstance(a, Constant))
+    named = [a for a in above if a.name and not isinstance(a, Constant)]
+    # Rows do not differ by a scalar.
+    named.sort(key=lambda a: getattr(a.type, "ndim", 0) == 0 and a is not x)
+    if named:
+        return str(named[0].name)
     of_constants = all(isinstance(a, Constant) for a in above if a.owner is None)
-    return next(named, "what is computed from constants" if of_constants else str(x))
+    return "an array computed from constants" if of_constants else str(x)
