@@ -29,7 +29,7 @@ from math import prod
 import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.basic import constant, moveaxis
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.type import float_dtypes
@@ -40,6 +40,7 @@ from pymc_fastlogp.analysis.elemwise import is_elemwise
 from pymc_fastlogp.analysis.scalar_facts import Cost, ops_where
 from pymc_fastlogp.rewrites.loggamma.binet import Rising
 from pymc_fastlogp.rewrites.loggamma.gamma_difference import GammaDifference
+from pymc_fastlogp.rewrites.replacement import replacement
 from pymc_fastlogp.rewrites.rows.compact.grouping import OVERHEAD
 from pymc_fastlogp.rewrites.rows.view.chunks import first_rows, rows_in
 from pymc_fastlogp.rewrites.rows.view.columns import reads_of
@@ -71,12 +72,10 @@ def hoisted(fgraph: FunctionGraph, out: TensorVariable, rule: str) -> list[Tenso
         codes = reads_of(fgraph, shape).codes(out, where)
         if codes is None or prod(shape) - codes.n_cells <= OVERHEAD:
             continue
-        looked_up = _look_up(out, axes, shape, codes)
-        if not out.type.is_super(looked_up.type):
-            return None
-        copy_stack_trace(out, looked_up)
-        decisions.fired(rule, out, prod(shape), codes.n_cells)
-        return [looked_up]
+        replaced = replacement(out, _look_up(out, axes, shape, codes))
+        if replaced is not None:
+            decisions.fired(rule, out, prod(shape), codes.n_cells)
+        return replaced
     return None
 
 
