@@ -13,11 +13,11 @@ and covariates :math:`c_i` are known. All rows of the cell share the :math:`K` p
 since an orthogonal matrix keeps norms. Nothing is expanded into moments, so nothing cancels.
 
 **The center** removes large offsets. Near the values that fit the data, :math:`h - m` is a difference of nearby
-numbers, which is exact: the center is rounded to the precision of the sum before residuals are computed. With :math:`m
-= 0` the target would be part of :math:`d`. The rounding of a target near 1e6 would put an error of 1e-10 into a
-residual of order 1. The center need not be the best fit. The center solves the triangular system :math:`R m = -d_0` of
-the target, without covariates that are nearly combinations of earlier covariates: their coefficients could be huge. The
-remaining target stays in :math:`d`.
+numbers, which is exact: the center is rounded to the precision of the sum before residuals are computed. With
+:math:`m = 0` the target would be part of :math:`d`. The rounding of a target near 1e6 would put an error of 1e-10 into
+a residual of order 1. The center need not be the best fit. The center solves the triangular system :math:`R m = -d_0`
+of the target, without covariates that are nearly combinations of earlier covariates: their coefficients could be huge.
+The remaining target stays in :math:`d`.
 
 **Intercepts.** A covariate with a mean far from zero would be factorized with an error relative to that mean. If the
 first covariate is an intercept, the others are taken relative to it: :mod:`~pymc_fastlogp.rewrites.gaussian.intercept`.

@@ -5,9 +5,9 @@ r"""Sum squares of linear predictors over the rows of a triangle per group, not 
     sum(((y - a[g] - b[g] * x) / s) ** 2)
     ->  (sum((r0 * ((a - a0) + t * (b - b0)) + d0) ** 2 + (r1 * (b - b0) + d1) ** 2) + rest) / s**2
 
-With a continuous outcome no two rows are equal, so :mod:`row compaction
-<pymc_fastlogp.rewrites.rows.compact.compact_rows>` cannot merge rows. But a sum of squares of a linear predictor is a
-quadratic in its parameters.
+With a continuous outcome no two rows are equal, so
+:mod:`row compaction <pymc_fastlogp.rewrites.rows.compact.compact_rows>` cannot merge rows. But a sum of squares of a
+linear predictor is a quadratic in its parameters.
 
 Rows that read the same parameters, including the scale, make a *cell*; in the example a cell is a group. The residuals
 of a cell are :math:`t_i + c_i^\top h` with known targets :math:`t_i` and covariates :math:`c_i`, and a few parameters
@@ -32,8 +32,8 @@ the rule requires
 
 or :math:`(k + p + 1) n_\text{cells}` on the left if each cell has its own scale.
 
-If the predictor of a row is not finite, the log density is -inf or NaN, as without the rule. If several
-parameters of a cell are infinite, the rule may turn one into the other. A sum of squares that overflows is infinite even if the scale
+If the predictor of a row is not finite, the log density is -inf or NaN, as without the rule. If several parameters of a
+cell are infinite, the rule may turn one into the other. A sum of squares that overflows is infinite even if the scale
 would bring it back.
 
 When it applies

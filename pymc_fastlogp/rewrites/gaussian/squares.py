@@ -6,8 +6,8 @@
 
 The *scale* ``s`` and the *multiplier* ``m`` are not expanded. The affine core is expanded into monomials. A monomial is
 a product of constants, the covariate, times a product of other factors, the parameter. Each factor is viewed row by row
-(:mod:`~pymc_fastlogp.rewrites.rows.view.grid`). All rows share the position of a column of a matrix, so ``(X *
-beta[g]).sum(-1)`` and ``X @ beta`` are sums of monomials, too.
+(:mod:`~pymc_fastlogp.rewrites.rows.view.grid`). All rows share the position of a column of a matrix, so
+``(X * beta[g]).sum(-1)`` and ``X @ beta`` are sums of monomials, too.
 
 Integer expressions may overflow and are not expanded.
 

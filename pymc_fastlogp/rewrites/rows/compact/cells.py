@@ -2,8 +2,8 @@ r"""Sum weights, and count rows, in each cell.
 
 With :math:`C_u = \sum_{i \in u} c_i` a term is :math:`\sum_i c_i h_i = \sum_u C_u h_u` wherever :math:`h` is finite. If
 :math:`h_u` is infinite, the left side is NaN for a zero :math:`c_i`, or for weights of both signs. To be NaN for the
-same :math:`h_u`, such a cell keeps two weights, the sums of its positive and of its negative :math:`c_i`: :math:`C^+_u
-h_u + C^-_u h_u`. The weight of each other cell is split in halves, which is exact.
+same :math:`h_u`, such a cell keeps two weights, the sums of its positive and of its negative :math:`c_i`:
+:math:`C^+_u h_u + C^-_u h_u`. The weight of each other cell is split in halves, which is exact.
 
 Sums are compensated (pandas uses Kahan summation), so a weight is accurate for any number of rows. A sum of finite
 weights that overflows raises :class:`OverflowError`.

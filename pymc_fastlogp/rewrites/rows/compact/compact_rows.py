@@ -14,8 +14,8 @@ and share one evaluation:
     \sum_i c_i h(k_i) = \sum_u C_u h(u), \qquad C_u = \sum_{i : k_i = u} c_i
 
 For :math:`c = 1` this removes duplicates, and :math:`C_u` counts rows. For :math:`c = y` the sums :math:`C_u` are the
-sufficient statistics of an exponential family: a Poisson likelihood ``y * eta[g] - exp(eta[g])`` becomes ``Y * eta - N
-* exp(eta)`` with one term per group.
+sufficient statistics of an exponential family: a Poisson likelihood ``y * eta[g] - exp(eta[g])`` becomes
+``Y * eta - N * exp(eta)`` with one term per group.
 
 :math:`h` is unchanged, so both sides differ by the rounding of sums and weights only. Splitting may move apart terms of
 a row that cancel, so the error is relative to the sum of absolute terms. Keys are compared by their bits: ``-0.0`` is

@@ -24,8 +24,8 @@ order one per row, and the loss must stay below :math:`10^{-12} n`. So the ``gam
 leaves the sum if the mean is below 127. For 1e7 rows the limit is 2.8. Constants near 1e9 stay in the rows, where they
 cancel.
 
-A constant also stays if a switch reads its mask anyway, or if a product would have to be expanded: :math:`x_i (y_i -
-\mu_i)` in a gradient shares :math:`y_i - \mu_i` with other terms.
+A constant also stays if a switch reads its mask anyway, or if a product would have to be expanded:
+:math:`x_i (y_i - \mu_i)` in a gradient shares :math:`y_i - \mu_i` with other terms.
 """
 
 from collections.abc import Sequence

@@ -12,9 +12,9 @@ A sum, or an ``all``, does not depend on the order of its rows:
 
 Permuting constants, and entries of tables at constant indices, costs nothing at run time. The gradient adds up the rows
 of each group. If these rows are adjacent, a kernel accumulates them in registers and updates memory once per group. An
-index that reads each entry once becomes the order of the rows: ``exp(theta[p] * x).sum()`` is ``exp(theta *
-x[q]).sum()`` with the inverse ``q`` of ``p``, so the gather and its scatter vanish. Both sides differ by the rounding
-of the sum.
+index that reads each entry once becomes the order of the rows: ``exp(theta[p] * x).sum()`` is
+``exp(theta * x[q]).sum()`` with the inverse ``q`` of ``p``, so the gather and its scatter vanish. Both sides differ by
+the rounding of the sum.
 
 :mod:`~pymc_fastlogp.rewrites.rows.order.scatter_order` chooses the order from measured costs of scatters.
 :mod:`~pymc_fastlogp.rewrites.rows.order.readers` finds all reductions that read the same rows. They are permuted

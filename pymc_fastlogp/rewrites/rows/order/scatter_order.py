@@ -1,7 +1,8 @@
 r"""Choose the order of rows that minimizes the cost of the gradient's scatters.
 
-The gradient of ``theta[g]`` adds the contribution of each row to the entry of its group, :math:`y_{g_i} \mathrel{+}=
-x_i`. The cost of a row depends on the distances of equal :math:`g_i` (``docs/kernel/scatter.md``):
+The gradient of ``theta[g]`` adds the contribution of each row to the entry of its group,
+:math:`y_{g_i} \mathrel{+}= x_i`. The cost of a row depends on the distances of equal :math:`g_i`
+(``docs/kernel/scatter.md``):
 
 - 0.67 ns as vectors, if equal entries are at least a vector apart;
 - 0.97 to 0.42 ns in registers, if the mean run of equal entries is at least a vector long (16 lanes);

@@ -5,10 +5,10 @@ are combined in pairs: codes :math:`a_i < A` and :math:`b_i < B` give the code :
 factorized again, so that codes stay below the number of rows.
 
 Most columns of continuous data hardly repeat. Factorizing such a column needs a hash table as large as the data, so a
-sample is inspected first. If fewer than :math:`\alpha n` of :math:`n` rows are distinct, at least :math:`(1 - \alpha)
-n` pairs of rows are equal. A sample of :math:`m` rows then contains :math:`(1 - \alpha) m^2 / n` equal pairs on
-average. A key with less than half as many pairs counts as distinct. For 200 000 of 1e7 rows this threshold is 17
-standard deviations below the mean.
+sample is inspected first. If fewer than :math:`\alpha n` of :math:`n` rows are distinct, at least
+:math:`(1 - \alpha) n` pairs of rows are equal. A sample of :math:`m` rows then contains :math:`(1 - \alpha) m^2 / n`
+equal pairs on average. A key with less than half as many pairs counts as distinct. For 200 000 of 1e7 rows this
+threshold is 17 standard deviations below the mean.
 """
 
 import hashlib
