@@ -28,8 +28,9 @@ from pytensor.tensor.math import mul, true_div
 from pytensor.tensor.math import pow as pt_pow
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.algebra import split_sum
 from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.analysis.elemwise import is_elemwise, negated, operands
+from pymc_fastlogp.analysis.elemwise import is_elemwise, negated
 from pymc_fastlogp.analysis.ranges import is_positive, range_of
 
 DTYPE = "float64"
@@ -115,16 +116,12 @@ def _parts(x: TensorVariable) -> Exponent:
         return found._replace(orders=(*found.orders, x.owner_op.new_order))
     if (positive := negated(x)) is not None:
         return _negative(_parts(positive))
-    if difference := operands(x, ps.Sub):
-        first, second = difference
-        if (number := fill_value(first)) is not None:
-            return _negative(_parts(second)).beside(float(number))
-        if (number := fill_value(second)) is not None:
-            return _parts(first).beside(-float(number))
-    if len(terms := operands(x, ps.Add)) == 2:
-        for number, term in ((fill_value(terms[0]), terms[1]), (fill_value(terms[1]), terms[0])):
-            if number is not None:
-                return _parts(term).beside(float(number))
+    if len(terms := split_sum(x)) == 2:
+        for added, other in (terms, reversed(terms)):
+            if (number := fill_value(added.x)) is not None:
+                found = _parts(other.x)
+                offset = -float(number) if added.is_negative else float(number)
+                return (_negative(found) if other.is_negative else found).beside(offset)
     return Exponent(0.0, False, x)
 
 

@@ -15,7 +15,6 @@ fails, and the rule does not.
 """
 
 import numpy as np
-import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
@@ -25,7 +24,7 @@ from pytensor.tensor.math import gt, lt, mul, sqrt
 from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
-from pymc_fastlogp.analysis.elemwise import operands
+from pymc_fastlogp.analysis.algebra import split_product
 
 
 @node_rewriter([blockwise_of(Cholesky)])
@@ -50,9 +49,7 @@ def local_cholesky_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorV
 
 def _scale(x: TensorVariable) -> tuple[TensorVariable, TensorConstant] | None:
     """Return ``s`` and ``K`` if ``x`` is ``s * K`` or ``K / s``."""
-    factors = operands(x, ps.Mul)
-    if quotient := operands(x, ps.TrueDiv):
-        factors = [quotient[0], 1 / quotient[1]]
+    factors = [1 / factor if is_inverse else factor for factor, is_inverse in split_product(x)]
     scales = [factor for factor in factors if all(factor.type.broadcastable)]
     matrices = [factor for factor in factors if factor not in scales]
     if not scales or len(matrices) != 1 or not isinstance(matrices[0], TensorConstant):

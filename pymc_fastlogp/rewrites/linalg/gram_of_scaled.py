@@ -14,7 +14,6 @@ multiplies it. So powers are counted, of columns and of rows, which have to be t
 """
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
@@ -28,7 +27,7 @@ from pytensor.tensor.rewriting.subtensor_lift import local_extract_diag_of_alloc
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.elemwise import n_leaves, operands
+from pymc_fastlogp.analysis.algebra import count_leaves, flatten_product
 from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import root_of_gram, without_left_dummies
 
 COLUMN, ROW = (0, "x"), ("x", 0)
@@ -43,11 +42,12 @@ def local_gram_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     [product], [out] = node.inputs, node.outputs
     if not all(product.type.broadcastable[:-2]) or len(fgraph.clients[product]) > 1:
         return None
-    if n_leaves(product, ps.Mul, ps.TrueDiv) > MOST_FACTORS:
+    if count_leaves(product, ps.Mul, ps.TrueDiv) > MOST_FACTORS:
         return None
     roots: list[TensorVariable] = []
     powers: dict[tuple, Counter[TensorVariable]] = {COLUMN: Counter(), ROW: Counter()}
-    for factor, power in _factors(product):
+    for factor, is_inverse in flatten_product(product):
+        power = -1 if is_inverse else 1
         root = root_of_gram(without_left_dummies(factor))
         if root is not None and power == 1 and root.type.dtype in float_dtypes:
             roots.append(root)
@@ -65,21 +65,6 @@ def local_gram_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     factored = node.op(atleast_Nd(scaled @ scaled.T, n=product.type.ndim))
     copy_stack_trace(out, factored)
     return [factored] if out.type.is_super(factored.type) else None
-
-
-def _factors(x: TensorVariable, power: int = 1) -> Iterator[tuple[TensorVariable, int]]:
-    """Yield what is multiplied, with power one, and what is divided by, with power minus one."""
-    if x.type.dtype not in float_dtypes:  # a product of integers goes round
-        yield x, power
-    elif factors := operands(x, ps.Mul):
-        for factor in factors:
-            yield from _factors(factor, power)
-    elif quotient := operands(x, ps.TrueDiv):
-        numerator, denominator = quotient
-        yield from _factors(numerator, power)
-        yield from _factors(denominator, -power)
-    else:
-        yield x, power
 
 
 def _scale(x: TensorVariable) -> tuple[TensorVariable, tuple] | None:

@@ -14,11 +14,11 @@ from pytensor.scalar.math import GammaLn
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import add, neg
 from pytensor.tensor.subtensor import AdvancedSubtensor
-from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.elemwise import is_made_by, negated, operand, operands
-from pymc_fastlogp.analysis.gathers import MOVES
+from pymc_fastlogp.analysis.algebra import Signed, flatten_sum
+from pymc_fastlogp.analysis.elemwise import is_made_by, negated, operand
+from pymc_fastlogp.analysis.gathers import SELECTIONS
 from pymc_fastlogp.rewrites.rows.compact.affine import Affine, affine, difference
 from pymc_fastlogp.rewrites.rows.compact.hoist_distinct import grids
 from pymc_fastlogp.rewrites.rows.view.columns import is_asked_again, reads_of
@@ -31,13 +31,6 @@ FEWER = 2
 
 # What an argument has so many times, and whether the term is subtracted.
 type Part = tuple[TensorVariable, float, bool]
-
-
-class Signed(NamedTuple):
-    """A term of a sum, or the negative of it."""
-
-    x: TensorVariable
-    is_negative: bool
 
 
 class LogGamma(NamedTuple):
@@ -89,7 +82,7 @@ def _with_pairs_replaced(
     accepts: Callable[[Pair, TensorVariable], bool],
     replacement: Callable[[Pair], TensorVariable],
 ) -> TensorVariable | None:
-    terms = [*islice(_terms(out), MOST_TERMS + 1)]
+    terms = [*islice(flatten_sum(out), MOST_TERMS + 1)]
     if len(terms) > MOST_TERMS:
         return None
     pairs = [
@@ -120,24 +113,6 @@ def sums_of(fgraph: FunctionGraph, term: TensorVariable) -> list[TensorVariable]
         reached.update(found)
         waiting += found
     return [*reversed(sums)]
-
-
-def _terms(x: TensorVariable) -> Iterator[Signed]:
-    """Yield what is added up, through sums, differences and signs."""
-    stack = [Signed(x, is_negative=False)]
-    while stack:
-        term = stack.pop()
-        if term.x.type.dtype not in float_dtypes:
-            yield term
-        elif added := operands(term.x, ps.Add):
-            stack += [Signed(part, term.is_negative) for part in reversed(added)]
-        elif difference := operands(term.x, ps.Sub):
-            first, second = difference
-            stack += [Signed(second, not term.is_negative), Signed(first, term.is_negative)]
-        elif (positive := negated(term.x)) is not None:
-            stack.append(Signed(positive, not term.is_negative))
-        else:
-            yield term
 
 
 def _paired(terms: Sequence[Signed], accepts: Callable[[Pair], bool]) -> list[Pair]:
@@ -215,7 +190,7 @@ def _has_fewer_entries(fgraph: FunctionGraph, a: TensorVariable, out: TensorVari
 
 def of_entries(f: Callable[[TensorVariable], TensorVariable], x: TensorVariable) -> TensorVariable:
     """Return ``f(x)``, of what entries are gathered from before they are."""
-    if isinstance(x.owner_op, MOVES):
+    if isinstance(x.owner_op, SELECTIONS):
         return x.owner.op(of_entries(f, x.owner.inputs[0]), *x.owner.inputs[1:])
     return f(x)
 

@@ -11,6 +11,7 @@ from pytensor.tensor.math import add, mul
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
+from pymc_fastlogp.analysis.algebra import split_sum
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import in_type, is_made_by
 
@@ -45,12 +46,9 @@ def _multiples(x: TensorVariable) -> list[tuple[TensorVariable, float]]:
     if x.type.dtype not in (*float_dtypes, "int64"):
         return []
     # In their own types, in which another sum may have them, too: `as_variable` computes in one.
-    parts = x.owner.inputs if x.owner is not None else []
-    if is_made_by(x, ps.Add):
-        return [(part, 1.0) for part in parts]
-    if is_made_by(x, ps.Sub):
-        return [(parts[0], 1.0), (parts[1], -1.0)]
-    factors = parts if is_made_by(x, ps.Mul) else []
+    if terms := split_sum(x, cast=False):
+        return [(term, -1.0 if is_negative else 1.0) for term, is_negative in terms]
+    factors = x.owner.inputs if is_made_by(x, ps.Mul) else []
     numbers = [number for factor in factors if (number := fill_value(factor)) is not None]
     if factors and len(numbers) == len(factors) - 1:
         [other] = [factor for factor in factors if fill_value(factor) is None]
