@@ -31,7 +31,7 @@ from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.provenance import Entries, moved_inputs, moves_to, provenance
+from pymc_fastlogp.analysis.provenance import Entries, moved_inputs, movement_nodes, provenance
 from pymc_fastlogp.rewrites.packed_matrices.packed_array import is_scalar, is_whole, packed
 
 # What stores what it moves; the other Ops that move entries are views, or are followed by one of these.
@@ -42,7 +42,11 @@ STORES = (switch, mul, Join, Reshape, Pad, IncSubtensor, AdvancedIncSubtensor)
 def local_moves_to_set(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``pad(reshape(join(v[s], ..)) * mask, ..) -> zeros[rows, cols].set(v)``."""
     [out] = node.outputs
-    if not _is_matrix_of_moved(out) or _is_moved_on(fgraph, out) or _n_stores(moves_to(out)) < 2:
+    if (
+        not _is_matrix_of_moved(out)
+        or _is_moved_on(fgraph, out)
+        or _n_stores(movement_nodes(out)) < 2
+    ):
         return None
     found = provenance(out)
     filled = packed(out, found)

@@ -26,7 +26,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.provenance import in_a_row, moved_inputs, provenance
+from pymc_fastlogp.analysis.provenance import moved_inputs, provenance, slice_if_consecutive
 
 
 @node_rewriter([sub])
@@ -45,7 +45,7 @@ def local_difference_of_cumsum(fgraph: FunctionGraph, node: Apply) -> list[Tenso
         return None
     entries = np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)])
     of_entry = np.repeat(np.arange(last.size), lengths)
-    sums = zeros(last.size, dtype=out.type.dtype)[of_entry].inc(y[in_a_row(entries)])
+    sums = zeros(last.size, dtype=out.type.dtype)[of_entry].inc(y[slice_if_consecutive(entries)])
     copy_stack_trace(out, sums)
     return [sums] if out.type.is_super(sums.type) else None
 
