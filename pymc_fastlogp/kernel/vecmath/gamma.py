@@ -44,7 +44,14 @@ from pymc_fastlogp.kernel.vecmath.polynomials import (
     TRIGAMMA,
     TRIGAMMA_STIRLING,
 )
-from pymc_fastlogp.kernel.vecmath.vector import Floats, Mask, Pair, apart, fast_two_sum, two_sum
+from pymc_fastlogp.kernel.vecmath.vector import (
+    Floats,
+    Mask,
+    Pair,
+    call_outlined,
+    fast_two_sum,
+    two_sum,
+)
 
 # From here on powers of the argument may overflow.
 LARGE = 2.0**100
@@ -118,7 +125,7 @@ def _together(x: Floats, *functions: Forms) -> Sequence[Floats]:
             others = x.bits().is_outside(SMALLEST_NORMAL_BITS, LARGE_BITS)
             below_half = [f.below_half(x, log) for f in functions]
             return others.where_any(
-                below_half, lambda: [apart(f.name, f.anywhere, x) for f in functions]
+                below_half, lambda: [call_outlined(f.name, f.anywhere, x) for f in functions]
             )
 
         usual = [f.usual(x, log) for f in functions]

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from pymc_fastlogp.kernel.vecmath.exponential import BIAS, LN2_HIGH, LN2_LOW, MANTISSA_BITS
 from pymc_fastlogp.kernel.vecmath.polynomials import LOG
-from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Pair, apart, fast_two_sum
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Pair, call_outlined, fast_two_sum
 
 INF, NAN = float("inf"), float("nan")
 SMALLEST_NORMAL = 2.0**-1022
@@ -156,7 +156,7 @@ def _by_split(name: str, x: Floats, formula: Callable[[Split], Floats]) -> Float
         return with_edges(x, formula(split_exponent(x)))
 
     usual = formula(split_normal(x))
-    (result,) = rare.where_any([usual], lambda: [apart(name, anywhere, x)])
+    (result,) = rare.where_any([usual], lambda: [call_outlined(name, anywhere, x)])
     return result
 
 

@@ -16,11 +16,15 @@ one logarithm, of :math:`h` or of :math:`1 - \Phi(-x)`, each a pair.
 """
 
 from pymc_fastlogp.kernel.vecmath.compensated import product
-from pymc_fastlogp.kernel.vecmath.error import HalfLine, on_half_line, times_exp_of_minus
+from pymc_fastlogp.kernel.vecmath.error import (
+    HalfLineConstants,
+    erfcx_on_half_line,
+    times_exp_of_minus,
+)
 from pymc_fastlogp.kernel.vecmath.logarithm import INF, NAN, log_of_normal_sum
 from pymc_fastlogp.kernel.vecmath.vector import Floats, fast_two_sum, select_pair, two_sum
 
-NORMAL_LINE = HalfLine(
+NORMAL_CONSTANTS = HalfLineConstants(
     (4.242640687119285, 3.7611501537150655e-16), (0.3989422804014327, -2.49232720227773e-17)
 )
 # ndtr is 0 below minus the first, log_ndtr -inf below minus the second.
@@ -30,7 +34,7 @@ NDTR_HIGH, LOG_NDTR_HIGH = 40.0, 1.8961503816218352e154
 def ndtr(x: Floats) -> Floats:
     """Return the probability that a standard normal variable is less than x."""
     magnitude = x.magnitude().at_most(NDTR_HIGH)
-    h = on_half_line(magnitude, NORMAL_LINE)
+    h = erfcx_on_half_line(magnitude, NORMAL_CONSTANTS)
     tail = times_exp_of_minus(product(magnitude * 0.5, magnitude), h).rounded()
     return (x > 0.0).select(1.0 - tail, tail)
 
@@ -38,7 +42,7 @@ def ndtr(x: Floats) -> Floats:
 def log_ndtr(x: Floats) -> Floats:
     """Return log(ndtr(x))."""
     magnitude = x.magnitude().at_most(LOG_NDTR_HIGH)
-    h = on_half_line(magnitude, NORMAL_LINE)
+    h = erfcx_on_half_line(magnitude, NORMAL_CONSTANTS)
     half_square = product(magnitude * 0.5, magnitude)
     tail = times_exp_of_minus(half_square, h)
     above = fast_two_sum(1.0, -tail.high)

@@ -30,8 +30,8 @@ from llvmlite import ir
 
 from pymc_fastlogp.kernel.vecmath.compensated import (
     exp_of_remainder,
-    long_log,
-    long_log_of_normal,
+    extended_log,
+    extended_log_of_normal,
     product,
     product_of_pairs,
     reduce_pair_by_ln2,
@@ -45,7 +45,14 @@ from pymc_fastlogp.kernel.vecmath.logarithm import (
     log_of_normal_sum,
     with_edges,
 )
-from pymc_fastlogp.kernel.vecmath.vector import Floats, Mask, Pair, apart, fast_two_sum, two_sum
+from pymc_fastlogp.kernel.vecmath.vector import (
+    Floats,
+    Mask,
+    Pair,
+    call_outlined,
+    fast_two_sum,
+    two_sum,
+)
 
 # Every base but 1 has a power of 0 or inf with a larger exponent.
 LARGEST_EXPONENT = 2.0**65
@@ -62,13 +69,15 @@ def power(x: Floats, y: Floats) -> Floats:
     if n is not None and n in HALF_EXPONENTS:
         return half_integer_power(x, n)
     rare = x.bits().is_outside(SMALLEST_NORMAL_BITS, INF_BITS)
-    (result,) = rare.where_any([_power_of_normal(x, y)], lambda: [apart("pow", _power, x, y)])
+    (result,) = rare.where_any(
+        [_power_of_normal(x, y)], lambda: [call_outlined("pow", _power, x, y)]
+    )
     return result
 
 
 def _power_of_normal(x: Floats, y: Floats) -> Floats:
     """Return x to the power of y for normal positive x; the logarithm is finite, so an exponent of 0 needs no care."""
-    log = long_log_of_normal(x)
+    log = extended_log_of_normal(x)
     exponent = y.at_least(-LARGEST_EXPONENT).at_most(LARGEST_EXPONENT)
     argument = product(exponent, log.high)
     argument = Pair(argument.high, exponent.fma(log.low, argument.low))
@@ -78,7 +87,7 @@ def _power_of_normal(x: Floats, y: Floats) -> Floats:
 def _power(x: Floats, y: Floats) -> Floats:
     """Return x to the power of y for any x."""
     magnitude = x.magnitude()
-    log = long_log(magnitude)
+    log = extended_log(magnitude)
     exponent = y.at_least(-LARGEST_EXPONENT).at_most(LARGEST_EXPONENT)
     argument = product(exponent, with_edges(magnitude, log.high))
     argument = Pair(argument.high, exponent.fma(log.low, argument.low))

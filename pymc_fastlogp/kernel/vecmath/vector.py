@@ -269,7 +269,7 @@ class Floats(Lanes):
         return reduce(lambda p, c: p.fma(self, c), reversed(rest), self.fma(first, second))
 
 
-def apart(name: str, f: Callable[..., Floats], x: Floats, *others: Floats) -> Floats:
+def call_outlined(name: str, f: Callable[..., Floats], x: Floats, *others: Floats) -> Floats:
     """Return ``f(x, *others)`` from a function of its own, which a module has once; the name is part of its symbol.
 
     For what :meth:`Mask.where_any` skips: it is compiled once for all calls, and its constants do not
