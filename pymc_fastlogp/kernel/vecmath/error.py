@@ -49,9 +49,9 @@ AT_ZERO = (7.307431249356731, 8.801911304276683e-17)
 
 @dataclass(frozen=True)
 class HalfLineConstants:
-    """The constants 3 and ``1/sqrt(pi)`` of the formula on the half-line, as pairs.
+    """The constants 3 and ``1/sqrt(pi)`` of the formula on the half-line, each as a pair.
 
-    Scaled constants give ``s * erfcx(r * x)`` with fixed factors ``r`` and ``s``.
+    With ``3 / r`` and ``r / sqrt(pi)`` the formula gives ``r**2 * erfcx(r * x)``.
     """
 
     shift: tuple[float, float]
