@@ -1,6 +1,7 @@
 r"""gammaln and psi (digamma) of positive arguments, the common case in log densities.
 
-**From 1/2 on**, with Binet's function :math:`J` and :math:`K = J' + 1/(2x)` up to sign (NIST Digital Library of Mathematical Functions, 5.9, 5.11):
+**From 1/2 on**, with Binet's function :math:`J` and :math:`K(x) = 1/(2x) - J'(x)` (NIST Digital Library of Mathematical
+Functions, 5.9, 5.11):
 
 .. math::
 

@@ -1,4 +1,4 @@
-r"""The standard normal distribution: ndtr, its distribution function, and log_ndtr.
+r"""The standard normal distribution function ndtr and its logarithm log_ndtr.
 
 For :math:`x \ge 0` let :math:`h(x) = \mathrm{erfcx}(x/\sqrt 2)/2`. Then
 
@@ -7,12 +7,12 @@ For :math:`x \ge 0` let :math:`h(x) = \mathrm{erfcx}(x/\sqrt 2)/2`. Then
     \Phi(-x) &= e^{-x^2/2} h(x), & \Phi(x) &= 1 - \Phi(-x) \\
     \log \Phi(-x) &= -x^2/2 + \log h(x), & \log \Phi(x) &= \log(1 - \Phi(-x))
 
-so that nothing underflows that should not, and small results keep their digits on both sides.
-:math:`h` has the form of erfcx in :mod:`.error` with :math:`3 \sqrt 2` in place of 3 and
-:math:`1/\sqrt{2\pi}` in place of :math:`1/\sqrt\pi`, so :math:`x` is not divided by :math:`\sqrt 2`. log_ndtr takes
-one logarithm, of :math:`h` or of :math:`1 - \Phi(-x)`, each a pair.
+so that no intermediate underflows before the result, and small results keep their digits on both sides.
+:math:`h` has the formula of erfcx in :mod:`.error`, with :math:`3 \sqrt 2` instead of 3 and :math:`1/\sqrt{2\pi}` instead of
+:math:`1/\sqrt\pi`, so that :math:`x` is not divided by :math:`\sqrt 2`. log_ndtr evaluates
+one logarithm, of the pair :math:`h` or of the pair :math:`1 - \Phi(-x)`.
 
-**Error budget** in ulp of the result: that of erfc, and for log_ndtr the logarithm's.
+**Error budget** in ulp of the result: the budget of erfc, and for log_ndtr also the budget of the logarithm.
 """
 
 from pymc_fastlogp.kernel.vecmath.compensated import product
