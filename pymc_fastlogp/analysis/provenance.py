@@ -108,7 +108,7 @@ def provenance(x: TensorVariable, most: int = MANY_ENTRIES) -> Provenance | None
     """Return the source of each entry of ``x``, None if its shape is not static or it has more than ``most`` entries."""
     if not _is_listable(x, most):
         return None
-    evaluation = _Evaluation()
+    evaluation = _Evaluation(most)
     for node in movement_nodes(x, most):
         evaluation.evaluate(node)
     return Provenance(evaluation.leaves, evaluation.of(x), np.concatenate(evaluation.zeroed))
@@ -178,7 +178,8 @@ def _masked_inputs(op: Elemwise, inputs: list[TensorVariable]) -> list[TensorVar
 class _Evaluation:
     """Evaluation of a graph on the numbers of its entries."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = most
         self.codes: dict[TensorVariable, np.ndarray] = {}
         self.leaves: dict[TensorVariable, int] = {}
         self.zeroed = [np.empty(0, dtype=int)]
@@ -197,7 +198,7 @@ class _Evaluation:
     def evaluate(self, node: Apply) -> None:
         """Evaluate a node that moves entries; its outputs stay leaves if the values show that it does more."""
         x = node.outputs[0]
-        moved = {v: self.of(v) for v in moved_inputs(x)}
+        moved = {v: self.of(v) for v in moved_inputs(x, self.most)}
         if is_set(x) and not self._is_written_once(node):
             return
         known = {v: v.data for v in node.inputs if isinstance(v, Constant)} | moved
