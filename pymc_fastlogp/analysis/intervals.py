@@ -6,10 +6,10 @@ so they hold for the *computed* values, however a backend computes them:
 - **A sum of two floats** is rounded to nearest, which is monotone: if :math:`a \le A` and :math:`b \le B`, then
   :math:`fl(a + b) \le fl(A + B)`.
 - **A sum of three or more terms** may be added in any order. Each order errs by at most :math:`n\,\epsilon \sum_i |a_i|`.
-  Bounds are widened by :data:`SLACK` times :math:`\sum_i |a_i|`, which is much more. A sum of nonnegative terms is at least its
+  Bounds are widen by :data:`SLACK` times :math:`\sum_i |a_i|`, which is much more. A sum of nonnegative terms is at least its
   largest term, in any order.
 - **A product** may be contracted into a following sum, and is then not rounded itself. A quotient may be a product with a reciprocal.
-  Functions err by a few units in the last place. Their bounds are widened, except for products with one and quotients by one.
+  Functions err by a few units in the last place. Their bounds are widen, except for products with one and quotients by one.
   They stay within the limits that every implementation keeps, such as 0 and 1 for a sigmoid.
 - **Small results** may be flushed to zero, and large ones may overflow (:func:`stored_as`).
 
@@ -118,7 +118,7 @@ def stored_as(x: Interval, dtype: str) -> Interval:
         return range_of_dtype(dtype)
     if kind.kind != "f" or kind.itemsize < 4:
         return range_of_dtype(dtype)
-    return Interval(_rounded_down(x.low, kind), -_rounded_down(-x.high, kind), x.nan, x.plus_zero)
+    return Interval(_round_down(x.low, kind), -_round_down(-x.high, kind), x.nan, x.plus_zero)
 
 
 def _is_kept(low: float) -> bool:
@@ -126,7 +126,7 @@ def _is_kept(low: float) -> bool:
     return low <= 0 or TINY <= low <= HUGE
 
 
-def _rounded_down(low: float, dtype: np.dtype) -> float:
+def _round_down(low: float, dtype: np.dtype) -> float:
     """Round a lower bound down in a float dtype, where numbers above it may underflow or not overflow."""
     if low > 0:
         low = min(low, HUGE) if low >= TINY else 0.0
@@ -144,7 +144,7 @@ def hull(xs: Operands) -> Interval:
     )
 
 
-def widened(low: float, high: float) -> Interval:
+def widen(low: float, high: float) -> Interval:
     """Return an interval with both bounds moved outward by the slack."""
     return Interval(_lower(low), -_lower(-high))
 
@@ -189,7 +189,7 @@ def _of_two(a: float, b: float) -> Interval:
     if a == 0 or b == 0:
         return Interval(0.0, 0.0)
     is_exact = abs(a) == 1 or abs(b) == 1
-    return Interval(a * b, a * b) if is_exact else widened(a * b, a * b)
+    return Interval(a * b, a * b) if is_exact else widen(a * b, a * b)
 
 
 def divide(x: Interval, y: Interval) -> Interval:
@@ -207,7 +207,7 @@ def divide(x: Interval, y: Interval) -> Interval:
 
 
 def _inverse(end: float) -> Interval:
-    return Interval(end, end) if abs(end) == 1 else widened(1 / end, 1 / end)
+    return Interval(end, end) if abs(end) == 1 else widen(1 / end, 1 / end)
 
 
 def _clash(
@@ -252,7 +252,7 @@ def monotone(
     def interval(xs: Operands) -> Interval:
         [x] = xs
         ends = sorted(float(f.impl(max(end, domain))) for end in (x.low, x.high))
-        y = widened(*ends)
+        y = widen(*ends)
         return Interval(max(y.low, low), min(y.high, high), x.low < domain, plus_zero)
 
     return interval

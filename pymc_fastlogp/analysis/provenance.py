@@ -19,8 +19,8 @@ The result of any other operation is a leaf:
 - an ``inc`` of anything but zeros,
 - a change of dtype, which rounds.
 
-A product with a mask is not exactly a move, because zero times infinity is nan. The entries that are multiplied by zero are recorded, so that
-a rule can check that each of them is also present at another position, where infinity and nan remain visible.
+A product with a mask is not exactly a move, because zero times infinity is nan. Entries that are multiplied by zero are recorded. A rule
+can check that each such entry is also present at another position, where infinity and nan remain visible.
 """
 
 import math
@@ -210,7 +210,7 @@ class _Evaluation:
             )
             self.zeroed.append(numbers[mask == 0])
         try:
-            outputs = _performed(node, values)
+            outputs = _evaluate_node(node, values)
         except (IndexError, ValueError):  # PyTensor raises it when the function is called
             return
         # A float mask makes the numbers float, which NumPy does not write into integer arrays.
@@ -225,7 +225,7 @@ class _Evaluation:
         return write.op.set_instead_of_inc or not self.of(write.inputs[0]).ravel()[where].any()
 
 
-def _performed(node: Apply, values: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _evaluate_node(node: Apply, values: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return the outputs of a node for arrays; a SymbolicOp is evaluated node by node, without compilation."""
     if not isinstance(node.op, SymbolicOp):
         outputs: list[list] = [[None] for _ in node.outputs]
@@ -235,7 +235,7 @@ def _performed(node: Apply, values: Sequence[np.ndarray]) -> list[np.ndarray]:
     known = {v: v.data for v in graph.variables if isinstance(v, Constant)}
     known.update(zip(graph.inputs, values, strict=True))
     for inner in graph.toposort():
-        made = _performed(inner, [known[v] for v in inner.inputs])
+        made = _evaluate_node(inner, [known[v] for v in inner.inputs])
         known.update(zip(inner.outputs, made, strict=True))
     return [known[v] for v in graph.outputs]
 

@@ -5,7 +5,7 @@
 - Elementwise functions take their interval function from :mod:`~pymc_fastlogp.analysis.scalar_facts`;
   :mod:`~pymc_fastlogp.analysis.intervals` describes the arithmetic.
 - Ops that move, set, join and reduce entries have a rule in this module.
-- The interval of a constant is that of its data. An Op without a rule has the interval of its dtype.
+- A constant has the interval of its data. An Op without a rule has the interval of its dtype.
 
 Inputs may hold nan and infinities, because samplers visit such points, and the plugin must then do the same as PyTensor, raising
 included. So the interval of ``exp(x)`` is ``[0, inf]`` *or nan*. Only constants, integers, and functions of these that cannot

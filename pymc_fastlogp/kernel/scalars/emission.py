@@ -6,7 +6,7 @@ from pytensor.graph.basic import Apply
 from pytensor.scalar.basic import ScalarOp
 from pytensor.scalar.loop import ScalarLoop
 
-from pymc_fastlogp.kernel.scalars.forms import FORMS, converted
+from pymc_fastlogp.kernel.scalars.forms import FORMS, convert
 from pymc_fastlogp.kernel.scalars.loops import LoopResult, emit_loop, whole_exponent
 from pymc_fastlogp.kernel.scalars.table import ROWS, UPSTREAM, Emitter
 from pymc_fastlogp.kernel.scalars.upstream import External
@@ -43,7 +43,7 @@ def emit(
     if emitter is None:
         raise NotImplementedError(f"no vector form of {op} from {input_dtypes} to {output_dtype}")
     domain = ROWS[type(op)].domain(input_dtypes, output_dtype)
-    return converted(emitter(*map(converted, args, domain)), output_dtype)
+    return convert(emitter(*map(convert, args, domain)), output_dtype)
 
 
 def _emitter(op: ScalarOp, input_dtypes: Sequence[str], output_dtype: str) -> Emitter | None:
@@ -54,9 +54,9 @@ def _emitter(op: ScalarOp, input_dtypes: Sequence[str], output_dtype: str) -> Em
 
 def emit_shared(name: str, x: Lanes, output_dtypes: Sequence[str]) -> tuple[Lanes, ...]:
     """Append the Ops of a row of :data:`SHARED_OPS`; each result has the same bits as from a separate call."""
-    argument = converted(x, "float64")
+    argument = convert(x, "float64")
     assert isinstance(argument, Floats)
-    return tuple(map(converted, SHARED[name].emit(argument), output_dtypes))
+    return tuple(map(convert, SHARED[name].emit(argument), output_dtypes))
 
 
 def externals(op: ScalarOp, n_arguments: int) -> tuple[External, ...]:

@@ -81,21 +81,21 @@ def to_memory(lanes: Lanes, dtype: str) -> ir.Value:
     return change[type(lanes)](lanes.value, vector)
 
 
-def normalized(lanes: Lanes, dtype: str) -> Lanes:
+def normalize(lanes: Lanes, dtype: str) -> Lanes:
     """Round or wrap lanes in the register form of a dtype to the dtype."""
     if dtype in ("float64", "int64", "bool"):
         return lanes
     return from_memory(lanes.builder, to_memory(lanes, dtype), dtype)
 
 
-def converted(lanes: Lanes, dtype: str) -> Lanes:
+def convert(lanes: Lanes, dtype: str) -> Lanes:
     """Convert lanes of any register form to a dtype, as NumPy's ``astype`` does.
 
     A float is truncated towards zero. The integer is unspecified for nan and for a float outside the range of int64, as in PyTensor.
     """
     form = FORMS[dtype]
     if type(lanes) is form:
-        return normalized(lanes, dtype)
+        return normalize(lanes, dtype)
     if isinstance(lanes, Floats):
         return lanes.compare("!=", 0.0) if form is Mask else _floats_to_integers(lanes, dtype)
     if isinstance(lanes, Mask):
@@ -116,7 +116,7 @@ def _from_mask(mask: Mask, form: type[Lanes]) -> Lanes:
 
 def _floats_to_integers(floats: Floats, dtype: str) -> Lanes:
     vector = ir.VectorType(I64, floats.width)
-    return normalized(Integers(floats.builder, floats.builder.fptosi(floats.value, vector)), dtype)
+    return normalize(Integers(floats.builder, floats.builder.fptosi(floats.value, vector)), dtype)
 
 
 def _integers_to_floats(integers: Integers, dtype: str) -> Lanes:

@@ -30,7 +30,7 @@ from pytensor.scalar.basic import ScalarOp
 from pytensor.scalar.loop import ScalarLoop
 
 from pymc_fastlogp.kernel.llvm import I1, filled, once
-from pymc_fastlogp.kernel.scalars.forms import ELEMENTS, FORMS, constant, normalized
+from pymc_fastlogp.kernel.scalars.forms import ELEMENTS, FORMS, constant, normalize
 from pymc_fastlogp.kernel.vecmath.vector import Integers, Lanes, Mask
 
 
@@ -166,7 +166,7 @@ def _emit_body(loop: ScalarLoop, args: Sequence[Lanes], emit: Emit) -> list[Lane
         operands = [value_of(x) for x in node.inputs]
         if exponent := whole_exponent(node):
             power = reduce(mul, [operands[0]] * exponent)
-            values[out] = normalized(power, out.type.dtype)
+            values[out] = normalize(power, out.type.dtype)
         else:
             dtypes = [x.type.dtype for x in node.inputs]
             values[out] = emit(node.op, operands, dtypes, out.type.dtype)

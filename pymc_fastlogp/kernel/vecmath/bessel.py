@@ -9,8 +9,8 @@ i0e is even and i1e odd. For :math:`x \ge 0` each function :math:`f` has three r
     f(x) &= (l + r(12/x - 1))/\sqrt x && (x \ge 6)
 
 The last form follows from the expansion at infinity, :math:`1 + (1 - 4 n^2)/(8x) + \ldots` over :math:`\sqrt{2 \pi x}` (NIST Digital Library
-of Mathematical Functions, 10.40), as in the Chebyshev series of Cephes. The constants :math:`c` and :math:`l` are exact doubles, close to
-the value of the function in the middle of the range, so that the polynomials are small.
+of Mathematical Functions, 10.40), as in the Chebyshev series of Cephes. The exact doubles :math:`c` and :math:`l` are close to
+the value of the function in the middle of the range, which makes the polynomials small.
 
 **Error budget** in ulp of the result:
 

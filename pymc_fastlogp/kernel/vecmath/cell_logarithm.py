@@ -1,7 +1,7 @@
 r"""The logarithm by a table of eight entries, with the absolute accuracy that the gamma family needs.
 
-Write :math:`x = 2^k m` with :math:`1 \le m < 2`. The three leading bits of the mantissa select an eighth of :math:`[1, 2)`, a *cell*, and
-a constant :math:`c` close to :math:`1/m` in the middle of the cell. With :math:`f = m c - 1`, so :math:`|f| < 1/17`,
+Write :math:`x = 2^k m` with :math:`1 \le m < 2`. The three leading bits of the mantissa select an eighth of :math:`[1, 2)`, a *cell*. Each
+cell has a constant :math:`c` close to :math:`1/m` in its middle. With :math:`f = m c - 1`, so :math:`|f| < 1/17`,
 
 .. math:: \log x = (k \log 2 - \log c) + f + f^2 p(f)
 

@@ -8,8 +8,8 @@ r"""The inverse error functions: erfinv, erfcinv.
 .. math:: |\mathrm{erfinv}(x)| = s - 3/8 + p(t), \qquad t = \frac{11 s/8 - 6}{s + 4}
 
 with the minimax polynomial ``ERFCINV``. The variable :math:`t` maps the range of :math:`s`, from 0.83 to 27.3 for the smallest double :math:`u`,
-to :math:`[-1, 1]` evenly (for a function of the root of the logarithm: J. M. Blair, C. A. Edwards and J. H. Johnson 1976,
-Rational Chebyshev approximations for the inverse of the error function). The logarithm and its root are pairs. The
+to about :math:`[-1, 1]`, evenly. (For a function of the root of the logarithm: J. M. Blair, C. A. Edwards and J. H. Johnson 1976,
+Rational Chebyshev approximations for the inverse of the error function.) The logarithm and its root are pairs. The
 offset 3/8 makes :math:`p` smallest where the result is smallest.
 
 **erfcinv** is :math:`\mathrm{erfcinv}(u) = -\mathrm{erfinv}(u - 1)`, where :math:`1 - |u - 1|` is exactly :math:`u` or :math:`2 - u`.

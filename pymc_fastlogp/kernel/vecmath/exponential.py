@@ -2,8 +2,8 @@ r"""Exponentials: exp, exp2, expm1.
 
 Write :math:`x = k \log 2 + r` with :math:`k` the nearest integer to :math:`x / \log 2`, so that
 :math:`|r| \le \log(2)/2` and :math:`e^x = 2^k e^r`. Cody and Waite's subtraction keeps
-:math:`r` accurate. It splits :math:`\log 2` into a rest and a leading part with trailing zeros, whose product with every :math:`k`
-in range is exact (Muller et al., Handbook of Floating-Point Arithmetic, 2nd ed., section 10.2). Adding :math:`1.5 \cdot 2^{52}`
+:math:`r` accurate. :math:`\log 2` is split into a rest and a leading part. Trailing zeros make the product of the leading part with every :math:`k`
+in range exact (Muller et al., Handbook of Floating-Point Arithmetic, 2nd ed., section 10.2). Adding :math:`1.5 \cdot 2^{52}`
 rounds to the nearest integer and leaves that integer in the low bits. Then
 
 .. math:: e^r - 1 = r + r^2 p(r)

@@ -39,7 +39,7 @@ from typing import NamedTuple
 
 from pymc_fastlogp.kernel.vecmath import gamma_positive
 from pymc_fastlogp.kernel.vecmath.cell_logarithm import HALF_BITS, CellLogarithm
-from pymc_fastlogp.kernel.vecmath.groups import in_groups
+from pymc_fastlogp.kernel.vecmath.groups import map_groups
 from pymc_fastlogp.kernel.vecmath.logarithm import INF, NAN, SMALLEST_NORMAL_BITS, log_pair
 from pymc_fastlogp.kernel.vecmath.polynomials import (
     COTPI,
@@ -95,7 +95,7 @@ class Branches(NamedTuple):
     """The branches of gammaln or psi: from 1/2 to 2**100, for normal numbers below 1/2, and for any number."""
 
     name: str
-    from_half: Callable[[Floats, CellLogarithm], Floats]
+    above_half: Callable[[Floats, CellLogarithm], Floats]
     below_half: Callable[[Floats, CellLogarithm], Floats]
     anywhere: Callable[[Floats], Floats]
 
@@ -131,10 +131,10 @@ def _evaluate(x: Floats, *functions: Branches) -> Sequence[Floats]:
                 below_half, lambda: [call_outlined(f.name, f.anywhere, x) for f in functions]
             )
 
-        usual = [f.from_half(x, log) for f in functions]
+        usual = [f.above_half(x, log) for f in functions]
         return log.from_half.is_outside(0, LARGE_BITS - HALF_BITS).where_any(usual, rare)
 
-    return in_groups(of_group, x)
+    return map_groups(of_group, x)
 
 
 def trigamma(x: Floats) -> Floats:

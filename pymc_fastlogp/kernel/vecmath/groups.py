@@ -18,11 +18,11 @@ GROUP = 8
 Entry = Callable[[ir.IRBuilder, ir.Value], ir.Value]
 
 
-def in_groups(f: Callable[[Floats], Sequence[Floats]], x: Floats) -> tuple[Floats, ...]:
+def map_groups(f: Callable[[Floats], Sequence[Floats]], x: Floats) -> tuple[Floats, ...]:
     """Apply f to each group of lanes, and concatenate the results; x may have any width."""
     starts = range(0, x.width, GROUP)
     results = [f(_lanes(x, range(i, min(i + GROUP, x.width)))) for i in starts]
-    return tuple(reduce(_concatenated, parts) for parts in zip(*results))
+    return tuple(reduce(_concatenate, parts) for parts in zip(*results))
 
 
 def look_up(index: Integers, name: str, table: Sequence[float]) -> Floats:
@@ -55,7 +55,7 @@ def _lanes(x: Floats, lanes: Sequence[int]) -> Floats:
     return Floats(x.builder, shuffle(x.builder, x.value, x.value, lanes))
 
 
-def _concatenated(first: Floats, second: Floats) -> Floats:
+def _concatenate(first: Floats, second: Floats) -> Floats:
     """Return the lanes of both vectors; the second has at most as many as the first."""
     last = second.width - 1
     padded = _lanes(second, [min(i, last) for i in range(first.width)]).value
