@@ -1,15 +1,16 @@
-"""Split sums into signed terms, and products into factors that may be inverse.
+"""Split sums into signed terms, and products into factors that may be inverse; and join them again.
 
-``split_sum`` and ``split_product`` split the last operation only, ``flatten_sum`` and ``flatten_product`` nested ones, too:
+``split_sum`` and ``split_product`` split the last operation only. ``flatten_sum`` and ``flatten_product`` split nested operations, too:
 the sum :math:`a - (b - c)` has the terms :math:`+a, -b, +c`, and the product :math:`a / (b / c)` the factors
 :math:`a, b^{-1}, c`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
 import pytensor.scalar as ps
+from pytensor.tensor.math import add, mul
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
@@ -112,3 +113,15 @@ def count_leaves(x: TensorVariable, *scalar_ops: type[ps.ScalarOp]) -> int:
         return sum(map(count, x.owner.inputs)) if is_made_by(x, *scalar_ops) else 1
 
     return count(x)
+
+
+def add_all(terms: Iterable[TensorVariable]) -> TensorVariable:
+    """Return the sum of one or more terms."""
+    first, *others = terms
+    return add(first, *others) if others else first
+
+
+def multiply_all(factors: Iterable[TensorVariable]) -> TensorVariable:
+    """Return the product of one or more factors."""
+    first, *others = factors
+    return mul(first, *others) if others else first

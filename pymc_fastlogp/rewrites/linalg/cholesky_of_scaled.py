@@ -20,11 +20,11 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import constant, switch
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
-from pytensor.tensor.math import gt, lt, mul, sqrt
+from pytensor.tensor.math import gt, lt, sqrt
 from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
-from pymc_fastlogp.analysis.algebra import split_product
+from pymc_fastlogp.analysis.algebra import multiply_all, split_product
 
 
 @node_rewriter([blockwise_of(Cholesky)])
@@ -55,4 +55,4 @@ def _scale(x: TensorVariable) -> tuple[TensorVariable, TensorConstant] | None:
     if not scales or len(matrices) != 1 or not isinstance(matrices[0], TensorConstant):
         return None
     # Of one row, both factors of a product are scalars.
-    return mul(*scales) if len(scales) > 1 else scales[0], matrices[0]
+    return multiply_all(scales), matrices[0]

@@ -12,11 +12,11 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace
 from pytensor.scalar.math import GammaLn
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.math import add, neg
+from pytensor.tensor.math import neg
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.algebra import Signed, flatten_sum
+from pymc_fastlogp.analysis.algebra import Signed, add_all, flatten_sum
 from pymc_fastlogp.analysis.elemwise import is_made_by, negated, operand
 from pymc_fastlogp.analysis.gathers import SELECTIONS
 from pymc_fastlogp.rewrites.rows.compact.affine import Affine, affine, difference
@@ -215,5 +215,4 @@ def as_gathered(x: TensorVariable) -> TensorVariable:
 
 def _total(terms: Sequence[Signed]) -> TensorVariable:
     """Return the sum."""
-    signed = [neg(x) if is_negative else x for x, is_negative in terms]
-    return add(*signed) if len(signed) > 1 else signed[0]
+    return add_all(neg(x) if is_negative else x for x, is_negative in terms)

@@ -29,11 +29,11 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import constant, switch
 from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.math import Sum, add, exp, le, log, lt, mul, sub
+from pytensor.tensor.math import Sum, add, exp, le, log, lt, sub
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
-from pymc_fastlogp.analysis.algebra import count_leaves, flatten, split_product
+from pymc_fastlogp.analysis.algebra import count_leaves, flatten, multiply_all, split_product
 from pymc_fastlogp.analysis.elemwise import is_made_by, operand, operands
 from pymc_fastlogp.analysis.gathers import SELECTIONS
 from pymc_fastlogp.analysis.ranges import is_nonnegative
@@ -71,8 +71,7 @@ def with_one_exponential(x: TensorVariable) -> TensorVariable | None:
     if len(exponents) < 2:
         return None
     others = [factor for factor in factors if _exponent(factor) is None]
-    exponential = exp(add(*exponents))
-    return mul(*others, exponential) if others else exponential
+    return multiply_all([*others, exp(add(*exponents))])
 
 
 def _factors(x: TensorVariable) -> list[TensorVariable]:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import pytensor.scalar as ps
 from pytensor.tensor.basic import constant
-from pytensor.tensor.math import add, mul
+from pytensor.tensor.math import mul
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
-from pymc_fastlogp.analysis.algebra import split_sum
+from pymc_fastlogp.analysis.algebra import add_all, split_sum
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import in_type, is_made_by
 
@@ -86,4 +86,4 @@ def as_variable(x: Affine, ndim: int, dtype: str) -> TensorVariable:
     parts = [part if by == 1 else mul(part, by) for part, by in multiples]
     if number.any() or not parts:
         parts.append(constant(number.astype(dtype)))
-    return (add(*parts) if len(parts) > 1 else parts[0]).astype(dtype)
+    return add_all(parts).astype(dtype)
