@@ -236,6 +236,9 @@ def _reaches_zero(xs: Operands) -> bool:
     return math.prod(min(x.smallest, 1.0) for x in xs) < TINY
 
 
+# Interval functions of scalar Ops.
+
+
 def monotone(
     f: ps.UnaryScalarOp,
     low: float = -math.inf,

@@ -48,9 +48,9 @@ from pymc_fastlogp.analysis.constants import broadcast, fill_value
 from pymc_fastlogp.analysis.writes import is_set, positions
 
 # Larger arrays are not tracked: each position takes memory and compile time. Batches of correlation matrices are usually smaller.
-MANY_ENTRIES = 100_000
+MAX_ENTRIES = 100_000
 # Limit for the intermediate arrays of one graph together.
-MOST_MOVED = 10 * MANY_ENTRIES
+MAX_MOVED_ENTRIES = 10 * MAX_ENTRIES
 
 # Dtypes that can hold the number of each entry.
 NUMBERS = {"float64", "float32", "int64", "int32"}
@@ -104,7 +104,7 @@ class Provenance(NamedTuple):
                 yield Entries(leaf, found[begin:end] - start - 1, where[begin:end])
 
 
-def provenance(x: TensorVariable, most: int = MANY_ENTRIES) -> Provenance | None:
+def provenance(x: TensorVariable, most: int = MAX_ENTRIES) -> Provenance | None:
     """Return the source of each entry of ``x``, None if its shape is not static or it has more than ``most`` entries."""
     if not _is_listable(x, most):
         return None
@@ -120,9 +120,9 @@ def slice_if_consecutive(index: np.ndarray) -> np.ndarray | slice:
     return slice(begin, end) if np.array_equal(index, np.arange(begin, end)) else index
 
 
-def movement_nodes(x: TensorVariable, most: int = MANY_ENTRIES) -> list[Apply]:
+def movement_nodes(x: TensorVariable, most: int = MAX_ENTRIES) -> list[Apply]:
     """Return the nodes between the leaves and ``x`` in topological order."""
-    budget = MOST_MOVED
+    budget = MAX_MOVED_ENTRIES
 
     def moved_within_budget(v: TensorVariable) -> Sequence[TensorVariable]:
         nonlocal budget
@@ -134,7 +134,7 @@ def movement_nodes(x: TensorVariable, most: int = MANY_ENTRIES) -> list[Apply]:
     return [*toposort([x], blockers=[v for v, inputs in region if not inputs])]
 
 
-def moved_inputs(x: TensorVariable, most: int = MANY_ENTRIES) -> Sequence[TensorVariable]:
+def moved_inputs(x: TensorVariable, most: int = MAX_ENTRIES) -> Sequence[TensorVariable]:
     """Return the inputs whose entries ``x`` moves, as far as shapes and dtypes tell; none if ``x`` is a leaf."""
     if x.owner is None or x.type.dtype not in NUMBERS or not _is_listable(x, most):
         return ()

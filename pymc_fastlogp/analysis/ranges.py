@@ -48,7 +48,7 @@ from pymc_fastlogp.analysis.writes import is_set, positions
 # Deeper expressions count as unknown: the walk is recursive, and distant inputs rarely prove anything.
 DEEPEST = 100
 # After so many intervals, further expressions count as unknown. Nested writes ask for a new subset of entries at each write.
-MOST_FOUND = 2_000
+MAX_INTERVALS = 2_000
 
 # Up to this number of terms the rounding errors of a sum are smaller than the sum of magnitudes.
 MOST_TERMS = 1_000_000
@@ -110,7 +110,7 @@ class _Walk:
     def _of(self, x: TensorVariable, where: Chosen) -> Interval:
         if isinstance(x, Constant):
             return _of_constant(x) if where is None else range_of_data(x.data.ravel()[where])
-        if x.owner is None or self.depth > DEEPEST or len(self.found) > MOST_FOUND:
+        if x.owner is None or self.depth > DEEPEST or len(self.found) > MAX_INTERVALS:
             return range_of_dtype(x.type.dtype)
         op = x.owner.op
         rule = _of_first_input if isinstance(op, CheckAndRaise) else RULES.get(type(op))

@@ -12,7 +12,7 @@ from pytensor.tensor.subtensor import (
 from pytensor.tensor.variable import TensorVariable
 
 # Positions are not listed for larger tensors: a list takes time and memory per entry.
-MANY_ENTRIES = 1_000_000
+MAX_LISTED_ENTRIES = 1_000_000
 
 WRITES = {IncSubtensor, AdvancedIncSubtensor}
 
@@ -26,7 +26,7 @@ def is_set(x: TensorVariable) -> bool:
 def positions(write: Apply) -> np.ndarray | None:
     """Return the flat positions that a write touches, None unless the indices are constant and the shape is static."""
     shape = write.inputs[0].type.shape
-    if None in shape or math.prod(shape) > MANY_ENTRIES:
+    if None in shape or math.prod(shape) > MAX_LISTED_ENTRIES:
         return None
     if not all(isinstance(entry, Constant) for entry in write.inputs[2:]):
         return None
