@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# The largest number of lanes of a vector: larger distances between equal elements are not told apart.
+# The largest number of lanes of a vector: larger distances between equal elements are not distinguished.
 FAR = 16
 
 

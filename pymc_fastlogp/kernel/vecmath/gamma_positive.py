@@ -27,7 +27,7 @@ with J 1/2, the last sum 1/2; below 1/2 one more sum. Error budget of psi: K and
 
 from pymc_fastlogp.kernel.vecmath.cell_logarithm import CellLogarithm
 from pymc_fastlogp.kernel.vecmath.compensated import product
-from pymc_fastlogp.kernel.vecmath.logarithm import log_of_normal_apart
+from pymc_fastlogp.kernel.vecmath.logarithm import split_log_of_normal
 from pymc_fastlogp.kernel.vecmath.polynomials import (
     BINET_DENOMINATOR,
     BINET_NUMERATOR,
@@ -50,7 +50,7 @@ def gammaln(x: Floats, log: CellLogarithm) -> Floats:
 
 def gammaln_pair(x: Floats, bounded: Floats) -> Pair:
     """Return log(gamma(x)) as a pair for any x from 1/2 on, given ``bounded``, the smaller of x and 2**100."""
-    log, factor = log_of_normal_apart(x), x - 0.5
+    log, factor = split_log_of_normal(x), x - 0.5
     leading, following = product(factor, log.high - 1.0), product(factor, log.low)
     small = two_sum(following.high, _stirling(bounded))
     total = two_sum(leading.high, small.high)
@@ -69,7 +69,7 @@ def psi(x: Floats, log: CellLogarithm) -> Floats:
 
 def psi_pair(x: Floats, bounded: Floats) -> Pair:
     """Return psi(x) as a pair for any x from 1/2 on, given ``bounded``, the smaller of x and 2**100."""
-    log = log_of_normal_apart(x)
+    log = split_log_of_normal(x)
     return Pair(log.high, log.low - _log_minus_psi(bounded))
 
 

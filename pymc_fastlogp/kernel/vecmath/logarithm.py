@@ -100,7 +100,7 @@ def log_pair(x: Floats) -> Pair:
     return _natural(split.k, split.f, 0.0)
 
 
-def log_of_normal_apart(x: Floats) -> Pair:
+def split_log_of_normal(x: Floats) -> Pair:
     """Return log(x) as the exact ``k log(2)`` and the rest, whose error is at most 2**-54."""
     split = split_normal(x)
     k, f = split.k, split.f
