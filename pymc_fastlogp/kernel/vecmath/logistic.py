@@ -70,7 +70,7 @@ def tanh(x: Floats) -> Floats:
     """Return the hyperbolic tangent."""
     reduced = reduce_by_ln2((x.magnitude() * -2.0).at_least(TANH_LOW))
     scale = half_power_of_two(reduced.k)
-    # The rounding error of r is multiplied by 2**(k - 1), so it is negligible; for k = 0 there is none.
+    # The rounding error of r is multiplied by 2**(k - 1), at most 1/4. There is no such error for k = 0.
     large, small = scale - 0.5, scale * reduced.rounded_expm1()
     half = large + small
     reciprocal = 1.0 / (half + 1.0)
