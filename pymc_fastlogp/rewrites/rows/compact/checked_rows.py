@@ -15,7 +15,7 @@ from pytensor.tensor.math import All
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.gathers import MOVES
+from pymc_fastlogp.analysis.gathers import SELECTIONS
 from pymc_fastlogp.rewrites.rows.view.columns import is_cheap
 
 
@@ -52,4 +52,4 @@ def _is_for_checks_alone(fgraph: FunctionGraph, x: TensorVariable) -> bool:
 def _is_by_row(node: Apply) -> bool:
     """Return whether a node does not reduce all rows to one number."""
     is_reduction = isinstance(node.op, CAReduce) and node.outputs[0].type.ndim > 0
-    return is_reduction or isinstance(node.op, (Elemwise, Join, *MOVES))
+    return is_reduction or isinstance(node.op, (Elemwise, Join, *SELECTIONS))

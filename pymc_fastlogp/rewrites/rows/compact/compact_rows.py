@@ -38,6 +38,7 @@ from pytensor.tensor.math import All, Sum
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp import decisions
+from pymc_fastlogp.analysis.algebra import add_all
 from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.decisions import Refusal
 from pymc_fastlogp.rewrites.rows.compact.cells import Cells
@@ -59,7 +60,6 @@ from pymc_fastlogp.rewrites.rows.compact.terms import (
     split,
     sum_at_cells,
     terms_of,
-    total,
 )
 from pymc_fastlogp.rewrites.rows.refusals import (
     NEEDED_ROW_BY_ROW,
@@ -145,7 +145,7 @@ def _replacement(reduction: Reduction, rows: Rows) -> list[TensorVariable] | Non
     except OverflowError:
         decisions.refused(NAME, reduction.out, NO_SUMS)
         return None
-    result = checked(reduction, total(parts))
+    result = checked(reduction, add_all(parts))
     if result is None:
         return None
     n_cells = [loop.n_cells for loop in rows.loops if not (loop.codes is None or loop.is_constant)]
@@ -192,7 +192,7 @@ def _weighted(term: Term, factor: TensorVariable | None, cells: Cells) -> Tensor
     weights = cells.weights(term) if term.weights else [counts]
     if factor is None:
         return _aligned(weights[0], ndim)
-    weighted = total(_aligned(weight, ndim) * factor for weight in weights)
+    weighted = add_all(_aligned(weight, ndim) * factor for weight in weights)
     return weighted if counts.all() else switch(_aligned(counts > 0, ndim), weighted, 0)
 
 
