@@ -39,8 +39,9 @@ from pytensor.tensor.math import mul, true_div
 from pytensor.tensor.math import pow as pt_pow
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.algebra import split_sum
 from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.analysis.elemwise import is_elemwise, negated, operands
+from pymc_fastlogp.analysis.elemwise import is_elemwise, negated
 from pymc_fastlogp.analysis.ranges import is_positive, range_of
 from pymc_fastlogp.rewrites.replacement import replacement
 
@@ -123,16 +124,12 @@ def _split(x: TensorVariable) -> Exponent:
         return found._replace(orders=(*found.orders, x.owner_op.new_order))
     if (positive := negated(x)) is not None:
         return _negative(_split(positive))
-    if difference := operands(x, ps.Sub):
-        first, second = difference
-        if (number := fill_value(first)) is not None:
-            return _negative(_split(second)).plus(float(number))
-        if (number := fill_value(second)) is not None:
-            return _split(first).plus(-float(number))
-    if len(terms := operands(x, ps.Add)) == 2:
-        for number, term in ((fill_value(terms[0]), terms[1]), (fill_value(terms[1]), terms[0])):
-            if number is not None:
-                return _split(term).plus(float(number))
+    if len(terms := split_sum(x)) == 2:
+        for added, other in (terms, reversed(terms)):
+            if (number := fill_value(added.x)) is not None:
+                found = _split(other.x)
+                offset = -float(number) if added.is_negative else float(number)
+                return (_negative(found) if other.is_negative else found).plus(offset)
     return Exponent(0.0, False, x)
 
 

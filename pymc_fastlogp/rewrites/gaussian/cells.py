@@ -11,10 +11,10 @@ from operator import truediv
 import numpy as np
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.algebra import add_all, multiply_all
 from pymc_fastlogp.analysis.elemwise import in_type
 from pymc_fastlogp.analysis.gathers import Where, position_key
 from pymc_fastlogp.rewrites.gaussian.squares import Factor, Monomial
-from pymc_fastlogp.rewrites.rows.compact.terms import product, total
 from pymc_fastlogp.rewrites.rows.view.axes import arrange_axes
 from pymc_fastlogp.rewrites.rows.view.chunks import (
     counts_of,
@@ -75,7 +75,7 @@ class GaussianCells:
 
     def sum_of(self, monomials: list[Monomial]) -> TensorVariable:
         """Return the sum of the parameter parts of monomials, shape ``(n,)`` or ``(1,)``."""
-        return total(
+        return add_all(
             -self.of(monomial) if monomial.is_negative else self.of(monomial)
             for monomial in monomials
         )
@@ -87,8 +87,8 @@ class GaussianCells:
         if x is not None:
             factors.insert(0, x)
         if not factors:
-            return truediv(1, product(divisors))
-        return reduce(truediv, divisors, product(factors))
+            return truediv(1, multiply_all(divisors))
+        return reduce(truediv, divisors, multiply_all(factors))
 
     def _at(self, factor: Factor) -> TensorVariable:
         chosen: Where = {axis: self._position(p) for axis, p in factor.where.items()}

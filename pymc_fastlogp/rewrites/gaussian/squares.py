@@ -30,6 +30,7 @@ from pytensor.tensor.math import Dot, Sum
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
+from pymc_fastlogp.analysis.algebra import split_product, split_sum
 from pymc_fastlogp.analysis.elemwise import is_made_by, scalar_op, squared
 from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.rewrites.rows.view.chunks import at_rows
@@ -150,19 +151,17 @@ def _parsed(expansion: Expansion, x: TensorVariable, where: Where) -> Square | N
     if base is not None:
         scale, inner = _peel(expansion, base, where)
         return Square(ONE, scale, monomials(expansion, inner, where))
-    if not is_made_by(x, ps.Mul, ps.TrueDiv):
-        return None
-    divides = is_made_by(x, ps.TrueDiv)
-    parsed = [parse_square(expansion, factor, where) for factor in x.owner.inputs]
+    factors = split_product(x, cast=False)
+    parsed = [parse_square(expansion, factor.x, where) for factor in factors]
     squares = [i for i, square in enumerate(parsed) if square is not None]
-    if len(squares) != 1 or (divides and squares != [0]):
+    if len(squares) != 1 or factors[squares[0]].is_inverse:
         return None
-    [i] = squares
-    square = parsed[i]
+    square = parsed[squares[0]]
     assert square is not None
     multiplier = square.multiplier
-    for factor in (factor for k, factor in enumerate(x.owner.inputs) if k != i):
-        multiplier = multiplier.by(_whole(expansion, factor, where, divides))
+    del factors[squares[0]]
+    for factor in factors:
+        multiplier = multiplier.by(_whole(expansion, factor.x, where, factor.is_inverse))
     return square._replace(multiplier=multiplier)
 
 
@@ -196,20 +195,17 @@ def _peel(expansion: Expansion, x: TensorVariable, where: Where) -> tuple[Monomi
         return ONE, x
     if is_made_by(x, ps.Neg):
         return _peel(expansion, x.owner.inputs[0], where)
-    if not is_made_by(x, ps.Mul, ps.TrueDiv):
-        return ONE, x
-    divides = is_made_by(x, ps.TrueDiv)
-    first, *others = x.owner.inputs
-    sums = (
-        [first]
-        if divides
-        else [u for u in x.owner.inputs if len(monomials(expansion, u, where)) > 1]
-    )
+    factors = split_product(x, cast=False)
+    if is_made_by(x, ps.TrueDiv):
+        sums = factors[:1]
+    else:
+        sums = [factor for factor in factors if len(monomials(expansion, factor.x, where)) > 1]
     if len(sums) != 1:
         return ONE, x
-    scale, inner = _peel(expansion, sums[0], where)
-    for factor in others if divides else [u for u in x.owner.inputs if u is not sums[0]]:
-        scale = scale.by(_whole(expansion, factor, where, divides))
+    scale, inner = _peel(expansion, sums[0].x, where)
+    for factor in factors:
+        if factor is not sums[0]:
+            scale = scale.by(_whole(expansion, factor.x, where, factor.is_inverse))
     return scale, inner
 
 
@@ -220,13 +216,12 @@ def _whole(expansion: Expansion, x: TensorVariable, where: Where, divides: bool)
     return monomial.inverse() if divides else monomial
 
 
-def _add(expansion: Expansion, node: Apply, where: Where) -> list[Monomial]:
-    return [monomial for x in node.inputs for monomial in monomials(expansion, x, where)]
-
-
-def _sub(expansion: Expansion, node: Apply, where: Where) -> list[Monomial]:
-    left, right = (monomials(expansion, x, where) for x in node.inputs)
-    return [*left, *_negative(right)]
+def _linear(expansion: Expansion, node: Apply, where: Where) -> list[Monomial]:
+    expanded: list[Monomial] = []
+    for x, is_negative in split_sum(node.outputs[0], cast=False):
+        found = monomials(expansion, x, where)
+        expanded += _negative(found) if is_negative else found
+    return expanded
 
 
 def _neg(expansion: Expansion, node: Apply, where: Where) -> list[Monomial]:
@@ -237,18 +232,17 @@ def _negative(given: Iterable[Monomial]) -> list[Monomial]:
     return [monomial.by(Monomial((), is_negative=True)) for monomial in given]
 
 
-def _mul(expansion: Expansion, node: Apply, where: Where) -> list[Monomial] | None:
-    expanded = [monomials(expansion, x, where) for x in node.inputs]
-    if sum(len(given) > 1 for given in expanded) > 1:
+def _product(expansion: Expansion, node: Apply, where: Where) -> list[Monomial] | None:
+    """Expand a product of at most one sum; a sum in a denominator is not expanded."""
+    expanded = []
+    for x, is_inverse in split_product(node.outputs[0], cast=False):
+        found = monomials(expansion, x, where)
+        if is_inverse and len(found) > 1:
+            return None
+        expanded.append([found[0].inverse()] if is_inverse else found)
+    if sum(len(found) > 1 for found in expanded) > 1:
         return None
     return [reduce(Monomial.by, one_of_each) for one_of_each in product(*expanded)]
-
-
-def _true_div(expansion: Expansion, node: Apply, where: Where) -> list[Monomial] | None:
-    numerator, denominator = (monomials(expansion, x, where) for x in node.inputs)
-    if len(denominator) > 1:
-        return None
-    return [monomial.by(denominator[0].inverse()) for monomial in numerator]
 
 
 def _dimshuffle(expansion: Expansion, node: Apply, where: Where) -> list[Monomial]:
@@ -303,11 +297,11 @@ def _columns(grid: Grid, x: TensorVariable, axis: int) -> list[np.ndarray] | Non
 
 
 EXPANSIONS: dict[type, Callable[[Expansion, Apply, Where], list[Monomial] | None]] = {
-    ps.Add: _add,
-    ps.Sub: _sub,
+    ps.Add: _linear,
+    ps.Sub: _linear,
     ps.Neg: _neg,
-    ps.Mul: _mul,
-    ps.TrueDiv: _true_div,
+    ps.Mul: _product,
+    ps.TrueDiv: _product,
     Alloc: _alloc,
     DimShuffle: _dimshuffle,
     Sum: _sum,

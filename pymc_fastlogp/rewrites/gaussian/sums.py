@@ -16,11 +16,11 @@ from pytensor.tensor.basic import constant, join
 from pytensor.tensor.math import Sum, dot, sqr
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.algebra import add_all
 from pymc_fastlogp.rewrites.gaussian.cells import GaussianCells
 from pymc_fastlogp.rewrites.gaussian.design import Covariate, Design, Entry
 from pymc_fastlogp.rewrites.gaussian.factor import CellFactor, factorized
 from pymc_fastlogp.rewrites.gaussian.squares import Square
-from pymc_fastlogp.rewrites.rows.compact.terms import total
 from pymc_fastlogp.rewrites.rows.view.axes import arrange_axes
 from pymc_fastlogp.rewrites.rows.view.grid import varies
 
@@ -55,12 +55,12 @@ def sum_of_squares(
     rest = np.square(factor.rest)
     if is_scaled_by_cell(cells, square):
         rows = _rows(design.covariates, factor, len(design.covariates), as_constant)
-        return _over_cells(_scaled(cells, square, total([*map(sqr, rows), as_constant(rest)])))
+        return _over_cells(_scaled(cells, square, add_all([*map(sqr, rows), as_constant(rest)])))
     own, shared = design.covariates[: design.n_own], design.covariates[design.n_own :]
     parts = []
     if own:
         rows = _rows(design.covariates, factor, len(own), as_constant)
-        parts.append(_over_cells(total(map(sqr, rows))))
+        parts.append(_over_cells(add_all(map(sqr, rows))))
     if own and shared:
         of_shared = _factorize_shared(factor, len(own), dtype)
         if of_shared is None:
@@ -68,7 +68,7 @@ def sum_of_squares(
         factor, rest = of_shared, np.append(rest, np.square(of_shared.rest))
     if shared:
         parts.append(_over_cells(_shared_squares(shared, factor, as_constant)))
-    return _scaled(cells, square, total([*parts, as_constant(rest.sum(keepdims=True))]))
+    return _scaled(cells, square, add_all([*parts, as_constant(rest.sum(keepdims=True))]))
 
 
 def _scaled(cells: GaussianCells, square: Square, squared: TensorVariable) -> TensorVariable:
@@ -92,8 +92,8 @@ def _rows(
         products = _products(covariates[j:], triangle, center, as_constant)
         if factor.pivot is not None and j == 0:
             low = _low_products(covariates, factor, as_constant)
-            products = [as_constant(factor.pivot) * total([*products, *low])]
-        rows.append(total([*products, as_constant(factor.offset[:, j])]))
+            products = [as_constant(factor.pivot) * add_all([*products, *low])]
+        rows.append(add_all([*products, as_constant(factor.offset[:, j])]))
     return rows
 
 
@@ -155,7 +155,7 @@ def _shared_squares(
 ) -> TensorVariable:
     """Return the squares of the rows of one triangle."""
     if len(covariates) <= MOST_UNROLLED:
-        return total(map(sqr, _rows(covariates, factor, len(covariates), as_constant)))
+        return add_all(map(sqr, _rows(covariates, factor, len(covariates), as_constant)))
     triangle = np.triu(factor.triangle[0])
     if factor.pivot is not None:
         triangle[0] *= factor.pivot

@@ -24,17 +24,16 @@ factors.
 """
 
 import numpy as np
-import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import constant, switch
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
-from pytensor.tensor.math import gt, lt, mul, sqrt
+from pytensor.tensor.math import gt, lt, sqrt
 from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
-from pymc_fastlogp.analysis.elemwise import operands
+from pymc_fastlogp.analysis.algebra import multiply_all, split_product
 from pymc_fastlogp.rewrites.replacement import replacement
 
 
@@ -60,12 +59,10 @@ def local_cholesky_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorV
 
 def _scaled_constant(x: TensorVariable) -> tuple[TensorVariable, TensorConstant] | None:
     """Return ``s`` and ``K`` if ``x`` is ``s * K`` or ``K / s``."""
-    factors = operands(x, ps.Mul)
-    if quotient := operands(x, ps.TrueDiv):
-        factors = [quotient[0], 1 / quotient[1]]
+    factors = [1 / factor if is_inverse else factor for factor, is_inverse in split_product(x)]
     scales = [factor for factor in factors if all(factor.type.broadcastable)]
     matrices = [factor for factor in factors if factor not in scales]
     if not scales or len(matrices) != 1 or not isinstance(matrices[0], TensorConstant):
         return None
     # With one row, a matrix is a scalar too.
-    return mul(*scales) if len(scales) > 1 else scales[0], matrices[0]
+    return multiply_all(scales), matrices[0]

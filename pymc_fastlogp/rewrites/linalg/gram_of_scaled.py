@@ -23,7 +23,6 @@ Other factors, different scales for rows and columns, a matrix with another read
 """
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
@@ -37,7 +36,7 @@ from pytensor.tensor.rewriting.subtensor_lift import local_extract_diag_of_alloc
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.elemwise import n_leaves, operands
+from pymc_fastlogp.analysis.algebra import count_leaves, flatten_product
 from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import root_of_gram, without_leading_axes
 from pymc_fastlogp.rewrites.replacement import replacement
 
@@ -53,11 +52,12 @@ def local_gram_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     [product], [out] = node.inputs, node.outputs
     if not all(product.type.broadcastable[:-2]) or len(fgraph.clients[product]) > 1:
         return None
-    if n_leaves(product, ps.Mul, ps.TrueDiv) > MOST_FACTORS:
+    if count_leaves(product, ps.Mul, ps.TrueDiv) > MOST_FACTORS:
         return None
     roots: list[TensorVariable] = []
     powers: dict[tuple, Counter[TensorVariable]] = {COLUMN: Counter(), ROW: Counter()}
-    for factor, power in _factors(product):
+    for factor, is_inverse in flatten_product(product):
+        power = -1 if is_inverse else 1
         root = root_of_gram(without_leading_axes(factor))
         if root is not None and power == 1 and root.type.dtype in float_dtypes:
             roots.append(root)
@@ -73,21 +73,6 @@ def local_gram_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
         for _ in range(abs(power)):
             scaled = scaled * vector[:, None] if power > 0 else scaled / vector[:, None]
     return replacement(out, node.op(atleast_Nd(scaled @ scaled.T, n=product.type.ndim)))
-
-
-def _factors(x: TensorVariable, power: int = 1) -> Iterator[tuple[TensorVariable, int]]:
-    """Yield factors with power one and divisors with power minus one."""
-    if x.type.dtype not in float_dtypes:  # a product of integers may overflow
-        yield x, power
-    elif factors := operands(x, ps.Mul):
-        for factor in factors:
-            yield from _factors(factor, power)
-    elif quotient := operands(x, ps.TrueDiv):
-        numerator, denominator = quotient
-        yield from _factors(numerator, power)
-        yield from _factors(denominator, -power)
-    else:
-        yield x, power
 
 
 def _scale(x: TensorVariable) -> tuple[TensorVariable, tuple] | None:

@@ -27,11 +27,12 @@ from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
 from pytensor.tensor.basic import constant, switch
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
-from pytensor.tensor.math import eq, isinf, mul
+from pytensor.tensor.math import eq, isinf
 from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.algebra import multiply_all
 from pymc_fastlogp.analysis.elemwise import operands
 from pymc_fastlogp.rewrites.replacement import replacement
 
@@ -48,7 +49,7 @@ def local_solve_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVari
     scales = [factor for factor in factors if factor.type.broadcastable[-1]]
     if len(matrices) != 1 or not scales or not _is_square_constant(matrices[0]):
         return None
-    scale = mul(*scales) if len(scales) > 1 else scales[0]
+    scale = multiply_all(scales)
     # A single zero makes the whole matrix singular.
     is_singular = eq(scale, 0).any(axis=-2, keepdims=True)
     nan = np.array(np.nan, dtype=scale.type.dtype)

@@ -16,13 +16,13 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace
 from pytensor.scalar.math import GammaLn
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.math import add, neg
+from pytensor.tensor.math import neg
 from pytensor.tensor.subtensor import AdvancedSubtensor
-from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.elemwise import is_made_by, negated, operand, operands
-from pymc_fastlogp.analysis.gathers import MOVES
+from pymc_fastlogp.analysis.algebra import Signed, add_all, flatten_sum
+from pymc_fastlogp.analysis.elemwise import is_made_by, negated, operand
+from pymc_fastlogp.analysis.gathers import SELECTIONS
 from pymc_fastlogp.rewrites.rows.compact.affine import Affine, affine, difference
 from pymc_fastlogp.rewrites.rows.compact.hoist_distinct import grids
 from pymc_fastlogp.rewrites.rows.view.columns import is_asked_again, reads_of
@@ -35,13 +35,6 @@ MIN_SHARING = 2
 
 # A variable in an argument, its multiple, and whether the term is subtracted.
 type Part = tuple[TensorVariable, float, bool]
-
-
-class Signed(NamedTuple):
-    """A term of a sum, with its sign."""
-
-    x: TensorVariable
-    is_negative: bool
 
 
 class LogGamma(NamedTuple):
@@ -94,7 +87,7 @@ def _with_pairs_replaced(
     accepts: Callable[[Pair, TensorVariable], bool],
     replacement: Callable[[Pair], TensorVariable],
 ) -> TensorVariable | None:
-    terms = [*islice(_terms(out), MOST_TERMS + 1)]
+    terms = [*islice(flatten_sum(out), MOST_TERMS + 1)]
     if len(terms) > MOST_TERMS:
         return None
     pairs = [
@@ -125,24 +118,6 @@ def sums_of(fgraph: FunctionGraph, term: TensorVariable) -> list[TensorVariable]
         reached.update(found)
         pending += found
     return [*reversed(sums)]
-
-
-def _terms(x: TensorVariable) -> Iterator[Signed]:
-    """Yield the terms of a nested sum, through differences and signs."""
-    stack = [Signed(x, is_negative=False)]
-    while stack:
-        term = stack.pop()
-        if term.x.type.dtype not in float_dtypes:
-            yield term
-        elif added := operands(term.x, ps.Add):
-            stack += [Signed(part, term.is_negative) for part in reversed(added)]
-        elif difference := operands(term.x, ps.Sub):
-            first, second = difference
-            stack += [Signed(second, not term.is_negative), Signed(first, term.is_negative)]
-        elif (positive := negated(term.x)) is not None:
-            stack.append(Signed(positive, not term.is_negative))
-        else:
-            yield term
 
 
 def _paired(terms: Sequence[Signed], accepts: Callable[[Pair], bool]) -> list[Pair]:
@@ -220,7 +195,7 @@ def _has_fewer_entries(fgraph: FunctionGraph, a: TensorVariable, out: TensorVari
 
 def of_entries(f: Callable[[TensorVariable], TensorVariable], x: TensorVariable) -> TensorVariable:
     """Return ``f(x)``, with ``f`` applied before gathers and broadcasts."""
-    if isinstance(x.owner_op, MOVES):
+    if isinstance(x.owner_op, SELECTIONS):
         return x.owner.op(of_entries(f, x.owner.inputs[0]), *x.owner.inputs[1:])
     return f(x)
 
@@ -244,5 +219,5 @@ def as_gathered(x: TensorVariable) -> TensorVariable:
 
 
 def _total(terms: Sequence[Signed]) -> TensorVariable:
-    signed = [neg(x) if is_negative else x for x, is_negative in terms]
-    return add(*signed) if len(signed) > 1 else signed[0]
+    """Return the sum."""
+    return add_all(neg(x) if is_negative else x for x, is_negative in terms)

@@ -48,7 +48,7 @@ from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.provenance import Entries, moved_inputs, moves_to, provenance
+from pymc_fastlogp.analysis.provenance import Entries, moved_inputs, movement_nodes, provenance
 from pymc_fastlogp.rewrites.packed_matrices.packed_array import is_scalar, is_whole, packed
 from pymc_fastlogp.rewrites.replacement import replacement
 
@@ -63,7 +63,7 @@ def local_moves_to_set(fgraph: FunctionGraph, node: Apply) -> list[TensorVariabl
     if (
         not _is_matrix_of_moved(out)
         or _is_intermediate(fgraph, out)
-        or _n_stores(moves_to(out)) < 2
+        or _n_stores(movement_nodes(out)) < 2
     ):
         return None
     found = provenance(out)

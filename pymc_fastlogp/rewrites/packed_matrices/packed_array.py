@@ -15,9 +15,9 @@ from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.provenance import (
     Entries,
     Provenance,
-    in_a_row,
     moved_inputs,
     provenance,
+    slice_if_consecutive,
 )
 
 ALL = slice(None)
@@ -50,7 +50,7 @@ class Packed(NamedTuple):
     def place(self, entry: Entries) -> Index:
         """Return the index of the entries, with :data:`ALL` for the axes of a batch whose matrices have the same positions."""
         if len(self.shape) == 1:
-            return (in_a_row(entry.where),)
+            return (slice_if_consecutive(entry.where),)
         *batch, n, m = self.shape
         first = entry.where[entry.where < n * m]
         of_all = np.arange(math.prod(batch))[:, None] * n * m + first
@@ -151,7 +151,7 @@ def value_of(entry: Entries) -> TensorVariable:
     if is_scalar(entry):
         return entry.leaf.dimshuffle() if entry.leaf.type.ndim else entry.leaf
     vector = flattened(entry.leaf)
-    return vector if is_whole(entry) else vector[in_a_row(entry.which)]
+    return vector if is_whole(entry) else vector[slice_if_consecutive(entry.which)]
 
 
 def array_of(entry: Entries, *shape: int) -> TensorVariable:

@@ -34,7 +34,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.provenance import in_a_row, moved_inputs, provenance
+from pymc_fastlogp.analysis.provenance import moved_inputs, provenance, slice_if_consecutive
 from pymc_fastlogp.rewrites.replacement import replacement
 
 
@@ -54,7 +54,7 @@ def local_difference_of_cumsum(fgraph: FunctionGraph, node: Apply) -> list[Tenso
         return None
     entries = np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)])
     of_entry = np.repeat(np.arange(last.size), lengths)
-    sums = zeros(last.size, dtype=out.type.dtype)[of_entry].inc(y[in_a_row(entries)])
+    sums = zeros(last.size, dtype=out.type.dtype)[of_entry].inc(y[slice_if_consecutive(entries)])
     return replacement(out, sums)
 
 

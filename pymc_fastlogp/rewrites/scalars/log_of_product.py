@@ -31,7 +31,6 @@ When it refuses
 - A quotient with a constant part, or of exponentials and their sum, which PyTensor splits itself.
 """
 
-from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -41,12 +40,13 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.basic import constant, switch
 from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.math import Sum, add, exp, le, log, lt, mul, sub
+from pytensor.tensor.math import Sum, add, exp, le, log, lt, sub
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
-from pymc_fastlogp.analysis.elemwise import is_made_by, n_leaves, operand, operands
-from pymc_fastlogp.analysis.gathers import MOVES
+from pymc_fastlogp.analysis.algebra import count_leaves, flatten, multiply_all, split_product
+from pymc_fastlogp.analysis.elemwise import is_made_by, operand, operands
+from pymc_fastlogp.analysis.gathers import SELECTIONS
 from pymc_fastlogp.analysis.ranges import is_nonnegative
 from pymc_fastlogp.rewrites.replacement import replacement
 
@@ -77,21 +77,12 @@ def with_one_exponential(x: TensorVariable) -> TensorVariable | None:
     if len(exponents) < 2:
         return None
     others = [factor for factor in factors if _exponent(factor) is None]
-    exponential = exp(add(*exponents))
-    return mul(*others, exponential) if others else exponential
+    return multiply_all([*others, exp(add(*exponents))])
 
 
 def _factors(x: TensorVariable) -> list[TensorVariable]:
-    """Return the factors of nested products, or ``[x]`` if ``x`` is no product or has too many factors."""
-    return [*_parts(x)] if n_leaves(x, ps.Mul) <= MOST_FACTORS else [x]
-
-
-def _parts(x: TensorVariable) -> Iterator[TensorVariable]:
-    factors = operands(x, ps.Mul)
-    for factor in factors:
-        yield from _parts(factor)
-    if not factors:
-        yield x
+    """Return what ``x`` is a product of, or ``x`` alone; a product within a product is kept apart where something else reads it, too."""
+    return flatten(x, ps.Mul) if count_leaves(x, ps.Mul) <= MOST_FACTORS else [x]
 
 
 def _exponent(x: TensorVariable) -> TensorVariable | None:
@@ -121,7 +112,7 @@ def limit_of_log(x: TensorVariable) -> TensorVariable:
 
 def _is_product(x: TensorVariable) -> bool:
     """Return whether ``x`` is a product, a quotient that PyTensor does not split, or entries gathered from one."""
-    while isinstance(x.owner_op, MOVES):
+    while isinstance(x.owner_op, SELECTIONS):
         x = x.owner.inputs[0]
     quotient = operands(x, ps.TrueDiv)
     is_split = any(isinstance(part, TensorConstant) for part in quotient) or _is_softmax(quotient)
@@ -147,15 +138,13 @@ def _logarithm(x: TensorVariable, out: TensorVariable) -> TensorVariable | None:
             return exponent
         if isinstance(x, TensorConstant):
             return _of_constant(x, out.type.dtype)
-        if isinstance(x.owner_op, MOVES):
+        if isinstance(x.owner_op, SELECTIONS):
             moved = of(x.owner.inputs[0])
             return None if moved is None else x.owner.op(moved, *x.owner.inputs[1:])
-        if factors := operands(x, ps.Mul):
-            parts = [of(factor) for factor in factors]
-            return None if None in parts else add(*parts)
-        if quotient := operands(x, ps.TrueDiv):
-            numerator, denominator = (of(part) for part in quotient)
-            return None if None in (numerator, denominator) else sub(numerator, denominator)
+        if factors := split_product(x):
+            parts = [of(factor.x) for factor in factors]
+            combine = sub if factors[-1].is_inverse else add
+            return None if None in parts else combine(*parts)
         is_own = x.type.dtype == out.type.dtype and _is_smaller(x, out) and is_nonnegative(x)
         return log(x) if is_own else None
 

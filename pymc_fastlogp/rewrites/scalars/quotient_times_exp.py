@@ -31,6 +31,7 @@ from pytensor.tensor.math import add, mul, neg
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.algebra import add_all, multiply_all
 from pymc_fastlogp.analysis.elemwise import in_type, is_made_by, negated, operands
 from pymc_fastlogp.rewrites.replacement import replacement
 
@@ -52,19 +53,11 @@ def local_quotient_times_exp(fgraph: FunctionGraph, node: Apply) -> list[TensorV
                 others.remove(total)
                 others = [in_type(x, out.type.dtype) for x in others]
                 rest, numerators = parts
-                product = mul(_sum(rest), *others, factor)
-                rewritten = add(product, *(_product([b, *others]) for b in numerators))
+                product = mul(add_all(rest), *others, factor)
+                rewritten = add(product, *(multiply_all([b, *others]) for b in numerators))
                 if new := replacement(out, rewritten):
                     return new
     return None
-
-
-def _sum(terms: list[TensorVariable]) -> TensorVariable:
-    return terms[0] if len(terms) == 1 else add(*terms)
-
-
-def _product(factors: list[TensorVariable]) -> TensorVariable:
-    return factors[0] if len(factors) == 1 else mul(*factors)
 
 
 def _is_exp(x: TensorVariable) -> bool:

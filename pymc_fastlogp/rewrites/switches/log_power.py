@@ -36,7 +36,7 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import is_made_by, operand, operands
-from pymc_fastlogp.analysis.gathers import MOVES
+from pymc_fastlogp.analysis.gathers import SELECTIONS
 from pymc_fastlogp.analysis.ranges import is_nonnegative
 from pymc_fastlogp.rewrites.replacement import replacement
 from pymc_fastlogp.rewrites.rows.compact.terms import conjunction
@@ -91,7 +91,7 @@ def _power(y: TensorVariable, mu: TensorVariable) -> tuple[TensorVariable, Tenso
 
 
 def _is_quotient(mu: TensorVariable) -> bool:
-    while isinstance(mu.owner_op, MOVES):
+    while isinstance(mu.owner_op, SELECTIONS):
         mu = mu.owner.inputs[0]
     return is_made_by(mu, ps.TrueDiv)
 

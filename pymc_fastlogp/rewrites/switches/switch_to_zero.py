@@ -40,7 +40,7 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import is_made_by, operands, scalar_op
-from pymc_fastlogp.analysis.gathers import MOVES
+from pymc_fastlogp.analysis.gathers import SELECTIONS
 from pymc_fastlogp.rewrites.rows.compact.terms import conjunction
 from pymc_fastlogp.rewrites.switches.masked_switch import mask_of
 
@@ -91,7 +91,7 @@ def is_scaled_exp(x: TensorVariable) -> bool:
     """Return whether ``x`` is a product of exponentials and constants, or gathered from one. Its derivative is a multiple of ``x``."""
 
     def factors(x: TensorVariable) -> list[TensorVariable]:
-        if isinstance(x.owner_op, MOVES):
+        if isinstance(x.owner_op, SELECTIONS):
             return [x.owner.inputs[0]]
         return x.owner.inputs if is_made_by(x, ps.Mul) else []
 

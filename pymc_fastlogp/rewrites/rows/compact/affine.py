@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import pytensor.scalar as ps
 from pytensor.tensor.basic import constant
-from pytensor.tensor.math import add, mul
+from pytensor.tensor.math import mul
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
+from pymc_fastlogp.analysis.algebra import add_all, split_sum
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import in_type, is_made_by
 
@@ -46,12 +47,9 @@ def _multiples(x: TensorVariable) -> list[tuple[TensorVariable, float]]:
     if x.type.dtype not in (*float_dtypes, "int64"):
         return []
     # Without casts, so that operands shared with another sum are equal. `as_variable` casts.
-    parts = x.owner.inputs if x.owner is not None else []
-    if is_made_by(x, ps.Add):
-        return [(part, 1.0) for part in parts]
-    if is_made_by(x, ps.Sub):
-        return [(parts[0], 1.0), (parts[1], -1.0)]
-    factors = parts if is_made_by(x, ps.Mul) else []
+    if terms := split_sum(x, cast=False):
+        return [(term, -1.0 if is_negative else 1.0) for term, is_negative in terms]
+    factors = x.owner.inputs if is_made_by(x, ps.Mul) else []
     numbers = [number for factor in factors if (number := fill_value(factor)) is not None]
     if factors and len(numbers) == len(factors) - 1:
         [other] = [factor for factor in factors if fill_value(factor) is None]
@@ -89,4 +87,4 @@ def as_variable(x: Affine, ndim: int, dtype: str) -> TensorVariable:
     parts = [part if by == 1 else mul(part, by) for part, by in multiples]
     if number.any() or not parts:
         parts.append(constant(number.astype(dtype)))
-    return (add(*parts) if len(parts) > 1 else parts[0]).astype(dtype)
+    return add_all(parts).astype(dtype)

@@ -72,7 +72,8 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp import decisions
-from pymc_fastlogp.analysis.gathers import MOVES, Where
+from pymc_fastlogp.analysis.algebra import add_all
+from pymc_fastlogp.analysis.gathers import SELECTIONS, Where
 from pymc_fastlogp.decisions import Refusal
 from pymc_fastlogp.rewrites.rows.compact.cells import WeightedCells
 from pymc_fastlogp.rewrites.rows.compact.grouping import (
@@ -97,7 +98,6 @@ from pymc_fastlogp.rewrites.rows.compact.terms import (
     split,
     sum_at_cells,
     terms_of,
-    total,
 )
 from pymc_fastlogp.rewrites.rows.refusals import (
     NEEDED_ROW_BY_ROW,
@@ -180,7 +180,7 @@ def _is_for_checks_alone(fgraph: FunctionGraph, x: TensorVariable) -> bool:
 def _is_by_row(node: Apply) -> bool:
     """Return whether the output of a node has an entry per row."""
     is_reduction = isinstance(node.op, CAReduce) and node.outputs[0].type.ndim > 0
-    return is_reduction or isinstance(node.op, (Elemwise, Join, *MOVES))
+    return is_reduction or isinstance(node.op, (Elemwise, Join, *SELECTIONS))
 
 
 def _distinct_rows(fgraph: FunctionGraph, reduction: Reduction) -> Compaction | Refusal | None:
@@ -224,7 +224,7 @@ def _replacement(reduction: Reduction, compaction: Compaction) -> list[TensorVar
     except OverflowError:
         decisions.refused(NAME, reduction.out, NO_SUMS)
         return None
-    result = restore_checks(reduction, total(parts))
+    result = restore_checks(reduction, add_all(parts))
     if result is None:
         return None
     n_cells = [
@@ -275,7 +275,7 @@ def _weighted(term: Term, factor: TensorVariable | None, cells: WeightedCells) -
     weights = cells.weights(term) if term.weights else [counts]
     if factor is None:
         return _aligned(weights[0], ndim)
-    weighted = total(_aligned(weight, ndim) * factor for weight in weights)
+    weighted = add_all(_aligned(weight, ndim) * factor for weight in weights)
     return weighted if counts.all() else switch(_aligned(counts > 0, ndim), weighted, 0)
 
 

@@ -48,7 +48,13 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp import decisions
 from pymc_fastlogp.analysis.gathers import Where
-from pymc_fastlogp.analysis.provenance import Entries, Provenance, in_a_row, moves_to, provenance
+from pymc_fastlogp.analysis.provenance import (
+    Entries,
+    Provenance,
+    movement_nodes,
+    provenance,
+    slice_if_consecutive,
+)
 from pymc_fastlogp.rewrites.packed_matrices.packed_array import array_of, value_of
 from pymc_fastlogp.rewrites.rows.compact.reductions import (
     Reduction,
@@ -114,7 +120,7 @@ class Imputed(NamedTuple):
         x = constant(data)
         for entry in unknown:
             where = np.unravel_index(entry.where, shape)
-            x = x[in_a_row(*where) if len(where) == 1 else where].set(value_of(entry))
+            x = x[slice_if_consecutive(*where) if len(where) == 1 else where].set(value_of(entry))
         return x
 
 
@@ -243,4 +249,4 @@ def _are_parameters(entries: Entries) -> bool:
 
 def _is_combined(x: TensorVariable) -> bool:
     """Return whether ``x`` holds entries of several tensors."""
-    return any(isinstance(node.op, COMBINES) for node in moves_to(x, MOST_ENTRIES))
+    return any(isinstance(node.op, COMBINES) for node in movement_nodes(x, MOST_ENTRIES))

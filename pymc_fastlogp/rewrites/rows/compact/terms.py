@@ -38,10 +38,11 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.traversal import walk
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import constant, switch
-from pytensor.tensor.math import add, mul, neg, reciprocal, sub
+from pytensor.tensor.math import neg, reciprocal, sub
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
+from pymc_fastlogp.analysis.algebra import add_all, multiply_all
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import in_type, operands, scalar_op
 from pymc_fastlogp.analysis.gathers import Where
@@ -114,7 +115,7 @@ class Branch:
 
     def total(self, given: Sequence[TensorVariable | None]) -> TensorVariable:
         """Return the sum of the parts."""
-        return total(_in_type_of(self.node, (part for part in given if part is not None)))
+        return add_all(_in_type_of(self.node, (part for part in given if part is not None)))
 
 
 class Check(Branch):
@@ -313,18 +314,6 @@ class Splitter:
         return picked.reshape(picked.shape[: len(self.where)])
 
 
-def total(terms: Iterable[TensorVariable]) -> TensorVariable:
-    """Return the sum of one or more terms."""
-    first, *others = terms
-    return add(first, *others) if others else first
-
-
-def product(factors: Iterable[TensorVariable]) -> TensorVariable:
-    """Return the product of one or more factors."""
-    first, *others = factors
-    return mul(first, *others) if others else first
-
-
 def _whole(splitter: Splitter, node: Apply) -> None:
     """Leave a nonlinear Op whole."""
 
@@ -364,7 +353,7 @@ def _product(splitter: Splitter, node: Apply) -> Tree | None:
     weights = [x for x in node.inputs if splitter.is_weight(x)]
     others = [x for x in node.inputs if x not in weights]
     if weights:
-        factor = product(_in_type_of(node, others) if len(others) > 1 else others)
+        factor = multiply_all(_in_type_of(node, others) if len(others) > 1 else others)
         # A weighted sum, as in `y * z + exp(z)`, is not the sum that the other term computes.
         tree = replace(splitter, computed=frozenset()).split(factor)
         if _is_in_parts(tree):
@@ -385,7 +374,7 @@ def _times(tree: Tree, weights: tuple[TensorConstant, ...]) -> Tree:
     """Multiply a tree by weights, which become weights of each term."""
     if not terms_of(tree):
         return tree
-    x = product((*weights, tree.x))
+    x = multiply_all((*weights, tree.x))
     if isinstance(tree, Term):
         return replace(tree, x=x, weights=(*weights, *tree.weights))
     return replace(tree, x=x, parts=tuple(_times(part, weights) for part in tree.parts))
@@ -400,7 +389,7 @@ def _quotient(splitter: Splitter, node: Apply) -> Tree | None:
     others = [x for x in factors if x not in weights]
     if weights:
         *others, denominator = _in_type_of(node, [*others, denominator])
-        factor = product(others) / denominator if others else reciprocal(denominator)
+        factor = multiply_all(others) / denominator if others else reciprocal(denominator)
         return Term(node.outputs[0], factor, tuple(weights), splitter.mask)
     return None if splitter.varies(denominator) else _linear(splitter, node, [0])
 
@@ -416,7 +405,7 @@ def _switch(splitter: Splitter, node: Apply) -> Tree | None:
         mask = splitter.mask_of(known)
         if mask is not None:
             others = [x for x in conjunction(condition) if x is not known]
-            chosen = switch(product(others), u, v) if others else u
+            chosen = switch(multiply_all(others), u, v) if others else u
             return _by_mask(splitter, node, known, mask, chosen)
     return None
 
