@@ -25,6 +25,7 @@ from pymc_fastlogp.kernel.lower.array import of_buffer
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.native import blas
 from pymc_fastlogp.kernel.native.machine_code import compile_program
+from pymc_fastlogp.kernel.passes import optimize
 from tests.conftest import REPOSITORY, with_flags
 from tests.kernel.covered.linalg import covariance, lower_triangle
 
@@ -34,7 +35,7 @@ def matrix(name, *shape):
 
 
 def program(inputs, *outputs):
-    return lower(FunctionGraph(inputs, list(outputs), clone=True), [None] * len(inputs))
+    return optimize(lower(FunctionGraph(inputs, list(outputs), clone=True), [None] * len(inputs)))
 
 
 def calls(lowered):
@@ -194,7 +195,7 @@ def test_nothing_is_called_without_the_libraries(monkeypatch):
     graph = FunctionGraph([OPEN], [cholesky(OPEN)], clone=True)
     monkeypatch.setattr(blas, "is_available", lambda: False)
     with pytest.raises(UnsupportedError, match="no BLAS"):
-        lower(graph, [None])
+        optimize(lower(graph, [None]))
 
 
 @pytest.mark.parametrize("sign", [1, -1])

@@ -37,7 +37,7 @@ def parts(function):
     """Return weak references to what a function consists of: arrays, programs, and machine code."""
     nodes = function.maker.fgraph.toposort()
     held = [each for node in nodes if isinstance(node.op, HeldConstants) for each in node.op.held]
-    programs = [node.op.program for node in nodes if isinstance(node.op, FusedKernel)]
+    programs = [node.op.build_program() for node in nodes if isinstance(node.op, FusedKernel)]
     kernels = [kernel for kernel in native._kernels.values() if kernel.program in programs]
     codes = [code for kernel in kernels for code in kernel._codes.values()]
     assert held

@@ -18,7 +18,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Shape, Shape_i
 
 from pymc_fastlogp.kernel.ir.text import as_text
-from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, loops_of
+from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, lower
 from pymc_fastlogp.kernel.lower.table import TABLE
 from tests.kernel.lowering import case, compiled
 
@@ -205,7 +205,7 @@ def test_checks_are_in_the_order_of_the_arrays():
     """The text of a program, which code on disk is found by, is the same in every process."""
     vectors = [pt.vector(f"x{k}") for k in range(6)]
     graph = FrozenFunctionGraph.from_io(vectors, [pt.add(*vectors)])
-    text = as_text(loops_of(graph, [None] * 6))
+    text = as_text(lower(graph, [None] * 6))
     assert re.findall(r"EQ\((.*)\) bool", text) == [
         f"len(x0, 0), len(x{k}, 0)" for k in range(1, 6)
     ]

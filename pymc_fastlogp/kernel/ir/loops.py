@@ -188,7 +188,7 @@ class Error:
 
 
 @dataclass(frozen=True)
-class Again:
+class Fallback:
     """Fallback program that recomputes all outputs if a speculative assumption fails.
 
     Attributes
@@ -213,4 +213,4 @@ class Program:
     constants: tuple[Buffer, ...]
     steps: tuple[Step, ...]
     errors: tuple[Error, ...] = ()
-    again: Again | None = None
+    fallback: Fallback | None = None

@@ -27,9 +27,9 @@ from pymc_fastlogp.kernel.ir.expressions import (
 )
 from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
-    Again,
     Call,
     Check,
+    Fallback,
     Loop,
     PrefixSum,
     Program,
@@ -59,7 +59,7 @@ def as_text(program: Program) -> str:
             f"status {i}: {error.type.__name__}({error.message!r})"
             for i, error in enumerate(program.errors, 1)
         ),
-        *_again_lines(program.again, size),
+        *_fallback_lines(program.fallback, size),
     ]
     return "\n".join(lines) + "\n"
 
@@ -76,8 +76,8 @@ def _sizes(program: Program) -> Iterator[Size]:
     for loop in loops_in(program.steps):
         yield from loop.domain
         yield from () if loop.when is None else (loop.when,)
-    if program.again:
-        yield from _sizes(program.again.program)
+    if program.fallback:
+        yield from _sizes(program.fallback.program)
 
 
 def _named_sizes(sizes: Iterator[Size]) -> tuple[dict[Expr, str], list[str]]:
@@ -109,11 +109,11 @@ def _step_lines(steps: Sequence[Step], size: TextOfSize) -> Iterator[str]:
             yield from (f"    {line}" for line in _step_lines(step.steps, size))
 
 
-def _again_lines(again: Again | None, size: TextOfSize) -> Iterator[str]:
-    if again is None:
+def _fallback_lines(fallback: Fallback | None, size: TextOfSize) -> Iterator[str]:
+    if fallback is None:
         return
-    yield f"again if {again.failed.name}[]:"
-    program = again.program
+    yield f"fallback if {fallback.failed.name}[]:"
+    program = fallback.program
     own = (*program.constants, *program.scratch)
     yield from (f"    {buffer.role.value} {_declared(buffer, size)}" for buffer in own)
     yield from (f"    {line}" for line in _step_lines(program.steps, size))

@@ -30,8 +30,8 @@ def loops_in(steps: Sequence[Step]) -> Iterator[Loop]:
 def all_loops(program: Program) -> Iterator[Loop]:
     """Yield the loops of a program in order, also those that run only again."""
     yield from loops_in(program.steps)
-    if program.again:
-        yield from all_loops(program.again.program)
+    if program.fallback:
+        yield from all_loops(program.fallback.program)
 
 
 def with_loops(steps: Sequence[Step], change: Callable[[Loop], Sequence[Loop]]) -> tuple[Step, ...]:

@@ -36,7 +36,7 @@ class Context:
         What the checks raise.
     clients : mapping of Variable to sequence
         The nodes that read each variable of the graph, and the outputs that are it.
-    delays : bool
+    delays_elemwise : bool
         Whether elements that operations on arrays alone read are part of these, and not stored.
     """
 
@@ -49,12 +49,12 @@ class Context:
         self.constants: list[Buffer] = []
         self.errors: list[Error] = []
         self.clients = clients
-        self.delays = False
+        self.delays_elemwise = False
 
     def inside(self, clients: Clients, runs: Expr | None) -> Self:
         """Return the context of an inner graph: steps of its own, that run if a condition holds, and the same buffers."""
         inner = copy(self)
-        inner.steps, inner.clients, inner.delays = [], clients, False
+        inner.steps, inner.clients, inner.delays_elemwise = [], clients, False
         inner.runs = self.runs if runs is None else (*self.runs, runs)
         return inner
 

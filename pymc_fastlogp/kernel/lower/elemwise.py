@@ -55,7 +55,7 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
         return apply(node.op.scalar_op, args, dtypes)
 
     values = values_at(index)
-    if context.delays and _is_part_of_readers(context, node):
+    if context.delays_elemwise and _is_part_of_readers(context, node):
         return [_delayed(shape, dtype, values_at, k) for k, dtype in enumerate(dtypes)]
     if not shape and all(map(_is_of_lengths, values)):
         return list(map(_uniform, values))

@@ -202,3 +202,18 @@ def _places(
         else:
             for k in target.written:
                 yield target.buffer, (target.place(step, k),)
+
+
+def lower_site_node(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Append the loops of the inner graph of a ``SiteNode``, and return its outputs.
+
+    PyTensor does not rewrite this inner graph, so its Elemwise nodes are not fused yet. Storing each result would make many loops, whose fusion
+    would dominate the compile time. So results that only other Elemwise nodes read are not stored.
+    """
+    inner = context.inside(node.op.fgraph.clients, None)
+    inner.delays_elemwise = True
+    # Without a buffer, nothing is overwritten in place: each graph knows only its own readers of an array.
+    given = [replace(array, buffer=None) for array in inputs]
+    results = context.lower_graph(inner, node.op.fgraph, given)
+    context.steps += inner.steps
+    return [replace(array, buffer=None) for array in results]

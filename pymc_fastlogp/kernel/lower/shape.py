@@ -1,4 +1,4 @@
-"""Ops that rearrange: views where an index map says it, copies where not."""
+"""Ops on shapes and elements without arithmetic: views where an index map suffices, copies elsewhere."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -56,9 +56,18 @@ def lower_dimshuffle(context: Context, node: Apply, inputs: list[Array]) -> list
 
 
 def lower_same(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Return the first input, whose static type or whose checks alone the Op changes."""
-    array = inputs[0]
+    """Return the input: the Op changes only the type."""
+    [array] = inputs
     return [array.view(array.shape, lambda index: index)]
+
+
+def lower_check_and_raise(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Append checks of the conditions, and return the value."""
+    value, *conditions = inputs
+    error = Error(node.op.exc_type, node.op.msg)
+    for condition in conditions:
+        context.require(cast(condition.at(()), "bool"), error)
+    return [value.view(value.shape, lambda index: index)]
 
 
 def lower_specify_shape(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:

@@ -57,7 +57,7 @@ ERRORS = {
 def _funcify(op: FusedKernel, node: Apply, **kwargs: Any) -> tuple[Any, str | None]:
     """Compile to vector code, whose name is the key for PyTensor's cache; where that fails unexpectedly, as upstream would."""
     try:
-        kernel = op.compiled()
+        kernel = op.compile()
         return funcify(kernel, op.in_python), kernel.name
     except Exception as error:
         report_defect(error, str(op))
