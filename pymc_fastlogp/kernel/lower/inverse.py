@@ -53,7 +53,7 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     rows, n = factor.shape
     context.require_equal(n, rows, NOT_SQUARE)
     can_be_inverted = is_regular(context, factor)
-    if dense.is_for_us(rows, n):
+    if dense.is_tiled(rows, n):
         return [dense.inverse(context, factor, can_be_inverted.at(()))]
 
     def triangle(index: tuple[Expr, ...]) -> Expr:

@@ -50,7 +50,7 @@ def lower_cholesky(context: Context, node: Apply, inputs: list[Array]) -> list[A
     [a] = inputs
     is_lower = core_op(node.op).lower
     if not is_small(a.shape[-2:], LARGEST_CHOLESKY):
-        library = dense if dense.is_for_us(*a.shape[-2:]) else lapack
+        library = dense if dense.is_tiled(*a.shape[-2:]) else lapack
         return [library.factor(context, core_op(node.op), a)]
     n = rows_of(a)
     domain, batch = domain_of(a.shape[:-2])

@@ -39,7 +39,7 @@ class Carried:
 def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Append the states, the repeated steps, and return what is left of the states."""
     op, n_steps = node.op, length_of(inputs[0])
-    inner = context.inside(op.fgraph.clients, _runs(n_steps))
+    inner = context.for_inner_graph(op.fgraph.clients, _runs(n_steps))
     counter = context.buffer("int64", ())
     step = Load(counter, ())
     sequences = op.outer_seqs(inputs)
@@ -210,7 +210,7 @@ def lower_site_node(context: Context, node: Apply, inputs: list[Array]) -> list[
     PyTensor does not rewrite this inner graph, so its Elemwise nodes are not fused yet. Storing each result would make many loops, whose fusion
     would dominate the compile time. So results that only other Elemwise nodes read are not stored.
     """
-    inner = context.inside(node.op.fgraph.clients, None)
+    inner = context.for_inner_graph(node.op.fgraph.clients, None)
     inner.delays_elemwise = True
     # Without a buffer, nothing is overwritten in place: each graph knows only its own readers of an array.
     given = [replace(array, buffer=None) for array in inputs]

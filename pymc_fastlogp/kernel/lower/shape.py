@@ -103,7 +103,7 @@ def lower_alloc_empty(context: Context, node: Apply, inputs: list[Array]) -> lis
     """Return something that is written before it is read; zeros for who reads it nevertheless."""
     dtype = node.outputs[0].type.dtype
     shape = lengths_of(context, inputs)
-    return [Array(shape, dtype, lambda _: cast(ZERO, dtype), is_unset=True)]
+    return [Array(shape, dtype, lambda _: cast(ZERO, dtype), is_uninitialized=True)]
 
 
 def lengths_of(context: Context, values: list[Array]) -> tuple[Size, ...]:
