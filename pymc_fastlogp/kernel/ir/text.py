@@ -1,14 +1,12 @@
-"""A program as text, for people, tests and cache keys.
+"""Programs as text, for readers, tests and cache keys.
 
-Lengths share operands: where arrays of open length are cut and joined again and again, each length has several copies of the one
-before it, written out. So a long one that is used several times has a line of its own, and a name:
+Run-time lengths share operands: after repeated slices and joins, each length contains several copies of an earlier length. Written out, the text would grow
+exponentially. So a long expression that is used several times gets a name on a line of its own:
 
 .. code-block:: text
 
     size n0 = add(Maximum(sub(len(x0, 0), ...), 0), ...)
     scratch b0: float64[n0]
-
-So a text is as long as what it is of, not as the number of paths through that.
 """
 
 from collections import Counter
@@ -36,16 +34,22 @@ from pymc_fastlogp.kernel.ir.loops import (
     Statement,
     Step,
 )
-from pymc_fastlogp.kernel.ir.traversal import expressions, loops_in, operands, repeats, walk
+from pymc_fastlogp.kernel.ir.traversal import (
+    expressions,
+    loops_in,
+    operands,
+    sequential_loops,
+    walk,
+)
 
-# Characters of a length that is written out wherever it is used, at most.
+# Most characters of a repeated length without a name.
 LONGEST_SIZE = 80
 
 TextOfSize = Callable[[Size], str]
 
 
 def as_text(program: Program) -> str:
-    """Return a program as text; two programs with the same text compile to the same code."""
+    """Return a program as text. Programs with the same text compile to the same code."""
     names, named = _named_sizes(_sizes(program))
 
     def size(length: Size) -> str:
@@ -69,10 +73,10 @@ def _buffers(program: Program) -> tuple[Buffer, ...]:
 
 
 def _sizes(program: Program) -> Iterator[Size]:
-    """Yield the lengths of a program, and the conditions of its loops."""
+    """Yield the lengths of a program and the conditions of its loops."""
     for buffer in _buffers(program):
         yield from buffer.shape
-    yield from (repeat.length for repeat in repeats(program.steps))
+    yield from (loop.length for loop in sequential_loops(program.steps))
     for loop in loops_in(program.steps):
         yield from loop.domain
         yield from () if loop.when is None else (loop.when,)
@@ -81,7 +85,7 @@ def _sizes(program: Program) -> Iterator[Size]:
 
 
 def _named_sizes(sizes: Iterator[Size]) -> tuple[dict[Expr, str], list[str]]:
-    """Return a text for each expression that lengths are made of, and the lines of those whose text is a name."""
+    """Return the text of each subexpression of the lengths, and the lines that define names."""
     exprs = [size for size in sizes if not isinstance(size, int)]
     uses = Counter(chain(exprs, *(operands(expr) for expr in walk(exprs))))
     texts: dict[Expr, str] = {}
@@ -159,7 +163,7 @@ def _neighbors(statement: Accumulate) -> str:
 
 
 def _expression(expr: Expr, name: Callable[[Expr], str]) -> str:
-    """Return an expression of operands that have names."""
+    """Return the text of an expression from the names of its operands."""
     match expr:
         case Const(value, dtype):
             return repr(value) if dtype in ("int64", "float64") else f"{value!r}:{dtype}"

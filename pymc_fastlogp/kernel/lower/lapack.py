@@ -29,7 +29,7 @@ from pymc_fastlogp.kernel.ir.arithmetic import (
     truth,
 )
 from pymc_fastlogp.kernel.ir.expressions import Expr, Load, Size, as_expr
-from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Call, Error, Store, behind
+from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Call, Error, Store, result_offset
 from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.blas_operands import leading_dimension, library_call, operand
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index
@@ -156,7 +156,7 @@ def lower_eigh(context: Context, node: Apply, inputs: list[Array]) -> list[Array
     domain, (i, j) = domain_of((n, n))
     context.add(domain, Store(buffer, place(i, j), a.at((i, j))))
     context.add((), Store(buffer, (int64(failed),), const(0.0, "float64")))
-    memory = (behind(values), behind(work), int64(3 * n), INFO)
+    memory = (result_offset(values), result_offset(work), int64(3 * n), INFO)
     arguments = ("V", "L", int64(n), RESULT, int64(n), *memory)
     context.add((), Call(buffer, (ZERO,), "dsyev", arguments, (int64(failed),)))
     has_failed = truth(ps.isnan, Load(buffer, (int64(failed),)))
