@@ -111,13 +111,13 @@ def test_raises_the_message_of_the_check():
 @pytest.mark.parametrize(
     ("build", "value", "reason"),
     [
-        (lambda x, n: pt.alloc(x[0], n[1]), np.array([3, 4]), "element of an input"),
+        (lambda x, n: pt.alloc(x[0], n[1]), np.array([3, 4]), "whose own length is not static"),
         # Its length would be read before the index 0 is checked.
-        (lambda x, n: pt.cumsum(pt.arange(n[0])).sum(), np.array([3, 4]), "element of an input"),
+        (lambda x, n: pt.cumsum(pt.arange(n[0])).sum(), np.array([3, 4]), "whose own length is not static"),
         (lambda x, n: x[:: n + 1], np.array(1), "step"),
         (lambda x, y: pt.alloc(x[0], y.sum().astype("int64")).sum(), X, "computed from data"),
         # It has three lengths for two parts, of which the first two fit.
-        (lambda x, n: Split(2, 0)(x, pt.stack([n, 5 - n, n])), np.array(2), "do not fit"),
+        (lambda x, n: Split(2, 0)(x, pt.stack([n, 5 - n, n])), np.array(2), "unequal lengths"),
     ],
 )
 def test_refuses_with_a_reason(build, value, reason):

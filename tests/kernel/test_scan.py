@@ -282,7 +282,7 @@ def test_a_sequence_that_is_known_to_be_too_short():
     [y] = scan(lambda x, s: s + x, [x], [ZERO], n_steps=5)
     graph = FunctionGraph([x], [y], clone=True)
     rewrite_scan_inner_graphs(graph)
-    with pytest.raises(UnsupportedError, match="too short"):
+    with pytest.raises(UnsupportedError, match="shorter than the number of steps"):
         lower(graph, [None])
 
 

@@ -43,7 +43,7 @@ logger = logging.getLogger("pymc_fastlogp")
 
 # Least number of computing nodes for which a kernel is faster than upstream's code.
 LEAST_NODES = 2
-TOO_SMALL = "a kernel for less than two nodes that compute gains nothing"
+TOO_SMALL = "a kernel of fewer than two computing nodes gains nothing"
 
 
 class Attempt(NamedTuple):

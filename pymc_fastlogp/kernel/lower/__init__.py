@@ -33,7 +33,7 @@ from pymc_fastlogp.kernel.lower.table import inner_nodes, row_of
 
 __all__ = ["UnsupportedError", "is_supported", "lower", "unsupported_nodes"]
 
-# The None of a slice or of SpecifyShape, as an array.
+# A constant None as an array: a length that SpecifyShape leaves open.
 UNSPECIFIED = of_number(-1, "int64")
 KINDS = "biuf"
 UNSUPPORTED_DTYPES = ("uint64", "float16")
@@ -126,7 +126,9 @@ def _apply_rule(context: Context, node: Apply, operands: list[Array]) -> list[Ar
     try:
         arrays = row.lower(context, node, operands)
         if not all(_needs_no_check(size) for array in arrays for size in array.shape):
-            raise UnsupportedError("a length that is an element of an input of open length")
+            raise UnsupportedError(
+                "a length that is read from an input whose own length is not static"
+            )
         return [
             _with_static_shape(context, array, output)
             for array, output in zip(arrays, node.outputs, strict=True)

@@ -82,7 +82,7 @@ def library_call(
 ) -> Call:
     """Return a call that updates one matrix of the batch ``result``, which is all of a buffer."""
     if not blas.is_available():
-        raise UnsupportedError("no BLAS and LAPACK")
+        raise UnsupportedError("BLAS and LAPACK are not available")
     first = (*batch, *[ZERO] * (result.ndim - len(batch)))
     given = tuple(a if isinstance(a, str) else as_expr(a) for a in arguments)
     return Call(result.whole, first, function, given)

@@ -148,5 +148,5 @@ class Context:
         if first == second:
             return
         if isinstance(first, int) and isinstance(second, int):
-            raise UnsupportedError("lengths that do not fit, for which upstream raises")
+            raise UnsupportedError("unequal lengths, for which upstream raises an exception")
         self.require(Compute(ps.eq, (as_expr(first), as_expr(second)), "bool"), error)

@@ -79,7 +79,9 @@ def _require_long(context: Context, sequence: Array, n_steps: Size) -> None:
     if missing is None:
         context.require(truth(ps.le, as_expr(n_steps), as_expr(length)), SHORT)
     elif missing > 0:
-        raise UnsupportedError("a sequence that is too short, for which upstream raises")
+        raise UnsupportedError(
+            "a sequence shorter than the number of steps, for which upstream raises an exception"
+        )
 
 
 def _element(sequence: Array, step: Expr) -> Array:
@@ -175,7 +177,7 @@ def _write(
     for (buffer, place), result in zip(_positions(targets, step), safe, strict=True):
         for size, own in zip(result.shape, buffer.shape[len(place) :], strict=True):
             if not place and _may_change(own, size):
-                raise UnsupportedError("a length that may change from step to step")
+                raise UnsupportedError("a state whose length can change from step to step")
             context.require_equal(own, size, MISMATCH)
         domain, index = domain_of(buffer.shape[len(place) :])
         context.add(domain, Store(buffer, (*place, *index), result.at(index)))

@@ -74,7 +74,9 @@ class Trace:
         if self.has_room or (isinstance(room, Const) and room.value > 0):
             return
         if isinstance(self.length, int) and isinstance(self.steps, int) and self.steps > 0:
-            raise UnsupportedError("no room for a step of a Scan, for which upstream raises")
+            raise UnsupportedError(
+                "a Scan with an empty buffer, for which upstream raises an exception"
+            )
         is_none = truth(ps.le, as_expr(self.steps), ZERO)
         context.require(truth(ps.or_, is_none, truth(ps.gt, as_expr(self.length), ZERO)), NO_ROOM)
 
