@@ -21,7 +21,7 @@ from pymc_fastlogp.kernel.ir.expressions import Buffer, Length, Load, Role
 from pymc_fastlogp.kernel.ir.loops import Call
 from pymc_fastlogp.kernel.ir.traversal import is_call, reads
 from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, lower, products
-from pymc_fastlogp.kernel.lower.array import of_buffer
+from pymc_fastlogp.kernel.lower.array import buffer_array
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.native import blas
 from pymc_fastlogp.kernel.native.machine_code import compile_program
@@ -186,7 +186,9 @@ def test_types_may_know_more_of_the_lengths_than_arrays(dtype):
     rows = Buffer("x0", dtype, (Length(0, 0), 5), Role.INPUT)
     columns = Buffer("x1", dtype, (5, 4), Role.INPUT)
     context = Context(Counter(), lambda *_: [])
-    [result] = products.lower(context, Dot()(x, y).owner, [of_buffer(rows), of_buffer(columns)])
+    [result] = products.lower(
+        context, Dot()(x, y).owner, [buffer_array(rows), buffer_array(columns)]
+    )
     assert result.dtype == dtype
     assert any(map(is_call, context.steps)) == (dtype == "float64")
 

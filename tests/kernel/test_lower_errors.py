@@ -113,7 +113,11 @@ def test_raises_the_message_of_the_check():
     [
         (lambda x, n: pt.alloc(x[0], n[1]), np.array([3, 4]), "whose own length is not static"),
         # Its length would be read before the index 0 is checked.
-        (lambda x, n: pt.cumsum(pt.arange(n[0])).sum(), np.array([3, 4]), "whose own length is not static"),
+        (
+            lambda x, n: pt.cumsum(pt.arange(n[0])).sum(),
+            np.array([3, 4]),
+            "whose own length is not static",
+        ),
         (lambda x, n: x[:: n + 1], np.array(1), "step"),
         (lambda x, y: pt.alloc(x[0], y.sum().astype("int64")).sum(), X, "computed from data"),
         # It has three lengths for two parts, of which the first two fit.

@@ -24,9 +24,9 @@ from pymc_fastlogp.kernel.ir.traversal import walk
 from pymc_fastlogp.kernel.lower.array import (
     Array,
     UnsupportedError,
-    of_buffer,
-    of_constant,
-    of_number,
+    buffer_array,
+    constant_array,
+    scalar_array,
 )
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.table import inner_nodes, row_of
@@ -34,7 +34,7 @@ from pymc_fastlogp.kernel.lower.table import inner_nodes, row_of
 __all__ = ["UnsupportedError", "is_supported", "lower", "unsupported_nodes"]
 
 # A constant None as an array: a length that SpecifyShape leaves open.
-UNSPECIFIED = of_number(-1, "int64")
+UNSPECIFIED = scalar_array(-1, "int64")
 KINDS = "biuf"
 UNSUPPORTED_DTYPES = ("uint64", "float16")
 OTHER_LENGTH = Error(ValueError, "the length of an array differs from the static shape")
@@ -76,7 +76,7 @@ def lower(fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]) -> 
     """
     context = Context(fgraph.clients, _lower_graph)
     inputs = _inputs(fgraph)
-    arrays = [of_buffer(buffer, fact) for buffer, fact in zip(inputs, facts, strict=True)]
+    arrays = [buffer_array(buffer, fact) for buffer, fact in zip(inputs, facts, strict=True)]
     return _program(context, inputs, _lower_graph(context, fgraph, arrays))
 
 
@@ -90,7 +90,7 @@ def unsupported_nodes(
     """
     context = Context(fgraph.clients, _lower_graph)
     buffers = zip(fgraph.inputs, _inputs(fgraph), facts, strict=True)
-    arrays = {variable: of_buffer(buffer, fact) for variable, buffer, fact in buffers}
+    arrays = {variable: buffer_array(buffer, fact) for variable, buffer, fact in buffers}
     reasons: dict[Apply, str] = {}
     descendants: list[Apply] = []
     for node in fgraph.toposort():
@@ -180,8 +180,8 @@ def _constant(context: Context, variable: Constant) -> Array:
     data = np.ascontiguousarray(variable.data)
     dtype = str(data.dtype)
     if variable.type.ndim == 0:
-        return of_number(data.item(), dtype)
-    return of_constant(context.constant(dtype, data.shape, data.tobytes()), data)
+        return scalar_array(data.item(), dtype)
+    return constant_array(context.constant(dtype, data.shape, data.tobytes()), data)
 
 
 def _needs_no_check(size: Size) -> bool:

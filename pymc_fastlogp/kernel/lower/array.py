@@ -68,7 +68,7 @@ class Array:
         return Array(shape, self.dtype, lambda index: at(tuple(source_index(index))), facts=facts)
 
 
-def of_buffer(buffer: Buffer, facts: IndexFacts | None = None) -> Array:
+def buffer_array(buffer: Buffer, facts: IndexFacts | None = None) -> Array:
     """Return a buffer as an array."""
     if facts is not None and facts.is_range:
         return _range_of(buffer, facts)
@@ -85,7 +85,7 @@ def _range_of(buffer: Buffer, facts: IndexFacts) -> Array:
     return Array(buffer.shape, buffer.dtype, at, facts=facts)
 
 
-def of_constant(buffer: Buffer, data: np.ndarray) -> Array:
+def constant_array(buffer: Buffer, data: np.ndarray) -> Array:
     """Return a buffer of constants as an array; an element at a constant index is folded to a number."""
     facts = index_facts(data)
 
@@ -102,7 +102,7 @@ def of_constant(buffer: Buffer, data: np.ndarray) -> Array:
     return Array(buffer.shape, buffer.dtype, at, facts=facts, data=data)
 
 
-def of_number(value: float, dtype: str) -> Array:
+def scalar_array(value: float, dtype: str) -> Array:
     """Return a number as a 0-d array."""
     constant = const(value, dtype)
     facts = None

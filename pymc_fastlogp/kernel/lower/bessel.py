@@ -37,7 +37,7 @@ from pymc_fastlogp._upstream.pymc import i0e_scalar
 from pymc_fastlogp.kernel.ir.arithmetic import const, int64, switch, truth
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Load
 from pymc_fastlogp.kernel.ir.loops import Store
-from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, buffer_array
 from pymc_fastlogp.kernel.lower.context import Context
 
 DTYPE = "float64"
@@ -76,8 +76,8 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Append the recurrence as straight-line code, and the loop over the orders."""
     [n] = node.inputs[0].type.shape
     x = inputs[1].at(())
-    magnitude = _of(ps.abs, x)
-    half = _of(ps.mul, const(0.5, DTYPE), magnitude)
+    magnitude = _compute(ps.abs, x)
+    half = _compute(ps.mul, const(0.5, DTYPE), magnitude)
     x0 = const(ranges(n - 1).asymptotic_from, DTYPE)
     ratios = _ratios(context, half, magnitude, n)
 
@@ -86,44 +86,48 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
         orders = np.arange(float(n))
         order, alternating = (_constant(context, c, k) for c in (orders, (-1) ** orders))
         inverse = _constant(context, np.array([1 / factorial(i) for i in range(n)]), k)
-        leading = _of(ps.mul, _of(ps.pow, half, order), inverse)
-        near = _of(ps.mul, leading, Load(ratios.whole, index))
+        leading = _compute(ps.mul, _compute(ps.pow, half, order), inverse)
+        near = _compute(ps.mul, leading, Load(ratios.whole, index))
         is_near = truth(ps.lt, magnitude, x0)
         value = switch(is_near, near, _expansion(context, magnitude, orders, k))
         sign = switch(truth(ps.lt, x, const(0, DTYPE)), alternating, const(1, DTYPE))
         is_in_range = truth(ps.le, magnitude, const(LARGEST, DTYPE))
-        return switch(is_in_range, _of(ps.mul, sign, value), const(float("nan"), DTYPE))
+        return switch(is_in_range, _compute(ps.mul, sign, value), const(float("nan"), DTYPE))
 
     return [context.store((n,), DTYPE, at)]
 
 
 def _ratios(context: Context, half: Expr, magnitude: Expr, n: int) -> Array:
     """Append the recurrence; return ``s`` of each order, scaled so that ``s[0]`` is ``exp(-abs(x)) I0(x)``."""
-    square = _of(ps.mul, half, half)
+    square = _compute(ps.mul, half, half)
     following: Expr = const(FIRST, DTYPE)
     s = following
     found: dict[int, Expr] = {}
     for k in range(ranges(n - 1).first_order, 0, -1):
-        factor = _of(ps.mul, square, const(1 / (k * (k + 1)), DTYPE))
-        following, s = s, _of(ps.add, s, _of(ps.mul, factor, following))
+        factor = _compute(ps.mul, square, const(1 / (k * (k + 1)), DTYPE))
+        following, s = s, _compute(ps.add, s, _compute(ps.mul, factor, following))
         found[k - 1] = s
-    scale = _of(ps.true_div, _of(i0e_scalar, magnitude), found[0])
+    scale = _compute(ps.true_div, _compute(i0e_scalar, magnitude), found[0])
     buffer = context.buffer(DTYPE, (n,))
-    context.add((), *(Store(buffer, (int64(k),), _of(ps.mul, found[k], scale)) for k in range(n)))
-    return of_buffer(buffer)
+    context.add(
+        (), *(Store(buffer, (int64(k),), _compute(ps.mul, found[k], scale)) for k in range(n))
+    )
+    return buffer_array(buffer)
 
 
 def _expansion(context: Context, magnitude: Expr, orders: np.ndarray, k: Expr) -> Expr:
     """Return the asymptotic expansion of order ``k``."""
-    inverse = _of(ps.true_div, const(1, DTYPE), magnitude)
+    inverse = _compute(ps.true_div, const(1, DTYPE), magnitude)
     one: Expr = const(1, DTYPE)
 
     def with_term(rest: Expr, j: int) -> Expr:
         term = _constant(context, (4 * orders**2 - (2 * j - 1) ** 2) / (8 * j), k)
-        return _of(ps.sub, one, _of(ps.mul, _of(ps.mul, term, inverse), rest))
+        return _compute(ps.sub, one, _compute(ps.mul, _compute(ps.mul, term, inverse), rest))
 
     total = reduce(with_term, range(TERMS, 0, -1), one)
-    return _of(ps.true_div, total, _of(ps.sqrt, _of(ps.mul, const(2 * pi, DTYPE), magnitude)))
+    return _compute(
+        ps.true_div, total, _compute(ps.sqrt, _compute(ps.mul, const(2 * pi, DTYPE), magnitude))
+    )
 
 
 def _constant(context: Context, data: np.ndarray, k: Expr) -> Expr:
@@ -131,5 +135,5 @@ def _constant(context: Context, data: np.ndarray, k: Expr) -> Expr:
     return Load(context.constant(DTYPE, data.shape, data.tobytes()), (k,))
 
 
-def _of(op: ScalarOp, *args: Expr) -> Compute:
+def _compute(op: ScalarOp, *args: Expr) -> Compute:
     return Compute(op, args, DTYPE)

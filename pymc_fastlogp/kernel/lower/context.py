@@ -14,7 +14,7 @@ from pymc_fastlogp.kernel.ir.arithmetic import all_of, domain_of, truth
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Role, Size, as_expr
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Check, Error, Loop, Statement, Step, Store
 from pymc_fastlogp.kernel.ir.traversal import loaded, reads_directly
-from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, buffer_array
 from pymc_fastlogp.kernel.lower.lengths import is_known_at_call
 
 Clients = Mapping[Variable, Sequence[tuple[Apply, int]]]
@@ -88,7 +88,7 @@ class Context:
         buffer = self.buffer(dtype, shape)
         domain, index = domain_of(shape)
         self.add(domain, Store(buffer, index, at(index)))
-        return of_buffer(buffer)
+        return buffer_array(buffer)
 
     def owned_copy(self, array: Array, variable: Variable) -> Buffer:
         """Return a scratch buffer with the elements of a variable that may be overwritten."""

@@ -13,7 +13,7 @@ from pytensor.graph.basic import Apply
 from pymc_fastlogp.kernel.ir.arithmetic import ZERO, const, domain_of, int64, plus, switch, truth
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Size
 from pymc_fastlogp.kernel.ir.loops import RESULT, Call, Store
-from pymc_fastlogp.kernel.lower.array import Array, Element, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, Element, buffer_array
 from pymc_fastlogp.kernel.lower.blas_operands import transposed
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lapack import MISMATCH, is_regular
@@ -106,7 +106,7 @@ def _call_on_padded(
     domain, leading = domain_of(a.shape[:-2])
     arguments = (int64(padded_rows(a)), RESULT)
     context.add(domain, Call(buffer, (*leading, ZERO, ZERO), function, arguments))
-    return of_buffer(buffer).view(a.shape, lambda i: i)
+    return buffer_array(buffer).view(a.shape, lambda i: i)
 
 
 def _pad(context: Context, buffer: Buffer, n: int, padded: int) -> None:

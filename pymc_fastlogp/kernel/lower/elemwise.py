@@ -15,7 +15,7 @@ from pymc_fastlogp.kernel.ir.arithmetic import cast, const, domain_of
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Size
 from pymc_fastlogp.kernel.ir.loops import Store
 from pymc_fastlogp.kernel.ir.traversal import loaded
-from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, buffer_array
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_shape
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lengths import is_known_at_call
@@ -61,7 +61,7 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
         return list(map(_scalar, values))
     buffers = [context.buffer(dtype, shape) for dtype in dtypes]
     context.add(domain, *map(Store, buffers, [index] * len(buffers), values))
-    return [of_buffer(buffer) for buffer in buffers]
+    return [buffer_array(buffer) for buffer in buffers]
 
 
 def _unstored(

@@ -11,7 +11,7 @@ from pytensor.tensor.type import integer_dtypes
 from pymc_fastlogp.kernel.ir.arithmetic import ZERO, cast, domain_of, int64, switch, truth
 from pymc_fastlogp.kernel.ir.expressions import Expr, Size, as_expr
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Error, Store
-from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, buffer_array
 from pymc_fastlogp.kernel.lower.context import Clients, Context
 from pymc_fastlogp.kernel.lower.index_map import index_map
 
@@ -66,7 +66,7 @@ def lower_write(context: Context, node: Apply, inputs: list[Array]) -> list[Arra
         context.add(domain, Store(buffer, target, value, in_order=not selection.is_unique))
     else:
         context.add(domain, Accumulate(buffer, target, ps.add, value, selection.neighbors))
-    return [of_buffer(buffer)]
+    return [buffer_array(buffer)]
 
 
 def _along(context: Context, given: Size, selected: Size, index: Expr) -> Expr:

@@ -21,7 +21,7 @@ from pymc_fastlogp.kernel.ir.arithmetic import ZERO, const, domain_of, int64, pl
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, as_expr
 from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Store
 from pymc_fastlogp.kernel.lower import dense
-from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, buffer_array
 from pymc_fastlogp.kernel.lower.blas_operands import leading_dimension, library_call
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lapack import NAN, NOT_SQUARE, is_regular
@@ -94,7 +94,7 @@ def _straight_line_inverse(context: Context, factor: Array) -> Array:
             value = if_all(is_regular, reduce(_sum, products)) if products else ABOVE
             stores.append(Store(buffer, (*batch, int64(i), int64(j)), value))
     context.add(domain, *stores)
-    return of_buffer(buffer)
+    return buffer_array(buffer)
 
 
 def _product(x: Expr, y: Expr) -> Expr:

@@ -25,7 +25,7 @@ from pymc_fastlogp.kernel.ir.arithmetic import all_of, const, domain_of, int64, 
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Size
 from pymc_fastlogp.kernel.ir.loops import Store
 from pymc_fastlogp.kernel.lower import dense, lapack
-from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, buffer_array
 from pymc_fastlogp.kernel.lower.blas_operands import transposed
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
 from pymc_fastlogp.kernel.lower.context import Context
@@ -76,7 +76,7 @@ def lower_cholesky(context: Context, node: Apply, inputs: list[Array]) -> list[A
             value = factor.get((i, j) if is_lower else (j, i), const(0, "float64"))
             stores.append(Store(buffer, (*batch, int64(i), int64(j)), if_all(is_positive, value)))
     context.add(domain, *stores)
-    return [of_buffer(buffer)]
+    return [buffer_array(buffer)]
 
 
 def lower_solve_triangular(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
@@ -124,7 +124,7 @@ def _solution(
         for i in range(n)
     )
     context.add(domain, *stores)
-    return of_buffer(buffer)
+    return buffer_array(buffer)
 
 
 def supports_library(node: Apply) -> bool:

@@ -16,7 +16,7 @@ from pymc_fastlogp.kernel.ir.arithmetic import cast, const, domain_of
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Size
 from pymc_fastlogp.kernel.ir.loops import RESULT, Accumulate, Error
 from pymc_fastlogp.kernel.lower import unrolled_products
-from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, buffer_array
 from pymc_fastlogp.kernel.lower.blas_operands import (
     leading_dimension,
     library_call,
@@ -118,7 +118,7 @@ def _with_vector(context: Context, matrix: Array, vector: Array, batch: tuple[Si
 def _of_matrices(context: Context, left: Array, right: Array, batch: tuple[Size, ...]) -> Array:
     """Append ``gemm`` calls."""
     rows, inner, columns = left.shape[-2], left.shape[-1], right.shape[-1]
-    result = of_buffer(context.buffer("float64", (*batch, rows, columns)))
+    result = buffer_array(context.buffer("float64", (*batch, rows, columns)))
     domain, b = domain_of(batch)
     first, second = operand(context, right, b), operand(context, left, b)
     letters = ("T" if matrix.is_transposed else "N" for matrix in (first, second))

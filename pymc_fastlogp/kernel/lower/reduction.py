@@ -16,7 +16,7 @@ from pymc_fastlogp.kernel.ir.arithmetic import (
 )
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr
 from pymc_fastlogp.kernel.ir.loops import PrefixSum, Store
-from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, buffer_array
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.scalars.forms import FORMS
 
@@ -87,7 +87,7 @@ def _unrolled(context: Context, node: Apply, array: Array) -> Array:
         total = value if total is None else Compute(operation, (total, value), array.dtype)
         stores.append(Store(buffer, at, total))
     context.add(domain, *stores)
-    return of_buffer(buffer)
+    return buffer_array(buffer)
 
 
 def _prefix_sum(context: Context, node: Apply, array: Array) -> Array:
@@ -96,7 +96,7 @@ def _prefix_sum(context: Context, node: Apply, array: Array) -> Array:
     domain, index = domain_of((*_without(array.shape, axis), array.shape[axis]))
     at = (*index[:axis], index[-1], *index[axis:-1])
     context.add(domain, PrefixSum(buffer, at, operation, array.at(at)))
-    return of_buffer(buffer)
+    return buffer_array(buffer)
 
 
 def _without(shape: tuple, axis: int) -> tuple:

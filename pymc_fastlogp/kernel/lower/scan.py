@@ -14,7 +14,7 @@ from pymc_fastlogp.kernel.ir.arithmetic import ZERO, domain_of, int64, truth
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Load, Size, as_expr, as_size
 from pymc_fastlogp.kernel.ir.loops import Error, SequentialLoop, Store
 from pymc_fastlogp.kernel.ir.traversal import loaded, walk
-from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, buffer_array
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lengths import length_of, smaller
 from pymc_fastlogp.kernel.lower.linear_lengths import difference
@@ -40,40 +40,40 @@ class UntracedState:
 def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Append the initial states and the sequential loop, and return the final states."""
     op, n_steps = node.op, length_of(inputs[0])
-    inner = context.for_inner_graph(op.fgraph.clients, _runs(n_steps))
+    inner = context.for_inner_graph(op.fgraph.clients, _has_steps(n_steps))
     counter = context.buffer("int64", ())
     step = Load(counter, ())
     sequences = op.outer_seqs(inputs)
     for sequence in sequences:
-        _require_long(context, sequence, n_steps)
+        _require_length(context, sequence, n_steps)
     mit_mot, others = _traces(context, node, inputs, n_steps)
     untraced = _untraced(context, node, inputs)
-    given = [
+    inner_inputs = [
         *(_element(sequence, step) for sequence in sequences),
         *(trace.at(step, k) for trace in (*mit_mot, *others) for k in trace.read),
-        *(replace(of_buffer(state.buffer), buffer=None) for state in untraced),
+        *(replace(buffer_array(state.buffer), buffer=None) for state in untraced),
         # Without a buffer: steps must not overwrite an array that all steps read.
         *(replace(array, buffer=None) for array in op.outer_non_seqs(inputs)),
     ]
-    results = context.lower_graph(inner, op.fgraph, given)
+    results = context.lower_graph(inner, op.fgraph, inner_inputs)
     nit_sot = _nit_sot_traces(context, node, inputs, results, n_steps)
     _write(inner, step, [*mit_mot, *others, *nit_sot, *untraced], results)
     context.steps.append(SequentialLoop(counter, n_steps, tuple(inner.steps)))
     return [
-        *(of_buffer(trace.buffer) for trace in mit_mot),
+        *(buffer_array(trace.buffer) for trace in mit_mot),
         *(trace.result() for trace in (*others, *nit_sot)),
-        *(of_buffer(state.buffer) for state in untraced),
+        *(buffer_array(state.buffer) for state in untraced),
     ]
 
 
-def _runs(n_steps: Size) -> Expr | None:
+def _has_steps(n_steps: Size) -> Expr | None:
     """Return the condition that there is a step, or None if there is always a step."""
     if isinstance(n_steps, int) and n_steps > 0:
         return None
     return truth(ps.gt, as_expr(n_steps), ZERO)
 
 
-def _require_long(context: Context, sequence: Array, n_steps: Size) -> None:
+def _require_length(context: Context, sequence: Array, n_steps: Size) -> None:
     length = sequence.shape[0]
     missing = difference(as_expr(n_steps), as_expr(length), {})
     if missing is None:
@@ -216,7 +216,7 @@ def lower_site_node(context: Context, node: Apply, inputs: list[Array]) -> list[
     inner = context.for_inner_graph(node.op.fgraph.clients, None)
     inner.delays_elemwise = True
     # Without a buffer, nothing is overwritten in place: each graph knows only its own readers of an array.
-    given = [replace(array, buffer=None) for array in inputs]
-    results = context.lower_graph(inner, node.op.fgraph, given)
+    inner_inputs = [replace(array, buffer=None) for array in inputs]
+    results = context.lower_graph(inner, node.op.fgraph, inner_inputs)
     context.steps += inner.steps
     return [replace(array, buffer=None) for array in results]

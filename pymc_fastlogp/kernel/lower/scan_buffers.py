@@ -13,7 +13,7 @@ from pytensor import scalar as ps
 from pymc_fastlogp.kernel.ir.arithmetic import ONE, ZERO, cast, int64, plus, switch, truth
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Load, Size, as_expr
 from pymc_fastlogp.kernel.ir.loops import Error
-from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, buffer_array
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lengths import at_least
 from pymc_fastlogp.kernel.lower.linear_lengths import bounds_in_a_step, difference, linear
@@ -95,7 +95,7 @@ class Trace:
         [last] = self.written
         made = plus(at_least(as_expr(self.steps), 0), int64(last))
         is_whole = self.missing is not None and self.missing <= 0
-        kept = of_buffer(self.buffer) if is_whole else self._rotated(made)
+        kept = buffer_array(self.buffer) if is_whole else self._rotated(made)
         if self.missing is not None and self.missing >= 0:
             return kept
         zero = cast(ZERO, kept.dtype)
@@ -107,7 +107,7 @@ class Trace:
 
     def _rotated(self, made: Expr) -> Array:
         """Return the ring buffer from its oldest value on."""
-        kept, length = of_buffer(self.buffer), as_expr(self.length)
+        kept, length = buffer_array(self.buffer), as_expr(self.length)
         shift = _modulo(made, length)
         if self.missing is None:
             is_full = truth(ps.lt, length, made)

@@ -27,7 +27,7 @@ from pymc_fastlogp.kernel.ir.arithmetic import (
 from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Load, Size, as_expr, as_size
 from pymc_fastlogp.kernel.ir.loops import Error, Store
 from pymc_fastlogp.kernel.ir.traversal import loaded
-from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, buffer_array
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lengths import (
@@ -159,7 +159,7 @@ def _flat(context: Context, array: Array) -> Array:
     buffer = context.buffer(array.dtype, (product_of_sizes(array.shape),))
     domain, index = domain_of(array.shape)
     context.add(domain, Store(buffer, (flat_index(array.shape, index),), array.at(index)))
-    return of_buffer(buffer)
+    return buffer_array(buffer)
 
 
 def lower_join(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
@@ -176,7 +176,7 @@ def lower_join(context: Context, node: Apply, inputs: list[Array]) -> list[Array
         domain, index = domain_of(part.shape)
         target = _with(index, axis, plus(index[axis], offset))
         context.add(domain, Store(buffer, target, cast(part.at(index), dtype)))
-    return [of_buffer(buffer)]
+    return [buffer_array(buffer)]
 
 
 def lower_split(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
@@ -221,7 +221,7 @@ def _vector(context: Context, elements: list[Expr], dtype: str) -> Array:
         [i] = index
         return elements[int(i.value)] if isinstance(i, Const) else Load(buffer, index)
 
-    return replace(of_buffer(buffer), at=at)
+    return replace(buffer_array(buffer), at=at)
 
 
 def lower_arange(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:

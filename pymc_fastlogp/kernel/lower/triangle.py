@@ -13,7 +13,7 @@ from pytensor.graph.basic import Apply
 from pymc_fastlogp.kernel.ir.arithmetic import const, domain_of, plus, switch, truth
 from pymc_fastlogp.kernel.ir.expressions import Expr, Load
 from pymc_fastlogp.kernel.ir.loops import Store
-from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, buffer_array
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lapack import NOT_SQUARE
 from pymc_fastlogp.ops import rows_of_packed
@@ -30,7 +30,7 @@ def lower_pack(context: Context, node: Apply, inputs: list[Array]) -> list[Array
     domain, (i, j) = domain_of((n, n))
     place = plus(_first_of_row(context, n, i), j)
     context.add(domain, Store(packed, (place,), matrix.at((i, j)), in_order=True))
-    return [of_buffer(packed)]
+    return [buffer_array(packed)]
 
 
 def lower_unpack(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:

@@ -31,7 +31,7 @@ from pymc_fastlogp.analysis.provenance import provenance
 from pymc_fastlogp.kernel.ir.arithmetic import cast, const, domain_of, int64
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Size
 from pymc_fastlogp.kernel.ir.loops import Store
-from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, buffer_array
 from pymc_fastlogp.kernel.lower.blas_operands import transposed
 from pymc_fastlogp.kernel.lower.context import Context
 
@@ -113,7 +113,7 @@ def _product(
         products = [_times(of_a[k], of_b[k]) for k in range(inner) if not zeros[k, j]]
         stores.append(Store(buffer, (i, int64(j))[::step], _sum([*start, *products])))
     context.add(domain, *stores)
-    return of_buffer(buffer)
+    return buffer_array(buffer)
 
 
 def _times(x: Expr, y: Expr) -> Expr:
