@@ -49,6 +49,8 @@ class FusedKernel(FinalizedOpFromGraph):
     facts : tuple of IndexFacts or None
         For each input, facts that hold for all its elements, or None. The compiled code relies on these facts and does
         not check them.
+    is_provisional : bool
+        Whether the Op is :meth:`renewed` later in the rewriting of its graph. Not part of equality, copies and pickles.
 
     Raises
     ------
@@ -58,12 +60,43 @@ class FusedKernel(FinalizedOpFromGraph):
 
     __props__ = ("fgraph", "facts")
 
-    def __init__(self, fgraph: FrozenFunctionGraph, facts: tuple[IndexFacts | None, ...]):
+    def __init__(
+        self,
+        fgraph: FrozenFunctionGraph,
+        facts: tuple[IndexFacts | None, ...],
+        is_provisional: bool = False,
+    ):
         if len(facts) != len(fgraph.inputs):
             raise ValueError(f"{len(facts)} facts for {len(fgraph.inputs)} inputs; give one each")
         super().__init__(list(fgraph.inputs), list(fgraph.outputs), fgraph=fgraph)
         self.facts = facts
+        self.is_provisional = is_provisional
         self._program: Callable[[], Program | None] = lambda: None
+
+    @property
+    def fgraph(self) -> FrozenFunctionGraph:
+        """The inner graph; None if the Op was :meth:`renewed` and the inner graph is freed."""
+        return self._fgraph()
+
+    @fgraph.setter
+    def fgraph(self, fgraph: FrozenFunctionGraph) -> None:
+        self._fgraph: Callable[[], Any] = lambda: fgraph
+        self._hash = hash((type(self), fgraph))
+
+    def __hash__(self) -> int:
+        """Return the hash of the inner graph, even after that was freed: the Op is a key in caches of PyTensor."""
+        return self._hash
+
+    def renewed(self) -> "FusedKernel":
+        """Return an equal Op that owns the inner graph, of which this Op keeps only a weak reference.
+
+        PyTensor caches the rewriters of each Op that it has rewritten, so such an Op is never freed. Only an Op that no other graph contains
+        may be renewed.
+        """
+        new = FusedKernel(self.fgraph, self.facts)
+        new._program = self._program
+        self._fgraph, self._program = ref(self.fgraph), lambda: None
+        return new
 
     def build_program(self) -> Program:
         """Lower the inner graph to loops and optimize these; the program is cached while in use.
@@ -89,10 +122,7 @@ class FusedKernel(FinalizedOpFromGraph):
         return self._hand_over(Kernel(program, name_of(program)))
 
     def _hand_over(self, kernel: Kernel) -> Kernel:
-        """Let the kernel own the program, and keep a weak reference.
-
-        PyTensor caches for each Op which rewriters apply to it. So Ops are never freed, and neither would be a program that they own.
-        """
+        """Let the kernel own the program, of which this Op keeps only a weak reference: Ops can outlive their graphs."""
         self._program = ref(kernel.program)
         return kernel
 

@@ -83,6 +83,22 @@ class FuseRegions(GraphRewriter):
                     fgraph.replace_all_validate(attempt.results, reason="fastlogp_fused_kernel")
 
 
+class RenewKernels(GraphRewriter):
+    """Replace the Op of each new kernel by an equal Op that no rewriter has visited.
+
+    PyTensor caches visited Ops, and so would keep their inner graphs in memory.
+    """
+
+    def apply(self, fgraph: FunctionGraph) -> None:
+        """Replace the provisional Ops of a graph."""
+        for node in fgraph.toposort():
+            if isinstance(node.op, FusedKernel) and node.op.is_provisional:
+                renewed = node.op.renewed()(*node.inputs, return_list=True)
+                copy_stack_trace(node.outputs, renewed)
+                pairs = list(zip(node.outputs, renewed, strict=True))
+                fgraph.replace_all_validate(pairs, reason="fastlogp_renewed_kernels")
+
+
 def regions(fgraph: FunctionGraph, is_inside: Callable[[Apply], bool]) -> list[list[Apply]]:
     """Return the supported nodes by level, each level in topological order."""
     level: dict[Apply, int] = {}
@@ -227,7 +243,7 @@ def _kernel(
 ) -> FusedKernel:
     """Return the Op that computes outputs from the tensors of its inputs, after its program was built."""
     facts = facts_of(distinct_tensors(views))
-    op = FusedKernel(_inner_graph(inputs, views, outputs), facts)
+    op = FusedKernel(_inner_graph(inputs, views, outputs), facts, is_provisional=True)
     op.build_program()  # raises UnsupportedError
     return op
 
