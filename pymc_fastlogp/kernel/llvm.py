@@ -92,7 +92,7 @@ def filled(vector: ir.VectorType, number: float | int | bool) -> ir.Constant:
 
     Constants are cached: creating and formatting them at each use took a third of the emission time.
     """
-    # The sign is part of the cache key, since 0.0 == -0.0; `typed` tells True from 1.
+    # The sign is part of the cache key, since 0.0 == -0.0; `typed` distinguishes True from 1.
     return _filled(vector, number, copysign(1, number))
 
 

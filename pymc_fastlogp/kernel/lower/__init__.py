@@ -29,7 +29,7 @@ from pymc_fastlogp.kernel.lower.array import (
     scalar_array,
 )
 from pymc_fastlogp.kernel.lower.context import Context
-from pymc_fastlogp.kernel.lower.table import inner_nodes, row_of
+from pymc_fastlogp.kernel.lower.table import inner_nodes, lowering_of
 
 __all__ = ["UnsupportedError", "is_supported", "lower", "unsupported_nodes"]
 
@@ -42,11 +42,11 @@ OTHER_LENGTH = Error(ValueError, "the length of an array differs from the static
 
 def is_supported(node: Apply) -> bool:
     """Return whether a node has a lowering rule. Lowering can still fail because of shapes or values."""
-    row = row_of(node.op)
-    if row is None or not all(map(_has_supported_type, (*node.inputs, *node.outputs))):
+    lowering = lowering_of(node.op)
+    if lowering is None or not all(map(_has_supported_type, (*node.inputs, *node.outputs))):
         return False
     try:
-        return row.supports(node) and all(map(is_supported, inner_nodes(node)))
+        return lowering.supports(node) and all(map(is_supported, inner_nodes(node)))
     except Exception as error:
         report_defect(error, f"the node {node}")
         return False
@@ -121,10 +121,10 @@ def _lower_node(context: Context, node: Apply, arrays: dict[Variable, Array]) ->
 
 
 def _apply_rule(context: Context, node: Apply, operands: list[Array]) -> list[Array]:
-    row = row_of(node.op)
-    assert row is not None
+    lowering = lowering_of(node.op)
+    assert lowering is not None
     try:
-        arrays = row.lower(context, node, operands)
+        arrays = lowering.lower(context, node, operands)
         if not all(_needs_no_check(size) for array in arrays for size in array.shape):
             raise UnsupportedError(
                 "a length that is read from an input whose own length is not static"
