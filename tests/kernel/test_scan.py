@@ -242,7 +242,7 @@ def test_steps_that_cannot_be_rewritten_are_left_to_pytensor(monkeypatch, caplog
     def fails(*_):
         raise KeyError("a step")
 
-    monkeypatch.setattr(scan_inner_graphs, "_specialized", fails)
+    monkeypatch.setattr(scan_inner_graphs, "_with_rewritten_inner_graph", fails)
     [y] = scan(lambda x, s: s + x, [X], [ZERO])
     with pytensor.config.change_flags(on_opt_error="warn"), caplog.at_level("WARNING"):
         graph = FunctionGraph(outputs=[y], clone=True)
