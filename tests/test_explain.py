@@ -161,7 +161,7 @@ def test_minibatch_is_refused_with_advice():
     assert {row.rewrite for row in refused} == {COMPACT, GAUSSIAN}
     for row in refused:
         assert not row.fired
-        assert "all of the data" in row.advice
+        assert "all data" in row.advice
 
 
 def test_prior_whose_terms_are_also_normalised_is_said_to_have_entries_of_its_own():
