@@ -69,7 +69,7 @@ def test_a_lane_does_not_depend_on_others():
 
 @pytest.mark.slow
 def test_a_censored_likelihood():
-    """Which is compiled by Numba no more."""
+    """A censored likelihood is compiled without Numba."""
     y = np.minimum(np.random.default_rng(0).gamma(2.0, size=40), 2.0)
     with pm.Model() as model:
         alpha, beta = pm.HalfNormal("alpha"), pm.HalfNormal("beta")

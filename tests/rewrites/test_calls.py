@@ -1,4 +1,4 @@
-"""What is read twice at each step is looked at once: the calls that rules take, counted for two lengths of a chain."""
+"""Rules visit shared subgraphs once: their calls are counted for two lengths of a chain."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Which reductions read the same rows, also after the graph around them has changed."""
+"""Reductions that read the same rows, also after a change of the graph around them."""
 
 import numpy as np
 import pytensor.tensor as pt

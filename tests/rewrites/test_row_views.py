@@ -161,7 +161,7 @@ def test_axes_before_the_one_that_is_gathered_along(is_column):
 
 @pytest.mark.parametrize("is_masked", [False, True])
 def test_entries_of_rows_that_all_read_the_same(is_masked):
-    """What is computed of one group has one row, in which each chosen row reads an entry of its own."""
+    """A function of one group has one row, in which each chosen row reads its own entry."""
     rng = np.random.default_rng(3)
     n, choice = 200, rng.integers(0, 4, 200)
     counts = np.arange(n) % 3 == 0
