@@ -30,6 +30,7 @@ from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.analysis.scalar_facts import Cost, facts_of
 from pymc_fastlogp.explanation.kernels import as_seen_by_rule, gradient
 from pymc_fastlogp.kernel.lower import is_supported
+from pymc_fastlogp.ops import MAX_ROWS_UNROLLED_CHOLESKY
 
 
 class Prices(NamedTuple):
@@ -67,8 +68,6 @@ KERNEL = Prices(
 MOVING_NODES = 3
 # Of a product of two numbers and its sum, by BLAS and LAPACK on either side.
 MULTIPLY_ADD = 0.1
-# Kernels have matrices up to about this size as straight-line code.
-STRAIGHT = 12
 
 
 def expected_ratio(
@@ -142,7 +141,7 @@ def _of_node(node: Apply, prices: Prices) -> float:
 
 
 def _of_matrices(node: Apply, prices: Prices) -> float:
-    if prices is KERNEL and _length(node.inputs[0]) <= STRAIGHT:
+    if prices is KERNEL and _length(node.inputs[0]) <= MAX_ROWS_UNROLLED_CHOLESKY:
         return _multiplications(node) * prices.scalar[Cost.ARITHMETIC]
     return _calls(node) * prices.core + _multiplications(node) * MULTIPLY_ADD
 

@@ -8,8 +8,7 @@ from pytensor.graph.fg import FrozenFunctionGraph
 
 from pymc_fastlogp.kernel.ir.traversal import loops_in
 from pymc_fastlogp.kernel.lower import loops_of
-from pymc_fastlogp.kernel.passes.unroll import unroll
-from pymc_fastlogp.kernel.passes.unroll_factor import MOST_COPIES, MOST_ENTRIES
+from pymc_fastlogp.kernel.passes.unroll import MOST_COPIES, MOST_ENTRIES, unroll
 from pymc_fastlogp.kernel.passes.unroll_sequential import straighten
 from tests.kernel.check import optimize
 from tests.kernel.lowering import evaluated

@@ -43,7 +43,7 @@ def emit_loop(function: Function, loop: Loop, is_repeated: bool = False) -> None
         _conditional(function.builder, when) as runs,
         _conditional(runs, _no_axis_is_empty(runs, lengths)) as inside,
     ):
-        function.make_room(inside, loop)
+        function.allocate_scratch(inside, loop)
         _Nest(function, loop, lengths).run(Scope(inside, function.known, patterns))
 
 

@@ -17,11 +17,12 @@ from pymc_fastlogp.kernel.lower.array import Array, Element, of_buffer
 from pymc_fastlogp.kernel.lower.blas_operands import transposed
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lapack import MISMATCH, is_regular
+from pymc_fastlogp.ops import MAX_ROWS_TILED
 
 # A multiple of the rows of all tiles.
 TILE = 8
 # Rows up to which our functions are faster than LAPACK's (``python -m benchmarks.limits``): beyond, a matrix leaves the caches.
-LARGEST = 400
+LARGEST = MAX_ROWS_TILED
 
 
 def is_for_us(rows: Size, columns: Size) -> bool:

@@ -28,16 +28,14 @@ from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Call, Store, behind
 from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.native import blas
-
-# Rows up to which LAPACK's `syev` is the fastest of its functions for all eigenvectors.
-MOST_ROWS = 25
+from pymc_fastlogp.ops import MAX_ROWS_SYEV
 
 
 def supports(node: Apply) -> bool:
     """Return whether the matrix is float64 and has few rows, which are known."""
     [a] = node.inputs
     rows, columns = a.type.shape
-    is_small = rows is not None and rows == columns and 0 < rows <= MOST_ROWS
+    is_small = rows is not None and rows == columns and 0 < rows <= MAX_ROWS_SYEV
     return is_small and a.type.dtype == "float64" and blas.is_available()
 
 

@@ -1,4 +1,4 @@
-"""The passes over the loop IR, in order; each takes a program and returns one that computes the same."""
+"""The passes over the loop IR, in order. Each pass maps a program to an equivalent program."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,30 +21,42 @@ from pymc_fastlogp.kernel.passes.unswitch import unswitch
 Pass = Callable[[Program], Program]
 
 PASSES: tuple[Pass, ...] = (
+    # Before fusion, which forwards the scalars that result from one statement to the next.
     straighten,
+    # Before fusion: without its short axes, a loop over rows can join the other loops over these rows.
     unroll,
+    # Before fusion, which joins a check with the loop that it no longer delays. After unrolling, which the fallback needs, too.
     speculate_on_checks,
     fuse_loops,
+    # After fusion, which forwards stored values to their loads. The stores may then be dead.
     drop_dead_stores,
+    # After fusion: the code of a step is then one expression per result, from which invariant parts are taken.
     split_steps,
+    # After the motion out of sequential loops: only writers outside of sequential loops can be redirected.
     write_in_place,
+    # After fusion: expressions of several nodes meet only in a fused loop.
     simplify,
+    # After simplification, which changes the expressions that statements share. Sharing decides which statements stay together.
     part_large_loops,
+    # After simplification, which rewrites divisions. After fission, as a common reciprocal would keep statements together.
     share_reciprocals,
+    # Late: all passes above assume loops without a condition.
     unswitch,
+    # After all passes that change statements, whose costs decide the order of the axes.
     interchange_axes,
+    # After interchange, which chooses the axis of the vectors.
     lay_along_vectors,
 )
 
 
-# Of what hardly ever runs, less is worth while.
+# The fallback hardly ever runs, so only the passes that reduce its compile time are worth their own time.
 PASSES_AGAIN = (fuse_loops, drop_dead_stores, write_in_place, simplify, part_large_loops)
 
 
 def optimize(
     program: Program, passes: Sequence[Pass] = PASSES, passes_again: Sequence[Pass] = PASSES_AGAIN
 ) -> Program:
-    """Run all passes, and a few of them over what runs again."""
+    """Run ``passes`` on a program, and ``passes_again`` on its fallback."""
     for run in passes:
         program = run(program)
     if program.again is None:

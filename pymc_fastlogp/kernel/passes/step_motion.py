@@ -1,4 +1,13 @@
-"""Steps do no more than what the next one needs: the rest is done by loops over all steps, before them or behind them."""
+"""Code motion around sequential loops: a step keeps only the work that the next step needs.
+
+This pass combines three transformations, each derived in its module:
+
+- :mod:`~pymc_fastlogp.kernel.passes.inline`: cheap sequences are computed where vector code reads them,
+- :mod:`~pymc_fastlogp.kernel.passes.sink`: results that no step reads are computed after the last step,
+- :mod:`~pymc_fastlogp.kernel.passes.hoist`: functions of sequences alone are computed before the first step.
+
+Loops over all steps that are new are fused with each other, and stores that became dead are dropped.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +22,7 @@ from pymc_fastlogp.kernel.passes.sink import with_results_behind
 
 
 def split_steps(program: Program) -> Program:
-    """Return the program with less to do in what is repeated."""
+    """Move work out of sequential loops."""
     stored: list[Buffer] = []
     inlined = inline_sequences(program)
     steps = tuple(new for step in inlined.steps for new in _split(step, stored))

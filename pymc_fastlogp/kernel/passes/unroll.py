@@ -1,27 +1,52 @@
-"""Short axes become straight-line code in the loop over the long one.
+"""Unrolling: short axes beside a long axis become straight-line code in the loop over the long axis.
 
-The cut points of an ordered regression, the classes of a categorical one, or the effects of a group that a
-Cholesky factor correlates, make loops over ``rows x k`` that nothing could fuse with the loops over rows,
-and vectors of k lanes. With one statement for each of the k they are loops over rows like all others, and
-scratch of that shape stays in registers. Arrays that are not scratch are then read k elements apart
-(:mod:`pymc_fastlogp.kernel.emit.scope`). Which axes: :mod:`pymc_fastlogp.kernel.passes.short_axes`;
-how many of a loop: :mod:`pymc_fastlogp.kernel.passes.unroll_factor`.
+.. code-block:: text
+
+    loop rows 2:                              loop rows:
+        y += f(x[i0], c[i1])            ->        y += f(x[i0], c[0]) + f(x[i0], c[1])
+
+The cut points of an ordered regression, the classes of a categorical response, or group effects that are correlated by a
+Cholesky factor give loops over ``(rows, k)``. Such loops cannot be fused with loops over rows, and their vectors have only ``k`` lanes.
+With one statement for each of the ``k`` positions they are loops over rows like all others, and
+scratch buffers of that shape stay in registers. Other arrays are then read ``k`` elements apart, unless
+:mod:`~pymc_fastlogp.kernel.passes.layout` transposes them.
+
+The axes to unroll are chosen by :mod:`~pymc_fastlogp.kernel.passes.short_axes`. Of several short axes, the inner axes are unrolled while the
+number of copies stays within a limit. The length of the code is the product of the lengths, and
+LLVM takes seconds for a few hundred copies of a function.
+
+The limit is larger for entries of small matrices whose factors and products are straight-line code
+(:mod:`pymc_fastlogp.kernel.lower.linalg`). Such code takes single entries of a matrix. They stay in registers only if the loops that
+produce and consume the entries are unrolled, too.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import batched
+from itertools import accumulate, batched
+from operator import mul
 
 from pymc_fastlogp.kernel.ir.arithmetic import fold_constants, int64
-from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Index
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Index
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program, Statement
 from pymc_fastlogp.kernel.ir.substitute import substitute
-from pymc_fastlogp.kernel.ir.traversal import depends_on, is_ordered, with_loops
-from pymc_fastlogp.kernel.passes.short_axes import pays, rows_that_stay, short_axes
-from pymc_fastlogp.kernel.passes.unroll_factor import axes_that_fit, taken_apart
+from pymc_fastlogp.kernel.ir.traversal import depends_on, elements, is_ordered, loops_in, with_loops
+from pymc_fastlogp.kernel.passes.short_axes import (
+    LONGEST,
+    arrays_over,
+    pays,
+    rows_that_stay,
+    short_axes,
+    with_those_that_share,
+)
+from pymc_fastlogp.ops import MAX_ROWS_UNROLLED_CHOLESKY
+
+# Largest number of copies of a statement by several short axes, and of a statement for the entries of small matrices. LLVM takes
+# 2 s for an exponential and its sum over 6 x 6 entries, and 7 s over 10 x 10 entries.
+MOST_COPIES, MOST_ENTRIES = 36, MAX_ROWS_UNROLLED_CHOLESKY**2
 
 
 def unroll(program: Program) -> Program:
-    """Return the program with short axes unrolled."""
+    """Unroll short axes."""
     tables, apart = rows_that_stay(program), taken_apart(program)
 
     def unrolled(loop: Loop) -> list[Loop]:
@@ -31,7 +56,7 @@ def unroll(program: Program) -> Program:
 
 
 def _unrolled(loop: Loop, tables: frozenset[Buffer], fitting: int) -> Loop:
-    """Return a loop of which some of the short axes that fit, the inner ones, are unrolled."""
+    """Unroll up to ``fitting`` of the inner short axes of a loop."""
     axis = _axis_to_unroll(loop, tables, fitting)
     if axis is None:
         return loop
@@ -43,7 +68,7 @@ def _unrolled(loop: Loop, tables: frozenset[Buffer], fitting: int) -> Loop:
 
 
 def _axis_to_unroll(loop: Loop, tables: frozenset[Buffer], fitting: int) -> int | None:
-    """Return the axis to unroll, None if there is none."""
+    """Return the next axis to unroll, None if no axis is left."""
     if is_ordered(loop):
         return None
     axes = short_axes(loop)
@@ -53,7 +78,7 @@ def _axis_to_unroll(loop: Loop, tables: frozenset[Buffer], fitting: int) -> int 
 
 
 def _together(statement: Statement, copies: list[Statement], axis: int) -> list[Statement]:
-    """Return the copies of a statement, as one where all accumulate in the same element: each would have partial results of its own."""
+    """Join copies that accumulate in the same element into one statement, which then has one partial result instead of one per copy."""
     if not isinstance(statement, Accumulate) or depends_on(statement.index, Index(axis)):
         return copies
     adding = [copy for copy in copies if isinstance(copy, Accumulate)]
@@ -65,7 +90,7 @@ def _together(statement: Statement, copies: list[Statement], axis: int) -> list[
 
 
 def _at_each(statement: Statement, axis: int, length: int) -> list[Statement]:
-    """Return a statement for each position along an axis."""
+    """Return a copy of a statement for each position along an axis."""
     copies = list[Statement]()
     for k in range(length):
 
@@ -76,3 +101,34 @@ def _at_each(statement: Statement, axis: int, length: int) -> list[Statement]:
 
         copies += substitute((statement,), at_k)
     return copies
+
+
+def taken_apart(program: Program) -> frozenset[Buffer]:
+    """Return the arrays of which a loop takes single entries, and all arrays that share loops over several short axes with these."""
+    loops = list(loops_in(program.steps))
+    of_matrices = [frozenset(_arrays(loop)) for loop in loops if len(short_axes(loop)) > 1]
+    apart = frozenset[Buffer]().union(*map(_single_entries, loops))
+    return with_those_that_share(apart, of_matrices)
+
+
+def _single_entries(loop: Loop) -> Iterator[Buffer]:
+    """Yield the arrays of which a loop takes an entry at a constant row and column."""
+    for buffer, index in elements(loop):
+        given = [n for i, n in zip(index, buffer.shape, strict=True) if isinstance(i, Const)]
+        if len([n for n in given if n != 1]) > 1:
+            yield buffer
+
+
+def _arrays(loop: Loop) -> Iterator[Buffer]:
+    for axis, long in short_axes(loop):
+        yield from (buffer for buffer, _ in arrays_over(loop, axis, long))
+
+
+def axes_that_fit(loop: Loop, apart: frozenset[Buffer]) -> int:
+    """Return the number of inner short axes of a loop that can be unrolled within the limit of copies."""
+    is_of_entries = any(buffer in apart for buffer in _arrays(loop))
+    most = MOST_ENTRIES if is_of_entries else MOST_COPIES
+    lengths = (loop.domain[axis] for axis, _ in reversed(short_axes(loop)))
+    # Long axes are never unrolled, so they make no copies.
+    factors = (n if isinstance(n, int) and n <= LONGEST else 1 for n in lengths)
+    return sum(copies <= most for copies in accumulate(factors, mul))

@@ -30,11 +30,8 @@ from pytensor.tensor.linalg.decomposition.cholesky import cholesky
 from pytensor.tensor.math import Dot
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.ops import RankOnePullback
+from pymc_fastlogp.ops import MAX_ROWS_TILED, RankOnePullback
 from pymc_fastlogp.rewrites.linalg.terms_of_covariance import factored_covariance
-
-# Rows up to which kernels have a function for the gradient.
-MANY_ROWS = 400
 
 
 class FactorTimesVector(SymbolicOp):
@@ -75,4 +72,4 @@ def local_factor_times_vector(fgraph: FunctionGraph, node: Apply) -> list[Tensor
 
 def _is_known(shape: tuple[int | None, ...]) -> bool:
     rows, columns = shape
-    return rows is not None and rows == columns and rows <= MANY_ROWS
+    return rows is not None and rows == columns and rows <= MAX_ROWS_TILED

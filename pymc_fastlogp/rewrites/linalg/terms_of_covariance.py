@@ -46,15 +46,13 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.analysis.elemwise import operand, squared
-from pymc_fastlogp.ops import LowerInverse
+from pymc_fastlogp.ops import MAX_ROWS_UNROLLED_SOLVE, LowerInverse
 from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import local_cholesky_of_gram
 from pymc_fastlogp.rewrites.linalg.cholesky_of_inverse import local_cholesky_of_inverse
 from pymc_fastlogp.rewrites.linalg.cholesky_of_scaled import local_cholesky_of_scaled
 
 # What makes a factor cheap, and its gradient with it.
 KNOWN_FACTORS = (local_cholesky_of_gram, local_cholesky_of_inverse, local_cholesky_of_scaled)
-# Solves of so few rows are straight-line code in kernels, which is faster than LAPACK's inverse.
-FEW_ROWS = 32
 
 
 class HalfLogDet(SymbolicOp):
@@ -159,7 +157,7 @@ def factored_covariance(fgraph: FunctionGraph, factor: TensorVariable) -> Tensor
         return None
     [covariance] = factor.owner.inputs
     *batch, _, n = covariance.type.shape
-    if any(length != 1 for length in batch) or (n is not None and n <= FEW_ROWS):
+    if any(length != 1 for length in batch) or (n is not None and n <= MAX_ROWS_UNROLLED_SOLVE):
         return None
     if any(rule.transform(fgraph, factor.owner) for rule in KNOWN_FACTORS):
         return None

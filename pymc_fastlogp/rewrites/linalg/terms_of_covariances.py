@@ -32,15 +32,12 @@ from pytensor.tensor.math import Sum
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.elemwise import operand, squared
-from pymc_fastlogp.ops import LowerInverse
+from pymc_fastlogp.ops import MAX_ROWS_UNROLLED_CHOLESKY, LowerInverse
 from pymc_fastlogp.rewrites.linalg.terms_of_covariance import (
     KNOWN_FACTORS,
     is_of_matrices,
     is_solve_of_rows,
 )
-
-# Of which kernels have factors and inverses as straight-line code (:mod:`pymc_fastlogp.kernel.lower.linalg`).
-FEW_ROWS = 12
 
 
 class HalfLogDets(SymbolicOp):
@@ -124,7 +121,7 @@ def _factored_covariances(fgraph: FunctionGraph, factor: TensorVariable) -> Tens
         return None
     [covariance] = factor.owner.inputs
     *batch, _, n = covariance.type.shape
-    if n is None or not 0 < n <= FEW_ROWS or all(length == 1 for length in batch):
+    if n is None or not 0 < n <= MAX_ROWS_UNROLLED_CHOLESKY or all(length == 1 for length in batch):
         return None
     if any(rule.transform(fgraph, factor.owner) for rule in KNOWN_FACTORS):
         return None
