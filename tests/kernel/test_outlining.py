@@ -17,7 +17,7 @@ from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.native import machine_code
 from pymc_fastlogp.kernel.passes import loop_fission
-from pymc_fastlogp.kernel.passes.loop_fission import part_large_loops
+from pymc_fastlogp.kernel.passes.loop_fission import split_large_loops
 from tests.kernel.lowering import case
 from tests.kernel.native_kernel import compile_native
 
@@ -240,9 +240,9 @@ def test_loops_with_checks_or_an_order_are_left(name, small_loops):
         if any(isinstance(s, Check) or not isinstance(s, Accumulate | Store) for s in step.body)
     ]
     assert special
-    assert part_large_loops(program).steps == program.steps
+    assert split_large_loops(program).steps == program.steps
 
 
 def test_loops_that_are_not_large_are_left():
     program = program_of(CASES["likelihoods"])
-    assert part_large_loops(program) == program
+    assert split_large_loops(program) == program

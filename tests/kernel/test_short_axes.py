@@ -127,7 +127,7 @@ def test_a_chain_of_short_rows_is_looked_at_once(monkeypatch):
         n_looks[n] += 1
         return look(loop, axis, long)
 
-    monkeypatch.setattr(short_axes, "arrays_over", looking)
+    monkeypatch.setattr(short_axes, "arrays_along", looking)
     for n in (10, 20):
         x = pt.dmatrix("x", shape=(200, 5))
         rows, sums = x, []

@@ -106,7 +106,9 @@ def require_inside(
 
 def _trap_unless(builder: ir.IRBuilder, truth: ir.Value, name: str) -> None:
     module = builder.module
-    text = bytearray(f"pymc_fastlogp: a kernel accesses memory outside its buffer {name}\0".encode())
+    text = bytearray(
+        f"pymc_fastlogp: a kernel accesses memory outside its buffer {name}\0".encode()
+    )
     content = ir.Constant(ir.ArrayType(I8, len(text)), text)
     message = private_constant(module, f"outside.{name}", content)
     says = declared(module, "perror", ir.FunctionType(ir.VoidType(), [POINTER]))

@@ -23,7 +23,7 @@ from pymc_fastlogp.kernel.emit.reduction import (
     RunningResult,
 )
 from pymc_fastlogp.kernel.emit.scatter import emit_scatters
-from pymc_fastlogp.kernel.emit.scatter_by_run import Runs, of_scatters
+from pymc_fastlogp.kernel.emit.scatter_by_run import Runs, runs_of_scatters
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Index
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Call, Check, Loop, PrefixSum, Statement, Store
@@ -133,7 +133,7 @@ class _Nest:
         """Append the start of the scatters whose runs are accumulated in registers, along the inner axis."""
         if scope.level < len(self.lengths) - 1:
             return []
-        self.runs = of_scatters(scope, self.loop.body, self.width)
+        self.runs = runs_of_scatters(scope, self.loop.body, self.width)
         for each in self.runs:
             each.start(scope)
         return self.runs
@@ -158,7 +158,7 @@ class _Nest:
                 truth = scope.value(statement.condition)
                 self.function.require(scope.builder, truth, statement.status)
             elif isinstance(statement, Store):
-                value = scope.spread(statement.value)
+                value = scope.broadcast(statement.value)
                 scope.store(statement.buffer, statement.index, value)
             elif isinstance(statement, Call):
                 emit_call(scope, statement)

@@ -107,7 +107,7 @@ def _is_function(expr: Expr) -> bool:
     return is_float and cost_of(expr) >= TRANSCENDENTAL
 
 
-def together(values: list[Lanes]) -> Lanes:
+def pack_lanes(values: list[Lanes]) -> Lanes:
     """Return a vector of single lanes, padded to a power of two by copies of the last lane."""
     builder, form = values[0].builder, type(values[0])
     width = 1 << (len(values) - 1).bit_length()

@@ -41,7 +41,7 @@ class Reduction:
 
     def add(self, scope: Scope) -> None:
         """Append the accumulation of the value of each lane in the domain."""
-        value, mask = scope.spread(self.value), scope.mask()
+        value, mask = scope.broadcast(self.value), scope.mask()
         if mask is not None:
             value = mask.choose(value, self._identity(scope))
         width = self.accumulator.width
@@ -117,7 +117,7 @@ class RunningResult:
     def add(self, scope: Scope) -> None:
         """Append the computation and the stores of the results of all lanes."""
         statement, builder = self.statement, scope.builder
-        values = scope.spread(statement.value)
+        values = scope.broadcast(statement.value)
         form, results = type(values), values.value
         running = self.accumulator.get(builder)
         for position in range(scope.width):

@@ -22,7 +22,7 @@ from pymc_fastlogp.kernel.llvm import I1, Number, declared, is_vector, lane, spl
 from pymc_fastlogp.kernel.vecmath.vector import Mask
 
 
-def load_of_two(
+def load_first_or_last(
     builder: ir.IRBuilder, array: Array, indices: Sequence[Number], gather: Callable[[], ir.Value]
 ) -> ir.Value:
     """Load the elements of an array at an index that is a vector along at least one axis; ``gather`` appends the general case."""
@@ -30,7 +30,7 @@ def load_of_two(
     width = varying[0].type.count
     first, last = ([lane(builder, i, k) for i in varying] for k in (0, width - 1))
     is_first, is_last = (are_equal(builder, varying, element) for element in (first, last))
-    with builder.if_else(hold_in_all(is_first | is_last), likely=True) as (of_two, of_several):
+    with builder.if_else(all_lanes(is_first | is_last), likely=True) as (of_two, of_several):
         with of_two:
             a, b = (_load(builder, array, indices, element, width) for element in (first, last))
             chosen, after_two = builder.select(is_first.value, a, b), builder.block
@@ -65,7 +65,7 @@ def are_equal(
     return Mask(builder, reduce(builder.and_, equal))
 
 
-def hold_in_all(mask: Mask) -> ir.Value:
+def all_lanes(mask: Mask) -> ir.Value:
     """Return whether a mask is true in all lanes."""
     name = f"llvm.vector.reduce.and.v{mask.width}i1"
     function = declared(mask.builder.module, name, ir.FunctionType(I1, [mask.value.type]))

@@ -24,8 +24,8 @@ from collections.abc import Sequence
 
 from pymc_fastlogp.kernel.emit import memory
 from pymc_fastlogp.kernel.emit.accumulators import combine, combine_lanes
-from pymc_fastlogp.kernel.emit.repeated_indices import are_equal, hold_in_all
-from pymc_fastlogp.kernel.emit.scatter_by_lane import lane_by_lane
+from pymc_fastlogp.kernel.emit.repeated_indices import all_lanes, are_equal
+from pymc_fastlogp.kernel.emit.scatter_by_lane import scatter_by_lane
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Expr
 from pymc_fastlogp.kernel.ir.loops import Accumulate
@@ -46,7 +46,7 @@ def emit_scatters(scope: Scope, statements: Sequence[Accumulate]) -> None:
     for index, together in tested.items():
         _by_run_or_lane(scope, index, together)
     if by_lane:
-        lane_by_lane(scope, by_lane)
+        scatter_by_lane(scope, by_lane)
 
 
 def _lanes_differ(scope: Scope, statement: Accumulate) -> bool:
@@ -60,7 +60,7 @@ def _as_vectors(scope: Scope, statement: Accumulate) -> None:
     """Append a vectorized accumulation, for lanes with distinct elements."""
     buffer, index = statement.buffer, statement.index
     before = scope.load(buffer, index)
-    after = combine(statement.op, buffer.dtype, before, scope.spread(statement.value))
+    after = combine(statement.op, buffer.dtype, before, scope.broadcast(statement.value))
     scope.store(buffer, index, after)
 
 
@@ -72,14 +72,14 @@ def _by_run_or_lane(
     indices = [scope.index(expr) for expr in index]
     first = [lane(builder, i, 0) if is_vector(i) else i for i in indices]
     # A value that is first evaluated in one of two branches is not defined after the branches.
-    values = [scope.spread(statement.value) for statement in statements]
+    values = [scope.broadcast(statement.value) for statement in statements]
     varying = [(i, j) for i, j in zip(indices, first) if is_vector(i)]
     is_first = are_equal(builder, *zip(*varying))
-    with builder.if_else(hold_in_all(is_first)) as (is_run, is_not):
+    with builder.if_else(all_lanes(is_first)) as (is_run, is_not):
         with is_run:
             for statement, lanes in zip(statements, values):
                 op, array = statement.op, scope.known.arrays[statement.buffer]
                 total = combine_lanes(op, array.dtype, lanes)
                 memory.update_one(builder, array, array.address(builder, first), op, total)
         with is_not:
-            lane_by_lane(scope, statements)
+            scatter_by_lane(scope, statements)

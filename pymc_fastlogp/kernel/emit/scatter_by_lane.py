@@ -15,7 +15,7 @@ from pymc_fastlogp.kernel.llvm import I64, splat
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 
-def lane_by_lane(scope: Scope, statements: Sequence[Accumulate]) -> None:
+def scatter_by_lane(scope: Scope, statements: Sequence[Accumulate]) -> None:
     """Append accumulations lane by lane, in the order of the lanes of the domain."""
     scatters = [_LaneScatter(scope, statement) for statement in statements]
     if scope.live is None or isinstance(scope.live, int):
@@ -31,7 +31,7 @@ class _LaneScatter:
     def __init__(self, scope: Scope, statement: Accumulate):
         self.statement = statement
         self.array = scope.known.arrays[statement.buffer]
-        self.values: Lanes = scope.spread(statement.value)
+        self.values: Lanes = scope.broadcast(statement.value)
         self.addresses: ir.Value | None = None
         # A single lane has one address, not a vector of addresses.
         if scope.width > 1 and not scope.is_cheap_by_lane(statement.index):

@@ -21,8 +21,8 @@ from llvmlite import ir
 from pymc_fastlogp.kernel.emit import memory
 from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.accumulators import Accumulator
-from pymc_fastlogp.kernel.emit.repeated_indices import are_equal, hold_in_all
-from pymc_fastlogp.kernel.emit.scatter_by_lane import lane_by_lane
+from pymc_fastlogp.kernel.emit.repeated_indices import all_lanes, are_equal
+from pymc_fastlogp.kernel.emit.scatter_by_lane import scatter_by_lane
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Expr
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Statement
@@ -55,14 +55,14 @@ class Runs:
     def add(self, scope: Scope) -> None:
         """Append the accumulation of a vector of rows."""
         if scope.live is not None or scope.width < self._width:
-            lane_by_lane(scope, self.statements)
+            scatter_by_lane(scope, self.statements)
             return
         builder = scope.builder
         # A value that is first evaluated in one of several branches is not defined after the branches.
-        values = [scope.spread(each.value) for each in self.statements]
+        values = [scope.broadcast(each.value) for each in self.statements]
         indices = [scope.index(expr) for expr in self._current]
         is_current = are_equal(builder, indices, self._load_current(builder))
-        with builder.if_else(hold_in_all(is_current)) as (in_run, at_end_of_run):
+        with builder.if_else(all_lanes(is_current)) as (in_run, at_end_of_run):
             with in_run:
                 for partial, value in zip(self._partials, values):
                     partial.add(value)
@@ -93,7 +93,7 @@ class Runs:
 
         last = [lane(builder, i, self._width - 1) for i in indices]
         is_last = are_equal(builder, indices, last)
-        with builder.if_else(hold_in_all(is_current | is_last)) as (of_two, of_several):
+        with builder.if_else(all_lanes(is_current | is_last)) as (of_two, of_several):
             with of_two:
                 for partial, value in zip(self._partials, values):
                     partial.add(where(is_current, value, partial))
@@ -103,13 +103,13 @@ class Runs:
                 for partial, value in zip(self._partials, values):
                     partial.set(where(is_last, value, partial))
             with of_several:
-                lane_by_lane(scope, self.statements)
+                scatter_by_lane(scope, self.statements)
 
     def _load_current(self, builder: ir.IRBuilder) -> list[ir.Value]:
         return [builder.load(variable, typ=I64) for variable in self._current.values()]
 
 
-def of_scatters(scope: Scope, body: Sequence[Statement], width: int) -> list[Runs]:
+def runs_of_scatters(scope: Scope, body: Sequence[Statement], width: int) -> list[Runs]:
     """Group the scatters to accumulate by run, by their index."""
     by_index: dict[tuple[Expr, ...], list[Accumulate]] = {}
     for statement in body:

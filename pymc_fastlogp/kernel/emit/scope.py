@@ -17,8 +17,8 @@ from pymc_fastlogp.kernel import scalars
 from pymc_fastlogp.kernel.emit import memory
 from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.addresses import Array
-from pymc_fastlogp.kernel.emit.packs import Pack, Shared, together
-from pymc_fastlogp.kernel.emit.repeated_indices import load_of_two
+from pymc_fastlogp.kernel.emit.packs import Pack, Shared, pack_lanes
+from pymc_fastlogp.kernel.emit.repeated_indices import load_first_or_last
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Index, Length, Load
 from pymc_fastlogp.kernel.ir.traversal import walk
 from pymc_fastlogp.kernel.llvm import I1, I32, I64, Number, lane, splat, widened
@@ -136,7 +136,7 @@ class Scope:
         value = self._home(expr).values[expr]
         return type(value)(self.builder, value.value)
 
-    def spread(self, expr: Expr) -> Lanes:
+    def broadcast(self, expr: Expr) -> Lanes:
         """Return the value of an expression in all lanes."""
         if isinstance(expr, Const):
             return scalars.constant(self.builder, self.width, expr.value, expr.dtype)
@@ -154,7 +154,7 @@ class Scope:
     def index(self, expr: Expr) -> Number:
         """Return the value of an index: a vector if the index changes from lane to lane, and else a number."""
         is_common = self.width == 1 or self.patterns.is_uniform((expr,))
-        return self.number(expr) if is_common else self.spread(expr).value
+        return self.number(expr) if is_common else self.broadcast(expr).value
 
     def address(self, buffer: Buffer, index: Element) -> ir.Value:
         """Return the address of the element in the first lane."""
@@ -193,7 +193,9 @@ class Scope:
         elif self.live is None and self.patterns.has_runs(index, self.width):
             # A value that is first evaluated in one of two branches is not defined after the branches.
             indices = list(map(self.index, index))
-            loaded = load_of_two(builder, array, indices, lambda: self._gather(buffer, index))
+            loaded = load_first_or_last(
+                builder, array, indices, lambda: self._gather(buffer, index)
+            )
         else:
             loaded = self._gather(buffer, index)
         return scalars.from_memory(builder, loaded, array.dtype)
@@ -259,7 +261,7 @@ class Scope:
                 if pack := self.patterns.packs.get(expr):
                     self._evaluate_in_lanes(pack)
                     return self.values[expr]
-                values = [self.spread(arg) for arg in args]
+                values = [self.broadcast(arg) for arg in args]
                 return scalars.emit(op, values, [arg.dtype for arg in args], dtype)
 
     def _numbers(self) -> Integers:
@@ -271,14 +273,14 @@ class Scope:
 
     def _evaluate_together(self, shared: Shared) -> None:
         """Evaluate several functions of the same argument, which have the same level."""
-        x = self.spread(shared.argument)
+        x = self.broadcast(shared.argument)
         dtypes = [expr.dtype if expr else "float64" for expr in shared.results]
         results = scalars.emit_shared(shared.name, x, dtypes)
         self.values |= {expr: value for expr, value in zip(shared.results, results) if expr}
 
     def _evaluate_in_lanes(self, pack: Pack) -> None:
         """Evaluate one function of several arguments, as the lanes of a vector."""
-        x = together([self.spread(argument) for argument in pack.arguments])
+        x = pack_lanes([self.broadcast(argument) for argument in pack.arguments])
         first = pack.members[0]
         result = scalars.emit(pack.op, [x], [first.args[0].dtype], first.dtype)
         for position, member in enumerate(pack.members):

@@ -34,12 +34,12 @@ from pymc_fastlogp.kernel.ir.traversal import (
     writes,
 )
 from pymc_fastlogp.kernel.passes.fusion_groups import (
-    Alone,
+    Accesses,
     Domain,
     Group,
-    Touched,
+    SequentialGroup,
     are_independent,
-    fit,
+    can_fuse,
     is_barrier,
 )
 from pymc_fastlogp.kernel.passes.fusion_order import Order, length_of
@@ -54,7 +54,7 @@ def _fused(steps: Sequence[Step]) -> tuple[Step, ...]:
     order = Order(steps)
     for step in steps:
         if isinstance(step, SequentialLoop):
-            alone = Alone(replace(step, steps=_fused(step.steps)))
+            alone = SequentialGroup(replace(step, steps=_fused(step.steps)))
             order.insert(order.earliest(step), alone)
         elif 0 not in step.domain:
             order.add(_place(order, step), step)
@@ -67,7 +67,7 @@ def _place(order: Order, loop: Loop) -> Group:
     for position, group in _candidates(order, loop, earliest):
         if group.is_barrier or not group.fits(loop):
             continue
-        if not _would_wait(order, position, loop):
+        if not _would_delay(order, position, loop):
             return group
     group = Group(loop.domain)
     order.insert(earliest, group)
@@ -85,7 +85,7 @@ def _candidates(order: Order, loop: Loop, earliest: int) -> Iterable[tuple[int, 
     return [(earliest, group) for group in here if isinstance(group, Group)]
 
 
-def _would_wait(order: Order, position: int, loop: Loop) -> bool:
+def _would_delay(order: Order, position: int, loop: Loop) -> bool:
     """Return whether merging a loop and a group would delay one of them behind longer loops, and longer loops of the same domain read it.
 
     A loop that depends on the group always joins: it cannot be placed before the group.
@@ -134,7 +134,7 @@ def _next_of_domain(steps: list[Step], position: int, domain: Domain) -> int | N
     if not isinstance(loop, Loop) or loop.domain != domain:
         return None
     later = range(position + 1, len(steps))
-    return next((k for k in later if fit(loop, steps[k])), None)
+    return next((k for k in later if can_fuse(loop, steps[k])), None)
 
 
 def _merge_ends(steps: list[Step]) -> list[Step] | None:
@@ -147,7 +147,7 @@ def _merge_ends(steps: list[Step]) -> list[Step] | None:
         return None
     before: list[Step] = []
     behind: list[Step] = []
-    touched = Touched(first)
+    touched = Accesses(first)
     for step in between:
         if touched.is_independent(step):
             before.append(step)

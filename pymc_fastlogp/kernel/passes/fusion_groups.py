@@ -172,7 +172,7 @@ class Group:
             return bool(both)
         written = [update for update in updates(step) if update.buffer in both]
         return any(
-            load.buffer is update.buffer and not _are_apart(load.index, update.index)
+            load.buffer is update.buffer and not _are_distinct(load.index, update.index)
             for load in loads(self.as_step())
             for update in written
         )
@@ -205,12 +205,12 @@ class Group:
         if isinstance(statement, Accumulate):
             return self._has(statement.buffer, statement.index)
         return not statement.in_order and all(
-            index == statement.index or _are_apart(index, statement.index) for index in elements
+            index == statement.index or _are_distinct(index, statement.index) for index in elements
         )
 
 
 @dataclass
-class Alone:
+class SequentialGroup:
     """Group of one sequential loop, which no other loop joins."""
 
     repeat: SequentialLoop
@@ -232,7 +232,7 @@ class Alone:
         return not are_independent(self.repeat, step)
 
 
-class Touched:
+class Accesses:
     """Reads and writes of one or more steps."""
 
     def __init__(self, step: Step):
@@ -256,7 +256,7 @@ class Touched:
         )
 
 
-def fit(first: Loop, second: Step) -> bool:
+def can_fuse(first: Loop, second: Step) -> bool:
     """Return whether two steps are loops of the same domain that are not calls."""
     if isinstance(second, SequentialLoop):
         return False
@@ -265,7 +265,7 @@ def fit(first: Loop, second: Step) -> bool:
 
 def are_independent(first: Step, second: Step) -> bool:
     """Return whether two steps commute."""
-    return Touched(first).is_independent(second)
+    return Accesses(first).is_independent(second)
 
 
 def is_barrier(step: Step) -> bool:
@@ -276,7 +276,7 @@ def is_barrier(step: Step) -> bool:
     return vars(step)["is_barrier"]
 
 
-def _are_apart(first: Element, second: Element) -> bool:
+def _are_distinct(first: Element, second: Element) -> bool:
     """Return whether two indices are known to select different elements, in any two iterations of a loop."""
     for a, b in zip(first, second, strict=True):
         (base, offset), (other_base, other_offset) = base_and_offset(a), base_and_offset(b)

@@ -13,7 +13,7 @@ from math import inf, prod
 from pymc_fastlogp.kernel.ir.expressions import Buffer
 from pymc_fastlogp.kernel.ir.loops import Loop, Step
 from pymc_fastlogp.kernel.ir.traversal import reads, writes
-from pymc_fastlogp.kernel.passes.fusion_groups import Alone, Domain, Group, is_barrier
+from pymc_fastlogp.kernel.passes.fusion_groups import Domain, Group, SequentialGroup, is_barrier
 
 
 @dataclass
@@ -45,21 +45,21 @@ class Order:
 
     Attributes
     ----------
-    groups : list of Group or Alone
+    groups : list of Group or SequentialGroup
         Groups in the order of execution.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
-        self.groups: list[Group | Alone] = []
+        self.groups: list[Group | SequentialGroup] = []
         self._positions: dict[int, int] = {}
-        self._barriers: list[Group | Alone] = []
-        self._readers = defaultdict[Buffer, list[Group | Alone]](list)
-        self._writers = defaultdict[Buffer, list[Group | Alone]](list)
+        self._barriers: list[Group | SequentialGroup] = []
+        self._readers = defaultdict[Buffer, list[Group | SequentialGroup]](list)
+        self._writers = defaultdict[Buffer, list[Group | SequentialGroup]](list)
         self._of_domain = defaultdict[Domain, list[Group]](list)
         self._domains = _domains_reading(steps)
         self._readers_of_group = defaultdict[int, Readers](Readers)
 
-    def insert(self, position: int, group: Group | Alone) -> None:
+    def insert(self, position: int, group: Group | SequentialGroup) -> None:
         """Insert a new group at a position."""
         self.groups.insert(position, group)
         for k in range(position, len(self.groups)):
@@ -77,7 +77,9 @@ class Order:
         group.add(loop)
         self._note_barrier(group)
 
-    def _index(self, group: Group | Alone, read: Set[Buffer], written: Set[Buffer]) -> None:
+    def _index(
+        self, group: Group | SequentialGroup, read: Set[Buffer], written: Set[Buffer]
+    ) -> None:
         for buffer in read:
             self._readers[buffer].append(group)
         for buffer in written:
@@ -91,11 +93,11 @@ class Order:
             found.add(self._domains.get(buffer, ()))
         return found
 
-    def readers_of_group(self, group: Group | Alone) -> Readers:
+    def readers_of_group(self, group: Group | SequentialGroup) -> Readers:
         """Return the readers of all buffers that a group writes, from a cache that is updated with the group."""
         return self._readers_of_group[id(group)]
 
-    def _note_barrier(self, group: Group | Alone) -> None:
+    def _note_barrier(self, group: Group | SequentialGroup) -> None:
         if group.is_barrier:
             self._barriers.append(group)
 

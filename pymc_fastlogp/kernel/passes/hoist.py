@@ -32,7 +32,7 @@ from pymc_fastlogp.kernel.ir.substitute import (
 )
 from pymc_fastlogp.kernel.ir.traversal import expressions, loaded, operands, roots, walk, writes
 from pymc_fastlogp.kernel.passes.reciprocal import exact_expressions
-from pymc_fastlogp.kernel.passes.sink import at_each_step, is_straight
+from pymc_fastlogp.kernel.passes.sink import is_straight, step_number_as_index
 from pymc_fastlogp.kernel.scalars.cost import cost_of
 from pymc_fastlogp.kernel.scalars.quotient import quotient
 
@@ -40,11 +40,14 @@ from pymc_fastlogp.kernel.scalars.quotient import quotient
 COSTLY = 8
 
 
-def with_work_before(repeat: SequentialLoop, stored: list[Buffer]) -> Iterator[Step]:
+def hoist(repeat: SequentialLoop, stored: list[Buffer]) -> Iterator[Step]:
     """Yield the loops that precompute invariant expressions, and then the sequential loop; append their buffers to ``stored``."""
     repeat = replace(repeat, steps=tuple(_with_reciprocals(step, repeat) for step in repeat.steps))
     found = dict.fromkeys(
-        expr for step in repeat.steps if is_straight(step) for expr in _of_sequences(step, repeat)
+        expr
+        for step in repeat.steps
+        if is_straight(step)
+        for expr in _invariant_expressions(step, repeat)
     )
     places: dict[Expr, Expr] = {}
     # Operands first: an expression is looked up after its operands have been replaced by loads.
@@ -68,18 +71,18 @@ def _with_reciprocals(step: Step, repeat: SequentialLoop) -> Step:
         x, y = expr.args
         if not all(part.dtype == "float64" for part in (expr, x, y)):
             return None
-        if not _is_of_sequences(y, written, repeat.counter) or not loaded([x]) & written:
+        if not _is_invariant(y, written, repeat.counter) or not loaded([x]) & written:
             return None
         return Compute(quotient, (x, y, Compute(ps.reciprocal, (y,), "float64")), "float64")
 
     return substitute_in_loop_by_origin(step, multiplied)
 
 
-def _of_sequences(loop: Loop, repeat: SequentialLoop) -> Iterator[Expr]:
+def _invariant_expressions(loop: Loop, repeat: SequentialLoop) -> Iterator[Expr]:
     """Yield the largest costly expressions of a loop that do not depend on earlier steps."""
     written = writes(repeat)
     exprs = list(expressions(loop))
-    free = {expr for expr in exprs if _is_free(expr, written, repeat.counter)}
+    free = {expr for expr in exprs if _is_free_of_state(expr, written, repeat.counter)}
     needed = [operand for expr in exprs if expr not in free for operand in operands(expr)]
     needed += [root for statement in loop.body for root in roots(statement)]
     for expr in dict.fromkeys(needed):
@@ -87,11 +90,11 @@ def _of_sequences(loop: Loop, repeat: SequentialLoop) -> Iterator[Expr]:
             yield expr
 
 
-def _is_of_sequences(expr: Expr, written: frozenset[Buffer], counter: Buffer) -> bool:
-    return counter in loaded([expr]) and _is_free(expr, written, counter)
+def _is_invariant(expr: Expr, written: frozenset[Buffer], counter: Buffer) -> bool:
+    return counter in loaded([expr]) and _is_free_of_state(expr, written, counter)
 
 
-def _is_free(expr: Expr, written: frozenset[Buffer], counter: Buffer) -> bool:
+def _is_free_of_state(expr: Expr, written: frozenset[Buffer], counter: Buffer) -> bool:
     """Return whether an expression reads no buffer that a step writes, and all indices depend on nothing but the step number."""
     loads = [part for part in walk([expr]) if isinstance(part, Load) and part.buffer is not counter]
     if any(load.buffer in written for load in loads):
@@ -107,7 +110,7 @@ def is_costly(expr: Expr) -> bool:
 def _loop_of(expr: Expr, buffer: Buffer, repeat: SequentialLoop) -> Loop:
     """Return the loop that stores an expression for every step."""
     # Substitution takes place even for a single step, whose number is an index, too.
-    [value] = substitute_in_element((expr,), at_each_step(repeat))
+    [value] = substitute_in_element((expr,), step_number_as_index(repeat))
     return Loop((repeat.length,), (Store(buffer, (Index(0),), value),))
 
 

@@ -100,7 +100,7 @@ def _is_removable(program: Program, copy: Copy) -> bool:
         return False
     if any(map(is_call, loops_in(writers))) and not _is_whole(copy):
         return False
-    return _is_apart(between, copy)
+    return _has_distinct_writes(between, copy)
 
 
 def _is_known(index: Expr) -> bool:
@@ -129,7 +129,7 @@ def _is_only_reader(copy: Copy, n_readers: Counter[Buffer]) -> bool:
     return n_readers[copy.source] == 1 and copy.source not in loaded(copy.store.index)
 
 
-def _is_apart(steps: Sequence[Step], copy: Copy) -> bool:
+def _has_distinct_writes(steps: Sequence[Step], copy: Copy) -> bool:
     """Return whether no other statement of the steps writes an element that the copy writes."""
     others = [
         (loop, update)
@@ -196,13 +196,13 @@ def _without(program: Program, copy: Copy) -> Program:
 def _redirected(statement: Statement, copy: Copy) -> Statement:
     if isinstance(statement, Check) or statement.buffer is not copy.source:
         return statement
-    moved = replace(statement, buffer=copy.store.buffer, index=_moved(statement.index, copy))
+    moved = replace(statement, buffer=copy.store.buffer, index=_target_index(statement.index, copy))
     if isinstance(moved, Call) and moved.failed:
-        return replace(moved, failed=_moved(moved.failed, copy))
+        return replace(moved, failed=_target_index(moved.failed, copy))
     return moved
 
 
-def _moved(index: tuple[Expr, ...], copy: Copy) -> tuple[Expr, ...]:
+def _target_index(index: tuple[Expr, ...], copy: Copy) -> tuple[Expr, ...]:
     """Return the index in the target of an element of the source."""
     assert isinstance(copy.store.value, Load)
     pairs = zip(copy.store.value.index, index, strict=True)

@@ -32,27 +32,27 @@ from pymc_fastlogp.kernel.ir.traversal import (
 )
 
 
-def lay_along_vectors(program: Program) -> Program:
+def transpose_for_vectors(program: Program) -> Program:
     """Move the axis along which vectors run to the end, in scratch buffers and constants."""
     axes = axes_of_vectors(program)
-    turned = {
-        buffer: _turned(buffer, axes[buffer])
+    transposed = {
+        buffer: _transposed(buffer, axes[buffer])
         for buffer in (*program.scratch, *program.constants)
         if buffer in axes
     }
-    if not turned:
+    if not transposed:
         return program
 
     def moved(expr: Expr) -> Expr | None:
-        if not isinstance(expr, Load) or expr.buffer not in turned:
+        if not isinstance(expr, Load) or expr.buffer not in transposed:
             return None
-        return Load(turned[expr.buffer], moved_last(expr.index, axes[expr.buffer]))
+        return Load(transposed[expr.buffer], moved_last(expr.index, axes[expr.buffer]))
 
     def rewritten(statement: Statement) -> Statement:
-        if isinstance(statement, Check) or statement.buffer not in turned:
+        if isinstance(statement, Check) or statement.buffer not in transposed:
             return statement
         index = moved_last(statement.index, axes[statement.buffer])
-        return replace(statement, buffer=turned[statement.buffer], index=index)
+        return replace(statement, buffer=transposed[statement.buffer], index=index)
 
     def changed(loop: Loop) -> list[Loop]:
         body = tuple(map(rewritten, substitute(loop.body, moved)))
@@ -64,8 +64,8 @@ def lay_along_vectors(program: Program) -> Program:
     return replace(
         program,
         steps=with_loops(program.steps, changed),
-        scratch=tuple(turned.get(buffer, buffer) for buffer in program.scratch),
-        constants=tuple(turned.get(buffer, buffer) for buffer in program.constants),
+        scratch=tuple(transposed.get(buffer, buffer) for buffer in program.scratch),
+        constants=tuple(transposed.get(buffer, buffer) for buffer in program.constants),
     )
 
 
@@ -112,7 +112,7 @@ def moved_last[T](items: tuple[T, ...], axis: int) -> tuple[T, ...]:
     return (*items[:axis], *items[axis + 1 :], items[axis])
 
 
-def _turned(buffer: Buffer, axis: int) -> Buffer:
+def _transposed(buffer: Buffer, axis: int) -> Buffer:
     shape = moved_last(buffer.shape, axis)
     if buffer.role is not Role.CONSTANT:
         return replace(buffer, shape=shape)

@@ -33,7 +33,7 @@ from pymc_fastlogp.kernel.ir.traversal import (
 LARGE, PART = 2_500, 300
 
 
-def part_large_loops(program: Program) -> Program:
+def split_large_loops(program: Program) -> Program:
     """Split large loops whose statements share no computation per row."""
     return replace(program, steps=with_loops(program.steps, _split_loop))
 

@@ -35,19 +35,19 @@ LONGEST_GATHERED = 6
 DEAR, AVX_LANES = 44, 4
 
 
-def rows_that_stay(program: Program) -> frozenset[Buffer]:
+def rows_to_keep(program: Program) -> frozenset[Buffer]:
     """Return the arrays whose rows are not unrolled: outputs, tables, expensive rows, and all arrays that share a loop with one of these."""
     loops = tuple(loops_in(program.steps))
     tables = frozenset(buffer for buffer in program.outputs if buffer.role is Role.OUTPUT)
     if native_lanes() == AVX_LANES:
         tables |= _expensive(loops)
     axes = [(loop, axis, long) for loop in loops for axis, long in short_axes(loop)]
-    arrays = [frozenset(buffer for buffer, _ in arrays_over(*each)) for each in axes]
-    stay = (not pays(*each, frozenset()) for each in axes)
-    return with_those_that_share(tables.union(*compress(arrays, stay)), arrays)
+    arrays = [frozenset(buffer for buffer, _ in arrays_along(*each)) for each in axes]
+    stay = (not is_worth_unrolling(*each, frozenset()) for each in axes)
+    return closure_over_groups(tables.union(*compress(arrays, stay)), arrays)
 
 
-def with_those_that_share(
+def closure_over_groups(
     found: frozenset[Buffer], groups: Iterable[frozenset[Buffer]]
 ) -> frozenset[Buffer]:
     """Return the transitive closure of a set of arrays over groups: a group that contains one array of the set joins it."""
@@ -97,7 +97,7 @@ class _Rows(NamedTuple):
 
 def _rows(loop: Loop, axis: int, long: int) -> _Rows:
     """Return the arrays over both axes of a loop."""
-    over, length = list(arrays_over(loop, axis, long)), loop.domain[axis]
+    over, length = list(arrays_along(loop, axis, long)), loop.domain[axis]
     whole = (_is_whole(buffer, index, axis, length) for buffer, index in over)
     are_whole = _fills_vectors(length) and _has_two_axes(loop, axis, long) and all(whole)
     return _Rows(frozenset(buffer for buffer, _ in over), arithmetic_cost(loop), are_whole)
@@ -146,7 +146,7 @@ def _is_long(length: Size) -> bool:
     return not isinstance(length, int) or length >= LONG
 
 
-def pays(loop: Loop, axis: int, long: int, tables: frozenset[Buffer]) -> bool:
+def is_worth_unrolling(loop: Loop, axis: int, long: int, tables: frozenset[Buffer]) -> bool:
     """Return whether an axis is short enough to unroll, and no array over both axes is in ``tables`` or is gathered by longer rows."""
     length = loop.domain[axis]
     if not isinstance(length, int) or length > LONGEST:
@@ -154,11 +154,11 @@ def pays(loop: Loop, axis: int, long: int, tables: frozenset[Buffer]) -> bool:
     return all(
         buffer not in tables
         and (length <= LONGEST_GATHERED or all(_is_free_of_data(i, axis) for i in index))
-        for buffer, index in arrays_over(loop, axis, long)
+        for buffer, index in arrays_along(loop, axis, long)
     )
 
 
-def arrays_over(loop: Loop, axis: int, long: int) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
+def arrays_along(loop: Loop, axis: int, long: int) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
     """Yield the elements that depend on both axes."""
     for buffer, index in elements(loop):
         if depends_on(index, Index(axis)) and depends_on(index, Index(long)):

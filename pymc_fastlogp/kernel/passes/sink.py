@@ -27,7 +27,7 @@ from pymc_fastlogp.kernel.ir.substitute import Replacement, substitute
 from pymc_fastlogp.kernel.ir.traversal import loaded, loops_in, reads, updates, walk, writes
 
 
-def with_results_behind(repeat: SequentialLoop) -> Iterator[Step]:
+def sink(repeat: SequentialLoop) -> Iterator[Step]:
     """Yield the sequential loop, and then the loops that store results that no step reads."""
     kept: list[Step] = []
     behind: list[Statement] = []
@@ -42,7 +42,7 @@ def with_results_behind(repeat: SequentialLoop) -> Iterator[Step]:
     if kept:
         yield replace(repeat, steps=tuple(kept))
     for statement in behind:
-        yield Loop((repeat.length,), substitute((statement,), at_each_step(repeat)))
+        yield Loop((repeat.length,), substitute((statement,), step_number_as_index(repeat)))
 
 
 def is_straight(step: Step) -> TypeGuard[Loop]:
@@ -50,7 +50,7 @@ def is_straight(step: Step) -> TypeGuard[Loop]:
     return isinstance(step, Loop) and not step.domain
 
 
-def at_each_step(repeat: SequentialLoop) -> Replacement:
+def step_number_as_index(repeat: SequentialLoop) -> Replacement:
     """Return the replacement of the step number by the index of a loop over all steps."""
 
     def number(expr: Expr) -> Expr | None:

@@ -39,7 +39,7 @@ def speculate_on_checks(program: Program) -> Program:
     checks = _late_checks(loops)
     if not checks or len(loops) < len(program.steps):
         return program
-    if _decides_an_error(loops, checks):
+    if _affects_an_error(loops, checks):
         return program
     failed = Buffer("failed", "bool", (), Role.SCRATCH)
     failure = Store(failed, (), truth(ps.invert, all_of(checks)))
@@ -76,7 +76,7 @@ def _buffers_from_reductions(loops: Sequence[Loop]) -> set[Buffer]:
     return found
 
 
-def _decides_an_error(loops: Sequence[Loop], conditions: Collection[Expr]) -> bool:
+def _affects_an_error(loops: Sequence[Loop], conditions: Collection[Expr]) -> bool:
     """Return whether a Check depends on a Switch with one of the conditions, directly or through buffers."""
     changed: set[Buffer] = set()
     for loop in loops:

@@ -16,12 +16,12 @@ from pymc_fastlogp.kernel.ir.expressions import Buffer
 from pymc_fastlogp.kernel.ir.loops import Loop, Program, Step
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
-from pymc_fastlogp.kernel.passes.hoist import with_work_before
+from pymc_fastlogp.kernel.passes.hoist import hoist
 from pymc_fastlogp.kernel.passes.inline import inline_sequences
-from pymc_fastlogp.kernel.passes.sink import with_results_behind
+from pymc_fastlogp.kernel.passes.sink import sink
 
 
-def split_steps(program: Program) -> Program:
+def move_work_out_of_steps(program: Program) -> Program:
     """Move work out of sequential loops."""
     stored: list[Buffer] = []
     inlined = inline_sequences(program)
@@ -36,8 +36,8 @@ def _split(step: Step, stored: list[Buffer]) -> Iterator[Step]:
     if isinstance(step, Loop):
         yield step
         return
-    for part in with_results_behind(step):
+    for part in sink(step):
         if isinstance(part, Loop):
             yield part
         else:
-            yield from with_work_before(part, stored)
+            yield from hoist(part, stored)

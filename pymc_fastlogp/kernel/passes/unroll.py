@@ -32,11 +32,11 @@ from pymc_fastlogp.kernel.ir.substitute import substitute
 from pymc_fastlogp.kernel.ir.traversal import depends_on, elements, is_ordered, loops_in, with_loops
 from pymc_fastlogp.kernel.passes.short_axes import (
     LONGEST,
-    arrays_over,
-    pays,
-    rows_that_stay,
+    arrays_along,
+    closure_over_groups,
+    is_worth_unrolling,
+    rows_to_keep,
     short_axes,
-    with_those_that_share,
 )
 from pymc_fastlogp.ops import MAX_ROWS_UNROLLED_CHOLESKY
 
@@ -47,37 +47,39 @@ MOST_COPIES, MOST_ENTRIES = 36, MAX_ROWS_UNROLLED_CHOLESKY**2
 
 def unroll(program: Program) -> Program:
     """Unroll short axes."""
-    tables, apart = rows_that_stay(program), taken_apart(program)
+    kept, of_entries = rows_to_keep(program), arrays_of_entries(program)
 
     def unrolled(loop: Loop) -> list[Loop]:
-        return [_unrolled(loop, tables, axes_that_fit(loop, apart))]
+        return [_unrolled(loop, kept, n_axes_to_unroll(loop, of_entries))]
 
     return replace(program, steps=with_loops(program.steps, unrolled))
 
 
-def _unrolled(loop: Loop, tables: frozenset[Buffer], fitting: int) -> Loop:
+def _unrolled(loop: Loop, kept: frozenset[Buffer], fitting: int) -> Loop:
     """Unroll up to ``fitting`` of the inner short axes of a loop."""
-    axis = _axis_to_unroll(loop, tables, fitting)
+    axis = _axis_to_unroll(loop, kept, fitting)
     if axis is None:
         return loop
     length = loop.domain[axis]
     assert isinstance(length, int)
     domain = (*loop.domain[:axis], *loop.domain[axis + 1 :])
-    body = (at for s in loop.body for at in _together(s, _at_each(s, axis, length), axis))
-    return _unrolled(replace(loop, domain=domain, body=tuple(body)), tables, fitting - 1)
+    body = (at for s in loop.body for at in _join_accumulations(s, _copies(s, axis, length), axis))
+    return _unrolled(replace(loop, domain=domain, body=tuple(body)), kept, fitting - 1)
 
 
-def _axis_to_unroll(loop: Loop, tables: frozenset[Buffer], fitting: int) -> int | None:
+def _axis_to_unroll(loop: Loop, kept: frozenset[Buffer], fitting: int) -> int | None:
     """Return the next axis to unroll, None if no axis is left."""
     if is_ordered(loop):
         return None
     axes = short_axes(loop)
     inner = axes[len(axes) - fitting :]
-    paying = (axis for axis, long in inner if pays(loop, axis, long, tables))
+    paying = (axis for axis, long in inner if is_worth_unrolling(loop, axis, long, kept))
     return next(paying, None)
 
 
-def _together(statement: Statement, copies: list[Statement], axis: int) -> list[Statement]:
+def _join_accumulations(
+    statement: Statement, copies: list[Statement], axis: int
+) -> list[Statement]:
     """Join copies that accumulate in the same element into one statement, which then has one partial result instead of one per copy."""
     if not isinstance(statement, Accumulate) or depends_on(statement.index, Index(axis)):
         return copies
@@ -89,7 +91,7 @@ def _together(statement: Statement, copies: list[Statement], axis: int) -> list[
     return [replace(copy, value=value) for copy, value in zip(adding, values, strict=False)]
 
 
-def _at_each(statement: Statement, axis: int, length: int) -> list[Statement]:
+def _copies(statement: Statement, axis: int, length: int) -> list[Statement]:
     """Return a copy of a statement for each position along an axis."""
     copies = list[Statement]()
     for k in range(length):
@@ -103,12 +105,12 @@ def _at_each(statement: Statement, axis: int, length: int) -> list[Statement]:
     return copies
 
 
-def taken_apart(program: Program) -> frozenset[Buffer]:
+def arrays_of_entries(program: Program) -> frozenset[Buffer]:
     """Return the arrays of which a loop takes single entries, and all arrays that share loops over several short axes with these."""
     loops = list(loops_in(program.steps))
     of_matrices = [frozenset(_arrays(loop)) for loop in loops if len(short_axes(loop)) > 1]
-    apart = frozenset[Buffer]().union(*map(_single_entries, loops))
-    return with_those_that_share(apart, of_matrices)
+    of_entries = frozenset[Buffer]().union(*map(_single_entries, loops))
+    return closure_over_groups(of_entries, of_matrices)
 
 
 def _single_entries(loop: Loop) -> Iterator[Buffer]:
@@ -121,12 +123,12 @@ def _single_entries(loop: Loop) -> Iterator[Buffer]:
 
 def _arrays(loop: Loop) -> Iterator[Buffer]:
     for axis, long in short_axes(loop):
-        yield from (buffer for buffer, _ in arrays_over(loop, axis, long))
+        yield from (buffer for buffer, _ in arrays_along(loop, axis, long))
 
 
-def axes_that_fit(loop: Loop, apart: frozenset[Buffer]) -> int:
+def n_axes_to_unroll(loop: Loop, of_entries: frozenset[Buffer]) -> int:
     """Return the number of inner short axes of a loop that can be unrolled within the limit of copies."""
-    is_of_entries = any(buffer in apart for buffer in _arrays(loop))
+    is_of_entries = any(buffer in of_entries for buffer in _arrays(loop))
     most = MOST_ENTRIES if is_of_entries else MOST_COPIES
     lengths = (loop.domain[axis] for axis, _ in reversed(short_axes(loop)))
     # Long axes are never unrolled, so they make no copies.

@@ -26,20 +26,20 @@ from pymc_fastlogp.kernel.ir.traversal import is_ordered
 LARGEST = 16
 
 
-def straighten(program: Program) -> Program:
+def unroll_in_sequential_loops(program: Program) -> Program:
     """Unroll the small loops of sequential loops."""
     steps = (
-        step if isinstance(step, Loop) else replace(step, steps=_straight(step.steps))
+        step if isinstance(step, Loop) else replace(step, steps=_unrolled_steps(step.steps))
         for step in program.steps
     )
     return replace(program, steps=tuple(steps))
 
 
-def _straight(steps: Sequence[Step]) -> tuple[Step, ...]:
+def _unrolled_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
     new: list[Step] = []
     for step in steps:
         if not isinstance(step, Loop):
-            new.append(replace(step, steps=_straight(step.steps)))
+            new.append(replace(step, steps=_unrolled_steps(step.steps)))
         elif _is_small(step):
             new += (Loop((), (statement,)) for statement in _at_each_index(step))
         else:
