@@ -1,9 +1,8 @@
 """Outputs of a kernel in Numba: allocation, the call of the machine code, and the arrays around the results.
 
 Allocation and call are in a function that is not inlined. The code at the call site is then so short that LLVM inlines it into the caller of
-the compiled graph, where the lengths of the outputs become constants. nutpie copies the gradient by ``out[...] = gradient``. For this assignment Numba
-broadcasts by the remainder of each index and the length, which is a division per parameter. With a known length equal to that of ``out``,
-LLVM reduces the assignment to a vectorized copy.
+the compiled graph, where the lengths of the outputs become constants. So the assignment of the gradient in the callback of nutpie needs no check
+of its shape, see :mod:`pymc_fastlogp._upstream.numba_returned_arrays`.
 """
 
 from collections.abc import Sequence
