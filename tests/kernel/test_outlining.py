@@ -203,7 +203,7 @@ def test_a_check_that_fails_in_a_part_ends_the_kernel(short_parts):
     np.testing.assert_allclose(logs, np.log(X[[0, 12]]).sum(), rtol=1e-14)
 
 
-def test_a_large_loop_is_parted_between_what_shares_nothing(small_loops):
+def test_large_loops_are_split_between_independent_statements(small_loops):
     program = program_of(CASES["likelihoods"])
     bodies = [step.body for step in program.steps if isinstance(step, Loop) and step.domain]
     sums = [sum(isinstance(s, Accumulate) and not s.index for s in body) for body in bodies]
@@ -216,7 +216,7 @@ def test_what_shares_a_computation_stays_together(small_loops):
     assert sorted(len(loop.body) for loop in loops) == [1, 2]
 
 
-def test_parted_loops_compute_the_same(monkeypatch):
+def test_split_loops_compute_the_same(monkeypatch):
     graph = CASES["likelihoods"]
     whole = compile_native(program_of(graph))(*graph.arrays)
     monkeypatch.setattr(loop_fission, "LARGE", 0)

@@ -145,7 +145,7 @@ class _Nest:
         if isinstance(statement, PrefixSum):
             return RunningResult(builder, statement)
         if isinstance(statement, Check):
-            return CheckReduction(builder, statement, self.width, self.function.require)
+            return CheckReduction(builder, statement, self.width, self.function)
         return ElementReduction(builder, statement, self.width)
 
     def body(self, scope: Scope) -> None:

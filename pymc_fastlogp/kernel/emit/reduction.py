@@ -11,12 +11,11 @@ itself is a chain from one lane to the next.
 A partial result is a variable on the stack, which LLVM promotes to a register.
 """
 
-from collections.abc import Callable
-
 from llvmlite import ir
 from pytensor.scalar.basic import ScalarOp, and_
 
 from pymc_fastlogp.kernel.emit.accumulators import Accumulator, combine, identity
+from pymc_fastlogp.kernel.emit.function import Function
 from pymc_fastlogp.kernel.emit.memory import update_one
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Expr
@@ -79,28 +78,16 @@ class ElementReduction(Reduction):
 
 
 class CheckReduction(Reduction):
-    """Conjunction of the condition of a check over all indices.
+    """Conjunction of the condition of a check over all indices."""
 
-    Parameters
-    ----------
-    require : callable
-        Appends an exit with a status where a condition is false, see :meth:`~pymc_fastlogp.kernel.emit.function.Function.require`.
-    """
-
-    def __init__(
-        self,
-        builder: ir.IRBuilder,
-        statement: Check,
-        width: int,
-        require: Callable[[ir.IRBuilder, Lanes, int], None],
-    ):
+    def __init__(self, builder: ir.IRBuilder, statement: Check, width: int, function: Function):
         super().__init__(builder, statement.condition, and_, width)
         self.statement = statement
-        self._require = require
+        self._function = function
 
     def finish(self, scope: Scope, result: Lanes) -> None:
-        """Append the exit for a condition that is false."""
-        self._require(scope.builder, result, self.statement.status)
+        """Append an exit of the function for a condition that is false."""
+        self._function.require(scope.builder, result, self.statement.status)
 
 
 class RunningResult:
