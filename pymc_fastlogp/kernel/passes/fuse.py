@@ -13,8 +13,9 @@ One pass over the rows replaces several, and a value that one statement stores f
 Each loop joins the first group of its domain that comes after all groups on which the loop depends. A new group is inserted at the earliest possible
 position. So scalars are ready before the long loops that use them, and those loops can be merged.
 
-A short loop does not join a group if one of the two depends on rows and rows read the other. For example, if the logarithms of two weights
-joined a conjunction of two checks, the loop that checks all rows could no longer merge with the loop that weighs the rows.
+A short loop does not join a group if this would separate two long loops: one that computes an operand of the group, and one that reads the
+result of the short loop. For example, if the logarithms of two weights
+joined the conjunction of two checks, the loop that checks all rows could no longer be fused with the loop that weighs the rows.
 
 A sequential loop is a group by itself. Its own steps are fused in the same way.
 """
@@ -67,7 +68,7 @@ def _place(order: Order, loop: Loop) -> Group:
     for position, group in _candidates(order, loop, earliest):
         if group.is_barrier or not group.fits(loop):
             continue
-        if not _would_delay(order, position, loop):
+        if not _would_separate(order, position, loop):
             return group
     group = Group(loop.domain)
     order.insert(earliest, group)
@@ -85,10 +86,12 @@ def _candidates(order: Order, loop: Loop, earliest: int) -> Iterable[tuple[int, 
     return [(earliest, group) for group in here if isinstance(group, Group)]
 
 
-def _would_delay(order: Order, position: int, loop: Loop) -> bool:
-    """Return whether merging a loop and a group would delay one of them behind longer loops, and longer loops of the same domain read it.
+def _would_separate(order: Order, position: int, loop: Loop) -> bool:
+    """Return whether merging a loop into a group would separate two longer loops of the same domain.
 
-    A loop that depends on the group always joins: it cannot be placed before the group.
+    The first longer loop computes an operand of only one of the two. The second longer loop reads a result of the other one. After the merge,
+    the second has to wait for the first, so they cannot be fused. A loop that depends on the group always joins: it cannot be placed
+    before the group.
     """
     group = order.groups[position]
     if not group.writes.isdisjoint(reads(loop) | writes(loop)):

@@ -102,7 +102,11 @@ class Order:
             self._barriers.append(group)
 
     def earliest(self, step: Step) -> int:
-        """Return the earliest position for a step: that of the last group that must precede it plus 1, or that of a group that the step may join."""
+        """Return the earliest position for a step.
+
+        This is the position after the last group that must precede the step, or the position of a later group on which
+        the step depends and which the step may join.
+        """
         if is_barrier(step):
             return len(self.groups)
         touched = reads(step) | writes(step)

@@ -49,15 +49,15 @@ def hoist(repeat: SequentialLoop, stored: list[Buffer]) -> Iterator[Step]:
         if is_straight(step)
         for expr in _invariant_expressions(step, repeat)
     )
-    places: dict[Expr, Expr] = {}
+    loads_of: dict[Expr, Expr] = {}
     # Operands first: an expression is looked up after its operands have been replaced by loads.
     for expr in (part for part in walk(list(found)) if part in found):
         buffer = Buffer(f"h{len(stored)}", expr.dtype, (repeat.length,), Role.SCRATCH)
         stored.append(buffer)
         yield _loop_of(expr, buffer, repeat)
-        [key] = substitute_in_element((expr,), places.get)
-        places[key] = Load(buffer, (Load(repeat.counter, ()),))
-    yield replace(repeat, steps=tuple(_with(step, places) for step in repeat.steps))
+        [key] = substitute_in_element((expr,), loads_of.get)
+        loads_of[key] = Load(buffer, (Load(repeat.counter, ()),))
+    yield replace(repeat, steps=tuple(_with_loads(step, loads_of) for step in repeat.steps))
 
 
 def _with_reciprocals(step: Step, repeat: SequentialLoop) -> Step:
@@ -114,5 +114,5 @@ def _loop_of(expr: Expr, buffer: Buffer, repeat: SequentialLoop) -> Loop:
     return Loop((repeat.length,), (Store(buffer, (Index(0),), value),))
 
 
-def _with(step: Step, places: dict[Expr, Expr]) -> Step:
-    return substitute_in_loop(step, places.get) if isinstance(step, Loop) else step
+def _with_loads(step: Step, loads_of: dict[Expr, Expr]) -> Step:
+    return substitute_in_loop(step, loads_of.get) if isinstance(step, Loop) else step

@@ -47,7 +47,7 @@ def inline_sequences(program: Program) -> Program:
         if isinstance(step, Loop):
             new = [s for s in step.body if isinstance(s, Store) and _is_cheap(s, step)]
             values |= {s.buffer: s for s in new if _can_be_inlined(s, program.steps, position)}
-    return replace(program, steps=with_loops(program.steps, lambda loop: [_with(loop, values)]))
+    return replace(program, steps=with_loops(program.steps, lambda loop: [_inlined(loop, values)]))
 
 
 def _is_cheap(store: Store, loop: Loop) -> bool:
@@ -77,7 +77,7 @@ def _can_compute(loop: Loop) -> bool:
     return bool(loop.domain) and not is_call(loop)
 
 
-def _with(loop: Loop, values: dict[Buffer, Store]) -> Loop:
+def _inlined(loop: Loop, values: dict[Buffer, Store]) -> Loop:
     """Return a loop that computes elements of sequences instead of loading them."""
     if not any(load.buffer in values for load in loads(loop)):
         return loop
@@ -86,10 +86,10 @@ def _with(loop: Loop, values: dict[Buffer, Store]) -> Loop:
         if not isinstance(expr, Load) or expr.buffer not in values:
             return None
         store = values[expr.buffer]
-        places: dict[Expr, Expr] = {
+        positions: dict[Expr, Expr] = {
             i: at for i, at in zip(store.index, expr.index) if isinstance(i, Index)
         }
-        [value] = substitute_in_element((store.value,), places.get)
+        [value] = substitute_in_element((store.value,), positions.get)
         return value
 
     return substitute_in_loop(loop, computed)
