@@ -65,7 +65,7 @@ def plan_of(fgraph: FunctionGraph) -> Plan:
     if len(calls) != 1:
         raise NotCoveredError(f"{len(calls)} kernels")
     call = calls[0]
-    kernel = call.op.named()
+    kernel = call.op.uncompiled()
     if not set(outputs) <= set(call.outputs):
         raise NotCoveredError("an output that no kernel computes")
     inputs = {x: i for i, x in enumerate(fgraph.inputs)}

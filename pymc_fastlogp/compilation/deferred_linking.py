@@ -10,7 +10,7 @@ from pytensor.compile.maker import FunctionMaker
 from pytensor.compile.mode import Mode
 
 from pymc_fastlogp.kernel.graph.held_constants import HoldConstants
-from pymc_fastlogp.kernel.graph.linking import tell_numba
+from pymc_fastlogp.kernel.graph.linking import register_with_numba
 
 
 class Rewritten:
@@ -32,7 +32,7 @@ class Rewritten:
     @cached_property
     def linked(self) -> Any:
         """PyTensor's function."""
-        tell_numba()
+        register_with_numba()
         HoldConstants().apply(self.maker.fgraph)
         return self.maker.create()
 

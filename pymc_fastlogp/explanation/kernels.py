@@ -16,7 +16,7 @@ from pymc_fastlogp.config import switched
 from pymc_fastlogp.explanation.result import Kernels, Outside
 from pymc_fastlogp.kernel.graph.region import attempts, regions
 from pymc_fastlogp.kernel.lower import is_supported
-from pymc_fastlogp.kernel.lower.table import row_of
+from pymc_fastlogp.kernel.lower.table import lowering_of
 from pymc_fastlogp.registration import is_excluded
 from pymc_fastlogp.rules import GRAPH_RULES
 
@@ -79,7 +79,7 @@ def as_seen_by_rule(outputs: list[TensorVariable], *, on: bool = True) -> Functi
 
 def why_unsupported(node: Apply) -> str:
     """Say why the kernel does not support a node."""
-    return NO_RULE if row_of(node.op) is None else NOT_THIS_FORM
+    return NO_RULE if lowering_of(node.op) is None else NOT_THIS_FORM
 
 
 def _counted(outside: Iterable[tuple[Apply, str]]) -> tuple[Outside, ...]:

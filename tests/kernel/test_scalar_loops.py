@@ -155,7 +155,7 @@ def test_results_of_a_loop_are_of_one_call():
     [node] = function.maker.fgraph.toposort()
     symbol = results_of(op)[0].symbol
     module = ir.Module("m")
-    emit(module, node.op.program, "m", [True] * 3)
+    emit(module, node.op.build_program(), "m", [True] * 3)
 
     def calls(text):
         return [line for line in text.splitlines() if "call" in line and symbol in line]

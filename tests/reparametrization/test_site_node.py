@@ -11,7 +11,7 @@ from pymc_fastlogp import disabled
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.ir.expressions import Role
 from pymc_fastlogp.kernel.ir.loops import Store
-from pymc_fastlogp.kernel.lower import loops_of
+from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.ops import SiteNode
 from pymc_fastlogp.reparametrization import crossed, elimination, joint_site, single_site
 from pymc_fastlogp.reparametrization.site_node import as_node, summed_to
@@ -152,7 +152,7 @@ def test_nodes_of_sites_are_part_of_the_kernel():
             inner = kernel.fgraph.apply_nodes
             assert sum(isinstance(node.op, SiteNode) for node in inner) == 2
             # What scalars are, groups, and what is summed over them.
-            assert len(kernel.program.steps) <= 4
+            assert len(kernel.build_program().steps) <= 4
     for one, other in zip(found[False], found[True], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-13)
 
@@ -201,7 +201,7 @@ def test_operations_that_others_alone_read_are_part_of_them():
 
     x, y = pt.tensor(shape=(1, J), dtype="float64"), pt.tensor(shape=(3, J), dtype="float64")
     node = as_node(forward, lambda *_: [], x, y)[0].owner
-    program = loops_of(FunctionGraph([x, y], [*node.outputs], clone=True), [None, None])
+    program = lower(FunctionGraph([x, y], [*node.outputs], clone=True), [None, None])
     stored = [
         statement.buffer.shape
         for step in program.steps

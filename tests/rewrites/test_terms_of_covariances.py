@@ -152,7 +152,7 @@ def assert_close(ours, upstreams):
 def test_one_kernel_of_one_loop_over_the_batch():
     function = with_gradients(density(K, b), [K, b], on=True)
     [kernel] = [n.op for n in function.maker.fgraph.apply_nodes if isinstance(n.op, FusedKernel)]
-    loops = list(loops_in(kernel.program.steps))
+    loops = list(loops_in(kernel.build_program().steps))
     assert not any(map(is_call, loops))
     factoring = [loop for loop in loops if any(map(_is_root, expressions(loop)))]
     assert [loop.domain for loop in factoring] == [(GROUPS,)]

@@ -58,7 +58,7 @@ ERRORS = {
 def _funcify(op: FusedKernel, node: Apply, **kwargs: Any) -> tuple[Any, str | None]:
     """Return the function of a kernel, and the name of its machine code as the cache key. After an unexpected error, compile as PyTensor does."""
     try:
-        kernel, returned = op.compiled(), returned_outputs(node, **kwargs)
+        kernel, returned = op.compile(), returned_outputs(node, **kwargs)
         # Different output types have different keys.
         key = f"{kernel.name}.{''.join('r' if each else 'a' for each in returned)}"
         return funcify(kernel, op.in_python, returned), key

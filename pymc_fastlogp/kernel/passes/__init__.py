@@ -50,16 +50,20 @@ PASSES: tuple[Pass, ...] = (
 
 
 # The fallback hardly ever runs, so only the passes that reduce its compile time are worth their own time.
-PASSES_AGAIN = (fuse_loops, drop_dead_stores, write_in_place, simplify, split_large_loops)
+FALLBACK_PASSES = (fuse_loops, drop_dead_stores, write_in_place, simplify, split_large_loops)
 
 
 def optimize(
-    program: Program, passes: Sequence[Pass] = PASSES, passes_again: Sequence[Pass] = PASSES_AGAIN
+    program: Program,
+    passes: Sequence[Pass] = PASSES,
+    fallback_passes: Sequence[Pass] = FALLBACK_PASSES,
 ) -> Program:
-    """Run ``passes`` on a program, and ``passes_again`` on its fallback."""
+    """Run ``passes`` on a program, and ``fallback_passes`` on its fallback."""
     for run in passes:
         program = run(program)
-    if program.again is None:
+    if program.fallback is None:
         return program
-    again = replace(program.again, program=optimize(program.again.program, passes_again))
-    return replace(program, again=again)
+    fallback = replace(
+        program.fallback, program=optimize(program.fallback.program, fallback_passes)
+    )
+    return replace(program, fallback=fallback)
