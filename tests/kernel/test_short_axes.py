@@ -123,7 +123,7 @@ def test_values_are_those_of_numpy(entries, length):
 def test_a_chain_of_short_rows_is_looked_at_once(monkeypatch):
     n_looks = Counter()
 
-    def looking(loop, axis, long, look=short_axes.arrays_over):
+    def looking(loop, axis, long, look=short_axes.arrays_along):
         n_looks[n] += 1
         return look(loop, axis, long)
 
