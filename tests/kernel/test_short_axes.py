@@ -135,5 +135,5 @@ def test_a_chain_of_short_rows_is_looked_at_once(monkeypatch):
             rows = pt.exp(rows) * rows.sum(axis=1)[:, None]
             sums.append(rows.sum())
         graph = FrozenFunctionGraph.from_io([x], [*sums, rows])
-        short_axes.rows_that_stay(lower(graph, [None]))
+        short_axes.rows_to_keep(lower(graph, [None]))
     assert n_looks[20] < 2.5 * n_looks[10]
