@@ -1,7 +1,9 @@
-"""``python -m pymc_fastlogp``: the environment, what is registered, and a self-check; ``cache``: models on disk."""
+"""``python -m pymc_fastlogp``: versions, registered rewrites and a self-check; ``cache``: models on disk; ``run``: a script with the patch."""
 
 import argparse
+import os
 import platform
+import runpy
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,6 +19,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from rich.console import Console
 from rich.table import Table
 
+from pymc_fastlogp import patching
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.native.file_cache import UNFINISHED, is_private
 from pymc_fastlogp.kernel.native.target import uses_gathers
@@ -63,10 +66,18 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", title="instead of that")
     cache = commands.add_parser("cache", help="show the compiled models that are kept on disk")
     cache.add_argument("--clear", action="store_true", help="delete them")
+    run = commands.add_parser(
+        "run", help="run a script in which pm.sample is pymc_fastlogp.sample", prefix_chars="\0"
+    )
+    run.add_argument("script", help="path of the script")
+    run.add_argument("arguments", nargs="*", help="arguments of the script")
     arguments = parser.parse_args()
     console = Console()
     if arguments.command == "cache":
         console.print(cache_report(clear=arguments.clear), soft_wrap=True)
+        return 0
+    if arguments.command == "run":
+        run_script(arguments.script, arguments.arguments)
         return 0
     console.print(environment_table())
     console.print(rules_table())
@@ -76,6 +87,15 @@ def main() -> int:
         return 0
     console.print(f"Self-check failed: {failure}.")
     return 1
+
+
+def run_script(script: str, arguments: list[str]) -> None:
+    """Run a script as ``python script`` does, after :func:`pymc_fastlogp.patch_pymc`; child processes inherit the request to patch."""
+    os.environ[patching.ENVIRONMENT_VARIABLE] = "1"
+    patching.patch_pymc()
+    sys.argv = [script, *arguments]
+    sys.path[0] = str(Path(script).resolve().parent)
+    runpy.run_path(script, run_name="__main__")
 
 
 def cache_report(*, clear: bool) -> str:
@@ -106,6 +126,7 @@ def environment_table() -> Table:
     table.add_row("vector width", f"{vector_bits(llvm.get_host_cpu_features())} bits")
     table.add_row("gathers", "by instruction" if uses_gathers() else "one load for each lane")
     table.add_row("enabled", "yes" if is_enabled() else f"no: {why_off()}")
+    table.add_row("patched", ", ".join(patching.patched_names()) or "nothing")
     table.add_row("optimizer_excluding", pytensor.config.optimizer_excluding or "nothing")
     return table
 

@@ -13,6 +13,7 @@ from pymc_fastlogp.benchmarking.wait import Wait, measure_wait
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.models.in_place_rewrites import settle
 from pymc_fastlogp.models.validate import NOWHERE_FINITE, given_model, refuse_discrete
+from pymc_fastlogp.patching import unpatched
 from pymc_fastlogp.verification.roundoff import NOISE_ALLOWED, neighbors
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def compile_model(model: "pm.Model", side: str, *, freeze_model: bool = True) ->
 
     refuse_discrete(model)
     with switched(side == "on"):
-        return nutpie.compile_pymc_model(model, freeze_model=freeze_model)
+        return unpatched(nutpie.compile_pymc_model)(model, freeze_model=freeze_model)
 
 
 def compile_side(model: "pm.Model", side: str) -> "LogpCallback":

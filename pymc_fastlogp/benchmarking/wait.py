@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.console import Console
 from rich.progress import track
 
+from pymc_fastlogp import patching
 from pymc_fastlogp.config import ENVIRONMENT_VARIABLE, OFF
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def _environment(folder: Path, *, is_on: bool) -> dict[str, str]:
     from pymc_fastlogp.model_cache import store
 
     own = dict(os.environ)
+    own.pop(patching.ENVIRONMENT_VARIABLE, None)
     # A folder of the user's may have the model; whether models are kept at all is part of the wait.
     if own.get(store.ENVIRONMENT_VARIABLE, "").lower() not in OFF:
         own.pop(store.ENVIRONMENT_VARIABLE, None)

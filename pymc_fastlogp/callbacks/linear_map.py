@@ -59,7 +59,7 @@ def moved(logp: int, expand: int, user_data: int, linear_map: LinearMap, *, n_di
     arrays: Any = map(np.ascontiguousarray, linear_map)
     held = LinearMap(*arrays)
     addresses = [x.ctypes.data for x in held]
-    sizes = (*held.left.shape, len(held.followers), n_dim)
+    sizes = (*held.left.shape, len(held.dependents), n_dim)
     words = [logp, expand, user_data, *addresses, *sizes]
     return Moved(_code(LOGP), _code(EXPAND), np.array(words, dtype=np.uintp), held)
 

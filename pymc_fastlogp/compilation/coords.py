@@ -70,7 +70,7 @@ def coords_at(
 
 def coords_of_moved(coords: Mapping[str, Any], linear_map: LinearMap) -> dict[str, Any]:
     """Return coordinates of which an unconstrained point is one of the sampler: what it moves by a map is not what the model calls so."""
-    moved = {*linear_map.places.tolist(), *linear_map.followers.tolist()}
+    moved = {*linear_map.indices.tolist(), *linear_map.dependents.tolist()}
     names = [f"{x} (moved)" if k in moved else x for k, x in enumerate(coords[POINT])]
     return {**coords, POINT: pd.Index(names)}
 

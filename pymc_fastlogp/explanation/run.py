@@ -140,16 +140,16 @@ SCALE = "reparametrize lets it come near zero: it is the scale of effects"
 
 def _effects(model: "pm.Model") -> dict[str, str]:
     """Return what ``reparametrize`` would do to each free variable."""
-    from pymc_fastlogp.reparametrization.sited_model import found_in
+    from pymc_fastlogp.reparametrization.model_with_sites import find_effects
 
     try:
         # As `reparametrize` does, whether or not the graphs that are explained are those of frozen data.
-        found = found_in(frozen_copy(model))
+        found = find_effects(frozen_copy(model))
     except (NotImplementedError, ValueError) as error:
         return {rv.name: f"reparametrize leaves it: {error}" for rv in model.free_RVs}
     placed = {name: f"{PLACED}: {kind}" for name, kind in found.kinds.items()}
     placed |= dict.fromkeys(found.scales, SCALE)
-    return placed | {x.name: f"reparametrize leaves it: {x.reason}" for x in found.left_alone}
+    return placed | {x.name: f"reparametrize leaves it: {x.reason}" for x in found.unchanged}
 
 
 def _terms(model: "pm.Model") -> Iterator[tuple[str, pt.TensorVariable, int]]:

@@ -9,6 +9,7 @@ from pymc_fastlogp.compilation.tracebacks import without_traces
 from pymc_fastlogp.models.compile_lock import one_at_a_time
 from pymc_fastlogp.models.freeze import can_be_frozen, frozen_copy
 from pymc_fastlogp.models.validate import model_with_variables, refuse_discrete
+from pymc_fastlogp.patching import unpatched
 from pymc_fastlogp.registration import is_enabled
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def found(request: Request) -> "Found":
 
 def _by_nutpie(request: Request, **kwargs: Any) -> Any:
     """Return what nutpie compiles a model to."""
-    from nutpie import compile_pymc_model
+    import nutpie
 
     from pymc_fastlogp.compilation.model_source import jittered_in
 
@@ -172,7 +173,8 @@ def _by_nutpie(request: Request, **kwargs: Any) -> Any:
         model = frozen_copy(model)
     options["jitter_rvs"] = jittered_in(model, options["jitter_rvs"])
     with one_at_a_time():
-        return compile_pymc_model(model, freeze_model=False, **options, **kwargs)
+        compile_by_nutpie = unpatched(nutpie.compile_pymc_model)
+        return compile_by_nutpie(model, freeze_model=False, **options, **kwargs)
 
 
 def _by_name(model: "pm.Model", options: Mapping[str, Any]) -> dict[str, Any]:

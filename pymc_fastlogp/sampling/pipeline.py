@@ -143,9 +143,9 @@ def reparametrized(model: "pm.Model", options: dict[str, Any]) -> Found:
     if record is not None:
         return Found(record, frozen_data, Start(model, options, freeze=True))
     from pymc_fastlogp.compilation.evaluated_model import evaluated
-    from pymc_fastlogp.reparametrization.coordinates import coordinates_of
-    from pymc_fastlogp.reparametrization.placement import placed
-    from pymc_fastlogp.reparametrization.sites import numbers_of
+    from pymc_fastlogp.reparametrization.coordinates import find_linear_map
+    from pymc_fastlogp.reparametrization.selection import select_parametrization
+    from pymc_fastlogp.reparametrization.sites import site_arrays
 
     builds: list[tuple[Start, Build]] = []
 
@@ -154,13 +154,13 @@ def reparametrized(model: "pm.Model", options: dict[str, Any]) -> Found:
         builds.append((start, _built(start, options, None)))
         return evaluated(builds[-1][1], start)
 
-    found = placed(model, compiled_once, {*(options["initial_points"] or ())})
+    found = select_parametrization(model, compiled_once, {*(options["initial_points"] or ())})
     if found is None:
         straight = compiled_once(model, freeze=True)
-        linear_map = coordinates_of(builds[-1][0].model, straight, straight.initial_point_func(0))
+        linear_map = find_linear_map(builds[-1][0].model, straight, straight.initial_point_func(0))
     else:
         straight = found.compiled
-        linear_map = coordinates_of(found.model, straight, found.point, found.effects)
+        linear_map = find_linear_map(found.model, straight, found.point, found.effects)
     start, build = builds[-1]
     # Sites are shared data, and part of the record; the initial point is that of the model with them.
     record = replace(
@@ -170,7 +170,7 @@ def reparametrized(model: "pm.Model", options: dict[str, Any]) -> Found:
         linear_map=linear_map,
     )
     sites = {} if found is None else found.sites
-    of_sites = {name for bundle, site in sites.items() for name in numbers_of(bundle, site)}
+    of_sites = {name for block, site in sites.items() for name in site_arrays(block, site)}
     # Data that are shared outside of the model would have no names in another process.
     is_whole = record.initial_point is not None and all(x.name in of_sites for x in build.keys)
     if key is not None and _can_be_kept(build) and is_whole and _is_still(key, model, keyed):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from pymc_fastlogp._upstream.nutpie_library import draw, library
 from pymc_fastlogp.compilation import coords
 from pymc_fastlogp.models.validate import model_with_variables
+from pymc_fastlogp.patching import unpatched
 from pymc_fastlogp.registration import is_enabled
 from pymc_fastlogp.sampling import draws, zarr_store
 from pymc_fastlogp.sampling.compile_model import (
@@ -246,7 +247,7 @@ def sample(
     options = _without_defaults(arguments)
     if not has_gradient or _by_own_samplers(model, arguments):
         options = _without_nutpies(options)
-    return pm.sample(**options)
+    return unpatched(pm.sample)(**options)
 
 
 def _refuse_misspelled(keywords: Iterable[str]) -> None:
