@@ -47,7 +47,7 @@ TOO_LARGE = (
 )
 # Exceptions for negative statuses.
 ERRORS = {
-    OUT_OF_MEMORY: Error(MemoryError, "not enough memory for the results of a kernel"),
+    OUT_OF_MEMORY: Error(MemoryError, "no memory for the results of a kernel"),
     NO_CODE: Error(
         RuntimeError, "no code for inputs of this layout; the log of pymc_fastlogp has the reason"
     ),
