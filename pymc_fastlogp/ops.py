@@ -16,6 +16,16 @@ from pytensor.tensor.linalg.decomposition.eigen import Eigh, eigh
 from pytensor.tensor.linalg.solvers.triangular import solve_triangular
 from pytensor.tensor.variable import TensorVariable
 
+# Largest numbers of rows of matrices for which kernels replace a call of LAPACK, or call a faster function of LAPACK. Rules for
+# these matrices use the same limits. ``python -m benchmarks.limits`` measures the limits.
+# Straight-line code of Cholesky factors and inverses, and of triangular solves. For more rows it takes seconds to compile and gains less:
+# for 12 rows LAPACK takes twice as long.
+MAX_ROWS_UNROLLED_CHOLESKY, MAX_ROWS_UNROLLED_SOLVE = 12, 32
+# Tiled factors, inverses and pullbacks: larger matrices do not fit into the caches.
+MAX_ROWS_TILED = 400
+# `syev` as the fastest function of LAPACK for all eigenvectors.
+MAX_ROWS_SYEV = 25
+
 
 class SpelledOut(ps.Composite):
     """A Composite scalar Op with a gradient of its own.

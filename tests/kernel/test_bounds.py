@@ -57,7 +57,7 @@ def test_traps_outside(made, index, step, run_script):
         script = script.replace(name, text)
     process = run_script(script, **{CHECK_BOUNDS: "1"})
     assert process.returncode == -signal.SIGILL, process.stderr
-    assert "a kernel leaves its buffer" in process.stderr
+    assert "a kernel accesses memory outside its buffer" in process.stderr
 
 
 @pytest.mark.parametrize("is_contiguous", [True, False])

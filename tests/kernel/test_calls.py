@@ -15,7 +15,7 @@ from pytensor.tensor.linalg import cholesky, solve_triangular
 from pytensor.tensor.math import Dot
 
 from pymc_fastlogp import disabled
-from pymc_fastlogp.kernel.emit.contiguous_copies import with_copied_operands
+from pymc_fastlogp.kernel.emit.kernel import with_copied_operands
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Length, Load, Role
 from pymc_fastlogp.kernel.ir.loops import Call

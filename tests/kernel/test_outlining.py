@@ -17,7 +17,7 @@ from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.native import machine_code
 from pymc_fastlogp.kernel.passes import loop_fission, optimize
-from pymc_fastlogp.kernel.passes.loop_fission import part_large_loops
+from pymc_fastlogp.kernel.passes.loop_fission import split_large_loops
 from tests.kernel.lowering import case
 from tests.kernel.native_kernel import compile_native
 
@@ -205,7 +205,7 @@ def test_a_check_that_fails_in_a_part_ends_the_kernel(short_parts):
     np.testing.assert_allclose(logs, np.log(X[[0, 12]]).sum(), rtol=1e-14)
 
 
-def test_a_large_loop_is_parted_between_what_shares_nothing(small_loops):
+def test_large_loops_are_split_between_independent_statements(small_loops):
     program = program_of(CASES["likelihoods"])
     bodies = [step.body for step in program.steps if isinstance(step, Loop) and step.domain]
     sums = [sum(isinstance(s, Accumulate) and not s.index for s in body) for body in bodies]
@@ -218,7 +218,7 @@ def test_what_shares_a_computation_stays_together(small_loops):
     assert sorted(len(loop.body) for loop in loops) == [1, 2]
 
 
-def test_parted_loops_compute_the_same(monkeypatch):
+def test_split_loops_compute_the_same(monkeypatch):
     graph = CASES["likelihoods"]
     whole = compile_native(program_of(graph))(*graph.arrays)
     monkeypatch.setattr(loop_fission, "LARGE", 0)
@@ -242,9 +242,9 @@ def test_loops_with_checks_or_an_order_are_left(name, small_loops):
         if any(isinstance(s, Check) or not isinstance(s, Accumulate | Store) for s in step.body)
     ]
     assert special
-    assert part_large_loops(program).steps == program.steps
+    assert split_large_loops(program).steps == program.steps
 
 
 def test_loops_that_are_not_large_are_left():
     program = program_of(CASES["likelihoods"])
-    assert part_large_loops(program) == program
+    assert split_large_loops(program) == program

@@ -12,7 +12,7 @@ from pymc_fastlogp.kernel.ir.expressions import Index, Role
 from pymc_fastlogp.kernel.ir.traversal import loads, loops_in, updates
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.passes import PASSES
-from pymc_fastlogp.kernel.passes.layout import axes_of_vectors, lay_along_vectors
+from pymc_fastlogp.kernel.passes.layout import axes_of_vectors, transpose_for_vectors
 from tests.kernel.check import check
 from tests.kernel.native_kernel import compile_native
 
@@ -34,7 +34,7 @@ def before(inputs, outputs):
     """Return the program as the pass gets it."""
     graph = FrozenFunctionGraph.from_io(inputs, outputs, dedup_nodes=True)
     program = lower(graph, [None] * len(inputs))
-    for run in PASSES[: PASSES.index(lay_along_vectors)]:
+    for run in PASSES[: PASSES.index(transpose_for_vectors)]:
         program = run(program)
     return program
 
@@ -70,17 +70,17 @@ def test_what_is_turned(name):
     inputs, output = TURNED[name]
     program = before(inputs, [output])
     assert any(strides(program))
-    turned = lay_along_vectors(program)
+    turned = transpose_for_vectors(program)
     check(turned)
     assert not any(strides(turned))
-    assert lay_along_vectors(turned) == turned
+    assert transpose_for_vectors(turned) == turned
 
 
 @pytest.mark.parametrize("name", AS_THEY_WERE)
 def test_what_stays(name):
     inputs, output = AS_THEY_WERE[name]
     program = before(inputs, [output])
-    assert lay_along_vectors(program) is program
+    assert transpose_for_vectors(program) is program
 
 
 def test_loops_of_an_unswitched_condition_count():
@@ -98,14 +98,14 @@ def test_inputs_and_outputs_stay_but_are_named():
     program = before([matrix, cuts], [pt.exp(matrix - cuts).sum(axis=1)])
     [(buffer, axis)] = axes_of_vectors(program).items()
     assert (buffer.role, axis) == (Role.INPUT, 0)
-    assert lay_along_vectors(program) is program
+    assert transpose_for_vectors(program) is program
 
 
 @pytest.mark.parametrize("name", TURNED)
 def test_values(name):
     inputs, output = TURNED[name]
     values = [np.linspace(-1, 1, x.type.shape[0] or ROWS) for x in inputs]
-    [found] = compile_native(lay_along_vectors(before(inputs, [output])))(*values)
+    [found] = compile_native(transpose_for_vectors(before(inputs, [output])))(*values)
     expected = output.eval(dict(zip(inputs, values, strict=True)))
     np.testing.assert_allclose(found, expected, rtol=1e-13)
 
@@ -117,7 +117,7 @@ def test_any_shape(n, k, m, random):
     e = pt.exp(x[:, None, None] * data.transpose(random.sample(range(3), 3)).reshape(n, k, m))
     output = pt.tanh(e / pt.sum(e)).sum(axis=random.choice([0, 1, 2, (0, 2), (1, 2)]))
     value = np.linspace(-1, 1, n)
-    program = lay_along_vectors(before([x], [output]))
+    program = transpose_for_vectors(before([x], [output]))
     check(program)
     [found] = compile_native(program)(value)
     np.testing.assert_allclose(found, output.eval({x: value}), rtol=1e-12)

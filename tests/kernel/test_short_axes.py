@@ -123,11 +123,11 @@ def test_values_are_those_of_numpy(entries, length):
 def test_a_chain_of_short_rows_is_looked_at_once(monkeypatch):
     n_looks = Counter()
 
-    def looking(loop, axis, long, look=short_axes.arrays_over):
+    def looking(loop, axis, long, look=short_axes.arrays_along):
         n_looks[n] += 1
         return look(loop, axis, long)
 
-    monkeypatch.setattr(short_axes, "arrays_over", looking)
+    monkeypatch.setattr(short_axes, "arrays_along", looking)
     for n in (10, 20):
         x = pt.dmatrix("x", shape=(200, 5))
         rows, sums = x, []
@@ -135,5 +135,5 @@ def test_a_chain_of_short_rows_is_looked_at_once(monkeypatch):
             rows = pt.exp(rows) * rows.sum(axis=1)[:, None]
             sums.append(rows.sum())
         graph = FrozenFunctionGraph.from_io([x], [*sums, rows])
-        short_axes.rows_that_stay(lower(graph, [None]))
+        short_axes.rows_to_keep(lower(graph, [None]))
     assert n_looks[20] < 2.5 * n_looks[10]

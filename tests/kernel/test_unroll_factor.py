@@ -8,9 +8,8 @@ from pytensor.graph.fg import FrozenFunctionGraph
 
 from pymc_fastlogp.kernel.ir.traversal import loops_in
 from pymc_fastlogp.kernel.lower import lower
-from pymc_fastlogp.kernel.passes.unroll import unroll
-from pymc_fastlogp.kernel.passes.unroll_factor import MOST_COPIES, MOST_ENTRIES
-from pymc_fastlogp.kernel.passes.unroll_sequential import straighten
+from pymc_fastlogp.kernel.passes.unroll import MOST_COPIES, MOST_ENTRIES, unroll
+from pymc_fastlogp.kernel.passes.unroll_sequential import unroll_in_sequential_loops
 from tests.kernel.check import optimize
 from tests.kernel.lowering import evaluated
 from tests.kernel.native_kernel import compile_native
@@ -84,7 +83,7 @@ def test_entries_of_matrices_whose_factors_are_straight_line_code_are_unrolled(k
     x = pt.tensor("x", shape=(ROWS, k, k))
     determinants = log_determinants(x).sum()
     graph = FrozenFunctionGraph.from_io([x], [determinants], dedup_nodes=True)
-    domains = domains_over_rows(unroll(straighten(lower(graph, [None]))))
+    domains = domains_over_rows(unroll(unroll_in_sequential_loops(lower(graph, [None]))))
     assert domains == {(ROWS,)}
 
 

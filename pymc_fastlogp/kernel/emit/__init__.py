@@ -1,4 +1,4 @@
-"""The code generator: a program of loops becomes one LLVM function. It knows nothing of Numba."""
+"""Code generation: LLVM IR from a program of loops. Independent of Numba."""
 
 from pymc_fastlogp.kernel.emit.function import OUT_OF_MEMORY, signature
 from pymc_fastlogp.kernel.emit.kernel import emit, emit_shapes

@@ -1,20 +1,21 @@
 """Access patterns of a loop: the axes that an expression depends on, and its change from lane to lane.
 
-The *level* of an expression is the number of loops around the place where it can be evaluated first:
-0 before the outermost loop, and one more than the largest axis whose index it contains otherwise.
-
-Lanes are neighbors along the inner axis. So where an index is affine in that of the inner axis
-(:mod:`pymc_fastlogp.kernel.ir.affine`), its coefficient tells how far apart the elements of two lanes are: a load of neighbors, or a gather
-with a constant stride.
-The *run* is how often an expression is the same in neighboring lanes, on average: as often as what it varies with. It is known of the
-constant indices of scatters.
+Level
+    Number of loops around the first place where an expression can be evaluated. It is 0 before the outermost loop, and otherwise
+    one more than the largest axis whose index the expression contains.
+Coefficient
+    Change of an index from one lane to the next. Lanes are neighbors along the inner axis, so an index that is affine in the inner
+    index (:mod:`pymc_fastlogp.kernel.ir.affine`) has a constant coefficient. A coefficient of 1 makes a load of neighbors,
+    and any other constant a gather with a constant stride.
+Run length
+    Mean number of neighboring lanes in which an expression has the same value. It is the least run length of all operands that vary,
+    and is known for the constant indices of scatters.
 """
 
 from collections.abc import Sequence
 from math import inf
 
-from pymc_fastlogp.kernel.emit.packs import Pack, find_packs
-from pymc_fastlogp.kernel.emit.shared_functions import find_shared
+from pymc_fastlogp.kernel.emit.packs import Pack, find_packs, find_shared
 from pymc_fastlogp.kernel.ir.affine import coefficient
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Index
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop
@@ -22,7 +23,7 @@ from pymc_fastlogp.kernel.ir.traversal import expressions, operands
 
 
 class AccessPatterns:
-    """Access pattern of each expression of a loop.
+    """Access pattern of each expression of a loop, which may be within a sequential loop (``is_repeated``).
 
     Attributes
     ----------
@@ -31,11 +32,11 @@ class AccessPatterns:
     level : dict of Expr to int
         From 0 to ``depth``.
     run : dict of Expr to float
-        Mean lengths of runs: infinity for what does not contain the inner index, 0 where nothing is known.
+        Run length: infinity for an expression without the inner index, 0 if unknown.
     shared : dict of Compute to Shared
-        What is computed together.
+        Functions of the same argument that are evaluated together.
     packs : dict of Compute to Pack
-        What is computed together in straight-line code that is repeated.
+        Functions of different arguments that are evaluated together, in straight-line code of a sequential loop.
     """
 
     def __init__(self, loop: Loop, is_repeated: bool = False):
@@ -54,29 +55,29 @@ class AccessPatterns:
         self.packs: dict[Compute, Pack] = find_packs(exprs, self.shared) if is_packed else {}
 
     def level_of(self, exprs: Sequence[Expr]) -> int:
-        """Return the level at which several expressions are known."""
+        """Return the level at which all of several expressions are known."""
         return max((self.level[expr] for expr in exprs), default=0)
 
     def is_uniform(self, exprs: Sequence[Expr]) -> bool:
-        """Return whether no expression changes along the inner axis; nothing does where there is none."""
+        """Return whether no expression changes along the inner axis; False for a loop without axes."""
         return self.depth > 0 and self.level_of(exprs) < self.depth
 
     def coefficient(self, expr: Expr) -> int | None:
-        """Return by how much an expression grows from lane to lane, None where that is not constant."""
+        """Return the increment of an expression from lane to lane, None if it is not constant."""
         if self.level[expr] < self.depth:
             return 0
         return coefficient(expr, Index(self.depth - 1))
 
     def is_injective(self, index: Sequence[Expr]) -> bool:
-        """Return whether an index is known to be another one in each lane."""
+        """Return whether an index is known to differ between any two lanes."""
         return any(map(self.coefficient, index))
 
     def has_runs(self, index: Sequence[Expr], width: int) -> bool:
-        """Return whether an index comes in runs that are on average as long as a vector."""
+        """Return whether the runs of an index are on average at least as long as a vector."""
         return width > 1 and all(self.run[expr] >= width for expr in index)
 
     def _known_runs(self, loop: Loop) -> dict[Expr, int]:
-        """Return how long the runs of indices are that something is accumulated by."""
+        """Return the run lengths of the indices of scatters."""
         known: dict[Expr, int] = {}
         for statement in loop.body:
             if isinstance(statement, Accumulate) and statement.neighbors:

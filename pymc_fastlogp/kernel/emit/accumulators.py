@@ -1,4 +1,4 @@
-"""The operations that accumulate: what leaves a value as it is, and how lanes are combined."""
+"""Accumulators: partial results of an associative operation, its identity, and the combination of lanes."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -13,17 +13,17 @@ from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 
 def identity(builder: ir.IRBuilder, op: ScalarOp, dtype: str, width: int) -> Lanes:
-    """Return, in all lanes, what leaves every value as it is."""
+    """Return the identity of an operation in all lanes."""
     return scalars.constant(builder, width, neutral(op, dtype).value, dtype)
 
 
 def combine(op: ScalarOp, dtype: str, first: Lanes, second: Lanes) -> Lanes:
-    """Return the operation on two values, in each lane."""
+    """Return the result of an operation on two values, lane by lane."""
     return scalars.emit(op, [first, second], [dtype, dtype], dtype)
 
 
 def combine_lanes(op: ScalarOp, dtype: str, lanes: Lanes) -> Lanes:
-    """Return the operation on all lanes as one lane; halves are combined until one is left."""
+    """Reduce all lanes to one, by combining the halves of the vector repeatedly."""
     form, builder = type(lanes), lanes.builder
     while lanes.width > 1:
         half = lanes.width // 2
@@ -37,7 +37,7 @@ def combine_lanes(op: ScalarOp, dtype: str, lanes: Lanes) -> Lanes:
 
 @dataclass(frozen=True, eq=False)
 class Accumulator:
-    """Partial results, one a lane, in a variable on the stack, which becomes a register."""
+    """Partial results of an operation, one per lane, in a stack variable that LLVM promotes to a register."""
 
     op: ScalarOp
     dtype: str
@@ -46,31 +46,31 @@ class Accumulator:
 
     @classmethod
     def new(cls, builder: ir.IRBuilder, op: ScalarOp, dtype: str, width: int) -> Self:
-        """Return an accumulator, which has no value yet."""
+        """Return an accumulator without an initial value."""
         lanes = identity(builder, op, dtype, width)
         return cls(op, dtype, width, stack_variable(builder, lanes.value.type))
 
     def identity(self, builder: ir.IRBuilder) -> Lanes:
-        """Return what leaves every value as it is, in all lanes."""
+        """Return the identity of the operation in all lanes."""
         return identity(builder, self.op, self.dtype, self.width)
 
     def get(self, builder: ir.IRBuilder) -> Lanes:
-        """Return the partial results."""
+        """Load the partial results."""
         like = self.identity(builder)
         return type(like)(builder, builder.load(self.variable, typ=like.value.type))
 
     def set(self, lanes: Lanes) -> None:
-        """Append what makes these the partial results."""
+        """Store new partial results."""
         lanes.builder.store(lanes.value, self.variable)
 
     def reset(self, builder: ir.IRBuilder) -> None:
-        """Append what makes the identity the partial result."""
+        """Set all partial results to the identity."""
         self.set(self.identity(builder))
 
     def add(self, lanes: Lanes) -> None:
-        """Append what combines the partial results with one value a lane."""
+        """Combine the partial results with one value per lane."""
         self.set(combine(self.op, self.dtype, self.get(lanes.builder), lanes))
 
     def total(self, builder: ir.IRBuilder) -> Lanes:
-        """Return the partial results of all lanes combined, as one lane."""
+        """Return the combined result of all lanes, as one lane."""
         return combine_lanes(self.op, self.dtype, self.get(builder))

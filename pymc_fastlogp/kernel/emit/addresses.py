@@ -12,18 +12,18 @@ from pymc_fastlogp.kernel.scalars import memory_type
 
 @dataclass(frozen=True, eq=False)
 class Array:
-    """A pointer and the distance of neighbors along each axis.
+    """An array in memory: a pointer and strides.
 
     Attributes
     ----------
     pointer : llvmlite.ir.Value
-        The first element.
+        Address of the first element.
     dtype : str
-        Of the elements.
+        Type of the elements.
     unit : llvmlite.ir.Type
-        What strides count: elements, or bytes of an input that need not be contiguous.
+        Unit of the strides: an element, or a byte for an input that need not be contiguous.
     strides : tuple of int or llvmlite.ir.Value
-        One for each axis; an int where it is static.
+        Stride of each axis; an int if it is static.
     """
 
     pointer: ir.Value
@@ -37,9 +37,9 @@ class Array:
         return memory_type(self.dtype)
 
     def step(self, slopes: Sequence[int | None]) -> int | None:
-        """Return how many elements lie from lane to lane, None where it is not constant.
+        """Return the distance from lane to lane in elements, None if it is not constant.
 
-        The slopes say by how much the index along each axis grows from lane to lane, None where that is not constant.
+        ``slopes`` are the increments of the index of each axis from lane to lane, None if not constant.
         """
         moving = [(slope, stride) for slope, stride in zip(slopes, self.strides) if slope != 0]
         if not moving:
@@ -54,7 +54,7 @@ class Array:
         return total
 
     def address(self, builder: ir.IRBuilder, index: Sequence[Number]) -> ir.Value:
-        """Return the pointer to an element, a vector of pointers where an index is a vector."""
+        """Return the address of an element, a vector of addresses if an index is a vector."""
         terms = list(zip(index, self.strides))
         common = [(i, stride) for i, stride in terms if not is_vector(i)]
         by_lane = [_times_lanes(builder, i, stride) for i, stride in terms if is_vector(i)]
@@ -63,20 +63,20 @@ class Array:
             return address
         offsets = reduce(builder.add, by_lane)
         addresses = builder.gep(address, [offsets], source_etype=self.unit)
-        # llvmlite gives every address the type of the base.
+        # llvmlite gives the result of every `gep` the type of the base pointer.
         addresses.type = ir.VectorType(POINTER, offsets.type.count)
         return addresses
 
 
 def _times_lanes(builder: ir.IRBuilder, lanes: ir.Value, stride: Number) -> ir.Value:
-    """Return a vector multiplied by a number."""
+    """Return the product of a vector and a stride."""
     if stride == 1:
         return lanes
     return builder.mul(lanes, splat(builder, as_i64(stride), lanes.type.count))
 
 
 def _total(builder: ir.IRBuilder, terms: Sequence[tuple[Number, Number]]) -> ir.Value:
-    """Return the sum of products."""
+    """Return the sum of the products of indices and strides."""
     products = [times(builder, i, stride) for i, stride in terms]
     known = sum(n for n in products if isinstance(n, int))
     summands = [n for n in products if not isinstance(n, int)]

@@ -1,14 +1,14 @@
-"""Checks that no load or store leaves its buffer, for tests: ``PYMC_FASTLOGP_CHECK_BOUNDS=1``.
+"""Bounds checks of every load and store, for tests: ``PYMC_FASTLOGP_CHECK_BOUNDS=1``.
 
-The bytes of a buffer of lengths ``n`` and strides ``s`` (in bytes) are those from its lowest element to its highest one,
+A buffer of lengths ``n`` and strides ``s`` (in bytes) occupies the bytes ``[low, high)`` relative to its first element,
 
 .. code-block:: text
 
     low  = sum of min(0, (n - 1) s)        high = sum of max(0, (n - 1) s) + bytes of an element
 
-from the first element, and none where a length is zero. Before each load and store, the bytes of all lanes that touch memory are compared with them;
-where one is outside, the name of the buffer goes to standard error and the process is trapped: it is the compiler that is wrong, and what it
-would compute from there on is worth nothing. Operands of BLAS and LAPACK are not looked at, nor tables of functions.
+and no bytes if a length is zero. Before each load and store, the bytes of all active lanes are compared with this interval.
+A violation is a bug of the compiler, and later results would be wrong. So the kernel writes the name of the buffer to standard error and traps.
+Operands of BLAS and LAPACK, and tables of scalar functions, are not checked.
 """
 
 from collections.abc import Sequence
@@ -35,14 +35,16 @@ from pymc_fastlogp.kernel.vecmath.vector import Mask
 
 @dataclass(frozen=True, eq=False)
 class Bounded(Array):
-    """An array whose loads and stores are checked.
+    """An array with bounds, whose loads and stores are checked.
 
     Attributes
     ----------
     name : str
-        Of the buffer.
-    low, n_bytes : llvmlite.ir.Value
-        Bytes from the first element to the lowest one, and of all elements.
+        Name of the buffer.
+    low : llvmlite.ir.Value
+        Offset of the lowest byte from the first element, at most 0.
+    n_bytes : llvmlite.ir.Value
+        Number of bytes of all elements.
     """
 
     name: str
@@ -51,7 +53,7 @@ class Bounded(Array):
 
 
 def bounded(builder: ir.IRBuilder, array: Array, lengths: Sequence[Number], name: str) -> Bounded:
-    """Return an array of these lengths with its bounds."""
+    """Add bounds to an array of the given lengths."""
     zero, low, high, is_empty = I64(0), I64(0), I64(itemsize(array.dtype)), ir.IntType(1)(0)
     unit = 1 if array.unit is I8 else itemsize(array.dtype)
     for length, stride in zip(map(as_i64, lengths), map(as_i64, array.strides), strict=True):
@@ -68,20 +70,20 @@ def bounded(builder: ir.IRBuilder, array: Array, lengths: Sequence[Number], name
 def require_inside(
     builder: ir.IRBuilder, array: Array, address: ir.Value, width: int, mask: Mask | None
 ) -> None:
-    """Append a trap where lanes leave an array.
+    """Append a trap for lanes that access memory outside an array.
 
     Parameters
     ----------
     builder : llvmlite.ir.IRBuilder
-        Where the load or store comes next.
+        Builder positioned before the load or store.
     array : Array
-        It is not checked unless it is bounded.
+        Only a :class:`Bounded` array is checked.
     address : llvmlite.ir.Value
-        Of the first of ``width`` neighbors, or a vector of one address for each lane.
+        Address of the first of ``width`` neighbors, or a vector of one address per lane.
     width : int
-        Lanes.
+        Number of lanes.
     mask : Mask, optional
-        The lanes that touch memory.
+        Lanes that access memory; all by default.
     """
     if not isinstance(array, Bounded):
         return
@@ -104,7 +106,9 @@ def require_inside(
 
 def _trap_unless(builder: ir.IRBuilder, truth: ir.Value, name: str) -> None:
     module = builder.module
-    text = bytearray(f"pymc_fastlogp: a kernel leaves its buffer {name}\0".encode())
+    text = bytearray(
+        f"pymc_fastlogp: a kernel accesses memory outside its buffer {name}\0".encode()
+    )
     content = ir.Constant(ir.ArrayType(I8, len(text)), text)
     message = private_constant(module, f"outside.{name}", content)
     says = declared(module, "perror", ir.FunctionType(ir.VoidType(), [POINTER]))

@@ -1,12 +1,16 @@
-"""Storage of a kernel's buffers: registers, stack or heap.
+"""Storage of a kernel's buffers: arguments, constants, stack or heap.
 
-Inputs and outputs are arguments of the function, constants are part of its module. Scratch is on the stack up
-to :data:`STACK_BYTES`, the smallest buffers first; buffers that are larger, or whose size is known only when
-the kernel is called, are allocated on entry and freed on every exit. What only loops with a condition use, and no condition reads, for instance those
-for the rare case that a check fails, is allocated by the first of them that runs, and what a part of a long program shares with later ones all at once: the C library may give
-freed memory back to the system, and then each call of the kernel would pay for new pages. A size that no integer holds ends the kernel
-as one for which there is no memory.
-Scratch and constants are aligned to cache lines.
+Inputs and outputs are arguments of the function. Constants are part of its module. Scratch buffers are placed as follows:
+
+- on the stack, the smallest buffers first, up to :data:`STACK_BYTES` in total,
+- on the heap otherwise, which includes all buffers whose size is known only at run time. Such memory is allocated on entry and freed on every exit.
+- on the heap, allocated by the first loop that runs, for buffers that only conditional loops use and no condition reads.
+  Such loops handle rare cases such as a failed check.
+
+Late buffers that several parts of a long program share are allocated together. Late allocation saves time in most calls, because the C
+library may return freed memory to the operating system, and then every allocation causes page faults.
+
+A size that overflows an integer ends the kernel with the status of a failed allocation. Scratch buffers and constants are aligned to cache lines.
 """
 
 from collections.abc import Sequence
@@ -31,16 +35,16 @@ from pymc_fastlogp.kernel.llvm import (
 )
 from pymc_fastlogp.kernel.scalars import memory_type
 
-# A part of the stack of a thread, of which some systems give half a megabyte (``python -m benchmarks.limits``).
+# Small enough for threads with a stack of half a megabyte, as some systems have (``python -m benchmarks.limits``).
 STACK_BYTES = 1 << 16
-# More than any address space has, so ``malloc`` gives null for it. A sum of two of them is still right as an unsigned integer.
+# Larger than any address space, so `malloc` returns null. The sum of two such sizes still fits an unsigned integer.
 TOO_LARGE = 1 << 62
 
 
 def contiguous(
     builder: ir.IRBuilder, pointer: ir.Value, buffer: Buffer, lengths: Sequence[Number]
 ) -> Array:
-    """Return a buffer in C order as an array."""
+    """Return a C-contiguous buffer as an array."""
     strides: list[Number] = []
     stride: Number = 1
     for length in reversed(lengths):
@@ -50,12 +54,12 @@ def contiguous(
 
 
 def strided(pointer: ir.Value, buffer: Buffer, strides: Sequence[ir.Value]) -> Array:
-    """Return a buffer with strides in bytes as an array."""
+    """Return a buffer as an array with strides in bytes."""
     return Array(pointer, buffer.dtype, I8, tuple(strides))
 
 
 def constant(module: ir.Module, name: str, buffer: Buffer) -> ir.Value:
-    """Return a pointer to a buffer whose content is part of the module."""
+    """Return a pointer to a constant buffer, whose content becomes part of the module."""
     content = ir.Constant(ir.ArrayType(I8, len(buffer.data)), bytearray(buffer.data))
     variable = private_constant(module, name, content)
     variable.align = ALIGNMENT
@@ -63,7 +67,7 @@ def constant(module: ir.Module, name: str, buffer: Buffer) -> ir.Value:
 
 
 def on_stack(buffers: Sequence[Buffer]) -> set[Buffer]:
-    """Return the scratch buffers that are on the stack."""
+    """Select the scratch buffers to place on the stack."""
     static = [b for b in buffers if all(isinstance(n, int) for n in b.shape)]
     free, chosen = STACK_BYTES, set()
     for buffer in sorted(static, key=_n_bytes):
@@ -74,20 +78,20 @@ def on_stack(buffers: Sequence[Buffer]) -> set[Buffer]:
 
 
 def stack(builder: ir.IRBuilder, buffer: Buffer) -> ir.Value:
-    """Return a pointer to scratch on the stack."""
+    """Return a pointer to a scratch buffer on the stack."""
     n_elements = prod(n for n in buffer.shape if isinstance(n, int))
     return stack_variable(builder, ir.ArrayType(memory_type(buffer.dtype), n_elements))
 
 
 def n_bytes(builder: ir.IRBuilder, buffer: Buffer, lengths: Sequence[Number]) -> Number:
-    """Return what a buffer takes of an allocation, in whole cache lines, or :data:`TOO_LARGE`."""
+    """Return the bytes of a buffer, rounded up to whole cache lines, or :data:`TOO_LARGE`."""
     known = itemsize(buffer.dtype) * prod(n for n in lengths if isinstance(n, int))
     computed = [n for n in lengths if not isinstance(n, int)]
     if not computed:
         return min(-(-known // ALIGNMENT) * ALIGNMENT, TOO_LARGE)
     size, overflows = I64(min(known, TOO_LARGE)), I1(False)
     for length in computed:
-        # With a negative length there is nothing to allocate, and a check that will say so.
+        # A negative length needs no memory: a later check reports it.
         is_negative = builder.icmp_signed("<", length, I64(0))
         product = builder.smul_with_overflow(size, builder.select(is_negative, I64(0), length))
         size = builder.extract_value(product, 0)
@@ -98,7 +102,7 @@ def n_bytes(builder: ir.IRBuilder, buffer: Buffer, lengths: Sequence[Number]) ->
 
 
 def sum_of(builder: ir.IRBuilder, sizes: Sequence[Number]) -> Number:
-    """Return what several buffers take, or :data:`TOO_LARGE`."""
+    """Return the sum of sizes, or :data:`TOO_LARGE`."""
     total: Number = min(sum(n for n in sizes if isinstance(n, int)), TOO_LARGE)
     for n in sizes:
         if not isinstance(n, int):
@@ -107,29 +111,29 @@ def sum_of(builder: ir.IRBuilder, sizes: Sequence[Number]) -> Number:
 
 
 def _limited(builder: ir.IRBuilder, size: ir.Value) -> ir.Value:
-    """Return a size of which none is larger than :data:`TOO_LARGE`; it may be the sum of two, which is below 0 then."""
+    """Clamp a size, or the sum of two clamped sizes, to :data:`TOO_LARGE`; the comparison is unsigned, as the sum may exceed the signed range."""
     is_too_large = builder.icmp_unsigned(">", size, I64(TOO_LARGE))
     return builder.select(is_too_large, I64(TOO_LARGE), size)
 
 
 def allocate(builder: ir.IRBuilder, size: Number) -> ir.Value:
-    """Return what ``malloc`` gives for scratch of a size in bytes, perhaps null."""
+    """Append a call of ``malloc`` for a size in bytes plus alignment; the result may be null."""
     malloc = declared(builder.module, "malloc", ir.FunctionType(POINTER, [I64]))
     malloc.return_value.add_attribute("noalias")
     return builder.call(malloc, [builder.add(as_i64(size), I64(ALIGNMENT))])
 
 
 def aligned(builder: ir.IRBuilder, allocated: ir.Value) -> ir.Value:
-    """Return the first cache line of what was allocated."""
+    """Return the address of the first whole cache line of an allocation."""
     past = builder.gep(allocated, [I64(ALIGNMENT - 1)], source_etype=I8)
-    # Unlike arithmetic on the address as an integer, this keeps what LLVM knows of aliases.
+    # Unlike integer arithmetic, `ptrmask` keeps the alias information of the pointer.
     signature = ir.FunctionType(POINTER, [POINTER, I64])
     ptrmask = declared(builder.module, "llvm.ptrmask.p0.i64", signature)
     return builder.call(ptrmask, [past, I64(-ALIGNMENT)])
 
 
 def free(builder: ir.IRBuilder, allocated: Sequence[ir.Value]) -> None:
-    """Free what ``malloc`` gave."""
+    """Append calls of ``free``."""
     function = declared(builder.module, "free", ir.FunctionType(ir.VoidType(), [POINTER]))
     for pointer in allocated:
         builder.call(function, [pointer])

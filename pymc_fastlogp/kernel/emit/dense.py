@@ -1,7 +1,7 @@
-r"""Cholesky factors and inverses of matrices of some hundred rows, as functions of our own.
+r"""Cholesky factorizations and inverses of matrices of a few hundred rows, as generated functions.
 
-LAPACK works on blocks that are multiplied by BLAS, which copies them first, and of these sizes most of the time is neither.
-Here a matrix is small enough for the caches, and is read in tiles of registers, row of tiles by row of tiles:
+LAPACK factors a matrix in blocks and multiplies the blocks by BLAS, which packs them first. For a few hundred rows, packing and other overhead take
+most of the time. Here the whole matrix fits into the caches, so it is processed in register tiles, one row of tiles after another:
 
 .. math::
 
@@ -9,11 +9,12 @@ Here a matrix is small enough for the caches, and is read in tiles of registers,
     V = U^{-\top}: \quad V_{i \cdot} = U_{ii}^{-\top} \Bigl(I_{i \cdot} - \sum_{k<i} U_{ki}^\top V_{k \cdot}\Bigr), \qquad
     A^{-1} = V^\top V.
 
-That are the same sums as LAPACK's, in another order, each of :math:`n^3 / 6` multiplications. Matrices are in C order; their rows are a
-multiple of the length of a tile, so that there is no rest: they are padded by the rows and columns of an identity.
+LAPACK computes the same sums in a different order. Each of the three takes :math:`n^3 / 6` multiplications.
+
+Matrices are in C order. The number of rows is a multiple of the tile length: the caller pads a matrix by rows and columns of the identity.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import nan
 
 from llvmlite import ir
@@ -22,11 +23,12 @@ from pymc_fastlogp.kernel.emit.tiles import (
     Matrix,
     Rows,
     add_products,
-    count,
+    counted,
     identity,
     lower_part,
     minus_product,
     plus_product,
+    rows_from,
     substitute,
     transposed,
     upper_part,
@@ -36,48 +38,53 @@ from pymc_fastlogp.kernel.llvm import F64, I1, I32, I64, POINTER, declared, fill
 from pymc_fastlogp.kernel.native.target import tile_length
 
 
-def factor(module: ir.Module) -> ir.Function:
-    """Return ``void factor(i32 *n, double *a)``: from the lower triangle of a matrix to ``U``, with zeros below.
-
-    All is nan if the matrix is not positive definite.
-    """
-    return _function(module, "factor", _factor)
+def function(module: ir.Module, name: str) -> ir.Function:
+    """Return a function of :data:`FUNCTIONS`, ``void name(i32 *n, double *matrix)``, which a module has at most once."""
+    symbol = f"dense.{name}"
+    if symbol in module.globals:
+        return module.globals[symbol]
+    type_ = ir.FunctionType(ir.VoidType(), [POINTER] * 2)
+    function = ir.Function(module, type_, symbol)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    builder = ir.IRBuilder(function.append_basic_block())
+    n, first = function.args
+    rows = builder.sext(builder.load(n, typ=I32), I64)
+    FUNCTIONS[name](Matrix(builder, first, rows))
+    builder.ret_void()
+    return function
 
 
 def _factor(a: Matrix) -> None:
-    builder = a.builder
+    """Replace a matrix, given by its lower triangle, by ``U``, with zeros below the diagonal.
 
-    def row_of_tiles(i: ir.Value, is_definite: Rows) -> Rows:
+    All elements are nan if the matrix is not positive definite.
+    """
+    builder, n = a.builder, tile_length()
+    with counted(builder, I64(0), a.n, [I1(1)], step=n) as rows:
+        i, [is_definite] = rows.index, rows.values
         tile = transposed(builder, a.load(i, i))
         tile = add_products(tile, (a, i), (a, i), (I64(0), i), minus_product)
-        tile, reciprocals, pivots = _factor_of_tile(builder, tile)
+        tile, reciprocals, has_positive_pivots = _factor_of_tile(builder, tile)
         a.store(i, i, tile)
-
-        def beside(j: ir.Value, _: Rows) -> Rows:
+        with counted(builder, builder.add(i, I64(n)), a.n, step=n) as columns:
+            j = columns.index
             tile = transposed(builder, a.load(j, i))
             a.store(j, i, zeros())
             tile = add_products(tile, (a, i), (a, j), (I64(0), i), minus_product)
             a.store(i, j, substitute(tile, a, i, reciprocals))
-            return []
-
-        count(builder, builder.add(i, I64(tile_length())), a.n, beside, step=tile_length())
-        return [builder.and_(is_definite[0], pivots)]
-
-    [is_definite] = count(builder, I64(0), a.n, row_of_tiles, [I1(1)], step=tile_length())
+        rows.following = [builder.and_(is_definite, has_positive_pivots)]
     with builder.if_then(builder.not_(is_definite), likely=False):
         _fill(a, nan)
 
 
 def _fill(a: Matrix, number: float) -> None:
-    def element(i: ir.Value, _: Rows) -> Rows:
-        a.builder.store(F64(number), a.address(I64(0), i))
-        return []
-
-    count(a.builder, I64(0), a.builder.mul(a.n, a.n), element)
+    with counted(a.builder, I64(0), a.builder.mul(a.n, a.n)) as elements:
+        a.builder.store(F64(number), a.address(I64(0), elements.index))
 
 
 def _factor_of_tile(builder: ir.IRBuilder, tile: Rows) -> tuple[Rows, Rows, ir.Value]:
-    """Return ``U`` of one tile, the reciprocals of its diagonal, and whether that is positive."""
+    """Return ``U`` of one tile, the reciprocals of its diagonal, and whether all pivots are positive."""
     n, rows = tile_length(), list(tile)
     reciprocals, is_definite = [], I1(1)
     root_of = declared(builder.module, "llvm.sqrt.f64", ir.FunctionType(F64, [F64]))
@@ -94,136 +101,96 @@ def _factor_of_tile(builder: ir.IRBuilder, tile: Rows) -> tuple[Rows, Rows, ir.V
     return upper_part(builder, rows), reciprocals, is_definite
 
 
-def inverse(module: ir.Module) -> ir.Function:
-    """Return ``void inverse(i32 *n, double *u)``: from ``U`` to the lower triangle of ``(U.T @ U)**-1``, with zeros above.
-
-    Behind ``U`` in memory there is place for another matrix.
-    """
-    return _function(module, "inverse", _inverse)
-
-
 def _inverse(u: Matrix) -> None:
+    """Replace ``U`` by the lower triangle of ``(U.T @ U)**-1``, with zeros above the diagonal.
+
+    The memory behind ``U`` has room for a second matrix.
+    """
     v = u.below()
     _invert_triangle(u, v)
-    _square(v, u)
+    _store_lower(u, [(v, v)])
 
 
 def _invert_triangle(u: Matrix, v: Matrix) -> None:
-    """Append what fills the lower triangle of ``v`` with ``U**-T``, the tiles on its diagonal whole."""
+    """Append the computation of ``V = U**-T`` in the lower triangle of ``v``; tiles on the diagonal are stored whole."""
     builder, n = u.builder, tile_length()
-
-    def row_of_tiles(i: ir.Value, _: Rows) -> Rows:
-        places = [builder.add(i, I64(r)) for r in range(n)]
-        diagonal = [builder.load(u.address(place, place), typ=F64) for place in places]
+    with counted(builder, I64(0), u.n, step=n) as rows:
+        i = rows.index
+        diagonal = [builder.load(u.address(k, k), typ=F64) for k in rows_from(builder, i)]
         reciprocals = [splat(builder, builder.fdiv(F64(1.0), x), n) for x in diagonal]
-
-        def before(j: ir.Value, _: Rows) -> Rows:
+        with counted(builder, I64(0), i, step=n) as columns:
+            j = columns.index
             tile = add_products(zeros(), (u, i), (v, j), (j, i), minus_product)
             v.store(i, j, substitute(tile, u, i, reciprocals))
-            return []
-
-        count(builder, I64(0), i, before, step=n)
         v.store(i, i, substitute(identity(), u, i, reciprocals))
-        return []
-
-    count(builder, I64(0), u.n, row_of_tiles, step=n)
-
-
-def _square(v: Matrix, result: Matrix) -> None:
-    """Append what stores the lower triangle of ``V.T @ V`` of a lower triangle."""
-
-    def tile_at(i: ir.Value, j: ir.Value) -> Rows:
-        return add_products(zeros(), (v, i), (v, j), (i, v.n))
-
-    _store_lower(result, tile_at)
 
 
 def _store_lower(
-    result: Matrix, tile_at: Callable[[ir.Value, ir.Value], Rows], weight: float = 1.0
+    result: Matrix, factors: Sequence[tuple[Matrix, Matrix]], weight: float = 1.0
 ) -> None:
-    """Append what stores the tiles of a lower triangle, with its diagonal multiplied by a weight, and zeros above."""
-    builder, n = result.builder, tile_length()
+    """Append the computation of the lower triangle of a sum of products ``X.T @ Y``, with zeros above the diagonal.
 
-    def row_of_tiles(i: ir.Value, _: Rows) -> Rows:
-        def before(j: ir.Value, _: Rows) -> Rows:
-            result.store(i, j, tile_at(i, j))
-            result.store(j, i, zeros())
-            return []
-
-        count(builder, I64(0), i, before, step=n)
-        result.store(i, i, lower_part(builder, tile_at(i, i), weight))
-        return []
-
-    count(builder, I64(0), result.n, row_of_tiles, step=n)
-
-
-def rank_one_pullback(module: ir.Module) -> ir.Function:
-    r"""Return ``void rank_one_pullback(i32 *n, double *a)``: the lower triangle of :class:`~pymc_fastlogp.ops.RankOnePullback`, with zeros above.
-
-    In memory there are ``U = L.T``, which becomes the result, place for two more matrices, and ``u`` and ``z`` as two rows. The product of the triangle of
-    :math:`u z^\top` and ``V`` needs no product of matrices: its rows are those of ``V`` times ``z``, added up, times ``u``.
+    Parameters
+    ----------
+    result : Matrix
+        Its elements are overwritten. It is none of the factors.
+    factors : sequence of tuple of Matrix
+        Lower triangles ``X`` and ``Y`` of each product.
+    weight : float
+        Factor of the diagonal.
     """
-    return _function(module, "rank_one_pullback", _rank_one_pullback)
+    builder, n = result.builder, tile_length()
+    with counted(builder, I64(0), result.n, step=n) as rows:
+        i = rows.index
+        with counted(builder, I64(0), i, step=n) as columns:
+            j = columns.index
+            result.store(i, j, _tile_of_products(factors, i, j))
+            result.store(j, i, zeros())
+        result.store(i, i, lower_part(builder, _tile_of_products(factors, i, i), weight))
+
+
+def _tile_of_products(factors: Sequence[tuple[Matrix, Matrix]], i: ir.Value, j: ir.Value) -> Rows:
+    tile = zeros()
+    for x, y in factors:
+        tile = add_products(tile, (x, i), (y, j), (i, x.n))
+    return tile
 
 
 def _rank_one_pullback(u: Matrix) -> None:
+    r"""Replace ``U = L.T`` by the lower triangle of :class:`~pymc_fastlogp.ops.RankOnePullback`, with zeros above the diagonal.
+
+    The memory behind ``U`` has room for two more matrices, and then holds the vectors ``u`` and ``z`` as two rows.
+
+    With :math:`V = L^{-1}` and :math:`S` the lower triangle of :math:`u z^\top` whose diagonal is halved, the result is
+    :math:`V^\top Y + Y^\top V` with its diagonal halved, where :math:`Y = S V`. The product :math:`S V` takes :math:`O(n^2)` operations:
+    row :math:`k` of :math:`Y` is :math:`u_k` times a running sum of the rows of :math:`V` scaled by :math:`z`.
+    """
     v = u.below()
     y = v.below()
     _invert_triangle(u, v)
-    _add_up(v, y, y.below())
-    _product(v, y, u)
+    _multiply_by_rank_one(v, y, vectors=y.below())
+    _store_lower(u, [(v, y), (y, v)], weight=0.5)
 
 
-def _add_up(v: Matrix, y: Matrix, vectors: Matrix) -> None:
-    """Append what fills ``y`` with the triangle of ``u z^T``, its diagonal halved, times a lower triangle."""
+def _multiply_by_rank_one(v: Matrix, y: Matrix, vectors: Matrix) -> None:
+    r"""Append the computation of ``Y = S V``, with ``S`` the lower triangle of :math:`u z^\top` whose diagonal is halved."""
     builder, n = v.builder, tile_length()
     half = filled(ir.VectorType(F64, n), 0.5)
-
-    def columns(j: ir.Value, _: Rows) -> Rows:
-        def row(k: ir.Value, sums: Rows) -> Rows:
-            [total], values = sums, v.row(k, j)
+    with counted(builder, I64(0), v.n, step=n) as columns:
+        j = columns.index
+        with counted(builder, j, v.n, zeros()[:1]) as rows:
+            k, [total] = rows.index, rows.values
+            values = v.row(k, j)
             added = builder.fmul(vectors.number(I64(1), k), values)
             halfway = plus_product(builder, half, added, total)
             product = builder.fmul(vectors.number(I64(0), k), halfway)
             builder.store(product, y.address(k, j), align=8)
-            return [builder.fadd(total, added)]
-
-        count(builder, j, v.n, row, zeros()[:1])
-        return []
-
-    count(builder, I64(0), v.n, columns, step=n)
+            rows.following = [builder.fadd(total, added)]
 
 
-def _product(v: Matrix, y: Matrix, result: Matrix) -> None:
-    """Append what stores the lower triangle of ``V.T @ Y + Y.T @ V``, its diagonal halved, of two lower triangles."""
-
-    def tile_at(i: ir.Value, j: ir.Value) -> Rows:
-        tile = add_products(zeros(), (v, i), (y, j), (i, v.n))
-        return add_products(tile, (y, i), (v, j), (i, v.n))
-
-    _store_lower(result, tile_at, 0.5)
-
-
-# By the names that calls have.
-FUNCTIONS: dict[str, Callable[[ir.Module], ir.Function]] = {
-    "factor": factor,
-    "inverse": inverse,
-    "rank_one_pullback": rank_one_pullback,
+# Functions by the names that a Call statement has.
+FUNCTIONS: dict[str, Callable[[Matrix], None]] = {
+    "factor": _factor,
+    "inverse": _inverse,
+    "rank_one_pullback": _rank_one_pullback,
 }
-
-
-def _function(module: ir.Module, name: str, body: Callable[[Matrix], None]) -> ir.Function:
-    """Return a function of a matrix, which is made once in a module."""
-    name = f"dense.{name}"
-    if name in module.globals:
-        return module.globals[name]
-    type_ = ir.FunctionType(ir.VoidType(), [POINTER] * 2)
-    function = ir.Function(module, type_, name)
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    builder = ir.IRBuilder(function.append_basic_block())
-    n, first = function.args
-    rows = builder.sext(builder.load(n, typ=I32), I64)
-    body(Matrix(builder, first, rows))
-    builder.ret_void()
-    return function

@@ -1,13 +1,13 @@
-"""The LLVM function of a kernel: its arguments, its blocks and its exit.
+"""The LLVM function of a kernel: its arguments, its basic blocks and its exit.
 
 .. code-block:: text
 
-    entry:   stack variables, and null where the address of scratch is to be
-    sizes:   lengths, strides, allocation of scratch on the heap; goes to exit where there is no memory
-    start:   the loops, one after the other, each with the scratch that no other needed before; a failed check goes to exit
-    exit:    free scratch, return the status
+    entry:   stack variables, and null in the slots of scratch buffers that are allocated later
+    sizes:   lengths, strides, allocation of scratch buffers on the heap; jumps to exit if there is no memory
+    start:   the steps in order, each after the allocation of the scratch buffers that it uses first; a failed check jumps to exit
+    exit:    frees scratch buffers, returns the status
 
-The first two blocks are closed last, so that whatever needs a stack variable or a length can add to them.
+The blocks entry and sizes are closed last, so that later code can still add stack variables and lengths to them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,39 +37,47 @@ from pymc_fastlogp.kernel.llvm import (
 from pymc_fastlogp.kernel.native.target import checks_bounds
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
-# A status; those of a program's errors are positive.
+# A status of the function. The statuses of checks are positive.
 OUT_OF_MEMORY = -1
 NO_LOOP = AccessPatterns(Loop((), ()))
 NULL = POINTER(None)
 BLOCKS = ("entry", "sizes", "start", "exit")
 
 
-class Room(NamedTuple):
-    """Buffers that are allocated together, and where the pointer to the first is kept, null before."""
+class LateAllocation(NamedTuple):
+    """Buffers that are allocated together.
+
+    Attributes
+    ----------
+    slot : llvmlite.ir.Value
+        Stack variable with the address of the allocation, null before the allocation.
+    buffers : tuple of Buffer
+        Buffers in the order of their memory.
+    """
 
     slot: ir.Value
     buffers: tuple[Buffer, ...]
 
 
 class Function:
-    """A function under construction; the builder is where the next loop goes.
+    """A function under construction; ``builder`` is positioned where the next step is appended.
 
     Parameters
     ----------
     module : llvmlite.ir.Module
-        Where it is added.
+        Module to extend.
     program : Program
-        Whose arguments, constants and scratch it has.
+        Program whose inputs, outputs, constants and scratch buffers the function has.
     name : str
-        Of the function.
+        Symbol of the function.
     contiguous : sequence of bool
         For each input whether it is C-contiguous.
     given : sequence of int
-        The numbers of the inputs that are arguments, which are all but for a part of a program.
+        Numbers of the inputs that are arguments: all inputs, except in an outlined part of a program.
     lanes : int
-        How many a vector has at most.
+        Largest number of lanes of a vector.
     uses_gathers : bool
-        Whether code has gather and scatter instructions.
+        Whether to use gather and scatter instructions.
     """
 
     def __init__(
@@ -86,16 +94,16 @@ class Function:
         inputs = {number: program.inputs[number] for number in given}
         self.function = ir.Function(module, _signature(inputs.values(), program.outputs), name)
         self.function.attributes.add("nounwind")
-        # Without it LLVM spills vectors to a stack that is not aligned for them.
+        # Without this attribute LLVM spills vectors to a stack that is not aligned for vectors.
         self.function.attributes.alignstack = ALIGNMENT
         self._blocks = [self.function.append_basic_block(name) for name in BLOCKS]
         _, sizes, self.builder, self._exit = map(ir.IRBuilder, self._blocks)
         self._status = self._exit.phi(I64)
         self.known = Known({}, {}, uses_gathers)
         self._sizes = Scope(sizes, self.known, NO_LOOP)
-        # What is allocated later, or never, and with what else.
+        # Scratch buffers that are allocated later or never, and the allocations that they are part of.
         self._late: list[Buffer] = []
-        self._rooms: dict[Buffer, Room] = {}
+        self._late_allocations: dict[Buffer, LateAllocation] = {}
         self._allocated: list[ir.Value] = []
         self._inputs = self._place_inputs(inputs, contiguous)
         self._place_outputs(program.outputs)
@@ -104,39 +112,41 @@ class Function:
         self._place_scratch(program)
 
     def length(self, size: Size) -> Number:
-        """Return a length, as an int if it is static."""
+        """Return a length: an int if it is static."""
         return size if isinstance(size, int) else self._sizes.number(size)
 
     def pointer_of(self, buffer: Buffer) -> ir.Value:
-        """Return where a buffer begins."""
+        """Return the address of a buffer."""
         return self.known.arrays[buffer].pointer
 
     def require(self, builder: ir.IRBuilder, truth: Lanes, status: int) -> None:
-        """Append an exit with a status where a condition, of one lane, is false."""
+        """Append an exit with a status if a condition of one lane is false."""
         self._exit_unless(builder, lane(builder, truth.value, 0), status)
 
-    def make_room(self, builder: ir.IRBuilder, loop: Loop) -> None:
-        """Append the allocation of the late scratch of a loop, unless an earlier loop did it."""
+    def allocate_scratch(self, builder: ir.IRBuilder, loop: Loop) -> None:
+        """Append the allocation of the late scratch buffers of a loop, unless an earlier loop allocated them."""
         needed = self._late_in([loop])
         for buffer in needed:
-            if buffer not in self._rooms:
-                self._add_room([buffer])
-        self._enter_rooms(builder, needed)
+            if buffer not in self._late_allocations:
+                self._add_late_allocation([buffer])
+        self._allocate_late(builder, needed)
 
     def call_part(self, function: ir.Function, part: Part) -> None:
-        """Append the call of the function of a part, with the arguments that it has."""
+        """Append the call of the function of an outlined part."""
         needed = self._late_in(loops_in(part.program.steps))
-        # At once: LLVM takes time by the square for exits, and the part knows that what it is given does not overlap.
-        self._add_room([buffer for buffer in needed if buffer not in self._rooms])
-        self._enter_rooms(self.builder, needed)
-        # A call is not behind a condition, as loops may be, so none of it is late any more.
+        # One allocation for all: LLVM takes quadratic time in the number of exits, and the part still assumes that its arguments do not overlap.
+        self._add_late_allocation(
+            [buffer for buffer in needed if buffer not in self._late_allocations]
+        )
+        self._allocate_late(self.builder, needed)
+        # Unlike a conditional loop, the call always runs. So later steps need not allocate these buffers.
         here = {*needed}
         self._late = [buffer for buffer in self._late if buffer not in here]
         inputs = [x for number in part.given for x in self._inputs[number]]
         self._call(function, [*inputs, *map(self.pointer_of, part.program.outputs)])
 
     def call_if(self, failed: Buffer, again: ir.Function) -> None:
-        """Append the call of a function that computes the outputs again, if the assumption failed."""
+        """Append a conditional call of the fallback, which computes the outputs again if a speculated check failed."""
         when = Scope(self.builder, self.known, NO_LOOP).scalar(Load(failed, ()))
         with self.builder.if_then(when, likely=False):
             self._call(again, self.function.args)
@@ -150,7 +160,7 @@ class Function:
         """Close all blocks and return the function."""
         self._status.add_incoming(I64(0), self.builder.block)
         self.builder.branch(self._exit.block)
-        slots = dict.fromkeys(room.slot for room in self._rooms.values())
+        slots = dict.fromkeys(allocation.slot for allocation in self._late_allocations.values())
         late = [self._exit.load(slot, typ=POINTER) for slot in slots]
         buffers.free(self._exit, [*self._allocated, *late])
         self._exit.ret(self._status)
@@ -162,7 +172,7 @@ class Function:
     def _place_inputs(
         self, inputs: Mapping[int, Buffer], contiguous: Sequence[bool]
     ) -> dict[int, list[ir.Value]]:
-        """Return the arguments of each input."""
+        """Place the inputs, and return the arguments of each input."""
         arguments, found = iter(self.function.args), {}
         for number, buffer in inputs.items():
             found[number] = [next(arguments) for _ in range(1 + 2 * buffer.ndim)]
@@ -176,7 +186,7 @@ class Function:
         return found
 
     def _place_outputs(self, outputs: Sequence[Buffer]) -> None:
-        """Place what the last arguments point to."""
+        """Place the outputs, whose pointers are the last arguments."""
         pointers = self.function.args[len(self.function.args) - len(outputs) :]
         for buffer, pointer in zip(outputs, pointers, strict=True):
             pointer.add_attribute("noalias")
@@ -197,34 +207,36 @@ class Function:
             else:
                 self._late.append(buffer)
         for allocated in self._allocated:
-            self._exit_unless(sizes, _was_given(sizes, allocated), OUT_OF_MEMORY)
+            self._exit_unless(sizes, _succeeded(sizes, allocated), OUT_OF_MEMORY)
 
     def _late_in(self, loops: Iterable[Loop]) -> list[Buffer]:
-        """Return the late scratch that some loops use."""
+        """Return the late scratch buffers that some loops use."""
         used = set[Buffer]().union(*(reads(loop) | writes(loop) for loop in loops))
         return [buffer for buffer in self._late if buffer in used]
 
-    def _add_room(self, together: Sequence[Buffer]) -> None:
-        """Let buffers be allocated together, by the first that needs one of them."""
+    def _add_late_allocation(self, together: Sequence[Buffer]) -> None:
+        """Declare that buffers are allocated together, before the first loop that uses one of them."""
         if not together:
             return
-        room = Room(stack_variable(self._sizes.builder, POINTER), tuple(together))
-        # Before all exits, which free what is in the slot: the block of sizes has some already.
+        allocation = LateAllocation(stack_variable(self._sizes.builder, POINTER), tuple(together))
+        # Before all exits, which free the address in the slot. The block of sizes already has exits.
         with self._sizes.builder.goto_entry_block():
-            self._sizes.builder.store(NULL, room.slot)
-        self._rooms.update(dict.fromkeys(together, room))
+            self._sizes.builder.store(NULL, allocation.slot)
+        self._late_allocations.update(dict.fromkeys(together, allocation))
 
-    def _enter_rooms(self, builder: ir.IRBuilder, needed: Sequence[Buffer]) -> None:
-        """Append the allocation of the rooms of some buffers, where that has not happened, and place what is in them."""
-        for room in dict.fromkeys(self._rooms[buffer] for buffer in needed):
-            sizes = [self._n_bytes(buffer) for buffer in room.buffers]
-            is_new = builder.icmp_unsigned("==", builder.load(room.slot, typ=POINTER), NULL)
+    def _allocate_late(self, builder: ir.IRBuilder, needed: Sequence[Buffer]) -> None:
+        """Append the allocation of some late buffers, unless it has happened, and place the buffers."""
+        for allocation in dict.fromkeys(self._late_allocations[buffer] for buffer in needed):
+            sizes = [self._n_bytes(buffer) for buffer in allocation.buffers]
+            is_new = builder.icmp_unsigned("==", builder.load(allocation.slot, typ=POINTER), NULL)
             with builder.if_then(is_new):
-                builder.store(buffers.allocate(builder, buffers.sum_of(builder, sizes)), room.slot)
-            allocated = builder.load(room.slot, typ=POINTER)
-            self._exit_unless(builder, _was_given(builder, allocated), OUT_OF_MEMORY)
+                builder.store(
+                    buffers.allocate(builder, buffers.sum_of(builder, sizes)), allocation.slot
+                )
+            allocated = builder.load(allocation.slot, typ=POINTER)
+            self._exit_unless(builder, _succeeded(builder, allocated), OUT_OF_MEMORY)
             begin = buffers.aligned(builder, allocated)
-            for buffer, n_bytes in zip(room.buffers, sizes, strict=True):
+            for buffer, n_bytes in zip(allocation.buffers, sizes, strict=True):
                 self._place(buffer, begin)
                 begin = builder.gep(begin, [as_i64(n_bytes)], source_etype=I8)
 
@@ -250,7 +262,7 @@ class Function:
 
 
 def _used_in_every_call(program: Program) -> set[Buffer]:
-    """Return what counters, loops without a condition, and the conditions of the others read or write."""
+    """Return the counters, and the buffers that unconditional loops or conditions of loops use."""
     every = list(loops_in(program.steps))
     loops = [loop for loop in every if loop.when is None]
     conditions = loaded([loop.when for loop in every if loop.when is not None])
@@ -259,7 +271,7 @@ def _used_in_every_call(program: Program) -> set[Buffer]:
     )
 
 
-def _was_given(builder: ir.IRBuilder, allocated: ir.Value) -> ir.Value:
+def _succeeded(builder: ir.IRBuilder, allocated: ir.Value) -> ir.Value:
     return builder.icmp_unsigned("!=", allocated, NULL)
 
 
@@ -269,7 +281,7 @@ def place_input(
     arguments: Iterator[ir.Value],
     lengths: dict[tuple[int, int], ir.Value],
 ) -> Array:
-    """Take the arguments of an input; add its lengths, and return it as read through its strides."""
+    """Consume the arguments of an input, record its lengths, and return it as a strided array."""
     pointer = next(arguments)
     lengths.update({(number, axis): next(arguments) for axis in range(buffer.ndim)})
     return buffers.strided(pointer, buffer, [next(arguments) for _ in range(buffer.ndim)])

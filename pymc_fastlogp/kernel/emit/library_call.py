@@ -1,11 +1,12 @@
-"""Calls of BLAS and LAPACK, and of functions of our own like them, which take the address of each argument.
+"""Calls of BLAS and LAPACK, and of the generated functions of :mod:`~pymc_fastlogp.kernel.emit.dense`.
 
-Letters and numbers that are known lie in the module, others are stored on the stack before the call.
+By the Fortran convention each argument is passed by its address. Letters and known numbers are constants of the module. All other numbers
+are stored on the stack before the call.
 """
 
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.emit.dense import FUNCTIONS
+from pymc_fastlogp.kernel.emit import dense
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Load
 from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Call, result_offset
@@ -23,22 +24,25 @@ from pymc_fastlogp.kernel.native import blas
 
 
 def emit_call(scope: Scope, call: Call) -> None:
-    """Append a call, for the one lane of a scope."""
+    """Append a call in a scope of one lane."""
     builder = scope.builder
     result = scope.address(call.buffer, call.index)
     given: dict[str | Expr, ir.Value] = {RESULT: result, INFO: stack_variable(builder, I32)}
     arguments = [given.get(a) or _address(scope, a, result) for a in call.arguments]
-    type_ = ir.FunctionType(ir.VoidType(), [POINTER] * len(arguments))
-    own = FUNCTIONS.get(call.function)
-    symbol = blas.symbol(call.function)
-    function = own(builder.module) if own else declared(builder.module, symbol, type_)
-    builder.call(function, arguments)
+    builder.call(_function(builder.module, call), arguments)
     if INFO in call.arguments:
         _mark_failure(scope, call, given[INFO])
 
 
+def _function(module: ir.Module, call: Call) -> ir.Function:
+    if call.function in dense.FUNCTIONS:
+        return dense.function(module, call.function)
+    type_ = ir.FunctionType(ir.VoidType(), [POINTER] * len(call.arguments))
+    return declared(module, blas.symbol(call.function), type_)
+
+
 def _address(scope: Scope, argument: str | Expr, result: ir.Value) -> ir.Value:
-    """Return where an argument is."""
+    """Return the address of an argument."""
     if isinstance(argument, str) and argument.startswith(result_offset(0)[:-1]):
         offset = I64(int(argument.removeprefix(result_offset(0)[:-1])))
         return scope.builder.gep(result, [offset], source_etype=F64)
@@ -59,7 +63,7 @@ def _constant(module: ir.Module, value: ir.Constant) -> ir.Value:
 
 
 def _mark_failure(scope: Scope, call: Call, info: ir.Value) -> None:
-    """Append the store of nan where a function failed."""
+    """Append the store of nan in the element ``call.failed`` if the status that LAPACK returned is not 0."""
     builder = scope.builder
     has_failed = builder.icmp_signed("!=", builder.load(info, typ=I32), I32(0))
     with builder.if_then(has_failed, likely=False):

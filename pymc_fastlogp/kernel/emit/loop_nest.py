@@ -1,14 +1,13 @@
 """Nests of loops.
 
-The inner axis is vectorized: whole vectors first, then the rest as one vector of which only some lanes are
-in the domain. For a static length both are known, and a rest that is small takes a narrower vector. The other
-axes are plain loops. All of them test at the end; that no axis is empty is tested once, before the nest.
+The inner axis is vectorized: whole vectors first, then the remainder as one partial vector, which has only some lanes in the domain.
+For a static length the remainder is known, and a small remainder takes a narrower vector. The outer axes are plain loops.
+Every loop tests its condition at the end. One test before the whole nest excludes empty axes.
 
-The block of code before a loop is closed after the loop is complete. Until then it takes what the body
-needs and what does not change inside.
+The block before a loop is closed only after the loop is complete. Until then loop-invariant code of the body is appended to that block.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import reduce
 
@@ -17,10 +16,14 @@ from llvmlite import ir
 from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.function import Function
 from pymc_fastlogp.kernel.emit.library_call import emit_call
-from pymc_fastlogp.kernel.emit.prefix_sum import Running, of_scan
-from pymc_fastlogp.kernel.emit.reduction import Reduction, of_accumulate, of_check
+from pymc_fastlogp.kernel.emit.reduction import (
+    CheckReduction,
+    ElementReduction,
+    Reduction,
+    RunningResult,
+)
 from pymc_fastlogp.kernel.emit.scatter import emit_scatters
-from pymc_fastlogp.kernel.emit.scatter_by_run import Runs, of_scatters
+from pymc_fastlogp.kernel.emit.scatter_by_run import Runs, runs_of_scatters
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Index
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Call, Check, Loop, PrefixSum, Statement, Store
@@ -30,7 +33,7 @@ from pymc_fastlogp.kernel.scalars.cost import TRANSCENDENTAL, arithmetic_cost
 
 
 def emit_loop(function: Function, loop: Loop, is_repeated: bool = False) -> None:
-    """Append a nest of loops to a kernel, which may be part of what is repeated."""
+    """Append a nest of loops to a kernel; ``is_repeated`` says that the nest is within a sequential loop."""
     lengths = [function.length(size) for size in loop.domain]
     if 0 in [length for length in lengths if isinstance(length, int)]:
         return
@@ -40,25 +43,25 @@ def emit_loop(function: Function, loop: Loop, is_repeated: bool = False) -> None
         _conditional(function.builder, when) as runs,
         _conditional(runs, _no_axis_is_empty(runs, lengths)) as inside,
     ):
-        function.make_room(inside, loop)
+        function.allocate_scratch(inside, loop)
         _Nest(function, loop, lengths).run(Scope(inside, function.known, patterns))
 
 
 class _Nest:
-    """The code of one loop of the program."""
+    """Code generation for one loop of the program."""
 
     def __init__(self, function: Function, loop: Loop, lengths: list[Number]):
         self.function = function
         self.loop = loop
         self.lengths = lengths
         self.width = 1 if is_call(loop) else _width(lengths, function.lanes)
-        self.reductions: dict[Statement, Reduction | Running] = {}
+        self.reductions: dict[Statement, Reduction | RunningResult] = {}
         self.runs: list[Runs] = []
         self.adds_again = any(_adds_again(statement, len(lengths)) for statement in loop.body)
         self.is_cheap = arithmetic_cost(loop) < TRANSCENDENTAL
 
     def run(self, scope: Scope) -> None:
-        """Append the loops from the level of a scope inwards."""
+        """Append the loops from the level of a scope inward."""
         depth = len(self.lengths)
         if scope.level == depth:
             self.body(scope)
@@ -66,7 +69,8 @@ class _Nest:
         started = [*self.start_reductions(scope), *self.start_runs(scope)]
         length = self.lengths[scope.level]
         if scope.level < depth - 1:
-            _count(scope, scope.builder, length, 1, self.run)
+            with _counted(scope, scope.builder, length, 1) as inside:
+                self.run(inside)
         elif isinstance(length, int):
             self.static_vectors(scope, length)
         else:
@@ -75,20 +79,20 @@ class _Nest:
             each.end(scope)
 
     def static_vectors(self, scope: Scope, length: int) -> None:
-        """Append the inner loop over a length that is known."""
+        """Append the inner loop over a static length."""
         rest = length % self.width
         whole = length - rest
         if whole:
-            _count(scope, scope.builder, whole, self.width, self.body)
+            with _counted(scope, scope.builder, whole, self.width) as inside:
+                self.body(inside)
         for start, width, live in self.pieces(whole, rest):
             self.body(scope.inside(scope.builder, I64(start), width, live))
 
     def pieces(self, start: int, rest: int) -> Iterator[tuple[int, int, int | None]]:
-        """Yield start, width and live lanes of the vectors that cover a rest of less than one.
+        """Yield start, width and live lanes of the vectors that cover a remainder shorter than a vector.
 
-        One that is partly masked, except where an element of memory is added to in each turn of the
-        loop outside: a load waits for what a masked store wrote about as long as a vector
-        function takes.
+        This is one masked vector, except in cheap loops that add to the same elements in each iteration of an outer loop. There several
+        narrower vectors are used: a masked store forwards nothing to the next load, and that delay is about the cost of a vector function.
         """
         if not rest:
             return
@@ -100,18 +104,21 @@ class _Nest:
         yield from self.pieces(start + width // 2, rest - width // 2)
 
     def vectors(self, scope: Scope, length: ir.Value) -> None:
-        """Append the inner loop over a length that is known when the kernel is called."""
+        """Append the inner loop over a length that is known only at run time."""
         builder = scope.builder
         rest = builder.and_(length, I64(self.width - 1))
         whole = builder.sub(length, rest)
-        with _conditional(builder, _is_positive(builder, whole)) as inside:
-            _count(scope, inside, whole, self.width, self.body)
+        with (
+            _conditional(builder, _is_positive(builder, whole)) as before,
+            _counted(scope, before, whole, self.width) as inside,
+        ):
+            self.body(inside)
         with _conditional(builder, _is_positive(builder, rest)) as inside:
             self.body(scope.inside(inside, whole, self.width, rest))
 
-    def start_reductions(self, scope: Scope) -> list[Reduction | Running]:
-        """Append the start of the reductions that end in a scope."""
-        started: dict[Statement, Reduction | Running] = {
+    def start_reductions(self, scope: Scope) -> list[Reduction | RunningResult]:
+        """Append the start of the reductions and prefix sums that end in a scope."""
+        started: dict[Statement, Reduction | RunningResult] = {
             statement: self.reduction(scope.builder, statement)
             for statement in self.loop.body
             if not isinstance(statement, Store | Call)
@@ -123,23 +130,23 @@ class _Nest:
         return list(started.values())
 
     def start_runs(self, scope: Scope) -> list[Runs]:
-        """Append the start of what is accumulated in runs along the inner axis."""
+        """Append the start of the scatters whose runs are accumulated in registers, along the inner axis."""
         if scope.level < len(self.lengths) - 1:
             return []
-        self.runs = of_scatters(scope, self.loop.body, self.width)
+        self.runs = runs_of_scatters(scope, self.loop.body, self.width)
         for each in self.runs:
             each.start(scope)
         return self.runs
 
     def reduction(
         self, builder: ir.IRBuilder, statement: Accumulate | PrefixSum | Check
-    ) -> Reduction | Running:
-        """Return the reduction of a statement."""
+    ) -> Reduction | RunningResult:
+        """Return the reduction or prefix sum of a statement."""
         if isinstance(statement, PrefixSum):
-            return of_scan(builder, statement)
+            return RunningResult(builder, statement)
         if isinstance(statement, Check):
-            return of_check(builder, statement, self.width, self.function.require)
-        return of_accumulate(builder, statement, self.width)
+            return CheckReduction(builder, statement, self.width, self.function)
+        return ElementReduction(builder, statement, self.width)
 
     def body(self, scope: Scope) -> None:
         """Append the statements for the lanes of the innermost scope."""
@@ -151,7 +158,7 @@ class _Nest:
                 truth = scope.value(statement.condition)
                 self.function.require(scope.builder, truth, statement.status)
             elif isinstance(statement, Store):
-                value = scope.spread(statement.value)
+                value = scope.broadcast(statement.value)
                 scope.store(statement.buffer, statement.index, value)
             elif isinstance(statement, Call):
                 emit_call(scope, statement)
@@ -164,7 +171,7 @@ class _Nest:
 
 
 def _adds_again(statement: Statement, depth: int) -> bool:
-    """Return whether neighbors along the inner axis are added to neighbors, for each index outside anew."""
+    """Return whether a statement adds to neighbors along the inner axis, and to the same ones again in an outer loop."""
     if not isinstance(statement, Accumulate) or Index(depth - 1) not in statement.index:
         return False
     return not all(depends_on(statement.index, Index(axis)) for axis in range(depth - 1))
@@ -173,7 +180,7 @@ def _adds_again(statement: Statement, depth: int) -> bool:
 def _reduction_level(
     patterns: AccessPatterns, statement: Accumulate | PrefixSum | Check
 ) -> int | None:
-    """Return the level at which the element of a reduction is known, None if it is a scatter."""
+    """Return the level at which the element of a reduction is known, None for a scatter."""
     if isinstance(statement, PrefixSum):
         return patterns.depth - 1
     if isinstance(statement, Check):
@@ -182,7 +189,7 @@ def _reduction_level(
 
 
 def _width(lengths: list[Number], most: int) -> int:
-    """Return the lanes of the vectors along the inner axis."""
+    """Return the number of lanes of the vectors along the inner axis."""
     if not lengths:
         return 1
     inner = lengths[-1]
@@ -190,26 +197,25 @@ def _width(lengths: list[Number], most: int) -> int:
 
 
 def _power_of_two(n: int) -> int:
-    """Return the smallest power of two that is not less."""
+    """Return the smallest power of two that is at least ``n``."""
     return 1 << (n - 1).bit_length()
 
 
-def _count(
-    scope: Scope, before: ir.IRBuilder, stop: Number, step: int, body: Callable[[Scope], None]
-) -> None:
-    """Append a loop from 0 to a positive multiple of the step, the lanes of the scope that the body takes.
+@contextmanager
+def _counted(scope: Scope, before: ir.IRBuilder, stop: Number, step: int) -> Iterator[Scope]:
+    """Append a loop from 0 to a positive multiple of the step, and yield the scope of its body.
 
-    ``before`` is in the block before the loop, and afterwards in the one after it.
+    ``before`` is positioned in the block before the loop, and at exit in the block after the loop.
     """
     if isinstance(stop, int):
         if stop == step:
-            body(scope.inside(before, I64(0), step))
+            yield scope.inside(before, I64(0), step)
             return
         stop = I64(stop)
     inside = ir.IRBuilder(before.append_basic_block("loop"))
     i = inside.phi(I64)
     head = inside.block
-    body(scope.inside(inside, i, step))
+    yield scope.inside(inside, i, step)
     following = inside.add(i, I64(step))
     after = before.append_basic_block("after")
     inside.cbranch(inside.icmp_signed("<", following, stop), head, after)
@@ -221,7 +227,7 @@ def _count(
 
 @contextmanager
 def _conditional(builder: ir.IRBuilder, condition: ir.Value | None) -> Iterator[ir.IRBuilder]:
-    """Append what is run if a condition holds; None always holds."""
+    """Append code that runs if a condition holds, and yield its builder; None stands for true."""
     if condition is None:
         yield builder
         return
@@ -235,7 +241,7 @@ def _conditional(builder: ir.IRBuilder, condition: ir.Value | None) -> Iterator[
 
 
 def _no_axis_is_empty(builder: ir.IRBuilder, lengths: list[Number]) -> ir.Value | None:
-    """Return whether all lengths are positive, None if that is known."""
+    """Return whether all lengths are positive, None if all lengths are static."""
     tests = [_is_positive(builder, n) for n in lengths if not isinstance(n, int)]
     return reduce(builder.and_, tests) if tests else None
 

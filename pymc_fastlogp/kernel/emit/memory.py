@@ -1,7 +1,7 @@
-"""Instructions that load and store: one element, neighbors in memory, or one element anywhere for each lane.
+"""Load and store instructions: of one element, of neighbors in memory, or of one element at any address per lane.
 
-In a partial vector only the lanes of the domain touch memory, those in which a mask is true; a load gives 1 in the
-others, which is harmless as a divisor.
+In a partial vector only the lanes of the domain, in which the mask is true, access memory. A load returns 1 in all other lanes, which is
+safe as a divisor.
 """
 
 from llvmlite import ir
@@ -17,14 +17,14 @@ from pymc_fastlogp.kernel.vecmath.vector import Lanes, Mask
 
 
 def store_one(builder: ir.IRBuilder, array: Array, address: ir.Value, value: Lanes) -> None:
-    """Store one lane."""
+    """Store the value of one lane."""
     store_neighbors(builder, array, address, scalars.to_memory(value, array.dtype), None)
 
 
 def update_one(
     builder: ir.IRBuilder, array: Array, address: ir.Value, op: ScalarOp, value: Lanes
 ) -> None:
-    """Combine one element with one lane."""
+    """Combine one element in memory with the value of one lane."""
     loaded = load_neighbors(builder, array, address, 1, None)
     before = scalars.from_memory(builder, loaded, array.dtype)
     store_one(builder, array, address, combine(op, array.dtype, before, value))
@@ -33,7 +33,7 @@ def update_one(
 def load_neighbors(
     builder: ir.IRBuilder, array: Array, address: ir.Value, width: int, mask: Mask | None
 ) -> ir.Value:
-    """Return as many elements as there are lanes from an address on."""
+    """Load ``width`` consecutive elements that start at an address."""
     require_inside(builder, array, address, width, mask)
     vector = ir.VectorType(array.element, width)
     if mask is not None:
@@ -47,7 +47,7 @@ def load_neighbors(
 def store_neighbors(
     builder: ir.IRBuilder, array: Array, address: ir.Value, content: ir.Value, mask: Mask | None
 ) -> None:
-    """Store a vector from an address on."""
+    """Store a vector in consecutive elements that start at an address."""
     require_inside(builder, array, address, content.type.count, mask)
     if mask is None:
         builder.store(content, address, align=itemsize(array.dtype))
@@ -57,7 +57,7 @@ def store_neighbors(
 
 
 def gather(builder: ir.IRBuilder, array: Array, addresses: ir.Value, mask: Mask | None) -> ir.Value:
-    """Return the element at the address of each lane."""
+    """Load the element at the address of each lane."""
     require_inside(builder, array, addresses, addresses.type.count, mask)
     vector = ir.VectorType(array.element, addresses.type.count)
     given = [addresses, _alignment(array), _lanes_of(mask, vector), _ones(vector)]
@@ -71,7 +71,7 @@ def scatter(
     content: ir.Value,
     mask: Mask | None,
 ) -> None:
-    """Store the content of each lane at its address."""
+    """Store the content of each lane at the address of this lane."""
     require_inside(builder, array, addresses, addresses.type.count, mask)
     given = [content, addresses, _alignment(array), _lanes_of(mask, content.type)]
     _masked(builder, "scatter", content.type, ir.VoidType(), given)
@@ -84,7 +84,7 @@ def _masked(
     result: ir.Type,
     arguments: list[ir.Value],
 ) -> ir.Value:
-    """Append a call of the intrinsic ``llvm.masked.kind``, which LLVM names by the types of content and addresses."""
+    """Append a call of the intrinsic ``llvm.masked.kind``, whose name includes the types of the content and of the addresses."""
     pointers = "p0" if kind in ("load", "store") else f"v{vector.count}p0"
     name = f"llvm.masked.{kind}.v{vector.count}{vector.element.intrinsic_name}.{pointers}"
     types = [POINTER if isinstance(a.type, ir.PointerType) else a.type for a in arguments]
@@ -96,7 +96,7 @@ def _alignment(array: Array) -> ir.Constant:
 
 
 def _lanes_of(mask: Mask | None, vector: ir.VectorType) -> ir.Value:
-    """Return the lanes of a mask, all where there is none."""
+    """Return the lanes of a mask, all lanes for None."""
     if mask is not None:
         return mask.value
     return filled(ir.VectorType(I1, vector.count), True)

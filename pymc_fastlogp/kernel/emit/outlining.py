@@ -1,9 +1,9 @@
-"""A long program as parts, each a function of its own.
+"""Outlining: split a long program into parts, each of which becomes a function.
 
-What LLVM does to a function takes longer than its length says: a model of 200 likelihoods as one function takes more than
-twice as long as its parts. What two parts use is an argument of both, so a value goes through memory
-from one to the next. A part has no argument that it does not use: with all of them for each part, LLVM's work on arguments grows by the square.
-Programs that are not long stay one function.
+The compile time of LLVM grows faster than the length of a function: one function for 200 likelihoods takes more than
+twice as long as its parts. A buffer that several parts use is an argument of each of them, so a value passes through memory
+from part to part. A part has only the arguments that it uses: otherwise LLVM's work on arguments would grow quadratically.
+Short programs stay one function.
 """
 
 from collections import Counter
@@ -15,20 +15,20 @@ from pymc_fastlogp.kernel.ir.expressions import Buffer
 from pymc_fastlogp.kernel.ir.loops import Program, Step
 from pymc_fastlogp.kernel.ir.traversal import counters, expressions, loops_in, reads, writes
 
-# Expressions of a program that is not one function, and of one part of it (``python -m benchmarks.growth``).
+# Largest number of expressions of a program that stays one function, and of a part (``python -m benchmarks.growth``).
 LONG, PART = 5_000, 1_250
 
 
 class Part(NamedTuple):
-    """Some steps of a program, and what they need of it.
+    """Consecutive steps of a program, to become one function.
 
     Attributes
     ----------
     program : Program
-        With these steps. Its inputs are those of the whole program, whose numbers lengths refer to; its outputs are what it uses of the
-        program's outputs and of the scratch that several parts use.
+        Program of these steps. It has all inputs of the whole program, because a length refers to the number of an input.
+        Its outputs are the outputs and the shared scratch buffers that the steps use.
     given : tuple of int
-        The numbers of the inputs that are arguments of its function.
+        Numbers of the inputs that are arguments of the function.
     """
 
     program: Program
@@ -36,12 +36,12 @@ class Part(NamedTuple):
 
     @classmethod
     def whole(cls, program: Program) -> Self:
-        """Return a program as its only part, with all inputs."""
+        """Return a whole program as one part, with all inputs as arguments."""
         return cls(program, (*range(len(program.inputs)),))
 
 
 def parts_of(program: Program) -> list[Part]:
-    """Return parts that compute the same one after the other; one alone, the program, if it is not long."""
+    """Split a program into parts to run in order; a short program is one part."""
     pieces = _pieces(program.steps)
     if len(pieces) == 1:
         return [Part.whole(program)]
@@ -64,15 +64,15 @@ def parts_of(program: Program) -> list[Part]:
 
 
 def _shared(program: Program, used: Sequence[set[Buffer]]) -> dict[Buffer, None]:
-    """Return the scratch that several parts use, in its order."""
+    """Return the scratch buffers that several parts use, in their order."""
     n_users = Counter(buffer for buffers in used for buffer in buffers)
-    if program.fallback:  # which looks at it, too
+    if program.fallback:  # the caller reads the flag, too
         n_users[program.fallback.failed] += 1
     return dict.fromkeys(buffer for buffer in program.scratch if n_users[buffer] > 1)
 
 
 def _given(inputs: Sequence[Buffer], used: set[Buffer]) -> tuple[int, ...]:
-    """Return the numbers of the inputs that a part reads, and of those with lengths that anything may have."""
+    """Return the numbers of the inputs that a part reads, and of all inputs with dynamic lengths: any size may refer to such a length."""
     return tuple(
         number
         for number, x in enumerate(inputs)

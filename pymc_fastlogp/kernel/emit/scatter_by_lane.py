@@ -1,8 +1,7 @@
-"""Accumulation lane by lane, where lanes may have the same element.
+"""Scatters lane by lane, for lanes that may share an element.
 
-Statements take their turns together, so that their chains of loads and stores overlap. An index that was
-loaded from neighbors in memory is loaded once more, as a scalar in each lane: that is cheaper than to take
-a vector to pieces.
+For each lane all statements are executed in order, so that their chains of loads and stores overlap. An index that was
+loaded from neighbors in memory is loaded again as a scalar in each lane. This is cheaper than the extraction of the lanes of a vector.
 """
 
 from collections.abc import Sequence
@@ -16,29 +15,29 @@ from pymc_fastlogp.kernel.llvm import I64, splat
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
 
 
-def lane_by_lane(scope: Scope, statements: Sequence[Accumulate]) -> None:
-    """Append accumulations in the lanes of the domain, in their order."""
-    turns = [_Turn(scope, statement) for statement in statements]
+def scatter_by_lane(scope: Scope, statements: Sequence[Accumulate]) -> None:
+    """Append accumulations lane by lane, in the order of the lanes of the domain."""
+    scatters = [_LaneScatter(scope, statement) for statement in statements]
     if scope.live is None or isinstance(scope.live, int):
         for number in range(scope.live or scope.width):
-            _take(scope, turns, I64(number))
+            _add_lane(scope, scatters, I64(number))
     else:
-        _take_in_a_loop(scope, turns, scope.live)
+        _add_in_loop(scope, scatters, scope.live)
 
 
-class _Turn:
-    """Accumulation of one statement, lane by lane."""
+class _LaneScatter:
+    """Scatter of one statement, lane by lane."""
 
     def __init__(self, scope: Scope, statement: Accumulate):
         self.statement = statement
         self.array = scope.known.arrays[statement.buffer]
-        self.values: Lanes = scope.spread(statement.value)
+        self.values: Lanes = scope.broadcast(statement.value)
         self.addresses: ir.Value | None = None
-        # One lane alone has one address, and no vector of them.
+        # A single lane has one address, not a vector of addresses.
         if scope.width > 1 and not scope.is_cheap_by_lane(statement.index):
             self.addresses = scope.addresses(statement.buffer, statement.index)
 
-    def take(self, lane: Scope, number: ir.Value) -> None:
+    def add(self, lane: Scope, number: ir.Value) -> None:
         """Append the accumulation of one lane."""
         builder = lane.builder
         address = self._address(lane, number)
@@ -52,20 +51,20 @@ class _Turn:
         return lane.address(self.statement.buffer, self.statement.index)
 
 
-def _take(scope: Scope, turns: Sequence[_Turn], number: ir.Value) -> None:
+def _add_lane(scope: Scope, scatters: Sequence[_LaneScatter], number: ir.Value) -> None:
     lane = scope.lane(number)
-    for turn in turns:
-        turn.take(lane, number)
+    for scatter in scatters:
+        scatter.add(lane, number)
 
 
-def _take_in_a_loop(scope: Scope, turns: Sequence[_Turn], live: ir.Value) -> None:
-    """Append a loop over the lanes of the domain, at least one."""
+def _add_in_loop(scope: Scope, scatters: Sequence[_LaneScatter], live: ir.Value) -> None:
+    """Append a loop over the lanes of the domain, of which there is at least one."""
     builder = scope.builder
     before, head, after = builder.block, *map(builder.append_basic_block, ("lane", "lanes_done"))
     builder.branch(head)
     builder.position_at_end(head)
     number = builder.phi(I64)
-    _take(scope, turns, number)
+    _add_lane(scope, scatters, number)
     following = builder.add(number, I64(1))
     number.add_incoming(I64(0), before)
     number.add_incoming(following, builder.block)

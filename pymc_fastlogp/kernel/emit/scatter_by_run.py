@@ -1,4 +1,4 @@
-"""Accumulation in elements that change seldom from lane to lane: in registers, and once in memory for each run.
+"""Scatters by run: elements that seldom change from lane to lane are accumulated in registers, with one memory update per run.
 
 With ``i`` the index and ``v`` the values of a vector of rows:
 
@@ -10,8 +10,8 @@ With ``i`` the index and ``v`` the values of a vector of rows:
                                       current, partial = the last i, v where i is the last
     otherwise                         lane by lane, in memory
 
-and at the end ``partial`` is added to memory once more. This is right for any index; it is fast where most vectors
-are of one run or two. The first ``current`` is element 0, which gets the identity of the operation.
+At the end ``partial`` is added to memory once more. The result is correct for any index. The code is fast if most vectors
+contain one run or two. Initially ``current`` is element 0 and ``partial`` is the identity of the operation.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ from llvmlite import ir
 from pymc_fastlogp.kernel.emit import memory
 from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.accumulators import Accumulator
-from pymc_fastlogp.kernel.emit.repeated_indices import are_equal, hold_in_all
-from pymc_fastlogp.kernel.emit.scatter_by_lane import lane_by_lane
+from pymc_fastlogp.kernel.emit.repeated_indices import all_lanes, are_equal
+from pymc_fastlogp.kernel.emit.scatter_by_lane import scatter_by_lane
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Expr
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Statement
@@ -31,7 +31,7 @@ from pymc_fastlogp.kernel.vecmath.vector import Lanes, Mask
 
 
 class Runs:
-    """The current element of scatters with a common index, and their partial results in each lane."""
+    """State of scatters with a common index: the current element, and the partial results of each lane."""
 
     def __init__(self, scope: Scope, statements: Sequence[Accumulate], width: int):
         self.statements = statements
@@ -46,7 +46,7 @@ class Runs:
         ]
 
     def start(self, scope: Scope) -> None:
-        """Append what makes element 0 the current one."""
+        """Append the initial state: element 0 is current, and partial results are the identity."""
         for variable in self._current.values():
             scope.builder.store(I64(0), variable)
         for partial in self._partials:
@@ -55,14 +55,14 @@ class Runs:
     def add(self, scope: Scope) -> None:
         """Append the accumulation of a vector of rows."""
         if scope.live is not None or scope.width < self._width:
-            lane_by_lane(scope, self.statements)
+            scatter_by_lane(scope, self.statements)
             return
         builder = scope.builder
-        # What is first evaluated in one of several branches is not known after them.
-        values = [scope.spread(each.value) for each in self.statements]
+        # A value that is first evaluated in one of several branches is not defined after the branches.
+        values = [scope.broadcast(each.value) for each in self.statements]
         indices = [scope.index(expr) for expr in self._current]
         is_current = are_equal(builder, indices, self._load_current(builder))
-        with builder.if_else(hold_in_all(is_current)) as (in_run, at_end_of_run):
+        with builder.if_else(all_lanes(is_current)) as (in_run, at_end_of_run):
             with in_run:
                 for partial, value in zip(self._partials, values):
                     partial.add(value)
@@ -70,7 +70,7 @@ class Runs:
                 self._add_to_two(scope, indices, values, is_current)
 
     def end(self, scope: Scope) -> None:
-        """Append the last accumulation in memory."""
+        """Append the update of the current element in memory."""
         builder = scope.builder
         current = dict(zip(self._current, self._load_current(builder)))
         for partial, statement in zip(self._partials, self.statements):
@@ -85,7 +85,7 @@ class Runs:
         values: Sequence[Lanes],
         is_current: Mask,
     ) -> None:
-        """Append the accumulation of a vector in which the current run ends, or has ended before."""
+        """Append the accumulation of a vector that is not all in the current run."""
         builder = scope.builder
 
         def where(mask: Mask, value: Lanes, partial: Accumulator) -> Lanes:
@@ -93,7 +93,7 @@ class Runs:
 
         last = [lane(builder, i, self._width - 1) for i in indices]
         is_last = are_equal(builder, indices, last)
-        with builder.if_else(hold_in_all(is_current | is_last)) as (of_two, of_several):
+        with builder.if_else(all_lanes(is_current | is_last)) as (of_two, of_several):
             with of_two:
                 for partial, value in zip(self._partials, values):
                     partial.add(where(is_current, value, partial))
@@ -103,14 +103,14 @@ class Runs:
                 for partial, value in zip(self._partials, values):
                     partial.set(where(is_last, value, partial))
             with of_several:
-                lane_by_lane(scope, self.statements)
+                scatter_by_lane(scope, self.statements)
 
     def _load_current(self, builder: ir.IRBuilder) -> list[ir.Value]:
         return [builder.load(variable, typ=I64) for variable in self._current.values()]
 
 
-def of_scatters(scope: Scope, body: Sequence[Statement], width: int) -> list[Runs]:
-    """Return the runs of those statements for which registers pay, those with a common index together."""
+def runs_of_scatters(scope: Scope, body: Sequence[Statement], width: int) -> list[Runs]:
+    """Group the scatters to accumulate by run, by their index."""
     by_index: dict[tuple[Expr, ...], list[Accumulate]] = {}
     for statement in body:
         if isinstance(statement, Accumulate) and _pays(scope.patterns, statement, width):
@@ -119,7 +119,7 @@ def of_scatters(scope: Scope, body: Sequence[Statement], width: int) -> list[Run
 
 
 def _pays(patterns: AccessPatterns, statement: Accumulate, width: int) -> bool:
-    """Return whether runs are as long as a vector, which is not a single lane."""
+    """Return whether runs are on average at least as long as a vector of several lanes."""
     known, index = statement.neighbors, statement.index
     if known is None or width == 1 or patterns.is_uniform(index) or patterns.is_injective(index):
         return False

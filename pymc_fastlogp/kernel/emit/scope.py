@@ -1,12 +1,12 @@
 """Scopes of a loop nest: one for each level, in which expressions are evaluated once.
 
-A scope evaluates an expression once, in the outermost scope in which its indices are known. Each scope has
-a builder of its own, and its block is closed only when the code inside it is complete (see
-:mod:`pymc_fastlogp.kernel.emit.loop_nest`). So an expression that turns out to be needed deep inside is
-appended to the block before the inner loop, which is all that hoisting takes.
+An expression is evaluated in the outermost scope in which all of its indices are known. Each scope has
+its own builder, and its block is closed only when the code inside is complete (see
+:mod:`pymc_fastlogp.kernel.emit.loop_nest`). So an expression that an inner loop needs can still be
+appended to the block before this loop. Loop-invariant code motion takes nothing else.
 
-The scope of the innermost axis has one lane for each of ``width`` neighbors. What is known outside has one
-lane and is spread where it meets vectors.
+The scope of the innermost axis has one lane for each of ``width`` neighbors. A value of an outer scope has one
+lane, and is broadcast where it meets vectors.
 """
 
 from dataclasses import dataclass, field
@@ -17,9 +17,8 @@ from pymc_fastlogp.kernel import scalars
 from pymc_fastlogp.kernel.emit import memory
 from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.addresses import Array
-from pymc_fastlogp.kernel.emit.packs import Pack, together
-from pymc_fastlogp.kernel.emit.repeated_indices import load_of_two
-from pymc_fastlogp.kernel.emit.shared_functions import Shared
+from pymc_fastlogp.kernel.emit.packs import Pack, Shared, pack_lanes
+from pymc_fastlogp.kernel.emit.repeated_indices import load_first_or_last
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Index, Length, Load
 from pymc_fastlogp.kernel.ir.traversal import walk
 from pymc_fastlogp.kernel.llvm import I1, I32, I64, Number, lane, splat, widened
@@ -27,13 +26,23 @@ from pymc_fastlogp.kernel.vecmath.vector import Integers, Lanes, Mask
 
 Element = tuple[Expr, ...]
 
-# How many operations on an index are repeated in each lane, beside its loads (``python -m benchmarks.limits``).
+# Largest number of operations of an index that each lane evaluates anew, besides its loads (``python -m benchmarks.limits``).
 CHEAP = 2
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """Values that are constant while a kernel runs: addresses of buffers, lengths by input and axis, use of gather and scatter instructions."""
+    """Values that are constant while a kernel runs.
+
+    Attributes
+    ----------
+    arrays : dict of Buffer to Array
+        Addresses of buffers.
+    lengths : dict of tuple to llvmlite.ir.Value
+        Lengths, by the number of an input and an axis.
+    uses_gathers : bool
+        Whether to use gather and scatter instructions.
+    """
 
     arrays: dict[Buffer, Array]
     lengths: dict[tuple[int, int], ir.Value]
@@ -42,10 +51,16 @@ class Known:
 
 @dataclass(eq=False)
 class Scope:
-    """One level of a nest of loops, whose code the builder appends to.
+    """One level of a nest of loops.
 
     Attributes
     ----------
+    builder : llvmlite.ir.IRBuilder
+        Builder of the code of this level.
+    known : Known
+        Addresses and lengths.
+    patterns : AccessPatterns
+        Access patterns of the loop.
     level : int
         Number of loops around.
     outer : Scope, optional
@@ -53,9 +68,9 @@ class Scope:
     start : llvmlite.ir.Value, optional
         Index of the first lane along axis ``level - 1``.
     live : int or llvmlite.ir.Value, optional
-        How many of the ``width`` lanes, from the first one on, are in the domain; all by default.
-    values : dict
-        What was evaluated.
+        Number of leading lanes in the domain; all ``width`` lanes by default.
+    values : dict of Expr to Lanes
+        Values of expressions that were evaluated.
     """
 
     builder: ir.IRBuilder
@@ -80,7 +95,7 @@ class Scope:
         return Scope(builder, self.known, self.patterns, self.level + 1, self, start, width, live)
 
     def first(self) -> "Scope":
-        """Return the scope of the first lane alone."""
+        """Return the scope of the first lane."""
         if self.width == 1:
             return self
         if self._first is None:
@@ -88,12 +103,12 @@ class Scope:
         return self._first
 
     def lane(self, number: ir.Value) -> "Scope":
-        """Return the scope of one lane alone, which evaluates anew what changes from lane to lane."""
+        """Return a new scope of one lane, which evaluates lane-dependent expressions again."""
         assert self.outer is not None
         return self.outer.inside(self.builder, self.builder.add(self.start, number))
 
     def mask(self) -> Mask | None:
-        """Return which lanes are in the domain, None if all."""
+        """Return the mask of the lanes in the domain, None if all lanes are."""
         if self.live is None:
             return None
         masks = ir.VectorType(I1, self.width)
@@ -104,7 +119,7 @@ class Scope:
         return Mask(self.builder, self.builder.icmp_signed("<", _lane_numbers(self.width), bound))
 
     def value(self, expr: Expr) -> Lanes:
-        """Return the value of an expression, with one lane or ``width``, for use by this builder."""
+        """Return the value of an expression, with 1 or ``width`` lanes, for use by this builder."""
         pending = [expr]
         while pending:
             last = pending[-1]
@@ -121,7 +136,7 @@ class Scope:
         value = self._home(expr).values[expr]
         return type(value)(self.builder, value.value)
 
-    def spread(self, expr: Expr) -> Lanes:
+    def broadcast(self, expr: Expr) -> Lanes:
         """Return the value of an expression in all lanes."""
         if isinstance(expr, Const):
             return scalars.constant(self.builder, self.width, expr.value, expr.dtype)
@@ -129,7 +144,7 @@ class Scope:
         return type(value)(self.builder, widened(self.builder, value.value, self.width))
 
     def scalar(self, expr: Expr) -> ir.Value:
-        """Return the value of an expression in the first lane, not as a vector."""
+        """Return the value of an expression in the first lane, as a scalar."""
         return lane(self.builder, self.first().value(expr).value, 0)
 
     def number(self, expr: Expr) -> Number:
@@ -137,27 +152,27 @@ class Scope:
         return int(expr.value) if isinstance(expr, Const) else self.scalar(expr)
 
     def index(self, expr: Expr) -> Number:
-        """Return the value of an index: a vector where it changes from lane to lane."""
+        """Return the value of an index: a vector if the index changes from lane to lane, and else a number."""
         is_common = self.width == 1 or self.patterns.is_uniform((expr,))
-        return self.number(expr) if is_common else self.spread(expr).value
+        return self.number(expr) if is_common else self.broadcast(expr).value
 
     def address(self, buffer: Buffer, index: Element) -> ir.Value:
-        """Return the address of the element of the first lane."""
+        """Return the address of the element in the first lane."""
         return self.known.arrays[buffer].address(self.builder, list(map(self.number, index)))
 
     def addresses(self, buffer: Buffer, index: Element) -> ir.Value:
-        """Return a vector of the addresses of the elements of all lanes."""
+        """Return a vector of the addresses of the elements in all lanes."""
         return self.known.arrays[buffer].address(self.builder, list(map(self.index, index)))
 
     def is_contiguous(self, buffer: Buffer, index: Element) -> bool:
-        """Return whether the lanes are neighbors in memory; a single lane is."""
+        """Return whether the elements of all lanes are neighbors in memory; True for a single lane."""
         if self.width == 1:
             return True
         array = self.known.arrays[buffer]
         return array.step(list(map(self.patterns.coefficient, index))) == 1
 
     def is_cheap_by_lane(self, index: Element) -> bool:
-        """Return whether an index takes loads of neighbors and a few operations on each axis, so that each lane evaluates it anew."""
+        """Return whether the index of each axis takes loads of neighbors and at most :data:`CHEAP` operations."""
         return all(map(self._is_cheap_by_lane, index))
 
     def _is_cheap_by_lane(self, index: Expr) -> bool:
@@ -176,15 +191,17 @@ class Scope:
             address = self.address(buffer, index)
             loaded = memory.load_neighbors(builder, array, address, self.width, self.mask())
         elif self.live is None and self.patterns.has_runs(index, self.width):
-            # What is first evaluated in one of two branches is not known after them.
+            # A value that is first evaluated in one of two branches is not defined after the branches.
             indices = list(map(self.index, index))
-            loaded = load_of_two(builder, array, indices, lambda: self._gather(buffer, index))
+            loaded = load_first_or_last(
+                builder, array, indices, lambda: self._gather(buffer, index)
+            )
         else:
             loaded = self._gather(buffer, index)
         return scalars.from_memory(builder, loaded, array.dtype)
 
     def store(self, buffer: Buffer, index: Element, value: Lanes) -> None:
-        """Store the value of each lane of the domain; if lanes store to one element, the last counts."""
+        """Store the value of each lane of the domain; if several lanes store to one element, the last lane wins."""
         builder, array = self.builder, self.known.arrays[buffer]
         if self.patterns.is_uniform(index):
             memory.store_one(builder, array, self.address(buffer, index), self._last(value))
@@ -198,9 +215,9 @@ class Scope:
             memory.scatter(builder, array, addresses, content, self.mask())
 
     def _gather(self, buffer: Buffer, index: Element) -> ir.Value:
-        """Return the element of each lane.
+        """Return the element at the index of each lane.
 
-        Without gather instructions LLVM takes a vector of addresses to pieces. To load each index as a scalar is cheaper.
+        Without gather instructions LLVM splits a vector of addresses into scalars. Loading each index as a scalar is cheaper.
         """
         if self.live is None and not self.known.uses_gathers and self.is_cheap_by_lane(index):
             return self._load_each(buffer, index)
@@ -224,7 +241,7 @@ class Scope:
         return type(value)(self.builder, splat(self.builder, element, 1))
 
     def _evaluated(self, expr: Expr) -> Lanes:
-        """Append what evaluates an expression whose arguments are known, here."""
+        """Append the evaluation of an expression whose arguments are known to this scope."""
         match expr:
             case Const(value, dtype):
                 return scalars.constant(self.builder, 1, value, dtype)
@@ -244,7 +261,7 @@ class Scope:
                 if pack := self.patterns.packs.get(expr):
                     self._evaluate_in_lanes(pack)
                     return self.values[expr]
-                values = [self.spread(arg) for arg in args]
+                values = [self.broadcast(arg) for arg in args]
                 return scalars.emit(op, values, [arg.dtype for arg in args], dtype)
 
     def _numbers(self) -> Integers:
@@ -255,15 +272,15 @@ class Scope:
         return Integers(self.builder, self.builder.add(start, _lane_numbers(self.width)))
 
     def _evaluate_together(self, shared: Shared) -> None:
-        """Evaluate functions of one argument together, as they have the same argument, at the same level."""
-        x = self.spread(shared.argument)
+        """Evaluate several functions of the same argument, which have the same level."""
+        x = self.broadcast(shared.argument)
         dtypes = [expr.dtype if expr else "float64" for expr in shared.results]
         results = scalars.emit_shared(shared.name, x, dtypes)
         self.values |= {expr: value for expr, value in zip(shared.results, results) if expr}
 
     def _evaluate_in_lanes(self, pack: Pack) -> None:
-        """Evaluate a function of several numbers at once."""
-        x = together([self.spread(argument) for argument in pack.arguments])
+        """Evaluate one function of several arguments, as the lanes of a vector."""
+        x = pack_lanes([self.broadcast(argument) for argument in pack.arguments])
         first = pack.members[0]
         result = scalars.emit(pack.op, [x], [first.args[0].dtype], first.dtype)
         for position, member in enumerate(pack.members):
@@ -271,7 +288,7 @@ class Scope:
             self.values[member] = type(result)(self.builder, own)
 
     def _needed(self, expr: Expr) -> tuple[Expr, ...]:
-        """Return what is evaluated before an expression; a load takes care of its index itself."""
+        """Return the operands that are evaluated before an expression; a load evaluates its own index."""
         if not isinstance(expr, Compute):
             return ()
         pack = self.patterns.packs.get(expr)

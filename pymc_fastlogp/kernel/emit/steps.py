@@ -1,7 +1,7 @@
-"""Steps in their order, and steps that are repeated: a plain loop around their code.
+"""Steps of a program in order: nests of loops, and sequential loops around further steps.
 
-The counter is a variable on the stack, which becomes a register, as do all buffers without axes. Other buffers stay in memory:
-what one turn stores and the next one loads goes through the CPU's store buffer, unless LLVM sees that it can be kept.
+The counter of a sequential loop is a stack variable, which LLVM promotes to a register, as is every buffer without axes. Other buffers stay
+in memory: a value that one iteration stores and the next iteration loads goes through the store buffer of the CPU, unless LLVM keeps it in a register.
 """
 
 from collections.abc import Sequence
@@ -13,30 +13,30 @@ from pymc_fastlogp.kernel.llvm import I64, as_i64
 
 
 def emit_steps(function: Function, steps: Sequence[Step], is_repeated: bool = False) -> None:
-    """Append loops, and what is repeated, to a kernel or to what is repeated."""
+    """Append the code of steps to a kernel; ``is_repeated`` says that they are within a sequential loop."""
     for step in steps:
         if isinstance(step, Loop):
             emit_loop(function, step, is_repeated)
         else:
-            _emit_repeat(function, step)
+            _emit_sequential_loop(function, step)
 
 
-def _emit_repeat(function: Function, repeat: SequentialLoop) -> None:
-    """Append a loop that tests at its start, so that there may be no turn."""
+def _emit_sequential_loop(function: Function, loop: SequentialLoop) -> None:
+    """Append a loop that tests its condition at the start, because it may have no iteration."""
     builder = function.builder
-    length, counter = as_i64(function.length(repeat.length)), function.pointer_of(repeat.counter)
+    length, counter = as_i64(function.length(loop.length)), function.pointer_of(loop.counter)
     before = builder.block
     head, body, after = (
         builder.append_basic_block(name) for name in ("repeat", "turn", "repeated")
     )
     builder.branch(head)
     builder.position_at_end(head)
-    turn = builder.phi(I64)
-    turn.add_incoming(I64(0), before)
-    builder.cbranch(builder.icmp_signed("<", turn, length), body, after)
+    number = builder.phi(I64)
+    number.add_incoming(I64(0), before)
+    builder.cbranch(builder.icmp_signed("<", number, length), body, after)
     builder.position_at_end(body)
-    builder.store(turn, counter)
-    emit_steps(function, repeat.steps, is_repeated=True)
-    turn.add_incoming(builder.add(turn, I64(1)), builder.block)
+    builder.store(number, counter)
+    emit_steps(function, loop.steps, is_repeated=True)
+    number.add_incoming(builder.add(number, I64(1)), builder.block)
     builder.branch(head)
     builder.position_at_end(after)

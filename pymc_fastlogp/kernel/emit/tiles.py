@@ -1,16 +1,17 @@
-r"""Square tiles of a matrix in registers: what the factorizations of :mod:`~pymc_fastlogp.kernel.emit.dense` are made of.
+r"""Register tiles: square blocks of a matrix, used by the factorizations of :mod:`~pymc_fastlogp.kernel.emit.dense`.
 
-A tile has a vector register for each of its rows. Rows of a product are added up as
+A tile has one vector register per row. The rows of a product are accumulated as
 
 .. math::
 
     T_{r \cdot} \leftarrow T_{r \cdot} \pm \sum_k a_{k, r}\, b_{k \cdot}
 
-with one vector of :math:`b` and one broadcast number of :math:`a` for each multiplication, and nothing is packed before. As many rows as a
-register has lanes: with eight, the latency of a multiplication is hidden.
+Each multiplication takes one vector of :math:`b` and one broadcast number of :math:`a`. No operand is packed beforehand. A tile has as
+many rows as a register has lanes. With eight rows the latency of a multiplication is hidden.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -23,14 +24,14 @@ Rows = list[ir.Value]
 
 @dataclass(frozen=True)
 class Matrix:
-    """A square matrix in C order, of a number of rows that is a multiple of the length of a tile.
+    """A square matrix in C order whose number of rows is a multiple of the tile length.
 
     Attributes
     ----------
     first : llvmlite.ir.Value
-        The address of its first element.
+        Address of the first element.
     n : llvmlite.ir.Value
-        Its rows, an i64.
+        Number of rows, an i64.
     """
 
     builder: ir.IRBuilder
@@ -38,30 +39,30 @@ class Matrix:
     n: ir.Value
 
     def below(self) -> "Matrix":
-        """Return the matrix that follows in memory."""
+        """Return the matrix that directly follows this matrix in memory."""
         return Matrix(self.builder, self.address(self.n, I64(0)), self.n)
 
     def address(self, row: ir.Value, column: ir.Value) -> ir.Value:
-        """Return where an element is."""
+        """Return the address of an element."""
         position = self.builder.add(self.builder.mul(row, self.n), column)
         return self.builder.gep(self.first, [position], source_etype=F64)
 
     def number(self, row: ir.Value, column: ir.Value) -> ir.Value:
-        """Load an element into all lanes."""
+        """Load an element and broadcast it to all lanes."""
         value = self.builder.load(self.address(row, column), typ=F64)
         return splat(self.builder, value, tile_length())
 
     def row(self, row: ir.Value, column: ir.Value) -> ir.Value:
-        """Load a row of a tile by its first element."""
+        """Load one row of a tile, given the position of its first element."""
         vector = ir.VectorType(F64, tile_length())
         return self.builder.load(self.address(row, column), typ=vector, align=8)
 
     def load(self, row: ir.Value, column: ir.Value) -> Rows:
-        """Load a tile by its first element."""
+        """Load a tile, given the position of its first element."""
         return [self.row(i, column) for i in rows_from(self.builder, row)]
 
     def store(self, row: ir.Value, column: ir.Value, tile: Sequence[ir.Value]) -> None:
-        """Store a tile."""
+        """Store a tile, given the position of its first element."""
         for i, value in zip(rows_from(self.builder, row), tile, strict=True):
             self.builder.store(value, self.address(i, column), align=8)
 
@@ -84,7 +85,10 @@ def identity() -> Rows:
 
 
 def transposed(builder: ir.IRBuilder, tile: Sequence[ir.Value]) -> Rows:
-    """Return the tile with rows for columns: rows whose numbers differ in a bit exchange the lanes that differ in it."""
+    """Return the transpose of a tile.
+
+    For each bit of the row numbers, rows that differ in this bit exchange the lanes that differ in this bit.
+    """
     n, rows = tile_length(), list(tile)
     half = 1
     while half < n:
@@ -106,31 +110,31 @@ def transposed(builder: ir.IRBuilder, tile: Sequence[ir.Value]) -> Rows:
 def upper_part(builder: ir.IRBuilder, tile: Sequence[ir.Value]) -> Rows:
     """Return a tile with zeros below its diagonal."""
     lanes = range(tile_length())
-    kept = ([i >= r for i in lanes] for r in lanes)
-    return [_kept(builder, row, which) for row, which in zip(tile, kept, strict=True)]
+    masks = ([i >= r for i in lanes] for r in lanes)
+    return [_masked(builder, row, mask) for row, mask in zip(tile, masks, strict=True)]
 
 
 def lower_part(builder: ir.IRBuilder, tile: Sequence[ir.Value], weight: float = 1.0) -> Rows:
-    """Return a tile with zeros above its diagonal, which is multiplied by a weight."""
+    """Return a tile with zeros above its diagonal, and its diagonal multiplied by a weight."""
     lanes = range(tile_length())
-    kept = ([i <= r for i in lanes] for r in lanes)
-    rows = [_kept(builder, row, which) for row, which in zip(tile, kept, strict=True)]
+    masks = ([i <= r for i in lanes] for r in lanes)
+    rows = [_masked(builder, row, mask) for row, mask in zip(tile, masks, strict=True)]
     if weight == 1:
         return rows
     weights = ([weight if i == r else 1.0 for i in lanes] for r in lanes)
     return [
-        builder.fmul(row, ir.Constant(row.type, which))
-        for row, which in zip(rows, weights, strict=True)
+        builder.fmul(row, ir.Constant(row.type, factors))
+        for row, factors in zip(rows, weights, strict=True)
     ]
 
 
-def _kept(builder: ir.IRBuilder, row: ir.Value, lanes: Sequence[bool]) -> ir.Value:
+def _masked(builder: ir.IRBuilder, row: ir.Value, lanes: Sequence[bool]) -> ir.Value:
     mask = ir.Constant(ir.VectorType(I1, len(lanes)), list(lanes))
     return builder.select(mask, row, filled(row.type, 0.0))
 
 
 def plus_product(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-    """Return ``a * b + c``, fused where the CPU can."""
+    """Return ``a * b + c``, as one instruction on CPUs with fused multiply-add."""
     type_ = a.type
     signature = ir.FunctionType(type_, [type_] * 3)
     function = declared(builder.module, f"llvm.fmuladd.v{type_.count}f64", signature)
@@ -142,15 +146,37 @@ def minus_product(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) 
     return plus_product(builder, builder.fneg(a), b, c)
 
 
-def count(
+@dataclass(eq=False)
+class Counter:
+    """A loop under construction, see :func:`counted`.
+
+    Attributes
+    ----------
+    index : llvmlite.ir.Value
+        Loop counter.
+    values : list of llvmlite.ir.Value
+        Carried values: at the start of an iteration within the loop, and at the end of the last iteration after it.
+    following : sequence of llvmlite.ir.Value
+        Carried values of the next iteration; the body has to set them.
+    """
+
+    index: ir.Value
+    values: Rows
+    following: Sequence[ir.Value] = ()
+
+
+@contextmanager
+def counted(
     builder: ir.IRBuilder,
     start: ir.Value,
     stop: ir.Value,
-    body: Callable[[ir.Value, Rows], Rows],
     carried: Sequence[ir.Value] = (),
     step: int = 1,
-) -> Rows:
-    """Append a loop from ``start`` up to ``stop``; the body takes the counter and what is carried, and returns it anew."""
+) -> Iterator[Counter]:
+    """Append a loop from ``start`` up to ``stop``, with the code of the ``with`` block as its body.
+
+    ``carried`` are the carried values of the first iteration.
+    """
     before = builder.block
     head, inside, after = (builder.append_basic_block() for _ in range(3))
     builder.branch(head)
@@ -159,14 +185,14 @@ def count(
     phis = [builder.phi(value.type) for value in carried]
     builder.cbranch(builder.icmp_signed("<", i, stop), inside, after)
     builder.position_at_end(inside)
-    results = body(i, list(phis))
-    following = builder.add(i, I64(step))
-    for phi, first, last in zip((i, *phis), (start, *carried), (following, *results), strict=True):
+    counter = Counter(i, phis)
+    yield counter
+    following = (builder.add(i, I64(step)), *counter.following)
+    for phi, first, last in zip((i, *phis), (start, *carried), following, strict=True):
         phi.add_incoming(first, before)
         phi.add_incoming(last, builder.block)
     builder.branch(head)
     builder.position_at_end(after)
-    return list(phis)
 
 
 def add_products(
@@ -181,29 +207,32 @@ def add_products(
     Parameters
     ----------
     tile : list of Value
-        What is added to.
+        Initial values.
     left, right : tuple of Matrix and Value
-        A matrix, and the column ``i`` or ``j`` of it.
+        A matrix, and its column ``i`` or ``j``.
     between : tuple of Value
-        The first ``k``, and the one behind the last.
+        The first ``k``, and the last ``k`` plus 1.
     combine : callable
         :func:`plus_product`, or :func:`minus_product` to subtract.
     """
     (a, i), (b, j) = left, right
     builder = a.builder
-
-    def body(k: ir.Value, rows: Rows) -> Rows:
-        row = b.row(k, j)
-        numbers = [a.number(k, column) for column in rows_from(builder, i)]
-        return [combine(builder, x, row, y) for x, y in zip(numbers, rows, strict=True)]
-
-    return count(builder, *between, body, tile)
+    with counted(builder, *between, tile) as terms:
+        row = b.row(terms.index, j)
+        numbers = [a.number(terms.index, column) for column in rows_from(builder, i)]
+        terms.following = [
+            combine(builder, x, row, y) for x, y in zip(numbers, terms.values, strict=True)
+        ]
+    return terms.values
 
 
 def substitute(
     tile: Rows, triangle: Matrix, first: ir.Value, reciprocals: Sequence[ir.Value]
 ) -> Rows:
-    """Return the tile ``X`` of ``U.T @ X = tile``, for the upper triangle of the tile of a matrix that begins at ``first``."""
+    """Return ``X`` with ``U.T @ X = tile`` by forward substitution.
+
+    ``U`` is the upper triangle of the diagonal tile of ``triangle`` whose first row is ``first``. ``reciprocals`` are those of its diagonal.
+    """
     builder, rows = triangle.builder, list(tile)
     places = rows_from(builder, first)
     for r, reciprocal in enumerate(reciprocals):

@@ -17,11 +17,12 @@ from pymc_fastlogp.kernel.lower.array import Array, Element, buffer_array
 from pymc_fastlogp.kernel.lower.blas_operands import transposed
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lapack import MISMATCH, is_regular
+from pymc_fastlogp.ops import MAX_ROWS_TILED
 
 # Common multiple of the numbers of rows of all tile shapes.
 TILE = 8
 # Most rows for which the tiled functions are faster than LAPACK (``python -m benchmarks.limits``): larger matrices do not fit into the caches.
-LARGEST = 400
+LARGEST = MAX_ROWS_TILED
 
 
 def is_tiled(rows: Size, columns: Size) -> bool:

@@ -35,12 +35,11 @@ from pymc_fastlogp.kernel.lower.blas_operands import leading_dimension, library_
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.native import blas
+from pymc_fastlogp.ops import MAX_ROWS_SYEV
 
 NOT_SQUARE = Error(np.linalg.LinAlgError, "Last 2 dimensions of A must be square")
 MISMATCH = Error(np.linalg.LinAlgError, "Dimensions of A and B do not conform")
 NAN = const(nan, "float64")
-# Most rows for which ``syev`` is the fastest LAPACK function for all eigenvectors.
-MOST_ROWS = 25
 
 
 def factor(context: Context, op: Any, a: Array) -> Array:
@@ -129,7 +128,7 @@ def supports_eigh(node: Apply) -> bool:
     """Return whether the matrix is float64 with few rows, and static."""
     [a] = node.inputs
     rows, columns = a.type.shape
-    is_small = rows is not None and rows == columns and 0 < rows <= MOST_ROWS
+    is_small = rows is not None and rows == columns and 0 < rows <= MAX_ROWS_SYEV
     return is_small and a.type.dtype == "float64" and blas.is_available()
 
 

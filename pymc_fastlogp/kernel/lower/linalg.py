@@ -30,10 +30,11 @@ from pymc_fastlogp.kernel.lower.blas_operands import transposed
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.native import blas
+from pymc_fastlogp.ops import MAX_ROWS_UNROLLED_CHOLESKY, MAX_ROWS_UNROLLED_SOLVE
 
 # Most rows of straight-line code. At 12 rows it is twice as fast as LAPACK; more rows gain less and take seconds to compile
 # (``python -m benchmarks.limits``).
-LARGEST_CHOLESKY, LARGEST_SOLVE = 12, 32
+LARGEST_CHOLESKY, LARGEST_SOLVE = MAX_ROWS_UNROLLED_CHOLESKY, MAX_ROWS_UNROLLED_SOLVE
 
 
 def supports(node: Apply) -> bool:

@@ -1,1 +1,1 @@
-"""Machine code: compiled for this CPU, kept on disk, loaded once in a process."""
+"""Machine code: compiled for the host CPU, cached on disk, loaded at most once per process."""

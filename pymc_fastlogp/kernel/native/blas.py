@@ -1,7 +1,7 @@
-"""The functions of BLAS and LAPACK that kernels call: those that SciPy offers to compiled code.
+"""BLAS and LAPACK functions for kernels, from the Cython interface of SciPy. PyTensor calls the same functions.
 
-Code calls them by a name of ours, which :func:`bind` gives an address in each process that loads it. So neither
-code nor its copy on disk contains an address. The functions are those that PyTensor calls, too.
+Code calls a function by a symbol, which :func:`bind` maps to an address in each process that loads the code. So neither
+code in memory nor its copy on disk contains an address.
 """
 
 from collections.abc import Iterable
@@ -15,19 +15,19 @@ FUNCTIONS = ("dgemm", "dgemv", "dtrsm", "dtrsv", "dpotrf", "dpotri", "dsyev")
 
 
 def symbol(function: str) -> str:
-    """Return the name by which code calls a function."""
+    """Return the symbol by which machine code calls a function."""
     return f"pymc_fastlogp.{function}"
 
 
 def bind(functions: Iterable[str]) -> None:
-    """Make functions callable by name in this process."""
+    """Map the symbols of functions to their addresses in this process."""
     for function in functions:
         llvm.add_symbol(symbol(function), address(function))
 
 
 @cache
 def is_available() -> bool:
-    """Return whether SciPy has all functions, with lengths of 32 bits."""
+    """Return whether SciPy exports all functions, with lengths of 32 bits."""
     try:
         return all(b" int *" in signature(function) for function in FUNCTIONS)
     except (ImportError, AttributeError, KeyError):

@@ -1,4 +1,4 @@
-"""Machine code in memory, without what made it: loading needs LLVM alone."""
+"""Machine code in memory. Loading it needs LLVM alone, not the compiler of this package."""
 
 import os
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class Code:
     Attributes
     ----------
     address : int
-        Of the function, valid as long as this object.
+        Address of the function, valid during the lifetime of this object.
     """
 
     def __init__(self, engine: llvm.ExecutionEngine, name: str):
@@ -37,7 +37,7 @@ class Code:
 
 
 def engine(code: bytes) -> llvm.ExecutionEngine:
-    """Return an engine that has loaded object code, whose symbols are bound; it owns the code."""
+    """Load object code whose symbols are bound; the returned engine owns the code."""
     loaded = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
     loaded.add_object_file(llvm.ObjectFileRef.from_data(code))
     loaded.finalize_object()
@@ -46,7 +46,7 @@ def engine(code: bytes) -> llvm.ExecutionEngine:
 
 @cache
 def compiler() -> str:
-    """Return all that code depends on, besides what it is the code of."""
+    """Describe everything besides the program that machine code depends on: sources, LLVM, CPU and settings."""
     cpu, gathers = llvm.get_host_cpu_name(), f"uses gathers: {uses_gathers()}"
     bounds = f"checks bounds: {checks_bounds()}"
     return "\n".join([state_of_sources(KERNEL), llvmlite_version, cpu, features(), gathers, bounds])
@@ -54,9 +54,9 @@ def compiler() -> str:
 
 @cache
 def state_of_sources(folder: Path) -> str:
-    """Return a hash of the names, sizes and times of change of all Python files below a folder.
+    """Return a hash of the names, sizes and modification times of all Python files below a folder.
 
-    Python looks at no more before it takes bytecode for that of a source; to read some hundred files takes five times as long.
+    Python uses the same attributes to decide whether bytecode is current. Reading the contents would take five times as long.
     """
     return sha256("\n".join(sorted(_states(str(folder)))).encode()).hexdigest()
 

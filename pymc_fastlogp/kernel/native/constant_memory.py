@@ -1,7 +1,7 @@
-"""Memory for large constants: held once in a process, and found by compiled code through a name.
+"""Memory of large constants, shared within a process and found by machine code through a symbol.
 
-Compiled code is kept on disk, so it must contain neither the address of an array nor, if the array is large,
-its elements. It refers to a cell, see :mod:`pymc_fastlogp.kernel.native.pointer_cells`, by a name that is the hash of the array.
+Machine code is cached on disk, so it cannot contain the address of an array. The elements of a large array would take too much space.
+The code refers to a cell instead, see :mod:`pymc_fastlogp.kernel.native.pointer_cells`, whose symbol is the hash of the array.
 """
 
 import threading
@@ -14,9 +14,14 @@ from pymc_fastlogp.kernel.native.pointer_cells import cell
 
 
 class Held:
-    """An array, read-only and in C or Fortran order, that does not change or move while this object lives.
+    """A read-only array in C or Fortran order, whose address is constant during the lifetime of this object.
 
-    The symbol is the name of its cell, the same in every process; equal for arrays of equal type, shape, layout and elements.
+    Attributes
+    ----------
+    symbol : str
+        Symbol of the cell with the address, a hash of dtype, shape, layout and elements. It is the same in every process.
+    array : numpy.ndarray
+        The array.
     """
 
     def __init__(self, symbol: str, array: np.ndarray):
@@ -25,7 +30,7 @@ class Held:
 
     @property
     def layout(self) -> str:
-        """The order of the elements, as Numba calls it."""
+        """Order of the elements in the notation of Numba: ``C`` or ``F``."""
         return _layout(self.array)
 
 
@@ -34,9 +39,9 @@ _lock = threading.Lock()
 
 
 def hold(array: np.ndarray) -> Held:
-    """Return the memory of an array, a copy unless equal elements are held already.
+    """Return the shared memory of an array; equal arrays share one copy.
 
-    What owns its elements and is read-only is not copied: nobody can change it.
+    A read-only array that owns its elements is not copied, because its elements cannot change.
     """
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
         array = np.ascontiguousarray(array)

@@ -1,12 +1,11 @@
-"""A folder of files that several processes share: each is whole or absent, and what was used longest ago goes first.
+"""Folder of files that several processes share, with a limit of total size and eviction of the least recently used files.
 
-A file is read, and its time of modification set to now, by each process that uses it. Several processes may read, write
-and delete at once: a file that is gone is made again, and no file is seen before it is complete. Each begins with the hash of what
-follows, so that a file which was cut off or changed is as good as none. What is read is executed, so a folder to which others than its owner may
-write is left alone.
+Each use of a file sets its modification time to the current time. Processes may read, write and delete files concurrently: a missing file is
+written again, and a file becomes visible only when it is complete. A file begins with the hash of its content, so a
+truncated or changed file counts as missing. The contents are executed, so a folder that other users can write to is not used.
 
-To add up the sizes takes longer than to write a file where there are thousands. So not each write does, but each with the chance that
-all of them together do it about once in :data:`SHARE` of the limit; one that is as large as that always does.
+With thousands of files, the sum of their sizes takes longer than one write. So a write triggers eviction with probability proportional to its size,
+and eviction runs about once per :data:`SHARE` of the limit. A file as large as this share always triggers eviction.
 """
 
 import logging
@@ -21,25 +20,25 @@ from tempfile import NamedTemporaryFile
 from typing import NamedTuple
 
 DIGEST = sha256().digest_size
-# Of the limit, what is written between two looks at the folder, on average, and what there may so be too much.
+# Mean volume that is written between two evictions, as a fraction of the limit. The folder may exceed the limit by about this fraction.
 SHARE = 1 / 128
-# Ends the name of a file that is being written, or whose writer was killed.
+# Suffix of a file that is being written, or whose writer was killed.
 UNFINISHED = ".unfinished"
 
 logger = logging.getLogger("pymc_fastlogp")
 
 
 class BoundedFiles(NamedTuple):
-    """Files of a folder.
+    """Files of a folder with a limit of total size.
 
     Attributes
     ----------
     folder : Path
-        Where they are; made when the first is written.
+        The folder, which the first write creates.
     prefix : str
-        How all their names begin.
+        Common prefix of the file names.
     limit : int
-        Bytes that all of them together may have, and now and then a few hundredths more.
+        Bytes of all files. The total may exceed the limit temporarily, see :data:`SHARE`.
     """
 
     folder: Path
@@ -47,7 +46,7 @@ class BoundedFiles(NamedTuple):
     limit: int
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a file, None if it is not there or not what was written."""
+        """Return the content of a file, None if the file is missing or damaged."""
         path = self.folder / name
         if not is_private(self.folder):
             return None
@@ -56,14 +55,14 @@ class BoundedFiles(NamedTuple):
         except OSError:
             return None
         if sha256(content[DIGEST:]).digest() != content[:DIGEST]:
-            logger.info("%s is damaged and made again", path.name)
+            logger.info("The cache file %s is damaged and will be replaced.", path.name)
             return None
-        with suppress(OSError):  # where others own the file, they say what is used
+        with suppress(OSError):  # fails if another user owns the file
             os.utime(path)
         return content[DIGEST:]
 
     def write(self, name: str, content: bytes) -> None:
-        """Keep a file, whose name begins with the prefix, and delete what is too much."""
+        """Write a file, whose name begins with the prefix, and evict files if necessary."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
             if not is_private(self.folder):
@@ -79,26 +78,26 @@ class BoundedFiles(NamedTuple):
                     Path(file.name).unlink()
                     raise
             Path(file.name).replace(self.folder / name)
-            if self._is_to_look(digest, len(content)):
+            if self._triggers_eviction(digest, len(content)):
                 self.evict()
         except OSError as error:
-            logger.info("%s is not kept on disk: %s", name, error)
+            logger.info("The cache file %s was not written: %s", name, error)
 
-    def _is_to_look(self, digest: bytes, size: int) -> bool:
-        """Return whether a file of this hash and size is one after which the sizes are added up: a hash is as good as a die."""
-        thrown = int.from_bytes(digest[:8]) / 2**64
-        return thrown * self.limit * SHARE < size
+    def _triggers_eviction(self, digest: bytes, size: int) -> bool:
+        """Return whether the write of a file triggers eviction; its hash serves as the random number."""
+        uniform = int.from_bytes(digest[:8]) / 2**64
+        return uniform * self.limit * SHARE < size
 
     def found(self) -> Iterator[tuple[os.DirEntry, os.stat_result]]:
-        """Yield the files, also those that a process left unfinished, and what the system says of them."""
+        """Yield the files with their status, including files that a process left unfinished."""
         with suppress(OSError):
             for entry in os.scandir(self.folder):
                 if entry.name.startswith(self.prefix):
-                    with suppress(FileNotFoundError):  # another process may have deleted it
+                    with suppress(FileNotFoundError):  # another process may have deleted the file
                         yield entry, entry.stat()
 
     def evict(self) -> None:
-        """Delete files until the others are within the limit."""
+        """Delete the least recently used files until the limit holds."""
         files = [(x.st_mtime_ns, x.st_size, entry.path) for entry, x in self.found()]
         excess = sum(size for _, size, _ in files) - self.limit
         for _, size, path in sorted(files):
@@ -109,20 +108,23 @@ class BoundedFiles(NamedTuple):
 
 
 def is_private(folder: Path) -> bool:
-    """Return whether the user alone may write to a folder; it need not be there. Windows has no such bits."""
+    """Return whether only the user can write to a folder, or the folder does not exist. Windows has no permission bits."""
     try:
         status = folder.stat()
     except OSError:
         return True
     if hasattr(os, "getuid") and status.st_uid != os.getuid():
-        _warn_once(folder, "which is another user's: name one of your own")
+        _warn_once(folder, "because another user owns this folder. Choose a folder of your own")
         return False
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        _warn_once(folder, "to which others may write: chmod go-w it")
+        _warn_once(
+            folder,
+            "because other users can write to this folder. Remove that permission with chmod go-w",
+        )
         return False
     return True
 
 
 @cache
 def _warn_once(folder: Path, reason: str) -> None:
-    logger.warning("Nothing is kept in %s, %s.", folder, reason)
+    logger.warning("Nothing is cached in %s, %s.", folder, reason)

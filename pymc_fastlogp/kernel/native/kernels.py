@@ -1,8 +1,8 @@
-"""Programs with their machine code, one for each layout of the inputs, as long as somebody calls it.
+"""Loaded kernels: programs with machine code for each layout of the inputs, during the lifetime of their callers.
 
-Code that calls a kernel reads its address from a cell, see :mod:`pymc_fastlogp.kernel.native.pointer_cells`, whose name is that of the code in C order and the layout
-of each input. Code is freed with the last function that calls the kernel. Then its cells are empty, and a call that should come
-nevertheless is an error, not a crash.
+The caller of a kernel reads its address from a cell, see :mod:`pymc_fastlogp.kernel.native.pointer_cells`. The symbol of the cell consists of the name
+of the code in C order and the layout of each input. Machine code is freed with the last function that calls the kernel. Its cells are then
+empty, so a later call raises an error instead of crashing.
 """
 
 import threading
@@ -15,7 +15,10 @@ from pymc_fastlogp.kernel.native.pointer_cells import cell
 
 
 class Kernel:
-    """A program and its machine code, whose name for inputs in C order is the same in every process on this machine."""
+    """A program and its machine code for each layout.
+
+    The name is that of the machine code for inputs in C order, and is the same in every process on this machine.
+    """
 
     def __init__(self, program: Program, name: str):
         self.program = program
@@ -24,7 +27,7 @@ class Kernel:
         self._lock = threading.Lock()
 
     def load(self, layout: str) -> c_void_p:
-        """Return the cell of the code for a layout: for each input C, or another letter."""
+        """Return the cell of the code for a layout, which is a letter for each input: ``C``, or another letter for a strided input."""
         place = cell(f"{self.name}.{layout}")
         with self._lock:
             if layout not in self._codes:
@@ -40,7 +43,7 @@ _lock = threading.Lock()
 
 
 def load(program: Program) -> Kernel:
-    """Return a program with its code for inputs in C order, one for equal programs."""
+    """Return the kernel of a program, with its code for inputs in C order loaded. Equal programs share a kernel."""
     name = machine_code.name_of(program)
     with _lock:
         kernel = _kernels.get(name)
@@ -51,17 +54,17 @@ def load(program: Program) -> Kernel:
 
 
 def _empty(place: c_void_p, address: int) -> None:
-    """Empty a cell, unless equal code has been loaded since."""
+    """Empty a cell, unless equal code has been loaded in the meantime."""
     if place.value == address:
         place.value = None
 
 
 def loaded(name: str) -> Kernel:
-    """Return the kernel of a name that was loaded, and is still used.
+    """Return a loaded kernel by its name.
 
     Raises
     ------
     KeyError
-        If there is none.
+        If the kernel was never loaded, or has been freed.
     """
     return _kernels[name]

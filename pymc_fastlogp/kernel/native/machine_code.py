@@ -1,7 +1,7 @@
-"""From a program to machine code: compiled once, kept on disk, freed with the object that loaded it.
+"""Machine code of a program: compiled once, cached on disk, freed with the object that loaded it.
 
-The code of a program is a function of the C calling convention, see :mod:`pymc_fastlogp.kernel.emit`, whose
-name is a hash of all that the code depends on. Each loaded function has an engine of LLVM of its own, so that it can be freed.
+The code is a function of the C calling convention, see :mod:`pymc_fastlogp.kernel.emit`. Its
+name is a hash of everything that the code depends on. Each loaded function has its own LLVM engine, so that it can be freed separately.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,13 +24,13 @@ from pymc_fastlogp.kernel.scalars.upstream import External
 
 
 def load(program: Program, contiguous: Sequence[bool] | None = None) -> Code:
-    """Return the machine code of a program, by default for inputs that are all C-contiguous."""
+    """Load the machine code of a program; all inputs are C-contiguous by default."""
     name = name_of(program, contiguous)
     return Code(engine_of(program, object_code(program, name, contiguous)), name)
 
 
 def name_of(program: Program, contiguous: Sequence[bool] | None = None) -> str:
-    """Return the name of a program's code and errors, the same in every process on this machine."""
+    """Return the name of the code of a program, which is the same in every process on this machine and depends on the errors, too."""
     strided = [i for i, is_contiguous in enumerate(contiguous or ()) if not is_contiguous]
     errors = [(error.type.__module__, error.type.__qualname__) for error in program.errors]
     key = "\n".join([compiler(), as_text(program), f"strided: {strided}", f"errors: {errors}"])
@@ -38,16 +38,16 @@ def name_of(program: Program, contiguous: Sequence[bool] | None = None) -> str:
 
 
 def engine_of(program: Program, code: bytes) -> llvm.ExecutionEngine:
-    """Return an engine that has loaded the code of a program; it owns the code."""
+    """Load the object code of a program; the returned engine owns the code."""
     bind_scalars(program)
     blas.bind(library_functions(program))
     return engine(code)
 
 
 def bind_scalars(program: Program) -> None:
-    """Make upstream's scalar functions that a program calls callable by name in this process."""
+    """Map the symbols of the scalar functions of PyTensor that a program calls to their addresses in this process."""
     for external in externals_of(program):
-        from pymc_fastlogp.kernel.native.scalar_library import address  # which imports Numba
+        from pymc_fastlogp.kernel.native.scalar_library import address  # imports Numba
 
         llvm.add_symbol(external.symbol, address(external))
 
@@ -59,7 +59,7 @@ def library_functions(program: Program) -> set[str]:
 
 
 def externals_of(program: Program) -> Iterator[External]:
-    """Yield the scalar functions of upstream that a program calls."""
+    """Yield the scalar functions of PyTensor that a program calls."""
     for loop in all_loops(program):
         for expr in expressions(loop):
             if isinstance(expr, Compute):
@@ -67,12 +67,12 @@ def externals_of(program: Program) -> Iterator[External]:
 
 
 def object_code(program: Program, name: str, contiguous: Sequence[bool] | None = None) -> bytes:
-    """Return the object code of a program by the name of its function, from disk if it is there."""
+    """Return the object code of a program, from the cache on disk if possible."""
     return object_files.read_or_make(name, lambda: compile_program(program, name, contiguous))
 
 
 def compile_program(program: Program, name: str, contiguous: Sequence[bool] | None = None) -> bytes:
-    """Return the object code of a program's function, optimized for this CPU."""
+    """Compile a program to object code that is optimized for this CPU."""
     machine = target_machine()
     module = ir.Module(name)
     emit(module, program, name, contiguous or [True] * len(program.inputs))

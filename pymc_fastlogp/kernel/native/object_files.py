@@ -1,4 +1,4 @@
-"""Object code on disk, in a folder beside PyTensor's own caches that is the user's alone."""
+"""Cache of object code on disk, in a private folder beside the caches of PyTensor."""
 
 from collections.abc import Callable
 
@@ -7,12 +7,12 @@ from pytensor.configdefaults import config
 from pymc_fastlogp.kernel.native.file_cache import BoundedFiles
 
 PREFIX = "pymc_fastlogp.kernel."
-# Bytes of all files together, some thousand kernels: each has 10 to 100 thousand. A matter of disk space, not of speed.
+# Bytes of all files, enough for thousands of kernels of 10 to 100 kB each. The limit saves disk space and does not affect speed.
 LIMIT = 256 * 2**20
 
 
 def read_or_make(name: str, make: Callable[[], bytes]) -> bytes:
-    """Return the code of a function, made and kept unless it is there; PyTensor's switch of its cache is ours."""
+    """Return the code of a function from the cache, or make and cache it. The option ``numba__cache`` of PyTensor controls the cache."""
     if not config.numba__cache:
         return make()
     code = read(name)
@@ -23,12 +23,12 @@ def read_or_make(name: str, make: Callable[[], bytes]) -> bytes:
 
 
 def read(name: str) -> bytes | None:
-    """Return the code of a function, None if it is not there."""
+    """Return the cached code of a function, None if there is no valid file."""
     return _files().read(f"{name}.o")
 
 
 def write(name: str, code: bytes) -> None:
-    """Keep the code of a function, whose name begins with the prefix, and delete what is too much."""
+    """Cache the code of a function, whose name begins with the prefix."""
     _files().write(f"{name}.o", code)
 
 

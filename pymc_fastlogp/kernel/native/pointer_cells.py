@@ -1,9 +1,9 @@
-"""Cells: eight bytes that stay where they are, found by name, with an address that may change.
+"""Cells: eight bytes at a fixed address, found by a symbol, that hold an address that may change.
 
-Compiled code is kept on disk, so it contains names, never addresses. LLVM resolves a name once in a process, and
-Numba frees none of the code that it has linked; but an array and the code of a kernel are freed with the last
-function that uses them, and may be made again elsewhere. So a name stands for a cell, which stays for good, and code
-reads the address from it each time.
+Machine code is cached on disk, so it contains symbols instead of addresses. LLVM resolves a symbol once per process, and
+Numba never frees the code that it has linked. But an array, or the code of a kernel, is freed with the last
+function that uses it, and may be created again at another address. So a symbol refers to a cell, which is never freed, and code
+loads the current address from the cell.
 """
 
 from ctypes import addressof, c_void_p
@@ -15,12 +15,12 @@ _cells: dict[str, c_void_p] = {}
 
 
 def cell(symbol: str) -> c_void_p:
-    """Return the cell of a name, which is empty unless it was set; code that is linked from now on finds it."""
+    """Return the cell of a symbol, initially empty, and register the symbol for code that is linked from now on."""
     found = _cells.setdefault(symbol, c_void_p())
     llvm.add_symbol(symbol, addressof(found))
     return found
 
 
 def declared(module: ir.Module, symbol: str, type_: ir.Type) -> ir.GlobalVariable:
-    """Return a cell as code sees it: a variable of some type of pointer or integer."""
+    """Declare a cell in a module, as a global variable of a pointer or integer type."""
     return module.globals.get(symbol) or ir.GlobalVariable(module, type_, symbol)

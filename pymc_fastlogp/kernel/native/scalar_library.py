@@ -1,6 +1,6 @@
-"""Upstream's scalar functions, compiled by Numba for code that calls them.
+"""Scalar functions of PyTensor, compiled by Numba for calls from machine code.
 
-``cfunc`` makes a function of the C calling convention of what PyTensor compiles for the Op.
+``numba.cfunc`` compiles PyTensor's implementation of an Op to a function of the C calling convention.
 """
 
 from functools import cache
@@ -14,18 +14,18 @@ from pymc_fastlogp.kernel.scalars.upstream import External
 
 
 def address(external: External) -> int:
-    """Return the address of a function, which is valid in this process."""
+    """Return the address of a function in this process."""
     return compile_upstream(external).address
 
 
 @cache
 def compile_upstream(external: External) -> Any:
-    """Return the compiled function."""
+    """Compile a function."""
     node = external.op(ps.upgrade_to_float).make_node(
         *[ps.float64() for _ in range(external.n_arguments)]
     )
     arguments = ", ".join(f"x{i}" for i in range(external.n_arguments))
-    # A cfunc needs a Python function of fixed arity around what PyTensor compiles.
+    # `cfunc` needs a Python function of fixed arity, which calls the function that PyTensor compiles.
     call = compile_numba_function_src(
         src=f"def call({arguments}):\n    return scalar({arguments})",
         function_name="call",

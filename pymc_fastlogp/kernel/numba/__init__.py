@@ -1,1 +1,1 @@
-"""Numba's side of a kernel: the call, its outputs, and the memory of large constants."""
+"""Kernels in Numba: the call, its outputs, and the memory of large constants."""

@@ -1,8 +1,9 @@
-"""A kernel in Numba: a function that calls the machine code and raises its errors.
+"""Kernels in Numba: functions that call the machine code and raise its errors.
 
-To import this file is to tell Numba of kernels, see :mod:`pymc_fastlogp.kernel.graph.linking`. The machine code is not part of the module that Numba compiles, see :mod:`pymc_fastlogp.kernel.numba.layouts`. It is
-loaded when the Op is converted, which PyTensor does in every process before it takes compiled code
-from its cache on disk; so that code always finds it. It is freed with the function that is returned.
+Importing this module registers kernels with Numba, see :mod:`pymc_fastlogp.kernel.graph.linking`. The machine code is not part of the module that
+Numba compiles, see :mod:`pymc_fastlogp.kernel.numba.layouts`. It is loaded when PyTensor converts the Op. PyTensor does so in every
+process before it takes compiled code from its cache on disk, so this code always finds the machine code. The machine code
+is freed with the function that Numba returns.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +33,6 @@ from pymc_fastlogp.kernel.ir.expressions import Buffer, as_expr
 from pymc_fastlogp.kernel.ir.loops import Error, Program
 from pymc_fastlogp.kernel.llvm import I64
 from pymc_fastlogp.kernel.native.kernels import Kernel
-from pymc_fastlogp.kernel.numba import layouts
 from pymc_fastlogp.kernel.numba.outputs import (
     NO_CODE,
     Output,
@@ -45,21 +45,21 @@ NEGATIVE = "negative dimensions not allowed"
 TOO_LARGE = (
     "array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
 )
-# What a status below 0 stands for.
+# Exceptions for negative statuses.
 ERRORS = {
-    OUT_OF_MEMORY: Error(MemoryError, "no memory for what a kernel computes"),
+    OUT_OF_MEMORY: Error(MemoryError, "no memory for the results of a kernel"),
     NO_CODE: Error(
-        RuntimeError, "no code for inputs of this layout; the log of pymc_fastlogp says why"
+        RuntimeError, "no code for inputs of this layout; the log of pymc_fastlogp has the reason"
     ),
 }
 
 
 @register_funcify_and_cache_key(FusedKernel)
 def _funcify(op: FusedKernel, node: Apply, **kwargs: Any) -> tuple[Any, str | None]:
-    """Compile to vector code, whose name is the key for PyTensor's cache; where that fails unexpectedly, as upstream would."""
+    """Return the function of a kernel, and the name of its machine code as the cache key. After an unexpected error, compile as PyTensor does."""
     try:
         kernel, returned = op.compile(), returned_outputs(node, **kwargs)
-        # Code that is cached for one type is not found by the key of another.
+        # Different output types have different keys.
         key = f"{kernel.name}.{''.join('r' if each else 'a' for each in returned)}"
         return funcify(kernel, op.in_python, returned), key
     except Exception as error:
@@ -72,7 +72,7 @@ def _funcify(op: FusedKernel, node: Apply, **kwargs: Any) -> tuple[Any, str | No
 
 
 def _without_kernels(op: FusedKernel, node: Apply) -> FunctionGraph:
-    """Return the inner graph as upstream compiles that of an ``OpFromGraph``."""
+    """Return the inner graph, rewritten as PyTensor rewrites that of an ``OpFromGraph``."""
     mode = get_mode("NUMBA").excluding("fastlogp")
     graph = op.fgraph.unfreeze()
     rewrite_ofg_inner_graph(mode.linker, op, node, graph, mode=mode)
@@ -82,9 +82,17 @@ def _without_kernels(op: FusedKernel, node: Apply) -> FunctionGraph:
 def funcify(
     kernel: Kernel, in_python: Callable[..., Any], returned: Sequence[bool]
 ) -> EmittedFunction:
-    """Return a function that Numba calls, and what Python would; it takes and returns arrays, also those without axes.
+    """Return the function of a kernel for Numba.
 
-    Each output that is returned by the whole graph has a type of its own, see :mod:`pymc_fastlogp._upstream.numba_returned_arrays`.
+    Parameters
+    ----------
+    kernel : Kernel
+        Kernel to call. Scalars are passed and returned as arrays without axes.
+    in_python : callable
+        Python equivalent of the function.
+    returned : sequence of bool
+        For each output whether the whole graph returns it. Such an output has its own Numba type, see
+        :mod:`pymc_fastlogp._upstream.numba_returned_arrays`.
     """
     program = kernel.program
     input_types, output_types = _array_types(program.inputs), _array_types(program.outputs)
@@ -100,11 +108,9 @@ def funcify(
             _check_lengths(frame, buffer, lengths[: buffer.ndim])
         inputs = [x for each in arguments for x in each]
         outputs = _outputs(frame, program, output_types, inputs)
-        # An array without axes is in any order.
+        # An array without axes is contiguous in any order.
         layout = "".join(array.layout if array.ndim else "C" for array in given)
-        status, slots = call_with_outputs(
-            frame, lambda inside: layouts.emit_address(inside, kernel.name, layout), inputs, outputs
-        )
+        status, slots = call_with_outputs(frame, kernel.name, layout, inputs, outputs)
         _raise_error(frame, status, program.errors)
         return frame.results(output_types, arrays_in(frame, outputs, slots))
 
@@ -113,12 +119,14 @@ def funcify(
 
 
 def _check_lengths(frame: Frame, buffer: Buffer, lengths: Sequence[ir.Value]) -> None:
-    """Raise where a length is not that of the type, which the kernel counts on: nutpie exchanges data without a look at it."""
+    """Raise an error for a length that differs from the static length of the type. nutpie replaces data without such a check."""
     for length, expected in zip(lengths, buffer.shape, strict=True):
         if isinstance(expected, int):
             differs = frame.builder.icmp_signed("!=", length, I64(expected))
             with frame.builder.if_then(differs, likely=False):
-                frame.raise_error(ValueError, "an input has not the shape of its type")
+                frame.raise_error(
+                    ValueError, "the shape of an input differs from the static shape of its type"
+                )
 
 
 def _array_types(buffers: Sequence[Buffer]) -> list[types.Array]:
@@ -128,7 +136,7 @@ def _array_types(buffers: Sequence[Buffer]) -> list[types.Array]:
 def _outputs(
     frame: Frame, program: Program, output_types: Sequence[types.Array], inputs: Sequence[ir.Value]
 ) -> list[Output]:
-    """Return what is to be allocated; raise where a length is negative or memory cannot be as large."""
+    """Return the outputs to allocate; raise an error for a negative length or a size that overflows."""
     shapes = emit_shapes(frame.builder, program, inputs)
     for buffer, shape in zip(program.outputs, shapes, strict=True):
         for size, length in zip(buffer.shape, shape, strict=True):
@@ -146,7 +154,7 @@ def _outputs(
 
 
 def _raise_error(frame: Frame, status: ir.Value, errors: Sequence[Error]) -> None:
-    """Raise what a status other than 0 stands for."""
+    """Raise the error of a nonzero status."""
     builder = frame.builder
     with builder.if_then(builder.icmp_signed("!=", status, I64(0)), likely=False):
         for number, error in [*ERRORS.items(), *enumerate(errors, 1)]:

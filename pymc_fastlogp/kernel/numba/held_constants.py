@@ -24,7 +24,7 @@ from pymc_fastlogp.kernel.native.pointer_cells import declared
 
 @register_funcify_and_cache_key(HeldConstants)
 def funcify(op: HeldConstants, node: Apply, **kwargs: Any) -> tuple[EmittedFunction, str]:
-    """Compile to loads of the addresses. The function that is returned keeps the arrays alive."""
+    """Compile to loads of the addresses. The returned function keeps the arrays alive."""
     key = sha256("\n".join([machine_code.compiler(), *op.symbols]).encode())
     return _function(op.held), key.hexdigest()
 
@@ -47,7 +47,7 @@ def _function(arrays: Sequence[Held]) -> EmittedFunction:
 
 
 def _array(frame: Frame, type_: types.Array, held: Held) -> ir.Value:
-    """Return an array at the address that stands in a cell."""
+    """Return the array at the address that a cell holds."""
     place = declared(frame.builder.module, held.symbol, frame.pointer_to(type_))
     lengths, strides = (list(map(I64, sizes)) for sizes in (held.array.shape, held.array.strides))
     return frame.array(type_, frame.builder.load(place), lengths, strides)

@@ -1,10 +1,12 @@
-"""The machine code of a program for each layout of its inputs, where Numba's code finds it.
+"""Addresses of the machine code of a kernel for each layout of its inputs.
 
-A kernel stays out of the modules that call it, which Numba optimizes and compiles again at each level that links
-them. They read the address from a cell, see :mod:`pymc_fastlogp.kernel.native.kernels`. The code for C order is loaded with the kernel. What else is needed Numba knows only when it
-compiles the function around a kernel, and not again when it takes that from its cache on disk. So that
-function asks for any other layout when it runs. The code for it reads through strides: on matrices of 5 to
-1000 rows this took less time than to copy them first.
+A kernel is not part of the modules that call it, because Numba optimizes and compiles a module again at each level that links
+it. The callers load the address from a cell, see :mod:`pymc_fastlogp.kernel.native.kernels`.
+
+The code for inputs in C order is loaded with the kernel. Other layouts are known to Numba only while it
+compiles the calling function, and not if that function comes from the cache on disk. So the calling
+function requests the code for any other layout at run time. That code reads its inputs through strides, which takes less time than a copy
+for matrices of 5 to 1000 rows.
 """
 
 import logging
@@ -21,7 +23,7 @@ from pymc_fastlogp.kernel.native.pointer_cells import declared
 
 CELL = I64.as_pointer()
 SYMBOL = "pymc_fastlogp.kernel.for_layout"
-# Of an address, which atomic loads and stores have to state.
+# Alignment in bytes of an address, which atomic loads and stores require.
 ALIGNMENT = 8
 
 logger = logging.getLogger("pymc_fastlogp")
@@ -29,24 +31,24 @@ logger = logging.getLogger("pymc_fastlogp")
 
 @CFUNCTYPE(None, c_char_p, c_char_p, c_void_p)
 def _for_layout(name: bytes, layout: bytes, to: int) -> None:
-    """Write where the cell of the code for a layout is, nothing if there is no code.
+    """Write the address of the cell for a layout to ``to``, or nothing if compilation fails.
 
-    It is not returned: machine code called, so nobody catches Ctrl-C, after which ctypes returns what lies there.
+    The address is not returned, because machine code cannot catch a KeyboardInterrupt. ctypes would then return an undefined value.
     """
     try:
         found = addressof(loaded(name.decode()).load(layout.decode()))
         c_void_p.from_address(to).value = found
     except Exception:
-        logger.exception("a kernel was not compiled for the layout %s of its inputs", layout)
+        logger.exception("Compilation of a kernel for the input layout %s failed.", layout)
 
 
 llvm.add_symbol(SYMBOL, cast(_for_layout, c_void_p).value)
 
 
 def emit_address(frame: Frame, name: str, layout: str) -> ir.Value:
-    """Append code that returns the address of a kernel's machine code as an integer, 0 if there is none.
+    """Append code that loads the address of the machine code of a kernel as an integer, 0 if there is no code.
 
-    The layout has a letter for each input, as Numba calls it.
+    ``layout`` has a letter for each input, in the notation of Numba.
     """
     builder, module = frame.builder, frame.builder.module
     if set(layout) <= {"C"}:
@@ -67,7 +69,7 @@ def emit_address(frame: Frame, name: str, layout: str) -> ir.Value:
 
 
 def _variable(module: ir.Module, name: str, type_: ir.Type, value: Any) -> ir.GlobalVariable:
-    """Return a variable that only this module sees."""
+    """Add a private global variable to a module."""
     variable = cgutils.add_global_variable(module, type_, f"pymc_fastlogp.{name}")
     variable.linkage = "private"
     variable.initializer = value

@@ -1,11 +1,11 @@
-"""The outputs of a kernel in Numba: a function that allocates them and calls the machine code, and the arrays around them.
+"""Outputs of a kernel in Numba: allocation, the call of the machine code, and the arrays around the results.
 
-The function is called, not inlined. The rest of the call is so short that LLVM inlines that rest into the function around the compiled graph. There the
-lengths are constants: the assignment of the gradient in nutpie's callback needs no check of its shape, see
-:mod:`pymc_fastlogp._upstream.numba_returned_arrays`.
+Allocation and call are in a function that is not inlined. The code at the call site is then so short that LLVM inlines it into the caller of
+the compiled graph, where the lengths of the outputs become constants. So the assignment of the gradient in the callback of nutpie needs no check
+of its shape, see :mod:`pymc_fastlogp._upstream.numba_returned_arrays`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -15,13 +15,28 @@ from numba import types
 from pymc_fastlogp._upstream.numba import Frame, cgutils
 from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY
 from pymc_fastlogp.kernel.llvm import I1, I64, POINTER
+from pymc_fastlogp.kernel.numba.layouts import emit_address
 
-# The status of a call where there is no machine code.
+# Status of a call without machine code.
 NO_CODE = OUT_OF_MEMORY - 1
 
 
 class Output(NamedTuple):
-    """An array in C order, to be allocated: its size is in bytes, and is too large if an integer does not hold it."""
+    """An array in C order to allocate.
+
+    Attributes
+    ----------
+    type : numba.types.Array
+        Type of the array.
+    shape : sequence of llvmlite.ir.Value
+        Lengths.
+    strides : sequence of llvmlite.ir.Value
+        Strides in bytes.
+    size : llvmlite.ir.Value
+        Size in bytes.
+    is_too_large : llvmlite.ir.Value
+        Whether the size overflows an integer.
+    """
 
     type: types.Array
     shape: Sequence[ir.Value]
@@ -31,7 +46,7 @@ class Output(NamedTuple):
 
 
 def output_of(frame: Frame, type_: types.Array, shape: Any) -> Output:
-    """Return an output of some shape."""
+    """Return an output of the given shape."""
     strides: list[ir.Value] = []
     builder = frame.builder
     size, is_too_large = I64(frame.itemsize(type_)), I1(0)
@@ -45,27 +60,28 @@ def output_of(frame: Frame, type_: types.Array, shape: Any) -> Output:
 
 def call_with_outputs(
     frame: Frame,
-    find: Callable[[Frame], ir.Value],
+    name: str,
+    layout: str,
     inputs: Sequence[ir.Value],
     outputs: Sequence[Output],
 ) -> tuple[ir.Value, ir.Value]:
-    """Allocate the outputs and call the machine code, whose address ``find`` appends, as an integer or 0.
+    """Allocate the outputs and call the machine code of a kernel for a layout of its inputs.
 
     Returns
     -------
     status : llvmlite.ir.Value
-        0, or why there are no outputs.
+        0, or the status of an error. There are outputs only for 0.
     slots : llvmlite.ir.Value
-        Where the outputs are, see :func:`arrays_in`; nowhere unless the status is 0.
+        Memory with the addresses of the outputs, see :func:`arrays_in`.
     """
     slots = cgutils.alloca_once(frame.builder, ir.ArrayType(POINTER, len(outputs)))
-    outlined = _outlined(frame, find, [x.type for x in inputs], len(outputs))
+    outlined = _outlined(frame, name, layout, [x.type for x in inputs], len(outputs))
     sizes = [output.size for output in outputs]
     return frame.builder.call(outlined, [slots, *inputs, *sizes]), slots
 
 
 def arrays_in(frame: Frame, outputs: Sequence[Output], slots: ir.Value) -> list[ir.Value]:
-    """Return the arrays of outputs that have been allocated."""
+    """Return the arrays of allocated outputs."""
     places = (frame.builder.gep(slots, [I64(0), I64(i)]) for i in range(len(outputs)))
     memory = [frame.builder.load(place, typ=POINTER) for place in places]
     return [
@@ -76,11 +92,12 @@ def arrays_in(frame: Frame, outputs: Sequence[Output], slots: ir.Value) -> list[
 
 def _outlined(
     caller: Frame,
-    find: Callable[[Frame], ir.Value],
+    name: str,
+    layout: str,
     input_types: Sequence[ir.Type],
     n_outputs: int,
 ) -> ir.Function:
-    """Return a function that allocates memory of some sizes, calls the machine code, and fills the slots."""
+    """Return a function that allocates the outputs, calls the machine code, and stores the addresses of the outputs in the slots."""
     module = caller.builder.module
     type_ = ir.FunctionType(I64, [POINTER, *input_types, *[I64] * n_outputs])
     outlined = ir.Function(module, type_, module.get_unique_name("with_outputs"))
@@ -91,7 +108,7 @@ def _outlined(
 
     builder = ir.IRBuilder(outlined.append_basic_block())
     frame = caller.at(builder)
-    address = find(frame)
+    address = emit_address(frame, name, layout)
     _return_if(frame, cgutils.is_null(builder, address), I64(NO_CODE), [])
     memory = [frame.allocate(size) for size in sizes]
     is_missing = reduce(builder.or_, [cgutils.is_null(builder, each) for each in memory])
@@ -110,7 +127,7 @@ def _outlined(
 def _return_if(
     frame: Frame, condition: ir.Value, status: ir.Value, memory: Sequence[ir.Value]
 ) -> None:
-    """Give the memory back and return where a condition holds."""
+    """Append a conditional return, which releases memory first."""
     with frame.builder.if_then(condition, likely=False):
         for each in memory:
             frame.release(each)

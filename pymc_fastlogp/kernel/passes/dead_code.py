@@ -1,4 +1,13 @@
-"""Dead code: what is stored and never read, and the buffers of which nothing is left."""
+"""Dead code elimination: drop stores that no output depends on, and buffers without uses.
+
+.. code-block:: text
+
+    loop n:                              loop n:
+        b[i0] = exp(x[i0])         ->        y[i0] = exp(x[i0])
+        y[i0] = exp(x[i0])
+
+Fusion leaves such stores: it replaces the loads of ``b`` by the stored expression. Checks stay, as do the buffers that they read.
+"""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -17,7 +26,7 @@ from pymc_fastlogp.kernel.ir.traversal import (
 
 
 def drop_dead_stores(program: Program) -> Program:
-    """Return the program without statements that no output depends on."""
+    """Drop dead stores and unused buffers."""
     live = _live_buffers(program)
 
     def is_live(statement: Statement) -> bool:
@@ -38,7 +47,7 @@ def drop_dead_stores(program: Program) -> Program:
 
 
 def _live_buffers(program: Program) -> set[Buffer]:
-    """Return the buffers that are outputs or are read for one, for a check, or for what runs again, directly or not."""
+    """Return the buffers on which an output, a check or the fallback depends, directly or not."""
     live = {buffer for buffer in program.outputs if buffer.role is Role.OUTPUT}
     if program.fallback:
         live.add(program.fallback.failed)

@@ -1,11 +1,23 @@
-"""Loop fusion: loops over the same domain become one, as far as their order allows.
+"""Loop fusion: merge loops over the same domain as far as the order of reads and writes allows.
 
-Each loop joins the first group that has its domain and comes after everything that it needs. A group is opened as
-early as it can be, so that scalars are ready before the long loops that use them, and these can be one. For the same reason
-a short loop does not join a group if one of them waits for rows and rows will read the other: the logarithms of two weights are not
-computed with the conjunction of two checks, which would part the loop that checks all rows from the one that weighs them.
+.. code-block:: text
 
-What is repeated is a group by itself, and its own steps are fused alike.
+    loop n:                              loop n:
+        b[i0] = exp(x[i0])         ->        b[i0] = exp(x[i0])
+    loop n:                                  y += exp(x[i0]) * z[i0]
+        y += b[i0] * z[i0]
+
+One pass over the rows replaces several, and a value that one statement stores for another stays in a register
+(:mod:`~pymc_fastlogp.kernel.passes.fusion_groups`).
+
+Each loop joins the first group of its domain that comes after all groups on which the loop depends. A new group is inserted at the earliest possible
+position. So scalars are ready before the long loops that use them, and those loops can be merged.
+
+A short loop does not join a group if this would separate two long loops: one that computes an operand of the group, and one that reads the
+result of the short loop. For example, if the logarithms of two weights
+joined the conjunction of two checks, the loop that checks all rows could no longer be fused with the loop that weighs the rows.
+
+A sequential loop is a group by itself. Its own steps are fused in the same way.
 """
 
 from collections import Counter
@@ -23,19 +35,19 @@ from pymc_fastlogp.kernel.ir.traversal import (
     writes,
 )
 from pymc_fastlogp.kernel.passes.fusion_groups import (
-    Alone,
+    Accesses,
     Domain,
     Group,
-    Touched,
+    SequentialGroup,
     are_independent,
-    fit,
+    can_fuse,
     is_barrier,
 )
 from pymc_fastlogp.kernel.passes.fusion_order import Order, length_of
 
 
 def fuse_loops(program: Program) -> Program:
-    """Return the program with as few loops as the order of reads and writes allows."""
+    """Merge loops as far as the order of reads and writes allows."""
     return replace(program, steps=_fused(program.steps))
 
 
@@ -43,20 +55,20 @@ def _fused(steps: Sequence[Step]) -> tuple[Step, ...]:
     order = Order(steps)
     for step in steps:
         if isinstance(step, SequentialLoop):
-            alone = Alone(replace(step, steps=_fused(step.steps)))
+            alone = SequentialGroup(replace(step, steps=_fused(step.steps)))
             order.insert(order.earliest(step), alone)
         elif 0 not in step.domain:
             order.add(_place(order, step), step)
-    return tuple(_joined([group.as_step() for group in order.groups]))
+    return tuple(_merge_distant([group.as_step() for group in order.groups]))
 
 
 def _place(order: Order, loop: Loop) -> Group:
-    """Return the group that a loop joins, perhaps a new one."""
+    """Return the group that a loop joins, which may be a new group."""
     earliest = order.earliest(loop)
     for position, group in _candidates(order, loop, earliest):
         if group.is_barrier or not group.fits(loop):
             continue
-        if not _would_wait(order, position, loop):
+        if not _would_separate(order, position, loop):
             return group
     group = Group(loop.domain)
     order.insert(earliest, group)
@@ -64,20 +76,22 @@ def _place(order: Order, loop: Loop) -> Group:
 
 
 def _candidates(order: Order, loop: Loop, earliest: int) -> Iterable[tuple[int, Group]]:
-    """Return the groups of a loop's domain that it may join, with their positions."""
+    """Return the candidate groups for a loop, with their positions."""
     if is_barrier(loop):  # nothing moves across a check
         return []
     if loop.domain:
         return order.of_domain(loop.domain, earliest)
-    # A scalar is cheap to compute and should not wait for others.
+    # A scalar is cheap to compute, and should not be delayed by later groups.
     here = order.groups[earliest : earliest + 1]
     return [(earliest, group) for group in here if isinstance(group, Group)]
 
 
-def _would_wait(order: Order, position: int, loop: Loop) -> bool:
-    """Return whether of the group at a position and a loop, as one, a part would wait for longer loops like those that read it.
+def _would_separate(order: Order, position: int, loop: Loop) -> bool:
+    """Return whether merging a loop into a group would separate two longer loops of the same domain.
 
-    What depends on one another stays together: the loop may have no place before the group.
+    The first longer loop computes an operand of only one of the two. The second longer loop reads a result of the other one. After the merge,
+    the second has to wait for the first, so they cannot be fused. A loop that depends on the group always joins: it cannot be placed
+    before the group.
     """
     group = order.groups[position]
     if not group.writes.isdisjoint(reads(loop) | writes(loop)):
@@ -97,10 +111,10 @@ def _would_wait(order: Order, position: int, loop: Loop) -> bool:
     )
 
 
-def _joined(steps: list[Step]) -> list[Step]:
-    """Return the steps after loops that opened early have met a later one of their domain, the longest first.
+def _merge_distant(steps: list[Step]) -> list[Step]:
+    """Merge each loop with later loops of the same domain, the longest domains first.
 
-    What stands between them moves before both or behind both, which nothing between may forbid.
+    The steps between two merged loops move before or behind both, if their order of reads and writes allows that.
     """
     counts = Counter(step.domain for step in steps if isinstance(step, Loop) and step.domain)
     several = [domain for domain, count in counts.items() if count > 1]
@@ -108,26 +122,26 @@ def _joined(steps: list[Step]) -> list[Step]:
         position = 0
         while position < len(steps):
             later = _next_of_domain(steps, position, domain)
-            met = None if later is None else _met(steps[position : later + 1])
-            if later is None or met is None:
+            merged = None if later is None else _merge_ends(steps[position : later + 1])
+            if later is None or merged is None:
                 position += 1
                 continue
-            steps[position : later + 1] = met
+            steps[position : later + 1] = merged
             position = 0
     return steps
 
 
 def _next_of_domain(steps: list[Step], position: int, domain: Domain) -> int | None:
-    """Return the position of the next loop that runs for the same indices, if the one here has the domain."""
+    """Return the position of the next loop that can be merged with the loop at ``position``, if that loop has the domain."""
     loop = steps[position]
     if not isinstance(loop, Loop) or loop.domain != domain:
         return None
     later = range(position + 1, len(steps))
-    return next((k for k in later if fit(loop, steps[k])), None)
+    return next((k for k in later if can_fuse(loop, steps[k])), None)
 
 
-def _met(steps: list[Step]) -> list[Step] | None:
-    """Return steps of which the first and the last, loops both, have become one, None if they cannot."""
+def _merge_ends(steps: list[Step]) -> list[Step] | None:
+    """Merge the first and the last of several steps, which are loops; return None if this is impossible."""
     first, *between, last = steps
     assert isinstance(first, Loop)
     assert isinstance(last, Loop)
@@ -136,7 +150,7 @@ def _met(steps: list[Step]) -> list[Step] | None:
         return None
     before: list[Step] = []
     behind: list[Step] = []
-    touched = Touched(first)
+    touched = Accesses(first)
     for step in between:
         if touched.is_independent(step):
             before.append(step)

@@ -1,10 +1,11 @@
-"""Groups of loops that have become one, of which :mod:`~pymc_fastlogp.kernel.passes.fuse` makes a program.
+"""Groups of fused loops, from which :mod:`~pymc_fastlogp.kernel.passes.fuse` builds a program.
 
-What a group stores it keeps as expressions, by element. A later statement of the group that reads such an
-element gets the expression in place of the load, so that the value stays in a register; one that
-accumulates in it changes the expression. Where the position along one axis is data, and every element
-along that axis is known, the read becomes a chain of Switches, and the accumulation one in each element.
-Anything else has to wait for the end of the group.
+A group keeps the values that it stores as expressions, by element. A later statement of the group that reads such an
+element gets the expression in place of the load, so the value stays in a register. A statement that
+accumulates in such an element changes the expression.
+
+If the position along one axis is data, and every element along that axis is known, a load becomes a chain of Switches, and an accumulation
+becomes one accumulation per element. All other reads and writes of stored elements have to come after the group.
 """
 
 from dataclasses import dataclass, field
@@ -51,20 +52,20 @@ Domain = tuple[Size, ...]
 
 @dataclass
 class Group:
-    """Loops of a common domain that have become one.
+    """Fused loops of a common domain.
 
     Attributes
     ----------
     stored : dict of Buffer to dict
-        The elements that were stored, by index, as expressions.
+        Expressions of the stored elements, by index.
     others : list of Statement
         All other statements.
     reads, writes : set of Buffer
-        What they touch in memory.
+        Buffers that the statements read and write.
     is_barrier : bool
-        Whether nothing may move across.
+        Whether no step may move across the group.
     is_call : bool
-        Whether it is the call of a library, which is alone.
+        Whether the group is the call of a library function, which cannot be fused.
     """
 
     domain: Domain
@@ -77,14 +78,14 @@ class Group:
 
     @classmethod
     def of(cls, *loops: Loop) -> Self:
-        """Return the group of some loops, at least one."""
+        """Return the group of one or more loops."""
         group = cls(loops[0].domain)
         for loop in loops:
             group.add(loop)
         return group
 
     def as_step(self) -> Loop:
-        """Return the loop."""
+        """Return the fused loop."""
         stores = (
             Store(buffer, index, value)
             for buffer, elements in self.stored.items()
@@ -93,7 +94,7 @@ class Group:
         return Loop(self.domain, (*stores, *self.others))
 
     def fits(self, loop: Loop) -> bool:
-        """Return whether the loop can be part of the group."""
+        """Return whether a loop has the domain of the group, and neither is a call."""
         return self.domain == loop.domain and not (self.is_call or is_call(loop))
 
     def add(self, loop: Loop) -> None:
@@ -101,7 +102,7 @@ class Group:
         self.is_call = self.is_call or is_call(loop)
         forwarding = Substitution(self._forwarded)
         for statement in loop.body:
-            # Of most statements nothing is forwarded, and expressions may be long.
+            # Most statements need no forwarding, and expressions may be long.
             is_known = self.stored.keys().isdisjoint(loaded(roots(statement)))
             self._add(statement if is_known else forwarding.of(statement))
             if not isinstance(statement, Check) and statement.buffer in reads(loop):
@@ -124,7 +125,7 @@ class Group:
             self.others.append(statement)
 
     def _accumulate(self, elements: dict[Element, Expr], statement: Accumulate) -> None:
-        """Change the expressions of the elements in which a statement accumulates."""
+        """Update the expressions of the elements in which a statement accumulates."""
         dtype = statement.buffer.dtype
 
         def combined(before: Expr, value: Expr) -> Expr:
@@ -139,7 +140,7 @@ class Group:
             elements[index] = combined(elements[index], value)
 
     def _forwarded(self, expr: Expr) -> Expr | None:
-        """Return the expression of an element that is loaded, None if it is not stored here."""
+        """Return the expression of a loaded element, None if the group does not store this element."""
         if not isinstance(expr, Load) or expr.buffer not in self.stored:
             return None
         elements = self.stored[expr.buffer]
@@ -155,7 +156,7 @@ class Group:
         return value
 
     def must_precede(self, step: Step) -> bool:
-        """Return whether a step has to come later than the group, not within it."""
+        """Return whether a step has to come after the group, not within the group."""
         if self.is_barrier or is_barrier(step) or self._reads_before(step):
             return True
         if isinstance(step, SequentialLoop) or not self.fits(step):
@@ -165,13 +166,13 @@ class Group:
         return not (self._can_forward(step) and self._can_write(step))
 
     def _reads_before(self, step: Step) -> bool:
-        """Return whether the group reads an element that the step may write."""
+        """Return whether the group reads an element that a step may overwrite."""
         both = writes(step) & self.reads
         if not both or isinstance(step, SequentialLoop):
             return bool(both)
         written = [update for update in updates(step) if update.buffer in both]
         return any(
-            load.buffer is update.buffer and not _are_apart(load.index, update.index)
+            load.buffer is update.buffer and not _are_distinct(load.index, update.index)
             for load in loads(self.as_step())
             for update in written
         )
@@ -184,7 +185,7 @@ class Group:
         )
 
     def _has(self, buffer: Buffer, index: Element) -> bool:
-        """Return whether the element, or each that it may be, is kept as an expression."""
+        """Return whether an element is stored as an expression, or all elements that a data-dependent index may select."""
         elements = self.stored.get(buffer, {})
         return index in elements or bool(_along_axis(buffer, elements, index))
 
@@ -204,13 +205,13 @@ class Group:
         if isinstance(statement, Accumulate):
             return self._has(statement.buffer, statement.index)
         return not statement.in_order and all(
-            index == statement.index or _are_apart(index, statement.index) for index in elements
+            index == statement.index or _are_distinct(index, statement.index) for index in elements
         )
 
 
 @dataclass
-class Alone:
-    """Sequential loop, which no other loop joins."""
+class SequentialGroup:
+    """Group of one sequential loop, which no other loop joins."""
 
     repeat: SequentialLoop
 
@@ -219,33 +220,33 @@ class Alone:
         self.is_barrier = is_barrier(self.repeat)
 
     def as_step(self) -> SequentialLoop:
-        """Return it."""
+        """Return the sequential loop."""
         return self.repeat
 
     def fits(self, loop: Loop) -> bool:
-        """Say that no loop can be part of it."""
+        """Return False: no loop joins a sequential loop."""
         return False
 
     def must_precede(self, step: Step) -> bool:
-        """Return whether a step has to come later."""
+        """Return whether a step has to come after the sequential loop."""
         return not are_independent(self.repeat, step)
 
 
-class Touched:
-    """Reads and writes of at least one step, cached between changes of the steps."""
+class Accesses:
+    """Reads and writes of one or more steps."""
 
     def __init__(self, step: Step):
         self._reads, self._writes = set(reads(step)), set(writes(step))
         self._is_barrier = is_barrier(step)
 
     def add(self, step: Step) -> None:
-        """Add another step."""
+        """Add the reads and writes of a step."""
         self._reads |= reads(step)
         self._writes |= writes(step)
         self._is_barrier |= is_barrier(step)
 
     def is_independent(self, step: Step) -> bool:
-        """Return whether a step may change places with all of them."""
+        """Return whether a step commutes with all added steps."""
         if self._is_barrier or is_barrier(step):
             return False
         return (
@@ -255,28 +256,28 @@ class Touched:
         )
 
 
-def fit(first: Loop, second: Step) -> bool:
-    """Return whether two loops run for the same indices; a call of a library is alone, and so is what is repeated."""
+def can_fuse(first: Loop, second: Step) -> bool:
+    """Return whether two steps are loops of the same domain that are not calls."""
     if isinstance(second, SequentialLoop):
         return False
     return first.domain == second.domain and not (is_call(first) or is_call(second))
 
 
 def are_independent(first: Step, second: Step) -> bool:
-    """Return whether two steps may change places."""
-    return Touched(first).is_independent(second)
+    """Return whether two steps commute."""
+    return Accesses(first).is_independent(second)
 
 
 def is_barrier(step: Step) -> bool:
-    """Return whether nothing may move across: a check that fails ends the kernel."""
+    """Return whether no step may move across a step with a check, which ends the kernel on failure."""
     if "is_barrier" not in vars(step):
         every = (statement for loop in loops_in((step,)) for statement in loop.body)
         vars(step)["is_barrier"] = any(isinstance(statement, Check) for statement in every)
     return vars(step)["is_barrier"]
 
 
-def _are_apart(first: Element, second: Element) -> bool:
-    """Return whether two indices are known to be of different elements, in whatever turns of a loop."""
+def _are_distinct(first: Element, second: Element) -> bool:
+    """Return whether two indices are known to select different elements, in any two iterations of a loop."""
     for a, b in zip(first, second, strict=True):
         (base, offset), (other_base, other_offset) = base_and_offset(a), base_and_offset(b)
         if base is other_base and offset != other_offset and is_uniform(base):
@@ -287,9 +288,9 @@ def _are_apart(first: Element, second: Element) -> bool:
 def _along_axis(
     buffer: Buffer, elements: dict[Element, Expr], index: Element
 ) -> list[tuple[Expr, Element]]:
-    """Return the stored elements that one with a position of data along one axis may be, with whether each is the one.
+    """Return the stored elements that an index with a data-dependent position along one axis may select.
 
-    Empty unless all elements along that axis are stored.
+    Each element comes with the test for its position. The list is empty unless all elements along that axis are stored.
     """
     for axis, (position, length) in enumerate(zip(index, buffer.shape, strict=True)):
         if isinstance(position, Const) or not isinstance(length, int) or length > len(elements):

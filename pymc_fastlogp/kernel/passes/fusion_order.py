@@ -1,7 +1,7 @@
-"""Groups of loops in their order, found by what they read, write and run over.
+"""Order of fusion groups, indexed by reads, writes and domains.
 
-A model of hundreds of likelihoods has thousands of loops and groups, and each loop asks which groups have to come before it. Nearly all
-have nothing to do with it, and are not looked at.
+A model of hundreds of likelihoods has thousands of loops and groups. For each loop the groups that must precede it are looked up by buffer, which
+replaces a comparison with every group.
 """
 
 from collections import defaultdict
@@ -13,12 +13,12 @@ from math import inf, prod
 from pymc_fastlogp.kernel.ir.expressions import Buffer
 from pymc_fastlogp.kernel.ir.loops import Loop, Step
 from pymc_fastlogp.kernel.ir.traversal import reads, writes
-from pymc_fastlogp.kernel.passes.fusion_groups import Alone, Domain, Group, is_barrier
+from pymc_fastlogp.kernel.passes.fusion_groups import Domain, Group, SequentialGroup, is_barrier
 
 
 @dataclass
 class Readers:
-    """The domains of loops that read some buffers, and the length of the longest, 0 if there is none."""
+    """Domains of the loops that read some buffers, and the number of iterations of the longest, 0 without readers."""
 
     domains: set[Domain] = field(default_factory=set)
     longest: float = 0
@@ -31,36 +31,36 @@ class Readers:
 
 
 def length_of(domain: Domain) -> float:
-    """Return how often a loop runs; one whose length is known only when it is called is long."""
+    """Return the number of iterations of a loop; infinity if a length is dynamic."""
     return prod(size if isinstance(size, int) else inf for size in domain)
 
 
 class Order:
-    """Groups in their order.
+    """Ordered list of groups, with indices of their reads, writes and domains.
 
     Parameters
     ----------
     steps : sequence of Step
-        All loops that will be added.
+        All steps that will be added.
 
     Attributes
     ----------
-    groups : list of Group or Alone
-        The groups.
+    groups : list of Group or SequentialGroup
+        Groups in the order of execution.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
-        self.groups: list[Group | Alone] = []
+        self.groups: list[Group | SequentialGroup] = []
         self._positions: dict[int, int] = {}
-        self._barriers: list[Group | Alone] = []
-        self._readers = defaultdict[Buffer, list[Group | Alone]](list)
-        self._writers = defaultdict[Buffer, list[Group | Alone]](list)
+        self._barriers: list[Group | SequentialGroup] = []
+        self._readers = defaultdict[Buffer, list[Group | SequentialGroup]](list)
+        self._writers = defaultdict[Buffer, list[Group | SequentialGroup]](list)
         self._of_domain = defaultdict[Domain, list[Group]](list)
         self._domains = _domains_reading(steps)
         self._readers_of_group = defaultdict[int, Readers](Readers)
 
-    def insert(self, position: int, group: Group | Alone) -> None:
-        """Put a new group at a position, before what is there."""
+    def insert(self, position: int, group: Group | SequentialGroup) -> None:
+        """Insert a new group at a position."""
         self.groups.insert(position, group)
         for k in range(position, len(self.groups)):
             self._positions[id(self.groups[k])] = k
@@ -72,12 +72,14 @@ class Order:
 
     def add(self, group: Group, loop: Loop) -> None:
         """Append a loop to a group."""
-        # What the group takes over instead of reading it is indexed as well, which finds the group too often, not too seldom.
+        # Loads that the group replaces by expressions are indexed, too. Lookups then return a superset of the readers, which is safe.
         self._index(group, reads(loop) - group.reads, writes(loop) - group.writes)
         group.add(loop)
         self._note_barrier(group)
 
-    def _index(self, group: Group | Alone, read: Set[Buffer], written: Set[Buffer]) -> None:
+    def _index(
+        self, group: Group | SequentialGroup, read: Set[Buffer], written: Set[Buffer]
+    ) -> None:
         for buffer in read:
             self._readers[buffer].append(group)
         for buffer in written:
@@ -85,22 +87,26 @@ class Order:
             self._readers_of_group[id(group)].add(self._domains.get(buffer, ()))
 
     def readers_of(self, written: Iterable[Buffer]) -> Readers:
-        """Return what loops read some buffers."""
+        """Return the readers of some buffers."""
         found = Readers()
         for buffer in written:
             found.add(self._domains.get(buffer, ()))
         return found
 
-    def readers_of_group(self, group: Group | Alone) -> Readers:
-        """Return what loops read what a group writes; kept, as a group may write much and be asked often."""
+    def readers_of_group(self, group: Group | SequentialGroup) -> Readers:
+        """Return the readers of all buffers that a group writes, from a cache that is updated with the group."""
         return self._readers_of_group[id(group)]
 
-    def _note_barrier(self, group: Group | Alone) -> None:
+    def _note_barrier(self, group: Group | SequentialGroup) -> None:
         if group.is_barrier:
             self._barriers.append(group)
 
     def earliest(self, step: Step) -> int:
-        """Return the first position at which all that has to come before a step is before it, or at it."""
+        """Return the earliest position for a step.
+
+        This is the position after the last group that must precede the step, or the position of a later group on which
+        the step depends and which the step may join.
+        """
         if is_barrier(step):
             return len(self.groups)
         touched = reads(step) | writes(step)
@@ -113,7 +119,7 @@ class Order:
         return 0
 
     def _before(self, step: Step) -> set[int]:
-        """Return the positions of the groups that may have to come before a step."""
+        """Return the positions of the groups that may have to precede a step."""
         written = writes(step)
         groups = [
             *(group for buffer in reads(step) | written for group in self._writers.get(buffer, ())),
@@ -123,7 +129,7 @@ class Order:
         return {self._positions[id(group)] for group in groups}
 
     def of_domain(self, domain: Domain, first: int) -> Iterator[tuple[int, Group]]:
-        """Yield the groups of a domain from a position on, with their positions, in their order."""
+        """Yield the groups of a domain from a position on, with their positions, in order."""
         positions = (self._positions[id(group)] for group in self._of_domain.get(domain, ()))
         for position in sorted(position for position in positions if position >= first):
             group = self.groups[position]
@@ -131,9 +137,9 @@ class Order:
             yield position, group
 
     def needed(self, read: Set[Buffer], end: int) -> set[int]:
-        """Return the positions before ``end`` of the groups that have to come before some reads, directly or not."""
+        """Return the positions before ``end`` of the groups on which some reads depend, directly or not."""
         found = set[int]()
-        # The last of them first, as negative numbers.
+        # A heap of negated positions, so that the last group is popped first.
         pending: list[int] = []
         buffers = read
         while True:
@@ -150,7 +156,7 @@ class Order:
 
 
 def _domains_reading(steps: Sequence[Step]) -> Mapping[Buffer, set[Domain]]:
-    """Return for each buffer the domains of the loops that read it; what is repeated joins none of them."""
+    """Map each buffer to the domains of the loops that read it. Sequential loops are ignored, because no loop can join them."""
     found = defaultdict[Buffer, set[Domain]](set)
     for step in steps:
         if isinstance(step, Loop):

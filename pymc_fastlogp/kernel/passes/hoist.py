@@ -1,8 +1,4 @@
-"""Loop-invariant code motion out of sequential loops: work on sequences alone is done before the first step, by vectors.
-
-A step of scalars runs one lane. Its gradient computes again what the steps did, from the values that were kept: that depends on no
-other step. Functions and divisions of that kind are stored by a loop over all steps before the
-repetition, and a step loads them:
+"""Loop-invariant code motion out of sequential loops: compute functions of sequences alone before the first step, by vector code.
 
 .. code-block:: text
 
@@ -12,8 +8,14 @@ repetition, and a step loads them:
                                              repeat t n:
                                                  g[t + 1] = g[t] * b[t]
 
-What is divided by such a value is multiplied by its reciprocal, as :mod:`~pymc_fastlogp.kernel.passes.reciprocal` does. The steps
-of vectors stay as they are. So does what a step reads at a position that is data: that it is in bounds is checked in the step.
+A step of scalars runs in one lane. The gradient of such a step recomputes functions of stored values, which do
+not depend on other steps. So functions and divisions of that kind are stored by a loop over all steps before the
+sequential loop, and each step loads the results. Cheap arithmetic stays, as a store and a load would cost more.
+
+A division by such a value becomes a multiplication by its reciprocal, as in :mod:`~pymc_fastlogp.kernel.passes.reciprocal`.
+
+Steps of vectors are not changed. Loads at a data-dependent position are not moved either, because the step checks that the position is in bounds.
+This is a part of the pass :mod:`~pymc_fastlogp.kernel.passes.step_motion`.
 """
 
 from collections.abc import Iterator
@@ -30,29 +32,32 @@ from pymc_fastlogp.kernel.ir.substitute import (
 )
 from pymc_fastlogp.kernel.ir.traversal import expressions, loaded, operands, roots, walk, writes
 from pymc_fastlogp.kernel.passes.reciprocal import exact_expressions
-from pymc_fastlogp.kernel.passes.sink import at_each_step, is_straight
+from pymc_fastlogp.kernel.passes.sink import is_straight, step_number_as_index
 from pymc_fastlogp.kernel.scalars.cost import cost_of
 from pymc_fastlogp.kernel.scalars.quotient import quotient
 
-# Of an operation that is worth a store and a load: that of a division (``python -m benchmarks.limits``).
+# Least cost of an operation that is worth a store and a load: that of a division (``python -m benchmarks.limits``).
 COSTLY = 8
 
 
-def with_work_before(repeat: SequentialLoop, stored: list[Buffer]) -> Iterator[Step]:
-    """Yield what is repeated, after the loops that do some of its work; add the buffers that these store."""
+def hoist(repeat: SequentialLoop, stored: list[Buffer]) -> Iterator[Step]:
+    """Yield the loops that precompute invariant expressions, and then the sequential loop; append their buffers to ``stored``."""
     repeat = replace(repeat, steps=tuple(_with_reciprocals(step, repeat) for step in repeat.steps))
     found = dict.fromkeys(
-        expr for step in repeat.steps if is_straight(step) for expr in _of_sequences(step, repeat)
+        expr
+        for step in repeat.steps
+        if is_straight(step)
+        for expr in _invariant_expressions(step, repeat)
     )
-    places: dict[Expr, Expr] = {}
-    # Operands first: what contains one is looked up with that in its place.
+    loads_of: dict[Expr, Expr] = {}
+    # Operands first: an expression is looked up after its operands have been replaced by loads.
     for expr in (part for part in walk(list(found)) if part in found):
         buffer = Buffer(f"h{len(stored)}", expr.dtype, (repeat.length,), Role.SCRATCH)
         stored.append(buffer)
         yield _loop_of(expr, buffer, repeat)
-        [key] = substitute_in_element((expr,), places.get)
-        places[key] = Load(buffer, (Load(repeat.counter, ()),))
-    yield replace(repeat, steps=tuple(_with(step, places) for step in repeat.steps))
+        [key] = substitute_in_element((expr,), loads_of.get)
+        loads_of[key] = Load(buffer, (Load(repeat.counter, ()),))
+    yield replace(repeat, steps=tuple(_with_loads(step, loads_of) for step in repeat.steps))
 
 
 def _with_reciprocals(step: Step, repeat: SequentialLoop) -> Step:
@@ -66,18 +71,18 @@ def _with_reciprocals(step: Step, repeat: SequentialLoop) -> Step:
         x, y = expr.args
         if not all(part.dtype == "float64" for part in (expr, x, y)):
             return None
-        if not _is_of_sequences(y, written, repeat.counter) or not loaded([x]) & written:
+        if not _is_invariant(y, written, repeat.counter) or not loaded([x]) & written:
             return None
         return Compute(quotient, (x, y, Compute(ps.reciprocal, (y,), "float64")), "float64")
 
     return substitute_in_loop_by_origin(step, multiplied)
 
 
-def _of_sequences(loop: Loop, repeat: SequentialLoop) -> Iterator[Expr]:
-    """Yield the largest costly expressions of a loop that are the same whatever the steps before gave."""
+def _invariant_expressions(loop: Loop, repeat: SequentialLoop) -> Iterator[Expr]:
+    """Yield the largest costly expressions of a loop that do not depend on earlier steps."""
     written = writes(repeat)
     exprs = list(expressions(loop))
-    free = {expr for expr in exprs if _is_free(expr, written, repeat.counter)}
+    free = {expr for expr in exprs if _is_free_of_state(expr, written, repeat.counter)}
     needed = [operand for expr in exprs if expr not in free for operand in operands(expr)]
     needed += [root for statement in loop.body for root in roots(statement)]
     for expr in dict.fromkeys(needed):
@@ -85,12 +90,12 @@ def _of_sequences(loop: Loop, repeat: SequentialLoop) -> Iterator[Expr]:
             yield expr
 
 
-def _is_of_sequences(expr: Expr, written: frozenset[Buffer], counter: Buffer) -> bool:
-    return counter in loaded([expr]) and _is_free(expr, written, counter)
+def _is_invariant(expr: Expr, written: frozenset[Buffer], counter: Buffer) -> bool:
+    return counter in loaded([expr]) and _is_free_of_state(expr, written, counter)
 
 
-def _is_free(expr: Expr, written: frozenset[Buffer], counter: Buffer) -> bool:
-    """Return whether an expression reads nothing that a step writes, and all of it at positions known by the number of the step."""
+def _is_free_of_state(expr: Expr, written: frozenset[Buffer], counter: Buffer) -> bool:
+    """Return whether an expression reads no buffer that a step writes, and all indices depend on nothing but the step number."""
     loads = [part for part in walk([expr]) if isinstance(part, Load) and part.buffer is not counter]
     if any(load.buffer in written for load in loads):
         return False
@@ -98,16 +103,16 @@ def _is_free(expr: Expr, written: frozenset[Buffer], counter: Buffer) -> bool:
 
 
 def is_costly(expr: Expr) -> bool:
-    """Return whether a function or a division is part of an expression."""
+    """Return whether an expression contains a function or a division."""
     return any(isinstance(part, Compute) and cost_of(part) >= COSTLY for part in walk([expr]))
 
 
 def _loop_of(expr: Expr, buffer: Buffer, repeat: SequentialLoop) -> Loop:
-    """Return the loop that stores an expression for each step."""
-    # Also of one step, whose number is an index, too.
-    [value] = substitute_in_element((expr,), at_each_step(repeat))
+    """Return the loop that stores an expression for every step."""
+    # Substitution takes place even for a single step, whose number is an index, too.
+    [value] = substitute_in_element((expr,), step_number_as_index(repeat))
     return Loop((repeat.length,), (Store(buffer, (Index(0),), value),))
 
 
-def _with(step: Step, places: dict[Expr, Expr]) -> Step:
-    return substitute_in_loop(step, places.get) if isinstance(step, Loop) else step
+def _with_loads(step: Step, loads_of: dict[Expr, Expr]) -> Step:
+    return substitute_in_loop(step, loads_of.get) if isinstance(step, Loop) else step

@@ -1,9 +1,17 @@
-"""Writing in place: what is only copied elsewhere is written there at once.
+"""Copy elimination: write a buffer directly at the destination to which it is copied.
 
-A Join copies its parts, and an output is a copy of what was computed. Where a scratch buffer is read by
-nothing but such a copy, all writes of it go to the target instead, and the copy is dropped. What else writes
-the target between the first of these writes and the copy must write other elements, in known, disjoint intervals:
-else the order of the two would change.
+.. code-block:: text
+
+    loop n:                              loop n:
+        b[i0] = exp(x[i0])         ->        y[i0 + 5] = exp(x[i0])
+    loop n:
+        y[i0 + 5] = b[i0]
+
+A Join copies its parts, and an output is often a copy of a result. If a scratch buffer is read by
+such a copy alone, all of its writes go to the target instead, and the copy is dropped.
+
+Other writes of the target between the first redirected write and the copy must be to other elements, in known, disjoint intervals.
+Otherwise the order of writes to an element could change.
 """
 
 from collections import Counter
@@ -42,7 +50,7 @@ from pymc_fastlogp.kernel.ir.traversal import (
 
 @dataclass(frozen=True)
 class Copy:
-    """A statement of a loop that copies the whole of a scratch buffer, the source."""
+    """A statement of a loop that copies a whole scratch buffer, the source."""
 
     source: Buffer
     store: Store
@@ -50,20 +58,20 @@ class Copy:
 
 
 def write_in_place(program: Program) -> Program:
-    """Return the program without copies that can be spared."""
-    # Of scratch that is left, the readers stay as many.
+    """Remove copies whose source can be written at its destination."""
+    # Removing a copy does not change the number of readers of the remaining scratch buffers.
     n_readers = _numbers_of_readers(program)
-    # One after the other, so that a chain is followed step by step.
-    while (copy := _spare_copy(program, n_readers)) is not None:
+    # One copy at a time, so that chains of copies are resolved.
+    while (copy := _removable_copy(program, n_readers)) is not None:
         program = _without(program, copy)
     return program
 
 
-def _spare_copy(program: Program, n_readers: Counter[Buffer]) -> Copy | None:
+def _removable_copy(program: Program, n_readers: Counter[Buffer]) -> Copy | None:
     loops = (step for step in program.steps if isinstance(step, Loop))
     copies = (_as_copy(loop, statement) for loop in loops for statement in loop.body)
     alone = (copy for copy in copies if copy and _is_only_reader(copy, n_readers))
-    return next((copy for copy in alone if _is_spare(program, copy)), None)
+    return next((copy for copy in alone if _is_removable(program, copy)), None)
 
 
 def _as_copy(loop: Loop, statement: Statement) -> Copy | None:
@@ -77,7 +85,7 @@ def _as_copy(loop: Loop, statement: Statement) -> Copy | None:
     return Copy(value.buffer, statement, loop)
 
 
-def _is_spare(program: Program, copy: Copy) -> bool:
+def _is_removable(program: Program, copy: Copy) -> bool:
     source, target = copy.source, copy.store.buffer
     if source is target:
         return False
@@ -92,18 +100,18 @@ def _is_spare(program: Program, copy: Copy) -> bool:
         return False
     if any(map(is_call, loops_in(writers))) and not _is_whole(copy):
         return False
-    return _is_apart(between, copy)
+    return _has_distinct_writes(between, copy)
 
 
 def _is_known(index: Expr) -> bool:
-    """Return whether an index needs nothing that is computed, or checked to be in bounds, only after the first of the writes."""
+    """Return whether an index reads only inputs and constants, without a bounds check, so that it is known before the first write."""
     return reads_directly(index) and all(
         buffer.role in (Role.INPUT, Role.CONSTANT) for buffer in loaded([index])
     )
 
 
 def _is_whole(copy: Copy) -> bool:
-    """Return whether the target has the same elements in the same order, so that a library can write them there."""
+    """Return whether the target has the same elements in the same order, so that a library call can write them."""
     assert isinstance(copy.store.value, Load)
     source, target = copy.source.shape, copy.store.buffer.shape
     is_in_order = flat_index(source, copy.store.value.index) is flat_index(target, copy.store.index)
@@ -111,18 +119,18 @@ def _is_whole(copy: Copy) -> bool:
 
 
 def _numbers_of_readers(program: Program) -> Counter[Buffer]:
-    """Return how many statements read each buffer."""
+    """Return the number of statements that read each buffer."""
     statements = (statement for loop in loops_in(program.steps) for statement in loop.body)
     return Counter(buffer for statement in statements for buffer in loaded(roots(statement)))
 
 
 def _is_only_reader(copy: Copy, n_readers: Counter[Buffer]) -> bool:
-    """Return whether the source is read by nothing but the copy, and by that as what is copied alone."""
+    """Return whether the copied value is the only use of the source."""
     return n_readers[copy.source] == 1 and copy.source not in loaded(copy.store.index)
 
 
-def _is_apart(steps: Sequence[Step], copy: Copy) -> bool:
-    """Return whether nothing else in the steps writes the elements of the target that the copy writes."""
+def _has_distinct_writes(steps: Sequence[Step], copy: Copy) -> bool:
+    """Return whether no other statement of the steps writes an element that the copy writes."""
     others = [
         (loop, update)
         for loop in loops_in(steps)
@@ -139,7 +147,7 @@ def _is_apart(steps: Sequence[Step], copy: Copy) -> bool:
 
 
 def _interval(loop: Loop, update: Write) -> tuple[int, int] | None:
-    """Return the first and the last element, plus one, that a loop writes of a vector."""
+    """Return the interval of elements of a vector that a statement writes, None if unknown."""
     if isinstance(update, Call) or len(update.index) != 1:
         return None
     [index] = update.index
@@ -149,7 +157,7 @@ def _interval(loop: Loop, update: Write) -> tuple[int, int] | None:
 
 
 def _affine_interval(loop: Loop, index: Expr) -> tuple[int, int] | None:
-    """Return the least and the largest value, plus one, of an affine index in a loop of static lengths."""
+    """Return the half-open interval of an affine index in a loop of static lengths, None if unknown."""
     axes = [Index(axis) for axis in range(len(loop.domain))]
     found = affine(index, axes)
     if found is None or not isinstance(found.rest, Const):
@@ -165,7 +173,7 @@ def _affine_interval(loop: Loop, index: Expr) -> tuple[int, int] | None:
 
 
 def _constant(index: Expr) -> np.ndarray | None:
-    """Return the data of a constant that the index is taken from."""
+    """Return the data of the constant from which an index is loaded, None for other indices."""
     while isinstance(index, Compute) and isinstance(index.op, Cast):
         [index] = index.args
     if not (isinstance(index, Load) and index.buffer.role is Role.CONSTANT):
@@ -188,14 +196,14 @@ def _without(program: Program, copy: Copy) -> Program:
 def _redirected(statement: Statement, copy: Copy) -> Statement:
     if isinstance(statement, Check) or statement.buffer is not copy.source:
         return statement
-    moved = replace(statement, buffer=copy.store.buffer, index=_moved(statement.index, copy))
+    moved = replace(statement, buffer=copy.store.buffer, index=_target_index(statement.index, copy))
     if isinstance(moved, Call) and moved.failed:
-        return replace(moved, failed=_moved(moved.failed, copy))
+        return replace(moved, failed=_target_index(moved.failed, copy))
     return moved
 
 
-def _moved(index: tuple[Expr, ...], copy: Copy) -> tuple[Expr, ...]:
-    """Return where the copy takes an element of the source."""
+def _target_index(index: tuple[Expr, ...], copy: Copy) -> tuple[Expr, ...]:
+    """Return the index in the target of an element of the source."""
     assert isinstance(copy.store.value, Load)
     pairs = zip(copy.store.value.index, index, strict=True)
     places: dict[Expr, Expr] = {i: place for i, place in pairs if isinstance(i, Index)}

@@ -1,9 +1,17 @@
-"""Cheap sequences are computed where vector code reads them, not stored before.
+"""Rematerialization: compute cheap sequences where vector code reads them, instead of storing them.
 
-PyTensor moves all that it can of a step out of it: a sign, or the difference of two sequences, becomes a sequence. A step of a
-hundred series is vector code by itself, and what is stored for all steps takes longer to write and to read, from
-caches that it does not fit, than a few operations. The loops over all steps are no different. Steps of scalars are another matter
-(:mod:`~pymc_fastlogp.kernel.passes.hoist`).
+.. code-block:: text
+
+    loop n m:                            repeat t n:
+        b[i0, i1] = -x[i0, i1]     ->        loop m:
+    repeat t n:                                  s[t + 1, i0] = s[t, i0] * -x[t, i0]
+        loop m:
+            s[t + 1, i0] = s[t, i0] * b[t, i0]
+
+PyTensor moves as many operations as possible out of the inner graph of a Scan: a sign, or the difference of two sequences, becomes a sequence. If
+a step has a hundred series, it is vector code itself. The stored sequence exceeds the caches, and its stores and loads take
+longer than a few operations. The same holds for loops over all steps. Steps of scalars are the opposite case
+(:mod:`~pymc_fastlogp.kernel.passes.hoist`). This is a part of the pass :mod:`~pymc_fastlogp.kernel.passes.step_motion`.
 """
 
 from collections.abc import Sequence
@@ -26,24 +34,24 @@ from pymc_fastlogp.kernel.ir.traversal import (
 )
 from pymc_fastlogp.kernel.passes.hoist import is_costly
 
-# Elements that are read in place of one (``python -m benchmarks.limits``).
+# Largest number of loads that replace one load (``python -m benchmarks.limits``).
 MOST_LOADS = 2
 
 
 def inline_sequences(program: Program) -> Program:
-    """Return the program with cheap sequences computed where they are read."""
+    """Compute cheap sequences where they are read."""
     if not any(isinstance(step, SequentialLoop) for step in program.steps):
         return program
     values: dict[Buffer, Store] = {}
     for position, step in enumerate(program.steps):
         if isinstance(step, Loop):
             new = [s for s in step.body if isinstance(s, Store) and _is_cheap(s, step)]
-            values |= {s.buffer: s for s in new if _may_wait(s, program.steps, position)}
-    return replace(program, steps=with_loops(program.steps, lambda loop: [_with(loop, values)]))
+            values |= {s.buffer: s for s in new if _can_be_inlined(s, program.steps, position)}
+    return replace(program, steps=with_loops(program.steps, lambda loop: [_inlined(loop, values)]))
 
 
 def _is_cheap(store: Store, loop: Loop) -> bool:
-    """Return whether each element is stored once, in its place, and is as cheap to compute as to load."""
+    """Return whether a statement stores a whole scratch buffer, element by element, of values as cheap to compute as to load."""
     if store.buffer.role is not Role.SCRATCH or not loop.domain:
         return False
     if domain_of(store.buffer.shape) != (loop.domain, store.index) or is_costly(store.value):
@@ -52,8 +60,8 @@ def _is_cheap(store: Store, loop: Loop) -> bool:
     return sum(not is_uniform(load) for load in read) <= MOST_LOADS
 
 
-def _may_wait(store: Store, steps: Sequence[Step], position: int) -> bool:
-    """Return whether vector code alone reads what is stored, and nothing that it is made of changes any more."""
+def _can_be_inlined(store: Store, steps: Sequence[Step], position: int) -> bool:
+    """Return whether only vector code reads the stored buffer, and no later step changes an operand."""
     others = [s for loop in loops_in(steps) for s in updates(loop) if s is not store]
     if any(s.buffer is store.buffer for s in others):
         return False
@@ -65,12 +73,12 @@ def _may_wait(store: Store, steps: Sequence[Step], position: int) -> bool:
 
 
 def _can_compute(loop: Loop) -> bool:
-    """Return whether a loop runs by vectors; a library reads from memory, also for each index of a batch."""
+    """Return whether a loop is vector code; a library call needs its operands in memory."""
     return bool(loop.domain) and not is_call(loop)
 
 
-def _with(loop: Loop, values: dict[Buffer, Store]) -> Loop:
-    """Return a loop that computes elements of sequences, not those that it stores itself."""
+def _inlined(loop: Loop, values: dict[Buffer, Store]) -> Loop:
+    """Return a loop that computes elements of sequences instead of loading them."""
     if not any(load.buffer in values for load in loads(loop)):
         return loop
 
@@ -78,10 +86,10 @@ def _with(loop: Loop, values: dict[Buffer, Store]) -> Loop:
         if not isinstance(expr, Load) or expr.buffer not in values:
             return None
         store = values[expr.buffer]
-        places: dict[Expr, Expr] = {
+        positions: dict[Expr, Expr] = {
             i: at for i, at in zip(store.index, expr.index) if isinstance(i, Index)
         }
-        [value] = substitute_in_element((store.value,), places.get)
+        [value] = substitute_in_element((store.value,), positions.get)
         return value
 
     return substitute_in_loop(loop, computed)

@@ -1,8 +1,12 @@
-"""The order of the axes of a loop: innermost, where vectors run, the axis that costs least.
+"""Loop interchange: make the cheapest axis the innermost, along which vectors run.
 
-The cost of a vector along an axis counts its memory accesses and arithmetic, and is divided by the lanes that
-the axis fills. The weights are rough; what they must get right is that neighbors in memory are
-neighbors in a vector.
+.. code-block:: text
+
+    loop 50 1000:                        loop 1000 50:
+        y += exp(x[i1, i0])        ->        y += exp(x[i0, i1])
+
+The cost of a vector along an axis counts memory accesses and arithmetic, and is divided by the number of lanes that
+the axis fills. The weights are rough. Their purpose is that neighbors in memory are neighbors in a vector.
 """
 
 from dataclasses import replace
@@ -20,15 +24,15 @@ from pymc_fastlogp.kernel.ir.traversal import (
     with_loops,
 )
 
-# As many as any CPU has, so that the order does not depend on the CPU.
+# The largest number of lanes of any CPU, so that the order does not depend on the CPU.
 LANES = 16
-# Of a vector: neighbors in memory, one element for all lanes, one somewhere else for each (``python -m benchmarks.limits``).
+# Cost of a vector of neighbors in memory, of one element for all lanes, and of one distant element per lane (``python -m benchmarks.limits``).
 CONTIGUOUS, UNIFORM, APART = 1.0, 0.5, 10.0
 APART_WRITTEN = 40.0
 
 
 def interchange_axes(program: Program) -> Program:
-    """Return the program with the best axis of each loop innermost."""
+    """Make the cheapest axis of each loop the innermost."""
     return replace(program, steps=with_loops(program.steps, lambda loop: [_interchange(loop)]))
 
 
@@ -36,7 +40,7 @@ def _interchange(loop: Loop) -> Loop:
     axes = range(len(loop.domain))
     if len(axes) < 2 or is_ordered(loop):
         return loop
-    # The last of equals stays innermost.
+    # Ties go to the last axis.
     best = min(reversed(axes), key=lambda axis: _cost(loop, axis))
     order = (*(axis for axis in axes if axis != best), best)
     return _permuted(loop, order)
@@ -51,7 +55,7 @@ def _permuted(loop: Loop, order: tuple[int, ...]) -> Loop:
 
 
 def _cost(loop: Loop, axis: int) -> float:
-    """Return the cost per element of running vectors along an axis."""
+    """Return the cost per element of vectors along an axis."""
     length = loop.domain[axis]
     lanes = min(length, LANES) if isinstance(length, int) else LANES
     arithmetic = sum(isinstance(e, Compute) for e in expressions(loop))
@@ -61,7 +65,7 @@ def _cost(loop: Loop, axis: int) -> float:
 
 
 def _access_cost(access: Load | Write, axis: int, apart: float) -> float:
-    # Along an axis of length one, such as that of a vector as a column, nothing lies in between.
+    # An axis of length one, such as the second axis of a column, does not separate neighbors in memory.
     index = [i for i, n in zip(access.index, access.buffer.shape, strict=True) if n != 1]
     along = [i for i in index if depends_on([i], Index(axis))]
     if not along:

@@ -1,8 +1,4 @@
-"""Arrays lie in memory as vectors read them.
-
-Where a short axis has become straight-line code (:mod:`~pymc_fastlogp.kernel.passes.unroll`), vectors run along the long one, and
-what was made as ``rows x k`` is read and written k elements apart: a gather for each of the k columns. With the axis of the vectors as the
-last one the lanes are neighbors:
+"""Array layout: reorder the axes of scratch buffers and constants, so that lanes are neighbors in memory.
 
 .. code-block:: text
 
@@ -10,8 +6,11 @@ last one the lanes are neighbors:
         b[i0, 0] = %3               ->       b[0, i0] = %3
         b[i0, 1] = %4                        b[1, i0] = %4
 
-That is possible for scratch and for constants, whose elements nobody outside sees. A constant that is an input is turned by
-whoever passes it (:mod:`pymc_fastlogp.kernel.graph.arguments`). What a library reads stays in its order.
+Unrolling (:mod:`~pymc_fastlogp.kernel.passes.unroll`) makes vectors run along the rows of an array of shape ``(rows, k)``.
+The lanes are then k elements apart, and each of the k columns takes a gather. With the axis of the vectors last, the lanes are neighbors.
+
+This is possible for scratch buffers and constants, which are not visible outside the kernel. A constant that is passed as an input is transposed by
+the caller (:mod:`pymc_fastlogp.kernel.graph.arguments`). Operands of library calls keep their layout.
 """
 
 from collections import defaultdict
@@ -33,27 +32,27 @@ from pymc_fastlogp.kernel.ir.traversal import (
 )
 
 
-def lay_along_vectors(program: Program) -> Program:
-    """Return the program whose scratch and constants have the axis along which vectors run last."""
+def transpose_for_vectors(program: Program) -> Program:
+    """Move the axis along which vectors run to the end, in scratch buffers and constants."""
     axes = axes_of_vectors(program)
-    turned = {
-        buffer: _turned(buffer, axes[buffer])
+    transposed = {
+        buffer: _transposed(buffer, axes[buffer])
         for buffer in (*program.scratch, *program.constants)
         if buffer in axes
     }
-    if not turned:
+    if not transposed:
         return program
 
     def moved(expr: Expr) -> Expr | None:
-        if not isinstance(expr, Load) or expr.buffer not in turned:
+        if not isinstance(expr, Load) or expr.buffer not in transposed:
             return None
-        return Load(turned[expr.buffer], moved_last(expr.index, axes[expr.buffer]))
+        return Load(transposed[expr.buffer], moved_last(expr.index, axes[expr.buffer]))
 
     def rewritten(statement: Statement) -> Statement:
-        if isinstance(statement, Check) or statement.buffer not in turned:
+        if isinstance(statement, Check) or statement.buffer not in transposed:
             return statement
         index = moved_last(statement.index, axes[statement.buffer])
-        return replace(statement, buffer=turned[statement.buffer], index=index)
+        return replace(statement, buffer=transposed[statement.buffer], index=index)
 
     def changed(loop: Loop) -> list[Loop]:
         body = tuple(map(rewritten, substitute(loop.body, moved)))
@@ -65,15 +64,15 @@ def lay_along_vectors(program: Program) -> Program:
     return replace(
         program,
         steps=with_loops(program.steps, changed),
-        scratch=tuple(turned.get(buffer, buffer) for buffer in program.scratch),
-        constants=tuple(turned.get(buffer, buffer) for buffer in program.constants),
+        scratch=tuple(transposed.get(buffer, buffer) for buffer in program.scratch),
+        constants=tuple(transposed.get(buffer, buffer) for buffer in program.constants),
     )
 
 
 def axes_of_vectors(program: Program) -> dict[Buffer, int]:
-    """Return for each array that vectors mostly read or write apart the axis along which they run.
+    """Map each array to the axis along which most vectors run, if this axis is not the last.
 
-    Arrays that have one axis, or that a library reads, are left out.
+    Arrays of one axis and operands of library calls are excluded.
     """
     counts: dict[Buffer, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     fixed = set[Buffer]()
@@ -83,7 +82,7 @@ def axes_of_vectors(program: Program) -> dict[Buffer, int]:
                 fixed.add(buffer)
             elif (axis := _axis_along(index, len(loop.domain) - 1)) is not None:
                 counts[buffer][axis] += _length(loop)
-    # The last axis stays the last where another one is no better.
+    # Ties go to the last axis.
     best = {
         buffer: max(sorted(found, reverse=True), key=lambda axis: found[axis])
         for buffer, found in counts.items()
@@ -96,7 +95,7 @@ def axes_of_vectors(program: Program) -> dict[Buffer, int]:
 
 
 def _axis_along(index: tuple[Expr, ...], inner: int) -> int | None:
-    """Return the axis along which the lanes of a vector are neighbors, None if there is none."""
+    """Return the axis of an index along which lanes differ by one position, None without such an axis."""
     along = [axis for axis, i in enumerate(index) if depends_on([i], Index(inner))]
     if len(along) != 1 or abs(coefficient(index[along[0]], Index(inner)) or 0) != 1:
         return None
@@ -104,16 +103,16 @@ def _axis_along(index: tuple[Expr, ...], inner: int) -> int | None:
 
 
 def _length(loop: Loop) -> float:
-    """Return how often a loop runs; where that is known only when it is called, often."""
+    """Return the number of iterations of a loop; infinity if a length is dynamic."""
     return prod(size if isinstance(size, int) else inf for size in loop.domain)
 
 
 def moved_last[T](items: tuple[T, ...], axis: int) -> tuple[T, ...]:
-    """Return what belongs to the axes of an array with one of them moved behind the others."""
+    """Return per-axis items with the item of one axis moved to the end."""
     return (*items[:axis], *items[axis + 1 :], items[axis])
 
 
-def _turned(buffer: Buffer, axis: int) -> Buffer:
+def _transposed(buffer: Buffer, axis: int) -> Buffer:
     shape = moved_last(buffer.shape, axis)
     if buffer.role is not Role.CONSTANT:
         return replace(buffer, shape=shape)

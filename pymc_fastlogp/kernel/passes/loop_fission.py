@@ -1,9 +1,18 @@
-"""A large loop becomes several, where nothing that its rows compute is lost.
+"""Loop fission: split a large loop into several loops, between statements that share no computation per row.
 
-Fusing makes one loop of all likelihoods of the same number of rows. What they share are loads and scalars; each computes its own terms.
-A hundred of them in one body have more values than registers, and LLVM takes longer for one body
-than for its parts. So statements that share an expression of floats, other than one that is the same for all rows, stay
-together, and the loop is parted between them. The statements of a loop read nothing that it writes, so parts compute the same.
+.. code-block:: text
+
+    loop n:                              loop n:
+        y += f(x[i0])              ->        y += f(x[i0])
+        z += g(w[i0])                    loop n:
+                                             z += g(w[i0])
+
+Fusion merges all likelihoods of the same number of rows into one loop. Most of them share only loads and scalars.
+The body of a hundred likelihoods has more values than the CPU has registers, and LLVM takes longer for one long body
+than for several short bodies.
+
+Statements that share a float expression that varies by row stay together. The statements of a loop read no buffer that
+the loop writes, so any split is equivalent.
 """
 
 from collections.abc import Iterator
@@ -20,16 +29,16 @@ from pymc_fastlogp.kernel.ir.traversal import (
     with_loops,
 )
 
-# Expressions of a body that is parted, and of its parts (``python -m benchmarks.growth``).
+# Largest number of expressions of a body that stays whole, and of a part (``python -m benchmarks.growth``).
 LARGE, PART = 2_500, 300
 
 
-def part_large_loops(program: Program) -> Program:
-    """Return the program with several loops in place of a large one, where its statements share little."""
-    return replace(program, steps=with_loops(program.steps, _parted))
+def split_large_loops(program: Program) -> Program:
+    """Split large loops whose statements share no computation per row."""
+    return replace(program, steps=with_loops(program.steps, _split_loop))
 
 
-def _parted(loop: Loop) -> list[Loop]:
+def _split_loop(loop: Loop) -> list[Loop]:
     in_order = is_ordered(loop) or any(isinstance(statement, Check) for statement in loop.body)
     if in_order or sum(1 for _ in expressions(loop)) <= LARGE:
         return [loop]
@@ -38,7 +47,7 @@ def _parted(loop: Loop) -> list[Loop]:
 
 def _bodies(loop: Loop) -> Iterator[list[Statement]]:
     body, size = list[Statement](), 0
-    for statements in _families(loop):
+    for statements in _connected_statements(loop):
         n_more = sum(1 for _ in expressions(replace(loop, body=tuple(statements))))
         if body and size + n_more > PART:
             yield body
@@ -48,9 +57,9 @@ def _bodies(loop: Loop) -> Iterator[list[Statement]]:
     yield body
 
 
-def _families(loop: Loop) -> list[list[Statement]]:
-    """Return the statements of a loop, those together that share what rows compute, directly or not."""
-    # Of large loops alone: it takes longer to import than most models to lower.
+def _connected_statements(loop: Loop) -> list[list[Statement]]:
+    """Group the statements of a loop that share a computation per row, directly or not."""
+    # A late import: SciPy takes longer to import than most models take to lower, and only large loops get here.
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -73,7 +82,7 @@ def _families(loop: Loop) -> list[list[Statement]]:
 
 
 def _computed_by_rows(loop: Loop) -> list[Expr]:
-    """Return the floats that a loop computes anew for each of its rows."""
+    """Return the float computations of a loop that vary by row."""
     changing: dict[Expr, None] = {}
     for expr in expressions(loop):
         if isinstance(expr, Index) or any(x in changing for x in operands(expr)):

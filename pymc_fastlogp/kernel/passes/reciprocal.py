@@ -1,11 +1,17 @@
-"""Sharing reciprocals: where many numbers are divided by one, it is inverted once.
+"""Reciprocal sharing: replace several divisions by one divisor with one division and several multiplications.
 
-A division takes as long as about ten multiplications, and vectors are no remedy. A divisor that is the same along the
-vectorized axis is inverted before the loop; one that divides several numbers, once for each vector. What is
-done about reciprocals that overflow, see :mod:`pymc_fastlogp.kernel.scalars.quotient`.
+.. code-block:: text
 
-By its reciprocal, 49 divided by 49 is less than 1. So what the same loop rounds or compares for equality is divided: the result would be off by a whole number.
-A quotient that another loop has stored may be one by a reciprocal, as in PyTensor's code for Numba.
+    loop n:                              loop n:
+        y[i0] = x[i0] / s          ->        y[i0] = x[i0] * (1 / s)
+
+A division takes about as long as ten multiplications, in vector code as well. A divisor that is constant along the
+inner axis is inverted once before the loop. A divisor of several quotients is inverted once per vector. For
+reciprocals that overflow see :mod:`pymc_fastlogp.kernel.scalars.quotient`.
+
+A product by a reciprocal has a rounding error: ``49 * (1 / 49) < 1``. So a quotient that the same loop rounds to an integer or compares for
+equality stays a division. Otherwise the result could be off by a whole number.
+A quotient that another loop has stored may be a product by a reciprocal, as in PyTensor's code for Numba.
 """
 
 from collections import Counter
@@ -26,7 +32,7 @@ from pymc_fastlogp.kernel.ir.traversal import (
 )
 from pymc_fastlogp.kernel.scalars.quotient import quotient
 
-# An inner axis that is not longer is one vector, for which one division is as good as another
+# Longest inner axis that stays as it is: a single vector gains nothing from a division outside the loop
 # (``python -m benchmarks.limits``).
 SHORT = 8
 
@@ -43,7 +49,7 @@ EQUALITY = (ps.EQ, ps.NEQ)
 
 
 def share_reciprocals(program: Program) -> Program:
-    """Return the program with fewer divisions in its loops."""
+    """Replace divisions by a common divisor with multiplications by its reciprocal."""
     return replace(program, steps=with_loops(program.steps, lambda loop: [_shared(loop)]))
 
 
@@ -53,7 +59,7 @@ def _shared(loop: Loop) -> Loop:
     uses, inner = Counter(map(_divisor, expressions(loop))), Index(len(loop.domain) - 1)
     exact = exact_expressions(loop)
 
-    # A divisor may have been a quotient by another one, as in a triangular solve, and is counted as what it was.
+    # The uses of a divisor are counted before substitution: a divisor may itself be a quotient, as in a triangular solve.
     def multiplied(before: Expr, expr: Expr) -> Expr | None:
         divisor = _divisor(before)
         if divisor is None or before in exact:
@@ -68,7 +74,7 @@ def _shared(loop: Loop) -> Loop:
 
 
 def exact_expressions(loop: Loop) -> set[Expr]:
-    """Return what is rounded to an integer, and all that it is made of, and what is compared for equality."""
+    """Return the expressions that are compared for equality, and those that are rounded to an integer with all of their operands."""
     computed = [expr for expr in expressions(loop) if isinstance(expr, Compute)]
     rounded = walk([x for expr in computed if _rounds(expr) for x in expr.args])
     compared = (x for expr in computed if isinstance(expr.op, EQUALITY) for x in expr.args)
@@ -81,7 +87,7 @@ def _rounds(expr: Compute) -> bool:
 
 
 def _divisor(expr: Expr) -> Expr | None:
-    """Return the divisor of a float64 division, None of anything else."""
+    """Return the divisor of a float64 division, None for any other expression."""
     if not (isinstance(expr, Compute) and isinstance(expr.op, ps.TrueDiv)):
         return None
     is_double = all(part.dtype == "float64" for part in (expr, *expr.args))

@@ -1,10 +1,15 @@
-"""Unroll short axes into straight-line code, or keep them as loops.
+"""Choice of the short axes to unroll, for the pass :mod:`~pymc_fastlogp.kernel.passes.unroll`.
 
-Rows of k neighbors in an output are better left as they lie, and so are those of a gathered table, unless they are so short that
-they fill no vector, and so is all that a loop over such rows shares with others. The same holds for rows that fill whole vectors, if
-an entry takes several functions: straight-line code of a row has more values than 16 registers hold, and more instructions than a CPU keeps
-decoded. Not where something reads a part of a row, as the cut points of an ordered response do: its lanes would not be neighbors; nor where
-a loop of another form reads them, such as one over two long axes, which is faster with columns.
+A short axis beside a single long axis is unrolled. It stays a loop if its rows of ``k`` neighbors
+
+- belong to an output,
+- belong to a gathered table, unless the rows are too short to fill a vector,
+- fill whole vectors on a CPU with 16 registers, and an entry takes several functions. The straight-line code of such a row has more values than
+  registers, and more instructions than the CPU keeps decoded,
+- share a loop with rows that stay.
+
+The third case does not apply if a loop reads part of a row, as with the cut points of an ordered response: the lanes would not be neighbors.
+Nor does it apply if a loop of another form reads the rows, such as a loop over two long axes, which is faster with columns.
 """
 
 from collections import defaultdict
@@ -18,34 +23,34 @@ from pymc_fastlogp.kernel.ir.traversal import depends_on, elements, loops_in, wa
 from pymc_fastlogp.kernel.native.target import default_width, native_lanes
 from pymc_fastlogp.kernel.scalars.cost import arithmetic_cost
 
-# Lengths of an axis that is unrolled, and of one that is worth a loop beside it (``python -m benchmarks.limits``).
+# Largest length of an unrolled axis, and smallest length of a long axis (``python -m benchmarks.limits``).
 LONGEST, LONG = 16, 64
 
-# Length of gathered rows that are taken apart, at most: a vector of 8 lanes is not filled by them, and an ordered logit whose cut
-# points differ by group is 3.5 times as fast. Rows of 8 and 10 are slower apart (``python -m benchmarks.limits``).
+# Largest length of gathered rows that are unrolled: such rows do not fill a vector of 8 lanes. An ordered logit with cut
+# points by group gets 3.5 times as fast. Rows of 8 and 10 get slower (``python -m benchmarks.limits``).
 LONGEST_GATHERED = 6
 
-# Cost of an entry, in additions, from which rows that fill vectors stay loops, and the lanes of the vectors of AVX: it has 16 registers,
+# Least cost of an entry, in additions, for which rows that fill vectors stay loops. The number of lanes identifies AVX, which has 16 registers.
 # AVX-512 and NEON have 32 (``python -m benchmarks.limits``).
 DEAR, AVX_LANES = 44, 4
 
 
-def rows_that_stay(program: Program) -> frozenset[Buffer]:
-    """Return the arrays whose rows stay as they lie: outputs, dear ones, and what shares a loop with a table."""
+def rows_to_keep(program: Program) -> frozenset[Buffer]:
+    """Return the arrays whose rows are not unrolled: outputs, tables, expensive rows, and all arrays that share a loop with one of these."""
     loops = tuple(loops_in(program.steps))
     tables = frozenset(buffer for buffer in program.outputs if buffer.role is Role.OUTPUT)
     if native_lanes() == AVX_LANES:
-        tables |= _dear(loops)
+        tables |= _expensive(loops)
     axes = [(loop, axis, long) for loop in loops for axis, long in short_axes(loop)]
-    arrays = [frozenset(buffer for buffer, _ in arrays_over(*each)) for each in axes]
-    stay = (not pays(*each, frozenset()) for each in axes)
-    return with_those_that_share(tables.union(*compress(arrays, stay)), arrays)
+    arrays = [frozenset(buffer for buffer, _ in arrays_along(*each)) for each in axes]
+    stay = (not is_worth_unrolling(*each, frozenset()) for each in axes)
+    return closure_over_groups(tables.union(*compress(arrays, stay)), arrays)
 
 
-def with_those_that_share(
+def closure_over_groups(
     found: frozenset[Buffer], groups: Iterable[frozenset[Buffer]]
 ) -> frozenset[Buffer]:
-    """Return arrays with all groups that have one of them, or of those that come with them."""
+    """Return the transitive closure of a set of arrays over groups: a group that contains one array of the set joins it."""
     having = defaultdict[Buffer, list[frozenset[Buffer]]](list)
     for group in groups:
         for buffer in group:
@@ -58,8 +63,8 @@ def with_those_that_share(
     return frozenset(every)
 
 
-def _dear(loops: Sequence[Loop]) -> frozenset[Buffer]:
-    """Return the arrays of rows that fill vectors, that all loops go along whole, and that together cost much by entry."""
+def _expensive(loops: Sequence[Loop]) -> frozenset[Buffer]:
+    """Return the arrays of expensive rows that fill vectors and that every loop traverses whole."""
     axes = [(loop, short_axes(loop)) for loop in loops]
     apart = {buffer for loop, found in axes if not found for buffer, _ in elements(loop)}
     rows = (_rows(loop, axis, long) for loop, found in axes for axis, long in found)
@@ -73,23 +78,33 @@ def _dear(loops: Sequence[Loop]) -> frozenset[Buffer]:
 
 
 class _Rows(NamedTuple):
-    """Arrays over a short axis and a long one that loops share."""
+    """Arrays over a short axis and a long axis that share loops.
+
+    Attributes
+    ----------
+    buffers : frozenset of Buffer
+        The arrays.
+    cost : int
+        Arithmetic cost of an entry.
+    are_whole : bool
+        Whether all rows fill vectors and are traversed whole.
+    """
 
     buffers: frozenset[Buffer]
-    cost: int  # of an entry
+    cost: int
     are_whole: bool
 
 
 def _rows(loop: Loop, axis: int, long: int) -> _Rows:
     """Return the arrays over both axes of a loop."""
-    over, length = list(arrays_over(loop, axis, long)), loop.domain[axis]
+    over, length = list(arrays_along(loop, axis, long)), loop.domain[axis]
     whole = (_is_whole(buffer, index, axis, length) for buffer, index in over)
-    are_whole = _fills_vectors(length) and _is_alone(loop, axis, long) and all(whole)
+    are_whole = _fills_vectors(length) and _has_two_axes(loop, axis, long) and all(whole)
     return _Rows(frozenset(buffer for buffer, _ in over), arithmetic_cost(loop), are_whole)
 
 
 def _merged(every: Iterable[_Rows]) -> set[_Rows]:
-    """Return what loops share arrays with each other as one."""
+    """Merge the entries that share an array."""
     groups = dict[Buffer, _Rows]()
     for rows in every:
         joined = [rows, *{groups[buffer] for buffer in rows.buffers if buffer in groups}]
@@ -103,24 +118,24 @@ def _merged(every: Iterable[_Rows]) -> set[_Rows]:
 
 
 def _fills_vectors(length: Size) -> bool:
-    """Return whether a row of so many elements fills at least the vectors that a loop works on at a time, and leaves nothing over."""
+    """Return whether a row of this length is a whole number of native vectors, and at least as long as the vectors of one iteration."""
     return isinstance(length, int) and length >= default_width() and length % native_lanes() == 0
 
 
-def _is_alone(loop: Loop, axis: int, long: int) -> bool:
-    """Return whether no third axis has to become straight-line code."""
+def _has_two_axes(loop: Loop, axis: int, long: int) -> bool:
+    """Return whether all axes except the short and the long one have length one."""
     others = set(range(len(loop.domain))) - {axis, long}
     return all(loop.domain[other] == 1 for other in others)
 
 
 def _is_whole(buffer: Buffer, index: tuple[Expr, ...], axis: int, length: Size) -> bool:
-    """Return whether an access goes along a whole axis of an array."""
+    """Return whether an access traverses a whole axis of an array in order."""
     along = [k for k, i in enumerate(index) if depends_on([i], Index(axis))]
     return len(along) == 1 and index[along[0]] is Index(axis) and buffer.shape[along[0]] == length
 
 
 def short_axes(loop: Loop) -> list[tuple[int, int]]:
-    """Return the axes beside a single long one, each with that one."""
+    """Return all axes except the long one, each paired with the long axis; none unless there is a single long axis."""
     long = [axis for axis, length in enumerate(loop.domain) if _is_long(length)]
     if len(long) != 1:
         return []
@@ -131,27 +146,27 @@ def _is_long(length: Size) -> bool:
     return not isinstance(length, int) or length >= LONG
 
 
-def pays(loop: Loop, axis: int, long: int, tables: frozenset[Buffer]) -> bool:
-    """Return whether the axis is short, and no array over it and the long one is a table of longer rows."""
+def is_worth_unrolling(loop: Loop, axis: int, long: int, tables: frozenset[Buffer]) -> bool:
+    """Return whether an axis is short enough to unroll, and no array over both axes is in ``tables`` or is gathered by longer rows."""
     length = loop.domain[axis]
     if not isinstance(length, int) or length > LONGEST:
         return False
     return all(
         buffer not in tables
         and (length <= LONGEST_GATHERED or all(_is_free_of_data(i, axis) for i in index))
-        for buffer, index in arrays_over(loop, axis, long)
+        for buffer, index in arrays_along(loop, axis, long)
     )
 
 
-def arrays_over(loop: Loop, axis: int, long: int) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
-    """Yield the elements of arrays over both axes."""
+def arrays_along(loop: Loop, axis: int, long: int) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
+    """Yield the elements that depend on both axes."""
     for buffer, index in elements(loop):
         if depends_on(index, Index(axis)) and depends_on(index, Index(long)):
             yield buffer, index
 
 
 def _is_free_of_data(expr: Expr, axis: int) -> bool:
-    """Return whether an index is made of those of the loop alone, once the axis is unrolled."""
+    """Return whether an index loads no data after the axis is unrolled."""
     others = (part for part in walk([expr]) if isinstance(part, Load))
     return all(
         load.buffer.role is Role.CONSTANT

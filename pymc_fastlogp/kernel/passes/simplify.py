@@ -1,8 +1,15 @@
-"""Algebra on the expressions of a loop: the same numbers from less work.
+"""Algebraic simplification: the same values with fewer operations.
 
-A vector computes both branches of a Switch. So ``Switch(c, f(a), f(b))`` becomes ``f(Switch(c, a, b))`` where
-f is costly. Signs move outwards, to where they meet or where LLVM sees that ``exp(-abs(x))`` and
-``exp(-abs(-x))`` are one: both are exact. A division stays one: the reciprocal of what overflows would make nan of inf.
+.. code-block:: text
+
+    Switch(c, f(a), f(b))    ->    f(Switch(c, a, b))        for a costly f
+    -a * b                   ->    -(a * b)
+    a + -b                   ->    a - b
+
+A vector computes both branches of a Switch, so the first identity saves one ``f``. Signs move outward until they cancel, or until LLVM recognizes
+``exp(-abs(x))`` and ``exp(-abs(-x))`` as equal. All identities are exact in floating point.
+
+A division is not rewritten as a product: an infinite reciprocal would turn inf into nan.
 """
 
 from collections import Counter
@@ -21,7 +28,7 @@ CHEAP = (ps.Add, ps.Sub, ps.Mul, ps.Switch, ps.Abs, ps.Sqr)
 
 
 def simplify(program: Program) -> Program:
-    """Return the program with simpler expressions."""
+    """Simplify the expressions of all loops."""
     return replace(program, steps=with_loops(program.steps, lambda loop: [_simplified(loop)]))
 
 
@@ -47,7 +54,7 @@ def _one_round(loop: Loop) -> Loop:
 
 
 def sign_out_of_product(expr: Compute, uses: Counter) -> Expr | None:
-    """Take ``-1 * a * b`` and ``-a * b`` to ``-(a * b)``."""
+    """Rewrite ``-1 * a * b`` and ``-a * b`` as ``-(a * b)``."""
     if not isinstance(expr.op, ps.Mul) or expr.dtype not in FLOATS:
         return None
     signs = [_is_minus_one(arg) or _is_negation(arg) for arg in expr.args]
@@ -61,21 +68,21 @@ def sign_out_of_product(expr: Compute, uses: Counter) -> Expr | None:
 
 
 def sign_out_of_quotient(expr: Compute, uses: Counter) -> Expr | None:
-    """Take ``-a / b`` to ``-(a / b)``."""
+    """Rewrite ``-a / b`` as ``-(a / b)``."""
     if not isinstance(expr.op, ps.TrueDiv) or not _is_negation(expr.args[0]):
         return None
     return _negated(Compute(expr.op, (operands(expr.args[0])[0], expr.args[1]), expr.dtype))
 
 
 def double_negation(expr: Compute, uses: Counter) -> Expr | None:
-    """Take ``--a`` to ``a``."""
+    """Rewrite ``--a`` as ``a``."""
     if not (_is_negation(expr) and _is_negation(expr.args[0])):
         return None
     return operands(expr.args[0])[0]
 
 
 def negation_in_sum(expr: Compute, uses: Counter) -> Expr | None:
-    """Take ``a + -b`` to ``a - b`` and ``a - -b`` to ``a + b``."""
+    """Rewrite ``a + -b`` as ``a - b``, and ``a - -b`` as ``a + b``."""
     if not isinstance(expr.op, ps.Add | ps.Sub) or len(expr.args) != 2:
         return None
     first, second = expr.args
@@ -88,7 +95,7 @@ def negation_in_sum(expr: Compute, uses: Counter) -> Expr | None:
 
 
 def switch_inwards(expr: Compute, uses: Counter) -> Expr | None:
-    """Take ``Switch(c, f(a), f(b))`` to ``f(Switch(c, a, b))``."""
+    """Rewrite ``Switch(c, f(a), f(b))`` as ``f(Switch(c, a, b))``."""
     if not isinstance(expr.op, ps.Switch):
         return None
     condition, yes, no = expr.args
@@ -99,7 +106,7 @@ def switch_inwards(expr: Compute, uses: Counter) -> Expr | None:
     (a,), (b,) = yes.args, no.args
     if a.dtype != b.dtype or isinstance(yes.op, CHEAP):
         return None
-    # What this round has changed is not counted, and waits for the next.
+    # Expressions that this round has created have no counts. They wait for the next round.
     if not _is_negation(yes) and not uses[yes] == uses[no] == 1:
         return None
     return Compute(yes.op, (Compute(expr.op, (condition, a, b), a.dtype),), yes.dtype)

@@ -1,7 +1,4 @@
-"""Move work that no other step needs behind the last step of a sequential loop, where it is vectorized.
-
-A result of scalars that are kept, such as the term of the log density of each observation in a filter, is stored by a loop
-over all steps behind the repetition:
+"""Code sinking out of sequential loops: compute results that no step reads after the last step, by vector code.
 
 .. code-block:: text
 
@@ -11,7 +8,12 @@ over all steps behind the repetition:
                                                  %0 = load s[i0]
                                                  y[i0] = log(%0)
 
-An element of a state has its last value where a step reads it if a step before wrote it, or none, and each step writes another one.
+A step of scalars runs in one lane. Its results, such as the log density of each observation in a filter, depend on stored states. So
+a loop over all steps can compute them after the sequential loop.
+
+A statement can sink only if the elements of states that it reads have their final values. That holds if an element is written
+by an earlier step or by none, and different steps write different elements.
+This is a part of the pass :mod:`~pymc_fastlogp.kernel.passes.step_motion`.
 """
 
 from collections.abc import Iterator
@@ -25,31 +27,31 @@ from pymc_fastlogp.kernel.ir.substitute import Replacement, substitute
 from pymc_fastlogp.kernel.ir.traversal import loaded, loops_in, reads, updates, walk, writes
 
 
-def with_results_behind(repeat: SequentialLoop) -> Iterator[Step]:
-    """Yield what is repeated, and then the loops that store what no step reads."""
+def sink(repeat: SequentialLoop) -> Iterator[Step]:
+    """Yield the sequential loop, and then the loops that store results that no step reads."""
     kept: list[Step] = []
     behind: list[Statement] = []
     for step in repeat.steps:
         if not is_straight(step):
             kept.append(step)
             continue
-        sunk = [statement for statement in step.body if _can_wait(statement, repeat)]
+        sunk = [statement for statement in step.body if _can_sink(statement, repeat)]
         behind += sunk
         if rest := tuple(s for s in step.body if s not in sunk):
             kept.append(replace(step, body=rest))
     if kept:
         yield replace(repeat, steps=tuple(kept))
     for statement in behind:
-        yield Loop((repeat.length,), substitute((statement,), at_each_step(repeat)))
+        yield Loop((repeat.length,), substitute((statement,), step_number_as_index(repeat)))
 
 
 def is_straight(step: Step) -> TypeGuard[Loop]:
-    """Return whether a step is straight-line code."""
+    """Return whether a step is straight-line code: a loop without axes."""
     return isinstance(step, Loop) and not step.domain
 
 
-def at_each_step(repeat: SequentialLoop) -> Replacement:
-    """Return the replacement of the number of the step by the index of a loop."""
+def step_number_as_index(repeat: SequentialLoop) -> Replacement:
+    """Return the replacement of the step number by the index of a loop over all steps."""
 
     def number(expr: Expr) -> Expr | None:
         is_counter = isinstance(expr, Load) and expr.buffer is repeat.counter
@@ -58,8 +60,8 @@ def at_each_step(repeat: SequentialLoop) -> Replacement:
     return number
 
 
-def _can_wait(statement: Statement, repeat: SequentialLoop) -> bool:
-    """Return whether a statement stores what no step reads, of nothing that a later step changes."""
+def _can_sink(statement: Statement, repeat: SequentialLoop) -> bool:
+    """Return whether no step reads the stored result, and no later step changes an operand."""
     if not isinstance(statement, Store) or statement.in_order:
         return False
     places = _written_at(statement.buffer, repeat)
@@ -70,7 +72,7 @@ def _can_wait(statement: Statement, repeat: SequentialLoop) -> bool:
         load.buffer not in changing or _is_final(load, repeat)
         for load in _loads_of(statement)
         if load.buffer is not repeat.counter
-    ) and all(_is_plain(load, repeat) for load in _loads_of(statement))
+    ) and all(_is_indexed_by_step(load, repeat) for load in _loads_of(statement))
 
 
 def _loads_of(statement: Store) -> list[Load]:
@@ -78,20 +80,20 @@ def _loads_of(statement: Store) -> list[Load]:
     return [part for part in parts if isinstance(part, Load)]
 
 
-def _is_plain(load: Load, repeat: SequentialLoop) -> bool:
-    """Return whether a position is known by the number of the step, without a check."""
+def _is_indexed_by_step(load: Load, repeat: SequentialLoop) -> bool:
+    """Return whether an index depends on nothing but the step number, so that it needs no bounds check."""
     return not loaded(list(load.index)) - {repeat.counter}
 
 
 def _is_final(load: Load, repeat: SequentialLoop) -> bool:
-    """Return whether an element that is read has its last value."""
+    """Return whether a loaded element has its final value: every write of the buffer is at a later position."""
     written = _written_at(load.buffer, repeat)
     read = offset_from(_number(repeat), load.index[0]) if load.index else None
     return written is not None and read is not None and all(read < offset for offset in written)
 
 
 def _written_at(buffer: Buffer, repeat: SequentialLoop) -> set[int] | None:
-    """Return how far behind the number of a step the places are that it writes, None where that is not all there is to it."""
+    """Return the offsets from the step number at which a buffer is written, None if some position is not such an offset."""
     offsets = set()
     for loop in loops_in(repeat.steps):
         for update in updates(loop):

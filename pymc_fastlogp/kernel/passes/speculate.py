@@ -1,12 +1,19 @@
-"""Speculation on bound checks: assume that they hold, and compute again where one did not.
+"""Speculation on parameter checks: assume that checks hold, and compute the outputs again by a fallback if a check failed.
 
-PyMC's logp is ``Switch(check, logp, -inf)``, and the check is a reduction over all rows, such as
-``0 <= p <= 1``. Taken literally, no row's logp may be selected before the last row is checked: two passes. So the
-steps are built for a check that is true, where check and logp are in one pass. The program as it was runs behind them, and
-only if the check turned out false. Both give what upstream gives.
+.. code-block:: text
 
-A ``Check`` of the steps ends the kernel before that is known. So nothing is assumed where an error would depend on the
-assumption, as where the logp itself is asserted to be below a limit.
+    loop n:                                          loop n:
+        ok &= 0 <= p[i0] <= 1                            ok &= 0 <= p[i0] <= 1
+    loop n:                                     ->       y += f(p[i0])
+        y += switch(ok, f(p[i0]), -inf)              failed = not ok
+                                                     if failed: the program on the left
+
+The logp of PyMC is ``Switch(check, logp, -inf)``, and a check is often a reduction over all rows. Without speculation no row's logp can be
+selected before the last row is checked, which takes two passes over the rows. So the steps
+are specialized for a check that is true, and then check and logp share one pass. The original program is the fallback. Both give the same result as PyTensor.
+
+A failing ``Check`` ends the kernel before the fallback is reached. So nothing is assumed if an error depends on the
+assumption, for example if the logp itself is asserted to be below a limit.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,16 +30,16 @@ from pymc_fastlogp.kernel.passes.switches import decided, switches
 
 
 def speculate_on_checks(program: Program) -> Program:
-    """Return the program with steps that assume late checks to hold.
+    """Specialize the steps for checks that hold, with the original program as the fallback.
 
-    Not where steps are repeated: what is long there is no loop over rows, and it would be compiled twice. Nor where
-    one of the errors depends on the assumption.
+    Programs with sequential loops are not changed: a loop over rows is not their main cost, and the code would be compiled twice. Nor are programs
+    with an error that depends on the assumption.
     """
     loops = [step for step in program.steps if isinstance(step, Loop)]
     checks = _late_checks(loops)
     if not checks or len(loops) < len(program.steps):
         return program
-    if _decides_an_error(loops, checks):
+    if _affects_an_error(loops, checks):
         return program
     failed = Buffer("failed", "bool", (), Role.SCRATCH)
     failure = Store(failed, (), truth(ps.invert, all_of(checks)))
@@ -46,7 +53,7 @@ def speculate_on_checks(program: Program) -> Program:
 
 
 def _late_checks(loops: Sequence[Loop]) -> list[Load]:
-    """Return the conditions without which logp is -inf, and that depend on a loop."""
+    """Return the conditions of ``Switch(condition, logp, -inf)`` that a loop over rows computes."""
     conditions = dict.fromkeys(
         switch.args[0]
         for loop in loops
@@ -58,7 +65,7 @@ def _late_checks(loops: Sequence[Loop]) -> list[Load]:
 
 
 def _buffers_from_reductions(loops: Sequence[Loop]) -> set[Buffer]:
-    """Return the bool buffers into which a loop over rows is reduced, directly or not."""
+    """Return the bool buffers that depend on a reduction over rows, directly or not."""
     found: set[Buffer] = set()
     for loop in loops:
         late = bool(reads(loop) & found) or (
@@ -69,11 +76,11 @@ def _buffers_from_reductions(loops: Sequence[Loop]) -> set[Buffer]:
     return found
 
 
-def _decides_an_error(loops: Sequence[Loop], conditions: Collection[Expr]) -> bool:
-    """Return whether a Check depends on a Switch on some conditions, directly or through buffers."""
+def _affects_an_error(loops: Sequence[Loop], conditions: Collection[Expr]) -> bool:
+    """Return whether a Check depends on a Switch with one of the conditions, directly or through buffers."""
     changed: set[Buffer] = set()
     for loop in loops:
-        # Statements share expressions: one walk over the loop spares most loops one for each of them.
+        # Statements share expressions, so one traversal of the loop is cheaper than one per statement. It rules out most loops.
         if not _depends(loop, conditions, changed):
             continue
         for statement in loop.body:
@@ -87,7 +94,7 @@ def _decides_an_error(loops: Sequence[Loop], conditions: Collection[Expr]) -> bo
 
 
 def _depends(loop: Loop, conditions: Collection[Expr], changed: Collection[Buffer]) -> bool:
-    """Return whether a loop has a Switch on some conditions, or reads what one has changed."""
+    """Return whether a loop has a Switch with one of the conditions, or reads a changed buffer."""
     if not reads(loop).isdisjoint(changed):
         return True
     return any(switch.args[0] in conditions for switch in switches(loop))

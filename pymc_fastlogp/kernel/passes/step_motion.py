@@ -1,4 +1,13 @@
-"""Steps do no more than what the next one needs: the rest is done by loops over all steps, before them or behind them."""
+"""Code motion around sequential loops: a step keeps only the work that the next step needs.
+
+This pass combines three transformations, each derived in its module:
+
+- :mod:`~pymc_fastlogp.kernel.passes.inline`: cheap sequences are computed where vector code reads them,
+- :mod:`~pymc_fastlogp.kernel.passes.sink`: results that no step reads are computed after the last step,
+- :mod:`~pymc_fastlogp.kernel.passes.hoist`: functions of sequences alone are computed before the first step.
+
+Loops over all steps that are new are fused with each other, and stores that became dead are dropped.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,13 +16,13 @@ from pymc_fastlogp.kernel.ir.expressions import Buffer
 from pymc_fastlogp.kernel.ir.loops import Loop, Program, Step
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
-from pymc_fastlogp.kernel.passes.hoist import with_work_before
+from pymc_fastlogp.kernel.passes.hoist import hoist
 from pymc_fastlogp.kernel.passes.inline import inline_sequences
-from pymc_fastlogp.kernel.passes.sink import with_results_behind
+from pymc_fastlogp.kernel.passes.sink import sink
 
 
-def split_steps(program: Program) -> Program:
-    """Return the program with less to do in what is repeated."""
+def move_work_out_of_steps(program: Program) -> Program:
+    """Move work out of sequential loops."""
     stored: list[Buffer] = []
     inlined = inline_sequences(program)
     steps = tuple(new for step in inlined.steps for new in _split(step, stored))
@@ -27,8 +36,8 @@ def _split(step: Step, stored: list[Buffer]) -> Iterator[Step]:
     if isinstance(step, Loop):
         yield step
         return
-    for part in with_results_behind(step):
+    for part in sink(step):
         if isinstance(part, Loop):
             yield part
         else:
-            yield from with_work_before(part, stored)
+            yield from hoist(part, stored)

@@ -1,4 +1,4 @@
-"""The Switches of a loop, and the loop for one value of their condition."""
+"""Switches of a loop, and the specialization of a loop for a known condition."""
 
 from collections.abc import Collection, Iterator
 
@@ -19,7 +19,7 @@ def switches(loop: Loop) -> Iterator[Compute]:
 
 
 def decided(loop: Loop, conditions: Collection[Expr], value: bool) -> Loop:
-    """Return the loop with one branch in place of each Switch on some conditions."""
+    """Replace each Switch with one of the conditions by the branch for ``value``."""
 
     def branch(expr: Expr) -> Expr | None:
         if not (isinstance(expr, Compute) and isinstance(expr.op, ps.Switch)):
@@ -27,7 +27,7 @@ def decided(loop: Loop, conditions: Collection[Expr], value: bool) -> Loop:
         yes, no = (cast(branch, expr.dtype) for branch in expr.args[1:])
         if expr.args[0] in conditions:
             return yes if value else no
-        # Both are zero where one was the gradient of a branch that is not taken.
+        # After the replacement both branches of an outer Switch may be the same zero, the gradient of a branch that is not taken.
         return yes if yes is no else None
 
     return substitute_in_loop(loop, branch)

@@ -1,59 +1,86 @@
-"""Short axes become straight-line code in the loop over the long one.
+"""Unrolling: short axes beside a long axis become straight-line code in the loop over the long axis.
 
-The cut points of an ordered regression, the classes of a categorical one, or the effects of a group that a
-Cholesky factor correlates, make loops over ``rows x k`` that nothing could fuse with the loops over rows,
-and vectors of k lanes. With one statement for each of the k they are loops over rows like all others, and
-scratch of that shape stays in registers. Arrays that are not scratch are then read k elements apart
-(:mod:`pymc_fastlogp.kernel.emit.scope`). Which axes: :mod:`pymc_fastlogp.kernel.passes.short_axes`;
-how many of a loop: :mod:`pymc_fastlogp.kernel.passes.unroll_factor`.
+.. code-block:: text
+
+    loop rows 2:                              loop rows:
+        y += f(x[i0], c[i1])            ->        y += f(x[i0], c[0]) + f(x[i0], c[1])
+
+The cut points of an ordered regression, the classes of a categorical response, or group effects that are correlated by a
+Cholesky factor give loops over ``(rows, k)``. Such loops cannot be fused with loops over rows, and their vectors have only ``k`` lanes.
+With one statement for each of the ``k`` positions they are loops over rows like all others, and
+scratch buffers of that shape stay in registers. Other arrays are then read ``k`` elements apart, unless
+:mod:`~pymc_fastlogp.kernel.passes.layout` transposes them.
+
+The axes to unroll are chosen by :mod:`~pymc_fastlogp.kernel.passes.short_axes`. Of several short axes, the inner axes are unrolled while the
+number of copies stays within a limit. The length of the code is the product of the lengths, and
+LLVM takes seconds for a few hundred copies of a function.
+
+The limit is larger for entries of small matrices whose factors and products are straight-line code
+(:mod:`pymc_fastlogp.kernel.lower.linalg`). Such code takes single entries of a matrix. They stay in registers only if the loops that
+produce and consume the entries are unrolled, too.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import batched
+from itertools import accumulate, batched
+from operator import mul
 
 from pymc_fastlogp.kernel.ir.arithmetic import fold_constants, int64
-from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Index
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Index
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program, Statement
 from pymc_fastlogp.kernel.ir.substitute import substitute
-from pymc_fastlogp.kernel.ir.traversal import depends_on, is_ordered, with_loops
-from pymc_fastlogp.kernel.passes.short_axes import pays, rows_that_stay, short_axes
-from pymc_fastlogp.kernel.passes.unroll_factor import axes_that_fit, taken_apart
+from pymc_fastlogp.kernel.ir.traversal import depends_on, elements, is_ordered, loops_in, with_loops
+from pymc_fastlogp.kernel.passes.short_axes import (
+    LONGEST,
+    arrays_along,
+    closure_over_groups,
+    is_worth_unrolling,
+    rows_to_keep,
+    short_axes,
+)
+from pymc_fastlogp.ops import MAX_ROWS_UNROLLED_CHOLESKY
+
+# Largest number of copies of a statement by several short axes, and of a statement for the entries of small matrices. LLVM takes
+# 2 s for an exponential and its sum over 6 x 6 entries, and 7 s over 10 x 10 entries.
+MOST_COPIES, MOST_ENTRIES = 36, MAX_ROWS_UNROLLED_CHOLESKY**2
 
 
 def unroll(program: Program) -> Program:
-    """Return the program with short axes unrolled."""
-    tables, apart = rows_that_stay(program), taken_apart(program)
+    """Unroll short axes."""
+    kept, of_entries = rows_to_keep(program), arrays_of_entries(program)
 
     def unrolled(loop: Loop) -> list[Loop]:
-        return [_unrolled(loop, tables, axes_that_fit(loop, apart))]
+        return [_unrolled(loop, kept, n_axes_to_unroll(loop, of_entries))]
 
     return replace(program, steps=with_loops(program.steps, unrolled))
 
 
-def _unrolled(loop: Loop, tables: frozenset[Buffer], fitting: int) -> Loop:
-    """Return a loop of which some of the short axes that fit, the inner ones, are unrolled."""
-    axis = _axis_to_unroll(loop, tables, fitting)
+def _unrolled(loop: Loop, kept: frozenset[Buffer], fitting: int) -> Loop:
+    """Unroll up to ``fitting`` of the inner short axes of a loop."""
+    axis = _axis_to_unroll(loop, kept, fitting)
     if axis is None:
         return loop
     length = loop.domain[axis]
     assert isinstance(length, int)
     domain = (*loop.domain[:axis], *loop.domain[axis + 1 :])
-    body = (at for s in loop.body for at in _together(s, _at_each(s, axis, length), axis))
-    return _unrolled(replace(loop, domain=domain, body=tuple(body)), tables, fitting - 1)
+    body = (at for s in loop.body for at in _join_accumulations(s, _copies(s, axis, length), axis))
+    return _unrolled(replace(loop, domain=domain, body=tuple(body)), kept, fitting - 1)
 
 
-def _axis_to_unroll(loop: Loop, tables: frozenset[Buffer], fitting: int) -> int | None:
-    """Return the axis to unroll, None if there is none."""
+def _axis_to_unroll(loop: Loop, kept: frozenset[Buffer], fitting: int) -> int | None:
+    """Return the next axis to unroll, None if no axis is left."""
     if is_ordered(loop):
         return None
     axes = short_axes(loop)
     inner = axes[len(axes) - fitting :]
-    paying = (axis for axis, long in inner if pays(loop, axis, long, tables))
+    paying = (axis for axis, long in inner if is_worth_unrolling(loop, axis, long, kept))
     return next(paying, None)
 
 
-def _together(statement: Statement, copies: list[Statement], axis: int) -> list[Statement]:
-    """Return the copies of a statement, as one where all accumulate in the same element: each would have partial results of its own."""
+def _join_accumulations(
+    statement: Statement, copies: list[Statement], axis: int
+) -> list[Statement]:
+    """Join copies that accumulate in the same element into one statement, which then has one partial result instead of one per copy."""
     if not isinstance(statement, Accumulate) or depends_on(statement.index, Index(axis)):
         return copies
     adding = [copy for copy in copies if isinstance(copy, Accumulate)]
@@ -64,8 +91,8 @@ def _together(statement: Statement, copies: list[Statement], axis: int) -> list[
     return [replace(copy, value=value) for copy, value in zip(adding, values, strict=False)]
 
 
-def _at_each(statement: Statement, axis: int, length: int) -> list[Statement]:
-    """Return a statement for each position along an axis."""
+def _copies(statement: Statement, axis: int, length: int) -> list[Statement]:
+    """Return a copy of a statement for each position along an axis."""
     copies = list[Statement]()
     for k in range(length):
 
@@ -76,3 +103,34 @@ def _at_each(statement: Statement, axis: int, length: int) -> list[Statement]:
 
         copies += substitute((statement,), at_k)
     return copies
+
+
+def arrays_of_entries(program: Program) -> frozenset[Buffer]:
+    """Return the arrays of which a loop takes single entries, and all arrays that share loops over several short axes with these."""
+    loops = list(loops_in(program.steps))
+    of_matrices = [frozenset(_arrays(loop)) for loop in loops if len(short_axes(loop)) > 1]
+    of_entries = frozenset[Buffer]().union(*map(_single_entries, loops))
+    return closure_over_groups(of_entries, of_matrices)
+
+
+def _single_entries(loop: Loop) -> Iterator[Buffer]:
+    """Yield the arrays of which a loop takes an entry at a constant row and column."""
+    for buffer, index in elements(loop):
+        given = [n for i, n in zip(index, buffer.shape, strict=True) if isinstance(i, Const)]
+        if len([n for n in given if n != 1]) > 1:
+            yield buffer
+
+
+def _arrays(loop: Loop) -> Iterator[Buffer]:
+    for axis, long in short_axes(loop):
+        yield from (buffer for buffer, _ in arrays_along(loop, axis, long))
+
+
+def n_axes_to_unroll(loop: Loop, of_entries: frozenset[Buffer]) -> int:
+    """Return the number of inner short axes of a loop that can be unrolled within the limit of copies."""
+    is_of_entries = any(buffer in of_entries for buffer in _arrays(loop))
+    most = MOST_ENTRIES if is_of_entries else MOST_COPIES
+    lengths = (loop.domain[axis] for axis, _ in reversed(short_axes(loop)))
+    # Long axes are never unrolled, so they make no copies.
+    factors = (n if isinstance(n, int) and n <= LONGEST else 1 for n in lengths)
+    return sum(copies <= most for copies in accumulate(factors, mul))

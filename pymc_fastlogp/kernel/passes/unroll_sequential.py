@@ -1,8 +1,14 @@
-"""Small loops that are repeated become straight-line code.
+"""Unrolling within sequential loops: small loops of a step become straight-line code.
 
-A step of a recursion is often about a few numbers: the last values of a series, the state of a Kalman filter. A loop over
-them would be a masked vector, stored and loaded again by the next one. With a statement for each element they are scalars in
-registers, and what one loop stores another one takes from there.
+.. code-block:: text
+
+    repeat t n:                              repeat t n:
+        loop 2:                        ->        s[t + 1, 0] = f(s[t, 0])
+            s[t + 1, i0] = f(s[t, i0])           s[t + 1, 1] = f(s[t, 1])
+
+A step of a recursion often has only a few numbers: the last values of a series, or the state of a Kalman filter. A loop over
+them would be one masked vector, stored and loaded again by the next loop. With a statement for each element they are scalars in
+registers, and fusion forwards a stored element to its loads.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,24 +22,24 @@ from pymc_fastlogp.kernel.ir.loops import Loop, Program, Statement, Step
 from pymc_fastlogp.kernel.ir.substitute import substitute
 from pymc_fastlogp.kernel.ir.traversal import is_ordered
 
-# Elements of a loop: those of a matrix of 4 x 4. More take long to compile (``python -m benchmarks.limits``).
+# Largest number of elements of an unrolled loop, those of a 4 x 4 matrix. More take long to compile (``python -m benchmarks.limits``).
 LARGEST = 16
 
 
-def straighten(program: Program) -> Program:
-    """Return the program without small loops in what is repeated."""
+def unroll_in_sequential_loops(program: Program) -> Program:
+    """Unroll the small loops of sequential loops."""
     steps = (
-        step if isinstance(step, Loop) else replace(step, steps=_straight(step.steps))
+        step if isinstance(step, Loop) else replace(step, steps=_unrolled_steps(step.steps))
         for step in program.steps
     )
     return replace(program, steps=tuple(steps))
 
 
-def _straight(steps: Sequence[Step]) -> tuple[Step, ...]:
+def _unrolled_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
     new: list[Step] = []
     for step in steps:
         if not isinstance(step, Loop):
-            new.append(replace(step, steps=_straight(step.steps)))
+            new.append(replace(step, steps=_unrolled_steps(step.steps)))
         elif _is_small(step):
             new += (Loop((), (statement,)) for statement in _at_each_index(step))
         else:
@@ -48,7 +54,7 @@ def _is_small(loop: Loop) -> bool:
 
 
 def _at_each_index(loop: Loop) -> Iterator[Statement]:
-    """Yield the statements of a loop for each index, in its order."""
+    """Yield the statements of a loop for each index, in the order of the loop."""
     lengths = [length for length in loop.domain if isinstance(length, int)]
     for index in product(*map(range, lengths)):
 

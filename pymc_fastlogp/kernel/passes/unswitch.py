@@ -1,7 +1,14 @@
-"""Loop unswitching: a Switch whose condition is the same for all rows is decided before the loop.
+"""Loop unswitching: decide a Switch with a uniform condition before the loop.
 
-A vector computes both branches. Where this costs much, as with the two limits of a negative binomial, the loop
-is written twice, for the condition true and false.
+.. code-block:: text
+
+    loop n:                                           loop n if a > 0:
+        y += switch(a > 0, f(x[i0]), g(x[i0]))   ->       y += f(x[i0])
+                                                      loop n if not a > 0:
+                                                          y += g(x[i0])
+
+A vector computes both branches. If this costs much, as with the two limits of a negative binomial, the loop
+is duplicated: one copy for each value of the condition.
 """
 
 from dataclasses import replace
@@ -15,15 +22,15 @@ from pymc_fastlogp.kernel.ir.traversal import is_uniform, with_loops
 from pymc_fastlogp.kernel.passes.switches import decided, switches
 from pymc_fastlogp.kernel.scalars.cost import arithmetic_cost
 
-# What each of the two loops must save: a part of the cost, and about one transcendental function
+# Least saving of each of the two loops: a fraction of the cost, and about one transcendental function
 # (``python -m benchmarks.limits``).
 WORTH, LEAST = 0.1, 20
-# Conditions decided for one loop; each doubles its code.
+# Largest number of conditions per loop; each doubles the code.
 DEPTH = 2
 
 
 def unswitch(program: Program) -> Program:
-    """Return the program with loops written twice where that saves enough."""
+    """Duplicate loops for both values of a uniform condition, if that saves enough."""
     steps = with_loops(program.steps, lambda loop: _unswitched(loop, DEPTH))
     return replace(program, steps=steps)
 
@@ -32,7 +39,7 @@ def _unswitched(loop: Loop, depth: int) -> list[Loop]:
     condition = _best_condition(loop) if depth and loop.domain else None
     if condition is None:
         return [loop]
-    holds = cast(condition, "bool")  # a Switch takes numbers, too
+    holds = cast(condition, "bool")  # a condition may be a number
     return [
         new
         for value, when in ((True, holds), (False, truth(ps.invert, holds)))
@@ -41,7 +48,7 @@ def _unswitched(loop: Loop, depth: int) -> list[Loop]:
 
 
 def _best_condition(loop: Loop) -> Expr | None:
-    """Return the condition that saves most, None where none saves enough."""
+    """Return the condition that saves most, None if no condition saves enough."""
     cost = arithmetic_cost(loop)
     costs = {
         condition: max(
@@ -60,6 +67,6 @@ def _uniform_conditions(loop: Loop) -> list[Expr]:
 
 
 def _decided(loop: Loop, condition: Expr, value: bool, when: Expr) -> Loop:
-    """Return the loop for one value of a condition, to run only then."""
+    """Return the loop specialized for one value of a condition, which runs only if the condition has this value."""
     both = when if loop.when is None else truth(ps.and_, loop.when, when)
     return replace(decided(loop, (condition,), value), when=both)

@@ -45,10 +45,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.analysis.elemwise import squared
-from pymc_fastlogp.ops import EighUpToSigns
-
-# Kernels have ``syev`` up to this size.
-MAX_ROWS = 25
+from pymc_fastlogp.ops import MAX_ROWS_SYEV, EighUpToSigns
 
 # The axes along which a variable is signed.
 Axes = frozenset[int]
@@ -65,7 +62,7 @@ def local_eigh_up_to_signs(fgraph: FunctionGraph, node: Apply) -> Replacements |
     rows = matrix.type.shape[-1]
     if others or not op.lower or matrix.type.ndim != 2 or matrix.type.dtype != "float64":
         return None
-    if rows is None or not 1 < rows <= MAX_ROWS or matrix.type.shape[0] != rows:
+    if rows is None or not 1 < rows <= MAX_ROWS_SYEV or matrix.type.shape[0] != rows:
         return None
     sign_free = sign_free_variables(fgraph, vectors)
     if sign_free is None:

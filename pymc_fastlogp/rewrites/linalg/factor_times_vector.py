@@ -47,12 +47,9 @@ from pytensor.tensor.linalg.decomposition.cholesky import cholesky
 from pytensor.tensor.math import Dot
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.ops import RankOnePullback
+from pymc_fastlogp.ops import MAX_ROWS_TILED, RankOnePullback
 from pymc_fastlogp.rewrites.linalg.terms_of_covariance import factored_covariance
 from pymc_fastlogp.rewrites.replacement import replacement
-
-# Kernels have a function for the gradient up to this size.
-MAX_ROWS = 400
 
 
 class FactorTimesVector(SymbolicOp):
@@ -90,4 +87,4 @@ def local_factor_times_vector(fgraph: FunctionGraph, node: Apply) -> list[Tensor
 def _is_covered(shape: tuple[int | None, ...]) -> bool:
     """Return whether kernels have the gradient for a matrix of this static shape."""
     rows, columns = shape
-    return rows is not None and rows == columns and rows <= MAX_ROWS
+    return rows is not None and rows == columns and rows <= MAX_ROWS_TILED

@@ -68,7 +68,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.analysis.elemwise import operand, squared
-from pymc_fastlogp.ops import LowerInverse
+from pymc_fastlogp.ops import MAX_ROWS_UNROLLED_CHOLESKY, MAX_ROWS_UNROLLED_SOLVE, LowerInverse
 from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import local_cholesky_of_gram
 from pymc_fastlogp.rewrites.linalg.cholesky_of_inverse import local_cholesky_of_inverse
 from pymc_fastlogp.rewrites.linalg.cholesky_of_scaled import local_cholesky_of_scaled
@@ -76,10 +76,6 @@ from pymc_fastlogp.rewrites.replacement import replacement
 
 # Rules that compute a factor, and its gradient, without factorizing.
 KNOWN_FACTORS = (local_cholesky_of_gram, local_cholesky_of_inverse, local_cholesky_of_scaled)
-# Kernels have straight-line code for solves up to this size, which is faster than LAPACK's inverse.
-MAX_ROWS_OF_SOLVES = 32
-# Kernels have straight-line code for inverses up to this size (:mod:`pymc_fastlogp.kernel.lower.linalg`).
-MAX_ROWS_OF_INVERSES = 12
 
 
 class HalfLogDet(SymbolicOp):
@@ -247,7 +243,7 @@ def factored_covariance(fgraph: FunctionGraph, factor: TensorVariable) -> Tensor
     if covariance is None:
         return None
     *batch, _, n = covariance.type.shape
-    if any(length != 1 for length in batch) or (n is not None and n <= MAX_ROWS_OF_SOLVES):
+    if any(length != 1 for length in batch) or (n is not None and n <= MAX_ROWS_UNROLLED_SOLVE):
         return None
     if _is_known_factor(fgraph, factor):
         return None
@@ -260,7 +256,7 @@ def _factored_batch(fgraph: FunctionGraph, factor: TensorVariable) -> TensorVari
     if covariance is None:
         return None
     *batch, _, n = covariance.type.shape
-    is_small = n is not None and 0 < n <= MAX_ROWS_OF_INVERSES
+    is_small = n is not None and 0 < n <= MAX_ROWS_UNROLLED_CHOLESKY
     if not is_small or all(length == 1 for length in batch):
         return None
     return None if _is_known_factor(fgraph, factor) else covariance
