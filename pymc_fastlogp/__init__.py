@@ -1,8 +1,8 @@
 """Faster log densities and gradients for hierarchical PyMC models.
 
-Importing the package enables it: ``pm.sample``, ``nutpie.compile_pymc_model`` and every
-other compilation by PyTensor then use its rewrites. ``PYMC_FASTLOGP=0`` in the environment
-prevents that, :func:`disable` and :func:`disabled` undo it.
+The import enables the rewrites in ``pm.sample``, ``nutpie.compile_pymc_model`` and every
+other compilation by PyTensor. ``PYMC_FASTLOGP=0`` in the environment keeps the rewrites disabled;
+:func:`disable` and :func:`disabled` switch them off.
 """
 
 from pymc_fastlogp.benchmarking import BenchmarkResult, benchmark

@@ -1,4 +1,4 @@
-"""Which rules fire on each model, and what is left beside kernels: the table in ``canaries.txt``.
+"""Table of the rules that fire on each model, with the Ops outside of kernels: ``canaries.txt``.
 
 ``python -m tests.canaries`` writes it anew, ``python -m tests.canaries suite/radon ...`` a few blocks of it. The diff shows
 what a change of the plugin, or of an upstream release, turned on and off.

@@ -110,7 +110,7 @@ def test_threads_that_compile_the_same_share_a_kernel(monkeypatch):
 
 
 def test_threads_compile_and_drop_the_same(monkeypatch):
-    """What one thread has freed, another one loads again, while a third calls what is left."""
+    """A thread loads a kernel that another thread has freed, while a third calls the remaining kernels."""
 
     def run(seed):
         for _ in range(5):

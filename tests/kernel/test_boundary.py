@@ -1,4 +1,4 @@
-"""What is passed to a kernel for a constant, and how long that is kept."""
+"""Arguments of a kernel for constants, and their lifetime."""
 
 import gc
 from weakref import ref

@@ -1,4 +1,4 @@
-"""How long kernels and their data live: as long as what can call them, and no longer."""
+"""Kernels and their data live as long as their callers, and no longer."""
 
 import gc
 from weakref import ref

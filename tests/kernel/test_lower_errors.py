@@ -1,4 +1,4 @@
-"""What upstream raises, a kernel raises; what it does not cover, it refuses with a reason."""
+"""A kernel raises upstream's errors; unsupported graphs are refused with a reason."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Which nodes become a kernel: convex regions, few of them, and nothing that changes a value."""
+"""Regions of a graph that become kernels: convex, few, and without a change of values."""
 
 import numpy as np
 import pytensor

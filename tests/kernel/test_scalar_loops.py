@@ -69,7 +69,7 @@ def test_a_lane_does_not_depend_on_others():
 
 @pytest.mark.slow
 def test_a_censored_likelihood():
-    """Which is compiled by Numba no more."""
+    """A censored likelihood is compiled without Numba."""
     y = np.minimum(np.random.default_rng(0).gamma(2.0, size=40), 2.0)
     with pm.Model() as model:
         alpha, beta = pm.HalfNormal("alpha"), pm.HalfNormal("beta")
@@ -120,7 +120,7 @@ def test_loops(op):
         np.testing.assert_allclose(x.astype(float), y.astype(float), rtol=1e-14)
 
 
-def test_integers_go_round():
+def test_integers_overflow():
     op = loop_of(lambda x, c: [x**3 + c], 1, dtype="int8")
     arrays = TURNS, np.arange(len(TURNS), dtype="int8"), np.full(len(TURNS), 3, "int8")
     [found], _ = results(op, *arrays)

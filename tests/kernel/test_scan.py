@@ -94,7 +94,7 @@ def test_random_recursions(case, static):
 @given(recursions(gradient=True), st.booleans())
 @settings(max_examples=examples(8, 40))
 def test_gradients_of_random_recursions(case, static):
-    """What tanh adds to a gradient may cancel against what is added beside it."""
+    """Terms of a gradient from ``tanh`` may cancel against other terms."""
     kernel, function = sides(case, static=static)
     found, expected = kernel(*case.arrays), function(*case.arrays)
     try:
@@ -425,7 +425,7 @@ def test_a_result_that_a_later_value_replaces_stays_in_its_step():
 
 
 def test_the_mode_of_the_function_counts():
-    """What a mode leaves out is left out of the steps, too."""
+    """A rewrite that a mode excludes is excluded from the steps, too."""
     [y] = scan(lambda x, s: (s + x) ** 2 - 1, [X], [ZERO])
     found = []
     for mode in (get_mode("NUMBA"), get_mode("NUMBA").excluding("specialize")):

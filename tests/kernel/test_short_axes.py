@@ -27,7 +27,7 @@ def dear(x, y):
 
 
 def counts(x, y):
-    """What a count has: a logarithm and a quotient of its mean, little more than the least that is dear."""
+    """Count likelihood: a logarithm and a quotient of its mean."""
     mean = pt.exp(x)[:, None] + y
     return y * pt.log(mean) - x[:, None] / mean
 

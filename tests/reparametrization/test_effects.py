@@ -1,4 +1,4 @@
-"""What is found to be an effect, how effects go together, and what is left as it is written."""
+"""Detection of effects, their blocks, and variables that stay unchanged."""
 
 import numpy as np
 import pymc as pm

@@ -19,7 +19,7 @@ from pymc_fastlogp.kernel.ir.expressions import Compute
 from pymc_fastlogp.kernel.ir.traversal import expressions, is_call, loops_in
 from pymc_fastlogp.kernel.native.target import default_width
 from pymc_fastlogp.ops import LowerInverse
-from pymc_fastlogp.rewrites.linalg.terms_of_covariances import HalfLogDets, QuadraticForms
+from pymc_fastlogp.rewrites.linalg.terms_of_covariance import HalfLogDets, QuadraticForms
 from tests.rewrites.conftest import SIDES, ops_of, pregrad, with_gradients
 
 GROUPS, N = 70, 3
