@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from pymc_fastlogp.models.compile_lock import one_at_a_time
+from pymc_fastlogp.models.compile_lock import compile_lock
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -35,7 +35,7 @@ def frozen_copy(model: "pm.Model") -> "pm.Model":
     """
     from pymc.model.transform.optimization import freeze_dims_and_data
 
-    with one_at_a_time():
+    with compile_lock():
         return with_checks_of(model, freeze_dims_and_data(model))
 
 
@@ -52,7 +52,7 @@ def copy_without_cache(model: "pm.Model") -> "pm.Model":
 
     if not isinstance(model, getattr(core, "FrozenModel", ())):
         return model
-    with one_at_a_time():
+    with compile_lock():
         return with_checks_of(model, freeze_dims_and_data(model, dims=[], data=[]))
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pymc_fastlogp.compilation.tracebacks import without_traces
 from pymc_fastlogp.config import switched
+from pymc_fastlogp.models.compile_lock import without_tracebacks
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -70,7 +70,7 @@ def _causes_or_none(
 ) -> list[str]:
     """Return the causes, none if the model cannot be evaluated without a compiler."""
     try:
-        with without_traces():
+        with without_tracebacks():
             points = _initial_points(model, arguments)
             return causes(model, points, of_stored_values=of_stored_values)
     except Exception:
@@ -78,14 +78,14 @@ def _causes_or_none(
 
 
 def _initial_points(model: "pm.Model", arguments: Mapping[str, Any]) -> list[Point]:
-    from pymc_fastlogp.compilation.model_source import Start
+    from pymc_fastlogp.compilation.model_source import ModelSource
     from pymc_fastlogp.sampling.compile_model import request_of
 
     given = {"initial_points": arguments["initvals"], **(arguments["compile_kwargs"] or {})}
     options = {name: given[name] for name in FOR_STARTS if name in given}
     request = request_of(model, var_names=None, **options)
-    start = Start(model, request.options, freeze=False)
-    return [start(seed) for seed in range(N_POINTS)]
+    source = ModelSource(model, request.options, freeze=False)
+    return [source(seed) for seed in range(N_POINTS)]
 
 
 def _abridged[T](failing: Sequence[T], describe: Callable[[T], str]) -> list[str]:

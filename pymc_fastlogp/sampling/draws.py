@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 WARMUP = "warmup_"
 
 
-def import_what_is_needed() -> None:
-    """Import what :func:`datatree` needs."""
+def import_arviz() -> None:
+    """Import the packages that :func:`datatree` needs."""
     import arviz_base  # noqa: F401
     import pyarrow  # noqa: F401
 
@@ -191,11 +191,11 @@ def restore_coords(idata: "DataTree", model: "pm.Model", given: Mapping[str, Any
     """
     from xarray import DataTree
 
-    shown = coords.shown(model)
+    user_arrays = coords.user_arrays(model)
     replaced = [name for name, x in given.items() if not coords.is_accepted(x)]
     for name, group in [*idata.children.items()]:
         dataset = group.to_dataset()
-        of_user = {dim: (dim, shown[dim]) for dim in replaced if dim in dataset.dims}
+        of_user = {dim: (dim, user_arrays[dim]) for dim in replaced if dim in dataset.dims}
         if of_user:
             idata[name] = DataTree(dataset.assign_coords(of_user))
 
@@ -214,7 +214,7 @@ def add_data(idata: "DataTree", model: "pm.Model", sampling_time: float) -> None
     """
     from pymc_fastlogp._upstream.pymc_sample import data_groups, make_attrs
 
-    for name, dataset in data_groups(model, coords.shown(model)).items():
+    for name, dataset in data_groups(model, coords.user_arrays(model)).items():
         idata[name] = dataset
     of_stats = idata.sample_stats.attrs
     attrs = {

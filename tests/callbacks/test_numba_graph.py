@@ -14,9 +14,9 @@ import scipy.sparse
 from numba.core.runtime import _nrt_python
 
 import pymc_fastlogp
+from pymc_fastlogp.callbacks.native import DirectCallback
 from pymc_fastlogp.callbacks.numba_pipeline import CallbackLibrary
 from pymc_fastlogp.model_cache import store
-from pymc_fastlogp.model_cache.record import DirectCallback
 from tests.callbacks import models
 from tests.callbacks.calls import expand, logp, points
 from tests.callbacks.conftest import Pair
