@@ -1,4 +1,4 @@
-"""Compile a model in this process: PyTensor rewrites its graphs, LLVM compiles the callbacks, and a record holds the result."""
+"""Compile the rewritten graphs of a model: LLVM compiles the callbacks, and a record holds the result."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from pymc_fastlogp.callbacks.graph_call import (
 from pymc_fastlogp.callbacks.native import object_code_of, read_only_copy, record_type
 from pymc_fastlogp.compilation import interpreter
 from pymc_fastlogp.compilation.coords import dims_and_coords
-from pymc_fastlogp.compilation.graphs import functions_of, initial_value_graph
+from pymc_fastlogp.compilation.graphs import initial_value_graph
 from pymc_fastlogp.compilation.model_source import ModelSource
 from pymc_fastlogp.kernel.native import machine_code
 from pymc_fastlogp.model_cache.record import EXPAND, LOGP, CallbackCode, Record
@@ -36,13 +36,13 @@ class Build:
     ----------
     source : ModelSource
         The model.
-    var_names : sequence of str, optional
-        Names of the stored variables.
+    functions : Functions
+        Its rewritten functions.
 
     Attributes
     ----------
     functions : Functions
-        Rewritten PyTensor functions.
+        The rewritten functions.
     shared : dict of str to ndarray
         Shared data by key.
     keys : dict of SharedVariable to str
@@ -57,11 +57,11 @@ class Build:
         Whether the record identifies each shared variable as one of the model's data, each a different one.
     """
 
-    def __init__(self, source: ModelSource, var_names: Sequence[str] | None):
-        self.functions = functions_of(source, var_names)
+    def __init__(self, source: ModelSource, functions: Functions):
+        self.functions = functions
         self._by_name: Mapping[str, Any] = {
-            LOGP: self.functions.logp,
-            EXPAND: self.functions.expand,
+            LOGP: functions.logp,
+            EXPAND: functions.expand,
         }
         variables = [x for each in self._by_name.values() for x in each.get_shared()]
         self.keys: dict[SharedVariable, str] = {}

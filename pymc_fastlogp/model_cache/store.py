@@ -62,10 +62,10 @@ def read[T](key: str, kind: type[T]) -> T | None:
     return cached if isinstance(cached, kind) else None
 
 
-def write(key: str, record: Any) -> None:
-    """Write a record or a graph of shapes, if the cache is enabled."""
+def write(key: str | None, record: Any) -> None:
+    """Write a record or a graph of shapes, if there is a key and the cache is enabled."""
     cache = files()
-    if cache is None:
+    if key is None or cache is None:
         return
     try:
         content = pickle.dumps(record)

@@ -69,9 +69,10 @@ def compile_record(request: "Request") -> CompiledRecord:
     if record is not None:
         record = _with_current_data(record, request, key)
         return CompiledRecord(record, request.frozen_data, source)
-    is_current = not request.is_frozen or _is_current(key, request)
-    build = _build(source, request)
-    if is_current and _can_be_cached(key, build) and build.identifies_data:
+    if request.is_frozen and not _is_current(key, request):
+        key = CacheKey(None)
+    build = _build(request, source)
+    if _is_portable(key, build) and build.identifies_data:
         store.write(key.digest, build.record)
     return CompiledRecord(build.record, request.frozen_data, source, build)
 
@@ -148,11 +149,13 @@ def _with_current_data(record: Record, request: "Request", key: CacheKey) -> Rec
     )
 
 
-def _build(source: ModelSource, request: "Request") -> "Build":
-    """Compile a model. The modules that compile are not imported for a cache hit."""
+def _build(request: "Request", source: ModelSource) -> "Build":
+    """Compile a model. The imports are local, so a cache hit does not import the compiler."""
     from pymc_fastlogp.compilation.build import Build
+    from pymc_fastlogp.compilation.graphs import functions_of
 
-    return Build(source, request.options["var_names"])
+    functions = functions_of(source, request.options["var_names"])
+    return Build(source, functions)
 
 
 def _reparametrized(request: "Request", key: CacheKey) -> CompiledRecord:
@@ -168,7 +171,7 @@ def _reparametrized(request: "Request", key: CacheKey) -> CompiledRecord:
 
     def compile_pilot(model: "pm.Model", *, freeze: bool = False) -> EvaluatedModel:
         source = ModelSource(model, request.options, freeze=freeze)
-        builds.append((source, _build(source, request)))
+        builds.append((source, _build(request, source)))
         return evaluated_model(builds[-1][1], source)
 
     placement = placed(request.model, compile_pilot, {*(request.options["initial_points"] or ())})
@@ -190,13 +193,13 @@ def _reparametrized(request: "Request", key: CacheKey) -> CompiledRecord:
     of_sites = {name for bundle, site in sites.items() for name in numbers_of(bundle, site)}
     # Other shared data come from outside of the model and have no names in another process.
     is_complete = record.initial_point is not None and all(x.name in of_sites for x in build.keys)
-    if _can_be_cached(key, build) and is_complete and _is_current(key, request):
+    if _is_portable(key, build) and is_complete and _is_current(key, request):
         store.write(key.digest, record)
     return CompiledRecord(record, request.frozen_data, source, build)
 
 
-def _can_be_cached(key: CacheKey, build: "Build") -> bool:
-    """Return whether the model has a key and its record needs no code that Numba compiled."""
+def _is_portable(key: CacheKey, build: "Build") -> bool:
+    """Return whether another process can use the record; log if the record of a model with a key needs code that Numba compiled."""
     if key.digest is not None and not build.is_portable:
         logger.info("the model is not kept on disk, because it calls code that Numba compiled")
-    return key.digest is not None and build.is_portable
+    return build.is_portable
