@@ -6,7 +6,8 @@ callback directly. Numba compiles a graph only if the graph needs other Ops than
 
 .. code-block:: text
 
-    compile_model, pipeline     compile_pymc_model and the stages of a compilation
+    compile_model               compile_pymc_model
+    request, pipeline           arguments and stages of a compilation
     sample, routing             sample, and the tables that select sampler and compiler
     reparametrize               reparametrize
     compile_kwargs              compile_kwargs: the same callbacks in nutpie's own compilation

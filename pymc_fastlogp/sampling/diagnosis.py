@@ -79,7 +79,7 @@ def _causes_or_none(
 
 def _initial_points(model: "pm.Model", arguments: Mapping[str, Any]) -> list[Point]:
     from pymc_fastlogp.compilation.model_source import ModelSource
-    from pymc_fastlogp.sampling.compile_model import request_of
+    from pymc_fastlogp.sampling.request import request_of
 
     given = {"initial_points": arguments["initvals"], **(arguments["compile_kwargs"] or {})}
     options = {name: given[name] for name in FOR_STARTS if name in given}

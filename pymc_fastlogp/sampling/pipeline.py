@@ -3,7 +3,7 @@
 .. code-block:: text
 
     stage            module
-    request          sampling.compile_model
+    request          sampling.request
     key              model_cache.key; compilation.shapes, if data are shared
     lookup           model_cache.store
     freeze           compilation.model_source
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pymc as pm
 
     from pymc_fastlogp.compilation.build import Build
-    from pymc_fastlogp.sampling.compile_model import Request
+    from pymc_fastlogp.sampling.request import Request
 
 logger = logging.getLogger("pymc_fastlogp")
 

@@ -15,7 +15,7 @@ from pymc_fastlogp.registration import is_enabled
 if TYPE_CHECKING:
     import pymc as pm
 
-    from pymc_fastlogp.sampling.compile_model import Request
+    from pymc_fastlogp.sampling.request import Request
 
 Arguments = Mapping[str, Any]
 

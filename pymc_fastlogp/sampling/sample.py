@@ -16,10 +16,11 @@ from pymc_fastlogp._upstream.nutpie_library import draw, library
 from pymc_fastlogp.compilation import coords
 from pymc_fastlogp.models.validate import model_with_variables
 from pymc_fastlogp.sampling import draws, zarr_store
-from pymc_fastlogp.sampling.compile_model import compile_pymc_model, compiled_record, request_of
+from pymc_fastlogp.sampling.compile_model import compile_pymc_model, compiled_record
 from pymc_fastlogp.sampling.convergence import log_problems
 from pymc_fastlogp.sampling.diagnosis import failed_start_explained
 from pymc_fastlogp.sampling.progress import progress_of
+from pymc_fastlogp.sampling.request import request_of
 from pymc_fastlogp.sampling.routing import (
     ONLY_FOR_NUTPIE,
     is_sampled_by_pymc,

@@ -125,7 +125,8 @@ def test_what_a_model_has_no_use_for_is_neither_imported_nor_collected(run_scrip
         from tests.callbacks import models
         model = models.hierarchy()
         import pymc_fastlogp
-        from pymc_fastlogp.sampling.compile_model import compiled_record, request_of
+        from pymc_fastlogp.sampling.compile_model import compiled_record
+        from pymc_fastlogp.sampling.request import request_of
         collections = []
         gc.callbacks.append(lambda phase, about: collections.append(about["generation"]) if gc.get_freeze_count() == 0 else None)
         compiled_record(request_of(model, initial_points=None, var_names=None))

@@ -12,8 +12,9 @@ import xarray as xr
 import pymc_fastlogp
 from pymc_fastlogp._upstream import nutpie_library
 from pymc_fastlogp.compilation.loading import sampled_model
-from pymc_fastlogp.sampling.compile_model import compiled_record, request_of
+from pymc_fastlogp.sampling.compile_model import compiled_record
 from pymc_fastlogp.sampling.draws import datatree
+from pymc_fastlogp.sampling.request import request_of
 from tests.callbacks import models
 
 OPTIONS = {"draws": 20, "tune": 50, "chains": 2, "cores": 1, "progressbar": False, "quiet": True}
