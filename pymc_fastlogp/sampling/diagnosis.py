@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from traceback import clear_frames
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +54,8 @@ def failed_start_explained(model: "pm.Model", arguments: Mapping[str, Any]) -> I
         is_panic = type(error).__name__ == PANIC
         if not is_panic and not str(error).startswith(FAILED_START):
             raise
+        # The frames hold nutpie's sampler. Freed at interpreter exit, it can crash the process.
+        clear_frames(error.__traceback__)
         causes = _causes_or_none(model, arguments, of_stored_values=is_panic)
         if is_panic and not causes:
             raise
