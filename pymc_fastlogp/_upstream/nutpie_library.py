@@ -8,6 +8,8 @@ only known releases are used in this way; with other releases, nutpie itself sam
 
 import sys
 import threading
+import time
+import weakref
 from collections.abc import Callable, Mapping
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
@@ -35,6 +37,8 @@ LEFT_OUT = (
 )
 # Interval of progress reports in milliseconds, as in nutpie.
 PROGRESS_RATE = 100
+# Longest wait in seconds for the threads of a failed sampler.
+LONGEST_WAIT = 2.0
 
 _lock = threading.Lock()
 
@@ -147,15 +151,18 @@ def draw(
     chosen = library.PyNutsSettings.Diag(seed)
     chosen.update(dict(settings))
     chosen.store_unconstrained = store_unconstrained
+    token = _Token()
+    token_of_threads = weakref.ref(token)
     sampler = library.PySampler.from_pymc(
         chosen,
         cores,
-        _model(library, model),
+        _model(library, model._replace(alive=(model.alive, token))),
         library.ProgressType.none(),
         progress,
         PROGRESS_RATE,
         library.PyStorage.arrow(),
     )
+    del token
     try:
         meanwhile()
         sampler.wait(None)
@@ -163,9 +170,25 @@ def draw(
         sampler.abort()
     except BaseException:
         sampler.abort()
+        # A sampler, or a thread of its other chains, that outlives the interpreter crashes the process. The traceback refers to this frame.
+        del sampler
+        _wait_for_threads(library, token_of_threads)
         raise
     draws, stats = sampler.take_results().get_arrow_trace()
     return Trace(draws, stats, chosen.as_dict(), library.__version__)
+
+
+class _Token:
+    """Object that the threads of a sampler own together with the memory of the model."""
+
+
+def _wait_for_threads(library: ModuleType, token: "weakref.ref[_Token]") -> None:
+    """Wait until no thread of a sampler owns a token, at most ``LONGEST_WAIT`` seconds."""
+    end = time.monotonic() + LONGEST_WAIT
+    while token() is not None and time.monotonic() < end:
+        # A Rust thread without the GIL only queues its references; any call of the library releases queued references.
+        library.ProgressType.none()
+        time.sleep(0.01)
 
 
 def _model(library: ModuleType, model: SampledModel) -> Any:

@@ -54,7 +54,7 @@ def failed_start_explained(model: "pm.Model", arguments: Mapping[str, Any]) -> I
         is_panic = type(error).__name__ == PANIC
         if not is_panic and not str(error).startswith(FAILED_START):
             raise
-        # The frames hold nutpie's sampler. Freed at interpreter exit, it can crash the process.
+        # Frames of nutpie.sample hold the sampler, which can crash the process if it is freed at interpreter exit.
         clear_frames(error.__traceback__)
         causes = _causes_or_none(model, arguments, of_stored_values=is_panic)
         if is_panic and not causes:

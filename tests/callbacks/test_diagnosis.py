@@ -1,6 +1,7 @@
 """A chain that cannot start: the error names the variables and the rows."""
 
 import gc
+import time
 from pathlib import Path
 
 import numpy as np
@@ -153,19 +154,21 @@ def test_other_errors_stay_as_they_are():
 
 
 @pytest.mark.skipif(not THREADS.exists(), reason="needs the names of threads from Linux")
-def test_a_failed_start_frees_the_sampler():
-    """Without a garbage collection: a sampler that is freed at interpreter exit can crash the process."""
+@pytest.mark.parametrize("cores", [1, 4])
+def test_a_failed_start_frees_the_sampler(cores):
+    """Without a garbage collection: a sampler that is freed, or runs, at interpreter exit can crash the process."""
 
     def n_threads_of_samplers():
+        time.sleep(0.1)
         names = [path.read_text() for path in THREADS.glob("*/comm")]
-        return sum(name.startswith("tokio") for name in names)
+        return sum(name.startswith(("tokio", "nutpie")) for name in names)
 
     gc.collect()
     before = n_threads_of_samplers()
     gc.disable()
     try:
         with pytest.raises(SamplingError):
-            pymc_fastlogp.sample(model=nan_data(), **{**OPTIONS, "chains": 1})
+            pymc_fastlogp.sample(model=nan_data(), **{**OPTIONS, "chains": cores, "cores": cores})
         assert n_threads_of_samplers() == before
     finally:
         gc.enable()
