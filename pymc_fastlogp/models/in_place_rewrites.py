@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pymc as pm
 
 
-def settle(model: "pm.Model") -> None:
+def apply_in_place_rewrites(model: "pm.Model") -> None:
     """Rewrite the graphs that a model stores as its first compilation would, with the plugin off."""
     from pymc_fastlogp._upstream.pymc import rewrite_pregrad
 

@@ -15,7 +15,7 @@ PASS_ONE = "pass what `with pm.Model() as model:` made, or call it inside of tha
 NOWHERE_FINITE = "the model has no finite log density at any point tried; run model.debug()"
 
 
-def given_model(
+def validated_model(
     asker: str, model: "pm.Model | None", *, freeze_model: bool, gradient: bool = True
 ) -> "pm.Model":
     """Return the valid model argument of a public function, frozen if requested.
@@ -61,7 +61,7 @@ def given_model(
 
 
 def model_with_variables(asker: str, model: "pm.Model | None") -> "pm.Model":
-    """Return the model, by default the model of the open context; raise as :func:`given_model` without a model or free variable."""
+    """Return the model, by default the model of the open context; raise as :func:`validated_model` without a model or free variable."""
     import pymc as pm
 
     if model is None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.models.in_place_rewrites import settle
-from pymc_fastlogp.models.validate import given_model
+from pymc_fastlogp.models.in_place_rewrites import apply_in_place_rewrites
+from pymc_fastlogp.models.validate import validated_model
 from pymc_fastlogp.verification.comparison import compare, is_beyond_upstream
 from pymc_fastlogp.verification.outcome import Verification, WorstEntry
 from pymc_fastlogp.verification.points import points_around
@@ -80,10 +80,10 @@ def verify(
     RuntimeError
         If the plugin can't be switched on, as with versions of PyMC and PyTensor that were not tested.
     """
-    model = given_model("verify", model, freeze_model=freeze_model)
+    model = validated_model("verify", model, freeze_model=freeze_model)
     start = model.initial_point(random_seed=seed)
     if compiled is None:
-        settle(model)
+        apply_in_place_rewrites(model)
         on = _compile(model, start, "NUMBA", on=True)
     else:  # Its own compilation was the first of the model.
         on = _given(compiled, model)
