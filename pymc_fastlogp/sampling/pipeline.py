@@ -104,9 +104,7 @@ def _shapes(model: "pm.Model", form: Form) -> Shapes | None:
     try:
         graph = _shape_graph(model, form)
         return None if graph is None else graph.at(form.data)
-    except (
-        Exception
-    ) as error:  # upstream reports data that do not fit, and priors without a support point
+    except Exception as error:  # upstream raises the error again and explains it
         logger.info("the model is not kept on disk, since its shapes are not known: %s", error)
         return None
 
