@@ -286,7 +286,7 @@ LIMITS = (
         )
         for function in (lambda x: pt.arcsin(x / 2), pt.log, pt.erfcx)
     ),
-    Limit("emit.scatter_by_lane", "CHEAP", _scattered, lambda n: [(n,)], (64, ROWS), applied=2),
+    Limit("emit.scope", "CHEAP", _scattered, lambda n: [(n,)], (64, ROWS), applied=2),
     Limit(
         "native.target",
         "IN_FLIGHT",

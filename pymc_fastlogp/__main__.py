@@ -19,6 +19,7 @@ from rich.table import Table
 
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.native.file_cache import UNFINISHED, is_private
+from pymc_fastlogp.kernel.native.target import uses_gathers
 from pymc_fastlogp.model_cache import store
 from pymc_fastlogp.models.validate import why_off
 from pymc_fastlogp.registration import (
@@ -103,6 +104,7 @@ def environment_table() -> Table:
         table.add_row(package, version_of(package))
     table.add_row("CPU", f"{llvm.get_host_cpu_name()} ({platform.machine()})")
     table.add_row("vector width", f"{vector_bits(llvm.get_host_cpu_features())} bits")
+    table.add_row("gathers", "by instruction" if uses_gathers() else "one load for each lane")
     table.add_row("enabled", "yes" if is_enabled() else f"no: {why_off()}")
     table.add_row("optimizer_excluding", pytensor.config.optimizer_excluding or "nothing")
     return table

@@ -86,7 +86,17 @@ RULES: tuple[Rule, ...] = (
     Rule("fastlogp_lift_set_subtensor", LIFT, "canonicalize"),
     # Before rows are compacted, so that a check reads no more of a row than it needs.
     Rule("fastlogp_fold_checks_by_range", FOLD_CHECKS, "canonicalize"),
+    # Before the rules on rows, so that rows read the entries that are picked.
+    Rule(
+        "fastlogp_gather_before_elemwise",
+        "rows.gather_before_elemwise.local_gather_before_elemwise",
+        "canonicalize",
+        until="PyTensor weighs what is picked against the table that is computed, not against each input",
+    ),
     # Before all that looks at the rows of a likelihood.
+    Rule(
+        "fastlogp_split_imputed", "rows.compact.split_imputed.local_split_imputed", "canonicalize"
+    ),
     Rule("fastlogp_split_join", "rows.compact.split_join.local_split_join", "canonicalize"),
     # Before the switch around it, which then goes.
     Rule("fastlogp_log_power", "switches.log_power.local_log_power", "canonicalize"),
@@ -304,6 +314,8 @@ GRAPH_RULES: tuple[GraphRule, ...] = (
     ),
     # After elementwise fusion, before anything works in place (add_destroy_handler is at 49.5).
     GraphRule("fastlogp_fused_kernel", "kernel.graph.region.FuseRegions", ("numba",), 49.3),
+    # Behind all rewriters of nodes.
+    GraphRule("fastlogp_renewed_kernels", "kernel.graph.region.RenewKernels", ("numba",), 199.0),
     # Behind all others: what is no longer a constant is not rewritten as one.
     GraphRule(
         "fastlogp_held_constants", "kernel.graph.held_constants.HoldConstants", ("numba",), 200.0

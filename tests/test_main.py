@@ -29,7 +29,12 @@ def test_report_names_versions_rules_and_passes():
     process = report()
     assert process.returncode == 0, process.stderr
     assert "Self-check passed" in process.stdout
-    for name in (*PACKAGES, *(rule.name for rule in (*RULES, *GRAPH_RULES)), "vector width"):
+    for name in (
+        *PACKAGES,
+        *(rule.name for rule in (*RULES, *GRAPH_RULES)),
+        "vector width",
+        "gathers",
+    ):
         assert name in process.stdout
 
 
@@ -44,6 +49,15 @@ def test_a_package_that_is_not_installed_is_called_so(monkeypatch):
     monkeypatch.setattr("pymc_fastlogp.__main__.version", version)
     cells = [[*column.cells] for column in environment_table().columns]
     assert dict(zip(*cells, strict=True))["pymc-fastlogp"] == "not installed"
+
+
+@pytest.mark.parametrize(
+    ("decision", "words"), [(True, "by instruction"), (False, "one load for each lane")]
+)
+def test_table_says_how_gathers_are_made(decision, words, monkeypatch):
+    monkeypatch.setattr("pymc_fastlogp.__main__.uses_gathers", lambda: decision)
+    cells = [[*column.cells] for column in environment_table().columns]
+    assert dict(zip(*cells, strict=True))["gathers"] == words
 
 
 def test_help_says_what_it_does_and_checks_nothing():

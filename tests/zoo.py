@@ -192,6 +192,13 @@ def joined_blocks():
 
 
 @in_zoo
+def imputed_covariate():
+    covariate = np.ma.masked_where(few * (y > 0.5) == 1, x)
+    imputed = pm.Normal("x", pm.Normal("m"), pm.HalfNormal("sx"), observed=covariate)
+    pm.Normal("y", effects()[group] + pm.Normal("b") * imputed, pm.HalfNormal("s"), observed=y)
+
+
+@in_zoo
 def observations_in_a_matrix():
     pm.Normal("y", pm.Normal("a", shape=6), pm.HalfNormal("s"), observed=y.reshape(10, 6))
 
@@ -452,6 +459,15 @@ def outcomes_of_one_index():
     index = pt.logsumexp(rows * pm.Normal("b", shape=10), axis=1)
     pm.StudentT("y", 4, mu=index, sigma=pm.HalfNormal("s"), observed=np.linspace(-1, 1, 4 * N))
     pm.Poisson("count", pt.exp(index / 4), observed=np.resize(counts[::-1], 4 * N))
+
+
+@in_zoo
+def change_points_of_categories():
+    probabilities = pm.Dirichlet("p", np.ones(4), shape=(2, 4))
+    after = pm.math.sigmoid(np.arange(N)[:, None] - pm.Uniform("at", 0, N, shape=3))[..., None]
+    table = pt.log((1 - after) * probabilities[0] + after * probabilities[1])
+    rows, columns = np.indices((N, 3))
+    pm.Potential("y", table[rows, columns, np.resize(category, (N, 3))])
 
 
 def make(name: str) -> pm.Model:

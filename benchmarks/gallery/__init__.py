@@ -12,6 +12,7 @@ from benchmarks.gallery import (  # noqa: F401
     counts,
     effects,
     limits,
+    long_tables,
     matrices,
     media,
     mixtures,

@@ -37,7 +37,7 @@ __all__ = [
     "returned_type",
 ]
 
-I64, POINTER = ir.IntType(64), ir.PointerType()
+I8, I64, POINTER = ir.IntType(8), ir.IntType(64), ir.PointerType()
 MEMORY = types.MemInfoPointer(types.voidptr)
 
 
@@ -86,6 +86,28 @@ class Frame(NamedTuple):
             meminfo=memory,
         )
         return made._getvalue()
+
+    def copy_elements(
+        self,
+        type_: types.Array,
+        data: ir.Value,
+        strides: Sequence[ir.Value],
+        shape: Sequence[ir.Value],
+        to: ir.Value,
+        dtype: types.Type,
+    ) -> None:
+        """Append loops that copy elements, cast to a dtype, to an address in C order; strides are in bytes."""
+        builder, element = self.builder, self.pointer_to(type_)
+        with cgutils.loop_nest(builder, shape, I64) as index:
+            source, position = I64(0), I64(0)
+            for i, length, stride in zip(index, shape, strides, strict=True):
+                source = builder.add(source, builder.mul(i, stride))
+                position = builder.add(builder.mul(position, length), i)
+            address = builder.gep(data, [source], source_etype=I8)
+            pointer = builder.bitcast(address, element)
+            value = self.context.unpack_value(builder, type_.dtype, pointer)
+            number = self.context.cast(builder, value, type_.dtype, dtype)
+            self.context.pack_value(builder, dtype, number, builder.gep(to, [position]))
 
     def pointer_to(self, type_: types.Array) -> ir.Type:
         """Return the type of the address of an element."""

@@ -9,14 +9,13 @@ result to its output and casts to float64. Numba types and lowers only a call, s
 """
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import numba
 from llvmlite import ir
 from numba import types
 
-from pymc_fastlogp._upstream.numba import EmittedFunction, Frame, array_type, cgutils
+from pymc_fastlogp._upstream.numba import EmittedFunction, Frame, array_type
 
 I8, I64 = ir.IntType(8), ir.IntType(64)
 SHAPE = "an output has not as many elements as there is room for"
@@ -123,31 +122,11 @@ def _taken(shape: tuple[int, ...], at: int) -> EmittedFunction:
         to = builder.inttoptr(
             builder.load(_word(builder, values[0], at)), ir.DoubleType().as_pointer()
         )
-        _copy(frame, type_, data, sizes[len(shape) :], shape, to)
+        lengths = [I64(n) for n in shape]
+        frame.copy_elements(type_, data, sizes[len(shape) :], lengths, to, types.float64)
         return frame.context.get_dummy_value()
 
     return EmittedFunction("taken", types.none, emit, _only_compiled)
-
-
-def _copy(
-    frame: Frame,
-    type_: types.Array,
-    data: ir.Value,
-    strides: Sequence[ir.Value],
-    shape: tuple[int, ...],
-    to: ir.Value,
-) -> None:
-    """Append loops that copy the elements of an array in C order."""
-    builder, element = frame.builder, frame.pointer_to(type_)
-    bytes_ = builder.bitcast(data, I8.as_pointer())
-    with cgutils.loop_nest(builder, [I64(n) for n in shape], I64) as index:
-        source, position = I64(0), I64(0)
-        for axis, i in enumerate(index):
-            source = builder.add(source, builder.mul(i, strides[axis]))
-            position = builder.add(position, builder.mul(i, I64(prod(shape[axis + 1 :]))))
-        value = builder.load(builder.bitcast(builder.gep(bytes_, [source]), element))
-        number = frame.context.cast(builder, value, type_.dtype, types.float64)
-        builder.store(number, builder.gep(to, [position]))
 
 
 def _word(builder: ir.IRBuilder, words: ir.Value, number: int) -> ir.Value:

@@ -103,7 +103,7 @@ def provenance(x: TensorVariable, most: int = MANY_ENTRIES) -> Provenance | None
     """Return where the entries of ``x`` come from, None if it is of open length or has more than ``most`` of them."""
     if not _is_listable(x, most):
         return None
-    evaluation = _Evaluation()
+    evaluation = _Evaluation(most)
     for node in moves_to(x, most):
         evaluation.evaluate(node)
     return Provenance(evaluation.leaves, evaluation.of(x), np.concatenate(evaluation.zeroed))
@@ -173,7 +173,8 @@ def _masked_inputs(op: Elemwise, inputs: list[TensorVariable]) -> list[TensorVar
 class _Evaluation:
     """Numbers in the place of tensors."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = most
         self.codes: dict[TensorVariable, np.ndarray] = {}
         self.leaves: dict[TensorVariable, int] = {}
         self.zeroed = [np.empty(0, dtype=int)]
@@ -192,7 +193,7 @@ class _Evaluation:
     def evaluate(self, node: Apply) -> None:
         """Evaluate a node that moves entries; leave it a leaf if it turns out to do more."""
         x = node.outputs[0]
-        moved = {v: self.of(v) for v in moved_inputs(x)}
+        moved = {v: self.of(v) for v in moved_inputs(x, self.most)}
         if is_set(x) and not self._is_written_once(node):
             return
         known = {v: v.data for v in node.inputs if isinstance(v, Constant)} | moved

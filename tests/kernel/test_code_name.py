@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import pymc_fastlogp.kernel
+from pymc_fastlogp.kernel.native import code, target
 from pymc_fastlogp.kernel.native.code import compiler, state_of_sources
 
 
@@ -13,6 +14,20 @@ def test_the_name_depends_on_the_source_of_the_whole_compiler():
     """Else code of an earlier version would be taken from disk."""
     folder = Path(pymc_fastlogp.kernel.__file__).parent
     assert state_of_sources(folder) in compiler().splitlines()
+
+
+def test_the_name_depends_on_the_use_of_gathers(monkeypatch):
+    names = set()
+    for decision in (True, False):
+        monkeypatch.setattr(code, "uses_gathers", lambda decision=decision: decision)
+        names.add(compiler.__wrapped__())
+    assert len(names) == 2
+
+
+def test_the_name_depends_on_the_tuning(monkeypatch):
+    before = compiler.__wrapped__()
+    monkeypatch.setattr(target, "TUNINGS", (target.Tuning("", False, ("+another-feature",)),))
+    assert compiler.__wrapped__() != before
 
 
 def longer(source: Path) -> None:

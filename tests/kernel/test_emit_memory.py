@@ -34,7 +34,7 @@ INT = "int64"
 
 @pytest.mark.parametrize("index_dtype", ["int64", "int32", "int8", "uint8"])
 @pytest.mark.parametrize("n", LENGTHS)
-def test_gather(n, index_dtype):
+def test_gather(n, index_dtype, gathers):
     table, index, y = given("table", 90), given("i", n, dtype=index_dtype), output("y", n)
     body = Store(y, (I0,), Load(table, (Load(index, (I0,)),)))
     kernel = compile_native(program(Loop((n,), (body,)), inputs=(table, index)))
@@ -44,7 +44,7 @@ def test_gather(n, index_dtype):
 
 
 @pytest.mark.parametrize("contiguous", [True, False])
-def test_gather_on_two_axes_of_which_one_is_the_outer_index(contiguous):
+def test_gather_on_two_axes_of_which_one_is_the_outer_index(contiguous, gathers):
     table, index = given("table", Length(0, 0), Length(0, 1)), given("i", 37, dtype="int32")
     y = output("y", 5, 37)
     body = Store(y, (I0, I1), Load(table, (I0, Load(index, (I1,)))))
@@ -57,7 +57,7 @@ def test_gather_on_two_axes_of_which_one_is_the_outer_index(contiguous):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_gather_and_neighbors_of_every_type(dtype):
+def test_gather_and_neighbors_of_every_type(dtype, gathers):
     table, index = given("table", 30, dtype=dtype), given("i", 45, dtype="int64")
     y, copy = output("y", 45, dtype=dtype), output("copy", 30, dtype=dtype)
     kernel = compile_native(

@@ -12,7 +12,7 @@ from pytensor.graph.fg import FunctionGraph
 
 from pymc_fastlogp.analysis.index_facts import FAR, Neighbors, index_facts, neighbors_of
 from pymc_fastlogp.kernel.emit import emit
-from pymc_fastlogp.kernel.emit.scatter_by_lane import CHEAP
+from pymc_fastlogp.kernel.emit.scope import CHEAP
 from pymc_fastlogp.kernel.ir.arithmetic import identity
 from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Load
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop
@@ -55,11 +55,11 @@ def instructions(neighbors):
     ("neighbors", "tests", "scatters"),
     [(None, 1, 0), (RUNS, 2, 0), (SHORT_RUNS, 0, 0), (APART, 0, 2), (Neighbors(1, W - 1), 0, 0)],
 )
-def test_the_code_follows_from_what_is_known(neighbors, tests, scatters):
+def test_the_code_follows_from_what_is_known(neighbors, tests, scatters, gathers):
     """Tests of whole vectors, and instructions that write a vector to several places."""
     code = instructions(neighbors)
     assert code.count('call i1 @"llvm.vector.reduce.and') == tests
-    assert code.count('call void @"llvm.masked.scatter') == scatters
+    assert code.count('call void @"llvm.masked.scatter') == (scatters if gathers else 0)
 
 
 INDICES = {
@@ -118,6 +118,30 @@ def test_a_gather_by_runs_chooses_between_two_loads(neighbors, choices):
     module = ir.Module("test")
     emit(module, products_by_group(5 * W, neighbors), "kernel", [True] * 3)
     assert str(module).count('!"branch_weights"') == choices
+
+
+@pytest.mark.parametrize("n_groups", [1, N_GROUPS, 5_000])
+@pytest.mark.parametrize("n", [W - 1, 2 * W, 3 * W + 1, 20_000])
+def test_products_of_gathers_are_added_to_both_tables(n, n_groups, gathers):
+    """The gradient of ``(u[i] * w[j] * x).sum()``, with conflicts within a vector and between vectors."""
+    inputs = (given("i", n, dtype="uint16"), given("j", n, dtype="uint16"), given("x", n))
+    tables = given("u", n_groups), given("w", n_groups)
+    sums = output("du", n_groups), output("dw", n_groups)
+    *groups, x = (Load(each, (I0,)) for each in inputs)
+    read = [Load(table, (group,)) for table, group in zip(tables, groups)]
+    body = [
+        Accumulate(y, (group,), ps.add, compute(ps.mul, x, other), SHORT_RUNS)
+        for y, group, other in zip(sums, groups, reversed(read))
+    ]
+    kernel = compile_native(
+        program(*map(fill, sums), Loop((n,), tuple(body)), inputs=(*inputs, *tables))
+    )
+    rng = np.random.default_rng(n)
+    i, j = rng.integers(0, n_groups, (2, n)).astype("uint16")
+    data, (u, w) = rng.normal(size=n), rng.normal(size=(2, n_groups))
+    du, dw = kernel(i, j, data, u, w)
+    np.testing.assert_allclose(du, np.bincount(i, data * w[j], n_groups), rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(dw, np.bincount(j, data * u[i], n_groups), rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("static", [True, False], ids=["static", "runtime"])
@@ -188,7 +212,7 @@ def test_runs_in_each_row_of_a_matrix(static):
 
 @pytest.mark.parametrize("static", [True, False], ids=["static", "runtime"])
 @pytest.mark.parametrize("n", [0, 1, W - 1, W, W + 3, 5 * W])
-def test_lanes_that_differ_are_added_as_vectors(n, static):
+def test_lanes_that_differ_are_added_as_vectors(n, static, gathers):
     [size] = sizes(n, static=static)
     index, x = given("i", size, dtype="int32"), given("x", size)
     y = output("y", 2 * W)

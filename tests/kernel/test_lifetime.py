@@ -10,7 +10,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pymc_fastlogp import disabled
+from pymc_fastlogp import compile_pymc_model, disabled
 from pymc_fastlogp.benchmarking.native import LogpCallback
 from pymc_fastlogp.kernel.graph.held_constants import HeldConstants
 from pymc_fastlogp.kernel.graph.op import FusedKernel
@@ -34,16 +34,18 @@ def value(scale, point=POINT):
 
 
 def parts(function):
-    """Return weak references to what a function consists of: arrays, programs, and machine code."""
+    """Return weak references to the parts of a function: arrays, inner graphs, programs, and machine code."""
     nodes = function.maker.fgraph.toposort()
     held = [each for node in nodes if isinstance(node.op, HeldConstants) for each in node.op.held]
-    programs = [node.op.program for node in nodes if isinstance(node.op, FusedKernel)]
+    ops = [node.op for node in nodes if isinstance(node.op, FusedKernel)]
+    graphs, programs = [op.fgraph for op in ops], [op.program for op in ops]
     kernels = [kernel for kernel in native._kernels.values() if kernel.program in programs]
     codes = [code for kernel in kernels for code in kernel._codes.values()]
     assert held
     assert codes
     assert len(programs) == len(kernels)
-    return [ref(x) for x in (*held, *(h.array for h in held), *programs, *kernels, *codes)]
+    arrays = [each.array for each in held]
+    return [ref(x) for x in (*held, *arrays, *graphs, *programs, *kernels, *codes)]
 
 
 def are_alive(references):
@@ -98,13 +100,34 @@ def test_equal_functions_share_a_kernel():
     np.testing.assert_allclose(second(POINT)[0], value(5.0), rtol=1e-12)
 
 
+def test_a_graph_that_is_compiled_twice_keeps_its_inner_graphs():
+    graph = compiled(6.0).maker.fgraph
+    pytensor.function(graph.inputs, graph.outputs, mode="NUMBA")
+    gc.collect()
+    inner = [node.op.fgraph for node in graph.apply_nodes if isinstance(node.op, FusedKernel)]
+    assert inner
+    assert None not in inner
+
+
+def test_no_inner_graph_stays_of_models_that_are_gone():
+    def alive():
+        gc.collect()
+        ops = (x for x in gc.get_objects() if type(x) is FusedKernel)
+        return sum(op.fgraph is not None for op in ops)
+
+    before = alive()
+    for scale in (0.5, 0.25):
+        compile_pymc_model(make_model(scale))
+    assert alive() == before
+
+
 # nutpie
 
 
-def make_model():
-    """Return a model with a kernel and data that it holds."""
+def make_model(scale=1.0):
+    """Return a model with a kernel and data that it holds, others for each scale."""
     rng = np.random.default_rng(3)
-    x, group = rng.normal(size=N), rng.integers(0, 7, N)
+    x, group = scale * rng.normal(size=N), rng.integers(0, 7, N)
     y = rng.poisson(np.exp(0.3 * x))
     with pm.Model() as model:
         effect, slope = pm.Normal("effect", shape=7), pm.Normal("slope")

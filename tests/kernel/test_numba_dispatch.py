@@ -1,7 +1,6 @@
 """Kernels in mode NUMBA: values, errors, layouts, threads and memory."""
 
 import gc
-import re
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,18 +10,14 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from llvmlite.binding import llvm_version_info
 from numba.core.errors import TypingError
 from numba.core.runtime import _nrt_python, rtsys
 from pymc.logprob.utils import ParameterValueError
 
 from pymc_fastlogp import disabled
-from pymc_fastlogp.benchmarking.run import compile_model
 from pymc_fastlogp.kernel.graph.held_constants import HeldConstants
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.native import kernels as native
-from pymc_fastlogp.kernel.numba import dispatch
-from pymc_fastlogp.kernel.numba.outputs import arrays_in
 
 INDEX = np.random.default_rng(0).integers(0, 7, 3000)
 WEIGHTS = np.random.default_rng(1).normal(size=3000)
@@ -316,30 +311,6 @@ def test_an_output_for_which_there_is_no_memory(length, error, message):
         function(np.array(length), np.ones(2))
     after = rtsys.get_allocation_stats()
     assert after.mi_alloc - before.mi_alloc <= 2 + after.mi_free - before.mi_free
-
-
-def body_of_the_callback(model):
-    """Return the code of the function that nutpie calls, without what it calls in turn."""
-    code = compile_model(model, "on").compiled_logp_func.inspect_llvm()
-    return re.search(r"^define [^\n]*logp_numba.*?^}", code, re.MULTILINE | re.DOTALL).group()
-
-
-@pytest.mark.skipif(
-    llvm_version_info < (22,), reason="older LLVM does not divide where the length is not known"
-)
-def test_callers_know_the_length_of_the_gradient(monkeypatch):
-    with pm.Model() as model:
-        pm.Normal("x", pm.Normal("mu"), pm.HalfNormal("sd"), shape=40)
-    assert "srem" not in body_of_the_callback(model)
-    # Without it, each index is divided by the length.
-    with pytensor.config.change_flags(numba__cache=False):
-        monkeypatch.setattr(dispatch, "arrays_in", arrays_of_a_function_that_is_called)
-        assert "srem" in body_of_the_callback(model)
-
-
-def arrays_of_a_function_that_is_called(frame, *args):
-    frame.builder.function.attributes.add("noinline")
-    return arrays_in(frame, *args)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])

@@ -4,11 +4,13 @@ import ctypes
 
 import numpy as np
 import pytest
+from llvmlite import binding as llvm
 from llvmlite import ir
+from llvmlite.binding.targets import FeatureMap
 
 from pymc_fastlogp.kernel.llvm import F64, I32, POINTER, stack_variable
 from pymc_fastlogp.kernel.native.code import Code, engine
-from pymc_fastlogp.kernel.native.target import optimized, target_machine
+from pymc_fastlogp.kernel.native.target import features, optimized, target_machine, uses_gathers
 
 HALF, WHOLE = ir.VectorType(F64, 2), ir.VectorType(F64, 4)
 
@@ -39,3 +41,26 @@ def test_halves_of_an_array_are_joined_in_any_order(order):
         x.ctypes.data, y.ctypes.data
     )
     np.testing.assert_array_equal(y, 2 * x)
+
+
+@pytest.mark.parametrize(
+    ("name", "has_avx512", "decision"),
+    [
+        ("znver5", True, False),
+        ("znver4", True, False),
+        ("znver3", False, False),
+        ("sapphirerapids", True, True),
+        ("skylake-avx512", True, True),
+        ("haswell", False, False),
+        ("apple-m1", False, False),
+        ("a CPU of the future", True, True),
+    ],
+)
+def test_gathers_are_decided_by_cpu(name, has_avx512, decision, monkeypatch):
+    host = FeatureMap({"avx512f": has_avx512})
+    monkeypatch.setattr(llvm, "get_host_cpu_name", lambda: name)
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: host)
+    assert uses_gathers() == decision
+    is_tuned = "+prefer-no-gather,+prefer-no-scatter" in features()
+    assert is_tuned == name.startswith("znver")
+    assert features().startswith(host.flatten())

@@ -18,6 +18,7 @@ from pymc_fastlogp.analysis.index_facts import FAR, Neighbors
 from pymc_fastlogp.decisions import collected
 from pymc_fastlogp.rewrites.rows.order.order_rows import NAME
 from pymc_fastlogp.rewrites.rows.order.scatter_order import (
+    CACHED,
     IN_REGISTERS,
     LANE_BY_LANE,
     LEAST_SAVING,
@@ -30,6 +31,7 @@ from pymc_fastlogp.rewrites.rows.order.scatter_order import (
 from pymc_fastlogp.rewrites.rows.refusals import NEEDED_ROW_BY_ROW, ONE_EACH, READS_OTHERS
 from tests.rewrites.conftest import (
     PYTHON,
+    assert_left_alone,
     assert_rewritten,
     assert_same_value_and_gradient,
     pregrad,
@@ -43,6 +45,8 @@ GROUP, OTHER = RNG.integers(0, 4, N), RNG.integers(0, 60, N)
 X, Y = RNG.normal(size=(2, N))
 MATRIX = RNG.normal(size=(N, 3))
 SORTED = np.argsort(GROUP, kind="stable")
+PERMUTATION = RNG.permutation(N)
+BY_ENTRY = np.argsort(PERMUTATION)
 
 theta, phi, few = pt.tensor("theta", shape=(4,)), pt.tensor("phi", shape=(60,)), pt.scalar("few")
 table, entries = pt.tensor("table", shape=(4, 3)), pt.tensor("entries", shape=(N,))
@@ -91,6 +95,38 @@ def test_rows_are_sorted(case):
     assert_same_value_and_gradient(before, VALUES, rtol=1e-11)
 
 
+def test_a_permutation_of_entries_is_read_in_their_order():
+    before = pt.exp(entries[PERMUTATION] * X + theta[GROUP]).sum()
+    after = pt.exp(entries * X[BY_ENTRY] + theta[GROUP[BY_ENTRY]]).sum()
+    assert_rewritten(before, after)
+    assert_same_value_and_gradient(before, VALUES, rtol=1e-11)
+
+
+def test_a_permutation_of_joined_entries_is_read_in_their_order():
+    joined = pt.concatenate([Y[60:], phi])
+    out = pt.exp(joined[PERMUTATION] * X * theta[GROUP]).sum()
+    assert all(
+        len(index) < N or (index == GROUP[BY_ENTRY]).all()
+        for index in indices_of(pregrad(out, on=True))
+    )
+    assert_same_value_and_gradient(out, VALUES, rtol=1e-11)
+
+
+def test_a_permutation_of_what_is_also_an_output_may_be_ordered():
+    joined = pt.concatenate([Y[60:], phi])
+    out = pt.exp(joined[PERMUTATION] * X).sum() * joined
+    assert not indices_of(pregrad(out, on=True))
+    assert_same_value_and_gradient(out.sum(), VALUES, rtol=1e-11)
+
+
+def test_entries_read_in_two_orders():
+    """Of two permutations one becomes the order of the rows."""
+    out = pt.exp(entries[PERMUTATION] * entries[PERMUTATION[::-1]] * X).sum()
+    [index] = indices_of(pregrad(out, on=True))
+    assert sorted(index) == [*range(N)]
+    assert_same_value_and_gradient(out, VALUES, rtol=1e-11)
+
+
 ENTRIES_OF_ITS_OWN = ONE_EACH.about(name="")
 
 REFUSES = {
@@ -115,6 +151,10 @@ REFUSES = {
     "cumulative sum": (lambda: (pt.cumsum(rows()) * theta[GROUP]).sum(), ENTRIES_OF_ITS_OWN),
     "a variable for each row": (lambda: (rows() * entries).sum(), ONE_EACH.about(name="entries")),
     "differences": (lambda: pt.sqr(rows()[1:] - rows()[:-1]).sum(), READS_OTHERS),
+    "differences beside another index": (
+        lambda: (pt.sqr(rows()[1:] - rows()[:-1]) * pt.exp(phi[OTHER[1:]] * X[1:])).sum(),
+        READS_OTHERS,
+    ),
     "rows in reverse": (lambda: (rows() * rows()[::-1]).sum(), READS_OTHERS),
     "products of pairs": (lambda: pt.exp(rows()[:, None] * rows()[None]).sum(), NEEDED_ROW_BY_ROW),
     "both axes": (lambda: (pt.exp(square) * rows()).sum(), ONE_EACH.about(name="square")),
@@ -191,6 +231,12 @@ def test_explain_says_so():
         ([(np.repeat(np.arange(10), 24), 1), (np.tile(np.arange(24) % 4, 10), 2)], [1]),
         ([(np.repeat(np.arange(10), 24), 2), (np.tile(np.arange(24), 10), 1)], None),
         ([(np.arange(N), 1)], None),
+        ([(np.arange(N) % 256, 1)], None),
+        ([(PERMUTATION, 1)], [0]),
+        ([(PERMUTATION, 1), (GROUP, 1)], [0]),
+        ([(GROUP, 1), (PERMUTATION + 3, 1)], [1]),
+        ([(PERMUTATION, 1), (GROUP, 4)], [1]),
+        ([(OTHER * 100, 1)], [0]),
         ([], None),
     ],
 )
@@ -202,6 +248,16 @@ def test_best_order(indices, by):
         assert sorted(order) == list(range(N))
         assert all((np.diff(scattered[k].of_row[order]) >= 0).all() for k in by)
         assert cost(scattered) - cost(scattered, order) >= LEAST_SAVING
+
+
+def test_a_table_longer_than_the_cache_is_read_in_rounds():
+    in_rounds = np.tile(np.arange(CACHED + 1), 4)
+    shuffled = np.random.default_rng(0).permutation(in_rounds)
+    order = best_order([Scattered(shuffled, 1)])
+    np.testing.assert_array_equal(np.sort(order), np.arange(order.size))
+    np.testing.assert_array_equal(shuffled[order], in_rounds)
+    assert best_order([Scattered(in_rounds, 1)]) is None
+    assert best_order([Scattered(shuffled[shuffled < 1000], 1)]) is None
 
 
 @pytest.mark.parametrize(
@@ -258,3 +314,15 @@ def test_same_for_any_readers():
 @pytest.mark.slow
 def test_same_for_very_many_readers():
     assert check_any_readers(1000)[True] >= 100
+
+
+def test_refuses_selected_rows_of_a_computed_vector_beside_an_index():
+    """The index of the vector is longer than that of the rows, and the two are not sorted together."""
+    rng = np.random.default_rng(3)
+    table, other = pt.vector("table", shape=(200,)), pt.vector("other", shape=(30,))
+    computed = pt.exp(table[rng.integers(0, 200, 5000)] + rng.normal(size=5000))
+    selected = computed[np.arange(0, 5000, 11)]
+    n = selected.type.shape[0]
+    out = pt.softplus(selected + other[rng.integers(0, 30, n)] * rng.normal(size=n)).sum()
+    with pytensor.config.change_flags(on_opt_error="raise"):
+        assert_left_alone(out, "fastlogp_order_rows")

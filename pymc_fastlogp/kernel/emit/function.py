@@ -68,6 +68,8 @@ class Function:
         The numbers of the inputs that are arguments, which are all but for a part of a program.
     lanes : int
         How many a vector has at most.
+    uses_gathers : bool
+        Whether code has gather and scatter instructions.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Function:
         contiguous: Sequence[bool],
         given: Sequence[int],
         lanes: int,
+        uses_gathers: bool,
     ):
         self.lanes = lanes
         inputs = {number: program.inputs[number] for number in given}
@@ -88,7 +91,7 @@ class Function:
         self._blocks = [self.function.append_basic_block(name) for name in BLOCKS]
         _, sizes, self.builder, self._exit = map(ir.IRBuilder, self._blocks)
         self._status = self._exit.phi(I64)
-        self.known = Known({}, {})
+        self.known = Known({}, {}, uses_gathers)
         self._sizes = Scope(sizes, self.known, NO_LOOP)
         # What is allocated later, or never, and with what else.
         self._late: list[Buffer] = []

@@ -12,7 +12,7 @@ from pymc_fastlogp.kernel.emit.scope import Known, Scope
 from pymc_fastlogp.kernel.emit.steps import emit_steps
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.llvm import I64
-from pymc_fastlogp.kernel.native.target import default_width
+from pymc_fastlogp.kernel.native.target import default_width, uses_gathers
 
 
 def emit(module: ir.Module, program: Program, name: str, contiguous: Sequence[bool]) -> ir.Function:
@@ -28,16 +28,17 @@ def emit(module: ir.Module, program: Program, name: str, contiguous: Sequence[bo
         check that failed, or ``OUT_OF_MEMORY``. It needs the symbols ``malloc`` and ``free`` if
         the scratch is large or of a size that is not static, and those of :mod:`pymc_fastlogp.kernel.native.blas`.
     """
-    return _Emission(module, contiguous, default_width()).of(program, name)
+    return _Emission(module, contiguous, default_width(), uses_gathers()).of(program, name)
 
 
 @dataclass(frozen=True)
 class _Emission:
-    """State shared by all functions of a kernel, with the largest number of lanes."""
+    """State shared by all functions of a kernel: the largest number of lanes, and the use of gather instructions."""
 
     module: ir.Module
     contiguous: Sequence[bool]
     lanes: int
+    uses_gathers: bool
 
     def of(self, program: Program, name: str) -> ir.Function:
         """Add the function of a program, and those that it calls."""
@@ -65,7 +66,9 @@ class _Emission:
 
     def _function(self, program: Program, given: Sequence[int], name: str) -> Function:
         """Return a function with the steps of a program, and its inputs of some numbers."""
-        function = Function(self.module, program, name, self.contiguous, given, self.lanes)
+        function = Function(
+            self.module, program, name, self.contiguous, given, self.lanes, self.uses_gathers
+        )
         emit_steps(function, program.steps)
         return function
 

@@ -10,8 +10,9 @@ is data, and happens to be the same everywhere in registers, and once in memory 
 is data                                        lane by lane
 ============================================== =====================================================
 
-The first that applies is chosen. An index is another one in each lane if it is affine in that of the loop, or a constant
-in which equal elements are no closer than a vector is wide. Whether the fourth row holds is tested for each vector.
+The first that applies is chosen. An index is another one in each lane if it is affine in that of the loop. So is a constant
+in which equal elements are no closer than a vector is wide, on a CPU whose gather and scatter instructions are used. Whether
+the fourth row holds is tested for each vector.
 
 Lane by lane, equal indices wait for each other: each loads what the one before has just stored. Rows that are
 sorted by group cost more than twice as much as in random order, unless runs go through registers, which makes
@@ -51,7 +52,7 @@ def emit_scatters(scope: Scope, statements: Sequence[Accumulate]) -> None:
 def _lanes_differ(scope: Scope, statement: Accumulate) -> bool:
     """Return whether no two lanes accumulate in the same element."""
     known = statement.neighbors
-    is_apart = known is not None and known.gap >= scope.width
+    is_apart = known is not None and known.gap >= scope.width and scope.known.uses_gathers
     return scope.width == 1 or is_apart or scope.patterns.is_injective(statement.index)
 
 

@@ -11,14 +11,9 @@ from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit import memory
 from pymc_fastlogp.kernel.emit.scope import Scope
-from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Load
 from pymc_fastlogp.kernel.ir.loops import Accumulate
-from pymc_fastlogp.kernel.ir.traversal import walk
 from pymc_fastlogp.kernel.llvm import I64, splat
 from pymc_fastlogp.kernel.vecmath.vector import Lanes
-
-# How many operations on an index are repeated in each lane, beside its loads (``python -m benchmarks.limits``).
-CHEAP = 2
 
 
 def lane_by_lane(scope: Scope, statements: Sequence[Accumulate]) -> None:
@@ -40,7 +35,7 @@ class _Turn:
         self.values: Lanes = scope.spread(statement.value)
         self.addresses: ir.Value | None = None
         # One lane alone has one address, and no vector of them.
-        if scope.width > 1 and not all(_is_cheap(scope, expr) for expr in statement.index):
+        if scope.width > 1 and not scope.is_cheap_by_lane(statement.index):
             self.addresses = scope.addresses(statement.buffer, statement.index)
 
     def take(self, lane: Scope, number: ir.Value) -> None:
@@ -76,14 +71,3 @@ def _take_in_a_loop(scope: Scope, turns: Sequence[_Turn], live: ir.Value) -> Non
     number.add_incoming(following, builder.block)
     builder.cbranch(builder.icmp_signed("<", following, live), head, after)
     builder.position_at_end(after)
-
-
-def _is_cheap(scope: Scope, index: Expr) -> bool:
-    """Return whether an index takes loads of neighbors and a few operations."""
-    patterns = scope.patterns
-    varying = [expr for expr in walk([index]) if patterns.level[expr] == patterns.depth]
-    loads = [expr for expr in varying if isinstance(expr, Load)]
-    n_operations = sum(isinstance(expr, Compute) for expr in varying)
-    return n_operations <= CHEAP and all(
-        scope.is_contiguous(load.buffer, load.index) for load in loads
-    )

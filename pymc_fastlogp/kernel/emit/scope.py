@@ -21,18 +21,23 @@ from pymc_fastlogp.kernel.emit.packs import Pack, together
 from pymc_fastlogp.kernel.emit.repeated_indices import load_of_two
 from pymc_fastlogp.kernel.emit.shared_functions import Shared
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Index, Length, Load
+from pymc_fastlogp.kernel.ir.traversal import walk
 from pymc_fastlogp.kernel.llvm import I1, I32, I64, Number, lane, splat, widened
 from pymc_fastlogp.kernel.vecmath.vector import Integers, Lanes, Mask
 
 Element = tuple[Expr, ...]
 
+# How many operations on an index are repeated in each lane, beside its loads (``python -m benchmarks.limits``).
+CHEAP = 2
+
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """Values that are constant while a kernel runs: addresses of buffers, and lengths by input and axis."""
+    """Values that are constant while a kernel runs: addresses of buffers, lengths by input and axis, use of gather and scatter instructions."""
 
     arrays: dict[Buffer, Array]
     lengths: dict[tuple[int, int], ir.Value]
+    uses_gathers: bool = False
 
 
 @dataclass(eq=False)
@@ -151,6 +156,19 @@ class Scope:
         array = self.known.arrays[buffer]
         return array.step(list(map(self.patterns.coefficient, index))) == 1
 
+    def is_cheap_by_lane(self, index: Element) -> bool:
+        """Return whether an index takes loads of neighbors and a few operations on each axis, so that each lane evaluates it anew."""
+        return all(map(self._is_cheap_by_lane, index))
+
+    def _is_cheap_by_lane(self, index: Expr) -> bool:
+        patterns = self.patterns
+        varying = [expr for expr in walk([index]) if patterns.level[expr] == patterns.depth]
+        loads = [expr for expr in varying if isinstance(expr, Load)]
+        n_operations = sum(isinstance(expr, Compute) for expr in varying)
+        return n_operations <= CHEAP and all(
+            self.is_contiguous(load.buffer, load.index) for load in loads
+        )
+
     def load(self, buffer: Buffer, index: Element) -> Lanes:
         """Return the elements of a buffer at an index, in all lanes."""
         builder, array = self.builder, self.known.arrays[buffer]
@@ -180,8 +198,23 @@ class Scope:
             memory.scatter(builder, array, addresses, content, self.mask())
 
     def _gather(self, buffer: Buffer, index: Element) -> ir.Value:
+        """Return the element of each lane.
+
+        Without gather instructions LLVM takes a vector of addresses to pieces. To load each index as a scalar is cheaper.
+        """
+        if self.live is None and not self.known.uses_gathers and self.is_cheap_by_lane(index):
+            return self._load_each(buffer, index)
         addresses = self.addresses(buffer, index)
         return memory.gather(self.builder, self.known.arrays[buffer], addresses, self.mask())
+
+    def _load_each(self, buffer: Buffer, index: Element) -> ir.Value:
+        builder, array = self.builder, self.known.arrays[buffer]
+        loaded = ir.Constant(ir.VectorType(array.element, self.width), ir.Undefined)
+        for number in range(self.width):
+            address = self.lane(I64(number)).address(buffer, index)
+            one = memory.load_neighbors(builder, array, address, 1, None)
+            loaded = builder.insert_element(loaded, lane(builder, one, 0), I32(number))
+        return loaded
 
     def _last(self, value: Lanes) -> Lanes:
         """Return the value of the last lane of the domain."""

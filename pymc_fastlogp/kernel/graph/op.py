@@ -41,6 +41,8 @@ class FusedKernel(FinalizedOpFromGraph):
     facts : tuple of IndexFacts or None
         For each input, what holds for all its elements; None where nothing is known. Whoever
         makes the node answers for it: the compiled code does not check.
+    is_provisional : bool
+        Whether the Op is to be :meth:`renewed` when its graph is rewritten. Not part of equality, copies and pickles.
 
     Raises
     ------
@@ -50,12 +52,43 @@ class FusedKernel(FinalizedOpFromGraph):
 
     __props__ = ("fgraph", "facts")
 
-    def __init__(self, fgraph: FrozenFunctionGraph, facts: tuple[IndexFacts | None, ...]):
+    def __init__(
+        self,
+        fgraph: FrozenFunctionGraph,
+        facts: tuple[IndexFacts | None, ...],
+        is_provisional: bool = False,
+    ):
         if len(facts) != len(fgraph.inputs):
             raise ValueError(f"{len(facts)} facts for {len(fgraph.inputs)} inputs; give one each")
         super().__init__(list(fgraph.inputs), list(fgraph.outputs), fgraph=fgraph)
         self.facts = facts
+        self.is_provisional = is_provisional
         self._program: Callable[[], Program | None] = lambda: None
+
+    @property
+    def fgraph(self) -> FrozenFunctionGraph:
+        """The inner graph; None once the Op was :meth:`renewed` and the inner graph is freed."""
+        return self._fgraph()
+
+    @fgraph.setter
+    def fgraph(self, fgraph: FrozenFunctionGraph) -> None:
+        self._fgraph: Callable[[], Any] = lambda: fgraph
+        self._hash = hash((type(self), fgraph))
+
+    def __hash__(self) -> int:
+        """Return the hash of the inner graph, also after that is freed: caches of PyTensor have the Op as a key."""
+        return self._hash
+
+    def renewed(self) -> "FusedKernel":
+        """Return an equal Op, which takes the inner graph over: this one refers to it weakly from now on.
+
+        PyTensor caches the rewriters of each Op that it has rewritten, and so keeps the Op for the process. An Op that other
+        graphs may have is not to be renewed.
+        """
+        new = FusedKernel(self.fgraph, self.facts)
+        new._program = self._program
+        self._fgraph, self._program = ref(self.fgraph), lambda: None
+        return new
 
     @property
     def program(self) -> Program:
@@ -67,10 +100,7 @@ class FusedKernel(FinalizedOpFromGraph):
         return program
 
     def compiled(self) -> Kernel:
-        """Return the machine code of the program, which keeps the program from now on.
-
-        PyTensor remembers for each Op which rewriters are for it, and so keeps every Op for the process.
-        """
+        """Return the machine code of the program, which keeps the program from now on."""
         return self._keeping(kernels.load(self.program))
 
     def named(self) -> Kernel:

@@ -83,6 +83,19 @@ class FuseRegions(GraphRewriter):
                     fgraph.replace_all_validate(attempt.results, reason="fastlogp_fused_kernel")
 
 
+class RenewKernels(GraphRewriter):
+    """Replace the Op of each new kernel by an equal one that no rewriter has seen, so that no cache of PyTensor keeps its inner graph."""
+
+    def apply(self, fgraph: FunctionGraph) -> None:
+        """Replace the Ops."""
+        for node in fgraph.toposort():
+            if isinstance(node.op, FusedKernel) and node.op.is_provisional:
+                renewed = node.op.renewed()(*node.inputs, return_list=True)
+                copy_stack_trace(node.outputs, renewed)
+                pairs = list(zip(node.outputs, renewed, strict=True))
+                fgraph.replace_all_validate(pairs, reason="fastlogp_renewed_kernels")
+
+
 def regions(fgraph: FunctionGraph, is_inside: Callable[[Apply], bool]) -> list[list[Apply]]:
     """Return the nodes that may be inside a kernel level by level, each level in topological order."""
     level: dict[Apply, int] = {}
@@ -225,7 +238,7 @@ def _kernel(
 ) -> FusedKernel:
     """Return the Op that computes outputs from its arguments, with its program."""
     facts = facts_of(passed_once(arguments))
-    op = FusedKernel(_inner_graph(inputs, arguments, outputs), facts)
+    op = FusedKernel(_inner_graph(inputs, arguments, outputs), facts, is_provisional=True)
     op.program  # noqa: B018, raises UnsupportedError
     return op
 

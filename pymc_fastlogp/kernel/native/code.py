@@ -9,7 +9,12 @@ from pathlib import Path
 from llvmlite import __version__ as llvmlite_version
 from llvmlite import binding as llvm
 
-from pymc_fastlogp.kernel.native.target import checks_bounds, target_machine
+from pymc_fastlogp.kernel.native.target import (
+    checks_bounds,
+    features,
+    target_machine,
+    uses_gathers,
+)
 
 KERNEL = Path(__file__).parents[1]
 
@@ -42,9 +47,9 @@ def engine(code: bytes) -> llvm.ExecutionEngine:
 @cache
 def compiler() -> str:
     """Return all that code depends on, besides what it is the code of."""
-    cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    cpu, gathers = llvm.get_host_cpu_name(), f"uses gathers: {uses_gathers()}"
     bounds = f"checks bounds: {checks_bounds()}"
-    return "\n".join([state_of_sources(KERNEL), llvmlite_version, cpu, features, bounds])
+    return "\n".join([state_of_sources(KERNEL), llvmlite_version, cpu, features(), gathers, bounds])
 
 
 @cache

@@ -1,6 +1,7 @@
 """The CPU of this machine, as LLVM sees it, and what code for it is like."""
 
 import os
+from typing import NamedTuple
 
 from llvmlite import binding as llvm
 from llvmlite import ir
@@ -14,6 +15,48 @@ SMALLEST_NATIVE_LANES = 2
 IN_FLIGHT = 2
 # Whether loads and stores are checked, which is for tests: see :mod:`pymc_fastlogp.kernel.emit.bounds`.
 CHECK_BOUNDS = "PYMC_FASTLOGP_CHECK_BOUNDS"
+
+
+class Tuning(NamedTuple):
+    """A decision for a family of CPUs.
+
+    Attributes
+    ----------
+    family : str
+        Start of LLVM's names of these CPUs.
+    uses_gathers : bool
+        Whether gather and scatter instructions are used. Otherwise each lane is loaded and stored on its own.
+    features : tuple of str
+        LLVM features that are added to those of the host.
+    """
+
+    family: str
+    uses_gathers: bool
+    features: tuple[str, ...] = ()
+
+
+# The first row whose family matches decides.
+TUNINGS = (
+    # On Zen 4, `vpgatherqq` is microcoded and takes longer than loads of the same elements.
+    Tuning("znver", uses_gathers=False, features=("+prefer-no-gather", "+prefer-no-scatter")),
+    Tuning("", uses_gathers=True),
+)
+
+
+def tuning() -> Tuning:
+    """Return the decision for this CPU."""
+    name = llvm.get_host_cpu_name()
+    return next(each for each in TUNINGS if name.startswith(each.family))
+
+
+def uses_gathers() -> bool:
+    """Return whether code has gather and scatter instructions; LLVM has both for AVX-512, and splits them elsewhere."""
+    return bool(llvm.get_host_cpu_features().get("avx512f")) and tuning().uses_gathers
+
+
+def features() -> str:
+    """Return the features that code is made for: those of this CPU, and those of its tuning."""
+    return ",".join([llvm.get_host_cpu_features().flatten(), *tuning().features])
 
 
 def default_width() -> int:
@@ -33,11 +76,11 @@ def checks_bounds() -> bool:
 
 
 def target_machine() -> llvm.TargetMachine:
-    """Return what makes code for this CPU, with all its features, at optimization level 3."""
+    """Return what makes code for this CPU, with all its features and its tuning, at optimization level 3."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
+        cpu=llvm.get_host_cpu_name(), features=features(), opt=3
     )
 
 

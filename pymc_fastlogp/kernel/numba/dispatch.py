@@ -23,6 +23,7 @@ from pymc_fastlogp._upstream.numba import (
     register_funcify_and_cache_key,
     returned_type,
 )
+from pymc_fastlogp._upstream.numba_returned_arrays import ReturnedArray, returned_outputs
 from pymc_fastlogp.kernel.defects import report_defect
 from pymc_fastlogp.kernel.emit import OUT_OF_MEMORY, emit_shapes
 from pymc_fastlogp.kernel.graph.op import FusedKernel
@@ -57,8 +58,10 @@ ERRORS = {
 def _funcify(op: FusedKernel, node: Apply, **kwargs: Any) -> tuple[Any, str | None]:
     """Compile to vector code, whose name is the key for PyTensor's cache; where that fails unexpectedly, as upstream would."""
     try:
-        kernel = op.compiled()
-        return funcify(kernel, op.in_python), kernel.name
+        kernel, returned = op.compiled(), returned_outputs(node, **kwargs)
+        # Code that is cached for one type is not found by the key of another.
+        key = f"{kernel.name}.{''.join('r' if each else 'a' for each in returned)}"
+        return funcify(kernel, op.in_python, returned), key
     except Exception as error:
         report_defect(error, str(op))
     kwargs.pop("storage_map", None)
@@ -76,10 +79,19 @@ def _without_kernels(op: FusedKernel, node: Apply) -> FunctionGraph:
     return graph
 
 
-def funcify(kernel: Kernel, in_python: Callable[..., Any]) -> EmittedFunction:
-    """Return a function that Numba calls, and what Python would; it takes and returns arrays, also those without axes."""
+def funcify(
+    kernel: Kernel, in_python: Callable[..., Any], returned: Sequence[bool]
+) -> EmittedFunction:
+    """Return a function that Numba calls, and what Python would; it takes and returns arrays, also those without axes.
+
+    Each output that is returned by the whole graph has a type of its own, see :mod:`pymc_fastlogp._upstream.numba_returned_arrays`.
+    """
     program = kernel.program
     input_types, output_types = _array_types(program.inputs), _array_types(program.outputs)
+    output_types = [
+        ReturnedArray(type_.dtype, type_.ndim) if is_returned else type_
+        for type_, is_returned in zip(output_types, returned, strict=True)
+    ]
 
     def emit(frame: Frame, given: Sequence[types.Array], values: Sequence[ir.Value]) -> ir.Value:
         arrays = zip(input_types, values, strict=True)
@@ -96,8 +108,8 @@ def funcify(kernel: Kernel, in_python: Callable[..., Any]) -> EmittedFunction:
         _raise_error(frame, status, program.errors)
         return frame.results(output_types, arrays_in(frame, outputs, slots))
 
-    returned = returned_type(output_types)
-    return EmittedFunction("fused_kernel", returned, emit, in_python, kernel, input_types)
+    result = returned_type(output_types)
+    return EmittedFunction("fused_kernel", result, emit, in_python, kernel, input_types)
 
 
 def _check_lengths(frame: Frame, buffer: Buffer, lengths: Sequence[ir.Value]) -> None:

@@ -1,9 +1,8 @@
 """The outputs of a kernel in Numba: a function that allocates them and calls the machine code, and the arrays around them.
 
-The function is called, not inlined. What is left at the place of the call is so short that LLVM inlines it into whatever called
-the compiled graph, which then sees that a length is a number. nutpie copies the gradient by ``out[...] = gradient``, for which Numba
-takes the remainder of each index by the length, to broadcast: a division for each parameter, unless the length is known to be
-that of ``out``, when it becomes a copy of vectors.
+The function is called, not inlined. The rest of the call is so short that LLVM inlines that rest into the function around the compiled graph. There the
+lengths are constants: the assignment of the gradient in nutpie's callback needs no check of its shape, see
+:mod:`pymc_fastlogp._upstream.numba_returned_arrays`.
 """
 
 from collections.abc import Callable, Sequence

@@ -16,6 +16,7 @@ from pymc_fastlogp.decisions import Refusal, logger
 from pymc_fastlogp.rewrites.rows.compact.terms import Term
 from pymc_fastlogp.rewrites.rows.view.grid import Grid
 from pymc_fastlogp.rewrites.rows.view.keys import WORTHWHILE
+from pymc_fastlogp.rewrites.rows.view.row_view import View
 
 # A row each: why, and what the user can do about it.
 NEEDED_ROW_BY_ROW = Refusal(
@@ -145,9 +146,14 @@ def _long_leaves(
     """Return the variables, other than constants, of which each row reads its own entry."""
     leaves: dict[TensorVariable, None] = {}
     for x, _, view in grid.walk([(x, where) for x in of_rows]):
-        if not view.inputs and not isinstance(x, Constant) and not _looks_up(x):
+        if is_own_entry(x, view):
             leaves[x] = None
     return [*leaves]
+
+
+def is_own_entry(x: TensorVariable, view: View) -> bool:
+    """Return whether each row reads an entry of its own of ``x``, other than a constant."""
+    return not view.inputs and not isinstance(x, Constant) and not _looks_up(x)
 
 
 def _looks_up(x: TensorVariable) -> bool:

@@ -1,6 +1,7 @@
 """Reductions over rows: what they reduce, and the same reduction of what was built instead."""
 
 from collections.abc import Iterable
+from functools import reduce
 from typing import Any, NamedTuple
 
 from pytensor.graph.basic import Apply
@@ -8,8 +9,10 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import alloc
+from pytensor.tensor.math import All, add, and_
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.elemwise import in_type
 from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.rewrites.rows.view.grid import static_length
 from pymc_fastlogp.rewrites.rows.view.row_view import rest_of
@@ -91,6 +94,25 @@ def reduce_all(reduction: Reduction, of_rows: TensorVariable) -> TensorVariable:
     reduced = reduction.node.op(_as_long_as(of_rows, _lengths(x, range(x.type.ndim))))
     reduced.name = reduction.out.name  # what rules say of it is about the same likelihood
     return reduced
+
+
+def unrounded(reduction: Reduction) -> Reduction:
+    """Return the reduction with a result of the dtype that a sum is added up in: the sums of blocks may cancel."""
+    op = reduction.node.op
+    if isinstance(op, All):
+        return reduction
+    wide = op.clone(dtype=op.acc_dtype or op.dtype)
+    return reduction._replace(node=wide.make_node(*reduction.node.inputs))
+
+
+def sum_of_blocks(reduction: Reduction, blocks: Iterable[TensorVariable]) -> TensorVariable | None:
+    """Return a reduction of all rows, made of those of blocks of them; None if its type differs."""
+    reduced = [*blocks]
+    for block in reduced:
+        block.name = reduction.out.name  # what rules say of it is about the same likelihood
+    # An `and` is one of two, other than a sum.
+    whole = reduce(and_, reduced) if isinstance(reduction.node.op, All) else add(*reduced)
+    return checked(reduction, in_type(whole, reduction.out.type.dtype))
 
 
 def checked(reduction: Reduction, result: TensorVariable) -> TensorVariable | None:

@@ -13,25 +13,25 @@ The terms are the same, and summed in another order.
 """
 
 from collections.abc import Callable, Iterator
-from functools import cache, reduce
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.basic import Join, constant
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.math import All, Sum, add, and_
+from pytensor.tensor.math import All, Sum
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp import decisions
 from pymc_fastlogp.analysis.elemwise import in_type
 from pymc_fastlogp.rewrites.rows.compact.reductions import (
-    checked,
     is_needed_by_row,
     parse_reduction,
+    sum_of_blocks,
+    unrounded,
 )
 
 NAME = "fastlogp_split_join"
@@ -51,23 +51,12 @@ def local_split_join(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable]
         return None
     for axis in reduction.long_axes:
         if ends := _ends(reduction.x, axis):
-            op = _without_rounding(node)
-            blocks = [op(block) for block in _blocks(reduction.x, axis, ends)]
-            for block in blocks:
-                block.name = reduction.out.name  # what rules say of it is about the same likelihood
-            # An `and` is one of two, other than a sum.
-            whole = add(*blocks) if isinstance(node.op, Sum) else reduce(and_, blocks)
-            result = checked(reduction, in_type(whole, reduction.out.type.dtype))
+            op = unrounded(reduction).node.op
+            result = sum_of_blocks(reduction, map(op, _blocks(reduction.x, axis, ends)))
             if result is not None:
                 decisions.fired(NAME, reduction.out)
                 return [result]
     return None
-
-
-def _without_rounding(node: Apply) -> Op:
-    """Return the reduction with a result of the type that a sum is added up in: what blocks have may cancel."""
-    op = node.op
-    return op if isinstance(op, All) else op.clone(dtype=op.acc_dtype or op.dtype)
 
 
 def _ends(x: TensorVariable, axis: int) -> tuple[int, ...] | None:

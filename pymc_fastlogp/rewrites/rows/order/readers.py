@@ -203,14 +203,30 @@ def reading_of(reader: Reader, n: int) -> Reading:
     """Return what a reduction reads of its rows."""
     reading = Reading()
     for x, where, view in Grid((n,)).walk([(reader.node.inputs[0], {reader.axis: 0})]):
-        if isinstance(x, Constant):
+        if isinstance(x, Constant) or (not view.inputs and _is_permuted(reading, x, where)):
             continue
         axes = tuple(where)
         if reading.computed.setdefault(x, axes) != axes or not _in_order(where):
             reading.refusal = READS_OTHERS
-        if not view.inputs:
+        # An index that is read out of order is not one of the rows, and may have another length.
+        elif not view.inputs:
             _read_leaf(reading, x, where)
     return reading
+
+
+def _is_permuted(reading: Reading, x: TensorVariable, where: Where) -> bool:
+    """Note the index of rows that read each entry of a leaf once, a join for instance, in another order."""
+    if len(where) > 1 or _in_order(where) or isinstance(x.owner_op, AdvancedSubtensor):
+        return False
+    [(axis, index)] = where.items()
+    if (
+        isinstance(index, int)
+        or x.type.shape[axis] != index.size
+        or np.unique(index).size < index.size
+    ):
+        return False
+    _note_index(reading, x, index, name_of(x))
+    return True
 
 
 def _in_order(where: Where) -> bool:
@@ -221,15 +237,22 @@ def _in_order(where: Where) -> bool:
 def _read_leaf(reading: Reading, x: TensorVariable, where: Where) -> None:
     """Note what is not computed row by row, but looked up."""
     gather = parse_gather(x.owner) if isinstance(x.owner_op, AdvancedSubtensor) else None
-    if gather is None or not gather.of_arrays(where):
+    of_arrays = {} if gather is None else gather.of_arrays(where)
+    if gather is None or not of_arrays:
         reading.refusal = own_entry_of(x)
         return
     [index, *others] = gather.arrays.values()
+    if index.ndim == 1 and isinstance(position := of_arrays.get(0, 0), np.ndarray):
+        index = index[position]
     is_counted = not others and index.ndim == 1 and index.size and index.min() >= 0
     if is_counted and not isinstance(x.owner.inputs[0], Constant):
-        digest = sha256(index.astype("int64")).digest()
         table, *entries = x.owner.inputs
         named = (entry.name for entry in entries if entry.name)
-        reading.indices[digest] = index.astype(narrowest(int(index.max()) + 1))
-        reading.names[digest] = next(named, None) or name_of(table)
-        reading.tables.add((table, digest))
+        _note_index(reading, table, index, next(named, None) or name_of(table))
+
+
+def _note_index(reading: Reading, table: TensorVariable, index: np.ndarray, name: str) -> None:
+    digest = sha256(index.astype("int64")).digest()
+    reading.indices[digest] = index.astype(narrowest(int(index.max()) + 1))
+    reading.names[digest] = name
+    reading.tables.add((table, digest))

@@ -1,0 +1,129 @@
+r"""``f(x)[i, j] -> f(x[i, j])``: compute only the entries of a table that are picked.
+
+.. code::
+
+    log(p)[arange(n), y]       ->  log(p[arange(n), y])
+    (w[:, None] * p)[rows, y]  ->  w * p[y]                 rows = arange(n), w of n rows, p a vector
+
+An elementwise function commutes with indexing, :math:`f(a, b)_{i_r j_r} = f(a_{i_r j_r}, b_{i_r j_r})`. An input that is broadcast along an
+indexed axis has one entry there, so its index is dropped. An index that counts through an axis leaves the axis in place.
+
+PyTensor has the same rule, but not where an index picks more entries than an input has. Here the entries of the table count,
+as the table is what is computed: a gather moves up where it picks at most half of them. So the function of a few group effects, ``f(a)[group]``,
+stays one evaluation per group.
+
+Values are the same. In the gradient PyTensor multiplies the derivatives of entries that are not picked by zero, which is nan where a derivative is infinite.
+"""
+
+from math import prod
+from typing import TypeGuard
+
+import numpy as np
+from pytensor.graph.basic import Apply, equal_computations
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.subtensor import AdvancedSubtensor, indices_from_subtensor
+from pytensor.tensor.type import integer_dtypes
+from pytensor.tensor.variable import TensorConstant, TensorVariable
+
+# For each axis that is indexed its index; all indices have as many axes.
+type Indices = dict[int, TensorVariable]
+
+# Entries of the table for each one that is picked.
+FEWEST_PER_PICK = 2
+
+
+@node_rewriter([AdvancedSubtensor])
+def local_gather_before_elemwise(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
+    """Rewrite ``f(x)[i, j] -> f(x[i, j])`` where at most half of the entries are picked, and drop indices that count."""
+    table, [picked] = node.inputs[0], node.outputs
+    indices = _indices(node)
+    if indices is None:
+        return None
+    out = _in_place(table, indices)
+    if out is None and _pays(table, picked) and _is_only_client(fgraph, node):
+        out = table.owner.op(*(_pick(x, indices) for x in table.owner.inputs))
+    if out is None or not picked.type.is_super(out.type):
+        return None
+    copy_stack_trace([picked, table], out)
+    return [out]
+
+
+def _pays(table: TensorVariable, picked: TensorVariable) -> bool:
+    """Return whether a table is computed elementwise, all lengths are known, and at most half of the entries are picked."""
+    if not isinstance(table.owner_op, Elemwise) or len(table.owner.outputs) > 1:
+        return False
+    sizes = [x.type.shape for x in (table, picked, *table.owner.inputs)]
+    if any(None in shape for shape in sizes):
+        return False
+    return FEWEST_PER_PICK * prod(picked.type.shape) <= prod(table.type.shape)
+
+
+def _is_only_client(fgraph: FunctionGraph, node: Apply) -> bool:
+    """Return whether nothing reads the table besides gathers of the same entries."""
+    table, *entries = node.inputs
+    return all(
+        client is node
+        or (client.op == node.op and equal_computations(client.inputs, [table, *entries]))
+        for client, _ in fgraph.clients[table]
+    )
+
+
+def _indices(node: Apply) -> Indices | None:
+    """Return the indices of neighboring axes that are longer than one, or None where a node indexes in any other way.
+
+    An axis of length one has no input whose index raises the error of an index out of range.
+    """
+    table, *entries = node.inputs
+    indices = dict(enumerate(indices_from_subtensor(entries, node.op.idx_list)))
+    arrays = {axis: index for axis, index in indices.items() if index != slice(None)}
+    if [*arrays] != [*range(min(arrays), max(arrays) + 1)]:
+        return None
+    found = {axis: index for axis, index in arrays.items() if _is_array(index)}
+    if len(found) < len(arrays) or any(table.type.shape[axis] == 1 for axis in found):
+        return None
+    ndim = max(index.type.ndim for index in found.values())
+    return {axis: _with_axes(index, ndim) for axis, index in found.items()}
+
+
+def _is_array(index: object) -> TypeGuard[TensorVariable]:
+    """Return whether an index is an array of integers with an axis at least."""
+    if not isinstance(index, TensorVariable):
+        return False
+    return index.type.ndim > 0 and index.type.dtype in integer_dtypes
+
+
+def _with_axes(index: TensorVariable, ndim: int) -> TensorVariable:
+    missing = ndim - index.type.ndim
+    return index.dimshuffle(*["x"] * missing, *range(index.type.ndim)) if missing else index
+
+
+def _pick(x: TensorVariable, indices: Indices) -> TensorVariable:
+    """Return the entries of an input that those of the table are computed from, with axes of length one where it is broadcast."""
+    in_place = _in_place(x, indices)
+    if in_place is not None:
+        return in_place
+    kept = [index for axis, index in indices.items() if x.type.shape[axis] != 1]
+    narrow = x.squeeze(axis=tuple(axis for axis in indices if x.type.shape[axis] == 1))
+    return narrow[(*[slice(None)] * min(indices), *kept)]
+
+
+def _in_place(x: TensorVariable, indices: Indices) -> TensorVariable | None:
+    """Return the entries of an input as axes in another order, where each index counts through its axis; else None."""
+    ndim = next(iter(indices.values())).type.ndim
+    kept = {axis: index for axis, index in indices.items() if x.type.shape[axis] != 1}
+    counted = {_axis_counted(index, x.type.shape[axis]): axis for axis, index in kept.items()}
+    if None in counted or len(counted) < len(kept):
+        return None
+    axes = [counted.get(axis, "x") for axis in range(ndim)]
+    return x.dimshuffle(*range(min(indices)), *axes, *range(max(indices) + 1, x.type.ndim))
+
+
+def _axis_counted(index: TensorVariable, length: int | None) -> int | None:
+    """Return the axis along which a constant index counts from 0 to the length, None if there is none."""
+    if length is None or not isinstance(index, TensorConstant) or index.data.size != length:
+        return None
+    shape = index.data.shape
+    counts = length in shape and np.array_equal(index.data.ravel(), np.arange(length))
+    return shape.index(length) if counts else None
