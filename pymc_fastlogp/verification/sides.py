@@ -203,8 +203,8 @@ def _given(compiled: "CompiledModel", model: "pm.Model") -> LogpDlogp:
             " with the plugin switched on."
         )
     # One that a sampler moves through in other coordinates is compared in those of the model.
-    straight: Any = getattr(compiled, "straight", compiled)
-    own_names, slices, _ = straight.shape_info
+    original: Any = getattr(compiled, "original", compiled)
+    own_names, slices, _ = original.shape_info
     slice_of = dict(zip(own_names[: len(names)], slices, strict=False))
     if slice_of.keys() != {*names}:
         raise ValueError(
@@ -212,13 +212,13 @@ def _given(compiled: "CompiledModel", model: "pm.Model") -> LogpDlogp:
             " which with sites is pymc_fastlogp.reparametrize(model)."
         )
     # Freezing a model may change the order of its variables.
-    places = np.concatenate([np.arange(straight.n_dim)[slice_of[name]] for name in names])
+    places = np.concatenate([np.arange(original.n_dim)[slice_of[name]] for name in names])
 
     def logp_dlogp(x: np.ndarray) -> np.ndarray:
         own = np.empty(x.size)
         own[places] = x
         try:
-            logp, dlogp = straight.logp_dlogp(own)
+            logp, dlogp = original.logp_dlogp(own)
         except ValueError:  # nutpie does not say what upstream raises, and rejects the point
             return np.full(1 + x.size, -np.inf)
         return np.concatenate([[logp], dlogp[places]])
