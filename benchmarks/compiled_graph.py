@@ -57,7 +57,7 @@ def code_of(fgraph: FunctionGraph) -> str:
     for number, node in enumerate(fgraph.toposort()):
         inputs = [names[x] if x in names else _of_constant(x) for x in node.inputs]
         names |= {x: f"{number}.{i}" for i, x in enumerate(node.outputs)}
-        op = as_text(node.op.program) if isinstance(node.op, FusedKernel) else repr(node.op)
+        op = as_text(node.op.build_program()) if isinstance(node.op, FusedKernel) else repr(node.op)
         lines.append(f"{op} of {', '.join(inputs)}, types {[x.type for x in node.outputs]}")
     return "\n".join([*lines, f"returns {[names.get(x) for x in fgraph.outputs]}"])
 

@@ -28,11 +28,12 @@ from rich.table import Table
 from benchmarks.machine import machine
 from pymc_fastlogp.benchmarking.native import Timer
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
-from pymc_fastlogp.kernel.graph.scan_inner_graphs import specialise_scans
+from pymc_fastlogp.kernel.graph.scan_inner_graphs import rewrite_scan_inner_graphs
 from pymc_fastlogp.kernel.llvm import I64
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.native.machine_code import compile_program, engine_of
 from pymc_fastlogp.kernel.native.target import target_machine
+from pymc_fastlogp.kernel.passes import optimize
 
 ROUNDS, SECONDS_PER_ROUND = 15, 2e-3
 ROWS = 2_000
@@ -175,13 +176,13 @@ LIMITS = (
     ),
     Limit(
         "lower.unrolled_products",
-        "LARGEST_VOID",
+        "LARGEST_WITH_ZEROS",
         _triangle,
         lambda n: [(ROWS, n), (n * (n + 1) // 2,)],
         (5, 8, 12, 16),
     ),
     Limit(
-        "lower.cumulative",
+        "lower.reduction",
         "LONGEST",
         lambda x: pt.cumsum(pt.exp(x)),
         lambda n: [(n,)],
@@ -308,7 +309,11 @@ def ratio(limit: Limit, size: int) -> float:
     timers = {}
     for value in (limit.applied, limit.lifted):
         # What would be straight-line code is not what the limits of other products are about.
-        others = {"LARGEST": NONE, "LARGEST_VOID": NONE} if limit.module == "lower.products" else {}
+        others = (
+            {"LARGEST": NONE, "LARGEST_WITH_ZEROS": NONE}
+            if limit.module == "lower.products"
+            else {}
+        )
         with (
             mock.patch.dict(vars(_module("lower.unrolled_products")), others),
             mock.patch.dict(vars(_module(limit.module)), {limit.name: value}),
@@ -322,8 +327,8 @@ def _timer(limit: Limit, size: int) -> Timer:
     shapes = limit.shapes(size)
     inputs = [pt.tensor(f"x{i}", dtype="float64", shape=shape) for i, shape in enumerate(shapes)]
     graph = FunctionGraph(inputs, [limit.build(*inputs)], clone=True)
-    specialise_scans(graph)
-    program = lower(graph, [None] * len(inputs))
+    rewrite_scan_inner_graphs(graph)
+    program = optimize(lower(graph, [None] * len(inputs)))
     kernel = engine_of(program, compile_program(program, NAME))
     values = [np.random.default_rng(0).uniform(0.6, 1.4, shape) for shape in shapes]
     [output] = program.outputs

@@ -1,4 +1,4 @@
-"""From what :mod:`benchmarks.throughput` has measured to the JSON and the tables of the docs."""
+"""Summarize the measurements of :mod:`benchmarks.throughput` as the JSON and the table of the docs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -16,15 +16,13 @@ PAGE = ROOT / "docs" / "reparametrize.md"
 MARKER = "table of effective samples"
 
 Run = dict[str, Any]
-# Means are compared where both have converged.
+# Largest R-hat of runs whose posterior means are compared.
 CONVERGED = 1.01
-# Largest differences of means that chance explains, in Monte Carlo errors, of up to some thousand quantities.
-UNSUSPICIOUS = 5.0
 LARGE = ("means", "errors")
 
 
 def results_of(runs: Sequence[Run], models: Sequence[str]) -> dict[str, Any]:
-    """Return what is published: the runs in the order of models and sides, with the largest difference of means in place of all means."""
+    """Return the published results: runs in the order of models and sides, each with its largest difference of means instead of all means."""
     written = {(x["model"], x["seed"]): x for x in runs if x["side"] == "written"}
     order = {name: i for i, name in enumerate([*models, *SIDES])}
     kept = []
@@ -35,7 +33,7 @@ def results_of(runs: Sequence[Run], models: Sequence[str]) -> dict[str, Any]:
 
 
 def _furthest(one: Run | None, other: Run) -> tuple[float, str] | None:
-    """Return the largest difference of posterior means in Monte Carlo errors, and of which quantity; None where it says nothing."""
+    """Return the largest difference of posterior means in Monte Carlo errors, and the quantity; None unless both runs converged."""
     if one is None or one is other or "failure" in one | other:
         return None
     if max(one["rhat"], other["rhat"]) > CONVERGED:
@@ -49,27 +47,17 @@ def _furthest(one: Run | None, other: Run) -> tuple[float, str] | None:
 
 
 def effective(run: Run) -> float:
-    """Return the smaller one of bulk and tail, of the worst quantity."""
+    """Return the smaller of bulk and tail effective sample size, of the worst quantity."""
     return 0.0 if "failure" in run else float(min(run["bulk"], run["tail"]))
 
 
 def per_second(run: Run) -> float:
-    """Return effective samples per second of the whole wait, 0 of a side that failed."""
+    """Return effective samples per second of compilation and draws, 0 for a failed run."""
     return 0.0 if "failure" in run else effective(run) / (run["compilation"] + run["draws"])
 
 
-def per_second_of_draws(run: Run) -> float:
-    """Return effective samples per second without compilation."""
-    return 0.0 if "failure" in run else effective(run) / run["draws"]
-
-
-def per_gradient(run: Run) -> float:
-    """Return effective samples per 1000 gradients."""
-    return 0.0 if "failure" in run else 1000 * effective(run) / run["gradients"]
-
-
 def line(run: Run) -> str:
-    """Return what a run prints."""
+    """Return the line that is printed for a run."""
     head = f"{run['model']} {run['side']} {run['seed']}:"
     if "failure" in run:
         return f"{head} {run['failure']}"
@@ -100,147 +88,93 @@ class _Runs:
 
 
 def tables(results: dict[str, Any]) -> str:
-    """Return the tables of the docs."""
+    """Return the table of the docs, with its summary and caption."""
     runs = _Runs(results["runs"])
-    usual, others = runs.sides(USUAL), runs.sides(x for x in SIDES if x not in USUAL)
-    shown = [x for x in runs.models if any(runs.of(x, side) for side in usual)]
-    parts = [
-        f"Effective samples per second of the whole wait:\n\n{_waits(runs, shown, usual)}",
-        _medians(runs, shown),
-        f"Effective samples, and how many there are for 1000 gradients:\n\n{_samples(runs, shown, usual)}",
-        f"Of the worst seed:\n\n{_checks(runs, shown, usual)}",
-    ]
-    if others:
-        compared = [x for x in runs.models if any(runs.of(x, side) for side in others)]
-        sides = runs.sides(["written", "other", "reparametrize", *others])
-        title = "nutpie's flow and VIP of pymc-extras, effective samples per second of the wait and for 1000 gradients:"
-        parts.append(f"{title}\n\n{_others(runs, compared, sides)}")
-    return "\n\n".join([*parts, *_failures(results["runs"]), _measured(results)])
+    shown = [x for x in runs.models if any(runs.of(x, side) for side in USUAL)]
+    sides = runs.sides(SIDES)
+    parts = [_table(runs, shown, sides), _summary(runs, shown)]
+    return "\n\n".join([*parts, *_failures(results["runs"]), _caption(results)])
 
 
-def _waits(runs: _Runs, models: Sequence[str], sides: Sequence[str]) -> str:
+def _table(runs: _Runs, models: Sequence[str], sides: Sequence[str]) -> str:
+    checked = [x for x in sides if x in USUAL]
+    titles = " / ".join(SIDES[x].title for x in checked)
     header = [
         "model",
         *(SIDES[x].title for x in sides),
-        "reparametrize : written",
-        ": the better",
-        ": written, without compilation",
+        "ratio to written",
+        "ratio to the better form",
+        f"R-hat: {titles}",
+        f"divergences: {titles}",
     ]
-    rows = []
+    rows = [["---", *["---:"] * (len(header) - 1)]]
     for model in models:
-        cells = [_cell(runs.of(model, side), per_second) for side in sides]
-        ratios = (MISSING if np.isnan(x) else f"{x:.2f}" for x in _ratios(runs, model))
-        rows.append([f"`{model}`", *cells, *ratios])
-    return _table(header, rows)
+        medians = [runs.median(model, side, per_second) for side in sides]
+        cells = [MISSING if np.isnan(x) else digits(x) for x in medians]
+        ratios = [MISSING if np.isnan(x) else f"{x:.2f}" for x in _ratios(runs, model)]
+        rhats = [_worst(runs.of(model, side), "rhat", ".3f") for side in checked]
+        counts = [_worst(runs.of(model, side), "divergences", "d") for side in checked]
+        rows.append([f"`{model}`", *cells, *ratios, " / ".join(rhats), " / ".join(counts)])
+    return "\n".join("| " + " | ".join(row) + " |" for row in (header, *rows))
 
 
-def _ratios(runs: _Runs, model: str) -> tuple[float, float, float]:
-    """Return how many times as many samples reparametrize gives as written, as the better way by hand, and as written without compilation."""
+def _ratios(runs: _Runs, model: str) -> tuple[float, float]:
+    """Return the speed of reparametrize relative to the model as written, and to the better of both forms."""
     new, written, other = (
         runs.median(model, x, per_second) for x in ("reparametrize", "written", "other")
     )
-    draws = [runs.median(model, x, per_second_of_draws) for x in ("reparametrize", "written")]
-    return new / written, new / np.nanmax([written, other]), draws[0] / draws[1]
+    return new / written, new / np.nanmax([written, other])
 
 
-def _medians(runs: _Runs, models: Sequence[str]) -> str:
-    ratios = np.array([_ratios(runs, model) for model in models]).reshape(-1, 3)
+def _summary(runs: _Runs, models: Sequence[str]) -> str:
+    ratios = np.array([_ratios(runs, model) for model in models]).reshape(-1, 2)
     ratios = ratios[np.isfinite(ratios).all(axis=1)]
     if not len(ratios):
         return "No model has both."
-    written, better, without = np.median(ratios, axis=0)
-    return (
-        f"Medians of the ratios: {written:.2f} of written, {better:.2f} of the better way by hand, {without:.2f} of written without compilation. Reparametrized, "
-        f"{(ratios[:, 0] >= 1).sum()} of {len(ratios)} models are at least as fast as written, and {(ratios[:, 1] >= 1).sum()} as the better way; the least ratio "
-        f"to written is {ratios[:, 0].min():.2f}."
-    )
-
-
-def _samples(runs: _Runs, models: Sequence[str], sides: Sequence[str]) -> str:
-    titles = [SIDES[x].title for x in sides]
-    header = ["model", *titles, *(f"{x}, per 1000 gradients" for x in titles)]
-    rows = []
-    for model in models:
-        sizes = [_cell(runs.of(model, side), effective) for side in sides]
-        gradients = [_cell(runs.of(model, side), per_gradient) for side in sides]
-        rows.append([f"`{model}`", *sizes, *gradients])
-    return _table(header, rows)
-
-
-def _checks(runs: _Runs, models: Sequence[str], sides: Sequence[str]) -> str:
-    titles = " / ".join(SIDES[x].title for x in sides)
-    of_written = [x for x in sides if x != "written"]
-    header = [
-        "model",
-        f"R-hat: {titles}",
-        f"divergences: {titles}",
-        f"means against written, in Monte Carlo errors: {' / '.join(SIDES[x].title for x in of_written)}",
+    written, better = np.median(ratios, axis=0)
+    faster = (ratios >= 1).sum(axis=0)
+    distances = [
+        x["furthest"][0] for m in models for x in runs.of(m, "reparametrize") if x.get("furthest")
     ]
-    rows = []
-    for model in models:
-        rhats = [_worst(runs.of(model, side), lambda x: x["rhat"], ".3f") for side in sides]
-        counts = [_worst(runs.of(model, side), lambda x: x["divergences"], "d") for side in sides]
-        means = [_worst(runs.of(model, side), _distance, ".1f") for side in of_written]
-        rows.append([f"`{model}`", *(" / ".join(x) for x in (rhats, counts, means))])
-    return _table(header, rows)
-
-
-def _distance(run: Run) -> float:
-    return np.nan if run["furthest"] is None else run["furthest"][0]
-
-
-def _others(runs: _Runs, models: Sequence[str], sides: Sequence[str]) -> str:
-    header = ["model"]
-    rows: list[list[str]] = [[f"`{model}`"] for model in models]
-    for side in sides:
-        header += [f"{SIDES[side].title}, per second", "per 1000 gradients"]
-        for row, model in zip(rows, models, strict=True):
-            row += [_cell(runs.of(model, side), x) for x in (per_second, per_gradient)]
-    return _table(header, rows)
+    means = (
+        f" Posterior means differ from those of the model as written by at most {max(distances):.1f} Monte Carlo errors, if R-hat of both is below {CONVERGED}."
+        if distances
+        else ""
+    )
+    return (
+        f"Median ratios: {written:.2f} to the model as written, {better:.2f} to the better form. `reparametrize` is at least as fast as the model as written for "
+        f"{faster[0]} of {len(ratios)} models, and at least as fast as the better form for {faster[1]}. The least ratios are {ratios[:, 0].min():.2f} and "
+        f"{ratios[:, 1].min():.2f}.{means}"
+    )
 
 
 def _failures(runs: Sequence[Run]) -> list[str]:
-    """Return a sentence about sides that gave nothing, if there are any."""
+    """Return a sentence that lists runs without result, if there are any."""
     found = dict.fromkeys(
         f"`{x['model']}` {SIDES[x['side']].title} ({x['failure']})" for x in runs if "failure" in x
     )
-    return [f"Gave nothing: {'; '.join(found)}."] if found else []
+    return [f"Without result: {'; '.join(found)}."] if found else []
 
 
-def _measured(results: dict[str, Any]) -> str:
-    """Say when, where and with which versions."""
-    used = {}
-    for run in results["runs"]:
-        if "versions" in run:
-            numbers = ", ".join(f"{x} {y}" for x, y in run["versions"].items() if y)
-            used.setdefault(numbers, []).append(SIDES[run["side"]].title)
-    by = "; ".join(f"{', '.join(dict.fromkeys(sides))}: {x}" for x, sides in used.items())
-    chip = results["machine"]
-    seeds = ", ".join(map(str, sorted({run["seed"] for run in results["runs"]})))
-    return f"Medians over the seeds {seeds}, with the least and the largest. Measured on {results['date']}, one core of {chip['cpu']} ({chip['vector_bits']}-bit vectors). {by}."
+def _caption(results: dict[str, Any]) -> str:
+    """Return the machine, the versions and the seeds of a measurement."""
+    versions = dict.fromkeys(
+        ", ".join(f"{x} {y}" for x, y in run["versions"].items() if y and x != "commit")
+        for run in results["runs"]
+        if "versions" in run
+    )
+    chip, seeds = results["machine"], {run["seed"] for run in results["runs"]}
+    return (
+        f"Medians of {len(seeds)} seeds; R-hat and divergences of the worst seed. One core of {chip['cpu']} ({chip['vector_bits']}-bit vectors). "
+        f"{'; '.join(versions)}. Single runs are in `benchmarks/results/throughput.json`."
+    )
 
 
-def _cell(runs: Sequence[Run], of: Callable[[Run], float]) -> str:
-    """Return a median with the least and the largest."""
-    if not runs:
-        return MISSING
-    values = [of(x) for x in runs]
-    if len(values) == 1:
-        return digits(values[0])
-    return f"{digits(median(values))} ({digits(min(values))} to {digits(max(values))})"
-
-
-def _worst(runs: Sequence[Run], of: Callable[[Run], float], form: str) -> str:
-    values = [of(x) for x in runs if "failure" not in x]
-    values = [x for x in values if not np.isnan(x)]
+def _worst(runs: Sequence[Run], of: str, form: str) -> str:
+    values = [x[of] for x in runs if "failure" not in x]
     return format(max(values), form) if values else MISSING
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    rule = ["---", *["---:"] * (len(header) - 1)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in (header, rule, *rows))
-
-
 def publish(results: dict[str, Any]) -> None:
-    """Write the tables of the docs."""
+    """Write the table of the docs."""
     PAGE.write_text(insert_table(PAGE.read_text(), tables(results), MARKER))

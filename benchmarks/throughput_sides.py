@@ -99,7 +99,7 @@ def _centered(model: pm.Model) -> list[str]:
     import pymc_fastlogp
 
     effects = pymc_fastlogp.explain(model).effects
-    return [name for name, what in effects.items() if what.endswith("it: centered")]
+    return [name for name, what in effects.items() if what.startswith("written centered")]
 
 
 SIDES = {

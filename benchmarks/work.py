@@ -74,7 +74,7 @@ def main(names: list[str]) -> None:
         full = next(each for each in MODELS if each.partition("/")[2] == name or each == name)
         with pytensor.config.change_flags(on_opt_error="ignore"):
             nodes = compiled_graph(MODELS[full]()).fgraph.apply_nodes
-        programs = [node.op.program for node in nodes if isinstance(node.op, FusedKernel)]
+        programs = [node.op.build_program() for node in nodes if isinstance(node.op, FusedKernel)]
         work = sum(map(work_of, programs), Counter())
         table.add_row(name, *(f"{work[column]:,}" for column in COLUMNS))
     Console(width=140).print(table)

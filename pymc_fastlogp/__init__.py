@@ -1,13 +1,19 @@
 """Faster log densities and gradients for hierarchical PyMC models.
 
-Importing the package enables it: ``pm.sample``, ``nutpie.compile_pymc_model`` and every
-other compilation by PyTensor then use its rewrites. ``PYMC_FASTLOGP=0`` in the environment
-prevents that, :func:`disable` and :func:`disabled` undo it.
+The import enables the rewrites in ``pm.sample``, ``nutpie.compile_pymc_model`` and every
+other compilation by PyTensor. ``PYMC_FASTLOGP=0`` in the environment keeps the rewrites disabled;
+:func:`disable` and :func:`disabled` switch them off.
 """
 
 from pymc_fastlogp.benchmarking import BenchmarkResult, benchmark
 from pymc_fastlogp.config import disable, disabled, enable
 from pymc_fastlogp.explanation import Explanation, Kernels, Outcome, Outside, explain
+from pymc_fastlogp.patching import (
+    is_wanted_by_environment,
+    patch_pymc,
+    patched_pymc,
+    unpatch_pymc,
+)
 from pymc_fastlogp.registration import is_enabled, register
 from pymc_fastlogp.sampling import compile_kwargs, compile_pymc_model, reparametrize, sample
 from pymc_fastlogp.verification import Verification, WorstEntry, verify
@@ -30,8 +36,11 @@ __all__ = [
     "enable",
     "explain",
     "is_enabled",
+    "patch_pymc",
+    "patched_pymc",
     "reparametrize",
     "sample",
+    "unpatch_pymc",
     "verify",
 ]
 
@@ -41,3 +50,5 @@ def __dir__() -> list[str]:
 
 
 register()
+if is_wanted_by_environment():
+    patch_pymc()

@@ -1,7 +1,9 @@
-"""``python -m pymc_fastlogp``: the environment, what is registered, and a self-check; ``cache``: models on disk."""
+"""Command line ``python -m pymc_fastlogp``: environment, registered rewrites, self-check; ``cache``: compiled models on disk; ``run``: a patched script."""
 
 import argparse
+import os
 import platform
+import runpy
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,6 +19,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from rich.console import Console
 from rich.table import Table
 
+from pymc_fastlogp import patching
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.native.file_cache import UNFINISHED, is_private
 from pymc_fastlogp.kernel.native.target import uses_gathers
@@ -35,7 +38,7 @@ ALL_RULES: tuple[Rule | GraphRule, ...] = (*RULES, *GRAPH_RULES)
 
 PACKAGES = ("pymc", "pytensor", "numba", "llvmlite", "nutpie", "arviz", "pymc-fastlogp")
 
-# What the self-check looks for.
+# The rule that the self-check looks for.
 [CHECKED] = [
     rule
     for rule in RULES
@@ -54,41 +57,60 @@ VECTOR_BITS = {
 
 
 def main() -> int:
-    """Print the report; return 0 where the self-check passes, else 1."""
+    """Print the report; return 0 if the self-check passes, else 1."""
     parser = argparse.ArgumentParser(
         prog="python -m pymc_fastlogp",
-        description="Print versions, CPU and the registered rewrites, and check on a small graph that they act.",
-        epilog="Exit status: 0 where the check passes, 1 where it fails, 2 for other arguments.",
+        description="Print versions, CPU and registered rewrites, and check the rewrites on a small graph.",
+        epilog="Exit status: 0 if the check passes, 1 if the check fails, 2 for wrong arguments.",
     )
-    commands = parser.add_subparsers(dest="command", title="instead of that")
-    cache = commands.add_parser("cache", help="show the compiled models that are kept on disk")
-    cache.add_argument("--clear", action="store_true", help="delete them")
+    commands = parser.add_subparsers(dest="command", title="commands")
+    cache = commands.add_parser("cache", help="show the compiled models on disk")
+    cache.add_argument("--clear", action="store_true", help="delete the compiled models")
+    run = commands.add_parser(
+        "run", help="run a script in which pm.sample is pymc_fastlogp.sample", prefix_chars="\0"
+    )
+    run.add_argument("script", help="path of the script")
+    run.add_argument("arguments", nargs="*", help="arguments of the script")
     arguments = parser.parse_args()
     console = Console()
     if arguments.command == "cache":
         console.print(cache_report(clear=arguments.clear), soft_wrap=True)
         return 0
+    if arguments.command == "run":
+        run_script(arguments.script, arguments.arguments)
+        return 0
     console.print(environment_table())
     console.print(rules_table())
     failure = self_check()
     if failure is None:
-        console.print("Self-check passed: rewritten when on, not when off, same value.")
+        console.print(
+            "Self-check passed: the graph is rewritten only with the plugin on, and has the same value."
+        )
         return 0
     console.print(f"Self-check failed: {failure}.")
     return 1
 
 
+def run_script(script: str, arguments: list[str]) -> None:
+    """Run a script as ``python script`` does, after :func:`pymc_fastlogp.patch_pymc`; child processes inherit the request to patch."""
+    os.environ[patching.ENVIRONMENT_VARIABLE] = "1"
+    patching.patch_pymc()
+    sys.argv = [script, *arguments]
+    sys.path[0] = str(Path(script).resolve().parent)
+    runpy.run_path(script, run_name="__main__")
+
+
 def cache_report(*, clear: bool) -> str:
-    """Say where models are kept, how many and how large they are; delete them if wanted."""
+    """Return the folder, number and size of the models on disk; delete the models if ``clear``."""
     files = store.files()
     if files is None:
-        return f"Models are not kept: {store.ENVIRONMENT_VARIABLE} or PyTensor's numba__cache switches that off."
+        return f"Models are not stored on disk: {store.ENVIRONMENT_VARIABLE} or PyTensor's numba__cache switches the cache off."
     sizes = {entry: status.st_size for entry, status in files.found()}
     n_models = sum(not entry.name.endswith((store.SHAPES, UNFINISHED)) for entry in sizes)
     megabytes = sum(sizes.values()) / 2**20
     report = f"{n_models} models, {megabytes:.1f} of at most {files.limit / 2**20:.0f} MB, in {files.folder}"
     if not is_private(files.folder):
-        report += ", which is not used: it has to be yours, and nobody else may write to it"
+        report += ", which is not used: the folder must belong to you, and nobody else may have write access"
     if not clear:
         return report
     for entry in sizes:
@@ -97,7 +119,7 @@ def cache_report(*, clear: bool) -> str:
 
 
 def environment_table() -> Table:
-    """Return versions, CPU and switch as a table."""
+    """Return the versions of packages, the CPU and the state of the plugin as a table."""
     table = Table("", "", title="pymc_fastlogp", show_header=False)
     table.add_row("python", platform.python_version())
     for package in PACKAGES:
@@ -106,12 +128,13 @@ def environment_table() -> Table:
     table.add_row("vector width", f"{vector_bits(llvm.get_host_cpu_features())} bits")
     table.add_row("gathers", "by instruction" if uses_gathers() else "one load for each lane")
     table.add_row("enabled", "yes" if is_enabled() else f"no: {why_off()}")
+    table.add_row("patched", ", ".join(patching.patched_names()) or "nothing")
     table.add_row("optimizer_excluding", pytensor.config.optimizer_excluding or "nothing")
     return table
 
 
 def version_of(package: str) -> str:
-    """Return the version of a package as it is installed, which one that is only on the path is not."""
+    """Return the version of an installed package; a package that is only on ``sys.path`` has none."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -119,18 +142,18 @@ def version_of(package: str) -> str:
 
 
 def vector_bits(cpu_features: dict[str, bool]) -> int:
-    """Return the width of the widest vector register, 64 where there is none.
+    """Return the width of the widest vector register in bits, 64 without vector registers.
 
     Parameters
     ----------
-    cpu_features
-        LLVM's feature names and whether this CPU has them.
+    cpu_features : dict of str to bool
+        For each of LLVM's feature names, whether this CPU has the feature.
     """
     return next((bits for name, bits in VECTOR_BITS.items() if cpu_features.get(name)), 64)
 
 
 def rules_table() -> Table:
-    """Return name, place and tags of each rule that is in ``optdb``, those of whole graphs last."""
+    """Return name, database or position, and tags of each registered rule, rules of whole graphs last."""
     table = Table("rewrite", "database", "tags", title="Registered rewrites")
     for rule in filter(is_in_optdb, ALL_RULES):
         place = rule.database if isinstance(rule, Rule) else f"optdb, at {rule.position:g}"
@@ -139,12 +162,12 @@ def rules_table() -> Table:
 
 
 def tags_of(rule: Rule | GraphRule) -> tuple[str, ...]:
-    """Return the queries that select a rule, besides its name."""
+    """Return the tags of a rule, which select the rule as its name does."""
     return (TAG, *(rule.phase.tags if isinstance(rule, Rule) else rule.tags))
 
 
 def is_in_optdb(rule: Rule | GraphRule) -> bool:
-    """Return whether ``optdb`` returns the rule under its name and under each of its tags."""
+    """Return whether ``optdb`` returns the rule for its name and for each of its tags."""
 
     def names(key: str) -> set[str]:
         if isinstance(rule, Rule):
@@ -157,11 +180,11 @@ def is_in_optdb(rule: Rule | GraphRule) -> bool:
 
 
 def self_check() -> str | None:
-    """Compile one small graph with the plugin off and on; say what is wrong, or return None."""
+    """Compile a small graph with the plugin off and on; return the reason for a failure, or None."""
     if reason := untested_reason():
-        return f"the plugin does nothing here, {reason}"
+        return f"the plugin is disabled, {reason}"
     if is_excluded(CHECKED):
-        return f"optimizer_excluding leaves out {CHECKED.name}, which it looks for"
+        return f"optimizer_excluding excludes {CHECKED.name}, which the check needs"
     if missing := [r.name for r in ALL_RULES if not is_excluded(r) and not is_in_optdb(r)]:
         return f"optdb has no {', '.join(missing)}"
     a = pt.vector("a", shape=(2,))
@@ -171,9 +194,9 @@ def self_check() -> str | None:
     with switched(True):
         on = pytensor.function([a], graph, mode="NUMBA")
     if not has_elemwise_of_set(off.maker.fgraph):
-        return "a graph was rewritten while the plugin was off"
+        return "the graph was rewritten with the plugin off"
     if has_elemwise_of_set(on.maker.fgraph):
-        return "a graph was not rewritten while the plugin was on"
+        return "the graph was not rewritten with the plugin on"
     point = np.array([-1.0, 2.0])
     if not np.allclose(off(point), on(point), rtol=1e-14, atol=0):
         return f"the value is {off(point)} with the plugin off and {on(point)} with it on"
@@ -181,7 +204,7 @@ def self_check() -> str | None:
 
 
 def has_elemwise_of_set(fgraph: FunctionGraph) -> bool:
-    """Return whether an Elemwise takes what an advanced set made: what the rule that is looked for removes."""
+    """Return whether an Elemwise has the result of an advanced set as input, which the checked rule removes."""
     return any(
         isinstance(node.op, Elemwise)
         and any(isinstance(x.owner_op, AdvancedIncSubtensor) for x in node.inputs)

@@ -1,12 +1,12 @@
 """Skeletons for developers: ``python -m pymc_fastlogp.dev new-rule NAME --room ROOM --database DATABASE``.
 
-The command runs in a checkout. For a rule ``NAME`` it writes
+The command runs in a checkout. For a rule ``NAME`` the command writes
 
-- ``pymc_fastlogp/rewrites/ROOM/NAME.py``, a rewriter that leaves every node alone yet;
+- ``pymc_fastlogp/rewrites/ROOM/NAME.py``, a rewriter with an example of an identity;
 - a row in ``pymc_fastlogp/rules.py``, behind the last rule of the same database;
 - ``tests/rewrites/test_NAME.py``, tables of cases that fire and of cases that are refused.
 
-The page of the rule is made of the module's docstring when the docs are built.
+The documentation page of the rule is generated from the module's docstring.
 """
 
 import argparse
@@ -88,19 +88,19 @@ def test_refuses(name):
 
 
 def main(arguments: list[str] | None = None, root: Path | None = None) -> int:
-    """Run a command of the command line; return its exit status.
+    """Run the command line and return the exit status.
 
     Parameters
     ----------
     arguments : list of str, optional
-        The command line, by default that of the process.
+        Arguments, by default those of the process.
     root : Path, optional
-        The checkout, by default the one that this file is in.
+        The checkout, by default the checkout of this file.
     """
     parser = argparse.ArgumentParser(prog="python -m pymc_fastlogp.dev", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    new_rule = commands.add_parser("new-rule", help="write the skeletons of a rewrite")
-    new_rule.add_argument("name", help="without the prefix fastlogp_, such as ceil_of_floor")
+    new_rule = commands.add_parser("new-rule", help="write the skeletons of a new rewrite")
+    new_rule.add_argument("name", help="name without the prefix fastlogp_, such as ceil_of_floor")
     new_rule.add_argument("--room", default="scalars", help="folder below pymc_fastlogp/rewrites")
     new_rule.add_argument(
         "--database", default="canonicalize", choices=["canonicalize", "stabilize", "specialize"]
@@ -114,8 +114,8 @@ def main(arguments: list[str] | None = None, root: Path | None = None) -> int:
         return 1
     print("Wrote", *written, sep="\n  ")
     print(
-        "Next: fill them in; run the new tests; add a model on which the rule fires to tests/zoo.py; `make canaries`; "
-        "a line in CHANGELOG.md."
+        "Next: replace the example; run the new tests; add a model on which the rule fires to tests/zoo.py; run `make canaries`; "
+        "add a line to CHANGELOG.md."
     )
     return 0
 
@@ -132,30 +132,36 @@ def write_rule(root: Path, name: str, room: str, database: str) -> list[Path]:
     room : str
         A folder below ``pymc_fastlogp/rewrites``.
     database : str
-        The entry of ``optdb`` that the rule goes into.
+        The database of ``optdb`` for the rule.
 
     Returns
     -------
     list of Path
-        The files that were written or changed, relative to the checkout.
+        Files that were written or changed, relative to the checkout.
 
     Raises
     ------
     ValueError
-        If the name is no identifier, the folder is not there, or a rule of this name is.
+        If the name is no identifier, the folder does not exist, or a rule of this name exists.
     """
     if not name.isidentifier():
-        raise ValueError(f"{name!r} is no name for a module: use letters, digits and underscores.")
+        raise ValueError(
+            f"{name!r} is not a valid module name: use letters, digits and underscores."
+        )
     package = Path("pymc_fastlogp")
     module = package / "rewrites" / room / f"{name}.py"
     test = Path("tests") / "rewrites" / f"test_{name}.py"
     table = package / "rules.py"
     if not (root / test).parent.is_dir():
-        raise ValueError(f"{root} is no checkout of pymc_fastlogp: it has no folder {test.parent}.")
+        raise ValueError(
+            f"{root} is not a checkout of pymc_fastlogp: there is no folder {test.parent}."
+        )
     if not (root / module).parent.is_dir():
-        raise ValueError(f"There is no folder {module.parent}: choose one that is there by --room.")
+        raise ValueError(
+            f"There is no folder {module.parent}: choose an existing folder with --room."
+        )
     if (root / module).exists() or (root / test).exists():
-        raise ValueError(f"There is a rule {name} already.")
+        raise ValueError(f"There already is a rule {name}.")
     (root / module).write_text(RULE.format(name=name))
     (root / test).write_text(TEST.format(name=name))
     function = f"{room.replace('/', '.')}.{name}.local_{name}"
@@ -165,7 +171,7 @@ def write_rule(root: Path, name: str, room: str, database: str) -> list[Path]:
 
 
 def _with_row(source: str, name: str, function: str, database: str) -> str:
-    """Return the text of ``rules.py`` with a row behind the last one of the same database and phase."""
+    """Return the text of ``rules.py`` with a row behind the last row of the same database and phase."""
     [rows] = [
         node.value.elts
         for node in ast.parse(source).body
@@ -178,7 +184,7 @@ def _with_row(source: str, name: str, function: str, database: str) -> str:
     lines = source.splitlines(keepends=True)
     lines.insert(
         alike[-1].end_lineno or 0,
-        f'    Rule(\n        "fastlogp_{name}",\n        "{function}",\n        "{database}"{phase},\n    ),\n',
+        f'    # In `{database}`: replace this by the reason for the place.\n    Rule(\n        "fastlogp_{name}",\n        "{function}",\n        "{database}"{phase},\n    ),\n',
     )
     return "".join(lines)
 

@@ -1,8 +1,9 @@
-"""Results that say the same in a terminal and in a notebook: sentences, a table, and notes below it."""
+"""Base class of results that read the same in a terminal and in a notebook: sentences, a table, and notes."""
 
 from collections.abc import Sequence
 from html import escape
 from io import StringIO
+from shutil import get_terminal_size
 from typing import ClassVar
 
 import pandas as pd
@@ -13,27 +14,27 @@ from rich.text import Text
 
 
 class Shown:
-    """Base class of results that print as sentences and a table.
+    """Base class of results that print as sentences, a table and notes.
 
-    A dataclass that inherits this needs ``repr=False``.
+    A dataclass that inherits this class needs ``repr=False``.
 
     Attributes
     ----------
     WIDTH : int
-        Of what ``str`` returns, in characters.
+        Width in characters if the output is not a terminal.
     WHOLE : tuple of str
-        Columns whose words are not broken in a terminal.
+        Columns whose lines are never wrapped.
     """
 
-    WIDTH: ClassVar[int] = 140
+    WIDTH: ClassVar[int] = 100
     WHOLE: ClassVar[tuple[str, ...]] = ()
 
     def sentences(self) -> Sequence[str]:
-        """Return the result in words, which stand first."""
+        """Return the sentences above the table."""
         raise NotImplementedError
 
     def table(self) -> pd.DataFrame:
-        """Return the table as text."""
+        """Return the table as text; a table without rows is not shown."""
         raise NotImplementedError
 
     def notes(self) -> Sequence[str]:
@@ -47,19 +48,40 @@ class Shown:
             table.add_column(str(column), overflow="fold", no_wrap=column in self.WHOLE)
         for row in frame.itertuples(index=False):
             table.add_row(*map(Text, row))
-        return Group(*map(Text, self.sentences()), table, *map(Text, self.notes()))
+        tables = [] if frame.empty else [table]
+        return Group(*map(Text, self.sentences()), *tables, *map(Text, self.notes()))
 
     def _repr_html_(self) -> str:
-        with pd.option_context("display.max_colwidth", None):
-            table = self.table().replace("\n", " ", regex=True).to_html(index=False)
         above, below = (
             "".join(f"<p>{escape(line)}</p>" for line in lines)
             for lines in (self.sentences(), self.notes())
         )
-        return f"{above}{table}{below}"
+        return f"{above}{self._html_table()}{below}"
+
+    def _html_table(self) -> str:
+        """Return the table with left-aligned text: the styles of notebooks align cells to the right."""
+        frame = self.table()
+        if frame.empty:
+            return ""
+        columns = [str(column) for column in frame]
+        rows = [("th", columns), *(("td", [*row]) for row in frame.itertuples(index=False))]
+        lines = (
+            "".join(
+                f'<{tag} style="{self._style(column)}">{escape(text, quote=False)}</{tag}>'
+                for column, text in zip(columns, row, strict=True)
+            )
+            for tag, row in rows
+        )
+        return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+    def _style(self, column: str) -> str:
+        """Return the CSS of a column."""
+        wrapping = "; white-space: pre" if column in self.WHOLE else ""
+        return f"text-align: left; vertical-align: top{wrapping}"
 
     def __str__(self) -> str:
-        console = Console(file=StringIO(), width=self.WIDTH)
+        width = get_terminal_size((self.WIDTH, 24)).columns
+        console = Console(file=StringIO(), width=width)
         with console.capture() as captured:
             console.print(self)
         return captured.get().rstrip()

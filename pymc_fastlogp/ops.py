@@ -1,4 +1,7 @@
-"""Ops that rules and kernels know by name."""
+"""Ops that rules introduce and kernels implement.
+
+Each Op has an inner graph, which computes it where no kernel does.
+"""
 
 from collections.abc import Sequence
 from math import isqrt
@@ -15,26 +18,26 @@ from pytensor.tensor.variable import TensorVariable
 
 
 class SpelledOut(ps.Composite):
-    """A scalar Op that consists of others, with a gradient of its own.
+    """A Composite scalar Op with a gradient of its own.
 
-    Its C code has no version, so PyTensor keeps neither that nor a pickle of the Op: any process that compiles C unpickles all that
-    were kept, and would import the plugin.
+    The C code has no version, so PyTensor's compile cache stores neither the code nor a pickle of the Op. Any process that compiles C
+    unpickles all cached Ops, and would import the plugin.
     """
 
     def c_code_cache_version(self) -> tuple[int, ...]:
-        """Return nothing."""
+        """Return no version, which turns caching off."""
         return ()
 
 
 class LowerInverse(SymbolicOp):
-    r"""The lower triangle of ``(L @ L.T)**-1``, zero above, also of each of a batch; nan where a diagonal element of ``L`` is zero.
+    r"""The lower triangle of ``(L @ L.T)**-1``, zero above the diagonal; batched; nan where a diagonal element of ``L`` is zero.
 
-    With :math:`X = (L L^\top)^{-1}` and what is given for the triangle of it, made symmetric as :math:`S`, the gradient is the lower triangle of
-    :math:`-2 X S X L`.
+    Let :math:`X = (L L^\top)^{-1}`, :math:`G` the lower triangle of the cotangent and :math:`S = (G + G^\top)/2`. The gradient is
+    the lower triangle of :math:`-2 X S X L`.
     """
 
     def build_inner_graph(self, *inputs: TensorVariable) -> list[TensorVariable]:
-        """Return the graph that computes it where no kernel does."""
+        """Return the graph for backends without a kernel."""
         [factor] = inputs
         n = factor.shape[-1]
         inverse = solve_triangular(factor, pt.eye(n, dtype=factor.type.dtype), lower=True)
@@ -51,14 +54,15 @@ class LowerInverse(SymbolicOp):
 
 
 class RankOnePullback(SymbolicOp):
-    r"""The gradient with respect to the lower triangle of ``K = L @ L.T`` of ``g @ L @ z``, from ``L``, ``u = L.T @ g`` and ``z``; zero above.
+    r"""The gradient of ``g @ L @ z`` with respect to the lower triangle of ``K = L @ L.T``, zero above the diagonal.
 
-    With :math:`S` the lower triangle of :math:`u z^\top`, its diagonal halved, and :math:`M = L^{-\top} S L^{-1}`, an element below the diagonal is
-    :math:`M_{ij} + M_{ji}`, and one on it :math:`M_{ii}` (Murray, 2016, "Differentiation of the Cholesky decomposition").
+    The inputs are ``L``, ``u = L.T @ g`` and ``z``. Let :math:`S` be the lower triangle of :math:`u z^\top` with its diagonal halved, and
+    :math:`M = L^{-\top} S L^{-1}`. An element below the diagonal is :math:`M_{ij} + M_{ji}`, and a diagonal element :math:`M_{ii}`
+    (Murray, 2016, "Differentiation of the Cholesky decomposition").
     """
 
     def build_inner_graph(self, *inputs: TensorVariable) -> list[TensorVariable]:
-        """Return the graph that computes it where no kernel does."""
+        """Return the graph for backends without a kernel."""
         factor, u, z = inputs
         n, one = factor.shape[0], pt.eye(factor.shape[0], dtype=factor.type.dtype)
         inverse = solve_triangular(factor, one, lower=True)
@@ -71,39 +75,39 @@ class PackTriangle(SymbolicOp):
     """The lower triangle of a square matrix, row by row, as a vector: element ``i, j`` is at ``i (i + 1) / 2 + j``."""
 
     def build_inner_graph(self, *inputs: TensorVariable) -> list[TensorVariable]:
-        """Return the graph that computes it where no kernel does."""
+        """Return the graph for backends without a kernel."""
         [matrix] = inputs
         return [matrix[np.tril_indices(_rows(matrix.type.shape))]]
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[TensorVariable]:
-        """Return what is given, as a triangle."""
+        """Return the cotangent as a lower triangle."""
         [given] = cotangents
         return [UnpackTriangle()(given)]
 
 
 class UnpackTriangle(SymbolicOp):
-    """The lower triangle that a vector has row by row, as a matrix with zeros above."""
+    """The lower-triangular matrix whose triangle is a vector, row by row; the inverse of :class:`PackTriangle`."""
 
     def build_inner_graph(self, *inputs: TensorVariable) -> list[TensorVariable]:
-        """Return the graph that computes it where no kernel does."""
+        """Return the graph for backends without a kernel."""
         [packed] = inputs
         n = rows_of_packed(packed.type.shape[0])
         zeros = pt.zeros((n, n), dtype=packed.type.dtype)
         return [zeros[np.tril_indices(n)].set(packed)]
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[TensorVariable]:
-        """Return the triangle of what is given, as a vector."""
+        """Return the lower triangle of the cotangent as a vector."""
         [triangle], [given] = outputs, cotangents
         return [PackTriangle()(pt.specify_shape(given, triangle.type.shape))]
 
 
 def rows_of_packed(length: int) -> int:
-    """Return the rows of the triangle that a vector of some length has row by row.
+    """Return the number of rows of the triangle that is packed into a vector of this length.
 
     Raises
     ------
     ValueError
-        If there is none.
+        If no triangle has this number of elements.
     """
     n = (isqrt(8 * length + 1) - 1) // 2
     if n * (n + 1) // 2 != length:
@@ -119,38 +123,39 @@ def _rows(shape: tuple[int | None, ...]) -> int:
 
 
 class EighUpToSigns(SymbolicOp):
-    """Eigenvalues and eigenvectors of a symmetric matrix by its lower triangle, as ``Eigh`` has them but for the signs of eigenvectors."""
+    """Eigenvalues and eigenvectors of a symmetric matrix from its lower triangle, as in ``Eigh`` up to the signs of eigenvectors."""
 
     def build_inner_graph(self, *inputs: TensorVariable) -> list[TensorVariable]:
-        """Return the graph that computes them where no kernel does."""
+        """Return the graph for backends without a kernel."""
         return eigh(*inputs)
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[TensorVariable]:
-        """Return the gradient with respect to the lower triangle, by the same formula as that of ``Eigh``."""
+        """Return the gradient with respect to the lower triangle, by the formula of ``Eigh``."""
         return Eigh().pullback(inputs, outputs, cotangents)
 
 
 class IveOfOrders(SymbolicOp):
-    """The exponentially scaled Bessel functions ``ive`` of the orders 0, 1, ..., n, which are the first input, at one number.
+    """The exponentially scaled Bessel functions ``ive`` of the orders 0, 1, ..., n at one number.
 
-    The orders are an input, so that the graph where no kernel computes it is not taken for one to be rewritten.
+    The first input holds the orders. If they were constants of the inner graph, the rewrite that introduces this Op would match the
+    inner graph again.
     """
 
     def build_inner_graph(self, *inputs: TensorVariable) -> list[TensorVariable]:
-        """Return the graph that computes them where no kernel does."""
+        """Return the graph for backends without a kernel."""
         return [pt.ive(*inputs)]
 
 
 class SiteNode(OpFromGraph):
-    """A graph whose nodes are as they should be: no pass of PyTensor looks at each of them, and kernels take it as it is."""
+    """A graph that needs no further rewriting: PyTensor's passes treat it as one node, and kernels inline it."""
 
     def perform(self, node: Apply, inputs: Sequence[Any], outputs: list[list[Any]]) -> None:
-        """Evaluate it, where no kernel does, into arrays of its own: those of PyTensor's inner function may be those of its next call."""
+        """Evaluate the graph into new arrays, because the next call of PyTensor's inner function may reuse its arrays."""
         super().perform(node, inputs, outputs)
         for output in outputs:
             output[0] = output[0].copy()
 
     @property
     def derivative_op_type(self) -> type[OpFromGraph]:
-        """Of its derivatives: the same."""
+        """The class of Ops for derivatives."""
         return SiteNode

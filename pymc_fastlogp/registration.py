@@ -1,10 +1,11 @@
-"""The only module that touches ``optdb``: what is registered, by which name, where, when not.
+"""Registration of the rules in ``optdb``, once, at import.
 
-Every rewrite has a name of its own and the tag ``fastlogp``, so that ``mode.excluding(...)``,
-``pytensor.config.optimizer_excluding`` and the rewrite profiler work with both. Registration
-happens once, at import, and stays; the switch of :mod:`pymc_fastlogp.config` is asked each
-time a rewrite is about to act. Unlike adding and removing tags of a database that all threads
-share, this lets one thread compile with the plugin while another compiles without it.
+Each rewrite has its own name and the tag ``fastlogp``. ``mode.excluding(...)``,
+``pytensor.config.optimizer_excluding`` and the rewrite profiler work with both.
+
+Rewrites stay registered. Each rewrite reads the switch of :mod:`pymc_fastlogp.config` whenever it is applied.
+So one thread can compile with the plugin while another thread compiles without the plugin; changes to a database
+would affect all threads.
 """
 
 import re
@@ -35,9 +36,9 @@ from pymc_fastlogp.rules import GRAPH_RULES, ROWS, RULES, GraphRule, Rule
 
 TAG = "fastlogp"
 
-# The release lines that the tests have run against.
+# Release lines that the tests run against.
 TESTED = {"pymc": ("6.3", "6.4"), "pytensor": ("3.3",)}
-# The first release of a line that has all that we use (``python -m tests.versions oldest``).
+# The oldest supported release, if not the first of its line (``python -m tests.versions oldest``).
 OLDEST = {"pytensor": "3.3.5"}
 
 
@@ -58,8 +59,8 @@ class SwitchedRewriter(NodeRewriter):
     def transform(
         self, fgraph: FunctionGraph, node: Apply, enforce_tracks: bool = True
     ) -> Any:  # PyTensor's TransformOutputType
-        """Apply the wrapped rewriter, or do nothing; say so where it has not itself."""
-        # Thousands of times for a model, mostly for nothing.
+        """Apply the wrapped rewriter if the plugin is on; record the decision unless the rewriter has recorded it."""
+        # First, since a model calls this method thousands of times.
         if not is_switched_on():
             return None
         before = decisions.times_fired()
@@ -75,19 +76,19 @@ class SwitchedRewriter(NodeRewriter):
 
 
 class SwitchedGraphRewriter(GraphRewriter):
-    """A rewriter of whole graphs, imported late, that leaves every graph alone while the plugin is off."""
+    """A lazily imported rewriter of whole graphs that leaves every graph alone while the plugin is off."""
 
     def __init__(self, rewriter: str):
         self.rewriter = rewriter
 
     def apply(self, fgraph: FunctionGraph) -> None:
-        """Apply the wrapped rewriter, or do nothing."""
+        """Apply the wrapped rewriter if the plugin is on."""
         if is_switched_on() and (rewriter := imported_late(f"pymc_fastlogp.{self.rewriter}")):
             rewriter().apply(fgraph)
 
 
 def register() -> None:
-    """Put every rule into ``optdb``; on versions that were not tested warn and leave it alone."""
+    """Register all rules in ``optdb``; with untested versions of PyMC or PyTensor only warn."""
     reason = untested_reason()
     if reason is not None:
         warnings.warn(f"pymc_fastlogp stays off: {reason}.", UserWarning, stacklevel=3)
@@ -124,18 +125,18 @@ def _put(
     *tags: str,
     **kwargs: Any,
 ) -> None:
-    """Register a rewriter; after a reload it replaces what the first import registered."""
+    """Register a rewriter; after a reload, replace the rewriter of the first import."""
     forget_empty_entry(database, name)
     database.register(name, rewriter, *tags, overwrite_existing=name in database, **kwargs)
 
 
 def database_of(rule: Rule) -> RewriteDatabase:
-    """Return where a rule is registered."""
+    """Return the database that a rule is registered in."""
     return optdb["stabilize"][ROWS] if rule.database == ROWS else optdb[rule.database]
 
 
 def registered(rule: Rule) -> NodeRewriter:
-    """Return what is registered by the name of a rule, an error if nothing is."""
+    """Return the rewriter registered by the name of a rule; raise KeyError if there is none."""
     found = database_of(rule)[rule.name]
     return found.node_rewriter if isinstance(found, WalkingGraphRewriter) else found
 
@@ -143,7 +144,7 @@ def registered(rule: Rule) -> NodeRewriter:
 def is_enabled() -> bool:
     """Return whether a graph compiled here and now is rewritten by the plugin.
 
-    False as well where the installed PyMC or PyTensor is not a tested version.
+    False also with untested versions of PyMC or PyTensor.
     """
     return is_switched_on() and is_registered()
 
@@ -161,10 +162,10 @@ def _is_in_optdb(rule: Rule) -> bool:
 
 
 def is_excluded(rule: Rule | GraphRule) -> bool:
-    """Return whether the flag ``optimizer_excluding`` names the rule, those about rows if it is one of them, or the tag of all rules.
+    """Return whether the flag ``optimizer_excluding`` names the rule, its database of rules about rows, or the tag of all rules.
 
-    PyTensor fixes the flag at its import, and applies it to mode ``Mode`` alone and never before
-    a gradient. A user who sets it expects more, so what it names is not registered at all.
+    PyTensor reads the flag at import, and applies the flag to mode ``Mode`` alone and never before
+    a gradient. A user of the flag expects more, so excluded rules are not registered at all.
     """
     excluded = config.optimizer_excluding.split(":")
     is_about_rows = isinstance(rule, Rule) and rule.database == ROWS
@@ -173,7 +174,7 @@ def is_excluded(rule: Rule | GraphRule) -> bool:
 
 @cache
 def untested_reason() -> str | None:
-    """Say what about the installed packages was never tested, or return None."""
+    """Return the reason for which the installed packages are unsupported, or None."""
     for package, lines in TESTED.items():
         try:
             installed = version(package)
@@ -187,13 +188,13 @@ def untested_reason() -> str | None:
         for rule in RULES:
             _rewriter(rule), optdb["stabilize" if rule.database == ROWS else rule.database]
     except (ImportError, AttributeError, KeyError) as error:
-        # A part of PyTensor that is not its public API has moved.
+        # A private API of PyTensor has moved.
         return f"{CHANGED} ({error})"
     return None
 
 
 def _release(version_of_package: str) -> list[int]:
-    """Return the numbers of a version, without what follows them in a release candidate."""
+    """Return the first three numbers of a version, without suffixes of release candidates."""
     return [int(number) for number in re.findall(r"\d+", version_of_package)[:3]]
 
 

@@ -1,7 +1,7 @@
-"""``pytest -p pymc_fastlogp.testing``: run any suite of tests with the plugin on.
+"""Pytest plugin: ``pytest -p pymc_fastlogp.testing`` runs any test suite with the rewrites enabled.
 
-The import registers the rewrites before the first test is collected, and so imports PyTensor and PyMC. Flags of
-PyTensor that a ``conftest.py`` would set belong into the environment.
+The plugin imports PyTensor and PyMC before ``conftest.py``. So set PyTensor flags in the environment, not in
+``conftest.py``.
 """
 
 from pymc_fastlogp.config import enable
@@ -9,11 +9,11 @@ from pymc_fastlogp.registration import is_enabled, untested_reason
 
 
 def pytest_configure() -> None:
-    """Switch the plugin on, whatever the environment says."""
+    """Enable the rewrites, regardless of the environment variable ``PYMC_FASTLOGP``."""
     enable()
 
 
 def pytest_report_header() -> str:
-    """Say whether the tests see it: on untested versions it stays off."""
+    """Return a header line: on, or off with the reason, such as untested versions."""
     state = "on" if is_enabled() else f"off, {untested_reason() or 'excluded by a flag'}"
     return f"pymc_fastlogp: {state}"

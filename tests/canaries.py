@@ -1,4 +1,4 @@
-"""Which rules fire on each model, and what is left beside kernels: the table in ``canaries.txt``.
+"""Table of the rules that fire on each model, with the Ops outside of kernels: ``canaries.txt``.
 
 ``python -m tests.canaries`` writes it anew, ``python -m tests.canaries suite/radon ...`` a few blocks of it. The diff shows
 what a change of the plugin, or of an upstream release, turned on and off.
@@ -21,7 +21,7 @@ from benchmarks import gallery
 from benchmarks.compiled_graph import compiled_graph
 from benchmarks.suite import SUITE
 from pymc_fastlogp.kernel.graph.op import FusedKernel
-from pymc_fastlogp.reparametrization.sited_model import found_in, with_sites
+from pymc_fastlogp.reparametrization.model_with_sites import find_effects, with_sites
 from tests import zoo
 from tests.reparametrization import models as sited
 
@@ -38,7 +38,7 @@ SITED = (
 def with_shared_sites(make: Callable[[], pm.Model]) -> pm.Model:
     """Return a model whose effects have sites that are shared data, as `sample(reparametrize=True)` compiles it."""
     model = freeze_dims_and_data(make())
-    return with_sites(model, found_in(model).bundles, is_shared=True).model
+    return with_sites(model, find_effects(model).blocks, is_shared=True).model
 
 
 TABLE = Path(__file__).with_suffix(".txt")

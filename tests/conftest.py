@@ -72,7 +72,7 @@ def lifted_model() -> pm.Model:
 
 @pytest.fixture
 def firings(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each rule has changed a graph since the test began, by the rule's name."""
+    """Count the changes that each rule has made to graphs since the test began, by the rule's name."""
     counts: Counter[str] = Counter()
 
     def counted(name: str, transform: Callable) -> Callable:

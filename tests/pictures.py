@@ -1,4 +1,4 @@
-"""Whether a picture is whole."""
+"""Completeness of pictures."""
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg

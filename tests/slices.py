@@ -1,4 +1,4 @@
-"""Which tests are a part of ``make test``: the table ``slices.toml``, and how many examples a property is tried at."""
+"""Selection of the tests of ``make test``: the table ``slices.toml``, and the number of examples of a property."""
 
 import tomllib
 from collections import Counter

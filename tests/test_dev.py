@@ -53,7 +53,7 @@ def test_the_skeletons_pass_their_own_tests(checkout):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["ceil-of-floor"], "no name for a module"),
+        (["ceil-of-floor"], "not a valid module name"),
         (["ceil_of_floor", "--room", "attic"], "There is no folder"),
         (["quotient_times_exp"], "already"),
     ],

@@ -16,12 +16,9 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 import pymc_fastlogp
-from benchmarks.report import RESULTS
-from benchmarks.suite import case
 from pymc_fastlogp import explain, verify
 from pymc_fastlogp.decisions import Refusal, collected
 from pymc_fastlogp.explanation import drawing, kernels
-from pymc_fastlogp.explanation.result import in_words
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.rewrites.rows import refusals
 
@@ -63,7 +60,7 @@ def counts():
 
 @pytest.fixture(scope="module")
 def explained(radon, counts):
-    return {"radon": explain(radon), "counts": explain(counts)}
+    return {"radon": explain(radon, verbose=True), "counts": explain(counts, verbose=True)}
 
 
 def only(rows, rewrite):
@@ -88,7 +85,7 @@ def test_prior_with_an_entry_for_each_row_is_left_alone(explained):
     row = only(explained["radon"]["a"], COMPACT)
     assert not row.fired
     assert (row.kind, row.rows_before, row.rows_after) == ("prior", 40, 40)
-    assert "a has an entry of its own" in row.reason
+    assert "a has one value per row" in row.reason
 
 
 def test_scalar_prior_has_one_row_that_says_it_is_small(explained):
@@ -164,7 +161,7 @@ def test_minibatch_is_refused_with_advice():
     assert {row.rewrite for row in refused} == {COMPACT, GAUSSIAN}
     for row in refused:
         assert not row.fired
-        assert "all of the data" in row.advice
+        assert "all data" in row.advice
 
 
 def test_prior_whose_terms_are_also_normalised_is_said_to_have_entries_of_its_own():
@@ -176,7 +173,7 @@ def test_prior_whose_terms_are_also_normalised_is_said_to_have_entries_of_its_ow
     for name in ("by_length", "by_simplex"):
         reasons = {row.reason for row in explanation[name] if not row.fired}
         [reason] = reasons
-        assert reason == f"{name} has an entry of its own for each row"
+        assert reason == f"{name} has one value per row, so that no rows repeat"
 
 
 def test_priors_alone():
@@ -209,7 +206,7 @@ def test_rows_that_were_sorted_name_the_index_or_what_it_reads(as_data, name):
         a = pm.Normal("a", shape=5)
         eta = a[pm.Data("group", group) if as_data else group] * rng.normal(size=N)
         pm.Bernoulli("y", logit_p=eta, observed=rng.integers(0, 2, N))
-    explanation = explain(model)
+    explanation = explain(model, verbose=True)
     row = only(explanation["y"], "fastlogp_order_rows")
     assert (row.fired, row.by) == (True, name)
     assert f"order_rows by {name}" in str(explanation)
@@ -220,7 +217,7 @@ def test_potential_by_name_even_if_it_looks_like_markup():
     with pm.Model() as model:
         a = pm.Normal("a[0]", shape=7)
         pm.Potential("[red]p", -pt.exp(a[x]).sum())
-    explanation = explain(model)
+    explanation = explain(model, verbose=True)
     row = only(explanation["[red]p"], COMPACT)
     assert (row.kind, row.rows_before, row.rows_after) == ("potential", N, 7)
     assert "[red]p" in str(explanation)
@@ -319,28 +316,53 @@ def test_table_and_html_say_the_same(explained):
     assert reason in html
 
 
-def test_it_leads_with_the_likelihoods_in_plain_words(counts, explained, radon):
-    verdict, first, second, third = explained["counts"].sentences()
-    assert str(explained["counts"]).startswith(verdict)
-    assert re.match(r"Logp and gradient: about [\d.]+ times as fast expected", verdict)
-    assert re.match(
-        r"few: about [\d.]+ times as fast expected; 5 rows are evaluated instead of 500.", first
-    )
-    assert re.match(
-        r"many: about [\d.]+ times as fast expected; all 500 rows are evaluated; too few", second
-    )
+def test_it_leads_with_the_likelihoods_in_plain_words(explained):
+    first, second, third = explained["counts"].sentences()
+    assert str(explained["counts"]).startswith(first)
+    assert first == "few: 500 rows are summed as 5 terms, exactly."
+    assert second.startswith("many: all 500 rows are evaluated: too few repeats")
     assert "gains if a covariate can be rounded" in second
     n = sum(explained["counts"].kernels.n_nodes)
     assert third == f"{n} of {n} nodes of logp and gradient are in one kernel."
-    assert "5 rows are evaluated instead of 500." in explained["counts"]._repr_html_()
+    assert first in explained["counts"]._repr_html_()
 
 
-def test_no_gain_is_promised_where_the_size_of_data_is_not_known(counts):
-    explanation = explain(counts, freeze_model=False)
-    assert explanation.expected_ratio is None
-    assert explanation.expected == {}
-    [first, *_] = explanation.sentences()
-    assert first.startswith("few: all 500 rows are evaluated; group is shared and can change")
+def test_the_table_of_rewrites_is_shown_if_verbose(counts, explained):
+    short = explain(counts)
+    assert short == explained["counts"]
+    assert "compact_rows" not in str(short)
+    assert "<table" not in short._repr_html_()
+    assert short.notes() == ["explain(model, verbose=True) lists each rewrite."]
+    assert "compact_rows" in str(explained["counts"])
+    assert "<table" in explained["counts"]._repr_html_()
+
+
+def test_a_table_without_rows_is_not_shown():
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("a"), observed=1.0)
+    explanation = explain(model, verbose=True)
+    assert "rewrites that do not apply" not in str(explanation)
+    assert "<table" not in explanation._repr_html_()
+
+
+def test_likelihoods_that_are_alike_share_a_sentence():
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        for k in range(8):
+            pm.Poisson(f"y{k}", pt.exp(a), observed=np.zeros(40) + k)
+    first, _ = explain(model).sentences()
+    assert first == "y0, y1, y2, y3, y4 and 3 more: 40 rows are summed as 1 term, exactly."
+
+
+def test_the_text_has_the_width_of_the_terminal(explained, monkeypatch):
+    for width in (60, 100):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert width - 20 < max(map(len, str(explained["counts"]).splitlines())) <= width
+
+
+def test_data_that_is_not_frozen_has_advice(counts):
+    [first, *_] = explain(counts, freeze_model=False).sentences()
+    assert first.startswith("few, many: all 500 rows are evaluated: group is shared and can change")
     assert "(to do: compile with" in first
 
 
@@ -352,49 +374,30 @@ def test_lengths_that_only_the_prior_knows_are_evaluated():
         )
         pm.Normal("y", path, observed=np.zeros(50))
     assert None in model.rvs_to_values[path].type.shape
-    found = pymc_fastlogp.explain(model)
-    assert found.expected_ratio > 1
-    assert found.sentences()[0].startswith("Logp and gradient: ")
+    assert sum(explain(model).kernels.n_nodes) > 0
 
 
-@pytest.mark.parametrize(
-    ("ratio", "words"),
-    [
-        (0.5, "slower"),
-        (0.9, "about as fast"),
-        (1.1, "about as fast"),
-        (2.54, "about 2.5 times as fast"),
-        (11.8, "about 10 times as fast"),
-        (1234.5, "about 1000 times as fast"),
-    ],
-)
-def test_estimates_are_said_no_more_precisely_than_they_are(ratio, words):
-    assert in_words(ratio) == words
-
-
-def test_fewer_rows_are_expected_to_gain_more(explained):
-    """500 rows in 5 groups against 500 rows one by one, and the whole between the two."""
-    explanation = explained["counts"]
-    few, many = (explanation.expected[name] for name in ("few", "many"))
-    assert few > 1.5 * many > 2
-    assert many < explanation.expected_ratio < few
-
-
-@pytest.mark.slow
-def test_estimates_are_near_what_the_suite_was_measured_to_gain():
-    """The rest is printed by `python -m benchmarks.expected`."""
-    measured = {c["name"]: c["evaluation"] for c in json.loads(RESULTS.read_text())["cases"]}
-    for name in ("eight_schools", "radon", "poisson", "negative_binomial"):
-        ratio = measured[name]["sides"]["off"]["ratio"]["median"]
-        expected = explain(case(name).make()).expected_ratio
-        assert 0.5 < expected / ratio < 2, name
+def test_rows_of_an_array_that_is_computed_name_what_they_are():
+    """Coefficients of a basis have no value per row, but their product with the basis has."""
+    basis = data().normal(size=(N, 16))
+    with pm.Model() as model:
+        scale, beta = pm.HalfNormal("scale"), pm.Normal("beta", shape=16)
+        a, rest = pm.Normal("a", shape=5), pm.Normal("rest", shape=N)
+        group = np.arange(N) % 5
+        pm.Poisson("y", pt.exp(pt.exp(scale * a)[group] + rest), observed=np.ones(N))
+        pm.Poisson("z", pt.exp((scale * beta)[None] @ basis.T)[0], observed=np.ones(N))
+    explanation = explain(model)
+    reasons = {row.variable: row.reason for row in explanation.rows if row.rows_before == N}
+    assert reasons["y"] == "rest has one value per row, so that no rows repeat"
+    assert reasons["z"].startswith("a matrix product with beta has one value per row")
+    assert not any("scale" in row.by for row in explanation.rows)
 
 
 def test_small_priors_are_folded_and_priors_have_nothing_to_do(explained):
     shown = str(explained["radon"])
     assert "mu (prior): too small to gain" in shown
     assert len([line for line in shown.splitlines() if "mu (prior)" in line]) == 1
-    assert "a has an entry of its own for each row" in shown
+    assert "a has one value per row, so that no rows repeat" in " ".join(shown.split())
     assert "to do" not in shown
     assert "gains if" not in shown
 
@@ -404,7 +407,7 @@ def test_variables_of_a_model_with_a_name_are_called_as_the_user_calls_them():
         scale = pm.HalfNormal("scale", shape=N)
         pm.Normal("y", 0.0, scale, observed=np.linspace(-1.0, 1.0, N))
     reasons = {row.reason for row in explain(model)["my model::y"]}
-    assert "my model::scale has an entry of its own for each row" in reasons
+    assert "my model::scale has one value per row, so that no rows repeat" in reasons
 
 
 def test_html_names_what_fired_apart_from_what_refused(explained):
@@ -470,7 +473,7 @@ def test_effects_that_could_be_placed_are_said():
         raw = pm.Normal("raw", shape=5)
         pm.Normal("y", (sigma * raw)[np.arange(40) % 5], 1.0, observed=np.ones(40))
     explanation = explain(model)
-    assert "raw: reparametrize can place it: non-centered." in explanation.notes()
+    assert any(x.startswith("raw: written non-centered; ") for x in explanation.notes())
     assert not any("sigma" in note and "reparametrize" in note for note in explanation.notes())
 
 
@@ -480,7 +483,7 @@ def test_effects_are_those_that_reparametrize_places_also_of_data_that_may_chang
         x = pm.Data("x", np.arange(40) % 5)
         pm.Normal("y", a[x], 1.0, observed=np.ones(40))
     explanation = explain(model, freeze_model=False)
-    assert "a: reparametrize can place it: centered." in explanation.notes()
+    assert any(x.startswith("a: written centered; ") for x in explanation.notes())
     of_data = [line for line in explanation.graph().source.splitlines() if 'label="x"' in line]
     assert of_data
     assert all(drawing.DATA in line for line in of_data)

@@ -71,7 +71,7 @@ SPELLINGS = [one_set, joined_rows, index_by_cumsum, masked_index, padded_blocks]
 
 @pytest.fixture(scope="module", params=[2, 3, 6])
 def in_pymc(request):
-    """How many variables, the logp as PyMC spells it, and its compiled gradient."""
+    """Return the number of variables, the logp as PyMC spells it, and its compiled gradient."""
     model = prior(None, request.param)
     return request.param, sketch(pregrad(model.logp(), on=True)), compiled(model)
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytensor.graph.traversal import explicit_graph_inputs
 
-from pymc_fastlogp.analysis.provenance import moves_to, provenance
+from pymc_fastlogp.analysis.provenance import movement_nodes, provenance
 from tests.rewrites.conftest import PYTHON
 
 v = pt.vector("v", shape=(3,))
@@ -99,7 +99,7 @@ def test_a_long_chain_is_looked_at_once():
     x = v
     for _ in range(60):
         x = pt.concatenate([x[1:], x[:1]])
-    assert len(moves_to(x)) == 180
+    assert len(movement_nodes(x)) == 180
     assert provenance(x).codes.tolist() == [1, 2, 3]
 
 

@@ -1,4 +1,4 @@
-"""Who is reached with no further change: every way PyMC and nutpie compile a logp."""
+"""Entry points of PyMC and nutpie that compile a logp, all of which are reached."""
 
 import numpy as np
 import nutpie

@@ -1,4 +1,4 @@
-"""What stands in ``optdb``: names, tags, exclusions, reimport, untested versions."""
+"""Entries of ``optdb``: names, tags, exclusions, reimport, untested versions."""
 
 import json
 from io import StringIO

@@ -9,7 +9,7 @@ from tests.conftest import REPOSITORY
 
 
 class Item:
-    """What is needed of one of pytest's."""
+    """Stand-in for an item of pytest."""
 
     def __init__(self, nodeid):
         self.nodeid, self.marks = nodeid, []

@@ -101,7 +101,7 @@ def test_threads_that_compile_the_same_share_a_kernel(monkeypatch):
         [node.op for node in function.maker.fgraph.toposort() if isinstance(node.op, FusedKernel)]
         for function in functions
     ]
-    assert len({kernels.load(op.program) for [op] in ops}) == 1
+    assert len({kernels.load(op.build_program()) for [op] in ops}) == 1
     values = [function(np.zeros(7))[0] for function in functions]
     np.testing.assert_allclose(values, 1.125 * 1000, rtol=1e-13)
     references = [reference for function in functions for reference in parts(function)]
@@ -110,7 +110,7 @@ def test_threads_that_compile_the_same_share_a_kernel(monkeypatch):
 
 
 def test_threads_compile_and_drop_the_same(monkeypatch):
-    """What one thread has freed, another one loads again, while a third calls what is left."""
+    """A thread loads a kernel that another thread has freed, while a third calls the remaining kernels."""
 
     def run(seed):
         for _ in range(5):

@@ -10,7 +10,7 @@ from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.elemwise import Elemwise
 
 from benchmarks.suite import SUITE
-from pymc_fastlogp import verify
+from pymc_fastlogp import Verification, WorstEntry, verify
 from pymc_fastlogp.models.in_place_rewrites import apply_in_place_rewrites
 from pymc_fastlogp.rewrites.packed_matrices.lift_set_subtensor import (
     local_lift_elemwise_through_set,
@@ -156,7 +156,7 @@ def test_what_is_more_than_round_off_fails_there_too(cancelling_model, break_the
     ],
 )
 def test_what_passes(off, on, moved, passes):
-    _, ratio = comparison._errors(
+    _, ratio, _ = comparison._errors(
         np.array([off]), np.array([on]), np.array([[off], [moved]]), 1e-12
     )
     assert (ratio[0] <= 1) == passes
@@ -197,12 +197,12 @@ def test_points_beyond_upstream_are_counted():
     result = verify(model)
     assert result
     assert result.n_beyond > 0
-    assert f"At {result.n_beyond} more" in str(result)
+    assert f"{result.n_beyond} more points, far out" in str(result)
 
 
 def test_an_entry_is_measured_by_the_largest_of_its_variable():
     off, on = np.array([1.0, 0.0]), np.array([1.0, 1e-14])
-    error, ratio = comparison._errors(off, on, off[None], 1e-12)
+    error, ratio, _ = comparison._errors(off, on, off[None], 1e-12)
     assert error[1] == 1e-14
     assert ratio[1] <= 1
 
@@ -315,7 +315,7 @@ def test_points_are_of_the_precision_of_the_variables(dtype):
     sizes = {name: value.shape for name, value in start.items()}
     points = dict(points_around(start, sizes, 2, np.random.default_rng(0)))
     assert {x.dtype for x in points.values()} == {np.dtype(dtype)}
-    assert all((x != 0).all() for label, x in points.items() if label.startswith("all"))
+    assert all((x != 0).all() for label, x in points.items() if "all coordinates" in label)
     x = points["random point 0"]
     assert {near.dtype for near in neighbors(x, np.random.default_rng(0))} == {np.dtype(dtype)}
     assert all((near != x).any() for near in neighbors(x, np.random.default_rng(0)))
@@ -332,10 +332,11 @@ def test_points_with_one_entry_far_out():
     start = {"a": np.full(5, 0.5), "b": np.ones(()), "none": np.ones(0)}
     sizes = {name: value.shape for name, value in start.items()}
     points = dict(points_around(start, sizes, 2, np.random.default_rng(0)))
-    alone = {label: np.abs(x) == 10 for label, x in points.items() if "entry" in label}
+    alone = {label: np.abs(x) == 10 for label, x in points.items() if "[" in label}
     assert {is_far.sum() for is_far in alone.values()} == {1}
-    assert len({int(is_far.argmax()) for label, is_far in alone.items() if label[0] == "a"}) == 3
-    assert [label for label in alone if label[0] != "a"] == ["b, entry 0 = -10", "b, entry 0 = 10"]
+    assert len({int(is_far.argmax()) for label, is_far in alone.items() if " a[" in label}) == 3
+    of_b = [label for label in alone if " a[" not in label]
+    assert of_b == ["the point b[0] = -10", "the point b[0] = 10"]
     others = [points[label][~is_far] for label, is_far in alone.items()]
     assert all((np.abs(x) < 5).all() and len({*x}) == 5 for x in others)
 
@@ -375,3 +376,23 @@ def test_a_model_that_is_finite_nowhere_does_not_pass(what):
     assert not result.to_dict()["passed"]
     expected = "the model has no finite log density at any point tried; run model.debug()"
     assert result.sentences() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ((), "the point a_age = 2"),
+        ((22,), "entry 22, at the point a_age = 2"),
+        ((1, 2), "entry [1, 2], at the point a_age = 2"),
+    ],
+)
+def test_a_row_says_where_and_by_how_much(place, said):
+    row = WorstEntry("a", place, "the point a_age = 2", 1e-17, -1e-17, 2.0, 0.02, 1e-15)
+    assert row.where == said
+    shown = Verification((row,), 1, 1e-12).table().iloc[0]
+    assert (shown["difference"], shown["allowed"], shown["at"]) == ("2.0e-17", "1.0e-15", said)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_the_same_nan_or_infinity_is_no_difference(value):
+    assert WorstEntry("a", (), "x", value, value, 0.0, 0.0, np.nan).difference == 0

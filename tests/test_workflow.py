@@ -1,4 +1,4 @@
-"""What a user does with a model, from prior to predictions, says nothing more with the plugin on, and draws the same."""
+"""A user's workflow, from prior to predictions: no further warnings with the plugin on, and the same draws."""
 
 import logging
 import warnings

@@ -11,7 +11,7 @@ from tests import zoo
 
 pytestmark = pytest.mark.slow
 
-# Differences that a page in docs/rewrites states: of an entry, whether it is that one.
+# Differences that the docstring of a rule states: whether an entry is one of them.
 STATED: dict[str, Callable[[WorstEntry], bool]] = {
     # gaussian_rows: which of nan and -inf comes of several infinite parameters
     "horseshoe": lambda entry: np.isnan(entry.off) and entry.on == -np.inf,

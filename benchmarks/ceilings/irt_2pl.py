@@ -15,7 +15,8 @@ import numpy as np
 from llvmlite import ir
 
 from benchmarks.ceilings.vector import Kernel, Rows
-from pymc_fastlogp.benchmarking.native import F64, LogpCallback
+from pymc_fastlogp.benchmarking.native import LogpCallback
+from pymc_fastlogp.kernel.llvm import F64
 
 
 def build(data: dict[str, Any]) -> LogpCallback:

@@ -16,7 +16,8 @@ from llvmlite import ir
 
 from benchmarks.ceilings.vector import Kernel, Rows
 from benchmarks.models.mrp import LEVELS
-from pymc_fastlogp.benchmarking.native import F64, LogpCallback
+from pymc_fastlogp.benchmarking.native import LogpCallback
+from pymc_fastlogp.kernel.llvm import F64
 
 INTERCEPT, MALE, FACTORS = 0, 1, 2
 

@@ -14,7 +14,8 @@ from llvmlite import ir
 from scipy.special import gammaln
 
 from benchmarks.ceilings.vector import Kernel, Rows
-from pymc_fastlogp.benchmarking.native import F64, LogpCallback
+from pymc_fastlogp.benchmarking.native import LogpCallback
+from pymc_fastlogp.kernel.llvm import F64
 
 MU, LOG_TAU, A_RAW = 0, 1, 2
 

@@ -11,7 +11,8 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from pymc_fastlogp.benchmarking.native import F64, I64, LOGP_TYPE, LogpCallback, compile_ir
+from pymc_fastlogp.benchmarking.native import LOGP_TYPE, LogpCallback, compile_ir
+from pymc_fastlogp.kernel.llvm import F64, I64
 
 WIDTH = 16
 
@@ -49,6 +50,8 @@ class Kernel:
         _, self.x, self.gradient, self._logp, _ = self.function.args
         for pointer in (self.x, self.gradient, self._logp):
             pointer.add_attribute("noalias")
+            # `Rows.load` reads the type of the rows from the pointer.
+            pointer.type = F64.as_pointer()
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
         self._arrays: list[NDArray] = []
 

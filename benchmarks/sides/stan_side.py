@@ -14,19 +14,15 @@ from llvmlite import ir
 
 from benchmarks.sides import Reference, Variant
 from pymc_fastlogp.benchmarking.native import (
-    F64_POINTER,
-    I64,
     LOGP_TYPE,
-    VOID_POINTER,
     LogpCallback,
     NativeFunction,
     compile_ir,
 )
+from pymc_fastlogp.kernel.llvm import I32, I64, POINTER
 
 if TYPE_CHECKING:
     from benchmarks.suite import Case
-
-I32 = ir.IntType(32)
 
 
 def default_math(case: "Case", model: pm.Model, reference: Reference) -> Variant | None:
@@ -65,7 +61,7 @@ def _adapter() -> NativeFunction:
     function = ir.Function(module, LOGP_TYPE, "adapter")
     _, x, gradient, logp, model = function.args
     builder = ir.IRBuilder(function.append_basic_block())
-    stanli_grad_type = ir.FunctionType(I32, [VOID_POINTER, F64_POINTER, F64_POINTER, F64_POINTER])
+    stanli_grad_type = ir.FunctionType(I32, [POINTER] * 4)
     address = ctypes.cast(stanli._lib.stanli_grad, ctypes.c_void_p).value
     stanli_grad = builder.inttoptr(I64(address), stanli_grad_type.as_pointer())
     status = builder.call(stanli_grad, [model, x, logp, gradient])

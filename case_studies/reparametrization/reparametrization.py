@@ -39,7 +39,7 @@ from benchmarks import data, other_ways
 from benchmarks.models import radon
 from case_studies.comparison import all_agree, compare_with
 from case_studies.sampling import silence_blas_warning
-from pymc_fastlogp.reparametrization.placement import placed
+from pymc_fastlogp.reparametrization.selection import select_parametrization
 
 silence_blas_warning()
 plt.rcParams["figure.constrained_layout.use"] = True
@@ -255,7 +255,7 @@ display(pd.Series(pymc_fastlogp.explain(radon.make()).effects).to_frame("what `e
 
 def sites_of(model):
     """Return the names of intercept and slope in the order of elimination, and their site."""
-    [(names, site)] = placed(
+    [(names, site)] = select_parametrization(
         model, partial(pymc_fastlogp.compile_pymc_model, freeze_model=False)
     ).sites.items()
     return [name.removesuffix("_raw") for name in names], site

@@ -106,7 +106,7 @@ print(make().str_repr())
 # This is what the plugin makes of it: the likelihood first, then the prior of the Cholesky factor.
 
 # %%
-pymc_fastlogp.explain(make())
+pymc_fastlogp.explain(make(), verbose=True)
 
 # %% [markdown]
 # ## Sampling, three ways

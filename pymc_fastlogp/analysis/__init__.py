@@ -1,1 +1,1 @@
-"""Facts about graphs that several rules, or kernels, ask for; imports no rule and no kernel."""
+"""Static analysis of graphs for rules and kernels; imports neither."""

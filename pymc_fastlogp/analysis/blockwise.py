@@ -1,4 +1,4 @@
-"""Blockwise: what it repeats for each index of a batch."""
+"""Core Op of a Blockwise."""
 
 from typing import Any
 
@@ -7,5 +7,5 @@ from pytensor.tensor.blockwise import Blockwise
 
 
 def core_op(op: Op | None) -> Any:
-    """Return an Op, that of one matrix where Blockwise repeats it; None for the Op of what no node computes."""
+    """Return the core Op of a Blockwise, any other Op unchanged, and None for None."""
     return op.core_op if isinstance(op, Blockwise) else op

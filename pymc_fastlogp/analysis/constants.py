@@ -1,4 +1,4 @@
-"""Predicates and values of constant variables."""
+"""Fill values of variables, and broadcasting of constant data."""
 
 import numpy as np
 import pytensor.scalar as ps
@@ -11,14 +11,14 @@ from pytensor.tensor.variable import TensorVariable
 
 
 def fill_value(x: TensorVariable) -> np.ndarray | None:
-    """Return the one value, of shape ``()``, that every entry of ``x`` is known to hold, or None."""
-    # Asked of inputs and of what functions return most of the time, of which PyTensor says no by raising an error.
+    """Return the value, of shape ``()``, that every entry of ``x`` is known to have, None if there is no such value."""
+    # Most queries are for inputs and results of functions. PyTensor answers them by raising an error, which is slow.
     while isinstance(x.owner_op, DimShuffle):
         x = x.owner.inputs[0]
-    made_by = x.owner_op
-    if made_by is None and not isinstance(x, Constant):
+    op = x.owner_op
+    if op is None and not isinstance(x, Constant):
         return None
-    if isinstance(made_by, Elemwise) and not isinstance(made_by.scalar_op, ps.Second):
+    if isinstance(op, Elemwise) and not isinstance(op.scalar_op, ps.Second):
         return None
     try:
         return get_underlying_scalar_constant_value(x, elemwise=False)
@@ -27,9 +27,9 @@ def fill_value(x: TensorVariable) -> np.ndarray | None:
 
 
 def broadcast(*data: ArrayLike) -> list[np.ndarray]:
-    """Return views of one shape, which can't be written to.
+    """Return read-only views of one shape.
 
-    ``np.broadcast_arrays`` wants to return what can be written to, and raises where an array was made read-only after a view of it was taken.
+    ``np.broadcast_arrays`` returns writable views, and raises for an array that was made read-only after a view of it was taken.
     """
     shape = np.broadcast_shapes(*map(np.shape, data))
     return [np.broadcast_to(x, shape) for x in data]

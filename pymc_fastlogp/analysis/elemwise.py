@@ -13,23 +13,25 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
 
-# What is taken apart, and computes in the type of its result.
+# Ops that compute in the dtype of their result, so that their operands may be cast to it.
 ARITHMETIC = {ps.Add, ps.Sub, ps.Mul, ps.TrueDiv, ps.Exp}
 
 
 def scalar_op(x: TensorVariable) -> ps.ScalarOp | None:
-    """Return the scalar Op of the Elemwise that makes ``x``; None if something else makes it."""
+    """Return the scalar Op of the Elemwise that computes ``x``, None if no Elemwise does."""
     op = x.owner_op
     return op.scalar_op if isinstance(op, Elemwise) else None
 
 
-# The isinstance of an Op, which is an abstract class's, takes long where it is none, and rules ask thousands of times.
-_is_a: Callable[[type, tuple[type, ...]], bool] = cache(issubclass)
+# `isinstance` of an abstract class such as Op is slow if the answer is no, and rules ask thousands of times.
+_is_subclass: Callable[[type, tuple[type, ...]], bool] = cache(issubclass)
 
 
 def is_elemwise(op: Op | None, *scalar_ops: type[ps.ScalarOp]) -> bool:
     """Return whether an Op is an Elemwise of one of these scalar Ops."""
-    return _is_a(type(op), (Elemwise,)) and _is_a(type(cast(Elemwise, op).scalar_op), scalar_ops)
+    return _is_subclass(type(op), (Elemwise,)) and _is_subclass(
+        type(cast(Elemwise, op).scalar_op), scalar_ops
+    )
 
 
 def is_made_by(x: TensorVariable, *scalar_ops: type[ps.ScalarOp]) -> bool:
@@ -38,10 +40,10 @@ def is_made_by(x: TensorVariable, *scalar_ops: type[ps.ScalarOp]) -> bool:
 
 
 def operands(x: TensorVariable, *scalar_ops: type[ps.ScalarOp]) -> list[TensorVariable]:
-    """Return ``[a, b, ...]`` if ``x`` is ``f(a, b, ...)`` with ``f`` one of these; else an empty list.
+    """Return ``[a, b, ...]`` if ``x`` is ``f(a, b, ...)`` with ``f`` one of these Ops, else an empty list.
 
-    Those of sums, products, quotients and exponentials have the type of ``x``: two of float32 may then be added without the third, of
-    float64, that they stood beside, and lose no digits, and two of int8 do not go round.
+    Operands of sums, products, quotients and exponentials are cast to the dtype of ``x``. A rule can then add two float32 operands
+    of a float64 sum without losing digits, and two int8 operands without overflow.
     """
     if not is_made_by(x, *scalar_ops):
         return []
@@ -50,28 +52,15 @@ def operands(x: TensorVariable, *scalar_ops: type[ps.ScalarOp]) -> list[TensorVa
     return [in_type(a, x.type.dtype) for a in x.owner.inputs]
 
 
-def n_leaves(x: TensorVariable, *scalar_ops: type[ps.ScalarOp]) -> int:
-    """Return how many operands ``x`` has when what is made by one of these is taken apart again and again.
-
-    What is read twice counts twice, as ``u`` in ``u * (u * v)``: after twenty such steps they are a million.
-    """
-
-    @cache
-    def count(x: TensorVariable) -> int:
-        return sum(map(count, x.owner.inputs)) if is_made_by(x, *scalar_ops) else 1
-
-    return count(x)
-
-
 def in_type(x: TensorVariable, dtype: str) -> TensorVariable:
-    """Return ``x`` in a type, a constant as one."""
+    """Return ``x`` cast to a dtype; a constant stays a constant."""
     if x.type.dtype == dtype:
         return x
     return constant(x.data.astype(dtype)) if isinstance(x, Constant) else x.astype(dtype)
 
 
 def operand(x: TensorVariable, *scalar_ops: type[ps.ScalarOp]) -> TensorVariable | None:
-    """Return ``a`` if ``x`` is ``f(a)`` with ``f`` one of these, else None."""
+    """Return ``a`` if ``x`` is ``f(a)`` with ``f`` one of these Ops, else None."""
     found = operands(x, *scalar_ops)
     return found[0] if len(found) == 1 else None
 
@@ -100,5 +89,8 @@ def negated(x: TensorVariable) -> TensorVariable | None:
 
 
 def has_shape_of(x: TensorVariable, a: TensorVariable, number: TensorVariable) -> bool:
-    """Return whether ``a`` has the shape of ``x``, made of it and of a number, which may be repeated so often as only the call knows."""
+    """Return whether ``a`` is known to have the shape of ``x``, the result of ``a`` and a constant fill ``number``.
+
+    A fill of unknown length may broadcast ``a`` at run time.
+    """
     return None not in number.type.shape and a.type.broadcastable == x.type.broadcastable

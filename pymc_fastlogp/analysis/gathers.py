@@ -1,4 +1,4 @@
-"""Positions that ``x[.., g, h, ..]`` with constant index arrays reads, axis by axis."""
+"""Parse advanced indexing ``x[.., g, h, ..]`` with constant index arrays into positions axis by axis."""
 
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple
@@ -11,47 +11,46 @@ from pytensor.tensor.variable import TensorConstant
 
 from pymc_fastlogp.analysis.constants import broadcast
 
-# Ops whose result is entries of their first input: what is so of each entry is so of what they give.
-MOVES = DimShuffle, AdvancedSubtensor, Subtensor
+# Ops that select entries of their first input: a property of every entry holds for the result, too.
+SELECTIONS = DimShuffle, AdvancedSubtensor, Subtensor
 
 type Where = Mapping[int, int | np.ndarray]
 
 
-class _Same:
-    """An array as a key, equal to itself alone. The key keeps it, so that no other array gets its address."""
+class _ArrayKey:
+    """An array as a dictionary key, compared by identity. The key holds a reference, so that the id is not reused."""
 
     def __init__(self, array: np.ndarray):
         self.array = array
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.array is other.array
+        return isinstance(other, _ArrayKey) and self.array is other.array
 
     def __hash__(self) -> int:
         return id(self.array)
 
 
 def position_key(position: int | np.ndarray) -> Hashable:
-    """Return what is equal for the same position of an axis: a number that all rows share, or the array itself."""
+    """Return a key of the position on an axis: one number for all rows, or the identity of the array."""
     if isinstance(position, int):
         return position
-    # With its axes, so that it is not taken for the number of an axis of the grid.
-    return (position.ndim, position.item()) if position.size == 1 else _Same(position)
+    # The number of axes tells this key from an int, which is the number of an axis of the grid.
+    return (position.ndim, position.item()) if position.size == 1 else _ArrayKey(position)
 
 
 class Gather(NamedTuple):
-    """Indexing of neighboring axes of ``x``, the table, by arrays that are broadcast together.
+    """Indexing of adjacent axes of ``x``, the table, by arrays that are broadcast together.
 
-    The axes of the result are those of the table, with the axes of the arrays in the place of the
-    axes that they index.
+    In the result, the axes of the arrays replace the indexed axes of the table.
 
     Attributes
     ----------
     arrays : dict
-        For each axis that is indexed its array.
+        The index array of each indexed axis.
     ndim : int
-        How many axes each of the arrays has.
+        Number of axes of each index array.
     table_ndim : int
-        How many axes the table has.
+        Number of axes of the table.
     """
 
     arrays: dict[int, np.ndarray]
@@ -60,16 +59,16 @@ class Gather(NamedTuple):
 
     @property
     def first(self) -> int:
-        """Return the first axis that is indexed, and the first of the result that an array has."""
+        """Return the first indexed axis, which is also the first axis of the arrays in the result."""
         return min(self.arrays)
 
     def of_arrays(self, where: Where) -> dict[int, int | np.ndarray]:
-        """Return that part of ``where`` which is about axes of the arrays, in their numbers."""
+        """Return the positions on axes of the arrays, numbered by the axes of the arrays."""
         inside = range(self.first, self.first + self.ndim)
         return {axis - self.first: p for axis, p in where.items() if axis in inside}
 
     def of_table(self, where: Where) -> dict[int, int | np.ndarray]:
-        """Return that part of ``where`` which is about axes that are not indexed."""
+        """Return the positions on axes that are not indexed, numbered by the axes of the table."""
         return {
             table_axis: where[axis]
             for axis, table_axis in self._axes_of_table().items()
@@ -77,9 +76,9 @@ class Gather(NamedTuple):
         }
 
     def arrangement(self, where: Where) -> list[int]:
-        """Return how to order the rows, the axes of the arrays, and those of the table.
+        """Return the permutation from rows, axes of the arrays and axes of the table to the order of the result.
 
-        Each without those in ``where``, and into the order of the result.
+        Axes in ``where`` are left out.
         """
         of_table = self._axes_of_table()
         rest = [axis for axis in range(self._result_ndim) if axis not in where]
@@ -87,7 +86,7 @@ class Gather(NamedTuple):
         return [0, *(1 + found.index(axis) for axis in rest)]
 
     def _axes_of_table(self) -> dict[int, int]:
-        """Return for each axis of the result that is no axis of an array which of the table it is."""
+        """Map each axis of the result that is not indexed to its axis of the table."""
         shift = self.ndim - len(self.arrays)
         not_indexed = (axis for axis in range(self.table_ndim) if axis not in self.arrays)
         return {axis + (shift if axis > self.first else 0): axis for axis in not_indexed}
@@ -98,7 +97,7 @@ class Gather(NamedTuple):
 
 
 def parse_gather(node: Apply) -> Gather | None:
-    """Return what a node of ``AdvancedSubtensor`` reads, or None where that is not known, or is not there."""
+    """Parse a node of ``AdvancedSubtensor``; return None if an index is not constant, not adjacent or out of bounds."""
     x, *entries = node.inputs
     indices = indices_from_subtensor(entries, node.op.idx_list)
     indexed = [axis for axis, index in enumerate(indices) if index != slice(None)]
@@ -106,7 +105,7 @@ def parse_gather(node: Apply) -> Gather | None:
         return None
     if not all(_is_constant_array(indices[axis]) for axis in indexed):
         return None
-    # As for lengths that do not fit: upstream raises it when the function is called.
+    # PyTensor raises the IndexError when the function is called, as it does for shapes that do not broadcast.
     if not all(_is_within(indices[axis].data, x.type.shape[axis]) for axis in indexed):
         return None
     try:
@@ -117,7 +116,7 @@ def parse_gather(node: Apply) -> Gather | None:
 
 
 def _is_within(index: np.ndarray, length: int | None) -> bool:
-    """Return whether an axis has all these positions, if its length is known."""
+    """Return whether all positions are within the axis; an unknown length passes."""
     if length is None or not index.size:
         return True
     return -length <= int(index.min()) and int(index.max()) < length

@@ -1,10 +1,10 @@
-"""Bounds, order and runs of a constant index array that a kernel reads."""
+"""Bounds, uniqueness and runs of a constant index array."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-# No vector has more lanes, so it does not matter how much further apart equal elements are.
+# The largest number of lanes of a vector: larger distances between equal elements are not distinguished.
 FAR = 16
 
 
@@ -15,9 +15,9 @@ class Neighbors:
     Attributes
     ----------
     run : int
-        The mean length of runs of equal elements, rounded down.
+        Mean length of runs of equal elements, rounded down.
     gap : int
-        The least distance of two equal elements; :data:`FAR` if it is that or more.
+        Smallest distance between two equal elements, at most :data:`FAR`.
     """
 
     run: int
@@ -26,18 +26,18 @@ class Neighbors:
 
 @dataclass(frozen=True)
 class IndexFacts:
-    """Properties that hold for every element of an index array.
+    """Facts about an index array.
 
     Attributes
     ----------
     minimum, maximum : int
-        The smallest and the largest; 0 and -1 of an empty array.
+        Smallest and largest element; 0 and -1 for an empty array.
     is_unique : bool
         Whether no two elements are equal.
     is_range : bool
         Whether the elements are ``minimum, minimum + 1, ...`` in C order.
     neighbors : Neighbors, optional
-        Of an array with one axis.
+        Relation between consecutive elements, for an array with one axis.
     """
 
     minimum: int
@@ -48,13 +48,13 @@ class IndexFacts:
 
 
 def index_facts(data: np.ndarray) -> IndexFacts | None:
-    """Return the facts about an array, None where it is not of integers."""
+    """Return the facts about an integer array, None for other dtypes."""
     if data.dtype.kind not in "iu":
         return None
     if data.size == 0:
         return IndexFacts(0, -1, is_unique=True, is_range=True)
     flat = data.ravel()
-    # Of narrow unsigned integers the difference would wrap round.
+    # A difference of narrow unsigned integers would overflow.
     steps = np.diff(flat.astype(np.int64))
     return IndexFacts(
         minimum=int(flat.min()),
@@ -66,7 +66,7 @@ def index_facts(data: np.ndarray) -> IndexFacts | None:
 
 
 def neighbors_of(vector: np.ndarray) -> Neighbors:
-    """Return how the elements of a vector, of which there is at least one, follow each other."""
+    """Return the relation between consecutive elements of a vector that is not empty."""
     n_runs = 1 + np.count_nonzero(vector[1:] != vector[:-1])
     distances = range(1, min(FAR, vector.size))
     equal = (k for k in distances if np.any(vector[k:] == vector[:-k]))

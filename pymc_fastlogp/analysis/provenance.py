@@ -1,21 +1,26 @@
 """Track the source entry of every element of an array built by data movement alone (indexing, reshape, join, pad).
 
-Indexing, ``set``, reshaping, joining, padding, diagonals, a switch on a constant and a product with a constant mask of
-zeros and ones move entries, and compute nothing. What they do does not depend on what the entries are. So if
-each entry of the leaves, which are the tensors that such a graph moves, is replaced by a number of its own,
-and each zero by 0, the array that the graph makes of the numbers says of each position what stands there::
+Some operations move entries and compute nothing: indexing, ``set``, reshape, join, pad, diagonals, a switch on a constant, and a product
+with a constant mask of zeros and ones. Each has the form ``out[p] = in[f(p)]`` or ``out[p] = 0``, with a map of positions ``f`` that follows
+from static shapes and constant indices. The *leaves* of such a graph are the tensors whose entries are moved.
 
-    tril(reshape(join(v[2:], v[::-1]), (2, 2)))  of  v = 1 2 3   is   3 0
-                                                                     2 1
+Number the entries of all leaves 1, 2, ..., write 0 for each zero, and evaluate the graph on these numbers. The result holds
+the source of each entry::
 
-PyTensor's own Ops evaluate it: nothing is indexed here, and it does not matter by which Ops an array was made.
+    tril(reshape(join(v[2:], v[::-1]), (2, 2)))  with  v = 1 2 3   gives   3 0
+                                                                           2 1
 
-This is sound, since each of these Ops is ``out[p] = in[f(p)]``, with a function of positions ``f`` that is known from static shapes
-and constant indices. What is not is a leaf itself: an index or a shape at run time, a write to one position
-twice, an ``inc`` of anything but zeros, and what changes the type of the entries, which rounds.
+PyTensor's own Ops evaluate the graph, so no Op needs a rule for its indices.
 
-The product with a mask is an exception: zero times infinity is nan. Which entries were multiplied by zero is kept, so
-that one can ask whether each of them stands at another position, where infinity and nan still show.
+The result of any other operation is a leaf:
+
+- an index or a shape that is known only at run time,
+- two writes to one position,
+- an ``inc`` of anything but zeros,
+- a change of dtype, which rounds.
+
+A product with a mask is not exactly a move, because zero times infinity is nan. Entries that are multiplied by zero are recorded. A rule
+can check that each such entry is also present at another position, where infinity and nan remain visible.
 """
 
 import math
@@ -42,16 +47,16 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.analysis.constants import broadcast, fill_value
 from pymc_fastlogp.analysis.writes import is_set, positions
 
-# Each position is listed, which takes memory and compile time. Correlation matrices are smaller, also in most batches.
-MANY_ENTRIES = 100_000
-# Of all the arrays that lead to one.
-MOST_MOVED = 10 * MANY_ENTRIES
+# Larger arrays are not tracked: each position takes memory and compile time. Batches of correlation matrices are usually smaller.
+MAX_ENTRIES = 100_000
+# Limit for the intermediate arrays of one graph together.
+MAX_MOVED_ENTRIES = 10 * MAX_ENTRIES
 
-# What Ops move has to hold a number for each entry.
+# Dtypes that can hold the number of each entry.
 NUMBERS = {"float64", "float32", "int64", "int32"}
 
-# Ops that move their first inputs, so many of them or all, as the others say, which are shapes and indices.
-MOVES: dict[type, int | None] = {
+# Number of leading inputs whose entries an Op moves, None for all; the other inputs are shapes and indices.
+MOVED_INPUTS: dict[type, int | None] = {
     **dict.fromkeys((Subtensor, AdvancedSubtensor, Reshape, DimShuffle, Split), 1),
     **dict.fromkeys((Alloc, AllocDiag, ExtractDiag), 1),
     **dict.fromkeys((IncSubtensor, AdvancedIncSubtensor), 2),
@@ -60,7 +65,7 @@ MOVES: dict[type, int | None] = {
 
 
 class Entries(NamedTuple):
-    """The entries of a leaf, in its order, and the positions in the array at which they stand, both counted as if flat."""
+    """Flat positions of the entries of a leaf, ``which``, and their flat positions in the array, ``where``; in the order of the leaf."""
 
     leaf: TensorVariable
     which: np.ndarray
@@ -73,11 +78,11 @@ class Provenance(NamedTuple):
     Attributes
     ----------
     leaves : dict
-        The tensors that are moved, constants among them, and how many numbers come before their own.
+        The moved tensors, constants included, with the offset of their numbers.
     codes : numpy.ndarray of int
-        Of the shape of the array: the number of the entry that stands there, 0 for zero.
+        For each element of the array the number of its source entry, 0 for a zero.
     zeroed : numpy.ndarray of int
-        The numbers that are multiplied by zero on the way.
+        Numbers of the entries that were multiplied by zero.
     """
 
     leaves: dict[TensorVariable, int]
@@ -86,11 +91,11 @@ class Provenance(NamedTuple):
 
     @property
     def is_lossless(self) -> bool:
-        """Return whether each entry that is multiplied by zero stands at another position."""
+        """Return whether each entry that was multiplied by zero is also present at another position."""
         return bool(np.isin(self.zeroed, self.codes).all())
 
     def entries(self) -> Iterator[Entries]:
-        """Yield what stands in the array, leaf by leaf, without the zeros."""
+        """Yield the entries of each leaf that are in the array; zeros are left out."""
         where = np.argsort(self.codes, axis=None, kind="stable")
         found = self.codes.ravel()[where]
         for leaf, start in self.leaves.items():
@@ -99,25 +104,25 @@ class Provenance(NamedTuple):
                 yield Entries(leaf, found[begin:end] - start - 1, where[begin:end])
 
 
-def provenance(x: TensorVariable, most: int = MANY_ENTRIES) -> Provenance | None:
-    """Return where the entries of ``x`` come from, None if it is of open length or has more than ``most`` of them."""
+def provenance(x: TensorVariable, most: int = MAX_ENTRIES) -> Provenance | None:
+    """Return the source of each entry of ``x``, None if its shape is not static or it has more than ``most`` entries."""
     if not _is_listable(x, most):
         return None
     evaluation = _Evaluation(most)
-    for node in moves_to(x, most):
+    for node in movement_nodes(x, most):
         evaluation.evaluate(node)
     return Provenance(evaluation.leaves, evaluation.of(x), np.concatenate(evaluation.zeroed))
 
 
-def in_a_row(index: np.ndarray) -> np.ndarray | slice:
-    """Return some positions, as a slice if they follow each other."""
+def slice_if_consecutive(index: np.ndarray) -> np.ndarray | slice:
+    """Return positions as a slice if they are consecutive, else unchanged."""
     begin, end = int(index[0]), int(index[-1]) + 1
     return slice(begin, end) if np.array_equal(index, np.arange(begin, end)) else index
 
 
-def moves_to(x: TensorVariable, most: int = MANY_ENTRIES) -> list[Apply]:
-    """Return the nodes that move entries until ``x`` is made of them, the first of them first."""
-    budget = MOST_MOVED
+def movement_nodes(x: TensorVariable, most: int = MAX_ENTRIES) -> list[Apply]:
+    """Return the nodes between the leaves and ``x`` in topological order."""
+    budget = MAX_MOVED_ENTRIES
 
     def moved_within_budget(v: TensorVariable) -> Sequence[TensorVariable]:
         nonlocal budget
@@ -129,8 +134,8 @@ def moves_to(x: TensorVariable, most: int = MANY_ENTRIES) -> list[Apply]:
     return [*toposort([x], blockers=[v for v, inputs in region if not inputs])]
 
 
-def moved_inputs(x: TensorVariable, most: int = MANY_ENTRIES) -> Sequence[TensorVariable]:
-    """Return the tensors of which ``x`` moves entries, as far as shapes and types tell; none if it does not only move."""
+def moved_inputs(x: TensorVariable, most: int = MAX_ENTRIES) -> Sequence[TensorVariable]:
+    """Return the inputs whose entries ``x`` moves, as far as shapes and dtypes tell; none if ``x`` is a leaf."""
     if x.owner is None or x.type.dtype not in NUMBERS or not _is_listable(x, most):
         return ()
     op, inputs = x.owner.op, x.owner.inputs
@@ -138,10 +143,10 @@ def moved_inputs(x: TensorVariable, most: int = MANY_ENTRIES) -> Sequence[Tensor
         moved = _masked_inputs(op, inputs)
     elif isinstance(op, Pad):
         moved = [inputs[0], inputs[2]] if op.pad_mode == "constant" and op.static_pad_width else []
-    elif type(op) in MOVES:
+    elif type(op) in MOVED_INPUTS:
         if is_set(x) and not op.set_instead_of_inc and not _may_be_zero(inputs[0]):
             return ()
-        moved = inputs[: MOVES[type(op)]]
+        moved = inputs[: MOVED_INPUTS[type(op)]]
         if not all(isinstance(v, Constant) for v in inputs[len(moved) :]):
             return ()
     else:
@@ -151,7 +156,7 @@ def moved_inputs(x: TensorVariable, most: int = MANY_ENTRIES) -> Sequence[Tensor
 
 
 def _may_be_zero(base: TensorVariable) -> bool:
-    """Return whether what is added to a tensor may be all that stands there then."""
+    """Return whether entries of ``base`` may be zero, so that an ``inc`` of ``base`` may only move the increment."""
     fill = fill_value(base)
     if fill is not None:
         return bool(fill == 0)
@@ -159,7 +164,7 @@ def _may_be_zero(base: TensorVariable) -> bool:
 
 
 def _masked_inputs(op: Elemwise, inputs: list[TensorVariable]) -> list[TensorVariable]:
-    """Return the branches of a switch on a constant, or what is multiplied by constants of zeros and ones."""
+    """Return the branches of a switch on a constant, or the factor next to constant masks of zeros and ones."""
     if isinstance(op.scalar_op, ps.Switch):
         return inputs[1:] if isinstance(inputs[0], Constant) else []
     if not isinstance(op.scalar_op, ps.Mul):
@@ -171,7 +176,7 @@ def _masked_inputs(op: Elemwise, inputs: list[TensorVariable]) -> list[TensorVar
 
 
 class _Evaluation:
-    """Numbers in the place of tensors."""
+    """Evaluation of a graph on the numbers of its entries."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -181,7 +186,7 @@ class _Evaluation:
         self.n_numbers = 0
 
     def of(self, x: TensorVariable) -> np.ndarray:
-        """Return the numbers of ``x``, its own if it was not evaluated."""
+        """Return the numbers of ``x``; number its entries, as a leaf, if it was not evaluated."""
         if x not in self.codes:
             self.leaves[x] = self.n_numbers
             numbers = self.n_numbers + 1 + np.arange(_size(x)).reshape(x.type.shape)
@@ -191,7 +196,7 @@ class _Evaluation:
         return self.codes[x]
 
     def evaluate(self, node: Apply) -> None:
-        """Evaluate a node that moves entries; leave it a leaf if it turns out to do more."""
+        """Evaluate a node that moves entries; its outputs stay leaves if the values show that it does more."""
         x = node.outputs[0]
         moved = {v: self.of(v) for v in moved_inputs(x, self.most)}
         if is_set(x) and not self._is_written_once(node):
@@ -205,23 +210,23 @@ class _Evaluation:
             )
             self.zeroed.append(numbers[mask == 0])
         try:
-            outputs = _performed(node, values)
-        except (IndexError, ValueError):  # upstream raises it when the function is called
+            outputs = _evaluate_node(node, values)
+        except (IndexError, ValueError):  # PyTensor raises it when the function is called
             return
-        # A mask of floats makes floats of numbers, which NumPy does not write into integers.
+        # A float mask makes the numbers float, which NumPy does not write into integer arrays.
         numbers_of = (out.astype(int) for out in outputs)
         self.codes.update(zip(node.outputs, numbers_of, strict=True))
 
     def _is_written_once(self, write: Apply) -> bool:
-        """Return whether a set, or an inc of zeros, writes to no position twice."""
+        """Return whether a ``set``, or an ``inc`` of zeros, writes to each position at most once."""
         where = positions(write)
         if where is None or np.bincount(where).max(initial=0) > 1:
             return False
         return write.op.set_instead_of_inc or not self.of(write.inputs[0]).ravel()[where].any()
 
 
-def _performed(node: Apply, values: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return what a node makes of arrays; one that is a graph is evaluated node by node, without compiling it."""
+def _evaluate_node(node: Apply, values: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the outputs of a node for arrays; a SymbolicOp is evaluated node by node, without compilation."""
     if not isinstance(node.op, SymbolicOp):
         outputs: list[list] = [[None] for _ in node.outputs]
         node.op.perform(node, [*values], outputs)
@@ -230,7 +235,7 @@ def _performed(node: Apply, values: Sequence[np.ndarray]) -> list[np.ndarray]:
     known = {v: v.data for v in graph.variables if isinstance(v, Constant)}
     known.update(zip(graph.inputs, values, strict=True))
     for inner in graph.toposort():
-        made = _performed(inner, [known[v] for v in inner.inputs])
+        made = _evaluate_node(inner, [known[v] for v in inner.inputs])
         known.update(zip(inner.outputs, made, strict=True))
     return [known[v] for v in graph.outputs]
 

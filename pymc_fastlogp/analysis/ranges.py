@@ -1,14 +1,15 @@
-"""Between which numbers the entries of an expression lie, and whether they may be nan.
+"""Bound the entries of an expression, and find whether they may be nan.
 
-:func:`range_of` walks from an expression to its inputs. What an elementwise function makes of intervals is in
-:mod:`~pymc_fastlogp.analysis.scalar_facts`, what arithmetic on intervals has to be careful about in
-:mod:`~pymc_fastlogp.analysis.intervals`; here are the Ops that move, set, join and reduce entries. Of constants the
-smallest and largest entry count, of anything that has no rule all that its dtype holds.
+:func:`range_of` walks from an expression to its inputs:
 
-Nothing is assumed of inputs. A value variable, a parameter without bounds, shared data may hold nan and
-infinities: samplers do step there, and what upstream then does, which may be to raise, is what the plugin
-does. So ``exp(x)`` is zero or more *or nan*, and ``nan`` is ruled out only for constants, integers, and
-what is computed of them without ``inf - inf`` and the like.
+- Elementwise functions take their interval function from :mod:`~pymc_fastlogp.analysis.scalar_facts`;
+  :mod:`~pymc_fastlogp.analysis.intervals` describes the arithmetic.
+- Ops that move, set, join and reduce entries have a rule in this module.
+- A constant has the interval of its data. An Op without a rule has the interval of its dtype.
+
+Inputs may hold nan and infinities, because samplers visit such points, and the plugin must then do the same as PyTensor, raising
+included. So the interval of ``exp(x)`` is ``[0, inf]`` *or nan*. Only constants, integers, and functions of these that cannot
+form ``inf - inf`` and the like, exclude nan.
 """
 
 import math
@@ -33,19 +34,26 @@ from pytensor.tensor.subtensor import (
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.intervals import HUGE, Interval, all_of, fitted, hull, of_data
+from pymc_fastlogp.analysis.intervals import (
+    HUGE,
+    Interval,
+    hull,
+    range_of_data,
+    range_of_dtype,
+    stored_as,
+)
 from pymc_fastlogp.analysis.scalar_facts import facts_of
 from pymc_fastlogp.analysis.writes import is_set, positions
 
-# Deeper expressions count as unknown: the walk is recursive, and far inputs rarely prove anything.
+# Deeper expressions count as unknown: the walk is recursive, and distant inputs rarely prove anything.
 DEEPEST = 100
-# So do others, after so many of them: what is written to is asked for the entries that are left, other ones after each write.
-MOST_FOUND = 2_000
+# After so many intervals, further expressions count as unknown. Nested writes ask for a new subset of entries at each write.
+MAX_INTERVALS = 2_000
 
-# As long as rounding errors of all the terms add up to less than the sum.
+# Up to this number of terms the rounding errors of a sum are smaller than the sum of magnitudes.
 MOST_TERMS = 1_000_000
 
-# Flat positions of entries; None for all of them.
+# Flat positions of entries; None means all entries.
 type Chosen = np.ndarray | None
 
 
@@ -57,24 +65,24 @@ def range_of(x: TensorVariable, where: Chosen = None) -> Interval:
     x : TensorVariable
         Any expression.
     where : numpy.ndarray of int, optional
-        Only of the entries at these flat positions.
+        Flat positions of the entries to bound, default all.
     """
     with np.errstate(all="ignore"):
         return _Walk().of(x, where)
 
 
 def is_nonnegative(x: TensorVariable, where: Chosen = None) -> bool:
-    """Return whether no entry of ``x`` is below zero; some may be nan."""
+    """Return whether no entry of ``x`` is negative; entries may be nan."""
     return (where is not None and not where.size) or range_of(x, where).low >= 0
 
 
 def is_positive(x: TensorVariable) -> bool:
-    """Return whether each entry of ``x`` is above zero, or nan."""
+    """Return whether each entry of ``x`` is positive or nan."""
     return range_of(x).low > 0
 
 
 def of_full_shape(node: Apply) -> list[TensorVariable]:
-    """Return the operands of an Elemwise that surely have the shape of its output."""
+    """Return the operands of an Elemwise that are known to have the shape of its output."""
     for lengths in zip(*(x.type.shape for x in node.inputs), strict=True):
         if None in lengths and sum(n != 1 for n in lengths) > 1:
             return []
@@ -83,15 +91,15 @@ def of_full_shape(node: Apply) -> list[TensorVariable]:
 
 
 class _Walk:
-    """One query: what was found, and how deep the walk is."""
+    """State of one query: intervals found so far, and the depth of the walk."""
 
     def __init__(self) -> None:
-        # With the positions, so that no other array gets their id.
+        # The entry holds a reference to the positions, so that their id is not reused.
         self.found: dict[tuple[TensorVariable, int], tuple[Chosen, Interval]] = {}
         self.depth = 0
 
     def of(self, x: TensorVariable, where: Chosen = None) -> Interval:
-        """Return the interval of the entries of ``x``, or of some of them."""
+        """Return the interval of all or some entries of ``x``."""
         key = x, id(where)
         if key not in self.found:
             self.depth += 1
@@ -101,46 +109,48 @@ class _Walk:
 
     def _of(self, x: TensorVariable, where: Chosen) -> Interval:
         if isinstance(x, Constant):
-            return _of_constant(x) if where is None else of_data(x.data.ravel()[where])
-        if x.owner is None or self.depth > DEEPEST or len(self.found) > MOST_FOUND:
-            return all_of(x.type.dtype)
+            return _of_constant(x) if where is None else range_of_data(x.data.ravel()[where])
+        if x.owner is None or self.depth > DEEPEST or len(self.found) > MAX_INTERVALS:
+            return range_of_dtype(x.type.dtype)
         op = x.owner.op
-        rule = _first if isinstance(op, CheckAndRaise) else RULES.get(type(op))
+        rule = _of_first_input if isinstance(op, CheckAndRaise) else RULES.get(type(op))
         interval = None if rule is None else rule(self, x.owner, where)
-        return all_of(x.type.dtype) if interval is None else fitted(interval, x.type.dtype)
+        return (
+            range_of_dtype(x.type.dtype) if interval is None else stored_as(interval, x.type.dtype)
+        )
 
 
-# Data may be large, and are asked for each time that something is compared with them.
+# Cached because data may be large and take part in many comparisons.
 _constants: WeakKeyDictionary[Constant, Interval] = WeakKeyDictionary()
 
 
 def _of_constant(x: Constant) -> Interval:
     found = _constants.get(x)
     if found is None:
-        found = _constants[x] = of_data(x.data)
+        found = _constants[x] = range_of_data(x.data)
     return found
 
 
-Rule = Callable[[_Walk, Apply, Chosen], Interval | None]
+RangeRule = Callable[[_Walk, Apply, Chosen], Interval | None]
 
 
 def _elemwise(walk: _Walk, node: Apply, where: Chosen) -> Interval | None:
-    rule = facts_of(node.op.scalar_op).range
-    if rule is None:
+    interval = facts_of(node.op.scalar_op).range
+    if interval is None:
         return None
     whole = of_full_shape(node)
     xs = [walk.of(x, where if x in whole else None) for x in node.inputs]
-    made = rule(xs)
-    return replace(made, nan=made.nan or any(x.nan for x in xs))
+    result = interval(xs)
+    return replace(result, nan=result.nan or any(x.nan for x in xs))
 
 
-def _first(walk: _Walk, node: Apply, where: Chosen) -> Interval:
-    """Return the interval of what an Op moves about, or takes some of."""
+def _of_first_input(walk: _Walk, node: Apply, where: Chosen) -> Interval:
+    """Return the interval for an Op that moves or selects entries of its first input."""
     return walk.of(node.inputs[0])
 
 
-def _any(walk: _Walk, node: Apply, where: Chosen) -> Interval | None:
-    """Return the interval of all that an Op puts together."""
+def _of_all_inputs(walk: _Walk, node: Apply, where: Chosen) -> Interval | None:
+    """Return the interval for an Op that joins its inputs."""
     return hull([walk.of(x) for x in node.inputs]) if node.inputs else None
 
 
@@ -159,7 +169,7 @@ def _write(walk: _Walk, node: Apply, where: Chosen) -> Interval:
 
 
 def _increment(base: Interval, value: Interval) -> Interval:
-    """Return what an entry is to which values were added, any number of times."""
+    """Return the range of an entry of ``base`` after entries of ``value`` were added any number of times."""
     rises, falls = value.high > 0, value.low < 0
     makes_nan = (rises or base.high > HUGE) and (falls or base.low < -HUGE)
     return Interval(
@@ -179,7 +189,7 @@ def _sum(walk: _Walk, node: Apply, where: Chosen) -> Interval:
 
 
 def _n_terms(node: Apply) -> int | None:
-    """Return how many terms each sum has, if that is known."""
+    """Return the number of terms of each sum, None if it is unknown."""
     shape = node.inputs[0].type.shape
     axes = range(len(shape)) if node.op.axis is None else node.op.axis
     lengths = [length for axis in axes if (length := shape[axis]) is not None]
@@ -187,7 +197,7 @@ def _n_terms(node: Apply) -> int | None:
 
 
 def _sum_of(low: float, n: int | None) -> float:
-    """Return a lower bound of a sum of ``n`` terms that are no less than ``low``."""
+    """Return a lower bound of a sum of ``n`` terms that are at least ``low``."""
     if n == 0:
         return 0.0
     if low >= 0:
@@ -196,7 +206,7 @@ def _sum_of(low: float, n: int | None) -> float:
 
 
 def _positive_term(walk: _Walk, node: Apply) -> float:
-    """Return what each sum of terms that are not negative has at least in it, because it was set."""
+    """Return a lower bound of each sum of nonnegative terms, from an entry that ``set_subtensor`` wrote into each sum."""
     [x], last = node.inputs, _last_set(node.inputs[0])
     where = None if last is None else positions(last)
     if last is None or where is None or not _is_in_each_sum(node, where, last):
@@ -205,15 +215,15 @@ def _positive_term(walk: _Walk, node: Apply) -> float:
 
 
 def _last_set(x: TensorVariable) -> Apply | None:
-    """Return the last set that made ``x``, or what an elementwise function of one operand read."""
+    """Return the last ``set_subtensor`` before ``x``, with elementwise functions of one operand in between."""
     while isinstance(x.owner_op, Elemwise) and len(whole := of_full_shape(x.owner)) == 1:
         [x] = whole
     return x.owner if is_set(x) and x.owner.op.set_instead_of_inc else None
 
 
 def _is_in_each_sum(node: Apply, where: np.ndarray, write: Apply) -> bool:
-    """Return whether each sum has at least one of the entries at these flat positions of a write."""
-    # A write keeps its type when what it writes to is replaced by something of known shape.
+    """Return whether each sum contains at least one of the flat positions of a write."""
+    # The shape of the base, because a write keeps its old type when a rewrite makes the shape of the base static.
     shape = write.inputs[0].type.shape
     axes = range(len(shape)) if node.op.axis is None else node.op.axis
     kept = [axis for axis in range(len(shape)) if axis not in axes]
@@ -224,17 +234,17 @@ def _is_in_each_sum(node: Apply, where: np.ndarray, write: Apply) -> bool:
 
 def _softmax(walk: _Walk, node: Apply, where: Chosen) -> Interval:
     x = walk.of(node.inputs[0])
-    goes_round = node.inputs[0].type.dtype not in float_dtypes  # the largest is subtracted first
-    return Interval(0.0, 1.0, x.nan or not x.is_bounded or goes_round)
+    may_overflow = node.inputs[0].type.dtype not in float_dtypes  # the maximum is subtracted first
+    return Interval(0.0, 1.0, x.nan or not x.is_bounded or may_overflow)
 
 
-RULES: dict[type, Rule] = {
+RULES: dict[type, RangeRule] = {
     Elemwise: _elemwise,
     **dict.fromkeys(
-        (DimShuffle, Reshape, SpecifyShape, TensorFromScalar, ScalarFromTensor), _first
+        (DimShuffle, Reshape, SpecifyShape, TensorFromScalar, ScalarFromTensor), _of_first_input
     ),
-    **dict.fromkeys((Alloc, Subtensor, AdvancedSubtensor, Max, Min), _first),
-    **dict.fromkeys((Join, MakeVector), _any),
+    **dict.fromkeys((Alloc, Subtensor, AdvancedSubtensor, Max, Min), _of_first_input),
+    **dict.fromkeys((Join, MakeVector), _of_all_inputs),
     **dict.fromkeys((IncSubtensor, AdvancedIncSubtensor), _write),
     Sum: _sum,
     Softmax: _softmax,

@@ -1,7 +1,6 @@
 """Table of facts about scalar Ops, shared by the rewrites and the kernel compiler.
 
-An Op without a row is a function of ordinary cost, of which nothing else is known. What an Op is on vectors is in the tables of
-the kernels.
+An Op without a row has the cost of a function, no traits and no range. Vector code of scalar Ops is in the table of the kernels.
 """
 
 from collections.abc import Callable
@@ -12,19 +11,7 @@ import pytensor.scalar as ps
 import pytensor.scalar.math as psm
 
 from pymc_fastlogp.analysis import intervals
-from pymc_fastlogp.analysis.intervals import Interval
-from pymc_fastlogp.analysis.scalar_ranges import (
-    Rule,
-    absolute,
-    clip,
-    maximum,
-    minimum,
-    monotone,
-    periodic,
-    power,
-    square,
-    square_root,
-)
+from pymc_fastlogp.analysis.intervals import Interval, IntervalFunction, monotone
 
 
 class Cost(IntEnum):
@@ -33,17 +20,17 @@ class Cost(IntEnum):
     ARITHMETIC = auto()  # one instruction or a few
     DIVISION = auto()  # a division or a root
     FUNCTION = auto()  # an exponential or a logarithm
-    SPECIAL = auto()  # several times as long
+    SPECIAL = auto()  # a special function, several times the cost of an exponential
 
 
 class Trait(Flag):
     """Property of a scalar Op."""
 
     NOTHING = 0
-    NAN_OF_NAN = auto()  # the result is nan for each operand that is
+    NAN_OF_NAN = auto()  # the result is nan if an operand is nan
     EXACT = auto()  # the result is not rounded
-    CONSTANT_DERIVATIVE = auto()  # by each operand, also where one is inf or nan
-    # f(constant, w) has a finite derivative by w for every finite constant and every w but zero.
+    CONSTANT_DERIVATIVE = auto()  # with respect to each operand, inf and nan included
+    # f(constant, w) has a finite derivative with respect to w for every finite constant and every nonzero w.
     FINITE_DERIVATIVE_BY_OTHERS = auto()
 
 
@@ -53,25 +40,25 @@ class Facts(NamedTuple):
     Attributes
     ----------
     cost : Cost
-        What one evaluation takes.
+        Cost of one evaluation.
     traits : Trait
-        What holds for it.
+        Properties of the Op.
     range : callable, optional
-        From the intervals of numbers to that of the results.
+        Function from the intervals of numbers to the interval of the result.
     """
 
     cost: Cost = Cost.FUNCTION
     traits: Trait = Trait.NOTHING
-    range: Rule | None = None
+    range: IntervalFunction | None = None
 
 
 def facts_of(op: ps.ScalarOp | None) -> Facts:
-    """Return the row of a scalar Op."""
+    """Return the row of a scalar Op, the default row if it has none."""
     return FACTS.get(type(op), Facts())
 
 
 def ops_where(holds: Callable[[Facts], bool]) -> tuple[type[ps.ScalarOp], ...]:
-    """Return the classes of all Ops whose row has something."""
+    """Return the classes of all Ops whose row satisfies a predicate."""
     return tuple(op for op, facts in FACTS.items() if holds(facts))
 
 
@@ -79,7 +66,7 @@ _ARITHMETIC, _DIVISION, _FUNCTION, _SPECIAL = Cost
 _NAN, _EXACT = Trait.NAN_OF_NAN, Trait.EXACT
 _CONSTANT, _BY_OTHERS = Trait.CONSTANT_DERIVATIVE, Trait.FINITE_DERIVATIVE_BY_OTHERS
 
-# Comparisons, logic, steps: exact, and flat wherever they have a derivative.
+# Comparisons, logic and step functions are exact and piecewise constant.
 _STEP = Facts(_ARITHMETIC, _EXACT | _CONSTANT)
 
 FACTS: dict[type[ps.ScalarOp], Facts] = {
@@ -93,21 +80,21 @@ FACTS: dict[type[ps.ScalarOp], Facts] = {
     ps.IntDiv: Facts(_DIVISION),
     ps.Mod: Facts(_DIVISION),
     ps.Neg: Facts(_ARITHMETIC, _NAN | _EXACT | _CONSTANT, lambda xs: intervals.negate(xs[0])),
-    ps.Abs: Facts(_ARITHMETIC, _NAN | _EXACT, absolute),
-    ps.Sqr: Facts(_ARITHMETIC, _NAN, square),
-    ps.Sqrt: Facts(_DIVISION, _NAN, square_root),
+    ps.Abs: Facts(_ARITHMETIC, _NAN | _EXACT, intervals.absolute),
+    ps.Sqr: Facts(_ARITHMETIC, _NAN, intervals.square),
+    ps.Sqrt: Facts(_DIVISION, _NAN, intervals.square_root),
     ps.Identity: Facts(_ARITHMETIC, _NAN | _EXACT | _CONSTANT, lambda xs: xs[0]),
     ps.Cast: Facts(_ARITHMETIC, _EXACT | _CONSTANT, lambda xs: xs[0]),
     ps.Second: Facts(_ARITHMETIC, _EXACT, lambda xs: xs[1]),
     ps.Switch: Facts(_ARITHMETIC, _EXACT, lambda xs: intervals.hull(xs[1:])),
-    ps.ScalarMaximum: Facts(_ARITHMETIC, _EXACT | _BY_OTHERS, maximum),
-    ps.ScalarMinimum: Facts(_ARITHMETIC, _EXACT | _BY_OTHERS, minimum),
-    ps.Clip: Facts(_ARITHMETIC, _EXACT, clip),
+    ps.ScalarMaximum: Facts(_ARITHMETIC, _EXACT | _BY_OTHERS, intervals.maximum),
+    ps.ScalarMinimum: Facts(_ARITHMETIC, _EXACT | _BY_OTHERS, intervals.minimum),
+    ps.Clip: Facts(_ARITHMETIC, _EXACT, intervals.clip),
     **dict.fromkeys((ps.LT, ps.GT, ps.LE, ps.GE, ps.EQ, ps.NEQ, ps.IsNan, ps.IsInf), _STEP),
     **dict.fromkeys((ps.AND, ps.OR, ps.XOR, ps.Invert), _STEP),
     **dict.fromkeys((ps.Sign, ps.Ceil, ps.Floor, ps.Trunc), _STEP),
     **dict.fromkeys((ps.RoundHalfToEven, ps.RoundHalfAwayFromZero), _STEP),
-    ps.Pow: Facts(range=power),
+    ps.Pow: Facts(range=intervals.power),
     ps.Exp: Facts(_FUNCTION, _NAN, monotone(ps.exp, 0.0)),
     ps.Exp2: Facts(_FUNCTION, _NAN, monotone(ps.exp2, 0.0)),
     ps.Expm1: Facts(_FUNCTION, _NAN, monotone(ps.expm1, -1.0)),
@@ -121,8 +108,8 @@ FACTS: dict[type[ps.ScalarOp], Facts] = {
     ps.ArcTan: Facts(_FUNCTION, _NAN, monotone(ps.arctan)),
     psm.Erf: Facts(_FUNCTION, _NAN, monotone(ps.erf, -1.0, 1.0)),
     psm.Erfc: Facts(_FUNCTION, _NAN, monotone(ps.erfc, 0.0, 2.0)),
-    ps.Sin: Facts(_FUNCTION, _NAN, periodic),
-    ps.Cos: Facts(_FUNCTION, _NAN, periodic),
+    ps.Sin: Facts(_FUNCTION, _NAN, intervals.periodic),
+    ps.Cos: Facts(_FUNCTION, _NAN, intervals.periodic),
     **dict.fromkeys((psm.Gamma, psm.GammaLn, psm.Psi, psm.TriGamma), Facts(_SPECIAL)),
     **dict.fromkeys((psm.GammaInc, psm.GammaIncC, psm.BetaInc), Facts(_SPECIAL)),
     **dict.fromkeys((psm.GammaIncInv, psm.GammaIncCInv, psm.BetaIncInv), Facts(_SPECIAL)),

@@ -1,12 +1,13 @@
 r"""Constants times powers of scalars: :math:`C \prod_k s_k^{p_k}`.
 
-The squared distances of scaled points are one, in whatever form they were written:
+The squared distances of scaled points are an example, in whatever form a model writes them:
 
 .. math::
 
     -2 (s x_i)(s x_j) + (s x_i)^2 + (s x_j)^2 = s^2 (x_i - x_j)^2 .
 
-What over- or underflows without its scalars, as :math:`x^2` does for :math:`10^{-170}` where :math:`(s x)^2` may well be one, is not known to be such.
+A constant that over- or underflows without its scalars is not factored: for :math:`x = 10^{-170}` the square :math:`x^2` underflows, while
+:math:`(s x)^2` may be one.
 """
 
 from collections import Counter
@@ -28,16 +29,16 @@ class ScaledConstant(NamedTuple):
     Attributes
     ----------
     data : ndarray of float64
-        With the axes of the variable; those of length 1 broadcast.
+        The constant, with the axes of the variable; axes of length 1 broadcast.
     powers : Counter of TensorVariable to int
-        By scalars without axes; none is 0.
+        Power of each scalar, which has no axes; no power is 0.
     """
 
     data: np.ndarray
     powers: Counter[TensorVariable]
 
     def scale(self) -> TensorVariable:
-        """Return the product of the powers, without axes."""
+        """Return the product of the powers of the scalars."""
         return reduce(pt.mul, (_power(s, p) for s, p in self.powers.items()), pt.constant(1.0))
 
 
@@ -45,9 +46,9 @@ Known = dict[TensorVariable, ScaledConstant | None]
 
 
 def scaled_constant(x: TensorVariable, known: Known) -> ScaledConstant | None:
-    """Return a variable of float64 as a constant times powers of scalars, None if it is not known to be that.
+    """Return a float64 variable as a constant times powers of scalars, None if it has no such form.
 
-    What was found is added to what is known.
+    Results are cached in ``known``.
     """
     if x not in known:
         known[x] = _constant(x) if isinstance(x, Constant) else _computed(x, known)
@@ -70,7 +71,7 @@ def _computed(x: TensorVariable, known: Known) -> ScaledConstant | None:
 
 
 def _of_node(x: TensorVariable, known: Known) -> ScaledConstant | None:
-    """Return what a node makes of scaled constants; None if it is none of those that are known."""
+    """Apply the rule of a node to scaled constants; return None if the Op has no rule or an operand no such form."""
     op = x.owner_op
     rule = _RULES.get(type(op.scalar_op if isinstance(op, Elemwise) else op))
     if rule is None:
@@ -85,7 +86,7 @@ def _of_node(x: TensorVariable, known: Known) -> ScaledConstant | None:
 
 
 def _scalar(x: TensorVariable) -> ScaledConstant | None:
-    """Return a scalar of which nothing else is known."""
+    """Return a scalar as one times its own first power."""
     if not all(x.type.broadcastable):
         return None
     ones = np.ones((1,) * x.type.ndim)
@@ -111,7 +112,7 @@ def _product(op: Any, *factors: ScaledConstant) -> ScaledConstant | None:
 def _sum_of(counters: Any) -> Counter[TensorVariable]:
     total: Counter[TensorVariable] = Counter()
     for counter in counters:
-        total.update(counter)  # adding counters would drop what is negative
+        total.update(counter)  # `+` would drop negative powers
     return total
 
 
@@ -134,7 +135,7 @@ def _quotient(op: Any, a: ScaledConstant, b: ScaledConstant) -> ScaledConstant |
 
 
 def _keeps_digits(result: np.ndarray, *operands: np.ndarray) -> bool:
-    """Return whether what is computed of finite numbers other than zero neither overflows nor is subnormal, which their multiples may not do."""
+    """Return whether results of finite nonzero numbers neither overflow nor are subnormal; scaled numbers might do neither."""
     are_numbers = reduce(np.logical_and, (np.isfinite(x) & (x != 0) for x in operands))
     return bool((_is_normal(result) | ~are_numbers).all())
 
@@ -144,7 +145,7 @@ def _is_normal(x: np.ndarray) -> np.ndarray:
 
 
 def _sum(op: Any, *terms: ScaledConstant) -> ScaledConstant | None:
-    """Return a sum of terms of equal powers; the smallest first, so that what is symmetric stays so bit by bit."""
+    """Return a sum of terms with equal powers. Small terms are added first, so that a symmetric sum stays symmetric in every bit."""
     if any(term.powers != terms[0].powers for term in terms):
         return None
     in_order = sorted((term.data for term in terms), key=np.size)
@@ -155,7 +156,7 @@ def _negative(x: ScaledConstant) -> ScaledConstant:
     return ScaledConstant(-x.data, x.powers)
 
 
-def _moved(op: DimShuffle, x: ScaledConstant) -> ScaledConstant:
+def _dimshuffled(op: DimShuffle, x: ScaledConstant) -> ScaledConstant:
     data = x.data.transpose([*op.shuffle, *op.drop]).reshape(
         [x.data.shape[axis] for axis in op.shuffle]
     )
@@ -169,5 +170,5 @@ _RULES: dict[type, Callable[..., ScaledConstant | None]] = {
     ps.Neg: lambda op, x: _negative(x),
     ps.Add: _sum,
     ps.Sub: lambda op, a, b: _sum(op, a, _negative(b)),
-    DimShuffle: _moved,
+    DimShuffle: _dimshuffled,
 }

@@ -1,4 +1,4 @@
-"""Positions to which a set or an inc writes."""
+"""Positions that ``set_subtensor`` and ``inc_subtensor`` write to."""
 
 import math
 
@@ -11,27 +11,27 @@ from pytensor.tensor.subtensor import (
 )
 from pytensor.tensor.variable import TensorVariable
 
-# Of a larger tensor the positions are not listed, which takes time and memory for each entry.
-MANY_ENTRIES = 1_000_000
+# Positions are not listed for larger tensors: a list takes time and memory per entry.
+MAX_LISTED_ENTRIES = 1_000_000
 
 WRITES = {IncSubtensor, AdvancedIncSubtensor}
 
 
 def is_set(x: TensorVariable) -> bool:
     """Return whether ``x`` is the result of a set or an inc, basic or advanced."""
-    # By the type itself: an Op's isinstance takes long, and this is asked of each operand of a graph.
+    # `isinstance` of an Op is slow, and each operand of a graph is asked.
     return type(x.owner_op) in WRITES
 
 
 def positions(write: Apply) -> np.ndarray | None:
-    """Return the flat positions that a write with constant indices into a known shape touches."""
+    """Return the flat positions that a write touches, None unless the indices are constant and the shape is static."""
     shape = write.inputs[0].type.shape
-    if None in shape or math.prod(shape) > MANY_ENTRIES:
+    if None in shape or math.prod(shape) > MAX_LISTED_ENTRIES:
         return None
     if not all(isinstance(entry, Constant) for entry in write.inputs[2:]):
         return None
     index = indices_from_subtensor([entry.data for entry in write.inputs[2:]], write.op.idx_list)
     try:
         return np.arange(math.prod(shape)).reshape(shape)[tuple(index)].ravel()
-    except IndexError:  # upstream raises it when the function is called
+    except IndexError:  # PyTensor raises it when the function is called
         return None

@@ -2,12 +2,10 @@
 
 import time
 
-# Windows counts the time of a process in steps of 16 ms: too coarse for a round.
+# Largest resolution of a useful clock, in seconds: Windows counts the time of a process in steps of 16 ms.
 COARSEST = 1e-4
-
-
 IS_FINE = time.get_clock_info("process_time").resolution <= COARSEST
 
-# Processor time of this process, all threads: on a busy machine other programs take turns on the core,
-# some milliseconds each, which the time of day would count. Where that is too coarse, the time of day.
+# CPU time of this process, all threads: wall time would include other programs that share the core.
+# Wall time is the fallback for a coarse CPU clock.
 seconds_now = time.process_time if IS_FINE else time.perf_counter

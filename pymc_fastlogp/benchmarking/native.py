@@ -1,7 +1,6 @@
-"""The C function that nutpie calls, and a native loop around it.
+"""Timing of the C function that nutpie calls, in a native loop.
 
-One call from Python runs the loop ``n`` times, so what the clock sees is ``n`` evaluations and
-one call, not ``n`` calls.
+One call from Python runs the loop ``n`` times, so that the time of ``n`` evaluations includes a single call from Python.
 """
 
 import ctypes
@@ -17,21 +16,19 @@ from numpy.typing import NDArray
 
 from pymc_fastlogp._upstream.nutpie import callback_of
 from pymc_fastlogp.benchmarking.clock import seconds_now
+from pymc_fastlogp.kernel.llvm import F64, I64, POINTER
 from pymc_fastlogp.kernel.native.target import optimized, target_machine
 
 Timer = Callable[[int], float]
 
-F64, I64 = ir.DoubleType(), ir.IntType(64)
-F64_POINTER, VOID_POINTER = F64.as_pointer(), ir.IntType(8).as_pointer()
-
 # int64 logp(uint64 n_dim, double *x, double *gradient, double *logp, void *user_data)
-LOGP_TYPE = ir.FunctionType(I64, [I64, F64_POINTER, F64_POINTER, F64_POINTER, VOID_POINTER])
+LOGP_TYPE = ir.FunctionType(I64, [I64, *[POINTER] * 4])
 _LOGP_CTYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_uint64, *[ctypes.c_void_p] * 4)
 
 
 @dataclass(frozen=True)
 class NativeFunction:
-    """Machine code at an address, alive as long as this object."""
+    """Address of a compiled function, and the engine that owns the machine code."""
 
     address: int
     engine: Any
@@ -39,19 +36,19 @@ class NativeFunction:
 
 @dataclass(frozen=True)
 class LogpCallback:
-    """A log density and its gradient, as the C function that nutpie calls.
+    """A log density with its gradient, as the C function that nutpie calls.
 
     Parameters
     ----------
     address : int
-        Of ``int64 f(uint64 n_dim, double *x, double *gradient, double *logp, void *user_data)``,
-        which returns 0 where both results are finite.
+        Address of ``int64 f(uint64 n_dim, double *x, double *gradient, double *logp, void *user_data)``,
+        which returns 0 if both results are finite.
     user_data : int
-        Address of what the function gets as its last argument, 0 for nothing.
+        Address that is passed as ``user_data``, 0 for a null pointer.
     n_dim : int
         Length of the unconstrained point.
     owner : object
-        Whatever must stay alive for both addresses to stay valid.
+        Owner of the memory at both addresses.
     """
 
     address: int
@@ -61,7 +58,7 @@ class LogpCallback:
 
     @classmethod
     def from_compiled(cls, compiled: Any) -> "LogpCallback":
-        """Take the callback out of a ``nutpie.compile_pymc_model`` result (Numba backend)."""
+        """Return the callback of a result of ``nutpie.compile_pymc_model`` (Numba backend)."""
         return cls(*callback_of(compiled), owner=compiled)
 
     def evaluate(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -70,7 +67,7 @@ class LogpCallback:
         Raises
         ------
         FloatingPointError
-            If the callback reports failure, for instance a logp that is not finite.
+            If the callback reports a failure, for example a logp that is not finite.
         """
         x = np.ascontiguousarray(x, dtype=np.float64)
         gradient, logp = np.empty(self.n_dim), np.empty(1)
@@ -83,17 +80,17 @@ class LogpCallback:
         return float(logp[0]), gradient
 
     def timer(self, points: NDArray[np.float64]) -> Timer:
-        """Return a function that evaluates at the rows of ``points`` in turn and takes the time.
+        """Return a function that times evaluations at the rows of ``points`` in turn.
 
         Parameters
         ----------
         points : ndarray, shape (n_points, n_dim)
-            Points of finite logp and gradient.
+            Points with finite logp and gradient.
 
         Returns
         -------
         callable
-            From the number of evaluations to the seconds that all of them took together.
+            Function from the number of evaluations to their total seconds.
         """
         points = np.ascontiguousarray(points, dtype=np.float64)
         gradient, logp = np.empty(self.n_dim), np.empty(1)
@@ -120,7 +117,7 @@ class LogpCallback:
 
 
 def compile_ir(module: ir.Module, name: str) -> NativeFunction:
-    """Compile one function of an LLVM module for this CPU, at optimization level 3."""
+    """Compile a function of an LLVM module for this CPU, at optimization level 3."""
     machine = target_machine()
     engine = llvm.create_mcjit_compiler(optimized(module, machine), machine)
     engine.finalize_object()
@@ -129,7 +126,7 @@ def compile_ir(module: ir.Module, name: str) -> NativeFunction:
 
 @cache
 def _repeat() -> Callable[..., int]:
-    """Call a logp function ``n`` times, count the calls that return a status other than 0."""
+    """Compile the function that calls a logp function ``n`` times and counts the calls with a nonzero status."""
     native = compile_ir(_repeat_module(), "repeat")
     arguments = [ctypes.c_int64] + [ctypes.c_void_p] * 7
     function = ctypes.CFUNCTYPE(ctypes.c_int64, *arguments)(native.address)
@@ -139,16 +136,8 @@ def _repeat() -> Callable[..., int]:
 
 def _repeat_module() -> ir.Module:
     module = ir.Module("pymc_fastlogp_benchmark")
-    arguments = [
-        I64,
-        LOGP_TYPE.as_pointer(),
-        I64,
-        F64_POINTER,
-        I64,
-        F64_POINTER,
-        F64_POINTER,
-        VOID_POINTER,
-    ]
+    # n, logp_function, n_dim, points, n_points, gradient, logp, user_data
+    arguments = [I64, LOGP_TYPE.as_pointer(), I64, POINTER, I64, *[POINTER] * 3]
     function = ir.Function(module, ir.FunctionType(I64, arguments), "repeat")
     n, logp_function, n_dim, points, n_points, gradient, logp, user_data = function.args
     entry, loop, done = (function.append_basic_block(name) for name in ("entry", "loop", "done"))
@@ -158,7 +147,7 @@ def _repeat_module() -> ir.Module:
 
     builder.position_at_end(loop)
     i, failures = builder.phi(I64), builder.phi(I64)
-    point = builder.gep(points, [builder.mul(builder.urem(i, n_points), n_dim)])
+    point = builder.gep(points, [builder.mul(builder.urem(i, n_points), n_dim)], source_etype=F64)
     status = builder.call(logp_function, [n_dim, point, gradient, logp, user_data])
     failed = builder.zext(builder.icmp_signed("!=", status, I64(0)), I64)
     new_failures, i_next = builder.add(failures, failed), builder.add(i, I64(1))

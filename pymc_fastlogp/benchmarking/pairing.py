@@ -1,4 +1,4 @@
-"""Paired measurement: one pinned core, the sides in turn within each round."""
+"""Paired measurement: sides in turn within each round, on one pinned core."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def pinned() -> Iterator[None]:
-    """Keep this thread on one core for a block, where the operating system can.
+    """Pin this thread to one core for a block, if the operating system supports CPU affinity.
 
-    Threads that are started inside the block stay on that core too.
+    Threads that are started inside the block inherit the core.
     """
     if not hasattr(os, "sched_setaffinity"):
         yield
@@ -30,22 +30,21 @@ def pinned() -> Iterator[None]:
 def time_in_turn(
     timers: Mapping[str, "Timer"], *, rounds: int, seconds_per_round: float
 ) -> dict[str, tuple[float, ...]]:
-    """Measure all sides in each round, so that a slow phase of the machine meets all of them.
+    """Measure all sides in each round, so that a slow phase of the machine affects all sides.
 
     Parameters
     ----------
     timers : mapping
-        From the name of a side to a function that takes the number of evaluations and
-        returns the seconds they took.
+        For each side, a function from the number of evaluations to their total seconds.
     rounds : int
-        Number of rounds. The order of the sides is turned round after each.
+        Number of rounds. The order of the sides is reversed after each round.
     seconds_per_round : float
-        About how long each side runs in each round.
+        Approximate seconds of each side in each round.
 
     Returns
     -------
     dict
-        Seconds per evaluation of each side, one value a round.
+        Seconds per evaluation of each side, one value for each round.
     """
     repeats = {side: _repeats(timer, seconds_per_round) for side, timer in timers.items()}
     measured: dict[str, list[float]] = {side: [] for side in timers}
@@ -58,7 +57,7 @@ def time_in_turn(
 
 
 def _repeats(timer: "Timer", seconds: float) -> int:
-    """Return how many evaluations take about ``seconds``; warms caches up on the way."""
+    """Return the number of evaluations that takes about ``seconds``; also warms up caches."""
     n = 1
     while (elapsed := timer(n)) < seconds / 4:
         n *= 2

@@ -1,8 +1,8 @@
-"""Result of a benchmark: raw times, their table and their plot."""
+"""Result of a benchmark: raw times, table and plots."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ from pymc_fastlogp.display import Shown
 
 
 class Ratio(NamedTuple):
-    """Median and quartiles of a ratio that was formed round by round."""
+    """Median and quartiles of the ratios of all rounds."""
 
     median: float
     lower: float
@@ -21,22 +21,20 @@ class Ratio(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class BenchmarkResult(Shown):
-    """Seconds per evaluation of logp and gradient, round by round.
+    """Seconds per evaluation of logp and gradient in each round, and the wait of a user.
 
     Parameters
     ----------
     n_dim : int
         Number of unconstrained parameters.
     seconds : mapping of str to tuple of float
-        From the side, for instance ``"off"`` and ``"on"``, to the seconds per evaluation
-        in each round. Round ``i`` of all sides ran at about the same time.
+        Seconds per evaluation in each round, for each side such as ``"off"`` and ``"on"``. Round ``i`` of all sides
+        ran at about the same time.
     baseline : str
         The side that all others are compared with.
     wait : mapping of str to Wait
-        From the way (``"off"``, ``"import"``, ``"sample"``) to its seconds in fresh processes; empty if the wait was not measured.
+        Wait in fresh processes, for each way (``"off"``, ``"import"``, ``"sample"``); empty if the wait was not measured.
     """
-
-    WIDTH: ClassVar[int] = 80
 
     n_dim: int
     seconds: Mapping[str, tuple[float, ...]]
@@ -48,13 +46,13 @@ class BenchmarkResult(Shown):
         return float(np.median(self.seconds[side]))
 
     def ratio(self, side: str) -> Ratio:
-        """Return how many times as long as the baseline a side takes; above 1 it is slower."""
+        """Return the time of a side divided by the time of the baseline; above 1 the side is slower."""
         ratios = np.divide(self.seconds[side], self.seconds[self.baseline])
         lower, median, upper = np.quantile(ratios, [0.25, 0.5, 0.75])
         return Ratio(float(median), float(lower), float(upper))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain numbers, strings, lists and dicts, ready for JSON."""
+        """Return the result as plain numbers, strings, lists and dicts, ready for JSON."""
         return {
             "n_dim": self.n_dim,
             "baseline": self.baseline,
@@ -71,7 +69,7 @@ class BenchmarkResult(Shown):
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "BenchmarkResult":
-        """Restore what :meth:`to_dict` returned."""
+        """Restore a result from :meth:`to_dict`."""
         return cls(
             n_dim=plain["n_dim"],
             seconds={side: tuple(row["seconds"]) for side, row in plain["sides"].items()},
@@ -80,7 +78,7 @@ class BenchmarkResult(Shown):
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a side: median in microseconds, ratio to the baseline, its quartiles."""
+        """Return a row for each side: median in microseconds, ratio to the baseline, quartiles of the ratio."""
         rows = {
             side: {"microseconds": self.median(side) * 1e6, **self.ratio(side)._asdict()}
             for side in self.seconds
@@ -94,7 +92,7 @@ class BenchmarkResult(Shown):
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure by default.
+            Axes of the plot; by default those of a new figure.
 
         Returns
         -------
@@ -118,7 +116,7 @@ class BenchmarkResult(Shown):
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure by default.
+            Axes of the plot; by default those of a new figure.
 
         Returns
         -------
@@ -130,7 +128,7 @@ class BenchmarkResult(Shown):
             If the wait was not measured.
         """
         if not self.wait:
-            raise ValueError("the wait was not measured: benchmark(model, wait=True) does.")
+            raise ValueError("the wait was not measured: use benchmark(model, wait=True).")
         ax = ax or _new_axes(len(self.wait))
         left = np.zeros(len(self.wait))
         widths = np.transpose([wait.parts for wait in self.wait.values()])
@@ -147,7 +145,7 @@ class BenchmarkResult(Shown):
         return ax
 
     def sentences(self) -> list[str]:
-        """Return in one sentence how much longer the other sides take."""
+        """Return the time of the baseline and the ratios of the other sides in one sentence."""
         others = (
             f", {side} {self.ratio(side).median:.2f} times as long"
             for side in self.seconds
@@ -172,10 +170,10 @@ class BenchmarkResult(Shown):
         )
 
     def notes(self) -> list[str]:
-        """Return the wait of each way."""
+        """Return a line for the wait of each way."""
         if not self.wait:
             return []
-        head = "The wait in fresh processes with empty caches, by way:"
+        head = "Wait in fresh processes with empty caches:"
         return [head, *(f"{way}: {wait}" for way, wait in self.wait.items())]
 
 

@@ -1,4 +1,4 @@
-"""The public ``benchmark``: compile a model with the plugin off and on, time both in turn."""
+"""The public :func:`benchmark`: compile a model with the plugin off and on, and time both in turn."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +13,7 @@ from pymc_fastlogp.benchmarking.wait import Wait, measure_wait
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.models.in_place_rewrites import apply_in_place_rewrites
 from pymc_fastlogp.models.validate import NOWHERE_FINITE, refuse_discrete, validated_model
+from pymc_fastlogp.patching import unpatched
 from pymc_fastlogp.verification.roundoff import NOISE_ALLOWED, neighbors
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 Evaluate = Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]
 
-# The branch predictor learns a single point by heart.
+# With a single point the branch predictor would never miss.
 N_POINTS = 8
 TRIES = 20 * N_POINTS
 
@@ -36,12 +37,13 @@ def benchmark(
     freeze_model: bool = True,
     wait: bool = True,
 ) -> BenchmarkResult:
-    """Time one evaluation of logp and gradient with the plugin off and on, and what a user waits for.
+    """Time one evaluation of logp and gradient with the plugin off and on, and the wait of a user.
 
-    Each side is compiled by ``nutpie.compile_pymc_model``. What is timed is the C function that nutpie calls, in a native loop on one pinned core, at a few
-    jittered initial points. The sides run in turn within each round and are compared round
-    by round. The wait is that of fresh processes with empty caches: imports, compilation, and 4 chains of 1000 + 1000 draws on two cores, given up after a
-    minute. It takes about half a minute to measure for a model that samples at once.
+    ``nutpie.compile_pymc_model`` compiles both sides. The C function that nutpie calls is timed in a native loop on one
+    pinned core, at 8 jittered initial points. The sides run in turn within each round, and ratios are formed round by round.
+
+    The wait is measured in fresh processes with empty caches: imports, compilation, and 4 chains of 1000 + 1000 draws on two
+    cores, given up after 60 seconds. The three processes take about half a minute for a model that samples at once.
 
     Parameters
     ----------
@@ -50,30 +52,30 @@ def benchmark(
     rounds : int
         Number of rounds.
     seconds_per_round : float
-        About how long each side runs in each round.
+        Approximate seconds of each side in each round.
     seed : int
-        Decides the points.
+        Seed of the points.
     freeze_model : bool
         Treat ``pm.Data`` and dimension lengths as constants, as with
         :func:`pymc_fastlogp.compile_kwargs`.
     wait : bool
-        Whether to measure the wait, too; the model must then be one that cloudpickle can pickle.
+        Whether to measure the wait, too; cloudpickle must then be able to pickle the model.
 
     Returns
     -------
     BenchmarkResult
-        With the sides ``"off"`` and ``"on"`` of an evaluation, and the ways ``"off"``, ``"import"`` (import alone) and ``"sample"``
-        (:func:`pymc_fastlogp.sample`) of the wait. A ratio above 1 means that the plugin helps.
+        Times of an evaluation for the sides ``"off"`` and ``"on"``, and waits for the ways ``"off"``, ``"import"`` (import alone)
+        and ``"sample"`` (:func:`pymc_fastlogp.sample`). A ratio above 1 means that the plugin helps.
 
     Raises
     ------
     TypeError
         If there is no PyMC model.
     ValueError
-        If it has no continuous or any discrete free variable, ``rounds`` is below 1, or no initial
+        If the model has no continuous or any discrete free variable, ``rounds`` is below 1, or no initial
         point has a finite logp.
     RuntimeError
-        If the plugin can't be switched on, as with versions of PyMC and PyTensor that were not tested, or the wait can't
+        If the plugin cannot be switched on, for example with untested versions of PyMC and PyTensor, or the wait cannot
         be measured.
     AssertionError
         If the two sides disagree by more than round-off.
@@ -103,7 +105,7 @@ def _waits(model: "pm.Model", *, freeze_model: bool, seed: int) -> dict[str, Wai
     try:
         return measure_wait(model, freeze_model=freeze_model)
     except RuntimeError:
-        # Its processes fail if no chain can start, with a text that does not say so.
+        # Processes also fail if no chain can start: `legal_points` then raises an error that says so.
         compiled = compile_model(model, "off", freeze_model=freeze_model)
         from pymc_fastlogp.benchmarking.native import LogpCallback
 
@@ -114,7 +116,7 @@ def _waits(model: "pm.Model", *, freeze_model: bool, seed: int) -> dict[str, Wai
 def time_compiled(
     off: Any, on: Any, *, rounds: int, seconds_per_round: float, seed: int
 ) -> BenchmarkResult:
-    """Time two models that nutpie has compiled (Numba backend), as :func:`benchmark` does."""
+    """Time two models compiled by nutpie (Numba backend), as :func:`benchmark` does."""
     from pymc_fastlogp.benchmarking.native import LogpCallback
 
     callbacks = {"off": LogpCallback.from_compiled(off), "on": LogpCallback.from_compiled(on)}
@@ -138,7 +140,7 @@ def compile_model(model: "pm.Model", side: str, *, freeze_model: bool = True) ->
 
     refuse_discrete(model)
     with switched(side == "on"):
-        return nutpie.compile_pymc_model(model, freeze_model=freeze_model)
+        return unpatched(nutpie.compile_pymc_model)(model, freeze_model=freeze_model)
 
 
 def compile_side(model: "pm.Model", side: str) -> "LogpCallback":
@@ -149,12 +151,12 @@ def compile_side(model: "pm.Model", side: str) -> "LogpCallback":
 
 
 def legal_points(callback: "LogpCallback", seed: int) -> NDArray[np.float64]:
-    """Return jittered initial points where logp and gradient are finite, shape (8, n_dim).
+    """Return jittered initial points with finite logp and gradient, shape (8, n_dim).
 
     Raises
     ------
     ValueError
-        If there are not enough of them among many tries.
+        If fewer than 8 of :data:`TRIES` points are finite.
     """
     rng = np.random.default_rng(seed)
     legal: list[NDArray[np.float64]] = []
@@ -180,8 +182,8 @@ def check_agreement(
 ) -> None:
     """Raise AssertionError unless logp and gradient are equal at all points, up to round-off.
 
-    They may differ by ``rtol`` of the largest gradient entry, and by a multiple of what the
-    reference itself changes between neighboring points, as :func:`pymc_fastlogp.verify` allows.
+    The tolerance is ``rtol`` of the largest gradient entry, plus a multiple of the change of the
+    reference between neighboring points, as in :func:`pymc_fastlogp.verify`.
     """
     rng = np.random.default_rng(0)
     for point in points:

@@ -1,4 +1,4 @@
-"""Waiting time of a user, in fresh processes with empty caches: imports, compilation, draws."""
+"""Wait of a user in fresh processes with empty caches: imports, compilation, draws."""
 
 import json
 import os
@@ -12,29 +12,30 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.console import Console
 from rich.progress import track
 
+from pymc_fastlogp import patching
 from pymc_fastlogp.config import ENVIRONMENT_VARIABLE, OFF
 
 if TYPE_CHECKING:
     import pymc as pm
 
 CHILD = Path(__file__).with_name("wait_child.py")
-# The plugin is not imported; imported, with nutpie as the sampler; pymc_fastlogp.sample.
+# Without the plugin; with its import, sampled by nutpie; by pymc_fastlogp.sample.
 WAYS = ("off", "import", "sample")
-# Of the draws, in seconds.
+# Seconds after which the draws are given up.
 PATIENCE = 60
 
 
 class Wait(NamedTuple):
-    """Seconds by the clock.
+    """Seconds of wall time of each part of a user's wait.
 
     Attributes
     ----------
     imports : float
-        Of PyMC, of nutpie (not by ``sample``, which needs no import of it) and of the plugin (not by ``off``).
+        Imports of PyMC, of nutpie (except for ``sample``) and of the plugin (except for ``off``).
     compilation : float
-        From the call to the start of sampling; by ``sample`` with the conversion of the draws.
+        From the call to the start of sampling; for ``sample`` including the conversion of the draws.
     draws : float, optional
-        Of 4 chains of 1000 draws after 1000 of tuning, on two cores; None where it was given up after
+        4 chains of 1000 draws after 1000 tuning steps, on two cores; None if given up after
         :data:`PATIENCE` seconds.
     """
 
@@ -44,12 +45,12 @@ class Wait(NamedTuple):
 
     @property
     def total(self) -> float:
-        """The sum, which is a lower bound where there is no time of the draws."""
+        """The sum of all parts, a lower bound if the draws were given up."""
         return sum(self.parts)
 
     @property
     def parts(self) -> tuple[float, float, float]:
-        """The three, with :data:`PATIENCE` for draws that were given up."""
+        """The three parts, with :data:`PATIENCE` for draws that were given up."""
         return self.imports, self.compilation, PATIENCE if self.draws is None else self.draws
 
     def __str__(self) -> str:
@@ -64,12 +65,12 @@ class Wait(NamedTuple):
 def measure_wait(
     model: "pm.Model", *, freeze_model: bool, ways: Iterable[str] = WAYS
 ) -> dict[str, Wait]:
-    """Return the wait of each way, one process after the other.
+    """Measure the wait of each way, one process after the other.
 
     Raises
     ------
     RuntimeError
-        If a process fails, as where the model cannot be pickled.
+        If a process fails, for example because the model cannot be pickled.
     """
     import cloudpickle
 
@@ -84,11 +85,11 @@ def measure_wait(
 
 
 def _shown(ways: Iterable[str]) -> Iterable[str]:
-    """Show progress in a terminal; in a notebook it would leave an empty output."""
+    """Show progress in a terminal only: a notebook would keep an empty output."""
     console = Console(stderr=True)
     return track(
         list(ways),
-        "fresh processes",
+        "measuring the wait",
         console=console,
         disable=not console.is_terminal,
         transient=True,
@@ -97,7 +98,7 @@ def _shown(ways: Iterable[str]) -> Iterable[str]:
 
 def _in_fresh_process(model: Path, way: str, freeze_model: bool) -> Wait:
     done = subprocess.run(
-        # -P: the folder of the child has modules that others may have, too.
+        # -P: modules in the folder of the child would shadow others of the same name.
         [
             sys.executable,
             "-P",
@@ -122,12 +123,13 @@ def _in_fresh_process(model: Path, way: str, freeze_model: bool) -> Wait:
 
 
 def _environment(folder: Path, *, is_on: bool) -> dict[str, str]:
-    """Return the environment of a process that begins with an empty folder for all that is kept, and where the plugin, which a model may import, is on or off."""
-    # Here, since it imports a part of the kernel.
+    """Return the environment of a process with an empty cache folder and the plugin on or off, since unpickling a model may import the plugin."""
+    # A lazy import, since the store imports a part of the kernel.
     from pymc_fastlogp.model_cache import store
 
     own = dict(os.environ)
-    # A folder of the user's may have the model; whether models are kept at all is part of the wait.
+    own.pop(patching.ENVIRONMENT_VARIABLE, None)
+    # The user's cache folder may have the model; a cache that is switched off stays off.
     if own.get(store.ENVIRONMENT_VARIABLE, "").lower() not in OFF:
         own.pop(store.ENVIRONMENT_VARIABLE, None)
     flags = f"{own.get('PYTENSOR_FLAGS', '')},base_compiledir={folder}".lstrip(",")

@@ -1,4 +1,4 @@
-"""The process of one way, run as a script: nothing of the plugin is imported before the clock runs."""
+"""Script that measures the wait of one way in a fresh process; the clock starts before all imports of the plugin."""
 
 import _thread
 import json
@@ -13,7 +13,7 @@ LENGTH: dict[str, Any] = {"draws": 1000, "tune": 1000, "chains": 4, "cores": 2}
 
 
 def main(path: str, way: str, freeze_model: str, patience: str) -> None:
-    """Import, compile, sample; print the seconds of each."""
+    """Import, compile and sample; print the seconds of each step as JSON."""
     start = time.perf_counter()
     import pymc  # noqa: F401
 
@@ -30,7 +30,7 @@ def main(path: str, way: str, freeze_model: str, patience: str) -> None:
 
 
 def _by_nutpie(model: Any, freeze_model: bool, patience: float) -> dict[str, float | None]:
-    """Return the seconds of compilation and draws, None for draws that take too long."""
+    """Return the seconds of compilation and draws, None for draws that exceed ``patience``."""
     import nutpie
 
     begin = time.perf_counter()
@@ -47,7 +47,7 @@ def _by_nutpie(model: Any, freeze_model: bool, patience: float) -> dict[str, flo
 
 
 def _by_sample(model: Any, freeze_model: bool, patience: float) -> dict[str, float | None]:
-    """Return the same for ``pymc_fastlogp.sample``, which is interrupted where its draws take too long."""
+    """Return the seconds for ``pymc_fastlogp.sample``, interrupted if the draws exceed ``patience``."""
     import pymc_fastlogp
 
     interrupter = _Interrupter(patience)
@@ -69,7 +69,7 @@ def _by_sample(model: Any, freeze_model: bool, patience: float) -> dict[str, flo
 
 
 class _Interrupter(logging.Handler):
-    """Interrupt the main thread some seconds after the first line of the log, which is written when sampling begins."""
+    """Interrupt the main thread ``patience`` seconds after the first log line, which marks the start of sampling."""
 
     def __init__(self, patience: float) -> None:
         super().__init__()

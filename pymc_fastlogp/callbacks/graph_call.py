@@ -108,7 +108,7 @@ def kernel_call_of(fgraph: FunctionGraph) -> KernelCall:
     if len(kernels) != 1:
         raise NotCoveredError(f"{len(kernels)} kernels")
     node = kernels[0]
-    kernel = node.op.named()
+    kernel = node.op.uncompiled()
     if not set(outputs) <= set(node.outputs):
         raise NotCoveredError("an output that no kernel computes")
     inputs = {x: i for i, x in enumerate(fgraph.inputs)}

@@ -26,7 +26,7 @@ from pytensor.tensor.type import TensorType
 from pymc_fastlogp._upstream.nutpie import Functions, functions_by_nutpie, shapes_by_nutpie
 from pymc_fastlogp.compilation.model_source import ModelSource
 from pymc_fastlogp.kernel.graph.held_constants import HoldConstants
-from pymc_fastlogp.kernel.graph.linking import tell_numba
+from pymc_fastlogp.kernel.graph.linking import register_with_numba
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -53,7 +53,7 @@ class RewrittenFunction:
     @cached_property
     def linked(self) -> Any:
         """PyTensor's linked function."""
-        tell_numba()
+        register_with_numba()
         HoldConstants().apply(self.maker.fgraph)
         return self.maker.create()
 

@@ -1,4 +1,4 @@
-"""The graph of a log density, as upstream and as the plugin leave it, in the language of Graphviz."""
+"""Picture of the graph of a log density, plugin off and on, in the language of Graphviz."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -24,9 +24,9 @@ def dot_of(off: FunctionGraph, on: FunctionGraph, names: Sequence[str]) -> str:
     Parameters
     ----------
     off, on : FunctionGraph
-        The log density as it is before the gradient is taken. Nodes of ``on`` that kernels compute are green.
+        The log density before the gradient is taken. Nodes of ``on`` that kernels compute are green.
     names : sequence of str
-        Of the variables whose terms the outputs are.
+        Name of the variable of each output.
     """
     sides = (("off", "plugin off", off), ("on", "plugin on; green: in kernels", on))
     lines = (line for side in sides for line in _cluster(*side, names))
@@ -66,14 +66,14 @@ def _leaf(place: str, x: Variable) -> str:
 
 
 def _label_of(node: Apply) -> str:
-    """Return the name of the Op, and the numbers among its inputs."""
+    """Return the name of the node's Op, and the numbers among the node's inputs."""
     numbers = [f"{x.data.item():.4g}" for x in node.inputs if _is_number(x)]
     name = shorten(str(node.op).replace("\\", ""), WIDEST, placeholder="...")
     return f"{name} ({', '.join(numbers)})" if numbers else name
 
 
 def _is_number(x: Variable) -> bool:
-    """Return whether it is a constant number, also one that is broadcast: its label says it."""
+    """Return whether a variable is a constant with one entry, which stands in the label of the node."""
     return isinstance(x, Constant) and getattr(x.data, "size", 0) == 1
 
 

@@ -16,7 +16,7 @@ from pymc_fastlogp.config import switched
 from pymc_fastlogp.explanation.result import Kernels, Outside
 from pymc_fastlogp.kernel.graph.region import attempts, regions
 from pymc_fastlogp.kernel.lower import is_supported
-from pymc_fastlogp.kernel.lower.table import row_of
+from pymc_fastlogp.kernel.lower.table import lowering_of
 from pymc_fastlogp.registration import is_excluded
 from pymc_fastlogp.rules import GRAPH_RULES
 
@@ -35,14 +35,14 @@ def kernels_of(terms: Sequence[TensorVariable], value_vars: Sequence[TensorVaria
     Parameters
     ----------
     terms : sequence of TensorVariable
-        Their sum is the log density, as it is before the gradient is taken.
+        Terms whose sum is the log density, before the gradient is taken.
     value_vars : sequence of TensorVariable
-        What the gradient is with respect to.
+        Variables that the gradient is with respect to.
     """
     logp = pt.add(*terms)
     dlogp = gradient(logp, value_vars)
     graph = LOGP_DLOGP if dlogp else LOGP
-    fgraph = as_seen_by_rule([logp, *dlogp])
+    fgraph = before_kernels([logp, *dlogp])
     if is_excluded(KERNEL_RULE):
         return Kernels(graph, (), _counted((node, EXCLUDED) for node in fgraph.apply_nodes))
     n_nodes, outside = [], []
@@ -59,27 +59,27 @@ def kernels_of(terms: Sequence[TensorVariable], value_vars: Sequence[TensorVaria
 def gradient(
     logp: TensorVariable, value_vars: Sequence[TensorVariable]
 ) -> Sequence[TensorVariable]:
-    """Return the gradient; nothing where an Op has none, as in a model that NUTS cannot sample."""
+    """Return the gradient; empty if an Op has no gradient, as in a model that NUTS cannot sample."""
     try:
         return pt.grad(logp, list(value_vars), disconnected_inputs="ignore")
     except (NotImplementedError, NullTypeGradError):
         return []
 
 
-def as_seen_by_rule(outputs: list[TensorVariable], *, on: bool = True) -> FunctionGraph:
-    """Return a copy of a graph as the kernel rule gets to see it in mode NUMBA, plugin on or off."""
+def before_kernels(outputs: list[TensorVariable]) -> FunctionGraph:
+    """Return a copy of a graph with all rewrites of mode NUMBA that run before the kernel rule."""
     fgraph = FunctionGraph(outputs=outputs, clone=True, copy_inputs=False)
     upstream = get_mode("NUMBA")
     query = copy(upstream.provided_optimizer)
     query.position_cutoff = KERNEL_RULE.position
-    with switched(on):
+    with switched(True):
         Mode(upstream.linker, query).optimizer.rewrite(fgraph)
     return fgraph
 
 
 def why_unsupported(node: Apply) -> str:
-    """Say why the kernel does not support a node."""
-    return NO_RULE if row_of(node.op) is None else NOT_THIS_FORM
+    """Return the reason for which kernels do not support a node."""
+    return NO_RULE if lowering_of(node.op) is None else NOT_THIS_FORM
 
 
 def _counted(outside: Iterable[tuple[Apply, str]]) -> tuple[Outside, ...]:

@@ -1,4 +1,4 @@
-"""Result of :func:`~pymc_fastlogp.explain`: plain data, and its table."""
+"""Result of :func:`~pymc_fastlogp.explain`: plain data, sentences and a table."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -10,8 +10,8 @@ from pymc_fastlogp.display import Shown
 
 PREFIX = "fastlogp_"
 UNLESS = "nothing, unless "
-# Below it, a gain is smaller than the error of the estimate.
-NOTICEABLE = 1.2
+# Names in front of one sentence: a model may have hundreds of likelihoods that are alike.
+MOST_NAMES = 5
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,16 @@ class Outcome:
     rewrite : str
         Name of the rewrite, as in :mod:`pymc_fastlogp.rules`; empty where none applies.
     times : int
-        At how many places of the graph.
+        Number of places in the graph with this outcome.
     rows_before, rows_after : int, optional
-        At how many rows something is evaluated before and after; None for rewrites that are not
-        about rows, and where the number is not known.
+        Number of rows that are evaluated before and after the rewrite. None for rewrites that are not
+        about rows, and for an unknown number of rows.
     reason : str
-        Why it did nothing; empty where it fired.
+        Reason for which the rewrite did not apply; empty if the rewrite fired.
     advice : str
-        What the user can do about that; may be empty.
+        Remedy for the reason; may be empty.
     by : str
-        By which data it was done, such as the index that rows were sorted by; empty where a rewrite has no choice.
+        Name of the index that rows were sorted by; empty for rewrites that do not sort.
     """
 
     variable: str
@@ -57,16 +57,16 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Outside:
-    """Nodes of the graph that stay with PyTensor.
+    """Nodes of the graph that PyTensor compiles, with the reason.
 
     Attributes
     ----------
     op : str
-        What they compute.
+        Op of the nodes.
     n_nodes : int
-        How many there are.
+        Number of nodes.
     reason : str
-        Why they are not in a kernel.
+        Reason for which the nodes are outside of kernels.
     """
 
     op: str
@@ -76,16 +76,16 @@ class Outside:
 
 @dataclass(frozen=True)
 class Kernels:
-    """Share of a graph, in mode NUMBA, that is compiled to vector code.
+    """Nodes of a graph, in mode NUMBA, that kernels compute, and nodes outside of kernels.
 
     Attributes
     ----------
     graph : str
-        What it computes: logp and gradient, or logp alone where there is no gradient.
+        ``"logp and gradient"``, or ``"logp"`` for a model without a gradient.
     n_nodes : tuple of int
-        For each kernel, how many nodes of the graph it replaces.
+        Number of nodes that each kernel replaces.
     outside : tuple of Outside
-        The nodes that are in no kernel.
+        Nodes outside of kernels.
     """
 
     graph: str
@@ -93,21 +93,21 @@ class Kernels:
     outside: tuple[Outside, ...]
 
     def sentence(self) -> str:
-        """Say how many nodes are in kernels."""
+        """Return the number of nodes in kernels as a sentence."""
         inside, outside = sum(self.n_nodes), sum(x.n_nodes for x in self.outside)
         if not inside:
-            return f"No node of {self.graph} is in a kernel, {outside} are outside."
+            return f"No node of {self.graph} is in a kernel ({outside} outside)."
         kernels = "one kernel" if len(self.n_nodes) == 1 else f"{len(self.n_nodes)} kernels"
         rest = f", {outside} outside" if outside else ""
         return f"{inside} of {inside + outside} nodes of {self.graph} are in {kernels}{rest}."
 
 
-# Deterministics are named if they take more than half of the draws, and more megabytes of 1000 draws than this.
+# Deterministics are named if they take more than half of the draws, and more megabytes per 1000 draws than this.
 LARGE_TRACE = 10
 BYTES = 8
 
-# How the entries of ``effects`` begin that ``reparametrize`` would do something to.
-PLACED = "reparametrize can place it"
+# First word of the entries of ``effects`` for which ``reparametrize`` compares parametrizations.
+WRITTEN = "written "
 
 
 @dataclass(frozen=True, repr=False)
@@ -120,32 +120,28 @@ class Explanation(Shown):
         At least one for each free and observed variable and each potential: likelihoods first, then
         potentials and priors, the largest of a kind first.
     kernels : Kernels
-        Of all variables together.
-    expected_ratio : float, optional
-        How many times as fast logp and gradient can be expected to be, by the prices of
-        :mod:`pymc_fastlogp.explanation.expected`; None where the size of some data is not known.
-    expected : mapping of str to float
-        The same of single likelihoods and potentials, for the largest ones.
+        Kernels of the model's log density and gradient.
     dot : str
-        What :meth:`graph` draws, in the language of Graphviz.
+        The picture of :meth:`graph`, in the language of Graphviz.
     effects : mapping of str to str
-        What :func:`pymc_fastlogp.reparametrize` would do to each free variable, or why nothing.
+        Action of :func:`pymc_fastlogp.reparametrize` on each free variable, or the reason for none.
     stored : mapping of str to int
         Number of values of each free variable and Deterministic in a draw; empty if a shape is not known.
     deterministics : tuple of str
         Names of the Deterministics.
+    verbose : bool
+        Whether the printed form includes the table of rewrites.
     """
 
-    WHOLE: ClassVar[tuple[str, ...]] = ("rewrite", "rows")
+    WHOLE: ClassVar[tuple[str, ...]] = ("rewrites", "rows")
 
     rows: tuple[Outcome, ...]
     kernels: Kernels
-    expected_ratio: float | None = None
-    expected: Mapping[str, float] = field(default_factory=dict)
     dot: str = field(default="", compare=False)
     effects: Mapping[str, str] = field(default_factory=dict)
     stored: Mapping[str, int] = field(default_factory=dict)
     deterministics: tuple[str, ...] = ()
+    verbose: bool = field(default=False, compare=False)
 
     def __getitem__(self, variable: str) -> tuple[Outcome, ...]:
         """Return the rows of one variable or potential."""
@@ -164,8 +160,6 @@ class Explanation(Shown):
                 "n_nodes": list(self.kernels.n_nodes),
                 "outside": [asdict(outside) for outside in self.kernels.outside],
             },
-            "expected_ratio": self.expected_ratio,
-            "expected": dict(self.expected),
             "effects": dict(self.effects),
             "stored": dict(self.stored),
             "deterministics": list(self.deterministics),
@@ -199,27 +193,17 @@ class Explanation(Shown):
         return frame.astype({"rows_before": "Int64", "rows_after": "Int64"})
 
     def sentences(self) -> list[str]:
-        """Say what gain to expect, how many rows of each likelihood and potential are evaluated, and what kernels do."""
-        names = dict.fromkeys(row.variable for row in self.rows if row.kind != "prior")
-        return [
-            *self._gain(),
-            *(f"{name}: {self._gain_of(name)}{_rows_of(self[name])}." for name in names),
-            self.kernels.sentence(),
-        ]
-
-    def _gain(self) -> list[str]:
-        if self.expected_ratio is None:
-            return []
-        gain = in_words(self.expected_ratio)
-        return [f"Logp and gradient: {gain} expected (an estimate; benchmark(model) measures)."]
-
-    def _gain_of(self, name: str) -> str:
-        return f"{in_words(self.expected[name])} expected; " if name in self.expected else ""
+        """Return a sentence for each likelihood and potential, and one about kernels."""
+        names: dict[str, list[str]] = {}
+        for name in dict.fromkeys(row.variable for row in self.rows if row.kind != "prior"):
+            names.setdefault(_rows_of(self[name]), []).append(name)
+        of_terms = [f"{_listed(alike)}: {said}." for said, alike in names.items()]
+        return [*of_terms, self.kernels.sentence()]
 
     def table(self) -> pd.DataFrame:
-        """Return what happened as text, with rewrites that say the same in one row."""
+        """Return the outcomes as text, rewrites with the same outcome in one row; empty unless ``verbose``."""
         same: dict[tuple[str, ...], list[Outcome]] = {}
-        for row in self.rows:
+        for row in self.rows if self.verbose else ():
             if row.rewrite:
                 same.setdefault((_variable(row), _rows(row), _why(row)), []).append(row)
         return pd.DataFrame(
@@ -232,36 +216,38 @@ class Explanation(Shown):
                 )
                 for (variable, n_rows, why), rows in same.items()
             ],
-            columns=["variable", "rewrite", "rows", "left alone, and why"],
+            columns=["variable", "rewrites", "rows", "rewrites that do not apply"],
         )
 
     def notes(self) -> list[str]:
-        """Return the variables that nothing is to be said about, the effects that have a better parametrization, and the nodes outside of kernels."""
+        """Return effects that ``reparametrize`` may change, and large Deterministics; if ``verbose``, also variables without rewrites and nodes outside of kernels."""
+        always = [*self._placed(), *self._large()]
+        if not self.verbose:
+            return [*always, "explain(model, verbose=True) lists each rewrite."]
         idle: dict[str, list[str]] = {}
         for row in self.rows:
             if not row.rewrite:
                 idle.setdefault(row.reason, []).append(_variable(row))
         return [
-            *(f"{', '.join(names)}: {reason}." for reason, names in idle.items()),
-            *self._placed(),
-            *self._large(),
+            *(f"{_listed(names)}: {reason}." for reason, names in idle.items()),
+            *always,
             *(
                 f"Outside of kernels: {x.n_nodes} x {x.op}: {x.reason}."
                 for x in self.kernels.outside
             ),
-            f"Rewrites are named without {PREFIX}.",
+            f"The names of rewrites are shown without the prefix {PREFIX}.",
         ]
 
     def _placed(self) -> list[str]:
-        """Say which variables ``reparametrize`` knows what to do with."""
+        """Return the effects for which ``reparametrize`` compares parametrizations."""
         names: dict[str, list[str]] = {}
         for name, what in self.effects.items():
-            if what.startswith(PLACED):
+            if what.startswith(WRITTEN):
                 names.setdefault(what, []).append(name)
-        return [f"{', '.join(of_kind)}: {what}." for what, of_kind in names.items()]
+        return [f"{_listed(of_kind)}: {what}." for what, of_kind in names.items()]
 
     def _large(self) -> list[str]:
-        """Say which Deterministics dominate the memory of the draws."""
+        """Return the Deterministics that dominate the memory of the draws."""
         size = self.stored.get
         total = sum(self.stored.values())
         large: list[str] = []
@@ -281,26 +267,24 @@ class Explanation(Shown):
         ]
 
 
-def in_words(ratio: float) -> str:
-    """Say how many times as fast, no more precisely than the estimate is."""
-    if ratio < NOTICEABLE:
-        return "about as fast" if ratio > 1 / NOTICEABLE else "slower"
-    digits = f"{ratio:.2g}" if ratio < 10 else f"{float(f'{ratio:.1g}'):.0f}"
-    return f"about {digits} times as fast"
+def _listed(names: list[str]) -> str:
+    """Return names with commas; of more than :data:`MOST_NAMES` the first ones, and a count."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _rows_of(rows: tuple[Outcome, ...]) -> str:
-    """Say at how many rows something of one variable is evaluated, before and after, or why at all."""
+    """Return the number of rows and of summed terms of one variable, or the reason for as many terms as rows."""
     about_rows = [row for row in rows if row.rows_before is not None]
     if not about_rows:
         refused = [_why(row) for row in rows if not row.fired]
-        return refused[-1] if refused else "as many rows as before are evaluated"
+        return refused[-1] if refused else "rewritten, with as many rows as before"
     before = max(row.rows_before or 0 for row in about_rows)
     after = max(row.rows_after or 0 for row in about_rows)
     if after < before:
-        return f"{after} rows are evaluated instead of {before}"
+        return f"{before} rows are summed as {after} {'term' if after == 1 else 'terms'}, exactly"
     why = [_why(row) for row in about_rows if not row.fired and row.rows_after == after]
-    return f"all {before} rows are evaluated{''.join(f'; {x}' for x in why[-1:])}"
+    return f"all {before} rows are evaluated{''.join(f': {x}' for x in why[-1:])}"
 
 
 def _variable(row: Outcome) -> str:
@@ -324,7 +308,7 @@ def _refused(rows: list[Outcome]) -> str:
 
 
 def _why(row: Outcome) -> str:
-    """Return the reason, and what to do where there is something: a prior has to read its entries."""
+    """Return the reason, with its advice: a prior has to read its entries, so that none is given."""
     if row.kind == "prior" or not row.advice or row.advice.startswith("nothing:"):
         return row.reason
     if row.advice.startswith(UNLESS):

@@ -1,4 +1,4 @@
-"""The public ``explain``: rewrite the graph of a model as a compilation does, and report."""
+"""The public :func:`explain`: rewrite the log density of a model as a compilation does, and report."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 from pytensor.graph import clone_replace
 
 from pymc_fastlogp.decisions import Decision
-from pymc_fastlogp.explanation.result import PLACED, Explanation, Outcome
+from pymc_fastlogp.explanation.result import WRITTEN, Explanation, Outcome
 from pymc_fastlogp.explanation.terms import rewrite_terms
 from pymc_fastlogp.models.freeze import frozen_copy
 from pymc_fastlogp.models.validate import validated_model
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     import pymc as pm
 
 FEW_ENTRIES = f"too small to gain: {OVERHEAD} entries or fewer"
-# Of single terms; each is rewritten twice more.
-MOST_ESTIMATES = 10
-# The order in which a reader wants them.
+# In the order of the report: likelihoods have most rows.
 KINDS = ("likelihood", "potential", "prior")
 
-NONE_APPLIES = "no rewrite knows a faster form of it"
+NONE_APPLIES = "no rewrite applies"
 
 
-def explain(model: "pm.Model | None" = None, *, freeze_model: bool = True) -> Explanation:
-    """Say for each likelihood and prior of ``model`` what the plugin rewrites, and why not more.
+def explain(
+    model: "pm.Model | None" = None, *, freeze_model: bool = True, verbose: bool = False
+) -> Explanation:
+    """Report the rewrites of each likelihood and prior of ``model``, and the reasons for the rest.
 
-    The log density is rewritten as PyMC and nutpie do, with the plugin on, and its gradient in mode
-    NUMBA; nothing is compiled, sampled or changed. Each decision is also a line of level INFO on
+    The log density is rewritten with the plugin on as PyMC and nutpie do, and its gradient as in mode
+    NUMBA. Nothing is compiled, sampled or changed. Each decision is also a line of level INFO on
     ``logging.getLogger("pymc_fastlogp")``, here and in every compilation.
 
     Parameters
@@ -41,22 +41,24 @@ def explain(model: "pm.Model | None" = None, *, freeze_model: bool = True) -> Ex
         The model; by default the one whose context is open.
     freeze_model : bool
         Treat ``pm.Data`` and dimension lengths as constants, as with
-        :func:`pymc_fastlogp.compile_kwargs`. False shows what plain ``pm.sample`` gets.
+        :func:`pymc_fastlogp.compile_kwargs`. False reports the rewrites of plain ``pm.sample``.
+    verbose : bool
+        Print the table of rewrites, too.
 
     Returns
     -------
     Explanation
-        A table in a terminal, HTML in a notebook; ``to_dict``, ``to_frame`` and
-        ``explanation["name of a variable"]`` in code.
+        Sentences in a terminal, HTML in a notebook. ``to_dict``, ``to_frame`` and
+        ``explanation["name of a variable"]`` give plain data.
 
     Raises
     ------
     TypeError
         If there is no PyMC model.
     ValueError
-        If it has no free variable.
+        If the model has no free variable.
     RuntimeError
-        If the plugin can't be switched on, as with versions of PyMC and PyTensor that were not tested.
+        If the plugin cannot be switched on, for example with untested versions of PyMC and PyTensor.
 
     Examples
     --------
@@ -69,9 +71,8 @@ def explain(model: "pm.Model | None" = None, *, freeze_model: bool = True) -> Ex
     >>> [(row.rows_before, row.rows_after) for row in pymc_fastlogp.explain(model)["y"]]
     [(1000, 1)]
     """
-    # Late, as all imports of the kernel, see `late`.
+    # Imports of the kernel are lazy, so that the import of the package stays short.
     from pymc_fastlogp.explanation.drawing import dot_of
-    from pymc_fastlogp.explanation.expected import expected_ratio
     from pymc_fastlogp.explanation.kernels import kernels_of
 
     model = validated_model("explain", model, freeze_model=freeze_model, gradient=False)
@@ -89,29 +90,23 @@ def explain(model: "pm.Model | None" = None, *, freeze_model: bool = True) -> Ex
     )
     values = model.continuous_value_vars
     known = _with_lengths(model, values)
-    on, off = (clone_replace(x.outputs, known, rebuild_strict=False) for x in (fgraph, upstream))
+    on = clone_replace(fgraph.outputs, known, rebuild_strict=False)
     values = [known.get(x, x) for x in values]
-    expected = {
-        variable.name: expected_ratio([off[i]], [on[i]], values)
-        for kind, variable, i in by_importance[:MOST_ESTIMATES]
-        if kind != "prior"
-    }
     return Explanation(
         rows,
         kernels_of(on, values),
-        expected_ratio(off, on, values),
-        {name: ratio for name, ratio in expected.items() if ratio is not None},
         dot_of(upstream, fgraph, [variable.name for _, variable, _ in in_order]),
         _effects(model),
         _stored(model),
         tuple(x.name for x in model.deterministics),
+        verbose,
     )
 
 
 def _with_lengths(
     model: "pm.Model", values: Iterable[pt.TensorVariable]
 ) -> dict[pt.TensorVariable, pt.TensorVariable]:
-    """Return for value variables of unknown lengths others of those that samplers give them, as nutpie has it after the gradient."""
+    """Return a variable with a static shape for each value variable of unknown length, as nutpie does after the gradient."""
     unknown = [x for x in values if None in x.type.shape]
     if not unknown:
         return {}
@@ -120,7 +115,7 @@ def _with_lengths(
 
 
 def _stored(model: "pm.Model") -> dict[str, int]:
-    """Return the number of values of each free variable and Deterministic, nothing if a shape is not constant."""
+    """Return the number of values of each free variable and Deterministic; empty if a shape is not constant."""
     from pymc.pytensorf import constant_fold
 
     stored = {}
@@ -134,22 +129,23 @@ def _stored(model: "pm.Model") -> dict[str, int]:
     return stored
 
 
-# Of what effects are multiplied by, which is no reason to reparametrize a model.
+COMPARES = "reparametrize compares parametrizations in a pilot run"
+# Alone, a scale of effects is no reason to reparametrize a model.
 SCALE = "reparametrize lets it come near zero: it is the scale of effects"
 
 
 def _effects(model: "pm.Model") -> dict[str, str]:
-    """Return what ``reparametrize`` would do to each free variable."""
-    from pymc_fastlogp.reparametrization.sited_model import found_in
+    """Return the action of ``reparametrize`` on each free variable."""
+    from pymc_fastlogp.reparametrization.model_with_sites import find_effects
 
     try:
-        # As `reparametrize` does, whether or not the graphs that are explained are those of frozen data.
-        found = found_in(frozen_copy(model))
+        # `reparametrize` freezes the data, also if the explained graph does not.
+        found = find_effects(frozen_copy(model))
     except (NotImplementedError, ValueError) as error:
         return {rv.name: f"reparametrize leaves it: {error}" for rv in model.free_RVs}
-    placed = {name: f"{PLACED}: {kind}" for name, kind in found.kinds.items()}
+    placed = {name: f"{WRITTEN}{kind}; {COMPARES}" for name, kind in found.kinds.items()}
     placed |= dict.fromkeys(found.scales, SCALE)
-    return placed | {x.name: f"reparametrize leaves it: {x.reason}" for x in found.left_alone}
+    return placed | {x.name: f"reparametrize leaves it: {x.reason}" for x in found.unchanged}
 
 
 def _terms(model: "pm.Model") -> Iterator[tuple[str, pt.TensorVariable, int]]:
@@ -173,13 +169,13 @@ def _importance(term: tuple[str, pt.TensorVariable, int]) -> tuple[int, float, s
 def _outcomes(
     kind: str, variable: pt.TensorVariable, decisions: Iterable[Decision], names: dict[str, str]
 ) -> list[Outcome]:
-    """Return what happened to one term, at least one row; what fired first."""
+    """Return the outcomes of one term, at least one, rewrites that fired first."""
     size = _size(kind, variable)
     alike = defaultdict(list)
     for decision in decisions:
         n_rows = size if decision.rows_before is None else decision.rows_before
         if decision.fired or n_rows is None or n_rows > OVERHEAD:
-            alike[_what(decision)].append(decision)
+            alike[_identity(decision)].append(decision)
     if not alike:
         reason = NONE_APPLIES if size is None or size > OVERHEAD else FEW_ENTRIES
         return [Outcome(variable.name, kind, rewrite="", reason=reason)]
@@ -188,13 +184,13 @@ def _outcomes(
 
 
 def _size(kind: str, variable: pt.TensorVariable) -> int | None:
-    """Return how many entries a variable has, if known. A potential may be the sum of any number."""
+    """Return the number of entries of a variable, if known. A potential may be a sum of any number of terms."""
     shape = variable.type.shape
     return None if kind == "potential" or None in shape else prod(shape)
 
 
-def _what(decision: Decision) -> tuple:
-    """Return what makes decisions about several variables of a graph the same to the user."""
+def _identity(decision: Decision) -> tuple:
+    """Return a key that is equal for decisions that read the same to the user."""
     rows = (decision.rows_before, decision.rows_after) if decision.fired else ()
     return (decision.rule, decision.refusal, decision.by, *rows)
 
@@ -202,12 +198,12 @@ def _what(decision: Decision) -> tuple:
 def _outcome(
     kind: str, variable: pt.TensorVariable, alike: list[Decision], names: dict[str, str]
 ) -> Outcome:
-    # Of a matrix, some reductions go over rows alone and some over columns as well.
+    # Some reductions of a matrix are over rows alone, others over rows and columns.
     decision = min(alike, key=lambda decision: decision.rows_before or inf)
-    reason = decision.refusal.text if decision.refusal else ""
-    # Rules know value variables; a user knows the variable, without its transform.
+    reason, by = decision.refusal.text if decision.refusal else "", decision.by
+    # Rules name value variables, such as sigma_log__; users know sigma.
     for value, of_user in names.items():
-        reason = reason.replace(value, of_user)
+        reason, by = reason.replace(value, of_user), by.replace(value, of_user)
     return Outcome(
         variable.name,
         kind,
@@ -217,5 +213,5 @@ def _outcome(
         rows_after=decision.rows_after,
         reason=reason,
         advice=decision.refusal.advice if decision.refusal else "",
-        by=decision.by,
+        by=by,
     )

@@ -1,8 +1,8 @@
-"""Rewrite the terms of a log density side by side, and tie what happens to the terms.
+"""Rewrite the terms of a log density in one graph, and record the decisions of the rules by term.
 
-The terms, one for each variable and potential, are the outputs of one graph. They share what the
-model lets them share, as they do in the sum that is sampled from, and stay apart. What a rule
-looks at belongs to the terms that can be reached from it.
+Each variable and potential has a term, and the terms are the outputs of the graph. Terms share
+subgraphs as they do in the sum that is sampled. A decision about a node belongs to all terms that
+depend on the node.
 """
 
 from collections import defaultdict
@@ -21,9 +21,9 @@ from pymc_fastlogp.rewrites.rows.compact.reductions import parse_reduction
 
 
 class Recorder:
-    """Takes down for each term of a graph what is decided about it while it is rewritten.
+    """Record of the decisions about each term of a graph while the graph is rewritten.
 
-    Refusals get the number of rows that they are about.
+    A refusal gets the number of rows of its reduction.
     """
 
     def __init__(self, fgraph: FunctionGraph) -> None:
@@ -31,7 +31,7 @@ class Recorder:
         self._decisions: defaultdict[int, list[Decision]] = defaultdict(list)
 
     def hear(self, decision: Decision) -> None:
-        """Take down a decision about a node of this graph, not of a graph inside of a node."""
+        """Record a decision about a node of this graph, but not of the inner graph of a node."""
         if decision.variable not in self.fgraph.variables:
             return
         node = decision.variable.owner
@@ -43,10 +43,9 @@ class Recorder:
                 self._decisions[term].append(decision)
 
     def standing(self, term: int) -> Iterator[Decision]:
-        """Yield the decisions about a term that still hold: all but refusals that were overtaken."""
+        """Yield the decisions about a term, without refusals of variables that a later rewrite replaced."""
         decisions = self._decisions[term]
-        # A variable is gone when something was put in its place, about which rules were asked anew,
-        # and rules may be asked about the rows that they have made, too.
+        # Rules are applied again to replacements, and to the rows that a rule has made.
         made = {n for d in decisions if d.fired for n in (d.rows_after, d.loop)} - {None}
         for d in decisions:
             if d.fired or (d.variable in self.fgraph.variables and d.rows_before not in made):
@@ -56,14 +55,14 @@ class Recorder:
 def rewrite_terms(
     terms: Sequence[TensorVariable], *, on: bool = True
 ) -> tuple[FunctionGraph, Recorder]:
-    """Rewrite copies of the terms as PyMC and nutpie do before they take the gradient, plugin on or off.
+    """Rewrite copies of the terms as PyMC and nutpie do before the gradient, plugin on or off.
 
     Returns
     -------
     FunctionGraph
-        With the rewritten terms as outputs.
+        Graph with the rewritten terms as outputs.
     Recorder
-        With what happened.
+        Decisions of the rules.
     """
     from pymc_fastlogp._upstream.pymc import rewrite_pregrad
 
@@ -75,7 +74,7 @@ def rewrite_terms(
 
 
 def terms_reached(fgraph: FunctionGraph, node: Apply) -> set[int]:
-    """Return which outputs of the graph depend on a node."""
+    """Return the positions of the outputs that depend on a node."""
     reached, seen, to_see = set(), set(), [node]
     while to_see:
         node = to_see.pop()
@@ -89,7 +88,7 @@ def terms_reached(fgraph: FunctionGraph, node: Apply) -> set[int]:
 
 
 def n_rows(node: Apply) -> int | None:
-    """Return how many entries a reduction goes over for each of its results, if that is known."""
+    """Return the number of entries that a reduction combines for each result; None if unknown."""
     if not isinstance(node.op, CAReduce):
         return None
     reduction = parse_reduction(node)

@@ -1,1 +1,1 @@
-"""Code generation: vector LLVM IR for the inner loops of log densities."""
+"""The kernel compiler: regions of PyTensor graphs become machine code, through loops and vectorized LLVM IR."""

@@ -1,7 +1,7 @@
-"""Unexpected exceptions: what they concern is left to upstream, and one line asks for a report.
+"""Unexpected exceptions of the kernel compiler: warn, and leave the graph to upstream.
 
-A graph needs no kernel, so a defect of their compiler must not cost more than the kernel that it is about. PyTensor's flag
-``on_opt_error`` says otherwise where it is ``raise`` or ``pdb``, as in our tests.
+Kernels are optional, so a defect of the compiler must cost only one kernel. If PyTensor's flag ``on_opt_error`` is ``raise`` or ``pdb``, as in our tests,
+the exception is raised instead.
 """
 
 import logging
@@ -14,12 +14,12 @@ logger = logging.getLogger("pymc_fastlogp")
 
 
 def report_defect(error: Exception, what: str) -> str:
-    """Warn that what an unexpected error concerns is left to upstream, and return why.
+    """Log a warning that ``what`` is left to upstream because of an unexpected error, and return the reason.
 
     Raises
     ------
     Exception
-        The error, if PyTensor is told to raise those of rewrites.
+        The error, if ``on_opt_error`` is ``raise`` or ``pdb``.
     """
     if config.on_opt_error in ("raise", "pdb"):
         raise error

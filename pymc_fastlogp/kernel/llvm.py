@@ -1,4 +1,4 @@
-"""LLVM types and small idioms that all code generation uses."""
+"""LLVM types and helper functions for code generation."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -10,25 +10,25 @@ from llvmlite import ir
 I1, I8, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
 F32, F64 = ir.FloatType(), ir.DoubleType()
 POINTER = ir.PointerType()
-# Of scratch and constants: the widest vector register, which is a cache line too.
+# Bytes to which scratch and constants are aligned: the widest vector register, and a cache line.
 ALIGNMENT = 64
 
-# An int is known when code is generated, an i64 or a vector of them when it runs.
+# An int is known when code is generated; an i64 or a vector of i64 is known at run time.
 type Number = int | ir.Value
 
 
 def is_vector(number: Number) -> TypeGuard[ir.Value]:
-    """Return whether a number is one for each lane."""
+    """Return whether a number is a vector."""
     return not isinstance(number, int) and isinstance(number.type, ir.VectorType)
 
 
 def as_i64(number: Number) -> ir.Value:
-    """Return a number as a value."""
+    """Return a number as an i64 value."""
     return I64(number) if isinstance(number, int) else number
 
 
 def times(builder: ir.IRBuilder, a: Number, b: Number) -> Number:
-    """Return the product of two numbers, an int where it is known."""
+    """Return the product of two numbers, folded if both are ints."""
     if isinstance(a, int) and isinstance(b, int):
         return a * b
     if a == 1 or b == 1:
@@ -37,7 +37,7 @@ def times(builder: ir.IRBuilder, a: Number, b: Number) -> Number:
 
 
 def splat(builder: ir.IRBuilder, scalar: ir.Value, width: int) -> ir.Value:
-    """Return a vector of a scalar in all lanes."""
+    """Return a vector with a scalar in all lanes."""
     undefined = _undefined(ir.VectorType(scalar.type, width))
     first = builder.insert_element(undefined, scalar, I32(0))
     if width == 1:
@@ -51,7 +51,7 @@ def _undefined(vector: ir.VectorType) -> ir.Constant:
 
 
 def widened(builder: ir.IRBuilder, value: ir.Value, width: int) -> ir.Value:
-    """Return a vector of one lane in all lanes of a wider one; a wide vector is returned as it is."""
+    """Broadcast a vector of one lane to ``width`` lanes; return a vector of that width unchanged."""
     if value.type.count == width:
         return value
     return shuffle(builder, value, _undefined(value.type), [0] * width)
@@ -63,24 +63,24 @@ def lane(builder: ir.IRBuilder, value: ir.Value, position: int) -> ir.Value:
 
 
 def stack_variable(builder: ir.IRBuilder, type_: ir.Type) -> ir.Value:
-    """Return a pointer to a variable of this type, aligned to a cache line.
+    """Return a pointer to a stack variable, aligned to a cache line.
 
-    It is made in the entry block, which is still open: elsewhere it would be a new one in each iteration.
+    The variable is allocated in the entry block; inside a loop, each iteration would allocate another one.
     """
     with builder.goto_entry_block():
         variable = builder.alloca(type_)
         variable.align = ALIGNMENT
         variable.type = POINTER
         if isinstance(type_, ir.ArrayType):
-            _begin_life(builder, variable)
+            _start_lifetime(builder, variable)
     return variable
 
 
-def _begin_life(builder: ir.IRBuilder, array: ir.Value) -> None:
-    """Say that an array is not there before, which says nothing, but keeps SROA of LLVM 22 from what it does wrong.
+def _start_lifetime(builder: ir.IRBuilder, array: ir.Value) -> None:
+    """Append ``llvm.lifetime.start`` for an array, as a workaround for a defect of SROA in LLVM 22.
 
-    It joins halves that are stored one by one where the second of them may not be there yet (``docs/upstream.md``), but only where
-    nothing else than loads and stores uses the array.
+    SROA merges two stored halves at a point where the second half may not be defined yet (``docs/upstream.md``). It does so only for
+    arrays without uses other than loads and stores.
     """
     signature = ir.FunctionType(ir.VoidType(), [I64, POINTER])
     whole = I64(-1)
@@ -88,11 +88,11 @@ def _begin_life(builder: ir.IRBuilder, array: ir.Value) -> None:
 
 
 def filled(vector: ir.VectorType, number: float | int | bool) -> ir.Constant:
-    """Return a number in all lanes.
+    """Return a constant vector with a number in all lanes.
 
-    Code is full of the same few numbers: to make and to format one anew at each place took a third of the emission's time.
+    Constants are cached: creating and formatting them at each use took a third of the emission time.
     """
-    # Zeros of both signs are equal, and True is 1.
+    # The sign is part of the cache key, since 0.0 == -0.0; `typed` distinguishes True from 1.
     return _filled(vector, number, copysign(1, number))
 
 
@@ -104,7 +104,7 @@ def _filled(vector: ir.VectorType, number: float | int | bool, _sign: float) -> 
 def shuffle(
     builder: ir.IRBuilder, first: ir.Value, second: ir.Value, lanes: Sequence[int]
 ) -> ir.Value:
-    """Return lanes of the concatenation of two vectors."""
+    """Return a vector of the given lanes of the concatenation of two vectors."""
     return builder.shuffle_vector(first, second, _positions(tuple(lanes)))
 
 
@@ -114,7 +114,7 @@ def _positions(lanes: tuple[int, ...]) -> ir.Constant:
 
 
 def declared(module: ir.Module, name: str, signature: ir.FunctionType) -> ir.Function:
-    """Return a function that is called by its name: an intrinsic, or one of a library."""
+    """Return the declaration of an external function: an intrinsic or a library function."""
     return module.globals.get(name) or ir.Function(module, signature, name)
 
 
@@ -124,7 +124,7 @@ def once(
     signature: ir.FunctionType,
     body: Callable[..., ir.Value],
 ) -> ir.Function:
-    """Return a function that is not inlined; the body takes the builder and the arguments, appends its code and returns its result."""
+    """Return a ``noinline`` function of a module; at the first request, ``body(builder, *arguments)`` emits its code and returns the result."""
     if name in module.globals:
         return module.globals[name]
     function = ir.Function(module, signature, name)
@@ -136,7 +136,7 @@ def once(
 
 
 def private_constant(module: ir.Module, name: str, value: ir.Constant) -> ir.GlobalVariable:
-    """Return the address of a constant that becomes part of a module."""
+    """Return the address of a private constant of a module, added at the first request."""
     if name in module.globals:
         return module.globals[name]
     variable = ir.GlobalVariable(module, value.type, name)

@@ -1,25 +1,32 @@
-"""The parametrization that the data ask for: each group of a hierarchical model between centered and non-centered.
+"""Reparametrization of hierarchical models from their data: each group between centered and non-centered.
+
+The package takes a model and returns a model and a linear map. It knows nothing of compilation: callers pass a function that compiles.
 
 .. code-block:: text
 
-    effects:        which variables are effects of groups, how they are written, their mean and scale
-    correlated:     which are correlated effects, and the factor of their covariance
-    sites:          what the likelihood says of effects, as a Gaussian, and the variable that remains
-    eliminated:     what is left of the site of effects that stand after others
-    placed:         effects from what remains to be sampled
-    factored:       the same for correlated effects
-    nodes:          their arithmetic as one node with its derivatives
-    normal:         a Normal variable with a place for sites, and the change of variables
-    crossed:        the same for effects of several factors, which share their level
-    matrix_normal:  the same for correlated effects
-    zero_sum:       the same for effects that sum to zero, and which they are
-    reasons:        why variables stay as they are, whatever their prior
-    scales:         scales of effects, which may be near zero
-    model:          the model with sites
-    known_well:     which effects are placed well as they are written
-    levels:         which effects are crossed
-    mode:           the mode of a log density
-    pilot:          sites from the curvature of the likelihood
-    linear_map:     other coordinates for parameters that are correlated
-    coordinates:    which these are in a model
+    Find the effects of groups
+        effects            prior of an effect: mean, scale, centered or non-centered
+        correlated         effects with a covariance matrix
+        zero_sum           effects that sum to zero, with their change of variables
+        scales             scales of effects, with their change of variables
+        well_identified    effects that need no site, because their data identify them
+
+    Change of variables, given the sites
+        sites              Gaussian approximation of the likelihood, and elimination
+        elimination        arithmetic of the elimination for independent priors
+        single_site        arithmetic for one effect
+        joint_site         arithmetic for correlated effects
+        site_node          one node for such arithmetic, with its derivatives
+        partially_centered Normal variables with a site
+        matrix_normal      correlated variables with a site
+        crossed            effects of several factors, which share their mean
+
+    Build and estimate
+        effect_graph       graph of a model whose effects get sites
+        model_with_sites   model from that graph
+        mode               mode of a log density
+        pilot              sites from the curvature of the likelihood
+        selection          entry point: unchanged, centered, or with sites
+        linear_map         linear coordinates for correlated parameters
+        coordinates        linear map of a model
 """

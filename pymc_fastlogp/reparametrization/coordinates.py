@@ -1,4 +1,4 @@
-"""Coordinates for the parameters of a model that are correlated given the data, such as coefficients of a regression: found by a pilot."""
+"""Linear coordinates for the parameters of a model that are correlated in the posterior, such as coefficients of a regression."""
 
 import logging
 from collections.abc import Collection
@@ -7,115 +7,127 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pytensor.graph.traversal import ancestors
 
-from pymc_fastlogp.reparametrization.linear_map import LinearMap, Places, linear_map
-from pymc_fastlogp.reparametrization.mode import Array, Density, mode_of
-from pymc_fastlogp.reparametrization.sited_model import found_in
+from pymc_fastlogp.reparametrization.linear_map import Indices, LinearMap, linear_map
+from pymc_fastlogp.reparametrization.mode import Array, Density, find_mode
+from pymc_fastlogp.reparametrization.model_with_sites import find_effects
 
 if TYPE_CHECKING:
     import pymc as pm
 
 logger = logging.getLogger("pymc_fastlogp")
 
-# Of the optimizer, before the derivatives are taken: at first, and in the coordinates of each round.
+# Optimizer steps before each map, and number of rounds in mapped coordinates.
 STEPS, ROUNDS = 160, 2
-# Points at which the gradient is compared with that of the Gaussian whose curvature the map is from, and the median of their relative differences above which
-# the posterior is another: regressions and item parameters are well below, and above is what a scale multiplies, as in a funnel.
-POINTS, MOST_OFF = 8, 0.7
-# Numbers of an unconstrained point that is mapped, which is copied to the stack of a thread.
-MOST_NUMBERS = 16_384
+# Number of points at which the gradient is compared with that of the Gaussian approximation, and the largest median of relative differences.
+# Regressions and item parameters are below this limit, and funnels above.
+POINTS, MAX_MISMATCH = 8, 0.7
+# Largest dimension of a mapped point, which is copied to the stack of a thread.
+MAX_DIMENSION = 16_384
 
 
-def coordinates_of(
+def find_linear_map(
     model: "pm.Model", compiled: Any, x: Array, effects: Collection[str] = ()
 ) -> LinearMap | None:
-    """Find a linear map of correlated parameters, and say in the log what is found.
+    """Find a linear map of correlated parameters, and log the result.
 
     Parameters
     ----------
     model : pymc.Model
         The model.
     compiled : CompiledModel
-        The same compiled, with ``logp_dlogp``.
+        The compiled model, with ``logp_dlogp``.
     x : ndarray, shape (n,)
-        Where to look for the mode from.
+        Initial point of the search for the mode.
     effects : collection of str
-        Names of the variables that have sites, which are independent of all others.
+        Names of the variables with sites, whose residuals are nearly independent of all other variables.
 
     Returns
     -------
     LinearMap or None
-        None where there is nothing to gain, and where a variable has a prior that others are parameters of, or is multiplied by a scale as if it had: the mode
-        of such a density says nothing about it.
+        None if the condition number is small, or if a variable without site has a random mean or scale. The mode of such a density is not representative.
     """
-    if compiled.n_dim > MOST_NUMBERS:
+    if compiled.n_dim > MAX_DIMENSION:
         return None
-    dependent = [rv.name for rv in model.free_RVs if rv.name not in effects and _depends(model, rv)]
+    dependent = [
+        rv.name
+        for rv in model.free_RVs
+        if rv.name not in effects and _has_random_parameters(model, rv)
+    ]
     if dependent:
         logger.info("coordinates stay as they are: priors depend on others, %s", *dependent[:1])
         return None
-    # Those with sites are not found again, since they have another distribution.
-    if unplaced := [*found_in(model).kinds]:
-        logger.info("coordinates stay as they are: effects have no sites, %s", *unplaced[:1])
+    # Effects with sites have another distribution, and are not found again.
+    if without_site := [*find_effects(model).kinds]:
+        logger.info("coordinates stay as they are: effects have no sites, %s", *without_site[:1])
         return None
-    # On the way there may be points at which the gradient is not finite; what comes of them is looked at.
+    # The search may visit points with a gradient that is not finite. Results are checked.
     with np.errstate(all="ignore"):
         try:
-            found, ratio, x = _searched(compiled.logp_dlogp, x, *_places(model, compiled, effects))
+            found, ratio, x = _find_map_at_mode(
+                compiled.logp_dlogp, x, *_variable_indices(model, compiled, effects)
+            )
         except (ValueError, np.linalg.LinAlgError) as error:
             logger.info("coordinates stay as they are: %s", error)
             return None
         if found is None or not np.isfinite(ratio):
             return None
-        off = _off(compiled.logp_dlogp, found, x)
-    if not off <= MOST_OFF:
-        message = "coordinates stay as they are: the posterior is no Gaussian, gradients differ by a factor of %.3g"
-        logger.info(message, off)
+        mismatch = _mismatch(compiled.logp_dlogp, found, x)
+    if not mismatch <= MAX_MISMATCH:
+        message = "coordinates stay as they are: the posterior is not Gaussian, the relative error of its gradient is %.3g"
+        logger.info(message, mismatch)
         return None
-    sizes = (len(found.places), len(found.followers))
-    message = "%d parameters and %d that follow them get other coordinates: curvatures differ by a factor of %.3g"
+    sizes = (len(found.indices), len(found.dependents))
+    message = (
+        "%d parameters and %d dependent variables get linear coordinates: condition number %.3g"
+    )
     logger.info(message, *sizes, ratio)
     return found
 
 
-def _searched(
-    logp_dlogp: Density, x: Array, blocks: list[Places], others: list[Places]
+def _find_map_at_mode(
+    logp_dlogp: Density, x: Array, own: list[Indices], others: list[Indices]
 ) -> tuple[LinearMap | None, float, Array]:
-    """Return the map at the mode, the ratio of curvatures, and the mode, which is found in the coordinates of the one before: without, a ridge may be too narrow to walk along."""
+    """Return the map at the mode, the condition number, and the mode.
+
+    Each round searches for the mode in the coordinates of the previous map, since the optimizer stalls on a narrow ridge.
+    """
 
     def gradient(x: Array) -> Array:
         return logp_dlogp(x)[1]
 
-    x = mode_of(logp_dlogp, x, STEPS)
-    found, ratio = linear_map(gradient, x, blocks, others)
+    x = find_mode(logp_dlogp, x, STEPS)
+    found, ratio = linear_map(gradient, x, own, others)
     for _ in range(ROUNDS):
         if found is None:
             break
-        x = found.forward(mode_of(_mapped(logp_dlogp, found), found.inverse(x), STEPS))
-        found, ratio = linear_map(gradient, x, blocks, others)
+        x = found.forward(find_mode(_in_coordinates(logp_dlogp, found), found.inverse(x), STEPS))
+        found, ratio = linear_map(gradient, x, own, others)
     return found, ratio, x
 
 
-def _off(logp_dlogp: Density, linear_map: LinearMap, mode: Array) -> float:
-    """Return by how much the gradient differs from that of the Gaussian, at points drawn from it: the median of the relative differences.
+def _mismatch(logp_dlogp: Density, linear_map: LinearMap, mode: Array) -> float:
+    """Return the median relative difference between the gradient and that of the Gaussian approximation, at points drawn from the latter.
 
-    In units of its standard deviations, the gradient of a Gaussian at the distance ``d`` from its mode is ``-d``.
+    In units of standard deviations, the gradient of a Gaussian at distance ``d`` from its mode is ``-d``.
     """
-    of_w, center = _mapped(logp_dlogp, linear_map), linear_map.inverse(mode)
+    of_w, center = _in_coordinates(logp_dlogp, linear_map), linear_map.inverse(mode)
     rng, found = np.random.default_rng(0), []
     for _ in range(POINTS):
-        distance = rng.normal(size=len(linear_map.places))
+        distance = rng.normal(size=len(linear_map.indices))
         w = center.copy()
-        w[linear_map.places] += distance
+        w[linear_map.indices] += distance
         try:
             _, gradient = of_w(w)
-        except ValueError:  # a check of the model, as at any point that is too far away
+        except ValueError:  # a check of the model fails far from the mode
             return np.inf
-        difference = gradient[linear_map.places] + distance
+        difference = gradient[linear_map.indices] + distance
         found.append(np.linalg.norm(difference) / np.linalg.norm(distance))
     return float(np.median(found))
 
 
-def _mapped(logp_dlogp: Density, linear_map: LinearMap) -> Density:
+def _in_coordinates(logp_dlogp: Density, linear_map: LinearMap) -> Density:
+    """Return the log density and its gradient as functions of ``w``."""
+
     def of_w(w: Array) -> tuple[float, Array]:
         logp, gradient = logp_dlogp(linear_map.forward(w))
         return logp, linear_map.gradient(gradient)
@@ -123,22 +135,20 @@ def _mapped(logp_dlogp: Density, linear_map: LinearMap) -> Density:
     return of_w
 
 
-def _depends(model: "pm.Model", rv: Any) -> bool:
-    """Return whether the prior of a variable has others among its parameters."""
+def _has_random_parameters(model: "pm.Model", rv: Any) -> bool:
+    """Return whether the prior of a variable depends on other free variables."""
     others = {x for x in model.free_RVs if x is not rv}
     return any(x in others for x in ancestors(rv.owner.inputs, blockers=others))
 
 
-def _places(
+def _variable_indices(
     model: "pm.Model", compiled: Any, effects: Collection[str]
-) -> tuple[list[Places], list[Places]]:
-    """Return where the variables are in the unconstrained point: those without and those with sites."""
+) -> tuple[list[Indices], list[Indices]]:
+    """Return the indices of variables in the unconstrained point: those without and those with sites."""
     names = {model.rvs_to_values[rv].name: rv.name for rv in model.free_RVs}
-    blocks: list[Places] = []
-    others: list[Places] = []
+    own: list[Indices] = []
+    others: list[Indices] = []
     for name, place in zip(*compiled.shape_info[:2], strict=True):
         if name in names and place.stop <= compiled.n_dim:
-            (others if names[name] in effects else blocks).append(
-                np.arange(place.start, place.stop)
-            )
-    return blocks, others
+            (others if names[name] in effects else own).append(np.arange(place.start, place.stop))
+    return own, others

@@ -1,10 +1,10 @@
-r"""Effects of a group that are correlated: ``effect = mean + factor @ standardized`` with a factor of their covariance matrix.
+r"""Correlated effects of a group: ``effect = mean + factor @ standardized``, with ``factor`` a root of their covariance matrix.
 
     centered        a ~ MvNormal(mean, chol=factor)                    shape (J, K)
     non-centered    z ~ Normal(0, 1), mean + z @ factor.T              shape (J, K)
-                   z ~ Normal(0, 1), mean + factor @ z                shape (K, J)
+                    z ~ Normal(0, 1), mean + factor @ z                shape (K, J)
 
-:mod:`~pymc_fastlogp.reparametrization.matrix_normal` has what becomes of them.
+The change of variables is in :mod:`~pymc_fastlogp.reparametrization.matrix_normal`.
 """
 
 from dataclasses import dataclass, replace
@@ -20,17 +20,17 @@ from pytensor.tensor.random.basic import MvNormalRV
 from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.analysis.elemwise import is_elemwise
 from pymc_fastlogp.reparametrization.effects import (
-    combined,
+    broadcasts_to,
+    clients_of,
+    combine,
     depends_on,
-    fits,
     has_prior,
     is_random,
     is_standard_normal,
-    users,
 )
 
-# Effects of a group: their elimination is spelled out, so that the graph grows with the cube of it, and the time to compile with the graph.
-MOST_EFFECTS = 6
+# Effects per group. Elimination is unrolled, so the size of the graph and the compile time grow with the cube of K.
+MAX_EFFECTS = 6
 
 
 @dataclass(frozen=True)
@@ -40,21 +40,21 @@ class Correlated:
     Attributes
     ----------
     name : str
-        Of the free variable.
+        Name of the free variable.
     is_centered : bool
-        Whether the variable has the effects, or else the standardized effects.
+        True if the variable holds the effects, False if it holds the standardized effects.
     variable : Variable
         The free variable in the graph.
     terms : tuple of Variable
-        Of which the mean is the sum.
+        Terms whose sum is the mean.
     matrix : Variable
         The factor of the covariance matrix, or its transpose.
     is_transposed : bool
-        Whether it is the transpose.
+        Whether ``matrix`` is the transpose of the factor.
     group_axis, group_axis_of_terms : int
-        Of the variable, and of the terms where they have two axes.
+        Axis of the groups in the variable, and in terms with two axes.
     dims : tuple of str
-        Of the variable.
+        Dims of the variable.
     """
 
     name: str
@@ -69,47 +69,47 @@ class Correlated:
 
     @property
     def kind(self) -> str:
-        """Spelling of the effect in the model."""
+        """Parametrization of the effects in the model."""
         return "correlated, centered" if self.is_centered else "correlated, non-centered"
 
     @property
     def n_effects(self) -> int:
-        """Of a group."""
+        """Number of effects per group."""
         return self.matrix.type.shape[0]
 
     @property
     def factor(self) -> Variable:
-        """Of the covariance matrix, (K, K): what multiplies standardized effects, or, of effects that are a variable, a triangle."""
+        """Root of the covariance matrix, shape (K, K): lower triangular if the variable is centered."""
         factor = self.matrix.T if self.is_transposed else self.matrix
-        # Any matrix may be the author's. Its triangle is the same matrix where a rewrite knows that it is one.
+        # The matrix of the model may have any shape. A rewrite removes this Cholesky if the matrix is triangular.
         return pt.linalg.cholesky(factor @ factor.T) if self.is_centered else factor
 
     @property
     def mean(self) -> Variable:
-        """Of the effects, with axes for groups and effects."""
-        mean = pt.atleast_2d(combined(pt.add, self.terms, 0.0, self.variable))
+        """Mean of the effects, with axes for groups and effects."""
+        mean = pt.atleast_2d(combine(pt.add, self.terms, 0.0, self.variable))
         return mean if self.group_axis_of_terms == 0 else mean.T
 
     @property
     def multipliers(self) -> tuple[Variable, ...]:
-        """Factors of the standardized effects."""
+        """Variables that multiply the standardized effects."""
         return (self.matrix,)
 
-    def where(self, old: Variable, new: Variable) -> "Correlated":
-        """Return the same effects in a graph that has one variable for another."""
+    def substitute(self, old: Variable, new: Variable) -> "Correlated":
+        """Return the effects after ``old`` was replaced by ``new`` in the graph."""
         terms = tuple(new if x is old else x for x in self.terms)
         return replace(self, terms=terms, matrix=new if self.matrix is old else self.matrix)
 
-    def without_circle(self) -> "Correlated":
-        """Return the same effects without terms of their mean that are now made from themselves."""
+    def without_cyclic_terms(self) -> "Correlated":
+        """Drop terms of the mean that now depend on the effects."""
         if self.is_centered:
             return self
         terms = tuple(x for x in self.terms if not depends_on(x, {self.variable}))
         return replace(self, terms=terms)
 
 
-def correlated_of(fgraph: FunctionGraph, x: Variable) -> Correlated | None:
-    """Return a free variable as correlated effects, None if it has none."""
+def find_correlated(fgraph: FunctionGraph, x: Variable) -> Correlated | None:
+    """Match a free variable as correlated effects."""
     if x.type.ndim != 2 or x.owner.op.transform is not None:
         return None
     rv = x.owner.inputs[0]
@@ -121,7 +121,7 @@ def correlated_of(fgraph: FunctionGraph, x: Variable) -> Correlated | None:
     if found is None or not is_random(found.matrix):
         return None
     n_effects, n_columns = found.matrix.type.shape
-    is_small = n_effects == n_columns and n_effects is not None and 1 < n_effects <= MOST_EFFECTS
+    is_small = n_effects == n_columns and n_effects is not None and 1 < n_effects <= MAX_EFFECTS
     return found if is_small and x.type.shape[1 - found.group_axis] in (n_effects, None) else None
 
 
@@ -139,7 +139,7 @@ def _centered(x: Variable) -> Correlated | None:
 def _non_centered(fgraph: FunctionGraph, x: Variable) -> Correlated | None:
     at, group_axis, is_flipped = x, 0, False
     while True:
-        of = [*users(fgraph, at)]
+        of = [*clients_of(fgraph, at)]
         if len(of) != 1:
             return None
         [(user, place)] = of
@@ -151,7 +151,7 @@ def _non_centered(fgraph: FunctionGraph, x: Variable) -> Correlated | None:
     matrix = user.inputs[1 - place]
     if depends_on(matrix, {x}):
         return None
-    # Of the product, groups are on the axis that the matrix is not.
+    # The matrix product keeps groups on the axis that does not belong to the matrix.
     group_axis = place if not is_flipped else 1 - place
     terms, group_axis_of_terms = _terms(fgraph, x, user.outputs[0], place)
     name, dims = x.owner.op.name, x.owner.op.dims
@@ -163,10 +163,10 @@ def _non_centered(fgraph: FunctionGraph, x: Variable) -> Correlated | None:
 def _terms(
     fgraph: FunctionGraph, x: Variable, product: Variable, group_axis: int
 ) -> tuple[tuple[Variable, ...], int]:
-    """Return what is added to the product, perhaps after a transposition, and which axis groups are on there."""
+    """Return the terms added to the product, possibly after a transpose, and the axis of the groups there."""
     terms: tuple[Variable, ...] = ()
     while True:
-        of = [*users(fgraph, product)]
+        of = [*clients_of(fgraph, product)]
         if len(of) != 1:
             return terms, group_axis
         [(user, place)] = of
@@ -175,7 +175,7 @@ def _terms(
             group_axis = 1 - group_axis
         elif (
             is_elemwise(user.op, Add)
-            and all(fits(y, product) for y in found)
+            and all(broadcasts_to(y, product) for y in found)
             and not any(depends_on(y, {x}) for y in found)
         ):
             terms += found

@@ -3,8 +3,8 @@
     centered        a ~ Normal(mean, scale)                  the variable is the effect
     non-centered    raw ~ Normal(0, 1), mean + scale * raw   the variable is the standardized effect
 
-The graph is that of :func:`pymc.model.fgraph.fgraph_from_model`. Any mean and scale is correct, a wrong one only makes sites useless;
-so what is found here has to be no more than what the author of the model most likely meant.
+The graph is built by :func:`pymc.model.fgraph.fgraph_from_model`. The change of variables is exact for any mean and scale.
+A wrong mean or scale makes sites useless, so only unambiguous patterns are matched.
 """
 
 from collections.abc import Iterator
@@ -27,33 +27,33 @@ from pymc_fastlogp.analysis.elemwise import is_elemwise
 
 GATHERS = (Subtensor, AdvancedSubtensor)
 
-ONE_NUMBER = "it is one number"
+SCALAR = "it is a scalar"
 HAS_TRANSFORM = "it has a transform already"
 NO_PARAMETERS = "its prior has no parameters, and no scale multiplies it"
-IN_A_CIRCLE = "it multiplies what multiplies it"
-TWO_PLACES = "the model uses it in more than one place"
-INHERITS = "its prior is another one that inherits from the normal distribution"
-BY_ROW = "what multiplies it is not the same for all rows of a group"
+MUTUAL_PRODUCT = "it multiplies another effect that multiplies it"
+USED_TWICE = "the model uses it in more than one place"
+INHERITS = "its prior is a subclass of the normal distribution"
+SCALE_BY_ROW = "its scale differs between rows of a group"
 
 
 @dataclass(frozen=True)
 class Effect:
-    """An effect of groups.
+    """Effect of groups.
 
     Attributes
     ----------
     name : str
-        Of the free variable.
+        Name of the free variable.
     is_centered : bool
-        Whether the variable is the effect, or else the standardized effect.
+        True if the variable is the effect, False if it is the standardized effect.
     variable : Variable
         The free variable in the graph.
     terms : tuple of tuple of Variable
-        Products, of which the mean of the effect is the sum.
+        Products whose sum is the mean of the effect.
     factors : tuple of Variable
-        Of which its scale is the product.
+        Factors whose product is the scale.
     dims : tuple of str
-        Of the variable; empty where it has none.
+        Dims of the variable, empty if it has none.
     """
 
     name: str
@@ -65,78 +65,78 @@ class Effect:
 
     @property
     def kind(self) -> str:
-        """Spelling of the effect in the model."""
+        """Parametrization of the effect in the model."""
         return "centered" if self.is_centered else "non-centered"
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Of what remains to be sampled; None for a length that is not known."""
+        """Shape of the value variable; unknown lengths are None."""
         return self.variable.type.shape
 
     @property
     def mean(self) -> Variable:
-        """Of the effect."""
-        products = tuple(combined(pt.mul, x, 1.0, self.variable) for x in self.terms)
-        return combined(pt.add, products, 0.0, self.variable)
+        """Mean of the effect."""
+        products = tuple(combine(pt.mul, x, 1.0, self.variable) for x in self.terms)
+        return combine(pt.add, products, 0.0, self.variable)
 
     @property
     def factor(self) -> Variable:
-        """The scale of the effect."""
+        """Factor of the standardized effect, for effects of any kind."""
         return self.scale
 
     @property
     def scale(self) -> Variable:
-        """Of the effect."""
-        return combined(pt.mul, self.factors, 1.0, self.variable)
+        """Scale of the effect."""
+        return combine(pt.mul, self.factors, 1.0, self.variable)
 
     @property
     def parameters(self) -> tuple[Variable, ...]:
-        """Variables that mean and scale are computed from."""
+        """Variables from which mean and scale are computed."""
         return (*chain(*self.terms), *self.factors)
 
     @property
     def multipliers(self) -> tuple[Variable, ...]:
-        """Factors of a standardized effect."""
+        """Variables that multiply the standardized effect."""
         return self.factors
 
     @property
     def deviation(self) -> Variable:
-        """The effect minus its mean."""
+        """Effect minus its mean."""
         return self.variable - self.mean if self.is_centered else self.scale * self.variable
 
-    def where(self, old: Variable, new: Variable) -> "Effect":
-        """Return the same effect in a graph that has one variable for another."""
+    def substitute(self, old: Variable, new: Variable) -> "Effect":
+        """Return the effect after ``old`` was replaced by ``new`` in the graph."""
         *terms, factors = (
             tuple(new if x is old else x for x in xs) for xs in (*self.terms, self.factors)
         )
         return replace(self, terms=tuple(terms), factors=factors)
 
-    def without_circle(self) -> "Effect":
-        """Return the same effect without terms of its mean that are now made from itself, as where two effects are added to each other."""
+    def without_cyclic_terms(self) -> "Effect":
+        """Drop terms of the mean that now depend on the effect, as happens if two effects are added to each other."""
         if self.is_centered:
             return self
         terms = [x for x in self.terms if not any(depends_on(y, {self.variable}) for y in x)]
         return replace(self, terms=tuple(terms))
 
 
-def combined(op: Elemwise, parts: tuple[Variable, ...], empty: float, x: Variable) -> Variable:
-    """Return parts as one; those of rows have one entry, of which the axes go."""
-    fitting = [_one_for_all(y) if y.type.ndim > x.type.ndim else y for y in parts]
+def combine(op: Elemwise, parts: tuple[Variable, ...], empty: float, x: Variable) -> Variable:
+    """Combine parts with an Elemwise, or return ``empty``. Parts with more axes than ``x`` have one entry and become scalars."""
+    fitting = [_as_scalar(y) if y.type.ndim > x.type.ndim else y for y in parts]
     if len(fitting) < 2:
         return fitting[0] if fitting else pt.constant(empty)
     return op(*fitting)
 
 
 @dataclass(frozen=True)
-class LeftAlone:
-    """A free variable that stays as it is written.
+class Unchanged:
+    """Free variable that keeps its parametrization.
 
     Attributes
     ----------
     name : str
-        Of the variable.
+        Name of the variable.
     reason : str
-        Why.
+        Reason, as a clause for log messages.
     """
 
     name: str
@@ -144,33 +144,33 @@ class LeftAlone:
 
 
 def depends_on(x: Variable, others: set[Variable]) -> bool:
-    """Return whether a variable is made from any of the others, or is one."""
+    """Return whether a variable depends on any of the others, or is one of them."""
     return any(y in others for y in ancestors([x]))
 
 
-def effect_of(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
-    """Return what is known of a free variable."""
+def find_effect(fgraph: FunctionGraph, x: Variable) -> Effect | Unchanged:
+    """Match a free variable as an effect."""
     op = x.owner.op
     rv = x.owner.inputs[0]
     if x.type.ndim == 0:
-        return LeftAlone(op.name, ONE_NUMBER)
+        return Unchanged(op.name, SCALAR)
     if op.transform is not None:
-        return LeftAlone(op.name, HAS_TRANSFORM)
+        return Unchanged(op.name, HAS_TRANSFORM)
     if not has_prior(rv, NormalRV):
         prior = getattr(getattr(rv.owner, "op", None), "name", None)
         if prior == "normal":
-            return LeftAlone(op.name, INHERITS)
-        return LeftAlone(op.name, f"its prior is {prior or 'no distribution'}, not normal")
+            return Unchanged(op.name, INHERITS)
+        return Unchanged(op.name, f"its prior is {prior or 'no distribution'}, not normal")
     mu, sigma = rv.owner.op.dist_params(rv.owner)
     if is_random(mu) or is_random(sigma):
         return Effect(op.name, True, x, ((mu,),), (sigma,), op.dims)
     if not is_standard_normal(rv):
-        return LeftAlone(op.name, NO_PARAMETERS)
-    return non_centered(fgraph, x)
+        return Unchanged(op.name, NO_PARAMETERS)
+    return find_non_centered(fgraph, x)
 
 
 def has_prior(rv: Variable, op_type: type) -> bool:
-    """Return whether a random variable is of a distribution; one that inherits from it may have another density."""
+    """Return whether a random variable has exactly this Op. A subclass may have another density."""
     return rv.owner is not None and type(rv.owner.op) is op_type
 
 
@@ -183,32 +183,32 @@ def is_standard_normal(rv: Variable) -> bool:
 
 
 def is_random(x: Variable) -> bool:
-    """Return whether a variable is made from a free variable, or is one."""
+    """Return whether a variable depends on a free variable, or is one."""
     return any(y.owner is not None and isinstance(y.owner.op, ModelFreeRV) for y in ancestors([x]))
 
 
-def non_centered(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
-    """Find what multiplies a standardized effect, and what is added to that."""
+def find_non_centered(fgraph: FunctionGraph, x: Variable) -> Effect | Unchanged:
+    """Match the scale that multiplies a standardized effect, and the mean that is added."""
     name, at, is_gathered = x.owner.op.name, x, False
     while True:
-        of = [*users(fgraph, at)]
+        of = [*clients_of(fgraph, at)]
         if len(of) != 1:
-            return LeftAlone(name, TWO_PLACES if of else NO_PARAMETERS)
+            return Unchanged(name, USED_TWICE if of else NO_PARAMETERS)
         [(user, place)] = of
         if not isinstance(user.op, GATHERS) or place != 0:
             break
         at, is_gathered = user.outputs[0], True
     factors = tuple(y for i, y in enumerate(user.inputs) if i != place)
     if not is_elemwise(user.op, Mul) or not any(map(is_random, factors)):
-        return LeftAlone(name, NO_PARAMETERS)
+        return Unchanged(name, NO_PARAMETERS)
     if any(depends_on(y, {x}) for y in factors):
-        return LeftAlone(name, TWO_PLACES)
+        return Unchanged(name, USED_TWICE)
     if is_gathered and not all(all(y.type.broadcastable) for y in factors):
-        return LeftAlone(name, BY_ROW)
-    if not is_gathered and not all(fits(y, x) for y in factors):
-        return LeftAlone(name, BY_ROW)
+        return Unchanged(name, SCALE_BY_ROW)
+    if not is_gathered and not all(broadcasts_to(y, x) for y in factors):
+        return Unchanged(name, SCALE_BY_ROW)
     terms, outer = _around(fgraph, x, user.outputs[0])
-    # What is added to rows is no part of the mean of an effect.
+    # Terms added after indexing belong to rows, not to groups.
     own = () if is_gathered else terms
     return Effect(name, False, x, own, (*factors, *outer), x.owner.op.dims)
 
@@ -216,20 +216,20 @@ def non_centered(fgraph: FunctionGraph, x: Variable) -> Effect | LeftAlone:
 def _around(
     fgraph: FunctionGraph, x: Variable, scaled: Variable
 ) -> tuple[tuple[tuple[Variable, ...], ...], tuple[Variable, ...]]:
-    """Return what is added to the scaled variable entry by entry, and the random numbers that multiply the sum, as the scale of several effects does."""
+    """Return the terms added to the scaled variable, and the random scalars that multiply the sum, such as a common scale of several effects."""
     terms: tuple[tuple[Variable, ...], ...] = ()
     outer: tuple[Variable, ...] = ()
     while True:
-        of = [*users(fgraph, scaled)]
+        of = [*clients_of(fgraph, scaled)]
         if len(of) != 1:
             return terms, outer
         [(user, place)] = of
         found = tuple(y for i, y in enumerate(user.inputs) if i != place)
         if any(depends_on(y, {x}) for y in found):
             return terms, outer
-        if is_elemwise(user.op, Add) and all(fits(y, scaled) for y in found):
+        if is_elemwise(user.op, Add) and all(broadcasts_to(y, scaled) for y in found):
             terms += tuple((y,) for y in found)
-        elif is_elemwise(user.op, Mul) and all(_is_random_number(y) for y in found):
+        elif is_elemwise(user.op, Mul) and all(_is_random_scalar(y) for y in found):
             terms = tuple((*product, *found) for product in terms)
             outer += found
         else:
@@ -237,26 +237,26 @@ def _around(
         scaled = user.outputs[0]
 
 
-def _is_random_number(x: Variable) -> bool:
+def _is_random_scalar(x: Variable) -> bool:
     return all(x.type.broadcastable) and is_random(x)
 
 
-def users(fgraph: FunctionGraph, x: Variable) -> Iterator[tuple[Apply, int]]:
-    """Yield the nodes that compute with a variable, through the names that the model gives it."""
+def clients_of(fgraph: FunctionGraph, x: Variable) -> Iterator[tuple[Apply, int]]:
+    """Yield the clients of a variable and its input position in each. Deterministic and named copies count as the variable."""
     for node, place in fgraph.clients[x]:
         if isinstance(node.op, ModelDeterministic | ModelNamed):
-            yield from users(fgraph, node.outputs[0])
+            yield from clients_of(fgraph, node.outputs[0])
         elif not isinstance(node.op, Output):
             yield node, place
 
 
-def _one_for_all(x: Variable) -> Variable:
-    """Return a variable whose axes all have length 1 without them."""
+def _as_scalar(x: Variable) -> Variable:
+    """Drop all axes, each of length 1."""
     return x.dimshuffle()
 
 
-def fits(x: Variable, effect: Variable) -> bool:
-    """Return whether a variable that meets an effect in one Elemwise broadcasts to its shape, not the other way round."""
+def broadcasts_to(x: Variable, effect: Variable) -> bool:
+    """Return whether a variable broadcasts to the shape of an effect, so that the effect itself is not broadcast."""
     if x.type.ndim > effect.type.ndim:
         return False
     lengths = zip(reversed(x.type.shape), reversed(effect.type.shape), strict=False)

@@ -1,15 +1,17 @@
-r"""Effects that go together, eliminated one after the other: what is left of the site of those that stand after them.
+r"""Elimination of the effects of a block, one after the other, from the information ``I`` and the gradient ``w`` of their site.
+
+Eliminating effect ``k`` with prior standard deviation ``s_k`` updates the site of the later effects:
 
     ratio = s_k^2 / (1 + s_k^2 I_kk)
     I_ij <- I_ij - ratio I_ki I_kj,   w_i <- w_i - ratio I_ki w_k      for i, j > k
 
-The derivatives go the same way back. With those of what was left in ``I'_ij`` and ``w'_i``, where ``R`` is that of the ratio,
+The pullback runs backwards. With the gradients ``I'_ij`` and ``w'_i`` of the updated site, and the gradient ``R`` of the ratio,
 
     R     = -sum_i w'_i I_ki w_k - sum_ij I'_ij I_ki I_kj
     I'_ki = -w'_i ratio w_k - sum_j I'_ij ratio I_kj,    w'_k = -sum_i w'_i ratio I_ki
     I'_kk = -R ratio^2,                                  s'_k = 2 s_k R / (1 + s_k^2 I_kk)^2
 
-Each sum over ``ij`` is over ``i <= j``, where a term has a derivative by both of its factors.
+Sums over ``ij`` have ``i <= j``. Each term has derivatives with respect to both of its factors. In the code, ``d_x`` is the derivative with respect to ``x``.
 """
 
 from collections.abc import Sequence
@@ -25,7 +27,7 @@ Triangle = dict[tuple[int, int], Any]
 
 
 class _Step(NamedTuple):
-    """One effect when it is eliminated: its row of the information, as it was and without negative numbers on the diagonal, and its gradient."""
+    """State of one effect at its elimination: row of the information, clipped diagonal entry, gradient and scale."""
 
     row: list[Any]
     diagonal: Any
@@ -37,17 +39,17 @@ class _Step(NamedTuple):
         return pt.reciprocal(1.0 + pt.sqr(self.scale) * self.diagonal)
 
 
-def eliminated(
+def eliminate(
     scales: Sequence[Any], gradients: Sequence[Any], information: Triangle
 ) -> tuple[list[Any], Triangle]:
-    """Return gradients and information of each effect when those before it are eliminated.
+    """Return gradients and information of each effect after the effects before it are eliminated.
 
     Parameters
     ----------
     scales, gradients : sequence of Variable
-        Of K effects.
+        Scales and gradients of K effects.
     information : mapping of (int, int) to Variable
-        The upper triangle of the information.
+        Upper triangle of the information.
 
     Returns
     -------
@@ -58,9 +60,9 @@ def eliminated(
     if n == 1:
         return [*gradients], {**information}
     forward, pullback = _functions(n)
-    numbers = [information[place] for place in _upper(n)]
-    # The scale of the last one has no part in it.
-    outputs = as_node(forward, pullback, *scales[:-1], *gradients, *numbers)
+    arrays = [information[place] for place in _upper(n)]
+    # The last effect is not eliminated, so its scale is not an input.
+    outputs = as_node(forward, pullback, *scales[:-1], *gradients, *arrays)
     later = [place for place in _upper(n) if place[0] > 0]
     return [gradients[0], *outputs[: n - 1]], {
         **information,
@@ -74,7 +76,7 @@ def _upper(n: int) -> list[tuple[int, int]]:
 
 @cache
 def _functions(n: int) -> tuple[Forward, Pullback]:
-    """Return both functions for a number of effects, always the same ones."""
+    """Return forward and pullback for ``n`` effects, cached so that equal calls share one Op."""
 
     def forward(*inputs: Any) -> list[Variable]:
         steps = _steps(n, inputs)
@@ -83,13 +85,15 @@ def _functions(n: int) -> tuple[Forward, Pullback]:
 
     def pullback(inputs: Any, outputs: Any, gradients: Any) -> list[Variable]:
         later = [place for place in _upper(n) if place[0] > 0]
-        of_w = dict(enumerate(gradients[: n - 1], start=1)) | {0: 0.0}
-        of_information = dict(zip(later, gradients[n - 1 :], strict=True))
+        d_w = dict(enumerate(gradients[: n - 1], start=1)) | {0: 0.0}
+        d_information = dict(zip(later, gradients[n - 1 :], strict=True))
         steps = _steps(n, inputs)
         last = n - 1, n - 1
-        of_information[last] = pt.switch(steps[-1].row[0] >= 0.0, of_information[last], 0.0)
-        of_scales = [_back(k, n, steps, of_w, of_information) for k in reversed(range(n - 1))]
-        return [*reversed(of_scales), *(of_w[k] for k in range(n))]
+        d_information[last] = pt.switch(steps[-1].row[0] >= 0.0, d_information[last], 0.0)
+        d_scales = [
+            _pull_back_step(k, n, steps, d_w, d_information) for k in reversed(range(n - 1))
+        ]
+        return [*reversed(d_scales), *(d_w[k] for k in range(n))]
 
     return forward, pullback
 
@@ -100,39 +104,39 @@ def _steps(n: int, inputs: Sequence[Any]) -> list[_Step]:
     steps = []
     for k, scale in enumerate(scales):
         row = [information[k, j] for j in range(k, n)]
-        # Not below 0 but by rounding, which the elimination of huge numbers may do.
+        # Exact arithmetic keeps the diagonal nonnegative. Rounding may not if the information is huge.
         steps.append(_Step(row, row[0] if k == 0 else pt.maximum(row[0], 0.0), w[k], scale))
         if scale is None:
             break
         ratio = pt.sqr(scale) * steps[k].inverse
         for i in range(k + 1, n):
-            less = ratio * row[i - k]
-            w[i] = w[i] - less * w[k]
+            weight = ratio * row[i - k]
+            w[i] = w[i] - weight * w[k]
             for j in range(i, n):
-                information[i, j] = information[i, j] - less * row[j - k]
+                information[i, j] = information[i, j] - weight * row[j - k]
     return steps
 
 
-def _back(
-    k: int, n: int, steps: list[_Step], of_w: dict[int, Any], of_information: Triangle
+def _pull_back_step(
+    k: int, n: int, steps: list[_Step], d_w: dict[int, Any], d_information: Triangle
 ) -> Any:
-    """Return the derivative by the scale of an effect, and put those by its gradient and information in place."""
+    """Return the derivative with respect to the scale of an effect, and update those of gradients and information in place."""
     step = steps[k]
     ratio = pt.sqr(step.scale) * step.inverse
-    of_row, of_ratio = [0.0] * n, 0.0
+    d_row, d_ratio = [0.0] * n, 0.0
     for i in range(k + 1, n):
         coupling = step.row[i - k]
-        of_ratio = of_ratio - of_w[i] * coupling * step.gradient
-        of_row[i] = of_row[i] - of_w[i] * ratio * step.gradient
-        of_w[k] = of_w[k] - of_w[i] * ratio * coupling
+        d_ratio = d_ratio - d_w[i] * coupling * step.gradient
+        d_row[i] = d_row[i] - d_w[i] * ratio * step.gradient
+        d_w[k] = d_w[k] - d_w[i] * ratio * coupling
         for j in range(i, n):
             other = step.row[j - k]
-            of_ratio = of_ratio - of_information[i, j] * coupling * other
-            of_row[i] = of_row[i] - of_information[i, j] * ratio * other
-            of_row[j] = of_row[j] - of_information[i, j] * ratio * coupling
-    if k > 0:  # the first row has the numbers of the site
+            d_ratio = d_ratio - d_information[i, j] * coupling * other
+            d_row[i] = d_row[i] - d_information[i, j] * ratio * other
+            d_row[j] = d_row[j] - d_information[i, j] * ratio * coupling
+    if k > 0:  # the first row holds constants of the site
         for i in range(k + 1, n):
-            of_information[k, i] = of_information[k, i] + of_row[i]
-        of_diagonal = of_information[k, k] - of_ratio * pt.sqr(ratio)
-        of_information[k, k] = pt.switch(step.row[0] >= 0.0, of_diagonal, 0.0)
-    return 2.0 * step.scale * of_ratio * pt.sqr(step.inverse)
+            d_information[k, i] = d_information[k, i] + d_row[i]
+        d_diagonal = d_information[k, k] - d_ratio * pt.sqr(ratio)
+        d_information[k, k] = pt.switch(step.row[0] >= 0.0, d_diagonal, 0.0)
+    return 2.0 * step.scale * d_ratio * pt.sqr(step.inverse)

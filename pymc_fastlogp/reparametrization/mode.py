@@ -1,4 +1,4 @@
-"""The mode of a log density, or a point on the way there."""
+"""Approximate mode of a log density by L-BFGS."""
 
 from collections.abc import Callable
 from functools import cache
@@ -11,32 +11,32 @@ Array = NDArray[np.float64]
 Density = Callable[[Array], tuple[float, Array]]
 
 
-def mode_of(logp_dlogp: Density, x: Array, n_steps: int) -> Array:
+def find_mode(logp_dlogp: Density, x: Array, n_steps: int) -> Array:
     """Return the point that L-BFGS reaches.
 
     Parameters
     ----------
     logp_dlogp : callable
-        The log density and its gradient; it may raise ValueError where there is none.
+        Function that returns the log density and its gradient, or raises ValueError where they are undefined.
     x : ndarray, shape (n,)
-        Where to begin.
+        Initial point.
     n_steps : int
-        After how many steps to stop at the latest.
+        Largest number of steps.
     """
-    # Imported first, so that its BLAS is among those that are limited.
+    # Import SciPy before limiting threads, so that its BLAS is limited, too.
     from scipy.optimize import minimize
 
     def cost(x: Array) -> tuple[float, Array]:
         try:
             logp, gradient = logp_dlogp(x)
-        except ValueError:  # a check of the model, as at any point that is too far away
+        except ValueError:  # a check of the model fails far from the mode
             return np.inf, np.zeros_like(x)
         if not (np.isfinite(logp) and np.isfinite(gradient).all()):
             return np.inf, np.zeros_like(x)
         return -logp, -gradient
 
     options = {"maxiter": n_steps}
-    # Vectors of some hundred numbers: a second thread has nothing to do but to wait, busily.
+    # Vectors are short, so a second BLAS thread would only spin.
     with _libraries().limit(limits=1, user_api="blas"):
         found = minimize(cost, x, jac=True, method="L-BFGS-B", options=options)
     return np.asarray(found.x)

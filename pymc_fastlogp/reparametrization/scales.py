@@ -1,14 +1,13 @@
-r"""Scales of effects that may be near zero: a change of variables without the long tail of the logarithm.
+r"""Scales of effects near zero: a change of variables without the exponential tail of the logarithm.
 
-Where the data do not say that effects differ at all, the density of their scale is about constant from zero to where the data begin to speak. The
-density of its logarithm then falls as ``exp(v)`` to the left: an exponential tail, which a sampler with Gaussian momentum walks along, where the other side
-ends like a Gaussian or sooner. So here
+If the data are compatible with equal effects, the density of their scale is nearly constant from zero up to some value. The density of ``v = log(x)`` then
+falls as ``exp(v)`` to the left, an exponential tail in which Hamiltonian samplers mix slowly. The right side falls at least as fast as a Gaussian. Instead,
 
     log(x / s) = v - 1 - min(v, 0)^2 / 2,   log(dx / dv) = log(x) + log(1 - min(v, 0))
 
-with ``s``, the scale of the prior. To the right this is the logarithm, to the left the density falls as ``exp(-v^2 / 2)``. It is an exact change of variables, whose
-first derivative is continuous. Nothing is fitted: where the data know the scale well, it is about linear there, as the logarithm is. Priors whose density is 0
-at zero, such as InverseGamma or LogNormal, have no such tail and keep the logarithm.
+with the scale ``s`` of the prior. The map is the logarithm to the right. To the left, the density falls as ``exp(-v^2 / 2)``. The map is exact, with a continuous
+first derivative, and has no fitted constants. Well-identified scales lie where it is nearly linear, like the logarithm. Priors whose density is 0 at zero, such as
+InverseGamma or LogNormal, have no such tail and keep the logarithm.
 
 For gradients ``X`` of ``x / s`` and ``J`` of ``log(dx / dv)`` at ``s = 1``, and ``t = 1 - min(v, 0)``, the derivative is ``t (X x / s + J) - J [v < 0] / t``.
 """
@@ -27,12 +26,12 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.reparametrization.site_node import as_node
 
-# Positive at zero; the last parameter of each is its scale.
+# Priors with a positive density at zero. The last parameter of each is its scale.
 PRIORS = (HalfNormalRV, ExponentialRV, HalfCauchyRV, HalfStudentTRV)
 
 
 class ScaleTransform(Transform):
-    """The change of variables of a scale, see the module."""
+    """Change of variables of a scale, derived in the docstring of the module."""
 
     name = "scale"
     ndim_supp = 0
@@ -45,16 +44,16 @@ class ScaleTransform(Transform):
 
     def backward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return the scale."""
-        return inputs[-1] * _moved(value)[0]
+        return inputs[-1] * _relative_scale(value)[0]
 
     def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
-        """Return that of each entry."""
-        # PyMC keeps a constant in float32 if that is exact, and its logarithm would be in float32, too.
-        return pt.log(inputs[-1].astype(value.dtype)) + _moved(value)[1]
+        """Return the log Jacobian of each entry."""
+        # PyMC stores an exact constant as float32. Cast it, so that the logarithm is float64.
+        return pt.log(inputs[-1].astype(value.dtype)) + _relative_scale(value)[1]
 
 
-def _moved(v: TensorVariable) -> list[Variable]:
-    """Return ``x / s``, and the logarithm of the Jacobian for ``s = 1``."""
+def _relative_scale(v: TensorVariable) -> list[Variable]:
+    """Return ``x / s``, and the log Jacobian for ``s = 1``."""
     return as_node(_forward, _pullback, v)
 
 
@@ -68,21 +67,21 @@ def _pullback(
     inputs: Sequence[Any], outputs: Sequence[Any], gradients: Sequence[Any]
 ) -> list[Variable]:
     [v] = inputs
-    of_x, of_log = gradients
+    d_x, d_log = gradients
     slope = 1.0 - pt.minimum(v, 0.0)
-    return [slope * (of_x * outputs[0] + of_log) - of_log * pt.lt(v, 0.0) / slope]
+    return [slope * (d_x * outputs[0] + d_log) - d_log * pt.lt(v, 0.0) / slope]
 
 
 scale_transform = ScaleTransform()
 
 
 def scales_in(factors: Sequence[Variable]) -> list[Variable]:
-    """Return the free variables of a graph that factors of effects are made from, and that are scales with a density at zero."""
+    """Return the free variables on which factors of effects depend and whose priors are in ``PRIORS``."""
     return [x for x in dict.fromkeys(ancestors(factors)) if _is_scale(x)]
 
 
-def sited_scale(x: Variable) -> Variable:
-    """Return the free variable with the transform of this module."""
+def with_scale_transform(x: Variable) -> Variable:
+    """Return the free variable of a scale with :class:`ScaleTransform`."""
     rv, value = x.owner.inputs
     new_value = value.type(name=f"{x.owner.op.name}_{scale_transform.name}__")
     return ModelFreeRV(x.owner.op.name, x.owner.op.dims, scale_transform)(rv, new_value)

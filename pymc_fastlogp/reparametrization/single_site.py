@@ -1,10 +1,14 @@
-r"""Standardized effects from what remains to be sampled, for effects on their own.
+r"""Standardized effect from its residual ``z``, for one effect per group.
+
+For a scale ``s``, the gradient ``w`` of the site at the mean of the effect, and the information ``I`` of the site,
 
     d = 1 + s^2 I,   r = 1 / sqrt(d),   u = s w r^2 + z r,   log |du/dz| = -log(d) / 2
 
-for a scale ``s``, a gradient ``w`` where the effect has its mean, and the information ``I``. For gradients ``U`` and ``J`` of the two outputs, the derivatives are
+With gradients ``U`` and ``J`` of the two outputs, the derivatives are
 
     z: U r        w: U s r^2        d: -r^2 (U (u - z r / 2) + J / 2) =: D        s: U w r^2 + 2 s I D        I: s^2 D
+
+In the code, ``d_x`` is the derivative with respect to ``x``.
 """
 
 from collections.abc import Sequence
@@ -16,23 +20,23 @@ from pytensor.graph.basic import Variable
 from pymc_fastlogp.reparametrization.site_node import as_node
 
 
-def placed(z: Any, scale: Any, gradient: Any, information: Any) -> list[Variable]:
-    """Return standardized effects, and the logarithm of the Jacobian of each.
+def standardized_effects(z: Any, scale: Any, gradient: Any, information: Any) -> list[Variable]:
+    """Return standardized effects, and the log Jacobian of each.
 
     Parameters
     ----------
     z : Variable
-        What remains.
+        Residual.
     scale, gradient : Variable
-        Of effects: their scale, and the gradient of the likelihood where they have their mean.
+        Scale of the effect, and gradient of the site at the mean of the effect.
     information : Variable
-        Of the likelihood, of the shape of ``z``.
+        Information of the site, of the shape of ``z``.
     """
     return as_node(_forward, _pullback, scale, gradient, z, information)
 
 
-def remaining(u: Any, scale: Any, gradient: Any, information: Any) -> Variable:
-    """Return what remains of standardized effects: the inverse of :func:`placed`."""
+def residual(u: Any, scale: Any, gradient: Any, information: Any) -> Variable:
+    """Return the residual of standardized effects: the inverse of :func:`standardized_effects`."""
     d = 1.0 + pt.sqr(scale) * information
     return (u - scale * gradient / d) * pt.sqrt(d)
 
@@ -47,8 +51,8 @@ def _pullback(
     inputs: Sequence[Any], outputs: Sequence[Any], gradients: Sequence[Any]
 ) -> list[Variable]:
     s, w, z, information = inputs
-    of_u, of_log = gradients
+    d_u, d_log = gradients
     r = pt.reciprocal(pt.sqrt(1.0 + pt.sqr(s) * information))
-    weight = of_u * pt.sqr(r)
-    of_d = -weight * (outputs[0] - 0.5 * z * r) - 0.5 * pt.sqr(r) * of_log
-    return [weight * w + 2.0 * s * information * of_d, weight * s, of_u * r, pt.sqr(s) * of_d]
+    weight = d_u * pt.sqr(r)
+    d_d = -weight * (outputs[0] - 0.5 * z * r) - 0.5 * pt.sqr(r) * d_log
+    return [weight * w + 2.0 * s * information * d_d, weight * s, d_u * r, pt.sqr(s) * d_d]

@@ -1,21 +1,20 @@
-r"""Gaussian site of a group of effects: the likelihood's approximation, and the variable that remains to be sampled.
+r"""Gaussian site of the effects of a group: a Gaussian approximation of their likelihood, as in expectation propagation.
 
-The likelihood of the K effects of a group, ``a``, is summarized by ``exp(h @ a - a @ I @ a / 2)`` with a positive semidefinite ``I``, and the
-prior is ``a_k ~ Normal(mu_k, s_k)``. Of the standardized effects ``u = (a - mu) / s`` the product of both is Gaussian, with
+The likelihood of the K effects ``a`` of a group is approximated by ``exp(h @ a - a @ I @ a / 2)``, with a positive semidefinite ``I``.
+The prior is ``a_k ~ Normal(mu_k, s_k)``. The product of prior and site is Gaussian. In the standardized effects ``u = (a - mu) / s`` it has
 
     precision   M_ij = [i = j] + s_i I_ij s_j
     gradient    s_i w_i  at  u = 0,  w = h - I @ mu
 
-Eliminating one effect after the other, as Cholesky's method does, makes the first one conditional on all others, and the last one marginal:
+Effects are eliminated one after the other, as in a Cholesky factorization. The first is then conditional on all others, and the last is marginal:
 
     u_k = s_k (w_k - sum_{j > k} I_kj (a_j - mu_j)) / d_k + z_k / sqrt(d_k),   d_k = 1 + s_k^2 I_kk
     I_ij <- I_ij - s_k^2 I_ik I_kj / d_k,   w_i <- w_i - s_k^2 I_ik w_k / d_k      for i, j > k
 
-Nothing is divided by a scale, so scales may be 0 or large; every ``d_k`` is at least 1. It is an exact change of variables whatever ``I`` and
-``h`` are, since ``u_k`` is affine in ``z_k`` given what stands after it.
+The sampler moves in the residuals ``z``. This change of variables is exact for any ``I`` and ``h``, because ``u_k`` is affine in ``z_k`` given the later
+effects. Nothing is divided by a scale, so scales may be 0 or large, and every ``d_k`` is at least 1.
 
-Where the likelihood has other parameters, ``x``, such as a common intercept or coefficients, the effects that it wants depend on them: ``h`` is then
-``h - B @ x``, with constants ``B`` again.
+Other parameters ``x`` of the likelihood, such as a common intercept or coefficients, shift the gradient: ``h`` is replaced by ``h - B @ x`` with a constant ``B``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,16 +25,16 @@ from numpy.typing import NDArray
 from pytensor.graph.basic import Variable
 
 from pymc_fastlogp.reparametrization.effects import Effect
-from pymc_fastlogp.reparametrization.elimination import eliminated
+from pymc_fastlogp.reparametrization.elimination import eliminate
 
 Array = NDArray[np.float64]
-# Names of effects that go together.
-Bundle = tuple[str, ...]
+# Names of the effects of one joint site, in the order of elimination.
+Block = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Site:
-    """Of effects that go together, all of one shape.
+    """Gaussian site of a block of effects, all of one shape.
 
     Attributes
     ----------
@@ -46,7 +45,8 @@ class Site:
     slopes : mapping of str to ndarray, shape (K, *shape, n)
         ``B`` for each other parameter, by its name.
     sign : float, optional
-        Of crossed effects, with which all rows have them: 1, -1, or 0 where it turns out that not all have. None for effects that are nothing of the kind.
+        Sign of a crossed effect in the linear predictor, the same for all rows: 1 or -1. It is 0 if only part of the rows have the effect,
+        and None if the effect is no candidate for crossing.
     """
 
     information: Array
@@ -55,17 +55,17 @@ class Site:
     sign: float | None = None
 
     @classmethod
-    def nothing(
+    def flat(
         cls, n_effects: int, shape: tuple[int, ...], others: Mapping[str, int] | None = None
     ) -> "Site":
-        """Return the site of data that say nothing: effects are non-centered.
+        """Return the site of a flat likelihood, which makes effects non-centered.
 
         Parameters
         ----------
         n_effects : int
-            K.
+            Number of effects K.
         shape : tuple of int
-            Of an effect.
+            Shape of an effect.
         others : mapping of str to int, optional
             Names and lengths of other parameters.
         """
@@ -73,29 +73,31 @@ class Site:
         return cls(np.zeros((n_effects, n_effects, *shape)), np.zeros((n_effects, *shape)), slopes)
 
     @classmethod
-    def everything(cls, n_effects: int, shape: tuple[int, ...]) -> "Site":
-        """Return the site of data that know effects as well as may be: they are centered."""
+    def infinite(cls, n_effects: int, shape: tuple[int, ...]) -> "Site":
+        """Return the site with infinite information, which makes effects centered."""
         return cls(np.full((n_effects, n_effects, *shape), np.inf), np.zeros((n_effects, *shape)))
 
     @property
-    def is_everything(self) -> bool:
-        """Return whether data know effects as well as may be."""
+    def is_infinite(self) -> bool:
+        """Return whether the information is infinite."""
         return bool(np.isinf(self.information).all())
 
-    def guarded(self) -> "Site":
-        """Return the nearest site that is finite and positive semidefinite; groups that are neither have none."""
+    def projected(self) -> "Site":
+        """Return the nearest site with finite, positive semidefinite information. Groups with NaN or infinite entries get a flat site."""
         matrices = np.moveaxis(self.information, (0, 1), (-2, -1))
         matrices = (matrices + np.swapaxes(matrices, -1, -2)) / 2
         gradient = np.moveaxis(self.gradient, 0, -1)
         good = np.isfinite(matrices).all((-2, -1)) & np.isfinite(gradient).all(-1)
         matrices = np.where(good[..., None, None], matrices, 0.0)
         values, vectors = np.linalg.eigh(matrices)
-        clipped = (vectors * np.clip(values, 0.0, LARGEST)[..., None, :]) @ np.swapaxes(
+        clipped = (vectors * np.clip(values, 0.0, MAX_INFORMATION)[..., None, :]) @ np.swapaxes(
             vectors, -1, -2
         )
-        is_inside = (values >= 0).all(-1) & (values <= LARGEST).all(-1)
+        is_inside = (values >= 0).all(-1) & (values <= MAX_INFORMATION).all(-1)
         matrices = np.where(is_inside[..., None, None], matrices, clipped)
-        gradient = np.where(good[..., None], np.clip(gradient, -LARGEST, LARGEST), 0.0)
+        gradient = np.where(
+            good[..., None], np.clip(gradient, -MAX_INFORMATION, MAX_INFORMATION), 0.0
+        )
         return Site(
             np.moveaxis(matrices, (-2, -1), (0, 1)),
             np.moveaxis(gradient, -1, 0),
@@ -107,17 +109,17 @@ class Site:
         )
 
 
-# Of an eigenvalue of the information: a standard deviation of 1e-6 in units of the model; what the data know better than that is as good as known.
-LARGEST = 1e12
+# Largest eigenvalue of the information: a standard deviation of 1e-6 in units of the model, which is as good as exact.
+MAX_INFORMATION = 1e12
 
 
-def numbers_of(names: Sequence[str], site: Site) -> dict[str, Array]:
-    """Return the numbers of a site by the names of their variables in the graph.
+def site_arrays(names: Sequence[str], site: Site) -> dict[str, Array]:
+    """Return the arrays of a site by the names of their variables in the graph.
 
     Parameters
     ----------
     names : sequence of str
-        Of the variables: as many as there are effects, or one of correlated effects.
+        Names of the variables: one per effect, or a single one for correlated effects.
     site : Site
         The site.
     """
@@ -138,14 +140,16 @@ def numbers_of(names: Sequence[str], site: Site) -> dict[str, Array]:
         for name, of_effect in zip(names, slope, strict=True)
     }
     gradients = {gradient_name(name): h for name, h in zip(names, site.gradient, strict=True)}
-    levels = (
-        {} if site.sign is None else _numbers_of_level(names[0], site.information[0, 0], site.sign)
+    shared = (
+        {}
+        if site.sign is None
+        else _shared_mean_arrays(names[0], site.information[0, 0], site.sign)
     )
-    return lower | slopes | gradients | levels
+    return lower | slopes | gradients | shared
 
 
-def _numbers_of_level(name: str, information: Array, sign: float) -> dict[str, Array]:
-    """Return what a site says of the level of crossed effects: zeros, where it does not take part."""
+def _shared_mean_arrays(name: str, information: Array, sign: float) -> dict[str, Array]:
+    """Return the arrays for the shared mean of crossed effects, zeros if the effect is not crossed."""
     total = abs(sign) * information.sum()
     is_there = total > 0
     return {
@@ -156,7 +160,7 @@ def _numbers_of_level(name: str, information: Array, sign: float) -> dict[str, A
 
 
 def information_name(one: str, other: str) -> str:
-    """Return the name of the variable for the information about two effects, the later one first."""
+    """Return the name of the variable for the information about two effects, the later effect first."""
     return f"information of {one} and {other}"
 
 
@@ -166,7 +170,7 @@ def gradient_name(effect: str) -> str:
 
 
 def slope_name(effect: str, other: str) -> str:
-    """Return the name of the variable for the slope of the gradient of a site by another parameter."""
+    """Return the name of the variable for the slope of a gradient with respect to another parameter."""
     return f"slope of {effect} by {other}"
 
 
@@ -176,24 +180,24 @@ def sign_name(effect: str) -> str:
 
 
 def weight_name(effect: str) -> str:
-    """Return the name of the variable for what is known of the level of crossed effects."""
+    """Return the name of the variable for the information about the shared mean of crossed effects."""
     return f"weight of the level of {effect}"
 
 
 def weights_name(effect: str) -> str:
-    """Return the name of the variable for the share of each group in the level of crossed effects."""
+    """Return the name of the variable for the weight of each group in the shared mean of crossed effects."""
     return f"weights in the level of {effect}"
 
 
 class Elimination:
-    """The places of effects that go together, each conditional on those that stand after it.
+    """Conditional sites of the effects of a block, each given the effects after it.
 
     Parameters
     ----------
     effects : sequence of Effect
-        In the order of elimination.
+        Effects in the order of elimination.
     site : mapping of str to Variable
-        The numbers of their site.
+        Arrays of their site, by name.
     """
 
     def __init__(self, effects: Sequence[Effect], site: Mapping[str, Variable]):
@@ -212,14 +216,14 @@ class Elimination:
                 if other.terms
             ]
             w.append(at_zero - sum(parts) if parts else at_zero)
-        self._gradients, self._upper = eliminated([effect.scale for effect in effects], w, upper)
+        self._gradients, self._upper = eliminate([effect.scale for effect in effects], w, upper)
 
     def information(self, k: int) -> Variable:
-        """Return what is known of an effect, given those that stand after it."""
+        """Return the information about effect k, given the later effects."""
         return self._upper[k, k]
 
     def gradient(self, k: int, later: Sequence[Effect]) -> Variable:
-        """Return the gradient where an effect has its mean, given those that stand after it."""
+        """Return the gradient at the mean of effect k, given the later effects."""
         gradient = self._gradients[k]
         for j, other in enumerate(later, start=k + 1):
             gradient = gradient - self._upper[k, j] * other.deviation

@@ -1,10 +1,10 @@
-r"""Effects that are to be sampled centered: each known so well by its rows that a site would be all there is to know.
+r"""Effects that each group identifies so well that they should be sampled centered.
 
-With a Gaussian likelihood ``y ~ Normal(X a[g], s)``, the rows of a group say of its effects what least squares says: ``a_g`` with covariance ``V_g = s^2 (X_g' X_g)^-1``. The variance
-of effects between groups is about ``T = var(a) - mean(V)``. Given mean and scale, the prior takes the part ``V / (V + T)`` of the variance of an effect; where that is a few percent for
-all, ``z`` of a site is the effect in other units, and the model with effects that are centered takes less time to compile. No random numbers, no pilot: some products of data.
+With a Gaussian likelihood ``y ~ Normal(X a[g], s)``, least squares estimates the effects of each group with covariance ``V_g = s^2 (X_g' X_g)^-1``. The variance of
+effects between groups is about ``T = var(a) - mean(V)``. Given mean and scale, the prior contributes the fraction ``V / (V + T)`` of the precision of an effect.
+If this is small for all effects, the residual ``z`` of a site is the effect in other units. The centered model then samples as well, and its smaller graph compiles faster.
 
-Nothing depends on what is found here but speed.
+The decision takes a few products of data, without random numbers or a pilot. It only affects speed.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import NormalRV
 
-from pymc_fastlogp.reparametrization.sited_model import Found, with_sites
+from pymc_fastlogp.reparametrization.model_with_sites import ModelEffects, with_sites
 from pymc_fastlogp.reparametrization.sites import Site
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 WRITTEN = {"centered", "non-centered"}
-# Groups: the scale of fewer may be near zero all the same.
-LEAST_GROUPS = 20
-# T in units of V.
-LEAST_RATIO = 20.0
+# Least number of groups. The scale of fewer groups may still be near zero.
+MIN_GROUPS = 20
+# Least T / V.
+MIN_RATIO = 20.0
 
 
 class _Rows(NamedTuple):
@@ -48,36 +48,36 @@ class _Rows(NamedTuple):
     group: NDArray[np.int64]
 
 
-def centered_if_known_well(model: "pm.Model", found: Found) -> "pm.Model | None":
-    """Return a model with all effects centered, None unless the rows of a Gaussian likelihood know each of them well.
+def centered_if_well_identified(model: "pm.Model", found: ModelEffects) -> "pm.Model | None":
+    """Return the model with all effects centered, None unless the rows of a Gaussian likelihood identify each of them well.
 
     Parameters
     ----------
     model : pymc.Model
-        With data that are constants.
-    found : Found
-        Its effects.
+        Model with constant data.
+    found : ModelEffects
+        Effects of the model.
     """
-    if len(found.bundles) != 1 or not _has_gaussian_rows(model):
+    if len(found.blocks) != 1 or not _has_gaussian_rows(model):
         return None
-    [(names, nothing)] = found.bundles.items()
-    shape = nothing.gradient.shape
-    if len(shape) != 2 or shape[1] < LEAST_GROUPS or not {*found.kinds.values()} <= WRITTEN:
+    [(names, flat)] = found.blocks.items()
+    shape = flat.gradient.shape
+    if len(shape) != 2 or shape[1] < MIN_GROUPS or not {*found.kinds.values()} <= WRITTEN:
         return None
-    sited = with_sites(model, {names: Site.everything(shape[0], shape[1:])})
-    if not all(map(_is_one_number, (*sited.means.values(), *sited.factors.values()))):
+    new = with_sites(model, {names: Site.infinite(shape[0], shape[1:])})
+    if not all(map(_is_scalar, (*new.means.values(), *new.factors.values()))):
         return None
-    rows = _rows_of(sited.model, names, shape)
-    is_known = rows is not None and _least_ratio(rows, shape[1]) >= LEAST_RATIO
-    return sited.model if is_known else None
+    rows = _rows_of(new.model, names, shape)
+    is_identified = rows is not None and _least_ratio(rows, shape[1]) >= MIN_RATIO
+    return new.model if is_identified else None
 
 
-def _is_one_number(x: Variable) -> bool:
+def _is_scalar(x: Variable) -> bool:
     return all(x.type.broadcastable)
 
 
 def _has_gaussian_rows(model: "pm.Model") -> bool:
-    """Return whether all that a model has besides priors is a vector of Gaussian data with one deviation."""
+    """Return whether the only likelihood of a model is a Gaussian vector with a scalar deviation."""
     if len(model.observed_RVs) != 1 or model.potentials:
         return False
     [observed] = model.observed_RVs
@@ -85,11 +85,11 @@ def _has_gaussian_rows(model: "pm.Model") -> bool:
     if not isinstance(observed.owner.op, NormalRV) or not isinstance(response, Constant):
         return False
     mean, deviation = observed.owner.op.dist_params(observed.owner)
-    return mean.type.ndim == observed.type.ndim == 1 and _is_one_number(deviation)
+    return mean.type.ndim == observed.type.ndim == 1 and _is_scalar(deviation)
 
 
 def _rows_of(model: "pm.Model", names: Sequence[str], shape: tuple[int, ...]) -> _Rows | None:
-    """Return the rows, None where their mean is not linear in the effects of one group each, or depends on more."""
+    """Return the rows, None unless the mean of each row depends only and linearly on the effects of one group."""
     [observed] = model.observed_RVs
     mean, deviation = observed.owner.op.dist_params(observed.owner)
     effects = [model[name] for name in names]
@@ -107,15 +107,16 @@ def _rows_of(model: "pm.Model", names: Sequence[str], shape: tuple[int, ...]) ->
     )
     rng = np.random.default_rng(0)
 
-    def anywhere(*of_effects: Array) -> Array:
-        return function(*of_effects, *(rng.normal(size=x.type.shape) for x in others))
+    def mean_at(*effects: Array) -> Array:
+        # Random values of all other variables make a dependence on them visible.
+        return function(*effects, *(rng.normal(size=x.type.shape) for x in others))
 
     response = np.asarray(model.rvs_to_values[observed].data, dtype=np.float64)
-    return _linear_in(anywhere, shape, response)
+    return _linear_in(mean_at, shape, response)
 
 
 def _linear_in(mean: Callable[..., Array], shape: tuple[int, ...], response: Array) -> _Rows | None:
-    """Return the rows of a mean that is linear in effects of some shape, of which each row has those of one group, None if it is not."""
+    """Recover covariates and group of each row by evaluating the mean, and check the result at random effects."""
     at_zero = mean(*np.zeros(shape))
     if at_zero.shape != response.shape:
         return None
@@ -134,7 +135,7 @@ def _linear_in(mean: Callable[..., Array], shape: tuple[int, ...], response: Arr
 
 
 def _least_ratio(rows: _Rows, n_groups: int) -> float:
-    """Return T in units of V of the effect that is known least; nan where some are not known at all."""
+    """Return the least T / V of all effects, NaN if the rows of a group do not identify its effects."""
 
     def summed(values: Array) -> Array:
         return np.bincount(rows.group, values, minlength=n_groups)

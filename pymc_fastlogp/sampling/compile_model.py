@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pymc_fastlogp.models.compile_lock import compile_lock, compiling
 from pymc_fastlogp.models.freeze import frozen_copy
 from pymc_fastlogp.models.validate import model_with_variables
+from pymc_fastlogp.patching import unpatched
 from pymc_fastlogp.sampling.request import Request, request_of
 from pymc_fastlogp.sampling.routing import why_nutpie_compiles, without_own_pipeline
 
@@ -109,7 +110,7 @@ def compiled_record(request: Request) -> "CompiledRecord":
 
 def _compiled_by_nutpie(request: Request, **kwargs: Any) -> Any:
     """Call ``nutpie.compile_pymc_model``."""
-    from nutpie import compile_pymc_model
+    import nutpie
 
     from pymc_fastlogp.compilation.model_source import jittered_variables
 
@@ -118,4 +119,5 @@ def _compiled_by_nutpie(request: Request, **kwargs: Any) -> Any:
         model = frozen_copy(model)
     options["jitter_rvs"] = jittered_variables(model, options["jitter_rvs"])
     with compile_lock():
-        return compile_pymc_model(model, freeze_model=False, **options, **kwargs)
+        compile_by_nutpie = unpatched(nutpie.compile_pymc_model)
+        return compile_by_nutpie(model, freeze_model=False, **options, **kwargs)

@@ -7,7 +7,7 @@
     key              model_cache.key; compilation.shapes, if data are shared
     lookup           model_cache.store
     freeze           compilation.model_source
-    reparametrize    reparametrization.placement, reparametrization.coordinates
+    reparametrize    reparametrization.selection, reparametrization.coordinates
     graphs, rewrite  compilation.graphs
     callbacks        callbacks.graph_call, callbacks.emit, callbacks.native
     record           compilation.build
@@ -161,9 +161,9 @@ def _reparametrized(request: "Request", key: CacheKey) -> CompiledRecord:
 
     The record holds sites and linear map, so a cache hit needs no pilot.
     """
-    from pymc_fastlogp.reparametrization.coordinates import coordinates_of
-    from pymc_fastlogp.reparametrization.placement import placed
-    from pymc_fastlogp.reparametrization.sites import numbers_of
+    from pymc_fastlogp.reparametrization.coordinates import find_linear_map
+    from pymc_fastlogp.reparametrization.selection import select_parametrization
+    from pymc_fastlogp.reparametrization.sites import site_arrays
 
     builds: list[tuple[ModelSource, Build]] = []
 
@@ -172,13 +172,15 @@ def _reparametrized(request: "Request", key: CacheKey) -> CompiledRecord:
         builds.append((source, _build(request, source)))
         return evaluated_model(builds[-1][1], source)
 
-    placement = placed(request.model, compile_pilot, {*(request.options["initial_points"] or ())})
-    if placement is None:
+    selected = select_parametrization(
+        request.model, compile_pilot, {*(request.options["initial_points"] or ())}
+    )
+    if selected is None:
         pilot = compile_pilot(request.model, freeze=True)
-        linear_map = coordinates_of(builds[-1][0].model, pilot, pilot.initial_point_func(0))
+        linear_map = find_linear_map(builds[-1][0].model, pilot, pilot.initial_point_func(0))
     else:
-        pilot = placement.compiled
-        linear_map = coordinates_of(placement.model, pilot, placement.point, placement.effects)
+        pilot = selected.compiled
+        linear_map = find_linear_map(selected.model, pilot, selected.point, selected.effects)
     source, build = builds[-1]
     # Sites are shared data and part of the record, and the initial point reads them.
     record = replace(
@@ -187,8 +189,8 @@ def _reparametrized(request: "Request", key: CacheKey) -> CompiledRecord:
         initial_point=build.serialized_initial_point(source),
         linear_map=linear_map,
     )
-    sites = {} if placement is None else placement.sites
-    of_sites = {name for bundle, site in sites.items() for name in numbers_of(bundle, site)}
+    sites = {} if selected is None else selected.sites
+    of_sites = {name for block, site in sites.items() for name in site_arrays(block, site)}
     # Other shared data come from outside of the model and have no names in another process.
     is_complete = record.initial_point is not None and all(x.name in of_sites for x in build.keys)
     if _is_portable(key, build) and is_complete and _is_current(key, request):

@@ -58,8 +58,8 @@ def reparametrize(model: "pm.Model | None" = None) -> "pm.Model":
     >>> new.rvs_to_values[new["a"]]
     a_site__
     """
-    from pymc_fastlogp.reparametrization.placement import placed
-    from pymc_fastlogp.reparametrization.sited_model import with_sites
+    from pymc_fastlogp.reparametrization.model_with_sites import with_sites
+    from pymc_fastlogp.reparametrization.selection import select_parametrization
 
     model = model_with_variables("reparametrize", model)
     refuse_discrete(model)
@@ -68,7 +68,7 @@ def reparametrize(model: "pm.Model | None" = None) -> "pm.Model":
             "all variables stay as they are: PyMC cannot copy a model inside of another, or with symbolic initial values"
         )
         return model
-    found = placed(model, lambda sited: compile_pymc_model(sited, freeze_model=False))
+    found = select_parametrization(model, lambda new: compile_pymc_model(new, freeze_model=False))
     sites = {} if found is None else found.sites
     try:
         return with_sites(model, sites).model

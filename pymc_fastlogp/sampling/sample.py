@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from pymc_fastlogp._upstream.nutpie_library import draw, library
 from pymc_fastlogp.compilation import coords
 from pymc_fastlogp.models.validate import model_with_variables
+from pymc_fastlogp.patching import unpatched
 from pymc_fastlogp.sampling import draws, zarr_store
 from pymc_fastlogp.sampling.compile_model import compile_pymc_model, compiled_record
 from pymc_fastlogp.sampling.convergence import log_problems
@@ -212,7 +213,7 @@ def sample(
     options = _without_defaults(arguments)
     if not has_gradient or is_sampled_by_pymc(model, arguments):
         options = _without_nutpie_options(options)
-    return pm.sample(**options)
+    return unpatched(pm.sample)(**options)
 
 
 def _refuse_misspelled(keywords: Iterable[str]) -> None:

@@ -1,37 +1,40 @@
-r"""Check a model's log density and gradient with the plugin on against the plugin off.
+r"""Compare a model's log density and gradient with the plugin on and off.
 
-With the plugin on, the model is compiled as it is for a sampler, in mode NUMBA. With it off, PyTensor's
-operations are run one by one in NumPy, so that nobody waits for a second compilation. Only where the two do
-not agree, or NumPy lacks an operation, the model is compiled with the plugin off, too, and that decides.
+With the plugin on, the model is compiled as for a sampler, in mode NUMBA. With the plugin off, NumPy runs PyTensor's
+operations one by one, which saves a second compilation. The model is compiled with the plugin off only if the two
+sides differ, or if NumPy lacks an operation; then the compiled result decides.
 
-Two computations of one density may differ by round-off, and how much round-off is innocent
-depends on the point: where terms of 1e10 cancel, the last digits of their sum are noise in
-both, and whether a nearly singular matrix has a Cholesky factor is decided by such digits. So
-the yardstick is measured: the function without the plugin is evaluated again at points
-:math:`x'` that are a few units in the last place away. What that changes, upstream does not
-know either. An entry passes if
+Two computations of one density may differ by round-off. The size of legitimate round-off depends on the point:
+
+- terms of 1e10 that cancel leave a sum whose last digits are noise on both sides;
+- such digits decide whether a nearly singular matrix has a Cholesky factor.
+
+So upstream's round-off is measured. The function without the plugin is evaluated again at points :math:`x'` that are a
+few units in the last place away from :math:`x`. An entry passes if
 
 .. math:: |on - off| \le rtol \cdot \max(|off|, s) + 16 \cdot \max_{x'} |off(x) - off(x')|
 
-with :math:`s` the largest gradient entry of the same variable. Infinities and nan have to be
-the same on both sides, except where they are not even the same at all :math:`x'`. Where the log
-density is not finite on both sides, its gradient is not compared: every sampler rejects such a
-point unseen.
+with :math:`s` the largest gradient entry of the same variable. Infinities and NaN must be the same on both sides,
+unless upstream itself differs in them between the points :math:`x'`. If the log density is not finite on either side,
+the gradient is not compared, because samplers reject such a point without reading the gradient.
 
-Far out, where all coordinates are 30 or more from zero, upstream's log density or gradient may overflow or underflow to an
-infinity or nan where a rewritten one has digits left, or is another of -inf and nan. Samplers reject such points with
-the plugin off. They are counted, not compared.
+If all coordinates are 30 or more from zero, upstream may overflow or underflow to an infinity or NaN where a rewritten
+expression has digits left, or may differ from the plugin in -inf and NaN. Samplers reject such points with the plugin off.
+These points are counted, but not compared.
 
-Other coordinates do not show all round-off: a sigmoid near one, of which another is
-subtracted, is rounded alike at all of them. Where an entry would fail even so, upstream's operations are
-run at :math:`x` itself, too, with noise in the last digit of each (:mod:`pymc_fastlogp.verification.roundoff`), and
-the results count among the :math:`off(x')`. Where all entries pass without any of that, it is left out.
+Neighboring points do not show all round-off. For example, a sigmoid near one is rounded alike at all neighbors. If an entry
+fails, upstream's operations run at :math:`x` itself with noise in the last digit of each operation
+(:mod:`pymc_fastlogp.verification.roundoff`), and the results join the :math:`off(x')`. Each kind of noise is computed only
+if the comparison needs it.
 
-Points are in the precision of the variables. Where all of these are float32, as with ``floatX=float32``, ``rtol`` is
-of single precision by default.
+Points have the precision of the variables. If all variables are float32, as with ``floatX=float32``, the default of
+``rtol`` fits single precision.
 
-Not seen here are: what nutpie and PyMC compile from the same log density but with another
-layout of its inputs, data of other shapes, and points with infinite coordinates.
+The comparison does not cover:
+
+- other layouts of the inputs, in which nutpie and PyMC compile the same log density;
+- data of other shapes;
+- points with infinite coordinates.
 """
 
 from pymc_fastlogp.verification.outcome import Verification, WorstEntry

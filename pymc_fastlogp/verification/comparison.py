@@ -10,12 +10,12 @@ from pymc_fastlogp.verification.roundoff import NOISE_ALLOWED
 
 LOGP = "logp"
 
-# From here on what upstream computes may be beyond its range.
+# Distance from zero beyond which upstream may overflow.
 FAR = 30.0
 
 
 def is_beyond_upstream(x: np.ndarray, off: np.ndarray, on: np.ndarray) -> bool:
-    """Return whether upstream has no result at a point far out, and the plugin another one."""
+    """Return whether a point is far out, upstream is not finite there, and the plugin differs."""
     is_far = np.abs(x).min(initial=np.inf) >= FAR
     compared = slice(None) if _has_gradient(off, on) else slice(1)
     is_other = not np.isfinite(off).all() and not _same_kind(off[compared], on[compared]).all()
@@ -23,7 +23,7 @@ def is_beyond_upstream(x: np.ndarray, off: np.ndarray, on: np.ndarray) -> bool:
 
 
 def _has_gradient(off: np.ndarray, on: np.ndarray) -> bool:
-    """Return whether a sampler would look at the gradient of one side."""
+    """Return whether a sampler would read the gradient of at least one side."""
     return bool(np.isfinite(off[0]) or np.isfinite(on[0]))
 
 
@@ -39,13 +39,13 @@ def compare(
     for name, shape, part in _parts(sizes):
         if name != LOGP and not _has_gradient(off, on):
             return
-        error, ratio = _errors(off[part], on[part], near[:, part], rtol)
+        error, ratio, allowed = _errors(off[part], on[part], near[:, part], rtol)
         if not error.size:
             continue
         k = int(np.argmax(ratio))
         place = tuple(int(i) for i in np.unravel_index(k, shape))
-        values = float(off[part][k]), float(on[part][k])
-        yield WorstEntry(name, place, label, *values, float(error[k]), float(ratio[k]))
+        numbers = (float(x[k]) for x in (off[part], on[part], error, ratio, allowed))
+        yield WorstEntry(name, place, label, *numbers)
 
 
 def _parts(sizes: Sizes) -> Iterator[tuple[str, tuple[int, ...], slice]]:
@@ -56,10 +56,17 @@ def _parts(sizes: Sizes) -> Iterator[tuple[str, tuple[int, ...], slice]]:
 
 def _errors(
     off: np.ndarray, on: np.ndarray, near: np.ndarray, rtol: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each entry the relative error, and the error in units of what is allowed.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return for each entry the relative error, the error in units of the tolerance, and the tolerance.
 
-    ``off`` and ``on`` have shape ``(n,)``, ``near``, which is ``off`` around the point, ``(k, n)``.
+    Parameters
+    ----------
+    off, on : ndarray, shape (n,)
+        Results at the point.
+    near : ndarray, shape (k, n)
+        Results of upstream around the point.
+    rtol : float
+        Relative tolerance.
     """
     finite = np.isfinite(off)
     scale = np.maximum(np.abs(off), np.max(np.abs(off[finite]), initial=0.0))
@@ -68,14 +75,14 @@ def _errors(
         allowed = rtol * scale + NOISE_ALLOWED * np.abs(off - near).max(axis=0, initial=0.0)
         error = np.where(difference == 0, 0.0, difference / scale)
         ratio = np.where(difference == 0, 0.0, difference / allowed)
-    ratio = np.where(np.isnan(ratio), np.inf, ratio)  # the difference overflows, as may the sum
+    ratio = np.where(np.isnan(ratio), np.inf, ratio)  # the difference or the tolerance overflows
     same_kind = _same_kind(off, on)
     excused = same_kind & ~finite | ~_same_kind(off, near).all(axis=0)
     error = np.where(excused, 0.0, np.where(same_kind, error, np.inf))
     ratio = np.where(excused, 0.0, np.where(same_kind, ratio, np.inf))
-    return error, ratio
+    return error, ratio, allowed
 
 
 def _same_kind(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return whether both are finite, both nan, or both the same infinity."""
+    """Return whether both are finite, both NaN, or both the same infinity."""
     return np.where(np.isfinite(a), np.isfinite(b), (a == b) | (np.isnan(a) & np.isnan(b)))

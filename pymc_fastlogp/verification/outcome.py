@@ -1,7 +1,8 @@
 """Result of :func:`pymc_fastlogp.verify`."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from math import isnan
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -11,7 +12,7 @@ from pymc_fastlogp.models.validate import NOWHERE_FINITE
 
 @dataclass(frozen=True)
 class WorstEntry:
-    """The entry of one variable where the two sides differ most, in units of what is allowed.
+    """The entry of one variable with the largest difference between the two sides, in units of the tolerance.
 
     Attributes
     ----------
@@ -20,14 +21,16 @@ class WorstEntry:
     place : tuple of int
         Index of the entry within the variable.
     point : str
-        Which of the points it was.
+        Description of the point.
     off, on : float
-        The two values.
+        Values with the plugin off and on.
     error : float
-        ``|on - off|`` relative to ``max(|off|, largest entry of the variable)``; inf where one side
-        is finite and the other is not.
+        ``|on - off|`` relative to ``max(|off|, largest entry of the variable)``; inf if only one side
+        is finite.
     ratio : float
-        ``|on - off|`` divided by what is allowed there: above 1 the entry fails.
+        ``|on - off| / allowed``: above 1 the entry fails.
+    allowed : float
+        Largest allowed ``|on - off|``: ``rtol`` of the variable's size, plus the round-off of upstream at the point.
     """
 
     variable: str
@@ -37,30 +40,45 @@ class WorstEntry:
     on: float
     error: float
     ratio: float
+    allowed: float
 
     @property
     def passed(self) -> bool:
-        """Return whether the difference is within what is allowed."""
+        """Return whether the difference is allowed."""
         return self.ratio <= 1.0
+
+    @property
+    def difference(self) -> float:
+        """Return ``|on - off|``, zero for the same infinity or NaN on both sides."""
+        is_same = self.off == self.on or (isnan(self.off) and isnan(self.on))
+        return 0.0 if is_same else abs(self.on - self.off)
+
+    @property
+    def where(self) -> str:
+        """Return the entry and the point in words."""
+        index = self.place[0] if len(self.place) == 1 else [*self.place]
+        return f"entry {index}, at {self.point}" if self.place else self.point
 
 
 @dataclass(frozen=True, repr=False)
 class Verification(Shown):
-    """The outcome of :func:`verify`: true if every entry at every point passed, and the log density is finite at some point.
+    """Result of :func:`verify`: true if all entries pass at all points, and the log density is finite at some point.
 
     Attributes
     ----------
     rows : tuple of WorstEntry
-        One for ``logp`` and one for each value variable.
+        One entry for ``logp`` and one for each value variable.
     n_points : int
-        How many points were compared.
+        Number of points compared.
     rtol : float
-        The relative tolerance.
+        Relative tolerance.
     n_beyond : int
-        How many points far out were not compared, since logp or the gradient is not finite with the plugin off, and something else with it on.
+        Number of points far out that were not compared: logp or gradient is not finite with the plugin off, and different with the plugin on.
     n_finite : int
-        Number of points tried where the log density is finite on at least one side.
+        Number of points with a finite log density on at least one side.
     """
+
+    WHOLE: ClassVar[tuple[str, ...]] = ("off", "on", "difference", "allowed")
 
     rows: tuple[WorstEntry, ...]
     n_points: int
@@ -70,23 +88,23 @@ class Verification(Shown):
 
     @property
     def agrees(self) -> bool:
-        """Return whether every entry at every point passed."""
+        """Return whether all entries pass at all points."""
         return all(row.passed for row in self.rows)
 
     @property
     def passed(self) -> bool:
-        """Return whether every entry passed, and there was something to compare."""
+        """Return whether all entries pass, and the log density is finite at some point."""
         return self.agrees and self.n_finite > 0
 
     def __bool__(self) -> bool:
         return self.passed
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the outcome as plain data."""
+        """Return the result as plain data."""
         return {"passed": self.passed, **asdict(self)}
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a variable, with the attributes of :class:`WorstEntry` as columns."""
+        """Return a row for each variable, with the attributes of :class:`WorstEntry` as columns."""
         return pd.DataFrame([asdict(row) | {"passed": row.passed} for row in self.rows])
 
     def sentences(self) -> list[str]:
@@ -98,13 +116,22 @@ class Verification(Shown):
         verdict = "agree" if self.agrees else f"DIFFER in {names}"
         found = (
             f"Logp and gradient, plugin off and on, {verdict} at {self.n_points} points:"
-            f" the largest difference is {worst.ratio:.2g} times the allowed one."
+            f" the largest difference is {worst.ratio:.2g} times the allowed difference."
         )
         if not self.n_beyond:
             return [found]
         return [
             found,
-            f"At {self.n_beyond} more, far out, not all is finite with the plugin off, and something else with it on.",
+            f"{self.n_beyond} more points, far out, were not compared:"
+            " logp or gradient is not finite with the plugin off, and differs with the plugin on.",
+        ]
+
+    def notes(self) -> list[str]:
+        """Return the meaning of the column of allowed differences."""
+        if not self.rows or not self.n_finite:
+            return []
+        return [
+            f"Allowed: {self.rtol:g} of the largest entry, plus the round-off of PyTensor's own result at the point."
         ]
 
     def table(self) -> pd.DataFrame:
@@ -112,11 +139,11 @@ class Verification(Shown):
         return pd.DataFrame(
             {
                 "variable": row.variable,
-                "relative difference": f"{row.error:.1e}",
-                "times allowed": f"{row.ratio:.2g}",
-                "at": f"{list(row.place)} of {row.point}" if row.place else row.point,
                 "off": f"{row.off:.16g}",
                 "on": f"{row.on:.16g}",
+                "difference": f"{row.difference:.1e}",
+                "allowed": f"{row.allowed:.1e}",
+                "at": row.where,
                 "": "ok" if row.passed else "DIFFERS",
             }
             for row in self.rows

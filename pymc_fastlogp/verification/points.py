@@ -1,4 +1,4 @@
-"""Points at which logp and gradient are compared: random, extreme and illegal ones."""
+"""Points for the comparison of logp and gradient: random points, extreme points, and points out of support."""
 
 from collections.abc import Iterator
 
@@ -8,8 +8,8 @@ Sizes = dict[str, tuple[int, ...]]
 
 EXTREMES = (1e-300, 1e-8, 30.0, 800.0, 1e10)
 OUTSIDE = (-1.0, 0.0, 2.0)
-# Far out for an exponential, a logit or a probit, where all else is near: a sum over groups shows what one of them alone does.
-# In single precision exponentials leave the range sooner.
+# One entry far out for an exponential, a logit or a probit, with all others near: a sum over groups then shows the error of one group.
+# In single precision exponentials overflow sooner.
 ALONE = {"float64": 10.0, "float32": 4.0}
 MOST_ALONE = 3
 
@@ -20,7 +20,7 @@ def points_around(
     n_random: int,
     rng: np.random.Generator,
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield labels and raveled points, each of the precision of the variables."""
+    """Yield descriptions and raveled points in the precision of the variables."""
     origin = np.concatenate([np.ravel(start[name]) for name in sizes])
     yield "the initial point", origin
     for i in range(n_random):
@@ -28,15 +28,15 @@ def points_around(
     for extreme in EXTREMES:
         signs = rng.choice([-1.0, 1.0], size=origin.size).astype(origin.dtype)
         value = max(origin.dtype.type(extreme), np.finfo(origin.dtype).tiny)
-        yield f"all {value:g}", np.full_like(origin, value)
-        yield f"all -{value:g}", np.full_like(origin, -value)
-        yield f"mixed signs of {value:g}", signs * value
+        yield f"all coordinates {value:g}", np.full_like(origin, value)
+        yield f"all coordinates -{value:g}", np.full_like(origin, -value)
+        yield f"all coordinates {value:g} or -{value:g}", signs * value
     for name, segment in segments(sizes):
         for value in OUTSIDE:
             x = origin.copy()
             x[segment] = value
-            yield f"{name} = {value:g}", x
-    # Not at the initial point, where terms of a gradient may cancel to the last digit, which upstream sees in its constants.
+            yield f"the point {name} = {value:g}", x
+    # Not around the initial point: terms of a gradient may cancel to the last digit there, and upstream folds them as constants.
     near = (origin + rng.normal(size=origin.size)).astype(origin.dtype)
     for name, segment in segments(sizes):
         yield from _one_entry_apart(near, name, segment, rng)
@@ -45,17 +45,17 @@ def points_around(
 def _one_entry_apart(
     near: np.ndarray, name: str, segment: slice, rng: np.random.Generator
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield points that differ from another in one entry of a variable, for some of its entries."""
+    """Yield points that differ from ``near`` in one entry of a variable, for up to :data:`MOST_ALONE` entries."""
     entries = np.arange(segment.start, segment.stop)
     for entry in rng.choice(entries, min(MOST_ALONE, entries.size), replace=False):
         for value in (-ALONE[near.dtype.name], ALONE[near.dtype.name]):
             x = near.copy()
             x[entry] = value
-            yield f"{name}, entry {entry - segment.start} = {value:g}", x
+            yield f"the point {name}[{entry - segment.start}] = {value:g}", x
 
 
 def segments(sizes: Sizes) -> Iterator[tuple[str, slice]]:
-    """Yield where each variable lies in the raveled point."""
+    """Yield the name and the slice of each variable in the raveled point."""
     begin = 0
     for name, shape in sizes.items():
         end = begin + int(np.prod(shape))

@@ -1,13 +1,19 @@
-r"""Upstream's own round-off, measured in two ways: nearby points, and operations with other last digits.
+r"""Round-off of upstream's own result, from neighboring points and from noise in each operation.
 
-What a function makes of points a few units in the last place away (:func:`neighbors`) is cheap and shows most.
+Neighboring points, a few units in the last place away (:func:`neighbors`), are cheap and show most of the round-off.
 The rest needs every operation repeated with noise (:func:`numpy_mode`). This is Monte Carlo arithmetic (D. S. Parker
 1997, Monte Carlo Arithmetic: exploiting randomness in floating-point arithmetic): after each operation that rounds,
-every element is multiplied by ``1 + eps * u`` with u from -1 to 1. Half of u is drawn for each element, half is the
-same for equal elements, as true rounding is: over repeated rows errors add up, where independent noise would cancel.
-A scatter adds up n terms one by one, and its noise is :math:`\sqrt{n}` times that. A cumulative sum rounds at each step, and hands on what that
-is off: of partial sums that are large, where later ones are small. Digits of the result that change are noise. Nothing is fused or reassociated and sums are NumPy's pairwise
-ones, so that the error of a long sum that is taken term by term shows, too.
+every element :math:`v` becomes
+
+.. math:: v \, (1 + \epsilon u), \qquad u = (u_1 + u_2) / 2, \qquad u_1, u_2 \in [-1, 1].
+
+- :math:`u_1` is drawn for each element. :math:`u_2` is equal for equal elements, as true rounding is: over repeated rows
+  errors add up, where independent noise would cancel.
+- A scatter adds :math:`n` terms one by one, so its noise is :math:`\sqrt{n}` times as large.
+- A cumulative sum rounds at each step and propagates the error to all later steps.
+
+Digits of the result that change are noise. NumPy does not fuse or reassociate operations, and its sums are pairwise, so
+noise also covers the error of a long sum taken term by term.
 """
 
 from collections.abc import Iterator
@@ -46,15 +52,16 @@ from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.analysis.elemwise import is_elemwise
 from pymc_fastlogp.analysis.scalar_facts import Trait, ops_where
 
-# How many points around each, how many units in the last place away at most, and how many times
-# the largest change among them is still round-off.
+# Neighboring points of each point.
 N_NEIGHBORS = 8
-# How often operations are repeated with noise. More often, since half of it is rounded away below a power of two.
+# Evaluations with noise: more than neighbors, since half of the noise is rounded away below a power of two.
 N_NOISY = 32
+# Largest distance of a neighbor, in units in the last place.
 ULPS = 4
+# Multiple of the largest change among all of these that counts as round-off.
 NOISE_ALLOWED = 16
 
-# An `OpFromGraph` runs as one operation: a softmax, or a sum of exponentials and its derivative. So does a `Scan`.
+# `OpFromGraph` (a softmax, a logsumexp and its derivative) and `Scan` run as one operation.
 ROUNDING = (
     Elemwise,
     CAReduce,
@@ -72,28 +79,28 @@ ROUNDING = (
     Scan,
 )
 EXACT = ops_where(lambda facts: Trait.EXACT in facts.traits)
-# Of an Elemwise that NumPy runs, with its output.
+# Limit of NumPy on the operands of an Elemwise.
 MOST_OPERANDS = 31
 IN_TURN = {ps.Add: np.add, ps.Mul: np.multiply}
-# What fuses or overwrites, is for C, has no form for a linker of this kind (inner graphs are left as they are), or is wrong:
-# GemmOptimizer of PyTensor 3.3.7 loses the k of `y - (A @ x + k)` if it is an integer.
+# Rewrites that fuse, work in place, or need C or a compiled inner graph. BlasOpt is wrong:
+# GemmOptimizer of PyTensor 3.3.7 loses an integer k of `y - (A @ x + k)`.
 NOT_REWRITTEN = ["fusion", "inplace", "cxx_only", "compile_inner_graph", "BlasOpt"]
 
 
 def neighbors(x: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield points that are a few units in the last place away from ``x``, of the same shape."""
+    """Yield points of the same shape, at most :data:`ULPS` units in the last place away from ``x``."""
     for _ in range(N_NEIGHBORS):
         digits = rng.integers(-ULPS, ULPS + 1, size=x.shape).astype(x.dtype)
         yield x + np.spacing(x) * digits
 
 
 class Noise:
-    """Noise in the last digits of operations, which a compiled function has while it is switched on.
+    """Switch and random numbers of the noise in the last digits of operations.
 
     Parameters
     ----------
     rng : numpy.random.Generator
-        Where it comes from.
+        Source of the noise.
     """
 
     def __init__(self, rng: np.random.Generator):
@@ -102,7 +109,7 @@ class Noise:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Switch it on."""
+        """Switch the noise on for a block."""
         self.is_on = True
         try:
             yield
@@ -111,7 +118,7 @@ class Noise:
 
 
 def numpy_mode(noise: Noise | None = None) -> Mode:
-    """Return a mode that compiles next to nothing: it runs operation by operation in NumPy, with noise while that is on."""
+    """Return a mode that runs each operation in NumPy, with noise while the noise is on."""
     loops: dict[Apply, Any] = {}
 
     def run(fgraph: FunctionGraph, position: int, node: Apply, thunk: Any) -> None:
@@ -130,7 +137,7 @@ def numpy_mode(noise: Noise | None = None) -> Mode:
             if output.type.dtype in ("float32", "float64"):
                 noisy = _with_noise(storage[0], ulps, noise.rng)
                 if isinstance(node.op, CumOp):
-                    noisy = _handed_on(storage[0], noisy, node.op)
+                    noisy = _propagated(storage[0], noisy, node.op)
                 storage[0] = noisy
 
     linker = WrapLinker([PerformLinker()], run)
@@ -139,7 +146,7 @@ def numpy_mode(noise: Noise | None = None) -> Mode:
 
 
 def _run_loop(node: Apply, thunk: Any, compiled: dict[Apply, Any]) -> None:
-    """Run a loop for each element, as in the derivative of ``betainc``, by upstream and Numba: in Python it takes minutes."""
+    """Run a :class:`ScalarLoop` (as in the derivative of ``betainc``) in upstream's mode NUMBA; in Python this takes minutes."""
     if node not in compiled:
         mode = get_mode("NUMBA").excluding("fastlogp")
         inputs = [x.type() for x in node.inputs]
@@ -150,7 +157,7 @@ def _run_loop(node: Apply, thunk: Any, compiled: dict[Apply, Any]) -> None:
 
 
 def _run_in_turn(node: Apply, thunk: Any) -> None:
-    """Run a sum or product of more operands than NumPy takes."""
+    """Run a sum or product of more than :data:`MOST_OPERANDS` operands in pairs."""
     values = [storage[0] for storage in thunk.inputs]
     ufunc = IN_TURN[type(node.op.scalar_op)]
     [output] = node.outputs
@@ -160,7 +167,7 @@ def _run_in_turn(node: Apply, thunk: Any) -> None:
 
 
 def _ulps(node: Apply, thunk: Any) -> float:
-    """Return how many units in the last place an operation that has run may be off."""
+    """Return the round-off of an operation that has run, in units in the last place."""
     if isinstance(node.op, AdvancedIncSubtensor) and not node.op.set_instead_of_inc:
         return sqrt(max(1.0, np.size(thunk.inputs[1][0]) / max(1, np.size(thunk.outputs[0][0]))))
     if is_elemwise(node.op, *EXACT) and not _narrows(node):
@@ -180,8 +187,8 @@ def _with_noise(value: np.ndarray, ulps: float, rng: np.random.Generator) -> np.
     return np.asarray(value * (1.0 + np.finfo(value.dtype).eps * noise), dtype=value.dtype)
 
 
-def _handed_on(value: np.ndarray, noisy: np.ndarray, op: CumOp) -> np.ndarray:
-    """Return a cumulative sum or product whose steps are off, from one that is off in each element alone."""
+def _propagated(value: np.ndarray, noisy: np.ndarray, op: CumOp) -> np.ndarray:
+    """Propagate the noise of each element of a cumulative sum or product to all later elements."""
     if op.mode == "add":
         steps = np.subtract(noisy, value, out=np.zeros_like(value), where=np.isfinite(value))
         return np.asarray(value + np.cumsum(steps, axis=op.axis), dtype=value.dtype)
@@ -191,9 +198,9 @@ def _handed_on(value: np.ndarray, noisy: np.ndarray, op: CumOp) -> np.ndarray:
 
 
 def _noise_of_values(value: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return numbers from -1 to 1 that look random, and are equal where the values are.
+    """Return pseudorandom numbers from -1 to 1 that are equal for equal values.
 
-    The bits of a value, with a key for this call, are multiplied by a key and folded, twice.
+    A hash with random keys: the bits of a value are multiplied by a key and folded, twice.
     """
     bits = np.atleast_1d(value).astype("float64").view("uint64")
     for key in rng.integers(2**63, size=2, dtype="uint64"):

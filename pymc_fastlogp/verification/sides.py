@@ -1,4 +1,4 @@
-"""Compile both sides, and compare them at all points."""
+"""The public :func:`verify`: compile a model with the plugin on and off, and compare both at all points."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 LogpDlogp = Callable[[np.ndarray], np.ndarray]
 
-# What SciPy says of a matrix that is not finite.
+# SciPy's message for a matrix that is not finite.
 NOT_FINITE = "array must not contain infs or NaNs"
 
-# By the precision of the variables.
+# Default tolerance for each precision of the variables.
 RTOL = {"float64": 1e-12, "float32": 1e-4}
 
 
@@ -38,9 +38,9 @@ def verify(
     freeze_model: bool = True,
     compiled: "CompiledModel | None" = None,
 ) -> Verification:
-    """Compare logp and every gradient entry of ``model`` with the plugin off and on.
+    """Compare logp and all gradient entries of ``model`` with the plugin off and on.
 
-    The side without it runs in NumPy, uncompiled. If the sides differ, it is compiled, and compared again.
+    The model without the plugin runs in NumPy, uncompiled. If the sides differ, this model is compiled and compared again.
 
     Parameters
     ----------
@@ -48,44 +48,43 @@ def verify(
         The model; by default the one whose context is open. Discrete variables are held at their
         initial values.
     n_random : int
-        How many random points, standard normal on the unconstrained scale around the initial point,
-        to evaluate. Added to them are points with extreme coordinates (from 1e-300 to 1e10, of
-        either sign), and for each variable points that lie outside many supports, and points with one entry far out alone.
+        Number of random points, standard normal on the unconstrained scale around the initial point.
+        Further points have extreme coordinates (from 1e-300 to 1e10, of either sign), values of one variable
+        outside of many supports, or one entry far out.
     rtol : float
-        Relative tolerance on top of the round-off that upstream's own value has at the point;
-        see the module's docstring for the formula. By default 1e-12, or 1e-4 if all variables are float32.
+        Relative tolerance in addition to the round-off of upstream's own value at the point;
+        the docstring of the module has the formula. By default 1e-12, or 1e-4 if all variables are float32.
     seed : int
         Seed of the random points.
     freeze_model : bool
         Treat ``pm.Data`` and dimension lengths as constants, as with
         :func:`pymc_fastlogp.compile_kwargs`.
     compiled : CompiledModel, optional
-        What :func:`pymc_fastlogp.compile_pymc_model` made of the model: with it, that is what is compared, and nothing is compiled
-        with the plugin on.
+        The model as compiled by :func:`pymc_fastlogp.compile_pymc_model`; by default the model is compiled.
 
     Returns
     -------
     Verification
-        Truthy if all agree and the log density is finite at some point; prints as a table with the worst entry of each variable.
+        True if all entries agree and the log density is finite at some point; prints as a table with the worst entry of each variable.
 
     Raises
     ------
     TypeError
-        If there is no PyMC model, or nutpie itself has compiled it.
+        If there is no PyMC model, or ``compiled`` was compiled by nutpie itself.
     ValueError
-        If it has no continuous free variable or draws random numbers in each evaluation, as a minibatch does, or what is compiled
-        has other variables, as it has with sites for effects.
+        If the model has no continuous free variable, or draws random numbers in each evaluation, as a minibatch does.
+        If ``compiled`` has other variables than the model, as a reparametrized model has.
     NotImplementedError, NullTypeGradError
-        What PyTensor raises for an operation without a gradient, such as a black box.
+        If PyTensor has no gradient of an operation, such as a black box.
     RuntimeError
-        If the plugin can't be switched on, as with versions of PyMC and PyTensor that were not tested.
+        If the plugin cannot be switched on, for example with untested versions of PyMC and PyTensor.
     """
     model = validated_model("verify", model, freeze_model=freeze_model)
     start = model.initial_point(random_seed=seed)
     if compiled is None:
         apply_in_place_rewrites(model)
         on = _compile(model, start, "NUMBA", on=True)
-    else:  # Its own compilation was the first of the model.
+    else:  # `apply_in_place_rewrites` is for the first compilation of a model.
         on = _given(compiled, model)
     _check_repeats(on, model, start)
     try:
@@ -99,12 +98,12 @@ def verify(
 
 
 def _check_repeats(logp_dlogp: LogpDlogp, model: "pm.Model", start: dict[str, np.ndarray]) -> None:
-    """Raise a ValueError for a model of which two evaluations at one point differ."""
+    """Raise a ValueError if two evaluations at one point differ."""
     x = np.concatenate([np.ravel(start[v.name]) for v in model.continuous_value_vars])
     if not np.array_equal(logp_dlogp(x), logp_dlogp(x), equal_nan=True):
         raise ValueError(
-            "the model draws random numbers in each evaluation, so that nothing can be compared: give verify one with all of the data"
-            " instead of a minibatch."
+            "the model draws random numbers in each evaluation, so that results cannot be compared: give verify a model with"
+            " all of the data instead of a minibatch."
         )
 
 
@@ -117,7 +116,7 @@ def _verify(
     seed: int,
     off: LogpDlogp | None = None,
 ) -> Verification:
-    """Compare a compiled function with one of the plugin off, which by default runs in NumPy."""
+    """Compare a compiled function with upstream's function ``off``, by default run in NumPy."""
     sizes = {v.name: np.shape(start[v.name]) for v in model.continuous_value_vars}
     if rtol is None:
         rtol = RTOL[np.result_type(*(start[name] for name in sizes)).name]
@@ -147,9 +146,9 @@ def _verify(
 def _noise(
     x: np.ndarray, off: LogpDlogp, in_numpy: Callable[[], LogpDlogp], noise: Noise
 ) -> Iterator[np.ndarray]:
-    """Yield what upstream computes around a point, shape ``(k, n)``, with one more each time; what takes longer comes last.
+    """Yield upstream's results around a point, shape ``(k, n)``, with one more row each time, cheap rows first.
 
-    What is enough for an entry to pass is enough with more of them, too.
+    More rows can only increase the tolerance, so the comparison stops as soon as all entries pass.
     """
     near: list[np.ndarray] = []
     yield np.empty((0, 1 + x.size))
@@ -165,9 +164,9 @@ def _noise(
 def _compile(
     model: "pm.Model", start: dict[str, np.ndarray], mode: "Mode | str", *, on: bool
 ) -> LogpDlogp:
-    """Return a function of the raveled point that gives logp and gradient in one vector of float64."""
+    """Compile a function from the raveled point to logp and gradient in one vector of float64."""
     with switched(on):
-        # The start is given: PyMC would compile a function to find one.
+        # Without an initial point PyMC would compile a function for it.
         function = model.logp_dlogp_function(initial_point=start, ravel_inputs=True, mode=mode)
     function.set_extra_values(start)
 
@@ -185,9 +184,13 @@ def _compile(
 
 
 def _is_of_the_point(error: Exception) -> bool:
-    """Return whether upstream raises an error only where PyMC makes -inf of a Cholesky factor; samplers reject both.
+    """Return whether an error means that a sampler rejects the point, as for logp = -inf.
 
-    Inverses and eigenvectors do, SciPy where a matrix is not finite, and Numba where a number is divided by zero. To the message PyTensor adds the node.
+    Such errors are from
+
+    - inverses and eigenvectors of singular matrices;
+    - SciPy, for a matrix that is not finite (PyTensor appends the node to the message);
+    - Numba, for a division by zero.
     """
     if isinstance(error, np.linalg.LinAlgError | ZeroDivisionError):
         return True
@@ -195,21 +198,21 @@ def _is_of_the_point(error: Exception) -> bool:
 
 
 def _given(compiled: "CompiledModel", model: "pm.Model") -> LogpDlogp:
-    """Return the function that a compiled model is, as :func:`_compile` does."""
+    """Return logp and gradient of a compiled model as a function, as :func:`_compile` does."""
     names = [variable.name for variable in model.value_vars]
     if not hasattr(compiled, "logp_dlogp"):
         raise TypeError(
-            "verify cannot evaluate what nutpie compiled: give it what pymc_fastlogp.compile_pymc_model returns"
+            "verify cannot evaluate a model compiled by nutpie: pass the result of pymc_fastlogp.compile_pymc_model,"
             " with the plugin switched on."
         )
-    # One that a sampler moves through in other coordinates is compared in those of the model.
+    # A model with linear coordinates for the sampler is compared in the model's own coordinates.
     original: Any = getattr(compiled, "original", compiled)
     own_names, slices, _ = original.shape_info
     slice_of = dict(zip(own_names[: len(names)], slices, strict=False))
     if slice_of.keys() != {*names}:
         raise ValueError(
-            f"what is compiled has other variables than {', '.join(names)}: give verify the model that was compiled,"
-            " which with sites is pymc_fastlogp.reparametrize(model)."
+            f"the compiled model has other variables than {', '.join(names)}: pass the model that was compiled,"
+            " for a reparametrized one pymc_fastlogp.reparametrize(model)."
         )
     # Freezing a model may change the order of its variables.
     places = np.concatenate([np.arange(original.n_dim)[slice_of[name]] for name in names])
@@ -219,7 +222,7 @@ def _given(compiled: "CompiledModel", model: "pm.Model") -> LogpDlogp:
         own[places] = x
         try:
             logp, dlogp = original.logp_dlogp(own)
-        except ValueError:  # nutpie does not say what upstream raises, and rejects the point
+        except ValueError:  # nutpie rejects the point, without upstream's error
             return np.full(1 + x.size, -np.inf)
         return np.concatenate([[logp], dlogp[places]])
 

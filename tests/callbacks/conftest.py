@@ -39,7 +39,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def builds(monkeypatch):
-    """How many models were compiled since the test began."""
+    """Return the number of models compiled since the test began."""
     made = []
     plain = build.Build.__init__
 

@@ -87,7 +87,7 @@ def test_code_lives_as_long_as_the_model():
 
 
 class TestLeftToNumba:
-    """What reads shared data, or is not nutpie's."""
+    """Graphs with shared data, or that are not nutpie's, are left to Numba."""
 
     def test_shared_data(self):
         options = PIPELINE | {"freeze_model": False}
@@ -122,7 +122,7 @@ class TestLeftToNumba:
 
 
 class TestTraced:
-    """What a graph's function calls."""
+    """Calls of a graph's function are traced."""
 
     def test_a_function_of_the_user_is_not_run(self):
         ran = []

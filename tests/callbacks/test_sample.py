@@ -85,7 +85,7 @@ def test_takes_the_model_of_the_context():
 
 @pytest.fixture
 def given(monkeypatch):
-    """What ``pm.sample`` is called with, which then returns ``"PyMC"``."""
+    """Record the arguments of ``pm.sample``, which returns ``"PyMC"``."""
     calls = []
     plain = pm.sample
 

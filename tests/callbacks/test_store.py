@@ -105,7 +105,7 @@ def empty(path):
 
 
 class Harmful:
-    """What must never be unpickled: it writes a file."""
+    """Object whose unpickling writes a file."""
 
     def __reduce__(self):
         return (Path.touch, (Path(os.environ[store.ENVIRONMENT_VARIABLE]) / "harm",))

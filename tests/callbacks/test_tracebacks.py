@@ -1,4 +1,4 @@
-"""Where variables were made is not noted while a model is compiled, and is again after it."""
+"""Tracebacks of variables are disabled while a model is compiled, and enabled afterwards."""
 
 import pymc as pm
 import pytensor.tensor as pt

@@ -1,4 +1,4 @@
-"""What goes wrong around a model: threads, processes, signals, disks, strange data, sizes. Nothing hangs, nothing is silently different.
+"""Faults around a model: threads, processes, signals, disks, strange data, sizes. Nothing hangs, no result changes silently.
 
 What is tested elsewhere is not tested again here:
 

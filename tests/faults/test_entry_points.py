@@ -1,4 +1,4 @@
-"""What else PyMC computes of a model, besides the gradient of its log density: the same as with the plugin off."""
+"""Other functions that PyMC computes of a model, besides the gradient of its log density: equal to those with the plugin off."""
 
 from collections.abc import Callable
 

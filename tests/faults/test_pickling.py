@@ -56,7 +56,7 @@ def test_a_model(model):
 
 @pytest.mark.parametrize("linker", ["cvm", "vm"])
 def test_a_function_without_kernels_needs_no_plugin(linker):
-    """What rules that refused to act leave on variables is plain text."""
+    """Rules that refuse leave plain text on variables."""
     x = pt.dvector("x")
     with decisions.collected() as taken:
         function = pytensor.function([x], pt.exp(x).sum(), mode=Mode(linker, "fast_run"))

@@ -92,7 +92,7 @@ def test_ten_million_rows():
 
 @pytest.mark.slow
 def test_memory_stays_flat_over_200_models(monkeypatch):
-    """What Python and LLVM keep of a model is less than 1 MB; with PyMC alone it is 10 (`python -m benchmarks.many_models`)."""
+    """Python and LLVM keep less than 1 MB of a model; with PyMC alone 10 MB are kept (`python -m benchmarks.many_models`)."""
     monkeypatch.setenv("PYMC_FASTLOGP_CACHE", "0")
 
     def compile_some(first, last):

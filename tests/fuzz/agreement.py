@@ -1,4 +1,4 @@
-"""Whether a random program gives the same with the plugin on and off, up to upstream's own round-off."""
+"""Agreement of a random program with the plugin on and off, up to upstream's own round-off."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is wrong with the model or the graph of a seed."""
+"""Disagreement of the model or the graph of a seed."""
 
 import faulthandler
 import logging

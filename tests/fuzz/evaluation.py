@@ -63,7 +63,7 @@ def by_kernels(*left_out: str) -> Mode:
         arrays = [np.asarray(storage[0]) for storage in thunk.inputs]
         layout = tuple(array.flags.c_contiguous for array in arrays)
         if (node, layout) not in kernels:
-            kernels[node, layout] = compile_native(node.op.program, layout)
+            kernels[node, layout] = compile_native(node.op.build_program(), layout)
         for storage, result in zip(thunk.outputs, kernels[node, layout](*arrays), strict=True):
             storage[0] = result
 

@@ -1,4 +1,4 @@
-"""What is observed of a linear predictor: a table of likelihoods, with data that are simulated roughly alike."""
+"""Table of likelihoods of a linear predictor, with simulated data."""
 
 import numpy as np
 import pymc as pm

@@ -92,7 +92,7 @@ def test_a_difference_is_found_and_shrunk(monkeypatch, wrong, kind):
 
 @pytest.mark.parametrize(("entry", "is_found"), [(np.nan, False), (1.0, True)])
 def test_a_nan_of_the_plugin_alone_is_a_finding(monkeypatch, entry, is_found):
-    """Where upstream's factor has a nan, how many more there are is LAPACK's affair."""
+    """The number of nan in a failed factor is that of LAPACK."""
     matrix = np.diag([2.0, entry])
     factor = Line("L", "pt.linalg.cholesky(A)", (2, 2), "float64")
     A = Line("A", "pt.tensor('A', dtype='float64', shape=(2, 2))", (2, 2), "float64", matrix)

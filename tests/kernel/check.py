@@ -24,12 +24,12 @@ from pymc_fastlogp.kernel.ir.traversal import (
     writes,
 )
 from pymc_fastlogp.kernel.lower.linear_lengths import difference
-from pymc_fastlogp.kernel.passes import PASSES, PASSES_AGAIN, Pass
+from pymc_fastlogp.kernel.passes import FALLBACK_PASSES, PASSES, Pass
 
 
 def optimize(program: Program) -> Program:
     """Run all passes, and assert the invariants after each of them."""
-    return passes.optimize(program, [*map(_checked, PASSES)], [*map(_checked, PASSES_AGAIN)])
+    return passes.optimize(program, [*map(_checked, PASSES)], [*map(_checked, FALLBACK_PASSES)])
 
 
 def _checked(run: Pass) -> Pass:
@@ -54,17 +54,17 @@ def check(program: Program) -> None:
     _check_steps(program.steps, written)
     _assert(written <= known, "uses buffers that the program does not list", program)
     _assert(set(program.outputs) <= written, "does not write all outputs", program)
-    if program.again:
-        _check_again(program, written)
+    if program.fallback:
+        _check_fallback(program, written)
 
 
-def _check_again(program: Program, written: set[Buffer]) -> None:
-    again = program.again
-    _assert(again.failed in written, "does not say whether it failed", program)
+def _check_fallback(program: Program, written: set[Buffer]) -> None:
+    fallback = program.fallback
+    _assert(fallback.failed in written, "does not say whether it failed", program)
     for role in ("inputs", "outputs", "errors"):
-        is_same = getattr(again.program, role) == getattr(program, role)
-        _assert(is_same, f"runs again with other {role}", program)
-    check(again.program)
+        is_same = getattr(fallback.program, role) == getattr(program, role)
+        _assert(is_same, f"has a fallback with other {role}", program)
+    check(fallback.program)
 
 
 def _check_steps(steps: Sequence[Step], written: set[Buffer]) -> None:

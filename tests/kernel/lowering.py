@@ -10,8 +10,8 @@ from pytensor.compile.mode import Mode, get_mode, optdb
 from pytensor.graph.fg import FunctionGraph
 
 from pymc_fastlogp.analysis.index_facts import index_facts
-from pymc_fastlogp.kernel.graph.scan_inner_graphs import specialise_scans
-from pymc_fastlogp.kernel.lower import is_supported, loops_of
+from pymc_fastlogp.kernel.graph.scan_inner_graphs import rewrite_scan_inner_graphs
+from pymc_fastlogp.kernel.lower import is_supported, lower
 from pymc_fastlogp.verification.roundoff import NOISE_ALLOWED, neighbors
 from tests.kernel.check import optimize
 from tests.kernel.native_kernel import NativeKernel, compile_native
@@ -110,11 +110,11 @@ def compiled(
     contiguous : sequence of bool, optional
         For each input whether it is C-contiguous.
     """
-    specialise_scans(fgraph)
+    rewrite_scan_inner_graphs(fgraph)
     unsupported = [str(node) for node in fgraph.toposort() if not is_supported(node)]
     assert not unsupported, unsupported
     facts = [index_facts(array) if i in known else None for i, array in enumerate(arrays)]
-    return compile_native(optimize(loops_of(fgraph, facts)), contiguous)
+    return compile_native(optimize(lower(fgraph, facts)), contiguous)
 
 
 def evaluated(

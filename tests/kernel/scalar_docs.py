@@ -14,13 +14,13 @@ def as_markdown() -> str:
     """Return the table."""
     lines = ["| Op | computed by | in |", "|---|---|---|"]
     for row in ROWS.values():
-        forms = ", ".join(name for form, name in FORMS.items() if form in row.rules)
-        lines.append(f"| {row.op.__name__} | {row.form} | {forms} |")
+        forms = ", ".join(name for form, name in FORMS.items() if form in row.emitters)
+        lines.append(f"| {row.op.__name__} | {row.computed_by} | {forms} |")
     return "\n".join(lines) + "\n"
 
 
 def table_of(page: str) -> str:
-    """Return the table that stands in a page."""
+    """Return the table of a page."""
     return page.split(BEGIN)[1].split(END)[0]
 
 

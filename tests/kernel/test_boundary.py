@@ -1,4 +1,4 @@
-"""What is passed to a kernel for a constant, and how long that is kept."""
+"""Arguments of a kernel for constants, and their lifetime."""
 
 import gc
 from weakref import ref
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pytensor.tensor.basic import constant
 
-from pymc_fastlogp.kernel.graph.boundary import passed
+from pymc_fastlogp.kernel.graph.boundary import to_kernel_tensor
 
 ARRAYS = {
     "float64": np.linspace(0, 1, 1000),
@@ -20,7 +20,7 @@ ARRAYS = {
 @pytest.mark.parametrize("data", ARRAYS.values(), ids=ARRAYS)
 def test_a_constant_is_freed_with_the_graph(data):
     x = constant(data.copy(order="K"))
-    narrowed = passed(x)
+    narrowed = to_kernel_tensor(x)
     np.testing.assert_array_equal(narrowed.data, data)
     gone = [ref(each) for each in (x, x.data, narrowed, narrowed.data)]
     del x, narrowed
@@ -31,5 +31,5 @@ def test_a_constant_is_freed_with_the_graph(data):
 @pytest.mark.parametrize("name", ARRAYS)
 def test_a_constant_is_narrowed_once(name):
     x = constant(ARRAYS[name])
-    assert passed(x) is passed(x)
-    assert (passed(x) is x) == (name in ("float64", "large integers"))
+    assert to_kernel_tensor(x) is to_kernel_tensor(x)
+    assert (to_kernel_tensor(x) is x) == (name in ("float64", "large integers"))

@@ -9,6 +9,7 @@ from pytensor.graph.fg import FunctionGraph
 
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.native.target import CHECK_BOUNDS
+from pymc_fastlogp.kernel.passes import optimize
 from tests.kernel.native_kernel import compile_native
 
 LEAVES = """
@@ -18,10 +19,11 @@ LEAVES = """
     import pytensor.tensor as pt
     from pytensor.graph.fg import FunctionGraph
     from pymc_fastlogp.kernel.lower import lower
+    from pymc_fastlogp.kernel.passes import optimize
     from tests.kernel.native_kernel import compile_native
     x, i = pt.vector("x"), pt.lvector("i")
     graph = FunctionGraph([x, i], [MADE], clone=True)
-    program = lower(graph, [None, None])
+    program = optimize(lower(graph, [None, None]))
     # As a compiler would be wrong: nothing looks whether an index is in range.
     steps = [loop for loop in program.steps if not any(type(s).__name__ == "Check" for s in loop.body)]
     kernel = compile_native(replace(program, steps=tuple(steps)), [CONTIGUOUS, True])
@@ -65,7 +67,7 @@ def test_computes_the_same_inside(name, is_contiguous, monkeypatch):
     arrays = [rng.normal(size=shape) for shape in ((N, ROWS), N, ROWS)]
     if not is_contiguous:
         arrays = [np.flip(np.repeat(a, 2, axis=-1)[..., ::2]) for a in arrays]
-    program = lower(FunctionGraph([x, v, rows], [GRAPHS[name]], clone=True), [None] * 3)
+    program = optimize(lower(FunctionGraph([x, v, rows], [GRAPHS[name]], clone=True), [None] * 3))
     results = []
     for checks in "01":
         monkeypatch.setenv(CHECK_BOUNDS, checks)
@@ -78,6 +80,6 @@ def test_computes_the_same_inside(name, is_contiguous, monkeypatch):
 def test_what_is_empty_is_not_read(n, monkeypatch):
     monkeypatch.setenv(CHECK_BOUNDS, "1")
     out = pt.exp(rows - rows[:1].sum()).sum()
-    program = lower(FunctionGraph([rows], [out], clone=True), [None])
+    program = optimize(lower(FunctionGraph([rows], [out], clone=True), [None]))
     [found] = compile_native(program)(np.ones(n))
     assert found == n

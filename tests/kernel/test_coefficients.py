@@ -48,10 +48,10 @@ def test_committed_polynomials_are_reproduced(coefficients):
         (cell_logarithm.LN2, 0.0, lambda: mp.log(2)),
         (gamma_positive.STIRLING_CONSTANT, 0.0, lambda: (mp.log(2 * mp.pi) - 1) / 2),
         (*compensated.THIRD, lambda: mp.mpf(1) / 3),
-        (*error.ERFCX_LINE.limit, lambda: 1 / mp.sqrt(mp.pi)),
+        (*error.ERFCX_CONSTANTS.limit, lambda: 1 / mp.sqrt(mp.pi)),
         (*error.AT_ZERO, lambda: 9 - 3 / mp.sqrt(mp.pi)),
-        (*normal.NORMAL_LINE.shift, lambda: 3 * mp.sqrt(2)),
-        (*normal.NORMAL_LINE.limit, lambda: 1 / mp.sqrt(2 * mp.pi)),
+        (*normal.NORMAL_CONSTANTS.shift, lambda: 3 * mp.sqrt(2)),
+        (*normal.NORMAL_CONSTANTS.limit, lambda: 1 / mp.sqrt(2 * mp.pi)),
     ],
 )
 def test_constants_are_the_nearest_doubles(high, low, exact):

@@ -9,6 +9,7 @@ from pytensor.tensor.linalg import cholesky
 from pymc_fastlogp.kernel.ir.loops import Call
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.lower.dense import LARGEST
+from pymc_fastlogp.kernel.passes import optimize
 from pymc_fastlogp.ops import LowerInverse
 from tests.kernel.covered.linalg import covariance
 from tests.kernel.native_kernel import compile_native
@@ -18,7 +19,9 @@ ROWS = [*range(13, 27), 31, 32, 33, 40, 63, 64, 65, 100, 127, LARGEST]
 
 def kernel(build, *arrays):
     inputs = [pt.tensor(f"x{i}", dtype="float64", shape=x.shape) for i, x in enumerate(arrays)]
-    return lower(FunctionGraph(inputs, [build(*inputs)], clone=True), [None] * len(inputs))
+    return optimize(
+        lower(FunctionGraph(inputs, [build(*inputs)], clone=True), [None] * len(inputs))
+    )
 
 
 def evaluated(build, *arrays):

@@ -183,7 +183,7 @@ def test_scratch_on_the_stack_and_on_the_heap(n, static):
 
 
 def conditional_program(n):
-    """Where ``flag[]`` holds, ``b = -x`` and then ``y = b + b``; else y is zero. b is too large for the stack."""
+    """Compute ``b = -x`` and ``y = b + b`` if ``flag[]`` holds, else ``y = 0``. ``b`` is too large for the stack."""
     x, flag = given("x", n), given("flag", dtype="bool")
     b, y = scratch("b", n), output("y", n)
     when = Load(flag, ())

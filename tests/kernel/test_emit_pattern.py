@@ -1,4 +1,4 @@
-"""What a loop's indices and expressions are known to be, and the instructions that follow from it."""
+"""Access patterns of indices and expressions, and the instructions chosen by them."""
 
 import numpy as np
 import pytest

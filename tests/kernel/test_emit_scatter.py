@@ -18,6 +18,7 @@ from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Load
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.native.target import checks_bounds, default_width
+from pymc_fastlogp.kernel.passes import optimize
 from tests.kernel.emitted import F64, I0, I1, compute, fill, given, output, program, sizes
 from tests.kernel.lowering import case, check_value
 from tests.kernel.native_kernel import compile_native
@@ -250,7 +251,7 @@ def known_neighbors(index, *, of_matrix=False, columns=False):
     chosen = i[::-1] if columns else i
     scattered = base[chosen].inc(x)
     fgraph = FunctionGraph([x, i], [scattered], clone=False)
-    loops = lower(fgraph, [None, index_facts(index)]).steps
+    loops = optimize(lower(fgraph, [None, index_facts(index)])).steps
     return {s.neighbors for loop in loops for s in loop.body if isinstance(s, Accumulate)}
 
 

@@ -29,7 +29,7 @@ def test_what_statements_share_is_replaced_once():
     stores = [Store(vector(f"y{k}"), AT, value) for k, value in enumerate(values)]
     assert [substitution.of(store) for store in stores] == stores
     assert asked.count(shared) == 1
-    substitution.forget()
+    substitution.clear()
     substitution.of(stores[0])
     assert asked.count(shared) == 2
 

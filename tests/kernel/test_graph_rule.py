@@ -1,4 +1,4 @@
-"""When graphs get kernels: in mode NUMBA, unless the plugin is off or the rewrite is excluded."""
+"""Graphs get kernels in mode NUMBA, unless the plugin is off or the rewrite is excluded."""
 
 import pytensor
 import pytensor.tensor as pt

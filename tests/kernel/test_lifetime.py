@@ -1,4 +1,4 @@
-"""How long kernels and their data live: as long as what can call them, and no longer."""
+"""Kernels and their data live as long as their callers, and no longer."""
 
 import gc
 from weakref import ref
@@ -38,7 +38,7 @@ def parts(function):
     nodes = function.maker.fgraph.toposort()
     held = [each for node in nodes if isinstance(node.op, HeldConstants) for each in node.op.held]
     ops = [node.op for node in nodes if isinstance(node.op, FusedKernel)]
-    graphs, programs = [op.fgraph for op in ops], [op.program for op in ops]
+    graphs, programs = [op.fgraph for op in ops], [op.build_program() for op in ops]
     kernels = [kernel for kernel in native._kernels.values() if kernel.program in programs]
     codes = [code for kernel in kernels for code in kernel._codes.values()]
     assert held

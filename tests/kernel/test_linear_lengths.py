@@ -1,4 +1,4 @@
-"""What is known of lengths where there is a step."""
+"""Lengths of slices with a step."""
 
 import pytest
 from pytensor import scalar as ps

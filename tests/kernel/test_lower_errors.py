@@ -1,4 +1,4 @@
-"""What upstream raises, a kernel raises; what it does not cover, it refuses with a reason."""
+"""A kernel raises upstream's errors; unsupported graphs are refused with a reason."""
 
 import re
 
@@ -18,7 +18,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Shape, Shape_i
 
 from pymc_fastlogp.kernel.ir.text import as_text
-from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, loops_of
+from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, lower
 from pymc_fastlogp.kernel.lower.table import TABLE
 from tests.kernel.lowering import case, compiled
 
@@ -111,13 +111,17 @@ def test_raises_the_message_of_the_check():
 @pytest.mark.parametrize(
     ("build", "value", "reason"),
     [
-        (lambda x, n: pt.alloc(x[0], n[1]), np.array([3, 4]), "element of an input"),
+        (lambda x, n: pt.alloc(x[0], n[1]), np.array([3, 4]), "whose own length is not static"),
         # Its length would be read before the index 0 is checked.
-        (lambda x, n: pt.cumsum(pt.arange(n[0])).sum(), np.array([3, 4]), "element of an input"),
+        (
+            lambda x, n: pt.cumsum(pt.arange(n[0])).sum(),
+            np.array([3, 4]),
+            "whose own length is not static",
+        ),
         (lambda x, n: x[:: n + 1], np.array(1), "step"),
         (lambda x, y: pt.alloc(x[0], y.sum().astype("int64")).sum(), X, "computed from data"),
         # It has three lengths for two parts, of which the first two fit.
-        (lambda x, n: Split(2, 0)(x, pt.stack([n, 5 - n, n])), np.array(2), "do not fit"),
+        (lambda x, n: Split(2, 0)(x, pt.stack([n, 5 - n, n])), np.array(2), "unequal lengths"),
     ],
 )
 def test_refuses_with_a_reason(build, value, reason):
@@ -205,7 +209,7 @@ def test_checks_are_in_the_order_of_the_arrays():
     """The text of a program, which code on disk is found by, is the same in every process."""
     vectors = [pt.vector(f"x{k}") for k in range(6)]
     graph = FrozenFunctionGraph.from_io(vectors, [pt.add(*vectors)])
-    text = as_text(loops_of(graph, [None] * 6))
+    text = as_text(lower(graph, [None] * 6))
     assert re.findall(r"EQ\((.*)\) bool", text) == [
         f"len(x0, 0), len(x{k}, 0)" for k in range(1, 6)
     ]

@@ -22,6 +22,7 @@ from pymc_fastlogp.kernel.ir.loops import Loop, Store
 from pymc_fastlogp.kernel.llvm import I64
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.native.target import checks_bounds, target_machine
+from pymc_fastlogp.kernel.passes import optimize
 from tests.conftest import REPOSITORY
 from tests.kernel.emitted import I0, compute, given, output, program, scratch
 from tests.kernel.native_kernel import compile_native
@@ -82,7 +83,7 @@ def kernel_of(build, numbers):
     x, lengths = pt.vector("x", shape=(5,)), [pt.lscalar(f"n{i}") for i in range(len(numbers))]
     inputs = [*lengths, x]
     graph = FrozenFunctionGraph.from_io(inputs, [build(x, *lengths)], dedup_nodes=True)
-    kernel = compile_native(lower(graph, [None] * len(inputs)))
+    kernel = compile_native(optimize(lower(graph, [None] * len(inputs))))
     return partial(kernel, *map(np.array, numbers), np.ones(5))
 
 

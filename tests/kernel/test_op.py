@@ -67,10 +67,10 @@ def test_equal_nodes_merge(inputs):
 )
 def test_copies_are_equal_and_work(copied, inputs):
     op = kernel((None, IndexFacts(0, 2, is_unique=False)))
-    op.program, op.fn  # noqa: B018, made when asked for, and not to be pickled
+    op.build_program(), op.fn  # built on demand, and not pickled
     other = copied(op)
     assert other == op
-    assert other.program.outputs[0].dtype == "float64"
+    assert other.build_program().outputs[0].dtype == "float64"
     assert other(*inputs)[1].eval(dict(zip(inputs, (X, INDEX))), mode=PYTHON) == (X**2).sum()
 
 

@@ -12,11 +12,11 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.linalg import cholesky
 
 from pymc_fastlogp.kernel.emit import buffers, emit, outlining
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Again, Check, Loop, Store
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Check, Fallback, Loop, Store
 from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.native import machine_code
-from pymc_fastlogp.kernel.passes import loop_fission
+from pymc_fastlogp.kernel.passes import loop_fission, optimize
 from pymc_fastlogp.kernel.passes.loop_fission import part_large_loops
 from tests.kernel.lowering import case
 from tests.kernel.native_kernel import compile_native
@@ -70,7 +70,9 @@ CASES = {
 
 def program_of(graph, *, static=True):
     inputs = graph.inputs(static=static)
-    return lower(FunctionGraph(inputs, graph.outputs(inputs), clone=True), [None] * len(inputs))
+    return optimize(
+        lower(FunctionGraph(inputs, graph.outputs(inputs), clone=True), [None] * len(inputs))
+    )
 
 
 def functions(program):
@@ -128,9 +130,9 @@ def test_what_runs_again_is_a_function_of_its_own_that_takes_one_number_at_a_tim
 
 def test_code_that_runs_again_belongs_to_the_program():
     program = program_of(CASES["fails"])
-    assert as_text(replace(program, again=None)) != as_text(program)
+    assert as_text(replace(program, fallback=None)) != as_text(program)
     calls = program_of(case(lambda x: pt.betainc(1.5, 2.5, x), X))
-    of_it = replace(calls, steps=(), again=Again(program.again.failed, calls))
+    of_it = replace(calls, steps=(), fallback=Fallback(program.fallback.failed, calls))
     assert {*machine_code.externals_of(of_it)} == {*machine_code.externals_of(calls)} != set()
 
 

@@ -1,4 +1,4 @@
-"""What is copied is written where it goes, unless an order or a check forbids it."""
+"""Copies are written to their destination, unless an order or a check forbids it."""
 
 from collections import Counter
 
@@ -72,7 +72,7 @@ def test_positions_are_checked_before_anything_is_written_there(name):
 
 @pytest.mark.parametrize("largest", [0.0, 5.0])
 def test_an_output_is_written_in_place_only_in_order(largest):
-    """What is computed again if a check failed is ready before what is computed if it held."""
+    """Fallback results are ready before the results of the fast path."""
     x, z = pt.vector("x", shape=(ROWS,)), pt.vector("z", shape=(20,))
     holds = pt.all(pt.le(pt.sigmoid(x), 0.9))
     scale = pt.sum(pt.exp(z))

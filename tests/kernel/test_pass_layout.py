@@ -10,7 +10,7 @@ from pytensor.graph.fg import FrozenFunctionGraph
 from pymc_fastlogp.kernel.ir.affine import coefficient
 from pymc_fastlogp.kernel.ir.expressions import Index, Role
 from pymc_fastlogp.kernel.ir.traversal import loads, loops_in, updates
-from pymc_fastlogp.kernel.lower import loops_of
+from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.passes import PASSES
 from pymc_fastlogp.kernel.passes.layout import axes_of_vectors, lay_along_vectors
 from tests.kernel.check import check
@@ -33,7 +33,7 @@ def kept(x):
 def before(inputs, outputs):
     """Return the program as the pass gets it."""
     graph = FrozenFunctionGraph.from_io(inputs, outputs, dedup_nodes=True)
-    program = loops_of(graph, [None] * len(inputs))
+    program = lower(graph, [None] * len(inputs))
     for run in PASSES[: PASSES.index(lay_along_vectors)]:
         program = run(program)
     return program

@@ -8,11 +8,12 @@ from pytensor import scalar as ps
 from pytensor import tensor as pt
 from pytensor.graph.fg import FrozenFunctionGraph
 
-from pymc_fastlogp.kernel.graph.scan_inner_graphs import specialise_scans
+from pymc_fastlogp.kernel.graph.scan_inner_graphs import rewrite_scan_inner_graphs
 from pymc_fastlogp.kernel.ir.expressions import Compute, Length, Load
 from pymc_fastlogp.kernel.ir.loops import Loop, Store
 from pymc_fastlogp.kernel.ir.traversal import expressions
 from pymc_fastlogp.kernel.lower import lower
+from pymc_fastlogp.kernel.passes import optimize
 from pymc_fastlogp.kernel.passes.reciprocal import SHORT, share_reciprocals
 from pymc_fastlogp.kernel.scalars.quotient import LARGEST, SMALLEST, quotient
 from tests.kernel.check import check
@@ -118,7 +119,7 @@ def test_what_jumps_is_divided(name):
     x, y = pt.vector("x", shape=(ROWS,)), pt.scalar("y")
     jump, expected = STEPS[name]
     graph = FrozenFunctionGraph.from_io([x, y], [jump(x / y), pt.exp(x) / y], dedup_nodes=True)
-    program = lower(graph, [None, None])
+    program = optimize(lower(graph, [None, None]))
     assert ps.reciprocal in operations(program)
     # The reciprocal of 49 is rounded down.
     found, _ = compile_native(program)(np.full(ROWS, 49.0), np.array(49.0))
@@ -129,8 +130,10 @@ def test_what_jumps_is_divided_in_steps():
     x, widths = pt.vector("x", shape=(ROWS,)), pt.vector("widths", shape=(ROWS,))
     steps = scan(lambda x, w, s: pt.floor((s + x) / w), [x, widths], [pt.as_tensor(np.array(0.0))])
     graph = as_for_a_region([x, widths], steps)
-    specialise_scans(graph)
-    found = compile_native(lower(graph, [None, None]))(np.full(ROWS, 49.0), np.full(ROWS, 49.0))
+    rewrite_scan_inner_graphs(graph)
+    found = compile_native(optimize(lower(graph, [None, None])))(
+        np.full(ROWS, 49.0), np.full(ROWS, 49.0)
+    )
     np.testing.assert_array_equal(found[0], np.ones(ROWS))
 
 

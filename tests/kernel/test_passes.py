@@ -13,7 +13,7 @@ from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Index, L
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program, Store
 from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.ir.traversal import expressions
-from pymc_fastlogp.kernel.lower import loops_of
+from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
@@ -28,7 +28,7 @@ def program_of(inputs, outputs, **facts):
     """Lower a graph; ``facts`` gives the data of integer inputs by name."""
     known = tuple(index_facts(facts[x.name]) if x.name in facts else None for x in inputs)
     graph = FrozenFunctionGraph.from_io(inputs, outputs, dedup_nodes=True)
-    return optimize(loops_of(graph, known))
+    return optimize(lower(graph, known))
 
 
 def domains(program):
@@ -184,7 +184,7 @@ def test_rows_run_once_where_their_check_is_assumed(checked_sum):
     x, outputs = checked_sum
     program = program_of([x], outputs)
     assert domains(program).count((ROWS,)) == 1
-    assert domains(program.again.program).count((ROWS,)) == 2
+    assert domains(program.fallback.program).count((ROWS,)) == 2
 
 
 @pytest.mark.parametrize("largest", [0.0, 5.0, np.nan, np.inf])
@@ -203,7 +203,7 @@ def test_a_failed_check_gives_what_upstream_gives(checked_sum, largest):
 def test_a_check_of_scalars_alone_is_not_speculated_on():
     x, s = pt.vector("x", shape=(ROWS,)), pt.scalar("s")
     program = program_of([x, s], [pt.sum(pt.switch(s > 0, x / s, -np.inf))])
-    assert program.again is None
+    assert program.fallback is None
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Which nodes become a kernel: convex regions, few of them, and nothing that changes a value."""
+"""Regions of a graph that become kernels: convex, few, and without a change of values."""
 
 import numpy as np
 import pytensor
@@ -334,8 +334,8 @@ def test_each_node_is_lowered_a_few_times_however_many_cannot_be(graph, monkeypa
         calls.append(node)
         return lower_one(context, node, operands)
 
-    lower_one = lower._lowered
-    monkeypatch.setattr(lower, "_lowered", lowered)
+    lower_one = lower._apply_rule
+    monkeypatch.setattr(lower, "_apply_rule", lowered)
 
     def calls_for(n):
         calls.clear()

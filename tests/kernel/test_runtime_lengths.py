@@ -15,6 +15,7 @@ from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_shape
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lengths import is_known_at_call
+from pymc_fastlogp.kernel.passes import optimize
 from tests.kernel.native_kernel import compile_native
 
 RNG = np.random.default_rng(0)
@@ -198,7 +199,7 @@ def compiled(build, *arrays, on=True):
 
 def programs(function):
     nodes = function.maker.fgraph.apply_nodes
-    return [node.op.program for node in nodes if isinstance(node.op, FusedKernel)]
+    return [node.op.build_program() for node in nodes if isinstance(node.op, FusedKernel)]
 
 
 def outcome(function, arrays):
@@ -258,7 +259,7 @@ def test_an_axis_whose_length_another_part_of_a_join_knows_broadcasts(first):
     joined = pt.stack(parts, axis=0)
     outer = joined * joined.T
     fgraph = FunctionGraph([a, b], [outer], clone=True)
-    kernel = compile_native(lower(fgraph, [None, None]))
+    kernel = compile_native(optimize(lower(fgraph, [None, None])))
     x, y = np.array([3.0]), np.array([-2.0])
     values = [x, y] if first == "open" else [y, x]
     np.testing.assert_array_equal(kernel(x, y)[0], np.outer(values, values))

@@ -69,7 +69,7 @@ def test_a_lane_does_not_depend_on_others():
 
 @pytest.mark.slow
 def test_a_censored_likelihood():
-    """Which is compiled by Numba no more."""
+    """A censored likelihood is compiled without Numba."""
     y = np.minimum(np.random.default_rng(0).gamma(2.0, size=40), 2.0)
     with pm.Model() as model:
         alpha, beta = pm.HalfNormal("alpha"), pm.HalfNormal("beta")
@@ -120,7 +120,7 @@ def test_loops(op):
         np.testing.assert_allclose(x.astype(float), y.astype(float), rtol=1e-14)
 
 
-def test_integers_go_round():
+def test_integers_overflow():
     op = loop_of(lambda x, c: [x**3 + c], 1, dtype="int8")
     arrays = TURNS, np.arange(len(TURNS), dtype="int8"), np.full(len(TURNS), 3, "int8")
     [found], _ = results(op, *arrays)
@@ -155,7 +155,7 @@ def test_results_of_a_loop_are_of_one_call():
     [node] = function.maker.fgraph.toposort()
     symbol = results_of(op)[0].symbol
     module = ir.Module("m")
-    emit(module, node.op.program, "m", [True] * 3)
+    emit(module, node.op.build_program(), "m", [True] * 3)
 
     def calls(text):
         return [line for line in text.splitlines() if "call" in line and symbol in line]

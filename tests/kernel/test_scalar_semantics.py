@@ -283,7 +283,7 @@ def test_nothing_else_has_flags(op):
 @pytest.mark.parametrize("name", scalars.SHARED_OPS.values())
 def test_shared_ops_are_in_the_order_of_the_results(name):
     (ops,) = [ops for ops, shared in scalars.SHARED_OPS.items() if shared == name]
-    assert tuple(scalars.ROWS[op].form for op in ops) == SHARED[name].results
+    assert tuple(scalars.ROWS[op].computed_by for op in ops) == SHARED[name].results
 
 
 @pytest.mark.parametrize(

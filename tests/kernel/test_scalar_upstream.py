@@ -118,5 +118,5 @@ def test_only_ops_without_a_vector_form_need_linking():
 
 
 def test_symbols_are_distinct():
-    ops = [row.op for row in scalars.ROWS.values() if row.form == "upstream"]
+    ops = [row.op for row in scalars.ROWS.values() if row.computed_by == "upstream"]
     assert len({scalars.External(op, 1).symbol for op in ops}) == len(ops)

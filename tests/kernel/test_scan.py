@@ -15,10 +15,11 @@ from pytensor.scan.op import Scan
 
 from pymc_fastlogp.kernel.graph import scan_inner_graphs
 from pymc_fastlogp.kernel.graph.op import FusedKernel
-from pymc_fastlogp.kernel.graph.scan_inner_graphs import specialise_scans
+from pymc_fastlogp.kernel.graph.scan_inner_graphs import rewrite_scan_inner_graphs
 from pymc_fastlogp.kernel.ir.loops import Call, Loop, SequentialLoop
 from pymc_fastlogp.kernel.ir.traversal import loops_in
-from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, loops_of, lower
+from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, lower
+from pymc_fastlogp.kernel.passes import optimize
 from tests.kernel.covered.scan import autoregression, decaying, learning, scan, taps
 from tests.kernel.lowering import (
     Case,
@@ -93,7 +94,7 @@ def test_random_recursions(case, static):
 @given(recursions(gradient=True), st.booleans())
 @settings(max_examples=examples(8, 40))
 def test_gradients_of_random_recursions(case, static):
-    """What tanh adds to a gradient may cancel against what is added beside it."""
+    """Terms of a gradient from ``tanh`` may cancel against other terms."""
     kernel, function = sides(case, static=static)
     found, expected = kernel(*case.arrays), function(*case.arrays)
     try:
@@ -185,7 +186,7 @@ def test_checks_of_steps_that_do_not_run():
 def scans_of(outputs):
     """Return the Scans below outputs, with the graph of their steps as a kernel takes it."""
     graph = FunctionGraph(outputs=outputs, clone=True)
-    specialise_scans(graph)
+    rewrite_scan_inner_graphs(graph)
     return [node for node in graph.apply_nodes if isinstance(node.op, Scan)]
 
 
@@ -241,15 +242,15 @@ def test_steps_that_cannot_be_rewritten_are_left_to_pytensor(monkeypatch, caplog
     def fails(*_):
         raise KeyError("a step")
 
-    monkeypatch.setattr(scan_inner_graphs, "_specialized", fails)
+    monkeypatch.setattr(scan_inner_graphs, "_with_rewritten_inner_graph", fails)
     [y] = scan(lambda x, s: s + x, [X], [ZERO])
     with pytensor.config.change_flags(on_opt_error="warn"), caplog.at_level("WARNING"):
         graph = FunctionGraph(outputs=[y], clone=True)
-        specialise_scans(graph)
+        rewrite_scan_inner_graphs(graph)
     assert any(isinstance(node.op, Scan) for node in graph.apply_nodes)
     assert "a step" in caplog.text
     with pytensor.config.change_flags(on_opt_error="raise"), pytest.raises(KeyError):
-        specialise_scans(graph)
+        rewrite_scan_inner_graphs(graph)
 
 
 def test_a_sequence_that_has_come_to_know_a_length_of_one():
@@ -269,7 +270,7 @@ def test_what_is_refused_is_left_as_it_is():
     [y] = scan(lambda x, s: pt.sort(s) + x * 1, [X], [pt.zeros(3)])
     before = FunctionGraph(outputs=[y], clone=True)
     [node] = [node for node in before.apply_nodes if isinstance(node.op, Scan)]
-    specialise_scans(before)
+    rewrite_scan_inner_graphs(before)
     assert node in before.apply_nodes
     function = pytensor.function([X], y, mode="NUMBA")
     assert any(isinstance(n.op, Scan) for n in function.maker.fgraph.apply_nodes)
@@ -280,18 +281,18 @@ def test_a_sequence_that_is_known_to_be_too_short():
     x = pt.dvector("x", shape=(3,))
     [y] = scan(lambda x, s: s + x, [x], [ZERO], n_steps=5)
     graph = FunctionGraph([x], [y], clone=True)
-    specialise_scans(graph)
-    with pytest.raises(UnsupportedError, match="too short"):
-        loops_of(graph, [None])
+    rewrite_scan_inner_graphs(graph)
+    with pytest.raises(UnsupportedError, match="shorter than the number of steps"):
+        lower(graph, [None])
 
 
 def test_a_length_that_changes_from_step_to_step():
     x, lengths = pt.dvector("x"), pt.lvector("lengths")
     [y] = scan(lambda n, x: x[:n].sum(), [lengths], [None], x)
     graph = FunctionGraph([x, lengths], [y], clone=True)
-    specialise_scans(graph)
+    rewrite_scan_inner_graphs(graph)
     with pytest.raises(UnsupportedError, match="computed from data"):
-        loops_of(graph, [None, None])
+        lower(graph, [None, None])
     function = pytensor.function([x, lengths], y, mode="NUMBA")
     np.testing.assert_array_equal(function([1.0, 2, 4], [0, 1, 3]), [0, 1, 7])
 
@@ -335,7 +336,7 @@ def test_a_large_product_in_a_step_is_a_call():
     case = Case(build, (random.normal(size=4), random.normal(size=(60, 60)), matrix))
     inputs = case.inputs(static=True)
     graph = FunctionGraph(inputs, case.outputs(inputs), clone=True)
-    program = lower(graph, [None] * 3)
+    program = optimize(lower(graph, [None] * 3))
     [repeat] = [step for step in program.steps if isinstance(step, SequentialLoop)]
     assert any(isinstance(s, Call) for loop in loops_in(repeat.steps) for s in loop.body)
     check_value(case)
@@ -356,8 +357,8 @@ def test_a_strided_operand_of_a_call_in_a_step():
 def repeats_of(outputs, inputs):
     """Return what is repeated in the kernel of a gradient."""
     graph = as_for_a_region(inputs, outputs)
-    specialise_scans(graph)
-    program = lower(graph, [None] * len(inputs))
+    rewrite_scan_inner_graphs(graph)
+    program = optimize(lower(graph, [None] * len(inputs)))
     return program, [step for step in program.steps if isinstance(step, SequentialLoop)]
 
 
@@ -424,7 +425,7 @@ def test_a_result_that_a_later_value_replaces_stays_in_its_step():
 
 
 def test_the_mode_of_the_function_counts():
-    """What a mode leaves out is left out of the steps, too."""
+    """A rewrite that a mode excludes is excluded from the steps, too."""
     [y] = scan(lambda x, s: (s + x) ** 2 - 1, [X], [ZERO])
     found = []
     for mode in (get_mode("NUMBA"), get_mode("NUMBA").excluding("specialize")):

@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FrozenFunctionGraph
 
-from pymc_fastlogp.kernel.lower import loops_of
+from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.passes import short_axes
 from tests.kernel.check import optimize
 from tests.kernel.native_kernel import compile_native
@@ -27,7 +27,7 @@ def dear(x, y):
 
 
 def counts(x, y):
-    """What a count has: a logarithm and a quotient of its mean, little more than the least that is dear."""
+    """Count likelihood: a logarithm and a quotient of its mean."""
     mean = pt.exp(x)[:, None] + y
     return y * pt.log(mean) - x[:, None] / mean
 
@@ -73,7 +73,7 @@ def program_of(entries, length):
     by_row = table.sum(axis=1)
     outputs = [by_row, table.sum(axis=0), pt.sum(table / by_row[:, None])]
     graph = FrozenFunctionGraph.from_io([x, y], outputs, dedup_nodes=True)
-    return optimize(loops_of(graph, (None, None)))
+    return optimize(lower(graph, (None, None)))
 
 
 def keeps_rows(program):
@@ -135,5 +135,5 @@ def test_a_chain_of_short_rows_is_looked_at_once(monkeypatch):
             rows = pt.exp(rows) * rows.sum(axis=1)[:, None]
             sums.append(rows.sum())
         graph = FrozenFunctionGraph.from_io([x], [*sums, rows])
-        short_axes.rows_that_stay(loops_of(graph, [None]))
+        short_axes.rows_that_stay(lower(graph, [None]))
     assert n_looks[20] < 2.5 * n_looks[10]

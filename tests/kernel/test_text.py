@@ -7,14 +7,14 @@ import pytest
 from pytensor.graph.fg import FrozenFunctionGraph
 
 from pymc_fastlogp.kernel.ir.text import LONGEST_SIZE, as_text
-from pymc_fastlogp.kernel.lower import loops_of
+from pymc_fastlogp.kernel.lower import lower
 
 U, K = pt.vector("u"), pt.lscalar("k")
 
 
 def text_of(output):
     graph = FrozenFunctionGraph.from_io([U, K], [output], dedup_nodes=True)
-    return as_text(loops_of(graph, [None, None]))
+    return as_text(lower(graph, [None, None]))
 
 
 def rolled(u):

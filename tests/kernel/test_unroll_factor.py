@@ -7,7 +7,7 @@ import pytest
 from pytensor.graph.fg import FrozenFunctionGraph
 
 from pymc_fastlogp.kernel.ir.traversal import loops_in
-from pymc_fastlogp.kernel.lower import loops_of
+from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.passes.unroll import unroll
 from pymc_fastlogp.kernel.passes.unroll_factor import MOST_COPIES, MOST_ENTRIES
 from pymc_fastlogp.kernel.passes.unroll_sequential import straighten
@@ -39,7 +39,7 @@ def log_determinants(x):
 
 def program_of(build, shape):
     x = pt.tensor("x", shape=shape)
-    return loops_of(FrozenFunctionGraph.from_io([x], [build(x)], dedup_nodes=True), [None])
+    return lower(FrozenFunctionGraph.from_io([x], [build(x)], dedup_nodes=True), [None])
 
 
 def n_statements(program):
@@ -84,7 +84,7 @@ def test_entries_of_matrices_whose_factors_are_straight_line_code_are_unrolled(k
     x = pt.tensor("x", shape=(ROWS, k, k))
     determinants = log_determinants(x).sum()
     graph = FrozenFunctionGraph.from_io([x], [determinants], dedup_nodes=True)
-    domains = domains_over_rows(unroll(straighten(loops_of(graph, [None]))))
+    domains = domains_over_rows(unroll(straighten(lower(graph, [None]))))
     assert domains == {(ROWS,)}
 
 

@@ -11,8 +11,8 @@ from pytensor.graph.fg import FunctionGraph
 from pymc_fastlogp.kernel.ir.expressions import Compute
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Call
 from pymc_fastlogp.kernel.ir.traversal import expressions
-from pymc_fastlogp.kernel.lower import loops_of
-from pymc_fastlogp.kernel.lower.structural_zeros import voids
+from pymc_fastlogp.kernel.lower import lower
+from pymc_fastlogp.kernel.lower.unrolled_products import structural_zeros
 from tests.kernel.covered.linalg import filled
 from tests.kernel.native_kernel import compile_native
 
@@ -49,13 +49,13 @@ VOIDS = {
 @pytest.mark.parametrize("name", VOIDS)
 def test_voids_are_what_can_only_be_zero_or_nan(name):
     x, expected = VOIDS[name]
-    found = voids(x, most=16)
+    found = structural_zeros(x, most=16)
     assert found is expected is None or np.array_equal(found, expected)
 
 
 def program(inputs, output):
     fgraph = FunctionGraph(inputs, [output], clone=True)
-    return loops_of(fgraph, [None] * len(inputs))
+    return lower(fgraph, [None] * len(inputs))
 
 
 def multiplications(steps):

@@ -19,6 +19,7 @@ from pytensor.graph.fg import FunctionGraph
 from pymc_fastlogp.kernel.emit import emit
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.native.target import default_width, optimized, target_machine
+from pymc_fastlogp.kernel.passes import optimize
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED
 from tests.kernel.test_bounds import GRAPHS, ROWS, N, rows, v, x
 from tests.kernel.test_cpus import CPUS
@@ -100,7 +101,7 @@ def test_kernels(name, tmp_path):
     rng = np.random.default_rng(1)
     arrays = [rng.normal(size=shape) for shape in ((N, ROWS), N, ROWS)]
     out = pt.atleast_1d(GRAPHS[name])
-    program = lower(FunctionGraph([x, v, rows], [out], clone=True), [None] * 3)
+    program = optimize(lower(FunctionGraph([x, v, rows], [out], clone=True), [None] * 3))
     module = ir.Module(name)
     emit(module, program, "kernel", [True] * 3)
     options = {"mode": "FAST_COMPILE", "on_unused_input": "ignore"}

@@ -396,7 +396,7 @@ def group_by_time() -> pm.Model:
 
 
 def measured_with_error() -> pm.Model:
-    """What is measured is not what it was: an effect a row."""
+    """Measurement error: one effect a row."""
     with pm.Model() as model:
         truth = pm.Normal("truth", pm.Normal("mu"), pm.HalfNormal("tau"), shape=ROWS)
         pm.Normal("seen", truth, 0.3, observed=X)

@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import chisquare
 
 import pymc_fastlogp
-from pymc_fastlogp.reparametrization.sited_model import found_in, with_sites
-from pymc_fastlogp.reparametrization.sites import Site, numbers_of
+from pymc_fastlogp.reparametrization.model_with_sites import find_effects, with_sites
+from pymc_fastlogp.reparametrization.sites import Site, site_arrays
 
 GROUPS, ROWS = 6, 48
 GROUP = np.arange(ROWS) % GROUPS
@@ -58,14 +58,14 @@ def zero_sum() -> pm.Model:
     return model
 
 
-def any_site(nothing: Site, rng: np.random.Generator) -> Site:
+def any_site(flat: Site, rng: np.random.Generator) -> Site:
     """Return a site of random precision, up to a hundredfold that of the prior, about a random center."""
-    n_effects, *shape = nothing.gradient.shape
+    n_effects, *shape = flat.gradient.shape
     factors = rng.normal(size=(*shape, n_effects, n_effects)) * 10 ** rng.uniform(-1.5, 1)
     information = factors @ np.swapaxes(factors, -1, -2)
     center = rng.normal(size=(*shape, n_effects, 1))
     gradient = (information @ center)[..., 0]
-    slopes = {name: rng.normal(size=x.shape) for name, x in nothing.slopes.items()}
+    slopes = {name: rng.normal(size=x.shape) for name, x in flat.slopes.items()}
     return Site(np.moveaxis(information, (-2, -1), (0, 1)), np.moveaxis(gradient, -1, 0), slopes)
 
 
@@ -74,17 +74,17 @@ def ranks(make, names) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
     model = make()
     with model:
         prior = pm.sample_prior_predictive(REPLICATES, random_seed=1)
-    found = found_in(model)
-    assert found.bundles
-    sited = with_sites(model, found.bundles, is_shared=True).model
+    found = find_effects(model)
+    assert found.blocks
+    sited = with_sites(model, found.blocks, is_shared=True).model
     compiled = pymc_fastlogp.compile_pymc_model(sited, freeze_model=False)
     rng = np.random.default_rng(2)
     right: dict[str, list[int]] = {name: [] for name in names}
     wrong: dict[str, list[int]] = {name: [] for name in names}
     for i in range(REPLICATES):
         numbers = {"seen": prior.prior_predictive["y"].values[0, i]}
-        for bundle, nothing in found.bundles.items():
-            numbers |= numbers_of(bundle, any_site(nothing, rng))
+        for block, flat in found.blocks.items():
+            numbers |= site_arrays(block, any_site(flat, rng))
         options = {"draws": DRAWS, "tune": 300, "chains": 1, "seed": i, "progress_bar": False}
         posterior = nutpie.sample(compiled.with_data(**numbers), **options).posterior
         for name in names:

@@ -1,4 +1,4 @@
-"""What is found to be an effect, how effects go together, and what is left as it is written."""
+"""Detection of effects, their blocks, and variables that stay unchanged."""
 
 import numpy as np
 import pymc as pm
@@ -9,16 +9,16 @@ from pymc.model.transform.optimization import freeze_dims_and_data
 from pytensor.tensor.random import shared_rng
 from pytensor.tensor.random.basic import MvNormalRV, NormalRV
 
-from pymc_fastlogp.reparametrization import effects, reasons, sited_model, zero_sum
+from pymc_fastlogp.reparametrization import effects, model_with_sites, zero_sum
 from tests.reparametrization import models
 
 
-def found_in(written: pm.Model) -> sited_model.Found:
-    return sited_model.found_in(freeze_dims_and_data(written))
+def find_effects(written: pm.Model) -> model_with_sites.ModelEffects:
+    return model_with_sites.find_effects(freeze_dims_and_data(written))
 
 
 @pytest.mark.parametrize(
-    ("make", "bundles", "kinds"),
+    ("make", "blocks", "kinds"),
     [
         (models.centered, [("a",)], {"a": "centered"}),
         (models.non_centered, [("raw",)], {"raw": "non-centered"}),
@@ -51,21 +51,21 @@ def found_in(written: pm.Model) -> sited_model.Found:
     ],
     ids=lambda x: getattr(x, "__name__", ""),
 )
-def test_effects_and_those_that_go_together(make, bundles, kinds):
-    found = found_in(make())
-    assert {frozenset(x) for x in found.bundles} == {frozenset(x) for x in bundles}
+def test_effects_and_those_that_go_together(make, blocks, kinds):
+    found = find_effects(make())
+    assert {frozenset(x) for x in found.blocks} == {frozenset(x) for x in blocks}
     assert dict(found.kinds) == kinds
 
 
 def test_effects_depend_on_other_parameters_of_the_likelihood():
-    [site] = found_in(models.with_coefficients()).bundles.values()
+    [site] = find_effects(models.with_coefficients()).blocks.values()
     assert {name: x.shape for name, x in site.slopes.items()} == {
         "beta": (1, models.GROUPS, 2),
         "one": (1, models.GROUPS, 1),
     }
-    [site] = found_in(models.centered()).bundles.values()
+    [site] = find_effects(models.centered()).blocks.values()
     assert not site.slopes, "the mean is part of the prior of the effect"
-    for site in found_in(models.crossed()).bundles.values():
+    for site in find_effects(models.crossed()).blocks.values():
         assert [*site.slopes] == ["mu"]
 
 
@@ -185,69 +185,69 @@ class OtherZeroSumNormal(ZeroSumNormalRV):
 
 
 def another_normal() -> pm.Model:
-    with pm.Model() as sited_model:
+    with pm.Model() as model:
         rng = shared_rng(seed=0)
         _, x = OtherNormal()(0.0, pm.HalfNormal("s"), size=5, rng=rng, return_next_rng=True)
-        sited_model.register_rv(x, "x")
-    return sited_model
+        model.register_rv(x, "x")
+    return model
 
 
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (one_number, effects.ONE_NUMBER),
+        (one_number, effects.SCALAR),
         (constant_prior, effects.NO_PARAMETERS),
         (not_normal, "its prior is t, not normal"),
         (another_normal, effects.INHERITS),
-        (in_two_places, effects.TWO_PLACES),
-        (scale_by_row, effects.BY_ROW),
+        (in_two_places, effects.USED_TWICE),
+        (scale_by_row, effects.SCALE_BY_ROW),
         (multiplied_by_data, effects.NO_PARAMETERS),
         (zero_sums_by_two_axes, zero_sum.SEVERAL_AXES),
         (zero_sum_of_a_known_scale, effects.NO_PARAMETERS),
         (zero_sum_of_several_scales, zero_sum.SEVERAL_SCALES),
-        (zero_sum_of_one, effects.ONE_NUMBER),
-        (no_groups, reasons.NO_ENTRIES),
-        (zero_sum_of_none, reasons.NO_ENTRIES),
-        (single_precision, reasons.SINGLE_PRECISION),
-        (with_start, reasons.HAS_START),
-        (own_transform, reasons.HAS_START),
+        (zero_sum_of_one, effects.SCALAR),
+        (no_groups, model_with_sites.NO_ENTRIES),
+        (zero_sum_of_none, model_with_sites.NO_ENTRIES),
+        (single_precision, model_with_sites.SINGLE_PRECISION),
+        (with_start, model_with_sites.HAS_START),
+        (own_transform, model_with_sites.HAS_START),
     ],
     ids=lambda x: getattr(x, "__name__", ""),
 )
 def test_is_left_as_it_is_written(make, reason):
-    found = found_in(make())
-    assert not found.bundles
-    assert {x.name: x.reason for x in found.left_alone}["x"] == reason
+    found = find_effects(make())
+    assert not found.blocks
+    assert {x.name: x.reason for x in found.unchanged}["x"] == reason
 
 
 @pytest.mark.parametrize(
     "make", [models.multiplied_by_each_other, models.matrices_that_multiply_each_other]
 )
 def test_of_effects_that_multiply_each_other_one_gets_a_site(make):
-    found = found_in(make())
+    found = find_effects(make())
     assert [*found.kinds] == ["one"]
-    assert {x.name: x.reason for x in found.left_alone}["other"] == effects.IN_A_CIRCLE
+    assert {x.name: x.reason for x in found.unchanged}["other"] == effects.MUTUAL_PRODUCT
 
 
 def test_effects_of_another_normal_that_sum_to_zero_are_none(monkeypatch):
     monkeypatch.setattr(pm.ZeroSumNormal, "rv_op", OtherZeroSumNormal.rv_op)
-    found = found_in(models.zero_sum())
-    assert not found.bundles
+    found = find_effects(models.zero_sum())
+    assert not found.blocks
 
 
 def test_correlated_effects_of_another_normal_are_none(monkeypatch):
     monkeypatch.setattr(pm.MvNormal, "rv_op", OtherMvNormal(method="cholesky"))
-    found = found_in(models.correlated_centered())
-    assert not found.bundles
+    found = find_effects(models.correlated_centered())
+    assert not found.blocks
 
 
 def test_of_effects_that_multiply_each_other_that_without_a_start_gets_its_site():
     with pm.Model() as written:
         effect = pm.Normal("one", shape=4, initval=np.ones(4)) * pm.Normal("other", shape=4)
         pm.Normal("y", effect[models.GROUP], 0.5, observed=models.Y)
-    found = found_in(written)
+    found = find_effects(written)
     assert [*found.kinds] == ["other"]
-    new = sited_model.with_sites(written, found.bundles).model
+    new = model_with_sites.with_sites(written, found.blocks).model
     assert new.rvs_to_values[new["other"]].name == "other_site__"
     assert new.rvs_to_values[new["one"]].name == "one"
 
@@ -257,28 +257,28 @@ def test_what_broadcasts_an_effect_to_other_groups_is_not_its_mean():
         chol = pm.LKJCholeskyCov("L", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1.0))[0]
         z, mean = pm.Normal("z", shape=(1, 2)), pm.Normal("mean", shape=(4, 2))
         pm.Normal("y", mean + z @ chol.T, 1, observed=np.zeros((4, 2)))
-    found = found_in(written)
+    found = find_effects(written)
     assert found.kinds == {"z": "correlated, non-centered"}
-    new = sited_model.with_sites(freeze_dims_and_data(written), found.bundles).model
+    new = model_with_sites.with_sites(freeze_dims_and_data(written), found.blocks).model
     assert new.compile_logp()(new.initial_point()) < 0
 
 
 def test_one_group_is_an_effect_if_it_has_an_axis():
     with pm.Model(coords={"g": ["all"]}) as written:
         pm.Normal("x", pm.Normal("mu"), pm.HalfNormal("tau"), dims="g")
-    assert found_in(written).kinds == {"x": "centered"}
+    assert find_effects(written).kinds == {"x": "centered"}
 
 
 def test_what_a_pilot_found_coupled_is_left_as_it_is_written():
-    found = sited_model.found_in(freeze_dims_and_data(models.centered()), coupled={"a"})
-    assert not found.bundles
-    assert {x.name: x.reason for x in found.left_alone}["a"] == reasons.IS_COUPLED
+    found = model_with_sites.find_effects(freeze_dims_and_data(models.centered()), coupled={"a"})
+    assert not found.blocks
+    assert {x.name: x.reason for x in found.unchanged}["a"] == model_with_sites.IS_COUPLED
 
 
 def test_the_model_is_left_as_it_is():
     written = models.pair()
     before = (written.logp(), list(written.free_RVs), dict(written.rvs_to_transforms))
-    found_in(written)
+    find_effects(written)
     assert written.free_RVs == before[1]
     assert written.rvs_to_transforms == before[2]
 
@@ -287,6 +287,6 @@ def test_initial_values_of_other_variables_are_kept():
     with pm.Model() as written:
         tau = pm.HalfNormal("tau", initval=0.25)
         pm.Normal("a", 0, tau, shape=3)
-    new = sited_model.with_sites(written, found_in(written).bundles).model
+    new = model_with_sites.with_sites(written, find_effects(written).blocks).model
     assert new.rvs_to_initial_values[new["tau"]] == 0.25
     assert written.rvs_to_initial_values[tau] == 0.25

@@ -11,7 +11,7 @@ from pymc.distributions.transforms import ZeroSumTransform
 from pymc.model.transform.optimization import freeze_dims_and_data
 from pytensor.graph.basic import Variable
 
-from pymc_fastlogp.reparametrization.sited_model import found_in, with_sites
+from pymc_fastlogp.reparametrization.model_with_sites import find_effects, with_sites
 from pymc_fastlogp.reparametrization.sites import Site
 from tests.reparametrization import models
 
@@ -27,17 +27,17 @@ def random_sites(model: pm.Model, scales: list[float], seed: int) -> dict:
     """Return sites of random positive semidefinite matrices, each group of another size."""
     rng = np.random.default_rng(seed)
     sites = {}
-    for names, nothing in found_in(freeze_dims_and_data(model)).bundles.items():
-        n, *shape = nothing.gradient.shape
+    for names, flat in find_effects(freeze_dims_and_data(model)).blocks.items():
+        n, *shape = flat.gradient.shape
         scale = rng.choice(scales, size=shape)
         root = rng.normal(size=(n, n, *shape)) * np.sqrt(scale)
         information = np.einsum("ik...,jk...->ij...", root, root)
         slopes = {
-            name: scale[..., None] * rng.normal(size=x.shape) for name, x in nothing.slopes.items()
+            name: scale[..., None] * rng.normal(size=x.shape) for name, x in flat.slopes.items()
         }
         gradient = scale * rng.normal(size=(n, *shape))
-        sign = None if nothing.sign is None else float(rng.choice([-1.0, 1.0]))
-        sites[names] = Site(information, gradient, slopes, sign).guarded()
+        sign = None if flat.sign is None else float(rng.choice([-1.0, 1.0]))
+        sites[names] = Site(information, gradient, slopes, sign).projected()
     return sites
 
 
@@ -95,8 +95,8 @@ def test_logp_is_that_of_the_model_as_written_and_the_jacobian(make, scales):
 @pytest.mark.parametrize("make", models.ALL)
 def test_without_information_effects_are_non_centered(make):
     model = make()
-    found = found_in(freeze_dims_and_data(model))
-    sited = with_sites(model, found.bundles)
+    found = find_effects(freeze_dims_and_data(model))
+    sited = with_sites(model, found.blocks)
     rng = np.random.default_rng(3)
     point = [rng.normal(size=x.shape) for x in sited.model.initial_point().values()]
     names = [x.name for x in sited.model.free_RVs]
@@ -133,7 +133,7 @@ def test_names_dims_and_deterministics_are_those_of_the_model(make):
 def test_draws_of_the_prior_are_those_of_the_model(make):
     model = make()
     new = with_sites(model, random_sites(model, [1.0, 1e6], seed=5)).model
-    for name in found_in(freeze_dims_and_data(model)).kinds:
+    for name in find_effects(freeze_dims_and_data(model)).kinds:
         one, other = (pm.draw(x[name], 2000, random_seed=1) for x in (model, new))
         np.testing.assert_allclose(np.median(one, 0), np.median(other, 0), atol=0.25)
         np.testing.assert_allclose(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import pymc_fastlogp
 from pymc_fastlogp.compilation.nutpie_model import TransformedModel
-from pymc_fastlogp.reparametrization.coordinates import MOST_OFF, _off, coordinates_of
+from pymc_fastlogp.reparametrization.coordinates import MAX_MISMATCH, _mismatch, find_linear_map
 from pymc_fastlogp.reparametrization.linear_map import LinearMap, linear_map
 from tests.reparametrization import as_written
 
@@ -64,7 +64,7 @@ def test_many_follow_the_few_that_they_depend_on():
     precision[0, 2:] = precision[2:, 0] = 2.0 * levels
     found, ratio = found_of(precision, 2, n)
     assert ratio == pytest.approx(7, rel=1e-6)
-    assert (len(found.followers), found.left.shape, found.right.shape) == (n, (2, 1), (1, n))
+    assert (len(found.dependents), found.left.shape, found.right.shape) == (n, (2, 1), (1, n))
     matrix = matrix_of(found, n + 2)
     mapped = matrix.T @ precision @ matrix
     np.testing.assert_allclose(mapped, np.diag(np.diagonal(mapped)), atol=1e-5)
@@ -76,7 +76,7 @@ def test_those_that_depend_on_each_other_follow_nothing():
     precision = 3 * np.eye(n + 2) - np.eye(n + 2, k=1) - np.eye(n + 2, k=-1)
     precision[:2, :2] = precision_with(0.98, [1.0, 1.0])
     found, _ = found_of(precision, 2, n)
-    assert (list(found.places), len(found.followers), found.right.shape) == ([0, 1], 0, (0, 0))
+    assert (list(found.indices), len(found.dependents), found.right.shape) == ([0, 1], 0, (0, 0))
 
 
 def test_back_and_forth():
@@ -133,12 +133,12 @@ def regression(**scale) -> pm.Model:
 
 def coordinates(model: pm.Model) -> LinearMap | None:
     compiled = pymc_fastlogp.compile_pymc_model(model)
-    return coordinates_of(model, compiled, compiled.initial_point_func(0))
+    return find_linear_map(model, compiled, compiled.initial_point_func(0))
 
 
 def test_coefficients_of_a_regression_are_mapped():
     found = coordinates(regression())
-    assert len(found.places) == 4
+    assert len(found.indices) == 4
     assert abs(found.matrix).max() > 100
 
 
@@ -161,7 +161,7 @@ def test_a_model_whose_effects_have_no_sites_stays_as_it_is(caplog):
 def test_a_posterior_that_is_no_gaussian_keeps_its_coordinates(make, caplog):
     with caplog.at_level("INFO", logger="pymc_fastlogp"):
         compiled = pymc_fastlogp.compile_pymc_model(make(), reparametrize=True)
-    assert "the posterior is no Gaussian" in caplog.text
+    assert "the posterior is not Gaussian" in caplog.text
     assert not isinstance(compiled, TransformedModel)
 
 
@@ -185,8 +185,8 @@ def test_gradients_of_a_gaussian_are_what_its_map_says_and_others_are_not():
         # The same curvature at zero, and less and less of it away from there.
         return 0.0, -precision @ x / (1 + 4 * (x @ precision @ x))
 
-    assert _off(gaussian, found, np.zeros(2)) < 1e-6
-    assert _off(heavy, found, np.zeros(2)) > MOST_OFF
+    assert _mismatch(gaussian, found, np.zeros(2)) < 1e-6
+    assert _mismatch(heavy, found, np.zeros(2)) > MAX_MISMATCH
 
 
 def test_a_point_at_which_the_model_cannot_be_evaluated_is_no_gaussian():
@@ -196,4 +196,4 @@ def test_a_point_at_which_the_model_cannot_be_evaluated_is_no_gaussian():
     def refused(x):
         raise ValueError
 
-    assert _off(refused, found, np.zeros(2)) == np.inf
+    assert _mismatch(refused, found, np.zeros(2)) == np.inf

@@ -9,10 +9,10 @@ from pymc.distributions.transforms import ZeroSumTransform
 from threadpoolctl import ThreadpoolController
 
 import pymc_fastlogp
-from pymc_fastlogp.reparametrization.crossed_levels import largest_set
-from pymc_fastlogp.reparametrization.mode import mode_of
-from pymc_fastlogp.reparametrization.placement import placed
-from pymc_fastlogp.reparametrization.sites import LARGEST, Site
+from pymc_fastlogp.reparametrization.crossed import consistent_subset
+from pymc_fastlogp.reparametrization.mode import find_mode
+from pymc_fastlogp.reparametrization.selection import select_parametrization
+from pymc_fastlogp.reparametrization.sites import MAX_INFORMATION, Site
 from tests.reparametrization import as_written, models
 from tests.reparametrization.models import GROUP, GROUPS, X, Y
 
@@ -24,7 +24,7 @@ def compiled_with_sites(model: pm.Model):
 
 
 def sites_of(model: pm.Model) -> dict:
-    return placed(model, compiled_with_sites).sites
+    return select_parametrization(model, compiled_with_sites).sites
 
 
 def sums(values: np.ndarray) -> np.ndarray:
@@ -93,10 +93,10 @@ def test_a_guard_makes_any_site_finite_and_positive():
     gradient = rng.normal(size=(2, 6))
     information[0, 0, 4], gradient[1, 5] = np.nan, np.inf
     slopes = {"x": np.full((2, 6, 1), np.nan)}
-    site = Site(information, gradient, slopes).guarded()
+    site = Site(information, gradient, slopes).projected()
     values = np.linalg.eigvalsh(np.moveaxis(site.information, -1, 0))
     assert (values >= -1e-9 * np.abs(values).max(1, keepdims=True)).all()
-    assert (values <= LARGEST * (1 + 1e-9)).all()
+    assert (values <= MAX_INFORMATION * (1 + 1e-9)).all()
     assert not site.information[..., 4:].any()
     assert not site.gradient[:, 4:].any()
     assert not site.slopes["x"].any()
@@ -104,8 +104,8 @@ def test_a_guard_makes_any_site_finite_and_positive():
 
 def test_a_good_site_is_left_as_it_is_by_the_guard():
     site = Site(np.eye(2)[:, :, None] * [0.0, 1.0, 1e6], np.ones((2, 3)))
-    np.testing.assert_array_equal(site.guarded().information, site.information)
-    np.testing.assert_array_equal(site.guarded().gradient, site.gradient)
+    np.testing.assert_array_equal(site.projected().information, site.information)
+    np.testing.assert_array_equal(site.projected().gradient, site.gradient)
 
 
 def balanced(sizes: tuple[int, ...], sign: float = 1.0) -> pm.Model:
@@ -134,7 +134,7 @@ def test_crossed_effects_of_a_balanced_design_are_standard_normal_whatever_else_
 
 
 def test_signs_of_crossed_effects_are_those_of_the_rows():
-    pilot = placed(balanced((4, 3, 2), -1.0), compiled_with_sites)
+    pilot = select_parametrization(balanced((4, 3, 2), -1.0), compiled_with_sites)
     assert {name: site.sign for (name,), site in pilot.sites.items()} == {"a": 1, "b": -1, "c": 1}
 
 
@@ -148,7 +148,7 @@ def test_effects_of_other_rows_are_not_crossed(n):
         c = pm.Normal("c", 0, sigma[2], shape=n)
         pm.Normal("y", a[GROUP] + b[item], 0.5, observed=Y)
         pm.Normal("other", c[np.arange(10) % n], 0.5, observed=Y[:10])
-    pilot = placed(model, compiled_with_sites)
+    pilot = select_parametrization(model, compiled_with_sites)
     assert {name: site.sign for (name,), site in pilot.sites.items()} == {"a": 1, "b": 1, "c": 0}
     [alone] = [site for names, site in pilot.sites.items() if names == ("c",)]
     np.testing.assert_allclose(alone.information[0, 0], [40 / n] * n, rtol=1e-6)
@@ -160,17 +160,17 @@ def test_effects_of_a_slope_are_not_crossed_with_those_of_intercepts():
         a = pm.Normal("a", 0, sigma[0], shape=GROUPS)
         b = pm.Normal("b", 0, sigma[1], shape=3)
         pm.Normal("y", a[GROUP] + b[models.ITEM] * X, 0.5, observed=Y)
-    pilot = placed(model, compiled_with_sites)
+    pilot = select_parametrization(model, compiled_with_sites)
     assert [site.sign for site in pilot.sites.values()] == [0, 0]
 
 
 def test_the_largest_set_of_factors_that_fit_each_other_is_kept():
     fits = np.ones((4, 4), dtype=bool)
-    assert largest_set(fits) == [0, 1, 2, 3]
+    assert consistent_subset(fits) == [0, 1, 2, 3]
     fits[1, :] = fits[:, 1] = False
-    assert largest_set(fits) == [0, 2, 3]
-    assert len(largest_set(np.eye(3, dtype=bool))) == 1
-    assert largest_set(np.zeros((2, 2), dtype=bool)) == []
+    assert consistent_subset(fits) == [0, 2, 3]
+    assert len(consistent_subset(np.eye(3, dtype=bool))) == 1
+    assert consistent_subset(np.zeros((2, 2), dtype=bool)) == []
 
 
 def test_variables_whose_lengths_their_types_do_not_know_are_in_the_point():
@@ -198,7 +198,7 @@ def test_variables_whose_lengths_their_types_do_not_know_are_in_the_point():
     ids=lambda x: getattr(x, "__name__", ""),
 )
 def test_entries_that_the_likelihood_does_not_know_apart_stay_as_they_are_written(make, is_coupled):
-    pilot = placed(make(), compiled_with_sites)
+    pilot = select_parametrization(make(), compiled_with_sites)
     names = set() if pilot is None else pilot.effects
     assert names.isdisjoint({"beta", "raw", "b", "a"}) == is_coupled
 
@@ -211,6 +211,6 @@ def test_the_mode_is_found_by_one_thread():
         threads.extend(each["num_threads"] for each in libraries)
         return float(-x @ x / 2), -x
 
-    np.testing.assert_allclose(mode_of(density, np.ones(200), 10), 0, atol=1e-8)
+    np.testing.assert_allclose(find_mode(density, np.ones(200), 10), 0, atol=1e-8)
     assert threads
     assert {*threads} == {1}

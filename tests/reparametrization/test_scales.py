@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 import pymc_fastlogp
+from pymc_fastlogp.reparametrization.model_with_sites import find_effects, with_sites
 from pymc_fastlogp.reparametrization.scales import scale_transform
-from pymc_fastlogp.reparametrization.sited_model import found_in, with_sites
 from tests.reparametrization import models
 
 SCALE = 2.5
@@ -31,7 +31,7 @@ def effects_of(prior, **kwargs) -> pm.Model:
 
 
 def sited(model: pm.Model) -> pm.Model:
-    return with_sites(model, found_in(model).bundles).model
+    return with_sites(model, find_effects(model).blocks).model
 
 
 @pytest.mark.parametrize("prior", PRIORS.values(), ids=PRIORS)
@@ -92,8 +92,8 @@ def of_two_scales() -> pm.Model:
 )
 def test_which_variables_are_scales(make, scales):
     model = make()
-    assert set(found_in(model).scales) == scales
-    left = {x.name for x in found_in(model).left_alone}
+    assert set(find_effects(model).scales) == scales
+    left = {x.name for x in find_effects(model).unchanged}
     assert not left & scales
     new = sited(model)
     assert {x.name for x in new.free_RVs if new.rvs_to_transforms[x] is scale_transform} == scales
@@ -102,7 +102,7 @@ def test_which_variables_are_scales(make, scales):
 def test_a_model_without_effects_keeps_its_logarithms():
     with pm.Model() as model:
         pm.Normal("y", 0.0, pm.HalfNormal("sigma"), observed=np.arange(3.0))
-    assert not found_in(model).scales
+    assert not find_effects(model).scales
     assert [x.name for x in pymc_fastlogp.reparametrize(model).value_vars] == ["sigma_log__"]
 
 

@@ -11,10 +11,10 @@ from pymc_fastlogp import disabled
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.ir.expressions import Role
 from pymc_fastlogp.kernel.ir.loops import Store
-from pymc_fastlogp.kernel.lower import loops_of
+from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.ops import SiteNode
 from pymc_fastlogp.reparametrization import crossed, elimination, joint_site, single_site
-from pymc_fastlogp.reparametrization.site_node import as_node, summed_to
+from pymc_fastlogp.reparametrization.site_node import as_node, unbroadcast
 
 J = 4
 FAST = {"mode": "FAST_COMPILE", "on_unused_input": "ignore"}
@@ -63,13 +63,18 @@ def of_three_factors(rng):
 def of_crossed(rng):
     information = X(rng)
     values = [rng.gamma(2), *rng.normal(size=(2, J)), rng.gamma(2), 0.7]
-    return crossed._placed, crossed._placed_back, [*values, information, information / 9], 5
+    return (
+        crossed._standardize,
+        crossed._standardize_pullback,
+        [*values, information, information / 9],
+        5,
+    )
 
 
 def of_factored(rng, n=2):
     root = rng.normal(size=(n, n, J))
     matrix = np.einsum("ikj,lkj->ilj", root, root) + np.eye(n)[:, :, None]
-    lower = np.array([matrix[place] for place in joint_site.lower_places(n)])
+    lower = np.array([matrix[place] for place in joint_site.lower_indices(n)])
     return joint_site._forward, joint_site._pullback, [lower, *rng.normal(size=(2, n, J))], 3
 
 
@@ -124,18 +129,18 @@ def test_derivatives_are_those_of_the_outputs(make, of_all_outputs):
         np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-12)
 
 
-def test_numbers_of_sites_have_no_derivative():
+def test_arrays_of_sites_have_no_derivative():
     inputs = [pt.dscalar(), pt.dvector(), pt.dvector(), pt.dscalar(), pt.dscalar()]
     numbers = [pt.dvector(), pt.dvector()]
-    u, _ = as_node(crossed._placed, crossed._placed_back, *inputs, *numbers)
-    with pytest.raises(Exception, match="number of a site"):
+    u, _ = as_node(crossed._standardize, crossed._standardize_pullback, *inputs, *numbers)
+    with pytest.raises(Exception, match="array of a site"):
         pt.grad(u.sum(), numbers[0])
 
 
 def test_nodes_of_sites_are_part_of_the_kernel():
     inputs = [pt.dscalar("s"), *(pt.tensor(shape=(J,), dtype="float64") for _ in range(3))]
     s, w, z, information = inputs
-    u, logs = single_site.placed(z, s, w, information)
+    u, logs = single_site.standardized_effects(z, s, w, information)
     total = (u**2).sum() + logs.sum()
     outputs = [total, *pt.grad(total, [s, w, z])]
     values = [np.float64(1.3), *np.random.default_rng(1).gamma(1, size=(3, J))]
@@ -152,7 +157,7 @@ def test_nodes_of_sites_are_part_of_the_kernel():
             inner = kernel.fgraph.apply_nodes
             assert sum(isinstance(node.op, SiteNode) for node in inner) == 2
             # What scalars are, groups, and what is summed over them.
-            assert len(kernel.program.steps) <= 4
+            assert len(kernel.build_program().steps) <= 4
     for one, other in zip(found[False], found[True], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-13)
 
@@ -201,7 +206,7 @@ def test_operations_that_others_alone_read_are_part_of_them():
 
     x, y = pt.tensor(shape=(1, J), dtype="float64"), pt.tensor(shape=(3, J), dtype="float64")
     node = as_node(forward, lambda *_: [], x, y)[0].owner
-    program = loops_of(FunctionGraph([x, y], [*node.outputs], clone=True), [None, None])
+    program = lower(FunctionGraph([x, y], [*node.outputs], clone=True), [None, None])
     stored = [
         statement.buffer.shape
         for step in program.steps
@@ -245,4 +250,4 @@ def test_a_node_that_no_kernel_covers_stays():
 def test_gradients_are_summed_to_the_shape_of_what_they_are_of():
     x = pt.tensor(shape=(2, J), dtype="float64")
     for shape in [(), (1,), (J,), (1, J), (2, 1), (2, J)]:
-        assert summed_to(x, pt.tensor(shape=shape, dtype="float64")).type.shape == shape
+        assert unbroadcast(x, pt.tensor(shape=shape, dtype="float64")).type.shape == shape

@@ -1,4 +1,4 @@
-"""Which effects are known well by their rows, and that these are sampled centered."""
+"""Effects that their rows identify well are sampled centered."""
 
 import logging
 
@@ -10,9 +10,9 @@ from pymc.model.transform.optimization import freeze_dims_and_data
 
 import pymc_fastlogp
 from pymc_fastlogp.reparametrization import well_identified
-from pymc_fastlogp.reparametrization.sited_model import found_in, with_sites
+from pymc_fastlogp.reparametrization.model_with_sites import find_effects, with_sites
 from pymc_fastlogp.reparametrization.sites import Site
-from pymc_fastlogp.reparametrization.well_identified import centered_if_known_well
+from pymc_fastlogp.reparametrization.well_identified import centered_if_well_identified
 from tests.reparametrization.test_as_written import jacobian, values_as_written
 from tests.reparametrization.test_exact import function
 
@@ -96,9 +96,9 @@ def unknown_in_one_group(a, b, group, x, y, sigma):
     pm.Normal("y", a[group] + b[group] * np.where(group == 3, 0.0, x), sigma, observed=y)
 
 
-def is_known_well(model):
+def is_well_identified(model):
     frozen = freeze_dims_and_data(model)
-    return centered_if_known_well(frozen, found_in(frozen)) is not None
+    return centered_if_well_identified(frozen, find_effects(frozen)) is not None
 
 
 WAYS = [(centered, centered), (centered, non_centered), (non_centered, non_centered)]
@@ -107,7 +107,7 @@ WAYS = [(centered, centered), (centered, non_centered), (non_centered, non_cente
 @pytest.mark.parametrize("written", WAYS)
 @pytest.mark.parametrize("likelihood", [slopes, offset, by_product])
 def test_many_rows_of_a_gaussian_likelihood_know_effects_well(likelihood, written):
-    assert is_known_well(model_of(likelihood, written=written))
+    assert is_well_identified(model_of(likelihood, written=written))
 
 
 @pytest.mark.parametrize(
@@ -125,13 +125,13 @@ def test_many_rows_of_a_gaussian_likelihood_know_effects_well(likelihood, writte
 )
 @pytest.mark.parametrize("written", WAYS)
 def test_what_is_no_such_likelihood_is_left_to_the_pilot(likelihood, written):
-    assert not is_known_well(model_of(likelihood, written=written))
+    assert not is_well_identified(model_of(likelihood, written=written))
 
 
 def test_few_rows_and_few_groups_are_left_to_the_pilot():
-    assert not is_known_well(model_of(slopes, rows=300))
-    assert not is_known_well(model_of(slopes, rows=GROUPS))
-    assert not is_known_well(model_of(slopes, groups=well_identified.LEAST_GROUPS - 1))
+    assert not is_well_identified(model_of(slopes, rows=300))
+    assert not is_well_identified(model_of(slopes, rows=GROUPS))
+    assert not is_well_identified(model_of(slopes, groups=well_identified.MIN_GROUPS - 1))
 
 
 def mean_in_each_row(name, mu, sigma, groups):
@@ -153,7 +153,7 @@ def used_as_written(a, b, group, x, y, sigma):
 
 @pytest.mark.parametrize("way", [mean_by_group, scale_by_group])
 def test_effects_of_several_means_or_scales_are_left_to_the_pilot(way):
-    assert not is_known_well(model_of(slopes, written=(way, non_centered)))
+    assert not is_well_identified(model_of(slopes, written=(way, non_centered)))
 
 
 def test_what_is_not_the_effect_alone_is_left_to_the_pilot():
@@ -164,16 +164,16 @@ def test_what_is_not_the_effect_alone_is_left_to_the_pilot():
         mu = pm.modelcontext(None)["mu_a"]
         pm.Normal("y", mu + a[group] + b[group] * x, sigma, observed=y)
 
-    assert is_known_well(model_of(with_mean, written=(mean_in_each_row, non_centered)))
-    assert not is_known_well(model_of(by_row, written=(mean_in_each_row, non_centered)))
-    assert not is_known_well(model_of(used_as_written, written=(non_centered, non_centered)))
+    assert is_well_identified(model_of(with_mean, written=(mean_in_each_row, non_centered)))
+    assert not is_well_identified(model_of(by_row, written=(mean_in_each_row, non_centered)))
+    assert not is_well_identified(model_of(used_as_written, written=(non_centered, non_centered)))
 
 
 @pytest.mark.parametrize("written", WAYS)
 def test_rows_are_those_that_the_model_was_made_of(written):
     model = freeze_dims_and_data(model_of(offset, written=written))
     group, x, y = simulated()
-    site = Site.everything(2, (GROUPS,))
+    site = Site.infinite(2, (GROUPS,))
     rows = well_identified._rows_of(
         with_sites(model, {("a", "b"): site}).model, ["a", "b"], (2, GROUPS)
     )
@@ -201,7 +201,7 @@ def test_the_ratio_is_that_of_least_squares_group_by_group():
 @pytest.mark.parametrize("written", WAYS[1:])
 def test_a_model_that_is_sampled_centered_is_the_same_model(written):
     model = model_of(slopes, rows=600, written=written)
-    new = with_sites(model, {("a", "b"): Site.everything(2, (GROUPS,))}).model
+    new = with_sites(model, {("a", "b"): Site.infinite(2, (GROUPS,))}).model
     of_values = function(new, values_as_written(model, new))
     logp, density = function(new, [new.logp()]), function(model, [model.logp()])
     shapes = [x.shape for x in new.initial_point().values()]
@@ -225,7 +225,7 @@ def test_non_centered_effects_are_sampled_centered(caplog):
     by_hand = model_of(slopes)
     with caplog.at_level(logging.INFO, logger="pymc_fastlogp"):
         new = pymc_fastlogp.reparametrize(model)
-    assert "are sampled centered: each effect is known well by its rows" in caplog.text
+    assert "are sampled centered: each effect is well identified by its rows" in caplog.text
     names = ["mu_a", "mu_b", "sigma_a_log__", "sigma_b_log__", "sigma_log__"]
     assert [x.name for x in new.value_vars] == [*names, "a_centered__", "b_centered__"]
     compiled = pymc_fastlogp.compile_pymc_model(model, reparametrize=True)
@@ -270,7 +270,7 @@ def test_such_a_model_is_sampled_as_it_is_written(caplog):
     model = model_of(slopes)
     with caplog.at_level(logging.INFO, logger="pymc_fastlogp"):
         new = pymc_fastlogp.reparametrize(model)
-    assert "known well by its rows" in caplog.text
+    assert "well identified by its rows" in caplog.text
     assert [new.rvs_to_values[x].name for x in new.free_RVs] == [
         model.rvs_to_values[x].name for x in model.free_RVs
     ]

@@ -1,4 +1,4 @@
-"""A reparametrized model is used as any other, from prior to predictions, and says nothing."""
+"""A reparametrized model is used as any other, from prior to predictions, and says flat."""
 
 import logging
 import warnings

@@ -1,4 +1,4 @@
-"""What every test of a rewrite needs: rewrite as PyMC does before a gradient, evaluate, compare."""
+"""Helpers of the tests of rewrites: rewrite as PyMC does before a gradient, evaluate, compare."""
 
 import numpy as np
 import pytensor

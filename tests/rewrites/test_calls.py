@@ -1,4 +1,4 @@
-"""What is read twice at each step is looked at once: the calls that rules take, counted for two lengths of a chain."""
+"""Rules visit shared subgraphs once: their calls are counted for two lengths of a chain."""
 
 import sys
 
@@ -9,7 +9,7 @@ import pytest
 from pytensor.graph.fg import FunctionGraph
 
 import pymc_fastlogp
-from pymc_fastlogp.analysis.elemwise import n_leaves
+from pymc_fastlogp.analysis.algebra import count_leaves
 from pymc_fastlogp.analysis.ranges import is_nonnegative
 from pymc_fastlogp.decisions import collected
 from pymc_fastlogp.rewrites.checks.fold_checks_by_range import local_fold_checks_by_range
@@ -173,7 +173,7 @@ PROBES = {
     "scales": scales_are_found,
     "exponentials": lambda n: lambda: is_scaled_exp(chain(twice, pt.exp(v), n)),
     "factors": lambda n: lambda: with_one_exponential(chain(twice, pt.exp(v), n)),
-    "leaves": lambda n: lambda: n_leaves(chain(twice, v, n), ps.Mul),
+    "leaves": lambda n: lambda: count_leaves(chain(twice, v, n), ps.Mul),
     "logarithm": lambda n: lambda: sum_of_logs(pt.log(chain(twice, pt.exp(v), n))),
     "nonlinear square": lambda n: by_rows(
         local_gaussian_rows,

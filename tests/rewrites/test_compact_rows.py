@@ -256,21 +256,21 @@ def test_terms_of_one_key_share_their_subexpressions():
 
 
 REFUSES = {
-    "a random vector of row length": (pt.exp(each).sum(), "each has an entry of its own"),
+    "a random vector of row length": (pt.exp(each).sum(), "each has one value per row"),
     "continuous covariate": (pt.exp(a[GROUP] + b * CONTINUOUS).sum(), "too few repeats"),
     "shared, length known": (pt.exp(a[GROUP] + b * shared).sum(), "freeze_model=True"),
     "shared, length unknown": (pt.exp(b * unknown).sum(), "freeze_model=True"),
     "a parameter of unknown length": (
         pt.exp(pt.vector("latent")).sum(),
-        "latent has an entry of its own",
+        "latent has one value per row",
     ),
     "computed from a parameter of unknown length": (
         pt.exp(pt.cumsum(pt.vector("steps"))).sum(),
-        "steps has an entry of its own",
+        "steps has one value per row",
     ),
     "normalized by a sum that is needed with its terms": (
         pt.exp(each / pt.exp(each).sum()).sum(),
-        "each has an entry of its own",
+        "each has one value per row",
     ),
     "random numbers": (
         pt.exp(a[GROUP] * pt.random.normal(size=(N,), name="draw")).sum(),
@@ -350,7 +350,7 @@ def test_weights_whose_sums_have_no_number_stay_with_their_rows(dtype, largest):
     with collected() as decisions:
         on = pregrad(out, on=True)
     assert not fired(decisions)
-    assert any("have sums" in str(decision.refusal) for decision in decisions)
+    assert any("equal rows overflows" in str(decision.refusal) for decision in decisions)
     found = on.eval({x: np.array(60 if dtype == "float32" else 600, dtype)}, mode=PYTHON)
     assert 0 < found < np.inf
 

@@ -15,7 +15,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import is_made_by
 from pymc_fastlogp.analysis.writes import is_set
-from pymc_fastlogp.rewrites.packed_matrices.flat_increments import FEWEST, FlatIncrements
+from pymc_fastlogp.rewrites.packed_matrices.flat_increments import MIN_INCREMENTS, FlatIncrements
 from tests.rewrites.conftest import sketch
 
 LENGTH = 4
@@ -124,7 +124,7 @@ def test_the_same_chain_whatever_is_added_up(case):
     flat = flattened(out)
     assert chain_of(flat) == chain_of(out)
     is_left = equal_computations([flat], [out])
-    assert is_left or sum(map(is_set, flat.owner.inputs)) == n_increments >= FEWEST
+    assert is_left or sum(map(is_set, flat.owner.inputs)) == n_increments >= MIN_INCREMENTS
 
 
 @pytest.mark.parametrize("name", LEFT_ALONE)

@@ -1,4 +1,4 @@
-"""What repeated constants give is a constant, before the gradient."""
+"""Functions of repeated constants become constants before the gradient."""
 
 import numpy as np
 import pymc as pm

@@ -258,7 +258,7 @@ def test_a_failed_check_still_raises():
 
 REFUSES = {
     "not linear": (pt.sqr(Y - pt.exp(c * X)), "not linear"),
-    "an entry for each row": (pt.sqr(Y - each), "each has an entry of its own"),
+    "an entry for each row": (pt.sqr(Y - each), "each has one value per row"),
     "shared, length known": (pt.sqr(Y - a[GROUP] - c * shared), "freeze_model=True"),
     "shared, length unknown": (pt.sqr(pt.log(c) - unknown), "freeze_model=True"),
     "a scale for each row": (pt.sqr((Y - c) / pt.exp(d * X)), "not linear"),
@@ -279,9 +279,9 @@ REFUSES = {
         ),
         "too few rows",
     ),
-    "weights of both signs": (X * pt.sqr(Y - a[GROUP]), "some weights are positive"),
-    "a weight of zero": (np.where(X > 0, KNOWN, 0.0) * pt.sqr(Y - a[GROUP]), "0 * inf is nan"),
-    "a factor of zero": (pt.sqr((Y - a[GROUP]) * np.where(X > 0, KNOWN, 0.0)), "0 * inf is nan"),
+    "weights of both signs": (X * pt.sqr(Y - a[GROUP]), "weights have both signs"),
+    "a weight of zero": (np.where(X > 0, KNOWN, 0.0) * pt.sqr(Y - a[GROUP]), "0 * inf is NaN"),
+    "a factor of zero": (pt.sqr((Y - a[GROUP]) * np.where(X > 0, KNOWN, 0.0)), "0 * inf is NaN"),
     "infinite data": (pt.sqr(np.where(X > 2, np.inf, Y) - a[GROUP]), "not finite"),
     "rows that repeat": (pt.sqr(np.sign(Y) - c), "row compaction"),
     "random numbers": (

@@ -161,7 +161,7 @@ def test_error(highest):
     """Never more than four times that of upstream, of values and slopes, near 0 and far out."""
     orders = range(highest + 1)
     off, on = functions(orders)
-    far = bessel.reach(highest + 1).far
+    far = bessel.ranges(highest + 1).asymptotic_from
     ranges = [(1e-300, 1e-8), (1e-8, 0.1), (0.1, 2), (2, far / 2), (far / 2, far)]
     for low, high in [*ranges, (far, 1.2 * far), (1.2 * far, 20 * far), (20 * far, 1e6)]:
         of_off, of_on = [], []

@@ -1,4 +1,4 @@
-"""What is read twice at each step of a long chain is looked at once: an exponential rule would never come back."""
+"""Rules take linear time in chains whose steps read the one before twice."""
 
 import numpy as np
 import pytensor.tensor as pt

@@ -23,7 +23,7 @@ from pymc_fastlogp.rewrites.rows.order.scatter_order import (
     LANE_BY_LANE,
     LEAST_SAVING,
     RUNS,
-    Scattered,
+    ScatterIndex,
     best_order,
     cost,
     cost_of_one,
@@ -241,7 +241,7 @@ def test_explain_says_so():
     ],
 )
 def test_best_order(indices, by):
-    scattered = [Scattered(*each) for each in indices]
+    scattered = [ScatterIndex(*each) for each in indices]
     order = best_order(scattered)
     assert (order is None) == (by is None)
     if order is not None:
@@ -253,11 +253,11 @@ def test_best_order(indices, by):
 def test_a_table_longer_than_the_cache_is_read_in_rounds():
     in_rounds = np.tile(np.arange(CACHED + 1), 4)
     shuffled = np.random.default_rng(0).permutation(in_rounds)
-    order = best_order([Scattered(shuffled, 1)])
+    order = best_order([ScatterIndex(shuffled, 1)])
     np.testing.assert_array_equal(np.sort(order), np.arange(order.size))
     np.testing.assert_array_equal(shuffled[order], in_rounds)
-    assert best_order([Scattered(in_rounds, 1)]) is None
-    assert best_order([Scattered(shuffled[shuffled < 1000], 1)]) is None
+    assert best_order([ScatterIndex(in_rounds, 1)]) is None
+    assert best_order([ScatterIndex(shuffled[shuffled < 1000], 1)]) is None
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is proved of the range of an expression, and what is not."""
+"""Proven ranges of expressions, and ranges that cannot be proven."""
 
 import numpy as np
 import pytensor

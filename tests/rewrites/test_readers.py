@@ -1,4 +1,4 @@
-"""Which reductions read the same rows, also after the graph around them has changed."""
+"""Reductions that read the same rows, also after a change of the graph around them."""
 
 import numpy as np
 import pytensor.tensor as pt
@@ -6,7 +6,7 @@ import pytest
 from pytensor.graph.fg import FunctionGraph
 
 from pymc_fastlogp.rewrites.rows.order import readers
-from pymc_fastlogp.rewrites.rows.order.readers import KnownReaders, Reader, readers_with
+from pymc_fastlogp.rewrites.rows.order.readers import ReadersByLength, RowReader, readers_with
 from pymc_fastlogp.rewrites.rows.view.columns import SharedReads
 from tests.rewrites.conftest import pregrad
 
@@ -21,7 +21,7 @@ def graph_of(sums):
     """Return a graph of sums that is looked at by the rules about rows."""
     fgraph = FunctionGraph(outputs=sums, clone=False)
     fgraph.attach_feature(SharedReads())
-    fgraph.attach_feature(KnownReaders())
+    fgraph.attach_feature(ReadersByLength())
     return fgraph
 
 
@@ -29,7 +29,7 @@ def with_each(fgraph):
     """Return which outputs read the same rows as each of them."""
     place = {x.owner: k for k, x in enumerate(fgraph.outputs)}
     return [
-        {place[other.node] for other in readers_with(fgraph, Reader(x.owner, 0), N)}
+        {place[other.node] for other in readers_with(fgraph, RowReader(x.owner, 0), N)}
         for x in fgraph.outputs
     ]
 
@@ -103,9 +103,9 @@ def test_what_is_known_follows_the_graph(case):
 @pytest.fixture
 def looked_at(monkeypatch):
     """Return a list of what is asked for its rows."""
-    asked, reading_of = [], readers.reading_of
+    asked, indices_of = [], readers.indices_of
     monkeypatch.setattr(
-        readers, "reading_of", lambda *args: asked.append(args) or reading_of(*args)
+        readers, "indices_of", lambda *args: asked.append(args) or indices_of(*args)
     )
     return asked
 

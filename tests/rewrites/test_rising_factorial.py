@@ -185,7 +185,7 @@ def test_digits(risen, exponent, step):
 
 
 def test_limits():
-    """Where ``a`` underflows, upstream's value is -inf; where gammaln overflows, it is nan."""
+    """Upstream's value is -inf if ``a`` underflows, and nan if ``gammaln`` overflows."""
     out = pt.gammaln(counts + a) - pt.gammaln(a)
     tiny, huge = (value_and_gradient(out, {s: np.array(at)}, on=True)[0] for at in (-750.0, 705.0))
     np.testing.assert_allclose(tiny, -750 + gammaln(counts.data), rtol=1e-15)

@@ -23,7 +23,7 @@ EACH = np.arange(N)
 
 
 class Form(NamedTuple):
-    """How many entries ``a`` has, which of them each row reads, ``k``, and ``a`` as a function of the input."""
+    """Number of entries of ``a``, the entry that each row reads, ``k``, and ``a`` as a function of the input."""
 
     length: int
     rows: np.ndarray

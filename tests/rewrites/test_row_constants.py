@@ -10,7 +10,7 @@ from scipy.special import gammaln
 
 from pymc_fastlogp.decisions import collected
 from pymc_fastlogp.rewrites.rows.compact.compact_rows import NAME
-from pymc_fastlogp.rewrites.rows.compact.summed_constants import may_leave
+from pymc_fastlogp.rewrites.rows.compact.grouping import may_leave
 from pymc_fastlogp.rewrites.rows.compact.terms import Term
 from tests.rewrites.conftest import (
     assert_left_alone,

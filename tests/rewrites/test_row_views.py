@@ -19,7 +19,7 @@ from pymc_fastlogp.analysis.gathers import position_key
 from pymc_fastlogp.decisions import collected
 from pymc_fastlogp.rewrites.gaussian.gaussian_rows import NAME
 from pymc_fastlogp.rewrites.rows.view import keys
-from pymc_fastlogp.rewrites.rows.view.grid import Grid
+from pymc_fastlogp.rewrites.rows.view.grid import ChosenRows
 from tests.fuzz.evaluation import off_in_numpy, on_by_kernels
 from tests.rewrites.conftest import PYTHON, pregrad
 
@@ -30,7 +30,7 @@ theta = pt.vector("theta", shape=(N,))
 @pytest.mark.parametrize("n_chosen", [1, 3])
 def test_positions_that_nobody_keeps_are_told_apart(n_chosen):
     """numpy gives the memory of an array that is gone to the next of its size."""
-    grid, x = Grid((N,), n_chosen), theta[np.arange(N)[::-1]]
+    grid, x = ChosenRows((N,), n_chosen), theta[np.arange(N)[::-1]]
     starts = range(N - n_chosen + 1)
     found = [grid.at(x, {0: np.arange(k, k + n_chosen)}) for k in starts]
     for k, at in zip(starts, found, strict=True):
@@ -39,9 +39,9 @@ def test_positions_that_nobody_keeps_are_told_apart(n_chosen):
 
 
 def test_what_is_at_the_same_position_is_the_same_variable():
-    grid, x, rows = Grid((N,), 2), pt.exp(theta), np.array([1, 4])
+    grid, x, rows = ChosenRows((N,), 2), pt.exp(theta), np.array([1, 4])
     assert grid.at(x, {0: rows}) is grid.at(x, {0: rows})
-    one = Grid((N,), 1)
+    one = ChosenRows((N,), 1)
     assert one.at(x, {0: np.array([3])}) is one.at(x, {0: np.array([3])})
 
 
@@ -161,7 +161,7 @@ def test_axes_before_the_one_that_is_gathered_along(is_column):
 
 @pytest.mark.parametrize("is_masked", [False, True])
 def test_entries_of_rows_that_all_read_the_same(is_masked):
-    """What is computed of one group has one row, in which each chosen row reads an entry of its own."""
+    """A function of one group has one row, in which each chosen row reads its own entry."""
     rng = np.random.default_rng(3)
     n, choice = 200, rng.integers(0, 4, 200)
     counts = np.arange(n) % 3 == 0

@@ -149,7 +149,7 @@ def test_one_kernel_with_one_factor_and_one_inverse():
     logp = pregrad(FIRES["density"][0], on=True)
     function = pytensor.function([s, y], [logp, *pytensor.grad(logp, [s, y])], mode="NUMBA")
     kernels = [n.op for n in function.maker.fgraph.apply_nodes if isinstance(n.op, FusedKernel)]
-    [text] = [str(kernel.program) for kernel in kernels]
+    [text] = [str(kernel.build_program()) for kernel in kernels]
     assert text.count("'factor'") == text.count("'inverse'") == 1
     assert "'dpotr" not in text
     assert "'dtrsm'" not in text

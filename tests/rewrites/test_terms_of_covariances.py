@@ -19,7 +19,7 @@ from pymc_fastlogp.kernel.ir.expressions import Compute
 from pymc_fastlogp.kernel.ir.traversal import expressions, is_call, loops_in
 from pymc_fastlogp.kernel.native.target import default_width
 from pymc_fastlogp.ops import LowerInverse
-from pymc_fastlogp.rewrites.linalg.terms_of_covariances import HalfLogDets, QuadraticForms
+from pymc_fastlogp.rewrites.linalg.terms_of_covariance import HalfLogDets, QuadraticForms
 from tests.rewrites.conftest import SIDES, ops_of, pregrad, with_gradients
 
 GROUPS, N = 70, 3
@@ -152,7 +152,7 @@ def assert_close(ours, upstreams):
 def test_one_kernel_of_one_loop_over_the_batch():
     function = with_gradients(density(K, b), [K, b], on=True)
     [kernel] = [n.op for n in function.maker.fgraph.apply_nodes if isinstance(n.op, FusedKernel)]
-    loops = list(loops_in(kernel.program.steps))
+    loops = list(loops_in(kernel.build_program().steps))
     assert not any(map(is_call, loops))
     factoring = [loop for loop in loops if any(map(_is_root, expressions(loop)))]
     assert [loop.domain for loop in factoring] == [(GROUPS,)]

@@ -1,4 +1,4 @@
-"""What differs between two runs of the same tests, and the table of what is known to, with the reason."""
+"""Differences of two runs of the same tests, and the table of known ones with their reasons."""
 
 import tomllib
 from collections.abc import Iterable, Mapping

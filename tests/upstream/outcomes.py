@@ -19,7 +19,7 @@ OUTCOMES = {"failure": "failed", "error": "error", "skipped": "skipped"}
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a test, and the first line of why."""
+    """Outcome of a test, with the first line of the reason."""
 
     state: str
     why: str = ""

@@ -1,4 +1,4 @@
-"""Where upstream's tests come from: a checkout that the user names, else the source distribution of the installed release."""
+"""Sources of upstream's tests: a checkout named by the user, else the source distribution of the installed release."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What some tests of PyTensor import as ``tests.unittest_tools``, which its source distribution leaves out."""
+"""Stand-in for ``tests.unittest_tools``, which PyTensor's source distribution leaves out."""
 
 import numpy as np
 import pytensor

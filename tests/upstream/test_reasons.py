@@ -1,4 +1,4 @@
-"""What the reasons of the table say."""
+"""Reasons in the table of known differences."""
 
 import numpy as np
 import pymc as pm

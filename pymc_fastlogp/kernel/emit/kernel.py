@@ -45,10 +45,10 @@ class _Emission:
         program = with_copied_operands(program, self.contiguous)
         parts = parts_of(program)
         function = self._with_parts(program, parts, name)
-        if program.again:
+        if program.fallback:
             # Vectors would be more code, for what hardly ever runs.
-            again = replace(self, lanes=1).of(program.again.program, f"{name}.again")
-            function.call_if(program.again.failed, _called(again))
+            fallback = replace(self, lanes=1).of(program.fallback.program, f"{name}.fallback")
+            function.call_if(program.fallback.failed, _called(fallback))
         return function.finish()
 
     def _with_parts(self, program: Program, parts: Sequence[Part], name: str) -> Function:

@@ -8,7 +8,7 @@ from llvmlite import ir
 from pymc_fastlogp.kernel.emit.dense import FUNCTIONS
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Load
-from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Call, behind
+from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Call, result_offset
 from pymc_fastlogp.kernel.llvm import (
     F64,
     I8,
@@ -39,8 +39,8 @@ def emit_call(scope: Scope, call: Call) -> None:
 
 def _address(scope: Scope, argument: str | Expr, result: ir.Value) -> ir.Value:
     """Return where an argument is."""
-    if isinstance(argument, str) and argument.startswith(behind(0)[:-1]):
-        offset = I64(int(argument.removeprefix(behind(0)[:-1])))
+    if isinstance(argument, str) and argument.startswith(result_offset(0)[:-1]):
+        offset = I64(int(argument.removeprefix(result_offset(0)[:-1])))
         return scope.builder.gep(result, [offset], source_etype=F64)
     if isinstance(argument, str):
         return _constant(scope.builder.module, I8(ord(argument)))

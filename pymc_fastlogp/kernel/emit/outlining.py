@@ -66,8 +66,8 @@ def parts_of(program: Program) -> list[Part]:
 def _shared(program: Program, used: Sequence[set[Buffer]]) -> dict[Buffer, None]:
     """Return the scratch that several parts use, in its order."""
     n_users = Counter(buffer for buffers in used for buffer in buffers)
-    if program.again:  # which looks at it, too
-        n_users[program.again.failed] += 1
+    if program.fallback:  # which looks at it, too
+        n_users[program.fallback.failed] += 1
     return dict.fromkeys(buffer for buffer in program.scratch if n_users[buffer] > 1)
 
 

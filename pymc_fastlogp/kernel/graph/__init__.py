@@ -1,1 +1,1 @@
-"""PyTensor's side of a kernel: which nodes it takes, its Op, and how values get in and out."""
+"""Kernels in PyTensor graphs: the selection of regions, the kernel Op, and the conversion of its inputs and outputs."""

@@ -1,11 +1,11 @@
-"""Arguments of a kernel: each constant once, in the memory order that vectors read.
+"""Kernel inputs: equal constants are passed once, in the memory order that vector loads need.
 
-A vector along the rows of a design matrix, or of a table of intervals by patients, takes one column of it. In C order that is a gather for
-each column, transposed it is a load of neighbors (:mod:`pymc_fastlogp.kernel.passes.layout`). Only the program tells how a constant is read, so the
-kernel is lowered once, and once more where something is turned.
+A vector that runs along the rows of a design matrix reads a column of the matrix. In C order such a read is a gather; from the transposed matrix it is a
+contiguous load (:mod:`pymc_fastlogp.kernel.passes.layout`). Only the optimized program shows how a constant is read. So a kernel is lowered once, and a
+second time if a constant was transposed.
 
-The gradient of a product with a constant :math:`X` is a product with :math:`X^T`, of which PyTensor makes a second constant. Where one of them is all that the cache
-next to a core can hold, the kernel reads the first one for both.
+The gradient of a product with a constant :math:`X` is a product with :math:`X^T`, for which PyTensor makes a second constant. If :math:`X` is large, the
+kernel reads :math:`X` for both products, so that the two do not compete for the cache.
 """
 
 from collections import defaultdict
@@ -17,67 +17,66 @@ from pytensor.tensor.basic import constant, moveaxis
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.kernel.ir.loops import Program
-from pymc_fastlogp.kernel.lower import axes_of_vectors
+from pymc_fastlogp.kernel.passes.layout import axes_of_vectors
 
-# Of matrices that are read from one constant with their transposes (``python -m benchmarks.transposes``). Of those that fit into the first cache of a core, or whose columns are
-# straight-line code (:mod:`pymc_fastlogp.kernel.passes.unroll`), some models are 0.95 times as fast so: what is read once has to be kept in registers.
+# Least size of a matrix that also serves as its own transpose (``python -m benchmarks.transposes``). Smaller matrices fit into the L1 cache, and
+# narrower ones become straight-line code (:mod:`pymc_fastlogp.kernel.passes.unroll`). Sharing slows such kernels down, by up to 5 %: the shared
+# values occupy registers.
 LEAST_BYTES, LEAST_COLUMNS = 2**15, 17
 
 
-class Argument(NamedTuple):
-    """Kernel input as a view of a passed tensor, which several inputs may share.
+class KernelInput(NamedTuple):
+    """An input of a kernel, as a view of a tensor that several inputs may share.
 
     Attributes
     ----------
-    variable : TensorVariable
-        What the node has as its input.
-    axis : int, optional
-        The axis that was moved behind the others; none by default.
+    tensor : TensorVariable
+        The input of the node.
+    moved_axis : int, optional
+        The axis of the kernel input that is the last axis of the tensor; None if no axis was moved.
     """
 
-    variable: TensorVariable
-    axis: int | None = None
+    tensor: TensorVariable
+    moved_axis: int | None = None
 
-    def with_axes_back(self, x: TensorVariable) -> TensorVariable:
-        """Return a tensor of the argument's type with its axes in the order that they had."""
-        return x if self.axis is None else moveaxis(x, -1, self.axis)
-
-
-def passed_once(arguments: Sequence[Argument]) -> list[TensorVariable]:
-    """Return what a node with these arguments has as its inputs."""
-    return list(dict.fromkeys(argument.variable for argument in arguments))
+    def restore_axes(self, x: TensorVariable) -> TensorVariable:
+        """Return a tensor of this type with its last axis moved back to ``moved_axis``."""
+        return x if self.moved_axis is None else moveaxis(x, -1, self.moved_axis)
 
 
-def sharing_transposes(arguments: Sequence[Argument]) -> list[Argument]:
-    """Return the arguments with one constant for both where one large matrix is the transpose of another.
+def distinct_tensors(inputs: Sequence[KernelInput]) -> list[TensorVariable]:
+    """Return the tensors of kernel inputs, each once: the inputs of the node."""
+    return list(dict.fromkeys(each.tensor for each in inputs))
 
-    The one with more rows than columns stays: along its rows, products add up the rows, or sum each of them.
+
+def share_transposed_constants(inputs: Sequence[KernelInput]) -> list[KernelInput]:
+    """Return kernel inputs in which a large matrix and its transpose are one constant.
+
+    The matrix with more rows than columns is kept: products then accumulate along its rows.
     """
-    matrices = [argument.variable for argument in arguments if _is_large_matrix(argument.variable)]
+    matrices = [each.tensor for each in inputs if _is_large_matrix(each.tensor)]
     kept = defaultdict[tuple[int, ...], list[TensorConstant]](list)
-    shared: dict[TensorVariable, Argument] = {}
+    shared: dict[TensorVariable, KernelInput] = {}
     for x in sorted(matrices, key=lambda x: -x.data.shape[0]):
-        like = (y for y in kept[x.data.T.shape] if _is_transpose(x.data, y.data))
-        if (other := next(like, None)) is None:
+        transposes = (y for y in kept[x.data.T.shape] if _is_transpose(x.data, y.data))
+        if (transpose := next(transposes, None)) is None:
             kept[x.data.shape].append(x)
         else:
-            shared[x] = Argument(other, axis=0)
-    return [shared.get(argument.variable, argument) for argument in arguments]
+            shared[x] = KernelInput(transpose, moved_axis=0)
+    return [shared.get(each.tensor, each) for each in inputs]
 
 
-def along_vectors(arguments: Sequence[Argument], program: Program) -> list[Argument]:
-    """Return the arguments of a program, those constants transposed of which it reads columns."""
+def transpose_for_vectors(inputs: Sequence[KernelInput], program: Program) -> list[KernelInput]:
+    """Return the inputs of a program with those constants transposed whose columns the program reads."""
     axes = axes_of_vectors(program)
-    turned = {
-        x: (_turned(x, axes[buffer]), axes[buffer])
-        for x, buffer in zip(passed_once(arguments), program.inputs, strict=True)
+    transposed = {
+        x: (_with_axis_last(x, axes[buffer]), axes[buffer])
+        for x, buffer in zip(distinct_tensors(inputs), program.inputs, strict=True)
         if buffer in axes and isinstance(x, TensorConstant)
     }
     return [
-        _turned_again(argument, *turned[argument.variable])
-        if argument.variable in turned
-        else argument
-        for argument in arguments
+        _with_tensor(each, *transposed[each.tensor]) if each.tensor in transposed else each
+        for each in inputs
     ]
 
 
@@ -88,17 +87,17 @@ def _is_large_matrix(x: TensorVariable) -> bool:
 
 
 def _is_transpose(x: np.ndarray, y: np.ndarray) -> bool:
-    """Return whether two matrices have the same bits; a row tells most of them apart."""
+    """Return whether ``x`` is the transpose of ``y`` bit by bit; the first row rules most pairs out."""
     x, y = x.view(np.int64), y.view(np.int64).T
     return np.array_equal(x[:1], y[:1]) and np.array_equal(x, y)
 
 
-def _turned(x: TensorConstant, axis: int) -> TensorConstant:
+def _with_axis_last(x: TensorConstant, axis: int) -> TensorConstant:
     data = np.ascontiguousarray(np.moveaxis(x.data, axis, -1))
-    data.flags.writeable = False  # so that it need not be copied to be held
+    data.flags.writeable = False  # `hold` copies writeable arrays
     return constant(data, name=x.name)
 
 
-def _turned_again(argument: Argument, x: TensorConstant, axis: int) -> Argument:
-    """Return an argument made of what it was made of, turned; a matrix that is turned twice is what it was."""
-    return Argument(x, axis if argument.axis is None else None)
+def _with_tensor(each: KernelInput, x: TensorConstant, axis: int) -> KernelInput:
+    """Return a kernel input with its tensor replaced by the transpose; a second transposition undoes the first."""
+    return KernelInput(x, axis if each.moved_axis is None else None)

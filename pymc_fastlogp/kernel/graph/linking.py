@@ -1,7 +1,7 @@
-"""Deferred registration of our nodes with Numba, before a graph that contains one is linked.
+"""Deferred registration of our Ops with Numba.
 
-To tell it is to import Numba, which takes as long as to import all else. A mode whose functions are linked later, if ever, says so by an attribute ``is_linked_later``; who
-links them then calls :func:`tell_numba`, and so does a kernel that is unpickled.
+Registration imports Numba, which takes as long as all other imports together. It happens before the first graph with one of our Ops is linked. A mode whose
+functions are linked later has the attribute ``is_linked_later``; its linker calls :func:`register_with_numba`.
 """
 
 from pytensor.graph.fg import FunctionGraph
@@ -9,7 +9,7 @@ from pytensor.graph.rewriting.basic import get_active_mode
 
 from pymc_fastlogp.lazy_import import imported_late
 
-# Their modules tell Numba.
+# Functions whose modules register our Ops when they are imported.
 DISPATCH = (
     "pymc_fastlogp.kernel.numba.dispatch.funcify",
     "pymc_fastlogp.kernel.numba.held_constants.funcify",
@@ -17,10 +17,10 @@ DISPATCH = (
 
 
 def can_be_linked(fgraph: FunctionGraph) -> bool:
-    """Return whether what links a graph knows, or is yet to be told of, the nodes of this package."""
-    return getattr(get_active_mode(fgraph), "is_linked_later", False) or tell_numba()
+    """Return whether our Ops are registered with the linker of a graph, or will be before it is linked."""
+    return getattr(get_active_mode(fgraph), "is_linked_later", False) or register_with_numba()
 
 
-def tell_numba() -> bool:
-    """Tell Numba of the nodes of this package, and return whether that was possible."""
+def register_with_numba() -> bool:
+    """Register our Ops with Numba, and return whether Numba can be imported."""
     return all(imported_late(name) is not None for name in DISPATCH)

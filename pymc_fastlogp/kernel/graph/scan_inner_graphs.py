@@ -1,7 +1,7 @@
-"""The inner graphs of Scan, rewritten before they become part of a kernel.
+"""Rewrite the inner graphs of Scan nodes before the nodes become part of a kernel.
 
-PyTensor rewrites an inner graph behind all else, so that it may work in place. A kernel wants it earlier, as all rules
-leave it, but with nothing in place and nothing fused. What a kernel does not cover is left as it is.
+PyTensor rewrites inner graphs last and lets them work in place. A kernel needs them earlier, after all algebraic rewrites, but without in-place nodes and
+without fusion. A Scan that a kernel cannot contain is left unchanged.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ from pymc_fastlogp.kernel.defects import report_defect
 from pymc_fastlogp.kernel.graph.boundary import is_embedded
 from pymc_fastlogp.kernel.lower import is_supported
 
-# What the kernel does itself, what works in place, and what is there for upstream's code alone.
+# Rewrites that make kernels, work in place, fuse nodes, or prepare nodes for upstream's Numba code.
 EXCLUDED = (
     "fastlogp_fused_kernel",
     "fastlogp_held_constants",
@@ -31,8 +31,8 @@ EXCLUDED = (
 )
 
 
-def specialise_scans(fgraph: FunctionGraph) -> None:
-    """Rewrite the inner graphs of those Scans that a kernel then covers."""
+def rewrite_scan_inner_graphs(fgraph: FunctionGraph) -> None:
+    """Rewrite the inner graphs of those Scan nodes that are then supported in a kernel."""
     scans = [node for node in fgraph.toposort() if isinstance(node.op, Scan)]
     if not scans:
         return
@@ -41,32 +41,32 @@ def specialise_scans(fgraph: FunctionGraph) -> None:
     mode = mode.excluding(*EXCLUDED)
     for node in scans:
         try:
-            specialized = _specialized(node, mode)
+            rewritten = _with_rewritten_inner_graph(node, mode)
         except Exception as error:
             report_defect(error, f"the node {node}")
             continue
-        if is_supported(specialized):
-            copy_stack_trace(node.outputs, specialized.outputs)
-            pairs = list(zip(node.outputs, specialized.outputs, strict=True))
+        if is_supported(rewritten):
+            copy_stack_trace(node.outputs, rewritten.outputs)
+            pairs = list(zip(node.outputs, rewritten.outputs, strict=True))
             fgraph.replace_all(pairs, reason="fastlogp_fused_kernel")
 
 
-def _specialized(node: Apply, mode: Mode) -> Apply:
+def _with_rewritten_inner_graph(node: Apply, mode: Mode) -> Apply:
     inner = node.op.fgraph.unfreeze()
     mode.optimizer.rewrite(inner)
     for scan in [n for n in inner.toposort() if isinstance(n.op, Scan)]:
-        pairs = zip(scan.outputs, _specialized(scan, mode).outputs, strict=True)
+        pairs = zip(scan.outputs, _with_rewritten_inner_graph(scan, mode).outputs, strict=True)
         inner.replace_all(list(pairs))
-    # Not by `make_node`, which refuses inputs that have come to know a length of 1 that the inner graph does not know.
+    # Not `make_node`: it rejects inputs with a static length of 1 that is unknown in the inner graph.
     outputs = [x.type() for x in node.outputs]
     return Apply(node.op.clone_with_inner_graph(inner), [*map(_as_filled, node.inputs)], outputs)
 
 
 def _as_filled(x: Variable) -> Variable:
-    """Return a constant whose elements are all the same as that number repeated, which a kernel does not load."""
+    """Return a large constant of equal elements as an Alloc of one number, so that kernels do not load it."""
     if not isinstance(x, TensorConstant) or is_embedded(x):
         return x
     first = x.data.flat[0]
-    # By their bytes, which tell zeros of either sign apart.
+    # Compare bytes, since 0.0 == -0.0.
     is_filled = x.data.tobytes() == np.full_like(x.data, first, order="C").tobytes()
     return alloc(first, *x.data.shape) if is_filled else x

@@ -1,1 +1,1 @@
-"""The loop IR: its statements and expressions, their text and their invariants."""
+"""The loop IR: programs of loops over buffers, between PyTensor graphs and LLVM IR."""

@@ -1,17 +1,17 @@
-r"""Affine integer expressions: the form that tells how an index moves with those of the loop.
+r"""Affine integer expressions: the strides of an index with respect to the loop indices.
 
 .. math::
 
     e = \sum_k c_k i_k + r
 
-with integers :math:`c_k`, indices of loops :math:`i_k`, and a rest :math:`r` without them. It follows from
+with integers :math:`c_k`, loop indices :math:`i_k`, and a rest :math:`r` that contains none of these indices. Affine forms combine by
 
 .. math::
 
     (e + f)_k = e_k + f_k, \qquad (e - f)_k = e_k - f_k, \qquad (c e)_k = c \, e_k .
 
-So ``x[i]``, ``x[n - 1 - i]`` and ``x[2 * i + 1]`` are affine in i with the coefficients 1, -1 and 2;
-``x[n * i]`` is not, where n is a length that is known when the kernel is called, nor is a gather ``x[g[i]]``.
+So the indices of ``x[i]``, ``x[n - 1 - i]`` and ``x[2 * i + 1]`` are affine in i with the coefficients 1, -1 and 2. The index of ``x[n * i]`` is not if n is a run-time
+length, nor is the index of a gather ``x[g[i]]``.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,18 +27,18 @@ from pymc_fastlogp.kernel.ir.traversal import operands, walk
 
 @dataclass(frozen=True)
 class Affine:
-    """A sum of indices times integers, none of them 0, and a rest in which none of the indices occurs."""
+    """A linear combination of loop indices with nonzero integer coefficients, plus a rest without these indices."""
 
     rest: Expr
     coefficients: dict[Index, int] = field(default_factory=dict)
 
     def coefficient(self, index: Index) -> int:
-        """Return by how much the expression grows with an index."""
+        """Return the coefficient of an index."""
         return self.coefficients.get(index, 0)
 
 
 def affine(expr: Expr, indices: Sequence[Index]) -> Affine | None:
-    """Return the affine form of an int64 expression in some indices, None where it has none; others are part of the rest."""
+    """Return the affine form of an int64 expression in the given indices, or None; other indices are part of the rest."""
     forms: dict[Expr, Affine | None] = {}
     for part in walk([expr]):
         forms[part] = _form(part, indices, forms)
@@ -46,7 +46,7 @@ def affine(expr: Expr, indices: Sequence[Index]) -> Affine | None:
 
 
 def _form(expr: Expr, indices: Sequence[Index], forms: dict[Expr, Affine | None]) -> Affine | None:
-    """Return the form of an expression of operands whose forms are known."""
+    """Return the affine form of an expression from the forms of its operands."""
     if expr in indices:
         assert isinstance(expr, Index)
         return Affine(ZERO, {expr: 1})
@@ -63,26 +63,28 @@ def _form(expr: Expr, indices: Sequence[Index], forms: dict[Expr, Affine | None]
 
 
 def _is_rest(expr: Expr, form: Affine | None) -> bool:
-    """Return whether an expression of this form is without the indices."""
+    """Return whether an expression with this form contains none of the indices."""
     return form is not None and form.rest is expr
 
 
 def coefficient(expr: Expr, index: Index) -> int | None:
-    """Return by how much an expression grows with an index, None where it is not affine in it."""
+    """Return the coefficient of an index in an expression, None if the expression is not affine in the index."""
     found = affine(expr, [index])
     return None if found is None else found.coefficient(index)
 
 
-def _linear(factor: int, combined: Callable[[Expr, Expr], Expr], a: Affine, b: Affine) -> Affine:
-    """Return ``a + factor b``, whose rest is that of both combined."""
+def _linear(
+    factor: int, combine_rests: Callable[[Expr, Expr], Expr], a: Affine, b: Affine
+) -> Affine:
+    """Return ``a + factor * b``; ``combine_rests`` computes the rest."""
     found = {
         k: a.coefficient(k) + factor * b.coefficient(k) for k in a.coefficients | b.coefficients
     }
-    return Affine(combined(a.rest, b.rest), {k: c for k, c in found.items() if c})
+    return Affine(combine_rests(a.rest, b.rest), {k: c for k, c in found.items() if c})
 
 
 def _product(a: Affine, b: Affine) -> Affine | None:
-    """Return the product of a constant and another factor."""
+    """Return the product of two forms if one of them is constant, or both are without indices."""
     if not a.coefficients and isinstance(a.rest, Const):
         a, b = b, a
     if b.coefficients or not isinstance(b.rest, Const):

@@ -1,4 +1,4 @@
-"""Constants, casts and integer arithmetic on expressions, simplified as they are made."""
+"""Constructors for constants, casts and integer arithmetic, which simplify the expressions."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -24,7 +24,7 @@ ZERO, ONE = Const(0, "int64"), Const(1, "int64")
 
 
 def const(value: float, dtype: str) -> Const:
-    """Return a constant; the number is rounded or wrapped to the dtype."""
+    """Return a constant, with the value rounded or wrapped to the dtype."""
     with np.errstate(over="ignore", invalid="ignore"):
         return Const(np.asarray(value).astype(dtype).item(), dtype)
 
@@ -35,7 +35,7 @@ def int64(value: float) -> Const:
 
 
 def cast(expr: Expr, dtype: str) -> Expr:
-    """Return an expression as another type."""
+    """Return an expression converted to a dtype."""
     if expr.dtype == dtype:
         return expr
     if isinstance(expr, Const):
@@ -44,7 +44,7 @@ def cast(expr: Expr, dtype: str) -> Expr:
 
 
 def identity(op: ScalarOp, dtype: str) -> Const:
-    """Return what an operation gives of no numbers, and what changes no other but -0.0; an integer cannot be infinite."""
+    """Return the result of an operation over no numbers: its identity, apart from -0.0. For integers, limits replace infinities."""
     if isinstance(op, ps.Maximum | ps.Minimum) and np.dtype(dtype).kind != "f":
         limits = (False, True) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         return const(limits[isinstance(op, ps.Minimum)], dtype)
@@ -52,24 +52,24 @@ def identity(op: ScalarOp, dtype: str) -> Const:
 
 
 def neutral(op: ScalarOp, dtype: str) -> Const:
-    """Return the number with which an operation leaves every other as it is."""
-    # -0.0 + x is x for every x; 0.0 + -0.0 is not.
+    """Return the number ``e`` with ``op(e, x) == x`` bit by bit for every x."""
+    # -0.0 + x is x for every x, but 0.0 + -0.0 is 0.0.
     is_sum_of_floats = isinstance(op, ps.Add) and np.dtype(dtype).kind == "f"
     return const(-0.0, dtype) if is_sum_of_floats else identity(op, dtype)
 
 
 def truth(op: ScalarOp, *args: Expr) -> Compute:
-    """Return a comparison, or an operation on truth values."""
+    """Return a scalar Op with a bool result: a comparison or a logical operation."""
     return Compute(op, args, "bool")
 
 
 def switch(condition: Expr, yes: Expr, no: Expr) -> Compute:
-    """Return one of two expressions of the same type."""
+    """Return ``yes`` if the condition holds, else ``no``; both have the same dtype."""
     return Compute(ps.switch, (condition, yes, no), yes.dtype)
 
 
 def all_of(conditions: Sequence[Expr]) -> Expr:
-    """Return whether all conditions hold, of which there is at least one."""
+    """Return the conjunction of at least one condition."""
     return reduce(lambda a, b: truth(ps.and_, a, b), conditions)
 
 
@@ -107,7 +107,7 @@ def minus(a: Expr, b: Expr) -> Expr:
 
 
 def fold_constants(expr: Expr) -> Expr:
-    """Return integer arithmetic and elements of constants with what is known computed."""
+    """Return an expression after constant folding of integer arithmetic and elements of constants."""
     if isinstance(expr, Load):
         return _element(expr)
     if not isinstance(expr, Compute) or expr.dtype != "int64":
@@ -122,18 +122,18 @@ def fold_constants(expr: Expr) -> Expr:
 
 
 def _element(load: Load) -> Expr:
-    """Return an element of a constant as a number if its place is known."""
+    """Return an element of a constant buffer as a number if its index is constant."""
     position = flat_index(load.buffer.shape, load.index)
     if load.buffer.role is not Role.CONSTANT or not isinstance(position, Const):
         return load
     data = np.frombuffer(load.buffer.data, load.dtype)
-    # What is beside the array is never read: a check before says so.
+    # A position out of bounds is never read: a check ends the kernel before.
     is_inside = 0 <= position.value < data.size
     return const(data[int(position.value)], load.dtype) if is_inside else load
 
 
 def is_not_negative(expr: Expr) -> bool:
-    """Return whether a length is known to be at least 0; the expression keeps the answer, since lengths share operands."""
+    """Return whether an expression is known to be non-negative; cached on the expression, since lengths share operands."""
     if "is_not_negative" not in vars(expr):
         vars(expr)["is_not_negative"] = _is_not_negative(expr)
     return vars(expr)["is_not_negative"]
@@ -160,9 +160,9 @@ def product_of_sizes(sizes: tuple[Size, ...]) -> Size:
 
 
 def domain_of(shape: tuple[Size, ...]) -> tuple[tuple[Size, ...], tuple[Expr, ...]]:
-    """Return the domain of a loop over an array of this shape, and the index of its element.
+    """Return the domain of a loop over an array of this shape, and the index of an element.
 
-    Axes of length 1 are left out of the domain, so that a scalar and a vector of one element are the same.
+    Axes of static length 1 are left out of the domain, so that loops over a scalar and over one element can be fused.
     """
     domain: list[Size] = []
     index: list[Expr] = []
@@ -176,13 +176,13 @@ def domain_of(shape: tuple[Size, ...]) -> tuple[tuple[Size, ...], tuple[Expr, ..
 
 
 def offset_from(base: Expr, position: Expr) -> int | None:
-    """Return the number that a position adds to another one, None where it is not that."""
+    """Return the constant ``position - base``, or None if the difference is not a constant."""
     found, offset = base_and_offset(position)
     return offset if found is base else None
 
 
 def base_and_offset(position: Expr) -> tuple[Expr, int]:
-    """Return a position as another one and a number that is added to it."""
+    """Split a position into a base and a constant offset."""
     if isinstance(position, Const):
         return ZERO, int(position.value)
     if isinstance(position, Compute) and isinstance(position.op, ps.Add):

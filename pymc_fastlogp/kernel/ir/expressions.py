@@ -1,16 +1,41 @@
-"""Buffers and the scalar expressions of the loop IR, see :mod:`pymc_fastlogp.kernel.ir.loops`."""
+"""Buffers and scalar expressions of the loop IR (:mod:`pymc_fastlogp.kernel.ir.loops`).
 
+Expressions are hash-consed: equal expressions are the same object.
+"""
+
+import threading
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any, ClassVar, Self
+from weakref import WeakValueDictionary
 
 import numpy as np
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_fastlogp.kernel.ir.hash_consing import Interned
+
+class Interned:
+    """Base class of frozen dataclasses whose equal instances are the same object."""
+
+    _instances: ClassVar[WeakValueDictionary] = WeakValueDictionary()
+    _lock: ClassVar = threading.Lock()
+
+    def __new__(cls, *values: Any) -> Self:
+        """Return the live instance with these values, or a new one."""
+        # Types and signs are part of the key: 1 == 1.0 == True and 0.0 == -0.0, but these constants differ.
+        key = (cls, *map(_as_key, values))
+        with cls._lock:  # otherwise two threads could create equal instances
+            instance = cls._instances.get(key)
+            if instance is None:
+                instance = cls._instances[key] = super().__new__(cls)
+        return instance
+
+
+def _as_key(value: Any) -> Any:
+    return (type(value), repr(value)) if isinstance(value, bool | int | float) else value
 
 
 class Role(Enum):
-    """Role of a buffer: input, output or temporary."""
+    """Role of a buffer: input, embedded constant, temporary or output."""
 
     INPUT = "input"
     CONSTANT = "constant"
@@ -22,7 +47,18 @@ class Role(Enum):
 class Buffer:
     """An array in memory, C-contiguous unless it is an input.
 
-    Its name is unique in a program, its dtype is as NumPy calls it; a constant has its elements in C order as data.
+    Attributes
+    ----------
+    name : str
+        A name that is unique in a program.
+    dtype : str
+        The NumPy dtype.
+    shape : tuple of Size
+        The shape.
+    role : Role
+        The role.
+    data : bytes
+        The elements of a constant in C order.
     """
 
     name: str
@@ -39,7 +75,7 @@ class Buffer:
 
 @dataclass(frozen=True, eq=False)
 class Const(Interned):
-    """A number; a float64 stands for a float32 too."""
+    """A number. The value of a float32 constant is stored as a Python float, too."""
 
     value: float | int | bool
     dtype: str
@@ -47,7 +83,7 @@ class Const(Interned):
 
 @dataclass(frozen=True, eq=False)
 class Index(Interned):
-    """The index of the loop along one of its axes, an int64; axis 0 is the outermost."""
+    """The int64 index of a loop along one of its axes; axis 0 is the outermost."""
 
     axis: int
     dtype: str = "int64"
@@ -55,7 +91,7 @@ class Index(Interned):
 
 @dataclass(frozen=True, eq=False)
 class Length(Interned):
-    """The length of an axis of an input, an int64 known when the kernel is called."""
+    """The int64 length of an axis of an input, known when the kernel is called."""
 
     input: int
     axis: int
@@ -64,20 +100,20 @@ class Length(Interned):
 
 @dataclass(frozen=True, eq=False)
 class Load(Interned):
-    """An element of a buffer. The index is in bounds and not negative."""
+    """An element of a buffer, at an index that is in bounds and not negative."""
 
     buffer: Buffer
     index: tuple["Expr", ...]
 
     @property
     def dtype(self) -> str:
-        """The type of the buffer."""
+        """The dtype of the buffer."""
         return self.buffer.dtype
 
 
 @dataclass(frozen=True, eq=False)
 class Compute(Interned):
-    """A scalar Op of PyTensor applied to expressions; never a Composite. The dtype is that of the result."""
+    """The result, of the given dtype, of a PyTensor scalar Op other than Composite applied to expressions."""
 
     op: ScalarOp
     args: tuple["Expr", ...]
@@ -85,12 +121,12 @@ class Compute(Interned):
 
 
 Expr = Const | Index | Length | Load | Compute
-# The length of an axis. A static one is an int; else an int64 expression of Length, Const and Compute.
+# The length of an axis: an int if static, otherwise an int64 expression of Length, Const, Compute and Load of inputs.
 Size = int | Expr
 
 
 def as_size(expr: Expr) -> Size:
-    """Return the length that an expression is, an int where it is constant."""
+    """Return an expression as a length, an int if the expression is constant."""
     return int(expr.value) if isinstance(expr, Const) else expr
 
 
@@ -100,5 +136,5 @@ def as_expr(size: Size) -> Expr:
 
 
 def itemsize(dtype: str) -> int:
-    """Return the bytes of an element."""
+    """Return the size of an element in bytes."""
     return np.dtype(dtype).itemsize

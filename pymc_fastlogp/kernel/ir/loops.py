@@ -1,7 +1,7 @@
-"""The loop IR: what a kernel computes, as loops over elements.
+"""The loop IR: a kernel as a sequence of loops over elements of buffers.
 
-A :class:`Program` is a sequence of steps. A :class:`Loop` runs its statements for every index of a
-rectangular domain; a statement stores or accumulates one scalar expression into one element of a buffer:
+A :class:`Program` is a sequence of steps. A :class:`Loop` runs its statements for every index of a rectangular domain. A statement stores a scalar expression in
+one element of a buffer, or accumulates the expression there:
 
 .. code-block:: text
 
@@ -9,14 +9,13 @@ rectangular domain; a statement stores or accumulates one scalar expression into
         %0 = load person[i0]
         %1 = load theta[%0]
         ...
-        dtheta[%0] += %7        a scatter: the index is data
-        logp[] += %8            a reduction: the index does not depend on i0
-        mu[i0] = %3             a store
+        dtheta[%0] += %7        scatter: the index is loaded
+        logp[] += %8            reduction: the index does not depend on i0
+        mu[i0] = %3             store
 
-A statement may also be a :class:`Call` of BLAS or LAPACK, which updates a matrix or vector.
+A statement can also be a :class:`Call` of BLAS or LAPACK, which updates a matrix or vector.
 
-A step may also be a :class:`SequentialLoop`, which runs its own steps again and again: the recursion over time of a ``PrefixSum``
-of PyTensor.
+A step can also be a :class:`SequentialLoop`, which repeats steps of its own. PyTensor's ``Scan`` becomes such a step:
 
 .. code-block:: text
 
@@ -26,22 +25,21 @@ of PyTensor.
             ...
             state[%1] = %7
 
-Expressions are interned: two that are equal are the same object, so that a common subexpression of a loop
-is one node, whichever statements use it. All state is in buffers, nothing else changes. These invariants hold
-after every pass, and the tests assert them:
+Expressions are interned: equal expressions are the same object. So a common subexpression of several statements is one node. All state is in buffers.
 
-- An index into a buffer has one integer expression for each axis, and a loop uses only its own axes.
-- No expression of a loop reads a buffer that a statement of the same loop writes. Hence expressions may
-  be evaluated in any order, and those that do not depend on the inner axis before it.
-- Two statements of a loop that write the same buffer write different elements, or both accumulate with the
-  same operation.
-- A ``PrefixSum`` runs along the inner axis, which then stays the inner one.
-- A ``Call`` is alone in its loop, whose axes are those of a batch.
+These invariants hold after every pass, and the tests assert them:
+
+- An index into a buffer has one int64 expression for each axis. A loop uses only its own axes.
+- No expression of a loop reads a buffer that the loop writes. Hence expressions can be evaluated in any order, and loop-invariant expressions before
+  the inner loop.
+- Two statements of a loop that write the same buffer write different elements, or both accumulate with the same operation.
+- A ``PrefixSum`` runs along the inner axis, which stays the inner axis.
+- A ``Call`` is the only statement of its loop, whose axes are batch axes.
 - A ``Store`` writes every element at most once, unless it is ``in_order``.
-- Every buffer is written before it is read; inputs and constants are never written.
-- Steps that are repeated run in their order, each time all of them, so the invariants above are about one turn. What
-  a turn writes, the next one reads.
-- The counter of a ``SequentialLoop`` is written by it alone, and read by its own steps alone.
+- Every buffer is written before it is read. Inputs and constants are never written.
+- The steps of a ``SequentialLoop`` run in order in each iteration. The invariants above hold within one iteration; an iteration can read the values that
+  the previous iteration wrote.
+- The counter of a ``SequentialLoop`` is written only by the ``SequentialLoop``, and read only by its steps.
 """
 
 from dataclasses import dataclass
@@ -51,20 +49,20 @@ from pytensor.scalar.basic import ScalarOp
 from pymc_fastlogp.analysis.index_facts import Neighbors
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Size
 
-# Arguments of a call that are not expressions, besides letters: what it updates, and whether it failed.
+# Arguments of a call for the updated buffer and for the status that the function returns.
 RESULT, INFO = "result", "info"
 
 
-def behind(offset: int) -> str:
-    """Return the argument of a call that is ``offset`` elements behind the first that it updates."""
+def result_offset(offset: int) -> str:
+    """Return the argument of a call for the element ``offset`` elements after the first updated element."""
     return f"{RESULT}+{offset}"
 
 
 @dataclass(frozen=True)
 class Store:
-    """``buffer[index] = value``, the value being of the buffer's type.
+    """``buffer[index] = value``, with a value of the dtype of the buffer.
 
-    Elements may be written repeatedly if it is ``in_order``: the last in the order of the loop counts.
+    Only an ``in_order`` store may write an element repeatedly; the last value in the order of the loop remains.
     """
 
     buffer: Buffer
@@ -75,7 +73,7 @@ class Store:
 
 @dataclass(frozen=True)
 class Update:
-    """A statement that combines the element ``buffer[index]`` with a value of the buffer's type."""
+    """A statement that combines the element ``buffer[index]`` with a value of the same dtype."""
 
     buffer: Buffer
     index: tuple[Expr, ...]
@@ -87,28 +85,27 @@ class Update:
 class Accumulate(Update):
     """``buffer[index] = op(buffer[index], value)`` for a commutative and associative scalar Op.
 
-    These are add, mul, maximum, minimum, and_, or_ and xor. Where the index does not depend on the inner axis,
-    this is a reduction, else a scatter. ``neighbors`` tells how the elements of a scatter follow each other along the axis
-    of the loop that its index depends on; None where it is not known, or depends on several.
+    The Op is add, mul, maximum, minimum, and_, or_ or xor. If the index does not depend on the inner axis, the statement is a
+    reduction, otherwise a scatter. ``neighbors`` describes the order of the scattered elements along the one axis that
+    the index depends on; None if unknown, or if the index depends on several axes.
     """
 
     neighbors: Neighbors | None = None
 
 
 class PrefixSum(Update):
-    """``buffer[index] = op(buffer[index before], value)``, from one element of the inner axis to the next.
+    """``buffer[index] = op(buffer[previous index], value)``: a running sum or product along the inner axis.
 
-    The Op is add or mul, and the element another one for each index of the loop. Each line along the inner
-    axis starts anew with its first value. The order is that of the axis, so that nothing overflows that would
-    not in a plain loop.
+    The Op is add or mul, and each index of the loop has a different element. Each line along the inner axis starts with its first
+    value. Values are combined in the order of the axis, so overflow is the same as in a sequential loop.
     """
 
 
 @dataclass(frozen=True)
 class Check:
-    """The kernel returns ``status`` at once, or at the end of the loop, where the condition, a bool, is false.
+    """Return ``status`` from the kernel, at once or at the end of the loop, if the bool ``condition`` is false.
 
-    The status is the position of the error in ``Program.errors``, from 1.
+    The status is the 1-based position of the error in ``Program.errors``.
     """
 
     condition: Expr
@@ -117,21 +114,21 @@ class Check:
 
 @dataclass(frozen=True)
 class Call:
-    """``function(*arguments)``, where BLAS or LAPACK updates a matrix or vector in place.
+    """``function(*arguments)``: a call of BLAS or LAPACK that updates a matrix or vector in place.
 
     Attributes
     ----------
     buffer : Buffer
-        What is updated; nothing else is written.
+        The updated buffer; the function writes no other buffer.
     index : tuple of Expr
-        Its first element; the others have the same leading indices.
+        The first updated element. All updated elements have the same leading indices.
     function : str
-        The name in :mod:`pymc_fastlogp.kernel.native.blas`.
+        A name in :mod:`pymc_fastlogp.kernel.native.blas` or :mod:`pymc_fastlogp.kernel.emit.dense`.
     arguments : tuple of str or Expr
-        In its order: a letter, a length, a float64 constant, a ``Load`` of the first element of a float64 array
-        that is read, :data:`RESULT`, an element :func:`behind` it, or :data:`INFO`.
+        In the order of the function. An argument is a letter, a length, a float64 constant, a ``Load`` of the first element of a float64
+        operand, :data:`RESULT`, a :func:`result_offset`, or :data:`INFO`.
     failed : tuple of Expr, optional
-        The element of the buffer that becomes nan where :data:`INFO` says that the function failed.
+        The element of the buffer that is set to nan if :data:`INFO` reports failure.
     """
 
     buffer: Buffer
@@ -141,17 +138,23 @@ class Call:
     failed: tuple[Expr, ...] = ()
 
 
-# What writes a buffer, which is an attribute of it.
+# Statements that write a buffer, their attribute ``buffer``.
 Write = Store | Accumulate | PrefixSum | Call
 Statement = Write | Check
 
 
 @dataclass(frozen=True)
 class Loop:
-    """Statements that run for every index of a domain, in lexicographic order as far as it matters.
+    """Statements that run for every index of a domain, in lexicographic order where the order matters.
 
-    The domain has the lengths of the axes, outermost first; none for straight-line code. Where there is a condition
-    ``when``, a bool without Index, the loop runs only if it is true: only the last passes, from ``unswitch`` on, see such loops.
+    Attributes
+    ----------
+    domain : tuple of Size
+        The lengths of the axes, outermost first; empty for straight-line code.
+    body : tuple of Statement
+        The statements.
+    when : Expr, optional
+        The loop runs only if this loop-invariant bool is true. Only ``unswitch`` and later passes see such loops.
     """
 
     domain: tuple[Size, ...]
@@ -161,14 +164,16 @@ class Loop:
 
 @dataclass(frozen=True)
 class SequentialLoop:
-    """Steps that run for ``counter = 0, ..., length - 1``, one turn after the other.
+    """Steps that are repeated for ``counter = 0, ..., length - 1``.
 
     Attributes
     ----------
     counter : Buffer
-        Scratch without axes, an int64. So an index by it is a load like others, the same for all of a loop.
+        A 0-d int64 scratch buffer. An index by the counter is an ordinary loop-invariant load.
     length : Size
-        The number of turns; none if it is negative.
+        The number of iterations; a negative number means none.
+    steps : tuple of Step
+        The steps of one iteration.
     """
 
     counter: Buffer
@@ -181,22 +186,22 @@ Step = Loop | SequentialLoop
 
 @dataclass(frozen=True)
 class Error:
-    """Exception that a failed check raises."""
+    """The exception that a failed check raises."""
 
     type: type[Exception]
     message: str
 
 
 @dataclass(frozen=True)
-class Again:
-    """Fallback program that recomputes all outputs if a speculative assumption fails.
+class Fallback:
+    """A program that recomputes all outputs if a speculative assumption fails.
 
     Attributes
     ----------
     failed : Buffer
-        Scratch without axes, a bool that the steps before set.
+        A 0-d bool scratch buffer that the main program sets if the assumption fails.
     program : Program
-        Of the same inputs and outputs, with scratch of its own. It hardly ever runs, so its code is to be short, not fast.
+        A program with the same inputs and outputs, and its own scratch buffers. It rarely runs, so its code is optimized for size.
     """
 
     failed: Buffer
@@ -205,7 +210,7 @@ class Again:
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel: all its buffers, by role, the steps in order, what the checks raise, and what runs behind the steps if they failed."""
+    """A kernel: its buffers by role, the steps in order, the errors of the checks, and the fallback of speculation."""
 
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
@@ -213,4 +218,4 @@ class Program:
     constants: tuple[Buffer, ...]
     steps: tuple[Step, ...]
     errors: tuple[Error, ...] = ()
-    again: Again | None = None
+    fallback: Fallback | None = None

@@ -1,4 +1,4 @@
-"""Replacing expressions inside expressions, statements and loops."""
+"""Substitution of expressions in expressions, statements and loops."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -7,21 +7,21 @@ from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Load
 from pymc_fastlogp.kernel.ir.loops import Call, Check, Loop, Statement
 from pymc_fastlogp.kernel.ir.traversal import operands, roots, walk
 
-# Takes an expression whose operands have been replaced, returns another for it, or None.
+# Takes an expression with replaced operands; returns a replacement, or None to keep the expression.
 Replacement = Callable[[Expr], Expr | None]
-# Takes an expression as it was, too, before the one with the replaced operands.
-ReplacementOf = Callable[[Expr, Expr], Expr | None]
+# The same, with the original expression as first argument.
+ReplacementByOrigin = Callable[[Expr, Expr], Expr | None]
 Element = tuple[Expr, ...]
 
 
 def substitute(statements: Sequence[Statement], replacement: Replacement) -> tuple[Statement, ...]:
-    """Return statements in which each expression is replaced; what they share is replaced once."""
+    """Return statements with each expression replaced; shared expressions are replaced once."""
     new = _replaced([root for each in statements for root in roots(each)], replacement)
     return tuple(_with_roots(statement, new) for statement in statements)
 
 
 class Substitution:
-    """Replaces expressions in one statement after another; what statements share is replaced once.
+    """Substitution in a series of statements; shared expressions are replaced once.
 
     Parameters
     ----------
@@ -34,34 +34,34 @@ class Substitution:
         self._new: dict[Expr, Expr] = {}
 
     def of(self, statement: Statement) -> Statement:
-        """Return a statement in which each expression is replaced."""
+        """Return a statement with each expression replaced."""
         _replace(roots(statement), lambda _, rebuilt: self._replacement(rebuilt), self._new)
         return _with_roots(statement, self._new)
 
-    def forget(self) -> None:
-        """Forget what expressions were replaced by, which from now on may be something else."""
+    def clear(self) -> None:
+        """Clear the cache, after which ``replacement`` may return other results."""
         self._new.clear()
 
 
 def substitute_in_loop(loop: Loop, replacement: Replacement) -> Loop:
-    """Return a loop in whose statements each expression is replaced."""
+    """Return a loop with each expression of its statements replaced."""
     return replace(loop, body=substitute(loop.body, replacement))
 
 
-def substitute_in_loop_by_origin(loop: Loop, replacement: ReplacementOf) -> Loop:
-    """Return a loop in whose statements each expression is replaced, by one that may depend on what it was."""
+def substitute_in_loop_by_origin(loop: Loop, replacement: ReplacementByOrigin) -> Loop:
+    """Return a loop with each expression of its statements replaced, depending on the original expression."""
     new = _replaced_by_origin([root for each in loop.body for root in roots(each)], replacement)
     return replace(loop, body=tuple(_with_roots(statement, new) for statement in loop.body))
 
 
 def substitute_in_element(element: Element, replacement: Replacement) -> Element:
-    """Return an index in which each expression is replaced."""
+    """Return an index with each expression replaced."""
     new = _replaced(element, replacement)
     return tuple(new[i] for i in element)
 
 
 def redirect_loads(copies: dict[Buffer, Buffer]) -> Replacement:
-    """Return the replacement that takes loads of some buffers to the same elements of others."""
+    """Return the replacement that redirects loads from the keys of ``copies`` to the values, at the same index."""
 
     def redirected(expr: Expr) -> Expr | None:
         if isinstance(expr, Load) and expr.buffer in copies:
@@ -72,18 +72,22 @@ def redirect_loads(copies: dict[Buffer, Buffer]) -> Replacement:
 
 
 def _replaced(exprs: Sequence[Expr], replacement: Replacement) -> dict[Expr, Expr]:
-    """Return for all that is below expressions what takes its place."""
+    """Return the replacement of each subexpression."""
     return _replaced_by_origin(exprs, lambda _, rebuilt: replacement(rebuilt))
 
 
-def _replaced_by_origin(exprs: Sequence[Expr], replacement: ReplacementOf) -> dict[Expr, Expr]:
+def _replaced_by_origin(
+    exprs: Sequence[Expr], replacement: ReplacementByOrigin
+) -> dict[Expr, Expr]:
     new: dict[Expr, Expr] = {}
     _replace(exprs, replacement, new)
     return new
 
 
-def _replace(exprs: Sequence[Expr], replacement: ReplacementOf, new: dict[Expr, Expr]) -> None:
-    """Add what takes the place of all that is below expressions, and is not there yet."""
+def _replace(
+    exprs: Sequence[Expr], replacement: ReplacementByOrigin, new: dict[Expr, Expr]
+) -> None:
+    """Add the replacement of each subexpression to ``new``, unless present."""
     for expr in walk(exprs, new):
         rebuilt = _with_operands(expr, tuple(new[operand] for operand in operands(expr)))
         new[expr] = replacement(expr, rebuilt) or rebuilt

@@ -1,14 +1,12 @@
-"""A program as text, for people, tests and cache keys.
+"""Programs as text, for readers, tests and cache keys.
 
-Lengths share operands: where arrays of open length are cut and joined again and again, each length has several copies of the one
-before it, written out. So a long one that is used several times has a line of its own, and a name:
+Run-time lengths share operands: after repeated slices and joins, each length contains several copies of an earlier length. Written out, the text would grow
+exponentially. So a long expression that is used several times gets a name on a line of its own:
 
 .. code-block:: text
 
     size n0 = add(Maximum(sub(len(x0, 0), ...), 0), ...)
     scratch b0: float64[n0]
-
-So a text is as long as what it is of, not as the number of paths through that.
 """
 
 from collections import Counter
@@ -27,25 +25,31 @@ from pymc_fastlogp.kernel.ir.expressions import (
 )
 from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
-    Again,
     Call,
     Check,
+    Fallback,
     Loop,
     PrefixSum,
     Program,
     Statement,
     Step,
 )
-from pymc_fastlogp.kernel.ir.traversal import expressions, loops_in, operands, repeats, walk
+from pymc_fastlogp.kernel.ir.traversal import (
+    expressions,
+    loops_in,
+    operands,
+    sequential_loops,
+    walk,
+)
 
-# Characters of a length that is written out wherever it is used, at most.
+# Most characters of a repeated length without a name.
 LONGEST_SIZE = 80
 
 TextOfSize = Callable[[Size], str]
 
 
 def as_text(program: Program) -> str:
-    """Return a program as text; two programs with the same text compile to the same code."""
+    """Return a program as text. Programs with the same text compile to the same code."""
     names, named = _named_sizes(_sizes(program))
 
     def size(length: Size) -> str:
@@ -59,7 +63,7 @@ def as_text(program: Program) -> str:
             f"status {i}: {error.type.__name__}({error.message!r})"
             for i, error in enumerate(program.errors, 1)
         ),
-        *_again_lines(program.again, size),
+        *_fallback_lines(program.fallback, size),
     ]
     return "\n".join(lines) + "\n"
 
@@ -69,19 +73,19 @@ def _buffers(program: Program) -> tuple[Buffer, ...]:
 
 
 def _sizes(program: Program) -> Iterator[Size]:
-    """Yield the lengths of a program, and the conditions of its loops."""
+    """Yield the lengths of a program and the conditions of its loops."""
     for buffer in _buffers(program):
         yield from buffer.shape
-    yield from (repeat.length for repeat in repeats(program.steps))
+    yield from (loop.length for loop in sequential_loops(program.steps))
     for loop in loops_in(program.steps):
         yield from loop.domain
         yield from () if loop.when is None else (loop.when,)
-    if program.again:
-        yield from _sizes(program.again.program)
+    if program.fallback:
+        yield from _sizes(program.fallback.program)
 
 
 def _named_sizes(sizes: Iterator[Size]) -> tuple[dict[Expr, str], list[str]]:
-    """Return a text for each expression that lengths are made of, and the lines of those whose text is a name."""
+    """Return the text of each subexpression of the lengths, and the lines that define names."""
     exprs = [size for size in sizes if not isinstance(size, int)]
     uses = Counter(chain(exprs, *(operands(expr) for expr in walk(exprs))))
     texts: dict[Expr, str] = {}
@@ -109,11 +113,11 @@ def _step_lines(steps: Sequence[Step], size: TextOfSize) -> Iterator[str]:
             yield from (f"    {line}" for line in _step_lines(step.steps, size))
 
 
-def _again_lines(again: Again | None, size: TextOfSize) -> Iterator[str]:
-    if again is None:
+def _fallback_lines(fallback: Fallback | None, size: TextOfSize) -> Iterator[str]:
+    if fallback is None:
         return
-    yield f"again if {again.failed.name}[]:"
-    program = again.program
+    yield f"fallback if {fallback.failed.name}[]:"
+    program = fallback.program
     own = (*program.constants, *program.scratch)
     yield from (f"    {buffer.role.value} {_declared(buffer, size)}" for buffer in own)
     yield from (f"    {line}" for line in _step_lines(program.steps, size))
@@ -159,7 +163,7 @@ def _neighbors(statement: Accumulate) -> str:
 
 
 def _expression(expr: Expr, name: Callable[[Expr], str]) -> str:
-    """Return an expression of operands that have names."""
+    """Return the text of an expression from the names of its operands."""
     match expr:
         case Const(value, dtype):
             return repr(value) if dtype in ("int64", "float64") else f"{value!r}:{dtype}"

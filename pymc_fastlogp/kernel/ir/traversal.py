@@ -1,4 +1,4 @@
-"""Traversal of expressions, statements and loops, and their reads and writes."""
+"""Traversal of expressions, statements and loops, and the buffers that they read and write."""
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ from pymc_fastlogp.kernel.ir.loops import (
 
 
 def loops_in(steps: Sequence[Step]) -> Iterator[Loop]:
-    """Yield the loops of steps in order, also those that are repeated, once."""
+    """Yield the loops of steps in order, including those inside sequential loops."""
     for step in steps:
         if isinstance(step, Loop):
             yield step
@@ -28,14 +28,14 @@ def loops_in(steps: Sequence[Step]) -> Iterator[Loop]:
 
 
 def all_loops(program: Program) -> Iterator[Loop]:
-    """Yield the loops of a program in order, also those that run only again."""
+    """Yield the loops of a program in order, then the loops of its fallback."""
     yield from loops_in(program.steps)
-    if program.again:
-        yield from all_loops(program.again.program)
+    if program.fallback:
+        yield from all_loops(program.fallback.program)
 
 
 def with_loops(steps: Sequence[Step], change: Callable[[Loop], Sequence[Loop]]) -> tuple[Step, ...]:
-    """Return steps with others in place of each loop, also of those that are repeated."""
+    """Return steps in which ``change`` replaces each loop, including those inside sequential loops."""
     new: list[Step] = []
     for step in steps:
         if isinstance(step, Loop):
@@ -45,28 +45,28 @@ def with_loops(steps: Sequence[Step], change: Callable[[Loop], Sequence[Loop]]) 
     return tuple(new)
 
 
-def repeats(steps: Sequence[Step]) -> Iterator[SequentialLoop]:
-    """Yield all that is repeated, what is outside first."""
+def sequential_loops(steps: Sequence[Step]) -> Iterator[SequentialLoop]:
+    """Yield all sequential loops, outer loops first."""
     for step in steps:
         if isinstance(step, SequentialLoop):
             yield step
-            yield from repeats(step.steps)
+            yield from sequential_loops(step.steps)
 
 
 def counters(steps: Sequence[Step]) -> Iterator[Buffer]:
-    """Yield the counters of all that is repeated."""
-    yield from (repeat.counter for repeat in repeats(steps))
+    """Yield the counters of all sequential loops."""
+    yield from (loop.counter for loop in sequential_loops(steps))
 
 
 def operands(expr: Expr) -> tuple[Expr, ...]:
-    """Return the expressions that an expression is made of."""
+    """Return the operands of an expression."""
     if isinstance(expr, Load):
         return expr.index
     return expr.args if isinstance(expr, Compute) else ()
 
 
 def roots(statement: Statement) -> tuple[Expr, ...]:
-    """Return the expressions that a statement evaluates."""
+    """Return the root expressions of a statement."""
     if isinstance(statement, Check):
         return (statement.condition,)
     if isinstance(statement, Call):
@@ -76,7 +76,7 @@ def roots(statement: Statement) -> tuple[Expr, ...]:
 
 
 def walk(exprs: Sequence[Expr], done: Container[Expr] = ()) -> Iterator[Expr]:
-    """Yield each expression below these once, operands first, but for those that are done, and what is below them alone."""
+    """Yield each subexpression once, operands first; expressions in ``done`` are skipped and not descended into."""
     seen: set[Expr] = set()
     stack = [(expr, False) for expr in reversed(exprs)]
     while stack:
@@ -90,12 +90,12 @@ def walk(exprs: Sequence[Expr], done: Container[Expr] = ()) -> Iterator[Expr]:
 
 
 def depends_on(exprs: Sequence[Expr], *indices: Index) -> bool:
-    """Return whether one of some indices occurs in expressions."""
+    """Return whether one of the indices occurs in expressions."""
     return any(expr in indices for expr in walk(exprs) if isinstance(expr, Index))
 
 
 def is_uniform(expr: Expr) -> bool:
-    """Return whether an expression is the same for all indices of a loop."""
+    """Return whether an expression is loop-invariant: it contains no index."""
     return not any(isinstance(part, Index) for part in walk([expr]))
 
 
@@ -110,13 +110,13 @@ def _roots_of_loop(loop: Loop) -> list[Expr]:
 
 
 def reads_directly(expr: Expr) -> bool:
-    """Return whether no position that is read depends on what is read."""
+    """Return whether no index of a load contains another load."""
     loads = (part for part in walk([expr]) if isinstance(part, Load))
     return not any(isinstance(part, Load) for load in loads for part in walk(load.index))
 
 
 def reads(step: Step) -> frozenset[Buffer]:
-    """Return the buffers that a loop, or what is repeated, loads from; the step keeps the answer."""
+    """Return the buffers that a step loads from; cached on the step."""
     if "reads" not in vars(step):
         every = [root for loop in loops_in((step,)) for root in _roots_of_loop(loop)]
         vars(step)["reads"] = frozenset(loaded(every))
@@ -126,7 +126,7 @@ def reads(step: Step) -> frozenset[Buffer]:
 def loaded(exprs: Sequence[Expr]) -> set[Buffer]:
     """Return the buffers that expressions load from.
 
-    Passes ask again and again, and expressions share operands: each keeps what was found below it.
+    The buffers are cached on each expression, since passes ask repeatedly and expressions share operands.
     """
     pending = list(exprs)
     while pending:
@@ -143,7 +143,7 @@ def loaded(exprs: Sequence[Expr]) -> set[Buffer]:
 
 
 def writes(step: Step) -> frozenset[Buffer]:
-    """Return the buffers that a loop, or what is repeated, stores to or accumulates in; the step keeps the answer."""
+    """Return the buffers that a step writes; cached on the step."""
     if "writes" not in vars(step):
         every = (statement for loop in loops_in((step,)) for statement in updates(loop))
         vars(step)["writes"] = frozenset(statement.buffer for statement in every)
@@ -151,23 +151,23 @@ def writes(step: Step) -> frozenset[Buffer]:
 
 
 def loads(loop: Loop) -> list[Load]:
-    """Return the elements that a loop reads."""
+    """Return the loads of a loop."""
     return [expr for expr in expressions(loop) if isinstance(expr, Load)]
 
 
 def updates(loop: Loop) -> list[Write]:
-    """Return the statements of a loop that write a buffer: all but checks."""
+    """Return the statements of a loop that write a buffer, which are all but checks."""
     return [statement for statement in loop.body if not isinstance(statement, Check)]
 
 
 def elements(loop: Loop) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
-    """Yield the elements that a loop reads or writes, as the buffer and the index."""
+    """Yield the buffer and index of each element that a loop reads or writes."""
     for access in (*loads(loop), *updates(loop)):
         yield access.buffer, access.index
 
 
 def is_ordered(loop: Loop) -> bool:
-    """Return whether the order in which a loop runs counts, so that its axes must stay as they are."""
+    """Return whether the order of iterations matters, so that axes must not be interchanged."""
     in_order = (
         isinstance(s, PrefixSum) or (isinstance(s, Store) and s.in_order) for s in loop.body
     )
@@ -175,7 +175,7 @@ def is_ordered(loop: Loop) -> bool:
 
 
 def is_call(loop: Loop) -> bool:
-    """Return whether a loop calls a library; the loop keeps the answer."""
+    """Return whether a loop has a library call; cached on the loop."""
     if "is_call" not in vars(loop):
         vars(loop)["is_call"] = any(isinstance(statement, Call) for statement in loop.body)
     return vars(loop)["is_call"]

@@ -1,9 +1,9 @@
-"""Lowering: from a graph of PyTensor to the loop IR.
+"""Lowering: translate a PyTensor graph to the loop IR.
 
-:mod:`~pymc_fastlogp.kernel.lower.table` has a rule for each Op. A rule gets the inputs as
-:class:`~pymc_fastlogp.kernel.lower.array.Array` and returns its outputs as such; what it computes it
-appends to a :class:`~pymc_fastlogp.kernel.lower.context.Context` as loops, each storing its whole result. The
-passes of :mod:`pymc_fastlogp.kernel.passes` join these loops, and drop the stores that nobody needs.
+:mod:`~pymc_fastlogp.kernel.lower.table` has a lowering rule for each Op. A rule takes the inputs of a node as
+:class:`~pymc_fastlogp.kernel.lower.array.Array` objects and returns the outputs. It appends loops to a
+:class:`~pymc_fastlogp.kernel.lower.context.Context`, each of which stores a whole result. The passes
+(:mod:`pymc_fastlogp.kernel.passes`) later fuse these loops and remove dead stores.
 """
 
 from collections.abc import Sequence
@@ -24,31 +24,29 @@ from pymc_fastlogp.kernel.ir.traversal import walk
 from pymc_fastlogp.kernel.lower.array import (
     Array,
     UnsupportedError,
-    of_buffer,
-    of_constant,
-    of_number,
+    buffer_array,
+    constant_array,
+    scalar_array,
 )
 from pymc_fastlogp.kernel.lower.context import Context
-from pymc_fastlogp.kernel.lower.table import inner_nodes, row_of
-from pymc_fastlogp.kernel.passes import optimize
-from pymc_fastlogp.kernel.passes.layout import axes_of_vectors
+from pymc_fastlogp.kernel.lower.table import inner_nodes, lowering_of
 
-__all__ = ["UnsupportedError", "axes_of_vectors", "faults_of", "is_supported", "loops_of", "lower"]
+__all__ = ["UnsupportedError", "is_supported", "lower", "unsupported_nodes"]
 
-# Stands for a length that SpecifyShape leaves open.
-UNSPECIFIED = of_number(-1, "int64")
+# A constant None as an array: a length that SpecifyShape leaves open.
+UNSPECIFIED = scalar_array(-1, "int64")
 KINDS = "biuf"
 UNSUPPORTED_DTYPES = ("uint64", "float16")
-OTHER_LENGTH = Error(ValueError, "an array has another length than its type says")
+OTHER_LENGTH = Error(ValueError, "the length of an array differs from the static shape")
 
 
 def is_supported(node: Apply) -> bool:
-    """Return whether a node has a rule; shapes and values may still rule it out when it is lowered."""
-    row = row_of(node.op)
-    if row is None or not all(map(_has_supported_type, (*node.inputs, *node.outputs))):
+    """Return whether a node has a lowering rule. Lowering can still fail because of shapes or values."""
+    lowering = lowering_of(node.op)
+    if lowering is None or not all(map(_has_supported_type, (*node.inputs, *node.outputs))):
         return False
     try:
-        return row.supports(node) and all(map(is_supported, inner_nodes(node)))
+        return lowering.supports(node) and all(map(is_supported, inner_nodes(node)))
     except Exception as error:
         report_defect(error, f"the node {node}")
         return False
@@ -56,59 +54,60 @@ def is_supported(node: Apply) -> bool:
 
 def _has_supported_type(variable: Variable) -> bool:
     if not isinstance(variable.type, DenseTensorType | ScalarType):
-        return isinstance(variable, Constant)  # the None of a slice
+        return isinstance(variable, Constant)  # None in a slice
     dtype = variable.type.dtype
     return np.dtype(dtype).kind in KINDS and dtype not in UNSUPPORTED_DTYPES
 
 
 def lower(fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]) -> Program:
-    """Return the program that computes a graph, after all passes; see :func:`loops_of`."""
-    return optimize(loops_of(fgraph, facts))
+    """Translate a graph to a program in which each node stores its result in a loop of its own.
 
-
-def loops_of(fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]) -> Program:
-    """Return the program as the rules make it: each node stores its result, in a loop of its own.
-
-    For each node :func:`is_supported` holds; the facts are what is known of each input.
+    Parameters
+    ----------
+    fgraph : AbstractFunctionGraph
+        The graph; :func:`is_supported` holds for each node.
+    facts : sequence of IndexFacts or None
+        Facts about the elements of each input.
 
     Raises
     ------
     UnsupportedError
-        With the reason.
+        If the loop IR cannot express a node, with the reason.
     """
     context = Context(fgraph.clients, _lower_graph)
     inputs = _inputs(fgraph)
-    arrays = [of_buffer(buffer, fact) for buffer, fact in zip(inputs, facts, strict=True)]
+    arrays = [buffer_array(buffer, fact) for buffer, fact in zip(inputs, facts, strict=True)]
     return _program(context, inputs, _lower_graph(context, fgraph, arrays))
 
 
-def faults_of(
+def unsupported_nodes(
     fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]
 ) -> tuple[dict[Apply, str], list[Apply]]:
-    """Return the nodes that cannot be lowered, each with the reason, and the nodes behind them, in topological order.
+    """Return the nodes that cannot be lowered, each with the reason, and the descendants of these nodes.
 
-    What is behind is not looked at: it may be lowered in a graph that has the results of the others as inputs.
+    Descendants are in topological order. They are not lowered here: they may be supported in a graph in which the results
+    of unsupported nodes are inputs.
     """
     context = Context(fgraph.clients, _lower_graph)
     buffers = zip(fgraph.inputs, _inputs(fgraph), facts, strict=True)
-    arrays = {variable: of_buffer(buffer, fact) for variable, buffer, fact in buffers}
-    faults: dict[Apply, str] = {}
-    behind: list[Apply] = []
+    arrays = {variable: buffer_array(buffer, fact) for variable, buffer, fact in buffers}
+    reasons: dict[Apply, str] = {}
+    descendants: list[Apply] = []
     for node in fgraph.toposort():
         if not all(x in arrays or isinstance(x, Constant) for x in node.inputs):
-            behind.append(node)
+            descendants.append(node)
             continue
         try:
             _lower_node(context, node, arrays)
         except UnsupportedError as error:
-            faults[node] = str(error)
-    return faults, behind
+            reasons[node] = str(error)
+    return reasons, descendants
 
 
 def _lower_graph(
     context: Context, fgraph: AbstractFunctionGraph, inputs: Sequence[Array]
 ) -> list[Array]:
-    """Append what computes a graph of these inputs, and return its outputs."""
+    """Append the loops of a graph with these inputs, and return the outputs."""
     arrays = dict(zip(fgraph.inputs, inputs, strict=True))
     for node in fgraph.toposort():
         _lower_node(context, node, arrays)
@@ -116,20 +115,22 @@ def _lower_graph(
 
 
 def _lower_node(context: Context, node: Apply, arrays: dict[Variable, Array]) -> None:
-    """Append what computes a node, and add its outputs to the arrays."""
+    """Append the loops of a node, and add the outputs to ``arrays``."""
     operands = [_operand(context, arrays, variable) for variable in node.inputs]
-    arrays.update(zip(node.outputs, _lowered(context, node, operands), strict=True))
+    arrays.update(zip(node.outputs, _apply_rule(context, node, operands), strict=True))
 
 
-def _lowered(context: Context, node: Apply, operands: list[Array]) -> list[Array]:
-    row = row_of(node.op)
-    assert row is not None
+def _apply_rule(context: Context, node: Apply, operands: list[Array]) -> list[Array]:
+    lowering = lowering_of(node.op)
+    assert lowering is not None
     try:
-        arrays = row.lower(context, node, operands)
-        if not all(_is_known(size) for array in arrays for size in array.shape):
-            raise UnsupportedError("a length that is an element of an input of open length")
+        arrays = lowering.lower(context, node, operands)
+        if not all(_needs_no_check(size) for array in arrays for size in array.shape):
+            raise UnsupportedError(
+                "a length that is read from an input whose own length is not static"
+            )
         return [
-            _as_typed(context, array, output)
+            _with_static_shape(context, array, output)
             for array, output in zip(arrays, node.outputs, strict=True)
         ]
     except UnsupportedError:
@@ -139,18 +140,19 @@ def _lowered(context: Context, node: Apply, operands: list[Array]) -> list[Array
         raise
 
 
-def _as_typed(context: Context, array: Array, output: Variable) -> Array:
-    """Return an array with the lengths that its type knows: an axis of length 1 broadcasts, one of open length does not.
+def _with_static_shape(context: Context, array: Array, output: Variable) -> Array:
+    """Return an array with the static lengths of its type, and require that the actual lengths are equal to these.
 
-    A join has the length of its first operand, of which another one may know it.
+    A static length of 1 matters: such an axis broadcasts, an axis of unknown length does not. For example, a join takes its lengths from
+    the first operand, while only the second one may have static lengths.
     """
-    known = []
+    shape = []
     for size, static in zip(array.shape, output.type.shape, strict=True):
-        is_news = static is not None and not isinstance(size, int)
-        if is_news:
+        is_new = static is not None and not isinstance(size, int)
+        if is_new:
             context.require_equal(size, static, OTHER_LENGTH)
-        known.append(static if is_news else size)
-    return replace(array, shape=tuple(known)) if known != list(array.shape) else array
+        shape.append(static if is_new else size)
+    return replace(array, shape=tuple(shape)) if shape != list(array.shape) else array
 
 
 def _inputs(fgraph: AbstractFunctionGraph) -> tuple[Buffer, ...]:
@@ -178,17 +180,17 @@ def _constant(context: Context, variable: Constant) -> Array:
     data = np.ascontiguousarray(variable.data)
     dtype = str(data.dtype)
     if variable.type.ndim == 0:
-        return of_number(data.item(), dtype)
-    return of_constant(context.constant(dtype, data.shape, data.tobytes()), data)
+        return scalar_array(data.item(), dtype)
+    return constant_array(context.constant(dtype, data.shape, data.tobytes()), data)
 
 
-def _is_known(size: Size) -> bool:
-    """Return whether a length is known before the kernel runs, without an index that it has to check."""
+def _needs_no_check(size: Size) -> bool:
+    """Return whether a length can be evaluated before the first loop: all elements that it reads exist."""
     return all(_is_in_bounds(part) for part in walk([as_expr(size)]) if isinstance(part, Load))
 
 
 def _is_in_bounds(load: Load) -> bool:
-    """Return whether an element is there in every call: a number, or at a static position of a static axis."""
+    """Return whether an element exists in every call: its position and the shape of its buffer are static."""
     return all(
         isinstance(i, Const) and isinstance(length, int) and 0 <= i.value < length
         for i, length in zip(load.index, load.buffer.shape, strict=True)
@@ -196,7 +198,7 @@ def _is_in_bounds(load: Load) -> bool:
 
 
 def _program(context: Context, inputs: tuple[Buffer, ...], results: list[Array]) -> Program:
-    """Return the program whose outputs are copies of these arrays."""
+    """Return the program of a context, with loops that copy the results to the outputs."""
     outputs = []
     for i, array in enumerate(results):
         output = Buffer(f"y{i}", array.dtype, array.shape, Role.OUTPUT)

@@ -1,7 +1,7 @@
-"""Arrays while a graph is lowered: a shape, and a rule that gives each element.
+"""Symbolic arrays of a graph during lowering: a shape, and a function from an index to an element expression.
 
-A view of a buffer, such as a slice, a transpose or a gather, is an index map and costs nothing until a loop
-reads it. Only what computes is stored, see :class:`pymc_fastlogp.kernel.lower.context.Context`.
+Views of a buffer, such as slices, transposes and gathers, are index maps without a loop. Only results of arithmetic are stored
+(:class:`pymc_fastlogp.kernel.lower.context.Context`).
 """
 
 from collections.abc import Callable
@@ -17,25 +17,29 @@ Element = Callable[[tuple[Expr, ...]], Expr]
 
 
 class UnsupportedError(Exception):
-    """A graph, or one node of it, has what the kernel compiler does not cover; it stays with upstream."""
+    """The kernel compiler cannot express a graph or a node, which is left to upstream."""
 
 
 @dataclass(frozen=True, eq=False)
 class Array:
-    """An array of a graph.
+    """The array of a variable of a graph.
 
     Attributes
     ----------
+    shape : tuple of Size
+        The shape.
+    dtype : str
+        The dtype.
     at : callable
-        Takes an int64 expression for each axis, returns the element.
+        Takes an int64 expression for each axis, and returns the element.
     buffer : Buffer, optional
-        Where the array is a whole scratch buffer, that buffer.
+        The scratch buffer, if the array is all of it.
     facts : IndexFacts, optional
-        What is known of the elements, where they are constant integers.
+        Facts about the elements, if they are constant integers.
     data : ndarray, optional
-        The elements, where they are embedded in the code.
-    is_unset : bool
-        Whether the elements are those that ``AllocEmpty`` leaves as they are: each is written before it is read.
+        The elements, if they are embedded in the code.
+    is_uninitialized : bool
+        Whether the array is an ``AllocEmpty``, whose elements are written before they are read.
     """
 
     shape: tuple[Size, ...]
@@ -44,7 +48,7 @@ class Array:
     buffer: Buffer | None = None
     facts: IndexFacts | None = None
     data: np.ndarray | None = None
-    is_unset: bool = False
+    is_uninitialized: bool = False
 
     @property
     def ndim(self) -> int:
@@ -53,26 +57,26 @@ class Array:
 
     @property
     def whole(self) -> Buffer:
-        """The buffer of an array that was stored."""
+        """The buffer of a stored array."""
         assert self.buffer is not None
         return self.buffer
 
     def view(self, shape: tuple[Size, ...], source_index: Callable) -> "Array":
-        """Return the array whose element at an index is this one's at ``source_index`` of it."""
+        """Return a view: its element at ``index`` is the element of this array at ``source_index(index)``."""
         at = self.at
         facts = self.facts and IndexFacts(self.facts.minimum, self.facts.maximum)
         return Array(shape, self.dtype, lambda index: at(tuple(source_index(index))), facts=facts)
 
 
-def of_buffer(buffer: Buffer, facts: IndexFacts | None = None) -> Array:
-    """Return the whole of a buffer as an array."""
+def buffer_array(buffer: Buffer, facts: IndexFacts | None = None) -> Array:
+    """Return a buffer as an array."""
     if facts is not None and facts.is_range:
         return _range_of(buffer, facts)
     return Array(buffer.shape, buffer.dtype, lambda index: Load(buffer, index), buffer, facts)
 
 
 def _range_of(buffer: Buffer, facts: IndexFacts) -> Array:
-    """Return consecutive integers without loading them, so that an index by them is a slice."""
+    """Return consecutive integers as arithmetic instead of loads, so that indexing by them is a slice."""
     first = int64(facts.minimum)
 
     def at(index: tuple[Expr, ...]) -> Expr:
@@ -81,15 +85,15 @@ def _range_of(buffer: Buffer, facts: IndexFacts) -> Array:
     return Array(buffer.shape, buffer.dtype, at, facts=facts)
 
 
-def of_constant(buffer: Buffer, data: np.ndarray) -> Array:
-    """Return a buffer of constants as an array; an element at a constant index is a number."""
+def constant_array(buffer: Buffer, data: np.ndarray) -> Array:
+    """Return a buffer of constants as an array; an element at a constant index is folded to a number."""
     facts = index_facts(data)
 
     def at(index: tuple[Expr, ...]) -> Expr:
         if facts is not None and facts.is_range:
             return _range_of(buffer, facts).at(index)
         position = tuple(int(i.value) for i in index if isinstance(i, Const))
-        # What is beside the array is never read: a check before says so.
+        # A position out of bounds is never read: a check ends the kernel before.
         is_inside = all(0 <= i < n for i, n in zip(position, data.shape, strict=False))
         if len(position) == len(index) and is_inside:
             return const(data[position].item(), buffer.dtype)
@@ -98,8 +102,8 @@ def of_constant(buffer: Buffer, data: np.ndarray) -> Array:
     return Array(buffer.shape, buffer.dtype, at, facts=facts, data=data)
 
 
-def of_number(value: float, dtype: str) -> Array:
-    """Return a number as an array without axes."""
+def scalar_array(value: float, dtype: str) -> Array:
+    """Return a number as a 0-d array."""
     constant = const(value, dtype)
     facts = None
     if np.dtype(dtype).kind in "iu":

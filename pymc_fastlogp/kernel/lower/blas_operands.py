@@ -1,14 +1,14 @@
-r"""Matrices and vectors as BLAS takes them: the first element and the distance of rows.
+r"""Operands of BLAS and LAPACK calls: the first element and the leading dimension of a matrix.
 
-An array of a graph gives its element at an index as an expression. Where that is a load whose position is
-affine in the row :math:`i` and the column :math:`j`, with one of them the neighbor in memory,
+The element of an array at row :math:`i` and column :math:`j` is an expression. If it is a load whose position in memory is affine with a unit stride along one
+axis,
 
 .. math::
 
     p(i, j) = p_0 + s i + j \quad \text{or} \quad p(i, j) = p_0 + i + s j,
 
-BLAS reads it where it is: the second is a transpose. So slices of rows and columns and transposes are not copied; all
-else is, in C order, also rows or columns that are all the same: s would be 0, and BLAS takes none that is less than a row is long.
+BLAS reads the matrix in place; the second form is a transpose. So slices and transposes are not copied. Other arrays are copied in C order. These
+include broadcast rows or columns: their stride is 0, while BLAS requires a leading dimension of at least the length of a row.
 """
 
 from typing import NamedTuple
@@ -32,19 +32,21 @@ from pymc_fastlogp.kernel.lower.broadcast import broadcast_index
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.native import blas
 
-# No loop has these axes.
+# Placeholders: no loop has these axes.
 ROW, COLUMN = Index(-1), Index(-2)
 
 
 class Operand(NamedTuple):
-    """A matrix that BLAS reads.
+    """A matrix that BLAS reads in place.
 
     Attributes
     ----------
     first : Load
-        Its first element.
+        The first element.
     stride : Expr
-        From a row to the next in memory, or from a column to the next where it is transposed; at least 1.
+        The leading dimension, at least 1: the distance of rows in memory, or of columns if the matrix is transposed.
+    is_transposed : bool
+        Whether columns are contiguous instead of rows.
     """
 
     first: Load
@@ -53,7 +55,7 @@ class Operand(NamedTuple):
 
 
 def operand(context: Context, array: Array, batch: tuple[Expr, ...]) -> Operand:
-    """Return the matrix in the last two axes of an array, after it was copied if that is necessary."""
+    """Return the matrix in the last two axes of an array; append a copy if BLAS cannot read the array in place."""
     found = _in_place(array, batch)
     if found is None:
         copy = context.store(array.shape, "float64", lambda i: cast(array.at(i), "float64"))
@@ -63,14 +65,14 @@ def operand(context: Context, array: Array, batch: tuple[Expr, ...]) -> Operand:
 
 
 def leading_dimension(size: Size) -> Expr:
-    """Return a distance of rows as BLAS accepts it, at least 1."""
+    """Return a leading dimension, which BLAS requires to be at least 1."""
     if isinstance(size, int):
         return int64(max(size, 1))
     return Compute(ps.maximum, (size, int64(1)), "int64")
 
 
 def transposed(array: Array) -> Array:
-    """Return the array with its last two axes exchanged."""
+    """Return a view with the last two axes swapped."""
     *leading, rows, columns = array.shape
     return array.view((*leading, columns, rows), lambda i: (*i[:-2], i[-1], i[-2]))
 
@@ -78,9 +80,9 @@ def transposed(array: Array) -> Array:
 def library_call(
     result: Array, batch: tuple[Expr, ...], function: str, arguments: tuple[str | Size, ...]
 ) -> Call:
-    """Return a call that updates one matrix of a batch in ``result``, the whole of a buffer."""
+    """Return a call that updates one matrix of the batch ``result``, which is all of a buffer."""
     if not blas.is_available():
-        raise UnsupportedError("no BLAS and LAPACK")
+        raise UnsupportedError("BLAS and LAPACK are not available")
     first = (*batch, *[ZERO] * (result.ndim - len(batch)))
     given = tuple(a if isinstance(a, str) else as_expr(a) for a in arguments)
     return Call(result.whole, first, function, given)
@@ -109,7 +111,7 @@ def _in_place(array: Array, batch: tuple[Expr, ...]) -> Operand | None:
 
 
 def _stride(buffer: Buffer, forms: list[Affine], index: Index) -> Size | None:
-    """Return by how much the position in memory grows with an index, None where it does not or is not that simple."""
+    """Return the stride along an index; None if it is not positive or the index occurs in several axes."""
     moving = [axis for axis, form in enumerate(forms) if form.coefficient(index)]
     if not moving:
         return None

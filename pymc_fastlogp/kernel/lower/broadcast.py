@@ -1,4 +1,4 @@
-"""Broadcasting: the common shape of arrays, and the index into each of them."""
+"""Broadcasting: the common shape of arrays, and the index into a broadcast array."""
 
 from collections.abc import Sequence
 
@@ -15,13 +15,13 @@ def broadcast_shape(
     shapes: Sequence[tuple[Size, ...]],
     broadcastable: Sequence[tuple[bool, ...]],
 ) -> tuple[Size, ...]:
-    """Return the common shape of as many lengths each, and append checks of those that may differ at run time.
+    """Return the common shape of shapes with equally many axes, and append checks of lengths that may differ at run time.
 
-    Only broadcastable axes are repeated; upstream does not repeat one whose length happens to be 1.
+    Only axes that are statically broadcastable are broadcast. As upstream, an axis whose length happens to be 1 is not.
     """
     common = []
     for sizes, repeated in zip(zip(*shapes), zip(*broadcastable)):
-        # In the order of the arrays, so that every process makes the same program.
+        # A dict keeps the order of the arrays, so that every process makes the same program.
         fixed = dict.fromkeys(n for n, is_repeated in zip(sizes, repeated) if not is_repeated)
         first, *others = sorted(fixed, key=lambda size: not isinstance(size, int)) or [1]
         for other in others:
@@ -31,13 +31,13 @@ def broadcast_shape(
 
 
 def broadcast_leading(context: Context, *shapes: tuple[Size, ...]) -> tuple[Size, ...]:
-    """Return the common shape of shapes that may be of different length, as NumPy does."""
+    """Return the common shape of shapes with different numbers of axes, by NumPy's rules."""
     ndim = max(map(len, shapes))
     padded = [(1,) * (ndim - len(shape)) + shape for shape in shapes]
     return broadcast_shape(context, padded, [tuple(n == 1 for n in shape) for shape in padded])
 
 
 def broadcast_index(shape: tuple[Size, ...], index: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """Return the index into an array that is repeated along its axes of length 1 and new leading axes."""
+    """Return the index into an array that is broadcast along axes of length 1 and new leading axes."""
     trailing = index[len(index) - len(shape) :]
     return tuple(ZERO if size == 1 else i for size, i in zip(shape, trailing, strict=True))

@@ -1,4 +1,4 @@
-"""State of the lowering of one graph: buffers and loops, in execution order."""
+"""State of the lowering of one graph: the buffers, and the steps in execution order."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -14,7 +14,7 @@ from pymc_fastlogp.kernel.ir.arithmetic import all_of, domain_of, truth
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Role, Size, as_expr
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Check, Error, Loop, Statement, Step, Store
 from pymc_fastlogp.kernel.ir.traversal import loaded, reads_directly
-from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, buffer_array
 from pymc_fastlogp.kernel.lower.lengths import is_known_at_call
 
 Clients = Mapping[Variable, Sequence[tuple[Apply, int]]]
@@ -22,22 +22,26 @@ LowerGraph = Callable[["Context", AbstractFunctionGraph, Sequence[Array]], list[
 
 
 class Context:
-    """The steps so far, in the order of the graph, one or a few for each node, and the buffers that they store.
+    """The program of a graph under construction.
 
     Attributes
     ----------
+    steps : list of Step
+        The steps so far, one or a few for each node.
     lower_graph : callable
-        Takes a context, a graph and its inputs; it appends what computes the graph, and returns the outputs.
+        Takes a context, a graph and its inputs. It appends the loops of the graph, and returns the outputs.
     runs : tuple of Expr
-        Whether the steps run at all, known when the kernel is called: those of an inner graph do if all of these hold.
+        The steps of an inner graph run only if all these conditions hold, which are known when the kernel is called.
     requirements : dict of Check
-        The checks that come before all loops.
+        The checks that run before all loops.
+    scratch, constants : list of Buffer
+        The buffers so far.
     errors : list of Error
-        What the checks raise.
+        The exceptions of the checks.
     clients : mapping of Variable to sequence
-        The nodes that read each variable of the graph, and the outputs that are it.
-    delays : bool
-        Whether elements that operations on arrays alone read are part of these, and not stored.
+        The clients of each variable of the graph, as in a ``FunctionGraph``.
+    delays_elemwise : bool
+        Whether results of Elemwise that only other Elemwise nodes read are inlined there instead of stored.
     """
 
     def __init__(self, clients: Clients, lower_graph: "LowerGraph"):
@@ -49,20 +53,20 @@ class Context:
         self.constants: list[Buffer] = []
         self.errors: list[Error] = []
         self.clients = clients
-        self.delays = False
+        self.delays_elemwise = False
 
-    def inside(self, clients: Clients, runs: Expr | None) -> Self:
-        """Return the context of an inner graph: steps of its own, that run if a condition holds, and the same buffers."""
+    def for_inner_graph(self, clients: Clients, runs: Expr | None) -> Self:
+        """Return the context of an inner graph: it has its own steps, which run if ``runs`` holds, and shares the buffers."""
         inner = copy(self)
-        inner.steps, inner.clients, inner.delays = [], clients, False
+        inner.steps, inner.clients, inner.delays_elemwise = [], clients, False
         inner.runs = self.runs if runs is None else (*self.runs, runs)
         return inner
 
     def add(self, domain: tuple[Size, ...], *body: Statement) -> None:
-        """Append a loop; without axes, one for each statement.
+        """Append a loop; without axes, one loop for each statement.
 
-        Of scalars that an Op makes together, some are needed by a loop, others wait for the sum of that
-        loop. Together they would tear it into two.
+        Scalars of one Op may depend on each other through another loop: one is read by the loop, one depends on its sum.
+        In one step they would prevent fusion of the loop.
         """
         parts = [body] if domain else [(statement,) for statement in body]
         self.steps += [Loop(domain, part) for part in parts]
@@ -84,16 +88,16 @@ class Context:
         buffer = self.buffer(dtype, shape)
         domain, index = domain_of(shape)
         self.add(domain, Store(buffer, index, at(index)))
-        return of_buffer(buffer)
+        return buffer_array(buffer)
 
     def owned_copy(self, array: Array, variable: Variable) -> Buffer:
-        """Return a scratch buffer with the elements of a variable that may be written to."""
+        """Return a scratch buffer with the elements of a variable that may be overwritten."""
         owned = self.owned(array, variable)
         return owned or self.store(array.shape, array.dtype, array.at).whole
 
     def owned(self, array: Array, variable: Variable) -> Buffer | None:
-        """Return the buffer of a variable that nothing else reads, so that it may be written to; None if there is none."""
-        if array.is_unset:
+        """Return the buffer of a variable if it has no other reader and may be overwritten, otherwise None."""
+        if array.is_uninitialized:
             return self.buffer(array.dtype, array.shape)
         buffer = array.buffer
         is_scratch = buffer is not None and buffer.role is Role.SCRATCH
@@ -109,11 +113,11 @@ class Context:
         return result
 
     def check(self, shape: tuple[Size, ...], condition: Any, error: Error) -> None:
-        """Append a loop that checks a condition on each index.
+        """Append a loop that checks a condition for each index.
 
-        What is known when the kernel is called, such as lengths, is checked before all loops: these then stay in bounds
-        wherever passes move them. So is each position that such a condition reads from, by a check before it.
-        Inside of what may not run at all, that is so of lengths alone.
+        A condition that is known when the kernel is called, such as a comparison of lengths, is checked before all loops. So loops
+        stay in bounds wherever passes move them. An earlier check guards each element that such a condition reads. In an inner graph
+        that may not run, only conditions on lengths are checked first.
         """
         if error not in self.errors:
             self.errors.append(error)
@@ -140,9 +144,9 @@ class Context:
         self.check((), lambda _: condition, error)
 
     def require_equal(self, first: Size, second: Size, error: Error) -> None:
-        """Check that two lengths are equal, unless that is known."""
+        """Check that two lengths are equal, unless they are equal as expressions."""
         if first == second:
             return
         if isinstance(first, int) and isinstance(second, int):
-            raise UnsupportedError("lengths that do not fit, for which upstream raises")
+            raise UnsupportedError("unequal lengths, for which upstream raises an exception")
         self.require(Compute(ps.eq, (as_expr(first), as_expr(second)), "bool"), error)

@@ -1,4 +1,4 @@
-"""Diagonals: views of one, and matrices that are made or changed by one."""
+"""Diagonals: ExtractDiag as a view, Eye and FillDiagonal as index comparisons, AllocDiag as loops."""
 
 from pytensor import scalar as ps
 from pytensor.graph.basic import Apply
@@ -23,11 +23,11 @@ from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lengths import at_least, length_of, smaller
 from pymc_fastlogp.kernel.lower.shape import lengths_of
 
-NOT_OF_EQUAL_LENGTHS = Error(ValueError, "All dimensions of input must be of equal length")
+UNEQUAL_LENGTHS = Error(ValueError, "All dimensions of input must be of equal length")
 
 
 def lower_extract_diag(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Return the view of a diagonal as the last axis."""
+    """Return a view in which a diagonal is the last axis."""
     [array] = inputs
     op = node.op
     down, right = (int64(max(offset, 0)) for offset in (-op.offset, op.offset))
@@ -47,7 +47,7 @@ def lower_extract_diag(context: Context, node: Apply, inputs: list[Array]) -> li
 
 
 def lower_eye(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Return a comparison of the indices."""
+    """Return a matrix whose elements compare the row and column index, without a buffer."""
     *lengths, offset = inputs
     rows, columns = lengths_of(context, lengths)
     diagonal = as_expr(length_of(offset))
@@ -60,11 +60,11 @@ def lower_eye(context: Context, node: Apply, inputs: list[Array]) -> list[Array]
 
 
 def lower_fill_diagonal(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Return a choice between the number and the array, by the indices."""
+    """Return an array whose elements select the number on the diagonal, without a buffer."""
     array, number = inputs
     first, *others = array.shape
     for length in others if array.ndim > 2 else ():
-        context.require_equal(first, length, NOT_OF_EQUAL_LENGTHS)
+        context.require_equal(first, length, UNEQUAL_LENGTHS)
 
     def at(index: tuple[Expr, ...]) -> Expr:
         on_diagonal = all_of([truth(ps.eq, index[0], i) for i in index[1:]])
@@ -74,7 +74,7 @@ def lower_fill_diagonal(context: Context, node: Apply, inputs: list[Array]) -> l
 
 
 def supports_alloc_diag(node: Apply) -> bool:
-    """Return whether the matrix is in the last two axes, of each element of a batch as well."""
+    """Return whether the new matrix is in the last two axes, possibly for each element of a batch."""
     op = core_op(node.op)
     is_batch = isinstance(node.op, Blockwise)
     ndim = len(node.op.inputs_sig[0]) if is_batch else node.inputs[0].type.ndim
@@ -82,7 +82,7 @@ def supports_alloc_diag(node: Apply) -> bool:
 
 
 def lower_alloc_diag(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Append loops that store zeros and the diagonal."""
+    """Append a loop that stores zeros and a loop that stores the diagonal."""
     [diagonal] = inputs
     offset = core_op(node.op).offset
     down, right = (int64(max(k, 0)) for k in (-offset, offset))

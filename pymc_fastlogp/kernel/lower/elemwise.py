@@ -1,4 +1,4 @@
-"""Elemwise and Composite: one loop that stores each output."""
+"""Elemwise and Composite: one loop that stores all outputs."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -15,20 +15,20 @@ from pymc_fastlogp.kernel.ir.arithmetic import cast, const, domain_of
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Size
 from pymc_fastlogp.kernel.ir.loops import Store
 from pymc_fastlogp.kernel.ir.traversal import loaded
-from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, buffer_array
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_shape
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lengths import is_known_at_call
 
 
 def supports(node: Apply) -> bool:
-    """Return whether each scalar Op has a vector form."""
+    """Return whether the scalar Op has a vectorized form."""
     op = node.op.scalar_op
     return scalar_op_is_supported(op, _dtypes(node.inputs), _dtypes(node.outputs))
 
 
 def scalar_op_is_supported(op: ScalarOp, inputs: Sequence[str], outputs: Sequence[str]) -> bool:
-    """Return whether a scalar Op, or each of a Composite's, has a vector form."""
+    """Return whether a scalar Op has a vectorized form; all Ops of a Composite need one."""
     if isinstance(op, Composite):
         return all(
             scalar_op_is_supported(node.op, _dtypes(node.inputs), _dtypes(node.outputs))
@@ -40,7 +40,7 @@ def scalar_op_is_supported(op: ScalarOp, inputs: Sequence[str], outputs: Sequenc
 
 
 def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Append one loop for all outputs, unless they are part of what reads them."""
+    """Append one loop for all outputs, unless they are inlined in their readers or are lengths."""
     shape = broadcast_shape(
         context,
         [array.shape for array in inputs],
@@ -55,46 +55,46 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
         return apply(node.op.scalar_op, args, dtypes)
 
     values = values_at(index)
-    if context.delays and _is_part_of_readers(context, node):
-        return [_delayed(shape, dtype, values_at, k) for k, dtype in enumerate(dtypes)]
+    if context.delays_elemwise and _can_be_inlined(context, node):
+        return [_unstored(shape, dtype, values_at, k) for k, dtype in enumerate(dtypes)]
     if not shape and all(map(_is_of_lengths, values)):
-        return list(map(_uniform, values))
+        return list(map(_scalar, values))
     buffers = [context.buffer(dtype, shape) for dtype in dtypes]
     context.add(domain, *map(Store, buffers, [index] * len(buffers), values))
-    return [of_buffer(buffer) for buffer in buffers]
+    return [buffer_array(buffer) for buffer in buffers]
 
 
-def _delayed(
+def _unstored(
     shape: tuple[Size, ...], dtype: str, values_at: Callable[[Any], list[Expr]], k: int
 ) -> Array:
-    """Return an output as an array that is not stored."""
+    """Return output ``k`` as an array that is not stored."""
     return Array(shape, dtype, lambda index: values_at(index)[k])
 
 
-def _is_part_of_readers(context: Context, node: Apply) -> bool:
-    """Return whether only operations on arrays read a node, each element once."""
-    repeated = node.outputs[0].type.broadcastable
+def _can_be_inlined(context: Context, node: Apply) -> bool:
+    """Return whether only Elemwise nodes of the same shape read a node, so that each element is read once per reader."""
+    broadcastable = node.outputs[0].type.broadcastable
     readers = [reader for x in node.outputs for reader, _ in context.clients[x]]
     return all(
-        isinstance(reader.op, Elemwise) and reader.outputs[0].type.broadcastable == repeated
+        isinstance(reader.op, Elemwise) and reader.outputs[0].type.broadcastable == broadcastable
         for reader in readers
     )
 
 
-def _uniform(value: Expr) -> Array:
-    """Return a value as an array without axes, that is not stored."""
+def _scalar(value: Expr) -> Array:
+    """Return a value as a 0-d array that is not stored."""
     return Array((), value.dtype, lambda _: value)
 
 
 def _is_of_lengths(value: Expr) -> bool:
-    """Return whether a number may be a length, or a truth value compares lengths alone, so that a check of it can be the first."""
+    """Return whether an integer can be a length, or a bool compares only lengths. Such values are not stored, so that checks can use them first."""
     if value.dtype == "bool":
         return is_known_at_call(value) and not loaded([value])
     return np.dtype(value.dtype).kind in "iu" and is_known_at_call(value)
 
 
 def apply(op: ScalarOp, args: tuple[Expr, ...], dtypes: Sequence[str]) -> list[Expr]:
-    """Return the outputs of a scalar Op, those of a Composite's Ops in its place."""
+    """Return the outputs of a scalar Op as expressions; a Composite is inlined."""
     if isinstance(op, Composite):
         return _inline(op, args)
     if isinstance(op, ScalarLoop):

@@ -1,4 +1,4 @@
-"""Index map of an index expression, for reads and writes alike, by NumPy's rules."""
+"""The index map of an indexing expression, for reads and writes, by NumPy's rules."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,18 +22,18 @@ OUT_OF_BOUNDS = Error(IndexError, "index out of bounds")
 
 @dataclass(frozen=True)
 class IndexMap:
-    """The elements that an index expression selects.
+    """The elements that an indexing expression selects.
 
     Attributes
     ----------
     shape : tuple of Size
-        Of the result.
+        The shape of the result.
     source_index : callable
-        Takes an index into the result, returns that into the source.
+        Takes an index into the result, and returns the index into the source.
     is_unique : bool
-        Whether no element is known to be selected twice.
+        Whether every element is known to be selected at most once.
     neighbors : Neighbors, optional
-        How the elements follow each other, where they are selected by constants along one axis.
+        The order of the selected positions, if a single constant index array selects them.
     """
 
     shape: tuple[Size, ...]
@@ -43,9 +43,9 @@ class IndexMap:
 
 
 def index_map(context: Context, source: Array, indices: Sequence[slice | Array]) -> IndexMap:
-    """Return what the indices of the leading axes select, and append checks of those that may be out of bounds.
+    """Return the index map of indices of the leading axes, and append checks of indices that may be out of bounds.
 
-    Bounds of slices are arrays without axes, or None.
+    Bounds of slices are 0-d arrays or None.
     """
     padded = [*indices, *[slice(None)] * (source.ndim - len(indices))]
     slices = {
@@ -55,10 +55,10 @@ def index_map(context: Context, source: Array, indices: Sequence[slice | Array])
     }
     arrays = {axis: index for axis, index in enumerate(padded) if isinstance(index, Array)}
     positions = {
-        axis: _position(context, index, source.shape[axis]) for axis, index in arrays.items()
+        axis: _positions(context, index, source.shape[axis]) for axis, index in arrays.items()
     }
     together = broadcast_leading(context, (), *(p.shape for p in positions.values()))
-    front = _place(list(arrays), list(slices))
+    front = _sliced_axes_before(list(arrays), list(slices))
     leading = [slices[axis].length for axis in list(slices)[:front]]
     trailing = [slices[axis].length for axis in list(slices)[front:]]
 
@@ -66,56 +66,56 @@ def index_map(context: Context, source: Array, indices: Sequence[slice | Array])
         inner = index[front : front + len(together)]
         along = iter((*index[:front], *index[front + len(together) :]))
         return tuple(
-            _of_slice(slices[axis], next(along))
+            _position_in_slice(slices[axis], next(along))
             if axis in slices
             else positions[axis].at(broadcast_index(positions[axis].shape, inner))
             for axis in range(source.ndim)
         )
 
     shape = (*leading, *together, *trailing)
-    known = list(arrays.values())
-    return IndexMap(shape, source_index, _is_unique(known), _neighbors(known))
+    index_arrays = list(arrays.values())
+    return IndexMap(shape, source_index, _is_unique(index_arrays), _neighbors(index_arrays))
 
 
-def _place(arrays: list[int], slices: list[int]) -> int:
-    """Return the number of sliced axes before those of the index arrays in the result.
+def _sliced_axes_before(arrays: list[int], slices: list[int]) -> int:
+    """Return the number of sliced axes that precede the axes of the index arrays in the result.
 
-    NumPy puts the axes of consecutive index arrays in their place, and others in front.
+    NumPy keeps the place of adjacent index arrays, and moves the axes of separated index arrays to the front.
     """
     if not arrays or arrays[-1] - arrays[0] + 1 != len(arrays):
         return 0
     return sum(axis < arrays[0] for axis in slices)
 
 
-def _of_slice(piece: Slice, index: Expr) -> Expr:
+def _position_in_slice(piece: Slice, index: Expr) -> Expr:
     return plus(piece.start, times(index, int64(piece.step)))
 
 
-def _position(context: Context, index: Array, length: Size) -> Array:
-    """Return the positions that an index array means: int64, not negative, in bounds."""
+def _positions(context: Context, index: Array, length: Size) -> Array:
+    """Return the positions of an index array as int64, non-negative and in bounds."""
     if index.facts is None or not (isinstance(length, int) or _is_whole(index)):
-        return _checked_position(context, index, length)
+        return _checked_positions(context, index, length)
     low, high = index.facts.minimum, index.facts.maximum
     furthest = max(high, -low - 1)
     if not isinstance(length, int):
         is_longer = Compute(ps.lt, (Const(furthest, "int64"), length), "bool")
         context.require(is_longer, OUT_OF_BOUNDS)
     elif furthest >= length:
-        # It will raise. What is compiled without us would read past the end: upstream's code for Numba checks no index.
-        return _checked_position(context, index, length)
+        # The check will fail, unlike in upstream's Numba code, which reads out of bounds.
+        return _checked_positions(context, index, length)
     if low >= 0:
         return Array(index.shape, "int64", lambda i: _widened(index.at(i)))
     return Array(index.shape, "int64", lambda i: _wrapped(_widened(index.at(i)), length))
 
 
 def _is_whole(index: Array) -> bool:
-    """Return whether an array has all the elements that its facts are about; a view may leave out the largest."""
+    """Return whether an array has all elements that its facts describe; a view may lack the largest one."""
     assert index.facts is not None
     return index.facts.is_unique or index.data is not None or index.buffer is not None
 
 
 def _widened(constant: Expr) -> Expr:
-    """Return an element of a constant index as int64, that of a range without the detour."""
+    """Return an element of a constant index array as int64; a narrowed element of a range is used before its cast."""
     if isinstance(constant, Compute) and isinstance(constant.op, Cast):
         [original] = constant.args
         if original.dtype == "int64":
@@ -123,7 +123,7 @@ def _widened(constant: Expr) -> Expr:
     return cast(constant, "int64")
 
 
-def _checked_position(context: Context, index: Array, length: Size) -> Array:
+def _checked_positions(context: Context, index: Array, length: Size) -> Array:
     position = Array(index.shape, "int64", lambda i: _wrapped(cast(index.at(i), "int64"), length))
 
     def is_in_bounds(i: tuple[Expr, ...]) -> Expr:
@@ -144,9 +144,9 @@ def _wrapped(position: Expr, length: Size) -> Expr:
 
 
 def _neighbors(arrays: list[Array]) -> Neighbors | None:
-    """Return how the positions follow each other that one index array means; not known of several.
+    """Return the order of the positions of a single index array, None if unknown.
 
-    A negative number and the positive one of the same position would look different.
+    Negative indices are excluded: a negative and a positive index can be the same position.
     """
     if len(arrays) != 1 or arrays[0].facts is None or arrays[0].facts.minimum < 0:
         return None

@@ -1,8 +1,9 @@
-r"""``LowerInverse``: the inverse of a matrix from its Cholesky factor; by LAPACK in place of the factor, of small ones as straight-line code.
+r"""``LowerInverse``: the lower triangle of the inverse of a matrix, from its Cholesky factor.
 
-LAPACK stores columns: what it sees of the factor ``L`` in C order is ``U = L^T``, and the triangle that it writes is the lower one.
+Large matrices are inverted in place by LAPACK. It uses column-major order: the factor ``L`` in C order is ``U = L^T`` to LAPACK, and the upper triangle that LAPACK
+writes is the lower triangle in C order.
 
-Straight-line code, in a loop over a batch, has for each column :math:`j` of :math:`M = L^{-1}` and each row :math:`i > j`
+Small matrices become straight-line code, in a loop over the batch. For each column :math:`j` of :math:`M = L^{-1}` and each row :math:`i > j`
 
 .. math::
 
@@ -20,7 +21,7 @@ from pymc_fastlogp.kernel.ir.arithmetic import ZERO, const, domain_of, int64, pl
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, as_expr
 from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Store
 from pymc_fastlogp.kernel.lower import dense
-from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, buffer_array
 from pymc_fastlogp.kernel.lower.blas_operands import leading_dimension, library_call
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lapack import NAN, NOT_SQUARE, is_regular
@@ -38,7 +39,7 @@ ABOVE = const(0, "float64")
 
 
 def supports(node: Apply) -> bool:
-    """Return whether it is one matrix for LAPACK, or a batch of small ones."""
+    """Return whether the factor is one matrix for LAPACK, or a batch of small matrices."""
     [factor] = node.inputs
     if is_small(factor.type.shape[-2:], LARGEST_CHOLESKY):
         return factor.type.dtype == "float64"
@@ -46,31 +47,31 @@ def supports(node: Apply) -> bool:
 
 
 def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Append a copy of the factor and the call that inverts it, or the straight-line code."""
+    """Append a copy of the factor and the call that inverts it, or straight-line code."""
     [factor] = inputs
     if is_small(factor.shape[-2:], LARGEST_CHOLESKY):
-        return [_of_small(context, factor)]
+        return [_straight_line_inverse(context, factor)]
     rows, n = factor.shape
     context.require_equal(n, rows, NOT_SQUARE)
     can_be_inverted = is_regular(context, factor)
-    if dense.is_for_us(rows, n):
+    if dense.is_tiled(rows, n):
         return [dense.inverse(context, factor, can_be_inverted.at(()))]
 
     def triangle(index: tuple[Expr, ...]) -> Expr:
-        # Nothing but nan comes of nan.
+        # From nan, LAPACK computes nothing but nan.
         value = switch(can_be_inverted.at(()), factor.at(index), NAN)
         return switch(truth(ps.ge, *index), value, const(0.0, "float64"))
 
     result = context.store(factor.shape, "float64", triangle)
     call = library_call(result, (), "dpotri", ("U", n, RESULT, leading_dimension(n), INFO))
-    # Never marked: the function fails for a zero on the diagonal alone.
+    # A Call needs an element that records failure. It is never set: `dpotri` fails only for a zero on the diagonal.
     corner = (ZERO, plus(as_expr(n), int64(-1)))
     context.add((), replace(call, failed=corner))
     return [result]
 
 
-def _of_small(context: Context, factor: Array) -> Array:
-    """Append the loop over the batch."""
+def _straight_line_inverse(context: Context, factor: Array) -> Array:
+    """Append the straight-line code, in a loop over the batch."""
     n = rows_of(factor)
     domain, batch = domain_of(factor.shape[:-2])
 
@@ -93,7 +94,7 @@ def _of_small(context: Context, factor: Array) -> Array:
             value = if_all(is_regular, reduce(_sum, products)) if products else ABOVE
             stores.append(Store(buffer, (*batch, int64(i), int64(j)), value))
     context.add(domain, *stores)
-    return of_buffer(buffer)
+    return buffer_array(buffer)
 
 
 def _product(x: Expr, y: Expr) -> Expr:

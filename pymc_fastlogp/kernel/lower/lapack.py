@@ -1,13 +1,13 @@
-r"""Factorizations and solves of matrices that are large or of a size that is not static, by LAPACK and BLAS.
+r"""Cholesky factors, triangular solves and eigenvectors by LAPACK and BLAS, for matrices that are large or not static.
 
-Both store columns. What they see of a matrix in C order is the transpose, so that
+Both libraries use column-major order: a matrix in C order is the transpose to them. Hence
 
 .. math::
 
     A = L L^T \quad \text{is} \quad A = U^T U \text{ with } U = L^T, \qquad
     A X = B \quad \text{is} \quad X^T A^T = B^T.
 
-As upstream, all elements are nan of a factor where LAPACK failed, and of a solution where a diagonal element is 0.
+As upstream, a factor is nan if LAPACK fails, and a solution is nan if a diagonal element is 0.
 """
 
 from dataclasses import replace
@@ -16,18 +16,31 @@ from typing import Any
 
 import numpy as np
 from pytensor import scalar as ps
+from pytensor.graph.basic import Apply
 
-from pymc_fastlogp.kernel.ir.arithmetic import ZERO, const, domain_of, int64, plus, switch, truth
-from pymc_fastlogp.kernel.ir.expressions import Expr, Size, as_expr
-from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Error
+from pymc_fastlogp.kernel.ir.arithmetic import (
+    ZERO,
+    const,
+    domain_of,
+    int64,
+    plus,
+    switch,
+    times,
+    truth,
+)
+from pymc_fastlogp.kernel.ir.expressions import Expr, Load, Size, as_expr
+from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Call, Error, Store, result_offset
 from pymc_fastlogp.kernel.lower.array import Array
 from pymc_fastlogp.kernel.lower.blas_operands import leading_dimension, library_call, operand
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index
 from pymc_fastlogp.kernel.lower.context import Context
+from pymc_fastlogp.kernel.native import blas
 
 NOT_SQUARE = Error(np.linalg.LinAlgError, "Last 2 dimensions of A must be square")
 MISMATCH = Error(np.linalg.LinAlgError, "Dimensions of A and B do not conform")
 NAN = const(nan, "float64")
+# Most rows for which ``syev`` is the fastest LAPACK function for all eigenvectors.
+MOST_ROWS = 25
 
 
 def factor(context: Context, op: Any, a: Array) -> Array:
@@ -47,7 +60,7 @@ def factor(context: Context, op: Any, a: Array) -> Array:
     letter = "U" if op.lower else "L"
     arguments = (letter, n, RESULT, leading_dimension(n), INFO)
     call = library_call(result, batch, "dpotrf", arguments)
-    # A corner of the other triangle, which is zero and which the function does not look at, tells whether it failed.
+    # A corner of the other triangle records failure: it is zero, and LAPACK does not read it.
     context.add(domain, replace(call, failed=(*batch, *corner)))
 
     def unless_failed(index: tuple[Expr, ...]) -> Expr:
@@ -81,7 +94,7 @@ def solve(
             return value
         return switch(can_be_solved.at(broadcast_index(a.shape[:-2], leading)), value, NAN)
 
-    # Nothing but nan comes of nan.
+    # With a right-hand side of nan, the whole solution becomes nan.
     result = context.store((*batch, n, *columns), "float64", right_hand_side)
     domain, leading = domain_of(batch)
     matrix = operand(context, a, leading)
@@ -102,7 +115,7 @@ def solve(
 
 
 def is_regular(context: Context, a: Array) -> Array:
-    """Append what tells, and return for each matrix of a batch whether no element of its diagonal is 0."""
+    """Append checks, for each matrix of a batch, that no diagonal element is 0; return the results."""
 
     def is_not_zero(index: tuple[Expr, ...]) -> Expr:
         element = a.at((*index, index[-1]))
@@ -110,3 +123,47 @@ def is_regular(context: Context, a: Array) -> Array:
 
     diagonal = Array(a.shape[:-1], "bool", is_not_zero)
     return context.reduce(ps.and_, const(True, "bool"), diagonal, [a.ndim - 2])
+
+
+def supports_eigh(node: Apply) -> bool:
+    """Return whether the matrix is float64 with few rows, and static."""
+    [a] = node.inputs
+    rows, columns = a.type.shape
+    is_small = rows is not None and rows == columns and 0 < rows <= MOST_ROWS
+    return is_small and a.type.dtype == "float64" and blas.is_available()
+
+
+def lower_eigh(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Append ``EighUpToSigns``: a copy of the matrix and a call of ``dsyev``.
+
+    LAPACK overwrites the matrix by the eigenvectors, as rows in C order, and needs workspace. One buffer holds everything:
+
+    .. code-block:: text
+
+        n * n    the matrix, then the eigenvectors
+        n        the eigenvalues
+        3 * n    workspace
+        1        nan if the function failed; then all results are nan, as upstream
+    """
+    [a] = inputs
+    n = node.inputs[0].type.shape[0]
+    values, work, failed = n * n, n * n + n, n * n + 4 * n
+    buffer = context.buffer("float64", (failed + 1,))
+
+    def place(i: Expr, j: Expr) -> tuple[Expr]:
+        return (plus(times(j, int64(n)), i),)
+
+    domain, (i, j) = domain_of((n, n))
+    context.add(domain, Store(buffer, place(i, j), a.at((i, j))))
+    context.add((), Store(buffer, (int64(failed),), const(0.0, "float64")))
+    memory = (result_offset(values), result_offset(work), int64(3 * n), INFO)
+    arguments = ("V", "L", int64(n), RESULT, int64(n), *memory)
+    context.add((), Call(buffer, (ZERO,), "dsyev", arguments, (int64(failed),)))
+    has_failed = truth(ps.isnan, Load(buffer, (int64(failed),)))
+
+    def unless_failed(index: tuple[Expr]) -> Expr:
+        return switch(has_failed, NAN, Load(buffer, index))
+
+    eigenvalues = Array((n,), "float64", lambda i: unless_failed((plus(i[0], int64(values)),)))
+    vectors = Array((n, n), "float64", lambda index: unless_failed(place(*index)))
+    return [eigenvalues, vectors]

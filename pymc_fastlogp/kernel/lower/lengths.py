@@ -1,7 +1,7 @@
-"""Arithmetic on lengths, simplified so that equal lengths of one input are most often one expression.
+"""Arithmetic on lengths, simplified so that equal lengths are usually the same expression.
 
-What a graph computes of lengths and of integer inputs without axes is not stored but stays an expression, so that
-it can be the length of a loop: the emitter needs that before the first loop runs.
+Scalars that a graph computes from lengths and from integer inputs stay expressions instead of stored results. So they can be lengths of loops, which the emitted
+code evaluates before the first loop.
 """
 
 from pytensor import scalar as ps
@@ -33,7 +33,7 @@ from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
 
 
 def is_known_at_call(expr: Expr) -> bool:
-    """Return whether an expression is the same for the whole call, and nothing has to be computed first."""
+    """Return whether an expression depends only on lengths and inputs, not on indices or computed buffers."""
     return not any(
         isinstance(part, Index) or (isinstance(part, Load) and part.buffer.role is not Role.INPUT)
         for part in walk([expr])
@@ -41,7 +41,7 @@ def is_known_at_call(expr: Expr) -> bool:
 
 
 def length_of(array: Array, *index: int) -> Size:
-    """Return an element of an integer array as a length; unsupported if it has to be computed first."""
+    """Return an element of an integer array as a length; raise UnsupportedError if the element depends on computed buffers."""
     expr = cast(array.at(tuple(int64(i) for i in index)), "int64")
     if not is_known_at_call(expr):
         raise UnsupportedError("a length that is computed from data")
@@ -49,35 +49,35 @@ def length_of(array: Array, *index: int) -> Size:
 
 
 def smaller(a: Expr, b: Expr) -> Expr:
-    """Return the smaller one of two lengths."""
+    """Return the smaller of two lengths."""
     if isinstance(a, Const) and isinstance(b, Const):
         return a if a.value <= b.value else b
     return a if a is b else Compute(ps.minimum, (a, b), "int64")
 
 
 def at_least(expr: Expr, bound: int) -> Expr:
-    """Return a length, or the bound of 0 or less where that is larger."""
+    """Return the larger of a length and a bound, which is 0 or negative."""
     if isinstance(expr, Const):
         return int64(max(expr.value, bound))
     limit = int64(bound)
     return expr if is_not_negative(expr) else Compute(ps.maximum, (expr, limit), "int64")
 
 
-def quotient_up(expr: Expr, divisor: int) -> Expr:
-    """Return the quotient of a length that is not negative by a positive number, rounded up."""
+def ceil_quotient(expr: Expr, divisor: int) -> Expr:
+    """Return ``ceil(expr / divisor)`` for a non-negative length and a positive divisor."""
     if divisor == 1:
         return expr
     if isinstance(expr, Const):
         return int64(-(-expr.value // divisor))
-    # The quotient is rounded down, that of -1 to -1; a sum of length and divisor may be no int64.
+    # (expr - 1) // divisor + 1; `expr + divisor` could overflow. Division rounds down, so 0 gives 0.
     below = Compute(ps.int_div, (plus(expr, int64(-1)), int64(divisor)), "int64")
     return plus(below, ONE)
 
 
-def rest_of(total: Size, known: tuple[Size, ...]) -> Size:
-    """Return what a number of elements leaves for the one length that is not known.
+def unknown_length(total: Size, known: tuple[Size, ...]) -> Size:
+    """Return the one unknown length of a shape with ``total`` elements.
 
-    It is not a whole number, or 0, where the known lengths do not fit; the caller checks.
+    The quotient is rounded down if the known lengths do not divide the total; the caller checks.
     """
     product = product_of_sizes(known)
     if isinstance(total, int) and isinstance(product, int):
@@ -87,7 +87,7 @@ def rest_of(total: Size, known: tuple[Size, ...]) -> Size:
 
 
 def if_negative(size: Size, yes: Size, no: Size) -> Size:
-    """Return one of two lengths, by whether a given number is negative."""
+    """Return ``yes`` if a size is negative, else ``no``."""
     expr = as_expr(size)
     if is_not_negative(expr):
         return no

@@ -1,16 +1,15 @@
-r"""Factorizations and solves of matrices, also batched by Blockwise; small ones as straight-line code.
+r"""Cholesky factors and triangular solves, also batched by Blockwise; small matrices become straight-line code.
 
-Cholesky, for each column :math:`j` and each row :math:`i > j`:
+The Cholesky factor, for each column :math:`j` and each row :math:`i > j`:
 
 .. math::
 
     p_j = a_{jj} - \sum_{k<j} l_{jk}^2, \quad l_{jj} = \sqrt{p_j}, \quad
     l_{ij} = \Bigl(a_{ij} - \sum_{k<j} l_{ik} l_{jk}\Bigr) / l_{jj}
 
-and as upstream all elements are nan unless all :math:`p_j > 0`. A triangular system is solved by
-substitution, row after row, and is nan if a diagonal element is 0; the columns of the right-hand side are the
-axis of the loop, so that a vector solves for several at once. Other matrices are those of
-:mod:`~pymc_fastlogp.kernel.lower.lapack`.
+As upstream, all elements are nan unless all :math:`p_j > 0`. A triangular system is solved by substitution, row by row; the solution is nan if a diagonal
+element is 0. The loop runs over the columns of the right-hand side, so each lane of a vector solves for one column. Larger matrices are left to
+:mod:`~pymc_fastlogp.kernel.lower.dense` and :mod:`~pymc_fastlogp.kernel.lower.lapack`.
 """
 
 from collections.abc import Sequence
@@ -26,19 +25,19 @@ from pymc_fastlogp.kernel.ir.arithmetic import all_of, const, domain_of, int64, 
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Size
 from pymc_fastlogp.kernel.ir.loops import Store
 from pymc_fastlogp.kernel.lower import dense, lapack
-from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, buffer_array
 from pymc_fastlogp.kernel.lower.blas_operands import transposed
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_leading
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.native import blas
 
-# Rows beyond which the code takes seconds to compile, and gains less: LAPACK takes twice as long for 12 rows
+# Most rows of straight-line code. At 12 rows it is twice as fast as LAPACK; more rows gain less and take seconds to compile
 # (``python -m benchmarks.limits``).
 LARGEST_CHOLESKY, LARGEST_SOLVE = 12, 32
 
 
 def supports(node: Apply) -> bool:
-    """Return whether the matrices are float64, and small if there is no LAPACK."""
+    """Return whether the matrices are float64, and LAPACK is available or the matrices are small."""
     largest = LARGEST_SOLVE if len(node.inputs) == 2 else LARGEST_CHOLESKY
     types = {variable.type.dtype for variable in (*node.inputs, *node.outputs)}
     has_few_rows = is_small(node.inputs[0].type.shape[-2:], largest)
@@ -46,11 +45,11 @@ def supports(node: Apply) -> bool:
 
 
 def lower_cholesky(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Append the factorization, of one matrix for each index of the batch."""
+    """Append the factorization of each matrix of a batch."""
     [a] = inputs
     is_lower = core_op(node.op).lower
     if not is_small(a.shape[-2:], LARGEST_CHOLESKY):
-        library = dense if dense.is_for_us(*a.shape[-2:]) else lapack
+        library = dense if dense.is_tiled(*a.shape[-2:]) else lapack
         return [library.factor(context, core_op(node.op), a)]
     n = rows_of(a)
     domain, batch = domain_of(a.shape[:-2])
@@ -77,11 +76,11 @@ def lower_cholesky(context: Context, node: Apply, inputs: list[Array]) -> list[A
             value = factor.get((i, j) if is_lower else (j, i), const(0, "float64"))
             stores.append(Store(buffer, (*batch, int64(i), int64(j)), if_all(is_positive, value)))
     context.add(domain, *stores)
-    return [of_buffer(buffer)]
+    return [buffer_array(buffer)]
 
 
 def lower_solve_triangular(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Append the substitution, for each column and each index of the batch."""
+    """Append the substitution for each column and each index of the batch."""
     a, b = inputs
     op = core_op(node.op)
     batch = broadcast_leading(context, a.shape[:-2], b.shape[: b.ndim - op.b_ndim])
@@ -98,7 +97,7 @@ def _solution(
     shape: tuple[Size, ...],
     nan_if_singular: bool = True,
 ) -> Array:
-    """Append the straight-line code of a substitution."""
+    """Append a substitution as straight-line code."""
     n = rows_of(a)
     columns = b.shape[b.ndim - op.b_ndim + 1 :]
     batches = [a.shape[:-2], b.shape[: b.ndim - op.b_ndim]]
@@ -125,17 +124,17 @@ def _solution(
         for i in range(n)
     )
     context.add(domain, *stores)
-    return of_buffer(buffer)
+    return buffer_array(buffer)
 
 
 def supports_library(node: Apply) -> bool:
-    """Return whether the matrices are float64, and there is a LAPACK."""
+    """Return whether the matrices are float64, and LAPACK is available."""
     types = {variable.type.dtype for variable in (*node.inputs, *node.outputs)}
     return types == {"float64"} and blas.is_available()
 
 
 def lower_cholesky_solve(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Append two solves with the factor; as upstream, where it is singular what is divided by zero is infinite."""
+    """Append two triangular solves with the factor. As upstream, a singular factor gives infinite elements, not nan."""
     factor, b = inputs
     op = core_op(node.op)
     batch = broadcast_leading(context, factor.shape[:-2], b.shape[: b.ndim - op.b_ndim])
@@ -148,20 +147,20 @@ def lower_cholesky_solve(context: Context, node: Apply, inputs: list[Array]) -> 
 
 
 def is_small(shape: Sequence[Size | None], largest: int) -> bool:
-    """Return whether a matrix is known to be square and to have few rows."""
+    """Return whether a matrix is static, square, and has at most ``largest`` rows."""
     rows, columns = shape
     return isinstance(rows, int) and rows == columns and rows <= largest
 
 
 def rows_of(matrix: Array) -> int:
-    """Return the rows of a matrix that is small."""
+    """Return the static number of rows of a matrix."""
     rows = matrix.shape[-1]
     assert isinstance(rows, int)
     return rows
 
 
 def minus_products(start: Expr, factors: list[tuple[Expr, Expr]]) -> Expr:
-    """Return a number less the products of some pairs."""
+    """Return ``start`` minus the products of the pairs."""
 
     def minus(total: Expr, pair: tuple[Expr, Expr]) -> Expr:
         return Compute(ps.sub, (total, Compute(ps.mul, pair, "float64")), "float64")
@@ -170,12 +169,12 @@ def minus_products(start: Expr, factors: list[tuple[Expr, Expr]]) -> Expr:
 
 
 def quotient_of(a: Expr, b: Expr) -> Expr:
-    """Return a number divided by another one."""
+    """Return ``a / b``."""
     return Compute(ps.true_div, (a, b), "float64")
 
 
 def if_all(conditions: Sequence[Expr], value: Expr) -> Expr:
-    """Return a number, nan unless all conditions hold."""
+    """Return a value, or nan unless all conditions hold."""
     if not conditions:
         return value
     return switch(all_of(conditions), value, const(nan, "float64"))

@@ -1,13 +1,12 @@
-r"""Lengths as sums, and what is known of them where there is at least one step.
+r"""Lengths as linear combinations, compared by bounds on their terms.
 
 .. math::
 
     n = \sum_k c_k a_k + c, \qquad a_k \ge b_k
 
-with integers :math:`c_k, c` and atoms :math:`a_k`, such as the length of an input, or a number of steps, of which a lower
-bound :math:`b_k` is known. So a minimum, a maximum or a comparison of two lengths is decided where their difference
-cannot be negative. PyTensor guards the lengths of states against numbers of steps that are negative; in a step, there
-is at least one.
+Here :math:`c_k, c` are integers. The :math:`a_k` are atoms, such as the length of an input or a number of steps, with lower bounds :math:`b_k`. A minimum, a maximum or a
+comparison of two lengths is decided if the bounds fix the sign of the difference. PyTensor guards the lengths of Scan states against negative numbers of
+steps. Inside a step the number of steps is at least 1, so these guards simplify.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,19 +22,19 @@ from pymc_fastlogp.kernel.ir.arithmetic import cast, int64, plus, times
 from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr, Length
 from pymc_fastlogp.kernel.ir.traversal import walk
 
-# Lower bounds of atoms.
+# Lower bounds by atom.
 Bounds = Mapping[Expr, int]
 
 
 @dataclass(frozen=True)
 class Linear:
-    """A sum of atoms times integers, none of them 0, and a number."""
+    """A linear combination of atoms with nonzero integer factors, plus an integer."""
 
     number: int = 0
     factors: dict[Expr, int] = field(default_factory=dict)
 
     def plus(self, other: Self, times: int = 1) -> "Linear":
-        """Return the sum with a multiple of another one."""
+        """Return ``self + times * other``."""
         both = self.factors | other.factors
         factors = {a: self.factors.get(a, 0) + times * other.factors.get(a, 0) for a in both}
         number = self.number + times * other.number
@@ -51,19 +50,19 @@ class Linear:
 
     @property
     def expr(self) -> Expr:
-        """The sum as an expression."""
+        """The linear combination as an expression."""
         total: Expr = int64(0)
         for atom, factor in self.factors.items():
             total = plus(total, times(cast(atom, "int64"), int64(factor)))
         return plus(total, int64(self.number))
 
 
-# Expressions as sums, the operands of one before it.
+# Linear combinations by expression.
 Sums = Mapping[Expr, Linear]
 
 
 def bounds_in_a_step(n_steps: Expr) -> Bounds:
-    """Return what is known where the number of steps is at least 1."""
+    """Return the bounds that follow from a number of steps of at least 1."""
     steps = linear(n_steps, {})
     if list(steps.factors.values()) != [1]:
         return {}
@@ -71,13 +70,13 @@ def bounds_in_a_step(n_steps: Expr) -> Bounds:
 
 
 def difference(a: Expr, b: Expr, bounds: Bounds) -> int | None:
-    """Return by how much one length is larger than another, None where that is not known."""
+    """Return ``a - b`` if it is a known integer, else None."""
     found = linear(a, bounds).plus(linear(b, bounds), -1)
     return None if found.factors else found.number
 
 
 def linear(expr: Expr, bounds: Bounds) -> Linear:
-    """Return an integer as a sum; what lengths share is looked at once."""
+    """Return the linear combination of an integer expression; shared operands are visited once."""
     sums: dict[Expr, Linear] = {}
     for part in walk([expr]):
         sums[part] = _linear(part, bounds, sums)
@@ -88,7 +87,7 @@ def _linear(expr: Expr, bounds: Bounds, sums: Sums) -> Linear:
     if isinstance(expr, Const) and not isinstance(expr.value, float):
         return Linear(int(expr.value))
     if not isinstance(expr, Compute) or expr.dtype != "int64":
-        return Linear(0, {expr: 1})  # arithmetic of fewer bits may wrap around
+        return Linear(0, {expr: 1})  # narrower arithmetic may wrap around
     rule = _RULES.get(type(expr.op))
     return rule(expr, bounds, sums) if rule else Linear(0, {expr: 1})
 
@@ -111,7 +110,7 @@ def _product(expr: Compute, bounds: Bounds, sums: Sums) -> Linear:
 
 
 def _extreme(expr: Compute, bounds: Bounds, sums: Sums) -> Linear:
-    """Return the one of two lengths that is known to be the larger or the smaller one."""
+    """Return the operand that is known to be the maximum or minimum; otherwise the expression becomes an atom."""
     sign = 1 if isinstance(expr.op, ps.Maximum) else -1
     best, *others = (sums[arg] for arg in expr.args)
     for other in others:
@@ -144,7 +143,7 @@ def _branch(expr: Compute, bounds: Bounds, sums: Sums) -> Linear:
 
 
 def _decided(condition: Expr, bounds: Bounds, sums: Sums) -> bool | None:
-    """Return whether a comparison is known to be true or to be false, None if neither."""
+    """Return the truth value of a comparison, or None if the bounds do not decide it."""
     if not isinstance(condition, Compute) or type(condition.op) not in _AT_LEAST:
         return None
     larger, by = _AT_LEAST[type(condition.op)]
@@ -155,7 +154,7 @@ def _decided(condition: Expr, bounds: Bounds, sums: Sums) -> bool | None:
     return False if Linear(-1).plus(rest, -1).least(bounds) >= 0 else None
 
 
-# Whether the first of the two compared is the larger one, and by how much at least.
+# For each comparison that is true: whether the first operand is the larger one, and the least difference.
 _AT_LEAST: dict[type[ScalarOp], tuple[bool, int]] = {
     ps.GT: (True, 1),
     ps.GE: (True, 0),

@@ -1,6 +1,6 @@
-r"""Dot of matrices, also batched by Blockwise: small ones as loops that accumulate, others by BLAS.
+r"""Matrix products, also batched by Blockwise: small products as accumulating loops, others by BLAS.
 
-BLAS stores columns. What it sees of a matrix in C order is the transpose, so that
+BLAS uses column-major order: a matrix in C order is the transpose to BLAS. Hence
 
 .. math::
 
@@ -16,7 +16,7 @@ from pymc_fastlogp.kernel.ir.arithmetic import cast, const, domain_of
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr, Size
 from pymc_fastlogp.kernel.ir.loops import RESULT, Accumulate, Error
 from pymc_fastlogp.kernel.lower import unrolled_products
-from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, buffer_array
 from pymc_fastlogp.kernel.lower.blas_operands import (
     leading_dimension,
     library_call,
@@ -27,9 +27,9 @@ from pymc_fastlogp.kernel.lower.broadcast import broadcast_index, broadcast_lead
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.native import blas
 
-# Multiplications up to which loops are not slower than a call of BLAS, for matrices with one axis of at most SHORT. Else
-# BLAS is up to three times as fast. A matrix and a vector take the same time with both; beyond the
-# cache of a core, BLAS may use more cores (``python -m benchmarks.limits``).
+# Most multiplications for which loops are as fast as BLAS, if one axis has at most SHORT entries. Otherwise BLAS is up to three times as fast.
+# With a vector, both are equally fast; BLAS can use several cores if the matrix does not fit into the cache of one core
+# (``python -m benchmarks.limits``).
 LARGEST, SHORT, LARGEST_WITH_VECTOR = 2**15, 12, 2**17
 
 MISMATCH = Error(ValueError, "gemm: operands have mismatched contraction dimensions")
@@ -37,12 +37,12 @@ ONE = const(1.0, "float64")
 
 
 def supports(node: Apply) -> bool:
-    """Return whether the lengths are static and small, or the types are those of BLAS."""
+    """Return whether the lengths are static and small, or BLAS supports the dtypes."""
     return _is_small(_static_sizes(node)) or _is_for_blas(node)
 
 
 def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Append loops over the batch, and within it loops or a call."""
+    """Append straight-line code, loops or BLAS calls, in loops over the batch."""
     left, right = inputs
     context.require_equal(left.shape[-1], right.shape[-2], MISMATCH)
     batch = broadcast_leading(context, left.shape[:-2], right.shape[:-2])
@@ -50,7 +50,7 @@ def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     result = unrolled_products.lower(context, node, left, right, is_for_loops=_is_small(sizes))
     if result is not None:
         return [result]
-    # What the types know of the lengths, the arrays may not.
+    # Types can have static lengths that the arrays lack, so `supports` may hold although `_is_small` does not.
     if _is_small(sizes) or _is_of_vectors(sizes) or not _is_for_blas(node):
         return [_loops(context, node.outputs[0].type.dtype, left, right, batch)]
     if sizes[0] == 1:
@@ -71,7 +71,7 @@ def _static_sizes(node: Apply) -> tuple[int | None, ...]:
 
 
 def _is_small(sizes: tuple[Size | None, ...]) -> bool:
-    """Return whether loops are as fast as BLAS, by rows, inner axis and columns."""
+    """Return whether loops are as fast as BLAS for these numbers of rows, inner entries and columns."""
     static = [size for size in sizes if isinstance(size, int)]
     if len(static) < len(sizes):
         return False
@@ -81,7 +81,7 @@ def _is_small(sizes: tuple[Size | None, ...]) -> bool:
 
 
 def _is_of_vectors(sizes: tuple[Size, ...]) -> bool:
-    """Return whether it is an inner or an outer product, which loops read once."""
+    """Return whether this is an inner or outer product, for which loops read each element once."""
     rows, inner, columns = sizes
     return inner == 1 or rows == columns == 1
 
@@ -89,7 +89,7 @@ def _is_of_vectors(sizes: tuple[Size, ...]) -> bool:
 def _loops(
     context: Context, dtype: str, left: Array, right: Array, batch: tuple[Size, ...]
 ) -> Array:
-    """Append loops over the batch, the rows of the first, the inner axis, the columns of the second."""
+    """Append a loop over batch, rows, inner axis and columns that accumulates the product."""
     rows, inner, columns = left.shape[-2], left.shape[-1], right.shape[-1]
     result = context.store((*batch, rows, columns), dtype, lambda _: const(0, dtype))
     domain, (*b, i, k, j) = domain_of((*batch, rows, inner, columns))
@@ -104,7 +104,7 @@ def _loops(
 
 
 def _with_vector(context: Context, matrix: Array, vector: Array, batch: tuple[Size, ...]) -> Array:
-    """Append products of matrices and vectors, which are added to zeros: over no columns BLAS does nothing."""
+    """Append ``gemv`` calls that add to zeros, since BLAS does not write the result if there are no columns."""
     rows, inner = matrix.shape[-2:]
     result = context.store((*batch, rows, 1), "float64", lambda _: const(0.0, "float64"))
     domain, b = domain_of(batch)
@@ -116,9 +116,9 @@ def _with_vector(context: Context, matrix: Array, vector: Array, batch: tuple[Si
 
 
 def _of_matrices(context: Context, left: Array, right: Array, batch: tuple[Size, ...]) -> Array:
-    """Append products of matrices."""
+    """Append ``gemm`` calls."""
     rows, inner, columns = left.shape[-2], left.shape[-1], right.shape[-1]
-    result = of_buffer(context.buffer("float64", (*batch, rows, columns)))
+    result = buffer_array(context.buffer("float64", (*batch, rows, columns)))
     domain, b = domain_of(batch)
     first, second = operand(context, right, b), operand(context, left, b)
     letters = ("T" if matrix.is_transposed else "N" for matrix in (first, second))

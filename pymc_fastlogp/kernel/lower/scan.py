@@ -1,6 +1,7 @@
-"""Scan: the steps of its inner graph, repeated, with its states in buffers as upstream has them.
+"""Ops with an inner graph: Scan as a sequential loop, SiteNode inlined.
 
-A step reads all its inputs before it writes anything, since what it writes may take the place of what it read.
+The states of a Scan are in buffers with upstream's layout (:mod:`~pymc_fastlogp.kernel.lower.scan_buffers`). A step reads all its inputs before it writes,
+since a new value may overwrite an old one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ from pymc_fastlogp.kernel.ir.arithmetic import ZERO, domain_of, int64, truth
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Expr, Load, Size, as_expr, as_size
 from pymc_fastlogp.kernel.ir.loops import Error, SequentialLoop, Store
 from pymc_fastlogp.kernel.ir.traversal import loaded, walk
-from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, buffer_array
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lengths import length_of, smaller
 from pymc_fastlogp.kernel.lower.linear_lengths import difference
@@ -21,64 +22,66 @@ from pymc_fastlogp.kernel.lower.scan_buffers import Trace
 from pymc_fastlogp.kernel.lower.shape import lengths_of
 
 SHORT = Error(ValueError, "Scan: a sequence is shorter than the number of steps")
-MISMATCH = Error(ValueError, "Scan: what a step gives has not the shape of the state")
+MISMATCH = Error(ValueError, "Scan: the shape of a result differs from the shape of the state")
 
 
 def supports(node: Apply) -> bool:
-    """Return whether the number of steps is known before the first, and the mode is that of the function."""
+    """Return whether the number of steps is known before the first step, and the Scan has no mode of its own."""
     return not node.op.info.as_while and node.op.mode is None
 
 
 @dataclass(frozen=True, eq=False)
-class Carried:
-    """A state of which no history is kept, in a buffer of its shape."""
+class UntracedState:
+    """A state without history (``untraced_sit_sot``), in a buffer of its shape."""
 
     buffer: Buffer
 
 
 def lower(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Append the states, the repeated steps, and return what is left of the states."""
+    """Append the initial states and the sequential loop, and return the final states."""
     op, n_steps = node.op, length_of(inputs[0])
-    inner = context.inside(op.fgraph.clients, _runs(n_steps))
+    inner = context.for_inner_graph(op.fgraph.clients, _has_steps(n_steps))
     counter = context.buffer("int64", ())
     step = Load(counter, ())
     sequences = op.outer_seqs(inputs)
     for sequence in sequences:
-        _require_long(context, sequence, n_steps)
+        _require_length(context, sequence, n_steps)
     mit_mot, others = _traces(context, node, inputs, n_steps)
-    carried = _carried(context, node, inputs)
-    given = [
+    untraced = _untraced(context, node, inputs)
+    inner_inputs = [
         *(_element(sequence, step) for sequence in sequences),
         *(trace.at(step, k) for trace in (*mit_mot, *others) for k in trace.read),
-        *(replace(of_buffer(state.buffer), buffer=None) for state in carried),
-        # Steps may not write to what they share.
+        *(replace(buffer_array(state.buffer), buffer=None) for state in untraced),
+        # Without a buffer: steps must not overwrite an array that all steps read.
         *(replace(array, buffer=None) for array in op.outer_non_seqs(inputs)),
     ]
-    results = context.lower_graph(inner, op.fgraph, given)
-    kept = _kept_results(context, node, inputs, results, n_steps)
-    _write(inner, step, [*mit_mot, *others, *kept, *carried], results)
+    results = context.lower_graph(inner, op.fgraph, inner_inputs)
+    nit_sot = _nit_sot_traces(context, node, inputs, results, n_steps)
+    _write(inner, step, [*mit_mot, *others, *nit_sot, *untraced], results)
     context.steps.append(SequentialLoop(counter, n_steps, tuple(inner.steps)))
     return [
-        *(of_buffer(trace.buffer) for trace in mit_mot),
-        *(trace.result() for trace in (*others, *kept)),
-        *(of_buffer(state.buffer) for state in carried),
+        *(buffer_array(trace.buffer) for trace in mit_mot),
+        *(trace.result() for trace in (*others, *nit_sot)),
+        *(buffer_array(state.buffer) for state in untraced),
     ]
 
 
-def _runs(n_steps: Size) -> Expr | None:
-    """Return whether there is a step, None if that is known."""
+def _has_steps(n_steps: Size) -> Expr | None:
+    """Return the condition that there is a step, or None if there is always a step."""
     if isinstance(n_steps, int) and n_steps > 0:
         return None
     return truth(ps.gt, as_expr(n_steps), ZERO)
 
 
-def _require_long(context: Context, sequence: Array, n_steps: Size) -> None:
+def _require_length(context: Context, sequence: Array, n_steps: Size) -> None:
     length = sequence.shape[0]
     missing = difference(as_expr(n_steps), as_expr(length), {})
     if missing is None:
         context.require(truth(ps.le, as_expr(n_steps), as_expr(length)), SHORT)
     elif missing > 0:
-        raise UnsupportedError("a sequence that is too short, for which upstream raises")
+        raise UnsupportedError(
+            "a sequence shorter than the number of steps, for which upstream raises an exception"
+        )
 
 
 def _element(sequence: Array, step: Expr) -> Array:
@@ -88,7 +91,7 @@ def _element(sequence: Array, step: Expr) -> Array:
 def _traces(
     context: Context, node: Apply, inputs: list[Array], n_steps: Size
 ) -> tuple[list[Trace], list[Trace]]:
-    """Return the states whose history is kept: those that are read and written anywhere, and those with a next value."""
+    """Return the states with history: the mit-mots, then the mit-sots and sit-sots."""
     op, info = node.op, node.op.info
     mit_mot = zip(
         op.outer_mitmot(inputs),
@@ -104,8 +107,8 @@ def _traces(
         strict=True,
     )
     return (
-        [_trace(context, *given, n_steps, _whole) for given in mit_mot],
-        [_trace(context, *given, (0,), n_steps, _start) for given in others],
+        [_trace(context, *given, n_steps, _all_values) for given in mit_mot],
+        [_trace(context, *given, (0,), n_steps, _read_initial_values) for given in others],
     )
 
 
@@ -118,7 +121,7 @@ def _trace(
     n_steps: Size,
     needed: Callable[[Trace], Size],
 ) -> Trace:
-    """Return a state that starts as a copy of what is needed of a given value."""
+    """Return a state in its own buffer, which starts with a copy of ``needed(trace)`` initial values."""
     oldest = min(0, *read)
     owned = context.owned(initial, variable)
     buffer = owned or context.buffer(initial.dtype, initial.shape)
@@ -132,30 +135,30 @@ def _trace(
     return trace
 
 
-def _whole(trace: Trace) -> Size:
+def _all_values(trace: Trace) -> Size:
     return trace.length
 
 
-def _start(trace: Trace) -> Size:
-    """Return the number of values that are read before a step writes them; later ones are all written first."""
+def _read_initial_values(trace: Trace) -> Size:
+    """Return the number of values that steps read before they write them."""
     if trace.missing != 0:
         return trace.length
     return as_size(smaller(int64(max(trace.written)), as_expr(trace.length)))
 
 
-def _carried(context: Context, node: Apply, inputs: list[Array]) -> list[Carried]:
+def _untraced(context: Context, node: Apply, inputs: list[Array]) -> list[UntracedState]:
     initial = node.op.outer_untraced_sit_sot(inputs)
     variables = node.op.outer_untraced_sit_sot(node.inputs)
     return [
-        Carried(context.owned_copy(array, variable))
+        UntracedState(context.owned_copy(array, variable))
         for array, variable in zip(initial, variables, strict=True)
     ]
 
 
-def _kept_results(
+def _nit_sot_traces(
     context: Context, node: Apply, inputs: list[Array], results: Sequence[Array], n_steps: Size
 ) -> list[Trace]:
-    """Return where the results that are no states go."""
+    """Return traces for the results that are not states (``nit_sot``)."""
     lengths = lengths_of(context, node.op.outer_nitsot(inputs))
     traces = []
     for length, result in zip(lengths, node.op.inner_nitsot_outs(results), strict=True):
@@ -166,39 +169,54 @@ def _kept_results(
 
 
 def _write(
-    context: Context, step: Expr, targets: Sequence[Trace | Carried], results: Sequence[Array]
+    context: Context, step: Expr, targets: Sequence[Trace | UntracedState], results: Sequence[Array]
 ) -> None:
-    """Append the stores at the end of a step; what would be read from a state only then is copied before."""
+    """Append the stores at the end of a step, after copies of the results that are computed from values which these stores overwrite."""
     written = {target.buffer for target in targets}
-    safe = [_copied(context, result, written) for result in results]
-    for (buffer, place), result in zip(_places(targets, step), safe, strict=True):
+    safe = [_copied_if_overwritten(context, result, written) for result in results]
+    for (buffer, place), result in zip(_positions(targets, step), safe, strict=True):
         for size, own in zip(result.shape, buffer.shape[len(place) :], strict=True):
             if not place and _may_change(own, size):
-                raise UnsupportedError("a length that may change from step to step")
+                raise UnsupportedError("a state whose length can change from step to step")
             context.require_equal(own, size, MISMATCH)
         domain, index = domain_of(buffer.shape[len(place) :])
         context.add(domain, Store(buffer, (*place, *index), result.at(index)))
 
 
 def _may_change(own: Size, given: Size) -> bool:
-    """Return whether a length is another one in each step, as where a shared variable is appended to, of which no history is kept."""
+    """Return whether a result has a length computed from the length of the state, as in a state that grows by a join."""
     return given != own and as_expr(own) in walk([as_expr(given)])
 
 
-def _copied(context: Context, array: Array, written: set[Buffer]) -> Array:
+def _copied_if_overwritten(context: Context, array: Array, written: set[Buffer]) -> Array:
     _, index = domain_of(array.shape)
     if not loaded([array.at(index)]) & written:
         return array
     return context.store(array.shape, array.dtype, array.at)
 
 
-def _places(
-    targets: Sequence[Trace | Carried], step: Expr
+def _positions(
+    targets: Sequence[Trace | UntracedState], step: Expr
 ) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
-    """Yield the leading index of what each result of a step is stored at."""
+    """Yield the buffer and leading index at which each result of a step is stored."""
     for target in targets:
-        if isinstance(target, Carried):
+        if isinstance(target, UntracedState):
             yield target.buffer, ()
         else:
             for k in target.written:
-                yield target.buffer, (target.place(step, k),)
+                yield target.buffer, (target.position(step, k),)
+
+
+def lower_site_node(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Append the loops of the inner graph of a ``SiteNode``, and return its outputs.
+
+    PyTensor does not rewrite this inner graph, so its Elemwise nodes are not fused yet. Storing each result would make many loops, whose fusion
+    would dominate the compile time. So results that only other Elemwise nodes read are not stored.
+    """
+    inner = context.for_inner_graph(node.op.fgraph.clients, None)
+    inner.delays_elemwise = True
+    # Without a buffer, nothing is overwritten in place: each graph knows only its own readers of an array.
+    inner_inputs = [replace(array, buffer=None) for array in inputs]
+    results = context.lower_graph(inner, node.op.fgraph, inner_inputs)
+    context.steps += inner.steps
+    return [replace(array, buffer=None) for array in results]

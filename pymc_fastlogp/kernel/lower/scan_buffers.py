@@ -1,9 +1,9 @@
-"""The values of a state or of a result of a Scan in memory: which element belongs to which step.
+"""Layout of the states and results of a Scan in memory: the buffer element of each step.
 
-The initial value of a state is the start of its buffer, which is as long as what is kept of it: element ``t + k``
-belongs to step t, k counted from the oldest value that a step reads. Where only the last values are
-wanted, ``scan_save_mem`` has made the buffer shorter, and the place is ``(t + k) % length``. What upstream does at the
-end, to turn such a buffer so that the last value comes last, and to set to zero what no step wrote, are views here.
+The buffer of a state starts with the initial values. Element ``t + k`` belongs to step t, where k counts from the oldest value that a step reads.
+If only the last values are used, ``scan_save_mem`` shortens the buffer, which becomes a ring: the element is ``(t + k) % length``.
+
+After the last step, upstream rotates such a buffer so that the last value comes last, and zeroes elements that no step wrote. Both are views here.
 """
 
 from dataclasses import dataclass
@@ -13,32 +13,34 @@ from pytensor import scalar as ps
 from pymc_fastlogp.kernel.ir.arithmetic import ONE, ZERO, cast, int64, plus, switch, truth
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Load, Size, as_expr
 from pymc_fastlogp.kernel.ir.loops import Error
-from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError, buffer_array
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lengths import at_least
 from pymc_fastlogp.kernel.lower.linear_lengths import bounds_in_a_step, difference, linear
 
-NO_ROOM = Error(ValueError, "Scan: there is no room for what a step gives")
+NO_ROOM = Error(ValueError, "Scan: the buffer of a result is empty")
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """The values of a state or of a result.
+    """The buffer of a state or result with history.
 
     Attributes
     ----------
+    buffer : Buffer
+        The values.
     steps : Size
-        The number of steps; none if it is negative.
+        The number of steps; a negative number means no steps.
     read : tuple of int
-        Which elements a step reads, relative to its own number, all at least 0.
+        Offsets of the elements that a step reads, relative to its own number, all at least 0.
     written : tuple of int
-        Which elements it writes, in the order of the outputs.
+        Offsets of the elements that a step writes, in the order of the outputs.
     missing : int, optional
-        By how much the buffer is shorter than what all steps read and write; None where that is not known.
+        Number of elements that the buffer lacks to hold all values of all steps; None if unknown.
     length_in_step : Expr
-        The number of values for which there is room, in a step.
+        The length of the buffer, simplified under the assumption that there is a step.
     has_room : bool
-        Whether there is known to be room for all values, if there is a step.
+        Whether the buffer is known to hold all values of all steps if there is a step.
     """
 
     buffer: Buffer
@@ -53,7 +55,7 @@ class Trace:
     def of(
         cls, buffer: Buffer, steps: Size, read: tuple[int, ...], written: tuple[int, ...]
     ) -> "Trace":
-        """Return the trace in a buffer."""
+        """Return the trace of a buffer."""
         used = plus(as_expr(steps), int64(max((*read, *written))))
         length, bounds = as_expr(buffer.shape[0]), bounds_in_a_step(as_expr(steps))
         missing = difference(used, length, bounds)
@@ -63,35 +65,37 @@ class Trace:
 
     @property
     def length(self) -> Size:
-        """For how many values there is room."""
+        """The length of the buffer."""
         return self.buffer.shape[0]
 
     def require_room(self, context: Context) -> None:
-        """Append a check that there is room for a value if there is a step."""
+        """Append a check that the buffer is not empty if there is a step."""
         room = self.length_in_step
         if self.has_room or (isinstance(room, Const) and room.value > 0):
             return
         if isinstance(self.length, int) and isinstance(self.steps, int) and self.steps > 0:
-            raise UnsupportedError("no room for a step of a Scan, for which upstream raises")
+            raise UnsupportedError(
+                "a Scan with an empty buffer, for which upstream raises an exception"
+            )
         is_none = truth(ps.le, as_expr(self.steps), ZERO)
         context.require(truth(ps.or_, is_none, truth(ps.gt, as_expr(self.length), ZERO)), NO_ROOM)
 
-    def place(self, step: Expr, k: int) -> Expr:
-        """Return where step number ``step`` finds its element k."""
-        place = plus(step, int64(k))
-        return place if self.has_room else _modulo(place, self.length_in_step)
+    def position(self, step: Expr, k: int) -> Expr:
+        """Return the position in the buffer of the element with offset ``k`` of a step."""
+        position = plus(step, int64(k))
+        return position if self.has_room else _modulo(position, self.length_in_step)
 
     def at(self, step: Expr, k: int) -> Array:
-        """Return what a step reads."""
-        place, buffer = self.place(step, k), self.buffer
-        return Array(buffer.shape[1:], buffer.dtype, lambda i: Load(buffer, (place, *i)))
+        """Return the element with offset ``k`` of a step as an array."""
+        position, buffer = self.position(step, k), self.buffer
+        return Array(buffer.shape[1:], buffer.dtype, lambda i: Load(buffer, (position, *i)))
 
     def result(self) -> Array:
-        """Return all that is kept of what was written at one place a step: the last value last, and zero behind it."""
+        """Return the buffer of a trace with one written value per step: the last value last, and zeros after it."""
         [last] = self.written
         made = plus(at_least(as_expr(self.steps), 0), int64(last))
         is_whole = self.missing is not None and self.missing <= 0
-        kept = of_buffer(self.buffer) if is_whole else self._turned(made)
+        kept = buffer_array(self.buffer) if is_whole else self._rotated(made)
         if self.missing is not None and self.missing >= 0:
             return kept
         zero = cast(ZERO, kept.dtype)
@@ -101,9 +105,9 @@ class Trace:
             lambda i: switch(truth(ps.lt, i[0], made), kept.at(i), zero),
         )
 
-    def _turned(self, made: Expr) -> Array:
-        """Return the buffer from the oldest value on, where later ones took the places of earlier ones."""
-        kept, length = of_buffer(self.buffer), as_expr(self.length)
+    def _rotated(self, made: Expr) -> Array:
+        """Return the ring buffer from its oldest value on."""
+        kept, length = buffer_array(self.buffer), as_expr(self.length)
         shift = _modulo(made, length)
         if self.missing is None:
             is_full = truth(ps.lt, length, made)
@@ -111,9 +115,9 @@ class Trace:
         return kept.view(kept.shape, lambda i: (_modulo(plus(i[0], shift), length), *i[1:]))
 
 
-def _modulo(place: Expr, length: Expr) -> Expr:
+def _modulo(position: Expr, length: Expr) -> Expr:
     if length is ONE:
         return ZERO
-    if isinstance(place, Const) and isinstance(length, Const):
-        return int64(place.value % max(length.value, 1))
-    return Compute(ps.mod, (place, length), "int64")
+    if isinstance(position, Const) and isinstance(length, Const):
+        return int64(position.value % max(length.value, 1))
+    return Compute(ps.mod, (position, length), "int64")

@@ -1,4 +1,4 @@
-"""Ops that rearrange: views where an index map says it, copies where not."""
+"""Ops on shapes and elements without arithmetic: views where an index map suffices, copies elsewhere."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,23 +27,23 @@ from pymc_fastlogp.kernel.ir.arithmetic import (
 from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Load, Size, as_expr, as_size
 from pymc_fastlogp.kernel.ir.loops import Error, Store
 from pymc_fastlogp.kernel.ir.traversal import loaded
-from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, buffer_array
 from pymc_fastlogp.kernel.lower.broadcast import broadcast_index
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lengths import (
     at_least,
+    ceil_quotient,
     if_negative,
     length_of,
-    quotient_up,
-    rest_of,
+    unknown_length,
 )
 
 
 def lower_dimshuffle(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Return the view with axes permuted, added and dropped, and append checks that those have one element."""
+    """Return a view with axes permuted, added and dropped; append checks that dropped axes have length 1."""
     [array] = inputs
     order: tuple = node.op.new_order
-    error = Error(ValueError, "DimShuffle: an axis that is dropped has another length than 1")
+    error = Error(ValueError, "DimShuffle: a dropped axis must have length 1")
     for axis in node.op.drop:
         context.require_equal(array.shape[axis], 1, error)
     shape = tuple(1 if axis == "x" else array.shape[axis] for axis in order)
@@ -56,16 +56,25 @@ def lower_dimshuffle(context: Context, node: Apply, inputs: list[Array]) -> list
 
 
 def lower_same(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Return the first input, whose static type or whose checks alone the Op changes."""
-    array = inputs[0]
+    """Return the input: the Op changes only the type."""
+    [array] = inputs
     return [array.view(array.shape, lambda index: index)]
 
 
+def lower_check_and_raise(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
+    """Append checks of the conditions, and return the value."""
+    value, *conditions = inputs
+    error = Error(node.op.exc_type, node.op.msg)
+    for condition in conditions:
+        context.require(cast(condition.at(()), "bool"), error)
+    return [value.view(value.shape, lambda index: index)]
+
+
 def lower_specify_shape(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Return the array with the lengths that are specified, and append checks of them."""
+    """Return the array with the specified lengths, and append checks of these."""
     array, *lengths = inputs
     shape = list(array.shape)
-    error = Error(AssertionError, "SpecifyShape: the lengths are not those specified")
+    error = Error(AssertionError, "SpecifyShape: the lengths differ from the specified ones")
     for axis, length in enumerate(lengths):
         specified = length_of(length)
         if specified != -1:
@@ -75,7 +84,7 @@ def lower_specify_shape(context: Context, node: Apply, inputs: list[Array]) -> l
 
 
 def lower_alloc(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Return the value broadcast to the shape, as a view."""
+    """Return a view: the value broadcast to the shape."""
     value, *lengths = inputs
     shape = lengths_of(context, lengths)
     new = len(shape) - value.ndim
@@ -91,14 +100,14 @@ def lower_alloc(context: Context, node: Apply, inputs: list[Array]) -> list[Arra
 
 
 def lower_alloc_empty(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Return something that is written before it is read; zeros for who reads it nevertheless."""
+    """Return an uninitialized array; elements that are read before they are written are 0."""
     dtype = node.outputs[0].type.dtype
     shape = lengths_of(context, inputs)
-    return [Array(shape, dtype, lambda _: cast(ZERO, dtype), is_unset=True)]
+    return [Array(shape, dtype, lambda _: cast(ZERO, dtype), is_uninitialized=True)]
 
 
 def lengths_of(context: Context, values: list[Array]) -> tuple[Size, ...]:
-    """Return numbers as lengths, and require that they are not negative."""
+    """Return numbers as lengths, and append checks that these are not negative."""
     error = Error(ValueError, "negative dimensions not allowed")
     lengths = tuple(map(length_of, values))
     for length in lengths:
@@ -112,18 +121,18 @@ def _require_not_negative(context: Context, length: Size, error: Error) -> None:
 
 
 def lower_reshape(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Copy to a flat buffer if need be, and return the view of that."""
+    """Return a view of the flat array, which is a copy unless the array has one axis."""
     array, lengths = inputs
-    shape = _reshaped(context, array, lengths, node.op.ndim)
+    shape = _new_shape(context, array, lengths, node.op.ndim)
     flat = array if array.ndim == 1 else _flat(context, array)
     return [flat.view(shape, lambda index: (flat_index(shape, index),))]
 
 
-def _reshaped(context: Context, array: Array, lengths: Array, ndim: int) -> tuple[Size, ...]:
-    """Return the lengths; a negative one, of which there is one at most, is what the others leave of the elements."""
+def _new_shape(context: Context, array: Array, lengths: Array, ndim: int) -> tuple[Size, ...]:
+    """Return the new shape, and append checks of it; at most one negative length is inferred from the others."""
     given = [length_of(lengths, i) for i in range(ndim)]
     total = product_of_sizes(array.shape)
-    rest = rest_of(total, tuple(if_negative(size, 1, size) for size in given))
+    rest = unknown_length(total, tuple(if_negative(size, 1, size) for size in given))
     shape = tuple(if_negative(size, rest, size) for size in given)
     error = Error(ValueError, "cannot reshape to another number of elements")
     context.require_equal(total, product_of_sizes(shape), error)
@@ -138,7 +147,7 @@ def _reshaped(context: Context, array: Array, lengths: Array, ndim: int) -> tupl
 def _require_no_overflow(
     context: Context, total: Size, shape: tuple[Size, ...], error: Error
 ) -> None:
-    """Require that no length of several, given with the call, is more than there are elements, unless there are none of another one."""
+    """Require that lengths which are inputs do not exceed the number of elements, or some length is 0: their product could overflow."""
     given = [as_expr(size) for size in shape if not isinstance(size, int) and loaded([size])]
     if given and len(shape) > 1 and 0 not in shape:
         are_few = all_of([truth(ps.le, size, as_expr(total)) for size in given])
@@ -150,11 +159,11 @@ def _flat(context: Context, array: Array) -> Array:
     buffer = context.buffer(array.dtype, (product_of_sizes(array.shape),))
     domain, index = domain_of(array.shape)
     context.add(domain, Store(buffer, (flat_index(array.shape, index),), array.at(index)))
-    return of_buffer(buffer)
+    return buffer_array(buffer)
 
 
 def lower_join(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Append a loop for each part that stores it at its offset."""
+    """Append a loop for each part, which stores the part at its offset."""
     axis = node.op.axis
     lengths = tuple(part.shape[axis] for part in inputs)
     shape = _with(inputs[0].shape, axis, sum_of_sizes(lengths))
@@ -167,14 +176,16 @@ def lower_join(context: Context, node: Apply, inputs: list[Array]) -> list[Array
         domain, index = domain_of(part.shape)
         target = _with(index, axis, plus(index[axis], offset))
         context.add(domain, Store(buffer, target, cast(part.at(index), dtype)))
-    return [of_buffer(buffer)]
+    return [buffer_array(buffer)]
 
 
 def lower_split(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
     """Return a view for each part."""
     array, lengths_array = inputs
     axis = node.op.axis
-    error = Error(ValueError, "the lengths of a Split must be those of its parts")
+    error = Error(
+        ValueError, "Split: the lengths must fit the number of parts and the length of the axis"
+    )
     context.require_equal(lengths_array.shape[0], node.op.len_splits, error)
     lengths = tuple(length_of(lengths_array, i) for i in range(node.op.len_splits))
     for length in lengths:
@@ -196,12 +207,12 @@ def lower_make_vector(context: Context, node: Apply, inputs: list[Array]) -> lis
 
 
 def lower_shape(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Return a vector of the lengths."""
+    """Return a vector of the lengths of all axes."""
     return [_vector(context, [as_expr(size) for size in inputs[0].shape], "int64")]
 
 
 def _vector(context: Context, elements: list[Expr], dtype: str) -> Array:
-    """Append straight-line code that stores elements; one at a constant index is not loaded."""
+    """Append straight-line code that stores elements; constant indices use the element directly, without a load."""
     buffer = context.buffer(dtype, (len(elements),))
     stores = [Store(buffer, (int64(i),), value) for i, value in enumerate(elements)]
     context.add((), *stores)
@@ -210,16 +221,16 @@ def _vector(context: Context, elements: list[Expr], dtype: str) -> Array:
         [i] = index
         return elements[int(i.value)] if isinstance(i, Const) else Load(buffer, index)
 
-    return replace(of_buffer(buffer), at=at)
+    return replace(buffer_array(buffer), at=at)
 
 
 def lower_arange(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Return ``start + i * step``, without a buffer."""
+    """Return the array ``start + i * step``, without a buffer."""
     start, stop = (as_expr(length_of(bound)) for bound in inputs[:2])
     step = as_expr(length_of(inputs[2]))
     assert isinstance(step, Const)
     distance = minus(stop, start) if step.value > 0 else minus(start, stop)
-    length = as_size(quotient_up(at_least(distance, 0), abs(int(step.value))))
+    length = as_size(ceil_quotient(at_least(distance, 0), abs(int(step.value))))
     dtype = node.op.dtype
 
     def at(index: tuple[Expr, ...]) -> Expr:
@@ -242,7 +253,7 @@ def supports_arange(node: Apply) -> bool:
 
 
 def lower_shape_i(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Return a length."""
+    """Return the length of one axis."""
     size = as_expr(inputs[0].shape[node.op.i])
     return [Array((), "int64", lambda _: size)]
 

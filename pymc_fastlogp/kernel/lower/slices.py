@@ -1,4 +1,4 @@
-r"""Slices: NumPy's rules for bounds, also where they or the length are known at run time only.
+r"""Slices: NumPy's rules for bounds, for static and for run-time bounds and lengths.
 
 For a positive step, with :math:`n` the length of the axis,
 
@@ -7,11 +7,11 @@ For a positive step, with :math:`n` the length of the axis,
     \text{first} = \max(\text{start}, 0), \quad \text{last} = \min(\text{stop}, n), \quad
     \text{length} = \lceil \max(\text{last} - \text{first}, 0) / \text{step} \rceil
 
-where a negative bound counts from the end. ``first`` may lie behind the end: the length is 0 then. For a negative step
-it is ``min(start, n - 1)``, and ``last`` is ``max(stop, -1)``.
+where a negative bound counts from the end. If ``first`` is beyond the end, the length is 0. For a negative step, ``first`` is ``min(start, n - 1)`` and ``last``
+is ``max(stop, -1)``.
 
-A bound of any size is one of NumPy, but the difference of two may be no int64. So a bound that may be far before the array is brought to
-its edge first, and numbers in the graph are no larger than :data:`FAR`.
+NumPy accepts bounds of any size, but the difference of two bounds can overflow int64. So run-time bounds that may be far below the array are clipped
+first, and constant bounds are clipped to :data:`FAR`.
 """
 
 from dataclasses import dataclass
@@ -31,19 +31,19 @@ from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Size, as_expr, as_s
 from pymc_fastlogp.kernel.lower.array import Array, UnsupportedError
 from pymc_fastlogp.kernel.lower.lengths import (
     at_least,
+    ceil_quotient,
     length_of,
-    quotient_up,
     smaller,
 )
 
 BEFORE_FIRST = int64(-1)
-# Behind the end of every array, and small enough to be added to others.
+# Larger than every length, and small enough that sums of bounds do not overflow.
 FAR = 1 << 60
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The positions ``start, start + step, ...``, as many as the length, in bounds."""
+    """The positions ``start, start + step, ...`` of a slice, all in bounds."""
 
     start: Expr
     step: int
@@ -51,15 +51,15 @@ class Slice:
 
 
 def resolve(index: slice, length: Size) -> Slice:
-    """Return the positions that a slice of an axis means; its bounds are arrays without axes, or None."""
+    """Return the positions that a slice selects along an axis; bounds are 0-d arrays or None."""
     start, stop = _bound(index.start), _bound(index.stop)
     step = int64(1) if index.step is None else _bound(index.step)
     if not isinstance(step, Const) or step.value == 0:
-        raise UnsupportedError("a slice whose step is known at run time only")
+        raise UnsupportedError("a slice with a step that is not constant")
     size = as_expr(length)
     along = _forwards if step.value > 0 else _backwards
     first, distance = along(start, stop, size)
-    count = quotient_up(at_least(distance, 0), abs(int(step.value)))
+    count = ceil_quotient(at_least(distance, 0), abs(int(step.value)))
     return Slice(first, int(step.value), as_size(count))
 
 
@@ -84,14 +84,14 @@ def _backwards(start: Expr | None, stop: Expr | None, size: Expr) -> tuple[Expr,
 
 
 def _may_wrap(upper: Expr | None, lower: Expr | None) -> bool:
-    """Return whether an upper bound may be so far below the lower one that their difference is no int64."""
+    """Return whether ``upper - lower`` may overflow because the upper bound is far below the lower bound."""
     if upper is None or lower is None or is_not_negative(upper):
         return False
     return not (isinstance(upper, Const) and isinstance(lower, Const))
 
 
 def _from_start(bound: Expr, size: Expr) -> Expr:
-    """Return a bound that may count from the end as one that counts from the start."""
+    """Return a bound, negative if it counts from the end, as a position from the start."""
     if isinstance(bound, Const):
         return bound if bound.value >= 0 else plus(size, bound)
     if is_not_negative(bound):
@@ -101,7 +101,7 @@ def _from_start(bound: Expr, size: Expr) -> Expr:
 
 
 def _at_most(position: Expr, limit: Expr) -> Expr:
-    """Return the smaller one, without a comparison where the position counts from the limit."""
+    """Return the smaller of a position and a limit, without a comparison if the position is the limit minus a constant."""
     distance = minus(position, limit)
     if isinstance(distance, Const) and distance.value <= 0:
         return position

@@ -1,4 +1,4 @@
-"""The table of supported Ops: the one place where an Op is added."""
+"""Table of supported Ops. A new Op is added here and nowhere else."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -38,15 +38,12 @@ from pytensor.tensor.subtensor import (
 
 from pymc_fastlogp.kernel.lower import (
     bessel,
-    checks,
-    cumulative,
     dense,
     diagonals,
-    eigen,
     elemwise,
     indexing,
-    inner_graph,
     inverse,
+    lapack,
     linalg,
     products,
     reduction,
@@ -68,72 +65,72 @@ from pymc_fastlogp.ops import (
 
 
 def always(node: Apply) -> bool:
-    """Say that each node of an Op is supported."""
+    """Return True: each node of an Op is supported."""
     return True
 
 
-class Row(NamedTuple):
-    """Lowering rule of an Op.
+class Lowering(NamedTuple):
+    """The lowering rule of an Op, and a condition on its nodes.
 
-    ``lower`` takes the context, the node and its inputs; it appends loops and returns the outputs.
+    ``lower`` takes the context, the node and its inputs. It appends loops and returns the outputs.
     """
 
     lower: Callable[[Context, Apply, list[Array]], list[Array]]
     supports: Callable[[Apply], bool] = always
 
 
-TABLE: dict[type[Op], Row] = {
-    Elemwise: Row(elemwise.lower, elemwise.supports),
-    CAReduce: Row(reduction.lower, reduction.supports),
-    Subtensor: Row(indexing.lower_read, indexing.supports_read),
-    AdvancedSubtensor: Row(indexing.lower_read, indexing.supports_read),
-    IncSubtensor: Row(indexing.lower_write, indexing.supports_write),
-    AdvancedIncSubtensor: Row(indexing.lower_write, indexing.supports_write),
-    DimShuffle: Row(shape.lower_dimshuffle),
-    SpecifyShape: Row(shape.lower_specify_shape),
-    TensorFromScalar: Row(shape.lower_same),
-    ScalarFromTensor: Row(shape.lower_same),
-    Alloc: Row(shape.lower_alloc),
-    AllocEmpty: Row(shape.lower_alloc_empty),
-    Reshape: Row(shape.lower_reshape),
-    Join: Row(shape.lower_join),
-    Split: Row(shape.lower_split),
-    MakeVector: Row(shape.lower_make_vector),
-    ExtractDiag: Row(diagonals.lower_extract_diag),
-    FillDiagonal: Row(diagonals.lower_fill_diagonal),
-    Eye: Row(diagonals.lower_eye),
-    ARange: Row(shape.lower_arange, shape.supports_arange),
-    Shape: Row(shape.lower_shape),
-    Shape_i: Row(shape.lower_shape_i),
-    CumOp: Row(cumulative.lower, cumulative.supports),
-    Dot: Row(products.lower, products.supports),
-    BatchedDot: Row(products.lower, products.supports),
-    AllocDiag: Row(diagonals.lower_alloc_diag, diagonals.supports_alloc_diag),
-    Cholesky: Row(linalg.lower_cholesky, linalg.supports),
-    SolveTriangular: Row(linalg.lower_solve_triangular, linalg.supports),
-    CholeskySolve: Row(linalg.lower_cholesky_solve, linalg.supports_library),
-    LowerInverse: Row(inverse.lower, inverse.supports),
-    EighUpToSigns: Row(eigen.lower, eigen.supports),
-    IveOfOrders: Row(bessel.lower, bessel.supports),
-    RankOnePullback: Row(dense.lower_pullback, dense.supports_pullback),
-    PackTriangle: Row(triangle.lower_pack),
-    UnpackTriangle: Row(triangle.lower_unpack),
-    CheckAndRaise: Row(checks.lower),
-    Scan: Row(scan.lower, scan.supports),
-    SiteNode: Row(inner_graph.lower),
+TABLE: dict[type[Op], Lowering] = {
+    Elemwise: Lowering(elemwise.lower, elemwise.supports),
+    CAReduce: Lowering(reduction.lower_reduction, reduction.supports_reduction),
+    Subtensor: Lowering(indexing.lower_read, indexing.supports_read),
+    AdvancedSubtensor: Lowering(indexing.lower_read, indexing.supports_read),
+    IncSubtensor: Lowering(indexing.lower_write, indexing.supports_write),
+    AdvancedIncSubtensor: Lowering(indexing.lower_write, indexing.supports_write),
+    DimShuffle: Lowering(shape.lower_dimshuffle),
+    SpecifyShape: Lowering(shape.lower_specify_shape),
+    TensorFromScalar: Lowering(shape.lower_same),
+    ScalarFromTensor: Lowering(shape.lower_same),
+    Alloc: Lowering(shape.lower_alloc),
+    AllocEmpty: Lowering(shape.lower_alloc_empty),
+    Reshape: Lowering(shape.lower_reshape),
+    Join: Lowering(shape.lower_join),
+    Split: Lowering(shape.lower_split),
+    MakeVector: Lowering(shape.lower_make_vector),
+    ExtractDiag: Lowering(diagonals.lower_extract_diag),
+    FillDiagonal: Lowering(diagonals.lower_fill_diagonal),
+    Eye: Lowering(diagonals.lower_eye),
+    ARange: Lowering(shape.lower_arange, shape.supports_arange),
+    Shape: Lowering(shape.lower_shape),
+    Shape_i: Lowering(shape.lower_shape_i),
+    CumOp: Lowering(reduction.lower_cumulative, reduction.supports_cumulative),
+    Dot: Lowering(products.lower, products.supports),
+    BatchedDot: Lowering(products.lower, products.supports),
+    AllocDiag: Lowering(diagonals.lower_alloc_diag, diagonals.supports_alloc_diag),
+    Cholesky: Lowering(linalg.lower_cholesky, linalg.supports),
+    SolveTriangular: Lowering(linalg.lower_solve_triangular, linalg.supports),
+    CholeskySolve: Lowering(linalg.lower_cholesky_solve, linalg.supports_library),
+    LowerInverse: Lowering(inverse.lower, inverse.supports),
+    EighUpToSigns: Lowering(lapack.lower_eigh, lapack.supports_eigh),
+    IveOfOrders: Lowering(bessel.lower, bessel.supports),
+    RankOnePullback: Lowering(dense.lower_pullback, dense.supports_pullback),
+    PackTriangle: Lowering(triangle.lower_pack),
+    UnpackTriangle: Lowering(triangle.lower_unpack),
+    CheckAndRaise: Lowering(shape.lower_check_and_raise),
+    Scan: Lowering(scan.lower, scan.supports),
+    SiteNode: Lowering(scan.lower_site_node),
 }
 
-# Those that Blockwise may repeat for each index of a batch.
+# Core Ops that are supported inside Blockwise, for each index of a batch.
 BATCHED = (AllocDiag, Cholesky, CholeskySolve, Dot, SolveTriangular)
 
 
-def row_of(op: Op) -> Row | None:
-    """Return the row of an Op or of a class that it inherits from, None where there is none."""
+def lowering_of(op: Op) -> Lowering | None:
+    """Return the lowering of an Op or of one of its base classes, or None."""
     if isinstance(op, Blockwise):
-        return row_of(op.core_op) if isinstance(op.core_op, BATCHED) else None
+        return lowering_of(op.core_op) if isinstance(op.core_op, BATCHED) else None
     return next((TABLE[base] for base in type(op).__mro__ if base in TABLE), None)
 
 
 def inner_nodes(node: Apply) -> Iterable[Apply]:
-    """Return the nodes of the graph of an Op that is lowered with it, none for others."""
+    """Return the nodes of the inner graph that is lowered with a node, if it has one."""
     return node.op.fgraph.apply_nodes if isinstance(node.op, Scan | SiteNode) else ()

@@ -1,10 +1,9 @@
-"""The lower triangle of a matrix, row by row, as a vector; and back.
+"""PackTriangle and UnpackTriangle: the lower triangle of a matrix as a vector, row by row.
 
-Element ``i, j`` is at ``i (i + 1) / 2 + j``. So rows are neighbors in memory on both sides, and loops need no triangular domain:
+Element ``i, j`` of the matrix is element ``i (i + 1) / 2 + j`` of the vector. Rows are contiguous on both sides, and loops over all of the matrix suffice:
 
-- Back is a view. Above the diagonal it takes zero, and what is there in the vector is an element of a later row.
-- There, whole rows are stored in order: what row ``i`` leaves behind its diagonal is where the next rows come, which replace it. The last row has nothing
-  there.
+- Unpacking is a view. Above the diagonal it selects zero; the loaded element of the vector belongs to a later row.
+- Packing stores whole rows in order. The elements of row ``i`` above the diagonal are overwritten by the following rows. The last row has no such elements.
 """
 
 import numpy as np
@@ -14,14 +13,14 @@ from pytensor.graph.basic import Apply
 from pymc_fastlogp.kernel.ir.arithmetic import const, domain_of, plus, switch, truth
 from pymc_fastlogp.kernel.ir.expressions import Expr, Load
 from pymc_fastlogp.kernel.ir.loops import Store
-from pymc_fastlogp.kernel.lower.array import Array, of_buffer
+from pymc_fastlogp.kernel.lower.array import Array, buffer_array
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.lower.lapack import NOT_SQUARE
 from pymc_fastlogp.ops import rows_of_packed
 
 
 def lower_pack(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Append the loop that stores the rows one behind the other."""
+    """Append the loop that stores the rows one after another, in order."""
     [matrix] = inputs
     [length] = node.outputs[0].type.shape
     n = rows_of_packed(length)
@@ -31,11 +30,11 @@ def lower_pack(context: Context, node: Apply, inputs: list[Array]) -> list[Array
     domain, (i, j) = domain_of((n, n))
     place = plus(_first_of_row(context, n, i), j)
     context.add(domain, Store(packed, (place,), matrix.at((i, j)), in_order=True))
-    return [of_buffer(packed)]
+    return [buffer_array(packed)]
 
 
 def lower_unpack(context: Context, node: Apply, inputs: list[Array]) -> list[Array]:
-    """Return the view of a vector as a triangle."""
+    """Return a view of a vector as a lower triangular matrix."""
     [packed] = inputs
     n, _ = node.outputs[0].type.shape
     zero = const(0, packed.dtype)
@@ -49,6 +48,6 @@ def lower_unpack(context: Context, node: Apply, inputs: list[Array]) -> list[Arr
 
 
 def _first_of_row(context: Context, n: int, i: Expr) -> Expr:
-    """Return where a row begins."""
+    """Return the position of the first element of a row in the vector."""
     rows = np.arange(n)
     return Load(context.constant("int64", (n,), (rows * (rows + 1) // 2).tobytes()), (i,))

@@ -58,7 +58,7 @@ ERRORS = {
 def _funcify(op: FusedKernel, node: Apply, **kwargs: Any) -> tuple[Any, str | None]:
     """Compile to vector code, whose name is the key for PyTensor's cache; where that fails unexpectedly, as upstream would."""
     try:
-        kernel, returned = op.compiled(), returned_outputs(node, **kwargs)
+        kernel, returned = op.compile(), returned_outputs(node, **kwargs)
         # Code that is cached for one type is not found by the key of another.
         key = f"{kernel.name}.{''.join('r' if each else 'a' for each in returned)}"
         return funcify(kernel, op.in_python, returned), key

@@ -38,16 +38,20 @@ PASSES: tuple[Pass, ...] = (
 
 
 # Of what hardly ever runs, less is worth while.
-PASSES_AGAIN = (fuse_loops, drop_dead_stores, write_in_place, simplify, part_large_loops)
+FALLBACK_PASSES = (fuse_loops, drop_dead_stores, write_in_place, simplify, part_large_loops)
 
 
 def optimize(
-    program: Program, passes: Sequence[Pass] = PASSES, passes_again: Sequence[Pass] = PASSES_AGAIN
+    program: Program,
+    passes: Sequence[Pass] = PASSES,
+    fallback_passes: Sequence[Pass] = FALLBACK_PASSES,
 ) -> Program:
     """Run all passes, and a few of them over what runs again."""
     for run in passes:
         program = run(program)
-    if program.again is None:
+    if program.fallback is None:
         return program
-    again = replace(program.again, program=optimize(program.again.program, passes_again))
-    return replace(program, again=again)
+    fallback = replace(
+        program.fallback, program=optimize(program.fallback.program, fallback_passes)
+    )
+    return replace(program, fallback=fallback)

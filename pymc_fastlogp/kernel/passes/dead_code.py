@@ -40,8 +40,8 @@ def drop_dead_stores(program: Program) -> Program:
 def _live_buffers(program: Program) -> set[Buffer]:
     """Return the buffers that are outputs or are read for one, for a check, or for what runs again, directly or not."""
     live = {buffer for buffer in program.outputs if buffer.role is Role.OUTPUT}
-    if program.again:
-        live.add(program.again.failed)
+    if program.fallback:
+        live.add(program.fallback.failed)
     read_for = defaultdict[Buffer, set[Buffer]](set)
     for loop in loops_in(program.steps):
         for statement in loop.body:

@@ -105,7 +105,7 @@ class Group:
             is_known = self.stored.keys().isdisjoint(loaded(roots(statement)))
             self._add(statement if is_known else forwarding.of(statement))
             if not isinstance(statement, Check) and statement.buffer in reads(loop):
-                forwarding.forget()
+                forwarding.clear()
 
     def _add(self, statement: Statement) -> None:
         self.reads |= reads(Loop(self.domain, (statement,)))

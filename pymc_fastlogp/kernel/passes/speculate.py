@@ -17,7 +17,7 @@ from pytensor import scalar as ps
 
 from pymc_fastlogp.kernel.ir.arithmetic import all_of, truth
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Const, Expr, Load, Role
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Again, Check, Loop, Program, Store
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Check, Fallback, Loop, Program, Store
 from pymc_fastlogp.kernel.ir.traversal import is_uniform, reads, writes
 from pymc_fastlogp.kernel.passes.switches import decided, switches
 
@@ -41,7 +41,7 @@ def speculate_on_checks(program: Program) -> Program:
         program,
         scratch=(*program.scratch, failed),
         steps=(*fast, Loop((), (failure,))),
-        again=Again(failed, program),
+        fallback=Fallback(failed, program),
     )
 
 

@@ -1,4 +1,4 @@
-"""Cost of the arithmetic of a loop, in additions of a vector."""
+"""Cost of the arithmetic of a loop, in units of one vector addition."""
 
 from pymc_fastlogp.analysis.scalar_facts import Cost, facts_of
 from pymc_fastlogp.kernel.ir.expressions import Compute, Expr
@@ -7,10 +7,10 @@ from pymc_fastlogp.kernel.ir.traversal import expressions
 from pymc_fastlogp.kernel.scalars.loops import LoopResult
 from pymc_fastlogp.kernel.scalars.quotient import Quotient
 
-# Roughly what ``python -m benchmarks.vecmath`` measures of vectors.
+# Rounded results of ``python -m benchmarks.vecmath``.
 ADDITIONS = {Cost.ARITHMETIC: 1, Cost.DIVISION: 8, Cost.FUNCTION: 30, Cost.SPECIAL: 30}
 TRANSCENDENTAL = ADDITIONS[Cost.FUNCTION]
-# Some twenty turns of fifty operations.
+# A loop of 20 iterations with 50 operations each.
 LOOP = 1000
 
 
@@ -20,7 +20,7 @@ def arithmetic_cost(loop: Loop) -> int:
 
 
 def cost_of(expr: Expr) -> int:
-    """Return the cost of one operation; indices cost nothing."""
+    """Return the cost of one operation; index arithmetic costs nothing."""
     if not isinstance(expr, Compute) or expr.dtype == "int64":
         return 0
     if isinstance(expr.op, LoopResult):

@@ -1,4 +1,4 @@
-"""Emission of scalar Ops, by the table."""
+"""Emit the vector instructions of scalar Ops."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,9 @@ from pytensor.graph.basic import Apply
 from pytensor.scalar.basic import ScalarOp
 from pytensor.scalar.loop import ScalarLoop
 
-from pymc_fastlogp.kernel.scalars.forms import FORMS, converted
+from pymc_fastlogp.kernel.scalars.forms import FORMS, convert
 from pymc_fastlogp.kernel.scalars.loops import LoopResult, emit_loop, whole_exponent
-from pymc_fastlogp.kernel.scalars.row import UPSTREAM, Rule
-from pymc_fastlogp.kernel.scalars.table import ROWS
+from pymc_fastlogp.kernel.scalars.table import ROWS, UPSTREAM, Emitter
 from pymc_fastlogp.kernel.scalars.upstream import External
 from pymc_fastlogp.kernel.vecmath.table import SHARED
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Lanes
@@ -17,17 +16,17 @@ from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Lanes
 
 def is_supported(op: ScalarOp, input_dtypes: Sequence[str], output_dtype: str) -> bool:
     """Return whether an Op, not a Composite, can be emitted for these dtypes."""
-    return _rule(op, input_dtypes, output_dtype) is not None
+    return _emitter(op, input_dtypes, output_dtype) is not None
 
 
 def is_supported_loop(loop: ScalarLoop, input_dtypes: Sequence[str]) -> bool:
-    """Return whether a loop can be emitted: its Ops have one result each, and none calls upstream's function."""
-    turns, *others = (FORMS.get(dtype) for dtype in input_dtypes)
-    is_of_lanes = turns is Integers and None not in others
-    return is_of_lanes and all(map(_is_in_loops, loop.fgraph.toposort()))
+    """Return whether a loop can be emitted: its Ops have one result each, and none calls PyTensor's scalar function."""
+    n_iterations, *others = (FORMS.get(dtype) for dtype in input_dtypes)
+    is_of_lanes = n_iterations is Integers and None not in others
+    return is_of_lanes and all(map(_is_supported_in_loop, loop.fgraph.toposort()))
 
 
-def _is_in_loops(node: Apply) -> bool:
+def _is_supported_in_loop(node: Apply) -> bool:
     if len(node.outputs) != 1 or externals(node.op, len(node.inputs)):
         return False
     dtypes = [x.type.dtype for x in node.inputs]
@@ -37,32 +36,32 @@ def _is_in_loops(node: Apply) -> bool:
 def emit(
     op: ScalarOp, args: Sequence[Lanes], input_dtypes: Sequence[str], output_dtype: str
 ) -> Lanes:
-    """Append a supported Op's instructions; arguments and result have the forms of their dtypes."""
+    """Append the instructions of a supported Op; arguments and result have the register forms of their dtypes."""
     if isinstance(op, LoopResult):
         return emit_loop(op, args, emit)
-    rule = _rule(op, input_dtypes, output_dtype)
-    if rule is None:
+    emitter = _emitter(op, input_dtypes, output_dtype)
+    if emitter is None:
         raise NotImplementedError(f"no vector form of {op} from {input_dtypes} to {output_dtype}")
     domain = ROWS[type(op)].domain(input_dtypes, output_dtype)
-    return converted(rule(*map(converted, args, domain)), output_dtype)
+    return convert(emitter(*map(convert, args, domain)), output_dtype)
 
 
-def _rule(op: ScalarOp, input_dtypes: Sequence[str], output_dtype: str) -> Rule | None:
+def _emitter(op: ScalarOp, input_dtypes: Sequence[str], output_dtype: str) -> Emitter | None:
     if type(op) not in ROWS or not {*input_dtypes, output_dtype} <= FORMS.keys():
         return None
-    return ROWS[type(op)].rule(input_dtypes, output_dtype)
+    return ROWS[type(op)].emitter(input_dtypes, output_dtype)
 
 
 def emit_shared(name: str, x: Lanes, output_dtypes: Sequence[str]) -> tuple[Lanes, ...]:
-    """Append several Ops of one argument, a row of :data:`SHARED_OPS`, with the same bits as alone."""
-    argument = converted(x, "float64")
+    """Append the Ops of a row of :data:`SHARED_OPS`; each result has the same bits as from a separate call."""
+    argument = convert(x, "float64")
     assert isinstance(argument, Floats)
-    return tuple(map(converted, SHARED[name].emit(argument), output_dtypes))
+    return tuple(map(convert, SHARED[name].emit(argument), output_dtypes))
 
 
 def externals(op: ScalarOp, n_arguments: int) -> tuple[External, ...]:
-    """Return what has to be linked to code that an Op is emitted into."""
+    """Return the functions that must be linked to the emitted code of an Op."""
     row = ROWS.get(type(op))
-    if row is None or row.form != UPSTREAM:
+    if row is None or row.computed_by != UPSTREAM:
         return ()
     return (External(type(op), n_arguments),)

@@ -10,13 +10,14 @@ uint8, uint16, uint32       :class:`Integers`, in range             integer of t
 bool                        :class:`Mask`                           i8, true where not 0
 =========================== ======================================= ======================
 
-One register form for all float types, and one for all integers, keeps one width of vectors in a loop of mixed types.
-A float32 is a double which is rounded to 24 bits after each operation. For ``+ - * /`` and the square root
-the result is that of float32 arithmetic: rounding twice is innocuous if the wider format has at least
-:math:`2 \cdot 24 + 2` bits (Figueroa 1995, When is double rounding innocuous?), and a double has 53. That is not so for ``//``, the floor
-of a quotient of doubles: it is NumPy's result, where Numba rounds the quotient to float32 before it takes the floor. An elementary
-function is at most half a float32 ulp off. Integers are computed modulo :math:`2^{64}` and wrapped to
-the dtype after each operation.
+All float dtypes share one register form, and all integer dtypes another, so a loop of mixed dtypes has one vector width.
+
+- A float32 is a double that is rounded to 24 bits after each operation. For ``+ - * /`` and the square root
+  the result equals that of float32 arithmetic. Double rounding is innocuous if the wider format has at least
+  :math:`2 \cdot 24 + 2` bits (Figueroa 1995, When is double rounding innocuous?), and a double has 53.
+- The float32 result of ``//`` is the floor of the double quotient, as in NumPy. Numba rounds the quotient to float32 first.
+- An elementary function of float32 errs by at most half a float32 ulp.
+- Integers are computed modulo :math:`2^{64}` and wrapped to the dtype after each operation.
 
 uint64, float16 and complex numbers have no form.
 """
@@ -49,7 +50,7 @@ def memory_type(dtype: str) -> ir.Type:
 
 
 def constant(builder: ir.IRBuilder, width: int, value: float | int | bool, dtype: str) -> Lanes:
-    """Return a number, rounded or wrapped to the dtype, in all lanes."""
+    """Return lanes that all hold one number, rounded or wrapped to the dtype."""
     with np.errstate(over="ignore"):
         number = np.asarray(value).astype(dtype).item()
     form = FORMS[dtype]
@@ -58,7 +59,7 @@ def constant(builder: ir.IRBuilder, width: int, value: float | int | bool, dtype
 
 
 def from_memory(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> Lanes:
-    """Return a vector of ``memory_type(dtype)`` as lanes."""
+    """Convert a vector of ``memory_type(dtype)`` to register form."""
     form = FORMS[dtype]
     if form is Mask:
         zeros = filled(value.type, 0)
@@ -71,7 +72,7 @@ def from_memory(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> Lanes:
 
 
 def to_memory(lanes: Lanes, dtype: str) -> ir.Value:
-    """Return lanes of the form of a dtype as a vector of ``memory_type(dtype)``."""
+    """Convert lanes in the register form of a dtype to a vector of ``memory_type(dtype)``."""
     vector = ir.VectorType(MEMORY_TYPES[dtype], lanes.width)
     if lanes.value.type == vector:
         return lanes.value
@@ -80,22 +81,21 @@ def to_memory(lanes: Lanes, dtype: str) -> ir.Value:
     return change[type(lanes)](lanes.value, vector)
 
 
-def normalized(lanes: Lanes, dtype: str) -> Lanes:
-    """Return lanes of the form of a dtype, rounded or wrapped to it."""
+def normalize(lanes: Lanes, dtype: str) -> Lanes:
+    """Round or wrap lanes in the register form of a dtype to the dtype."""
     if dtype in ("float64", "int64", "bool"):
         return lanes
     return from_memory(lanes.builder, to_memory(lanes, dtype), dtype)
 
 
-def converted(lanes: Lanes, dtype: str) -> Lanes:
-    """Return lanes of any form as numbers of a dtype, as NumPy's ``astype`` does.
+def convert(lanes: Lanes, dtype: str) -> Lanes:
+    """Convert lanes of any register form to a dtype, as NumPy's ``astype`` does.
 
-    A float is truncated towards zero. If it is not in the range of int64, or is nan, the integer is not
-    specified, as in upstream.
+    A float is truncated towards zero. The integer is unspecified for nan and for a float outside the range of int64, as in PyTensor.
     """
     form = FORMS[dtype]
     if type(lanes) is form:
-        return normalized(lanes, dtype)
+        return normalize(lanes, dtype)
     if isinstance(lanes, Floats):
         return lanes.compare("!=", 0.0) if form is Mask else _floats_to_integers(lanes, dtype)
     if isinstance(lanes, Mask):
@@ -116,11 +116,11 @@ def _from_mask(mask: Mask, form: type[Lanes]) -> Lanes:
 
 def _floats_to_integers(floats: Floats, dtype: str) -> Lanes:
     vector = ir.VectorType(I64, floats.width)
-    return normalized(Integers(floats.builder, floats.builder.fptosi(floats.value, vector)), dtype)
+    return normalize(Integers(floats.builder, floats.builder.fptosi(floats.value, vector)), dtype)
 
 
 def _integers_to_floats(integers: Integers, dtype: str) -> Lanes:
-    """Round once: by way of a double, a large integer would be rounded twice to float32."""
+    """Convert integers with one rounding; a conversion through double would round a large integer twice to float32."""
     vector = ir.VectorType(MEMORY_TYPES[dtype], integers.width)
     floats = integers.builder.sitofp(integers.value, vector)
     return from_memory(integers.builder, floats, dtype)

@@ -1,4 +1,4 @@
-r"""``ScalarLoop``: one function of vectors, whose lanes go round together until the last of them is done.
+r"""Vectorize ``ScalarLoop``: emit one function in which the lanes iterate together until the last lane is done.
 
 PyTensor differentiates incomplete gamma and beta functions by series and continued fractions, as loops of scalar Ops:
 
@@ -6,15 +6,15 @@ PyTensor differentiates incomplete gamma and beta functions by series and contin
 
     done = False
     for _ in range(n_steps):
-        *state, done = turn(*state, *constants)
+        *state, done = body(*state, *constants)
         if done:
             break
 
-Here all lanes of a vector take a turn while one of them has turns left, and those that have none keep their state. So what comes out of a
-lane is the same as alone, and a vector takes as long as the slowest of its lanes.
+The vector loop runs while any lane is not done. A lane that is done keeps its state, so its result does not depend on the
+other lanes. The slowest lane determines the time of a vector.
 
-An Op of the kernels has one result, so that a loop of several is as many Ops, :class:`LoopResult`, each a call of the same function: of equal
-calls LLVM keeps one.
+A kernel Op has one result, so a loop with several results becomes several Ops, :class:`LoopResult`. Each Op calls the same function, and
+LLVM merges equal calls.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,21 +30,21 @@ from pytensor.scalar.basic import ScalarOp
 from pytensor.scalar.loop import ScalarLoop
 
 from pymc_fastlogp.kernel.llvm import I1, filled, once
-from pymc_fastlogp.kernel.scalars.forms import ELEMENTS, FORMS, constant, normalized
+from pymc_fastlogp.kernel.scalars.forms import ELEMENTS, FORMS, constant, normalize
 from pymc_fastlogp.kernel.vecmath.vector import Integers, Lanes, Mask
 
 
 class LoopResult(ScalarOp):
-    """One of the results of a loop, of the same arguments: the number of turns, the state before the first, constants.
+    """One result of a loop. The arguments are the number of iterations, the initial state and the constants.
 
     Parameters
     ----------
     loop : ScalarLoop
-        What goes round.
+        The loop.
     position : int
-        Which of its results: the state, then whether it is done.
+        Position of the result: the state comes first, then whether the loop is done.
     symbol : str
-        The name of its function, which no other loop has: programs are kept on disk by their text, in which an Op is its name.
+        Unique name of the function of the loop. Compiled programs are cached by their text, in which an Op is its name.
     """
 
     def __init__(self, loop: ScalarLoop, position: int, symbol: str):
@@ -70,7 +70,7 @@ def results_of(loop: ScalarLoop) -> list[LoopResult]:
 
 
 def _text(loop: ScalarLoop) -> str:
-    """Return what tells a loop from others."""
+    """Return a text that identifies a loop."""
     names: dict[Variable, str] = {
         x: f"{i}:{x.type.dtype}" for i, x in enumerate(loop.fgraph.inputs)
     }
@@ -93,12 +93,12 @@ type Emit = Callable[[ScalarOp, Sequence[Lanes], Sequence[str], str], Lanes]
 
 
 def emit_loop(result: LoopResult, args: Sequence[Lanes], emit: Emit) -> Lanes:
-    """Append a call of the function of a loop, which a module has once for each width, and return one of its results.
+    """Append a call of the function of a loop, and return one of its results. A module has one function per loop and width.
 
     Parameters
     ----------
     emit : callable
-        Appends what the Op of one turn computes: an Op, its operands, their types and that of its result.
+        Appends the instructions of an Op, given the Op, its operands, their dtypes and the dtype of the result.
     """
     first, loop = args[0], result.loop
     forms = [FORMS[x.type.dtype] for x in loop.fgraph.outputs]
@@ -108,12 +108,12 @@ def emit_loop(result: LoopResult, args: Sequence[Lanes], emit: Emit) -> Lanes:
     def body(builder: ir.IRBuilder, *arguments: ir.Value) -> ir.Value:
         given = [type(x)(builder, value) for x, value in zip(args, arguments, strict=True)]
         value: ir.Value = ir.Constant(returned, ir.Undefined)
-        for i, lanes in enumerate(_go_round(loop, given, emit)):
+        for i, lanes in enumerate(_emit_iterations(loop, given, emit)):
             value = builder.insert_value(value, lanes.value, i)
         return value
 
     function = once(first.builder.module, f"{result.symbol}.v{first.width}", signature, body)
-    # So that equal calls are one. It ends, since the turns are counted.
+    # These attributes let LLVM merge equal calls. They are valid because the number of iterations is finite.
     function.attributes.add("readnone")
     function.attributes.add("nounwind")
     value = first.builder.call(function, [x.value for x in args])
@@ -121,29 +121,29 @@ def emit_loop(result: LoopResult, args: Sequence[Lanes], emit: Emit) -> Lanes:
     return forms[result.position](first.builder, own)
 
 
-def _go_round(loop: ScalarLoop, args: Sequence[Lanes], emit: Emit) -> list[Lanes]:
-    """Append the turns, and return the results of the last of each lane. The builder goes on in a new block."""
-    n_turns, *rest = args
-    builder, n_state = n_turns.builder, len(loop.fgraph.outputs) - loop.is_while
-    assert isinstance(n_turns, Integers)
-    begun, constants = rest[:n_state], rest[n_state:]
+def _emit_iterations(loop: ScalarLoop, args: Sequence[Lanes], emit: Emit) -> list[Lanes]:
+    """Append the loop, and return the state of each lane after its last iteration. The builder continues in a new block."""
+    n_iterations, *rest = args
+    builder, n_state = n_iterations.builder, len(loop.fgraph.outputs) - loop.is_while
+    assert isinstance(n_iterations, Integers)
+    initial, constants = rest[:n_state], rest[n_state:]
     if loop.is_while:
-        begun = [*begun, Mask(builder, filled(ir.VectorType(I1, n_turns.width), False))]
+        initial = [*initial, Mask(builder, filled(ir.VectorType(I1, n_iterations.width), False))]
     before = builder.block
-    head, turn, after = (builder.append_basic_block(name) for name in ("head", "turn", "after"))
+    head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))
     builder.branch(head)
     builder.position_at_end(head)
-    count = Integers(builder, builder.phi(n_turns.value.type))
-    state = [type(x)(builder, builder.phi(x.value.type)) for x in begun]
-    goes_on = count.compare("<", n_turns)
+    count = Integers(builder, builder.phi(n_iterations.value.type))
+    state = [type(x)(builder, builder.phi(x.value.type)) for x in initial]
+    is_active = count.compare("<", n_iterations)
     if loop.is_while:
-        goes_on &= ~cast(Mask, state[-1])
-    builder.cbranch(goes_on.any(), turn, after)
-    builder.position_at_end(turn)
-    results = _turn(loop, [*state[:n_state], *constants], emit)
-    kept = [goes_on.choose(new, old) for new, old in zip(results, state, strict=True)]
-    next_turn = [count + 1, *kept]
-    for x, first, last in zip([count, *state], [count.filled(0), *begun], next_turn, strict=True):
+        is_active &= ~cast(Mask, state[-1])
+    builder.cbranch(is_active.any(), body, after)
+    builder.position_at_end(body)
+    results = _emit_body(loop, [*state[:n_state], *constants], emit)
+    kept = [is_active.choose(new, old) for new, old in zip(results, state, strict=True)]
+    updated = [count + 1, *kept]
+    for x, first, last in zip([count, *state], [count.filled(0), *initial], updated, strict=True):
         x.value.add_incoming(first.value, before)
         x.value.add_incoming(last.value, builder.block)
     builder.branch(head)
@@ -151,8 +151,8 @@ def _go_round(loop: ScalarLoop, args: Sequence[Lanes], emit: Emit) -> list[Lanes
     return state
 
 
-def _turn(loop: ScalarLoop, args: Sequence[Lanes], emit: Emit) -> list[Lanes]:
-    """Append one turn."""
+def _emit_body(loop: ScalarLoop, args: Sequence[Lanes], emit: Emit) -> list[Lanes]:
+    """Append one iteration, and return its results."""
     builder, width = args[0].builder, args[0].width
     values: dict[Variable, Lanes] = dict(zip(loop.fgraph.inputs, args, strict=True))
 
@@ -166,7 +166,7 @@ def _turn(loop: ScalarLoop, args: Sequence[Lanes], emit: Emit) -> list[Lanes]:
         operands = [value_of(x) for x in node.inputs]
         if exponent := whole_exponent(node):
             power = reduce(mul, [operands[0]] * exponent)
-            values[out] = normalized(power, out.type.dtype)
+            values[out] = normalize(power, out.type.dtype)
         else:
             dtypes = [x.type.dtype for x in node.inputs]
             values[out] = emit(node.op, operands, dtypes, out.type.dtype)
@@ -174,7 +174,7 @@ def _turn(loop: ScalarLoop, args: Sequence[Lanes], emit: Emit) -> list[Lanes]:
 
 
 def whole_exponent(node: Apply) -> int:
-    """Return the exponent of a power that is a product of two or three numbers, else zero; integers go round, as upstream."""
+    """Return the exponent 2 or 3 of a power that is emitted as a product, else zero; integers overflow as in PyTensor."""
     if not isinstance(node.op, ps.Pow) or not isinstance(node.inputs[1], Constant):
         return 0
     base, exponent = node.inputs

@@ -1,14 +1,14 @@
-r"""Division where the reciprocal of the divisor is at hand.
+r"""Division by a divisor whose reciprocal is known.
 
-:math:`x / y` as :math:`x \cdot (1 / y)`: two roundings in place of one, so at most 3/2 ulp off. That holds while the
-reciprocal neither overflows nor is subnormal, and where it would, the division is made.
+:math:`x / y` is computed as :math:`x \cdot (1 / y)`, with two roundings and an error of at most 3/2 ulp, if the reciprocal is a
+normal number. Where the reciprocal overflows or is subnormal, :math:`x / y` is divided.
 """
 
 from pytensor.scalar.basic import ScalarOp, upgrade_to_float
 
 from pymc_fastlogp.kernel.vecmath.vector import Floats
 
-# Within these the reciprocal is a normal number.
+# The reciprocal of a number between these magnitudes is normal.
 SMALLEST, LARGEST = 2.0**-1000, 2.0**1000
 
 
@@ -28,7 +28,7 @@ quotient = Quotient(upgrade_to_float, name="quotient")
 def emit_quotient(x: Floats, y: Floats, reciprocal: Floats) -> Floats:
     """Return x / y."""
     size = y.magnitude()
-    # Also where y is nan.
+    # The negation makes nan unsafe, too.
     is_unsafe = ~((size >= SMALLEST) & size.compare("<=", LARGEST))
     [result] = is_unsafe.where_any([x * reciprocal], lambda: [x / y])
     return result

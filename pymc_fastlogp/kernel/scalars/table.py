@@ -1,37 +1,123 @@
-"""The table of scalar Ops: one row for each.
+"""The table of scalar Ops: one row per Op says how vectors of its arguments are computed.
 
-An Op that is a few instructions, or a call of upstream's function, is added here, one that is a vector function in
-:mod:`pymc_fastlogp.kernel.vecmath.table`, whose rows with an Op are rows of this table, too.
+An Op is computed in one of three ways:
 
-What has no row stays with upstream:
+- a few instructions, with a row here;
+- a vector function, with a row in :mod:`pymc_fastlogp.kernel.vecmath.table`, which is included here;
+- a call of PyTensor's scalar function for each lane, with a row here.
 
-- PolyGamma, which upstream calls in Python, Complex and the like;
-- a ScalarLoop of Ops without a vector form (:mod:`pymc_fastlogp.kernel.scalars.loops` has the others);
-- of Pow the form with an integer result.
+Ops without a row are left to PyTensor:
+
+- PolyGamma, which PyTensor calls in Python, Complex and the like;
+- a ScalarLoop with an Op that has no vector form (:mod:`pymc_fastlogp.kernel.scalars.loops` emits other loops);
+- Pow with an integer result.
 """
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from operator import add, and_, inv, mul, neg, or_, sub, truediv, xor
+from typing import Any
 
 from pytensor.scalar import basic as ps
 from pytensor.scalar import math as psm
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_fastlogp.kernel.scalars import rules
+from pymc_fastlogp.kernel.scalars import rules, upstream
+from pymc_fastlogp.kernel.scalars.forms import FORMS
 from pymc_fastlogp.kernel.scalars.quotient import Quotient, emit_quotient
-from pymc_fastlogp.kernel.scalars.row import (
-    Row,
-    comparison,
-    condition_first,
-    folded,
-    function,
-    instructions,
-    of_any_form,
-    of_inputs,
-    of_upstream,
-    widest,
-)
-from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED
-from pymc_fastlogp.kernel.vecmath.vector import Floats, Mask
+from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED, Function
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Lanes, Mask
+
+Domain = Callable[[Sequence[str], str], Sequence[str]]
+Emitter = Callable[..., Lanes]
+INSTRUCTIONS, UPSTREAM = "instructions", "upstream"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table.
+
+    Attributes
+    ----------
+    computed_by : str
+        ``INSTRUCTIONS``, the name of a vector function, or ``UPSTREAM``.
+    domain : callable
+        Function from the dtypes of inputs and output to the dtypes to which the arguments are converted.
+    emitters : mapping
+        Function that appends the instructions, by the register form of the last argument.
+    """
+
+    op: type[ScalarOp]
+    computed_by: str
+    domain: Domain
+    emitters: Mapping[type[Lanes], Emitter]
+
+    def emitter(self, input_dtypes: Sequence[str], output_dtype: str) -> Emitter | None:
+        """Return the function that appends the instructions for these dtypes, None if they are not supported."""
+        return self.emitters.get(FORMS[self.domain(input_dtypes, output_dtype)[-1]])
+
+
+def of_output(input_dtypes: Sequence[str], output_dtype: str) -> Sequence[str]:
+    """Convert all arguments to the dtype of the output."""
+    return [output_dtype] * len(input_dtypes)
+
+
+def of_inputs(input_dtypes: Sequence[str], output_dtype: str) -> Sequence[str]:
+    """Keep the dtypes of the arguments."""
+    return input_dtypes
+
+
+def widest(input_dtypes: Sequence[str], output_dtype: str) -> Sequence[str]:
+    """Convert all arguments to float64 if one is a float, else to int64."""
+    has_float = any(FORMS[dtype] is Floats for dtype in input_dtypes)
+    return ["float64" if has_float else "int64"] * len(input_dtypes)
+
+
+def condition_first(input_dtypes: Sequence[str], output_dtype: str) -> Sequence[str]:
+    """Convert the first argument to bool and the others to the dtype of the output."""
+    return ["bool", *[output_dtype] * (len(input_dtypes) - 1)]
+
+
+def instructions(
+    op: type[ScalarOp],
+    *,
+    floats: Emitter | None = None,
+    integers: Emitter | None = None,
+    masks: Emitter | None = None,
+    domain: Domain = of_output,
+) -> Row:
+    """Return the row of an Op that is a few instructions."""
+    emitters = {Floats: floats, Integers: integers, Mask: masks}
+    return Row(op, INSTRUCTIONS, domain, {form: f for form, f in emitters.items() if f})
+
+
+def of_any_form(op: type[ScalarOp], f: Emitter, domain: Domain = of_output) -> Row:
+    """Return the row of an Op with the same instructions for every register form."""
+    return instructions(op, floats=f, integers=f, masks=f, domain=domain)
+
+
+def comparison(op: type[ScalarOp], symbol: str) -> Row:
+    """Return the row of a comparison."""
+    compare = rules.comparison(symbol)
+    return instructions(op, floats=compare, integers=compare, domain=widest)
+
+
+def function(row: Function) -> Row:
+    """Return the row of the Op of a vector function."""
+    assert row.op is not None
+    return Row(row.op, row.name, of_output, {Floats: row.emit})
+
+
+def of_upstream(op: type[ScalarOp]) -> Row:
+    """Return the row of an Op that calls PyTensor's scalar function for each lane."""
+    return Row(op, UPSTREAM, of_output, {Floats: upstream.by_lane(op)})
+
+
+def folded(f: Callable[[Any, Any], Lanes]) -> Emitter:
+    """Return a function of two arguments as a left fold over any number of arguments."""
+    return lambda *args: reduce(f, args)
+
 
 _ARITHMETIC = (
     instructions(ps.Add, floats=folded(rules.add), integers=folded(add), masks=folded(or_)),
@@ -106,7 +192,7 @@ ROWS: dict[type[ScalarOp], Row] = {
     row.op: row for row in (*_ARITHMETIC, *_LOGIC, *_FUNCTIONS.values(), *_UPSTREAM)
 }
 
-# From the classes of Ops of one argument to the vector function that computes all, in the same order.
+# Vector functions with several results, by the classes of the Ops that compute the results, in order.
 SHARED_OPS: dict[tuple[type[ScalarOp], ...], str] = {
     tuple(_FUNCTIONS[name].op for name in shared.results): shared.name
     for shared in SHARED.values()

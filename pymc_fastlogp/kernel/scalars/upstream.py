@@ -1,8 +1,7 @@
-"""Scalar Ops without a vector form: upstream's scalar function, one lane after the other.
+"""Scalar Ops without a vector form: call PyTensor's scalar function for each lane.
 
-The code calls ``double f(double, ...)`` by a name that is made of the Op's class. No address stands in the
-code, so that it may be cached on disk. Who links the code supplies the functions, see
-:mod:`pymc_fastlogp.kernel.native.scalar_library`.
+The code calls ``double f(double, ...)`` by a name that is made from the class of the Op. It contains no addresses, so it can be cached
+on disk. :mod:`pymc_fastlogp.kernel.native.scalar_library` supplies the functions to the linker.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,24 +16,24 @@ from pymc_fastlogp.kernel.vecmath.vector import Floats
 
 @dataclass(frozen=True)
 class External:
-    """A function that has to be linked. Its arguments and the result are doubles."""
+    """A function that must be linked. Its arguments and its result are doubles."""
 
     op: type[ScalarOp]
     n_arguments: int
 
     @property
     def symbol(self) -> str:
-        """The name, the same in every process."""
+        """Name of the function, the same in every process."""
         return f"pymc_fastlogp.scalar.{self.op.__qualname__}.{self.n_arguments}"
 
     @property
     def signature(self) -> ir.FunctionType:
-        """Its LLVM type."""
+        """LLVM type of the function."""
         return ir.FunctionType(F64, [F64] * self.n_arguments)
 
 
 def by_lane(op: type[ScalarOp]) -> Callable[..., Floats]:
-    """Return a rule that appends one call for each lane."""
+    """Return a function that appends one call for each lane."""
     return lambda *args: _call(External(op, len(args)), args)
 
 

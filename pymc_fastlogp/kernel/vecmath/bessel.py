@@ -1,18 +1,23 @@
 r"""The modified Bessel functions i0e and i1e: :math:`e^{-|x|} I_0(x)` and :math:`e^{-|x|} I_1(x)`.
 
-The first is even, the second odd. For :math:`x \ge 0` each has a form for three ranges: near 0
+i0e is even and i1e odd. For :math:`x \ge 0` each function :math:`f` has three ranges, with minimax polynomials :math:`p, q, r`:
 
 .. math::
 
-    1 - x + x^2\,p(x), \qquad x/2 + x^2\,p(x) \qquad (x < 1/2),
+    f(x) &= 1 - x + x^2\,p(x) \text{ for i0e,} \qquad x/2 + x^2\,p(x) \text{ for i1e} && (x < 1/2) \\
+    f(x) &= c + q(x - 4) && (1/2 \le x < 6) \\
+    f(x) &= (l + r(12/x - 1))/\sqrt x && (x \ge 6)
 
-and then :math:`c + q(x - 4)` below 6 and :math:`(l + r(12/x - 1))/\sqrt x` from there on, which follows from the expansion at infinity,
-:math:`1 + (1 - 4 n^2)/(8x) + \ldots` over :math:`\sqrt{2 \pi x}` (NIST Digital Library of Mathematical Functions, 10.40), as in the Chebyshev series of
-Cephes. The numbers that are added to the minimax polynomials are exact, and next to what these have in the middle of their range.
+The last form follows from the expansion at infinity, :math:`1 + (1 - 4 n^2)/(8x) + \ldots` over :math:`\sqrt{2 \pi x}` (NIST Digital Library
+of Mathematical Functions, 10.40), as in the Chebyshev series of Cephes. The exact doubles :math:`c` and :math:`l` are close to
+the value of the function in the middle of the range, which makes the polynomials small.
 
-**Error budget** in ulp of the result: near 0 the polynomial is a fifth of the result at most: 1/4, and the final rounding 1/2. In the middle, the rounding of
-:math:`x - 4`, which below 2 can be a unit in the last place of :math:`x`, is multiplied by about the derivative: 1/4; the polynomial 3/4, the final rounding 1/2. Far
-out the polynomial 1/4; sum, root and quotient 1/2 each.
+**Error budget** in ulp of the result:
+
+- near 0, the polynomial is at most a fifth of the result: 1/4; the final rounding 1/2;
+- in the middle range, the rounding of :math:`x - 4`, up to one ulp of :math:`x` below 2, times the derivative: 1/4; the polynomial 3/4; the final
+  rounding 1/2;
+- from 6 on, the polynomial 1/4; sum, root and quotient 1/2 each.
 
 **Edges.** i0e is 1 and i1e 0 at 0; both are 0 at infinity.
 """
@@ -34,16 +39,16 @@ NEAR, CENTER, FAR = 0.5, 4.0, 6.0
 
 
 class Ranges(NamedTuple):
-    """Coefficients of the forms of a function, except near 0.
+    """Coefficients of a function in the middle and the far range.
 
     Attributes
     ----------
     at_center, limit : float
-        What is added to the polynomials.
+        The constants that are added to the polynomials, :math:`c` and :math:`l`.
     slope : sequence of float
-        The coefficients of about the derivative between :data:`NEAR` and 2.
+        Polynomial approximation of the derivative between :data:`NEAR` and 2.
     middle, far : sequence of float
-        The polynomials.
+        The polynomials :math:`q` and :math:`r`.
     """
 
     at_center: float
@@ -77,7 +82,7 @@ def _with_square(leading: Pair, x: Floats, coefficients: Sequence[float]) -> Flo
 
 
 def _on_half_line(x: Floats, near: Floats, ranges: Ranges) -> Floats:
-    """Return the function for x >= 0, given what it is near 0."""
+    """Return the function for x >= 0, given its values for the range near 0."""
     from_center = fast_two_sum(-CENTER, x)
     q = from_center.high.polynomial(ranges.middle)
     middle = from_center.low.fma(x.horner(ranges.slope), q) + ranges.at_center

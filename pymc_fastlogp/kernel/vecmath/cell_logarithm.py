@@ -1,20 +1,20 @@
-r"""The logarithm with a table of eight, with the absolute accuracy that the gamma family needs.
+r"""The logarithm by a table of eight entries, with the absolute accuracy that the gamma family needs.
 
-Write :math:`x = 2^k m` with :math:`1 \le m < 2`. The three leading bits of the mantissa choose :math:`c`, next to
-:math:`1/m` in the middle of an eighth of :math:`[1, 2)`, and with :math:`f = m c - 1`, so :math:`|f| < 1/17`,
+Write :math:`x = 2^k m` with :math:`1 \le m < 2`. The three leading bits of the mantissa select an eighth of :math:`[1, 2)`, a *cell*. Each
+cell has a constant :math:`c` close to :math:`1/m` in its middle. With :math:`f = m c - 1`, so :math:`|f| < 1/17`,
 
 .. math:: \log x = (k \log 2 - \log c) + f + f^2 p(f)
 
-with the minimax polynomial ``LOG_CELL``, half as long as that of :mod:`.logarithm`; but the result is not exact to
-the last place near 1. The
-entries :math:`c` are such that :math:`-\log 2c` is a multiple of :math:`2^{-52}` to some digits more (S. Gal 1986,
-Computing elementary functions: a new approach for achieving high accuracy and good performance), so the table adds no error, and neither
-does a small integer that is added to it. It makes up for what the double next to :math:`\log 2` lacks where :math:`k = 1`.
+with the minimax polynomial ``LOG_CELL``, which has half the length of the polynomial in :mod:`.logarithm`. The relative error near 1 is
+larger than there.
 
-:math:`k` is counted from that of 1/2, as the bits of the argument minus those of 1/2 are needed anyway
-to see which lanes are below.
+The entries :math:`c` are chosen so that :math:`-\log 2c` is very close to a multiple of :math:`2^{-52}` (S. Gal 1986,
+Computing elementary functions: a new approach for achieving high accuracy and good performance). The table adds no error, nor does a
+small integer that is added to an entry. For :math:`k = 1` the entries also absorb the rounding error of :math:`\log 2`.
 
-**Error budget**, absolute: the rounding of the leading part 1/2 ulp of it, the double next to :math:`\log 2`
+:math:`k` is counted from the exponent of 1/2. The bits of the argument minus the bits of 1/2 are needed anyway to find the lanes below 1/2.
+
+**Error budget**, absolute: the rounding of the leading part 1/2 ulp of that part, the rounding of :math:`\log 2`
 :math:`2^{-55} |k - 1|`, :math:`f` and the polynomial :math:`2^{-57}` each.
 """
 
@@ -32,14 +32,14 @@ CELL_BITS = 3
 
 @dataclass(frozen=True)
 class CellLogarithm:
-    """The parts of log(x), for x from 2**-1022 to inf.
+    """The parts of log(x) for x from 2**-1022 to inf.
 
     Attributes
     ----------
     from_half : Integers
-        The bits of x minus those of 1/2.
+        The bits of x minus the bits of 1/2.
     k : Floats
-        The exponent, 0 for 1/2.
+        The exponent of x, counted from the exponent of 1/2.
     cell : Integers
         The three leading bits of the mantissa.
     low : Floats
@@ -67,6 +67,6 @@ class CellLogarithm:
         )
 
     def high(self, shift: float = 0.0) -> Floats:
-        """Return the leading part plus a small integer, which together with ``low`` make log(x) + shift."""
+        """Return the leading part of ``log(x) + shift`` for a small integer shift; adding ``low`` completes the logarithm."""
         logs = look_up(self.cell, f"logs{shift:+}", [entry + shift for entry in CELL_LOGS])
         return self.k.fma(LN2, logs)

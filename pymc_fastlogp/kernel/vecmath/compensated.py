@@ -1,17 +1,17 @@
-r"""Products, exponentials and logarithms of pairs, for results that amplify the error of an argument.
+r"""Products, exponentials and logarithms of pairs (double-double numbers), for results that amplify the error of an argument.
 
-An error of the argument of an exponential is multiplied by the argument, so in :math:`e^{-x^2}` and :math:`x^y` what
-the rounding of the argument leaves out has to be carried on.
+An exponential multiplies the relative error of its argument by the argument. In :math:`e^{-x^2}` and :math:`x^y` the argument is
+therefore a pair, which carries the rounding error.
 
-**Logarithm.** :func:`long_log` is good to :math:`2^{-64}`. With :math:`x = 2^k (1 + f)` as in :mod:`.logarithm`,
+**Logarithm.** :func:`extended_log` has a relative error of about :math:`2^{-64}`. With :math:`x = 2^k (1 + f)` as in :mod:`.logarithm`,
 
 .. math::
 
     \log x = k \log 2 + 2 \operatorname{artanh} s, \qquad s = \frac{f}{2 + f}, \qquad
     \operatorname{artanh} s = s + s\,z\,(1/3 + z\,p(z)), \qquad z = s^2 < 0.0295
 
-with the minimax polynomial ``ATANH`` (the series of fdlibm's ``e_pow.c``). All but the polynomial are pairs; it is
-about 1/5 and counts :math:`z^2 < 2^{-10}` times, so its rounding errors are about :math:`2^{-65}` each.
+with the minimax polynomial ``ATANH`` (the series of fdlibm's ``e_pow.c``). Everything except the polynomial is
+computed in pairs. The polynomial is about 1/5 and is multiplied by :math:`z^2 < 2^{-10}`, so its rounding errors are about :math:`2^{-65}` each.
 """
 
 from pymc_fastlogp.kernel.vecmath.exponential import (
@@ -26,26 +26,26 @@ from pymc_fastlogp.kernel.vecmath.logarithm import Split, split_exponent, split_
 from pymc_fastlogp.kernel.vecmath.polynomials import ATANH
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Pair, fast_two_sum
 
-# 1/3, and the rest.
+# 1/3 as a pair.
 THIRD = (0.3333333333333333, 1.850371707708594e-17)
 
 
 def product(x: Floats, y: Floats) -> Pair:
-    """Return the exact product, unless it overflows or is subnormal."""
+    """Return the product, exact unless it overflows or is subnormal."""
     high = x * y
     return Pair(high, x.fma(y, -high))
 
 
 def product_of_pairs(x: Pair, y: Pair) -> Pair:
-    """Return the product, good to about 2**-104."""
+    """Return the product, with a relative error of about 2**-104."""
     leading = product(x.high, y.high)
     return Pair(leading.high, x.high.fma(y.low, x.low.fma(y.high, leading.low)))
 
 
 def reduce_pair_by_ln2(x: Pair) -> Reduced:
-    """Write the pair as ``k log(2) + r``, or one with the same exponential where that is 0 or inf."""
+    """Write the pair as ``k log(2) + r``, clipped to the range in which the exponential is neither 0 nor inf."""
     high = x.high.at_least(EXP_LOW).at_most(EXP_HIGH)
-    # Nor does the correction of an infinite argument count, which may be nan.
+    # Drop the correction of a clipped argument: it may be nan if the argument is infinite.
     low = high.equals(x.high).select(x.low, 0.0)
     reduced = reduce_by_ln2(high)
     return Reduced(reduced.k, fast_two_sum(reduced.r.high, reduced.r.low + low))
@@ -58,17 +58,17 @@ def exp_of_remainder(reduced: Reduced) -> Pair:
     return fast_two_sum(leading.high, leading.low + expm1.low)
 
 
-def long_log(x: Floats) -> Pair:
-    """Return log(x) for finite positive x, and anything for other x."""
-    return _long_log(split_exponent(x))
+def extended_log(x: Floats) -> Pair:
+    """Return log(x) for finite positive x; the result for other x is unspecified."""
+    return _extended_log(split_exponent(x))
 
 
-def long_log_of_normal(x: Floats) -> Pair:
-    """Return the same for normal positive x."""
-    return _long_log(split_normal(x))
+def extended_log_of_normal(x: Floats) -> Pair:
+    """Return log(x) for normal positive x; the result for other x is unspecified."""
+    return _extended_log(split_normal(x))
 
 
-def _long_log(split: Split) -> Pair:
+def _extended_log(split: Split) -> Pair:
     s = _ratio(split.f)
     z = product_of_pairs(s, s)
     p = z.high.polynomial(ATANH)

@@ -1,6 +1,6 @@
-r"""gammaln and psi (digamma) of positive arguments, which log densities have.
+r"""gammaln and psi (digamma) of positive arguments, the common case in log densities.
 
-**From 1/2 on**, they are what Binet's function leaves over the logarithm (NIST Digital Library of Mathematical
+**From 1/2 on**, with Binet's function :math:`J` and :math:`K(x) = 1/(2x) - J'(x)` (NIST Digital Library of Mathematical
 Functions, 5.9, 5.11):
 
 .. math::
@@ -8,26 +8,26 @@ Functions, 5.9, 5.11):
     \log\Gamma(x) &= (x - 1/2)(\log x - 1) + (\log 2\pi - 1)/2 + J(x) \\
     \psi(x) &= \log x - K(x)
 
-:math:`J` is about :math:`1/(12 x)` and :math:`K` about :math:`1/(2x)` for large x, both are smooth on the whole half-line and
-grow like :math:`-\tfrac12 \log x` and :math:`1/x` at 0. Stirling's
-series is of no use below about 10; here minimax quotients of polynomials, ``BINET`` and ``LOG_MINUS_PSI``, hold
-from 1/2 to infinity. There a quotient needs a quarter less coefficients than a
-polynomial in :math:`1/(x + 1/2)`, which would also cost a division. Their coefficients are positive, but for a tiny one, so nothing cancels.
+For large x, :math:`J` is about :math:`1/(12 x)` and :math:`K` about :math:`1/(2x)`. Both are smooth on the half-line, and
+grow like :math:`-\tfrac12 \log x` and :math:`1/x` at 0. Stirling's series is inaccurate below about 10. The minimax quotients of polynomials
+``BINET`` and ``LOG_MINUS_PSI`` hold from 1/2 to infinity. A quotient needs a quarter fewer coefficients than a polynomial in
+:math:`1/(x + 1/2)`, which would also cost a division. All coefficients but one tiny one are positive, so no digits cancel.
 
-**Below 1/2**, where few lanes are, the recurrence leads to polynomials in x:
+**Below 1/2**, a rare case, the recurrence leads to polynomials in x:
 
 .. math:: \log\Gamma(x) = \log\Gamma(1 + x) - \log x, \qquad \psi(x) = \psi(1 + x) - 1/x.
 
-The logarithm is that of :mod:`.cell_logarithm`, whose leading part takes in the :math:`-1`. What follows from
-it is added with two multiply-adds, so of the large terms only the last sum is rounded.
+The logarithm comes from :mod:`.cell_logarithm`, whose leading part includes the :math:`-1`. Two multiply-adds add the other terms,
+so only the last sum of the large terms is rounded.
 
 **Error budget** of gammaln in ulp of the larger of :math:`|\log\Gamma(x)|` and 1/2: the logarithm times :math:`x - 1/2` 1, the sum
-with J 1/2, the last sum 1/2; below 1/2 one more sum. Of psi: K and the roundings in its quotient 1.5, the logarithm 1/2, the sums 1/2 each.
+with J 1/2, the last sum 1/2; below 1/2 one more sum. Error budget of psi: K and the roundings in its quotient 1.5, the logarithm 1/2, the sums
+1/2 each.
 """
 
 from pymc_fastlogp.kernel.vecmath.cell_logarithm import CellLogarithm
 from pymc_fastlogp.kernel.vecmath.compensated import product
-from pymc_fastlogp.kernel.vecmath.logarithm import log_of_normal_apart
+from pymc_fastlogp.kernel.vecmath.logarithm import split_log_of_normal
 from pymc_fastlogp.kernel.vecmath.polynomials import (
     BINET_DENOMINATOR,
     BINET_NUMERATOR,
@@ -49,8 +49,8 @@ def gammaln(x: Floats, log: CellLogarithm) -> Floats:
 
 
 def gammaln_pair(x: Floats, bounded: Floats) -> Pair:
-    """Return log(gamma(x)) for any x from 1/2 on to more digits, with the smaller of x and 2**100."""
-    log, factor = log_of_normal_apart(x), x - 0.5
+    """Return log(gamma(x)) as a pair for any x from 1/2 on, given ``bounded``, the smaller of x and 2**100."""
+    log, factor = split_log_of_normal(x), x - 0.5
     leading, following = product(factor, log.high - 1.0), product(factor, log.low)
     small = two_sum(following.high, _stirling(bounded))
     total = two_sum(leading.high, small.high)
@@ -68,13 +68,13 @@ def psi(x: Floats, log: CellLogarithm) -> Floats:
 
 
 def psi_pair(x: Floats, bounded: Floats) -> Pair:
-    """Return it for any x from 1/2 on to more digits, with the smaller of x and 2**100."""
-    log = log_of_normal_apart(x)
+    """Return psi(x) as a pair for any x from 1/2 on, given ``bounded``, the smaller of x and 2**100."""
+    log = split_log_of_normal(x)
     return Pair(log.high, log.low - _log_minus_psi(bounded))
 
 
 def psi_below_half(x: Floats, log: CellLogarithm) -> Floats:
-    """Return psi(x) for normal positive x up to 1/2, for which its logarithm is not needed."""
+    """Return psi(x) for normal positive x up to 1/2; the logarithm is not used."""
     return x.polynomial(PSI_BELOW_HALF) - 1.0 / x
 
 

@@ -1,7 +1,7 @@
-"""Eight lanes at a time: vectors cut into groups, and look-ups in tables of eight.
+"""Evaluation in groups of eight lanes, and lookup in tables of eight entries.
 
-Eight doubles are one vector of AVX-512, two of AVX2 and four of NEON. A function whose rare case is not so rare
-is better computed in groups, as then fewer lanes share its branch, and it needs fewer registers at a time.
+Eight doubles are one vector of AVX-512, two of AVX2 and four of NEON. Groups suit a function with a branch that is taken fairly often:
+fewer lanes share the branch, and fewer registers are live at a time.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,22 +14,21 @@ from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers
 
 GROUP = 8
 
-# Appends what returns the entry at an index.
+# Appends the instructions that load the entry at an index.
 Entry = Callable[[ir.IRBuilder, ir.Value], ir.Value]
 
 
-def in_groups(f: Callable[[Floats], Sequence[Floats]], x: Floats) -> tuple[Floats, ...]:
-    """Return the results of f, of one group of lanes after the other; x is of any width."""
+def map_groups(f: Callable[[Floats], Sequence[Floats]], x: Floats) -> tuple[Floats, ...]:
+    """Apply f to each group of lanes, and concatenate the results; x may have any width."""
     starts = range(0, x.width, GROUP)
     results = [f(_lanes(x, range(i, min(i + GROUP, x.width)))) for i in starts]
-    return tuple(reduce(_joined, parts) for parts in zip(*results))
+    return tuple(reduce(_concatenate, parts) for parts in zip(*results))
 
 
 def look_up(index: Integers, name: str, table: Sequence[float]) -> Floats:
-    """Return the entries of a table of eight, whose name is part of a symbol, at indices from 0 to 7.
+    """Return the entries of a table of eight at indices from 0 to 7; the name is part of the symbol of the table.
 
-    Of eight lanes LLVM makes one permutation of a register, where the CPU has one of that size; fewer are
-    loaded from memory.
+    For eight lanes LLVM emits one register permutation if the CPU supports this size. Fewer lanes are loaded from memory.
     """
     builder = index.builder
     entry = _in_register(table) if index.width == GROUP else _in_memory(builder, name, table)
@@ -52,12 +51,12 @@ def _in_memory(builder: ir.IRBuilder, name: str, table: Sequence[float]) -> Entr
 
 
 def _lanes(x: Floats, lanes: Sequence[int]) -> Floats:
-    """Return some lanes."""
+    """Return the selected lanes."""
     return Floats(x.builder, shuffle(x.builder, x.value, x.value, lanes))
 
 
-def _joined(first: Floats, second: Floats) -> Floats:
-    """Return the lanes of both; the second has no more than the first."""
+def _concatenate(first: Floats, second: Floats) -> Floats:
+    """Return the lanes of both vectors; the second has at most as many as the first."""
     last = second.width - 1
     padded = _lanes(second, [min(i, last) for i in range(first.width)]).value
     both = range(first.width + second.width)

@@ -1,4 +1,4 @@
-r"""The hyperbolic functions sinh and cosh, and the inverse ones.
+r"""The hyperbolic functions sinh and cosh, and the inverse functions arcsinh, arccosh and arctanh.
 
 **sinh, cosh.** With :math:`|x| = k \log 2 + r` as in :mod:`.exponential`, the addition theorems
 
@@ -7,12 +7,12 @@ r"""The hyperbolic functions sinh and cosh, and the inverse ones.
     \cosh |x| &= a \cosh r + b \sinh r, & a &= \cosh(k \log 2) = (2^k + 2^{-k})/2 \\
     \sinh |x| &= b \cosh r + a \sinh r, & b &= \sinh(k \log 2) = (2^k - 2^{-k})/2
 
-need no division. :math:`a` and :math:`b` are exact up to :math:`k = 26`, and :math:`b = 0` for :math:`k = 0`, so
-that small arguments lose no digits. :math:`\sinh r = r + r^3 p(r^2)` and :math:`\cosh r = 1 + r^2 q(r^2)` with the
+need no division. :math:`a` and :math:`b` are exact up to :math:`k = 26`. Small arguments lose no digits, because :math:`b = 0` for
+:math:`k = 0`. :math:`\sinh r = r + r^3 p(r^2)` and :math:`\cosh r = 1 + r^2 q(r^2)` with the
 minimax polynomials ``SINH`` and ``COSH``. The large terms, :math:`b + a r` or :math:`a + b r`, are added
-as pairs. Half of everything is computed and doubled at the end, because the results go as far as :math:`2^{1024}`.
+as pairs. All terms are computed as halves and doubled at the end, because results may reach :math:`2^{1024}`.
 
-**The inverse functions** are logarithms of a sum with 1, which is handed over as a pair, as for log1p:
+**The inverse functions** are logarithms of 1 plus a term. The sum is a pair, as for log1p:
 
 .. math::
 
@@ -20,8 +20,8 @@ as pairs. Half of everything is computed and doubled at the end, because the res
     \mathrm{arcosh}\, x &= \log(1 + d + \sqrt{2d + d^2}), \qquad d = x - 1 \\
     \mathrm{artanh}\, t &= \tfrac12 \log(1 + 2t / (1 - t))
 
-for :math:`t = |x|`. From :math:`2^{28}` on the first two are :math:`\log x + \log 2` (fdlibm has the same
-formulas, on more ranges).
+for :math:`t = |x|`. For arguments from :math:`2^{28}` on, arsinh and arcosh are :math:`\log x + \log 2`. fdlibm has the same
+formulas, on more ranges.
 
 **Error budget**, in ulp of the result: the final rounding 1/2; for sinh and cosh the polynomials and their
 rounding 1/4, and 1/2 for :math:`a` and :math:`b` of large arguments; for the inverse functions the term after 1,
@@ -33,13 +33,13 @@ from pymc_fastlogp.kernel.vecmath.logarithm import INF, NAN, log_of_sum
 from pymc_fastlogp.kernel.vecmath.polynomials import COSH, SINH
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Pair, fast_two_sum, quotient, two_sum
 
-# Just above the largest argument whose hyperbolic sine and cosine are finite.
+# Slightly above the largest argument with finite sinh and cosh.
 OVERFLOW = 710.5
-# From here on 2**-k counts for nothing beside 2**k.
+# From this argument on 2**-k is negligible beside 2**k.
 ONE_SIDED = 40.0
-# sinh(x) and the inverse functions of x are x to within half an ulp below.
+# Below this magnitude sinh, arcsinh and arctanh of x are x to within half an ulp.
 TINY = 2.0**-27
-# From here on 1 counts for nothing beside x**2.
+# From this argument on 1 is negligible beside x**2.
 LARGE = 2.0**28
 
 
@@ -74,7 +74,7 @@ def arccosh(x: Floats) -> Floats:
 
 
 def arctanh(x: Floats) -> Floats:
-    """Return the inverse hyperbolic tangent, inf at 1 and nan beyond."""
+    """Return the inverse hyperbolic tangent, inf at 1 and nan above."""
     t = x.magnitude()
     ratio = quotient(t * 2.0, fast_two_sum(1.0, -t))
     value = log_of_sum(two_sum(1.0, ratio)).rounded() * 0.5
@@ -83,9 +83,9 @@ def arctanh(x: Floats) -> Floats:
 
 
 def _by_addition(magnitude: Floats, is_odd: bool) -> Floats:
-    """Return the sine, which is odd, or the cosine."""
+    """Return sinh(abs(x)) if odd, else cosh(abs(x)), by the addition theorems."""
     reduced = reduce_by_ln2(magnitude.at_most(OVERFLOW))
-    # Quarters, as a and b are halves of a mean.
+    # Quarters of the powers, because a and b are means and the result is computed as a half.
     up = ((reduced.k + (BIAS - 2)) << MANTISSA_BITS).as_floats()
     down = ((BIAS - 2 - reduced.k) << MANTISSA_BITS).as_floats()
     down = (magnitude < ONE_SIDED).select(down, 0.0)

@@ -1,22 +1,18 @@
 r"""Logarithms: log, log1p, log2, log10.
 
-Write :math:`x = 2^k m` with :math:`\sqrt{1/2} \le m < \sqrt 2`; integer operations on the bits do it, after
-multiplication by :math:`2^{54}` where x is subnormal. What is not a normal positive number is treated
-apart, and only where a lane has it. :math:`f = m - 1` is exact, and
+Write :math:`x = 2^k m` with :math:`\sqrt{1/2} \le m < \sqrt 2`, by integer operations on the bits. A subnormal x is first multiplied by
+:math:`2^{54}`. A separate branch handles every x that is not a normal positive number, if a lane has one. :math:`f = m - 1` is exact, and
 
 .. math:: \log x = k \log 2 + f - f^2/2 + f^3 p(f)
 
-with the minimax polynomial ``LOG``. There is no division (compare fdlibm's :math:`f/(2+f)`): on vectors
-it would cost more than the longer polynomial. :math:`k \log 2` is split in two as in
-:mod:`.exponential`, its leading part is exact, and its sum with :math:`f` is kept as a pair (Muller,
-Elementary Functions, 3rd ed., section 11; Tang 1990 for the bookkeeping).
+with the minimax polynomial ``LOG``. fdlibm divides, :math:`f/(2+f)`; on vectors a division costs more than the
+longer polynomial. :math:`k \log 2` is split in two as in :mod:`.exponential`. The leading part is exact, and its sum with :math:`f` is a pair
+(Muller, Elementary Functions, 3rd ed., section 11; Tang 1990 for the error analysis).
 
-**log1p** takes :math:`u = 1 + x` and the exact rounding error of that sum,
-:math:`c`. To first order :math:`\log(1 + f + 2^{-k} c) = \log(1 + f) + 2^{-k} c\,(1 - f)`; the next term is below
+**log1p** uses :math:`u = 1 + x` and the exact rounding error :math:`c` of this sum. To first order :math:`\log(1 + f + 2^{-k} c) = \log(1 + f) + 2^{-k} c\,(1 - f)`; the next term is below
 :math:`2^{-53} f^2`. Where :math:`u = 1` this gives back :math:`c = x`, so small x needs no special case.
 
-**log2 and log10** multiply the pair by :math:`1/\log b`, itself a pair, and add :math:`k \log_b 2`; powers of
-two and of ten come out exact.
+**log2 and log10** multiply the pair by the pair :math:`1/\log b`, and add :math:`k \log_b 2`. The logarithms of powers of the base are exact.
 
 **Error budget** in ulp of the result: the final rounding 1/2, the terms from :math:`f^2/2` on 1/3,
 for :math:`|f|` near 0.41 and :math:`k = 0`.
@@ -27,7 +23,7 @@ from dataclasses import dataclass
 
 from pymc_fastlogp.kernel.vecmath.exponential import BIAS, LN2_HIGH, LN2_LOW, MANTISSA_BITS
 from pymc_fastlogp.kernel.vecmath.polynomials import LOG
-from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Pair, apart, fast_two_sum
+from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Pair, call_outlined, fast_two_sum
 
 INF, NAN = float("inf"), float("nan")
 SMALLEST_NORMAL = 2.0**-1022
@@ -42,7 +38,7 @@ SQRT_HALF_BITS = 0x3FE6_A09E_667F_3BCD
 TWO_52_BITS = 0x4330_0000_0000_0000
 TWO_52 = 2.0**52
 
-# Leading parts with trailing zeros, of which every exponent is an exact multiple.
+# log10(2) with trailing zeros in the leading part, whose product with every exponent is exact; log10(e) and log2(e) as pairs.
 LOG10_2_HIGH, LOG10_2_LOW = 0.30102999566406652, -8.5323443170571066e-14
 LOG10_E = (0.4342944819032518, 1.098319650216765e-17)
 LOG2_E = (1.4426950408889634, 2.0355273740931033e-17)
@@ -50,7 +46,7 @@ LOG2_E = (1.4426950408889634, 2.0355273740931033e-17)
 
 @dataclass(frozen=True)
 class Split:
-    """``x = 2**k (1 + f)``, f from sqrt(1/2) - 1 to sqrt(2) - 1 and exact.
+    """``x = 2**k (1 + f)``, with an exact f from sqrt(1/2) - 1 to sqrt(2) - 1.
 
     ``biased`` is ``k + 1023``, plus 54 where x is subnormal.
     """
@@ -60,7 +56,7 @@ class Split:
     f: Floats
 
     def shrink(self, x: Floats) -> Floats:
-        """Return ``x / 2**k``, or 0 for k = 1024, whose reciprocal is subnormal."""
+        """Return ``x / 2**k``, or 0 for k = 1024, where ``2**-k`` is subnormal."""
         return x * ((2 * BIAS + 1 - self.biased) << MANTISSA_BITS).as_floats() * 0.5
 
 
@@ -70,7 +66,7 @@ def log(x: Floats) -> Floats:
 
 
 def log_reciprocal(x: Floats) -> tuple[Floats, Floats]:
-    """Return the logarithm and its derivative; the division runs beside the polynomial."""
+    """Return the logarithm and its derivative; the division overlaps with the polynomial."""
     return log(x), x.reciprocal()
 
 
@@ -99,13 +95,13 @@ def log10(x: Floats) -> Floats:
 
 
 def log_pair(x: Floats) -> Pair:
-    """Return log(x) for finite positive x, and anything for other x."""
+    """Return log(x) for finite positive x; the result for other x is unspecified."""
     split = split_exponent(x)
     return _natural(split.k, split.f, 0.0)
 
 
-def log_of_normal_apart(x: Floats) -> Pair:
-    """Return log(x) as the exact k log(2) and the rest, which is good to 2**-54."""
+def split_log_of_normal(x: Floats) -> Pair:
+    """Return log(x) as the exact ``k log(2)`` and the rest, whose error is at most 2**-54."""
     split = split_normal(x)
     k, f = split.k, split.f
     return Pair(k * LN2_HIGH, k.fma(LN2_LOW, (f * f).fma(_tail_over_square(f), f)))
@@ -142,21 +138,21 @@ def split_normal(x: Floats) -> Split:
 
 
 def with_edges(x: Floats, result: Floats) -> Floats:
-    """Return the result for x in (0, inf), and inf, -inf, nan at inf, 0 and elsewhere."""
+    """Return the result for x in (0, inf), inf at inf, -inf at 0, and nan elsewhere."""
     positive = x > 0.0
     edge = positive.select(INF, x.equals(0.0).select(-INF, NAN))
     return (positive & (x < INF)).select(result, edge)
 
 
 def _by_split(name: str, x: Floats, formula: Callable[[Split], Floats]) -> Floats:
-    """Apply a formula to normal positive x, and where some x is not, with subnormals and edges."""
+    """Apply a formula to normal positive x; a branch handles other x, if a lane has one."""
     rare = x.bits().is_outside(SMALLEST_NORMAL_BITS, INF_BITS)
 
     def anywhere(x: Floats) -> Floats:
         return with_edges(x, formula(split_exponent(x)))
 
     usual = formula(split_normal(x))
-    (result,) = rare.where_any([usual], lambda: [apart(name, anywhere, x)])
+    (result,) = rare.where_any([usual], lambda: [call_outlined(name, anywhere, x)])
     return result
 
 

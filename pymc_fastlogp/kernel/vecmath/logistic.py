@@ -9,20 +9,21 @@ With :math:`t = e^{-|x|} \le 1`,
     \log \mathrm{sigmoid}(x) &= -\mathrm{softplus}(-x) \\
     -\tanh |x| &= h / (1 + h), \qquad h = (e^{-2|x|} - 1) / 2
 
-so that nothing overflows and all digits are kept where the result is small. For tanh let :math:`-2|x| = k \log 2 + r`;
-then :math:`h = (2^{k-1} - 1/2) + 2^{k-1} (e^r - 1)`. The rounding of that sum would count up to twice in the quotient,
-so the remainder of the division is taken with both terms. A density that needs
-softplus and its derivative sigmoid has :math:`t` once: :func:`sigmoid_softplus`.
+so that nothing overflows, and small results keep all digits. For tanh let :math:`-2|x| = k \log 2 + r`.
+Then :math:`h = (2^{k-1} - 1/2) + 2^{k-1} (e^r - 1)`. The quotient would amplify the rounding error of this sum up to twice,
+so both terms enter the remainder of the division. :func:`sigmoid_softplus` computes :math:`t` once for a density that needs softplus and
+its derivative sigmoid.
 
-log1mexp is :math:`\log(1 - e^x)` for :math:`x \le 0` and nan above, as in PyTensor. For
-:math:`x > -\log 2` the argument of the logarithm is :math:`-\mathrm{expm1}(x)`, below it is
-:math:`1 - e^x` (M. Mächler 2012, Accurately computing log(1 - exp(-|a|))). Both are pairs made from
-the same :math:`e^r - 1`, and a ``select`` picks one before a single logarithm.
+log1mexp is :math:`\log(1 - e^x)` for :math:`x \le 0` and nan above, as in PyTensor. The argument of the logarithm is
+:math:`-\mathrm{expm1}(x)` for :math:`x > -\log 2`, and :math:`1 - e^x` below (M. Mächler 2012, Accurately computing log(1 - exp(-|a|))).
+Both arguments are pairs from the same :math:`e^r - 1`. A ``select`` picks one argument, so only one logarithm is evaluated.
 
-**Error budget** in ulp of the result: the error of t, about 1, or of both terms of h, and 1/2 for the last step of the
-division, whose denominator is an exact pair. softplus: the error of t where x is negative, and 1/2 for
-the rounding of :math:`\log(1 + t)` where it is not, plus the budget of the logarithm. sigmoid is
-monotone because exp and the later steps are.
+**Error budget** in ulp of the result:
+
+- sigmoid, tanh: the error of t, about 1, or of both terms of h; 1/2 for the last step of the division, whose denominator is an exact pair.
+- softplus: the error of t for negative x, 1/2 for the rounding of :math:`\log(1 + t)` for other x; the budget of the logarithm.
+
+sigmoid is monotone because exp and the later steps are monotone.
 """
 
 from pymc_fastlogp.kernel.vecmath.exponential import (
@@ -69,12 +70,12 @@ def tanh(x: Floats) -> Floats:
     """Return the hyperbolic tangent."""
     reduced = reduce_by_ln2((x.magnitude() * -2.0).at_least(TANH_LOW))
     scale = half_power_of_two(reduced.k)
-    # The rounding error of r counts 2**(k - 1) times here, and not at all for k = 0.
+    # The rounding error of r is multiplied by 2**(k - 1), at most 1/4. There is no such error for k = 0.
     large, small = scale - 0.5, scale * reduced.rounded_expm1()
     half = large + small
     reciprocal = 1.0 / (half + 1.0)
     estimate = half * reciprocal
-    # What half leaves out is in the remainder. The first difference is exact.
+    # The remainder includes the rounding error of `half`. The first difference is exact.
     remainder = (-estimate).fma(large, large - estimate) + small
     remainder = (-estimate).fma(small, remainder)
     return remainder.fma(reciprocal, estimate).with_sign_of(x)

@@ -4,14 +4,13 @@ A double is :math:`x = m 2^e` with an integer :math:`|m| < 2^{53}`, and
 
 .. math:: 2x/\pi = m \cdot (2^e \cdot 2/\pi)
 
-is needed modulo 4 only. So of the binary digits of :math:`2/\pi` those before :math:`2^{1-e}` are skipped; of the
-ones that follow, 192 are loaded as one integer, two of them before the point and 190 behind. The product with
-:math:`m` modulo :math:`2^{192}` is what is asked for, with an error of at most :math:`m 2^{-190}`, less than
-:math:`2^{-137}`. No double comes closer to a multiple of :math:`\pi/2` than about :math:`2^{-62}`, so that more than 70
-digits are left in any case (M. Payne and R. Hanek 1983, Radian reduction for trigonometric
-functions; Muller, Elementary Functions, 3rd ed., section 11.4).
+is needed only modulo 4. The binary digits of :math:`2/\pi` before :math:`2^{1-e}` contribute multiples of 4 and are skipped. The following 192
+digits are loaded as one integer, two before the binary point and 190 after. Its product with :math:`m` modulo :math:`2^{192}` is
+:math:`2x/\pi` modulo 4, with an error of at most :math:`m 2^{-190} < 2^{-137}`. No double is closer to a multiple of :math:`\pi/2` than about
+:math:`2^{-62}`, so more than 70 binary digits remain (M. Payne and R. Hanek 1983, Radian reduction for trigonometric functions; Muller,
+Elementary Functions, 3rd ed., section 11.4).
 
-The function is called, not inlined: it is rare, and one copy a module is enough.
+The function is called, not inlined, because it is rarely used and one copy per module is enough.
 """
 
 from llvmlite import ir
@@ -21,12 +20,12 @@ from pymc_fastlogp.kernel.vecmath.exponential import BIAS, MANTISSA_BITS
 
 WINDOW = ir.IntType(192)
 FRACTION_BITS = 190
-# The window, and up to 7 bits from before it in the same byte; loads are of a power of two of bits.
+# The window and up to 7 bits before it in the same byte; a load has a power of two of bits.
 LOADED = ir.IntType(256)
-# Exactly convertible pieces of the window.
+# Width of pieces of the window that convert to double exactly.
 PIECE_BITS = 48
 
-# The largest exponent e of a double. The smallest that is reduced here is that of 2**30.
+# The largest exponent e of a double. The smallest exponent that is reduced here is the exponent of 2**30.
 LARGEST_EXPONENT = 1023 - MANTISSA_BITS
 # 2/pi times 2**TWO_OVER_PI_BITS, rounded down.
 TWO_OVER_PI_BITS = FRACTION_BITS + LARGEST_EXPONENT
@@ -37,7 +36,7 @@ TWO_OVER_PI = int(
     "aea4f758fd7cbe2f67a0e73ef14a525d4d7f6bf623f1aba10ac",
     16,
 )
-# With zeros in front for the windows of the smallest exponents.
+# Leading zeros serve the windows of the smallest exponents.
 DIGITS = ir.IntType(1280)
 
 SYMBOL = "pymc_fastlogp.payne_hanek"
@@ -45,10 +44,10 @@ SIGNATURE = ir.FunctionType(ir.LiteralStructType([F64] * 3), [F64])
 
 
 def declare(module: ir.Module) -> ir.Function:
-    """Return the function of one double x, finite and not below ``2**30`` in magnitude.
+    """Return the function that reduces one finite double x with ``|x| >= 2**30``.
 
-    Its results are k from 0 to 3, and the leading part and the rest of a fraction f, ``|f| <= 1/2``,
-    such that ``x = (k + f) pi/2`` up to multiples of ``2 pi``.
+    Its results are k, 0 to 3 as a double, and a fraction f as a pair, ``|f| <= 1/2``, such that ``x = (k + f) pi/2`` up to
+    multiples of ``2 pi``.
     """
     return once(module, SYMBOL, SIGNATURE, _reduced)
 
@@ -70,13 +69,13 @@ def _reduced(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
 
 def _significand(builder: ir.IRBuilder, bits: ir.Value) -> ir.Value:
-    """Return m with its sign."""
+    """Return m with the sign of x."""
     m = builder.or_(builder.and_(bits, I64(2**MANTISSA_BITS - 1)), I64(2**MANTISSA_BITS))
     return builder.select(builder.icmp_signed("<", bits, I64(0)), builder.neg(m), m)
 
 
 def _window(builder: ir.IRBuilder, skipped: ir.Value) -> ir.Value:
-    """Return the 192 bits of 2/pi before the last ``skipped``; the bytes are little-endian."""
+    """Return the 192 bits of 2/pi above the lowest ``skipped`` bits; the bytes are little-endian."""
     digits = private_constant(builder.module, f"{SYMBOL}.digits", DIGITS(TWO_OVER_PI))
     first = builder.bitcast(digits, I8.as_pointer())
     address = builder.gep(first, [builder.lshr(skipped, I64(3))])
@@ -86,7 +85,7 @@ def _window(builder: ir.IRBuilder, skipped: ir.Value) -> ir.Value:
 
 
 def _fraction(builder: ir.IRBuilder, product: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """Return the last 190 bits, as a signed fraction, in two doubles."""
+    """Return the last 190 bits, a signed fraction, as a pair of doubles."""
     fraction = builder.shl(product, WINDOW(2))
     mask = I64(2**PIECE_BITS - 1)
     pieces = []

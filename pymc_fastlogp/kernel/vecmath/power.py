@@ -1,24 +1,27 @@
 r"""Powers and sums of exponentials: pow, integer and half-integer powers, logaddexp.
 
 **pow** is :math:`|x|^y = e^{y \log |x|}`, with the sign of :math:`x` where :math:`y` is an odd integer. The
-exponential multiplies the relative error of its argument by up to 745, so the logarithm is a pair good to :math:`2^{-64}`, and
-its product with :math:`y` is a pair. Special cases come out as C99 (annex F.9.4.4) has them: :math:`y` is limited
-to :math:`2^{65}` in magnitude, which is infinity enough for any base but 1, and the logarithm of zero and
-infinity is infinite; what is left is a base of 1, an exponent of 0, and nan for a negative base with
-an exponent that is no integer. All of this is apart, for where a lane has a base that is no normal positive number: for others only a base of 1 is special, by an exponent of nan.
+exponential multiplies the relative error of its argument by up to 745. So the logarithm is a pair with an error of :math:`2^{-64}`, and
+its product with :math:`y` is a pair. A branch handles bases that are not normal positive numbers. Special cases follow C99 (annex F.9.4.4):
 
-**integer_power** is what pow becomes where all lanes have the same small constant exponent, and costs a few multiplications. With :math:`\varepsilon \le` half an ulp for each rounding
-there are at most 1.5 ulp in :math:`x^2 x` and 1.92 in :math:`(x^2)^2`: if the mantissa of the rounded square is
-:math:`1 \le m < 2`, its square has the error :math:`2 m \varepsilon` beside its own rounding, in units that
+- :math:`y` is limited to :math:`2^{65}` in magnitude, where the power of any base but 1 is already 0 or infinite.
+- The logarithms of zero and infinity are infinite.
+- The power is 1 for the base 1 and for the exponent 0.
+- The power is nan for a negative base with an exponent that is not an integer.
+
+Among normal positive bases only 1 is special, for a nan exponent.
+
+**integer_power** replaces pow if all lanes have the same small constant exponent; it takes a few multiplications. Let each rounding err by
+:math:`\varepsilon \le` 1/2 ulp. The error of :math:`x^2 x` is at most 1.5 ulp, and the error of :math:`(x^2)^2` at most 1.92 ulp: if the rounded
+square has the mantissa :math:`1 \le m < 2`, its square has the error :math:`2 m \varepsilon` plus its own rounding, in units that
 double at :math:`m = \sqrt 2`. The same holds for :math:`(1/x)^2`. Other exponents square pairs, whose relative error of
-:math:`2^{-100}` leaves the final rounding alone.
+:math:`2^{-100}` does not affect the final rounding.
 
-**half_integer_power** is what it becomes for the constants :math:`\pm 1/2` and :math:`\pm 3/2`, which derivatives of roots and of precisions have: :math:`\sqrt x`,
-:math:`x \sqrt x` and their reciprocals, with at most 2 ulp for three roundings, one after the other.
+**half_integer_power** replaces pow for the constants :math:`\pm 1/2` and :math:`\pm 3/2`, which occur in derivatives of roots and precisions. It
+computes :math:`\sqrt x`, :math:`x \sqrt x` or a reciprocal, with at most three successive roundings and an error of at most 2 ulp.
 
-**logaddexp** is :math:`\log(e^a + e^b) = \max(a, b) + \log(1 + e^{-|a - b|})`. It is zero along a curve where both terms
-cancel; the difference, its exponential, the logarithm and the sum are pairs, so the absolute error there is
-about :math:`2^{-55}`.
+**logaddexp** is :math:`\log(e^a + e^b) = \max(a, b) + \log(1 + e^{-|a - b|})`. The two terms cancel along a curve where the result is zero.
+The difference, its exponential, the logarithm and the sum are pairs, so the absolute error there is about :math:`2^{-55}`.
 
 **Error budget** of pow in ulp of the result: the logarithm times :math:`y` 1/4, the exponential 1/3, the
 final rounding 1/2.
@@ -30,8 +33,8 @@ from llvmlite import ir
 
 from pymc_fastlogp.kernel.vecmath.compensated import (
     exp_of_remainder,
-    long_log,
-    long_log_of_normal,
+    extended_log,
+    extended_log_of_normal,
     product,
     product_of_pairs,
     reduce_pair_by_ln2,
@@ -45,11 +48,18 @@ from pymc_fastlogp.kernel.vecmath.logarithm import (
     log_of_normal_sum,
     with_edges,
 )
-from pymc_fastlogp.kernel.vecmath.vector import Floats, Mask, Pair, apart, fast_two_sum, two_sum
+from pymc_fastlogp.kernel.vecmath.vector import (
+    Floats,
+    Mask,
+    Pair,
+    call_outlined,
+    fast_two_sum,
+    two_sum,
+)
 
-# Every base but 1 has a power of 0 or inf with a larger exponent.
+# With a larger exponent the power of every base but 1 is 0 or inf.
 LARGEST_EXPONENT = 2.0**65
-# Exponents whose powers need no pairs, and those whose powers by multiplication are quicker.
+# Exponents whose powers need no pairs, and exponents for which multiplication is faster than pow.
 PLAIN_EXPONENTS, INTEGER_EXPONENTS = range(-2, 5), range(-16, 17)
 HALF_EXPONENTS = (-1.5, -0.5, 0.5, 1.5)
 
@@ -62,13 +72,15 @@ def power(x: Floats, y: Floats) -> Floats:
     if n is not None and n in HALF_EXPONENTS:
         return half_integer_power(x, n)
     rare = x.bits().is_outside(SMALLEST_NORMAL_BITS, INF_BITS)
-    (result,) = rare.where_any([_power_of_normal(x, y)], lambda: [apart("pow", _power, x, y)])
+    (result,) = rare.where_any(
+        [_power_of_normal(x, y)], lambda: [call_outlined("pow", _power, x, y)]
+    )
     return result
 
 
 def _power_of_normal(x: Floats, y: Floats) -> Floats:
-    """Return x to the power of y for normal positive x; the logarithm is finite, so an exponent of 0 needs no care."""
-    log = long_log_of_normal(x)
+    """Return x to the power of y for normal positive x; an exponent of 0 needs no special case, because the logarithm is finite."""
+    log = extended_log_of_normal(x)
     exponent = y.at_least(-LARGEST_EXPONENT).at_most(LARGEST_EXPONENT)
     argument = product(exponent, log.high)
     argument = Pair(argument.high, exponent.fma(log.low, argument.low))
@@ -78,7 +90,7 @@ def _power_of_normal(x: Floats, y: Floats) -> Floats:
 def _power(x: Floats, y: Floats) -> Floats:
     """Return x to the power of y for any x."""
     magnitude = x.magnitude()
-    log = long_log(magnitude)
+    log = extended_log(magnitude)
     exponent = y.at_least(-LARGEST_EXPONENT).at_most(LARGEST_EXPONENT)
     argument = product(exponent, with_edges(magnitude, log.high))
     argument = Pair(argument.high, exponent.fma(log.low, argument.low))
@@ -97,22 +109,22 @@ def integer_power(x: Floats, n: int) -> Floats:
     result = _compensated_power(base, abs(n))
     low = result.low
     if n < 0:
-        # 1/x is base times one plus this.
+        # The relative error of the base: 1/x = base (1 + error).
         error = (-base).fma(x, 1.0)
         low = result.high.fma(error * abs(n), low)
-    # Where the power is 0 or inf, there may be a nan.
+    # The correction may be nan where the power is 0 or inf.
     power = result.high + (low.magnitude() < INF).select(low, 0.0)
     return power.with_sign_of(x) if n % 2 else power
 
 
 def half_integer_power(x: Floats, n: float) -> Floats:
     """Return x to the power of a constant, one of ``HALF_EXPONENTS``."""
-    # C's pow takes -0.0 for 0.0 and -inf for inf here, which a root does not.
+    # C's pow treats -0.0 as 0.0 and -inf as inf here, unlike sqrt.
     base = x.equals(-INF).select(INF, x + 0.0)
     root = base.sqrt()
     if n > 0:
         return root if n < 1 else base * root
-    # Not the reciprocal of the product, which overflows where its reciprocal is still a number.
+    # Divide twice: the product overflows where its reciprocal is still representable.
     return 1.0 / root if n > -1 else 1.0 / root / base
 
 
@@ -131,7 +143,7 @@ def logaddexp(a: Floats, b: Floats) -> Floats:
 
 
 def _constant(x: Floats) -> float | None:
-    """Return the number that all lanes are, if they are a constant."""
+    """Return the number if all lanes are the same constant, else None."""
     value = x.value
     if isinstance(value, ir.CastInstr) and value.opname == "sitofp":
         (value,) = value.operands
@@ -142,7 +154,7 @@ def _constant(x: Floats) -> float | None:
 
 
 def _is_integer(x: Floats) -> Mask:
-    """Return where this is an integer or infinite."""
+    """Return where x is an integer or infinite."""
     return x.nearest_integer().equals(x)
 
 
@@ -157,7 +169,7 @@ def _plain_power(x: Floats, n: int) -> Floats:
 
 
 def _compensated_power(x: Floats, n: int) -> Pair:
-    """Return x to the power of n >= 2."""
+    """Return x to the power of n >= 2, as a pair."""
     if n == 2:
         return product(x, x)
     if n % 2 == 0:

@@ -1,18 +1,18 @@
-r"""Range reduction by quarters of a turn, :math:`x = k \pi/2 + r`.
+r"""Range reduction modulo :math:`\pi/2`: :math:`x = k \pi/2 + r`.
 
 :math:`k` is the nearest integer to :math:`2x/\pi`, so that :math:`|r| \le \pi/4`.
-With :math:`\pi/2 = c_1 + c_2 + c_3`, each the nearest double to what the ones before leave out,
+With :math:`\pi/2 = c_1 + c_2 + c_3`, each the double nearest to the remainder of the preceding constants,
 
 .. math:: r = (x - k c_1) - k c_2 - k c_3
 
 (Cody and Waite; Muller et al., Handbook of Floating-Point Arithmetic, 2nd ed., section 10.2). The
 first difference is exact with a fused multiply-add: both terms are multiples of :math:`2^{-53}` if
-:math:`k \ne 0`, and it is less than 1. The product with :math:`c_2` is a pair. So :math:`r` is a pair
-whose error is about :math:`k\,2^{-160}`. No double comes closer to a multiple of :math:`\pi/2` than
-:math:`2^{-62}` (Muller, Elementary Functions, 3rd ed., section 11.3), so that the digits of the pair do count.
+:math:`k \ne 0`, and the difference is less than 1. The product with :math:`c_2` is a pair. So :math:`r` is a pair
+with an error of about :math:`k\,2^{-160}`. No double is closer to a multiple of :math:`\pi/2` than :math:`2^{-62}` (Muller,
+Elementary Functions, 3rd ed., section 11.3), so the relative error of :math:`r` is small.
 
-**Huge arguments**, from :math:`2^{30}` on, need more digits of :math:`\pi`. In a log density they are next to
-none, so there is a branch, taken if any lane has one, to :mod:`.payne_hanek` for one lane after the other.
+**Huge arguments**, from :math:`2^{30}` on, need more digits of :math:`\pi`. They are very rare in a log density, so a branch calls
+:mod:`.payne_hanek` lane by lane, if any lane is huge.
 """
 
 from collections.abc import Sequence
@@ -26,13 +26,13 @@ from pymc_fastlogp.kernel.vecmath.logarithm import INF
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Pair, fast_two_sum, two_sum
 
 TWO_OVER_PI = 0.6366197723675814
-# pi/2: the nearest double, the nearest to the rest, and to the rest of that.
+# pi/2 as a sum of three doubles: c1, c2 and c3.
 HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
 HUGE = 2.0**30
 
 
 def reduce_by_half_pi(x: Floats) -> tuple[Integers, Pair]:
-    """Return k, right modulo 4, and r, nan where x is not finite."""
+    """Return k, correct modulo 4, and r, which is nan where x is not finite."""
     magnitude = x.magnitude()
     huge = (magnitude >= HUGE) & (magnitude < INF)
     shifted, high, low = huge.where_any(_cody_waite(x), lambda: _by_lane(huge.select(x, HUGE)))
@@ -40,7 +40,7 @@ def reduce_by_half_pi(x: Floats) -> tuple[Integers, Pair]:
 
 
 def _cody_waite(x: Floats) -> Sequence[Floats]:
-    """Return k + ROUND_TO_INTEGER and the parts of r, where ``|x| < 2**30``."""
+    """Return k + ROUND_TO_INTEGER and the two parts of r for ``|x| < 2**30``."""
     first, second, third = HALF_PI
     shifted = x.fma(TWO_OVER_PI, ROUND_TO_INTEGER)
     k = shifted - ROUND_TO_INTEGER
@@ -52,7 +52,7 @@ def _cody_waite(x: Floats) -> Sequence[Floats]:
 
 
 def _by_lane(x: Floats) -> Sequence[Floats]:
-    """Return the same for huge arguments."""
+    """Return the results of :func:`_cody_waite` for huge arguments."""
     builder = x.builder
     function = payne_hanek.declare(builder.module)
     vectors: list[ir.Value] = [ir.Constant(x.value.type, ir.Undefined)] * 3

@@ -1,4 +1,4 @@
-"""The table of vector functions: the one place where a function is added."""
+"""The table of vector functions. A new function is one row here."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,18 +36,17 @@ class Function:
     Attributes
     ----------
     name : str
-        As in NumPy and ``scipy.special``, where they have it.
+        Name of the function, as in NumPy and ``scipy.special`` if they have it.
     emit : callable
         Takes ``n_arguments`` Floats, appends instructions, returns one Floats.
     op : type, optional
-        The class of the scalar Op that it computes.
+        Class of the scalar Op that the function computes.
     domain : tuple of float
-        Where the result is finite and not constant; accuracy is measured here.
+        Interval in which the result is finite and not constant, where accuracy is measured.
     ulp : float
-        The largest error, in units in the last place of the larger of ``abs(result)`` and ``unit``.
+        Bound on the error, in units in the last place of the larger of ``abs(result)`` and ``unit``.
     unit : float
-        0, or the magnitude below which the error is absolute, for a function with zeros that cannot
-        be hit exactly.
+        Magnitude of the result below which the error is absolute, for a function whose zeros are not doubles; else 0.
     monotone : bool
         Whether a larger argument never gives a smaller result.
     n_arguments : int
@@ -66,9 +65,9 @@ class Function:
 
 @dataclass(frozen=True)
 class Shared:
-    """Functions of one argument that are computed together, with the same bits as alone.
+    """Functions of one argument that share work; each result has the same bits as from a separate call.
 
-    The results are named as in :data:`FUNCTIONS`, in the order in which they are returned.
+    ``results`` are names in :data:`FUNCTIONS`, in the order in which ``emit`` returns the results.
     """
 
     name: str

@@ -1,17 +1,16 @@
 r"""The trigonometric functions: sin, cos, tan.
 
-With :math:`x = k \pi/2 + r`, :math:`|r| \le \pi/4`, from :mod:`.quarters`,
+With :math:`x = k \pi/2 + r`, :math:`|r| \le \pi/4`, from :mod:`.range_reduction`,
 
 .. math::
 
     \sin r = r + r^3 p(r^2), \qquad \cos r = 1 - r^2/2 + r^4 q(r^2)
 
-with the minimax polynomials ``SIN`` and ``COS``. Where :math:`k` is odd the two change places, and bit 1 of
-:math:`k`, or of :math:`k + 1` for the cosine, is the sign. The tangent is the quotient of the two as pairs,
-:math:`\sin r / \cos r` or :math:`-\cos r / \sin r`.
+with the minimax polynomials ``SIN`` and ``COS``. For odd :math:`k` sine and cosine swap. The sign is bit 1 of :math:`k` for the sine, and bit 1 of :math:`k + 1` for the cosine.
+The tangent is a quotient of pairs, :math:`\sin r / \cos r` for even :math:`k` and :math:`-\cos r / \sin r` for odd :math:`k`.
 
 **Error budget**, in ulp of the result: the final rounding 1/2; for the sine the rounding of :math:`r^3 p`, 1/8;
-for the cosine that of :math:`r^2`, 1/4, and of the rest, 1/8; for the tangent those of sine and cosine together.
+for the cosine the rounding of :math:`r^2`, 1/4, and of the other terms, 1/8; for the tangent the errors of sine and cosine together.
 """
 
 from pymc_fastlogp.kernel.vecmath.polynomials import COS, SIN
@@ -25,40 +24,40 @@ from pymc_fastlogp.kernel.vecmath.vector import (
     select_pair,
 )
 
-# sin(x) and tan(x) are x to within half an ulp below.
+# Below this magnitude sin(x) and tan(x) are x to within half an ulp.
 TINY = 2.0**-27
-# From bit 1 to the sign bit.
+# The shift that moves bit 1 to the sign bit.
 TO_SIGN = 62
 BIT_1 = 2
 
 
 def sin(x: Floats) -> Floats:
     """Return the sine."""
-    return _sin(x, *_turn(x))
+    return _sin(x, *_sine_and_cosine(x))
 
 
 def cos(x: Floats) -> Floats:
     """Return the cosine."""
-    return _cos(*_turn(x))
+    return _cos(*_sine_and_cosine(x))
 
 
 def sin_cos(x: Floats) -> tuple[Floats, Floats]:
-    """Return sine and cosine, which share everything but the last step."""
-    turned = _turn(x)
-    return _sin(x, *turned), _cos(*turned)
+    """Return sine and cosine, which share all but the last step."""
+    reduced = _sine_and_cosine(x)
+    return _sin(x, *reduced), _cos(*reduced)
 
 
 def tan(x: Floats) -> Floats:
     """Return the tangent."""
-    k, sine, cosine = _turn(x)
+    k, sine, cosine = _sine_and_cosine(x)
     odd = k.is_odd()
     ratio = quotient_of_pairs(select_pair(odd, cosine, sine), select_pair(odd, sine, cosine))
     result = ratio.rounded()
     return (x.magnitude() < TINY).select(x, odd.select(-result, result))
 
 
-def _turn(x: Floats) -> tuple[Integers, Pair, Pair]:
-    """Return k, and the sine and cosine of r, whose leading parts are the rounded values."""
+def _sine_and_cosine(x: Floats) -> tuple[Integers, Pair, Pair]:
+    """Return k, and the sine and cosine of r as pairs, whose high parts are the rounded values."""
     k, r = reduce_by_half_pi(x)
     square = r.high * r.high
     half = square * 0.5

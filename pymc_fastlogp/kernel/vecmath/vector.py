@@ -1,15 +1,13 @@
-"""Arithmetic on LLVM vectors that reads like arithmetic.
+"""LLVM vectors with Python's arithmetic operators.
 
-A value of LLVM type ``<W x double>``, ``<W x i64>`` or ``<W x i1>`` is wrapped as :class:`Floats`,
-:class:`Integers` or :class:`Mask` together with the builder that appends instructions; an operator
-appends one instruction and returns the wrapped result. Python numbers become constants in all lanes. A single
-lane is ``<1 x double>``, so that no width is special.
+:class:`Floats`, :class:`Integers` and :class:`Mask` wrap a value of LLVM type ``<W x double>``, ``<W x i64>`` or ``<W x i1>``, and the
+builder that appends instructions. An operator appends one instruction and returns the wrapped result. Python numbers become constants
+in all lanes. A single lane is ``<1 x double>``, so that no width is a special case.
 
-No instruction that is written here carries a fast-math flag. In LLVM such flags belong to single
-instructions, so compensated steps keep their meaning inside code whose own instructions have flags. What
-may not happen is that flags are added afterwards: Numba does that to its own module (see
-:mod:`tests.kernel.vecmath_intrinsic`). Division, square root, ``fma`` and the conversions round
-correctly, so a result does not depend on the width or on the CPU.
+Instructions from this module have no fast-math flags. In LLVM a flag belongs to a single instruction, so compensated arithmetic stays
+correct inside code whose other instructions have flags. Flags must not be added afterwards, as Numba does to its own module (see
+:mod:`tests.kernel.vecmath_intrinsic`). Division, square root, ``fma`` and conversions are correctly rounded, so a result does not depend on
+the width or on the CPU.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,8 +19,8 @@ from llvmlite import ir
 
 from pymc_fastlogp.kernel.llvm import F64, I1, I64, declared, filled, once
 
-# Coefficients from which on a polynomial has four chains. Joining those of twelve takes longer than their overlap saves, and those of nineteen
-# less (``python -m benchmarks.limits``).
+# Number of coefficients from which a polynomial is evaluated in four chains. With 12 coefficients, joining four chains costs more than their
+# overlap saves; with 19 coefficients it costs less (``python -m benchmarks.limits``).
 FOUR_CHAINS = 16
 
 
@@ -39,21 +37,21 @@ class Lanes:
         return self.value.type.count
 
     def filled(self, number: float | int) -> Self:
-        """Return a number in all lanes."""
+        """Return lanes that all hold one number."""
         return self._same(filled(self.value.type, number))
 
     def _vector_of(self, element: ir.Type) -> ir.VectorType:
         return ir.VectorType(element, self.width)
 
     def _operand(self, other: "Lanes | float") -> ir.Value:
-        """Return the LLVM value of the other operand, a number as a constant in all lanes."""
+        """Return the LLVM value of an operand; a number becomes a constant in all lanes."""
         return other.value if isinstance(other, Lanes) else self.filled(other).value
 
     def _same(self, value: ir.Value) -> Self:
         return type(self)(self.builder, value)
 
 
-# Methods, by what they take and return.
+# Types of methods.
 type MaskOperator = Callable[[Mask, Mask], Mask]
 type IntegersOperator = Callable[[Integers, Integers | int], Integers]
 type FloatsOperator = Callable[[Floats, Floats | float], Floats]
@@ -62,7 +60,7 @@ type FloatsFunction = Callable[[Floats], Floats]
 
 
 def _operator(instruction: str) -> Callable[..., Any]:
-    """Return the method that appends an instruction of one or two operands."""
+    """Return a method that appends an instruction with one or two operands."""
 
     def method(self: Lanes, *others: "Lanes | float") -> Lanes:
         operands = [self.value, *map(self._operand, others)]
@@ -72,7 +70,7 @@ def _operator(instruction: str) -> Callable[..., Any]:
 
 
 def _with_number_first(instruction: str) -> Callable[..., Any]:
-    """Return the method for a number and what it belongs to, in this order."""
+    """Return a reflected method, whose first operand is a number."""
 
     def method(self: Lanes, number: float) -> Lanes:
         operands = self._operand(number), self.value
@@ -86,7 +84,7 @@ def _comparison(comparison: str) -> Callable[..., Any]:
 
 
 def _intrinsic(name: str) -> Callable[..., Any]:
-    """Return the method that calls an LLVM intrinsic; ``Module.declare_intrinsic`` rejects vectors, so name it here."""
+    """Return a method that calls an LLVM intrinsic. It is declared by name, because ``Module.declare_intrinsic`` rejects vectors."""
 
     def method(self: "Floats", *others: "Floats | float") -> "Floats":
         vector = self.value.type
@@ -98,7 +96,7 @@ def _intrinsic(name: str) -> Callable[..., Any]:
 
 
 class Mask(Lanes):
-    """One truth value a lane."""
+    """One truth value per lane."""
 
     __and__: ClassVar[MaskOperator] = _operator("and_")
     __or__: ClassVar[MaskOperator] = _operator("or_")
@@ -106,7 +104,7 @@ class Mask(Lanes):
     __invert__: ClassVar[Callable[["Mask"], "Mask"]] = _operator("not_")
 
     def choose[L: Lanes](self, yes: L, no: L) -> L:
-        """Return ``yes`` where true and ``no`` elsewhere, of any type."""
+        """Return ``yes`` where true and ``no`` elsewhere; both are lanes of the same type."""
         return yes._same(self.builder.select(self.value, yes.value, no.value))
 
     def select(self, yes: "Floats | float", no: "Floats | float") -> "Floats":
@@ -118,10 +116,10 @@ class Mask(Lanes):
     def where_any(
         self, usual: "Sequence[Floats]", rare: "Callable[[], Sequence[Floats]]"
     ) -> "tuple[Floats, ...]":
-        """Return ``usual``, and ``rare()`` in the lanes where true.
+        """Return ``rare()`` where true and ``usual`` elsewhere.
 
-        The instructions that ``rare`` appends run only if a lane is true, so this is a branch; but what
-        comes out of a lane does not depend on the others. The builder goes on in a new block.
+        The instructions that ``rare`` appends are in a branch that runs only if some lane is true. The result of a lane does not depend
+        on other lanes. The builder continues in a new block.
         """
         builder, before = self.builder, self.builder.block
         with builder.if_then(self.any(), likely=False):
@@ -142,7 +140,7 @@ class Mask(Lanes):
 
 
 class Integers(Lanes):
-    """One 64-bit integer a lane, wrapping round; ``>>`` shifts zeros in."""
+    """One 64-bit integer per lane; overflow wraps, and ``>>`` is a logical shift."""
 
     __add__: ClassVar[IntegersOperator] = _operator("add")
     __sub__: ClassVar[IntegersOperator] = _operator("sub")
@@ -155,9 +153,9 @@ class Integers(Lanes):
     __rshift__: ClassVar[IntegersOperator] = _operator("lshr")
     __neg__: ClassVar[Callable[["Integers"], "Integers"]] = _operator("neg")
     __invert__: ClassVar[Callable[["Integers"], "Integers"]] = _operator("not_")
-    # Copies of the sign come in from the left.
+    # An arithmetic shift, which keeps the sign.
     shifted_right: ClassVar[IntegersOperator] = _operator("ashr")
-    # Towards zero; the divisor is neither 0 nor -1.
+    # The quotient truncated towards zero; the divisor must be neither 0 nor -1.
     truncated_division: ClassVar[IntegersOperator] = _operator("sdiv")
 
     def compare(self, comparison: str, other: "Integers | int") -> Mask:
@@ -170,7 +168,7 @@ class Integers(Lanes):
         return Mask(self.builder, self.builder.trunc(self.value, self._vector_of(I1)))
 
     def is_outside(self, low: int, high: int) -> Mask:
-        """Return where not ``low <= self < high``."""
+        """Return where ``low <= self < high`` does not hold."""
         above_low = self - low
         outside = self.builder.icmp_unsigned(">=", above_low.value, above_low._operand(high - low))
         return Mask(self.builder, outside)
@@ -185,7 +183,7 @@ class Integers(Lanes):
 
 
 class Floats(Lanes):
-    """One double a lane."""
+    """One double per lane."""
 
     __add__: ClassVar[FloatsOperator] = _operator("fadd")
     __sub__: ClassVar[FloatsOperator] = _operator("fsub")
@@ -194,7 +192,7 @@ class Floats(Lanes):
     __truediv__: ClassVar[FloatsOperator] = _operator("fdiv")
     __rtruediv__: ClassVar[FloatsOperator] = _with_number_first("fdiv")
     __neg__: ClassVar[FloatsFunction] = _operator("fneg")
-    # The remainder of the truncated quotient, with the sign of the first.
+    # The remainder of the truncated quotient, with the sign of the dividend.
     remainder: ClassVar[FloatsOperator] = _operator("frem")
 
     __lt__: ClassVar[FloatsComparison] = _comparison("<")
@@ -202,7 +200,7 @@ class Floats(Lanes):
     __gt__: ClassVar[FloatsComparison] = _comparison(">")
     equals: ClassVar[FloatsComparison] = _comparison("==")
 
-    # Of two nearest integers rint takes the even one, round the larger magnitude.
+    # In a tie, rint takes the even integer, and round the integer of larger magnitude.
     nearest_integer: ClassVar[FloatsFunction] = _intrinsic("rint")
     nearest_integer_away: ClassVar[FloatsFunction] = _intrinsic("round")
     floor: ClassVar[FloatsFunction] = _intrinsic("floor")
@@ -210,7 +208,7 @@ class Floats(Lanes):
     trunc: ClassVar[FloatsFunction] = _intrinsic("trunc")
     magnitude: ClassVar[FloatsFunction] = _intrinsic("fabs")
     with_sign_of: ClassVar[FloatsOperator] = _intrinsic("copysign")
-    # nan where negative.
+    # nan for negative numbers.
     sqrt: ClassVar[FloatsFunction] = _intrinsic("sqrt")
     # ``x.fma(y, z)`` is ``x * y + z``, rounded once.
     fma: ClassVar[Callable[["Floats", "Floats | float", "Floats | float"], "Floats"]] = _intrinsic(
@@ -218,30 +216,30 @@ class Floats(Lanes):
     )
 
     def is_zero_or_nan(self) -> Mask:
-        """Return where this is 0, -0 or nan."""
+        """Return where self is 0, -0 or nan."""
         zero = self._operand(0.0)
         return Mask(self.builder, self.builder.fcmp_unordered("==", self.value, zero))
 
     def compare(self, comparison: str, other: "Floats | float") -> Mask:
-        """Return where ``<``, ``<=``, ``>``, ``>=``, ``==`` or ``!=`` holds; of nan only the last."""
+        """Return where ``<``, ``<=``, ``>``, ``>=``, ``==`` or ``!=`` holds; for nan only ``!=`` holds."""
         is_ordered = comparison != "!="
         test = self.builder.fcmp_ordered if is_ordered else self.builder.fcmp_unordered
         return Mask(self.builder, test(comparison, self.value, self._operand(other)))
 
     def is_nan(self) -> Mask:
-        """Return where this is nan."""
+        """Return where self is nan."""
         return Mask(self.builder, self.builder.fcmp_unordered("uno", self.value, self.value))
 
     def at_least(self, low: float) -> "Floats":
-        """Return the larger of both, nan where this is nan."""
+        """Return the larger of self and ``low``, nan where self is nan."""
         return (self < low).select(low, self)
 
     def at_most(self, high: float) -> "Floats":
-        """Return the smaller of both, nan where this is nan."""
+        """Return the smaller of self and ``high``, nan where self is nan."""
         return (self > high).select(high, self)
 
     def reciprocal(self) -> "Floats":
-        """Return one divided by this."""
+        """Return ``1 / self``."""
         return 1.0 / self
 
     def bits(self) -> Integers:
@@ -251,8 +249,8 @@ class Floats(Lanes):
     def polynomial(self, coefficients: Sequence[float]) -> "Floats":
         """Return the polynomial with these coefficients, constant term first.
 
-        Powers of the same remainder modulo two, or modulo four of a long one, are independent chains of Horner's rule, which overlap
-        (W. S. Dorn 1962, Generalizations of Horner's rule for polynomial evaluation).
+        The powers are grouped by their remainder modulo two, or modulo four in a long polynomial. Each group is an independent chain of
+        Horner's rule, and the chains overlap (W. S. Dorn 1962, Generalizations of Horner's rule for polynomial evaluation).
         """
         square = self * self
         if len(coefficients) < FOUR_CHAINS:
@@ -264,19 +262,19 @@ class Floats(Lanes):
         return high.fma(square, low)
 
     def horner(self, coefficients: Sequence[float]) -> "Floats":
-        """Return the polynomial by Horner's rule: one operation less, one chain."""
+        """Return the polynomial by Horner's rule, in one chain with one operation less than :meth:`polynomial`."""
         *rest, second, first = coefficients
         return reduce(lambda p, c: p.fma(self, c), reversed(rest), self.fma(first, second))
 
 
-def apart(name: str, f: Callable[..., Floats], x: Floats, *others: Floats) -> Floats:
-    """Return ``f(x, *others)`` from a function of its own, which a module has once; the name is part of its symbol.
+def call_outlined(name: str, f: Callable[..., Floats], x: Floats, *others: Floats) -> Floats:
+    """Call ``f(x, *others)`` as a separate function, emitted once per module; the name is part of its symbol.
 
-    For what :meth:`Mask.where_any` skips: it is compiled once for all calls, and its constants do not
-    take registers from the usual case.
+    Rare branches of :meth:`Mask.where_any` are outlined: the code is compiled once for all calls, and its constants do not occupy
+    registers of the common case.
     """
     module, vector = x.builder.module, x.value.type
-    symbol = f"pymc_fastlogp.apart.{name}.v{x.width}"
+    symbol = f"pymc_fastlogp.outlined.{name}.v{x.width}"
 
     def body(builder: ir.IRBuilder, *arguments: ir.Value) -> ir.Value:
         return f(*(Floats(builder, argument) for argument in arguments)).value
@@ -289,31 +287,31 @@ def apart(name: str, f: Callable[..., Floats], x: Floats, *others: Floats) -> Fl
 
 @dataclass(frozen=True)
 class Pair:
-    """The unevaluated sum of two doubles a lane, ``low`` being a correction of ``high``."""
+    """The unevaluated sum of two doubles per lane (double-double), where ``low`` is a correction of ``high``."""
 
     high: Floats
     low: Floats
 
     def rounded(self) -> Floats:
-        """Return the sum as one double a lane."""
+        """Return the sum rounded to one double per lane."""
         return self.high + self.low
 
 
 def fast_two_sum(large: Floats | float, small: Floats) -> Pair:
-    """Return the exact sum, where ``|large| >= |small|`` or ``large`` is zero (Dekker 1971)."""
+    """Return the exact sum as a pair, if ``|large| >= |small|`` or ``large`` is zero (Dekker 1971)."""
     high = small + large
     return Pair(high, small - (high - large))
 
 
 def two_sum(first: Floats | float, second: Floats) -> Pair:
-    """Return the exact sum, whichever is larger (Knuth)."""
+    """Return the exact sum as a pair, for operands in any order (Knuth)."""
     high = second + first
     from_second = high - first
     return Pair(high, (first - (high - from_second)) + (second - from_second))
 
 
 def quotient(numerator: Floats, denominator: Pair) -> Floats:
-    """Return the quotient, with one correction step after the division by the leading term."""
+    """Return the quotient, with one correction step after the division by ``denominator.high``."""
     reciprocal = 1.0 / denominator.high
     estimate = numerator * reciprocal
     remainder = (-estimate).fma(denominator.high, numerator)
@@ -322,7 +320,7 @@ def quotient(numerator: Floats, denominator: Pair) -> Floats:
 
 
 def quotient_of_pairs(numerator: Pair, denominator: Pair) -> Pair:
-    """Return the quotient of two pairs, good to some digits more than a double."""
+    """Return the quotient of two pairs, more accurate than a double."""
     reciprocal = 1.0 / denominator.high
     estimate = numerator.high * reciprocal
     remainder = (-estimate).fma(denominator.high, numerator.high)

@@ -1,1 +1,1 @@
-"""Rules about what is compiled: after the gradient, or in one mode alone."""
+"""Rules for compiled graphs: after the gradient, or in one mode alone."""

@@ -1,4 +1,4 @@
-r"""``zeros[i, j].inc(r) @ V -> zeros[i].inc(r * V[j])``: add rows for the entries that are there, not products with zeros.
+r"""Multiply a matrix by a scattered, mostly zero matrix row by row, for the scattered entries alone.
 
 .. code::
 
@@ -7,15 +7,28 @@ r"""``zeros[i, j].inc(r) @ V -> zeros[i].inc(r * V[j])``: add rows for the entri
 
 .. math:: (G V)_{a \cdot} = \sum_{p :\, i_p = a} r_p V_{j_p \cdot} \quad \text{where} \quad G = \sum_p r_p \, e_{i_p} e_{j_p}^\top
 
-It is the gradient of ``(U @ V.T)[i, j]``. Of that PyTensor computes the entries alone, by rows of the factors, but its
-gradient are products with a matrix that is zero elsewhere. Where less than a third of a matrix is observed, as the
-ratings of users and films are, most of what these products multiply is zero.
+Both products are the gradient of ``(U @ V.T)[i, j]``, as in ``pm.Normal("rating", (U @ V.T)[seen], sigma, observed=...)``.
+PyTensor computes the value for these entries alone, but scatters their gradient into a full matrix. Where less than a third of
+the matrix is observed, most multiplications are by zero. The opposite rule, for products of which most entries are needed, is
+:mod:`~pymc_fastlogp.rewrites.after_gradient.gather_after_dot`.
 
-The rule takes all products with such a matrix, or none: what is read elsewhere has to be there. It runs after the
-gradient, as the rule does that goes the other way where most entries are needed
-(:mod:`~pymc_fastlogp.rewrites.after_gradient.gather_after_dot`). The terms may be added in another order, which moves the
-result by round-off. Zero times infinity is nan, so each row also gets zero times all rows: an entry is finite if, and
-only if, it was. One that is not may be nan and have been infinite.
+The order of additions may change, so results differ by round-off. Zero times infinity is NaN, so ``sum(0 * V)`` is added: an
+entry is finite exactly if it was. Increments of one position that overflow and cancel are finite in PyTensor, and NaN here.
+
+When it applies
+---------------
+After the gradient, in mode NUMBA, to float matrices of known shape with at least 500 multiplications. All readers of the
+scattered matrix must be such products. By the length of the rows that are added, the matrix must have at least this many times
+the scattered entries (``python -m benchmarks.ratings``):
+
+- 10 up to length 6;
+- 5 for longer, odd lengths;
+- 3 for other lengths up to 16;
+- 4 for longer rows.
+
+When it refuses
+---------------
+Positions that are not constant or negative, sets instead of increments, other readers, a product of two scattered matrices.
 """
 
 from math import prod
@@ -24,7 +37,7 @@ from typing import NamedTuple
 import numpy as np
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.basic import alloc
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot, mul
@@ -34,16 +47,17 @@ from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.rewrites.replacement import replacement
 
-# Multiplications from which on rows are faster, and how many times as many entries the matrix must have (``python -m benchmarks.ratings``):
-# more for long rows, which BLAS multiplies best, where rows do not end with a pair of lanes, and where short ones become straight-line
-# code, whose loads are gathers.
+# Minimum number of multiplications, and minimum ratio of matrix entries to scattered entries (``python -m benchmarks.ratings``). The
+# ratio is larger for long rows, which BLAS multiplies best, for odd lengths, which leave a scalar remainder, and for short rows,
+# whose straight-line code loads by gathers.
 FEWEST_TERMS, SHORT_ROW, LONG_ROW = 500, 6, 17
 LEAST_RATIO, LEAST_RATIO_OF_LONG, LEAST_RATIO_OF_ODD, LEAST_RATIO_OF_SHORT = 3, 4, 5, 10
 
 
-class Scattered(NamedTuple):
-    """A matrix of a shape that is zero but where values were added at rows and columns: ``matrix``, or its transpose."""
+class ScatteredMatrix(NamedTuple):
+    """Values added to zeros at rows and columns: ``matrix``, or the transpose of ``matrix``."""
 
     matrix: TensorVariable
     shape: tuple[int, int]
@@ -52,47 +66,45 @@ class Scattered(NamedTuple):
 
 
 class Product(NamedTuple):
-    """``scattered @ other``, transposed or not."""
+    """``scattered @ other``, or the transpose of this product."""
 
-    scattered: Scattered
+    scattered: ScatteredMatrix
     other: TensorVariable
     is_transposed: bool
 
 
 @node_rewriter([Dot])
 def local_dot_of_scattered(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
-    """Rewrite ``zeros[i, j].inc(r) @ V -> zeros[i].inc(r * V[j])`` where it pays."""
+    """Rewrite ``zeros[i, j].inc(r) @ V -> zeros[i].inc(r * V[j])`` where this saves time."""
     [out] = node.outputs
     product = _product(node)
     if product is None or not _pays(product) or not _is_read_by_products(fgraph, product):
         return None
-    made = _of_rows(product)
-    copy_stack_trace(out, made)
-    return [made] if out.type.is_super(made.type) else None
+    return replacement(out, _by_rows(product))
 
 
 def _product(node: Apply) -> Product | None:
-    """Return what a product of matrices is, None where no factor is scattered."""
+    """Match a matrix product with one scattered factor."""
     left, right = node.inputs
     if left.type.ndim != 2 or right.type.ndim != 2 or left.type.dtype != right.type.dtype:
         return None
     first, second = _scattered(left), _scattered(right)
-    # A product of two such matrices would read the other one by rows.
+    # With two scattered factors, the rule would gather rows of one of them.
     if first is not None:
         return None if second is not None else Product(first, right, is_transposed=False)
     other = _untransposed(left)
-    # (V.T @ G.T).T = G @ V; the columns of another matrix are apart in memory.
+    # (V.T @ G.T).T = G @ V. Without the transpose, columns of `left` would be strided in memory.
     if second is None or other is None:
         return None
-    return Product(_turned(second), other, is_transposed=True)
+    return Product(_transpose(second), other, is_transposed=True)
 
 
-def _scattered(x: TensorVariable) -> Scattered | None:
-    """Return what was scattered into zeros to make a matrix or its transpose."""
+def _scattered(x: TensorVariable) -> ScatteredMatrix | None:
+    """Match a matrix, or its transpose, that was scattered into zeros."""
     inner = _untransposed(x)
     if inner is not None:
         scattered = _scattered(inner)
-        return None if scattered is None else _turned(scattered)
+        return None if scattered is None else _transpose(scattered)
     if not isinstance(x.owner_op, AdvancedIncSubtensor) or len(x.owner.inputs) != 4:
         return None
     zeros, values, rows, columns = x.owner.inputs
@@ -103,11 +115,11 @@ def _scattered(x: TensorVariable) -> Scattered | None:
         return None
     if not _are_positions(rows, columns, x.type.shape):
         return None
-    return Scattered(x, x.type.shape, values, (rows, columns))
+    return ScatteredMatrix(x, x.type.shape, values, (rows, columns))
 
 
 def _are_positions(rows: TensorVariable, columns: TensorVariable, shape: tuple) -> bool:
-    """Return whether two vectors of constants are positions in a matrix of known shape, which do not count from its end."""
+    """Return whether two constant vectors are nonnegative positions within a matrix of known shape."""
     if None in shape or rows.type.shape != columns.type.shape or rows.type.ndim != 1:
         return False
     return all(
@@ -119,19 +131,18 @@ def _are_positions(rows: TensorVariable, columns: TensorVariable, shape: tuple) 
     )
 
 
-def _turned(scattered: Scattered) -> Scattered:
-    """Return the transpose."""
+def _transpose(scattered: ScatteredMatrix) -> ScatteredMatrix:
     return scattered._replace(shape=scattered.shape[::-1], positions=scattered.positions[::-1])
 
 
 def _untransposed(x: TensorVariable) -> TensorVariable | None:
-    """Return what a matrix is the transpose of, None if it is none."""
+    """Return ``y`` if ``x`` is ``y.T``."""
     is_transpose = isinstance(x.owner_op, DimShuffle) and x.owner.op.is_matrix_transpose
     return x.owner.inputs[0] if is_transpose and x.type.ndim == 2 else None
 
 
 def _pays(product: Product) -> bool:
-    """Return whether all lengths are known, and such that rows are faster."""
+    """Return whether all lengths are known, and rows are faster."""
     [entries], shape = product.scattered.values.type.shape, product.scattered.shape
     rows, length = product.other.type.shape
     if rows != shape[1] or length is None or entries * length < FEWEST_TERMS:
@@ -141,7 +152,7 @@ def _pays(product: Product) -> bool:
 
 
 def least_ratio(length: int) -> float:
-    """Return how many times as many entries a matrix must have as are scattered, by the length of the rows that are added."""
+    """Return the minimum ratio of matrix entries to scattered entries, for rows of this length."""
     if length <= SHORT_ROW:
         return LEAST_RATIO_OF_SHORT
     if length % 2:
@@ -150,7 +161,7 @@ def least_ratio(length: int) -> float:
 
 
 def _is_read_by_products(fgraph: FunctionGraph, product: Product) -> bool:
-    """Return whether all that reads the scattered matrix are products that the rule takes, too."""
+    """Return whether all readers of the scattered matrix are products that the rule rewrites too."""
     readers = [node for node, _ in fgraph.clients[product.scattered.matrix]]
     while readers:
         node = readers.pop()
@@ -165,12 +176,12 @@ def _is_read_by_products(fgraph: FunctionGraph, product: Product) -> bool:
     return True
 
 
-def _of_rows(product: Product) -> TensorVariable:
-    """Return the product by rows of the other factor."""
+def _by_rows(product: Product) -> TensorVariable:
+    """Return the product as a scatter of rows of the other factor."""
     scattered, other = product.scattered, product.other
     rows, columns = scattered.positions
     not_finite = pt_sum(mul(other, np.asarray(0, other.type.dtype)), axis=0)
     zeros = alloc(np.asarray(0, other.type.dtype), scattered.shape[0], other.type.shape[1])
-    # Added last: what is added up in a loop before would have to wait for it.
-    made = zeros[rows].inc(scattered.values[:, None] * other[columns]) + not_finite
-    return made.T if product.is_transposed else made
+    # Added last: a scatter into this sum would have to wait for it.
+    result = zeros[rows].inc(scattered.values[:, None] * other[columns]) + not_finite
+    return result.T if product.is_transposed else result

@@ -1,4 +1,4 @@
-r"""``(A[i] * B[j]).sum(axis=1) -> (A @ B.T)[i, j]``: gather entries of a product, not rows of its factors.
+r"""Gather entries of a matrix product, instead of rows of its factors.
 
 .. code::
 
@@ -6,14 +6,21 @@ r"""``(A[i] * B[j]).sum(axis=1) -> (A @ B.T)[i, j]``: gather entries of a produc
 
 .. math:: \sum_k A_{i_p k} B_{j_p k} = (A B^\top)_{i_p j_p}
 
-PyTensor rewrites to the left, since of the product only some entries are needed. The gradient of a packed triangle
-needs half of them: for ``z @ chol.T`` with :math:`n` correlated effects of :math:`k` groups, :math:`n (n + 1) / 2` rows of
-:math:`k` entries are gathered from each factor, all of which lie apart in memory, to be read once. The product
-has :math:`n^2 k` multiplications, of numbers that stay in the cache.
+PyTensor rewrites to the left side, since only some entries of the product are needed. The gradient of a packed triangle needs
+half of the entries. For ``z @ chol.T`` with :math:`n` correlated effects of :math:`k` groups, PyTensor gathers
+:math:`n (n + 1) / 2` rows of :math:`k` entries from each factor. The product has :math:`n^2 k` multiplications of numbers in
+the cache.
 
-So it pays for long rows and where most entries are needed. It runs after the gradient, behind the rule of PyTensor
-that it takes back. The terms may be added in another order, which moves the result by round-off; what is not finite in
-an entry comes from the same terms.
+The order of additions may change, so results differ by round-off. An entry is NaN or infinite by the same terms.
+
+When it applies
+---------------
+After the gradient, in mode NUMBA, behind PyTensor's opposite rule, to two float matrices of known shape. There must be at least
+50 gathered rows, a third of the entries of the product, and 20 000 multiplications.
+
+When it refuses
+---------------
+Few or short rows, which a kernel multiplies in registers; boolean masks; a third factor; one broadcast column.
 """
 
 from math import prod
@@ -28,18 +35,19 @@ from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.elemwise import operands
+from pymc_fastlogp.rewrites.replacement import replacement
 
-# Pairs of rows and multiplications from which on the product is faster, by measurement, and how many of its entries may
-# not be needed.
-FEWEST_PAIRS, FEWEST_TERMS, LARGEST_SHARE = 50, 20_000, 3
+# Measured limits for the product to be faster: the minimum number of row pairs and of multiplications, and the maximum ratio of
+# entries of the product to needed entries.
+FEWEST_PAIRS, FEWEST_TERMS, MAX_RATIO = 50, 20_000, 3
 
 
 @node_rewriter([Sum])
 def local_gather_after_dot(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
-    """Rewrite ``(A[i] * B[j]).sum(axis=1) -> (A @ B.T)[i, j]`` where it pays."""
+    """Rewrite ``(A[i] * B[j]).sum(axis=1) -> (A @ B.T)[i, j]`` where this saves time."""
     [terms], [out] = node.inputs, node.outputs
     factors = operands(terms, ps.Mul)
-    # A product adds up in its own type.
+    # A product accumulates in its own dtype.
     dtypes = {terms.type.dtype, out.type.dtype, node.op.acc_dtype or out.type.dtype}
     if node.op.axis != (1,) or len(factors) != 2 or len(dtypes) > 1:
         return None
@@ -50,13 +58,12 @@ def local_gather_after_dot(fgraph: FunctionGraph, node: Apply) -> list[TensorVar
     if not _pays(terms, a, b):
         return None
     product = dot(a, b.T)
-    entries = product[i, j]
-    copy_stack_trace(out, [product, entries])
-    return [entries] if out.type.is_super(entries.type) else None
+    copy_stack_trace(out, product)
+    return replacement(out, product[i, j])
 
 
 def _gather(x: TensorVariable) -> tuple[TensorVariable, TensorVariable] | None:
-    """Return the matrix and the constant rows that are gathered from it."""
+    """Return ``A`` and ``i`` if ``x`` is ``A[i]`` with constant ``i``."""
     if not isinstance(x.owner_op, AdvancedSubtensor) or len(x.owner.inputs) != 2:
         return None
     matrix, rows = x.owner.inputs
@@ -66,13 +73,13 @@ def _gather(x: TensorVariable) -> tuple[TensorVariable, TensorVariable] | None:
 
 
 def _pays(terms: TensorVariable, a: TensorVariable, b: TensorVariable) -> bool:
-    """Return whether all lengths are known, and such that the product is faster."""
+    """Return whether all lengths are known, and the product is faster."""
     pairs, length = terms.type.shape
     rows, lengths = zip(a.type.shape, b.type.shape, strict=True)
     if None in (pairs, length, *rows) or pairs < FEWEST_PAIRS or pairs * length < FEWEST_TERMS:
         return False
-    # A factor of one column is repeated in the terms, which a product does not do.
+    # A factor of one column is broadcast in the terms, but not in a product.
     if 1 in lengths:
         return False
     types = {x.type.dtype for x in (terms, a, b)}
-    return len(types) == 1 and types <= {*float_dtypes} and prod(rows) <= LARGEST_SHARE * pairs
+    return len(types) == 1 and types <= {*float_dtypes} and prod(rows) <= MAX_RATIO * pairs

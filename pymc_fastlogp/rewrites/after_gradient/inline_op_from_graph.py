@@ -1,17 +1,23 @@
-"""``OpFromGraph{f}(x) -> f(x)``: inline the graph of a node, where a kernel can take it.
+"""Inline an ``OpFromGraph`` whose nodes kernels cover.
 
 .. code::
 
     OpFromGraph{f}(x)   ->  f(x)
     KroneckerProduct(x) ->  its product and reshape
 
-PyTensor keeps an ``OpFromGraph`` as one node, which it compiles on its own, and which no kernel looks into: what comes
-before it and what needs it become two kernels. It inlines those that it names, such as ``AllocDiag``, but the gradient
-of one is again an ``OpFromGraph``, without a name. A covariance matrix with ``pt.diag`` in it, as that of a
-marginal Gaussian process, has one in its gradient.
+PyTensor compiles an ``OpFromGraph`` as a node of its own, so it separates kernels. PyTensor inlines the Ops that it knows by
+name, such as ``AllocDiag``, but the gradient of such an Op is an anonymous ``OpFromGraph``. A covariance matrix with
+``pt.diag`` in it, as in a marginal Gaussian process, has one in its gradient. The inner graph defines the Op, so values do not
+change.
 
-The graph is the definition of the Op, so nothing changes but what is compiled together. It is left alone if it has a
-node that no kernel covers, since compiling it once for several uses may then be worth something.
+When it applies
+---------------
+After the gradient, in mode NUMBA, to an ``OpFromGraph``, also of a user, or a ``KroneckerProduct``, if kernels cover every node
+of the inner graph.
+
+When it refuses
+---------------
+Other subclasses of ``OpFromGraph``, which PyTensor's own rules match or compile in their own way.
 """
 
 from pytensor.compile.builders import OpFromGraph
@@ -24,9 +30,9 @@ from pytensor.tensor.linalg.products import KroneckerProduct
 
 from pymc_fastlogp.lazy_import import imported_late
 
-# The gradient of LogSumExp and its like; before PyTensor 3.3.8 it was an OpFromGraph without a name.
+# Gradients of symbolic Ops such as LogSumExp. Before PyTensor 3.3.8 they were anonymous OpFromGraphs.
 DERIVATIVE = getattr(symbolic, "FusibleSymbolicOpDerivative", OpFromGraph)
-# Not the other kinds, which PyTensor's own rules look for or which it compiles in a way of their own.
+# PyTensor's own rules match other subclasses, or compile them in their own way.
 INLINED = (OpFromGraph, DERIVATIVE, KroneckerProduct)
 
 
@@ -39,7 +45,7 @@ def local_inline_op_from_graph(fgraph: FunctionGraph, node: Apply) -> list[Varia
 
 
 def is_covered(node: Apply) -> bool:
-    """Return whether kernels take a node, or else all nodes of its graph."""
+    """Return whether kernels cover a node, or all nodes of its inner graph."""
     if type(node.op) in INLINED:
         return all(map(is_covered, node.op.fgraph.toposort()))
     is_supported = imported_late("pymc_fastlogp.kernel.lower.is_supported")

@@ -1,20 +1,27 @@
-"""``Scan(n_steps=2, ...) -> step(step(...))``: unroll a short loop in mode FAST_COMPILE.
-
-Steps that run once, one by one, are faster there than a loop that is compiled first.
+"""Unroll a short loop in mode FAST_COMPILE.
 
 .. code::
 
     Scan(n_steps=2, seq, state)  ->  step(seq[1], step(seq[0], state))
 
-PyMC computes initial points, and nutpie shapes, in that mode: no C compiler, Python calls the Ops one by one.
-Only the inner function of a Scan is still compiled by C, each of its Ops by itself. PyMC's ``LKJCholeskyCov`` and ``LKJCorr``
-draw from their prior in a loop over rows, and their initial point has that draw (of which it needs
-the shape alone), so the first model of this kind waits for the compiler longer than for the rest.
+In this mode PyMC computes initial points, and nutpie shapes: Python calls the Ops, without a C compiler. Only the inner
+function of a Scan is still compiled by C, one Op at a time. ``LKJCholeskyCov`` and ``LKJCorr`` draw from their prior in a loop
+over rows. Their initial point contains the draw, for its shape alone, and waits for the compiler.
 
-The Ops of a step and their order are those of the loop, and each state of a random generator goes from step to
-step as it did. PyMC gives each generator of an initial point a seed by its place in the rewritten graph, so those that values
-depend on must keep their places; then the draws are the same. The rule acts if the number of steps is constant, each state is
-read at the step before, and no more than :data:`MOST_NODES` nodes come of it.
+The Ops of a step and their order are those of the loop, and the state of each random generator passes through the steps. PyMC
+seeds the generators of an initial point by their place in the rewritten graph. So generators that values depend on must keep
+their places. Then draws are equal up to the last place, where C and NumPy functions differ.
+
+When it applies
+---------------
+In mode FAST_COMPILE, to a constant number of steps with at most 1000 nodes in total, if each state depends on the previous step
+only. A prior with 30 dimensions has half as many.
+
+When it refuses
+---------------
+- Unknown lengths, ``until``, states from further back (so gradients of loops), truncated histories of a state.
+- No steps, if an output is not a state.
+- A random generator that values depend on would change its place. So draws of an LKJ prior keep the loop.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,13 +44,13 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.elemwise import is_elemwise
 
-# Rewriting these takes about a second; a prior of 30 x 30 has half as many.
+# Rewriting this many nodes takes about one second.
 MOST_NODES = 1000
 
 
 @node_rewriter([Scan])
 def local_unroll_short_scan(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
-    """Rewrite ``Scan(n_steps, ...)`` to its steps, one after the other."""
+    """Rewrite ``Scan(n_steps, ...)`` to a sequence of its steps."""
     n_steps = _constant_steps(node)
     if n_steps is None:
         return None
@@ -51,18 +58,18 @@ def local_unroll_short_scan(fgraph: FunctionGraph, node: Apply) -> list[Variable
     if not _reads_one_step_back(loop, n_steps):
         return None
     outputs = _unrolled(node, loop, n_steps)
-    if _moves_seeds(fgraph, node, dict(zip(node.outputs, outputs, strict=True))):
+    if _reorders_generators(fgraph, node, dict(zip(node.outputs, outputs, strict=True))):
         return None
     copy_stack_trace(node.outputs, outputs)
     return outputs
 
 
-def _moves_seeds(fgraph: FunctionGraph, node: Apply, new: dict[Variable, Variable]) -> bool:
-    """Return whether replacements may change the place of a random generator that a value depends on."""
+def _reorders_generators(fgraph: FunctionGraph, node: Apply, new: dict[Variable, Variable]) -> bool:
+    """Return whether a replacement may change the place of a random generator that a value depends on."""
     values = [x for x in fgraph.outputs if not isinstance(x.type, RandomType)]
     of_values = _generators(values, _read_for_elements)
     of_loop = _generators(node.inputs, _read)
-    # Of several, what is rewritten later may change the order on either side.
+    # Later rewrites may change the order of several generators on either side.
     if len(of_loop) > 1 and not set(of_values).isdisjoint(of_loop):
         return True
     before, after = _generators(fgraph.outputs, _read), _generators(fgraph.outputs, _read, new)
@@ -75,7 +82,10 @@ def _generators(
     read: Callable[[Apply], Sequence[Variable]],
     new: Mapping[Variable, Variable] = MappingProxyType({}),
 ) -> list[Variable]:
-    """Return the generators that outputs depend on, some variables replaced, in the order of ``graph_inputs``, by which PyMC finds them."""
+    """Return the generators that outputs depend on, in the order of ``graph_inputs``, which PyMC uses.
+
+    Variables in ``new`` are replaced during the traversal.
+    """
     pending, seen = [*outputs], dict[Variable, None]()
     while pending:
         x = pending.pop()
@@ -91,14 +101,14 @@ def _read(node: Apply) -> Sequence[Variable]:
 
 
 def _read_for_elements(node: Apply) -> Sequence[Variable]:
-    """Return the inputs of which more than the shape is read."""
+    """Return the inputs of a node whose values are read, not only their shapes."""
     if isinstance(node.op, Shape | Shape_i):
         return []
     return node.inputs[1:] if is_elemwise(node.op, ps.Second) else node.inputs
 
 
 def _constant_steps(node: Apply) -> int | None:
-    """Return the number of steps, if it is a constant and the steps are few enough."""
+    """Return the number of steps, if it is constant and the unrolled graph small enough."""
     n_steps = node.inputs[0]
     if not isinstance(n_steps, Constant) or node.op.info.as_while:
         return None
@@ -108,10 +118,10 @@ def _constant_steps(node: Apply) -> int | None:
 
 
 def _reads_one_step_back(loop: ScanArgs, n_steps: int) -> bool:
-    """Return whether states come from the step before, and what the loop reads and writes has all steps.
+    """Return whether states depend on the previous step only, and all sequences and histories have all steps.
 
-    PyTensor shortens the buffer of a state whose earlier values nobody reads. The loop of a 2 x 2 prior has no step, by which
-    what is no state has no value.
+    PyTensor truncates the history of a state whose earlier values have no reader. Without steps, as for a 2 x 2 prior, an output
+    that is not a state has no value.
     """
     if loop.outer_in_mit_mot or loop.outer_in_mit_sot:
         return False
@@ -135,7 +145,7 @@ def _is_constant(x: Variable, value: int) -> bool:
 
 
 def _unrolled(node: Apply, loop: ScanArgs, n_steps: int) -> list[Variable]:
-    """Return what replaces the outputs of the Scan."""
+    """Return the replacements for the outputs of the Scan."""
     inner = _inlined(node.op.fgraph)
     states: list[Variable] = [buffer[0] for buffer in loop.outer_in_sit_sot]
     shared: list[Variable] = loop.outer_in_shared
@@ -154,7 +164,7 @@ def _unrolled(node: Apply, loop: ScanArgs, n_steps: int) -> list[Variable]:
 
 
 def _inlined(frozen: FrozenFunctionGraph) -> FrozenFunctionGraph:
-    """Put the inner graphs of the nodes, which C would compile too, in their place."""
+    """Inline the OpFromGraphs of a graph, which C would compile too."""
     fgraph = frozen.unfreeze()
     for node in fgraph.toposort():
         if isinstance(node.op, OpFromGraph):

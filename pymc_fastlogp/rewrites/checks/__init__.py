@@ -1,1 +1,1 @@
-"""Rules about bound checks."""
+"""Rules for parameter checks."""

@@ -1,1 +1,1 @@
-"""The rule for sums of squares of linear predictors, in the parts of its derivation."""
+"""The rule for sums of squares of linear predictors, and the steps of its derivation."""

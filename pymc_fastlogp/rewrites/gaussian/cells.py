@@ -1,7 +1,7 @@
-"""Cells of the rows of a square: sets of rows in which all that is not a constant reads the same.
+"""Cells of the rows of a square: rows that read the same of all variables that are not constant.
 
-They are sorted by what they read, so that a parameter of which each cell reads its own entry is
-read in order, and needs no gather where no entry is left out.
+Cells are sorted by the entries that they read. A parameter with one entry per cell is then read in order, without a
+gather if all entries are read.
 """
 
 from collections.abc import Hashable, Sequence
@@ -11,11 +11,11 @@ from operator import truediv
 import numpy as np
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.algebra import add_all, multiply_all
 from pymc_fastlogp.analysis.elemwise import in_type
 from pymc_fastlogp.analysis.gathers import Where, position_key
 from pymc_fastlogp.rewrites.gaussian.squares import Factor, Monomial
-from pymc_fastlogp.rewrites.rows.compact.terms import product, total
-from pymc_fastlogp.rewrites.rows.view.axes import moved
+from pymc_fastlogp.rewrites.rows.view.axes import arrange_axes
 from pymc_fastlogp.rewrites.rows.view.chunks import (
     counts_of,
     first_rows,
@@ -25,27 +25,27 @@ from pymc_fastlogp.rewrites.rows.view.chunks import (
     rows_in,
 )
 from pymc_fastlogp.rewrites.rows.view.columns import RowReads
-from pymc_fastlogp.rewrites.rows.view.grid import Grid
+from pymc_fastlogp.rewrites.rows.view.grid import ChosenRows
 from pymc_fastlogp.rewrites.rows.view.keys import Codes
 
 
 class GaussianCells:
-    """Cells of the rows of a mask, and the value of expressions in each of them.
+    """Cells of the rows of a mask, and values of expressions in each cell.
 
     Parameters
     ----------
     reads : RowReads
-        What all the rows read.
+        Columns that all rows read.
     columns : frozenset of int
-        What tells cells apart.
+        Columns that distinguish cells.
     codes : Codes
         The cell of each row, by these columns.
     mask : numpy.ndarray of bool, optional
-        Which rows count, broadcastable to the grid; None for all.
+        Rows that count, broadcastable to the grid; None for all.
     dtype : str
-        Of what is summed, in which all is computed: parameters may be integers, or have fewer digits.
+        Dtype of the sum and of all computations: parameters may be integers or have a narrower dtype.
     conditions : sequence of TensorVariable
-        What must be true of lengths that no type knows.
+        Comparisons of lengths that no type knows.
     """
 
     def __init__(
@@ -69,33 +69,33 @@ class GaussianCells:
         self.counts = counts_of(of_row, self.n, rows_in(mask, shape))
         self.rows = rows_by_cell(of_row, self.counts, rows_in(mask, shape))
         self._shape, self._dtype = shape, dtype
-        self._grid = Grid(shape, self.n, conditions)
+        self._chosen_rows = ChosenRows(shape, self.n, conditions)
         self._first = np.unravel_index(first, shape)
         self._chosen: dict[Hashable, np.ndarray] = {}
 
     def sum_of(self, monomials: list[Monomial]) -> TensorVariable:
-        """Return the sum of what is not constant of monomials: shape ``(n,)`` or ``(1,)``."""
-        return total(
+        """Return the sum of the parameter parts of monomials, shape ``(n,)`` or ``(1,)``."""
+        return add_all(
             -self.of(monomial) if monomial.is_negative else self.of(monomial)
             for monomial in monomials
         )
 
     def of(self, monomial: Monomial, x: TensorVariable | None = None) -> TensorVariable:
-        """Return what is not constant of a monomial in each cell, times ``x``; not its sign."""
-        factors = [self._at(factor) for factor in monomial.others if not factor.divides]
-        divisors = [self._at(factor) for factor in monomial.others if factor.divides]
+        """Return the parameter part of a monomial in each cell, times ``x``, without the sign."""
+        factors = [self._at(factor) for factor in monomial.unknowns if not factor.divides]
+        divisors = [self._at(factor) for factor in monomial.unknowns if factor.divides]
         if x is not None:
             factors.insert(0, x)
         if not factors:
-            return truediv(1, product(divisors))
-        return reduce(truediv, divisors, product(factors))
+            return truediv(1, multiply_all(divisors))
+        return reduce(truediv, divisors, multiply_all(factors))
 
     def _at(self, factor: Factor) -> TensorVariable:
         chosen: Where = {axis: self._position(p) for axis, p in factor.where.items()}
-        return in_type(moved(self._grid.at(factor.x, chosen), [0]), self._dtype)
+        return in_type(arrange_axes(self._chosen_rows.at(factor.x, chosen), [0]), self._dtype)
 
     def _position(self, position: int | np.ndarray) -> np.ndarray:
-        """Return a position at the first row of each cell, always the same array for the same."""
+        """Return a position at the first row of each cell. Equal positions return the same array."""
         if isinstance(position, int):
             return self._first[position]
         key = position_key(position)

@@ -1,4 +1,4 @@
-"""The core of a square as a linear model: a target plus covariates times parameters."""
+"""Write the core of a square as a linear model: a target plus covariates times parameters."""
 
 from typing import NamedTuple
 
@@ -6,13 +6,13 @@ import numpy as np
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.rewrites.gaussian.cells import GaussianCells
-from pymc_fastlogp.rewrites.gaussian.factor import Read
+from pymc_fastlogp.rewrites.gaussian.factor import ReadRows
 from pymc_fastlogp.rewrites.gaussian.squares import Monomial, Square
 from pymc_fastlogp.rewrites.rows.view.grid import Grid, view_key
 
 
 class Entry(NamedTuple):
-    """Position ``k`` on the only axis of ``x`` that is not of length one."""
+    """The entry at position ``k`` along the only axis of ``x`` that is not of length one."""
 
     x: TensorVariable
     axis: int
@@ -20,19 +20,19 @@ class Entry(NamedTuple):
 
 
 class Covariate(NamedTuple):
-    """A known column, and what it is multiplied with in each cell.
+    """A column of the design matrix, and its coefficient in each cell.
 
     Attributes
     ----------
-    known : Monomial
+    column : Monomial
         The column.
     parameter : TensorVariable
-        Shape ``(n_cells,)``, or ``(1,)`` where all cells share it.
+        The coefficient, shape ``(n_cells,)``, or ``(1,)`` if all cells share it.
     entry : Entry, optional
-        What entry of a vector a shared parameter is, if that is all it is.
+        The vector entry that a shared parameter is, if the parameter is a plain entry.
     """
 
-    known: Monomial
+    column: Monomial
     parameter: TensorVariable
     entry: Entry | None
 
@@ -45,7 +45,7 @@ class Covariate(NamedTuple):
 class Design(NamedTuple):
     """A target plus covariates times parameters.
 
-    Shared parameters come last, and of each kind those first whose column is the same in each row.
+    Parameters that cells share come last. Within each kind, columns that are the same in each row come first.
     """
 
     target: list[Monomial]
@@ -53,35 +53,35 @@ class Design(NamedTuple):
 
     @property
     def n_own(self) -> int:
-        """Return how many parameters differ from cell to cell."""
+        """Return the number of parameters that differ between cells."""
         return sum(not covariate.is_shared for covariate in self.covariates)
 
 
-def design_of(square: Square, cells: GaussianCells) -> Design:
+def build_design(square: Square, cells: GaussianCells) -> Design:
     """Collect the monomials of a square by their constants."""
     target: list[Monomial] = []
     by_constants: dict[object, list[Monomial]] = {}
     for monomial in square.core:
-        if monomial.others:
+        if monomial.unknowns:
             key = tuple((view_key(f.x, f.where), f.divides) for f in monomial.constants)
             by_constants.setdefault(key, []).append(monomial)
         else:
             target.append(monomial)
     covariates = [_covariate(cells, monomials) for monomials in by_constants.values()]
-    return Design(target, sorted(covariates, key=lambda c: (c.is_shared, len(c.known.factors))))
+    return Design(target, sorted(covariates, key=lambda c: (c.is_shared, len(c.column.factors))))
 
 
 def _covariate(cells: GaussianCells, monomials: list[Monomial]) -> Covariate:
     """Return the sum of monomials with the same constants."""
-    # The column has the sign of the first, so that this parameter has none.
-    known = Monomial(monomials[0].constants, monomials[0].is_negative)
-    parameters = [Monomial(m.others, m.is_negative != known.is_negative) for m in monomials]
-    return Covariate(known, cells.sum_of(parameters), _entry(parameters))
+    # The column has the sign of the first monomial, so that the parameter of this monomial is unsigned.
+    column = Monomial(monomials[0].constants, monomials[0].is_negative)
+    parameters = [Monomial(m.unknowns, m.is_negative != column.is_negative) for m in monomials]
+    return Covariate(column, cells.sum_of(parameters), _entry(parameters))
 
 
 def _entry(parameters: list[Monomial]) -> Entry | None:
-    """Return the one entry of a vector that all rows read, where that is all there is."""
-    first, *others = (factor for parameter in parameters for factor in parameter.others)
+    """Return the vector entry that all rows read, if the coefficient is a plain entry."""
+    first, *others = (factor for parameter in parameters for factor in parameter.unknowns)
     axes = [axis for axis in first.where if not first.x.type.broadcastable[axis]]
     if others or first.divides or parameters[0].is_negative or len(axes) != 1:
         return None
@@ -92,14 +92,14 @@ def _entry(parameters: list[Monomial]) -> Entry | None:
 
 
 class Weights(NamedTuple):
-    """Factors of rows before they are squared, with the sign of the squares."""
+    """Row weights before squaring, and the sign of the squares."""
 
     of_rows: np.ndarray
     is_negative: bool
 
 
-def weights_of(grid: Grid, cells: GaussianCells, square: Square) -> Weights | None:
-    """Return the weights of a square, cell after cell; None where squares have different signs."""
+def row_weights(grid: Grid, cells: GaussianCells, square: Square) -> Weights | None:
+    """Return the weights of the rows, sorted by cell; None for squares of both signs."""
     multiplier = square.multiplier.at(grid, cells.rows)
     is_negative = bool((multiplier < 0).any())
     if is_negative and (multiplier > 0).any():
@@ -108,9 +108,9 @@ def weights_of(grid: Grid, cells: GaussianCells, square: Square) -> Weights | No
     return Weights(np.sqrt(np.abs(multiplier)) * scale, is_negative)
 
 
-def rows_of(grid: Grid, cells: GaussianCells, design: Design) -> Read:
-    """Return how to read covariates and target, shape ``(.., k + 1)``, cell after cell."""
-    columns = [[covariate.known] for covariate in design.covariates] + [design.target]
+def row_reader(grid: Grid, cells: GaussianCells, design: Design) -> ReadRows:
+    """Return a function that reads covariates and target, shape ``(.., k + 1)``, sorted by cell."""
+    columns = [[covariate.column] for covariate in design.covariates] + [design.target]
 
     def read(part: slice) -> np.ndarray:
         rows = cells.rows[part]

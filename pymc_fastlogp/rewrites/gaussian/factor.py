@@ -1,9 +1,8 @@
-r"""Replace the rows of each cell in a sum of squares by as many rows as there are parameters.
+r"""Replace the rows of each cell in a sum of squares by one row per parameter.
 
-Let a cell have the rows :math:`w_i (t_i + c_i^\top h)`, of which the squares are summed: known
-weights :math:`w_i`, targets :math:`t_i` and covariates :math:`c_i`, and :math:`K` values :math:`h`
-that are the same in all of them. For any *center* :math:`m`, and the residuals
-:math:`r_i = t_i + c_i^\top m`,
+The squares of the rows :math:`w_i (t_i + c_i^\top h)` of a cell are summed. Weights :math:`w_i`, targets :math:`t_i`
+and covariates :math:`c_i` are known. All rows of the cell share the :math:`K` parameters :math:`h`. For any *center*
+:math:`m`, and the residuals :math:`r_i = t_i + c_i^\top m`,
 
 .. math::
 
@@ -13,24 +12,22 @@ that are the same in all of them. For any *center* :math:`m`, and the residuals
 
 since an orthogonal matrix keeps norms. Nothing is expanded into moments, so nothing cancels.
 
-The center takes large offsets out. Near the values that fit the data, :math:`h - m` is a
-difference of nearby numbers, which is exact (the center is rounded to the precision of the sum before residuals are computed), and what it is multiplied with and added to is no
-larger than the residuals. With :math:`m = 0` the target itself would be in :math:`d`, and the
-rounding of a target near 1e6 would be an error of 1e-10 in a residual of order 1. The center need
-not be the best fit: it solves the triangular system :math:`R m = -d_0` of the target, leaving
-out covariates that hardly differ from a combination of those before them, whose coefficients
-could be huge. What it leaves of the target stays in :math:`d`.
+**The center** removes large offsets. Near the values that fit the data, :math:`h - m` is a difference of nearby
+numbers, which is exact: the center is rounded to the precision of the sum before residuals are computed. With
+:math:`m = 0` the target would be part of :math:`d`. The rounding of a target near 1e6 would put an error of 1e-10 into
+a residual of order 1. The center need not be the best fit. The center solves the triangular system :math:`R m = -d_0`
+of the target, without covariates that are nearly combinations of earlier covariates: their coefficients could be huge.
+The remaining target stays in :math:`d`.
 
-A covariate with a mean far from zero would be factorized with an error relative to that mean. Where
-the first covariate is an intercept, the others are therefore taken relative to it:
-:mod:`~pymc_fastlogp.rewrites.gaussian.intercept`.
+**Intercepts.** A covariate with a mean far from zero would be factorized with an error relative to that mean. If the
+first covariate is an intercept, the others are taken relative to it: :mod:`~pymc_fastlogp.rewrites.gaussian.intercept`.
 
-Entries that happen to be zero, as where a covariate is balanced, would turn an infinite parameter
-into nan. They are replaced by entries too small to change any finite value, unless the covariate is
-zero in all rows of the cell, where upstream has nan as well.
+**Zeros.** An entry that is zero by chance, for example of a balanced covariate, would turn an infinite parameter into
+NaN. Such entries are replaced by entries too small to change any finite value. The exception is a covariate that is
+zero in all rows of the cell, where PyTensor's sum is NaN as well.
 
-Householder reflections (LAPACK) are applied to blocks of rows, and to the stacked triangles of the
-blocks of a cell in turn, so that rounding grows with the logarithm of the number of rows [1]_.
+**Rounding.** LAPACK's Householder reflections are applied to blocks of rows, and in turn to the stacked triangles of
+the blocks. So rounding grows with the logarithm of the number of rows [1]_.
 
 .. [1] J. Demmel, L. Grigori, M. Hoemmen and J. Langou, "Communication-optimal parallel and
    sequential QR and LU factorizations", SIAM Journal on Scientific Computing 34 (2012).
@@ -45,21 +42,21 @@ from pymc_fastlogp.rewrites.gaussian.intercept import first_row, shares_of_first
 from pymc_fastlogp.rewrites.gaussian.precision import Precision
 from pymc_fastlogp.rewrites.rows.view.chunks import chunks_of
 
-# Rows of one block, at most; and entries that are worked on at a time.
+# Most rows of one block, and entries per chunk.
 BLOCK = 512
 CHUNK = 1_000_000
 
-type Read = Callable[[slice], np.ndarray]
+type ReadRows = Callable[[slice], np.ndarray]
 
-# A covariate of which a smaller share is new, after those before it, has no part in the center.
+# A covariate whose part independent of earlier covariates is a smaller share has no part in the center.
 NEW_SHARE = 1e-3
 
 
 class CellFactor(NamedTuple):
-    """Triangular factor of the rows of each cell; ``n`` cells, ``k`` covariates.
+    """Triangular factors of the rows of each cell, for ``n`` cells and ``k`` covariates.
 
-    The sum of the squares of a cell at ``h`` is that of ``pivot * (triangle @ (h - center)) + offset``,
-    plus ``rest ** 2``; to the first row of the triangle ``low`` is to be added.
+    At the parameters ``h`` the sum of squares of a cell is
+    ``sum((pivot * ((triangle + low) @ (h - center)) + offset) ** 2) + rest ** 2``. ``pivot`` and ``low`` belong to the first row.
 
     Attributes
     ----------
@@ -68,15 +65,13 @@ class CellFactor(NamedTuple):
     triangle : numpy.ndarray
         Upper triangles, shape ``(n, k, k)``.
     low : numpy.ndarray
-        What rounding leaves out of the first row of the triangle, columns of zeros where it does not
-        count; shape ``(n, k)``.
+        Rounding error of the first row of the triangle, zero in columns where the error is negligible; shape ``(n, k)``.
     pivot : numpy.ndarray, optional
-        What the first row of the triangle is multiplied with, shape ``(n,)``, where there is an
-        intercept; the entry on its diagonal is then one.
+        Factor of the first row of the triangle, shape ``(n,)``, if there is an intercept; the diagonal entry is then one.
     offset : numpy.ndarray
         Shape ``(n, k)``.
     rest : numpy.ndarray
-        The norm of what no parameter can change, shape ``(n,)``.
+        Norm of the residual that no parameter can change, shape ``(n,)``.
     """
 
     center: np.ndarray
@@ -88,26 +83,25 @@ class CellFactor(NamedTuple):
 
 
 def factorized(
-    read: Read, weights: np.ndarray, counts: np.ndarray, dtype: str = "float64"
+    read: ReadRows, weights: np.ndarray, counts: np.ndarray, dtype: str = "float64"
 ) -> CellFactor | None:
     """Factorize the rows of each cell.
 
     Parameters
     ----------
     read : callable
-        Returns the rows of a slice: covariates and, last, the target, shape ``(.., k + 1)``. The rows of a
-        cell are neighbors.
+        Returns the rows of a slice, sorted by cell: covariates and, last, the target, shape ``(.., k + 1)``.
     weights : numpy.ndarray
-        What rows are multiplied with, shape ``(n_rows,)`` or ``(1,)``.
+        Factors of the rows, shape ``(n_rows,)`` or ``(1,)``.
     counts : numpy.ndarray of int
-        How many rows each cell has, shape ``(n,)``, all above zero.
+        Number of rows of each cell, shape ``(n,)``, all positive.
     dtype : str
-        In which squares are summed, ``float32`` or ``float64``; everything here is float64.
+        Dtype of the sum, ``float32`` or ``float64``. The factorization uses float64.
 
     Returns
     -------
     CellFactor
-        None if some of the rows are not finite, or if squares of what they are would overflow or vanish.
+        None if rows are not finite, or if squares would overflow or underflow.
     """
     precision = Precision(dtype)
     k = read(slice(0, 1)).shape[1] - 1
@@ -127,13 +121,15 @@ def factorized(
     triangle, low, pivot = joint[:, :k, :k].copy(), np.zeros((len(counts), k)), None
     if has_intercept:
         triangle[:, 0], low, pivot = first_row(joint, shift, norms, precision)
-    happens = (triangle == 0) & np.triu(np.ones((k, k), dtype=bool))
-    triangle[happens] = np.broadcast_to(precision.tiny * norms[:, None, :], triangle.shape)[happens]
+    is_accidental = (triangle == 0) & np.triu(np.ones((k, k), dtype=bool))
+    triangle[is_accidental] = np.broadcast_to(precision.tiny * norms[:, None, :], triangle.shape)[
+        is_accidental
+    ]
     return CellFactor(center, triangle, low, pivot, joint[:, :k, k], np.abs(joint[:, k, k]))
 
 
 def _center(joint: np.ndarray, norms: np.ndarray) -> np.ndarray:
-    """Solve ``R m = -d`` from below, with zero for covariates that are nearly combinations."""
+    """Solve ``R m = -d`` by back substitution, with zero for covariates that are nearly combinations."""
     k = joint.shape[-1] - 1
     center = np.zeros((len(joint), k))
     for i in reversed(range(k)):
@@ -144,16 +140,16 @@ def _center(joint: np.ndarray, norms: np.ndarray) -> np.ndarray:
     return center
 
 
-def _is_same_in_all(read: Read, n_rows: int) -> bool:
-    """Return whether the first covariate is the same number in all rows, other than zero."""
+def _is_same_in_all(read: ReadRows, n_rows: int) -> bool:
+    """Return whether the first covariate is the same nonzero number in all rows."""
     first = read(slice(0, 1))[0, 0]
     return first != 0 and all((read(rows)[:, 0] == first).all() for rows in chunks_of(n_rows))
 
 
-def _shifted(read: Read, center: np.ndarray, shift: np.ndarray, counts: np.ndarray) -> Read:
-    """Move targets by the covariates at the center, and covariates by shares of the first.
+def _shifted(read: ReadRows, center: np.ndarray, shift: np.ndarray, counts: np.ndarray) -> ReadRows:
+    """Add the covariates at the center to the targets, and subtract shares of the first covariate from the others.
 
-    In extended precision, where numpy has it.
+    Computed in extended precision, if numpy has it.
     """
     end = np.cumsum(counts)
 
@@ -172,23 +168,23 @@ def _shifted(read: Read, center: np.ndarray, shift: np.ndarray, counts: np.ndarr
     return read_shifted
 
 
-def _triangles(read: Read, weights: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def _triangles(read: ReadRows, weights: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return the triangle of each cell's weighted rows, shape ``(n, k + 1, k + 1)``."""
     m = read(slice(0, 1)).shape[1]
     block = max(BLOCK, 4 * m)
     while True:
         n_blocks = -(-counts // block)
-        triangles = _of_blocks(read, weights, counts, n_blocks, block)
+        triangles = _block_triangles(read, weights, counts, n_blocks, block)
         if (n_blocks == 1).all():
             return triangles
         read, weights = triangles.reshape(-1, m).__getitem__, np.ones(1)
         counts = n_blocks * m
 
 
-def _of_blocks(
-    read: Read, weights: np.ndarray, counts: np.ndarray, n_blocks: np.ndarray, block: int
+def _block_triangles(
+    read: ReadRows, weights: np.ndarray, counts: np.ndarray, n_blocks: np.ndarray, block: int
 ) -> np.ndarray:
-    """Return the triangle of each block of rows; neighboring blocks are read together."""
+    """Return the triangle of each block of rows. Adjacent blocks are read together."""
     m = read(slice(0, 1)).shape[1]
     cell = np.repeat(np.arange(len(counts)), n_blocks)
     before = (np.arange(len(cell)) - (np.cumsum(n_blocks) - n_blocks)[cell]) * block
@@ -201,12 +197,12 @@ def _of_blocks(
         rows = slice(start, begin[blocks[-1]] + length[blocks[-1]])
         of_rows = weights[rows] if len(weights) > 1 else weights
         weighted = read(rows) * of_rows[:, None]
-        triangles[blocks] = _of_neighbors(weighted, begin[blocks] - start, length[blocks])
+        triangles[blocks] = _adjacent_triangles(weighted, begin[blocks] - start, length[blocks])
     return triangles
 
 
-def _of_neighbors(rows: np.ndarray, begin: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """Return the triangles of blocks that begin at some rows; those of similar length together."""
+def _adjacent_triangles(rows: np.ndarray, begin: np.ndarray, length: np.ndarray) -> np.ndarray:
+    """Return the triangles of adjacent blocks. Blocks of similar length are factorized together."""
     m = rows.shape[1]
     padded = 2 ** np.ceil(np.log2(length)).astype(int)
     triangles = np.zeros((len(begin), m, m))

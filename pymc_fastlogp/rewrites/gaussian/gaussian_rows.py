@@ -1,29 +1,63 @@
-r"""Sum squares of linear predictors over the rows of a triangle, not over those of the data.
+r"""Sum squares of linear predictors over the rows of a triangle per group, not over the rows of the data.
 
 .. code::
 
     sum(((y - a[g] - b[g] * x) / s) ** 2)
     ->  (sum((r0 * ((a - a0) + t * (b - b0)) + d0) ** 2 + (r1 * (b - b0) + d1) ** 2) + rest) / s**2
 
-Rows of which all that is not a constant reads the same make a cell; here a cell is a group. In it
-the residuals are :math:`t + C h` with a known target :math:`t`, known covariates :math:`C` and a
-few parameters :math:`h`. The sum of their squares is a quadratic in :math:`h`, which is a sum of as
-many squares as there are parameters, plus a constant: the derivation is in
-:mod:`~pymc_fastlogp.rewrites.gaussian.factor`. Squares that read only what all cells share are those
-of one cell in turn (:mod:`~pymc_fastlogp.rewrites.gaussian.sums`).
+With a continuous outcome no two rows are equal, so
+:mod:`row compaction <pymc_fastlogp.rewrites.rows.compact.compact_rows>` cannot merge rows. But a sum of squares of a
+linear predictor is a quadratic in its parameters.
 
-No family of distributions is known here: any square of something affine counts
-(:mod:`~pymc_fastlogp.rewrites.gaussian.squares`), the density of a normal, log-normal or half-normal
-variable among them, with a scale that is shared, known in each row, or of a group.
+Rows that read the same parameters, including the scale, make a *cell*; in the example a cell is a group. The residuals
+of a cell are :math:`t_i + c_i^\top h` with known targets :math:`t_i` and covariates :math:`c_i`, and a few parameters
+:math:`h`. By a QR factorization
 
-A square costs about as much as the row of the data that it is one of many in the place of: as many
-products as there are parameters. So the rule asks that squares are fewer than 0.7 of the rows; with
-:math:`k` parameters of each cell and :math:`p` that all share,
+.. math::
+
+    \sum_i w_i^2 (t_i + c_i^\top h)^2 = \| R (h - m) + d \|^2 + \rho^2
+
+for any center :math:`m`: one square per parameter, plus a constant, whatever the number of rows. The steps:
+
+- :mod:`~pymc_fastlogp.rewrites.gaussian.squares`: a term as the square of an affine expression;
+- :mod:`~pymc_fastlogp.rewrites.gaussian.design`: the expression as target and covariates;
+- :mod:`~pymc_fastlogp.rewrites.gaussian.factor`: the factorization and its rounding;
+- :mod:`~pymc_fastlogp.rewrites.gaussian.sums`: the resulting expressions. Squares that read only parameters shared by
+  all cells become one cell in turn.
+
+A square costs about as much as a row of the data. With :math:`k` parameters per cell and :math:`p` shared parameters
+the rule requires
 
 .. math:: k n_\text{cells} + p + 1 < 0.7 \, n_\text{rows},
 
-or, where each cell has a scale of its own, :math:`(k + p + 1) n_\text{cells}`. A term of which
-row compaction would leave no more rows is left to that.
+or :math:`(k + p + 1) n_\text{cells}` on the left if each cell has its own scale.
+
+If the predictor of a row is not finite, the log density is -inf or NaN, as without the rule. If several parameters of a
+cell are infinite, the rule may turn one into the other. A sum of squares that overflows is infinite even if the scale
+would bring it back.
+
+When it applies
+---------------
+- A ``Sum`` over all rows, directly or below parameter checks of PyMC. One of its terms is the square of an expression
+  affine in parameters, with constant coefficients: numpy data, or frozen ``pm.Data``. Normal, log-normal and
+  half-normal densities have this form.
+- Parameters are scalars, gathers by constant indices, ``(beta[group] * X).sum(-1)``, ``X @ beta``, and products of
+  these with expressions that a cell shares.
+- The scale is shared, known per row, or per group. Rows may have known weights of one sign, or a known mask.
+- At most 8 squares per cell remain, fewer than the rows that row compaction would leave.
+
+Other terms, such as ``-log(sigma[group])``, stay a sum over rows for row compaction.
+
+When it refuses
+---------------
+Each refusal is logged with its reason by the logger ``pymc_fastlogp``:
+
+- Shared data, random numbers, minibatches, or a parameter with one value per row.
+- A predictor that is not linear in a covariate, such as ``exp(b * x)``, or a scale that differs per row and is unknown.
+- Too few rows per cell, too many parameters per cell, or more than 600 products in the expanded predictor.
+- Weights of both signs, or of zero: ``0 * inf`` is NaN without the rule.
+- Data that are not finite, or whose squares overflow or underflow.
+- Squares with another reader, such as an elementwise log-likelihood that is an output.
 """
 
 from math import prod
@@ -40,7 +74,7 @@ from pymc_fastlogp import decisions
 from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.decisions import Refusal
 from pymc_fastlogp.rewrites.gaussian.cells import GaussianCells
-from pymc_fastlogp.rewrites.gaussian.design import design_of, rows_of, weights_of
+from pymc_fastlogp.rewrites.gaussian.design import build_design, row_reader, row_weights
 from pymc_fastlogp.rewrites.gaussian.factor import factorized
 from pymc_fastlogp.rewrites.gaussian.squares import (
     MOST_MONOMIALS,
@@ -50,15 +84,15 @@ from pymc_fastlogp.rewrites.gaussian.squares import (
     Square,
     parse_square,
 )
-from pymc_fastlogp.rewrites.gaussian.sums import MOST_UNROLLED, squares_left, sum_of_squares
+from pymc_fastlogp.rewrites.gaussian.sums import MOST_UNROLLED, count_squares, sum_of_squares
 from pymc_fastlogp.rewrites.rows.compact.grouping import OVERHEAD, Grouping
 from pymc_fastlogp.rewrites.rows.compact.reductions import (
     PRECISIONS,
     Reduction,
-    checked,
     is_needed_by_row,
     parse_reduction,
     reduce_all,
+    restore_checks,
 )
 from pymc_fastlogp.rewrites.rows.compact.terms import (
     Term,
@@ -81,31 +115,30 @@ from pymc_fastlogp.rewrites.rows.refusals import (
     why_own_entries,
     why_unknown,
 )
-from pymc_fastlogp.rewrites.rows.view.axes import moved
+from pymc_fastlogp.rewrites.rows.view.axes import arrange_axes
 from pymc_fastlogp.rewrites.rows.view.columns import RowReads, reads_of
-from pymc_fastlogp.rewrites.rows.view.grid import view_key
-from pymc_fastlogp.rewrites.rows.view.keys import WORTHWHILE
+from pymc_fastlogp.rewrites.rows.view.grid import rest_of, view_key
+from pymc_fastlogp.rewrites.rows.view.keys import MAX_DISTINCT_SHARE
 from pymc_fastlogp.rewrites.rows.view.open_lengths import comparisons
-from pymc_fastlogp.rewrites.rows.view.row_view import rest_of
 
 NAME = "fastlogp_gaussian_rows"
 
 
 class Squares(NamedTuple):
-    """The squares in what is summed over rows.
+    """The squares in a summand.
 
     Attributes
     ----------
     reads : RowReads
-        What the rows read.
+        Columns that the rows read.
     where : mapping
-        Which axes the rows are.
+        Axes of the rows.
     tree : Term or Branch
-        All the terms.
+        All terms.
     of_term : dict
-        Those that are squares.
+        The terms that are squares.
     expansion : Expansion
-        How they were found.
+        Cached expansions.
     """
 
     reads: RowReads
@@ -115,8 +148,8 @@ class Squares(NamedTuple):
     expansion: Expansion
 
 
-class Reduced(NamedTuple):
-    """The sum of a square over its rows, shape ``(1,)``, how many there were and are, and in how many cells."""
+class ReducedSquare(NamedTuple):
+    """The sum of a square over its rows, shape ``(1,)``, with the number of rows before, rows after, and cells."""
 
     total: TensorVariable
     rows_before: int
@@ -132,7 +165,7 @@ def local_gaussian_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
         return None
     squares = _squares(fgraph, reduction)
     found = {term: _reduce(squares, term) for term in squares.of_term} if squares else {}
-    parts = {term: each for term, each in found.items() if isinstance(each, Reduced)}
+    parts = {term: each for term, each in found.items() if isinstance(each, ReducedSquare)}
     if squares and parts and not is_needed_by_row(fgraph, reduction):
         return _replacement(reduction, squares, parts)
     refusals = [each for each in found.values() if isinstance(each, Refusal)]
@@ -142,7 +175,7 @@ def local_gaussian_rows(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
 
 
 def _squares(fgraph: FunctionGraph, reduction: Reduction) -> Squares | None:
-    """Return the squares of a total sum, with no rows where their number is not known."""
+    """Return the squares of a sum over all rows. The grid has no rows if their number is unknown."""
     x, axes = reduction.x, reduction.long_axes
     if not axes or any(a not in axes and not b for a, b in enumerate(x.type.broadcastable)):
         return None
@@ -162,43 +195,43 @@ def _squares(fgraph: FunctionGraph, reduction: Reduction) -> Squares | None:
     return Squares(reads, where, tree, of_term, expansion)
 
 
-def _reduce(squares: Squares, term: Term) -> Reduced | Refusal:
-    """Return the sum of a square over its rows, or why it stays as it is."""
+def _reduce(squares: Squares, term: Term) -> ReducedSquare | Refusal:
+    """Return the sum of a square over its rows, or a refusal."""
     grid, square = squares.reads.grid, squares.of_term[term]
     if not grid.n_rows:
         return why_unknown(squares.tree.x)
     cells = _cells(squares, term)
     if cells is None:
         return _why_no_cells(squares, square)
-    design = design_of(square, cells)
+    design = build_design(square, cells)
     n_rows, k, n = int(cells.counts.sum()), len(design.covariates), cells.n
-    n_by_cell, n_shared = squares_left(cells, square, design)
+    n_by_cell, n_shared = count_squares(cells, square, design)
     n_squares = n_by_cell * n + n_shared
-    if n_squares >= WORTHWHILE * n_rows or n_rows - n_squares < OVERHEAD:
+    if n_squares >= MAX_DISTINCT_SHARE * n_rows or n_rows - n_squares < OVERHEAD:
         return COUNTS.about(k=k, n=n_rows, cells=n)
     if n_squares >= Grouping(squares.reads, squares.where).alone(term).n_cells:
         return COMPACTED
     if n_by_cell > MOST_UNROLLED:
         return TOO_MANY_PARAMETERS.about(k=n_by_cell, most=MOST_UNROLLED)
-    weights = weights_of(grid, cells, square)
+    weights = row_weights(grid, cells, square)
     if weights is None or not np.isfinite(weights.of_rows).all():
         return BAD_CONSTANTS
     if not weights.of_rows.all():
         return ZERO_WEIGHTS
     dtype = squares.tree.x.type.dtype
-    factor = factorized(rows_of(grid, cells, design), weights.of_rows, cells.counts, dtype)
+    factor = factorized(row_reader(grid, cells, design), weights.of_rows, cells.counts, dtype)
     if factor is None:
         return BAD_CONSTANTS
     summed = sum_of_squares(cells, square, design, factor, dtype)
     if summed is None:
         return BAD_CONSTANTS
-    return Reduced(-summed if weights.is_negative else summed, n_rows, n_squares, n)
+    return ReducedSquare(-summed if weights.is_negative else summed, n_rows, n_squares, n)
 
 
 def _cells(squares: Squares, term: Term) -> GaussianCells | None:
-    """Return the cells in which a square reads one value of each parameter, None if too many."""
+    """Return the cells in which a square reads one value of each parameter, None if there are too many."""
     reads, square = squares.reads, squares.of_term[term]
-    columns = frozenset[int]().union(*(reads.of(f.x, f.where).columns for f in square.others))
+    columns = frozenset[int]().union(*(reads.of(f.x, f.where).columns for f in square.unknowns))
     if term.mask is not None:
         columns = reads.keys.differing(columns, term.mask)
     codes = reads.keys.codes(columns)
@@ -209,9 +242,9 @@ def _cells(squares: Squares, term: Term) -> GaussianCells | None:
 
 
 def _why_no_cells(squares: Squares, square: Square) -> Refusal:
-    """Say why no rows read the same of what is not constant."""
+    """Return the reason why hardly any rows read the same parameters."""
     reads = squares.reads
-    for x, where, _ in square.others:
+    for x, where, _ in square.unknowns:
         if reads.codes(x, where) is None:
             is_computed = bool(reads.grid.view(x, where).inputs)
             own = why_own_entries(reads.grid, where, [x])
@@ -222,23 +255,23 @@ def _why_no_cells(squares: Squares, square: Square) -> Refusal:
 
 
 def _replacement(
-    reduction: Reduction, squares: Squares, parts: dict[Term, Reduced]
+    reduction: Reduction, squares: Squares, parts: dict[Term, ReducedSquare]
 ) -> list[TensorVariable] | None:
-    """Add what the squares sum to and the sum of the other terms, and put the checks back."""
+    """Add the reduced squares and the sum of the other terms, and restore the checks."""
     x, out, where = reduction.x, reduction.out, squares.where
 
     def in_one_row(of_rows: TensorVariable) -> TensorVariable:
-        return moved(of_rows, ["x", *rest_of(of_rows, where)])
+        return arrange_axes(of_rows, ["x", *rest_of(of_rows, where)])
 
     axes = ["x"] * (x.type.ndim - len(where))
-    by_term = {term: moved(part.total, [0, *axes]) for term, part in parts.items()}
-    result = moved(sum_at_cells(squares.tree, by_term, in_one_row), [])
+    by_term = {term: arrange_axes(part.total, [0, *axes]) for term, part in parts.items()}
+    result = arrange_axes(sum_at_cells(squares.tree, by_term, in_one_row), [])
     others = at_rows(squares.tree, {*terms_of(squares.tree)} - parts.keys())
     if others is not None:
-        result = result + moved(reduce_all(reduction, others), [])
-    checked_result = checked(reduction, moved(result, ["x"] * out.type.ndim))
-    if checked_result is None:
+        result = result + arrange_axes(reduce_all(reduction, others), [])
+    checked = restore_checks(reduction, arrange_axes(result, ["x"] * out.type.ndim))
+    if checked is None:
         return None
     for part in parts.values():
         decisions.fired(NAME, out, part.rows_before, part.rows_after, loop=part.n_cells)
-    return [checked_result]
+    return [checked]

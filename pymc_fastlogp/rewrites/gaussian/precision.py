@@ -1,23 +1,23 @@
-"""Range of numbers that rows of triangles may have in the precision in which their squares are summed.
+"""Limits of the precision in which squares are summed.
 
-All of them are computed in double precision. What is rounded before others are computed from it has no error in them: a center that
-parameters are taken relative to, and shares of an intercept.
+The factorization uses double precision. Centers and shares are rounded before dependent numbers are computed, so they
+are exact in the precision of the sum.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-# Bits that are left for a sum to carry over.
+# Spare bits for carries of a sum.
 SPARE_BITS = 5
-# Times the norm of a covariate: its square is lost beside any other.
+# Relative to the norm of a covariate: the square is lost beside any other.
 TINY = {"float32": 1e-30, "float64": 1e-100}
-# Parameters may be so many times larger, or smaller, than what makes the data fit before a square of them leaves the range.
+# Factor by which parameters may exceed, or fall below, the values that fit the data before a square leaves the range.
 MARGIN = 1e3
 
 
 class Precision(NamedTuple):
-    """That of a sum.
+    """Precision of a sum.
 
     Attributes
     ----------
@@ -29,27 +29,27 @@ class Precision(NamedTuple):
 
     @property
     def tiny(self) -> float:
-        """Substitute for a zero, relative to a covariate."""
+        """Substitute for a zero, relative to the norm of a covariate."""
         return TINY[self.dtype]
 
     @property
     def bits(self) -> int:
-        """Bits of a number beside which another may be added without an error."""
+        """Number of bits that leaves room for an exact addition."""
         return int(np.finfo(self.dtype).nmant) + 1 - SPARE_BITS
 
     def rounded(self, x: np.ndarray) -> np.ndarray:
-        """Return numbers that this precision has, as float64."""
+        """Round to this precision, as float64."""
         with np.errstate(over="ignore"):
             return x.astype(self.dtype).astype("float64")
 
     def towards_zero(self, x: np.ndarray) -> np.ndarray:
-        """Return the next numbers of this precision, which ``x`` are, towards zero."""
+        """Return the next numbers of this precision towards zero."""
         return np.nextafter(x.astype(self.dtype), np.zeros(1, self.dtype)).astype("float64")
 
     def has_squares_of(self, joint: np.ndarray) -> bool:
-        """Return whether the squares of triangles and targets, shape ``(n, k + 1, k + 1)``, neither overflow nor vanish.
+        """Return whether the squares of triangles and targets, shape ``(n, k + 1, k + 1)``, neither overflow nor underflow.
 
-        That covariates vanish matters to nobody where targets do not.
+        Underflow of covariates does not matter if targets do not underflow.
         """
         limits = np.finfo(self.dtype)
         targets = np.abs(joint[:, :, -1]).max(axis=1)

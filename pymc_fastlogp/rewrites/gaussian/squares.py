@@ -1,22 +1,18 @@
-r"""Read a term as the square of something affine in what the rows of a cell share.
+"""Parse a term as the square of an expression that is affine in parameters shared by the rows of a cell.
 
 .. code::
 
     m * sqr(s * (t + c * h + d * k))        c, d, t constants that vary from row to row
 
-The *scale* ``s`` and the *multipliers* ``m`` are not expanded; the affine core is, into monomials: a
-product of constants, the covariate, times a product of everything else, the parameter. Each
-factor is viewed row by row, as in :mod:`~pymc_fastlogp.rewrites.rows.view.row_view`; a column of a matrix is
-one whose position is the same in each row, so that ``(X * beta[g]).sum(-1)`` and ``X @ beta``
-are sums of monomials too.
+The *scale* ``s`` and the *multiplier* ``m`` are not expanded. The affine core is expanded into monomials. A monomial is
+a product of constants, the covariate, times a product of other factors, the parameter. Each factor is viewed row by row
+(:mod:`~pymc_fastlogp.rewrites.rows.view.grid`). All rows share the position of a column of a matrix, so
+``(X * beta[g]).sum(-1)`` and ``X @ beta`` are sums of monomials, too.
 
-Integers are not taken apart: their sums and products go round.
+Integer expressions may overflow and are not expanded.
 
-What is read twice at each step, as ``x`` in ``x + k * x``, is expanded once, but its monomials double in number, and a
-graph of twenty steps would have a million of them. Of more than :data:`MOST_MONOMIALS` none are made, and the sum is one factor.
-
-Which rows make a cell is not decided here: they are those in which all factors that are not
-constants read the same.
+A shared operand, as ``x`` in ``x + k * x``, is expanded once, but its monomials are doubled. A graph of twenty such
+steps would have a million monomials. An expression with more than :data:`MOST_MONOMIALS` stays one factor.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -34,21 +30,22 @@ from pytensor.tensor.math import Dot, Sum
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
+from pymc_fastlogp.analysis.algebra import split_product, split_sum
 from pymc_fastlogp.analysis.elemwise import is_made_by, scalar_op, squared
 from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.rewrites.rows.view.chunks import at_rows
 from pymc_fastlogp.rewrites.rows.view.grid import Grid, varies, view_key
 
-# Columns of a matrix that are taken apart, at most.
+# Most columns of an expanded matrix.
 MOST_COLUMNS = 256
-# Monomials of one expression, at most, as of two such matrices: products of so many different ones take a second or two to compile.
+# Most monomials of an expression, enough for two such matrices. More take seconds to compile.
 MOST_MONOMIALS = 600
-# Factors of each of them, at most: those of `x * x` double, too.
+# Most factors of a monomial. Nested products such as `x * x` double their number, too.
 MOST_FACTORS = 256
 
 
 class Factor(NamedTuple):
-    """A factor of a monomial, or a divisor of it."""
+    """A factor of a monomial, or a divisor."""
 
     x: TensorVariable
     where: Where
@@ -56,11 +53,11 @@ class Factor(NamedTuple):
 
     @property
     def is_constant(self) -> bool:
-        """Return whether it is known in each row."""
+        """Return whether the factor is known in each row."""
         return isinstance(self.x, TensorConstant)
 
     def at(self, grid: Grid, rows: np.ndarray) -> np.ndarray:
-        """Return a constant in some rows, or one over it; shape ``(1,)`` if it is the same in all."""
+        """Return a constant, or its reciprocal, in some rows; shape ``(1,)`` if the same in all rows."""
         picked = grid.pick(self.x.data, self.where)
         picked = picked.reshape(picked.shape[: len(grid.shape)])
         found = picked.reshape(1) if picked.size == 1 else at_rows(picked, rows, grid.shape)
@@ -70,7 +67,7 @@ class Factor(NamedTuple):
 
 
 class Monomial(NamedTuple):
-    """A product, with its sign."""
+    """A signed product."""
 
     factors: tuple[Factor, ...]
     is_negative: bool = False
@@ -81,21 +78,21 @@ class Monomial(NamedTuple):
         return tuple(factor for factor in self.factors if factor.is_constant)
 
     @property
-    def others(self) -> tuple[Factor, ...]:
-        """Return the factors that are not."""
+    def unknowns(self) -> tuple[Factor, ...]:
+        """Return the factors that are not known."""
         return tuple(factor for factor in self.factors if not factor.is_constant)
 
     def at(self, grid: Grid, rows: np.ndarray) -> np.ndarray:
-        """Return the product of the constants, with the sign, in some rows, or shape ``(1,)``."""
+        """Return the product of the constants in some rows, with the sign; shape ``(1,)`` if the same in all rows."""
         sign = np.full(1, -1.0 if self.is_negative else 1.0)
         return reduce(np.multiply, (factor.at(grid, rows) for factor in self.constants), sign)
 
     def by(self, other: "Monomial") -> "Monomial":
-        """Return the product of two."""
+        """Return the product of two monomials."""
         return Monomial((*self.factors, *other.factors), self.is_negative != other.is_negative)
 
     def inverse(self) -> "Monomial":
-        """Return one over it."""
+        """Return the reciprocal."""
         flipped = (Factor(x, where, not divides) for x, where, divides in self.factors)
         return Monomial(tuple(flipped), self.is_negative)
 
@@ -104,33 +101,33 @@ ONE = Monomial(())
 
 
 class Square(NamedTuple):
-    """``multiplier * sqr(scale * sum(core))``, all of it monomials."""
+    """``multiplier * sqr(scale * sum(core))``, all of them monomials."""
 
     multiplier: Monomial
     scale: Monomial
     core: list[Monomial]
 
     @property
-    def others(self) -> list[Factor]:
+    def unknowns(self) -> list[Factor]:
         """Return the factors that are not known, which must be the same in all rows of a cell."""
         monomials = self.multiplier, self.scale, *self.core
-        return [factor for monomial in monomials for factor in monomial.others]
+        return [factor for monomial in monomials for factor in monomial.unknowns]
 
 
 @dataclass(frozen=True)
 class Expansion:
-    """Cached expansions of the expressions below a sum, each of which may be read several times.
+    """Cached expansions of the expressions below a sum, which may be shared.
 
     Attributes
     ----------
     grid : Grid
-        All the rows.
+        All rows.
     squares : dict
-        Terms as squares, by what and where they are.
+        Squares by variable and position.
     monomials : dict
-        Sums of monomials, likewise.
+        Sums of monomials by variable and position.
     too_long : set
-        What is left whole, which would have too many of them.
+        Keys of expressions with too many monomials.
     """
 
     grid: Grid
@@ -140,7 +137,7 @@ class Expansion:
 
 
 def parse_square(expansion: Expansion, x: TensorVariable, where: Where) -> Square | None:
-    """Return a term as one square, None if it is not that of something affine."""
+    """Return a term as a square, None if it is not the square of an affine expression."""
     key = view_key(x, where)
     if key not in expansion.squares:
         expansion.squares[key] = _parsed(expansion, x, where)
@@ -154,24 +151,22 @@ def _parsed(expansion: Expansion, x: TensorVariable, where: Where) -> Square | N
     if base is not None:
         scale, inner = _peel(expansion, base, where)
         return Square(ONE, scale, monomials(expansion, inner, where))
-    if not is_made_by(x, ps.Mul, ps.TrueDiv):
-        return None
-    divides = is_made_by(x, ps.TrueDiv)
-    parsed = [parse_square(expansion, factor, where) for factor in x.owner.inputs]
+    factors = split_product(x, cast=False)
+    parsed = [parse_square(expansion, factor.x, where) for factor in factors]
     squares = [i for i, square in enumerate(parsed) if square is not None]
-    if len(squares) != 1 or (divides and squares != [0]):
+    if len(squares) != 1 or factors[squares[0]].is_inverse:
         return None
-    [i] = squares
-    square = parsed[i]
+    square = parsed[squares[0]]
     assert square is not None
     multiplier = square.multiplier
-    for factor in (factor for k, factor in enumerate(x.owner.inputs) if k != i):
-        multiplier = multiplier.by(_whole(expansion, factor, where, divides))
+    del factors[squares[0]]
+    for factor in factors:
+        multiplier = multiplier.by(_whole(expansion, factor.x, where, factor.is_inverse))
     return square._replace(multiplier=multiplier)
 
 
 def monomials(expansion: Expansion, x: TensorVariable, where: Where) -> list[Monomial]:
-    """Return monomials whose sum is ``x`` in each row; ``x`` alone if it would have too many."""
+    """Return monomials whose sum is ``x`` in each row; a single factor if there would be too many."""
     key = view_key(x, where)
     if key not in expansion.monomials:
         expanded = _expanded(expansion, x, where)
@@ -181,7 +176,7 @@ def monomials(expansion: Expansion, x: TensorVariable, where: Where) -> list[Mon
 
 
 def _expanded(expansion: Expansion, x: TensorVariable, where: Where) -> list[Monomial] | None:
-    """Return the monomials that a sum, or a product with one, is taken apart into."""
+    """Return the monomials of a sum, or of a product with a sum; None for other expressions."""
     if x.owner is None or x.type.dtype not in float_dtypes or not varies(x, where):
         return None
     rule = EXPANSIONS.get(type(scalar_op(x) or x.owner.op))
@@ -195,42 +190,38 @@ def _expanded(expansion: Expansion, x: TensorVariable, where: Where) -> list[Mon
 
 
 def _peel(expansion: Expansion, x: TensorVariable, where: Where) -> tuple[Monomial, TensorVariable]:
-    """Take factors and divisors off a sum: return their product, and the sum."""
+    """Split ``x`` into a product of factors and divisors, and a sum."""
     if x.type.dtype not in float_dtypes:
         return ONE, x
     if is_made_by(x, ps.Neg):
         return _peel(expansion, x.owner.inputs[0], where)
-    if not is_made_by(x, ps.Mul, ps.TrueDiv):
-        return ONE, x
-    divides = is_made_by(x, ps.TrueDiv)
-    first, *others = x.owner.inputs
-    sums = (
-        [first]
-        if divides
-        else [u for u in x.owner.inputs if len(monomials(expansion, u, where)) > 1]
-    )
+    factors = split_product(x, cast=False)
+    if is_made_by(x, ps.TrueDiv):
+        sums = factors[:1]
+    else:
+        sums = [factor for factor in factors if len(monomials(expansion, factor.x, where)) > 1]
     if len(sums) != 1:
         return ONE, x
-    scale, inner = _peel(expansion, sums[0], where)
-    for factor in others if divides else [u for u in x.owner.inputs if u is not sums[0]]:
-        scale = scale.by(_whole(expansion, factor, where, divides))
+    scale, inner = _peel(expansion, sums[0].x, where)
+    for factor in factors:
+        if factor is not sums[0]:
+            scale = scale.by(_whole(expansion, factor.x, where, factor.is_inverse))
     return scale, inner
 
 
 def _whole(expansion: Expansion, x: TensorVariable, where: Where, divides: bool) -> Monomial:
-    """Return a factor, or a divisor, as one monomial: a sum is not taken apart."""
+    """Return a factor, or a divisor, as one monomial. A sum is not expanded."""
     expanded = monomials(expansion, x, where)
     monomial = expanded[0] if len(expanded) == 1 else Monomial((Factor(x, where),))
     return monomial.inverse() if divides else monomial
 
 
-def _add(expansion: Expansion, node: Apply, where: Where) -> list[Monomial]:
-    return [monomial for x in node.inputs for monomial in monomials(expansion, x, where)]
-
-
-def _sub(expansion: Expansion, node: Apply, where: Where) -> list[Monomial]:
-    left, right = (monomials(expansion, x, where) for x in node.inputs)
-    return [*left, *_negative(right)]
+def _linear(expansion: Expansion, node: Apply, where: Where) -> list[Monomial]:
+    expanded: list[Monomial] = []
+    for x, is_negative in split_sum(node.outputs[0], cast=False):
+        found = monomials(expansion, x, where)
+        expanded += _negative(found) if is_negative else found
+    return expanded
 
 
 def _neg(expansion: Expansion, node: Apply, where: Where) -> list[Monomial]:
@@ -241,18 +232,17 @@ def _negative(given: Iterable[Monomial]) -> list[Monomial]:
     return [monomial.by(Monomial((), is_negative=True)) for monomial in given]
 
 
-def _mul(expansion: Expansion, node: Apply, where: Where) -> list[Monomial] | None:
-    expanded = [monomials(expansion, x, where) for x in node.inputs]
-    if sum(len(given) > 1 for given in expanded) > 1:
+def _product(expansion: Expansion, node: Apply, where: Where) -> list[Monomial] | None:
+    """Expand a product of at most one sum; a sum in a denominator is not expanded."""
+    expanded = []
+    for x, is_inverse in split_product(node.outputs[0], cast=False):
+        found = monomials(expansion, x, where)
+        if is_inverse and len(found) > 1:
+            return None
+        expanded.append([found[0].inverse()] if is_inverse else found)
+    if sum(len(found) > 1 for found in expanded) > 1:
         return None
     return [reduce(Monomial.by, one_of_each) for one_of_each in product(*expanded)]
-
-
-def _true_div(expansion: Expansion, node: Apply, where: Where) -> list[Monomial] | None:
-    numerator, denominator = (monomials(expansion, x, where) for x in node.inputs)
-    if len(denominator) > 1:
-        return None
-    return [monomial.by(denominator[0].inverse()) for monomial in numerator]
 
 
 def _dimshuffle(expansion: Expansion, node: Apply, where: Where) -> list[Monomial]:
@@ -263,14 +253,14 @@ def _dimshuffle(expansion: Expansion, node: Apply, where: Where) -> list[Monomia
 
 
 def _alloc(expansion: Expansion, node: Apply, where: Where) -> list[Monomial]:
-    """Read the value that is repeated: the mean of a process is zeros, no parameter."""
+    """ReadRows the repeated value: the mean of a process may be constant zeros."""
     x, *shape = node.inputs
     added = len(shape) - x.type.ndim
     return monomials(expansion, x, {axis - added: p for axis, p in where.items() if axis >= added})
 
 
 def _sum(expansion: Expansion, node: Apply, where: Where) -> list[Monomial] | None:
-    """Expand a sum over one axis, of which each row has its own."""
+    """Expand a sum over one axis, which is not an axis of the rows."""
     [x] = node.inputs
     if node.op.axis is None or len(node.op.axis) != 1:
         return None
@@ -284,7 +274,7 @@ def _sum(expansion: Expansion, node: Apply, where: Where) -> list[Monomial] | No
 
 
 def _dot(expansion: Expansion, node: Apply, where: Where) -> list[Monomial] | None:
-    """Expand rows of a matrix times a vector, which is a matrix of one column."""
+    """Expand a matrix-vector product. The vector is a matrix of one column."""
     left, right = node.inputs
     if left.type.ndim != 2 or right.type.ndim != 2:
         return None
@@ -299,7 +289,7 @@ def _dot(expansion: Expansion, node: Apply, where: Where) -> list[Monomial] | No
 
 
 def _columns(grid: Grid, x: TensorVariable, axis: int) -> list[np.ndarray] | None:
-    """Return each position on an axis, as one that all rows share; None if they are too many."""
+    """Return each position on an axis, as a position that all rows share; None if there are too many."""
     length = x.type.shape[axis]
     if length is None or length > MOST_COLUMNS:
         return None
@@ -307,11 +297,11 @@ def _columns(grid: Grid, x: TensorVariable, axis: int) -> list[np.ndarray] | Non
 
 
 EXPANSIONS: dict[type, Callable[[Expansion, Apply, Where], list[Monomial] | None]] = {
-    ps.Add: _add,
-    ps.Sub: _sub,
+    ps.Add: _linear,
+    ps.Sub: _linear,
     ps.Neg: _neg,
-    ps.Mul: _mul,
-    ps.TrueDiv: _true_div,
+    ps.Mul: _product,
+    ps.TrueDiv: _product,
     Alloc: _alloc,
     DimShuffle: _dimshuffle,
     Sum: _sum,

@@ -1,13 +1,11 @@
-r"""Expressions for what is left of squares: the squares of the rows of triangles, summed over cells.
+"""Build the squares of the rows of triangles, summed over cells.
 
-Parameters of a cell come first in its triangle, those that all cells share last, say :math:`p` of
-them. The last :math:`p` rows of each triangle read nothing but those, so the ones of all cells
-together are rows of one cell, and become one triangle in turn: of ``a[g] + X @ b`` one row is left
-for each group, and ``p`` rows for all.
+Parameters that differ between cells come first in a triangle, the :math:`p` parameters shared by all cells last. The
+last :math:`p` rows of each triangle read shared parameters only. These rows of all cells are the rows of one cell, and
+become one triangle in turn. So of ``a[g] + X @ b`` remain one row per group, and ``p`` rows for all groups.
 
-Each row is an expression of its own, a vector over the cells, so that no entry below the diagonal is
-multiplied, and all rows share a loop. Where many parameters are shared, they are a vector, and what
-multiplies them a matrix.
+Each row is a vector expression over the cells, so entries below the diagonal are not multiplied, and all rows share a
+loop. Many shared parameters are one vector, multiplied by a matrix.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,28 +16,28 @@ from pytensor.tensor.basic import constant, join
 from pytensor.tensor.math import Sum, dot, sqr
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.algebra import add_all
 from pymc_fastlogp.rewrites.gaussian.cells import GaussianCells
 from pymc_fastlogp.rewrites.gaussian.design import Covariate, Design, Entry
 from pymc_fastlogp.rewrites.gaussian.factor import CellFactor, factorized
 from pymc_fastlogp.rewrites.gaussian.squares import Square
-from pymc_fastlogp.rewrites.rows.compact.terms import total
-from pymc_fastlogp.rewrites.rows.view.axes import moved
+from pymc_fastlogp.rewrites.rows.view.axes import arrange_axes
 from pymc_fastlogp.rewrites.rows.view.grid import varies
 
-# The most parameters that are written out one by one.
+# Most parameters that are written out one by one.
 MOST_UNROLLED = 8
 
-Known = Callable[[np.ndarray], TensorVariable]
+AsConstant = Callable[[np.ndarray], TensorVariable]
 
 
 def is_scaled_by_cell(cells: GaussianCells, square: Square) -> bool:
-    """Return whether what squares are multiplied with differs from cell to cell."""
-    factors = (*square.scale.others, *square.multiplier.others)
+    """Return whether scale or multiplier differ between cells."""
+    factors = (*square.scale.unknowns, *square.multiplier.unknowns)
     return cells.n > 1 and any(varies(f.x, f.where) for f in factors)
 
 
-def squares_left(cells: GaussianCells, square: Square, design: Design) -> tuple[int, int]:
-    """Return how many squares of each cell are left, and how many of all together."""
+def count_squares(cells: GaussianCells, square: Square, design: Design) -> tuple[int, int]:
+    """Return the number of remaining squares per cell, and of all cells together."""
     k = len(design.covariates)
     if is_scaled_by_cell(cells, square):
         return k + 1, 0
@@ -51,94 +49,99 @@ def sum_of_squares(
 ) -> TensorVariable | None:
     """Return the sum of a square over all its cells, shape ``(1,)``; None if its constants are not finite."""
 
-    def known(data: np.ndarray) -> TensorVariable:
+    def as_constant(data: np.ndarray) -> TensorVariable:
         return constant(data.astype(dtype))
 
     rest = np.square(factor.rest)
     if is_scaled_by_cell(cells, square):
-        rows = _rows(design.covariates, factor, len(design.covariates), known)
-        return _over_cells(_scaled(cells, square, total([*map(sqr, rows), known(rest)])))
+        rows = _rows(design.covariates, factor, len(design.covariates), as_constant)
+        return _over_cells(_scaled(cells, square, add_all([*map(sqr, rows), as_constant(rest)])))
     own, shared = design.covariates[: design.n_own], design.covariates[design.n_own :]
     parts = []
     if own:
-        rows = _rows(design.covariates, factor, len(own), known)
-        parts.append(_over_cells(total(map(sqr, rows))))
+        rows = _rows(design.covariates, factor, len(own), as_constant)
+        parts.append(_over_cells(add_all(map(sqr, rows))))
     if own and shared:
-        of_shared = _of_shared(factor, len(own), dtype)
+        of_shared = _factorize_shared(factor, len(own), dtype)
         if of_shared is None:
             return None
         factor, rest = of_shared, np.append(rest, np.square(of_shared.rest))
     if shared:
-        parts.append(_over_cells(_shared_squares(shared, factor, known)))
-    return _scaled(cells, square, total([*parts, known(rest.sum(keepdims=True))]))
+        parts.append(_over_cells(_shared_squares(shared, factor, as_constant)))
+    return _scaled(cells, square, add_all([*parts, as_constant(rest.sum(keepdims=True))]))
 
 
 def _scaled(cells: GaussianCells, square: Square, squared: TensorVariable) -> TensorVariable:
-    # The scale twice: its own square would overflow sooner.
+    # Multiplied twice, because the square of the scale would overflow sooner.
+
     return cells.of(square.multiplier, cells.of(square.scale, cells.of(square.scale, squared)))
 
 
 def _over_cells(in_cells: TensorVariable) -> TensorVariable:
     """Return the sum over cells, shape ``(1,)``."""
-    return moved(Sum()(in_cells), ["x"])
+    return arrange_axes(Sum()(in_cells), ["x"])
 
 
 def _rows(
-    covariates: Sequence[Covariate], factor: CellFactor, n_rows: int, known: Known
+    covariates: Sequence[Covariate], factor: CellFactor, n_rows: int, as_constant: AsConstant
 ) -> list[TensorVariable]:
     """Return the first rows of the triangles at the parameters, each a vector over the cells."""
     rows = []
     for j in range(n_rows):
         triangle, center = factor.triangle[:, j, j:], factor.center[:, j:]
-        products = _products(covariates[j:], triangle, center, known)
+        products = _products(covariates[j:], triangle, center, as_constant)
         if factor.pivot is not None and j == 0:
-            low = _low_products(covariates, factor, known)
-            products = [known(factor.pivot) * total([*products, *low])]
-        rows.append(total([*products, known(factor.offset[:, j])]))
+            low = _low_products(covariates, factor, as_constant)
+            products = [as_constant(factor.pivot) * add_all([*products, *low])]
+        rows.append(add_all([*products, as_constant(factor.offset[:, j])]))
     return rows
 
 
 def _products(
-    covariates: Sequence[Covariate], triangle: np.ndarray, center: np.ndarray, known: Known
+    covariates: Sequence[Covariate],
+    triangle: np.ndarray,
+    center: np.ndarray,
+    as_constant: AsConstant,
 ) -> list[TensorVariable]:
     """Return entries of a row, shape ``(n, k)``, times deviations from the center."""
     n_unrolled = _n_unrolled(covariates)
     products = [
-        _product(covariates[k], triangle[:, k], center[:, k], known) for k in range(n_unrolled)
+        _product(covariates[k], triangle[:, k], center[:, k], as_constant)
+        for k in range(n_unrolled)
     ]
     if n_unrolled < len(covariates):
         many, at = triangle[:, n_unrolled:], center[:, n_unrolled:].astype(np.longdouble)
         vector = _vector_of(covariates[n_unrolled:])
-        products.append(dot(known(many), vector) - known((many * at).sum(axis=1)))
+        products.append(dot(as_constant(many), vector) - as_constant((many * at).sum(axis=1)))
     return products
 
 
 def _low_products(
-    covariates: Sequence[Covariate], factor: CellFactor, known: Known
+    covariates: Sequence[Covariate], factor: CellFactor, as_constant: AsConstant
 ) -> list[TensorVariable]:
-    """Return what rounding has left out of the first row."""
+    """Return the products of the low parts of the first row."""
     return [
-        _product(covariates[k], factor.low[:, k], factor.center[:, k], known)
+        _product(covariates[k], factor.low[:, k], factor.center[:, k], as_constant)
         for k in range(_n_unrolled(covariates))
         if factor.low[:, k].any()
     ]
 
 
 def _n_unrolled(covariates: Sequence[Covariate]) -> int:
-    """Return how many products are written out: the shared parameters come last, and may be many."""
+    """Return the number of products that are written out. Shared parameters come last, and may be many."""
     n_shared = sum(covariate.is_shared for covariate in covariates)
     return len(covariates) - (n_shared if n_shared > MOST_UNROLLED else 0)
 
 
 def _product(
-    covariate: Covariate, entries: np.ndarray, center: np.ndarray, known: Known
+    covariate: Covariate, entries: np.ndarray, center: np.ndarray, as_constant: AsConstant
 ) -> TensorVariable:
     """Return entries of a column, shape ``(n,)``, times the deviation from the center."""
-    return known(entries) * (covariate.parameter - known(center))
+    return as_constant(entries) * (covariate.parameter - as_constant(center))
 
 
-def _of_shared(factor: CellFactor, n_own: int, dtype: str) -> CellFactor | None:
-    """Make one cell of the rows that read nothing but shared parameters; None if their squares are not what they should be."""
+def _factorize_shared(factor: CellFactor, n_own: int, dtype: str) -> CellFactor | None:
+    """Factorize the rows that read shared parameters only as one cell; None if their squares overflow or underflow."""
     triangle = np.triu(factor.triangle[:, n_own:, n_own:])
     fit = np.einsum("njk,nk->nj", triangle.astype(np.longdouble), factor.center[:, n_own:])
     rows = np.dstack([triangle, factor.offset[:, n_own:] - fit.astype(float)])
@@ -148,27 +151,27 @@ def _of_shared(factor: CellFactor, n_own: int, dtype: str) -> CellFactor | None:
 
 
 def _shared_squares(
-    covariates: Sequence[Covariate], factor: CellFactor, known: Known
+    covariates: Sequence[Covariate], factor: CellFactor, as_constant: AsConstant
 ) -> TensorVariable:
     """Return the squares of the rows of one triangle."""
     if len(covariates) <= MOST_UNROLLED:
-        return total(map(sqr, _rows(covariates, factor, len(covariates), known)))
+        return add_all(map(sqr, _rows(covariates, factor, len(covariates), as_constant)))
     triangle = np.triu(factor.triangle[0])
     if factor.pivot is not None:
         triangle[0] *= factor.pivot
-    deviation = _vector_of(covariates) - known(factor.center[0])
-    return sqr(dot(known(triangle), deviation) + known(factor.offset[0]))
+    deviation = _vector_of(covariates) - as_constant(factor.center[0])
+    return sqr(dot(as_constant(triangle), deviation) + as_constant(factor.offset[0]))
 
 
 def _vector_of(covariates: Sequence[Covariate]) -> TensorVariable:
-    """Return shared parameters as a vector; the entries of one, all and in order, as that."""
+    """Return shared parameters as a vector. All entries of one vector in order are this vector itself."""
     pieces: list[TensorVariable] = []
     for _, run in groupby(covariates, lambda covariate: covariate.entry and covariate.entry.x):
         of_run = [*run]
         entries = [covariate.entry for covariate in of_run if covariate.entry is not None]
         is_whole = bool(entries) and _is_whole(entries)
         pieces += (
-            [moved(entries[0].x, [entries[0].axis])]
+            [arrange_axes(entries[0].x, [entries[0].axis])]
             if is_whole
             else (covariate.parameter for covariate in of_run)
         )

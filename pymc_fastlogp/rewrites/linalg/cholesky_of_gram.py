@@ -1,22 +1,29 @@
-r"""Take a matrix with a lower triangle, and a diagonal that is not negative, for the factor of its square.
+"""Use ``L`` as the Cholesky factor of ``L @ L.T``, if ``L`` is lower triangular with a nonnegative diagonal.
 
 .. code::
 
     cholesky(L @ L.T)  ->  L
 
-The Cholesky factor of a positive definite matrix is the only lower triangular one with a positive
-diagonal. ``MvNormal(chol=L)`` multiplies and factors again; without that its gradient
-does not go through a factorization, and no digits are lost, of which the product leaves half
-where two variables are nearly the same.
+The lower triangular factor with a positive diagonal is unique. ``MvNormal(chol=L)`` multiplies and factorizes again. Without
+both, no gradient passes through a factorization. The product also loses half of the digits where two variables are nearly
+equal.
 
-PyTensor has the rule for matrices that are tagged as triangular, but a tag does not survive the first
-rewrite of its variable. Here the triangle is known from the positions that were set, and the sign of
-its diagonal from the functions that made it.
+PyTensor has the rule for matrices with a tag for triangular ones. The tag is lost at the first rewrite of its variable. Here
+the triangle is known from the positions that were set, and the sign of the diagonal from the functions that computed it.
 
-A factorization of nan or inf fails, and PyMC asks for nan in that case and checks that the diagonal is positive.
-So the diagonal is made nan where an entry of ``L`` is not finite. A diagonal with a zero, of
-which the factorization fails, is left zero. Where the entries are so large or so small that their
-squares overflow, or are zero, upstream fails, and the rule does not.
+A factorization of NaN or infinity returns NaN, on which PyMC's check of the diagonal relies. So the diagonal is set to NaN
+where an entry of ``L`` is not finite. A zero on the diagonal stays zero and fails the same check. Where ``L @ L.T`` overflows,
+underflows or is numerically singular, PyTensor fails and the rule does not.
+
+When it applies
+---------------
+To the lower factor, where ``L`` is a square matrix of known shape that is filled at constant positions on and below the
+diagonal. The diagonal must come from nonnegative functions: ``exp``, squares, roots, ``softplus``, constants, and their sums,
+products and quotients.
+
+When it refuses
+---------------
+A diagonal that may be negative, entries above the diagonal, indices computed at run time, the upper factor.
 """
 
 from functools import reduce
@@ -26,7 +33,7 @@ import numpy as np
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.basic import atleast_Nd, switch, zeros
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
@@ -39,19 +46,20 @@ from pymc_fastlogp.analysis.elemwise import operands
 from pymc_fastlogp.analysis.ranges import is_nonnegative
 from pymc_fastlogp.analysis.writes import is_set
 from pymc_fastlogp.rewrites.packed_matrices.packed_array import Packed, packed, value_of
+from pymc_fastlogp.rewrites.replacement import replacement
 
 
 @node_rewriter([blockwise_of(Cholesky)])
 def local_cholesky_of_gram(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``cholesky(L @ L.T) -> L``."""
     [product], [out] = node.inputs, node.outputs
-    factor = root_of_gram(without_left_dummies(product))
+    factor = root_of_gram(without_leading_axes(product))
     if factor is None or factor.type.ndim != 2 or not node.op.core_op.lower:
         return None
     filled = packed(factor) if is_set(factor) else None
     if filled is None or factor.type.dtype != out.type.dtype or not _is_factor(filled):
         return None
-    failure = _failure(filled)
+    failure = _not_finite(filled)
     if failure is None:
         return None
     triangle = zeros(filled.shape, dtype=out.type.dtype)
@@ -61,13 +69,11 @@ def local_cholesky_of_gram(fgraph: FunctionGraph, node: Apply) -> list[TensorVar
         if (rows == cols).any():
             value = switch(failure, np.nan, value)
         triangle = triangle[rows, cols].set(value)
-    triangle = atleast_Nd(triangle, n=out.type.ndim)
-    copy_stack_trace(out, triangle)
-    return [triangle]
+    return replacement(out, atleast_Nd(triangle, n=out.type.ndim))
 
 
 def root_of_gram(x: TensorVariable) -> TensorVariable | None:
-    """Return ``L`` if ``x`` is ``L @ L.T``, of any matrix ``L``."""
+    """Return ``L`` if ``x`` is ``L @ L.T`` of any matrix ``L``."""
     if not isinstance(x.owner_op, Dot):
         return None
     left, right = x.owner.inputs
@@ -75,14 +81,14 @@ def root_of_gram(x: TensorVariable) -> TensorVariable | None:
     return left if is_transpose and right.owner.inputs[0] is left else None
 
 
-def without_left_dummies(x: TensorVariable) -> TensorVariable:
-    """Return ``x`` without the leading dimensions of length one that were added to it."""
+def without_leading_axes(x: TensorVariable) -> TensorVariable:
+    """Return ``x`` without leading axes of length one that a DimShuffle added."""
     is_expanded = isinstance(x.owner_op, DimShuffle) and x.owner.op.is_left_expand_dims
     return x.owner.inputs[0] if is_expanded else x
 
 
 def _is_factor(filled: Packed) -> bool:
-    """Return whether a matrix is square, and its entries below the diagonal and all along it, where none is negative."""
+    """Return whether a matrix is square, lower triangular and has a full, nonnegative diagonal."""
     n, m = filled.shape
     n_on_diagonal = 0
     for entry in filled.entries:
@@ -93,10 +99,10 @@ def _is_factor(filled: Packed) -> bool:
     return n == m == n_on_diagonal
 
 
-def _failure(filled: Packed) -> TensorVariable | None:
-    """Return the condition that a matrix is not finite; None if it is more than a triangle in zeros.
+def _not_finite(filled: Packed) -> TensorVariable | None:
+    """Return the condition that a matrix is not finite; None if its fill is neither zero nor ``switch(c, nan, 0)``.
 
-    A lift leaves nan for the zeros that were multiplied by a number that is not finite.
+    The lift of ``0 * w`` fills with such a switch, which is NaN where ``w`` is not finite.
     """
     values = map(value_of, filled.entries)
     conditions = [(isnan(value) | isinf(value)).any() for value in values]

@@ -1,21 +1,32 @@
-r"""``cholesky(inv(P)) -> cholesky(P[::-1, ::-1])``: factor a precision matrix instead of the covariance.
+r"""Factorize a precision matrix instead of its inverse.
 
 .. code::
 
     solve_triangular(cholesky(inv(P)), b)  ->  (b[::-1] @ M)[::-1]      M = cholesky(P[::-1, ::-1])
     diagonal(cholesky(inv(P)))             ->  1 / diagonal(M)[::-1]
 
-With :math:`J` the permutation that reverses the order, :math:`J P J = M M^\top` for a lower triangular :math:`M`, so that
+Let :math:`J` be the permutation that reverses the order and :math:`J P J = M M^\top` with :math:`M` lower triangular. Then
 
-.. math:: P^{-1} = (J M^{-\top} J) (J M^{-\top} J)^\top,
+.. math:: P^{-1} = (J M^{-\top} J) (J M^{-\top} J)^\top .
 
-of which the factor is lower triangular and has a positive diagonal: it is the Cholesky factor of :math:`P^{-1}`,
-:math:`x \mapsto J M^\top J x` solves with it, and its diagonal is that of :math:`M`, reversed and inverted.
+This factor is lower triangular with a positive diagonal, so it is the Cholesky factor of :math:`P^{-1}`. The map
+:math:`x \mapsto J M^\top J x` solves with the factor. Its diagonal is the reversed, inverted diagonal of :math:`M`.
 
-``MvNormal(tau=P)`` inverts and factors, and so does its gradient. Without the inverse, no digits are lost in
-proportion to the condition of :math:`P`. Both sides are nan unless :math:`P` is positive definite.
+``MvNormal(tau=P)`` inverts, factorizes and solves, in the density and in its gradient. A conditional autoregression is a case.
+The inverse loses digits in proportion to the condition number of :math:`P`.
 
-Upstream reads the lower triangle of the inverse, the right side that of :math:`J P J`. So :math:`P` has to be symmetric by construction.
+Both sides are NaN unless :math:`P` is positive definite. For a matrix that is singular to the last digit, PyTensor's inverse
+may raise ``LinAlgError`` where the rule returns a finite, small log density.
+
+When it applies
+---------------
+To one matrix that is symmetric by construction: a product ``L @ L.T``, a symmetric constant, a diagonal matrix, elementwise
+functions of these and of scalars. PyTensor reads the lower triangle of the inverse, the rule the lower triangle of
+:math:`J P J`.
+
+When it refuses
+---------------
+A matrix that only its user knows to be symmetric, batches, upper factors, and a factor with any other reader.
 """
 
 import numpy as np
@@ -33,23 +44,23 @@ from pytensor.tensor.rewriting.blockwise import blockwise_of
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.blockwise import core_op
-from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import root_of_gram, without_left_dummies
+from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import root_of_gram, without_leading_axes
 
 
 @node_rewriter([blockwise_of(Cholesky)])
 def local_cholesky_of_inverse(
     fgraph: FunctionGraph, node: Apply
 ) -> dict[TensorVariable, TensorVariable] | None:
-    """Rewrite all that uses ``cholesky(inv(P))``, if it solves with it or takes its diagonal."""
+    """Rewrite every reader of ``cholesky(inv(P))``, if each is a solve or takes the diagonal."""
     [factor] = node.outputs
-    precision = inverted_by(node)
+    precision = inverted_matrix(node)
     if precision is None or not is_symmetric(fgraph, precision):
         return None
     m = cholesky(_reversed(precision), lower=True)
     copy_stack_trace(factor, m)
     new = {}
     for user, _ in fgraph.clients[factor]:
-        result = _with_reversed(user, factor, m)
+        result = _rewritten_reader(user, factor, m)
         if result is None:
             return None
         [out] = user.outputs
@@ -58,9 +69,9 @@ def local_cholesky_of_inverse(
     return new if all(out.type.is_super(result.type) for out, result in new.items()) else None
 
 
-def inverted_by(node: Apply) -> TensorVariable | None:
-    """Return ``P`` if ``node`` is the lower factor of the inverse of one matrix ``P``, else None."""
-    inverse = without_left_dummies(node.inputs[0])
+def inverted_matrix(node: Apply) -> TensorVariable | None:
+    """Return ``P`` if ``node`` is the lower factor of ``inv(P)`` of one matrix ``P``."""
+    inverse = without_leading_axes(node.inputs[0])
     if not core_op(node.op).lower or not isinstance(core_op(inverse.owner_op), MatrixInverse):
         return None
     [precision] = inverse.owner.inputs
@@ -69,7 +80,7 @@ def inverted_by(node: Apply) -> TensorVariable | None:
 
 
 def _reversed(x: TensorVariable) -> TensorVariable:
-    """Return a matrix with its rows and columns in reverse; of a multiple of a constant, that of the constant."""
+    """Return a matrix with rows and columns reversed. Of a scaled constant, the constant is reversed."""
     operands = x.owner.inputs if isinstance(x.owner_op, Elemwise) else [x]
     matrices = [operand for operand in operands if not all(operand.type.broadcastable)]
     if not all(isinstance(operand, Constant) for operand in matrices):
@@ -77,8 +88,10 @@ def _reversed(x: TensorVariable) -> TensorVariable:
     return x.owner.op(*(y[::-1, ::-1] if y in matrices else y for y in operands))
 
 
-def _with_reversed(user: Apply, factor: TensorVariable, m: TensorVariable) -> TensorVariable | None:
-    """Return the output of a node that uses the factor, by that of ``P`` reversed; None if it cannot."""
+def _rewritten_reader(
+    user: Apply, factor: TensorVariable, m: TensorVariable
+) -> TensorVariable | None:
+    """Return the output of a reader of the factor, computed from ``m``; None if the reader is of another kind."""
     op = core_op(user.op)
     if isinstance(op, ExtractDiag):
         is_main = (op.offset, op.axis1, op.axis2) == (0, *range(factor.type.ndim)[-2:])
@@ -92,26 +105,26 @@ def _with_reversed(user: Apply, factor: TensorVariable, m: TensorVariable) -> Te
 
 
 def is_symmetric(fgraph: FunctionGraph, x: TensorVariable) -> bool:
-    """Return whether a matrix, or a number in its place, equals its transpose because of how it is computed.
+    """Return whether a matrix or a scalar is symmetric by construction.
 
-    PyTensor knows that of many Ops, but not of a constant and of a product with a transpose, of which a precision often consists. An elementwise
-    function keeps it where all of its operands have it.
+    PyTensor's assumptions cover many Ops, but neither constants nor ``L @ L.T``. An elementwise function of symmetric matrices
+    is symmetric.
     """
-    seen, to_see = set(), [x]
-    while to_see:
-        y = to_see.pop()
+    seen, pending = set(), [x]
+    while pending:
+        y = pending.pop()
         if y in seen:
             continue
         seen.add(y)
-        if _is_symmetric_itself(fgraph, y):
+        if _is_symmetric_leaf(fgraph, y):
             continue
         if not isinstance(y.owner_op, Elemwise) or len(y.owner.outputs) != 1:
             return False
-        to_see += y.owner.inputs
+        pending += y.owner.inputs
     return True
 
 
-def _is_symmetric_itself(fgraph: FunctionGraph, x: TensorVariable) -> bool:
+def _is_symmetric_leaf(fgraph: FunctionGraph, x: TensorVariable) -> bool:
     if all(x.type.broadcastable) or check_assumption(fgraph, x, SYMMETRIC):
         return True
     if isinstance(x, Constant):

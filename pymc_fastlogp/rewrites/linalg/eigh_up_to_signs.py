@@ -1,20 +1,32 @@
-r"""``eigh(K)``: let the eigenvectors have any signs, where nothing depends on them.
+r"""Compute eigenvectors with arbitrary signs, where the result does not depend on the signs.
 
 .. code::
 
-    sum((Q.T @ y)**2 / (w + s**2)), w, Q = eigh(K)  ->  the same of eigh_up_to_signs(K)
+    w, Q = eigh(K);  sum((Q.T @ y)**2 / (w + s**2))  ->  w, Q = eigh_up_to_signs(K);  sum((Q.T @ y)**2 / (w + s**2))
 
-An eigenvector has two signs, and which of them a function of LAPACK returns is its own affair. A Gaussian density by eigenvectors, as that of
-``pm.gp.MarginalKron``, has no use for them: it is a sum of squares of :math:`Q_1^\top Y Q_2`, and each sign is a factor of entries that are squared.
-So the function can be chosen by its time: for few rows ``syev`` takes less than ``syevr``, which PyTensor calls, and it is called from within a
-kernel.
+The sign of an eigenvector is up to the LAPACK function. A Gaussian density by eigenvectors, such as ``pm.gp.MarginalKron``, is
+a sum of squares of :math:`Q_1^\top Y Q_2`, so each sign cancels. Then the faster function may be chosen. For few rows ``syev``
+is faster than ``syevr``, which PyTensor calls, and a kernel can call ``syev`` itself.
 
-That nothing depends on signs is shown from the eigenvectors on, node by node. A variable is *signed along* some of its axes if a change of
-signs of eigenvectors multiplies each entry by a sign that depends on its position in these axes alone. :data:`STEPS` says what each Op makes of it; squares end it, and what is not
-in the table refuses.
+Independence of the signs is proved node by node from the eigenvectors on. A variable is *signed along* some of its axes if a
+change of eigenvector signs multiplies each entry by a sign that depends only on its position along these axes. :data:`STEPS`
+has the transfer function of each Op. Squares and inner products of a vector with itself end the propagation.
 
-What has signs stays as it is: the nodes from the eigenvectors to what has none are made again, and the latter alone are replaced, by what is equal. PyMC
-rewrites a logp in place, and what was made of it before, as a gradient, may read some of the nodes between.
+Signed variables keep their nodes, because a gradient that was taken before may read them: PyMC rewrites a logp in place. The
+nodes between the eigenvectors and the first sign-free variables are cloned, and only the sign-free variables are replaced.
+
+Where eigenvalues are equal up to round-off, both functions may return different bases, with the same sum. For a matrix with
+NaN, all results are NaN, where PyTensor may return numbers.
+
+When it applies
+---------------
+Before the gradient is taken, to a float64 matrix of 2 to 25 rows, a known number. Between the eigenvectors and the squares,
+transposes, reshapes, multiples, and matrix products that do not sum over the signed axes are allowed.
+
+When it refuses
+---------------
+Any other reader of the eigenvectors (``Q @ z``, absolute values, sums over entries), more rows or an unknown number, the upper
+triangle.
 """
 
 from collections.abc import Callable
@@ -35,8 +47,8 @@ from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.analysis.elemwise import squared
 from pymc_fastlogp.ops import EighUpToSigns
 
-# Rows up to which kernels have the other function.
-FEW_ROWS = 25
+# Kernels have ``syev`` up to this size.
+MAX_ROWS = 25
 
 # The axes along which a variable is signed.
 Axes = frozenset[int]
@@ -53,30 +65,32 @@ def local_eigh_up_to_signs(fgraph: FunctionGraph, node: Apply) -> Replacements |
     rows = matrix.type.shape[-1]
     if others or not op.lower or matrix.type.ndim != 2 or matrix.type.dtype != "float64":
         return None
-    if rows is None or not 1 < rows <= FEW_ROWS or matrix.type.shape[0] != rows:
+    if rows is None or not 1 < rows <= MAX_ROWS or matrix.type.shape[0] != rows:
         return None
-    ends = free_of_signs(fgraph, vectors)
-    if ends is None:
+    sign_free = sign_free_variables(fgraph, vectors)
+    if sign_free is None:
         return None
     new_values, new_vectors = EighUpToSigns()(matrix)
-    new = {values: new_values, **_made_again(ends, {values: new_values, vectors: new_vectors})}
+    new = {values: new_values, **_cloned(sign_free, {values: new_values, vectors: new_vectors})}
     if not all(old.type.is_super(x.type) for old, x in new.items()):
         return None
     copy_stack_trace([*new], [*new.values()])
     return new
 
 
-def free_of_signs(fgraph: FunctionGraph, vectors: TensorVariable) -> list[TensorVariable] | None:
-    """Return the first variables that do not depend on the signs of the columns of a matrix, None if an output depends on them."""
+def sign_free_variables(
+    fgraph: FunctionGraph, vectors: TensorVariable
+) -> list[TensorVariable] | None:
+    """Return the first variables that do not depend on the column signs of a matrix; None if an output depends on the signs."""
     signed: Signed = {vectors: frozenset({1})}
     to_visit, free = [vectors], dict[TensorVariable, None]()
     while to_visit:
         for client, _ in fgraph.clients[to_visit.pop()]:
-            axes = _after(client, signed)
+            axes = _signed_axes(client, signed)
             if axes is None:
                 return None
             [out] = client.outputs
-            # A variable that another path has visited is as it was, or is refused.
+            # Two paths to one variable must agree.
             if axes and signed.setdefault(out, axes) != axes:
                 return None
             if axes:
@@ -86,19 +100,19 @@ def free_of_signs(fgraph: FunctionGraph, vectors: TensorVariable) -> list[Tensor
     return [*free]
 
 
-def _made_again(ends: list[TensorVariable], given: Replacements) -> Replacements:
-    """Return for some variables what is made by the same nodes of others."""
+def _cloned(ends: list[TensorVariable], given: Replacements) -> Replacements:
+    """Return clones of some variables, with the given variables replaced in their graphs."""
     new = dict(given)
     for node in io_toposort(given, ends):
         if new.keys().isdisjoint(node.inputs):
             continue
-        again = node.clone_with_new_inputs([new.get(x, x) for x in node.inputs])
-        new |= zip(node.outputs, again.outputs, strict=True)
+        clone = node.clone_with_new_inputs([new.get(x, x) for x in node.inputs])
+        new |= zip(node.outputs, clone.outputs, strict=True)
     return {end: new[end] for end in ends}
 
 
-def _after(node: Apply, signed: Signed) -> Axes | None:
-    """Return the axes along which the output of a node is signed, none if it is not; None where that is not known."""
+def _signed_axes(node: Apply, signed: Signed) -> Axes | None:
+    """Return the axes along which the output of a node is signed, which may be no axes; None if they are unknown."""
     step = STEPS.get(type(node.op)) if len(node.outputs) == 1 else None
     return None if step is None else step(node, signed)
 
@@ -116,7 +130,7 @@ def _of_reshape(node: Apply, signed: Signed) -> Axes | None:
 
 
 def _of_product(node: Apply, signed: Signed) -> Axes | None:
-    """Return those of a product of matrices, which must not add up entries of several signs unless they are squares."""
+    """Return the axes of a matrix product, which must not add entries of different signs, unless they are squares."""
     left, right = node.inputs
     if node.outputs[0].type.shape == (1, 1) and _same_entries(left) is _same_entries(right):
         return frozenset()
@@ -127,14 +141,14 @@ def _of_product(node: Apply, signed: Signed) -> Axes | None:
 
 
 def _same_entries(x: Variable) -> Variable:
-    """Return the vector that a row or a column was made of."""
+    """Return the vector below the DimShuffles of a row or a column."""
     while isinstance(x.owner_op, DimShuffle):
         [x] = x.owner.inputs
     return x
 
 
 def _of_elemwise(node: Apply, signed: Signed) -> Axes | None:
-    """Return those of a multiple by what has no signs; a square has none."""
+    """Return the axes of an operand times sign-free factors; a square has none."""
     if squared(node.outputs[0]) is not None:
         return frozenset()
     factors = [x for x in node.inputs if x in signed]
@@ -143,7 +157,7 @@ def _of_elemwise(node: Apply, signed: Signed) -> Axes | None:
     if not is_multiple or not is_numerator:
         return None
     [x] = factors
-    # An axis of length one may be repeated: all of it then has the sign of one entry.
+    # A broadcast axis has the sign of its one entry throughout.
     return signed[x]
 
 

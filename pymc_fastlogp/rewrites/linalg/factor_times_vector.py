@@ -1,22 +1,39 @@
-r"""``cholesky(K) @ z``: take its gradient without that of a whole factor.
+r"""Differentiate ``cholesky(K) @ z`` by a rank-one formula, not through the whole factorization.
 
 .. code::
 
     cholesky(K) @ z  ->  factor_times_vector(K, z)
 
-A latent Gaussian process, and any normal vector that is not centered, is :math:`f = L z` with :math:`K = L L^\top`. Of what is
-given for it, :math:`g`, a differentiated factorization makes the matrix :math:`g z^\top` and takes it through a product of matrices and two triangular
-solves with as many right-hand sides as there are rows, :math:`\bar K = L^{-\top} \Phi(L^\top g z^\top) L^{-1}` (Murray, 2016, "Differentiation of the
-Cholesky decomposition"). :math:`\Phi` is the lower triangle with its diagonal halved. Here
+A latent Gaussian process (``pm.gp.Latent``) and any noncentered multivariate normal is :math:`f = L z` with
+:math:`K = L L^\top`. With :math:`g` the gradient of :math:`f`, and :math:`\Phi` the lower triangle with its diagonal halved,
 
-.. math::
+.. math:: \bar K = L^{-\top} \Phi(L^\top g z^\top) L^{-1} .
 
-    L^\top g z^\top = u z^\top, \qquad u = L^\top g = \bar z,
+PyTensor evaluates this with one matrix product and two triangular solves with :math:`n` right-hand sides. But
 
-is of rank one, and its triangle times :math:`L^{-1}` takes running sums of the rows of :math:`L^{-1}` and no product. What remains is the inverse
-of a triangle and one product of triangles, :class:`~pymc_fastlogp.ops.RankOnePullback`. The value is computed as before, by the same nodes.
+.. math:: L^\top g z^\top = u z^\top, \qquad u = L^\top g = \bar z,
 
-As upstream's, the gradient is that of the lower triangle of ``K``: nothing is assumed of the upper one.
+has rank one. Its lower triangle times :math:`L^{-1}` is a running sum over the rows of :math:`L^{-1}`. One inverse of a
+triangle and one product of triangles remain, :class:`~pymc_fastlogp.ops.RankOnePullback`. The value is computed by the same
+nodes.
+
+The gradient is taken with respect to the lower triangle of ``K``, as PyTensor does. Where ``K`` has no factor, all results are
+NaN. Tests bound the error by four times PyTensor's, against 60 digits.
+
+When it applies
+---------------
+Before the gradient is taken, to the lower factor of a float64 matrix times one vector. The matrix has 33 to 400 rows, a known
+number. The factor has no other reader.
+
+When it refuses
+---------------
+- Fewer rows, for which kernels have straight-line code; more rows or an unknown number.
+- A matrix on the right, an upper or transposed factor.
+- A factor with another reader, whose full gradient is needed, or that another rule computes without factorizing.
+
+References
+----------
+I. Murray, "Differentiation of the Cholesky decomposition", 2016.
 """
 
 from typing import Any
@@ -25,16 +42,17 @@ import pytensor.tensor as pt
 from pytensor.compile.builders import SymbolicOp
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.linalg.decomposition.cholesky import cholesky
 from pytensor.tensor.math import Dot
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.ops import RankOnePullback
 from pymc_fastlogp.rewrites.linalg.terms_of_covariance import factored_covariance
+from pymc_fastlogp.rewrites.replacement import replacement
 
-# Rows up to which kernels have a function for the gradient.
-MANY_ROWS = 400
+# Kernels have a function for the gradient up to this size.
+MAX_ROWS = 400
 
 
 class FactorTimesVector(SymbolicOp):
@@ -43,36 +61,33 @@ class FactorTimesVector(SymbolicOp):
     inline = True
 
     def build_inner_graph(self, *inputs: TensorVariable) -> list[TensorVariable]:
-        """Return the graph that computes it."""
+        """Return the graph of the value."""
         covariance, z = inputs
         return [pt.dot(cholesky(covariance), z)]
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[TensorVariable]:
         """Return the gradients with respect to the lower triangle of ``K`` and to ``z``."""
-        [covariance, z], [given] = inputs, cotangents
+        [covariance, z], [cotangent] = inputs, cotangents
         factor = cholesky(covariance)
-        u = pt.dot(factor.mT, given)
+        u = pt.dot(factor.mT, cotangent)
         return [RankOnePullback()(factor, u[:, 0], z[:, 0]), u]
 
 
 @node_rewriter([Dot])
 def local_factor_times_vector(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
-    """Rewrite ``cholesky(K) @ z -> factor_times_vector(K, z)``, where nothing else needs the factor."""
+    """Rewrite ``cholesky(K) @ z -> factor_times_vector(K, z)`` if the factor has no other reader."""
     [factor, z], [out] = node.inputs, node.outputs
     if z.type.shape[1] != 1 or len(fgraph.clients[factor]) > 1:
         return None
     covariance = factored_covariance(fgraph, factor)
-    if covariance is None or not _is_known(covariance.type.shape):
+    if covariance is None or not _is_covered(covariance.type.shape):
         return None
     if {covariance.type.dtype, z.type.dtype} != {"float64"}:
         return None
-    result = FactorTimesVector()(covariance, z)
-    if not out.type.is_super(result.type):
-        return None
-    copy_stack_trace(out, result)
-    return [result]
+    return replacement(out, FactorTimesVector()(covariance, z))
 
 
-def _is_known(shape: tuple[int | None, ...]) -> bool:
+def _is_covered(shape: tuple[int | None, ...]) -> bool:
+    """Return whether kernels have the gradient for a matrix of this static shape."""
     rows, columns = shape
-    return rows is not None and rows == columns and rows <= MANY_ROWS
+    return rows is not None and rows == columns and rows <= MAX_ROWS

@@ -1,25 +1,33 @@
-r"""``s[:, None] * (L @ L.T) * s -> (s[:, None] * L) @ (s[:, None] * L).T`` below a Cholesky factorization.
+r"""Scale the factor instead of the matrix below a Cholesky factorization.
 
 .. code::
 
     cholesky(s[:, None] * (L @ L.T) * s)      ->  cholesky(M @ M.T),  M = s[:, None] * L
     cholesky((L @ L.T) / (s[:, None] * s))    ->  cholesky(M @ M.T),  M = L / s[:, None]
 
-A covariance from correlations and standard deviations, ``pt.diag(sd) @ corr @ pt.diag(sd)``, is written so.
-It is the same matrix, since :math:`\operatorname{diag}(s) L L^\top \operatorname{diag}(s) = M M^\top`, and in this form
-:mod:`~pymc_fastlogp.rewrites.linalg.cholesky_of_gram` can see that its factor is known: nothing is multiplied nor factored.
+A covariance from correlations and standard deviations, ``pt.diag(sd) @ corr @ pt.diag(sd)``, has this form.
+:math:`\operatorname{diag}(s) L L^\top \operatorname{diag}(s) = M M^\top` for ``s`` of any sign. If ``M`` is lower triangular,
+:mod:`~pymc_fastlogp.rewrites.linalg.cholesky_of_gram` then removes product and factorization.
 
-The ``corr`` of ``LKJCholeskyCov`` is itself a product that was divided, and what divides it may cancel what
-multiplies it. So powers are counted, of columns and of rows, which have to be the same.
+The ``corr`` of ``LKJCholeskyCov`` is itself a divided product, whose divisor may cancel a scale. So the rule counts the powers
+of each vector. As in PyTensor's own rules, a scale of zero or infinity divided by itself is one.
+
+When it applies
+---------------
+To a product of one ``L @ L.T`` and of vectors that multiply or divide rows and columns equally often. The matrix may have
+leading axes of length one.
+
+When it refuses
+---------------
+Other factors, different scales for rows and columns, a matrix with another reader.
 """
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.basic import ExtractDiag, atleast_Nd
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
@@ -28,12 +36,13 @@ from pytensor.tensor.rewriting.subtensor_lift import local_extract_diag_of_alloc
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.elemwise import n_leaves, operands
-from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import root_of_gram, without_left_dummies
+from pymc_fastlogp.analysis.algebra import count_leaves, flatten_product
+from pymc_fastlogp.rewrites.linalg.cholesky_of_gram import root_of_gram, without_leading_axes
+from pymc_fastlogp.rewrites.replacement import replacement
 
 COLUMN, ROW = (0, "x"), ("x", 0)
 
-# A product of more factors is left alone: those of `u * u` are twice as many as those of `u`.
+# Bound on the expanded factors, which grow exponentially in nested products such as `u * u`.
 MOST_FACTORS = 256
 
 
@@ -43,12 +52,13 @@ def local_gram_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     [product], [out] = node.inputs, node.outputs
     if not all(product.type.broadcastable[:-2]) or len(fgraph.clients[product]) > 1:
         return None
-    if n_leaves(product, ps.Mul, ps.TrueDiv) > MOST_FACTORS:
+    if count_leaves(product, ps.Mul, ps.TrueDiv) > MOST_FACTORS:
         return None
     roots: list[TensorVariable] = []
     powers: dict[tuple, Counter[TensorVariable]] = {COLUMN: Counter(), ROW: Counter()}
-    for factor, power in _factors(product):
-        root = root_of_gram(without_left_dummies(factor))
+    for factor, is_inverse in flatten_product(product):
+        power = -1 if is_inverse else 1
+        root = root_of_gram(without_leading_axes(factor))
         if root is not None and power == 1 and root.type.dtype in float_dtypes:
             roots.append(root)
         elif (scale := _scale(factor)) is not None:
@@ -62,28 +72,11 @@ def local_gram_of_scaled(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     for vector, power in powers[ROW].items():
         for _ in range(abs(power)):
             scaled = scaled * vector[:, None] if power > 0 else scaled / vector[:, None]
-    factored = node.op(atleast_Nd(scaled @ scaled.T, n=product.type.ndim))
-    copy_stack_trace(out, factored)
-    return [factored] if out.type.is_super(factored.type) else None
-
-
-def _factors(x: TensorVariable, power: int = 1) -> Iterator[tuple[TensorVariable, int]]:
-    """Yield what is multiplied, with power one, and what is divided by, with power minus one."""
-    if x.type.dtype not in float_dtypes:  # a product of integers goes round
-        yield x, power
-    elif factors := operands(x, ps.Mul):
-        for factor in factors:
-            yield from _factors(factor, power)
-    elif quotient := operands(x, ps.TrueDiv):
-        numerator, denominator = quotient
-        yield from _factors(numerator, power)
-        yield from _factors(denominator, -power)
-    else:
-        yield x, power
+    return replacement(out, node.op(atleast_Nd(scaled @ scaled.T, n=product.type.ndim)))
 
 
 def _scale(x: TensorVariable) -> tuple[TensorVariable, tuple] | None:
-    """Return the vector that stands as a column or as a row, and as which."""
+    """Return the vector and the axis order, if ``x`` is a vector as a column or a row."""
     if not isinstance(x.owner_op, DimShuffle) or x.owner.inputs[0].type.ndim != 1:
         return None
     [vector], order = x.owner.inputs, x.owner.op.new_order[-2:]

@@ -1,18 +1,18 @@
-r"""Binet's function, and what it and a logarithm leave of a ratio of Gamma functions: scalar Ops that are graphs.
+r"""Binet's function and the remainder of a rising factorial, as scalar Ops.
 
-Binet's function :math:`J` and :math:`K` are what the elementary part of Stirling's formula leaves (NIST Digital Library of Mathematical
-Functions, 5.9, 5.11):
+Binet's function :math:`J` and the function :math:`K` are the remainders of Stirling's formula (NIST Digital Library of
+Mathematical Functions, 5.9 and 5.11):
 
 .. math::
 
     \log\Gamma(x) &= (x - \tfrac12) \log x - x + \tfrac12 \log 2\pi + J(x) \\
     \psi(x) &= \log x - K(x), \qquad J'(x) = \frac1{2x} - K(x)
 
-Both are smooth and small: from 1 on :math:`J` falls from 0.081 like :math:`1/(12 x)`, :math:`K` from 0.577 like :math:`1/(2x)`. From 1/2
-on they are the quotients of polynomials of :mod:`pymc_fastlogp.kernel.vecmath.gamma_positive`.
+For :math:`x \ge 1`, :math:`J` decreases from 0.081 like :math:`1/(12 x)`, and :math:`K` from 0.577 like :math:`1/(2x)`. For
+:math:`x \ge 1/2` both are the rational approximations of :mod:`pymc_fastlogp.kernel.vecmath.gamma_positive`.
 
-:class:`Rising` is what :mod:`~pymc_fastlogp.rewrites.loggamma.rising_factorial` needs of :math:`a` and :math:`k` together. With
-:math:`b = a + 1`, :math:`m = k - 1`, :math:`z = m/b`, so :math:`a + k = b + m`:
+:class:`Rising` is the term of :mod:`~pymc_fastlogp.rewrites.loggamma.rising_factorial` that depends on :math:`a` and :math:`k`
+together. With :math:`b = a + 1`, :math:`m = k - 1`, :math:`z = m/b`, so :math:`a + k = b + m`:
 
 .. math::
 
@@ -20,19 +20,20 @@ on they are the quotients of polynomials of :mod:`pymc_fastlogp.kernel.vecmath.g
     \partial R / \partial a &= \log(1 + z) + \left(\frac1{2b} - K(b + m)\right) \\
     \partial R / \partial k &= \log b + \log(1 + z) + 1 - K(b + m)
 
-Nothing here cancels but the last two terms of the second line, for large :math:`b`, where they are added to about :math:`m / b`. The terms of the
-derivative by :math:`a` are those of the whole: that of :math:`m \log b` alone would be cancelled by the rest where :math:`m` is much larger than :math:`b`.
-Second derivatives have the difference
+Only the last two terms of the second line cancel, for large :math:`b`, where they are added to about :math:`m / b`. The
+derivative by :math:`a` contains the derivative of :math:`m \log b`, which the other terms would cancel for :math:`m \gg b`.
+Second derivatives need the difference
 
 .. math::
 
     D(b, x) = \psi'(x) - \frac1x - \frac1{2 b^2}, \qquad J''(x) = D(x, x), \qquad
-    \partial^2 R / \partial a^2 = D(b, b + m) - \frac{m}{b (b + m)}
+    \partial^2 R / \partial a^2 = D(b, b + m) - \frac{m}{b (b + m)} .
 
-of which :math:`\psi'(x)` leaves nothing for large :math:`x`: from 5/2 on it is made of what :mod:`pymc_fastlogp.kernel.vecmath.gamma` adds to :math:`1/x`.
+For large :math:`x`, :math:`\psi'(x) - 1/x` cancels. From 5/2 on, the expansion of :mod:`pymc_fastlogp.kernel.vecmath.gamma`
+gives the difference directly.
 
-Each Op is a ``Composite`` of PyTensor with a gradient of its own, so that every backend and every kernel has it, and logarithms and
-quotients that value and gradient have in common are computed once.
+Each Op is a ``Composite`` with its own gradient, so every backend and every kernel supports it. Common logarithms and quotients
+of value and gradient are computed once.
 """
 
 from functools import cache, reduce
@@ -47,14 +48,14 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.ops import SpelledOut
 
-# From here on J, and K beside 1/(2x), are below the rounding of what they are added to. The 19th power is still a number.
+# From here on J and K - 1/(2x) are below the rounding of their summands. The 19th power is still finite.
 LARGE = 2.0**53
-# From here on trigamma has its expansion at infinity.
+# From here on the expansion of trigamma at infinity is used.
 STIRLING = 2.5
 
 
 class Binet(SpelledOut):
-    """J(x), for x from 1/2 on."""
+    """J(x), for x >= 1/2."""
 
     def __init__(self) -> None:
         x = ps.float64("x")
@@ -67,11 +68,11 @@ class Binet(SpelledOut):
 
 
 class BinetSlope(SpelledOut):
-    """The derivative of J, for x from 1/2 on."""
+    """The derivative of J, for x >= 1/2."""
 
     def __init__(self) -> None:
         x = ps.float64("x")
-        super().__init__([x], [_half_minus_rest(x, x)])
+        super().__init__([x], [_half_inverse_minus_k(x, x)])
         self._name = "binet_slope"
 
     def pullback(self, inputs: Any, outputs: Any, output_grads: Any) -> list[ScalarVariable]:
@@ -81,10 +82,10 @@ class BinetSlope(SpelledOut):
 
 
 class Rising(SpelledOut):
-    """``gammaln(b + m) - gammaln(b) + J(b) + m`` of ``a``, ``k`` and ``log(b)``, for a from 0 on and k from 1/2 on.
+    """``gammaln(b + m) - gammaln(b) + J(b) + m`` of ``a``, ``k`` and ``log(b)``, for a >= 0 and k >= 1/2.
 
-    The logarithm is given since many rows share it. It is a function of ``a``, whose part the derivative by ``a`` has in it; by
-    itself nothing depends on it.
+    The logarithm is an input because many rows share it. The derivative by ``a`` includes its contribution, so this input is
+    disconnected.
     """
 
     def __init__(self) -> None:
@@ -96,32 +97,32 @@ class Rising(SpelledOut):
         self._name = "rising"
 
     def connection_pattern(self, node: Any) -> list[list[bool]]:
-        """Return which inputs have a gradient."""
+        """Return whether each input has a gradient."""
         return [[True], [True], [False]]
 
     def pullback(self, inputs: Any, outputs: Any, output_grads: Any) -> list[ScalarVariable]:
-        """Return the gradients by a and by k."""
-        (a, k, log_b), [given] = inputs, output_grads
+        """Return the gradients with respect to a and k."""
+        (a, k, log_b), [cotangent] = inputs, output_grads
         by_a = _scalar(RisingSlope)(a, k)
         by_k = by_a + log_b + _number(1) - _number(0.5) / (a + _number(1))
-        return [given * by_a, given * by_k, disconnected_type()]
+        return [cotangent * by_a, cotangent * by_k, disconnected_type()]
 
 
 class RisingSlope(SpelledOut):
-    """``psi(b + m) - psi(b)`` but for ``1 / (2 b) - K(b)``."""
+    """``psi(b + m) - psi(b) - (K(b) - 1 / (2 b))``, the derivative of R by a."""
 
     def __init__(self) -> None:
         a, k = ps.float64("a"), ps.float64("k")
-        rest = _half_minus_rest(a + _number(1), a + k)
+        rest = _half_inverse_minus_k(a + _number(1), a + k)
         super().__init__([a, k], [ps.log1p(_quotient(a, k)) + rest])
         self._name = "rising_slope"
 
     def pullback(self, inputs: Any, outputs: Any, output_grads: Any) -> list[ScalarVariable]:
-        """Return the gradients by a and by k."""
-        (a, k), [given] = inputs, output_grads
+        """Return the gradients with respect to a and k."""
+        (a, k), [cotangent] = inputs, output_grads
         b, x = a + _number(1), a + k
         by_a = _trigamma_difference(b, x) - _difference_of_inverses(b, k - _number(1), x)
-        return [given * by_a, given * tri_gamma(x)]
+        return [cotangent * by_a, cotangent * tri_gamma(x)]
 
 
 def _number(value: float) -> ps.ScalarConstant:
@@ -129,12 +130,12 @@ def _number(value: float) -> ps.ScalarConstant:
 
 
 def _inverse(x: ScalarVariable) -> ScalarVariable:
-    """Return 1 / x; PyTensor's reciprocal of a Python float is one in single precision where it runs in NumPy."""
+    """Return 1 / x. PyTensor's reciprocal of a Python float has single precision in NumPy."""
     return _number(1) / x
 
 
 def _quotient(a: ScalarVariable, k: ScalarVariable) -> ScalarVariable:
-    """Return z."""
+    """Return ``z = m / b``."""
     return (k - _number(1)) * _inverse(a + _number(1))
 
 
@@ -145,8 +146,8 @@ def _binet(x: ScalarVariable) -> ScalarVariable:
     return numerator * denominators.inverse
 
 
-def _half_minus_rest(b: ScalarVariable, x: ScalarVariable) -> ScalarVariable:
-    """Return ``1 / (2 b) - K(x)``, zero where ``b`` is large."""
+def _half_inverse_minus_k(b: ScalarVariable, x: ScalarVariable) -> ScalarVariable:
+    """Return ``1 / (2 b) - K(x)``, which is zero for large ``b``."""
     denominators = _denominators(x)
     numerator = _polynomial(x, "LOG_MINUS_PSI_NUMERATOR") * denominators.of_binet
     difference = _number(0.5) * _inverse(b) - numerator * denominators.inverse
@@ -154,7 +155,7 @@ def _half_minus_rest(b: ScalarVariable, x: ScalarVariable) -> ScalarVariable:
 
 
 class Denominators(NamedTuple):
-    """Those of J and K, and the reciprocal of their product: one division for value and gradient."""
+    """Denominators of J and K, and the reciprocal of their product: one division for value and gradient."""
 
     of_binet: ScalarVariable
     of_rest: ScalarVariable
@@ -180,14 +181,14 @@ def _trigamma_difference(b: ScalarVariable, x: ScalarVariable) -> ScalarVariable
 def _difference_of_inverses(
     b: ScalarVariable, m: ScalarVariable, x: ScalarVariable
 ) -> ScalarVariable:
-    """Return 1 / b - 1 / x of x = b + m; PyTensor makes one quotient of the product, which would overflow for large ``m``."""
+    """Return 1 / b - 1 / x for x = b + m. PyTensor merges the product into one quotient, which would overflow for large ``m``."""
     by_b, by_x = _inverse(b), _inverse(x)
     return ps.switch(ps.lt(m, b), m * by_b * by_x, by_b - by_x)
 
 
 def _polynomial(x: ScalarVariable, name: str) -> ScalarVariable:
-    """Return one of the polynomials of vector functions, of ``x`` or a large number."""
-    # The import of the plugin loads no kernels.
+    """Return a polynomial of the vectorized functions at ``min(x, LARGE)``."""
+    # Imported late: importing the plugin must not load the kernels.
     from pymc_fastlogp.kernel.vecmath import polynomials
 
     bounded = ps.minimum(x, _number(LARGE))
@@ -211,5 +212,5 @@ def binet(x: TensorVariable) -> TensorVariable:
 
 
 def rising(a: TensorVariable, k: TensorVariable, log_b: TensorVariable) -> TensorVariable:
-    """Return R(a, k), given the logarithm of a + 1."""
+    """Return R(a, k), given ``log(a + 1)``."""
     return _elemwise(Rising)(a, k, log_b)

@@ -1,7 +1,8 @@
-"""``gammaln(a + k) - gammaln(a)`` and its derivative as scalar Ops, so that no sum takes their two parts apart.
+"""``gammaln(a + k) - gammaln(a)`` and its derivative as scalar Ops, so that no sum separates their two terms.
 
-Both are given what is of ``a`` alone, which many rows share; :mod:`~pymc_fastlogp.rewrites.rows.compact.hoist_distinct` finds that of the derivative. Each is a ``Composite`` of PyTensor with a gradient of its own, so that every
-backend and every kernel has it.
+The terms of ``a`` alone are inputs, because many rows share them. :mod:`~pymc_fastlogp.rewrites.rows.compact.hoist_distinct`
+shares the term of the derivative. Each Op is a ``Composite`` with its own gradient, so every backend and every kernel supports
+it.
 """
 
 from functools import cache
@@ -20,7 +21,7 @@ from pymc_fastlogp.ops import SpelledOut
 class GammaDifference(SpelledOut):
     """``gammaln(a + k) - gammaln(a)`` of ``a``, ``k`` and ``gammaln(a)``.
 
-    The last is a function of ``a``, whose part the derivative by ``a`` has in it; by itself nothing depends on it.
+    The derivative by ``a`` includes the contribution of ``gammaln(a)``, so this input is disconnected.
     """
 
     def __init__(self, dtype: str) -> None:
@@ -29,14 +30,14 @@ class GammaDifference(SpelledOut):
         self._name = "gamma_difference"
 
     def connection_pattern(self, node: Any) -> list[list[bool]]:
-        """Return which inputs have a gradient."""
+        """Return whether each input has a gradient."""
         return [[True], [True], [False]]
 
     def pullback(self, inputs: Any, outputs: Any, output_grads: Any) -> list[ScalarVariable]:
-        """Return the gradients by a and by k."""
-        (a, k, _), [given] = inputs, output_grads
+        """Return the gradients with respect to a and k."""
+        (a, k, _), [cotangent] = inputs, output_grads
         by_a = _scalar(PsiDifference, a.type.dtype)(a, k, psi(a))
-        return [given * by_a, given * psi(a + k), disconnected_type()]
+        return [cotangent * by_a, cotangent * psi(a + k), disconnected_type()]
 
 
 class PsiDifference(SpelledOut):
@@ -48,14 +49,14 @@ class PsiDifference(SpelledOut):
         self._name = "psi_difference"
 
     def connection_pattern(self, node: Any) -> list[list[bool]]:
-        """Return which inputs have a gradient."""
+        """Return whether each input has a gradient."""
         return [[True], [True], [False]]
 
     def pullback(self, inputs: Any, outputs: Any, output_grads: Any) -> list[ScalarVariable]:
-        """Return the gradients by a and by k."""
-        (a, k, _), [given] = inputs, output_grads
+        """Return the gradients with respect to a and k."""
+        (a, k, _), [cotangent] = inputs, output_grads
         by_k = tri_gamma(a + k)
-        return [given * (by_k - tri_gamma(a)), given * by_k, disconnected_type()]
+        return [cotangent * (by_k - tri_gamma(a)), cotangent * by_k, disconnected_type()]
 
 
 def _inputs(dtype: str, *names: str) -> list[ScalarVariable]:
@@ -75,5 +76,5 @@ def _elemwise(dtype: str) -> Elemwise:
 def gamma_difference(
     a: TensorVariable, k: TensorVariable, log_gamma: TensorVariable
 ) -> TensorVariable:
-    """Return ``gammaln(a + k) - gammaln(a)``, given the latter; all are of one type of floats."""
+    """Return ``gammaln(a + k) - gammaln(a)``, given ``gammaln(a)``. All inputs have one float dtype."""
     return _elemwise(a.type.dtype)(a, k, log_gamma)

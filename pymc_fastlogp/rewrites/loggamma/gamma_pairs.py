@@ -1,4 +1,8 @@
-"""Two terms of a sum, ``gammaln(a + k)`` and ``gammaln(a)`` of opposite sign, whose digits cancel."""
+"""Find pairs ``gammaln(a + k)`` and ``gammaln(a)`` of opposite sign in a sum, whose digits cancel.
+
+:mod:`~pymc_fastlogp.rewrites.loggamma.rising_factorial` and :mod:`~pymc_fastlogp.rewrites.loggamma.keep_difference` replace
+these pairs.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,32 +16,25 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import copy_stack_trace
 from pytensor.scalar.math import GammaLn
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.math import add, neg
+from pytensor.tensor.math import neg
 from pytensor.tensor.subtensor import AdvancedSubtensor
-from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.elemwise import is_made_by, negated, operand, operands
-from pymc_fastlogp.analysis.gathers import MOVES
+from pymc_fastlogp.analysis.algebra import Signed, add_all, flatten_sum
+from pymc_fastlogp.analysis.elemwise import is_made_by, negated, operand
+from pymc_fastlogp.analysis.gathers import SELECTIONS
 from pymc_fastlogp.rewrites.rows.compact.affine import Affine, affine, difference
 from pymc_fastlogp.rewrites.rows.compact.hoist_distinct import grids
 from pymc_fastlogp.rewrites.rows.view.columns import is_asked_again, reads_of
 
-# A sum of more terms is left alone: of `u + (u + v)` twenty times in a row, it would have a million.
+# Bound on the expanded terms, which grow exponentially in nested sums such as `u + (u + v)`.
 MOST_TERMS = 2_000
 
-# So many rows at least read the same entry of `a`, on average.
-FEWER = 2
+# Minimum average number of rows that share an entry of `a`.
+MIN_SHARING = 2
 
-# What an argument has so many times, and whether the term is subtracted.
+# A variable in an argument, its multiple, and whether the term is subtracted.
 type Part = tuple[TensorVariable, float, bool]
-
-
-class Signed(NamedTuple):
-    """A term of a sum, or the negative of it."""
-
-    x: TensorVariable
-    is_negative: bool
 
 
 class LogGamma(NamedTuple):
@@ -57,7 +54,7 @@ class Pair(NamedTuple):
 
     @property
     def a(self) -> TensorVariable:
-        """Return what the lower one is of."""
+        """Return the argument of the lower term."""
         return self.low.x
 
 
@@ -67,13 +64,14 @@ def with_pairs_replaced(
     accepts: Callable[[Pair, TensorVariable], bool],
     replacement: Callable[[Pair], TensorVariable],
 ) -> dict[Variable, Variable] | None:
-    """Return what takes the place of the sums that read a log-Gamma: something else stands for each accepted pair, where ``a`` has fewer entries than there are rows.
+    """Return replacements for the sums that contain a ``gammaln`` node, with each accepted pair replaced.
 
-    A model without log-Gammas is asked for nothing, where most have sums.
+    The rules start at ``gammaln``, not at sums, so that models without one cost nothing. In each pair, ``a`` must have fewer
+    distinct entries than there are rows.
     """
     replaced: dict[Variable, Variable] = {}
     for out in sums_of(fgraph, node.outputs[0]):
-        # Once for a sum, however many it has.
+        # Once per sum, not once per gammaln in the sum.
         if is_asked_again(fgraph, replacement, out):
             continue
         total = _with_pairs_replaced(fgraph, out, accepts, replacement)
@@ -89,7 +87,7 @@ def _with_pairs_replaced(
     accepts: Callable[[Pair, TensorVariable], bool],
     replacement: Callable[[Pair], TensorVariable],
 ) -> TensorVariable | None:
-    terms = [*islice(_terms(out), MOST_TERMS + 1)]
+    terms = [*islice(flatten_sum(out), MOST_TERMS + 1)]
     if len(terms) > MOST_TERMS:
         return None
     pairs = [
@@ -101,16 +99,16 @@ def _with_pairs_replaced(
         return None
     replaced = {id(x.term) for pair in pairs for x in (pair.high, pair.low)}
     rest = [term for term in terms if id(term) not in replaced]
-    made = [Signed(replacement(pair), pair.high.term.is_negative) for pair in pairs]
-    return _total([*rest, *made])
+    new = [Signed(replacement(pair), pair.high.term.is_negative) for pair in pairs]
+    return _total([*rest, *new])
 
 
 def sums_of(fgraph: FunctionGraph, term: TensorVariable) -> list[TensorVariable]:
-    """Return the largest sums that a term is in, where all terms are seen together, the outer ones first."""
+    """Return the outermost sums that contain a term, through signs and nested sums."""
     sums: dict[TensorVariable, None] = {}
-    reached, waiting = {term}, [term]
-    while waiting:
-        x = waiting.pop()
+    reached, pending = {term}, [term]
+    while pending:
+        x = pending.pop()
         above = [out for client, _ in fgraph.clients[x] for out in client.outputs]
         larger = [y for y in above if is_made_by(y, ps.Add, ps.Sub)]
         if is_made_by(x, ps.Add, ps.Sub) and not larger:
@@ -118,62 +116,44 @@ def sums_of(fgraph: FunctionGraph, term: TensorVariable) -> list[TensorVariable]
         negative = [y for y in above if negated(y) is x]
         found = [y for y in dict.fromkeys((*larger, *negative)) if y not in reached]
         reached.update(found)
-        waiting += found
+        pending += found
     return [*reversed(sums)]
 
 
-def _terms(x: TensorVariable) -> Iterator[Signed]:
-    """Yield what is added up, through sums, differences and signs."""
-    stack = [Signed(x, is_negative=False)]
-    while stack:
-        term = stack.pop()
-        if term.x.type.dtype not in float_dtypes:
-            yield term
-        elif added := operands(term.x, ps.Add):
-            stack += [Signed(part, term.is_negative) for part in reversed(added)]
-        elif difference := operands(term.x, ps.Sub):
-            first, second = difference
-            stack += [Signed(second, not term.is_negative), Signed(first, term.is_negative)]
-        elif (positive := negated(term.x)) is not None:
-            stack.append(Signed(positive, not term.is_negative))
-        else:
-            yield term
-
-
 def _paired(terms: Sequence[Signed], accepts: Callable[[Pair], bool]) -> list[Pair]:
-    """Return terms of opposite signs whose arguments differ by what is accepted; each is in one pair at most."""
-    waiting = Waiting(
+    """Return accepted pairs of terms of opposite signs. Each term is in one pair at most."""
+    unpaired = Unpaired(
         LogGamma(term, x, affine(x))
         for term in terms
         if (x := operand(term.x, GammaLn)) is not None and x.type.dtype == term.x.type.dtype
     )
     pairs = []
-    for low in waiting.all():
-        found = (_pair(high, low) for high in waiting.opposite_to(low))
-        pair = next((pair for pair in found if pair is not None and accepts(pair)), None)
+    for low in unpaired.all():
+        candidates = (_pair(high, low) for high in unpaired.opposite_to(low))
+        pair = next((pair for pair in candidates if pair is not None and accepts(pair)), None)
         if pair is not None:
-            waiting.remove(pair.high)
-            waiting.remove(pair.low)
+            unpaired.remove(pair.high)
+            unpaired.remove(pair.low)
             pairs.append(pair)
     return pairs
 
 
-class Waiting:
-    """Terms that are in no pair yet, by what their arguments are sums of: no term is compared with all others."""
+class Unpaired:
+    """Terms without a pair, indexed by the summands of their arguments to avoid quadratic comparisons."""
 
-    def __init__(self, given: Iterable[LogGamma]):
-        self._terms = {id(each.term): each for each in given}
+    def __init__(self, terms: Iterable[LogGamma]):
+        self._terms = {id(each.term): each for each in terms}
         self._by_part: dict[Part, dict[int, LogGamma]] = defaultdict(dict)
         for key, each in self._terms.items():
             for part in _parts(each):
                 self._by_part[part][key] = each
 
     def all(self) -> Iterator[LogGamma]:
-        """Yield the terms in order, without those that were removed meanwhile."""
+        """Yield the terms in order, without terms removed during the iteration."""
         return (each for key, each in [*self._terms.items()] if key in self._terms)
 
     def opposite_to(self, low: LogGamma) -> Iterable[LogGamma]:
-        """Return those of the other sign that have at least one part of a term, the one that fewest have."""
+        """Return terms of opposite sign that share the rarest part of a term."""
         opposite = [
             self._by_part.get((x, multiple, not is_negative), {})
             for x, multiple, is_negative in _parts(low)
@@ -181,7 +161,7 @@ class Waiting:
         return min(opposite, key=len, default={}).values()
 
     def remove(self, each: LogGamma) -> None:
-        """Take a term that is in a pair."""
+        """Remove a term that got a pair."""
         del self._terms[id(each.term)]
         for part in _parts(each):
             del self._by_part[part][id(each.term)]
@@ -192,36 +172,36 @@ def _parts(each: LogGamma) -> list[Part]:
 
 
 def _pair(high: LogGamma, low: LogGamma) -> Pair | None:
-    """Return two terms of opposite signs as a pair if they can be one."""
+    """Return two terms as a pair if the difference of their arguments is affine."""
     k = difference(high.affine, low.affine)
     return None if k is None else Pair(high, low, k)
 
 
 def _has_fewer_entries(fgraph: FunctionGraph, a: TensorVariable, out: TensorVariable) -> bool:
-    """Return whether ``a`` is one number, or has at most half as many different entries as there are rows."""
+    """Return whether ``a`` is a scalar, or has at most half as many distinct entries as there are rows."""
     shape = a.type.shape
     if None in shape or None in out.type.shape:
         return False
-    if prod(shape) == 1 or FEWER * prod(shape) <= prod(out.type.shape):
+    if prod(shape) == 1 or MIN_SHARING * prod(shape) <= prod(out.type.shape):
         return True
     for axes in grids(a):
         where = {axis: k for k, axis in enumerate(axes)}
         lengths = tuple(shape[axis] for axis in axes)
         codes = reads_of(fgraph, lengths).codes(a, where)
-        if codes is not None and FEWER * codes.n_cells <= prod(lengths):
+        if codes is not None and MIN_SHARING * codes.n_cells <= prod(lengths):
             return True
     return False
 
 
 def of_entries(f: Callable[[TensorVariable], TensorVariable], x: TensorVariable) -> TensorVariable:
-    """Return ``f(x)``, of what entries are gathered from before they are."""
-    if isinstance(x.owner_op, MOVES):
+    """Return ``f(x)``, with ``f`` applied before gathers and broadcasts."""
+    if isinstance(x.owner_op, SELECTIONS):
         return x.owner.op(of_entries(f, x.owner.inputs[0]), *x.owner.inputs[1:])
     return f(x)
 
 
 def as_gathered(x: TensorVariable) -> TensorVariable:
-    """Return ``f(u, v)[g]`` for ``f(u[g], v[g])`` of tables that are known to be as long as each other, anything else as it is."""
+    """Return ``f(u, v)[g]`` for ``f(u[g], v[g])`` with tables of equal static shape, any other ``x`` unchanged."""
     inputs = x.owner.inputs if isinstance(x.owner_op, Elemwise) else []
     gathers = [part.owner for part in inputs if isinstance(part.owner_op, AdvancedSubtensor)]
     if not gathers or len(gathers) < len(inputs):
@@ -240,5 +220,4 @@ def as_gathered(x: TensorVariable) -> TensorVariable:
 
 def _total(terms: Sequence[Signed]) -> TensorVariable:
     """Return the sum."""
-    signed = [neg(x) if is_negative else x for x, is_negative in terms]
-    return add(*signed) if len(signed) > 1 else signed[0]
+    return add_all(neg(x) if is_negative else x for x, is_negative in terms)

@@ -1,13 +1,26 @@
-r"""``gammaln(a + k) - gammaln(a)`` stays one term where its rows do not read the same.
+"""Keep ``gammaln(a + k) - gammaln(a)`` in one term where row compaction would sum the two terms apart.
 
 .. code::
 
     gammaln(a[g] + k) - gammaln(a[g])  ->  difference(a[g], k, gammaln(a)[g])
 
-For large :math:`a` the two cancel. Where :mod:`~pymc_fastlogp.rewrites.loggamma.rising_factorial` does not rewrite them, ``k`` not being constant or in single
-precision, rows that are :mod:`compacted <pymc_fastlogp.rewrites.rows.compact.compact_rows>` would have the second summed by group, and
-the first by row: two sums whose rounding grows with the number of rows, and of which few digits are left. As one term they are
-subtracted row by row, as upstream does it, and so are the two of the derivative. What ``gammaln`` and ``psi`` of ``a`` are is still computed by group.
+For large :math:`a` the two terms cancel. :mod:`Row compaction <pymc_fastlogp.rewrites.rows.compact.compact_rows>` would sum the
+second term by group and the first by row. The rounding of both sums grows with the number of rows, and few digits of their
+difference remain. As one Op the terms are subtracted row by row, as in PyTensor, and so are the terms of the derivative,
+``psi(a + k) - psi(a)``. ``gammaln(a)`` and ``psi(a)`` are still computed by group. Tests bound the error by four times
+PyTensor's.
+
+When it applies
+---------------
+Before the gradient and before rows are compacted, to two terms of a sum with opposite signs that
+:mod:`~pymc_fastlogp.rewrites.loggamma.rising_factorial` leaves: ``k`` is a parameter, mutable data, negative, between 0 and
+1/2, or in single precision. ``a`` is a scalar, or has at most half as many distinct entries as there are rows.
+
+When it refuses
+---------------
+- One ``a`` per row: terms are not summed apart.
+- Both terms read the same columns, as in ``gammaln(a[g] + b[g]) - gammaln(a[g])``: they are compacted together.
+- Unknown lengths.
 """
 
 from pytensor.graph.basic import Apply, Variable
@@ -31,7 +44,7 @@ from pymc_fastlogp.rewrites.rows.view.columns import reads_of
 
 @node_rewriter([gammaln])
 def local_gamma_difference(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] | None:
-    """Make one term of ``gammaln(a + k) - gammaln(a)`` within a sum."""
+    """Merge ``gammaln(a + k) - gammaln(a)`` within a sum into one term."""
 
     def accepts(pair: Pair, out: TensorVariable) -> bool:
         return (
@@ -39,14 +52,14 @@ def local_gamma_difference(fgraph: FunctionGraph, node: Apply) -> dict[Variable,
             and pair.a.type.dtype == pair.high.x.type.dtype == out.type.dtype
             and None not in out.type.shape
             and not is_rising(pair)
-            and _reads_more(fgraph, pair, out)
+            and _has_more_columns(fgraph, pair, out)
         )
 
     return with_pairs_replaced(fgraph, node, accepts, _difference)
 
 
-def _reads_more(fgraph: FunctionGraph, pair: Pair, out: TensorVariable) -> bool:
-    """Return whether a row reads more for ``a + k`` than for ``a``, so that both would be summed apart."""
+def _has_more_columns(fgraph: FunctionGraph, pair: Pair, out: TensorVariable) -> bool:
+    """Return whether ``a + k`` depends on a column that ``a`` does not depend on, so that compaction sums both apart."""
     axes = [axis for axis, length in enumerate(out.type.shape) if length != 1]
     where = {axis: k for k, axis in enumerate(axes)}
     reads = reads_of(fgraph, tuple(out.type.shape[axis] for axis in axes))

@@ -1,1 +1,1 @@
-"""Rules about arrays that are filled from vectors at constant positions, such as packed triangles."""
+"""Rules for matrices that are filled from vectors at constant positions, such as packed triangles."""

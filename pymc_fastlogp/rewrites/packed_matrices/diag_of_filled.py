@@ -2,23 +2,31 @@
 
 .. code::
 
-    diagonal(x[i, i].set(d))          ->  d                    i == arange(n)
-    diagonal(zeros[tril].set(v))      ->  v[where the diagonal is packed]
-    diagonal(zeros[strict tril].set(v))  ->  zeros
-    diagonal(x[:, i, i].set(d))       ->  d                    of a batch
-    diagonal(x[i, i].set(d)[None])    ->  d[None]
+    diagonal(x[i, i].set(d))             ->  d                    i == arange(n)
+    diagonal(zeros[tril].set(v))         ->  v[k]                 k the packed positions of the diagonal
+    diagonal(zeros[strict tril].set(v))  ->  zeros(n)
+    diagonal(x[:, i, i].set(d))          ->  d                    for a batch
+    diagonal(x[i, i].set(d)[None])       ->  d[None]              as in ``MvNormal``
 
-PyTensor reads through sets too, but ``ExtractDiag`` only in ``specialize``, after the gradient. By then
-a gradient of the diagonal has gone through a matrix, and its zeros to everything else that was
-set, and ``log(1 / norm)`` did not become ``-log(norm)``.
+PyTensor has the rewrite for ``ExtractDiag`` in ``specialize``, after the gradient. Without the rule, the gradient of the
+diagonal goes through a matrix, whose zeros go on to every other vector that was set. Also ``log(1 / norm)`` would not become
+``-log(norm)``.
 
-A diagonal on which nothing was set is left alone where something was multiplied by zero: infinity times zero is nan.
+When it applies
+---------------
+To a matrix or a batch of matrices into which vectors or scalars were set at constant positions. The shape is known and has at
+most 100 000 entries. One of them must hold the whole diagonal. If none holds any of it, the rest must be filled with one value.
+
+When it refuses
+---------------
+- Indices computed at run time, duplicate indices, a diagonal from several vectors.
+- A diagonal that was not set, of a matrix that a mask multiplied by zeros: infinity times zero is NaN.
 """
 
 import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.basic import ExtractDiag, alloc, expand_dims, zeros
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.variable import TensorVariable
@@ -32,13 +40,14 @@ from pymc_fastlogp.rewrites.packed_matrices.packed_array import (
     is_whole,
     value_of,
 )
+from pymc_fastlogp.rewrites.replacement import replacement
 
 
 @node_rewriter([ExtractDiag])
 def local_diag_of_filled(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
-    """Rewrite ``diagonal(x[i, j].set(v)) -> v[k]``, where ``i[k]`` and ``j[k]`` are the diagonal."""
+    """Rewrite ``diagonal(x[i, j].set(v)) -> v[k]``, where ``i[k] == j[k]`` runs along the diagonal."""
     [matrix], [out] = node.inputs, node.outputs
-    if 0 in out.type.shape:  # nothing is gained, and whether what was set fits is to be looked at
+    if 0 in out.type.shape:  # no gain, and the write still has to check its shapes
         return None
     found = provenance(out) if _is_filled(matrix) and moved_inputs(out) else None
     if found is None:
@@ -52,21 +61,18 @@ def local_diag_of_filled(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
         diag = _taken(entries[0], out.type.shape)
     else:
         return None
-    copy_stack_trace(out, diag)
-    return (
-        [diag] if out.type.is_super(diag.type) else None
-    )  # a constant that was set may have another type
+    return replacement(out, diag)
 
 
 def _is_filled(matrix: TensorVariable) -> bool:
-    """Return whether a set made what is a matrix, or one with axes of length one, which PyMC gives the covariance of a normal with many rows."""
+    """Return whether a matrix is the result of a set, below axes of length one that PyMC adds for many observations."""
     while isinstance(matrix.owner_op, DimShuffle):
         matrix = matrix.owner.inputs[0]
     return is_set(matrix)
 
 
 def _taken(entry: Entries, shape: tuple[int, ...]) -> TensorVariable:
-    """Return the entries of one tensor that make up an array of this shape."""
+    """Return the entries of one tensor as an array of this shape."""
     if is_scalar(entry):
         return alloc(value_of(entry), *shape)
     in_order = entry._replace(which=entry.which[np.argsort(entry.where)])

@@ -1,21 +1,26 @@
-"""Add up the increments of one tensor in one sum.
+"""Flatten nested sums of increments of one tensor into one sum.
 
 .. code::
 
-    ((x + inc(0, c)) + inc(0, d)) + inc(0, e)  ->  x + inc(0, c) + inc(0, d) + inc(0, e)
+    ((x + inc(0, c)) + inc(0, d)) + inc(0, e)        ->  x + inc(0, c) + inc(0, d) + inc(0, e)
+    (((x + y) + inc(0, c)) + z) + inc(0, d)          ->  (z + (x + y)) + inc(0, c) + inc(0, d)
 
-The gradient of a table that many likelihoods read is a sum of that many increments, two at a time. PyTensor's ``local_IncSubtensor_serialize`` makes
-a chain of increments of it. Of sums within sums it takes what is there to the next sum outward one by one, so that of :math:`n` increments it makes
-:math:`n^2` nodes; of one sum it makes the chain at once. The chain is the same: increments are in the same order, and they start from what
-is no increment. Several terms that are none, such as the gradient of a likelihood that reads the whole table, are added up first, as PyTensor adds
-them: what comes after an increment stands before what has been added up by then,
+The gradient of a table that :math:`n` likelihoods read is a nested sum of :math:`n` increments. PyTensor's
+``local_IncSubtensor_serialize`` makes a chain of increments. For nested sums PyTensor moves increments outward one at a time,
+which creates :math:`O(n^2)` nodes. For one flat sum it creates the chain at once.
 
-.. code::
+The resulting chain has the increments in the same order. Other terms, such as the gradient of a likelihood that reads the whole
+table, are added first, in PyTensor's order. This is a pass of its own before PyTensor's, in every mode but FAST_COMPILE.
 
-    (((x + y) + inc(0, c)) + z) + inc(0, d)  ->  (z + (x + y)) + inc(0, c) + inc(0, d)
+When it applies
+---------------
+To a sum whose first term is a sum, to any depth, with at least three increments.
 
-Where increments are of other values than zeros, those would come between, and the sum is left alone, as it is where a later term is itself a
-sum with increments, of which PyTensor makes a chain that moves as one.
+When it refuses
+---------------
+- An inner sum with another reader, or of another type.
+- Increments of other values than zeros, whose order would change.
+- A later term that is itself a sum with increments: PyTensor moves its chain as a whole.
 """
 
 from itertools import compress
@@ -32,20 +37,20 @@ from pymc_fastlogp.analysis.writes import is_set
 
 NAME = "fastlogp_flat_increments"
 
-# Two increments, and what they start from, PyTensor puts in a row at once.
-FEWEST = 3
+# PyTensor chains two increments in one step.
+MIN_INCREMENTS = 3
 
 
 class FlatIncrements(GraphRewriter):
-    """Make one sum of sums of increments, see the module's docstring."""
+    """Flatten sums of increments, see the module's docstring."""
 
     def apply(self, fgraph: FunctionGraph) -> None:
-        """Replace each sum that is not part of another one."""
+        """Replace each outermost sum."""
         nodes = [node for node in fgraph.toposort() if is_elemwise(node.op, ps.Add)]
         for out in (node.outputs[0] for node in nodes):
             if any(is_elemwise(client.op, ps.Add) for client, _ in fgraph.clients[out]):
                 continue
-            total = _one_sum(fgraph, out)
+            total = _flat_sum(fgraph, out)
             if total is None:
                 continue
             copy_stack_trace(out, total)
@@ -53,8 +58,8 @@ class FlatIncrements(GraphRewriter):
                 fgraph.replace_all_validate([(out, total)], reason=NAME)
 
 
-def _one_sum(fgraph: FunctionGraph, out: TensorVariable) -> TensorVariable | None:
-    """Return what increments start from and the increments in one sum, None where there are few."""
+def _flat_sum(fgraph: FunctionGraph, out: TensorVariable) -> TensorVariable | None:
+    """Return a nested sum as one sum of other terms and increments; None if it has few increments or cannot be flattened."""
     levels = _levels(fgraph, out)
     if len(levels) == 1:
         return None
@@ -63,20 +68,20 @@ def _one_sum(fgraph: FunctionGraph, out: TensorVariable) -> TensorVariable | Non
     for terms in levels:
         if any(_has_increments(fgraph, x) for x in terms):
             return None
-        moves = [_is_increment(fgraph, x, out) for x in terms]
-        others = [x for x, move in zip(terms, moves, strict=True) if not move]
+        is_increment = [_is_increment(fgraph, x, out) for x in terms]
+        others = [x for x, is_inc in zip(terms, is_increment, strict=True) if not is_inc]
         if others:
-            # A chain of increments moves behind what is no increment, and what it starts from with it.
+            # PyTensor moves a chain, with the term that it starts from, behind the terms that are no increments.
             parts = [*others, *start] if increments else [*start, *others]
             start = [add(*parts)] if len(parts) > 1 else parts
-        increments += compress(terms, moves)
-    if len(increments) < FEWEST or not all(map(_is_of_zeros, increments)):
+        increments += compress(terms, is_increment)
+    if len(increments) < MIN_INCREMENTS or not all(map(_is_of_zeros, increments)):
         return None
     return add(*start, *increments)
 
 
 def _levels(fgraph: FunctionGraph, out: TensorVariable) -> list[list[TensorVariable]]:
-    """Return what each sum adds, the innermost first, through first terms that are sums of the same type and that nothing else reads."""
+    """Return the terms of each nested sum, innermost first. A first term is nested if it is a sum of the same type without other readers."""
     first, *others = out.owner.inputs
     levels = []
     while is_made_by(first, ps.Add) and first.type == out.type and len(fgraph.clients[first]) == 1:
@@ -86,20 +91,20 @@ def _levels(fgraph: FunctionGraph, out: TensorVariable) -> list[list[TensorVaria
 
 
 def _is_increment(fgraph: FunctionGraph, x: TensorVariable, out: TensorVariable) -> bool:
-    """Return whether PyTensor puts a term into the chain."""
+    """Return whether PyTensor takes a term into the chain."""
     is_inc = is_set(x) and not x.owner.op.set_instead_of_inc
     return is_inc and len(fgraph.clients[x]) == 1 and x.type.is_super(out.type)
 
 
 def _has_increments(fgraph: FunctionGraph, out: TensorVariable) -> bool:
-    """Return whether a term is itself a sum with increments, of which PyTensor makes a chain that moves as one."""
-    waiting = [out]
-    while waiting:
-        x = waiting.pop()
+    """Return whether a term is itself a sum with increments, whose chain PyTensor moves as a whole."""
+    pending = [out]
+    while pending:
+        x = pending.pop()
         if is_made_by(x, ps.Add) and len(fgraph.clients[x]) == 1:
             if any(map(is_set, x.owner.inputs)):
                 return True
-            waiting += x.owner.inputs
+            pending += x.owner.inputs
     return False
 
 

@@ -1,12 +1,14 @@
 """Cost criterion of the lift in :mod:`~pymc_fastlogp.rewrites.packed_matrices.lift_set_subtensor`.
 
-The lift stores an array of the size of ``x`` where one was stored before, so it pays by the
-entries on which ``f`` is not evaluated any more. Where ``f`` is arithmetic, PyTensor would have
-fused it into the loop that reads the result, and there is nothing to save, unless a costlier
-function follows that can be lifted next, or a reduction or a diagonal, which can be taken of what
-was written (:mod:`~pymc_fastlogp.rewrites.packed_matrices.sum_of_filled`): an LKJ prior then never has a matrix.
-Where other Ops read the filled array as well, it has to be stored all the same. ``benchmarks/lift_cost.py``
-measures the cases, and the limits below follow from it.
+The lift stores one more array of the size of ``x``, so it pays by the entries on which ``f`` is no longer evaluated.
+
+- If ``f`` is arithmetic, PyTensor would fuse it into the loop that reads the result. The lift then saves nothing, unless a
+  costlier function follows that can be lifted next.
+- If a reduction or a diagonal follows, the matrix is never stored
+  (:mod:`~pymc_fastlogp.rewrites.packed_matrices.sum_of_filled`), as for an LKJ prior.
+- If other Ops read the filled array too, it is stored in any case.
+
+``benchmarks/lift_cost.py`` measures these cases. The limits below follow from it.
 """
 
 import math
@@ -21,18 +23,18 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.analysis.scalar_facts import Cost, ops_where
 from pymc_fastlogp.rewrites.packed_matrices.packed_array import Packed, is_scalar
 
-# Next to free in the loop that reads the result.
+# Functions whose cost is negligible in the loop that reads the result.
 ARITHMETIC = ops_where(lambda facts: facts.cost <= Cost.DIVISION)
 
-# Up to so many entries the number of Ops counts, and not how many entries each of them visits.
+# Up to this size the number of Ops determines the cost, not the number of entries.
 FEW_ENTRIES = 1024
-# What is written of more entries, at most, for the functions that are spared to be worth another array, and arithmetic.
+# Above this size: the largest share of written entries at which saved function calls are worth another array.
 MOST_WRITTEN = 3 / 4
 MOST_WRITTEN_BY_ARITHMETIC = 1 / 4
 
 
 def pays(fgraph: FunctionGraph, node: Apply, operand: TensorVariable, filled: Packed) -> bool:
-    """Return whether evaluating ``f`` on what was written, and not on all, is worth the change."""
+    """Return whether evaluating ``f`` on the written entries alone saves time."""
     entries = _size(operand)
     if entries <= FEW_ENTRIES or _is_reduced(fgraph, node):
         return True
@@ -40,12 +42,12 @@ def pays(fgraph: FunctionGraph, node: Apply, operand: TensorVariable, filled: Pa
     if isinstance(node.op.scalar_op, ARITHMETIC):
         is_read_twice = any(client is not node for client, _ in fgraph.clients[operand])
         is_few = written <= MOST_WRITTEN_BY_ARITHMETIC * entries
-        return is_few and not is_read_twice and _leads_to_a_costly(fgraph, node)
+        return is_few and not is_read_twice and _precedes_costly_function(fgraph, node)
     return written <= MOST_WRITTEN * entries
 
 
-def _leads_to_a_costly(fgraph: FunctionGraph, node: Apply) -> bool:
-    """Return whether a function that is not arithmetic can be lifted after this arithmetic."""
+def _precedes_costly_function(fgraph: FunctionGraph, node: Apply) -> bool:
+    """Return whether a function that is not arithmetic can be lifted after this one."""
 
     def lifted(node: Apply) -> list[Apply]:
         return [reader for reader in _readers(fgraph, node) if isinstance(reader.op, Elemwise)]
@@ -58,7 +60,7 @@ def _readers(fgraph: FunctionGraph, node: Apply) -> list[Apply]:
 
 
 def _is_largest(node: Apply, operand: TensorVariable) -> bool:
-    """Return whether the other operands are repeated along an axis, as norms of rows are."""
+    """Return whether the other operands are broadcast along an axis, as norms of rows are."""
     return all(x is operand or _is_smaller(x, operand) for x in node.inputs)
 
 
@@ -68,7 +70,7 @@ def _is_smaller(x: TensorVariable, operand: TensorVariable) -> bool:
 
 
 def _is_reduced(fgraph: FunctionGraph, node: Apply) -> bool:
-    """Return whether a reduction or a diagonal follows, to which other lifts lead: both can be taken of what was written."""
+    """Return whether a reduction or a diagonal follows after further lifts: both can be computed from the written entries."""
 
     def lifted(node: Apply) -> list[Apply]:
         readers = _readers(fgraph, node)

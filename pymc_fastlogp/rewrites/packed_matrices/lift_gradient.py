@@ -1,13 +1,16 @@
-r"""Gradient criterion of the lift in :mod:`~pymc_fastlogp.rewrites.packed_matrices.lift_set_subtensor`: the gradient stays equal.
+r"""Gradient criterion of the lift in :mod:`~pymc_fastlogp.rewrites.packed_matrices.lift_set_subtensor`.
 
-Let :math:`s = x[i].\mathrm{set}(c)` and :math:`g` the gradient of the result. Without the lift
-:math:`x` receives :math:`(g\,f'(s))[i].\mathrm{set}(0)`, with it
-:math:`(g[i].\mathrm{set}(0))\,f'(x)`. At an entry that was overwritten the second is
-:math:`0 \cdot f'(x_k)`, which is nan where :math:`f'(x_k)` is not finite, as with
-``log(x[x_is_zero].set(1))``. The same happens to another operand ``w`` at overwritten entries of ``x``. Before a gradient is
-taken the lift therefore fires only where no gradient flows into an overwritten entry, which is
-then constant, or where :math:`f'` there is finite whatever the entry holds (the tables below).
-Of a value that a later set overwrites nothing is left. After the gradient it fires on the value's conditions alone.
+Let :math:`s = x[i].\mathrm{set}(c)` and :math:`g` the gradient of the result. Without the lift the gradient of :math:`x` is
+:math:`(g\,f'(s))[i].\mathrm{set}(0)`, with the lift it is :math:`(g[i].\mathrm{set}(0))\,f'(x)`. At an overwritten entry the
+second is :math:`0 \cdot f'(x_k)`, which is NaN where :math:`f'(x_k)` is not finite, as in ``log(x[x_is_zero].set(1))``. The
+same holds for another operand ``w`` at overwritten entries of ``x``.
+
+Before the gradient the lift therefore requires one of
+
+- no gradient flows into an overwritten entry, because the entry is constant;
+- :math:`f'` is finite whatever the entry holds (the tables below).
+
+A value that a later set overwrites leaves no trace. After the gradient only the conditions on the value hold.
 """
 
 import numpy as np
@@ -22,10 +25,10 @@ from pymc_fastlogp.analysis.elemwise import operands
 from pymc_fastlogp.analysis.scalar_facts import Trait, ops_where
 from pymc_fastlogp.rewrites.packed_matrices.packed_array import Packed
 
-# Derivatives that do not depend on the operands: finite even where an operand is inf or nan.
+# Derivatives that do not depend on the operands: finite even where an operand is infinite or NaN.
 CONSTANT_DERIVATIVE = ops_where(lambda facts: Trait.CONSTANT_DERIVATIVE in facts.traits)
 
-# f(constant, w) whose derivative by w is finite for every finite constant, and every w but zero.
+# f(constant, w) whose derivative by w is finite for every finite constant and every nonzero w.
 FINITE_DERIVATIVE_BY_OTHERS = ops_where(
     lambda facts: Trait.FINITE_DERIVATIVE_BY_OTHERS in facts.traits
 )
@@ -34,7 +37,7 @@ FINITE_DERIVATIVE_BY_OTHERS = ops_where(
 def gradient_is_the_same(
     node: Apply, operand: TensorVariable, others: list[TensorVariable], filled: Packed
 ) -> bool:
-    """Return whether no overwritten entry can turn a zero gradient into nan, and no dtype changes."""
+    """Return whether no overwritten entry can turn a zero gradient into NaN, and the gradient keeps its dtype."""
     scalar_op = node.op.scalar_op
     if _rounds_differently(operand.type.dtype, node.outputs[0].type.dtype):
         return False
@@ -45,7 +48,7 @@ def gradient_is_the_same(
         return False
     if all(isinstance(x, Constant) for x in others):
         return True
-    # What 0 / x is becomes a comparison, of which PyTensor's gradient is a zero of floatX.
+    # The lift writes 0 / x with a comparison, whose gradient in PyTensor is a zero of dtype floatX.
     variables = {x.type.dtype for x in others if not isinstance(x, Constant)}
     if variables & set(float_dtypes) - {config.floatX}:
         return False
@@ -55,10 +58,10 @@ def gradient_is_the_same(
 
 
 def _rounds_differently(dtype: str, out_dtype: str) -> bool:
-    """Return whether a set casts the gradient on its way from an output of one dtype to an input of another.
+    """Return whether a set casts the gradient between an output dtype and an input dtype.
 
-    Between two floats it rounds to the type of the input. From integers and booleans, of which the
-    gradient is zero, upstream sends zeros of type ``floatX``.
+    Between two floats the gradient is rounded to the input dtype. The gradient of an integer or boolean output is a zero of dtype
+    ``floatX``.
     """
     if dtype not in float_dtypes or dtype == out_dtype:
         return False
@@ -66,6 +69,6 @@ def _rounds_differently(dtype: str, out_dtype: str) -> bool:
 
 
 def _is_switch_between_constants(fill: TensorVariable) -> bool:
-    """Return whether a fill is one of two constants: no gradient, and what the lift makes of ``0 / w``."""
+    """Return whether a fill is a switch between constants, as the lift of ``0 / w`` is. It has no gradient."""
     branches = operands(fill, ps.Switch)[1:]
     return bool(branches) and all(isinstance(branch, Constant) for branch in branches)

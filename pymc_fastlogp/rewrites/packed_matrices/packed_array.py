@@ -1,6 +1,6 @@
-"""Arrays that hold a fill and the entries of a few smaller tensors: a triangle packed into a vector is the usual case.
+"""Arrays that hold a fill value and the entries of a few smaller tensors, typically a triangle packed into a vector.
 
-The rules that work on those tensors instead of the array ask here.
+The rules of this package work on the smaller tensors instead of the array.
 """
 
 import math
@@ -15,9 +15,9 @@ from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.provenance import (
     Entries,
     Provenance,
-    in_a_row,
     moved_inputs,
     provenance,
+    slice_if_consecutive,
 )
 
 ALL = slice(None)
@@ -25,7 +25,7 @@ Index = tuple[slice | np.ndarray, ...]
 
 
 class Packed(NamedTuple):
-    """An array of known shape that is ``fill``, repeated, where none of the entries stands."""
+    """An array of known shape: ``entries`` at their positions, ``fill`` everywhere else."""
 
     fill: TensorVariable
     entries: tuple[Entries, ...]
@@ -33,7 +33,7 @@ class Packed(NamedTuple):
 
     @property
     def n_written(self) -> int:
-        """Number of positions that do not hold the fill."""
+        """Number of positions without the fill."""
         return sum(entry.where.size for entry in self.entries)
 
     def as_sets(
@@ -41,16 +41,16 @@ class Packed(NamedTuple):
         fill: TensorVariable | None = None,
         value: Callable[[Entries], TensorVariable] | None = None,
     ) -> TensorVariable:
-        """Return the array as one set of each of the entries into the fill; of others in their places, if given."""
+        """Return the array as one set per tensor into the fill. ``fill`` and ``value`` replace what is written, if given."""
         x = alloc(self.fill if fill is None else fill, *self.shape)
         for entry in self.entries:
             x = x[self.place(entry)].set((value or self.value)(entry))
         return x
 
     def place(self, entry: Entries) -> Index:
-        """Return where the entries stand: :data:`ALL` of a batch if each matrix has its own at the same places."""
+        """Return the index of the entries, with :data:`ALL` for the axes of a batch whose matrices have the same positions."""
         if len(self.shape) == 1:
-            return (in_a_row(entry.where),)
+            return (slice_if_consecutive(entry.where),)
         *batch, n, m = self.shape
         first = entry.where[entry.where < n * m]
         of_all = np.arange(math.prod(batch))[:, None] * n * m + first
@@ -62,13 +62,13 @@ class Packed(NamedTuple):
         return np.unravel_index(entry.where, self.shape)
 
     def value(self, entry: Entries) -> TensorVariable:
-        """Return what is set in the place of the entries."""
+        """Return the value to set at the index of the entries."""
         is_of_batch = not is_scalar(entry) and self.place(entry)[0] is ALL
         return entry.leaf if is_of_batch else value_of(entry)
 
 
 def packed(x: TensorVariable, found: Provenance | None = None) -> Packed | None:
-    """Return what fills ``x``; None if nothing does, or if entries of a tensor as large as ``x`` stand there."""
+    """Return ``x`` as a packed array; None if no value fills it, or if a tensor as large as ``x`` is among the entries."""
     if found is None and x.owner and not moved_inputs(x):
         return None
     found = found or provenance(x)
@@ -80,23 +80,26 @@ def packed(x: TensorVariable, found: Provenance | None = None) -> Packed | None:
     fills = [entry for entry in (*constants, *variables) if _is_repeated(entry, x.type.shape)]
     if not fills:
         return None
-    # Zero where there is one: sums and factors can do without it.
+    # Zero is preferred: sums and products can skip it.
     fill = max(fills, key=lambda entry: (fill_value(entry.leaf) == 0, entry.where.size))
     rest = tuple(entry for entry in (*variables, *constants) if entry is not fill)
     if any(_is_as_large(entry.leaf, x) for entry in rest):
         return None
-    # A number may have more axes than what it fills.
+    # A scalar fill may have more axes than the array.
     number = fill.leaf if fill.leaf.type.ndim <= x.type.ndim else value_of(fill)
     return Packed(number, rest, x.type.shape)
 
 
 def _is_as_large(leaf: TensorVariable, x: TensorVariable) -> bool:
-    """Return whether a tensor has as many dimensions as what it stands in, or is a vector as long."""
+    """Return whether a tensor has as many dimensions as the array, or is a vector of equal length."""
     return leaf.type.ndim >= max(x.type.ndim, 2) or leaf.type.shape == x.type.shape
 
 
 def _is_repeated(entry: Entries, shape: tuple[int, ...]) -> bool:
-    """Return whether the entries are a scalar, of a vector at several positions, or a row or a column where they stand if it is repeated."""
+    """Return whether the entries can be a fill: a scalar, or a row or a column at the positions where it broadcasts.
+
+    A single position of a vector must hold a constant.
+    """
     lengths = entry.leaf.type.shape
     if len(shape) == 1 and entry.where.size == 1:
         return isinstance(entry.leaf, TensorConstant)
@@ -113,13 +116,13 @@ def _broadcasts(n: int, to: int) -> bool:
 
 
 def _by_value(is_zero: np.ndarray, entries: list[Entries], dtype: str) -> Iterator[Entries]:
-    """Yield zero, the most common of the other constants, and the rest of them, with their positions."""
+    """Yield zero, the most common other constant, and all other constants, with their positions."""
     constants = [entry for entry in entries if isinstance(entry.leaf, TensorConstant)]
     if is_zero.any():
         yield _constant_entries(np.zeros((), dtype), np.flatnonzero(is_zero))
     if not constants:
         return
-    # A write casts what it stores.
+    # A write casts its values.
     where = np.concatenate([e.where for e in constants])
     order = np.argsort(where)
     values = np.concatenate([e.leaf.data.ravel()[e.which].astype(dtype) for e in constants])[order]
@@ -137,22 +140,22 @@ def _constant_entries(values: np.ndarray, where: np.ndarray) -> Entries:
 
 
 def is_scalar(entry: Entries) -> bool:
-    """Return whether one number stands at all the positions."""
+    """Return whether all positions hold one number."""
     return entry.leaf.type.ndim == 0 or (
         all(entry.leaf.type.broadcastable) and entry.where.size > 1
     )
 
 
 def value_of(entry: Entries) -> TensorVariable:
-    """Return the entries as a vector in the order of their positions, or the scalar that stands at all of them."""
+    """Return the entries as a vector in the order of their positions, or the scalar at all positions."""
     if is_scalar(entry):
         return entry.leaf.dimshuffle() if entry.leaf.type.ndim else entry.leaf
     vector = flattened(entry.leaf)
-    return vector if is_whole(entry) else vector[in_a_row(entry.which)]
+    return vector if is_whole(entry) else vector[slice_if_consecutive(entry.which)]
 
 
 def array_of(entry: Entries, *shape: int) -> TensorVariable:
-    """Return the entries in the order of their positions as an array of this shape, with a scalar repeated."""
+    """Return the entries in the order of their positions as an array of this shape; a scalar is broadcast."""
     value = value_of(entry)
     if value.type.ndim == 0:
         return alloc(value, *shape)
@@ -162,7 +165,7 @@ def array_of(entry: Entries, *shape: int) -> TensorVariable:
 
 
 def is_whole(entry: Entries) -> bool:
-    """Return whether each entry of the leaf stands at one position."""
+    """Return whether each entry of the leaf has exactly one position, in order."""
     return np.array_equal(entry.which, np.arange(math.prod(entry.leaf.type.shape)))
 
 

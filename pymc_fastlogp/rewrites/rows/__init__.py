@@ -1,1 +1,1 @@
-"""Rules about sums over the rows of a likelihood whose data are constants."""
+"""Rules for sums over the rows of a likelihood with constant data."""

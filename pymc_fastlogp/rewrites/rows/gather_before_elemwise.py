@@ -1,18 +1,35 @@
-r"""``f(x)[i, j] -> f(x[i, j])``: compute only the entries of a table that are picked.
+"""Compute only the entries of an elementwise table that an index selects.
 
 .. code::
 
     log(p)[arange(n), y]       ->  log(p[arange(n), y])
     (w[:, None] * p)[rows, y]  ->  w * p[y]                 rows = arange(n), w of n rows, p a vector
 
-An elementwise function commutes with indexing, :math:`f(a, b)_{i_r j_r} = f(a_{i_r j_r}, b_{i_r j_r})`. An input that is broadcast along an
-indexed axis has one entry there, so its index is dropped. An index that counts through an axis leaves the axis in place.
+An elementwise function commutes with indexing, :math:`f(a, b)_{i_r j_r} = f(a_{i_r j_r}, b_{i_r j_r})`. The index of an
+axis along which an input is broadcast is dropped for this input. An index that counts from 0 to the length of its axis
+leaves the axis in place.
 
-PyTensor has the same rule, but not where an index picks more entries than an input has. Here the entries of the table count,
-as the table is what is computed: a gather moves up where it picks at most half of them. So the function of a few group effects, ``f(a)[group]``,
-stays one evaluation per group.
+Change points, mixtures and multinomial likelihoods compute the log probability of :math:`K` categories, and select the
+observed one last. The rule computes one logarithm and one derivative per observation instead of :math:`K`. It applies
+repeatedly to the inputs of the elementwise function.
 
-Values are the same. In the gradient PyTensor multiplies the derivatives of entries that are not picked by zero, which is nan where a derivative is infinite.
+PyTensor's ``local_subtensor_of_batch_dims`` requires that the index selects no more entries than each input has. Here
+the size of the computed table counts.
+
+Values are unchanged. PyTensor's gradient multiplies derivatives of entries that are not selected by zero, which is NaN
+where such a derivative is infinite. After the rewrite this gradient is finite. An index out of range raises the same
+``IndexError``, because each indexed axis is longer than one, so at least one input keeps the index.
+
+When it applies
+---------------
+- Integer index arrays on adjacent axes, broadcast together. An index may be negative or computed.
+- All lengths are known, so data are frozen.
+- The index selects at most half of the entries of the table, and nothing else reads the table.
+
+When it refuses
+---------------
+- Effects of groups, ``exp(a)[group]``: one evaluation per group costs less than one per row.
+- Boolean masks, index arrays on separate axes or beside partial slices, indexed axes of length one.
 """
 
 from math import prod
@@ -27,16 +44,17 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, indices_from_subtensor
 from pytensor.tensor.type import integer_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
-# For each axis that is indexed its index; all indices have as many axes.
+# The index of each indexed axis. All indices have the same number of axes.
 type Indices = dict[int, TensorVariable]
 
-# Entries of the table for each one that is picked.
+# Least ratio of the entries of the table to the selected entries.
+
 FEWEST_PER_PICK = 2
 
 
 @node_rewriter([AdvancedSubtensor])
 def local_gather_before_elemwise(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
-    """Rewrite ``f(x)[i, j] -> f(x[i, j])`` where at most half of the entries are picked, and drop indices that count."""
+    """Rewrite ``f(x)[i, j] -> f(x[i, j])`` if at most half of the entries are selected, and drop indices that count."""
     table, [picked] = node.inputs[0], node.outputs
     indices = _indices(node)
     if indices is None:
@@ -51,7 +69,7 @@ def local_gather_before_elemwise(fgraph: FunctionGraph, node: Apply) -> list[Ten
 
 
 def _pays(table: TensorVariable, picked: TensorVariable) -> bool:
-    """Return whether a table is computed elementwise, all lengths are known, and at most half of the entries are picked."""
+    """Return whether an elementwise table of known shape has at most half of its entries selected."""
     if not isinstance(table.owner_op, Elemwise) or len(table.owner.outputs) > 1:
         return False
     sizes = [x.type.shape for x in (table, picked, *table.owner.inputs)]
@@ -61,7 +79,7 @@ def _pays(table: TensorVariable, picked: TensorVariable) -> bool:
 
 
 def _is_only_client(fgraph: FunctionGraph, node: Apply) -> bool:
-    """Return whether nothing reads the table besides gathers of the same entries."""
+    """Return whether only gathers of the same entries read the table."""
     table, *entries = node.inputs
     return all(
         client is node
@@ -71,9 +89,9 @@ def _is_only_client(fgraph: FunctionGraph, node: Apply) -> bool:
 
 
 def _indices(node: Apply) -> Indices | None:
-    """Return the indices of neighboring axes that are longer than one, or None where a node indexes in any other way.
+    """Return the index arrays of adjacent axes, None for other indexing.
 
-    An axis of length one has no input whose index raises the error of an index out of range.
+    An indexed axis of length one is refused, since no input would raise the error of an index out of range.
     """
     table, *entries = node.inputs
     indices = dict(enumerate(indices_from_subtensor(entries, node.op.idx_list)))
@@ -88,7 +106,7 @@ def _indices(node: Apply) -> Indices | None:
 
 
 def _is_array(index: object) -> TypeGuard[TensorVariable]:
-    """Return whether an index is an array of integers with an axis at least."""
+    """Return whether an index is an integer array with at least one axis."""
     if not isinstance(index, TensorVariable):
         return False
     return index.type.ndim > 0 and index.type.dtype in integer_dtypes
@@ -100,7 +118,7 @@ def _with_axes(index: TensorVariable, ndim: int) -> TensorVariable:
 
 
 def _pick(x: TensorVariable, indices: Indices) -> TensorVariable:
-    """Return the entries of an input that those of the table are computed from, with axes of length one where it is broadcast."""
+    """Return the entries of an input that the selected entries read, with axes of length one where the input is broadcast."""
     in_place = _in_place(x, indices)
     if in_place is not None:
         return in_place
@@ -110,7 +128,7 @@ def _pick(x: TensorVariable, indices: Indices) -> TensorVariable:
 
 
 def _in_place(x: TensorVariable, indices: Indices) -> TensorVariable | None:
-    """Return the entries of an input as axes in another order, where each index counts through its axis; else None."""
+    """Return the input with its axes rearranged if each index counts through its axis; else None."""
     ndim = next(iter(indices.values())).type.ndim
     kept = {axis: index for axis, index in indices.items() if x.type.shape[axis] != 1}
     counted = {_axis_counted(index, x.type.shape[axis]): axis for axis, index in kept.items()}

@@ -1,4 +1,4 @@
-"""Reasons to leave rows alone, with advice for the user: a table, and the choice of its row."""
+"""Reasons to leave rows unchanged, with advice for the user, and functions that select a reason."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -6,25 +6,28 @@ from functools import cache
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs
+from pytensor.scan.op import Scan
+from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.math import Dot
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.analysis.gathers import Where, parse_gather
 from pymc_fastlogp.decisions import Refusal, logger
 from pymc_fastlogp.rewrites.rows.compact.terms import Term
-from pymc_fastlogp.rewrites.rows.view.grid import Grid
-from pymc_fastlogp.rewrites.rows.view.keys import WORTHWHILE
-from pymc_fastlogp.rewrites.rows.view.row_view import View
+from pymc_fastlogp.rewrites.rows.view.grid import Grid, View
+from pymc_fastlogp.rewrites.rows.view.keys import MAX_DISTINCT_SHARE
 
-# A row each: why, and what the user can do about it.
+# Reason, and advice for the user.
 NEEDED_ROW_BY_ROW = Refusal(
-    "it is also needed row by row, as an elementwise log-likelihood is",
-    "nothing, unless it is an output of yours: compute that apart",
+    "the summand is also needed row by row, for example by an elementwise log-likelihood",
+    "nothing, unless the rows are an output of yours: compute this output in a function of its own",
 )
 READS_OTHERS = Refusal(
-    "its rows read what others compute, so that they cannot change places",
+    "rows read other rows, so that the rows cannot be permuted",
     "nothing: such rows have an order of their own",
 )
 SHARED = Refusal(
@@ -33,23 +36,23 @@ SHARED = Refusal(
     "pymc.model.transform.optimization.freeze_dims_and_data(model)",
 )
 RANDOM = Refusal(
-    "it reads random numbers ({name}), which are drawn anew in each evaluation",
-    "take all of the data instead of a minibatch: rows that repeat then cost nothing",
+    "the rows read random numbers ({name}) that are drawn in each evaluation",
+    "use all data instead of a minibatch: repeated rows then cost nothing",
 )
 ONE_EACH = Refusal(
-    "{name} has an entry of its own for each row",
+    "{name} has one value per row, so that no rows repeat",
     "nothing, unless rows could share a parameter by an index",
 )
 TOO_FEW = Refusal(
-    "too few repeats: more than {share} of the {n} rows differ in what they read",
+    "too few repeats: more than {share} of the {n} rows are distinct",
     "nothing, unless a covariate can be rounded without loss, or groups joined",
 )
 UNKNOWN = Refusal(
     "the number of rows is not known before the call",
-    "give data and variables a length that is known, by shape or freeze_model=True",
+    "give data and variables a known length, by shape or freeze_model=True",
 )
 
-# Of sums of squares.
+# Refusals of sums of squares.
 TOO_MANY_CELLS = Refusal(
     "too few rows read the same parameters", "nothing, unless groups can be joined"
 )
@@ -62,49 +65,50 @@ NOT_LINEAR = Refusal(
     "nothing, unless it can be a constant matrix, of a spline for instance, times coefficients",
 )
 TOO_MANY_PRODUCTS = Refusal(
-    "the predictor has too many products when it is multiplied out: {most} is the most",
-    "nothing, unless it can be written with fewer, say without what is added to itself many times",
+    "the expanded predictor has too many products: {most} is the limit",
+    "nothing, unless the predictor can be written with fewer products",
 )
 TOO_MANY_PARAMETERS = Refusal(
-    "too many parameters in each cell: {k}, where {most} is the most",
-    "nothing, unless groups can do with fewer coefficients",
+    "too many parameters in each cell: {k}, where {most} is the limit",
+    "nothing, unless groups can have fewer coefficients",
 )
 COMPACTED = Refusal(
-    "the rows repeat so often that row compaction leaves as few", "nothing: row compaction does it"
+    "rows repeat so often that row compaction leaves as few rows",
+    "nothing: row compaction merges these rows",
 )
 ZERO_WEIGHTS = Refusal(
-    "some weights are zero, and 0 * inf is nan where a square is infinite",
-    "leave out the rows of weight zero",
+    "some weights are zero, and 0 * inf is NaN where a square is infinite",
+    "leave out rows of weight zero",
 )
 BAD_CONSTANTS = Refusal(
-    "its constants are not finite, or their squares have no numbers in its precision, or some weights are positive and others negative",
-    "look for nan, infinities, signs and units in the data and weights",
+    "constants are not finite, squares of constants overflow or underflow, or weights have both signs",
+    "look for NaN, infinities, signs and units in data and weights",
 )
 NO_SUMS = Refusal(
-    "the weights of equal rows have sums that its precision has no numbers for",
+    "the sum of the weights of equal rows overflows",
     "give the weights, or the data, another unit",
 )
 
 
 def why_unknown(x: TensorVariable) -> Refusal:
-    """Say why the number of rows of ``x`` is not known."""
+    """Return the reason why the number of rows of ``x`` is unknown."""
     if refusal := _of_source(ancestors([x])):
         return refusal
-    # As long as there are rows is what decides how many there are.
+    # An input of unknown length determines the number of rows.
     for source in explicit_graph_inputs([x]):
-        if None in getattr(source.type, "shape", ()):  # a list of tensors has none
+        if None in getattr(source.type, "shape", ()):  # a list of tensors has no shape
             return own_entry_of(source)
     return UNKNOWN
 
 
 def why_distinct(grid: Grid, where: Where, terms: Iterable[Term]) -> Refusal:
-    """Say why the rows of these terms hardly repeat."""
+    """Return the reason why the rows of these terms hardly repeat."""
     own = why_own_entries(grid, where, [term.x for term in terms])
-    return own or TOO_FEW.about(share=WORTHWHILE, n=grid.n_rows)
+    return own or TOO_FEW.about(share=f"{MAX_DISTINCT_SHARE:.0%}", n=grid.n_rows)
 
 
 def why_own_entries(grid: Grid, where: Where, of_rows: Iterable[TensorVariable]) -> Refusal | None:
-    """Say why rows read entries of their own of something other than constants; None if not."""
+    """Return the reason why rows read their own entries of a variable that is not constant; None if they do not."""
     leaves = _long_leaves(grid, of_rows, where)
     source = _of_source(ancestors(leaves))
     if source is not None or not leaves:
@@ -113,19 +117,32 @@ def why_own_entries(grid: Grid, where: Where, of_rows: Iterable[TensorVariable])
 
 
 def own_entry_of(x: TensorVariable) -> Refusal:
-    """Say that each row reads an entry of its own of ``x``."""
-    return ONE_EACH.about(name=name_of(x))
+    """Return the refusal of rows that each read their own entry of ``x``."""
+    name = name_of(x)
+    return ONE_EACH.about(name=name if x.name or x.owner is None else f"{_kind_of(x)} {name}")
+
+
+def _kind_of(x: TensorVariable) -> str:
+    """Return words for the Op of ``x`` that stand before a name: a user knows the variable, but not the node."""
+    match core_op(x.owner_op):
+        case Dot():
+            return "a matrix product with"
+        case CumOp():
+            return "a cumulative sum or product of"
+        case Scan():
+            return "a scan over"
+    return "an array computed from"
 
 
 def _of_source(variables: Iterable[Variable]) -> Refusal | None:
-    """Return the refusal that lies in where numbers come from."""
+    """Return a refusal if one of the variables can change between evaluations: shared data or random numbers."""
     for x in variables:
         if isinstance(x, SharedVariable) and hasattr(x.type, "shape"):
             _say_that_data_can_change()
             return SHARED.about(name=name_of(x))
         if x.owner is not None and isinstance(x.owner.op, RandomVariable):
             return RANDOM.about(name=name_of(x))
-        # A minibatch draws inside an Op of its own, and only its generator is seen here.
+        # A minibatch draws inside an Op, and only its generator is an ancestor.
         if isinstance(x.type, RandomType):
             return RANDOM.about(name=x.name or "a minibatch, or another generator of its own")
     return None
@@ -133,7 +150,7 @@ def _of_source(variables: Iterable[Variable]) -> Refusal | None:
 
 @cache
 def _say_that_data_can_change() -> None:
-    """Say once in a process what the import alone cannot do, before what is said of each variable."""
+    """Log once per process that data have to be frozen, before refusals name each variable."""
     logger.info(
         "data that are not frozen (pm.Data) can change between evaluations, so all of their rows are evaluated: "
         "pymc_fastlogp.sample and compile_pymc_model freeze them, nutpie does with freeze_model=True"
@@ -143,7 +160,7 @@ def _say_that_data_can_change() -> None:
 def _long_leaves(
     grid: Grid, of_rows: Iterable[TensorVariable], where: Where
 ) -> list[TensorVariable]:
-    """Return the variables, other than constants, of which each row reads its own entry."""
+    """Return the variables, except constants, of which each row reads its own entry."""
     leaves: dict[TensorVariable, None] = {}
     for x, _, view in grid.walk([(x, where) for x in of_rows]):
         if is_own_entry(x, view):
@@ -152,18 +169,22 @@ def _long_leaves(
 
 
 def is_own_entry(x: TensorVariable, view: View) -> bool:
-    """Return whether each row reads an entry of its own of ``x``, other than a constant."""
+    """Return whether each row reads its own entry of ``x``, which is not constant."""
     return not view.inputs and not isinstance(x, Constant) and not _looks_up(x)
 
 
 def _looks_up(x: TensorVariable) -> bool:
-    """Return whether what is read of ``x`` are entries of a table, which rows may share."""
+    """Return whether ``x`` consists of entries of a table, which rows may share."""
     return isinstance(x.owner_op, AdvancedSubtensor) and parse_gather(x.owner) is not None
 
 
 def name_of(x: Variable) -> str:
-    """Return the name of a variable, or of what it is computed from that the user may know."""
+    """Return the name of a variable, or of the nearest named ancestor, arrays before scalars."""
     above = [*ancestors([x])]
-    named = (a.name for a in above if a.name and not isinstance(a, Constant))
+    named = [a for a in above if a.name and not isinstance(a, Constant)]
+    # Rows do not differ by a scalar.
+    named.sort(key=lambda a: getattr(a.type, "ndim", 0) == 0 and a is not x)
+    if named:
+        return str(named[0].name)
     of_constants = all(isinstance(a, Constant) for a in above if a.owner is None)
-    return next(named, "what is computed from constants" if of_constants else str(x))
+    return "an array computed from constants" if of_constants else str(x)

@@ -1,4 +1,4 @@
-"""The rules about rows as one rewriter of the graph: one after the other, over one view of what rows read."""
+"""Run the row rules in sequence as one graph rewriter, with shared caches of the columns that rows read."""
 
 import time
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from pytensor.graph.rewriting.basic import (
 )
 from pytensor.graph.rewriting.db import SequenceDB
 
-from pymc_fastlogp.rewrites.rows.order.readers import KnownReaders
+from pymc_fastlogp.rewrites.rows.order.readers import ReadersByLength
 from pymc_fastlogp.rewrites.rows.view.columns import SharedReads, order_of
 
 type Structure = dict[int, tuple[int, ...]]
-# The type of an Op, and that of its scalar Op if it has one: looked up faster than an Op, whose hash is made of all its properties.
+# The types of an Op and of its scalar Op: hashed faster than an Op, whose hash includes all its properties.
 type Kind = tuple[type, type]
 
 
@@ -28,12 +28,12 @@ def _kind(op: Op) -> Kind:
 
 
 class Walk(WalkingGraphRewriter):
-    """Apply a rule to the nodes that it tracks, from outputs to inputs, and not to what it makes of them.
+    """Apply a rule to the nodes that it tracks, from outputs to inputs, but not to its own replacements.
 
     Parameters
     ----------
     rule : NodeRewriter
-        One that names its Ops. PyTensor's own walk asks it about all nodes.
+        A rule that tracks Ops. PyTensor's own walk would call it for all nodes.
     """
 
     def __init__(self, rule: NodeRewriter):
@@ -72,9 +72,9 @@ class Walk(WalkingGraphRewriter):
 
 
 class RowRewriter(SequentialGraphRewriter):
-    """Apply the rules; what rows read is shared by all of them, and forgotten after the last.
+    """Apply the rules with shared caches, which are detached after the last rule.
 
-    PyTensor asks again and again, until nothing has changed. A graph to which no rule applied is not looked at a second time.
+    PyTensor repeats a rewriter until the graph is unchanged. A graph to which no rule applied is skipped.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -82,7 +82,7 @@ class RowRewriter(SequentialGraphRewriter):
         self._settled: tuple[ReferenceType[FunctionGraph], Structure] | None = None
 
     def apply(self, fgraph: FunctionGraph) -> Any:  # PyTensor's profile
-        """Apply one rule after the other to the whole graph."""
+        """Apply one rule after another to the whole graph."""
         before = _structure(fgraph)
         if self._settled is not None:
             of, structure = self._settled
@@ -93,11 +93,11 @@ class RowRewriter(SequentialGraphRewriter):
         return profile
 
     def _apply(self, fgraph: FunctionGraph) -> Any:
-        shared = SharedReads(), KnownReaders()
+        shared = SharedReads(), ReadersByLength()
         try:
             for feature in shared:
                 fgraph.attach_feature(feature)
-            # The rules calculate with data. A square that overflows in one of them is none of the user's.
+            # Warnings of the rules' own arithmetic, such as an overflowing square, do not concern the user.
             with np.errstate(all="ignore"):
                 return super().apply(fgraph)
         finally:
@@ -105,29 +105,29 @@ class RowRewriter(SequentialGraphRewriter):
                 fgraph.remove_feature(feature)
 
     def get_node_rewriters(self) -> Iterator[NodeRewriter]:
-        """Yield the rules, as other rewriters of graphs do theirs."""
+        """Yield the rules, as other graph rewriters do."""
         for walking in self.data:
             yield walking.node_rewriter
 
 
 def _structure(fgraph: FunctionGraph) -> Structure:
-    """Return what is equal for a graph that has not changed; by numbers, so that nothing is kept alive."""
+    """Return a key of the graph's structure; object ids, so that no object is kept alive."""
     nodes = {id(node): (id(node.op), *map(id, node.inputs)) for node in fgraph.apply_nodes}
     return nodes | {0: tuple(map(id, fgraph.outputs))}
 
 
 class RowRules(SequenceDB):
-    """Node rewriters, each of which is applied to a whole graph before the next, as registered.
+    """Database of node rewriters, each applied to the whole graph before the next, in order of registration.
 
-    As an entry of ``stabilize`` it is what a query selects of it: a rule can be excluded by its name.
+    ``stabilize`` contains the database, and a query can exclude a rule by its name.
     """
 
     seq_rewriter_type = RowRewriter
 
     def register(self, name: str, rewriter: NodeRewriter, *tags: str, **kwargs: Any) -> None:
-        """Register a rule for the queries that select ``stabilize``, too."""
+        """Register a rule, also for queries that select ``stabilize``."""
         rewriter.name = name
         walking = Walk(rewriter)
-        # Below that of `stabilize`, so that no cutoff comes between the rules.
+        # Below the position of `stabilize`, so that no cutoff separates the rules.
         position = len(self.__position__) / 100
         super().register(name, walking, *tags, "stabilize", position=position, **kwargs)

@@ -1,1 +1,1 @@
-"""Rules about elementwise arithmetic, before the gradient."""
+"""Rules for elementwise arithmetic, before the gradient."""

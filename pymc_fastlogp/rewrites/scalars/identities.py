@@ -1,11 +1,17 @@
-"""``sqr(abs(x)) -> sqr(x)`` and other identities that PyTensor lacks before the gradient, a row each.
+"""Simplify powers before the gradient, by patterns that PyTensor lacks there.
 
-``abs(x) ** 2 -> x ** 2`` and ``sqr(abs(x)) -> sqr(x)``, for real ``x``
-    ``pt.linalg.norm`` writes it. The gradient of the left is ``2 * abs(x) * sign(x)``, two passes more than ``2 * x``, which it
-    equals for every ``x``, zero, infinity and nan included.
-``x ** 0.5 -> sqrt(x)``
-    ``pt.linalg.norm`` writes it, too. Before the gradient, PyTensor then makes ``log(x) / 2`` of ``log(sqrt(x))``, whose gradient
-    needs no root. PyTensor's own ``local_pow_specialize`` runs after it, and takes a root of integers in float32.
+.. code::
+
+    abs(x) ** 2, sqr(abs(x))  ->  x ** 2, sqr(x)      x real
+    x ** 0.5                  ->  sqrt(x)
+
+``pt.linalg.norm`` writes both. The gradient of the first left side is ``2 * abs(x) * sign(x)``, which equals ``2 * x`` for
+every ``x``. After the second rewrite PyTensor turns ``log(1 / sqrt(x))`` into ``-log(x) / 2``, whose gradient needs no root.
+PyTensor's own ``local_pow_specialize`` runs after the gradient, and takes roots of integers in float32.
+
+When it applies
+---------------
+To real floating-point ``x`` and a constant exponent that does not broadcast ``x``.
 """
 
 from typing import Any
@@ -25,12 +31,12 @@ Pattern = tuple[Any, ...]
 
 
 class Identity(SequentialNodeRewriter):
-    """The rewriter of each pattern into the other, whoever else reads its parts.
+    """Rewriter of patterns whose parts may have other readers.
 
     Parameters
     ----------
     *rows : tuple of tuple
-        A pattern, and the pattern that takes its place.
+        A pattern and its replacement.
     """
 
     def __init__(self, *rows: tuple[Pattern, Pattern]):
@@ -41,13 +47,13 @@ class Identity(SequentialNodeRewriter):
             )
         )
         operands = [[x for x in before[1:] if isinstance(x, tuple)] for before, _ in rows]
-        # Of each pattern the functions that make an operand; one that asks for none is always tried.
+        # Scalar Ops of the patterns' operands. A pattern without such an operand is always tried.
         self._inner = (
             {type(x[0].scalar_op) for xs in operands for x in xs} if all(operands) else None
         )
 
     def transform(self, fgraph: FunctionGraph, node: Apply, enforce_tracks: bool = True) -> Any:
-        """Try the patterns, unless no operand is what any of them asks for: that is found out at once."""
+        """Try the patterns, unless no operand has a scalar Op of any pattern: the check is fast."""
         inner = self._inner
         if inner and not any(type(scalar_op(x)) in inner for x in node.inputs):
             return None

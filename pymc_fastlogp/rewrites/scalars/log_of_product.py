@@ -1,4 +1,4 @@
-r"""``log(a * exp(x) * s) -> log(a) + x + log(s)``: take no logarithm of what is known to be a product.
+r"""Write the logarithm of a product as a sum of logarithms of short factors.
 
 .. code::
 
@@ -9,36 +9,48 @@ r"""``log(a * exp(x) * s) -> log(a) + x + log(s)``: take no logarithm of what is
     log(exp(x) / exp(y))      ->  x - y
     log((r * s)[g])           ->  (log(r) + log(s))[g] + limit
 
-``a`` is a constant, ``s`` has fewer entries than the product, and no factor is below zero. So a rate
-:math:`\mu_{ik} = e_{ik} f_i \lambda_k` has :math:`\log\mu_{ik} = \log e_{ik} + \log f_i + \log\lambda_k`, without a logarithm of an
-entry, and a sum over rows of it falls into sums over :math:`i` and :math:`k` alone.
+``a`` is constant, ``s`` has fewer entries than the product, and no factor is negative. A rate
+:math:`\mu_{ik} = e_{ik} f_i \lambda_k` then has :math:`\log\mu_{ik} = \log e_{ik} + \log f_i + \log\lambda_k`, without one
+logarithm per entry. A sum over rows splits into sums over :math:`i` and :math:`k` alone, so rows can be compacted by group.
 
-The limit is zero, but :math:`-\infty` where the product is zero, or divided by ``-0.0``, and :math:`\infty` where it is infinite. There the logarithm is
-what it was, also where factors that are neither under- or overflow together. Exponentials are multiplied and divided first, as PyTensor does after
-the gradient: their product may be finite where one of them is not, and its logarithm where none is zero or infinite. A quotient PyTensor splits itself where one of its parts is
-a positive constant, or the other one the sum of its exponentials. Elsewhere the sum
-is off by at most :math:`\epsilon \sum |\log f|` over its factors :math:`f`, where the left side has the rounding of the product.
+The limit is :math:`-\infty` where the product is zero or divided by ``-0.0``, :math:`\infty` where the product is infinite, and
+zero elsewhere. So the logarithm keeps its value where only the product of several factors underflows or overflows.
+
+Exponentials are merged first, as PyTensor does after the gradient: :math:`e^{x + y}` may be finite where :math:`e^x` is not.
+Elsewhere the sum is off by at most :math:`\epsilon \sum |\log f|` over the factors :math:`f`, where the left side has the
+rounding of the product.
+
+When it applies
+---------------
+Before the gradient, to the logarithm of a product or quotient, or of entries gathered from one. Each factor is an exponential,
+a constant, gathered from such, or has at most half of the entries of the product.
+
+When it refuses
+---------------
+- A factor as long as the product that is no exponential, a factor of unknown sign, unknown shapes, mixed dtypes.
+- A quotient with a constant part, or of exponentials and their sum, which PyTensor splits itself.
 """
 
-from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.basic import constant, switch
 from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.math import Sum, add, exp, le, log, lt, mul, sub
+from pytensor.tensor.math import Sum, add, exp, le, log, lt, sub
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
-from pymc_fastlogp.analysis.elemwise import is_made_by, n_leaves, operand, operands
-from pymc_fastlogp.analysis.gathers import MOVES
+from pymc_fastlogp.analysis.algebra import count_leaves, flatten, multiply_all, split_product
+from pymc_fastlogp.analysis.elemwise import is_made_by, operand, operands
+from pymc_fastlogp.analysis.gathers import SELECTIONS
 from pymc_fastlogp.analysis.ranges import is_nonnegative
+from pymc_fastlogp.rewrites.replacement import replacement
 
-# A product of more factors is left whole: those of `u * u` are twice as many as those of `u`.
+# Bound on the expanded factors, which grow exponentially in nested products such as `u * u`.
 MOST_FACTORS = 256
 
 
@@ -48,21 +60,15 @@ def local_log_of_product(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     [x], [out] = node.inputs, node.outputs
     if (merged := with_one_exponential(x)) is not None:
         exponent = operand(merged, ps.Exp)
-        logarithm = log(merged) if exponent is None else exponent
-        copy_stack_trace(out, logarithm)
-        return [logarithm] if out.type.is_super(logarithm.type) else None
+        return replacement(out, log(merged) if exponent is None else exponent)
     logs = sum_of_logs(out)
     if logs is None:
         return None
-    logarithm = add(*(operands(logs, ps.Add) or [logs]), limit_of_log(x))
-    if not out.type.is_super(logarithm.type):
-        return None
-    copy_stack_trace(out, logarithm)
-    return [logarithm]
+    return replacement(out, add(*(operands(logs, ps.Add) or [logs]), limit_of_log(x)))
 
 
 def with_one_exponential(x: TensorVariable) -> TensorVariable | None:
-    """Return a product of several exponentials, or a quotient of two, with that of their sum; None if it is neither."""
+    """Return a product of several exponentials, or a quotient of two, with the exponential of their sum instead; None for other ``x``."""
     quotient = [_exponent(part) for part in operands(x, ps.TrueDiv)]
     if quotient and None not in quotient:
         return exp(sub(*quotient))
@@ -71,25 +77,16 @@ def with_one_exponential(x: TensorVariable) -> TensorVariable | None:
     if len(exponents) < 2:
         return None
     others = [factor for factor in factors if _exponent(factor) is None]
-    exponential = exp(add(*exponents))
-    return mul(*others, exponential) if others else exponential
+    return multiply_all([*others, exp(add(*exponents))])
 
 
 def _factors(x: TensorVariable) -> list[TensorVariable]:
     """Return what ``x`` is a product of, or ``x`` alone; a product within a product is kept apart where something else reads it, too."""
-    return [*_parts(x)] if n_leaves(x, ps.Mul) <= MOST_FACTORS else [x]
-
-
-def _parts(x: TensorVariable) -> Iterator[TensorVariable]:
-    factors = operands(x, ps.Mul)
-    for factor in factors:
-        yield from _parts(factor)
-    if not factors:
-        yield x
+    return flatten(x, ps.Mul) if count_leaves(x, ps.Mul) <= MOST_FACTORS else [x]
 
 
 def _exponent(x: TensorVariable) -> TensorVariable | None:
-    """Return ``a`` if ``x`` is ``exp(a)``, with axes in another order, or more of length one."""
+    """Return ``a`` if ``x`` is ``exp(a)``, also below a DimShuffle."""
     if isinstance(x.owner_op, DimShuffle):
         exponent = _exponent(x.owner.inputs[0])
         return None if exponent is None else x.owner.op(exponent)
@@ -97,24 +94,25 @@ def _exponent(x: TensorVariable) -> TensorVariable | None:
 
 
 def sum_of_logs(logarithm: TensorVariable) -> TensorVariable | None:
-    """Return the sum of the logarithms of the factors of what a logarithm is taken of, None if it is no such product."""
+    """Return ``log(x)`` of a product ``x`` as the sum of the logarithms of its factors; None if the rule refuses."""
     [x] = logarithm.owner.inputs
     is_float = x.type.dtype == logarithm.type.dtype and x.type.dtype in float_dtypes
     return _logarithm(x, logarithm) if is_float and _is_product(x) else None
 
 
 def limit_of_log(x: TensorVariable) -> TensorVariable:
-    """Return what makes a sum of logarithms that of ``x`` where that is not finite, and zero elsewhere; no factor of ``x`` is negative.
+    """Return the limit to add to a sum of logarithms: infinite where ``log(x)`` is infinite, zero elsewhere.
 
-    So ``x`` is below zero only where it is divided by ``-0.0``, and infinite. The sum is infinite there, and together they are nan.
+    No factor of ``x`` is negative, so ``x`` is negative only where a divisor is ``-0.0``. There the sum is infinite with the other
+    sign, and both add up to NaN.
     """
     zero, infinity = (constant(np.array(value, dtype=x.type.dtype)) for value in (0, np.inf))
     return switch(le(x, zero), -infinity, switch(lt(x, infinity), zero, infinity))
 
 
 def _is_product(x: TensorVariable) -> bool:
-    """Return whether ``x`` is a product, or a quotient that PyTensor does not split, or entries of one."""
-    while isinstance(x.owner_op, MOVES):
+    """Return whether ``x`` is a product, a quotient that PyTensor does not split, or entries gathered from one."""
+    while isinstance(x.owner_op, SELECTIONS):
         x = x.owner.inputs[0]
     quotient = operands(x, ps.TrueDiv)
     is_split = any(isinstance(part, TensorConstant) for part in quotient) or _is_softmax(quotient)
@@ -122,7 +120,7 @@ def _is_product(x: TensorVariable) -> bool:
 
 
 def _is_softmax(quotient: list[TensorVariable]) -> bool:
-    """Return whether a quotient is that of exponentials by their sum, whose logarithm PyTensor finds where they underflow, too."""
+    """Return whether a quotient is a softmax, whose logarithm PyTensor rewrites without underflow."""
     if not quotient or operand(quotient[0], ps.Exp) is None:
         return False
     exponentials, total = quotient
@@ -132,7 +130,7 @@ def _is_softmax(quotient: list[TensorVariable]) -> bool:
 
 
 def _logarithm(x: TensorVariable, out: TensorVariable) -> TensorVariable | None:
-    """Return the logarithm of ``x`` without one of as many entries as ``out``; None if there is none, or a sign is not known."""
+    """Return the logarithm of ``x`` without a logarithm of as many entries as ``out``; None if there is none."""
 
     @cache
     def of(x: TensorVariable) -> TensorVariable | None:
@@ -140,15 +138,13 @@ def _logarithm(x: TensorVariable, out: TensorVariable) -> TensorVariable | None:
             return exponent
         if isinstance(x, TensorConstant):
             return _of_constant(x, out.type.dtype)
-        if isinstance(x.owner_op, MOVES):
+        if isinstance(x.owner_op, SELECTIONS):
             moved = of(x.owner.inputs[0])
             return None if moved is None else x.owner.op(moved, *x.owner.inputs[1:])
-        if factors := operands(x, ps.Mul):
-            parts = [of(factor) for factor in factors]
-            return None if None in parts else add(*parts)
-        if quotient := operands(x, ps.TrueDiv):
-            numerator, denominator = (of(part) for part in quotient)
-            return None if None in (numerator, denominator) else sub(numerator, denominator)
+        if factors := split_product(x):
+            parts = [of(factor.x) for factor in factors]
+            combine = sub if factors[-1].is_inverse else add
+            return None if None in parts else combine(*parts)
         is_own = x.type.dtype == out.type.dtype and _is_smaller(x, out) and is_nonnegative(x)
         return log(x) if is_own else None
 
@@ -161,7 +157,7 @@ def _of_constant(x: TensorConstant, dtype: str) -> TensorVariable | None:
 
 
 def _is_smaller(x: TensorVariable, out: TensorVariable) -> bool:
-    """Return whether ``x`` is known to have fewer entries than ``out``: half at most."""
+    """Return whether ``x`` is known to have at most half as many entries as ``out``."""
     if None in x.type.shape or None in out.type.shape:
         return False
     return 2 * np.prod(x.type.shape, dtype=int) <= np.prod(out.type.shape, dtype=int)

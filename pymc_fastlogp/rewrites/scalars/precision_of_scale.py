@@ -1,37 +1,51 @@
-r"""``sigma ** -2 * sign(sigma) -> tau`` for ``sigma = abs(tau) ** -0.5 * sign(tau)``: a precision that went through a scale.
+r"""Use a precision directly instead of the scale that was computed from it.
 
-PyMC turns the precision of a Student t into a scale when the variable is made, and the scale back into a precision in its log density.
-For every :math:`\tau \ne 0`
+.. code::
+
+    sigma ** -2 * sign(sigma)  ->  tau        sigma = abs(tau) ** -0.5 * sign(tau)
+
+``pm.StudentT(lam=tau)`` converts its precision into a scale, and its log density converts the scale back. For
+:math:`\tau \ne 0`
 
 .. math::
 
     \bigl(|\tau|^{-1/2} \operatorname{sgn} \tau\bigr)^{-2} \operatorname{sgn}\bigl(|\tau|^{-1/2} \operatorname{sgn} \tau\bigr) = \tau ,
 
-with the gradient 1. The left side has two powers, two signs and two divisions, and its gradient as many again. Where the precision is
-a row's own, as in stochastic volatility, these are most of the work; and ``log(exp(x) / nu)`` is then a product whose logarithm is known
-(:mod:`~pymc_fastlogp.rewrites.scalars.log_of_product`).
+with gradient 1. The left side has two powers, two signs and two divisions, and its gradient as many again. With one precision
+per row, as in stochastic volatility, they are most of the work. Afterwards ``log(exp(x) / nu)`` is covered by
+:mod:`~pymc_fastlogp.rewrites.scalars.log_of_product`.
 
-At 0 and at infinity the left side is nan, and so fails PyMC's check that the precision is positive. The right side fails it at 0, too; at infinity the log density is
-nan where it was minus infinity: neither is accepted by a sampler. A denormal precision, whose scale overflows when it is squared, keeps its value.
+The right side is exact. At :math:`\tau = 0` both sides fail PyMC's check that the precision is positive. At infinity the log
+density is NaN instead of minus infinity. A subnormal precision, whose squared scale overflows, keeps its value.
+
+When it applies
+---------------
+To a product that contains the power and the sign, among other factors. The absolute value may be missing if ``tau`` is known to
+be nonnegative.
+
+When it refuses
+---------------
+Other powers, a scale with another factor, integers, and floats other than ``floatX``, whose gradient is rounded by the scale.
 """
 
 import pytensor.scalar as ps
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.math import mul
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.elemwise import operand, operands, raised_to
 from pymc_fastlogp.analysis.ranges import is_nonnegative
+from pymc_fastlogp.rewrites.replacement import replacement
 
 
 @node_rewriter([mul])
 def local_precision_of_scale(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
-    """Rewrite ``sigma ** -2 * sign(sigma) -> tau``, whatever else it is multiplied with."""
+    """Rewrite ``sigma ** -2 * sign(sigma) -> tau`` among other factors."""
     [out] = node.outputs
-    # The gradient of a narrower float would be rounded on its way through the scale.
+    # The gradient of a narrower float would be rounded by the scale.
     if out.type.dtype != config.floatX:
         return None
     for factor in node.inputs:
@@ -41,17 +55,15 @@ def local_precision_of_scale(fgraph: FunctionGraph, node: Apply) -> list[TensorV
         if tau is None or tau.type.dtype != out.type.dtype:
             continue
         others = [*node.inputs]
-        # One of each: another factor may be the same.
+        # Only once each: equal factors may remain.
         others.remove(factor)
         others.remove(signs[0])
-        product = mul(tau, *others) if others else tau
-        copy_stack_trace(out, product)
-        return [product] if out.type.is_super(product.type) else None
+        return replacement(out, mul(tau, *others) if others else tau)
     return None
 
 
 def _precision_of(sigma: TensorVariable) -> TensorVariable | None:
-    """Return ``tau`` if ``sigma`` is ``abs(tau) ** -0.5 * sign(tau)``, else None."""
+    """Return ``tau`` if ``sigma`` is ``abs(tau) ** -0.5 * sign(tau)``."""
     factors = operands(sigma, ps.Mul)
     if len(factors) != 2:
         return None
@@ -59,7 +71,7 @@ def _precision_of(sigma: TensorVariable) -> TensorVariable | None:
         tau, base = operand(sign, ps.Sign), raised_to(power, -0.5)
         if tau is None or base is None:
             continue
-        # PyTensor takes no absolute value of what is not negative.
+        # PyTensor drops the absolute value of a nonnegative variable.
         if operand(base, ps.Abs) is tau or (base is tau and is_nonnegative(tau)):
             return tau
     return None

@@ -1,29 +1,39 @@
-r"""``(a + b / m) * m -> a * m + b`` for ``m = exp(x)``: do not divide by what the sum is multiplied with.
+r"""Cancel the division by an exponential that multiplies the sum.
 
 .. code::
 
     (a + b / exp(x)) * exp(x)  ->  a * exp(x) + b
 
-The gradient of a Poisson likelihood with respect to the logarithm of its rate is of the left form, once its rows are summed:
-:math:`(\sum y / m - n) m`. PyTensor's ``local_greedy_distributor`` does so where it saves an operation, which it does not where
-``a`` is a sum itself. There, where :math:`m = e^x` underflows, from :math:`x = -745` on, the left side is :math:`\infty \cdot 0`, and the right one
-has the limit. Here the other terms stay together, so that a division is saved for any number of them.
+The gradient of a Poisson likelihood by the logarithm of its rate has this form, once its rows are summed:
+:math:`(\sum y / m - n) m` with :math:`m = e^x`. PyTensor's ``local_greedy_distributor`` cancels only where this saves an
+operation, not if ``a`` is itself a sum. Where :math:`m` underflows, from :math:`x = -745` on, the left side is
+:math:`\infty \cdot 0`, which is NaN, and the right side is the limit ``b``.
 
-An exponential is never zero but by underflow, hence the rule is about these alone: of any other ``m`` the product at 0 stays
-as upstream has it. Where ``m`` is infinite, both sides are infinite with the sign of ``a``, or nan if ``a`` is 0. Elsewhere they differ by the
-rounding of ``b / m * m``, at most :math:`\epsilon b`; the sum cancels in the one as in the other.
+Only exponentials are cancelled, because they are zero by underflow alone. Where :math:`m` is infinite, both sides are infinite
+with the sign of ``a``, or NaN if ``a`` is 0. Elsewhere both sides differ by the rounding of ``b / m * m``, at most
+:math:`\epsilon b`.
+
+When it applies
+---------------
+To a product of an exponential and a sum with a term that is divided by the same exponential.
+
+When it refuses
+---------------
+Other denominators, a sum without other terms, a sum with another reader.
 """
 
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import copy_stack_trace, node_rewriter
+from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import add, mul, neg
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.algebra import add_all, multiply_all
 from pymc_fastlogp.analysis.elemwise import in_type, is_made_by, negated, operands
+from pymc_fastlogp.rewrites.replacement import replacement
 
 
 @node_rewriter([mul])
@@ -38,29 +48,20 @@ def local_quotient_times_exp(fgraph: FunctionGraph, node: Apply) -> list[TensorV
         for total in node.inputs:
             if len(fgraph.clients[total]) == 1 and (parts := _split(total, factor)):
                 others = [*node.inputs]
-                # One of each: the same exponential may be there twice.
+                # Only once each: the exponential may be a factor twice.
                 others.remove(factor)
                 others.remove(total)
                 others = [in_type(x, out.type.dtype) for x in others]
                 rest, numerators = parts
-                product = mul(_sum(rest), *others, factor)
-                rewritten = add(product, *(_product([b, *others]) for b in numerators))
-                if out.type.is_super(rewritten.type):
-                    copy_stack_trace(out, rewritten)
-                    return [rewritten]
+                product = mul(add_all(rest), *others, factor)
+                rewritten = add(product, *(multiply_all([b, *others]) for b in numerators))
+                if new := replacement(out, rewritten):
+                    return new
     return None
 
 
-def _sum(terms: list[TensorVariable]) -> TensorVariable:
-    return terms[0] if len(terms) == 1 else add(*terms)
-
-
-def _product(factors: list[TensorVariable]) -> TensorVariable:
-    return factors[0] if len(factors) == 1 else mul(*factors)
-
-
 def _is_exp(x: TensorVariable) -> bool:
-    """Return whether ``x`` is an exponential, whatever axes of length one it was given."""
+    """Return whether ``x`` is an exponential, also below DimShuffles."""
     while type(x.owner_op) is DimShuffle:
         x = x.owner.inputs[0]
     return is_made_by(x, ps.Exp)
@@ -69,7 +70,7 @@ def _is_exp(x: TensorVariable) -> bool:
 def _split(
     total: TensorVariable, m: TensorVariable
 ) -> tuple[list[TensorVariable], list[TensorVariable]] | None:
-    """Return the terms of a sum without ``m`` below, and the numerators of those over ``m``; None if there are not both."""
+    """Return the terms of a sum without the divisor ``m``, and the numerators of terms over ``m``; None if one list is empty."""
     rest: list[TensorVariable] = []
     numerators: list[TensorVariable] = []
     for term in _terms(total):
@@ -82,7 +83,7 @@ def _split(
 
 
 def _terms(total: TensorVariable) -> list[TensorVariable]:
-    if total.type.dtype not in float_dtypes:  # a sum of integers goes round
+    if total.type.dtype not in float_dtypes:  # a sum of integers may overflow
         return []
     if difference := operands(total, ps.Sub):
         first, second = difference
@@ -91,7 +92,7 @@ def _terms(total: TensorVariable) -> list[TensorVariable]:
 
 
 def _numerator(term: TensorVariable, m: TensorVariable) -> TensorVariable | None:
-    """Return ``b`` if a term is ``b / m``, with either sign."""
+    """Return ``b`` if a term is ``b / m``; ``-b`` for ``-(b / m)``."""
     if (positive := negated(term)) is not None:
         numerator = _numerator(positive, m)
         return None if numerator is None else neg(numerator)

@@ -1,1 +1,1 @@
-"""Rules that make known what types and shapes already say."""
+"""Rules that propagate static shapes and constants."""

@@ -1,11 +1,15 @@
-"""Ask for the shape of what a softmax is taken of.
+"""Read the shape of a softmax from its input.
 
 .. code::
 
     Shape(softmax(x))  ->  Shape(x)
 
-The type of a softmax does not know its shape. A categorical likelihood takes an entry of each of its rows by an ``arange`` of that
-shape, which is no constant until it is asked of ``x``.
+The type of PyTensor's ``Softmax`` has no static shape. A categorical likelihood indexes each row by an ``arange`` of this
+shape, which is constant only if the shape is read from ``x``.
+
+When it applies
+---------------
+To the shape of a softmax or of a log-softmax.
 """
 
 from pytensor.graph.basic import Apply

@@ -1,12 +1,22 @@
-"""``f(x): shape (?, ?) -> f(x): shape (n, m)``: infer static shapes again where inputs have learned theirs.
+"""Infer the static shape of an output again, after its inputs got a static shape.
 
 .. code::
 
     f(x): shape (?, ?)  ->  f(x): shape (n, m)
 
-A rewrite may replace a variable by one whose shape is known, but what was computed from the old one keeps its
-type. ``LKJCorr`` with two variables, the commonest size, starts with a mask whose shape is not known
-until it has become a constant; no type after it would know its shape, and every rule that asks for one would refuse.
+PyTensor infers the type of an output when an Op is applied. The type stays when a rewrite replaces an input by one of known
+shape. ``LKJCorr`` with two variables starts with a mask whose shape is unknown until it is folded. ``LKJCholeskyCov`` gathers
+the diagonal of its factor by an index whose length is an expression at first. Without the rule no later type would know its
+shape, and rules that need a static shape would refuse.
+
+When it applies
+---------------
+To ``Elemwise``, ``DimShuffle``, reductions, gathers by one array along the first axis, ``set`` and ``inc``, ``ExtractDiag`` and
+``Pad``, if the same Op of the same inputs now has more known lengths.
+
+When it refuses
+---------------
+Lengths that contradict each other: PyTensor raises when the function is called.
 """
 
 from collections.abc import Callable
@@ -23,7 +33,7 @@ from pytensor.tensor.variable import TensorVariable
 
 type Shape = tuple[int | None, ...]
 
-# What is cheap to apply again, and finds the shape of its output from those of its inputs.
+# Ops that are cheap to apply again, and infer the shape of their output from their inputs.
 OPS = [
     Elemwise,
     DimShuffle,
@@ -38,13 +48,13 @@ OPS = [
 
 @node_rewriter(OPS)
 def local_static_output(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
-    """Rewrite ``f(x) -> f(x)`` with a type that knows more of the shape."""
-    if all(None not in out.type.shape for out in node.outputs) or not _may_learn(node):
+    """Rewrite ``f(x) -> f(x)`` with more known lengths in its type."""
+    if all(None not in out.type.shape for out in node.outputs) or not _may_gain(node):
         return None
-    try:  # not make_node: what is a graph has to be built again
+    try:  # not make_node, which does not rebuild a SymbolicOp's graph
         again = node.op(*node.inputs, return_list=True)
     except (ValueError, TypeError):
-        # Lengths that are known by now do not fit, or an axis is dropped that is longer than one; upstream raises it when the function is called.
+        # Known lengths do not fit, or a dropped axis is longer than one. PyTensor raises when the function is called.
         return None
     if all(
         _n_known(new.type.shape) <= _n_known(old.type.shape)
@@ -55,8 +65,8 @@ def local_static_output(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
     return again
 
 
-def _may_learn(node: Apply) -> bool:
-    """Return whether the Op would find more of the shape now: which takes far less than to apply it for nothing."""
+def _may_gain(node: Apply) -> bool:
+    """Return whether the Op may infer more known lengths now, without applying it."""
     shape_now = SHAPES.get(type(node.op))
     return shape_now is None or _n_known(shape_now(node)) > _n_known(node.outputs[0].type.shape)
 
@@ -71,7 +81,7 @@ def _of_elemwise(node: Apply) -> Shape:
 
 
 def _broadcast(lengths: Shape) -> int | None:
-    """Return the length of an axis, which an operand may have that is not known to be one."""
+    """Return the length of a broadcast axis; None if it is unknown."""
     unknown = None in lengths
     return next((n for n in lengths if n is not None and n != 1), None if unknown else 1)
 
@@ -87,7 +97,7 @@ def _of_reduction(node: Apply) -> Shape:
 
 
 def _of_gather(node: Apply) -> Shape:
-    """Return the shape where one array of indices picks along the first axis, which is what PyMC does; else the one that is known."""
+    """Return the shape of a gather by one array along the first axis; for other indices the known shape."""
     x, *index = node.inputs
     if node.op.idx_list != (0,):
         shape: Shape = node.outputs[0].type.shape
@@ -100,7 +110,7 @@ def _of_write(node: Apply) -> Shape:
     return shape
 
 
-# The static shape that an Op finds; those that are not here are applied.
+# Static shape of an Op's output. Other Ops are applied to find it.
 SHAPES: dict[type, Callable[[Apply], Shape]] = {
     Elemwise: _of_elemwise,
     DimShuffle: _of_dimshuffle,

@@ -1,1 +1,1 @@
-"""Switches whose condition is a constant mask of rows."""
+"""Rules for switches whose condition contains a constant mask of rows."""

@@ -4,20 +4,26 @@ r"""Drop a switch to zero where the other branch is zero anyway.
 
     switch(a * exp(x) == 0 & m, 0, r)  ->  r      r zero wherever the condition holds, m and a constant
 
-PyMC's Poisson writes it, with ``m`` for :math:`y = 0` and :math:`r = y \log\mu - \log y! - \mu`. Where the condition holds,
-:math:`\mu = a e^x` is zero, and so are constants that are zero for all ``m``. What follows from that for ``r``:
+PyMC's Poisson writes the left side, with :math:`y = 0` as ``m`` and :math:`r = y \log\mu - \log y! - \mu`. Where the condition
+holds, :math:`\mu = a e^x` is zero, and so are constants that are zero for all ``m``. The rule proves by these facts that ``r``
+is zero:
 
 .. code-block:: text
 
-    a + b, a - b, -a     are zero if a and b are
-    a * b                is zero if a is, and b finite
-    switch(c, a, b)      is zero if a and b are; in b, c is known not to hold
-    switch(c, a, b)      is zero if a is, and c a constant that holds, or 0 < inf
+    a + b, a - b, -a     zero if a and b are
+    a * b                zero if a is, and b finite
+    switch(c, a, b)      zero if a and b are; c is false in b
+    switch(c, a, b)      zero if a is, and c is a constant that holds, or 0 < inf
 
-and ``x`` is finite where :math:`e^x = 0`, unless it is :math:`-\infty`, which a ``switch(x == -inf & m, a, b)`` rules out for ``b``.
+``x`` is finite where :math:`e^x = 0`, unless it is :math:`-\infty`, which a ``switch(x == -inf & m, a, b)`` excludes for ``b``.
 
-The gradient is zero on both sides: that of :math:`a e^x` is :math:`a e^x`, and other factors of zero are constants. So only a product of
-constants and exponentials counts as zero, not any variable that is compared with it. The sign of zero may change.
+The gradient is zero on both sides: the derivative of :math:`a e^x` is :math:`a e^x`, and the other zeros are constants. The
+sign of zero may change.
+
+When it refuses
+---------------
+- No proof is found, or the condition has more entries than the branch.
+- Another variable than a product of constants and exponentials is compared with zero: its gradient at zero would change.
 """
 
 from collections.abc import Callable
@@ -34,7 +40,7 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import is_made_by, operands, scalar_op
-from pymc_fastlogp.analysis.gathers import MOVES
+from pymc_fastlogp.analysis.gathers import SELECTIONS
 from pymc_fastlogp.rewrites.rows.compact.terms import conjunction
 from pymc_fastlogp.rewrites.switches.masked_switch import mask_of
 
@@ -46,22 +52,22 @@ class Facts:
     Attributes
     ----------
     mask : numpy.ndarray of bool
-        Which elements it can hold for.
+        Elements for which the condition can hold.
     zeros : frozenset of TensorVariable
-        What is zero: products of exponentials and constants.
+        Products of exponentials and constants that are zero.
     logarithms : frozenset of TensorVariable
-        What has the exponential zero.
+        Variables whose exponential is zero.
     finite : frozenset of TensorVariable
-        Those of them that are not minus infinity.
-    found : dict
-        What was asked whether it is zero, with what was finite then: a sum may be read many times.
+        Logarithms that are not minus infinity.
+    cache : dict
+        Whether a variable is zero, given the finite logarithms: a sum may have many readers.
     """
 
     mask: np.ndarray
     zeros: frozenset[TensorVariable]
     logarithms: frozenset[TensorVariable]
     finite: frozenset[TensorVariable] = frozenset()
-    found: dict[tuple[TensorVariable, frozenset[TensorVariable]], bool] = field(
+    cache: dict[tuple[TensorVariable, frozenset[TensorVariable]], bool] = field(
         default_factory=dict
     )
 
@@ -82,10 +88,10 @@ def local_switch_to_zero(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
 
 
 def is_scaled_exp(x: TensorVariable) -> bool:
-    """Return whether ``x`` is a product of exponentials and constants, or entries of one: its derivative is a multiple of it."""
+    """Return whether ``x`` is a product of exponentials and constants, or gathered from one. Its derivative is a multiple of ``x``."""
 
     def factors(x: TensorVariable) -> list[TensorVariable]:
-        if isinstance(x.owner_op, MOVES):
+        if isinstance(x.owner_op, SELECTIONS):
             return [x.owner.inputs[0]]
         return x.owner.inputs if is_made_by(x, ps.Mul) else []
 
@@ -95,17 +101,17 @@ def is_scaled_exp(x: TensorVariable) -> bool:
 
 def _is_zero(x: TensorVariable, facts: Facts) -> bool:
     key = x, facts.finite
-    if key not in facts.found:
-        facts.found[key] = _looks_zero(x, facts)
-    return facts.found[key]
+    if key not in facts.cache:
+        facts.cache[key] = _prove_zero(x, facts)
+    return facts.cache[key]
 
 
-def _looks_zero(x: TensorVariable, facts: Facts) -> bool:
+def _prove_zero(x: TensorVariable, facts: Facts) -> bool:
     if isinstance(x, TensorConstant):
         return not np.any((x.data != 0) & facts.mask)
     if x in facts.zeros:
         return True
-    rule = _ZERO.get(type(scalar_op(x)))
+    rule = PROOFS.get(type(scalar_op(x)))
     return rule is not None and rule(x.owner.inputs, facts)
 
 
@@ -122,7 +128,7 @@ def _switch(inputs: list[TensorVariable], facts: Facts) -> bool:
     condition, u, v = inputs
     if not _is_zero(u, facts):
         return False
-    return _holds(condition, facts) or _is_zero(v, _without(facts, condition))
+    return _holds(condition, facts) or _is_zero(v, _with_negated(facts, condition))
 
 
 def _is_finite(x: TensorVariable, facts: Facts) -> bool:
@@ -131,8 +137,8 @@ def _is_finite(x: TensorVariable, facts: Facts) -> bool:
     return x in facts.finite
 
 
-def _without(facts: Facts, condition: TensorVariable) -> Facts:
-    """Return what is known besides where another condition does not hold."""
+def _with_negated(facts: Facts, condition: TensorVariable) -> Facts:
+    """Return the facts that hold where another condition is false too."""
     parts = conjunction(condition) or [condition]
     unknown = [part for part in parts if not _holds(part, facts)]
     if len(unknown) != 1:
@@ -150,14 +156,14 @@ def _holds(condition: TensorVariable, facts: Facts) -> bool:
 
 
 def _compared_with(condition: TensorVariable, value: float) -> TensorVariable | None:
-    """Return what is compared with a value in ``x == value``, None of any other condition."""
+    """Return ``x`` if a condition is ``x == value``."""
     if not (compared := operands(condition, ps.EQ)):
         return None
     a, b = compared
     return a if fill_value(b) == value else b if fill_value(a) == value else None
 
 
-_ZERO: dict[type, Callable[[list[TensorVariable], Facts], bool]] = {
+PROOFS: dict[type, Callable[[list[TensorVariable], Facts], bool]] = {
     ps.Add: _all_zero,
     ps.Sub: _all_zero,
     ps.Neg: _all_zero,

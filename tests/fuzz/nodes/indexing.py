@@ -1,4 +1,4 @@
-"""What is read from some places, and written to them."""
+"""Nodes that read from some positions, and write to them."""
 
 from tests.fuzz.drafts import Draft, Line
 from tests.fuzz.nodes.table import Drawn, node

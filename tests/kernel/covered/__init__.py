@@ -1,4 +1,4 @@
-"""What lowering covers: for each Op, graphs with it and values to run them at."""
+"""Graphs with each Op that lowering covers, and values to run them at."""
 
 from tests.kernel.covered import elemwise, indexing, inner_graph, linalg, reduction, scan, shape
 

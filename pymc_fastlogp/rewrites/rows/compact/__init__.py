@@ -1,1 +1,1 @@
-"""Rewrites that merge repeated rows into weighted distinct rows."""
+"""Rules that merge repeated rows into distinct rows with weights."""

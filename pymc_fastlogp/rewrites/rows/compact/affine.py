@@ -1,4 +1,4 @@
-"""Expressions as a constant and multiples of variables, so that what two of them differ by is seen."""
+"""Write expressions as a constant plus multiples of variables, so that two expressions can be subtracted."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -7,26 +7,28 @@ from typing import NamedTuple
 import numpy as np
 import pytensor.scalar as ps
 from pytensor.tensor.basic import constant
-from pytensor.tensor.math import add, mul
+from pytensor.tensor.math import mul
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
+from pymc_fastlogp.analysis.algebra import add_all, split_sum
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import in_type, is_made_by
 
-# Sums within sums deeper than this are left whole; the walk is recursive.
+# Bound on the depth of nested sums, because the walk is recursive.
+
 DEEPEST = 20
 
 
 class Affine(NamedTuple):
-    """A constant, and multiples of variables."""
+    """A constant plus multiples of variables."""
 
     constant: np.ndarray
     multiples: dict[TensorVariable, float]
 
 
 def affine(x: TensorVariable) -> Affine:
-    """Return ``x`` as a constant and multiples of what is no sum, or one of more parts than :data:`DEEPEST`."""
+    """Return ``x`` as a constant plus multiples of variables. Sums nested deeper than :data:`DEEPEST` count as variables."""
 
     @cache
     def walk(x: TensorVariable, depth: int) -> Affine:
@@ -41,16 +43,13 @@ def affine(x: TensorVariable) -> Affine:
 
 
 def _multiples(x: TensorVariable) -> list[tuple[TensorVariable, float]]:
-    """Return what is added up to ``x``, each with a number that it is multiplied by; nothing if ``x`` is no sum, or one of few bits that goes round."""
+    """Return the terms of a sum, each with a constant factor; an empty list if ``x`` is no sum, or is of a narrow integer dtype that may overflow."""
     if x.type.dtype not in (*float_dtypes, "int64"):
         return []
-    # In their own types, in which another sum may have them, too: `as_variable` computes in one.
-    parts = x.owner.inputs if x.owner is not None else []
-    if is_made_by(x, ps.Add):
-        return [(part, 1.0) for part in parts]
-    if is_made_by(x, ps.Sub):
-        return [(parts[0], 1.0), (parts[1], -1.0)]
-    factors = parts if is_made_by(x, ps.Mul) else []
+    # Without casts, so that operands shared with another sum are equal. `as_variable` casts.
+    if terms := split_sum(x, cast=False):
+        return [(term, -1.0 if is_negative else 1.0) for term, is_negative in terms]
+    factors = x.owner.inputs if is_made_by(x, ps.Mul) else []
     numbers = [number for factor in factors if (number := fill_value(factor)) is not None]
     if factors and len(numbers) == len(factors) - 1:
         [other] = [factor for factor in factors if fill_value(factor) is None]
@@ -59,7 +58,7 @@ def _multiples(x: TensorVariable) -> list[tuple[TensorVariable, float]]:
 
 
 def _combined(parts: Sequence[tuple[Affine, float]]) -> Affine:
-    """Return a sum of multiples."""
+    """Return a weighted sum."""
     number: np.ndarray = np.array(0.0)
     multiples: dict[TensorVariable, float] = {}
     for part, factor in parts:
@@ -70,7 +69,7 @@ def _combined(parts: Sequence[tuple[Affine, float]]) -> Affine:
 
 
 def difference(above: Affine, below: Affine) -> Affine | None:
-    """Return what has to be added to get above, None if not all multiples of below are those of above, or the constant is rounded."""
+    """Return ``above - below``, None if ``below`` has other multiples, or if the constant would be rounded."""
     if any(above.multiples.get(x) != multiple for x, multiple in below.multiples.items()):
         return None
     rest = {x: by for x, by in above.multiples.items() if x not in below.multiples}
@@ -82,10 +81,10 @@ def difference(above: Affine, below: Affine) -> Affine | None:
 
 
 def as_variable(x: Affine, ndim: int, dtype: str) -> TensorVariable:
-    """Return the sum, of so many axes, computed in a type."""
+    """Return the expression as a variable with ``ndim`` axes, computed in a dtype."""
     number = x.constant.reshape((1,) * (ndim - x.constant.ndim) + x.constant.shape)
     multiples = [(in_type(part, dtype), by) for part, by in x.multiples.items()]
     parts = [part if by == 1 else mul(part, by) for part, by in multiples]
     if number.any() or not parts:
         parts.append(constant(number.astype(dtype)))
-    return (add(*parts) if len(parts) > 1 else parts[0]).astype(dtype)
+    return add_all(parts).astype(dtype)

@@ -1,13 +1,12 @@
-r"""Sums over the rows of a cell, as constants: how many there are, and the sums of their weights.
+r"""Sum weights, and count rows, in each cell.
 
-With :math:`C_u = \sum_{i \in u} c_i` a term is :math:`\sum_i c_i h_i = \sum_u C_u h_u` wherever
-:math:`h` is finite. Where :math:`h_u` is infinite the left side is nan if a :math:`c_i` is zero or
-two of them have different signs, the right side is not. So that it is, such a cell keeps two
-weights, the sums of its positive and of its negative :math:`c_i`: :math:`C^+_u h_u + C^-_u h_u` is
-nan at the same :math:`h_u`. The weight of other cells is halved, which is exact.
+With :math:`C_u = \sum_{i \in u} c_i` a term is :math:`\sum_i c_i h_i = \sum_u C_u h_u` wherever :math:`h` is finite. If
+:math:`h_u` is infinite, the left side is NaN for a zero :math:`c_i`, or for weights of both signs. To be NaN for the
+same :math:`h_u`, such a cell keeps two weights, the sums of its positive and of its negative :math:`c_i`:
+:math:`C^+_u h_u + C^-_u h_u`. The weight of each other cell is split in halves, which is exact.
 
-Sums are compensated (pandas groups by Kahan's algorithm), so that a weight is right to the last
-digits however many rows a cell has. One that has no number, where each of the rows has, is an :class:`OverflowError`.
+Sums are compensated (pandas uses Kahan summation), so a weight is accurate for any number of rows. A sum of finite
+weights that overflows raises :class:`OverflowError`.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from pymc_fastlogp.analysis.gathers import Where
-from pymc_fastlogp.rewrites.rows.compact.grouping import Loop
+from pymc_fastlogp.rewrites.rows.compact.grouping import CellLoop
 from pymc_fastlogp.rewrites.rows.compact.terms import Term
 from pymc_fastlogp.rewrites.rows.view.chunks import (
     at_rows,
@@ -31,38 +30,38 @@ from pymc_fastlogp.rewrites.rows.view.chunks import (
 from pymc_fastlogp.rewrites.rows.view.grid import Grid
 
 
-class Cells:
-    """The cells of a loop, and what its terms need to know of each.
+class WeightedCells:
+    """The cells of a loop, with the counts and weights of its terms.
 
     Parameters
     ----------
-    loop : Loop
-        With codes. Cells that none of its terms has a row in are left out.
+    loop : CellLoop
+        A loop with codes. Cells without a row of one of its terms are left out.
     grid : Grid
-        All the rows.
+        All rows.
     where : mapping
-        Which axes of the terms they are.
+        Axes of the rows.
     dtype : str
-        Of what is reduced. A term may have a smaller one, in which a sum would not be exact.
+        Dtype of the reduction. A narrower dtype of a term would round sums.
     """
 
-    def __init__(self, loop: Loop, grid: Grid, where: Where, dtype: str):
+    def __init__(self, loop: CellLoop, grid: Grid, where: Where, dtype: str):
         assert loop.codes is not None
         self.n = loop.n_cells
         self.grid = grid
         self.where = where
         self.dtype = dtype
-        # Of a cell that is not used the number is another's, but none of its rows is looked at.
+        # An unused cell has the number of another cell, but none of its rows is read.
         number = np.maximum(np.cumsum(loop.used) - 1, 0).astype(narrowest(self.n))
         self._of_row = look_up(number, loop.codes.of_row)
         all_rows = rows_in(None, grid.shape)
         self._first = first_rows(loop.codes.of_row, loop.codes.n_cells, all_rows)[loop.used]
 
     def rows(self, mask: np.ndarray | None) -> dict[int, np.ndarray]:
-        """Return the first row of each cell that is in the mask, by axis; another cell's where none is.
+        """Return the first row of each cell inside the mask, by axis; a row of another cell if a cell has none.
 
-        What a row outside of the mask reads may be where the derivative of the term is infinite, and zero times that is nan, although
-        nothing of the cell counts. One of the mask is one that counts.
+        Each cell is represented by a row inside the mask. A row outside may have an infinite derivative, and ``0 * inf`` would put NaN
+        into the gradient.
         """
         first = self._first
         if mask is not None:
@@ -72,12 +71,12 @@ class Cells:
         return {axis: positions[k] for axis, k in self.where.items()}
 
     def counts(self, mask: np.ndarray | None) -> np.ndarray:
-        """Return how many rows of the mask each cell has, shape ``(n,)``."""
+        """Return the number of rows of the mask in each cell, shape ``(n,)``."""
         counts = counts_of(self._of_row, self.n, rows_in(mask, self.grid.shape))
         return self._rounded(counts)
 
     def weights(self, term: Term) -> list[np.ndarray]:
-        """Return the sums of a term's weights in each cell, shapes ``(n, ..)``: one, or two parts."""
+        """Return the sums of a term's weights in each cell, shapes ``(n, ..)``: one array, or two for mixed signs."""
         sums = self._sums(term, lambda weights: weights)
         if term.factor is None or not (is_mixed := self._is_mixed(term)).any():
             return [sums]
@@ -85,7 +84,7 @@ class Cells:
         return [np.where(is_mixed, part, sums / 2) for part in parts]
 
     def _sums(self, term: Term, clip: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """Return the sums over the rows of each cell, in extended precision until the end."""
+        """Return the sums over the rows of each cell, accumulated in extended precision."""
         sums = np.zeros((self.n, prod(self._shape(term))), dtype=np.longdouble)
         are_finite = True
         for cells, weights in self._chunks(term):
@@ -97,14 +96,14 @@ class Cells:
         return self._rounded(sums) if are_finite else sums.astype(self.dtype)
 
     def _rounded(self, sums: np.ndarray) -> np.ndarray:
-        """Return sums of finite numbers in the precision of what is reduced."""
+        """Return sums of finite numbers in the dtype of the reduction."""
         rounded = sums.astype(self.dtype)
         if not np.isfinite(rounded).all():
             raise OverflowError
         return rounded
 
     def _is_mixed(self, term: Term) -> np.ndarray:
-        """Return whether weights of a cell have different signs, or some but not all of them are zero."""
+        """Return whether a cell has weights of both signs, or zero and nonzero weights."""
         signs = np.zeros((3, self.n, *self._shape(term)), dtype=bool)
         for cells, weights in self._chunks(term):
             for seen, has_sign in zip(signs, (weights > 0, weights < 0, weights == 0)):
@@ -123,7 +122,7 @@ class Cells:
             yield self._of_row[rows], reduce(np.multiply, of_rows)
 
     def _factors(self, term: Term) -> list[np.ndarray]:
-        """Return the weights, each broadcastable to the grid and what other axes there are."""
+        """Return the weights, each broadcastable to the grid and the other axes."""
         return [self.grid.pick(weight.data, self.where) for weight in term.weights]
 
     def _shape(self, term: Term) -> tuple[int, ...]:

@@ -1,13 +1,27 @@
-"""Reduce the entries of a row once for each distinct row, and look the results up.
+"""Reduce the entries of each distinct row once, and gather the results.
 
 .. code::
 
     logsumexp(z * b, axis=1)  ->  logsumexp(z_u * b, axis=1)[i]     z constant, u its distinct rows, i their numbers
     dot(x, b)                 ->  dot(x_u, b)[i]
 
-This is :mod:`~pymc_fastlogp.rewrites.rows.compact.hoist_distinct` for rows of many entries, beside which looking a result up, a load and an
-addition in memory for the gradient, is little. It goes before rows are compacted: what a likelihood sums, or else each of several, reads
-other columns, too, and has at least as many cells as the reduction has distinct rows.
+The gather costs a load, and an addition in memory in the gradient. Both are small beside a reduction of many entries.
+The rule runs before row compaction. A likelihood reads further columns, so it has at least as many cells as the
+reduction has distinct rows. Several likelihoods may share one reduction.
+
+Values and gradient differ by the rounding of sums, because BLAS may add the entries of fewer rows in another order.
+
+When it applies
+---------------
+- ``LogSumExp``, ``Sum``, ``Max``, ``Min`` or ``Prod`` of at least eight entries, or a product with at least eight
+  columns.
+- The rows read constants, parameters at constant indices, and values that all rows share.
+- The distinct rows, along one axis or all, are fewer than 0.7 of the rows, and more than 32 reductions are saved.
+
+When it refuses
+---------------
+Short rows, rows that hardly repeat, variables with one value per row, data that are not frozen, an unknown number of
+rows, integers.
 """
 
 from math import prod
@@ -24,7 +38,7 @@ from pymc_fastlogp.rewrites.rows.compact.reductions import axes_of
 
 NAME = "fastlogp_hoist_reductions"
 
-# A row has to have so many entries. Products of rows of eight take as long as before, those of sixteen half as long or less.
+# Minimum entries per row. A product of eight entries costs as much as a gather.
 LONG = 8
 
 
@@ -35,9 +49,9 @@ def local_hoist_reductions(fgraph: FunctionGraph, node: Apply) -> list[TensorVar
 
 
 def _n_entries(node: Apply) -> int:
-    """Return of how many entries one is made, 0 if that is not known."""
+    """Return the number of reduced entries per output entry, 0 if unknown."""
     lengths = node.inputs[0].type.shape
     if isinstance(node.op, Dot):
         return lengths[-1] or 0
-    # PyTensor sums numbers over an axis that they lost on the way, so not every axis is there.
+    # PyTensor may sum over an axis that its input no longer has.
     return prod(lengths[axis] or 0 for axis in axes_of(node) if axis < len(lengths))

@@ -1,4 +1,4 @@
-"""Reductions over rows: what they reduce, and the same reduction of what was built instead."""
+"""Parse reductions over rows, and build the same reduction of a replacement."""
 
 from collections.abc import Iterable
 from functools import reduce
@@ -14,26 +14,25 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.elemwise import in_type
 from pymc_fastlogp.analysis.gathers import Where
-from pymc_fastlogp.rewrites.rows.view.grid import static_length
-from pymc_fastlogp.rewrites.rows.view.row_view import rest_of
+from pymc_fastlogp.rewrites.rows.view.grid import rest_of, static_length
 
-# Of what is summed over cells: in half precision there is no number for 2049 rows.
+# Dtypes that are summed over cells: float16 cannot represent a count of 2049 rows.
 PRECISIONS = ("float32", "float64")
 
 
 class Reduction(NamedTuple):
-    """A reduction over rows, with the checks that stand before it.
+    """A reduction over rows, with the checks between reduction and summand.
 
     Attributes
     ----------
     node : Apply
-        Of a Sum or All.
+        Node of a Sum or All.
     x : TensorVariable
-        What is reduced, without the checks.
+        The summand below the checks.
     checks : list of Apply
-        The outermost first.
+        The outermost check first.
     axes : tuple of int
-        Which axes are reduced.
+        Reduced axes.
     """
 
     node: Apply
@@ -48,20 +47,20 @@ class Reduction(NamedTuple):
 
     @property
     def long_axes(self) -> tuple[int, ...]:
-        """Return the axes that are reduced and not of length one."""
-        # PyTensor sums numbers over an axis that they lost on the way, so not every axis is there.
+        """Return the reduced axes that are not of length one."""
+        # PyTensor may sum over an axis that its input no longer has.
         broadcastable = self.x.type.broadcastable
         return tuple(a for a in self.axes if a < len(broadcastable) and not broadcastable[a])
 
     def lengths_of(self, axes: Iterable[int]) -> tuple[int, ...] | None:
-        """Return how long axes are, None if that is not known."""
+        """Return the lengths of axes, None if one is unknown."""
         lengths = [static_length(self.x, axis) for axis in axes]
         known = tuple(length for length in lengths if length is not None)
         return known if len(known) == len(lengths) else None
 
 
 def parse_reduction(node: Apply) -> Reduction:
-    """Return what a node of a reduction reduces, and the checks that stand before it."""
+    """Return the reduction of a node, and the checks below it."""
     [x], checks = node.inputs, []
     while isinstance(x.owner_op, CheckAndRaise):
         checks.append(x.owner)
@@ -70,34 +69,34 @@ def parse_reduction(node: Apply) -> Reduction:
 
 
 def axes_of(node: Apply) -> tuple[int, ...]:
-    """Return the axes that a reduction goes over."""
+    """Return the reduced axes of a node."""
     return tuple(range(node.inputs[0].type.ndim)) if node.op.axis is None else node.op.axis
 
 
 def is_needed_by_row(fgraph: FunctionGraph, reduction: Reduction) -> bool:
-    """Return whether anything else reads what is reduced."""
+    """Return whether another node reads the summand."""
     of_rows = reduction.x, *(check.outputs[0] for check in reduction.checks)
     return any(len(fgraph.clients[x]) > 1 for x in of_rows)
 
 
 def reduce_rows(reduction: Reduction, where: Where, at: TensorVariable, n: int) -> TensorVariable:
-    """Return the reduction of what was built at ``n`` rows, which come first, over all the same axes."""
+    """Return the same reduction of ``at``, the summand at ``n`` rows, which are its first axis."""
     op, rest = reduction.node.op, rest_of(reduction.x, where)
-    filled = _as_long_as(at, [n, *_lengths(reduction.x, rest)])
+    filled = _broadcast_to(at, [n, *_lengths(reduction.x, rest)])
     axes = (0, *(1 + k for k, axis in enumerate(rest) if axis in reduction.axes))
     return op.clone(axis=None if len(axes) == filled.type.ndim else axes)(filled)
 
 
 def reduce_all(reduction: Reduction, of_rows: TensorVariable) -> TensorVariable:
-    """Return the reduction of what is left to be reduced at all rows, along which it may not vary."""
+    """Return the same reduction of some terms at all rows, which may have length one along the rows."""
     x = reduction.x
-    reduced = reduction.node.op(_as_long_as(of_rows, _lengths(x, range(x.type.ndim))))
-    reduced.name = reduction.out.name  # what rules say of it is about the same likelihood
+    reduced = reduction.node.op(_broadcast_to(of_rows, _lengths(x, range(x.type.ndim))))
+    reduced.name = reduction.out.name  # so that decisions name the same likelihood
     return reduced
 
 
-def unrounded(reduction: Reduction) -> Reduction:
-    """Return the reduction with a result of the dtype that a sum is added up in: the sums of blocks may cancel."""
+def with_accumulator_dtype(reduction: Reduction) -> Reduction:
+    """Return the reduction with its result in the accumulator dtype, because sums of blocks may cancel."""
     op = reduction.node.op
     if isinstance(op, All):
         return reduction
@@ -106,17 +105,17 @@ def unrounded(reduction: Reduction) -> Reduction:
 
 
 def sum_of_blocks(reduction: Reduction, blocks: Iterable[TensorVariable]) -> TensorVariable | None:
-    """Return a reduction of all rows, made of those of blocks of them; None if its type differs."""
+    """Combine the reductions of blocks of rows to the reduction of all rows; None if the type differs."""
     reduced = [*blocks]
     for block in reduced:
-        block.name = reduction.out.name  # what rules say of it is about the same likelihood
-    # An `and` is one of two, other than a sum.
+        block.name = reduction.out.name  # so that decisions name the same likelihood
+    # `and_` takes two operands, `add` any number.
     whole = reduce(and_, reduced) if isinstance(reduction.node.op, All) else add(*reduced)
-    return checked(reduction, in_type(whole, reduction.out.type.dtype))
+    return restore_checks(reduction, in_type(whole, reduction.out.type.dtype))
 
 
-def checked(reduction: Reduction, result: TensorVariable) -> TensorVariable | None:
-    """Return a result behind the checks of a reduction that it replaces, None if their types differ."""
+def restore_checks(reduction: Reduction, result: TensorVariable) -> TensorVariable | None:
+    """Return a result behind the checks of the reduction that it replaces, None if the types differ."""
     for check in reversed(reduction.checks):
         result = check.op(result, *check.inputs[1:])
     if not reduction.out.type.is_super(result.type):
@@ -125,8 +124,8 @@ def checked(reduction: Reduction, result: TensorVariable) -> TensorVariable | No
     return result
 
 
-def _as_long_as(x: TensorVariable, lengths: list[Any]) -> TensorVariable:
-    """Return ``x`` with the axes along which it does not vary filled up to these lengths."""
+def _broadcast_to(x: TensorVariable, lengths: list[Any]) -> TensorVariable:
+    """Broadcast ``x`` to these lengths."""
     is_long = [isinstance(n, TensorVariable) or n != 1 for n in lengths]
     if not any(b and n for b, n in zip(x.type.broadcastable, is_long, strict=True)):
         return x
@@ -134,5 +133,5 @@ def _as_long_as(x: TensorVariable, lengths: list[Any]) -> TensorVariable:
 
 
 def _lengths(x: TensorVariable, axes: Iterable[int]) -> list[Any]:
-    """Return the lengths of axes, as variables where they are not known."""
+    """Return the lengths of axes, as variables if unknown."""
     return [x.shape[axis] if (n := x.type.shape[axis]) is None else n for axis in axes]

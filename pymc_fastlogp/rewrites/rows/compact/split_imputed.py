@@ -6,18 +6,32 @@ r"""Sum the complete rows of imputed data apart from the rows with unknown entri
     sum(f(join(0, x, u)[order], z))    ->  the same
 
 ``x`` and ``m`` are constants, ``u`` is a parameter, and ``f`` computes each row from the same row of its inputs. With
-:math:`X_i = x_i` in complete rows and :math:`X_{m_j} = u_j` in the others,
+:math:`X_i = x_i` in complete rows and :math:`X_{m_j} = u_j` in all others,
 
 .. math::
 
     \sum_i f(X_i, z_i) = \sum_{i \in k} f(x_i, z_i) + \sum_j f(u_j, z_{m_j}).
 
-The complete rows then read constants, so that the other rules about rows apply to them: Gaussian rows become a triangle, equal rows are
-merged. The other rows are put into the order of ``u``, which is read, and its gradient written, without an index. With several
-imputed arrays a row is complete if all its entries are known; the other rows stay together.
+PyMC writes missing values in ``observed`` in this way. The complete rows then read constants, so Gaussian rows and row
+compaction apply to them. The incomplete rows are sorted by ``u``, which is then read without an index. The same terms
+are summed in another order.
 
-An array may be imputed by any sequence of Ops that move entries (:mod:`~pymc_fastlogp.analysis.provenance`): both of the spellings above,
-several sets, slices, joins. The terms are the same, and summed in another order.
+When it applies
+---------------
+- Before the gradient, to a sum or a check over rows that read an array of constants and unknown entries.
+- At least 32 rows are complete, and at least one row is not. With several imputed arrays, a row is complete if all its
+  entries are known.
+- The array has up to a million entries, and is made by any sequence of sets, slices, joins and gathers
+  (:mod:`~pymc_fastlogp.analysis.provenance`).
+
+When it refuses
+---------------
+- An index that is not constant, or data that are not frozen.
+- A set that writes a position twice, or an unknown entry that several rows read.
+- Entries computed from constants and tables, such as the branches of a likelihood.
+- Another parameter with one value per row, which the complete rows would still read.
+- Rows with another reader, rows of unknown length, and Ops between array and sum that do not compute rows
+  independently.
 """
 
 from math import prod
@@ -34,7 +48,13 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp import decisions
 from pymc_fastlogp.analysis.gathers import Where
-from pymc_fastlogp.analysis.provenance import Entries, Provenance, in_a_row, moves_to, provenance
+from pymc_fastlogp.analysis.provenance import (
+    Entries,
+    Provenance,
+    movement_nodes,
+    provenance,
+    slice_if_consecutive,
+)
 from pymc_fastlogp.rewrites.packed_matrices.packed_array import array_of, value_of
 from pymc_fastlogp.rewrites.rows.compact.reductions import (
     Reduction,
@@ -42,20 +62,26 @@ from pymc_fastlogp.rewrites.rows.compact.reductions import (
     parse_reduction,
     reduce_rows,
     sum_of_blocks,
-    unrounded,
+    with_accumulator_dtype,
 )
 from pymc_fastlogp.rewrites.rows.refusals import is_own_entry
-from pymc_fastlogp.rewrites.rows.view.grid import Grid, static_length, varies, view_key
-from pymc_fastlogp.rewrites.rows.view.row_view import View
+from pymc_fastlogp.rewrites.rows.view.grid import (
+    ChosenRows,
+    Grid,
+    View,
+    static_length,
+    varies,
+    view_key,
+)
 
 NAME = "fastlogp_split_imputed"
 
-# A loop over fewer complete rows saves less than one more loop costs.
+# Fewer complete rows save less than the overhead of a second loop.
 FEWEST_COMPLETE = 32
-# Each entry of an imputed array is listed.
+# Bound on the entries that are tracked.
 MOST_ENTRIES = 1_000_000
 
-# Ops that put entries of several tensors into one.
+# Ops that combine entries of several tensors.
 COMBINES = IncSubtensor, AdvancedIncSubtensor, Join
 
 
@@ -67,11 +93,11 @@ class Imputed(NamedTuple):
     x : TensorVariable
         The array.
     axis : int
-        The axis that the rows are along.
+        The axis of the rows.
     entries : Provenance
-        The sources of the entries, with the axis of the rows in front.
+        Sources of the entries, with the axis of the rows first.
     unknown : numpy.ndarray of int
-        For each row the number of one of its unknown entries in ``entries.codes``, zero if the row is complete.
+        One code of an unknown entry per row, see ``entries.codes``; zero if the row is complete.
     """
 
     x: TensorVariable
@@ -94,21 +120,21 @@ class Imputed(NamedTuple):
         x = constant(data)
         for entry in unknown:
             where = np.unravel_index(entry.where, shape)
-            x = x[in_a_row(*where) if len(where) == 1 else where].set(value_of(entry))
+            x = x[slice_if_consecutive(*where) if len(where) == 1 else where].set(value_of(entry))
         return x
 
 
-class Block(Grid):
-    """Views at a block of the rows, where imputed arrays are known entry by entry.
+class Block(ChosenRows):
+    """Chosen rows of one block, with imputed arrays known entry by entry.
 
     Parameters
     ----------
     n : int
-        The number of all rows.
+        Number of all rows.
     rows : numpy.ndarray of int
-        The rows of the block.
+        Rows of the block.
     imputed : list of Imputed
-        The arrays.
+        The imputed arrays.
     """
 
     def __init__(self, n: int, rows: np.ndarray, imputed: list[Imputed]):
@@ -117,9 +143,13 @@ class Block(Grid):
         self._rows = rows
 
     def view(self, x: TensorVariable, where: Where) -> View:
-        """Return the view of ``x``, which of an imputed array is the array at the rows of the block."""
+        """Return the view of ``x``. An imputed array is viewed as a leaf at the rows of the block."""
         each = self._at_rows.get(view_key(x, where))
-        return super().view(x, where) if each is None else View([], lambda _: each.at(self._rows))
+        return (
+            super().view(x, where)
+            if each is None
+            else View([], lambda _rows, _inputs: each.at(self._rows))
+        )
 
 
 @node_rewriter([Sum, All])
@@ -144,24 +174,26 @@ def local_split_imputed(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
 
 
 def _at_rows(reduction: Reduction, axis: int, block: Block, rows: np.ndarray) -> TensorVariable:
-    """Return the reduction of a block of rows, in the dtype that it is added up in."""
+    """Return the reduction of a block of rows, in the accumulator dtype."""
     where = {axis: rows}
-    return reduce_rows(unrounded(reduction), where, block.at(reduction.x, where), len(rows))
+    return reduce_rows(
+        with_accumulator_dtype(reduction), where, block.at(reduction.x, where), len(rows)
+    )
 
 
 def _blocks(imputed: list[Imputed]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the complete rows and the others, those in the order of their unknown entries; None if either are too few."""
+    """Return complete and incomplete rows, the latter in the order of their unknown entries; None if either are too few."""
     is_complete = np.logical_and.reduce([each.unknown == 0 for each in imputed])
     complete, others = np.flatnonzero(is_complete), np.flatnonzero(~is_complete)
     if len(complete) < FEWEST_COMPLETE or not len(others):
         return None
-    # In the order of the array with most of them.
+    # In the order of the array with the most unknown entries.
     most = max(imputed, key=lambda each: np.count_nonzero(each.unknown)).unknown[others]
     return complete, others[np.argsort(np.where(most, most, most.max() + 1), kind="stable")]
 
 
 def _imputed(x: TensorVariable, axis: int, n: int) -> list[Imputed] | None:
-    """Return the imputed arrays that rows read; None if rows read anything else of their own, or of unknown length."""
+    """Return the imputed arrays that rows read; None if rows read other entries of their own, or entries of unknown length."""
     grid, found, seen = Grid((n,)), [], set()
     to_see: list[tuple[TensorVariable, Where]] = [(x, {axis: 0})]
     while to_see:
@@ -182,11 +214,11 @@ def _imputed(x: TensorVariable, axis: int, n: int) -> list[Imputed] | None:
 
 
 def _as_imputed(x: TensorVariable, where: Where) -> Imputed | None:
-    """Return the entries of an array that holds constants and unknown entries, None of any other variable."""
+    """Return ``x`` as an array of constants and unknown entries, None if ``x`` is no such array."""
     if len(where) != 1 or not _is_combined(x):
         return None
     [(axis, position)] = where.items()
-    if isinstance(position, np.ndarray):  # by an index into the array
+    if isinstance(position, np.ndarray):  # an index into the array
         return None
     found = provenance(x, MOST_ENTRIES)
     if found is None or not found.is_lossless:
@@ -204,7 +236,7 @@ def _as_imputed(x: TensorVariable, where: Where) -> Imputed | None:
 
 
 def _are_parameters(entries: Entries) -> bool:
-    """Return whether entries, none of them twice, differ in more than the constants and tables that they are computed from."""
+    """Return whether entries are read once each, and differ by more than constants and tables."""
     leaf = entries.leaf
     if np.any(np.diff(entries.which) == 0):
         return False
@@ -217,4 +249,4 @@ def _are_parameters(entries: Entries) -> bool:
 
 def _is_combined(x: TensorVariable) -> bool:
     """Return whether ``x`` holds entries of several tensors."""
-    return any(isinstance(node.op, COMBINES) for node in moves_to(x, MOST_ENTRIES))
+    return any(isinstance(node.op, COMBINES) for node in movement_nodes(x, MOST_ENTRIES))

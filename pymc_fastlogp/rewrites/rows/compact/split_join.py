@@ -1,15 +1,28 @@
-r"""Sum each block of joined rows by itself.
+"""Sum each block of joined rows by itself.
 
 .. code::
 
     sum(f(join(0, a, b), x))  ->  sum(f(a, x[:n])) + sum(f(b, x[n:]))
     all(f(join(0, a, b)))     ->  all(f(a)) & all(f(b))
 
-where ``f`` is elementwise. Likelihoods of several blocks of rows, each with a mean of its own, are written so. The joined rows are then nowhere
-made, nor is their gradient taken apart again, and what is constant or repeated in a block can be found there: the blocks are compacted,
-and hoisted from, one by one.
+``f`` is elementwise. Likelihoods with one mean per block of rows use ``pt.concatenate`` in this way. The joined rows
+are then never computed, and their gradient is never split again. Each block is compacted, sorted and hoisted by itself.
 
-The terms are the same, and summed in another order.
+The same terms are summed in another order. PyTensor can simplify a block that the join hides: with rates
+``concatenate([exp(x), exp(z)])``, ``log(exp(x))`` becomes ``x``. So ``y * log(mu) - mu`` at an infinite rate is minus
+infinity instead of NaN. A sampler rejects both.
+
+When it applies
+---------------
+Before the gradient, to a sum or a check of two to eight blocks with at least 32 rows each, joined along a reduced axis.
+All joins along the axis end at the same rows.
+
+When it refuses
+---------------
+- Blocks of unknown length, blocks that are too short, or too many blocks.
+- Joins that end at different rows.
+- Ops between join and sum that are neither elementwise nor a dimshuffle.
+- Rows with another reader, such as an elementwise log-likelihood that is an output.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,12 +44,12 @@ from pymc_fastlogp.rewrites.rows.compact.reductions import (
     is_needed_by_row,
     parse_reduction,
     sum_of_blocks,
-    unrounded,
+    with_accumulator_dtype,
 )
 
 NAME = "fastlogp_split_join"
 
-# More blocks make more code than they save time, and a short one is a loop of its own all the same.
+# Each block becomes a loop, with code and overhead of its own.
 MOST_BLOCKS = 8
 SHORTEST = 32
 
@@ -51,7 +64,7 @@ def local_split_join(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable]
         return None
     for axis in reduction.long_axes:
         if ends := _ends(reduction.x, axis):
-            op = unrounded(reduction).node.op
+            op = with_accumulator_dtype(reduction).node.op
             result = sum_of_blocks(reduction, map(op, _blocks(reduction.x, axis, ends)))
             if result is not None:
                 decisions.fired(NAME, reduction.out)
@@ -60,7 +73,7 @@ def local_split_join(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable]
 
 
 def _ends(x: TensorVariable, axis: int) -> tuple[int, ...] | None:
-    """Return where the blocks of joined rows end along an axis, if all that are joined agree."""
+    """Return the ends of the blocks along an axis, if all joins agree."""
     found = set(_all_ends(x, axis))
     if len(found) != 1:
         return None
@@ -70,7 +83,7 @@ def _ends(x: TensorVariable, axis: int) -> tuple[int, ...] | None:
 
 
 def _all_ends(x: TensorVariable, axis: int) -> Iterator[tuple[int, ...]]:
-    """Yield where the blocks end of each Join along an axis that ``x`` is an elementwise function of."""
+    """Yield the ends of the blocks of each join of which ``x`` is an elementwise function."""
     seen, rest = set(), [(x, axis)]
     while rest:
         at = rest.pop()
@@ -80,16 +93,16 @@ def _all_ends(x: TensorVariable, axis: int) -> Iterator[tuple[int, ...]]:
         below, (y, its_axis) = _operands(*at), at
         rest += below
         if not below and y.type.shape[its_axis] is None:
-            yield ()  # of another length it is an error, which slices would hide
+            yield ()  # slices would hide the error of a wrong length
         if _is_join(*at):
-            # A join compares the lengths of other axes, too.
+            # A join also compares the lengths of the other axes.
             is_open = any(None in part.type.shape for part in y.owner.inputs)
             lengths = [part.type.shape[its_axis] for part in y.owner.inputs]
             yield () if is_open else tuple(map(int, np.cumsum(lengths)))
 
 
 def _operands(x: TensorVariable, axis: int) -> list[tuple[TensorVariable, int]]:
-    """Return what ``x`` is computed of entry by entry, and which axis of it is the given one of ``x``."""
+    """Return the operands from which ``x`` is computed entry by entry, with the axis of each that is aligned with ``axis``."""
     if isinstance(x.owner_op, Elemwise):
         return [(y, axis) for y in x.owner.inputs if not y.type.broadcastable[axis]]
     if isinstance(x.owner_op, DimShuffle):

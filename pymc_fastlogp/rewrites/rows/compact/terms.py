@@ -1,4 +1,4 @@
-r"""Split what is summed over rows into terms, each with the constants that only multiply it.
+r"""Split the summand of a sum over rows into terms, each with the constants that only multiply the term.
 
 .. code::
 
@@ -10,24 +10,27 @@ r"""Split what is summed over rows into terms, each with the constants that only
     switch(m, u, v)           ->  terms of u where m, of v where not m          m constant
     switch(e & m, u, v)       ->  terms of switch(e, u, v) where m, of v where not
 
-What constant masks leave no row is no term. Of effects that are written as a sum of ``switch(group == k, a[k], 0)`` over groups, the
-gradient by each then reads that effect alone. Nor is a zero beside what is added in each row; others stay, which an infinite factor makes nan.
+The terms are the leaves of a tree. A branch can be computed from any subset of its terms, the others counting as zero:
+``switch(s, a + b, c)`` without ``a`` and ``c`` is ``switch(s, b, 0)``. So the sum over rows is a sum of trees, one per
+group of terms.
 
-The terms are the leaves of a tree, and what stands above them can be applied to any subset of them, the others being dropped:
-``switch(s, a + b, c)`` without ``a`` and ``c`` is ``switch(s, b, 0)``. So the sum over rows is a sum of trees, one for each group of terms.
+Rules that keep values and digits:
 
-A sum that another term reads, the ``z`` of ``-z - exp(-z)``, is one term, if it has no weights of its own: each row computes it
-anyway, and where two terms have derivatives that cancel in each row, ``exp(-z) - 1`` next to zero, two sums of them would lose the digits.
-
-What an Op makes of numbers of a smaller type, ``a8 + b8 + c64``, it computes in its own. So terms are added, and factors multiplied, in the type
-of the Op that they are taken from; integers, which go round, are left whole.
-
-A constant mask restricts a term to rows; it is never a factor, which would turn an infinite entry that the switch hides into nan.
+- A constant mask restricts a term to rows. The mask is never a factor, because ``0 * inf`` would be NaN for an entry
+  that the switch hides.
+- Operands of masks that select no row give no term. Zero branches are dropped only inside a sum. Elsewhere ``0 * inf``
+  must remain NaN. So with effects written as a sum of ``switch(group == k, a[k], 0)``, the gradient by each effect
+  reads that effect alone.
+- A sum without weights that another term reads stays one term, as ``z`` of ``-z - exp(-z)``. Each row computes ``z``
+  anyway. The derivative ``exp(-z) - 1`` would lose its digits near zero as the difference of two sums.
+- Terms are added, and factors multiplied, in the dtype of the Op that computed them, as in ``a8 + b8 + c64``. Integer
+  expressions may overflow and stay whole.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import override
 
 import numpy as np
 import pytensor.scalar as ps
@@ -35,20 +38,20 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.traversal import walk
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import constant, switch
-from pytensor.tensor.math import add, mul, neg, reciprocal, sub
+from pytensor.tensor.math import neg, reciprocal, sub
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
+from pymc_fastlogp.analysis.algebra import add_all, multiply_all
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import in_type, operands, scalar_op
 from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.rewrites.rows.view.grid import Grid, varies
 
-# A tree of more leaves is not made: of `u + u * x` forty times in a row, it would have 2^40.
+# Bound on the leaves, which grow exponentially in nested expressions such as `u + u * x`.
 MOST_TERMS = 256
 
 type At = Callable[[TensorVariable], TensorVariable]
-type Part = TensorVariable | None
 type Tree = Term | Branch
 
 
@@ -59,13 +62,13 @@ class Term:
     Attributes
     ----------
     x : TensorVariable
-        The term, weights included, at each row.
+        The term at each row, weights included.
     factor : TensorVariable, optional
-        What is left without the weights; None for one.
+        The term without weights; None for one.
     weights : tuple of TensorConstant
         Finite constants that vary from row to row.
     mask : numpy.ndarray of bool, optional
-        Which rows the term is summed over, the axes of the grid first; None for all.
+        Rows over which the term is summed, the axes of the grid first; None for all.
     """
 
     x: TensorVariable
@@ -76,63 +79,134 @@ class Term:
 
 @dataclass(frozen=True, eq=False)
 class Branch:
-    """Something linear in its parts.
+    """A node of the tree, linear in its parts. Without parts it has no terms: a zero, or an operand that no row selects.
 
     Attributes
     ----------
+    node : Apply
+        The node that computes the branch, without weights.
     x : TensorVariable
-        Its value at each row.
+        The value at each row, weights included.
     parts : tuple of Term or Branch
-        What it is made of.
-    make : callable
-        Makes ``x`` of the parts, of which some are None and count as zero: at each row, or at the first
-        row of each cell, given a function that returns other variables there.
+        The linear operands.
     """
 
+    node: Apply
     x: TensorVariable
-    parts: tuple[Tree, ...]
-    make: Callable[[Sequence[Part], At | None], TensorVariable]
+    parts: tuple[Tree, ...] = ()
+
+    def rebuild(self, given: Sequence[TensorVariable | None], at: At | None) -> TensorVariable:
+        """Compute the node from its parts.
+
+        Parameters
+        ----------
+        given : sequence of TensorVariable or None
+            The parts; None counts as zero. At least one part is given.
+        at : callable, optional
+            Returns another variable at the first row of each cell; None if parts are given at all rows.
+        """
+        raise NotImplementedError
+
+    def zeros_for_none(self, given: Sequence[TensorVariable | None]) -> list[TensorVariable]:
+        """Return the parts with zeros for None."""
+        ndim = next(part.type.ndim for part in given if part is not None)
+        zero = constant(np.zeros((1,) * ndim, dtype=self.node.outputs[0].type.dtype))
+        return [zero if part is None else part for part in given]
+
+    def total(self, given: Sequence[TensorVariable | None]) -> TensorVariable:
+        """Return the sum of the parts."""
+        return add_all(_in_type_of(self.node, (part for part in given if part is not None)))
 
 
-def _nothing(x: TensorVariable) -> Branch:
-    """Return a tree without terms, of what is chosen in no row, or a zero."""
-    return Branch(x, (), lambda given, at: x)
+class Check(Branch):
+    """A value behind a check."""
+
+    @override
+    def rebuild(self, given: Sequence[TensorVariable | None], at: At | None) -> TensorVariable:
+        return self.node.op(given[0], *self.node.inputs[1:])
+
+
+class Addition(Branch):
+    """``u + v + ..``."""
+
+    @override
+    def rebuild(self, given: Sequence[TensorVariable | None], at: At | None) -> TensorVariable:
+        return self.total(given)
+
+
+class Difference(Branch):
+    """``u - v``."""
+
+    @override
+    def rebuild(self, given: Sequence[TensorVariable | None], at: At | None) -> TensorVariable:
+        u, v = given
+        if v is None:
+            return self.total(given)
+        return neg(self.total(given)) if u is None else sub(u, v)
+
+
+@dataclass(frozen=True, eq=False)
+class Linear(Branch):
+    """An Op that is linear in some of its inputs, whose numbers are ``linear``."""
+
+    linear: Sequence[int] = ()
+
+    @override
+    def rebuild(self, given: Sequence[TensorVariable | None], at: At | None) -> TensorVariable:
+        by_input = dict(zip(self.linear, self.zeros_for_none(given)))
+        inputs = enumerate(self.node.inputs)
+        return self.node.op(
+            *(by_input[i] if i in by_input else x if at is None else at(x) for i, x in inputs)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class KnownSwitch(Branch):
+    """``switch(condition, u, v)`` with a constant condition, by which the terms of ``u`` and ``v`` have masks."""
+
+    condition: TensorVariable | None = None
+
+    @override
+    def rebuild(self, given: Sequence[TensorVariable | None], at: At | None) -> TensorVariable:
+        if at is None:
+            return switch(self.condition, *self.zeros_for_none(given))
+        return self.total(given)
 
 
 def terms_of(tree: Tree) -> list[Term]:
-    """Return the terms, which are the leaves."""
+    """Return the terms of a tree."""
     if isinstance(tree, Term):
         return [tree]
     return [term for part in tree.parts for term in terms_of(part)]
 
 
-def at_rows(tree: Tree, kept: set[Term]) -> Part:
-    """Return the sum of some of the terms at each row, None if it has none of them."""
+def at_rows(tree: Tree, kept: set[Term]) -> TensorVariable | None:
+    """Return the sum of some of the terms at each row, None if the tree has none of them."""
     terms = terms_of(tree)
     if terms and kept.issuperset(terms):
         return tree.x
     if isinstance(tree, Term):
         return None
     parts = [at_rows(part, kept) for part in tree.parts]
-    return None if all(part is None for part in parts) else tree.make(parts, None)
+    return None if all(part is None for part in parts) else tree.rebuild(parts, None)
 
 
 def sum_at_cells(tree: Tree, of_term: dict[Term, TensorVariable], at: At) -> TensorVariable:
-    """Return the sum of those terms that are given in cells, of which there is at least one."""
+    """Return the sum of the terms that are given in cells, at least one term."""
     part = _at_cells(tree, of_term, at)
     assert part is not None
     return part
 
 
-def _at_cells(tree: Tree, of_term: dict[Term, TensorVariable], at: At) -> Part:
+def _at_cells(tree: Tree, of_term: dict[Term, TensorVariable], at: At) -> TensorVariable | None:
     if isinstance(tree, Term):
         return of_term.get(tree)
     parts = [_at_cells(part, of_term, at) for part in tree.parts]
-    return None if all(part is None for part in parts) else tree.make(parts, at)
+    return None if all(part is None for part in parts) else tree.rebuild(parts, at)
 
 
 def split(grid: Grid, x: TensorVariable, where: Where) -> Tree:
-    """Return the tree of ``x``, which is but one term if it could have too many, or has none."""
+    """Return the tree of ``x``: a single term if the tree would be too large, or have no terms."""
     if _n_leaves(x) > MOST_TERMS or not terms_of(tree := Splitter(grid, where).split(x)):
         return Term(x, x)
     computed = _computed_anyway(tree, where)
@@ -140,7 +214,7 @@ def split(grid: Grid, x: TensorVariable, where: Where) -> Tree:
 
 
 def _computed_anyway(tree: Tree, where: Where) -> frozenset[TensorVariable]:
-    """Return the sums of several terms that another term reads in each row: ``z`` in ``z + exp(-z)``."""
+    """Return the sums of several terms that another term reads in each row, as ``z`` in ``z + exp(-z)``."""
     sums = {branch.x for branch in _branches(tree) if len(terms_of(branch)) > 1}
     if not sums:
         return frozenset()
@@ -166,7 +240,7 @@ def _is_split(x: TensorVariable) -> bool:
 
 
 def _n_leaves(x: TensorVariable) -> int:
-    """Return how many leaves a tree has at most; what is read twice, as ``u`` in ``u + u * x``, is in it twice."""
+    """Return an upper bound of the number of leaves. A shared operand counts at each use, as ``u`` in ``u + u * x``."""
 
     @cache
     def count(x: TensorVariable) -> int:
@@ -177,7 +251,21 @@ def _n_leaves(x: TensorVariable) -> int:
 
 @dataclass(frozen=True)
 class Splitter:
-    """Context of the splitting rules: axes of the grid, rows summed over, sums left whole, and other terms added in each row."""
+    """Context of the splitting rules.
+
+    Attributes
+    ----------
+    grid : Grid
+        All rows.
+    where : mapping
+        Axes of the rows.
+    mask : numpy.ndarray of bool, optional
+        Rows summed over; None for all.
+    computed : frozenset of TensorVariable
+        Sums that stay whole.
+    added : bool
+        Whether other terms are added in each row.
+    """
 
     grid: Grid
     where: Where
@@ -186,7 +274,7 @@ class Splitter:
     added: bool = False
 
     def split(self, x: TensorVariable, mask: np.ndarray | None = None) -> Tree:
-        """Split an operand further, for fewer rows if a mask is given."""
+        """Split an operand, for fewer rows if a mask is given."""
         both = self.mask if mask is None else mask if self.mask is None else self.mask & mask
         return replace(self, mask=both)._tree(x)
 
@@ -212,7 +300,7 @@ class Splitter:
         return isinstance(x, TensorConstant) and self.varies(x) and bool(np.isfinite(x.data).all())
 
     def mask_of(self, x: TensorVariable) -> np.ndarray | None:
-        """Return in which rows a condition holds, None if that is not known or not all it depends on."""
+        """Return the rows in which a condition holds, None if unknown or dependent on other axes."""
         value = fill_value(x)
         if value is not None:
             return np.full((1,) * len(self.where), bool(value))
@@ -226,86 +314,47 @@ class Splitter:
         return picked.reshape(picked.shape[: len(self.where)])
 
 
-def total(terms: Iterable[TensorVariable]) -> TensorVariable:
-    """Return the sum of terms, of which there is at least one."""
-    first, *others = terms
-    return add(first, *others) if others else first
-
-
-def product(factors: Iterable[TensorVariable]) -> TensorVariable:
-    """Return the product of factors, of which there is at least one."""
-    first, *others = factors
-    return mul(first, *others) if others else first
-
-
 def _whole(splitter: Splitter, node: Apply) -> None:
-    """Leave whole what is not linear."""
+    """Leave a nonlinear Op whole."""
 
 
 def _check(splitter: Splitter, node: Apply) -> Branch:
-    x, *conditions = node.inputs
-    return Branch(
-        node.outputs[0], (splitter.split(x),), lambda given, at: node.op(given[0], *conditions)
-    )
+    return Check(node, node.outputs[0], (splitter.split(node.inputs[0]),))
 
 
 def _linear(splitter: Splitter, node: Apply, linear: Sequence[int]) -> Branch:
-    """Return the branch of an Op that is linear in these of its inputs, taken together."""
+    """Split an Op that is jointly linear in these of its inputs."""
     parts = tuple(replace(splitter, added=False).split(node.inputs[i]) for i in linear)
-
-    def make(given: Sequence[Part], at: At | None) -> TensorVariable:
-        by_input = dict(zip(linear, _zeros_for_none(given, node)))
-        others = at or (lambda x: x)
-        return node.op(
-            *(by_input[i] if i in by_input else others(x) for i, x in enumerate(node.inputs))
-        )
-
-    return Branch(node.outputs[0], parts, make)
-
-
-def _zeros_for_none(given: Sequence[Part], node: Apply) -> list[TensorVariable]:
-    ndim = next(part.type.ndim for part in given if part is not None)
-    zero = constant(np.zeros((1,) * ndim, dtype=node.outputs[0].type.dtype))
-    return [zero if part is None else part for part in given]
+    return Linear(node, node.outputs[0], parts, linear)
 
 
 def _in_type_of(node: Apply, given: Iterable[TensorVariable]) -> list[TensorVariable]:
-    """Return operands in the type that an Op computes in, or in that of what has more digits."""
+    """Cast operands to the dtype that an Op computes in, or to a wider dtype of an operand."""
     operands = [*given]
     dtype = ps.upcast(node.outputs[0].type.dtype, *(x.type.dtype for x in operands))
     return [in_type(x, dtype) for x in operands]
 
 
 def _sum(splitter: Splitter, node: Apply) -> Branch:
-    return Branch(node.outputs[0], _added(splitter, node), lambda given, at: _total_of(node, given))
-
-
-def _added(splitter: Splitter, node: Apply) -> tuple[Tree, ...]:
-    """Split what is added, beside which a zero is nothing if one of it is no switch."""
-    added = splitter.added or not all(map(_is_split, node.inputs))
-    return tuple(map(replace(splitter, added=added).split, node.inputs))
-
-
-def _total_of(node: Apply, given: Sequence[Part]) -> TensorVariable:
-    return total(_in_type_of(node, (part for part in given if part is not None)))
+    return Addition(node, node.outputs[0], _added(splitter, node))
 
 
 def _difference(splitter: Splitter, node: Apply) -> Branch:
-    def make(given: Sequence[Part], at: At | None) -> TensorVariable:
-        u, v = given
-        if v is None:
-            return _total_of(node, given)
-        return neg(_total_of(node, given)) if u is None else sub(u, v)
+    return Difference(node, node.outputs[0], _added(splitter, node))
 
-    return Branch(node.outputs[0], _added(splitter, node), make)
+
+def _added(splitter: Splitter, node: Apply) -> tuple[Tree, ...]:
+    """Split the operands of a sum. A zero branch can be dropped beside an operand that is no switch."""
+    added = splitter.added or not all(map(_is_split, node.inputs))
+    return tuple(map(replace(splitter, added=added).split, node.inputs))
 
 
 def _product(splitter: Splitter, node: Apply) -> Tree | None:
     weights = [x for x in node.inputs if splitter.is_weight(x)]
     others = [x for x in node.inputs if x not in weights]
     if weights:
-        factor = product(_in_type_of(node, others) if len(others) > 1 else others)
-        # With weights of its own, `y * z` beside `exp(z)`, a sum is not what the other term computes.
+        factor = multiply_all(_in_type_of(node, others) if len(others) > 1 else others)
+        # A weighted sum, as in `y * z + exp(z)`, is not the sum that the other term computes.
         tree = replace(splitter, computed=frozenset()).split(factor)
         if _is_in_parts(tree):
             return _times(tree, tuple(weights))
@@ -315,17 +364,17 @@ def _product(splitter: Splitter, node: Apply) -> Tree | None:
 
 
 def _is_in_parts(tree: Tree) -> bool:
-    """Return whether a tree has more leaves than one, terms or not."""
+    """Return whether a tree has more leaves than one, whether terms or not."""
     while isinstance(tree, Branch) and len(tree.parts) == 1:
         [tree] = tree.parts
     return isinstance(tree, Branch)
 
 
 def _times(tree: Tree, weights: tuple[TensorConstant, ...]) -> Tree:
-    """Return the tree of weights times a tree: they become weights of each term."""
+    """Multiply a tree by weights, which become weights of each term."""
     if not terms_of(tree):
         return tree
-    x = product((*weights, tree.x))
+    x = multiply_all((*weights, tree.x))
     if isinstance(tree, Term):
         return replace(tree, x=x, weights=(*weights, *tree.weights))
     return replace(tree, x=x, parts=tuple(_times(part, weights) for part in tree.parts))
@@ -340,7 +389,7 @@ def _quotient(splitter: Splitter, node: Apply) -> Tree | None:
     others = [x for x in factors if x not in weights]
     if weights:
         *others, denominator = _in_type_of(node, [*others, denominator])
-        factor = product(others) / denominator if others else reciprocal(denominator)
+        factor = multiply_all(others) / denominator if others else reciprocal(denominator)
         return Term(node.outputs[0], factor, tuple(weights), splitter.mask)
     return None if splitter.varies(denominator) else _linear(splitter, node, [0])
 
@@ -356,7 +405,7 @@ def _switch(splitter: Splitter, node: Apply) -> Tree | None:
         mask = splitter.mask_of(known)
         if mask is not None:
             others = [x for x in conjunction(condition) if x is not known]
-            chosen = switch(product(others), u, v) if others else u
+            chosen = switch(multiply_all(others), u, v) if others else u
             return _by_mask(splitter, node, known, mask, chosen)
     return None
 
@@ -364,28 +413,22 @@ def _switch(splitter: Splitter, node: Apply) -> Tree | None:
 def _by_mask(
     splitter: Splitter, node: Apply, condition: TensorVariable, mask: np.ndarray, u: TensorVariable
 ) -> Branch:
-    """Return the branch of ``switch(condition, u, v)`` with ``v`` of a node and a known condition."""
-    parts = _where(splitter, u, mask), _where(splitter, node.inputs[2], ~mask)
-    if not any(map(terms_of, parts)):
-        return _nothing(node.outputs[0])
-
-    def make(given: Sequence[Part], at: At | None) -> TensorVariable:
-        if at is None:
-            return switch(condition, *_zeros_for_none(given, node))
-        return _total_of(node, given)
-
-    return Branch(node.outputs[0], parts, make)
+    """Split ``switch(condition, u, v)`` with ``v`` of a node and a known condition."""
+    chosen, other = (_where(splitter, node, x, m) for x, m in ((u, mask), (node.inputs[2], ~mask)))
+    if not terms_of(chosen) and not terms_of(other):
+        return Branch(node, node.outputs[0])
+    return KnownSwitch(node, node.outputs[0], (chosen, other), condition)
 
 
-def _where(splitter: Splitter, x: TensorVariable, mask: np.ndarray) -> Tree:
-    """Split an operand of a switch for the rows where it is chosen, if there are any."""
+def _where(splitter: Splitter, node: Apply, x: TensorVariable, mask: np.ndarray) -> Tree:
+    """Split an operand of a switch for the rows that select the operand, if there are any."""
     both = mask if splitter.mask is None else splitter.mask & mask
     is_term = both.any() and not (splitter.added and fill_value(x) == 0)
-    return splitter.split(x, mask) if is_term else _nothing(x)
+    return splitter.split(x, mask) if is_term else Branch(node, x)
 
 
 def conjunction(condition: TensorVariable) -> list[TensorVariable]:
-    """Return the conditions that all have to hold in one; a product of booleans is such."""
+    """Return the conditions whose conjunction, or product of booleans, a condition is."""
     return operands(condition, ps.AND, ps.Mul) if condition.type.dtype == "bool" else []
 
 

@@ -1,1 +1,1 @@
-"""Rewrites that sort rows by an index, so that scatters write runs."""
+"""Rules that sort rows by an index, so that a scatter adds runs of rows in registers."""

@@ -1,23 +1,41 @@
-r"""Sort the rows of a likelihood by the index that pays most.
+r"""Sort the rows of a likelihood by the index whose gradient gains most.
 
 .. code::
 
     sum(f(theta[g], x))     ->  sum(f(theta[g[p]], x[p]))      g, x constants, p a permutation
 
-A sum, or an ``all``, does not depend on the order of its rows,
+A sum, or an ``all``, does not depend on the order of its rows:
 
 .. math::
 
-    \sum_i f(\theta_{g_i}, x_i) = \sum_i f(\theta_{g_{p_i}}, x_{p_i}),
+    \sum_i f(\theta_{g_i}, x_i) = \sum_i f(\theta_{g_{p_i}}, x_{p_i}).
 
-and where all that rows read are constants, and entries of tables at constant indices, permuting these is free. Its gradient
-adds up rows by group, which is cheapest where the rows of a group follow each other: a kernel then adds them in
-registers, and in memory once for each group. Which order that is, and whether it is worth it, is decided in
-:mod:`~pymc_fastlogp.rewrites.rows.order.scatter_order`. Whatever else reads the same rows is permuted alike, since loops over
-them are to stay one; :mod:`~pymc_fastlogp.rewrites.rows.order.readers` finds it. The two sides differ by the rounding of the sum.
+Permuting constants, and entries of tables at constant indices, costs nothing at run time. The gradient adds up the rows
+of each group. If these rows are adjacent, a kernel accumulates them in registers and updates memory once per group. An
+index that reads each entry once becomes the order of the rows: ``exp(theta[p] * x).sum()`` is
+``exp(theta * x[q]).sum()`` with the inverse ``q`` of ``p``, so the gather and its scatter vanish. Both sides differ by
+the rounding of the sum.
 
-The rows may also be the cells that :mod:`~pymc_fastlogp.rewrites.rows.compact.compact_rows` has made. Rows that are in the best order are
-left alone.
+:mod:`~pymc_fastlogp.rewrites.rows.order.scatter_order` chooses the order from measured costs of scatters.
+:mod:`~pymc_fastlogp.rewrites.rows.order.readers` finds all reductions that read the same rows. They are permuted
+together, so that loops over these rows can still be fused. The rule works before the gradient, where only sums have to
+be permuted; the gradient follows.
+
+When it applies
+---------------
+- A ``Sum`` of floats along an axis of more than 32 rows, which read only constants and entries of tables at constant
+  indices. The rows may be cells of :mod:`~pymc_fastlogp.rewrites.rows.compact.compact_rows`.
+- Another order saves at least 0.1 ns per row in the scatters: groups pay from about 20 rows each. Rows in the best
+  order stay.
+
+When it refuses
+---------------
+Refusals are logged if another order would pay:
+
+- A reader of the rows that is neither a sum nor an ``all`` along them: an output per row, a maximum, a sum by group.
+- Rows that read other rows, as differences of neighbors do, or a variable with the rows along two axes.
+- Rows that read their own entry of a variable: a latent variable, a cumulative sum, shared data, random numbers.
+  Permuting such an entry would cost a gather, and a scatter in the gradient.
 """
 
 import numpy as np
@@ -33,15 +51,15 @@ from pymc_fastlogp import decisions
 from pymc_fastlogp.rewrites.rows.compact.grouping import OVERHEAD
 from pymc_fastlogp.rewrites.rows.compact.reductions import Reduction, axes_of, reduce_rows
 from pymc_fastlogp.rewrites.rows.order.readers import (
-    Reader,
+    RowReader,
+    indices_of,
     length_of,
     readers_with,
-    reading_of,
-    scattered_by,
-    why_not,
+    scatter_indices,
+    why_fixed,
 )
 from pymc_fastlogp.rewrites.rows.order.scatter_order import best_order, cheaper_order, sorted_by
-from pymc_fastlogp.rewrites.rows.view.grid import Grid
+from pymc_fastlogp.rewrites.rows.view.grid import ChosenRows
 
 NAME = "fastlogp_order_rows"
 
@@ -55,31 +73,31 @@ def local_order_rows(fgraph: FunctionGraph, node: Apply) -> Replacements | None:
     if out.type.dtype not in float_dtypes:
         return None
     for axis in axes_of(node):
-        n, reader = length_of(node, axis), Reader(node, axis)
+        n, reader = length_of(node, axis), RowReader(node, axis)
         if n is None or n <= OVERHEAD:
             continue
-        # First without the others, which takes longer to find out.
-        if cheaper_order(scattered_by({reader: reading_of(reader, n)})) is None:
+        # The index of this reduction alone, because finding the other reductions takes longer.
+        if cheaper_order(scatter_indices({reader: indices_of(reader, n)})) is None:
             continue
         found = readers_with(fgraph, reader, n)
-        scattered = scattered_by(found)
+        scattered = scatter_indices(found)
         if (rows := best_order(scattered)) is None:
             continue
-        if refusal := why_not(fgraph, found):
+        if refusal := why_fixed(fgraph, found):
             decisions.refused(NAME, out, refusal)
             continue
         return _permuted([*found], rows, sorted_by(scattered, rows))
     return None
 
 
-def _permuted(readers: list[Reader], rows: np.ndarray, by: str) -> Replacements | None:
-    """Return what stands for each reduction, those that depend on others first."""
-    grid = Grid(rows.shape, len(rows))
+def _permuted(readers: list[RowReader], rows: np.ndarray, by: str) -> Replacements | None:
+    """Return a replacement of each reduction, dependent reductions first."""
+    chosen = ChosenRows(rows.shape, len(rows))
     order = toposort([reader.node.outputs[0] for reader in readers])
     position = {node: k for k, node in enumerate(order)}
-    # What is put in a place is built of what the graph still is, so that comes after it.
+    # A replacement reads variables of the current graph, so that the last reductions are replaced first.
     last_first = sorted(readers, key=lambda reader: position[reader.node], reverse=True)
-    result = {reader.node.outputs[0]: _at(grid, reader, rows) for reader in last_first}
+    result = {reader.node.outputs[0]: _at(chosen, reader, rows) for reader in last_first}
     if not all(old.type.is_super(new.type) for old, new in result.items()):
         return None
     for old, new in result.items():
@@ -88,8 +106,8 @@ def _permuted(readers: list[Reader], rows: np.ndarray, by: str) -> Replacements 
     return result
 
 
-def _at(grid: Grid, reader: Reader, rows: np.ndarray) -> TensorVariable:
+def _at(chosen: ChosenRows, reader: RowReader, rows: np.ndarray) -> TensorVariable:
     """Return a reduction over permuted rows."""
     node, where = reader.node, {reader.axis: rows}
     [x] = node.inputs
-    return reduce_rows(Reduction(node, x, [], axes_of(node)), where, grid.at(x, where), len(rows))
+    return reduce_rows(Reduction(node, x, [], axes_of(node)), where, chosen.at(x, where), len(rows))

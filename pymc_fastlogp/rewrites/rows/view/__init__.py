@@ -1,1 +1,1 @@
-"""Rows of a graph: grids, indices and constants, seen as columns of a table."""
+"""Views of a graph as a table: grids of rows, and the columns of constants and indices that rows read."""

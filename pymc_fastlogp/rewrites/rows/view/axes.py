@@ -1,14 +1,14 @@
-"""Axes of what is computed at chosen rows, the first of which is that of the rows."""
+"""Rearrange and index the axes of variables that have the rows as their first axis."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from pytensor.tensor.basic import alloc, constant
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 
-def moved(x: TensorVariable, order: Sequence[int | str]) -> TensorVariable:
-    """Return ``x`` with its axes in this order, as :meth:`dimshuffle` does, a constant at once."""
+def arrange_axes(x: TensorVariable, order: Sequence[int | str]) -> TensorVariable:
+    """Return ``x`` with its axes in this order, as :meth:`dimshuffle` does. A constant is rearranged at once."""
     if list(order) == list(range(x.type.ndim)):
         return x
     if not isinstance(x, TensorConstant):
@@ -19,19 +19,55 @@ def moved(x: TensorVariable, order: Sequence[int | str]) -> TensorVariable:
     return constant(data[tuple(np.newaxis if axis == "x" else slice(None) for axis in order)])
 
 
-def for_each_row(x: TensorVariable, n_rows: int) -> TensorVariable:
-    """Repeat what is the same in all rows; a join does not broadcast."""
+def repeat_rows(x: TensorVariable, n_rows: int) -> TensorVariable:
+    """Repeat a value that is the same in all rows, because a join does not broadcast."""
     if x.type.shape[0] != 1 or n_rows == 1:
         return x
     return alloc(x, n_rows, *(x.shape[axis] for axis in range(1, x.type.ndim)))
 
 
 def own_positions(x: TensorVariable, n_rows: int, n_axes: int) -> np.ndarray:
-    """Return where each row finds what is its own in ``x``, which has one row if all are the same; with so many axes added."""
+    """Return the position of each row in ``x``, zeros if ``x`` has one row, with ``n_axes`` axes of length one appended."""
     own = np.zeros(n_rows, dtype=int) if x.type.shape[0] == 1 else np.arange(n_rows)
     return own.reshape(-1, *(1,) * n_axes)
 
 
-def from_first(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
-    """Return axes by their numbers from the first one; an Op may keep those from the last one, which are negative."""
+def normalize_axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Return axes without negative numbers."""
     return tuple(axis % ndim for axis in axes)
+
+
+def take(
+    x: TensorVariable, by_axis: Mapping[int, np.ndarray], rest: Sequence[int]
+) -> TensorVariable:
+    """Return ``x`` indexed by arrays on some axes: the axes of the arrays first, then ``rest``."""
+    fixed = {a: int(p[0]) for a, p in by_axis.items() if p.ndim == 1 and (p == p[:1]).all()}
+    if fixed and len(by_axis) - len(fixed) <= 1:
+        return _take_one_position(x, by_axis, rest, fixed)
+    in_front = arrange_axes(x, [*by_axis, *rest])
+    first, *others = by_axis.values()
+    if not others and _is_all(first, in_front.type.shape[0]):
+        return in_front
+    # Constants, because PyTensor converts an index that is no variable number by number.
+    return in_front[tuple(map(constant, by_axis.values()))]
+
+
+def _take_one_position(
+    x: TensorVariable,
+    by_axis: Mapping[int, np.ndarray],
+    rest: Sequence[int],
+    fixed: Mapping[int, int],
+) -> TensorVariable:
+    """Slice the axes on which all rows are at one position, and index the remaining axis, if any."""
+    kept = [axis for axis in range(x.type.ndim) if axis not in fixed]
+    sliced = x[tuple(fixed.get(axis, slice(None)) for axis in range(x.type.ndim))]
+    rest_of_sliced = [kept.index(axis) for axis in rest]
+    other = {kept.index(axis): p for axis, p in by_axis.items() if axis not in fixed}
+    if other:
+        return take(sliced, other, rest_of_sliced)
+    return arrange_axes(sliced, ["x", *rest_of_sliced])
+
+
+def _is_all(positions: np.ndarray, length: int | None) -> bool:
+    """Return whether these are all positions of an axis, in order."""
+    return positions.shape == (length,) and bool((positions == np.arange(len(positions))).all())

@@ -1,7 +1,7 @@
-"""Columns that the rows of a graph read, factorized once for all rules.
+"""Cache the columns that the rows of a graph read, factorized once for all rules.
 
-Rules ask about the same rows, one after the other. What is read depends on the variable alone, and a
-variable keeps its value when the graph around it is rewritten, so that what was found for it stays right.
+Consecutive rules query the same rows. A column depends on its variable alone, so that it stays valid when the graph
+around the variable is rewritten.
 """
 
 from collections.abc import Hashable
@@ -22,19 +22,19 @@ from pymc_fastlogp.analysis.scalar_facts import Cost, ops_where
 from pymc_fastlogp.rewrites.rows.view.grid import Grid, varies
 from pymc_fastlogp.rewrites.rows.view.keys import Codes, RowKeys
 
-# Next to free in a loop that reads a row anyway, as are Ops that only move entries.
+# Their cost is hidden by the loads of a loop over rows, as is the cost of Ops that only move entries.
 CHEAP = ops_where(lambda facts: facts.cost <= Cost.DIVISION)
 COSTLY = (Dot, Softmax, LogSoftmax, LogSumExp)
 
 
-class Reads(NamedTuple):
-    """The columns that an expression reads in a row, and whether it is but arithmetic on them."""
+class ColumnsRead(NamedTuple):
+    """Columns that an expression reads in a row, and whether the expression is cheap arithmetic."""
 
     columns: frozenset[int]
     is_cheap: bool
 
 
-NOTHING = Reads(frozenset(), True)
+NO_COLUMNS = ColumnsRead(frozenset(), True)
 
 
 class RowReads:
@@ -43,35 +43,35 @@ class RowReads:
     Parameters
     ----------
     shape : tuple of int
-        The rows: one length, or several for a tensor whose rows are along several axes.
+        Lengths of the axes of the rows.
     """
 
     def __init__(self, shape: tuple[int, ...]):
         self.grid = Grid(shape)
         self.keys = RowKeys(shape)
-        self._reads: dict[int, Reads] = {}
+        self._reads: dict[int, ColumnsRead] = {}
 
-    def of(self, x: TensorVariable, where: Where) -> Reads:
-        """Return what each row reads of ``x``."""
+    def of(self, x: TensorVariable, where: Where) -> ColumnsRead:
+        """Return the columns that each row reads of ``x``."""
         if not varies(x, where):
-            return NOTHING
+            return NO_COLUMNS
         view = self.grid.view(x, where)
         if id(view) not in self._reads:
             columns = [self.keys.add(array) for array in view.reads]
             inputs = [self.of(*viewed) for viewed in view.inputs]
-            self._reads[id(view)] = Reads(
+            self._reads[id(view)] = ColumnsRead(
                 frozenset().union(*columns, *(reads.columns for reads in inputs)),
                 all(reads.is_cheap for reads in inputs) and (not inputs or is_cheap(x)),
             )
         return self._reads[id(view)]
 
     def codes(self, x: TensorVariable, where: Where) -> Codes | None:
-        """Return which rows read the same of ``x``, None if they hardly repeat."""
+        """Return the codes of equal rows of ``x``, None if rows hardly repeat."""
         return self.keys.codes(self.of(x, where).columns)
 
 
 class SharedReads(Feature):
-    """Columns read by all rows of a graph, shared by its rules."""
+    """Feature that caches the columns read by all rows of a graph, shared by its rules."""
 
     def __init__(self) -> None:
         self._by_shape: dict[tuple[int, ...], RowReads] = {}
@@ -79,11 +79,11 @@ class SharedReads(Feature):
         self.asked: set[tuple[Hashable, TensorVariable]] = set()
 
     def clone(self) -> "SharedReads":
-        """Return what knows nothing of another graph."""
+        """Return an empty cache for another graph."""
         return SharedReads()
 
     def on_attach(self, fgraph: FunctionGraph) -> None:
-        """Be found by :func:`reads_of`."""
+        """Register the cache for :func:`reads_of`."""
         fgraph.row_reads = self
 
     def on_detach(self, fgraph: FunctionGraph) -> None:
@@ -91,28 +91,28 @@ class SharedReads(Feature):
         del fgraph.row_reads
 
     def on_change_input(self, *change: Any, reason: Any = None) -> None:
-        """Forget the order of nodes."""
+        """Discard the topological order."""
         self._order = None
 
     def order(self, fgraph: FunctionGraph) -> list[Apply]:
-        """Return the nodes in topological order, some that the graph has lost among them."""
+        """Return the nodes in topological order; nodes pruned since may be among them."""
         if self._order is None:
             self._order = [*toposort(fgraph.outputs)]
         return self._order
 
     def of_shape(self, shape: tuple[int, ...]) -> RowReads:
-        """Return what rows of a shape read."""
+        """Return the columns of rows of a shape."""
         return self._by_shape.setdefault(shape, RowReads(shape))
 
 
 def reads_of(fgraph: FunctionGraph, shape: tuple[int, ...]) -> RowReads:
-    """Return what rows of this shape read in a graph that :class:`SharedReads` is attached to."""
+    """Return the columns of rows of a shape, in a graph with :class:`SharedReads` attached."""
     shared: SharedReads = fgraph.row_reads
     return shared.of_shape(shape)
 
 
 def is_asked_again(fgraph: FunctionGraph, rule: Hashable, x: TensorVariable) -> bool:
-    """Return whether a rule, which goes over the graph once, has asked this about a variable before."""
+    """Return whether a rule has asked this about a variable before, and record the question."""
     asked: set[tuple[Hashable, TensorVariable]] = fgraph.row_reads.asked
     is_known = (rule, x) in asked
     asked.add((rule, x))
@@ -120,13 +120,13 @@ def is_asked_again(fgraph: FunctionGraph, rule: Hashable, x: TensorVariable) -> 
 
 
 def order_of(fgraph: FunctionGraph) -> list[Apply]:
-    """Return the nodes of a graph that :class:`SharedReads` is attached to, in topological order."""
+    """Return the nodes of a graph with :class:`SharedReads` attached, in topological order."""
     shared: SharedReads = fgraph.row_reads
     return shared.order(fgraph)
 
 
 def is_cheap(x: TensorVariable) -> bool:
-    """Return whether the Op that makes ``x`` does little for an entry."""
+    """Return whether the Op of ``x`` costs little per entry."""
     op = x.owner.op
     if not isinstance(op, Elemwise):
         return not isinstance(op, COSTLY)

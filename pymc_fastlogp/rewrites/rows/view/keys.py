@@ -1,16 +1,14 @@
-r"""Number the distinct keys of rows: equal rows get equal numbers, in time linear in the rows.
+r"""Number the distinct keys of rows in time linear in the rows: equal rows get equal numbers.
 
-A key is made of columns. They are factorized one by one, by their bits, so that ``-0.0`` is not
-``0.0`` and nan is nan, and combined two at a time: with codes :math:`a_i < A` and :math:`b_i < B`
-the pair has the code :math:`a_i B + b_i`, which is factorized again, so that codes stay below the
-number of rows.
+A key consists of columns. Each column is factorized by its bits, so ``-0.0`` is not ``0.0`` and NaN equals NaN. Columns
+are combined in pairs: codes :math:`a_i < A` and :math:`b_i < B` give the code :math:`a_i B + b_i`. This code is
+factorized again, so that codes stay below the number of rows.
 
-Most columns of continuous data hardly repeat, and finding that out by factorizing takes a hash
-table as large as the data. So a sample is looked at first. If fewer than :math:`\alpha n` of
-:math:`n` rows are distinct, then at least :math:`(1 - \alpha) n` pairs of rows are equal (fewest
-where no cell holds more than two), and a sample of :math:`m` rows is expected to contain
-:math:`(1 - \alpha) m^2 / n` of them. A key of which half as many are seen is taken to be
-distinct: with 200 000 of 1e7 rows that would be 17 standard deviations.
+Most columns of continuous data hardly repeat. Factorizing such a column needs a hash table as large as the data, so a
+sample is inspected first. If fewer than :math:`\alpha n` of :math:`n` rows are distinct, at least
+:math:`(1 - \alpha) n` pairs of rows are equal. A sample of :math:`m` rows then contains :math:`(1 - \alpha) m^2 / n`
+equal pairs on average. A key with less than half as many pairs counts as distinct. For 200 000 of 1e7 rows this
+threshold is 17 standard deviations below the mean.
 """
 
 import hashlib
@@ -24,23 +22,23 @@ import pandas as pd
 
 from pymc_fastlogp.rewrites.rows.view.chunks import at_rows, chunks_of, narrowest
 
-# Distinct keys must be fewer than this share of the rows: a loop over cells reads a weight with
-# each, and an array more is needed for each index and covariate.
-WORTHWHILE = 0.7
+# Upper limit of the share of distinct keys among the rows: a loop over cells also reads a weight per cell, and
+# needs one more array per index and covariate.
+MAX_DISTINCT_SHARE = 0.7
 
-# So many rows a first look takes, less those that it draws twice.
+# Rows drawn for the sample, with replacement.
 SAMPLE = 200_000
 
 
 class Codes(NamedTuple):
-    """The number of each row's key, and how many different keys there are.
+    """Codes of the rows' keys, and the number of distinct keys.
 
     Attributes
     ----------
     of_row : numpy.ndarray
-        Of shape ``(n_rows,)``, or, of a column, broadcastable to the axes that the rows have.
+        Shape ``(n_rows,)``, or, for a column, broadcastable to the axes of the rows.
     n_cells : int
-        Codes are below it, and each of them occurs, first ones first.
+        Number of distinct codes. Codes are numbered by first occurrence.
     """
 
     of_row: np.ndarray
@@ -48,18 +46,18 @@ class Codes(NamedTuple):
 
 
 class RowKeys:
-    """The columns that rows read, and the codes of keys made of them.
+    """Columns that rows read, and the codes of keys made of columns.
 
     Parameters
     ----------
     shape : tuple of int
-        The rows: one length, or several for a tensor that is compacted along several axes.
+        Lengths of the axes of the rows.
     """
 
     def __init__(self, shape: tuple[int, ...]):
         self.shape = shape
         self.n_rows = prod(shape)
-        self.limit = WORTHWHILE * self.n_rows
+        self.limit = MAX_DISTINCT_SHARE * self.n_rows
         self._columns: list[np.ndarray] = []
         self._numbers: dict[object, int] = {}
         self._factorized: dict[int, Codes] = {}
@@ -67,41 +65,40 @@ class RowKeys:
         self._codes: dict[frozenset[int], Codes | None] = {}
 
     def add(self, array: np.ndarray) -> frozenset[int]:
-        """Add columns, and return their numbers: the axes of the rows come first in ``array``."""
+        """Add columns and return their numbers. The axes of the rows come first in ``array``."""
         if array.dtype.kind == "c":
             array = np.stack((array.real, array.imag), axis=-1)
         of_rows, of_columns = array.shape[: len(self.shape)], array.shape[len(self.shape) :]
-        columns = array.reshape(
-            *of_rows, prod(of_columns)
-        )  # where there are no rows, -1 is no length
+        # Not -1, which fails for zero rows.
+        columns = array.reshape(*of_rows, prod(of_columns))
         return frozenset(self._number(columns[..., k]) for k in range(columns.shape[-1]))
 
     def _number(self, column: np.ndarray) -> int:
         memory = column.__array_interface__["data"], column.shape, column.strides, column.dtype.str
         if memory not in self._numbers:
             self._numbers[memory] = len(self._columns)
-            self._columns.append(column)  # so that the memory cannot become another's
+            self._columns.append(column)  # a reference, so that the memory is not reused
         return self._numbers[memory]
 
     def codes(self, columns: frozenset[int]) -> Codes | None:
-        """Return the codes of the keys that these columns make, None if they hardly repeat."""
+        """Return the codes of the keys that these columns make, None if rows hardly repeat."""
         if columns not in self._codes:
             self._codes[columns] = self._joint(columns)
         return self._codes[columns]
 
     def partitions(self, columns: frozenset[int]) -> frozenset[int]:
-        """Return a number for each way in which the columns split the rows, if they do."""
+        """Return an identifier of each distinct partition of the rows by one of the columns."""
         codes = map(self._of_column, columns)
         return frozenset(id(of_column) for of_column in codes if of_column.n_cells > 1)
 
     def order(self, columns: frozenset[int], rows: np.ndarray) -> np.ndarray:
-        """Return how to sort some rows by columns, that with the most distinct values first."""
+        """Return the order that sorts some rows by columns, the column with the most distinct values first."""
         values = [self._at(column, rows) for column in sorted(columns)]
         by = sorted(values, key=lambda column: len(np.unique(column)))
         return np.lexsort(by) if by else np.arange(len(rows))
 
     def differing(self, columns: frozenset[int], mask: np.ndarray) -> frozenset[int]:
-        """Return the columns that do not hold the same in all rows of a mask, the axes of the rows first."""
+        """Return the columns that are not constant within a mask, which has the axes of the rows first."""
         return frozenset(column for column in columns if not self._is_same_in(column, mask))
 
     def _is_same_in(self, column: int, mask: np.ndarray) -> bool:
@@ -111,9 +108,9 @@ class RowKeys:
         return bool(((bits(of_column) == bits(value)) | ~mask).all())
 
     def _joint(self, columns: frozenset[int]) -> Codes | None:
-        if self._look_distinct(columns):
+        if self._is_sample_distinct(columns):
             return None
-        # A key repeats no more than any of its columns.
+        # A key repeats at most as often as any of its columns.
         if any(self._of_column(column).n_cells >= self.limit for column in columns):
             return None
         joint = Codes(np.zeros((1,) * len(self.shape), dtype="int32"), 1)
@@ -124,7 +121,7 @@ class RowKeys:
         return Codes(np.broadcast_to(joint.of_row, self.shape).reshape(-1), joint.n_cells)
 
     def _of_shapes(self, columns: Iterable[int]) -> Iterator[Codes]:
-        """Yield the codes of the columns of each shape, put together: those along one axis of several are combined along it alone."""
+        """Yield the joint codes of the columns of each shape, so columns along one axis are combined along this axis alone."""
         of_shapes: dict[tuple[int, ...], dict[int, Codes]] = defaultdict(dict)
         for codes in map(self._of_column, columns):
             of_shapes[codes.of_row.shape][id(codes.of_row)] = codes
@@ -137,30 +134,30 @@ class RowKeys:
             yield joint
 
     def _of_column(self, column: int) -> Codes:
-        """Factorize a column; columns that split the rows in the same way get the same codes."""
+        """Factorize a column. Columns with the same partition of the rows share one object."""
         if column not in self._factorized:
             codes = factorize(self._columns[column])
             same = hashlib.sha256(codes.of_row).digest() + repr(codes.of_row.shape).encode()
             self._factorized[column] = self._same.setdefault(same, codes)
         return self._factorized[column]
 
-    def _look_distinct(self, columns: frozenset[int]) -> bool:
-        """Return whether a sample of many rows holds too few that are equal."""
+    def _is_sample_distinct(self, columns: frozenset[int]) -> bool:
+        """Return whether a sample of many rows has too few equal pairs."""
         if self.n_rows <= SAMPLE or not columns:
             return False
-        # Without replacement numpy would first permute all rows.
+        # With replacement, because numpy would otherwise permute all rows.
         rows = np.unique(np.random.default_rng(0).integers(self.n_rows, size=SAMPLE))
-        fewest = (1 - WORTHWHILE) * len(rows) ** 2 / self.n_rows / 2
+        fewest = (1 - MAX_DISTINCT_SHARE) * len(rows) ** 2 / self.n_rows / 2
         joint = Codes(np.zeros(1, dtype="int32"), 1)
         for codes in self._sampled(columns, rows):
             joint = combine(joint, codes)
-            # With another column there are no more of them.
+            # Further columns cannot add equal pairs.
             if joint.n_cells > 1 and _equal_pairs(joint) < fewest:
                 return True
         return False
 
     def _sampled(self, columns: frozenset[int], rows: np.ndarray) -> Iterator[Codes]:
-        """Yield the codes of columns at some rows; those that are shorter than a sample are put together first."""
+        """Yield the codes of columns at some rows. Columns shorter than a sample are combined first."""
         short = [column for column in columns if self._columns[column].size <= SAMPLE]
         for of_row, n_cells in self._of_shapes(short):
             yield Codes(at_rows(of_row, rows, self.shape), n_cells)
@@ -177,13 +174,13 @@ def _equal_pairs(codes: Codes) -> int:
 
 
 def factorize(values: np.ndarray) -> Codes:
-    """Return codes of the same shape as ``values``, in the order in which values appear."""
+    """Return codes of the same shape as ``values``, numbered by first occurrence."""
     flat = bits(values).reshape(-1)
     return _numbered(lambda rows: flat[rows], values.shape)
 
 
 def _numbered(read: Callable[[slice], np.ndarray], shape: tuple[int, ...]) -> Codes:
-    """Return codes of what :func:`factorize` would get, of which not all is read at a time."""
+    """Return the codes of :func:`factorize` for values that are read in chunks."""
     chunks = [*chunks_of(prod(shape))]
     if len(chunks) == 1:
         of_row, distinct = pd.factorize(read(chunks[0]))
@@ -197,7 +194,7 @@ def _numbered(read: Callable[[slice], np.ndarray], shape: tuple[int, ...]) -> Co
 
 
 def combine(a: Codes, b: Codes) -> Codes:
-    """Return the codes of the pairs of two codes, which may be broadcast."""
+    """Return the codes of pairs of two codes, which may broadcast."""
     if a.n_cells == 1 or b.n_cells == 1:
         return b if a.n_cells == 1 else a
     dtype = "int32" if a.n_cells * b.n_cells < 2**31 else "int64"
@@ -211,8 +208,8 @@ def combine(a: Codes, b: Codes) -> Codes:
 
 
 def bits(values: np.ndarray) -> np.ndarray:
-    """Return numbers as integers that are equal where all bits are."""
+    """Return numbers as integers with the same bits."""
     if values.dtype.kind in "iu":
         return values
-    # A view of each number as integers needs no copy, whatever the strides, but numpy's scalars do.
+    # A view as integers needs no copy whatever the strides, except for numpy scalars.
     return np.asarray(values).view(f"i{values.dtype.itemsize}")

@@ -1,8 +1,8 @@
-"""Lengths that no type knows, where PyTensor compares them when a function runs.
+"""Compare lengths that no type knows when a function runs, as PyTensor does.
 
-``Y - b`` of a constant of three columns raises unless ``b`` has three entries. Its rows read ``b[[0, 1, 2]]`` and would not miss a fourth. So what
-they read of a variable of open length stands behind the comparisons that the expression makes: of operands that are broadcast,
-multiplied as matrices, joined, or repeated.
+``Y - b`` with a constant ``Y`` of three columns raises unless ``b`` has three entries. Rows that read ``b[[0, 1, 2]]``
+would not raise for a fourth entry. So variables of unknown length are read only after the comparisons that the
+expression makes: of operands that are broadcast, multiplied as matrices, joined, or repeated.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,13 +16,15 @@ from pytensor.tensor.math import Dot, eq
 from pytensor.tensor.special import LogAddExp, XLog1PY, XLogY
 from pytensor.tensor.variable import TensorVariable
 
-# Axes of operands are as long as those of the output. Along the axis of a join that is not so, but its length is open if one of theirs is.
+# Ops whose operands have the axis lengths of the output. The axis of a join is longer, but its length is unknown if the
+# length of an operand is.
+
 ALIGNED = (Elemwise, XLogY, XLog1PY, LogAddExp, Join, Alloc)
 FIT = CheckAndRaise(ValueError, "Incompatible lengths: arrays that are combined do not fit.")
 
 
 def comparisons(*variables: TensorVariable) -> tuple[TensorVariable, ...]:
-    """Return what must be true for some variables: that axes are as long as others, whose lengths types know."""
+    """Return the equalities that some variables need: the length of an axis is the length that another operand's type has."""
     found = {
         (operand, axis): length
         for node in applys_between([], variables)
@@ -33,15 +35,15 @@ def comparisons(*variables: TensorVariable) -> tuple[TensorVariable, ...]:
 
 
 def fitting(x: TensorVariable, conditions: Sequence[TensorVariable]) -> TensorVariable:
-    """Return a variable behind comparisons, if types do not know its lengths."""
+    """Return ``x`` after the comparisons, if its type lacks a length."""
     return FIT(x, *conditions) if conditions and None in x.type.shape else x
 
 
 def _compared(node: Apply) -> Iterator[tuple[TensorVariable, int, int | None]]:
-    """Yield the axes of operands that a node compares, each with the length that it should have."""
+    """Yield the axes of operands that a node compares, each with its required length."""
     if isinstance(node.op, ALIGNED):
         lengths = node.outputs[0].type.shape
-        # What is repeated may have fewer axes; the other inputs are lengths.
+        # The repeated value may have fewer axes; the other inputs of Alloc are lengths.
         for x in node.inputs[:1] if isinstance(node.op, Alloc) else node.inputs:
             own = lengths[len(lengths) - x.type.ndim :]
             yield from ((x, axis, n) for axis, n in enumerate(own))
