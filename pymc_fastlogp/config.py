@@ -1,16 +1,16 @@
-"""The switch: whether the rewrites act, for the process, for a block of code, for child processes.
+"""The switch of the rewrites: for the process, for a block of code, and for child processes.
 
-Three things decide, the first that speaks wins:
+The first of these that is set decides:
 
 1. the innermost :func:`disabled` (or :func:`switched`) block of this thread or task,
 2. the last call of :func:`enable` or :func:`disable`,
 3. the environment variable ``PYMC_FASTLOGP`` at import: ``0``, ``false``, ``no`` or ``off`` starts
    the plugin switched off.
 
-A forked child inherits all of it. A spawned one starts from the environment variable, which is
-therefore kept in step: it reads ``0`` after :func:`disable` and inside :func:`disabled`. The
-children of a fork server have the environment that the server was started with; to switch the
-plugin off for them, set the variable before the first of them starts.
+A forked child inherits the state. A spawned child starts from the environment variable, which is
+therefore kept in step: the variable is ``0`` after :func:`disable` and inside :func:`disabled`.
+Children of a fork server have the environment of the server's start; to switch the plugin off for
+them, set the variable before the first child starts.
 """
 
 import os
@@ -25,11 +25,11 @@ OFF, ON = {"0", "false", "no", "off"}, {"1", "true", "yes", "on"}
 
 _process_wide = os.environ.get(ENVIRONMENT_VARIABLE, "1").lower() not in OFF
 
-# The blocks that this thread or task is in, the innermost last: True switches on, False off.
+# Open blocks of this thread or task, the innermost last: True switches on, False off.
 _blocks: ContextVar[tuple[bool, ...]] = ContextVar("pymc_fastlogp_blocks", default=())
 
-# Open `disabled` blocks of all threads. While there is one, new processes start switched off:
-# they may belong to it, and a result computed without the plugin is never wrong.
+# Number of open `disabled` blocks of all threads. If positive, new processes start switched off:
+# a block may have started them, and a result without the plugin is never wrong.
 _open_off_blocks = 0
 _lock = threading.Lock()
 
@@ -40,7 +40,7 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Switch the plugin off for the whole process: graphs compile as upstream alone makes them."""
+    """Switch the plugin off for the whole process: graphs compile as without the plugin."""
     _set_process_wide(False)
 
 
@@ -48,9 +48,9 @@ def disable() -> None:
 def disabled() -> Iterator[None]:
     """Switch the plugin off for a block of code, or, as a decorator, for a function.
 
-    Other threads are not affected; threads that are started inside are where Python lets
-    them inherit context variables. Blocks nest. As with any decorator made of a block, an ``async`` function or a generator is
-    covered only until it is made, not while it runs: write the block inside of it.
+    Other threads are not affected. Threads that are started inside are affected if Python lets
+    them inherit context variables. Blocks nest. As a decorator of an ``async`` function or a generator, the block ends
+    before the function runs: write the block inside of the function instead.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def disabled() -> Iterator[None]:
 
 
 def is_switched_on() -> bool:
-    """Return whether the switch stands on, here and now."""
+    """Return whether the plugin is switched on in this thread or task."""
     blocks = _blocks.get()
     return blocks[-1] if blocks else _process_wide
 
@@ -100,7 +100,7 @@ def _tell_child_processes() -> None:
 
 
 def _forget_other_threads() -> None:
-    """Start a forked child, which has only the thread that forked, without the blocks of others."""
+    """Discard the blocks of other threads in a forked child, where these threads do not exist."""
     global _lock, _open_off_blocks
     _lock = threading.Lock()
     _open_off_blocks = _blocks.get().count(False)

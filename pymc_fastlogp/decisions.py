@@ -1,4 +1,4 @@
-"""Decisions of the rewrites: a log line each, and a record for collectors."""
+"""Decisions of the rewrites: a log line each, and a record for listeners."""
 
 import logging
 import threading
@@ -14,21 +14,21 @@ logger = logging.getLogger("pymc_fastlogp")
 
 @dataclass(frozen=True)
 class Refusal:
-    """Reason of a rule to leave a variable alone.
+    """Reason why a rule does not rewrite a variable.
 
     Attributes
     ----------
     text : str
-        A short clause.
+        The reason, a short clause.
     advice : str
-        What the user can do about it.
+        Advice to the user.
     """
 
     text: str
     advice: str
 
     def about(self, **facts: object) -> "Refusal":
-        """Return it with names and numbers in the place of ``{fields}`` of its text."""
+        """Return the refusal with ``{fields}`` of its text replaced by facts."""
         return replace(self, text=self.text.format(**facts))
 
     def __str__(self) -> str:
@@ -44,16 +44,15 @@ class Decision:
     rule : str
         Name of the rule, as in :mod:`pymc_fastlogp.rules`.
     variable : TensorVariable
-        What was, or could have been, rewritten.
+        The variable that was, or could have been, rewritten.
     rows_before, rows_after : int, optional
-        At how many rows it was evaluated before and is now; None where it was refused, and of rules
-        that are not about rows.
+        Number of evaluated rows before and after; None for a refusal and for rules that do not change rows.
     refusal : Refusal, optional
-        Why it was refused; None where the rule fired.
+        The reason of a refusal; None if the rule fired.
     by : str
-        By which data it was done, such as the index that rows were sorted by, where a rule has a choice.
+        The data that the rule chose, such as the index that rows were sorted by.
     loop : int, optional
-        How long the loop over what is left is, where it is not one evaluation for each row.
+        Length of the remaining loop, if different from ``rows_after``.
     """
 
     rule: str
@@ -85,9 +84,9 @@ _listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=(
 
 @contextmanager
 def heard_by(listener: Listener) -> Iterator[None]:
-    """Call ``listener`` with each decision that is taken in this block, in this thread or task.
+    """Call ``listener`` with each decision in this block, in this thread or task.
 
-    It is called before the graph changes, so that it can look at where the variable stands.
+    ``listener`` is called before the graph changes, so the graph around the variable can be inspected.
     """
     token = _listeners.set((*_listeners.get(), listener))
     try:
@@ -98,14 +97,14 @@ def heard_by(listener: Listener) -> Iterator[None]:
 
 @contextmanager
 def collected() -> Iterator[list[Decision]]:
-    """Collect the decisions that are taken in this block, in this thread or task, into a list."""
+    """Collect the decisions in this block, in this thread or task, into a list."""
     decisions: list[Decision] = []
     with heard_by(decisions.append):
         yield decisions
 
 
 def are_heard() -> bool:
-    """Return whether anyone listens here, so that it is worth finding out why a rule refuses."""
+    """Return whether there is a listener or a log, for which the reason of a refusal has to be determined."""
     return bool(_listeners.get()) or logger.isEnabledFor(logging.INFO)
 
 
@@ -117,23 +116,23 @@ def fired(
     by: str = "",
     loop: int | None = None,
 ) -> None:
-    """Say that ``rule`` rewrote ``variable``."""
+    """Record that ``rule`` rewrites ``variable``."""
     _in_thread.times_fired = times_fired() + 1
     _record(Decision(rule, variable, rows_before, rows_after, by=by, loop=loop))
 
 
 def times_fired() -> int:
-    """Return how often :func:`fired` was called in this thread."""
+    """Return the number of calls of :func:`fired` in this thread."""
     return getattr(_in_thread, "times_fired", 0)
 
 
 def refused(rule: str, variable: TensorVariable, refusal: Refusal) -> None:
-    """Say that ``rule`` left ``variable`` alone, and why.
+    """Record that ``rule`` does not rewrite ``variable``, and the reason.
 
-    A rewriter is asked about the same variable whenever the graph around it has changed; what was
-    said is on the tag of the variable, and not said again.
+    A rewriter visits a variable again whenever the surrounding graph has changed, so recorded refusals
+    are stored on the tag of the variable and are not repeated.
     """
-    # No objects of ours: a pickle of the variable is for processes without the plugin, too.
+    # Plain strings: processes without the plugin can unpickle the variable.
     said: frozenset[tuple[str, str]] = getattr(variable.tag, rule, frozenset())
     words = refusal.text, refusal.advice
     if words not in said:

@@ -1,7 +1,6 @@
-"""Imports that wait until a graph is compiled with Numba: the compiler of kernels takes as long to import as the rest.
+"""Imports that are deferred to the first compilation of a graph with Numba: the kernel compiler takes as long to import as the rest of the package.
 
-That PyTensor has changed in a part that only kernels need shows here, too late to register nothing. What cannot be imported is
-then gone without.
+A change of PyTensor that affects only kernels shows at this import, too late to skip the registration of rewrites. The plugin then compiles without kernels.
 """
 
 import importlib
@@ -20,7 +19,7 @@ def imported(name: str) -> Any:
 
 @cache
 def imported_late(name: str) -> Any | None:
-    """Return what :func:`imported` does; where that is not possible, warn of each reason once and return None."""
+    """Return an attribute as :func:`imported` does; if the import fails, warn once per reason and return None."""
     try:
         return imported(name)
     except (ImportError, AttributeError) as error:

@@ -61,9 +61,9 @@ def test_takes_the_model_of_the_context_and_freezes_it_if_asked(
     ask, freeze_model, model, monkeypatch
 ):
     def found(*args, **kwargs):
-        raise GotModelError(validate.given_model(*args, **kwargs))
+        raise GotModelError(validate.validated_model(*args, **kwargs))
 
-    monkeypatch.setitem(ask.__globals__, "given_model", found)
+    monkeypatch.setitem(ask.__globals__, "validated_model", found)
     with model, pytest.raises(GotModelError) as caught:
         ask(freeze_model=freeze_model)
     [of_context] = caught.value.args
@@ -76,9 +76,9 @@ def test_takes_the_model_of_the_context_and_freezes_it_if_asked(
 )
 def test_functions_that_a_model_keeps_are_not_asked(ask, model, monkeypatch):
     def found(*args, **kwargs):
-        raise GotModelError(validate.given_model(*args, **kwargs))
+        raise GotModelError(validate.validated_model(*args, **kwargs))
 
-    monkeypatch.setitem(ask.__globals__, "given_model", found)
+    monkeypatch.setitem(ask.__globals__, "validated_model", found)
     keeping = optimization.freeze_model(model)
     with pytest.raises(GotModelError) as caught:
         ask(keeping, freeze_model=False)

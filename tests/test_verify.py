@@ -11,7 +11,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from benchmarks.suite import SUITE
 from pymc_fastlogp import Verification, WorstEntry, verify
-from pymc_fastlogp.models.in_place_rewrites import settle
+from pymc_fastlogp.models.in_place_rewrites import apply_in_place_rewrites
 from pymc_fastlogp.rewrites.packed_matrices.lift_set_subtensor import (
     local_lift_elemwise_through_set,
 )
@@ -264,7 +264,7 @@ def test_agrees_on_the_suite(case):
 
 
 def test_settled_model_compiles_to_one_graph():
-    """Without `settle` the second compilation of these packed Cholesky factors differs."""
+    """Without `apply_in_place_rewrites` the second compilation of these packed Cholesky factors differs."""
 
     def make():
         with pm.Model() as model:
@@ -276,7 +276,7 @@ def test_settled_model_compiles_to_one_graph():
         return pytensor.dprint(function._pytensor_function, file="str")
 
     settled, unsettled = make(), make()
-    settle(settled)
+    apply_in_place_rewrites(settled)
     assert printed(settled) == printed(settled)
     assert printed(unsettled) != printed(unsettled)
 

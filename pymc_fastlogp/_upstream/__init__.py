@@ -1,5 +1,5 @@
 """Private and undocumented APIs of other packages, one file a package.
 
-Nothing else in the package touches such a name, so an upgrade of a package is read, and mended, in one file. What a file
-needs it imports at its top: registration leaves PyTensor alone where that fails.
+No other room uses such a name, so an upgrade of a package is handled in one file. A file imports these names at its top: if an
+import fails, registration adds no rewrites to PyTensor.
 """

@@ -4,9 +4,9 @@ from llvmlite import binding as llvm
 
 
 def free(manager: llvm.ModulePassManager) -> None:
-    """Free a pass manager with what its passes remember of a module, half a megabyte for a typical kernel.
+    """Free a pass manager and the analyses that its passes cache, half a megabyte for a typical kernel.
 
-    llvmlite does not: of the two base classes with a method for it, the one with an empty method comes first.
+    llvmlite does not free them: the first base class in the method resolution order has an empty ``_dispose``.
     """
     llvm.NewPassManager._dispose(manager)
     manager.detach()

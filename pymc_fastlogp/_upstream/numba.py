@@ -1,9 +1,9 @@
 """Private Numba APIs: wrap our machine code as a Numba-callable function, and access arrays, errors and memory.
 
-``numba.extending.intrinsic`` also emits instructions, but Numba keeps each intrinsic until the process ends, and so all that
-it refers to. An :class:`EmittedFunction` is freed like any object: one lowering is registered for the type of all of them, and the type
-knows its function only as long as that lives, as the type of an ``njit`` function does. Who keeps the function are the globals of the
-Python functions that call it: those of a dispatcher of Numba or, in nutpie, of a callback. Nothing else can call its code.
+``numba.extending.intrinsic`` also emits instructions, but Numba keeps each intrinsic, and all objects that the intrinsic refers to, until the process
+ends. An :class:`EmittedFunction` is freed like any object. One lowering is registered for the type of all emitted functions, and the type
+holds a weak reference to its function, as the type of an ``njit`` function does. Strong references are the globals of the
+Python functions that call the function: the functions of a dispatcher of Numba or, in nutpie, of a callback. No other code can call its machine code.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,23 +42,23 @@ MEMORY = types.MemInfoPointer(types.voidptr)
 
 
 def array_type(dtype: Any, ndim: int, layout: str = "C", *, readonly: bool = False) -> types.Array:
-    """Return Numba's type of an array; the layout is C, F or A."""
+    """Return Numba's type of an array with layout C, F or A."""
     return types.Array(numpy_support.from_dtype(np.dtype(dtype)), ndim, layout, readonly=readonly)
 
 
 def returned_type(results: Sequence[types.Type]) -> types.Type:
-    """Return the type of what a function with these results returns: a tuple unless it is one."""
+    """Return the return type of a function with these results: a tuple, or the type of the only result."""
     return types.Tuple(results) if len(results) > 1 else results[0]
 
 
 class Frame(NamedTuple):
-    """The lowering context of Numba and the builder at the position where our code is emitted."""
+    """Numba's lowering context and the builder at the insertion point."""
 
     context: Any
     builder: ir.IRBuilder
 
     def at(self, builder: ir.IRBuilder) -> "Frame":
-        """Return the same for another place."""
+        """Return the frame with another builder."""
         return self._replace(builder=builder)
 
     def arguments_of(self, type_: types.Array, array: ir.Value) -> list[ir.Value]:
@@ -75,7 +75,7 @@ class Frame(NamedTuple):
         strides: Sequence[ir.Value],
         memory: ir.Value | None = None,
     ) -> ir.Value:
-        """Return an array of elements at an address, which it owns with its memory if that is given."""
+        """Return an array of the elements at an address; the array owns ``memory``, if given."""
         made = arrayobj.make_array(type_)(self.context, self.builder)
         arrayobj.populate_array(
             made,
@@ -114,11 +114,11 @@ class Frame(NamedTuple):
         return self.context.get_data_type(type_.dtype).as_pointer()
 
     def itemsize(self, type_: types.Array) -> int:
-        """Return the bytes of an element."""
+        """Return the size of an element in bytes."""
         return int(arrayobj.get_itemsize(self.context, type_))
 
     def results(self, types_: Sequence[types.Type], values: Sequence[ir.Value]) -> ir.Value:
-        """Return what a function with these results returns, see :func:`returned_type`."""
+        """Return the return value of a function with these results, see :func:`returned_type`."""
         if len(values) == 1:
             return values[0]
         return self.context.make_tuple(self.builder, returned_type(types_), values)
@@ -128,7 +128,7 @@ class Frame(NamedTuple):
         self.context.call_conv.return_user_exc(self.builder, exception, (message,))
 
     def allocate(self, n_bytes: ir.Value) -> ir.Value:
-        """Return new memory with one reference, null if there is none."""
+        """Return new memory with one reference, null if the allocation fails."""
         align = self.context.get_preferred_array_alignment(types.float64)
         return self.context.nrt.meminfo_alloc_aligned_unchecked(self.builder, n_bytes, align)
 
@@ -137,11 +137,11 @@ class Frame(NamedTuple):
         return self.builder.bitcast(self.context.nrt.meminfo_data(self.builder, memory), POINTER)
 
     def release(self, memory: ir.Value) -> None:
-        """Give one reference to memory back."""
+        """Release one reference to memory."""
         self.context.nrt.decref(self.builder, MEMORY, memory)
 
     def text(self, value: str) -> ir.Value:
-        """Return the address of a string of C."""
+        """Return the address of a C string."""
         return self.context.insert_const_string(self.builder.module, value)
 
 
@@ -149,23 +149,23 @@ Emit = Callable[[Frame, Sequence[types.Type], Sequence[ir.Value]], ir.Value]
 
 
 class EmittedFunction:
-    """A function of positional arguments.
+    """Function of positional arguments whose instructions are emitted by a callable.
 
     Parameters
     ----------
     name : str
-        Its name.
+        Name of the function.
     returned : numba.types.Type
-        The type of its result.
+        Return type.
     emit : callable
         ``emit(frame, types, values)`` appends the instructions of a call and returns the result, a
-        new reference. What it refers to lives as long as the function.
+        new reference. Objects that ``emit`` refers to live as long as the function.
     in_python : callable
-        The same of arrays, for where ``njit`` is replaced and the caller runs as Python, as in PyTensor's own tests.
+        The function of arrays, for callers that run as Python because ``njit`` is replaced, as in PyTensor's own tests.
     source : object, optional
-        What the function is made of, for those that find it in compiled code.
+        The kernel or constants of the function, for code that analyzes a compiled graph.
     takes : sequence of numba.types.Array, optional
-        The arrays that it can be called with, in any order of their elements; by default any. Others are a TypingError.
+        Types of the arguments, with any layout; by default any types. Other arguments are a TypingError.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class EmittedFunction:
 
 
 def _is_like(expected: types.Array, given: types.Type) -> bool:
-    """Return whether a type is that of an array with the same number of axes, and elements of the same type."""
+    """Return whether a type is an array type with the same dtype and number of dimensions."""
     return (
         isinstance(given, types.Array)
         and given.ndim == expected.ndim
@@ -199,14 +199,14 @@ def _is_like(expected: types.Array, given: types.Type) -> bool:
 
 
 class EmittedFunctionType(types.WeakType, types.Callable, types.Dummy):
-    """The type of one function, as Numba sees it."""
+    """Numba type of one emitted function."""
 
     def __init__(self, function: EmittedFunction):
         self._store_object(function)
         super().__init__(f"{function.__name__} at {id(function)}")
 
     def get_call_type(self, context: Any, args: Sequence[types.Type], kws: dict[str, Any]) -> Any:
-        """Return the signature of a call; the function itself is the first argument of the lowering."""
+        """Return the signature of a call; the receiver passes the function to the lowering as its first argument."""
         function = self._get_object()
         for expected, given in zip(function.takes or (), args, strict=False):
             if not _is_like(expected, given):
@@ -216,11 +216,11 @@ class EmittedFunctionType(types.WeakType, types.Callable, types.Dummy):
         return signature(function.returned, *args, recvr=self)
 
     def get_call_signatures(self) -> tuple[list[Any], bool]:
-        """Return no signatures: any types are taken."""
+        """Return no signatures: all argument types are accepted."""
         return [], True
 
     def get_impl_key(self, sig: Any) -> type:
-        """Return what the lowering is registered for."""
+        """Return the key under which the lowering is registered."""
         return EmittedFunctionType
 
 

@@ -4,8 +4,8 @@
 
     i64 function(i64 *words)
 
-The words are, for each input, the address of its elements in C order and its lengths, and then the address of each output. A result is copied there
-and cast to float64. Numba types and lowers a call and nothing else, since what reads and writes words are emitted functions.
+The words are, for each input, the address of its elements in C order and its lengths, followed by the address of each output. The function copies each
+result to its output and casts to float64. Numba types and lowers only a call, since emitted functions read and write the words.
 """
 
 from collections.abc import Sequence
@@ -29,21 +29,21 @@ def run(words):
 def c_function(
     graph: Any, inputs: Sequence[tuple[str, int]], outputs: Sequence[tuple[int, ...]]
 ) -> Any:
-    """Return the C function of a graph; it returns 1 where the graph raises, and else 0.
+    """Return the C function of a graph, which returns 1 if the graph raises, else 0.
 
     Parameters
     ----------
     graph : Dispatcher
-        What PyTensor's Numba linker made: from arrays to a tuple of arrays.
+        The function of the graph, from PyTensor's Numba linker: from arrays to a tuple of arrays.
     inputs : sequence of (str, int)
-        Data type and number of axes of each input.
+        Dtype and number of dimensions of each input.
     outputs : sequence of tuple of int
-        The shape of each output. Results of other shapes are an error.
+        Shapes of the outputs. A result of another shape is an error.
 
     Returns
     -------
     object
-        Its attribute ``address`` is valid as long as this object.
+        An object whose attribute ``address`` is valid during its lifetime.
     """
     functions, at = {"graph": graph}, 0
     for number, (dtype, ndim) in enumerate(inputs):
@@ -66,10 +66,10 @@ def c_function(
 
 
 def _status_of(run: Any) -> EmittedFunction:
-    """Return a function from the words to whether ``run`` raises.
+    """Return a function from the words to 1 if ``run`` raises, else 0.
 
-    An ``except`` would not do: for an error of Python code, such as an Op of a user, Numba jumps there by a pointer that it has not set. That
-    error is cleared, so that Python does not find it when the caller returns.
+    An ``except`` block does not work: for an error of Python code, such as a user's Op, Numba jumps to the block through an uninitialized pointer. The
+    Python error is cleared, because the caller is not Python and would leave it set.
     """
     run.compile((types.voidptr,))
     [compiled] = run.overloads.values()
@@ -91,7 +91,7 @@ def _status_of(run: Any) -> EmittedFunction:
 
 
 def _given(dtype: str, ndim: int, at: int) -> EmittedFunction:
-    """Return a function from the words to the array of an input, whose words begin at a place."""
+    """Return a function from the words to the array of an input, whose words begin at ``at``."""
     type_ = array_type(dtype, ndim)
 
     def emit(frame: Frame, given: Sequence[types.Type], values: Sequence[ir.Value]) -> ir.Value:
@@ -108,7 +108,7 @@ def _given(dtype: str, ndim: int, at: int) -> EmittedFunction:
 
 
 def _taken(shape: tuple[int, ...], at: int) -> EmittedFunction:
-    """Return a function that copies an array to where a word says; it raises if the array has another shape."""
+    """Return a function that copies an array to the address in a word, and raises if the array has another shape."""
 
     def emit(frame: Frame, given: Sequence[types.Type], values: Sequence[ir.Value]) -> ir.Value:
         type_, builder = given[1], frame.builder
@@ -130,7 +130,7 @@ def _taken(shape: tuple[int, ...], at: int) -> EmittedFunction:
 
 
 def _word(builder: ir.IRBuilder, words: ir.Value, number: int) -> ir.Value:
-    """Return where a word is."""
+    """Return a pointer to a word."""
     return builder.gep(builder.bitcast(words, I64.as_pointer()), [I64(number)])
 
 

@@ -1,7 +1,7 @@
 """Private Numba APIs: the compiler result that ``numba.cfunc`` expects, and PyTensor's functions for a graph.
 
-``pipeline_class`` is the argument of Numba's decorators for a compiler of one's own. That of :func:`pipeline` asks first whether there is
-code for a function already.
+``pipeline_class`` is the argument of Numba's decorators for a custom compiler. The class from :func:`pipeline` first asks for existing code of a
+function.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,33 +14,33 @@ from numba.core.compiler import CR_FIELDS, Compiler, CompileResult
 
 from pymc_fastlogp._upstream.numba import EmittedFunction
 
-# PyTensor's wrapper of a function, which keeps it in this global variable.
+# Global variable in which PyTensor's wrapper of a function holds the function.
 WRAPPED = "jitable_func"
 # PyTensor's function of ``DeepCopyOp``.
 COPY = ("pytensor.link.numba.dispatch.compile_ops", "numba_funcify_DeepCopyOp.<locals>.deepcopy")
 
 
 class Library(Protocol):
-    """Code of a C function, as ``numba.cfunc`` asks for it."""
+    """Protocol of the code library that ``numba.cfunc`` uses."""
 
     def get_pointer_to_function(self, name: str) -> int:
-        """Return the address, valid as long as the library."""
+        """Return the address, valid during the lifetime of the library."""
 
     def get_llvm_str(self) -> str:
-        """Return its text."""
+        """Return the LLVM assembly."""
 
 
 def pipeline(library_of: Callable[[FunctionType], Library | None]) -> type[Compiler]:
-    """Return a compiler for ``numba.cfunc`` that takes the library of a function where there is one.
+    """Return a compiler for ``numba.cfunc`` that uses the existing library of a function.
 
     Parameters
     ----------
     library_of : callable
-        From the function that is decorated to its library, None for Numba to compile it.
+        From the decorated function to its library, None for a function that Numba compiles.
     """
 
     class Pipeline(Compiler):
-        """Numba's compiler, for functions that have no code yet."""
+        """Numba's compiler, for functions without a library."""
 
         def compile_extra(self, func: FunctionType) -> CompileResult:
             library = library_of(func)
@@ -57,14 +57,14 @@ def pipeline(library_of: Callable[[FunctionType], Library | None]) -> type[Compi
 
 @dataclass(frozen=True, eq=False)
 class Traced:
-    """A value in a graph: an input, or a result of a call.
+    """Value in a graph: an input, or a result of a call.
 
     Attributes
     ----------
     number : int
-        Which input, or which result.
+        Position of the input or of the result.
     call : Call, optional
-        The call; None for an input.
+        The call of a result; None for an input.
     """
 
     number: int
@@ -73,31 +73,31 @@ class Traced:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A call of a function that was emitted."""
+    """Call of an emitted function."""
 
     function: EmittedFunction
     arguments: tuple[Any, ...]
 
 
 class NotTracedError(Exception):
-    """A function that does more than to call emitted functions; the text names what."""
+    """A function does not only call emitted functions; the text names the other callee."""
 
 
 def traced(jitted: Any) -> tuple[Any, ...]:
-    """Return the outputs of a graph that PyTensor has made a Numba function of, without running it.
+    """Trace the Numba function that PyTensor made of a graph, and return the outputs.
 
-    The function is a sequence of calls, one for each node. It is called with stand-ins for its inputs and for the functions of the nodes,
-    so that nothing has to be read from its text.
+    The function is a sequence of calls, one per node. Tracing calls the function with placeholders for its inputs and for the functions of the nodes,
+    so its source text need not be parsed.
 
     Parameters
     ----------
     jitted : Dispatcher
-        What PyTensor's Numba linker made.
+        The function, from PyTensor's Numba linker.
 
     Returns
     -------
     tuple
-        For each output a :class:`Traced`, or a constant.
+        A :class:`Traced` or a constant for each output.
 
     Raises
     ------
@@ -108,13 +108,13 @@ def traced(jitted: Any) -> tuple[Any, ...]:
     if not isinstance(function, FunctionType) or function.__closure__:
         raise NotTracedError("a function that is not PyTensor's")
     code = function.__code__
-    stand_ins = {name: _stand_in(function.__globals__.get(name)) for name in code.co_names}
+    placeholders = {name: _placeholder(function.__globals__.get(name)) for name in code.co_names}
     inputs = [Traced(i) for i in range(code.co_argcount)]
-    return tuple(FunctionType(code, stand_ins)(*inputs))
+    return tuple(FunctionType(code, placeholders)(*inputs))
 
 
 def _unwrapped(function: Any) -> Any:
-    """Return what a function stands for, behind Numba's dispatchers and PyTensor's wrappers."""
+    """Return the function behind Numba's dispatchers and PyTensor's wrappers."""
     while True:
         function = getattr(function, "py_func", function)
         if not isinstance(function, FunctionType) or function.__code__.co_names != (WRAPPED,):
@@ -122,8 +122,8 @@ def _unwrapped(function: Any) -> Any:
         function = function.__globals__[WRAPPED]
 
 
-def _stand_in(value: Any) -> Any:
-    """Return what stands for a global variable of a graph's function."""
+def _placeholder(value: Any) -> Any:
+    """Return the placeholder of a global variable of a graph's function."""
     if isinstance(value, np.ndarray):
         return value
     function = _unwrapped(value)

@@ -1,8 +1,8 @@
 """Private Numba APIs: a type for arrays that a compiled graph returns, and their assignment to memory of the caller.
 
-nutpie assigns the gradient by ``out[...] = gradient``. For an array of Numba's own type this compiles the formatting of the error of
-a mismatch, which takes longer than the rest of the callback. Numba selects the code of an assignment by type. So results have a type of their own, for
-which the assignment is a loop, and the error has a constant message. Code for all other arrays stays as it is.
+nutpie assigns the gradient by ``out[...] = gradient``. For Numba's own array type the assignment includes code that formats the error message of
+a shape mismatch, which takes longer to compile than the rest of the callback. Numba selects the code of an assignment by type, so results have a separate type.
+Its assignment is a loop, and its error has a constant message. Code for all other arrays is unchanged.
 """
 
 import operator
@@ -23,16 +23,16 @@ NO_RESULT = "the function that returns the array has raised an exception"
 
 
 class ReturnedArray(types.Array):
-    """The type of a writable array in C order that a compiled graph returns.
+    """Type of a writable array in C order that a compiled graph returns.
 
-    It converts to, and unifies with, the type of any array of the same dtype. Views have that type, too.
+    The type converts to, and unifies with, the type of any array of the same dtype. Views have the type, too.
 
     Parameters
     ----------
     dtype : numba.types.Type
         Type of the elements.
     ndim : int
-        Number of axes.
+        Number of dimensions.
     """
 
     def __init__(self, dtype: types.Type, ndim: int):
@@ -48,14 +48,14 @@ def returned_outputs(
     output_storage: Sequence[Any] = (),
     **others: Any,
 ) -> list[bool]:
-    """Return for each output of a node whether it is returned by the whole function, and read by no node.
+    """Return, for each output of a node, True if the compiled function returns the output and no node reads it.
 
-    The code of a node that reads an output would be compiled, and cached on disk, for the other type as well.
+    A node that reads such an output would be compiled, and cached on disk, for a second argument type.
 
     Parameters
     ----------
     node : Apply
-        A node that PyTensor has Numba compile.
+        A node that Numba compiles.
     storage_map, output_storage
         Arguments of PyTensor's conversion of the node. The storage map has no variable of an inner graph.
     """
@@ -75,7 +75,7 @@ def _to_array(context: Any, builder: ir.IRBuilder, from_: Any, to: Any, value: i
 @lower_cast(ReturnedArray, types.Complex)
 @lower_cast(ReturnedArray, types.Boolean)
 def _to_number(context: Any, builder: ir.IRBuilder, from_: Any, to: Any, value: ir.Value) -> Any:
-    """Return the element of an array without axes; Numba compiles a call of ``take`` for it."""
+    """Return the element of a 0-d array, for which Numba would compile a call of ``take``."""
     array = arrayobj.make_array(from_)(context, builder, value)
     _raise_without_result(Frame(context, builder), array.data)
     element = arrayobj.load_item(context, builder, from_, array.data)
@@ -107,9 +107,9 @@ def _assign(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Val
 
 
 def _raise_without_result(frame: Frame, data: ir.Value) -> None:
-    """Raise an exception if there is no array.
+    """Append an exception for an array without memory.
 
-    After a call that raises in a ``try`` block, Numba goes on to the end of the basic block, with null for the result of the call.
+    After a call that raises in a ``try`` block, Numba executes the basic block to its end, with null as the result of the call.
     """
     with frame.builder.if_then(cgutils.is_null(frame.builder, data), likely=False):
         frame.raise_error(ValueError, NO_RESULT)

@@ -1,6 +1,6 @@
 """Private nutpie APIs: the C functions of a compiled model, and the stages of its compilation.
 
-nutpie is imported by the functions that need it: it takes longer to import than the package.
+Functions import nutpie when they need it, because nutpie takes longer to import than this package.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -46,9 +46,9 @@ class Callback(NamedTuple):
     Attributes
     ----------
     address : int
-        Of the function.
+        Address of the function.
     user_data : int
-        Of what it takes as its last argument.
+        Address of its last argument.
     n_dim : int
         Length of the unconstrained point.
     """
@@ -59,21 +59,21 @@ class Callback(NamedTuple):
 
 
 def callback_of(compiled: Any) -> Callback:
-    """Return the callback of what ``nutpie.compile_pymc_model`` returned, which has to stay alive."""
+    """Return the callback for logp of a model that ``nutpie.compile_pymc_model`` returned, which has to stay alive."""
     return Callback(
         compiled.compiled_logp_func.address, compiled.user_data.ctypes.data, int(compiled.n_dim)
     )
 
 
 class Functions(NamedTuple):
-    """PyTensor functions that nutpie makes of a model, before Numba compiles the callbacks.
+    """PyTensor functions of a model, before the callbacks are compiled.
 
     Attributes
     ----------
     n_dim, n_expanded : int
-        Lengths of the unconstrained point and of all values that are stored.
+        Lengths of the unconstrained point and of all stored values.
     logp, expand : pytensor.compile.Function
-        The point to logp and gradient, and to all values.
+        From the point to logp and gradient, and to all stored values.
     shape_info : tuple of lists
         Names, slices and shapes of the stored variables.
     reparameterized : list of str
@@ -89,7 +89,7 @@ class Functions(NamedTuple):
 
 
 def differs() -> str | None:
-    """Return what of the installed nutpie is not as this file knows it, None if all is."""
+    """Return a difference between the installed nutpie and the API that this file uses, None if there is none."""
     from dataclasses import fields
 
     from nutpie import compile_pymc
@@ -119,7 +119,7 @@ def functions_by_nutpie(
     initial_point: Callable[[Any], dict[str, np.ndarray]],
     var_names: Iterable[str] | None,
 ) -> Functions:
-    """Return the functions of a model, as nutpie makes them in PyTensor's mode NUMBA."""
+    """Return the functions of a model, compiled by nutpie in PyTensor's mode NUMBA."""
     from nutpie.compile_pymc import _make_functions
 
     n_dim, n_expanded, logp, expand, _, *rest = _make_functions(
@@ -134,7 +134,7 @@ def functions_by_nutpie(
 
 
 def shapes_by_nutpie(model: "pm.Model") -> dict[str, tuple[int, ...]]:
-    """Return the shapes of what nutpie stores, by name; it compiles two functions for that."""
+    """Return the shapes of the stored variables by name, for which nutpie compiles two functions."""
     from nutpie.compile_pymc import _compute_shapes
 
     return _compute_shapes(model)
@@ -145,25 +145,25 @@ def flat_initial_point(
     names: Sequence[str],
     shapes: Sequence[tuple[int, ...]],
 ) -> Callable[[Any], np.ndarray]:
-    """Return a function from a seed to an unconstrained point, from one to values by name."""
+    """Return a function from a seed to an unconstrained point, given the function to values by name."""
     from nutpie.compile_pymc import _rv_dict_to_flat_array_wrapper
 
     return _rv_dict_to_flat_array_wrapper(initial_point, names, shapes)
 
 
 class RawCallback(NamedTuple):
-    """A function that nutpie has Numba compile.
+    """Callback that nutpie decorates with ``numba.cfunc``.
 
     Attributes
     ----------
     name : {"logp", "expand"}
-        Which one.
+        The kind of callback.
     jitted : Dispatcher
-        The graph's function, of the point alone.
+        The function of the graph, whose only argument is the point.
     n_dim : int
         Length of the unconstrained point.
     n_expanded : int, optional
-        Length of all values that are stored, None of logp.
+        Length of all stored values; None for logp.
     """
 
     name: str
@@ -173,13 +173,13 @@ class RawCallback(NamedTuple):
 
 
 def raw_callback_of(function: FunctionType) -> RawCallback | None:
-    """Return what a function is among those that nutpie has Numba compile; None if it is none of them, or if it reads shared data."""
+    """Return the callback of a function that nutpie decorates; None for other functions, and for callbacks that read shared data."""
     names = {f"_make_c_{x}_func.<locals>.{x}_numba": x for x in ("logp", "expand")}
     name = names.get(function.__qualname__)
     if name is None or function.__module__ != "nutpie.compile_pymc" or differs() is not None:
         return None
     variables = getclosurevars(function).nonlocals
-    # Where no data are shared, this is a function of the graph's, else one of the shared data too.
+    # Without shared data, `extract` closes over the function of the graph alone.
     extract = getclosurevars(variables["extract"].py_func).nonlocals
     if extract.keys() != {"inner"}:
         return None

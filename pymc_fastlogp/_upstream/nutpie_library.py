@@ -1,13 +1,15 @@
-"""nutpie's sampler without nutpie's modules in Python.
+"""nutpie's sampler without nutpie's Python modules.
 
-``import nutpie`` imports Numba and all of ArviZ, with matplotlib, SciPy's statistics and, where it is installed, JAX. That takes longer than all else
-of a model that is found on disk. What samples is one library in Rust, which needs none of them. Here it is loaded alone, under the name by which
-nutpie imports it, so that there is one of it whichever comes first, and called as ``nutpie.sample`` calls it. The library is private to nutpie, so
-this is done with the releases that were read; with others, nutpie itself samples.
+``import nutpie`` imports Numba and all of ArviZ, with matplotlib, SciPy's statistics and, if installed, JAX. That takes longer than all other steps
+for a model from the cache. The sampler is one library in Rust, which needs none of them. Here the library is loaded alone, under the name by which
+nutpie imports it, so that the process has one instance of it, and is called as ``nutpie.sample`` calls it. The library is private to nutpie, so
+only known releases are used in this way; with other releases, nutpie itself samples.
 """
 
 import sys
 import threading
+import time
+import weakref
 from collections.abc import Callable, Mapping
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
@@ -18,7 +20,7 @@ import numpy as np
 
 NAME = "nutpie._lib"
 RELEASES = frozenset(("0.16.10", "0.16.11"))
-# Statistics that nutpie leaves out where nobody asks for them.
+# Statistics that nutpie leaves out by default.
 LEFT_OUT = (
     "gradient",
     "unconstrained_draw",
@@ -33,8 +35,10 @@ LEFT_OUT = (
     "transformed_gradient",
     "transformation_mu",
 )
-# How often the progress is reported, in milliseconds, as in nutpie.
+# Interval of progress reports in milliseconds, as in nutpie.
 PROGRESS_RATE = 100
+# Longest wait in seconds for the threads of a failed sampler.
+LONGEST_WAIT = 2.0
 
 _lock = threading.Lock()
 
@@ -45,13 +49,13 @@ class SampledModel(NamedTuple):
     Attributes
     ----------
     n_dim, n_expanded : int
-        Lengths of the unconstrained point and of all values that are stored.
+        Lengths of the unconstrained point and of all stored values.
     logp, expand : int
-        Addresses of nutpie's two callbacks.
+        Addresses of the two callbacks.
     user_data : int
-        Address of what they take as their last argument.
+        Address of their last argument.
     alive : object
-        What keeps the addresses valid.
+        Owner of the memory at the addresses.
     initial_point : callable
         From a seed to an unconstrained point, shape ``(n_dim,)``.
     shape_info : tuple of lists
@@ -78,11 +82,11 @@ class Trace(NamedTuple):
     Attributes
     ----------
     draws, stats : list of RecordBatch
-        Of Arrow, one a chain. Draws of the warm-up come first; the column ``tuning`` of ``stats`` says how many.
+        Arrow record batches, one per chain. Tuning draws come first and are marked in the column ``tuning`` of ``stats``.
     settings : dict
-        Of the sampler.
+        Settings of the sampler.
     version : str
-        Of nutpie.
+        Version of nutpie.
     """
 
     draws: list[Any]
@@ -92,7 +96,7 @@ class Trace(NamedTuple):
 
 
 def library() -> ModuleType | None:
-    """Return nutpie's library, None if it is of another release or cannot be loaded alone."""
+    """Return nutpie's library, None if the release is unknown or the library cannot be loaded alone."""
     with _lock:
         module = sys.modules.get(NAME) or _load()
     return module if module is not None and module.__version__ in RELEASES else None
@@ -123,39 +127,42 @@ def draw(
     progress: Callable[[list[Any]], None] | None,
     meanwhile: Callable[[], None],
 ) -> Trace:
-    """Sample by NUTS with nutpie's default adaptation; what came before a Ctrl-C is returned, as by ``nutpie.sample``.
+    """Sample by NUTS with nutpie's default adaptation; after a Ctrl-C the draws so far are returned, as by ``nutpie.sample``.
 
     Parameters
     ----------
     library : module
-        nutpie's.
+        nutpie's library.
     model : SampledModel
         The model.
     seed : int
-        Of all chains.
+        Seed of all chains.
     settings : mapping
         ``num_tune``, ``num_draws``, ``num_chains`` and other settings of the sampler by nutpie's names.
     store_unconstrained : bool
-        Whether unconstrained points are stored, too.
+        Whether unconstrained points are stored.
     cores : int
-        How many chains run at a time.
+        Number of chains that run at the same time.
     progress : callable, optional
-        Gets the progress of all chains now and then, in a thread of its own.
+        Called with the progress of all chains every ``PROGRESS_RATE`` milliseconds, in a separate thread.
     meanwhile : callable
-        What this thread does while others sample.
+        Called in this thread while other threads sample.
     """
     chosen = library.PyNutsSettings.Diag(seed)
     chosen.update(dict(settings))
     chosen.store_unconstrained = store_unconstrained
+    token = _Token()
+    token_of_threads = weakref.ref(token)
     sampler = library.PySampler.from_pymc(
         chosen,
         cores,
-        _model(library, model),
+        _model(library, model._replace(alive=(model.alive, token))),
         library.ProgressType.none(),
         progress,
         PROGRESS_RATE,
         library.PyStorage.arrow(),
     )
+    del token
     try:
         meanwhile()
         sampler.wait(None)
@@ -163,9 +170,25 @@ def draw(
         sampler.abort()
     except BaseException:
         sampler.abort()
+        # A sampler, or a thread of its other chains, that outlives the interpreter crashes the process. The traceback refers to this frame.
+        del sampler
+        _wait_for_threads(library, token_of_threads)
         raise
     draws, stats = sampler.take_results().get_arrow_trace()
     return Trace(draws, stats, chosen.as_dict(), library.__version__)
+
+
+class _Token:
+    """Object that the threads of a sampler own together with the memory of the model."""
+
+
+def _wait_for_threads(library: ModuleType, token: "weakref.ref[_Token]") -> None:
+    """Wait until no thread of a sampler owns a token, at most ``LONGEST_WAIT`` seconds."""
+    end = time.monotonic() + LONGEST_WAIT
+    while token() is not None and time.monotonic() < end:
+        # A Rust thread without the GIL only queues its references; any call of the library releases queued references.
+        library.ProgressType.none()
+        time.sleep(0.01)
 
 
 def _model(library: ModuleType, model: SampledModel) -> Any:
@@ -182,5 +205,5 @@ def _model(library: ModuleType, model: SampledModel) -> Any:
         sizes,
         coords,
         model.initial_point,
-        None,  # what adapts a transform, which only adaptation="flow" calls
+        None,  # function that adapts a transform, for adaptation="flow" only
     )

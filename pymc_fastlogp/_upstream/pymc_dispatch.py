@@ -8,16 +8,16 @@ from pymc.logprob.abstract import _icdf, _logcdf, _logprob
 
 __all__ = ["SymbolicRandomVariable", "functions_for", "logprob_of", "support_point_of"]
 
-# Older versions know no densities of what is above a bound.
+# Older versions have no _logccdf.
 DISPATCHERS = (
     *(_logprob, _logcdf, _icdf, _support_point),
     *(getattr(abstract, name) for name in ("_logccdf",) if hasattr(abstract, name)),
 )
-# As PyMC's guide for authors of distributions has it: `@logprob_of.register(MyOp)`.
+# For registration as in PyMC's guide for authors of distributions: `@logprob_of.register(MyOp)`.
 logprob_of, support_point_of = _logprob, _support_point
 
 
 def functions_for(op_type: type) -> Iterator[Callable]:
-    """Yield what is registered for a type of Op."""
+    """Yield the functions that are registered for a type of Op."""
     for dispatcher in DISPATCHERS:
         yield dispatcher.dispatch(op_type)

@@ -1,6 +1,6 @@
 """Private steps of ``pm.sample`` that :func:`pymc_fastlogp.sample` repeats.
 
-A file of its own: where one of these names is gone, ``pm.sample`` samples, and all else works.
+If an import of this file fails, ``pm.sample`` samples, and the other parts of the package work.
 """
 
 from collections.abc import Mapping
@@ -42,14 +42,14 @@ __all__ = [
 
 
 def data_groups(model: pm.Model, coords: Mapping[str, Any]) -> dict[str, "DataTree"]:
-    """Return the groups of data that PyMC adds to nutpie's draws, which it does by a function that imports nutpie.
+    """Return the data groups that PyMC adds to nutpie's draws, without PyMC's function, which imports nutpie.
 
     Parameters
     ----------
     model : pymc.Model
         The model.
     coords : mapping of str to ndarray
-        Coordinates by dimension. PyMC's own conversion makes a matrix of tuples.
+        Coordinates by dimension. PyMC's own conversion turns tuples into a matrix.
     """
     from xarray import DataTree
 
@@ -64,9 +64,9 @@ def data_groups(model: pm.Model, coords: Mapping[str, Any]) -> dict[str, "DataTr
 
 
 def other_step_method(model: pm.Model) -> str | None:
-    """Say which variable PyMC gives to another step method than NUTS where all have gradients, None if it is none.
+    """Return the reason why PyMC samples a variable by another step method than NUTS although gradients exist, None if there is none.
 
-    Others than PyMC's own may be registered, as that of BART, whose trees no gradient knows of.
+    Packages can register step methods, such as BART for its trees, which have no gradient.
     """
     for value in model.value_vars:
         rv = model.values_to_rvs[value]
@@ -77,7 +77,7 @@ def other_step_method(model: pm.Model) -> str | None:
 
 
 def step_keywords() -> set[str]:
-    """Return the keywords that ``pm.sample`` hands on: names of step methods, and arguments of NUTS, also those for ``pytensor.function``."""
+    """Return the keywords that ``pm.sample`` passes on: names of step methods, and arguments of NUTS and of ``pytensor.function``."""
     functions = [function, *(kind.__init__ for kind in NUTS.__mro__)]
     names = {name for each in functions for name in signature(each).parameters}
     return names | {method.name for method in mcmc.STEP_METHODS}

@@ -6,7 +6,7 @@ from pytensor.link.numba.linker import NumbaLinker
 
 
 def forget_empty_entry(database: RewriteDatabase, name: str) -> None:
-    """Delete the empty entry that a query which excluded a name left, with which the name cannot be registered."""
+    """Delete the empty entry of a name, which a query that excludes the name leaves and which prevents registration."""
     if not database.__db__[name]:
         del database.__db__[name]
 

@@ -1,8 +1,8 @@
-"""The addresses of BLAS and LAPACK in SciPy, which it gives to compiled code by capsules.
+"""Addresses of the BLAS and LAPACK functions of SciPy, from the capsules that SciPy exports for compiled code.
 
-``scipy.linalg.cython_blas`` is made for Cython, which reads ``__pyx_capi__``. Numba documents the same way in.
+``scipy.linalg.cython_blas`` is an interface for Cython, which reads ``__pyx_capi__``. Numba documents the same access.
 
-``scipy.linalg`` takes long to import, so it is imported when a function is first asked for: a model without matrices does without.
+``scipy.linalg`` takes long to import, so it is imported at the first request for a function: a model without matrices does not need it.
 """
 
 from ctypes import PYFUNCTYPE, c_char_p, c_void_p, py_object, pythonapi
@@ -13,7 +13,7 @@ _pointer_of = PYFUNCTYPE(c_void_p, py_object, c_char_p)(("PyCapsule_GetPointer",
 
 
 def signature(function: str) -> bytes:
-    """Return the C type of a function, which is the name of its capsule."""
+    """Return the C signature of a function, which is the name of its capsule."""
     return _name_of(_capsule(function))
 
 

@@ -11,8 +11,8 @@ from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmarking.result import BenchmarkResult
 from pymc_fastlogp.benchmarking.wait import Wait, measure_wait
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.models.in_place_rewrites import settle
-from pymc_fastlogp.models.validate import NOWHERE_FINITE, given_model, refuse_discrete
+from pymc_fastlogp.models.in_place_rewrites import apply_in_place_rewrites
+from pymc_fastlogp.models.validate import NOWHERE_FINITE, refuse_discrete, validated_model
 from pymc_fastlogp.patching import unpatched
 from pymc_fastlogp.verification.roundoff import NOISE_ALLOWED, neighbors
 
@@ -92,10 +92,10 @@ def benchmark(
     """
     if rounds < 1:
         raise ValueError(f"rounds is {rounds}: at least one is needed.")
-    model = given_model("benchmark", model, freeze_model=freeze_model)
+    model = validated_model("benchmark", model, freeze_model=freeze_model)
     refuse_discrete(model)
     waits = _waits(model, freeze_model=freeze_model, seed=seed) if wait else {}
-    settle(model)
+    apply_in_place_rewrites(model)
     off, on = (compile_model(model, side, freeze_model=freeze_model) for side in ("off", "on"))
     result = time_compiled(off, on, rounds=rounds, seconds_per_round=seconds_per_round, seed=seed)
     return replace(result, wait=waits)

@@ -1,12 +1,12 @@
-"""The two C functions that nutpie calls, around a call of a kernel, or of a graph that Numba compiles.
+"""Emit the two C functions that nutpie calls, around the call of a graph.
 
 .. code-block:: text
 
     i64 logp(u64 n_dim, f64 *x, f64 *gradient, f64 *logp, void *user_data)
     i64 expand(u64 n_dim, u64 n_expanded, f64 *x, f64 *expanded, void *user_data)
 
-Their results are those of the functions that nutpie compiles with Numba, see :mod:`pymc_fastlogp.callbacks.status`. What is called
-writes to the memory of the caller.
+The functions return the same results as the functions that nutpie compiles with Numba; see :mod:`pymc_fastlogp.callbacks.native` for their status
+codes. A kernel writes directly to the caller's memory.
 """
 
 from collections.abc import Sequence
@@ -16,38 +16,37 @@ from math import prod
 import numpy as np
 from llvmlite import ir
 
-from pymc_fastlogp.callbacks.kernel_call import Plan
-from pymc_fastlogp.callbacks.numba_graph import NumbaGraph
-from pymc_fastlogp.callbacks.status import (
+from pymc_fastlogp.callbacks.graph_call import GraphCall, KernelCall, NumbaCall
+from pymc_fastlogp.callbacks.native import (
     BAD_GRADIENT,
     BAD_LOGP,
     EXPAND_RAISED,
     RAISED,
+    SYMBOL,
     WRONG_LENGTH,
+    offset,
 )
-from pymc_fastlogp.callbacks.user_data import offset
 from pymc_fastlogp.kernel.emit import emit_shapes, signature
 from pymc_fastlogp.kernel.ir.expressions import Buffer
 from pymc_fastlogp.kernel.llvm import F64, I1, I8, I64, POINTER, declared, stack_variable
-from pymc_fastlogp.model_cache.record import SYMBOL
 
 ITEMSIZE = 8
-# All bits of the exponent are set in infinities and nans, and in nothing else.
+# Exactly infinities and NaNs have all bits of the exponent set.
 EXPONENT = I64(0x7FF0000000000000)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Offsets of addresses, constants and shared data in the memory of a callback.
+    """Positions of addresses and shared data in the user data of a callback.
 
     Attributes
     ----------
     record : numpy.dtype
-        Of the user data.
+        Dtype of the user data.
     shared : sequence of str
-        The keys of the inputs of the graph after the point.
+        Keys of the inputs of the graph after the point.
     first : int
-        Which of the addresses is that of what is called; those of the constants follow.
+        Position of the called function among the addresses; the addresses of its constants follow.
     """
 
     record: np.dtype
@@ -55,14 +54,14 @@ class Layout:
     first: int
 
     def address(self, builder: ir.IRBuilder, user_data: ir.Value, number: int) -> ir.Value:
-        """Return the address of what is called, number 0, or that of a constant, as an integer."""
+        """Return an address as an integer: number 0 is the called function, the constants follow."""
         at = offset(self.record, "addresses") + ITEMSIZE * (self.first + number)
         return _word(builder, user_data, at)
 
 
 @dataclass(frozen=True)
 class FixedAddresses:
-    """The same for a callback of this process alone: addresses are part of its code."""
+    """Addresses that are part of the code of a callback, which is valid in this process only."""
 
     addresses: Sequence[int]
 
@@ -71,14 +70,14 @@ class FixedAddresses:
         return I64(self.addresses[number])
 
 
-def logp_module(plan: Plan | NumbaGraph, layout: Layout | FixedAddresses, n_dim: int) -> ir.Module:
-    """Return a module with the function of logp and gradient."""
+def logp_module(call: GraphCall, layout: Layout | FixedAddresses, n_dim: int) -> ir.Module:
+    """Return a module with the callback for logp and gradient."""
     function = _function([I64, POINTER, POINTER, POINTER, POINTER])
     length, x, gradient, logp, user_data = function.args
     builder = ir.IRBuilder(function.append_basic_block())
     _return_unless(builder, builder.icmp_unsigned("==", length, I64(n_dim)), WRONG_LENGTH)
     targets = [(logp, 1), (gradient, n_dim)]
-    _emit_call(_Place(builder, layout, x, n_dim, user_data), plan, targets, RAISED)
+    _emit_call(_CallSite(builder, layout, x, n_dim, user_data), call, targets, RAISED)
     _return_unless(builder, _all_finite(builder, gradient, n_dim), BAD_GRADIENT)
     _return_unless(builder, _is_finite(builder, builder.load(logp, typ=F64)), BAD_LOGP)
     builder.ret(I64(0))
@@ -86,27 +85,27 @@ def logp_module(plan: Plan | NumbaGraph, layout: Layout | FixedAddresses, n_dim:
 
 
 def expand_module(
-    plan: Plan | NumbaGraph, layout: Layout | FixedAddresses, n_dim: int, n_expanded: int
+    call: GraphCall, layout: Layout | FixedAddresses, n_dim: int, n_expanded: int
 ) -> ir.Module:
-    """Return a module with the function of all values that are stored."""
+    """Return a module with the callback for all stored values."""
     function = _function([I64, I64, POINTER, POINTER, POINTER])
     *lengths, x, expanded, user_data = function.args
     builder = ir.IRBuilder(function.append_basic_block())
     for length, expected in zip(lengths, (n_dim, n_expanded), strict=True):
         _return_unless(builder, builder.icmp_unsigned("==", length, I64(expected)), WRONG_LENGTH)
-    if isinstance(plan, Plan) and plan.kernel is None:
+    if isinstance(call, KernelCall) and call.kernel is None:
         assert n_expanded == n_dim
         _copy(builder, expanded, x, n_dim)
     else:
         targets = [(expanded, n_expanded)]
-        _emit_call(_Place(builder, layout, x, n_dim, user_data), plan, targets, EXPAND_RAISED)
+        _emit_call(_CallSite(builder, layout, x, n_dim, user_data), call, targets, EXPAND_RAISED)
     builder.ret(I64(0))
     return function.module
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Insertion point of a call in a callback, with the values available there."""
+class _CallSite:
+    """Insertion point of a call in a callback, with the values that are available there."""
 
     builder: ir.IRBuilder
     layout: Layout | FixedAddresses
@@ -115,11 +114,11 @@ class _Place:
     user_data: ir.Value
 
     def address(self, number: int) -> ir.Value:
-        """Return one of the addresses of the callback."""
+        """Return an address of the callback."""
         return self.layout.address(self.builder, self.user_data, number)
 
     def input(self, number: int, ndim: int) -> tuple[ir.Value, list[ir.Value]]:
-        """Return the address of an input of the graph as an integer, and its lengths; the first one is the point."""
+        """Return the address of an input of the graph as an integer, and its lengths; input 0 is the point."""
         if number == 0:
             return self.builder.ptrtoint(self.x, I64), [I64(self.n_dim)]
         assert isinstance(self.layout, Layout)
@@ -131,38 +130,38 @@ class _Place:
 
 
 def _emit_call(
-    place: _Place, plan: Plan | NumbaGraph, targets: Sequence[tuple[ir.Value, int]], failed: int
+    site: _CallSite, call: GraphCall, targets: Sequence[tuple[ir.Value, int]], failed: int
 ) -> None:
     """Append a call.
 
     Parameters
     ----------
-    place : _Place
-        Where it goes.
-    plan : Plan or NumbaGraph
-        What is called.
+    site : _CallSite
+        The insertion point.
+    call : GraphCall
+        The call.
     targets : sequence of (llvmlite.ir.Value, int)
-        For each output of the graph where it goes, and how many numbers there is room for.
+        Address and number of elements of the memory for each output of the graph.
     failed : int
-        What the callback returns unless the call succeeds.
+        Status of the callback if the call fails.
     """
-    if isinstance(plan, NumbaGraph):
-        arguments, type_ = [_words(place, plan, targets)], ir.FunctionType(I64, [POINTER])
+    if isinstance(call, NumbaCall):
+        arguments, type_ = [_words(site, call, targets)], ir.FunctionType(I64, [POINTER])
     else:
-        assert plan.kernel is not None
-        arguments = _kernel_arguments(place, plan, targets, failed)
-        type_ = signature(plan.kernel.program)
-    builder = place.builder
-    function = builder.inttoptr(place.address(0), type_.as_pointer())
+        assert call.kernel is not None
+        arguments = _kernel_arguments(site, call, targets, failed)
+        type_ = signature(call.kernel.program)
+    builder = site.builder
+    function = builder.inttoptr(site.address(0), type_.as_pointer())
     status = builder.call(function, arguments)
     _return_unless(builder, builder.icmp_signed("==", status, I64(0)), failed)
 
 
-def _words(place: _Place, graph: NumbaGraph, targets: Sequence[tuple[ir.Value, int]]) -> ir.Value:
-    """Return a pointer to what the function of a graph takes, on the stack."""
-    builder, words = place.builder, []
-    for number, (_, ndim) in enumerate(graph.inputs):
-        address, lengths = place.input(number, ndim)
+def _words(site: _CallSite, call: NumbaCall, targets: Sequence[tuple[ir.Value, int]]) -> ir.Value:
+    """Return a pointer to the argument array of a graph's C function, on the stack."""
+    builder, words = site.builder, []
+    for number, (_, ndim) in enumerate(call.inputs):
+        address, lengths = site.input(number, ndim)
         words += [address, *lengths]
     words += [builder.ptrtoint(pointer, I64) for pointer, _ in targets]
     array = stack_variable(builder, ir.ArrayType(I64, len(words)))
@@ -172,35 +171,35 @@ def _words(place: _Place, graph: NumbaGraph, targets: Sequence[tuple[ir.Value, i
 
 
 def _kernel_arguments(
-    place: _Place, plan: Plan, targets: Sequence[tuple[ir.Value, int]], failed: int
+    site: _CallSite, call: KernelCall, targets: Sequence[tuple[ir.Value, int]], failed: int
 ) -> list[ir.Value]:
-    """Return what the kernel of a plan takes; append checks that inputs are as its types say, and that outputs have room."""
-    assert plan.kernel is not None
-    program = plan.kernel.program
+    """Return the arguments of a kernel; append checks of static input lengths and of the sizes of outputs."""
+    assert call.kernel is not None
+    program = call.kernel.program
     inputs: list[ir.Value] = []
     n_constants = 0
-    for argument, buffer in zip(plan.arguments, program.inputs, strict=True):
+    for argument, buffer in zip(call.arguments, program.inputs, strict=True):
         if isinstance(argument, np.ndarray):
             n_constants += 1
-            where = place.builder.inttoptr(place.address(n_constants), POINTER)
-            inputs += [where, *map(I64, argument.shape), *map(I64, argument.strides)]
+            data = site.builder.inttoptr(site.address(n_constants), POINTER)
+            inputs += [data, *map(I64, argument.shape), *map(I64, argument.strides)]
         else:
-            inputs += _kernel_input(place, argument, buffer, failed)
-    shapes = emit_shapes(place.builder, program, inputs)
+            inputs += _kernel_input(site, argument, buffer, failed)
+    shapes = emit_shapes(site.builder, program, inputs)
     pointers: list[ir.Value] = [None] * len(program.outputs)
-    for (pointer, room), output in zip(targets, plan.outputs, strict=True):
+    for (pointer, size), output in zip(targets, call.outputs, strict=True):
         pointers[output] = pointer
-        _check_room(place.builder, shapes[output], room, failed)
+        _check_size(site.builder, shapes[output], size, failed)
     return [*inputs, *pointers]
 
 
-def _kernel_input(place: _Place, number: int, buffer: Buffer, failed: int) -> list[ir.Value]:
-    """Return pointer, lengths and strides of an input of the graph, which is in C order.
+def _kernel_input(site: _CallSite, number: int, buffer: Buffer, failed: int) -> list[ir.Value]:
+    """Return pointer, lengths and strides of an input of the graph, in C order.
 
-    Where its type has a length, the kernel does not look at the one that is passed, so that of shared data is checked here.
+    A kernel ignores the passed length of an axis whose length is static, so the lengths of shared data are checked here.
     """
-    builder = place.builder
-    address, lengths = place.input(number, buffer.ndim)
+    builder = site.builder
+    address, lengths = site.input(number, buffer.ndim)
     for length, expected in zip(lengths, buffer.shape, strict=True):
         if number and isinstance(expected, int):
             _return_unless(builder, builder.icmp_signed("==", length, I64(expected)), failed)
@@ -212,17 +211,17 @@ def _kernel_input(place: _Place, number: int, buffer: Buffer, failed: int) -> li
     return [builder.inttoptr(address, POINTER), *lengths, *strides]
 
 
-def _check_room(builder: ir.IRBuilder, shape: Sequence[ir.Value], room: int, failed: int) -> None:
-    """Return where an output has not as many elements as there is room for."""
+def _check_size(builder: ir.IRBuilder, shape: Sequence[ir.Value], size: int, failed: int) -> None:
+    """Append a return with status ``failed`` for an output that has not ``size`` elements."""
     if all(isinstance(length, ir.Constant) for length in shape):
-        assert prod(length.constant for length in shape) == room
+        assert prod(length.constant for length in shape) == size
         return
-    size: ir.Value = I64(1)
+    product: ir.Value = I64(1)
     for length in shape:
         is_negative = builder.icmp_signed("<", length, I64(0))
         _return_unless(builder, builder.not_(is_negative), failed)
-        size = builder.mul(size, length)
-    _return_unless(builder, builder.icmp_signed("==", size, I64(room)), failed)
+        product = builder.mul(product, length)
+    _return_unless(builder, builder.icmp_signed("==", product, I64(size)), failed)
 
 
 def _word(builder: ir.IRBuilder, user_data: ir.Value, at: int) -> ir.Value:
@@ -253,7 +252,7 @@ def _is_finite(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
 
 
 def _all_finite(builder: ir.IRBuilder, array: ir.Value, length: int) -> ir.Value:
-    """Append a loop without a branch, so that LLVM makes vectors of it."""
+    """Append a branch-free loop, which LLVM vectorizes, and return whether all elements are finite."""
     if length == 0:
         return I1(1)
     before, loop = builder.block, builder.append_basic_block()

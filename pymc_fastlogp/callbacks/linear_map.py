@@ -1,14 +1,15 @@
-"""A model whose sampler moves in other coordinates, see :mod:`pymc_fastlogp.reparametrization.linear_map`.
+"""Callbacks in linearly transformed coordinates, see :mod:`pymc_fastlogp.reparametrization.linear_map`.
 
-What is compiled of the model stays as it is, and so does what is stored. Before the two functions of C that nutpie calls stand two others, which know nothing of the
-model, so that there is one machine code for all. With ``p`` for the places, ``f`` for the followers, ``A`` for the matrix, ``L`` and ``R`` for left and right, they do
+Two C functions with nutpie's signatures call the model's callbacks. They do not depend on the model, so they are compiled once; compiled model and stored
+values stay the same. Let ``w`` be the point of the sampler, ``x`` the point of the model, ``p`` the indices of the transformed parameters and ``f``
+the indices of their dependents. With the matrix ``A``, the factors ``L`` and ``R``, and the gradients ``dw`` and ``dx``
 
 .. code-block:: text
 
-    x = w,          x[p] = A @ w[p],   x[f] += x[p] @ L @ R
-    of_w = of_x,    of_w[p] = (of_x[p] + L @ (R @ of_x[f])) @ A
+    x = w,      x[p] = A @ w[p],    x[f] += x[p] @ L @ R
+    dw = dx,    dw[p] = (dx[p] + L @ (R @ dx[f])) @ A
 
-so that all matrices are read row by row. A point of another length than the model's is none that the map could be applied to.
+All matrices are read row by row. A point of another length than the model's is rejected before the map is applied.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,32 +21,31 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from pymc_fastlogp.callbacks.object_code import object_code_of
-from pymc_fastlogp.callbacks.status import WRONG_LENGTH
+from pymc_fastlogp.callbacks.native import WRONG_LENGTH, object_code_of
 from pymc_fastlogp.kernel.llvm import F64, I1, I64, POINTER, declared
 from pymc_fastlogp.kernel.native.code import Code, engine
 from pymc_fastlogp.reparametrization.linear_map import LinearMap
 
 LOGP, EXPAND = "mapped_logp", "mapped_expand"
-# What the user data are, eight bytes each.
+# Words of the user data, eight bytes each.
 INNER_LOGP, INNER_EXPAND, INNER_DATA = range(3)
-PLACES, MATRIX, FOLLOWERS, LEFT, RIGHT = range(3, 8)
-N_PLACES, RANK, N_FOLLOWERS, N_DIM = range(8, 12)
-# Sums in any order, so that LLVM makes vectors of them.
+INDICES, MATRIX, DEPENDENTS, LEFT, RIGHT = range(3, 8)
+N_INDICES, RANK, N_DEPENDENTS, N_DIM = range(8, 12)
+# Lets LLVM reorder sums, to vectorize them.
 ANY_ORDER = ("reassoc",)
 
 
-class Moved(NamedTuple):
-    """The two functions of C in other coordinates.
+class TransformedCallbacks(NamedTuple):
+    """The two callbacks in transformed coordinates.
 
     Attributes
     ----------
     logp, expand : Code
-        The functions.
+        The callbacks.
     user_data : ndarray
-        What they take as their last argument: addresses of those of the model, and of the map's arrays.
+        Their user data: addresses of the model's callbacks and user data, and of the arrays of the map.
     linear_map : LinearMap
-        Whose arrays have to stay alive.
+        The map, whose arrays have to stay alive.
     """
 
     logp: Code
@@ -54,28 +54,42 @@ class Moved(NamedTuple):
     linear_map: LinearMap
 
 
-def moved(logp: int, expand: int, user_data: int, linear_map: LinearMap, *, n_dim: int) -> Moved:
-    """Return functions of ``w``, from addresses of functions of ``x`` whose point has room on the stack of a thread."""
+def transform_callbacks(
+    logp: int, expand: int, user_data: int, linear_map: LinearMap, *, n_dim: int
+) -> TransformedCallbacks:
+    """Return callbacks in the coordinates of the sampler.
+
+    Parameters
+    ----------
+    logp, expand, user_data : int
+        Addresses of the model's callbacks and of their user data.
+    linear_map : LinearMap
+        From the coordinates of the sampler to the coordinates of the model.
+    n_dim : int
+        Length of the point, which has to fit on the stack of a thread.
+    """
     arrays: Any = map(np.ascontiguousarray, linear_map)
     held = LinearMap(*arrays)
     addresses = [x.ctypes.data for x in held]
-    sizes = (*held.left.shape, len(held.dependents), n_dim)
+    sizes = (*held.left.shape, held.right.shape[1], n_dim)
     words = [logp, expand, user_data, *addresses, *sizes]
-    return Moved(_code(LOGP), _code(EXPAND), np.array(words, dtype=np.uintp), held)
+    return TransformedCallbacks(_code(LOGP), _code(EXPAND), np.array(words, dtype=np.uintp), held)
 
 
-def moved_start(initial_point: Callable[[Any], Any], linear_map: LinearMap) -> Callable[..., Any]:
-    """Return the function from a seed to a point ``w``, from one to a point ``x``."""
+def transform_initial_point(
+    initial_point: Callable[[Any], Any], linear_map: LinearMap
+) -> Callable[..., Any]:
+    """Return the function from a seed to a point of the sampler, given the function to a point of the model."""
 
-    def start(seed: Any = None) -> NDArray[np.float64]:
+    def transformed(seed: Any = None) -> NDArray[np.float64]:
         return linear_map.inverse(initial_point(seed))
 
-    return start
+    return transformed
 
 
 @cache
 def _code(name: str) -> Code:
-    """Return the machine code of one of the two functions."""
+    """Return the machine code of a callback."""
     module = {LOGP: _logp_module, EXPAND: _expand_module}[name]()
     return Code(engine(object_code_of(module)), name)
 
@@ -84,12 +98,12 @@ def _logp_module() -> ir.Module:
     type_ = ir.FunctionType(I64, [I64, POINTER, POINTER, POINTER, POINTER])
     function = ir.Function(ir.Module(LOGP), type_, LOGP)
     n, w, gradient, logp, data = function.args
-    emitted = _Emitted(ir.IRBuilder(function.append_basic_block()), data)
-    emitted.return_unless_length(n)
-    inner, inner_data = emitted.inner(INNER_LOGP, type_)
-    status = emitted.builder.call(inner, [n, emitted.point(n, w), gradient, logp, inner_data])
-    emitted.turn_gradient(gradient)
-    emitted.builder.ret(status)
+    emitter = _Emitter(ir.IRBuilder(function.append_basic_block()), data)
+    emitter.return_unless_length(n)
+    inner, inner_data = emitter.inner(INNER_LOGP, type_)
+    status = emitter.builder.call(inner, [n, emitter.point(n, w), gradient, logp, inner_data])
+    emitter.transform_gradient(gradient)
+    emitter.builder.ret(status)
     return function.module
 
 
@@ -97,23 +111,23 @@ def _expand_module() -> ir.Module:
     type_ = ir.FunctionType(I64, [I64, I64, POINTER, POINTER, POINTER])
     function = ir.Function(ir.Module(EXPAND), type_, EXPAND)
     n, n_expanded, w, expanded, data = function.args
-    emitted = _Emitted(ir.IRBuilder(function.append_basic_block()), data)
-    emitted.return_unless_length(n)
-    inner, inner_data = emitted.inner(INNER_EXPAND, type_)
-    arguments = [n, n_expanded, emitted.point(n, w), expanded, inner_data]
-    emitted.builder.ret(emitted.builder.call(inner, arguments))
+    emitter = _Emitter(ir.IRBuilder(function.append_basic_block()), data)
+    emitter.return_unless_length(n)
+    inner, inner_data = emitter.inner(INNER_EXPAND, type_)
+    arguments = [n, n_expanded, emitter.point(n, w), expanded, inner_data]
+    emitter.builder.ret(emitter.builder.call(inner, arguments))
     return function.module
 
 
-class _Emitted:
-    """Instructions appended to one of the functions."""
+class _Emitter:
+    """Emitter of the instructions of a callback."""
 
     def __init__(self, builder: ir.IRBuilder, data: ir.Value):
         self.builder, self._data = builder, data
-        self._k, self._r, self._m = (self._word(x) for x in (N_PLACES, RANK, N_FOLLOWERS))
-        self._places, self._matrix, self._followers, self._left, self._right = (
+        self._k, self._r, self._m = (self._word(x) for x in (N_INDICES, RANK, N_DEPENDENTS))
+        self._indices, self._matrix, self._dependents, self._left, self._right = (
             builder.inttoptr(self._word(x), POINTER)
-            for x in (PLACES, MATRIX, FOLLOWERS, LEFT, RIGHT)
+            for x in (INDICES, MATRIX, DEPENDENTS, LEFT, RIGHT)
         )
 
     def return_unless_length(self, n: ir.Value) -> None:
@@ -123,37 +137,37 @@ class _Emitted:
             self.builder.ret(I64(WRONG_LENGTH))
 
     def inner(self, which: int, type_: ir.FunctionType) -> tuple[ir.Value, ir.Value]:
-        """Return the function of the model, and its user data."""
+        """Return a callback of the model, and its user data."""
         function = self.builder.inttoptr(self._word(which), type_.as_pointer())
         return function, self.builder.inttoptr(self._word(INNER_DATA), POINTER)
 
     def point(self, n: ir.Value, w: ir.Value) -> ir.Value:
-        """Append ``x``, and return a pointer to it."""
+        """Append the computation of ``x``, and return a pointer to ``x``."""
         x = self._array(n)
         type_ = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, I1])
         memcpy = declared(self.builder.module, "llvm.memcpy.p0.p0.i64", type_)
         self.builder.call(memcpy, [x, w, self.builder.mul(n, I64(8)), I1(0)])
-        moved = self._gathered(w, self._places, self._k)
+        given = self._gathered(w, self._indices, self._k)
         parameters = self._zeros(self._k)
-        self._add_products(parameters, self._matrix, moved, self._k, self._k)
-        self._scatter(x, self._places, parameters, self._k)
-        followers = self._gathered(w, self._followers, self._m)
+        self._add_products(parameters, self._matrix, given, self._k, self._k)
+        self._scatter(x, self._indices, parameters, self._k)
+        dependents = self._gathered(w, self._dependents, self._m)
         between = self._zeros(self._r)
         self._add_rows(between, self._left, parameters, self._k, self._r)
-        self._add_rows(followers, self._right, between, self._r, self._m)
-        self._scatter(x, self._followers, followers, self._m)
+        self._add_rows(dependents, self._right, between, self._r, self._m)
+        self._scatter(x, self._dependents, dependents, self._m)
         return x
 
-    def turn_gradient(self, gradient: ir.Value) -> None:
-        """Append what makes of a gradient by ``x`` one by ``w``."""
-        total = self._gathered(gradient, self._places, self._k)
-        followers = self._gathered(gradient, self._followers, self._m)
+    def transform_gradient(self, gradient: ir.Value) -> None:
+        """Append the transformation of the gradient by ``x`` to the gradient by ``w``, in place."""
+        total = self._gathered(gradient, self._indices, self._k)
+        dependents = self._gathered(gradient, self._dependents, self._m)
         between = self._zeros(self._r)
-        self._add_products(between, self._right, followers, self._r, self._m)
+        self._add_products(between, self._right, dependents, self._r, self._m)
         self._add_products(total, self._left, between, self._k, self._r)
-        turned = self._zeros(self._k)
-        self._add_rows(turned, self._matrix, total, self._k, self._k)
-        self._scatter(gradient, self._places, turned, self._k)
+        transformed = self._zeros(self._k)
+        self._add_rows(transformed, self._matrix, total, self._k, self._k)
+        self._scatter(gradient, self._indices, transformed, self._k)
 
     def _word(self, number: int) -> ir.Value:
         return self._load(self._data, I64(number), I64)
@@ -175,15 +189,15 @@ class _Emitted:
             self._store(array, i, F64(0.0))
         return array
 
-    def _gathered(self, array: ir.Value, places: ir.Value, n: ir.Value) -> ir.Value:
-        found = self._array(n)
+    def _gathered(self, array: ir.Value, indices: ir.Value, n: ir.Value) -> ir.Value:
+        gathered = self._array(n)
         with self._loop(n) as i:
-            self._store(found, i, self._load(array, self._load(places, i, I64)))
-        return found
+            self._store(gathered, i, self._load(array, self._load(indices, i, I64)))
+        return gathered
 
-    def _scatter(self, array: ir.Value, places: ir.Value, values: ir.Value, n: ir.Value) -> None:
+    def _scatter(self, array: ir.Value, indices: ir.Value, values: ir.Value, n: ir.Value) -> None:
         with self._loop(n) as i:
-            self._store(array, self._load(places, i, I64), self._load(values, i))
+            self._store(array, self._load(indices, i, I64), self._load(values, i))
 
     def _add_products(self, to: ir.Value, matrix: ir.Value, x: ir.Value, *shape: ir.Value) -> None:
         """Append ``to += matrix @ x``."""

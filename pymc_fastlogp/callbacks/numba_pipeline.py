@@ -1,8 +1,8 @@
-"""nutpie's own callbacks, compiled without Numba where nutpie itself compiles the model.
+"""Direct callbacks for nutpie's own compilation, as a ``pipeline_class`` of ``numba.cfunc``.
 
-nutpie hands arguments that it does not know to ``numba.cfunc``, and that takes a ``pipeline_class``. Ours looks at the function that it is to
-compile: where it is one of nutpie's two callbacks, LLVM makes it in some milliseconds, as :mod:`pymc_fastlogp.callbacks.emit` has it. What it calls is a
-kernel, or the function of a graph that Numba compiles. Everything else is left to Numba's own compiler.
+nutpie passes unknown arguments to ``numba.cfunc``, which takes a ``pipeline_class``. The class from this module inspects the decorated
+function. For nutpie's two callbacks LLVM compiles the function of :mod:`pymc_fastlogp.callbacks.emit`, which calls a kernel, or the graph that Numba
+compiles. Any other function is compiled by Numba.
 """
 
 import logging
@@ -16,12 +16,19 @@ from llvmlite import ir
 from pymc_fastlogp._upstream.numba_pipeline import NotTracedError, Traced, pipeline, traced
 from pymc_fastlogp._upstream.nutpie import RawCallback, raw_callback_of
 from pymc_fastlogp.callbacks.emit import FixedAddresses, expand_module, logp_module
-from pymc_fastlogp.callbacks.kernel_call import NotCoveredError, Plan, checked
-from pymc_fastlogp.callbacks.numba_graph import POINT, NumbaGraph, shapes_of
+from pymc_fastlogp.callbacks.graph_call import (
+    POINT,
+    GraphCall,
+    KernelCall,
+    NotCoveredError,
+    NumbaCall,
+    checked,
+    output_shapes,
+)
+from pymc_fastlogp.callbacks.native import SYMBOL
 from pymc_fastlogp.kernel.native.code import Code, engine
 from pymc_fastlogp.kernel.native.kernels import Kernel
 from pymc_fastlogp.kernel.native.target import optimized, target_machine
-from pymc_fastlogp.model_cache.record import SYMBOL
 from pymc_fastlogp.registration import is_enabled
 
 logger = logging.getLogger("pymc_fastlogp")
@@ -34,20 +41,20 @@ def pipeline_class() -> type:
 
 
 class CallbackLibrary:
-    """The code of a callback, as ``numba.cfunc`` keeps it.
+    """Code library of a callback, as ``numba.cfunc`` stores it.
 
     Parameters
     ----------
     raw : RawCallback
-        What nutpie wants to have compiled.
-    plan : Plan or NumbaGraph
-        What it calls.
+        The callback that nutpie decorates.
+    call : GraphCall
+        The call that the callback makes.
     """
 
-    def __init__(self, raw: RawCallback, plan: Plan | NumbaGraph):
-        # The code has the addresses of what is in it.
-        self._plan = plan
-        module = _module(raw, plan, FixedAddresses(_addresses(plan)))
+    def __init__(self, raw: RawCallback, call: GraphCall):
+        # Owns the memory at the addresses that the code contains.
+        self._call = call
+        module = _module(raw, call, FixedAddresses(_addresses(call)))
         machine = target_machine()
         self._text = str(module)
         self._code = Code(engine(machine.emit_object(optimized(module, machine))), SYMBOL)
@@ -57,49 +64,49 @@ class CallbackLibrary:
         return self._code.address
 
     def get_llvm_str(self) -> str:
-        """Return its text."""
+        """Return the LLVM assembly of the callback."""
         return self._text
 
 
 def library_of(function: FunctionType) -> CallbackLibrary | None:
-    """Return the code of a callback of nutpie, None for Numba to compile it."""
+    """Return the code library of a callback of nutpie, None for a function that Numba has to compile."""
     raw = raw_callback_of(function) if is_enabled() else None
     if raw is None:
         return None
-    return CallbackLibrary(raw, _plan(raw))
+    return CallbackLibrary(raw, _call(raw))
 
 
-def _plan(raw: RawCallback) -> Plan | NumbaGraph:
+def _call(raw: RawCallback) -> GraphCall:
     try:
-        return plan_of_traced(traced(raw.jitted))
+        return traced_call(traced(raw.jitted))
     except (NotCoveredError, NotTracedError) as reason:
         logger.info("Numba compiles the graph of %s, which needs %s", raw.name, reason)
-    return NumbaGraph(raw.jitted, [POINT], shapes_of(raw.n_dim, raw.n_expanded))
+    return NumbaCall(raw.jitted, [POINT], output_shapes(raw.n_dim, raw.n_expanded))
 
 
-def plan_of_traced(outputs: tuple[Any, ...]) -> Plan:
-    """Return the call that the outputs of a graph are, as :func:`pymc_fastlogp.callbacks.kernel_call.plan_of` does of the graph itself.
+def traced_call(outputs: tuple[Any, ...]) -> KernelCall:
+    """Return the kernel call of traced outputs, as :func:`~pymc_fastlogp.callbacks.graph_call.kernel_call_of` does for a graph.
 
     Raises
     ------
     NotCoveredError
-        If there is more to it.
+        If the graph needs other Ops.
     """
     if not all(isinstance(x, Traced) for x in outputs):
         raise NotCoveredError("a constant as an output")
     if all(x.call is None for x in outputs):
-        return Plan(None, (), ())
+        return KernelCall(None, (), ())
     calls = {x.call for x in outputs}
     call = calls.pop()
     if calls or call is None or not isinstance(call.function.source, Kernel):
         raise NotCoveredError("several kernels")
     kernel = call.function.source
-    plan = Plan(kernel, tuple(map(_argument, call.arguments)), tuple(x.number for x in outputs))
-    return checked(plan)
+    arguments = tuple(map(_argument, call.arguments))
+    return checked(KernelCall(kernel, arguments, tuple(x.number for x in outputs)))
 
 
 def _argument(x: Any) -> int | np.ndarray:
-    """Return an argument of a kernel as a plan has it."""
+    """Return an argument of a kernel call: the position of an input, or a constant."""
     if isinstance(x, np.ndarray):
         return np.asarray(x, order="C")
     if x.call is None:
@@ -109,17 +116,17 @@ def _argument(x: Any) -> int | np.ndarray:
     raise NotCoveredError("several kernels")
 
 
-def _addresses(plan: Plan | NumbaGraph) -> list[int]:
-    if isinstance(plan, NumbaGraph):
-        return [plan.address]
-    if plan.kernel is None:
+def _addresses(call: GraphCall) -> list[int]:
+    if isinstance(call, NumbaCall):
+        return [call.address]
+    if call.kernel is None:
         return []
-    code = plan.kernel.load("C" * len(plan.kernel.program.inputs)).value
+    code = call.kernel.load("C" * len(call.kernel.program.inputs)).value
     assert code is not None
-    return [code, *(x.ctypes.data for x in plan.constants)]
+    return [code, *(x.ctypes.data for x in call.constants)]
 
 
-def _module(raw: RawCallback, plan: Plan | NumbaGraph, addresses: FixedAddresses) -> ir.Module:
+def _module(raw: RawCallback, call: GraphCall, addresses: FixedAddresses) -> ir.Module:
     if raw.n_expanded is None:
-        return logp_module(plan, addresses, raw.n_dim)
-    return expand_module(plan, addresses, raw.n_dim, raw.n_expanded)
+        return logp_module(call, addresses, raw.n_dim)
+    return expand_module(call, addresses, raw.n_dim, raw.n_expanded)

@@ -1,1 +1,1 @@
-"""Compilation of a model: its graphs, their rewriting, and the model object that nutpie samples."""
+"""Compile a model: its graphs, their rewriting, and the model objects that nutpie samples."""

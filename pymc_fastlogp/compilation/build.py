@@ -1,4 +1,4 @@
-"""A model compiled: PyTensor rewrites its graphs as nutpie has it, LLVM makes the callbacks."""
+"""Compile the rewritten graphs of a model: LLVM compiles the callbacks, and a record holds the result."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -9,131 +9,141 @@ from pytensor.compile.sharedvalue import SharedVariable
 
 from pymc_fastlogp._upstream.nutpie import Functions
 from pymc_fastlogp.callbacks.emit import Layout, expand_module, logp_module
-from pymc_fastlogp.callbacks.kernel_call import NotCoveredError, Plan, plan_of
-from pymc_fastlogp.callbacks.numba_graph import NumbaGraph, inputs_of, shapes_of
-from pymc_fastlogp.callbacks.object_code import object_code_of
-from pymc_fastlogp.callbacks.user_data import read_only_copy, record_type
-from pymc_fastlogp.compilation import initial_point
+from pymc_fastlogp.callbacks.graph_call import (
+    GraphCall,
+    KernelCall,
+    NotCoveredError,
+    NumbaCall,
+    input_types,
+    kernel_call_of,
+    output_shapes,
+)
+from pymc_fastlogp.callbacks.native import object_code_of, read_only_copy, record_type
+from pymc_fastlogp.compilation import interpreter
 from pymc_fastlogp.compilation.coords import dims_and_coords
-from pymc_fastlogp.compilation.graphs import functions_of
-from pymc_fastlogp.compilation.interpreter import numbered
-from pymc_fastlogp.compilation.model_source import Start
+from pymc_fastlogp.compilation.graphs import initial_value_graph
+from pymc_fastlogp.compilation.model_source import ModelSource
 from pymc_fastlogp.kernel.native import machine_code
-from pymc_fastlogp.model_cache.record import EXPAND, LOGP, Record, Side
+from pymc_fastlogp.model_cache.record import EXPAND, LOGP, CallbackCode, Record
 
 logger = logging.getLogger("pymc_fastlogp")
 
 
 class Build:
-    """A model that was compiled in this process.
+    """Model compiled in this process.
 
     Parameters
     ----------
-    start : Start
-        The model, and where its chains start.
-    var_names : sequence of str, optional
-        What is stored.
+    source : ModelSource
+        The model.
+    functions : Functions
+        Its rewritten functions.
 
     Attributes
     ----------
     functions : Functions
-        What nutpie made of the model with PyTensor.
+        The rewritten functions.
     shared : dict of str to ndarray
         Shared data by key.
     keys : dict of SharedVariable to str
-        The keys.
+        Keys of the shared variables.
+    numba_calls : dict of str to NumbaCall
+        Functions that callbacks call and that the record does not contain.
     record : Record
-        The model without what is shared.
-    by_numba : dict of str to NumbaGraph
-        What callbacks call that is not in the record.
-    is_direct : bool
-        Whether the record, with what is shared, is enough in another process.
-    is_whole : bool
-        Whether, besides, the record says which of the model's data each shared variable is, none twice.
+        The compiled model without shared data.
+    is_portable : bool
+        Whether the record and the shared data suffice in another process: nothing calls code that Numba compiled.
+    identifies_data : bool
+        Whether the record identifies each shared variable as one of the model's data, each a different one.
     """
 
-    def __init__(self, start: Start, var_names: Sequence[str] | None):
-        self.functions = functions_of(start, var_names)
-        variables = [x for side in self._functions().values() for x in side.get_shared()]
+    def __init__(self, source: ModelSource, functions: Functions):
+        self.functions = functions
+        self._by_name: Mapping[str, Any] = {
+            LOGP: functions.logp,
+            EXPAND: functions.expand,
+        }
+        variables = [x for each in self._by_name.values() for x in each.get_shared()]
         self.keys: dict[SharedVariable, str] = {}
         for x in variables:
             self.keys.setdefault(x, f"shared {len(self.keys)}")
         self.shared = {key: read_only_copy(x.get_value()) for x, key in self.keys.items()}
-        plans = {name: self._plan(name) for name in self._functions()}
-        self.by_numba = {name: x for name, x in plans.items() if isinstance(x, NumbaGraph)}
-        self.record = self._record(start, plans)
-        programs = [plan.kernel.program for plan in plans.values() if plan.kernel]
+        calls = {name: self._call(name) for name in self._by_name}
+        self.numba_calls = {name: x for name, x in calls.items() if isinstance(x, NumbaCall)}
+        self._initial_values = initial_value_graph(source)
+        self.record = self._record(source, calls)
+        programs = [call.kernel.program for call in calls.values() if call.kernel]
         calls_upstream = any(any(True for _ in machine_code.externals_of(x)) for x in programs)
-        self.is_direct = not self.by_numba and not calls_upstream
-        self.is_whole = self.is_direct and len({*self.record.data.values()}) == len(self.shared)
+        self.is_portable = not self.numba_calls and not calls_upstream
+        self.identifies_data = len({*self.record.data.values()}) == len(self.shared)
 
     def keys_of(self, name: str) -> list[str]:
         """Return the keys of the shared variables of a callback, in the order of its arguments."""
-        return [self.keys[x] for x in self._functions()[name].get_shared()]
+        return [self.keys[x] for x in self._by_name[name].get_shared()]
 
-    def _functions(self) -> Mapping[str, Any]:
-        return {LOGP: self.functions.logp, EXPAND: self.functions.expand}
+    def serialized_initial_point(self, source: ModelSource) -> bytes | None:
+        """Return the graph of the initial values with the current values of its shared variables, None if left to PyMC."""
+        return interpreter.dump(self._initial_values, source.data)
 
-    def _plan(self, name: str) -> Plan | NumbaGraph:
-        function = self._functions()[name]
+    def _call(self, name: str) -> GraphCall:
+        function = self._by_name[name]
         try:
-            return plan_of(function.maker.fgraph)
+            return kernel_call_of(function.maker.fgraph)
         except NotCoveredError as reason:
             logger.info("Numba compiles the graph of %s, which needs %s", name, reason)
         n_dim, n_expanded = self.functions.n_dim, self.functions.n_expanded
-        shapes = shapes_of(n_dim, None if name == LOGP else n_expanded)
-        return NumbaGraph(function.vm.jit_fn, inputs_of(function.maker.fgraph.inputs), shapes)
+        shapes = output_shapes(n_dim, None if name == LOGP else n_expanded)
+        return NumbaCall(function.vm.jit_fn, input_types(function.maker.fgraph.inputs), shapes)
 
-    def _record(self, start: Start, plans: Mapping[str, Plan | NumbaGraph]) -> Record:
+    def _record(self, source: ModelSource, calls: Mapping[str, GraphCall]) -> Record:
         functions = self.functions
-        n_values = len(start.model.free_RVs)
-        dims, coords = dims_and_coords(start.model, functions)
+        dims, coords = dims_and_coords(source.model, functions)
         return Record(
             functions.n_dim,
             functions.n_expanded,
-            n_values,
+            len(source.model.free_RVs),
             functions.shape_info,
             functions.reparameterized,
             dims,
             coords,
-            self._sides(plans),
-            initial_point.dumped(start),
-            data=self._numbers(start.data or ()),
+            self._callbacks(calls),
+            self.serialized_initial_point(source),
+            data=self._data_positions(source.data or ()),
         )
 
-    def _numbers(self, data: Sequence[SharedVariable]) -> dict[str, int]:
-        """Return by key which of the data are read."""
-        numbers = numbered(data)
-        found = {key: numbers.get(id(x.container)) for x, key in self.keys.items()}
-        return {key: number for key, number in found.items() if number is not None}
+    def _data_positions(self, data: Sequence[SharedVariable]) -> dict[str, int]:
+        """Return the positions in ``data`` of the shared variables, by key."""
+        positions = interpreter.container_positions(data)
+        by_key = {key: positions.get(id(x.container)) for x, key in self.keys.items()}
+        return {key: position for key, position in by_key.items() if position is not None}
 
-    def _sides(self, plans: Mapping[str, Plan | NumbaGraph]) -> dict[str, Side]:
-        type_ = record_type(self.shared, sum(1 + len(plan.constants) for plan in plans.values()))
-        first, sides = 0, {}
-        for name, plan in plans.items():
+    def _callbacks(self, calls: Mapping[str, GraphCall]) -> dict[str, CallbackCode]:
+        type_ = record_type(self.shared, sum(1 + len(call.constants) for call in calls.values()))
+        first, callbacks = 0, {}
+        for name, call in calls.items():
             layout = Layout(type_, self.keys_of(name), first)
-            first += 1 + len(plan.constants)
-            sides[name] = _side(plan, _module(self.functions, name, plan, layout))
-        return sides
+            first += 1 + len(call.constants)
+            callbacks[name] = _code(call, _module(self.functions, name, call, layout))
+        return callbacks
 
 
-def _module(functions: Functions, name: str, plan: Plan | NumbaGraph, layout: Layout) -> ir.Module:
+def _module(functions: Functions, name: str, call: GraphCall, layout: Layout) -> ir.Module:
     if name == LOGP:
-        return logp_module(plan, layout, functions.n_dim)
-    return expand_module(plan, layout, functions.n_dim, functions.n_expanded)
+        return logp_module(call, layout, functions.n_dim)
+    return expand_module(call, layout, functions.n_dim, functions.n_expanded)
 
 
-def _side(plan: Plan | NumbaGraph, module: ir.Module) -> Side:
-    """Return the object code of a callback and its kernel."""
-    if plan.kernel is None:
-        return Side("", b"", object_code_of(module), (), ())
-    program, name = plan.kernel.program, plan.kernel.name
-    # Such a record stays in this process.
+def _code(call: GraphCall, module: ir.Module) -> CallbackCode:
+    """Return the object code of a callback and of its kernel."""
+    if not isinstance(call, KernelCall) or call.kernel is None:
+        return CallbackCode("", b"", object_code_of(module), (), ())
+    program, name = call.kernel.program, call.kernel.name
+    # Bound addresses are valid in this process only, see `is_portable`.
     machine_code.bind_scalars(program)
-    return Side(
+    return CallbackCode(
         name,
         machine_code.object_code(program, name),
         object_code_of(module),
         tuple(sorted(machine_code.library_functions(program))),
-        tuple(plan.constants),
+        tuple(call.constants),
     )

@@ -1,4 +1,4 @@
-"""Dimensions and coordinates of what is stored, as nutpie gives them to its sampler."""
+"""Dimensions and coordinates of the stored variables, as nutpie passes them to its sampler."""
 
 from collections.abc import Iterable, Mapping
 from itertools import product
@@ -13,7 +13,7 @@ from pymc_fastlogp.reparametrization.linear_map import LinearMap
 if TYPE_CHECKING:
     import pymc as pm
 
-# The dimension of an unconstrained point.
+# Dimension of an unconstrained point.
 POINT = "unconstrained_parameter"
 # Dtypes of coordinates that nutpie accepts, besides strings, dates and durations of NumPy.
 ACCEPTED = ("int64", "float64", "bool")
@@ -29,7 +29,7 @@ def dims_and_coords(
     model : pymc.Model
         The model.
     functions : Functions
-        What it was compiled to.
+        The rewritten functions of the model.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def dims_and_coords(
         If a dimension has the name that nutpie uses for unconstrained points.
     """
     unnamed = [name for name, values in model.coords.items() if values is None]
-    coords = _given(model, {name: int(model.dim_lengths[name].eval()) for name in unnamed})
+    coords = _user_coords(model, {name: int(model.dim_lengths[name].eval()) for name in unnamed})
     shapes = {name: tuple(shape) for name, _, shape in zip(*functions.shape_info, strict=True)}
     values = {value.name: model.values_to_rvs[value].name for value in model.value_vars}
     coords[POINT] = pd.Index(
@@ -61,34 +61,35 @@ def coords_at(
     model : pymc.Model
         The model with these data.
     lengths : mapping of str to int
-        Of its dimensions.
+        Lengths of the dimensions.
     before : mapping of str to Index
-        Its coordinates with data for which all that is stored has the same shapes.
+        Coordinates of the model with data for which all stored variables have the same shapes.
     """
-    return _given(model, lengths) | {POINT: before[POINT]}
+    return _user_coords(model, lengths) | {POINT: before[POINT]}
 
 
-def coords_of_moved(coords: Mapping[str, Any], linear_map: LinearMap) -> dict[str, Any]:
-    """Return coordinates of which an unconstrained point is one of the sampler: what it moves by a map is not what the model calls so."""
-    moved = {*linear_map.indices.tolist(), *linear_map.dependents.tolist()}
-    names = [f"{x} (moved)" if k in moved else x for k, x in enumerate(coords[POINT])]
+def transformed_coords(coords: Mapping[str, Any], linear_map: LinearMap) -> dict[str, Any]:
+    """Return coordinates with names for an unconstrained point of the sampler, whose transformed entries are marked."""
+    indices, _, dependents, *_ = linear_map
+    marked = {*indices.tolist(), *dependents.tolist()}
+    names = [f"{x} (moved)" if k in marked else x for k, x in enumerate(coords[POINT])]
     return {**coords, POINT: pd.Index(names)}
 
 
 def for_nutpie(coords: Mapping[str, pd.Index]) -> dict[str, pd.Index]:
-    """Return coordinates with positions in place of those that nutpie refuses, such as tuples, periods or mixed types."""
+    """Replace coordinates that nutpie rejects, such as tuples, periods or mixed types, by positions."""
     return {name: x if is_accepted(x) else pd.RangeIndex(len(x)) for name, x in coords.items()}
 
 
 def is_accepted(index: pd.Index) -> bool:
-    """Return whether nutpie takes a coordinate."""
+    """Return whether nutpie accepts a coordinate."""
     if index.dtype in ACCEPTED or index.dtype.kind in "mM":
         return True
     return index.inferred_type == "string" and not index.hasnans
 
 
-def shown(model: "pm.Model") -> dict[str, np.ndarray]:
-    """Return the coordinates of a model as ``pm.sample`` shows them, shape ``(length,)`` each; a tuple is one entry."""
+def user_arrays(model: "pm.Model") -> dict[str, np.ndarray]:
+    """Return the user's coordinates of a model as arrays of shape ``(length,)``; a tuple is one entry."""
     given = {name: values for name, values in model.coords.items() if values is not None}
     return {name: _as_array(values) for name, values in given.items()}
 
@@ -104,7 +105,7 @@ def _as_array(values: Any) -> np.ndarray:
 
 
 def refuse_slashes(model: "pm.Model", var_names: Iterable[str] | None) -> None:
-    """Raise ValueError if a dimension of what is stored has a slash in its name, which a DataTree can't hold; PyMC refuses variables with one."""
+    """Raise ValueError if the name of a stored dimension has a slash, which a DataTree can't hold; PyMC rejects slashes in names of variables."""
     drawn = [x.name for x in (*model.free_RVs, *model.deterministics)]
     data = [x.name for x in (*model.observed_RVs, *model.data_vars)]
     for name in (*(drawn if var_names is None else var_names), *data):
@@ -115,8 +116,8 @@ def refuse_slashes(model: "pm.Model", var_names: Iterable[str] | None) -> None:
                 )
 
 
-def _given(model: "pm.Model", lengths: Mapping[str, int]) -> dict[str, Any]:
-    """Return the coordinates that the user gave, numbers for dimensions that have a length alone."""
+def _user_coords(model: "pm.Model", lengths: Mapping[str, int]) -> dict[str, Any]:
+    """Return the user's coordinates, and positions for dimensions without coordinates."""
     if POINT in model.coords:
         raise ValueError(f"a dimension is called {POINT}: nutpie uses this name, take another.")
     return {
@@ -126,7 +127,7 @@ def _given(model: "pm.Model", lengths: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _entries(name: str, shape: tuple[int, ...]) -> list[str]:
-    """Return a name for each entry of a variable."""
+    """Return the names of the entries of a variable."""
     if not shape:
         return [name]
     return [f"{name}_{'.'.join(map(str, index))}" for index in product(*map(range, shape))]

@@ -1,8 +1,7 @@
-"""Graphs without inputs that are evaluated node by node, without compiling anything, now or in another process.
+"""Evaluation of graphs without inputs node by node, without compiling, in this process or another.
 
-As bytes, such a graph refers to the shared data of its model by their numbers, see :class:`~pymc_fastlogp.model_cache.key.Form`, so that it is
-evaluated with the data of the model for which it is loaded. Graphs with inner graphs, as of a ``Scan``, are refused, since their ``perform``
-compiles.
+A serialized graph refers to the shared data of its model by position, see :class:`~pymc_fastlogp.model_cache.key.Form`, so a loaded graph reads the
+data of the model it is loaded for. Graphs with inner graphs, such as a ``Scan``, are rejected, because their ``perform`` compiles.
 """
 
 import pickle
@@ -18,21 +17,21 @@ from pytensor.tensor.random.type import RandomType
 
 
 class Graph:
-    """A graph whose inputs are constants and shared variables.
+    """Graph whose inputs are constants and shared variables.
 
     Parameters
     ----------
     outputs : sequence of Variable
-        What is computed.
+        The outputs.
     order : sequence of Apply
-        The nodes that compute it, each after those whose results it takes.
+        The nodes in topological order.
     """
 
     def __init__(self, outputs: Sequence[Variable], order: Sequence[Apply]):
         self.outputs, self._order = outputs, order
 
     def __call__(self) -> list[Any]:
-        """Return the values of the outputs."""
+        """Evaluate the outputs."""
         found: dict[Variable, Any] = {}
 
         def get(x: Variable) -> Any:
@@ -47,21 +46,21 @@ class Graph:
         return [get(x) for x in self.outputs]
 
 
-def dumped(fgraph: FunctionGraph, data: Sequence[SharedVariable] | None) -> bytes | None:
-    """Return a graph as bytes, None if it has an inner graph or reads what is not known in another process.
+def dump(fgraph: FunctionGraph, data: Sequence[SharedVariable] | None) -> bytes | None:
+    """Serialize a graph; return None if the graph has an inner graph or reads a variable that is unknown in another process.
 
     Parameters
     ----------
     fgraph : FunctionGraph
         The graph, which may update states of generators.
     data : sequence of SharedVariable, optional
-        What it refers to by its number. By default the values of shared variables are part of the bytes.
+        Shared variables to which the graph refers by position. By default the values of shared variables are part of the bytes.
     """
     order = fgraph.toposort()
     inputs = {x for node in order for x in node.inputs if x.owner is None}
     if any(isinstance(node.op, HasInnerGraph) for node in order):
         return None
-    numbers = numbered(data or ())
+    numbers = container_positions(data or ())
     for x in {*inputs, *(x for x in fgraph.outputs if x.owner is None)}:
         if isinstance(x, SharedVariable):
             if data is not None and not is_generator(x) and id(x.container) not in numbers:
@@ -76,18 +75,18 @@ def dumped(fgraph: FunctionGraph, data: Sequence[SharedVariable] | None) -> byte
     return file.getvalue()
 
 
-def loaded(content: bytes, data: Sequence[SharedVariable]) -> Graph:
-    """Return the graph that was dumped, with the values that the data have now."""
+def load(content: bytes, data: Sequence[SharedVariable]) -> Graph:
+    """Load a serialized graph, with the current values of the data."""
     return Graph(*_Unpickler(BytesIO(content), data).load())
 
 
-def numbered(data: Sequence[SharedVariable]) -> dict[int, int]:
-    """Return numbers by container, which a shared variable has in common with its clones."""
+def container_positions(data: Sequence[SharedVariable]) -> dict[int, int]:
+    """Return positions in ``data`` by the identity of the container, which a shared variable has in common with its clones."""
     return {id(x.container): i for i, x in enumerate(data)}
 
 
 def is_generator(x: Variable) -> bool:
-    """Return whether a variable is the state of a generator, which is seeded before it is used."""
+    """Return whether a variable is the state of a random generator, which is seeded before use."""
     return isinstance(x.type, RandomType)
 
 

@@ -1,70 +1,246 @@
-"""A record in memory: machine code that can be called, what it takes, and where chains start."""
+"""Load a compiled model into memory: callbacks, initial point, and the model objects of nutpie's library and of pilots.
 
-from collections.abc import Mapping
-from typing import Any
+:mod:`pymc_fastlogp.compilation.nutpie_model` makes the model object of nutpie's Python modules.
+"""
+
+import ctypes
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from pytensor.compile.sharedvalue import SharedVariable
 
 from pymc_fastlogp._upstream.nutpie import flat_initial_point
 from pymc_fastlogp._upstream.nutpie_library import SampledModel
-from pymc_fastlogp.callbacks import user_data
-from pymc_fastlogp.callbacks.linear_map import moved, moved_start
-from pymc_fastlogp.compilation import initial_point
-from pymc_fastlogp.compilation.coords import coords_of_moved
-from pymc_fastlogp.compilation.model_source import Start
-from pymc_fastlogp.model_cache.record import EXPAND, LOGP, Called, DirectCallback, Record
-from pymc_fastlogp.reparametrization.linear_map import LinearMap
+from pymc_fastlogp.callbacks.linear_map import transform_callbacks, transform_initial_point
+from pymc_fastlogp.callbacks.native import (
+    BAD_GRADIENT,
+    BAD_LOGP,
+    Called,
+    DirectCallback,
+    read_only_copy,
+    user_data_of,
+)
+from pymc_fastlogp.compilation.coords import transformed_coords
+from pymc_fastlogp.compilation.model_source import InitialPoint, ModelSource
+from pymc_fastlogp.model_cache.record import EXPAND, LOGP, Record
+
+if TYPE_CHECKING:
+    from pymc_fastlogp.compilation.build import Build
+
+LOGP_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_uint64, *[ctypes.c_void_p] * 4)
+# Status codes with which a callback has written logp and gradient.
+HAS_VALUES = {0, BAD_GRADIENT, BAD_LOGP}
 
 
-def loaded(
-    record: Record, shared: Mapping[str, np.ndarray], called: Mapping[str, Called]
-) -> tuple[dict[str, DirectCallback], np.ndarray]:
-    """Return the callbacks of a record by name, and what they take as their last argument; some call what is not in the record."""
-    callbacks = {name: DirectCallback(x, called.get(name)) for name, x in record.sides.items()}
-    addresses = [x for each in callbacks.values() for x in each.addresses]
-    return callbacks, user_data.filled(shared, addresses)
+class CompiledRecord(NamedTuple):
+    """Result of a compilation or of a cache lookup.
 
-
-def initial_point_of(record: Record, start: Start) -> Any:
-    """Return the function from a seed to an unconstrained point."""
-    if record.initial_point is not None:
-        return initial_point.load(record.initial_point, record.value_shapes, start.data or ())
-    return flat_initial_point(start, record.shape_info[0][: record.n_values], record.value_shapes)
-
-
-def sampled_model(record: Record, start: Start) -> SampledModel:
-    """Return what nutpie's library samples from.
-
-    Parameters
+    Attributes
     ----------
     record : Record
-        A model with both callbacks.
-    start : Start
-        Where chains start, if the record does not say it.
+        The compiled model.
+    frozen_data : frozenset of str
+        Names of the data that are constants of the record.
+    source : ModelSource
+        Source of the initial points, if the record has no initial point.
+    build : Build, optional
+        The compilation, None after a cache hit.
     """
-    callbacks, data = loaded(record, record.shared, {})
+
+    record: Record
+    frozen_data: frozenset[str]
+    source: ModelSource
+    build: "Build | None" = None
+
+    @property
+    def shared(self) -> dict[str, np.ndarray]:
+        """Shared data by key."""
+        return self.build.shared if self.build and not self.record.shared else self.record.shared
+
+    @property
+    def numba_calls(self) -> Mapping[str, Called]:
+        """Functions of graphs that Numba compiles, by callback."""
+        return self.build.numba_calls if self.build else {}
+
+    @property
+    def shared_keys(self) -> Mapping[SharedVariable, str]:
+        """Keys of the shared variables."""
+        return self.build.keys if self.build else self.record.keys_of(self.source.data or ())
+
+
+def load_callbacks(
+    record: Record, shared: Mapping[str, np.ndarray], numba_calls: Mapping[str, Called]
+) -> tuple[dict[str, DirectCallback], np.ndarray]:
+    """Return the callbacks of a record by name, and their user data."""
+    callbacks = {
+        name: DirectCallback(x, numba_calls.get(name)) for name, x in record.callbacks.items()
+    }
+    return callbacks, _user_data(callbacks, shared)
+
+
+def _user_data(
+    callbacks: Mapping[str, DirectCallback], shared: Mapping[str, np.ndarray]
+) -> np.ndarray:
+    addresses = [x for each in callbacks.values() for x in each.addresses]
+    return user_data_of(shared, addresses)
+
+
+def initial_point_of(record: Record, source: ModelSource) -> Any:
+    """Return the function from a seed to an unconstrained point."""
+    if record.initial_point is not None:
+        return InitialPoint(record.initial_point, record.value_shapes, source.data or ())
+    return flat_initial_point(source, record.shape_info[0][: record.n_values], record.value_shapes)
+
+
+def sampled_model(compiled: CompiledRecord) -> SampledModel | None:
+    """Return the model object of nutpie's library, None if Numba compiles a part of the model."""
+    if compiled.numba_calls:
+        return None
+    record, shared = compiled.record, compiled.shared
+    callbacks, user_data = load_callbacks(record, shared, {})
     model = SampledModel(
         n_dim=record.n_dim,
         n_expanded=record.n_expanded,
         logp=callbacks[LOGP].address,
         expand=callbacks[EXPAND].address,
-        user_data=data.ctypes.data,
-        alive=(callbacks, data, record.shared),
-        initial_point=initial_point_of(record, start),
+        user_data=user_data.ctypes.data,
+        alive=(callbacks, user_data, shared),
+        initial_point=initial_point_of(record, compiled.source),
         shape_info=record.shape_info,
         dims=record.dims,
         coords=record.coords,
     )
-    return model if record.linear_map is None else _moved(model, record.linear_map)
-
-
-def _moved(model: SampledModel, linear_map: LinearMap) -> SampledModel:
-    new = moved(model.logp, model.expand, model.user_data, linear_map, n_dim=model.n_dim)
+    if record.linear_map is None:
+        return model
+    new = transform_callbacks(
+        model.logp, model.expand, model.user_data, record.linear_map, n_dim=model.n_dim
+    )
     return model._replace(
         logp=new.logp.address,
         expand=new.expand.address,
         user_data=new.user_data.ctypes.data,
         alive=(new, model.alive),
-        initial_point=moved_start(model.initial_point, new.linear_map),
-        coords=coords_of_moved(model.coords, linear_map),
+        initial_point=transform_initial_point(model.initial_point, new.linear_map),
+        coords=transformed_coords(model.coords, record.linear_map),
+    )
+
+
+class Evaluable:
+    """Mixin: logp and gradient in Python, for a model with a callback for logp.
+
+    Attributes
+    ----------
+    n_dim : int
+        Length of the unconstrained point.
+    compiled_logp_func : Called
+        The callback.
+    user_data : ndarray
+        The user data of the callback.
+    """
+
+    if TYPE_CHECKING:
+        n_dim: int
+        compiled_logp_func: Called
+        user_data: NDArray[Any]
+
+    def logp_dlogp(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Return logp and its gradient at an unconstrained point.
+
+        Parameters
+        ----------
+        x : ndarray, shape (n_dim,)
+            The point, as float64. ``initial_point_func(seed)`` returns a point.
+
+        Returns
+        -------
+        logp : float
+            The log density, which may be infinite or NaN.
+        gradient : ndarray, shape (n_dim,)
+            A new array.
+
+        Raises
+        ------
+        ValueError
+            If the point has another shape, or a check of the model fails there, for example an index is out of range.
+        """
+        x = np.asarray(x, dtype=np.float64, order="C")
+        if x.shape != (self.n_dim,):
+            raise ValueError(f"the point has shape {x.shape}: give one of shape ({self.n_dim},).")
+        gradient, logp = np.empty(self.n_dim), ctypes.c_double()
+        status = self._logp_function(
+            self.n_dim,
+            x.ctypes.data,
+            gradient.ctypes.data,
+            ctypes.addressof(logp),
+            self.user_data.ctypes.data,
+        )
+        if status not in HAS_VALUES:
+            raise ValueError(f"the model cannot be evaluated at this point (status {status}).")
+        return logp.value, gradient
+
+    @cached_property
+    def _logp_function(self) -> Any:
+        return LOGP_TYPE(self.compiled_logp_func.address)
+
+
+@dataclass(frozen=True)
+class EvaluatedModel(Evaluable):
+    """Model object of a pilot, which needs none of nutpie's modules.
+
+    Attributes
+    ----------
+    record : Record
+        The compiled model.
+    callbacks : dict of str to DirectCallback
+        The loaded callbacks.
+    shared_data : mapping of str to ndarray
+        Shared data by key.
+    shared_var_keys : mapping of SharedVariable to str
+        Keys of the shared variables.
+    initial_point_func : callable
+        From a seed to an unconstrained point.
+    """
+
+    record: Record
+    callbacks: Mapping[str, DirectCallback]
+    shared_data: Mapping[str, np.ndarray]
+    shared_var_keys: Mapping[SharedVariable, str]
+    initial_point_func: Callable[[Any], NDArray[np.float64]]
+
+    @property
+    def n_dim(self) -> int:  # type: ignore[override]
+        """Length of the unconstrained point."""
+        return self.record.n_dim
+
+    @property
+    def shape_info(self) -> tuple[list, list, list]:
+        """Names, slices and shapes of the stored variables, value variables first."""
+        return self.record.shape_info
+
+    @property
+    def compiled_logp_func(self) -> DirectCallback:  # type: ignore[override]
+        """The callback for logp."""
+        return self.callbacks[LOGP]
+
+    @cached_property
+    def user_data(self) -> NDArray[Any]:  # type: ignore[override]
+        """User data of the callbacks."""
+        return _user_data(self.callbacks, self.shared_data)
+
+    def with_data(self, **updates: NDArray[Any]) -> "EvaluatedModel":
+        """Return the model with other shared data, by name, of the same types."""
+        keys = {x.name: key for x, key in self.shared_var_keys.items()}
+        new = {keys[name]: read_only_copy(x) for name, x in updates.items()}
+        return replace(self, shared_data={**self.shared_data, **new})
+
+
+def evaluated_model(build: "Build", source: ModelSource) -> EvaluatedModel:
+    """Return the model object of a pilot."""
+    callbacks, _ = load_callbacks(build.record, build.shared, build.numba_calls)
+    return EvaluatedModel(
+        build.record, callbacks, build.shared, build.keys, initial_point_of(build.record, source)
     )

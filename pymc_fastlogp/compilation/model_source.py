@@ -1,42 +1,47 @@
-"""Source of the initial points of chains: PyMC's initial-point function, made at first use."""
+"""Input of a compilation: the model, frozen at first use, and the initial points of its chains.
+
+PyMC compiles the initial-point function for PyTensor's virtual machine without C, which calls ``perform`` of one node after the other.
+:class:`InitialPoint` does the same on the same rewritten graph without compiling, so the points are bit-identical. Graphs that
+:mod:`pymc_fastlogp.compilation.interpreter` cannot evaluate are left to PyMC's function.
+"""
 
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pytensor.compile.mode import FAST_COMPILE
+import numpy as np
+from pymc.pytensorf import find_rng_nodes, reseed_rngs
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.fg import FunctionGraph
 
-from pymc_fastlogp.compilation.deferred_linking import unlinked
-from pymc_fastlogp.models.compile_lock import one_at_a_time
+from pymc_fastlogp.compilation import interpreter
+from pymc_fastlogp.models.compile_lock import compile_lock
 from pymc_fastlogp.models.freeze import frozen_copy
 
 if TYPE_CHECKING:
     import pymc as pm
 
 
-def jittered_in(model: "pm.Model", names: Sequence[str] | None) -> set | None:
-    """Return variables of a model by their names, None for no choice."""
+def jittered_variables(model: "pm.Model", names: Sequence[str] | None) -> set | None:
+    """Return variables of a model by name, None if ``names`` is None."""
     return None if names is None else {model[name] for name in names}
 
 
-class Start:
-    """A model that is to be compiled.
+class ModelSource:
+    """Model to compile.
 
     Parameters
     ----------
     model : pymc.Model
-        As the user made it.
+        The user's model.
     options : mapping
-        The arguments of ``nutpie.compile_pymc_model`` that say where chains start, with variables by name.
+        Arguments of ``nutpie.compile_pymc_model`` about initial points, with variables by name.
     freeze : bool
-        Whether data and lengths of dimensions become constants.
+        Whether data and dimension lengths become constants.
     data : sequence of SharedVariable, optional
-        The shared data to which a record of the model refers by number.
+        Shared data to which a record of the model refers by position.
     shapes : mapping of str to tuple of int, optional
-        Of value variables, free variables and deterministics by name, where they are known already.
+        Shapes of value variables, free variables and deterministics by name, if known.
     """
 
     def __init__(
@@ -49,67 +54,86 @@ class Start:
         shapes: Mapping[str, tuple[int, ...]] | None = None,
     ):
         self.data, self.shapes = data, shapes
-        self._given, self._options, self._freeze = model, options, freeze
+        self._given, self._options, self._is_frozen = model, options, freeze
         self._lock = threading.Lock()
 
     @cached_property
     def model(self) -> "pm.Model":
-        """The model, frozen if it is to be."""
-        return frozen_copy(self._given) if self._freeze else self._given
+        """The model, frozen if requested."""
+        return frozen_copy(self._given) if self._is_frozen else self._given
 
-    def hold_data(self) -> None:
-        """Freeze the model now, as a compilation does: its data may change before the first chain starts."""
+    def freeze(self) -> None:
+        """Freeze the model now, before its data can change."""
         _ = self.model
 
     @property
-    def _jittered(self) -> set | None:
-        """The variables whose start is jittered, None for PyMC's choice, which is none."""
-        jittered = jittered_in(self.model, self._options["jitter_rvs"])
-        if jittered is None and self._strategy == "support_point":
+    def initial_values(self) -> Mapping[Any, Any]:
+        """Initial values by name that the user chose."""
+        return self._options["initial_points"] or {}
+
+    @property
+    def strategy(self) -> str:
+        """Default strategy of the initial values, such as ``"support_point"``."""
+        return self._options["default_initialization_strategy"]
+
+    @property
+    def jittered(self) -> set | None:
+        """Variables whose initial values are jittered; None stands for PyMC's default, no variables."""
+        jittered = jittered_variables(self.model, self._options["jitter_rvs"])
+        if jittered is None and self.strategy == "support_point":
             return set(self.model.free_RVs)
         return jittered
 
-    @property
-    def _strategy(self) -> str:
-        return self._options["default_initialization_strategy"]
-
     @cached_property
     def function(self) -> Any:
-        """PyMC's function from a seed to initial values; it may be a thread of the sampler that compiles it."""
+        """PyMC's function from a seed to initial values by name; a thread of the sampler may be the first to compile the function."""
         from pymc.initial_point import make_initial_point_fn
 
-        with one_at_a_time():
+        with compile_lock():
             return make_initial_point_fn(
                 model=self.model,
                 overrides=self._options["initial_points"],
-                default_strategy=self._strategy,
-                jitter_rvs=self._jittered,
+                default_strategy=self.strategy,
+                jitter_rvs=self.jittered,
                 return_transformed=True,
             )
 
-    @cached_property
-    def graph(self) -> FunctionGraph:
-        """The graph of that function: the initial values, and then the next states of generators. Shared variables in it have their values of the time."""
-        import pytensor
-        from pymc.initial_point import convert_str_to_rv_dict, make_initial_point_expression
-        from pymc.pytensorf import collect_default_updates, replace_rng_nodes
-
-        model = self.model
-        overrides = convert_str_to_rv_dict(model, self._options["initial_points"] or {})
-        expressions = make_initial_point_expression(
-            free_rvs=model.free_RVs,
-            rvs_to_transforms=model.rvs_to_transforms,
-            initval_strategies={**model.rvs_to_initial_values, **overrides},
-            jitter_rvs=self._jittered,
-            default_strategy=self._strategy,
-            return_transformed=True,
-        )
-        values = replace_rng_nodes(expressions)
-        states = collect_default_updates(inputs=[], outputs=values)
-        function = pytensor.function([], values, updates=states, mode=unlinked(FAST_COMPILE))
-        return function.maker.fgraph
-
     def __call__(self, seed: Any = None) -> dict[str, Any]:
-        """Return initial values by name; chains start in several threads, one at a time."""
+        """Return initial values by name; threads of several chains are serialized."""
         with self._lock:
             return self.function(seed)
+
+
+class InitialPoint:
+    """Function from a seed to an unconstrained point, evaluated without compiling.
+
+    Parameters
+    ----------
+    content : bytes
+        Serialized graph of the initial values, in the order of the value variables, followed by the next states of generators.
+    shapes : sequence of tuple of int
+        Shapes of the value variables.
+    data : sequence of SharedVariable
+        Shared data to which the graph refers by position. Their current values are used.
+    """
+
+    def __init__(
+        self,
+        content: bytes,
+        shapes: Sequence[tuple[int, ...]],
+        data: Sequence[SharedVariable] = (),
+    ):
+        self._graph, self._shapes = interpreter.load(content, data), shapes
+        # In the order in which PyMC seeds generators.
+        self._rngs = find_rng_nodes(list(self._graph.outputs))
+        self._lock = threading.Lock()
+
+    def __call__(self, seed: Any = None) -> np.ndarray:
+        """Return the point, shape ``(n_dim,)``."""
+        with self._lock:
+            reseed_rngs(self._rngs, seed)
+            values = [np.asarray(x) for x in self._graph()[: len(self._shapes)]]
+        for value, shape in zip(values, self._shapes, strict=True):
+            if value.shape != tuple(shape):
+                raise ValueError(f"an initial value has shape {value.shape}: give one of {shape}.")
+        return np.concatenate([value.ravel().astype(np.float64) for value in values])

@@ -1,6 +1,7 @@
-"""The shapes of what is stored of a model whose data are shared: they may depend on the data, as those of ``Deterministic`` with a value for each row.
+"""Shapes of the stored variables of a model with shared data, which may determine them, as for a ``Deterministic`` with one value per row.
 
-nutpie compiles two functions for them. Here is one graph, which PyTensor reduces to lengths of data, and which is evaluated node by node.
+nutpie compiles two functions that evaluate shapes. Here PyTensor rewrites one graph to a function of the lengths of data, and the graph is
+evaluated node by node.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Shapes(NamedTuple):
-    """Shapes of a model's variables that depend on its data.
+    """Shapes that depend on the data of a model.
 
     Attributes
     ----------
@@ -39,9 +40,9 @@ class ShapeGraph:
     Attributes
     ----------
     names, dims : tuple of str
-        Of the variables and of the dimensions.
+        Names of the variables and of the dimensions.
     content : bytes
-        The graph, see :mod:`pymc_fastlogp.compilation.interpreter`.
+        The serialized graph, see :mod:`pymc_fastlogp.compilation.interpreter`.
     """
 
     names: tuple[str, ...]
@@ -49,8 +50,8 @@ class ShapeGraph:
     content: bytes
 
     def at(self, data: Sequence[SharedVariable]) -> Shapes:
-        """Return the shapes with the values that the data have now."""
-        values = interpreter.loaded(self.content, data)()
+        """Return the shapes with the current values of the data."""
+        values = interpreter.load(self.content, data)()
         stored, lengths = values[: len(self.names)], values[len(self.names) :]
         return Shapes(
             {
@@ -62,31 +63,34 @@ class ShapeGraph:
 
 
 def shape_graph(model: "pm.Model", data: Sequence[SharedVariable]) -> ShapeGraph | None:
-    """Return the graph of a model, None if shapes depend on random numbers, or on what is none of the data.
+    """Return the graph of the shapes of a model, None if shapes depend on random numbers or on other variables than the data.
 
     Parameters
     ----------
     model : pymc.Model
         The model, not frozen.
     data : sequence of SharedVariable
-        What shapes may depend on.
+        The data that shapes may depend on.
     """
     fgraph, names = _graph(model)
     reads = {x for node in fgraph.toposort() for x in node.inputs}
     if any(map(interpreter.is_generator, reads)):
         return None
-    content = interpreter.dumped(fgraph, data)
+    content = interpreter.dump(fgraph, data)
     return None if content is None else ShapeGraph(names, tuple(model.dim_lengths), content)
 
 
 def _graph(model: "pm.Model") -> tuple["FunctionGraph", tuple[str, ...]]:
-    """Return a graph of shapes and lengths, and the names of the variables: one without a transform shares its name with its value."""
+    """Return a graph of shapes and lengths, and the names of the variables.
+
+    A variable without a transform shares its name with its value variable.
+    """
     import pytensor
     import pytensor.tensor as pt
     from pymc.initial_point import make_initial_point_expression
     from pytensor.compile.mode import FAST_COMPILE
 
-    from pymc_fastlogp.compilation.deferred_linking import unlinked
+    from pymc_fastlogp.compilation.graphs import deferred
 
     starts = make_initial_point_expression(
         free_rvs=model.free_RVs,
@@ -104,7 +108,7 @@ def _graph(model: "pm.Model") -> tuple["FunctionGraph", tuple[str, ...]]:
         [],
         [*shapes, *map(pt.as_tensor, model.dim_lengths.values())],
         givens=[(rv, model.rvs_to_values[rv]) for rv in model.observed_RVs],
-        mode=unlinked(FAST_COMPILE),
+        mode=deferred(FAST_COMPILE),
         on_unused_input="ignore",
     )
     return function.maker.fgraph, tuple(named)

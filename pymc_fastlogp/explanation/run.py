@@ -13,7 +13,7 @@ from pymc_fastlogp.decisions import Decision
 from pymc_fastlogp.explanation.result import WRITTEN, Explanation, Outcome
 from pymc_fastlogp.explanation.terms import rewrite_terms
 from pymc_fastlogp.models.freeze import frozen_copy
-from pymc_fastlogp.models.validate import given_model
+from pymc_fastlogp.models.validate import validated_model
 from pymc_fastlogp.rewrites.rows.compact.grouping import OVERHEAD
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def explain(
     from pymc_fastlogp.explanation.drawing import dot_of
     from pymc_fastlogp.explanation.kernels import kernels_of
 
-    model = given_model("explain", model, freeze_model=freeze_model, gradient=False)
+    model = validated_model("explain", model, freeze_model=freeze_model, gradient=False)
     moved = [x for x, transform in model.rvs_to_transforms.items() if transform is not None]
     names = {model.rvs_to_values[x].name: x.name for x in moved}
     terms = [pt.as_tensor(x, allow_xtensor_conversion=True).sum() for x in model.logp(sum=False)]

@@ -1,12 +1,16 @@
-"""The key of a model in the cache: a hash of everything that its compiled form depends on.
+"""Key of a model in the cache: a hash of everything that the compiled model depends on.
 
-Two models with equal keys compile to the same code. What goes in is the graph as the user wrote it, before any rewriting, with its data:
-each Op by its class and its ``__props__``, each constant by its elements, transforms and coordinates by their content. Classes and functions
-go in by name, so they have to be those of packages whose version goes in, too; anything else could change without its name. A model with
-something that is not keyed so is not cached.
+Models with equal keys compile to the same code. The hash covers the graph as the user wrote it, before any rewriting, with its data:
 
-Of a model that is not frozen, types and names of shared data go in instead of their values, and no coordinates: no rewrite looks at
-them. What does depend on them are lengths, which :mod:`pymc_fastlogp.compilation.shapes` adds.
+- an Op by its class and its ``__props__``,
+- a constant by its elements,
+- transforms and coordinates by their content,
+- a class or function by its name, which has to belong to a package whose version is hashed, too. The source of any other could change under the same name.
+
+A model with any other part has no key and is not cached.
+
+For a model with shared data, types and names of the data are hashed in place of their values, and coordinates are not hashed: no rewrite
+uses them. The lengths that depend on the data are added by :mod:`pymc_fastlogp.compilation.shapes`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -39,10 +43,10 @@ from pymc_fastlogp.kernel.native.code import compiler, state_of_sources
 if TYPE_CHECKING:
     import pymc as pm
 
-# Packages whose classes and functions are known by their names, since their versions are part of the key.
+# Packages whose classes and functions are hashed by name, since the versions of the packages are part of the key.
 PACKAGES = ("pymc", "pytensor", "numpy", "scipy", "pandas")
 KNOWN = {*PACKAGES, "nutpie", "builtins", "pymc_fastlogp", "numbers", "operator", "functools"}
-# What of PyTensor's configuration decides what a graph is rewritten to.
+# Options of PyTensor that affect rewriting.
 OPTIONS = (
     "floatX",
     "optimizer",
@@ -58,11 +62,12 @@ OPTIONS = (
     "tensor__cmp_sloppy",
 )
 OWN = Path(__file__).parents[1]
+# Nesting of objects beyond which references are taken to be cyclic.
 DEEPEST = 50
 
 
 class NotKeyedError(Exception):
-    """Something that is not known by its content; the text names it."""
+    """A part of a model has no key; the text names the part."""
 
 
 def key_of(model: "pm.Model", options: Mapping[str, Any]) -> str:
@@ -73,12 +78,12 @@ def key_of(model: "pm.Model", options: Mapping[str, Any]) -> str:
     model : pymc.Model
         The model as the user made it, not frozen.
     options : mapping
-        What else decides the result, by name.
+        Other arguments that affect the result, by name.
 
     Raises
     ------
     NotKeyedError
-        If the model has a part whose content has no sure key.
+        If a part of the model has no key.
     """
     writer = _Writer()
     _write(writer, model, options)
@@ -87,12 +92,12 @@ def key_of(model: "pm.Model", options: Mapping[str, Any]) -> str:
 
 
 class Form(NamedTuple):
-    """A model without the values of its shared data.
+    """Model without the values of its shared data.
 
     Attributes
     ----------
     key : str
-        Hexadecimal digits, equal for models that differ in values, lengths and coordinates alone.
+        Hexadecimal digits, equal for models that differ only in values, lengths and coordinates.
     data : tuple of SharedVariable
         The shared data, in the same order for equal keys.
     """
@@ -101,19 +106,19 @@ class Form(NamedTuple):
     data: tuple[SharedVariable, ...]
 
     def key_at(self, shapes: Mapping[str, tuple[int, ...]]) -> str:
-        """Return the key of the model where what is stored has these shapes."""
+        """Return the key of the model with these shapes of stored variables."""
         return sha256(f"{self.key} {sorted(shapes.items())}".encode()).hexdigest()
 
 
 def form_of(model: "pm.Model", options: Mapping[str, Any]) -> Form:
-    """Return the key of a model whose data are not frozen, and its data; arguments and errors are those of :func:`key_of`."""
+    """Return the key of a model with shared data, and the data; arguments and errors as for :func:`key_of`."""
     writer = _Writer(with_shared_values=False)
     _write(writer, model, options)
     return Form(writer.hash.hexdigest(), tuple(writer.shared))
 
 
 def _write(writer: "_Writer", model: "pm.Model", options: Mapping[str, Any]) -> None:
-    """Write all of a model but its coordinates, and what else its code depends on."""
+    """Hash a model without its coordinates, the options, and the versions of all code that compiles."""
     variables = [*model.free_RVs, *model.observed_RVs, *model.deterministics, *model.potentials]
     values = [model.rvs_to_values[rv] for rv in model.basic_RVs]
     writer.graph([v for v in values if not _is_data(v)], [*variables, *filter(_is_data, values)])
@@ -133,7 +138,7 @@ def _write(writer: "_Writer", model: "pm.Model", options: Mapping[str, Any]) -> 
 
 @cache
 def _versions() -> tuple[str, ...]:
-    # What a model needs is imported, and says its version at once; nutpie is imported late, and its installation is asked.
+    # nutpie may not be imported yet, so its version comes from the metadata of the installation, which takes longer.
     names = (*PACKAGES, "pymc_fastlogp")
     imported = [f"{package} {import_module(package).__version__}" for package in names]
     return (*imported, f"nutpie {version('nutpie')}")
@@ -144,70 +149,75 @@ def _is_data(value: Variable) -> bool:
 
 
 class _Writer:
-    """Writes what it is given to a hash, each thing with its kind and its end, so that nothing runs together.
+    """Hash of a sequence of objects, each with its kind and length, so that different sequences never concatenate to the same bytes.
 
-    Of shared variables it writes the values, or else the names, and collects them.
+    Parameters
+    ----------
+    with_shared_values : bool
+        Whether shared variables are hashed by value. Else they are hashed by name and collected in ``shared``.
     """
 
     def __init__(self, *, with_shared_values: bool = True) -> None:
         self.hash = sha256()
         self.shared: list[SharedVariable] = []
         self._with_shared_values = with_shared_values
-        self._places: dict[Variable, str] = {}
+        self._positions: dict[Variable, str] = {}
         self._n_variables = 0
         self._depth = 0
 
     def text(self, *parts: object) -> None:
-        """Write words."""
+        """Hash strings."""
         for part in parts:
             word = str(part).encode()
             self.hash.update(b"%d:" % len(word))
             self.hash.update(word)
 
-    def add(self, thing: Any) -> None:
-        """Write anything, by its content."""
+    def add(self, x: Any) -> None:
+        """Hash any object by its content."""
         self._depth += 1
         if self._depth > DEEPEST:
-            raise NotKeyedError(f"what {type(thing).__name__} refers to goes on and on")
+            raise NotKeyedError(
+                f"an object of type {type(x).__name__}, whose references are nested too deeply"
+            )
         for kinds, write in WRITERS:
-            if isinstance(thing, kinds):
-                write(self, thing)
+            if isinstance(x, kinds):
+                write(self, x)
                 break
         else:
-            self.instance(thing)
+            self.instance(x)
         self._depth -= 1
 
     def graph(self, inputs: Iterable[Variable], outputs: Iterable[Variable]) -> None:
-        """Write a graph: its nodes in an order that depends on the graph alone, and what its outputs are."""
+        """Hash a graph: its nodes in a topological order that depends on the graph alone, and its outputs."""
         outputs = list(outputs)
         for x in inputs:
-            self._place(x, "input")
+            self._number(x, "input")
             self.add(x.type)
         for node in io_toposort([], outputs):
-            if node.outputs[0] in self._places:
+            if node.outputs[0] in self._positions:
                 continue
             self.op(node.op)
             for x in node.inputs:
                 self.variable(x)
             for x in node.outputs:
-                self._place(x, "result")
+                self._number(x, "result")
                 self.add(x.type)
         for x in outputs:
             self.variable(x)
 
     def variable(self, x: Variable) -> None:
-        """Write which variable this is; what is not a result of a node is written where it is first met."""
-        place = self._places.get(x)
-        if place is not None:
-            self.text("at", place)
+        """Hash the number of a variable; hash a variable without an owner at its first use."""
+        position = self._positions.get(x)
+        if position is not None:
+            self.text("at", position)
         elif isinstance(x, Constant):
-            self._place(x, "constant")
+            self._number(x, "constant")
             self.add(x.type)
             self.add(x.data)
         elif isinstance(x, SharedVariable):
-            self._place(x, "shared")
+            self._number(x, "shared")
             self.add(x.type)
-            # A generator is seeded before it is used.
+            # A generator is seeded before use.
             if isinstance(x.type, RandomType):
                 return
             if self._with_shared_values:
@@ -221,7 +231,7 @@ class _Writer:
             raise NotKeyedError(f"the variable {x} that is no part of the model")
 
     def op(self, op: Op | ScalarOp) -> None:
-        """Write an Op: by contract it is what its class, its properties and its inner graph say."""
+        """Hash an Op by its class, its ``__props__`` and its inner graph, which by contract determine the Op."""
         self.class_(type(op))
         for function in _functions_for(type(op)):
             self.function(function)
@@ -230,7 +240,7 @@ class _Writer:
             self._inner(inner)
         if hasattr(op, "__props__"):
             self.add([getattr(op, name) for name in op.__props__ if name != "fgraph"])
-            # What a view does to gradients, as those of grad_clip, is no property of it.
+            # The gradient of a view, such as the bounds of grad_clip, is not among its __props__.
             if isinstance(op, ViewOp):
                 self.add(_content(op))
         elif isinstance(inner, AbstractFunctionGraph) or isinstance(op, ScalarOp):
@@ -239,18 +249,18 @@ class _Writer:
             raise NotKeyedError(f"the Op {op}, which has no __props__")
 
     def _inner(self, inner: AbstractFunctionGraph) -> None:
-        """Write an inner graph, whose variables are its own."""
-        places, self._places = self._places, {}
+        """Hash an inner graph, whose variables are numbered separately."""
+        positions, self._positions = self._positions, {}
         self.graph(inner.inputs, inner.outputs)
-        self._places = places
+        self._positions = positions
 
     def class_(self, class_: type) -> None:
-        """Write a class by its name."""
-        self._named(class_)
+        """Hash a class by its name."""
+        self._check_name(class_)
         self.text("class", class_.__module__, class_.__qualname__)
 
     def function(self, function: Callable[..., Any]) -> None:
-        """Write a function by its name and what it captures; one of unknown source is none that is keyed."""
+        """Hash a function of a known package by its name, its code and its captured values."""
         _check_package(function)
         self.text("function", function.__module__, function.__qualname__)
         code = getattr(function, "__code__", None)
@@ -262,7 +272,7 @@ class _Writer:
         self.add([cell.cell_contents for cell in function.__closure__ or ()])
 
     def array(self, array: np.ndarray) -> None:
-        """Write an array."""
+        """Hash an array."""
         if isinstance(array, np.ma.MaskedArray):
             raise NotKeyedError("a masked array")
         self.text("array", array.dtype.str, array.shape)
@@ -272,76 +282,82 @@ class _Writer:
             self.hash.update(np.ascontiguousarray(array).view(np.uint8).reshape(-1))
 
     def sequence(self, sequence: Iterable[Any]) -> None:
-        """Write a list or tuple."""
+        """Hash a list or tuple."""
         items = list(sequence)
         self.text(type(sequence).__name__, len(items))
         for item in items:
             self.add(item)
 
     def mapping(self, mapping: Mapping[Any, Any]) -> None:
-        """Write a dictionary, in its order."""
+        """Hash a dictionary, in its order."""
         self.text("mapping", len(mapping))
         self.sequence(list(chain.from_iterable(mapping.items())))
 
     def set_(self, elements: Iterable[Any]) -> None:
-        """Write a set, in the order of its elements."""
+        """Hash a set, with its elements sorted."""
         try:
             self.sequence(sorted(elements))
         except TypeError:
             raise NotKeyedError("a set without order") from None
 
     def type_(self, type_: Type) -> None:
-        """Write the type of a variable."""
+        """Hash the type of a variable."""
         self.class_(type(type_))
         props = getattr(type_, "__props__", None)
         self.add([getattr(type_, name) for name in props] if props else _content(type_))
 
-    def instance(self, thing: Any) -> None:
-        """Write any other object by its class and its attributes."""
-        self.class_(type(thing))
-        self.add(_content(thing))
+    def instance(self, x: Any) -> None:
+        """Hash any other object by its class and its attributes."""
+        self.class_(type(x))
+        self.add(_content(x))
 
-    def _place(self, x: Variable, kind: str) -> None:
-        self._places[x] = str(self._n_variables)
+    def _number(self, x: Variable, kind: str) -> None:
+        self._positions[x] = str(self._n_variables)
         self._n_variables += 1
         self.text(kind)
 
-    def _named(self, thing: Any) -> None:
-        """Raise unless this is what its name stands for in a known package."""
-        _check_package(thing)
-        found: Any = import_module(thing.__module__)
-        for part in thing.__qualname__.split("."):
-            found = getattr(found, part, None)
-        if found is not thing:
-            raise NotKeyedError(f"{thing.__qualname__}, which was made at run time")
+    def _check_name(self, class_: type) -> None:
+        """Raise NotKeyedError unless the name of a class refers to the class in a known package."""
+        _check_package(class_)
+        named: Any = import_module(class_.__module__)
+        for part in class_.__qualname__.split("."):
+            named = getattr(named, part, None)
+        if named is not class_:
+            raise NotKeyedError(f"{class_.__qualname__}, which was made at run time")
 
 
-def _check_package(thing: Any) -> None:
-    if str(thing.__module__).partition(".")[0] not in KNOWN:
+def _check_package(x: Any) -> None:
+    if str(x.__module__).partition(".")[0] not in KNOWN:
         raise NotKeyedError(
-            f"{thing.__module__}.{thing.__qualname__}, whose source may change without a new version"
+            f"{x.__module__}.{x.__qualname__}, whose source may change without a new version"
         )
 
 
 def _functions_for(op_type: type) -> tuple[Callable, ...]:
-    """Return what PyMC calls for an Op now, where that is not what it calls for any Op."""
+    """Return the functions that PyMC dispatches to for a type of Op, without the defaults for all Ops."""
     return tuple(f for f in functions_for(op_type) if f not in set(functions_for(object)))
 
 
 class _Plain:
-    """All that an object of it knows is in its dictionary."""
+    """Class whose instances have a dictionary and no other state."""
 
 
-def _content(thing: Any) -> dict[str, Any]:
-    """Return the attributes of an object; of one that keeps more than a dictionary, as those written in C do, nothing is known."""
-    if is_dataclass(thing):
-        return {field.name: getattr(thing, field.name) for field in fields(thing)}
-    if not hasattr(thing, "__dict__") or type(thing).__basicsize__ != _Plain.__basicsize__:
-        raise NotKeyedError(f"an object of type {type(thing).__qualname__}")
-    return {name: x for name, x in vars(thing).items() if name not in CACHES}
+def _content(x: Any) -> dict[str, Any]:
+    """Return the attributes of an object.
+
+    Raises
+    ------
+    NotKeyedError
+        If the object has other state than a dictionary, such as an instance of a C extension type.
+    """
+    if is_dataclass(x):
+        return {field.name: getattr(x, field.name) for field in fields(x)}
+    if not hasattr(x, "__dict__") or type(x).__basicsize__ != _Plain.__basicsize__:
+        raise NotKeyedError(f"an object of type {type(x).__qualname__}")
+    return {name: value for name, value in vars(x).items() if name not in CACHES}
 
 
-# Attributes that say nothing new: what an Op computes of itself, when it is first asked.
+# Attributes that an Op computes from its other attributes at first use.
 CACHES = {
     "fgraph",
     "_fn",
@@ -358,7 +374,7 @@ CACHES = {
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic, np.dtype, slice)
 
-# The first row that fits decides.
+# The first row whose types match decides.
 WRITERS: tuple[tuple[Any, Callable[[_Writer, Any], None]], ...] = (
     (PLAIN, lambda writer, x: writer.text(type(x).__name__, repr(x))),
     ((pd.Timestamp, pd.Timedelta), lambda writer, x: writer.text(repr(x), x.unit)),
@@ -369,7 +385,7 @@ WRITERS: tuple[tuple[Any, Callable[[_Writer, Any], None]], ...] = (
     (AbstractFunctionGraph, _Writer._inner),
     (type, _Writer.class_),
     ((FunctionType, BuiltinFunctionType), _Writer.function),
-    # As the class body of a distribution has its logp, which PyMC's registered function captures.
+    # The class body of a distribution defines its logp as one, which PyMC's registered function captures.
     ((staticmethod, classmethod), lambda writer, x: writer.add(x.__func__)),
     ((list, tuple), _Writer.sequence),
     (Mapping, _Writer.mapping),

@@ -1,34 +1,32 @@
-"""Record of a compiled model: everything that its first draw needs, without PyTensor except, perhaps, for the initial point."""
+"""Record of a compiled model: everything that the first draw needs, without PyTensor except, perhaps, for the initial point."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
 
-from pymc_fastlogp.kernel.native import blas
-from pymc_fastlogp.kernel.native.code import Code, engine
 from pymc_fastlogp.reparametrization.linear_map import LinearMap
 
-SYMBOL = "callback"
+# Keys of the two callbacks.
 LOGP, EXPAND = "logp", "expand"
 
 
 @dataclass(frozen=True)
-class Side:
-    """A callback and the kernel that it calls.
+class CallbackCode:
+    """Object code of a callback and of the kernel that it calls.
 
     Attributes
     ----------
     kernel : str
-        Name of the function of the kernel, empty if there is none here.
+        Name of the kernel function, empty if the callback calls no kernel.
     kernel_code, callback_code : bytes
-        Object code of both.
+        Object code.
     library : tuple of str
-        Functions of BLAS and LAPACK that the kernel calls.
+        BLAS and LAPACK functions that the kernel calls.
     constants : tuple of ndarray
-        Arrays that it reads, in C order.
+        Constant arguments of the kernel, in C order.
     """
 
     kernel: str
@@ -40,30 +38,30 @@ class Side:
 
 @dataclass(frozen=True)
 class Record:
-    """A model.
+    """Compiled model that can be pickled.
 
     Attributes
     ----------
     n_dim, n_expanded : int
-        Lengths of the unconstrained point and of all values that are stored.
+        Lengths of the unconstrained point and of all stored values.
     n_values : int
-        How many of the stored variables are value variables; these come first.
+        Number of value variables, which are the first of the stored variables.
     shape_info : tuple of lists
         Names, slices and shapes of the stored variables.
     reparameterized : list of str
         Names of the value variables that have a transform.
     dims, coords : dict
         Dimensions of the stored variables, and coordinates.
-    sides : dict of str to Side
-        The callbacks.
+    callbacks : dict of str to CallbackCode
+        The callbacks by ``LOGP`` and ``EXPAND``.
     initial_point : bytes, optional
-        See :mod:`pymc_fastlogp.compilation.initial_point`.
+        Serialized graph of the initial values, see :mod:`pymc_fastlogp.compilation.interpreter`.
     shared : dict of str to ndarray
-        Shared data by key, where they are part of the model: the sites of its effects.
+        Shared data that are part of the record, by key: the sites of reparametrized effects.
     data : dict of str to int
-        Of other shared data, by key, which of the model's data they are, see :class:`~pymc_fastlogp.model_cache.key.Form`.
+        Other shared data: from keys to positions in the data of :class:`~pymc_fastlogp.model_cache.key.Form`.
     linear_map : LinearMap, optional
-        From the coordinates of the sampler to those of the callbacks.
+        From the coordinates of the sampler to the coordinates of the callbacks.
     """
 
     n_dim: int
@@ -73,7 +71,7 @@ class Record:
     reparameterized: list[str]
     dims: dict[str, Any]
     coords: dict[str, Any]
-    sides: dict[str, Side]
+    callbacks: dict[str, CallbackCode]
     initial_point: bytes | None = None
     shared: dict[str, np.ndarray] = field(default_factory=dict)
     data: dict[str, int] = field(default_factory=dict)
@@ -85,45 +83,5 @@ class Record:
 
     @property
     def value_shapes(self) -> list[tuple[int, ...]]:
-        """The shapes of the value variables."""
+        """Shapes of the value variables."""
         return [tuple(shape) for shape in self.shape_info[2][: self.n_values]]
-
-
-class Called(Protocol):
-    """Function that is called in place of a kernel.
-
-    Attributes
-    ----------
-    address : int
-        Of a C function, valid as long as this object.
-    """
-
-    address: int
-
-
-class DirectCallback:
-    """The machine code of a side, loaded.
-
-    Parameters
-    ----------
-    side : Side
-        The callback.
-    called : Called, optional
-        What it calls, unless that is the kernel of the side or nothing.
-
-    Attributes
-    ----------
-    address : int
-        Of the callback, valid as long as this object.
-    addresses : list of int
-        What it takes from the user data.
-    """
-
-    def __init__(self, side: Side, called: Called | None = None):
-        blas.bind(side.library)
-        self._called = Code(engine(side.kernel_code), side.kernel) if side.kernel else called
-        self._callback = Code(engine(side.callback_code), SYMBOL)
-        self._constants = side.constants
-        self.address = self._callback.address
-        address = self._called.address if self._called else 0
-        self.addresses = [address, *(x.ctypes.data for x in side.constants)]

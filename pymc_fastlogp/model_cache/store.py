@@ -1,7 +1,7 @@
-"""Models on disk: what is kept under a key, see :mod:`pymc_fastlogp.model_cache.key`.
+"""Files of the model cache: records by key, see :mod:`pymc_fastlogp.model_cache.key`.
 
-The folder belongs to the user alone. One that others may write to is left alone: what is read is executed. The environment variable
-``PYMC_FASTLOGP_CACHE`` names another folder, or is ``0`` for none; ``1`` is the default.
+Records contain machine code, so the folder has to belong to the user alone; a folder that others may write to is not used. The environment variable
+``PYMC_FASTLOGP_CACHE`` names another folder, or is ``0`` to disable the cache; the default is ``1``.
 """
 
 import logging
@@ -14,21 +14,22 @@ from pytensor.configdefaults import config
 
 from pymc_fastlogp.config import OFF, ON
 from pymc_fastlogp.kernel.native.file_cache import BoundedFiles
+from pymc_fastlogp.model_cache.record import Record
 
 ENVIRONMENT_VARIABLE = "PYMC_FASTLOGP_CACHE"
 PREFIX = "pymc_fastlogp.model."
-# Ends the key of what leads to a model and is none.
+# Suffix of the key of a graph of shapes, which leads to the key of a record.
 SHAPES = ".shapes"
-# Bytes of all files together; a model has 50 to 500 thousand, more if its kernels read large constants.
+# Total size in bytes. A record has 50 to 500 kB, more with large constants.
 LIMIT = 512 * 2**20
-# A record that is larger is made again: a few of them would push out all others.
+# Larger records are not cached: a few of them would evict all others.
 LARGEST = LIMIT // 8
 
 logger = logging.getLogger("pymc_fastlogp")
 
 
 def files() -> BoundedFiles | None:
-    """Return where models are, None if they are not kept."""
+    """Return the files of the cache, None if the cache is disabled."""
     named = os.environ.get(ENVIRONMENT_VARIABLE, "")
     if named.lower() in OFF or not config.numba__cache:
         return None
@@ -37,26 +38,34 @@ def files() -> BoundedFiles | None:
     return BoundedFiles(folder, PREFIX, LIMIT)
 
 
+def read_record(key: str | None) -> Record | None:
+    """Return the cached record of a key, None if there is no key or no usable record."""
+    record = None if key is None else read(key, Record)
+    if record is not None:
+        logger.info("the model is found on disk")
+    return record
+
+
 def read[T](key: str, kind: type[T]) -> T | None:
-    """Return what is kept under a key, None if there is nothing of this kind that can be used."""
-    place = files()
-    if place is None:
+    """Return the cached object of a key, None if there is no usable object of this type."""
+    cache = files()
+    if cache is None:
         return None
-    content = place.read(PREFIX + key)
+    content = cache.read(PREFIX + key)
     if content is None:
         return None
     try:
-        found = pickle.loads(content)
+        cached = pickle.loads(content)
     except Exception as error:  # unpickling raises whatever a class raises
         logger.info("a model on disk is not readable and is compiled again: %s", error)
         return None
-    return found if isinstance(found, kind) else None
+    return cached if isinstance(cached, kind) else None
 
 
-def write(key: str, record: Any) -> None:
-    """Keep a record, or a part of one, if there is a place for it."""
-    place = files()
-    if place is None:
+def write(key: str | None, record: Any) -> None:
+    """Write a record or a graph of shapes, if there is a key and the cache is enabled."""
+    cache = files()
+    if key is None or cache is None:
         return
     try:
         content = pickle.dumps(record)
@@ -66,4 +75,4 @@ def write(key: str, record: Any) -> None:
     if len(content) > LARGEST:
         logger.info("the model is not kept on disk: it has %d bytes", len(content))
     else:
-        place.write(PREFIX + key, content)
+        cache.write(PREFIX + key, content)

@@ -1,1 +1,1 @@
-"""Operations on PyMC models that need no compiler: validation, freezing of data, and the lock around PyTensor."""
+"""Operations on PyMC models that need no compiler: validation, freezing of data, and the lock of compilations."""

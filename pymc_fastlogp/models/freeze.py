@@ -1,15 +1,15 @@
-"""A model whose data and lengths of dimensions are constants."""
+"""Copy a model with data and dimension lengths as constants."""
 
 from typing import TYPE_CHECKING
 
-from pymc_fastlogp.models.compile_lock import one_at_a_time
+from pymc_fastlogp.models.compile_lock import compile_lock
 
 if TYPE_CHECKING:
     import pymc as pm
 
 
 def can_be_frozen(model: "pm.Model") -> bool:
-    """Return whether PyMC can freeze a model, or copy it at all: not one inside of another, nor one with a symbolic initial value."""
+    """Return whether PyMC can copy and freeze a model: not inside of another model, nor with symbolic initial values."""
     return model.parent is None and not with_symbolic_initial_values(model)
 
 
@@ -22,41 +22,43 @@ def with_symbolic_initial_values(model: "pm.Model") -> list[str]:
 
 
 def frozen_copy(model: "pm.Model") -> "pm.Model":
-    """Return PyMC's frozen copy of a model, which checks parameters where the model does.
+    """Return PyMC's frozen copy of a model, with the ``check_bounds`` of the model.
 
-    PyMC takes the initial values out of the model meanwhile: of two threads that do so, one would find none, and put that back.
+    PyMC temporarily removes the initial values from the model. Two threads that do so at once would lose them, so the lock is held.
 
     Raises
     ------
     NotImplementedError
         If the model has symbolic initial values.
     ValueError
-        If it is part of another.
+        If the model is inside of another.
     """
     from pymc.model.transform.optimization import freeze_dims_and_data
 
-    with one_at_a_time():
+    with compile_lock():
         return with_checks_of(model, freeze_dims_and_data(model))
 
 
 def copy_without_cache(model: "pm.Model") -> "pm.Model":
-    """Return a model that compiles anew whenever it is asked to; PyMC's ``FrozenModel`` keeps functions, whether the plugin was on or off.
+    """Return a model that caches no compiled functions.
+
+    PyMC's ``FrozenModel`` caches functions, whether they were compiled with the plugin on or off.
 
     Returns
     -------
     pymc.Model
-        The model itself unless it is such a one, else a copy with the same data.
+        A copy with the same data of a ``FrozenModel``, else the model itself.
     """
     from pymc.model import core
     from pymc.model.transform.optimization import freeze_dims_and_data
 
     if not isinstance(model, getattr(core, "FrozenModel", ())):
         return model
-    with one_at_a_time():
+    with compile_lock():
         return with_checks_of(model, freeze_dims_and_data(model, dims=[], data=[]))
 
 
 def with_checks_of(model: "pm.Model", copy: "pm.Model") -> "pm.Model":
-    """Return a copy of a model that checks parameters where the model does: PyMC makes those of a graph with ``check_bounds=True``."""
+    """Set ``check_bounds`` of a copy, which PyMC creates with ``check_bounds=True``, and return the copy."""
     copy.check_bounds = model.check_bounds
     return copy

@@ -1,10 +1,8 @@
-"""Give two compilations of one model the same start.
+"""Apply the in-place rewrites of a model's first compilation, so that later compilations start from the same graph.
 
-PyMC rewrites the log density before it takes the gradient, in place. Some expressions in it
-belong to the model, not to the one log density: ``CholeskyCovPacked`` keeps the indices of the
-diagonal as a graph, which no copy of the model copies. They are simplified by the first
-compilation, and a second one of the same model can end with another graph. To compare two
-sides, that has to have happened before both.
+PyMC rewrites the log density in place before it takes the gradient. A subexpression may belong to the model rather than to one log density: for example
+``CholeskyCovPacked`` stores the indices of the diagonal as a graph, which copies of the model share. The first
+compilation simplifies such a graph, so the second one can end with another graph. A comparison of two compilations applies the rewrites before both.
 """
 
 from typing import TYPE_CHECKING
@@ -15,8 +13,8 @@ if TYPE_CHECKING:
     import pymc as pm
 
 
-def settle(model: "pm.Model") -> None:
-    """Do to the graphs that ``model`` keeps what its first compilation would do, plugin off."""
+def apply_in_place_rewrites(model: "pm.Model") -> None:
+    """Rewrite the graphs that a model stores as its first compilation would, with the plugin off."""
     from pymc_fastlogp._upstream.pymc import rewrite_pregrad
 
     with switched(False):

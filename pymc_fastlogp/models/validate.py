@@ -1,4 +1,4 @@
-"""Validation of the model argument of `explain`, `verify` and `benchmark`, with their error messages."""
+"""Validate the model argument of public functions, with their error messages."""
 
 import os
 import warnings
@@ -15,28 +15,28 @@ PASS_ONE = "pass what `with pm.Model() as model:` made, or call it inside of tha
 NOWHERE_FINITE = "the model has no finite log density at any point tried; run model.debug()"
 
 
-def given_model(
+def validated_model(
     asker: str, model: "pm.Model | None", *, freeze_model: bool, gradient: bool = True
 ) -> "pm.Model":
-    """Return the model that a public function was asked about, frozen if wanted.
+    """Return the valid model argument of a public function, frozen if requested.
 
     Parameters
     ----------
     asker : str
         Name of the public function.
     model : pymc.Model, optional
-        The model; by default the one whose context is open.
+        The model; by default the model of the open context.
     freeze_model : bool
-        Whether ``pm.Data`` and dimension lengths become constants, where PyMC can do that.
+        Whether ``pm.Data`` and dimension lengths become constants, if PyMC can freeze the model.
     gradient : bool
-        Whether some variable has to be continuous, for a gradient.
+        Whether a continuous variable is required, for a gradient.
 
     Raises
     ------
     TypeError
-        If it is not a PyMC model, or not given while no context is open.
+        If ``model`` is not a PyMC model, or is not given while no context is open.
     ValueError
-        If it has no free variable of the kind that is needed.
+        If the model has no free variable of the required kind.
     RuntimeError
         If the plugin can't be switched on in this process.
     """
@@ -61,7 +61,7 @@ def given_model(
 
 
 def model_with_variables(asker: str, model: "pm.Model | None") -> "pm.Model":
-    """Return the model, or that of the context; raise as :func:`given_model` where it is none or has no free variable."""
+    """Return the model, by default the model of the open context; raise as :func:`validated_model` without a model or free variable."""
     import pymc as pm
 
     if model is None:
@@ -84,7 +84,7 @@ def refuse_discrete(model: "pm.Model") -> None:
 
 
 def why_off() -> str:
-    """Say what keeps the plugin off."""
+    """Return the reason why the plugin is off."""
     if reason := untested_reason():
         return f"{reason}; install a tested version"
     if not is_registered():

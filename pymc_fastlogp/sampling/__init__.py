@@ -1,27 +1,19 @@
-"""nutpie's callbacks as LLVM functions around a kernel: a model compiled without Numba where that can be, and sampled.
+"""Public functions that compile and sample a model.
 
-What ``nutpie.compile_pymc_model`` spends most of its time on is Numba, which types, lowers and optimizes a function around one
-call. Here PyTensor rewrites the same graphs, so a callback calls the same machine code of the same kernel, and draws are
-equal bit for bit; only what is around the call is written directly:
+``nutpie.compile_pymc_model`` spends most of its time in Numba, which types, lowers and optimizes the functions around one call of a kernel. Here
+PyTensor rewrites the same graphs, so a callback calls the same machine code of the same kernel, and draws are bit-identical. LLVM compiles the
+callback directly. Numba compiles a graph only if the graph needs other Ops than one kernel.
 
 .. code-block:: text
 
-    plan:       a rewritten graph as one call of a kernel, or which Op it needs besides
-    numba_graph:  such a graph as one call of what Numba makes of it
-    user_data:  the memory that nutpie hands to each call: addresses of code, constants and shared data
-    emit:       the two C functions that nutpie calls
-    labels:     dimensions and coordinates of what is stored
-    loaded:     a record in memory, as nutpie's library samples it
-    mapped:     the same in other coordinates
-    compiled:   what nutpie samples from
-    trace:      from the draws of nutpie's library to what ``sample`` returns
-    compile:    ``compile_pymc_model``
-    reparametrize:  ``reparametrize``
-    sample:     ``sample``
-    door:       the same callbacks where nutpie compiles the model itself
-    kwargs:     ``compile_kwargs``, which open the door
-
-So nutpie's code around a graph is never compiled by Numba, and the graph itself only where it is more than a kernel.
+    compile_model               compile_pymc_model
+    request, pipeline           arguments and stages of a compilation
+    sample, routing             sample, and the tables that select sampler and compiler
+    reparametrize               reparametrize
+    compile_kwargs              compile_kwargs: the same callbacks in nutpie's own compilation
+    draws, zarr_store           draws of nutpie as the groups that pm.sample returns
+    progress, convergence       progress bars and log lines, checks after sampling
+    diagnosis                   causes of a failed start
 """
 
 from pymc_fastlogp.sampling.compile_kwargs import compile_kwargs

@@ -1,18 +1,18 @@
 r"""Convergence checks after sampling, with the thresholds of ``pm.sample``.
 
-``pymc.stats.run_convergence_checks`` calls ArviZ once for each scalar parameter, which for a model of some hundred parameters takes longer than its
-draws, and so does the import of ``arviz_stats``. Here all parameters are arrays of one shape, ``(n_params, n_chains, n_draws)``.
+``pymc.stats.run_convergence_checks`` calls ArviZ once per scalar parameter. With several hundred parameters that takes longer than
+sampling, as does the import of ``arviz_stats``. Here all parameters form one array of shape ``(n_params, n_chains, n_draws)``.
 
-With :math:`z` the normal scores of the ranks of all draws of a parameter, chains split into halves of :math:`n` draws, :math:`W` the mean of the
-variances within halves and :math:`B` the variance of their means,
+Let :math:`z` be the normal scores of the ranks of all draws of a parameter. Chains are split into :math:`m` halves of :math:`n` draws. Let :math:`W` be the mean of the
+variances within halves and :math:`B` the variance of their means. Then
 
 .. math:: \hat R = \sqrt{(B/W) + (n - 1)/n},
 
-the larger one for :math:`z` of the draws and of their distances from the median. The effective sample size is :math:`n m/\tau` for :math:`m` halves,
-where :math:`\tau = -1 + 2 \sum_t \rho_t`, :math:`\rho_t` are autocorrelations of :math:`z`, and the sum follows Geyer: sums of neighbors,
-:math:`\rho_{2k} + \rho_{2k+1}`, up to the first negative one, made monotone. See Vehtari et al., https://arxiv.org/abs/1903.08008.
+and the larger value counts, for :math:`z` of the draws and :math:`z` of their distances from the median. The effective sample size is :math:`n m/\tau`
+with :math:`\tau = -1 + 2 \sum_t \rho_t` for the autocorrelations :math:`\rho_t` of :math:`z`. The sum follows Geyer: the sums of neighbors
+:math:`\rho_{2k} + \rho_{2k+1}` end before the first negative sum and are made monotone. See Vehtari et al., https://arxiv.org/abs/1903.08008.
 
-Ranks need a sort. So these are computed for the parameters whose split R-hat without ranks is largest, as many as have ``MOST_DRAWS`` draws together.
+Ranks need a sort, so ranks are computed only for the parameters with the largest split R-hat without ranks, up to ``MOST_DRAWS`` draws in total.
 """
 
 import logging
@@ -28,10 +28,10 @@ log = logging.getLogger("pymc.stats.convergence")
 
 MOST_DRAWS = 500_000
 LARGEST_RHAT = 1.01
-# Of each chain.
+# Effective sample size of each chain.
 SMALLEST_ESS = 100
 FEWEST_DRAWS = 100
-# Share of the draws of a chain that may reach the maximum tree depth.
+# Largest share of the draws of a chain that may reach the maximum tree depth.
 DEEP = 0.05
 
 
@@ -41,16 +41,16 @@ def log_problems(idata: "DataTree", model: "pm.Model", *, is_reparametrized: boo
     Parameters
     ----------
     idata : DataTree
-        Draws of nutpie, with the groups ``posterior`` and ``sample_stats``.
+        Draws, with the groups ``posterior`` and ``sample_stats``.
     model : pymc.Model
-        The model; its free variables are checked, as far as they are stored.
+        The model, whose stored free variables are checked.
     is_reparametrized : bool
-        Whether the draws are from ``sample(..., reparametrize=True)``, which is proposed if it can help.
+        Whether the draws are from ``sample(..., reparametrize=True)``, which is suggested otherwise.
     """
     stats = idata["sample_stats"]
     n_diverging = int(stats["diverging"].sum())
     deep = np.empty(0, int)
-    if "maxdepth_reached" in stats:  # of NUTS, not of nutpie's other samplers
+    if "maxdepth_reached" in stats:  # only NUTS has this statistic
         n_deep = stats["maxdepth_reached"].sum("draw")
         deep = np.flatnonzero(n_deep > DEEP * stats.sizes["draw"])
     if n_diverging:
@@ -72,7 +72,7 @@ def log_problems(idata: "DataTree", model: "pm.Model", *, is_reparametrized: boo
 
 
 def _log_mixing(idata: "DataTree", model: "pm.Model") -> None:
-    """Log R-hat and effective sample sizes beyond their limits."""
+    """Log R-hat and effective sample sizes that exceed their limits."""
     posterior = idata["posterior"]
     n_chains, n_draws = posterior.sizes["chain"], posterior.sizes["draw"]
     if n_draws < FEWEST_DRAWS:
@@ -89,7 +89,7 @@ def _log_mixing(idata: "DataTree", model: "pm.Model") -> None:
         return
     scores = _normal_scores(draws)
     distances = np.abs(draws - np.median(draws, axis=(1, 2), keepdims=True))
-    # Distances may all be equal, which gives nan.
+    # R-hat of the distances is NaN if all are equal.
     rhat = np.fmax(_rhat(scores), _rhat(_normal_scores(distances)))
     worst = int(np.argmax(rhat))
     if rhat[worst] > LARGEST_RHAT:
@@ -114,7 +114,7 @@ def _log_mixing(idata: "DataTree", model: "pm.Model") -> None:
 def _least_mixed(stored: dict[str, np.ndarray]) -> tuple[list[str], np.ndarray]:
     """Return names and halves of chains, shape ``(n_params, n_halves, n_draws)``, of parameters with the largest split R-hat.
 
-    Parameters that are constant or not finite are left out.
+    Constant and non-finite parameters are left out.
     """
     rows: list[tuple[float, str, np.ndarray]] = []
     for name, draws in stored.items():
@@ -138,7 +138,7 @@ def _least_mixed(stored: dict[str, np.ndarray]) -> tuple[list[str], np.ndarray]:
 
 
 def _normal_scores(draws: np.ndarray) -> np.ndarray:
-    """Return normal scores of the ranks among all draws of a parameter; draws that are equal have their mean rank."""
+    """Return normal scores of the ranks among all draws of a parameter; ties have their mean rank."""
     from scipy.special import ndtri
 
     flat = draws.reshape(len(draws), -1)
@@ -158,7 +158,7 @@ def _normal_scores(draws: np.ndarray) -> np.ndarray:
 
 
 def _rhat(draws: np.ndarray) -> np.ndarray:
-    """Return R-hat of each parameter, shape ``(n_params,)``; infinite if all chains are constant and differ, nan if they do not."""
+    """Return R-hat of each parameter, shape ``(n_params,)``; infinite if the halves are constant and differ, NaN if all are equal."""
     n = draws.shape[-1]
     with np.errstate(invalid="ignore", divide="ignore"):
         between = draws.mean(-1).var(-1, ddof=1)

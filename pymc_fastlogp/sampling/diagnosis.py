@@ -1,19 +1,20 @@
 """Name the variables and rows because of which a chain cannot start.
 
-nutpie reports a number and a backtrace. After such a failure a model is evaluated once more, uncompiled, at several initial points: the log density of each
-variable row by row, then the gradient, then the deterministics. Nothing here runs while sampling succeeds.
+nutpie reports a number and a backtrace. After a failed start the model is evaluated again, uncompiled, at several initial points: the log density of each
+variable row by row, then the gradient, then the deterministics. A successful run executes no code of this module.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from traceback import clear_frames
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pymc_fastlogp.compilation.tracebacks import without_traces
 from pymc_fastlogp.config import switched
+from pymc_fastlogp.models.compile_lock import without_tracebacks
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 Point = Mapping[str, np.ndarray]
 Finder = Callable[[Point], list[str]]
 
-# Texts of nutpie, and the type of a panic of its library, which is no Exception.
+# Error message of nutpie, and the type of a panic of its library, a BaseException.
 FAILED_START, PANIC = "All initialization points failed", "PanicException"
 N_POINTS = 10
 MOST_CAUSES = 5
@@ -38,9 +39,9 @@ def failed_start_explained(model: "pm.Model", arguments: Mapping[str, Any]) -> I
     Parameters
     ----------
     model : pymc.Model
-        The model as the user wrote it.
+        The user's model.
     arguments : mapping
-        Those of ``pm.sample``, of which ``initvals`` and ``compile_kwargs`` are read.
+        Arguments of ``pm.sample``; ``initvals`` and ``compile_kwargs`` are used.
 
     Raises
     ------
@@ -53,6 +54,8 @@ def failed_start_explained(model: "pm.Model", arguments: Mapping[str, Any]) -> I
         is_panic = type(error).__name__ == PANIC
         if not is_panic and not str(error).startswith(FAILED_START):
             raise
+        # Frames of nutpie.sample hold the sampler, which can crash the process if it is freed at interpreter exit.
+        clear_frames(error.__traceback__)
         causes = _causes_or_none(model, arguments, of_stored_values=is_panic)
         if is_panic and not causes:
             raise
@@ -68,9 +71,9 @@ def failed_start_explained(model: "pm.Model", arguments: Mapping[str, Any]) -> I
 def _causes_or_none(
     model: "pm.Model", arguments: Mapping[str, Any], *, of_stored_values: bool = False
 ) -> list[str]:
-    """Return the causes, none if the model cannot be evaluated without a compiler."""
+    """Return the causes, an empty list if the model cannot be evaluated without a compiler."""
     try:
-        with without_traces():
+        with without_tracebacks():
             points = _initial_points(model, arguments)
             return causes(model, points, of_stored_values=of_stored_values)
     except Exception:
@@ -78,18 +81,18 @@ def _causes_or_none(
 
 
 def _initial_points(model: "pm.Model", arguments: Mapping[str, Any]) -> list[Point]:
-    from pymc_fastlogp.compilation.model_source import Start
-    from pymc_fastlogp.sampling.compile_model import request_of
+    from pymc_fastlogp.compilation.model_source import ModelSource
+    from pymc_fastlogp.sampling.request import request_of
 
     given = {"initial_points": arguments["initvals"], **(arguments["compile_kwargs"] or {})}
     options = {name: given[name] for name in FOR_STARTS if name in given}
     request = request_of(model, var_names=None, **options)
-    start = Start(model, request.options, freeze=False)
-    return [start(seed) for seed in range(N_POINTS)]
+    source = ModelSource(model, request.options, freeze=False)
+    return [source(seed) for seed in range(N_POINTS)]
 
 
 def _abridged[T](failing: Sequence[T], describe: Callable[[T], str]) -> list[str]:
-    """Return a sentence for each of the first things that failed, and how many more there are."""
+    """Return a sentence for each of the first failures, and the number of further failures."""
     n_more = len(failing) - MOST_CAUSES
     more = [f"and {n_more} more"] if n_more > 0 else []
     return [describe(x) for x in failing[:MOST_CAUSES]] + more
@@ -98,7 +101,7 @@ def _abridged[T](failing: Sequence[T], describe: Callable[[T], str]) -> list[str
 def causes(
     model: "pm.Model", points: Sequence[Point], *, of_stored_values: bool = False
 ) -> list[str]:
-    """Return why a model has no finite log density and gradient at the first of several points where that is so.
+    """Return the causes of a non-finite log density or gradient, at the first point that has any.
 
     Parameters
     ----------
@@ -107,12 +110,12 @@ def causes(
     points : sequence of mapping of str to ndarray
         Values by the names of the value variables.
     of_stored_values : bool
-        Whether to look for deterministics that raise an error instead.
+        Whether to search for deterministics that raise an error instead.
 
     Returns
     -------
     list of str
-        One sentence for each variable; empty if nothing is wrong at any of the points.
+        One sentence per variable; empty if there is no cause at any of the points.
     """
     finders = (_of_deterministics,) if of_stored_values else (_of_log_densities, _of_gradients)
     for finder in finders:
@@ -143,11 +146,11 @@ def _of_log_densities(model: "pm.Model") -> Finder:
 def _reasons(
     model: "pm.Model", factor: "Variable", logp: "Variable", values: Any, point: Point
 ) -> Iterator[str]:
-    """Yield why the log density of one variable, whose values are given, is not finite."""
+    """Yield the reasons why the log density of a variable, with the given values, is not finite."""
     if isinstance(values, Exception):
         yield _failure(values)
         return
-    shown = _shown_values(model, factor, point)
+    shown = _user_values(model, factor, point)
     yield _of_values(values, shown)
     yield from _checks(model, logp, point)
     if not _has_nan(shown):
@@ -177,7 +180,7 @@ def _of_gradients(model: "pm.Model") -> Finder:
 
 
 def _of_deterministics(model: "pm.Model") -> Finder:
-    """Return a function that finds deterministics which raise an error; they need not be finite."""
+    """Return a function that finds deterministics that raise an error; non-finite values are valid."""
     deterministics = model.deterministics
     evaluate = _Evaluated(model, model.replace_rvs_by_values(deterministics))
 
@@ -190,18 +193,18 @@ def _of_deterministics(model: "pm.Model") -> Finder:
 
 
 class _Evaluated:
-    """Values of variables at a point, uncompiled; in place of a value that cannot be computed is the exception.
+    """Uncompiled function from a point to values of variables, with an exception in place of a value that cannot be computed.
 
-    A ``NotImplementedError`` is raised: the model may be fine for a compiler.
+    A ``NotImplementedError`` is raised: a compiler may implement the Op.
 
     Parameters
     ----------
     model : pymc.Model
         The model.
     variables : sequence of Variable
-        Functions of its value variables.
+        Functions of the value variables.
     is_rewritten : bool
-        Whether PyTensor simplifies the graphs. That takes most of the time, and only gradients need it: of ``0 * inf`` it leaves zero.
+        Whether PyTensor rewrites the graphs, which takes most of the time. Only gradients need rewrites, which replace ``0 * inf`` by zero.
     """
 
     def __init__(
@@ -256,7 +259,7 @@ class _Evaluated:
     def _called(self, function: Any, point: Point) -> list[Any]:
         from pytensor.configdefaults import config
 
-        # The error then has the node that raised it.
+        # Adds the failing node to the error.
         with np.errstate(all="ignore"), config.change_flags(exception_verbosity="medium"):
             return function(**{x.name: point[x.name] for x in self._model.value_vars})
 
@@ -265,8 +268,8 @@ def _sentence(name: str, reasons: Iterable[str]) -> str:
     return f"{name}: {'; '.join(reasons)}"
 
 
-def _shown_values(model: "pm.Model", factor: "Variable", point: Point) -> np.ndarray | None:
-    """Return the values that a variable has in the user's own terms, None for a potential and for one that is transformed."""
+def _user_values(model: "pm.Model", factor: "Variable", point: Point) -> np.ndarray | None:
+    """Return the values of a variable on the user's scale, None for potentials and transformed variables."""
     if factor in model.observed_RVs:
         [values] = _Evaluated(model, [model.rvs_to_values[factor]])(point)
         return None if isinstance(values, Exception) else np.asarray(values)
@@ -287,7 +290,7 @@ def _of_values(logp: np.ndarray, values: np.ndarray | None) -> str:
 
 
 def _counted(x: np.ndarray, quantity: str = "", values: np.ndarray | None = None) -> str:
-    """Say how many entries of an array are nan or infinite, and which one is the first."""
+    """Describe the number of NaN or infinite entries of an array, and the first of them."""
     state = next(name for name, is_so in STATES.items() if is_so(x).any())
     return _counted_mask(STATES[state](x), state, quantity, values)
 
@@ -295,18 +298,18 @@ def _counted(x: np.ndarray, quantity: str = "", values: np.ndarray | None = None
 def _counted_mask(
     mask: np.ndarray, state: str, quantity: str = "", values: np.ndarray | None = None
 ) -> str:
-    """Say how many entries of a mask are true, and which one is the first.
+    """Describe the number of true entries of a mask, and the first of them.
 
     Parameters
     ----------
     mask : ndarray of bool
         The entries.
     state : str
-        The state that a true entry stands for.
+        State of a true entry.
     quantity : str
-        The quantity of a row that is in that state, if it is not the row itself.
+        Quantity of a row that is in this state, if it is not the row itself.
     values : ndarray, optional
-        The values of the rows, of the same shape.
+        Values of the rows, of the same shape.
     """
     index = tuple(int(i) for i in np.argwhere(mask)[0])
     value = "" if values is None else f" (value {values[index]:.6g})"
@@ -320,7 +323,7 @@ def _counted_mask(
 
 
 def _checks(model: "pm.Model", logp: "Variable", point: Point) -> Iterator[str]:
-    """Yield the checks of parameters that fail, with the rows where they do."""
+    """Yield the failing checks of parameters, with the rows where they fail."""
     from pymc.logprob.utils import CheckParameterValue
     from pytensor.graph.traversal import ancestors
 
@@ -340,7 +343,7 @@ def _checks(model: "pm.Model", logp: "Variable", point: Point) -> Iterator[str]:
 
 
 def _conditions(condition: "Variable") -> "Iterator[Variable]":
-    """Yield the arrays of which a check asks that all entries are true."""
+    """Yield the boolean arrays whose entries all have to be true for a check."""
     from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor
     from pytensor.tensor.math import All
 
@@ -354,7 +357,7 @@ def _conditions(condition: "Variable") -> "Iterator[Variable]":
 
 
 def _arrays(variables: "Iterable[Variable]") -> Iterator[tuple[str, np.ndarray]]:
-    """Yield names and values of the data in graphs, scalars left out."""
+    """Yield names and values of the non-scalar data in graphs."""
     from pytensor.compile.sharedvalue import SharedVariable
     from pytensor.graph.basic import Constant
     from pytensor.graph.traversal import ancestors
@@ -368,21 +371,21 @@ def _arrays(variables: "Iterable[Variable]") -> Iterator[tuple[str, np.ndarray]]
             case _:
                 continue
         if isinstance(value, np.ndarray) and value.ndim:
-            # PyMC masks nan in data that were exchanged.
+            # PyMC masks NaN in data that were set.
             yield x.name or f"an array of shape {value.shape}", np.ma.getdata(value)
 
 
 def _nan_arrays(logp: "Variable") -> Iterator[str]:
-    """Yield which data of a log density have nan."""
+    """Yield a sentence for each array of data of a log density with NaN."""
     for name, value in _arrays([logp]):
         if _has_nan(value):
             yield _sentence(name, [_counted(value)])
 
 
 def _failure(error: Exception) -> str:
-    """Return the first line of an error, and which index is out of range."""
+    """Return the first line of an error, and the positions of an index that is out of range."""
     line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    # PyTensor notes the node in the first of its two errors.
+    # PyTensor stores the node in the first of its two errors.
     node = getattr(error.__context__, "__op_instance__", None)
     found = OUT_OF_RANGE.search(line)
     if not isinstance(error, IndexError) or node is None or found is None:

@@ -1,6 +1,6 @@
-"""From the draws of nutpie's library to the groups that ``pm.sample`` returns.
+"""Convert the draws of nutpie's library to the groups that ``pm.sample`` returns.
 
-nutpie does this in Python with all of ArviZ, and PyMC with an import of nutpie. Only ``arviz_base`` is needed for it, which with PyArrow is
+nutpie converts them with all of ArviZ, and PyMC imports nutpie. Here only ``arviz_base`` and PyArrow are needed, which are
 imported while chains are sampled, see :mod:`pymc_fastlogp._upstream.nutpie_library`.
 """
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 WARMUP = "warmup_"
 
 
-def import_what_is_needed() -> None:
-    """Import what :func:`datatree` needs."""
+def import_arviz() -> None:
+    """Import the packages that :func:`datatree` needs."""
     import arviz_base  # noqa: F401
     import pyarrow  # noqa: F401
 
@@ -40,19 +40,19 @@ def datatree(
     Parameters
     ----------
     trace : Trace
-        What was sampled.
+        The draws.
     model : SampledModel
-        Of what.
+        The model that was sampled.
     transformed : sequence of str
-        Names of the stored variables that are unconstrained.
+        Names of the unconstrained stored variables.
     save_warmup, store_unconstrained : bool
-        Whether draws of the warm-up and unconstrained ones are wanted.
+        Whether the result has tuning draws and unconstrained draws.
     """
     import pandas as pd
     from arviz_base import from_dict
 
     left_out = {*LEFT_OUT} - ({"unconstrained_draw"} if store_unconstrained else set())
-    # There is one dictionary for both, and of a variable that is called as a statistic nutpie takes the dimensions of that.
+    # from_dict takes one dictionary of dimensions. As in nutpie, a statistic takes precedence over a variable of the same name.
     dims: dict[str, list[str]] = {}
     dims_of_stats: dict[str, list[str]] = {}
     groups: dict[str, dict[str, np.ndarray]] = {}
@@ -60,7 +60,7 @@ def datatree(
     for prefix in ("", WARMUP):
         draws = _stacked(_parts(trace.draws, trace.stats, prefix), set(), dims)
         moved = {x: draws.pop(x) for x in transformed if x in draws}
-        # As nutpie does it, whether or not the warm-up is wanted.
+        # As in nutpie, also without tuning draws.
         if store_unconstrained and moved:
             unconstrained[f"{prefix}unconstrained_posterior"] = moved
         if save_warmup or prefix != WARMUP:
@@ -82,7 +82,7 @@ def datatree(
 
 
 def _parts(batches: Sequence[Any], stats: Sequence[Any], prefix: str) -> list[Any]:
-    """Return the rows of each chain that are of the warm-up, or those that are not."""
+    """Return the tuning rows of each chain for the prefix ``WARMUP``, else the other rows."""
     import pyarrow
 
     ends = [int(pyarrow.array(x.column("tuning")).to_numpy(False).sum()) for x in stats]
@@ -96,7 +96,7 @@ def _parts(batches: Sequence[Any], stats: Sequence[Any], prefix: str) -> list[An
 def _stacked(
     batches: Sequence[Any], left_out: set[str], dims: dict[str, list[str]]
 ) -> dict[str, np.ndarray]:
-    """Return the columns of all chains by name, shape ``(n_chains, n_draws, ...)``, and enter their dimensions. What is missing is nan, None or zero."""
+    """Return the columns of all chains by name, shape ``(n_chains, n_draws, ...)``, and add their dimensions to ``dims``. Missing values are NaN, None or zero."""
     n_draws = max(batch.num_rows for batch in batches)
     found: dict[str, np.ndarray] = {}
     for chain, batch in enumerate(batches):
@@ -113,20 +113,20 @@ def _stacked(
 
 
 def _dims_and_shape(column: Any) -> tuple[list[str], list[int]]:
-    """Return what nutpie says of the entries of a column."""
+    """Return the dimensions and the shape in the metadata of a column."""
     metadata: Mapping[bytes, bytes] = column.field.metadata
     names, sizes = (metadata.get(key, b"").decode() for key in (b"dims", b"shape"))
     return names.split(",") if names else [], [int(x) for x in sizes.split(",")] if sizes else []
 
 
 def _values(column: Any, shape: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the entries of a column that are there, shape ``(n, *shape)``, and which rows have none, shape ``(n_rows,)``."""
+    """Return the values of a column, shape ``(n, *shape)``, and the mask of missing rows, shape ``(n_rows,)``."""
     import pyarrow
 
     array = pyarrow.array(column)
     is_missing = array.is_null().to_numpy(False)
     there = array.drop_null()
-    if hasattr(there, "flatten"):  # a list in each row
+    if hasattr(there, "flatten"):  # each row is a list
         there = there.flatten()
     values = there.to_numpy(False).astype(there.type.to_pandas_dtype(), copy=False)
     return values.reshape((len(array) - is_missing.sum(), *shape)), is_missing
@@ -141,19 +141,19 @@ def _missing(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 def common_length(idata: "DataTree") -> "DataTree":
     """Return draws without the missing values of chains that were interrupted, and warn about them.
 
-    As in ``pm.sample``, the chains are kept that have the most draws when all are cut to the length of the shortest of them.
+    As in ``pm.sample``, the kept chains maximize the total number of draws when all are cut to the length of the shortest.
 
     Parameters
     ----------
     idata : DataTree
-        Draws, changed in place; what is missing is nan.
+        Draws, changed in place; missing values are NaN.
     """
     from xarray import DataTree
 
     draws = _settings(idata)["num_draws"]
-    # A step size is a positive number in each draw.
+    # Every draw has a step size, a positive number.
     step_size = idata["sample_stats"]["step_size"]
-    # In a store, one chunk a chain is read for this.
+    # Reads one chunk per chain of a zarr store.
     last = step_size.isel(draw=slice(-1, None))
     if step_size.sizes["draw"] == draws and last.notnull().all():
         return idata
@@ -178,43 +178,43 @@ def common_length(idata: "DataTree") -> "DataTree":
 
 
 def restore_coords(idata: "DataTree", model: "pm.Model", given: Mapping[str, Any]) -> None:
-    """Put the user's coordinates in place of the positions that nutpie got, see :func:`~pymc_fastlogp.compilation.coords.for_nutpie`.
+    """Replace positions that were passed to nutpie by the user's coordinates, see :func:`~pymc_fastlogp.compilation.coords.for_nutpie`.
 
     Parameters
     ----------
     idata : DataTree
         Draws, changed in place.
     model : pymc.Model
-        As the user made it.
+        The user's model.
     given : mapping of str to Index
         Coordinates of the compiled model.
     """
     from xarray import DataTree
 
-    shown = coords.shown(model)
+    user_arrays = coords.user_arrays(model)
     replaced = [name for name, x in given.items() if not coords.is_accepted(x)]
     for name, group in [*idata.children.items()]:
         dataset = group.to_dataset()
-        of_user = {dim: (dim, shown[dim]) for dim in replaced if dim in dataset.dims}
+        of_user = {dim: (dim, user_arrays[dim]) for dim in replaced if dim in dataset.dims}
         if of_user:
             idata[name] = DataTree(dataset.assign_coords(of_user))
 
 
 def add_data(idata: "DataTree", model: "pm.Model", sampling_time: float) -> None:
-    """Add what ``pm.sample`` adds to the draws of nutpie: data of the model, and how long it took.
+    """Add the groups and attributes that ``pm.sample`` adds to the draws of nutpie: data of the model and sampling time.
 
     Parameters
     ----------
     idata : DataTree
         Draws, changed in place.
     model : pymc.Model
-        As the user made it.
+        The user's model.
     sampling_time : float
-        In seconds.
+        Sampling time in seconds.
     """
     from pymc_fastlogp._upstream.pymc_sample import data_groups, make_attrs
 
-    for name, dataset in data_groups(model, coords.shown(model)).items():
+    for name, dataset in data_groups(model, coords.user_arrays(model)).items():
         idata[name] = dataset
     of_stats = idata.sample_stats.attrs
     attrs = {
@@ -227,6 +227,6 @@ def add_data(idata: "DataTree", model: "pm.Model", sampling_time: float) -> None
 
 
 def _settings(idata: "DataTree") -> dict[str, Any]:
-    """Return the settings that nutpie sampled with."""
+    """Return the settings of the sampler."""
     attrs = idata["sample_stats"].attrs
     return json.loads(attrs["inference_library_settings"])["settings"]

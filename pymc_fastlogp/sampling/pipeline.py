@@ -1,16 +1,26 @@
-"""A model from disk, or else compiled and kept there."""
+"""Stages of a compilation, from a request to a compiled record.
+
+.. code-block:: text
+
+    stage            module
+    request          sampling.request
+    key              model_cache.key; compilation.shapes, if data are shared
+    lookup           model_cache.store
+    freeze           compilation.model_source
+    reparametrize    reparametrization.selection, reparametrization.coordinates
+    graphs, rewrite  compilation.graphs
+    callbacks        callbacks.graph_call, callbacks.emit, callbacks.native
+    record           compilation.build
+"""
 
 import logging
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from pymc_fastlogp.callbacks.user_data import read_only_copy
-from pymc_fastlogp.compilation import initial_point
+from pymc_fastlogp.callbacks.native import read_only_copy
 from pymc_fastlogp.compilation.coords import coords_at
-from pymc_fastlogp.compilation.model_source import Start
+from pymc_fastlogp.compilation.loading import CompiledRecord, EvaluatedModel, evaluated_model
+from pymc_fastlogp.compilation.model_source import ModelSource
 from pymc_fastlogp.compilation.shapes import ShapeGraph, Shapes, shape_graph
 from pymc_fastlogp.model_cache import store
 from pymc_fastlogp.model_cache.key import Form, NotKeyedError, form_of, key_of
@@ -19,92 +29,82 @@ from pymc_fastlogp.model_cache.record import Record
 if TYPE_CHECKING:
     import pymc as pm
 
-    from pymc_fastlogp._upstream.nutpie_library import SampledModel
     from pymc_fastlogp.compilation.build import Build
-    from pymc_fastlogp.compilation.evaluated_model import EvaluatedModel
-    from pymc_fastlogp.compilation.nutpie_model import CompiledModel
+    from pymc_fastlogp.sampling.request import Request
 
 logger = logging.getLogger("pymc_fastlogp")
 
 
-class Found(NamedTuple):
-    """A model that was found on disk or compiled.
+class CacheKey(NamedTuple):
+    """Key of a model in the cache.
 
     Attributes
     ----------
-    record : Record
-        The model.
-    frozen_data : frozenset of str
-        Names of the data that are constants of it.
-    start : Start
-        Where chains start, if the record does not say it.
-    build : Build, optional
-        What the record was made by, unless it comes from disk.
+    digest : str, optional
+        Hexadecimal digits; None if the model is not cached.
+    form : Form, optional
+        The model without the values of its shared data.
+    shapes : Shapes, optional
+        Shapes with the current values of the shared data.
     """
 
-    record: Record
-    frozen_data: frozenset[str]
-    start: Start
-    build: "Build | None" = None
-
-    @property
-    def shared(self) -> dict[str, np.ndarray]:
-        """Shared data by key."""
-        return self.build.shared if self.build and not self.record.shared else self.record.shared
+    digest: str | None
+    form: Form | None = None
+    shapes: Shapes | None = None
 
 
-def as_written(model: "pm.Model", options: dict[str, Any], *, freeze: bool) -> Found:
-    """Return a model as it is written.
+def compile_record(request: "Request") -> CompiledRecord:
+    """Load the record of a model from the cache, or compile the model and cache the record.
 
     Parameters
     ----------
-    model : pymc.Model
-        As the user made it.
-    options : dict
-        The arguments of ``nutpie.compile_pymc_model`` about starts and stored variables, with variables by name.
-    freeze : bool
-        Whether data are constants.
+    request : Request
+        Arguments of the compilation.
     """
-    if not freeze:
-        return _with_shared_data(model, options)
-    frozen_data = frozenset(x.name for x in model.data_vars)
-    key = _keyed(key_of, model, options)
-    record = _read(key)
-    start = Start(model, options, freeze=True)
-    if record is None or record.initial_point is None:
-        start.hold_data()
+    key = _key(request)
+    record = store.read_record(key.digest)
+    if record is None and request.reparametrize:
+        return _reparametrized(request, key)
+    source = _source(request, key, record)
     if record is not None:
-        return Found(record, frozen_data, start)
-    build = _built(start, options, key if _is_still(key, model, options) else None)
-    return Found(build.record, frozen_data, start, build)
+        record = _with_current_data(record, request, key)
+        return CompiledRecord(record, request.frozen_data, source)
+    if request.is_frozen and not _is_current(key, request):
+        key = CacheKey(None)
+    build = _build(request, source)
+    if _is_portable(key, build) and build.identifies_data:
+        store.write(key.digest, build.record)
+    return CompiledRecord(build.record, request.frozen_data, source, build)
 
 
-def _with_shared_data(model: "pm.Model", options: dict[str, Any]) -> Found:
-    """Return a model with the data that it has now; found on disk for other data, too, if these lead to the same shapes."""
-    form = _keyed(form_of, model, options)
-    shapes = form and _shapes(model, form)
-    if form is None or shapes is None:
-        start = Start(model, options, freeze=False)
-        build = _built(start, options, None)
-        return Found(build.record, frozenset(), start, build)
-    key = form.key_at(shapes.stored)
-    record = _read(key)
-    start = Start(model, options, freeze=False, data=form.data, shapes=shapes.stored)
-    if record is not None:
-        read = record.keys_of(form.data)
-        shared = {name: read_only_copy(x.get_value(borrow=True)) for x, name in read.items()}
-        coords = coords_at(model, shapes.dims, record.coords)
-        return Found(replace(record, shared=shared, coords=coords), frozenset(), start)
-    build = _built(start, options, key)
-    return Found(build.record, frozenset(), start, build)
+def _key(request: "Request") -> CacheKey:
+    """Return the key of a model. With shared data the key holds shapes in place of values."""
+    if store.files() is None:
+        return CacheKey(None)
+    try:
+        if request.is_frozen:
+            return CacheKey(key_of(request.model, request.key_options))
+        form = form_of(request.model, request.key_options)
+    except NotKeyedError as reason:
+        logger.info("the model is not kept on disk, because of %s", reason)
+        return CacheKey(None)
+    shapes = _shapes(request.model, form)
+    if shapes is None:
+        return CacheKey(None)
+    return CacheKey(form.key_at(shapes.stored), form, shapes)
+
+
+def _is_current(key: CacheKey, request: "Request") -> bool:
+    """Return whether a model still has its key: another thread may have set data before the model was frozen."""
+    return key.digest is not None and key.digest == _key(request).digest
 
 
 def _shapes(model: "pm.Model", form: Form) -> Shapes | None:
-    """Return the shapes of a model with the data that it has now, None where that is left to nutpie."""
+    """Return the shapes of a model with the current data, None if nutpie has to determine them."""
     try:
         graph = _shape_graph(model, form)
         return None if graph is None else graph.at(form.data)
-    except Exception as error:  # data that do not fit each other, or a prior without a support point: upstream says so
+    except Exception as error:  # upstream raises the error again and explains it
         logger.info("the model is not kept on disk, since its shapes are not known: %s", error)
         return None
 
@@ -121,107 +121,85 @@ def _shape_graph(model: "pm.Model", form: Form) -> ShapeGraph | None:
     return graph
 
 
-def _built(start: Start, options: Mapping[str, Any], key: str | None) -> "Build":
-    """Compile a model, and keep it under its key; what compiles is not imported for one that is found on disk."""
+def _source(request: "Request", key: CacheKey, record: Record | None) -> ModelSource:
+    """Return the source of a model, frozen now if its data will be read later."""
+    source = ModelSource(
+        request.model,
+        request.options,
+        freeze=request.is_frozen,
+        data=key.form.data if key.form else None,
+        shapes=key.shapes.stored if key.shapes else None,
+    )
+    if request.is_frozen and (record is None or record.initial_point is None):
+        source.freeze()
+    return source
+
+
+def _with_current_data(record: Record, request: "Request", key: CacheKey) -> Record:
+    """Return a record from the cache with the current values of its shared data."""
+    if key.form is None or key.shapes is None:
+        return record
+    variables = record.keys_of(key.form.data)
+    return replace(
+        record,
+        shared={name: read_only_copy(x.get_value(borrow=True)) for x, name in variables.items()},
+        coords=coords_at(request.model, key.shapes.dims, record.coords),
+    )
+
+
+def _build(request: "Request", source: ModelSource) -> "Build":
+    """Compile a model. The imports are local, so a cache hit does not import the compiler."""
     from pymc_fastlogp.compilation.build import Build
+    from pymc_fastlogp.compilation.graphs import functions_of
 
-    build = Build(start, options["var_names"])
-    if key is not None and _can_be_kept(build) and build.is_whole:
-        store.write(key, build.record)
-    return build
+    functions = functions_of(source, request.options["var_names"])
+    return Build(source, functions)
 
 
-def reparametrized(model: "pm.Model", options: dict[str, Any]) -> Found:
-    """Return a model with sites for its effects, in coordinates in which other parameters are not correlated.
+def _reparametrized(request: "Request", key: CacheKey) -> CompiledRecord:
+    """Compile a model with sites for its effects, in coordinates in which the other parameters are uncorrelated.
 
-    Both are kept with the model, so that one which is found on disk needs no pilot.
+    The record holds sites and linear map, so a cache hit needs no pilot.
     """
-    frozen_data = frozenset(x.name for x in model.data_vars)
-    keyed = options | {"reparametrize": True}
-    key = _keyed(key_of, model, keyed)
-    record = _read(key)
-    if record is not None:
-        return Found(record, frozen_data, Start(model, options, freeze=True))
-    from pymc_fastlogp.compilation.evaluated_model import evaluated
     from pymc_fastlogp.reparametrization.coordinates import find_linear_map
     from pymc_fastlogp.reparametrization.selection import select_parametrization
     from pymc_fastlogp.reparametrization.sites import site_arrays
 
-    builds: list[tuple[Start, Build]] = []
+    builds: list[tuple[ModelSource, Build]] = []
 
-    def compiled_once(model: "pm.Model", *, freeze: bool = False) -> "EvaluatedModel":
-        start = Start(model, options, freeze=freeze)
-        builds.append((start, _built(start, options, None)))
-        return evaluated(builds[-1][1], start)
+    def compile_pilot(model: "pm.Model", *, freeze: bool = False) -> EvaluatedModel:
+        source = ModelSource(model, request.options, freeze=freeze)
+        builds.append((source, _build(request, source)))
+        return evaluated_model(builds[-1][1], source)
 
-    found = select_parametrization(model, compiled_once, {*(options["initial_points"] or ())})
-    if found is None:
-        straight = compiled_once(model, freeze=True)
-        linear_map = find_linear_map(builds[-1][0].model, straight, straight.initial_point_func(0))
+    selected = select_parametrization(
+        request.model, compile_pilot, {*(request.options["initial_points"] or ())}
+    )
+    if selected is None:
+        pilot = compile_pilot(request.model, freeze=True)
+        linear_map = find_linear_map(builds[-1][0].model, pilot, pilot.initial_point_func(0))
     else:
-        straight = found.compiled
-        linear_map = find_linear_map(found.model, straight, found.point, found.effects)
-    start, build = builds[-1]
-    # Sites are shared data, and part of the record; the initial point is that of the model with them.
+        pilot = selected.compiled
+        linear_map = find_linear_map(selected.model, pilot, selected.point, selected.effects)
+    source, build = builds[-1]
+    # Sites are shared data and part of the record, and the initial point reads them.
     record = replace(
         build.record,
-        shared=dict(straight.shared_data),
-        initial_point=initial_point.dumped(start),
+        shared=dict(pilot.shared_data),
+        initial_point=build.serialized_initial_point(source),
         linear_map=linear_map,
     )
-    sites = {} if found is None else found.sites
+    sites = {} if selected is None else selected.sites
     of_sites = {name for block, site in sites.items() for name in site_arrays(block, site)}
-    # Data that are shared outside of the model would have no names in another process.
-    is_whole = record.initial_point is not None and all(x.name in of_sites for x in build.keys)
-    if key is not None and _can_be_kept(build) and is_whole and _is_still(key, model, keyed):
-        store.write(key, record)
-    return Found(record, frozen_data, start, build)
+    # Other shared data come from outside of the model and have no names in another process.
+    is_complete = record.initial_point is not None and all(x.name in of_sites for x in build.keys)
+    if _is_portable(key, build) and is_complete and _is_current(key, request):
+        store.write(key.digest, record)
+    return CompiledRecord(record, request.frozen_data, source, build)
 
 
-def for_nutpie(found: Found) -> "CompiledModel":
-    """Return what nutpie samples from."""
-    from pymc_fastlogp.compilation.nutpie_model import assembled, mapped
-
-    straight = assembled(*found)
-    linear_map = found.record.linear_map
-    return straight if linear_map is None else mapped(straight, linear_map)
-
-
-def for_library(found: Found) -> "SampledModel | None":
-    """Return what nutpie's library samples from, None if Numba has a part in it."""
-    if found.build is not None and found.build.by_numba:
-        return None
-    from pymc_fastlogp.compilation.loading import sampled_model
-
-    return sampled_model(replace(found.record, shared=found.shared), found.start)
-
-
-def _can_be_kept(build: "Build") -> bool:
-    if not build.is_direct:
+def _is_portable(key: CacheKey, build: "Build") -> bool:
+    """Return whether another process can use the record; log if the record of a model with a key needs code that Numba compiled."""
+    if key.digest is not None and not build.is_portable:
         logger.info("the model is not kept on disk, because it calls code that Numba compiled")
-    return build.is_direct
-
-
-def _read(key: str | None) -> Record | None:
-    record = None if key is None else store.read(key, Record)
-    if record is not None:
-        logger.info("the model is found on disk")
-    return record
-
-
-def _is_still(key: str | None, model: "pm.Model", options: dict[str, Any]) -> bool:
-    """Return whether a model has the key that it had: another thread may have exchanged data before they were frozen."""
-    return key is not None and key == _keyed(key_of, model, options)
-
-
-def _keyed[T](
-    make: Callable[["pm.Model", dict[str, Any]], T], model: "pm.Model", options: dict[str, Any]
-) -> T | None:
-    """Return the key of a model in the cache, None if it has none or there is no cache."""
-    if store.files() is None:
-        return None
-    try:
-        return make(model, options)
-    except NotKeyedError as reason:
-        logger.info("the model is not kept on disk, because of %s", reason)
-        return None
+    return build.is_portable

@@ -1,4 +1,4 @@
-"""Progress of nutpie's chains: the bars of PyMC, or lines of the log where standard output cannot show bars."""
+"""Progress of nutpie's chains: the bars of PyMC, or log lines if standard output cannot show bars."""
 
 import logging
 import time
@@ -7,17 +7,17 @@ from typing import Any, Self
 
 log = logging.getLogger("pymc.sampling.mcmc")
 
-# Seconds between two lines.
+# Seconds between two log lines.
 INTERVAL = 10.0
 
 
 def progress_of(arguments: Mapping[str, Any], chains: int) -> Any:
-    """Return a context manager whose method ``update`` takes the progress of all chains from nutpie.
+    """Return a context manager whose method ``update`` is a progress callback of nutpie.
 
     Parameters
     ----------
     arguments : mapping
-        Arguments of ``pm.sample``, of which ``draws``, ``progressbar``, ``progressbar_theme`` and ``quiet`` are read.
+        Arguments of ``pm.sample``; ``draws``, ``progressbar``, ``progressbar_theme`` and ``quiet`` are used.
     chains : int
         Number of chains.
     """
@@ -34,7 +34,7 @@ def progress_of(arguments: Mapping[str, Any], chains: int) -> Any:
 
 
 def shows_bars() -> bool:
-    """Return whether standard output is a terminal or a notebook, in which bars are drawn anew."""
+    """Return whether standard output is a terminal or a notebook, which can redraw bars."""
     from rich.console import Console
 
     from pymc_fastlogp._upstream.pymc_sample import in_marimo_notebook
@@ -45,7 +45,7 @@ def shows_bars() -> bool:
 
 
 class ProgressLines:
-    """A line of the log every ``INTERVAL`` seconds, and one at the end."""
+    """Log line every ``INTERVAL`` seconds and at the end."""
 
     def __enter__(self) -> Self:
         self._start = self._written = time.monotonic()
@@ -57,7 +57,7 @@ class ProgressLines:
         log.info("Sampling took %.0f seconds.", time.monotonic() - self._start)
 
     def update(self, chains: Sequence[Any]) -> None:
-        """Take the progress of all chains, as ``nutpie.sample`` gives it to ``progress_callback``."""
+        """Log the progress of all chains; the ``progress_callback`` of ``nutpie.sample``."""
         now = time.monotonic()
         if now - self._written < INTERVAL:
             return

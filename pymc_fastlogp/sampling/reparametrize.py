@@ -1,4 +1,4 @@
-"""``reparametrize``: a model whose effects are sampled where their data want them."""
+"""``reparametrize``: a model whose effects of groups are reparametrized from their data."""
 
 import logging
 from typing import TYPE_CHECKING
@@ -16,26 +16,25 @@ logger = logging.getLogger("pymc_fastlogp")
 def reparametrize(model: "pm.Model | None" = None) -> "pm.Model":
     """Return a model with the same variables and posterior, which samplers explore with fewer gradients.
 
-    Effects of groups, ``Normal(mu, sigma)`` with random parameters or ``mu + sigma * raw``, are neither centered nor non-centered then, but each group
-    is where its data want it to be: the sampler moves in the effect minus what is expected of it, given mean, scale and a Gaussian summary of the
-    likelihood of the group. Names, dims, deterministics, draws and densities are those of the model as written; only value variables
-    of effects have another transform. The summaries are found by a pilot, which compiles the model once and takes some hundredths of a second
-    for the rest; where they are bad, sampling may be slow, but stays correct.
+    Effects of groups are ``Normal(mu, sigma)`` with random parameters, or ``mu + sigma * raw``. Reparametrized effects are neither centered nor non-centered:
+    the sampler moves in the effect minus its expectation, given mean, scale and a Gaussian summary of the
+    likelihood of the group. Names, dims, deterministics, draws and densities stay the same; only value variables
+    of effects have another transform. A pilot run, which compiles the model once, estimates the summaries. Bad summaries make sampling slow, not wrong.
 
-    ``pymc_fastlogp.sample(..., reparametrize=True)`` does the same, and samples with what the pilot has compiled. It also moves correlated parameters
+    ``pymc_fastlogp.sample(..., reparametrize=True)`` does the same, and samples with the compiled model of the pilot. It also samples correlated parameters
     in linear coordinates, which the variables of a model cannot express.
 
     Parameters
     ----------
     model : pymc.Model, optional
-        The model; by default the one whose context is open. It stays as it is.
+        The model, which is not changed; by default the model of the open context.
 
     Returns
     -------
     pymc.Model
-        A new model; a clone where nothing is to be done, and the model itself where PyMC cannot copy it, inside of another or with symbolic initial
-        values. The log says of each variable what was done, or why nothing.
-        Summaries are of the data that the model has now: after ``pm.set_data``, reparametrize the model anew.
+        A new model, or a clone if nothing is reparametrized. The model itself if PyMC cannot copy the model: a model inside of another, or with symbolic initial
+        values. Log lines name the reparametrized variables, and the reason for each other one.
+        Summaries are of the current data: after ``pm.set_data``, reparametrize the model again.
 
     Raises
     ------
@@ -73,5 +72,5 @@ def reparametrize(model: "pm.Model | None" = None) -> "pm.Model":
     sites = {} if found is None else found.sites
     try:
         return with_sites(model, sites).model
-    except KeyError:  # an effect that is one because of data, such as a scale of 1
+    except KeyError:  # an effect only with the current data, such as a scale of 1
         return with_sites(frozen_copy(model), sites).model

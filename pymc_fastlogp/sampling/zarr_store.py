@@ -1,7 +1,7 @@
 """Draws in a zarr store: nutpie's layout, opened with the groups, variables and coordinates of draws in memory.
 
-nutpie stores unconstrained values beside constrained ones, and statistics of single divergences and of updates of the mass matrix in arrays of
-their own, shape ``(chain, divergence)``. These arrays lack chains if two chains extend one of them at a time, so they are left out.
+nutpie stores unconstrained beside constrained values, and statistics of divergences and of mass matrix updates in separate arrays of
+shape ``(chain, divergence)``. Such an array loses chains if two chains extend it at the same time, so these arrays are left out.
 Arrays are read from the store when they are used.
 """
 
@@ -35,9 +35,9 @@ def refuse(path: Path) -> None:
     Raises
     ------
     FileExistsError
-        If there is a file, or a folder that is not empty.
+        If the path is a file, or a folder that is not empty.
     ImportError
-        If a package that reads a store is not installed.
+        If a package for reading a store is not installed.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise FileExistsError(
@@ -49,7 +49,7 @@ def refuse(path: Path) -> None:
 
 
 def created(path: Path) -> Any:
-    """Return nutpie's store at a path, whose folder is made if it is not there."""
+    """Return nutpie's store at a path, and create its folder if missing."""
     import nutpie
 
     path.mkdir(parents=True, exist_ok=True)
@@ -64,18 +64,18 @@ def datatree(
     store_unconstrained: bool,
     settings: Mapping[str, Any],
 ) -> "xr.DataTree":
-    """Return draws as ``nutpie.sample`` returns those in memory.
+    """Return draws in the layout of draws in memory.
 
     Parameters
     ----------
     stored : DataTree
         The store, as nutpie opens it.
     compiled : CompiledPyMCModel
-        The model of nutpie that was sampled.
+        The model object that was sampled.
     save_warmup, store_unconstrained : bool
-        Whether draws of the warm-up and unconstrained ones are wanted.
+        Whether the result has tuning draws and unconstrained draws.
     settings : mapping
-        Arguments of ``nutpie.sample``. If one asks for more statistics, as ``store_mass_matrix``, all are kept in nutpie's layout.
+        Arguments of ``nutpie.sample``. If an argument requests more statistics, such as ``store_mass_matrix``, all statistics keep nutpie's layout.
     """
     from nutpie import __version__
     from xarray import DataTree
@@ -91,7 +91,7 @@ def datatree(
         draws = draws[[name for name in names if name in draws]]
         stats = stored[f"{prefix}sample_stats"].to_dataset()
         moved = [x for x in transformed if x in draws]
-        # As nutpie does it, whether or not the warm-up is wanted.
+        # As in nutpie, also without tuning draws.
         if store_unconstrained and moved:
             unconstrained[f"{prefix}unconstrained_posterior"] = draws[moved]
         if save_warmup or prefix != WARMUP:
@@ -112,14 +112,14 @@ def datatree(
         ),
     }
     labeled = {
-        name: _labelled(group, compiled.coords) for name, group in (groups | unconstrained).items()
+        name: _labeled(group, compiled.coords) for name, group in (groups | unconstrained).items()
     }
     labeled["sample_stats"].attrs.update(attrs)
     return DataTree.from_dict(labeled)
 
 
-def _labelled(group: "xr.Dataset", coords: Mapping[str, Any]) -> "xr.Dataset":
-    """Return a group with the coordinates that it has in memory, positions for dimensions without any."""
+def _labeled(group: "xr.Dataset", coords: Mapping[str, Any]) -> "xr.Dataset":
+    """Return a group with the coordinates of draws in memory: positions for dimensions without coordinates."""
     group = group.drop_vars(list(group.coords))
     return group.assign_coords(
         {dim: (dim, coords.get(str(dim), np.arange(n))) for dim, n in group.sizes.items()}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.models.in_place_rewrites import settle
-from pymc_fastlogp.models.validate import given_model
+from pymc_fastlogp.models.in_place_rewrites import apply_in_place_rewrites
+from pymc_fastlogp.models.validate import validated_model
 from pymc_fastlogp.verification.comparison import compare, is_beyond_upstream
 from pymc_fastlogp.verification.outcome import Verification, WorstEntry
 from pymc_fastlogp.verification.points import points_around
@@ -79,12 +79,12 @@ def verify(
     RuntimeError
         If the plugin cannot be switched on, for example with untested versions of PyMC and PyTensor.
     """
-    model = given_model("verify", model, freeze_model=freeze_model)
+    model = validated_model("verify", model, freeze_model=freeze_model)
     start = model.initial_point(random_seed=seed)
     if compiled is None:
-        settle(model)
+        apply_in_place_rewrites(model)
         on = _compile(model, start, "NUMBA", on=True)
-    else:  # `settle` is for the first compilation of a model.
+    else:  # `apply_in_place_rewrites` is for the first compilation of a model.
         on = _given(compiled, model)
     _check_repeats(on, model, start)
     try:
@@ -206,8 +206,8 @@ def _given(compiled: "CompiledModel", model: "pm.Model") -> LogpDlogp:
             " with the plugin switched on."
         )
     # A model with linear coordinates for the sampler is compared in the model's own coordinates.
-    straight: Any = getattr(compiled, "straight", compiled)
-    own_names, slices, _ = straight.shape_info
+    original: Any = getattr(compiled, "original", compiled)
+    own_names, slices, _ = original.shape_info
     slice_of = dict(zip(own_names[: len(names)], slices, strict=False))
     if slice_of.keys() != {*names}:
         raise ValueError(
@@ -215,13 +215,13 @@ def _given(compiled: "CompiledModel", model: "pm.Model") -> LogpDlogp:
             " for a reparametrized one pymc_fastlogp.reparametrize(model)."
         )
     # Freezing a model may change the order of its variables.
-    places = np.concatenate([np.arange(straight.n_dim)[slice_of[name]] for name in names])
+    places = np.concatenate([np.arange(original.n_dim)[slice_of[name]] for name in names])
 
     def logp_dlogp(x: np.ndarray) -> np.ndarray:
         own = np.empty(x.size)
         own[places] = x
         try:
-            logp, dlogp = straight.logp_dlogp(own)
+            logp, dlogp = original.logp_dlogp(own)
         except ValueError:  # nutpie rejects the point, without upstream's error
             return np.full(1 + x.size, -np.inf)
         return np.concatenate([[logp], dlogp[places]])

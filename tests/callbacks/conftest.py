@@ -17,7 +17,7 @@ class Pair(NamedTuple):
 
     direct: Any
     nutpie: Any
-    door: Any
+    by_pipeline: Any
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -60,5 +60,5 @@ def pair(request: pytest.FixtureRequest) -> Pair:
     """
     direct = pymc_fastlogp.compile_pymc_model(request.param())
     expected = nutpie.compile_pymc_model(request.param(), freeze_model=True)
-    door = nutpie.compile_pymc_model(request.param(), **pymc_fastlogp.compile_kwargs())
-    return Pair(direct, expected, door)
+    by_pipeline = nutpie.compile_pymc_model(request.param(), **pymc_fastlogp.compile_kwargs())
+    return Pair(direct, expected, by_pipeline)

@@ -9,8 +9,8 @@ import pytest
 from nutpie.compile_pymc import CompiledPyMCModel
 
 import pymc_fastlogp
-from pymc_fastlogp.model_cache.record import DirectCallback
-from pymc_fastlogp.models.validate import given_model
+from pymc_fastlogp.callbacks.native import DirectCallback
+from pymc_fastlogp.models.validate import validated_model
 from tests.callbacks import models
 from tests.callbacks.calls import expand, logp, points
 
@@ -288,11 +288,11 @@ class TestModelsWithoutChecks:
         x = np.array([0.3, 0.4])
         expected = self.counts().compile_logp()({"a": x})
         compiled = pymc_fastlogp.compile_pymc_model(self.counts(), **options)
-        compiled = getattr(compiled, "straight", compiled)
+        compiled = getattr(compiled, "original", compiled)
         np.testing.assert_allclose(compiled.logp_dlogp(x)[0], expected, rtol=1e-14)
 
     def test_are_verified_without(self):
-        verified = given_model("verify", self.counts(), freeze_model=True)
+        verified = validated_model("verify", self.counts(), freeze_model=True)
         assert not verified.check_bounds
         assert pymc_fastlogp.verify(self.counts())
 

@@ -7,8 +7,8 @@ from threading import Event, Thread
 import pymc as pm
 import pytest
 
-from pymc_fastlogp.compilation.model_source import Start
-from pymc_fastlogp.models.compile_lock import one_at_a_time
+from pymc_fastlogp.compilation.model_source import ModelSource
+from pymc_fastlogp.models.compile_lock import compile_lock
 from pymc_fastlogp.models.freeze import frozen_copy
 
 SECONDS = 60
@@ -18,7 +18,7 @@ def test_threads_wait_for_each_other():
     inside = []
 
     def enter(k):
-        with one_at_a_time(), one_at_a_time():
+        with compile_lock(), compile_lock():
             inside.append(k)
             is_alone = inside == [k]
             Event().wait(0.01)
@@ -33,12 +33,12 @@ def test_a_forked_process_does_not_wait_for_a_thread_that_it_does_not_have():
     is_in, may_leave = Event(), Event()
 
     def stay():
-        with one_at_a_time():
+        with compile_lock():
             is_in.set()
             may_leave.wait(SECONDS)
 
     def enter():
-        with one_at_a_time():
+        with compile_lock():
             pass
 
     thread = Thread(target=stay)
@@ -59,10 +59,10 @@ def test_a_thread_of_the_sampler_waits_before_it_compiles_a_start(monkeypatch):
     with pm.Model() as model:
         pm.Normal("x")
     options = {"initial_points": None, "jitter_rvs": None, "default_initialization_strategy": ""}
-    start = Start(model, options, freeze=False)
+    source = ModelSource(model, options, freeze=False)
     with ThreadPoolExecutor(1) as pool:
-        with one_at_a_time():
-            made = pool.submit(lambda: start.function)
+        with compile_lock():
+            made = pool.submit(lambda: source.function)
             with pytest.raises(TimeoutError):
                 made.result(0.2)
         assert made.result(SECONDS) == "made"

@@ -1,5 +1,9 @@
 """A chain that cannot start: the error names the variables and the rows."""
 
+import gc
+import time
+from pathlib import Path
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -14,6 +18,7 @@ from tests.callbacks import models
 OPTIONS = {"draws": 5, "tune": 5, "chains": 2, "cores": 1, "progressbar": False, "quiet": True}
 START = {"initvals": None, "compile_kwargs": None}
 N_ROWS = 50
+THREADS = Path("/proc/self/task")
 X = np.linspace(-1.0, 1.0, N_ROWS)
 
 
@@ -146,6 +151,27 @@ def test_a_fine_model_has_no_cause(make):
 def test_other_errors_stay_as_they_are():
     with pytest.raises(RuntimeError, match="of nutpie"), failed_start_explained(nan_data(), START):
         raise RuntimeError("another one of nutpie")
+
+
+@pytest.mark.skipif(not THREADS.exists(), reason="needs the names of threads from Linux")
+@pytest.mark.parametrize("cores", [1, 4])
+def test_a_failed_start_frees_the_sampler(cores):
+    """Without a garbage collection: a sampler that is freed, or runs, at interpreter exit can crash the process."""
+
+    def n_threads_of_samplers():
+        time.sleep(0.1)
+        names = [path.read_text() for path in THREADS.glob("*/comm")]
+        return sum(name.startswith(("tokio", "nutpie")) for name in names)
+
+    gc.collect()
+    before = n_threads_of_samplers()
+    gc.disable()
+    try:
+        with pytest.raises(SamplingError):
+            pymc_fastlogp.sample(model=nan_data(), **{**OPTIONS, "chains": cores, "cores": cores})
+        assert n_threads_of_samplers() == before
+    finally:
+        gc.enable()
 
 
 def test_an_unknown_cause_keeps_the_error_of_nutpie():

@@ -12,11 +12,14 @@ from pytensor.scan.op import Scan
 
 import pymc_fastlogp
 from benchmarks.gallery import MODELS
-from pymc_fastlogp.compilation import initial_point
-from pymc_fastlogp.compilation.deferred_linking import Rewritten
-from pymc_fastlogp.compilation.garbage_collection import old_objects_left_alone
-from pymc_fastlogp.compilation.graphs import functions_of
-from pymc_fastlogp.compilation.model_source import Start
+from pymc_fastlogp.compilation import interpreter
+from pymc_fastlogp.compilation.graphs import (
+    RewrittenFunction,
+    functions_of,
+    initial_value_graph,
+)
+from pymc_fastlogp.compilation.model_source import InitialPoint, ModelSource
+from pymc_fastlogp.models.compile_lock import existing_objects_frozen
 from tests.callbacks import models
 
 OPTIONS = {
@@ -27,13 +30,13 @@ OPTIONS = {
 }
 
 
-def start_of(model, **options):
-    return Start(model, OPTIONS | options, freeze=True)
+def source_of(model, **options):
+    return ModelSource(model, OPTIONS | options, freeze=True)
 
 
 def expected_points(model, seeds, **options):
     """Return PyMC's initial points by the function that it compiles."""
-    function = start_of(model, **options).function
+    function = source_of(model, **options).function
     return [np.concatenate([np.ravel(x) for x in function(seed).values()]) for seed in seeds]
 
 
@@ -45,13 +48,14 @@ def expected_points(model, seeds, **options):
 )
 def test_initial_points_are_those_that_pymc_compiles(make, options):
     model = make()
-    start = start_of(model, **options)
-    shapes = functions_of(start, None).shape_info[2][: len(model.free_RVs)]
-    content = initial_point.dumped(start)
+    source = source_of(model, **options)
+    shapes = functions_of(source, None).shape_info[2][: len(model.free_RVs)]
+    graph = initial_value_graph(source)
+    content = interpreter.dump(graph, None)
     if content is None:  # left to PyMC, as are draws of an LKJ prior
-        assert any(isinstance(node.op, Scan) for node in start.graph.apply_nodes)
+        assert any(isinstance(node.op, Scan) for node in graph.apply_nodes)
         return
-    found = initial_point.load(content, shapes)
+    found = InitialPoint(content, shapes)
     for seed, expected in enumerate(expected_points(model, range(3), **options)):
         np.testing.assert_array_equal(found(seed), expected)
 
@@ -60,19 +64,19 @@ def test_initial_points_are_those_that_pymc_compiles(make, options):
 @pytest.mark.parametrize("name", MODELS)
 def test_initial_points_of_the_gallery(name):
     model = MODELS[name].make()
-    content = initial_point.dumped(start_of(model))
+    content = interpreter.dump(initial_value_graph(source_of(model)), None)
     if content is None:  # left to PyMC, as with a Scan
         return
     n_values = len(model.free_RVs)
-    shapes = [np.shape(x) for x in start_of(model).function(0).values()]
-    found = initial_point.load(content, shapes[:n_values])
+    shapes = [np.shape(x) for x in source_of(model).function(0).values()]
+    found = InitialPoint(content, shapes[:n_values])
     for seed, expected in enumerate(expected_points(model, range(2))):
         np.testing.assert_array_equal(found(seed), expected)
 
 
 def test_graphs_are_linked_when_they_are_called():
-    functions = functions_of(start_of(models.hierarchy()), None)
-    assert type(functions.logp) is Rewritten
+    functions = functions_of(source_of(models.hierarchy()), None)
+    assert type(functions.logp) is RewrittenFunction
     assert "linked" not in vars(functions.logp)
     x = np.linspace(0.1, 0.8, functions.n_dim)
     logp, gradient = functions.logp(x)
@@ -121,10 +125,11 @@ def test_what_a_model_has_no_use_for_is_neither_imported_nor_collected(run_scrip
         from tests.callbacks import models
         model = models.hierarchy()
         import pymc_fastlogp
-        from pymc_fastlogp.sampling.compile_model import found, request_of
+        from pymc_fastlogp.sampling.compile_model import compiled_record
+        from pymc_fastlogp.sampling.request import request_of
         collections = []
         gc.callbacks.append(lambda phase, about: collections.append(about["generation"]) if gc.get_freeze_count() == 0 else None)
-        found(request_of(model, initial_points=None, var_names=None))
+        compiled_record(request_of(model, initial_points=None, var_names=None))
         print(2 in collections, "scipy.linalg" in sys.modules)
         """
     assert run_script(source, PYMC_FASTLOGP_CACHE="0").stdout.split() == ["False", "False"]
@@ -135,15 +140,15 @@ class TestCollector:
 
     @pytest.mark.skipif(gc.get_freeze_count() > 0, reason="this Python freezes objects itself")
     def test_freezes_and_unfreezes(self):
-        with old_objects_left_alone():
+        with existing_objects_frozen():
             assert gc.get_freeze_count() > 0
-            with old_objects_left_alone():
+            with existing_objects_frozen():
                 pass
             assert gc.get_freeze_count() > 0
         assert gc.get_freeze_count() == 0
 
     def test_new_objects_are_collected(self):
-        with old_objects_left_alone():
+        with existing_objects_frozen():
             circle = []
             circle.append(circle)
             del circle
@@ -152,13 +157,13 @@ class TestCollector:
     def test_what_others_froze_stays_frozen(self):
         gc.freeze()
         try:
-            with old_objects_left_alone():
+            with existing_objects_frozen():
                 pass
             assert gc.get_freeze_count() > 0
         finally:
             gc.unfreeze()
 
     def test_unfreezes_after_an_error(self):
-        with pytest.raises(ZeroDivisionError), old_objects_left_alone():
+        with pytest.raises(ZeroDivisionError), existing_objects_frozen():
             sys.exit(1 // 0)
         assert gc.get_freeze_count() == 0

@@ -11,9 +11,10 @@ import xarray as xr
 
 import pymc_fastlogp
 from pymc_fastlogp._upstream import nutpie_library
-from pymc_fastlogp.sampling.compile_model import found, request_of
+from pymc_fastlogp.compilation.loading import sampled_model
+from pymc_fastlogp.sampling.compile_model import compiled_record
 from pymc_fastlogp.sampling.draws import datatree
-from pymc_fastlogp.sampling.pipeline import for_library
+from pymc_fastlogp.sampling.request import request_of
 from tests.callbacks import models
 
 OPTIONS = {"draws": 20, "tune": 50, "chains": 2, "cores": 1, "progressbar": False, "quiet": True}
@@ -102,7 +103,8 @@ def draw():
     """Sample a model by the library, as told by the arguments that a test does not leave out."""
 
     def draw(model, *, n_draws=1_000_000, progress=None, meanwhile=lambda: None):
-        sampled = for_library(found(request_of(model, initial_points=None, var_names=None)))
+        request = request_of(model, initial_points=None, var_names=None)
+        sampled = sampled_model(compiled_record(request))
         trace = nutpie_library.draw(
             nutpie_library.library(),
             sampled,

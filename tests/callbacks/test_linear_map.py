@@ -9,8 +9,8 @@ import pymc as pm
 import pytest
 
 import pymc_fastlogp
-from pymc_fastlogp.callbacks.status import WRONG_LENGTH
-from pymc_fastlogp.compilation.nutpie_model import MappedModel, mapped
+from pymc_fastlogp.callbacks.native import WRONG_LENGTH
+from pymc_fastlogp.compilation.nutpie_model import TransformedModel, transformed
 from pymc_fastlogp.reparametrization.linear_map import LinearMap
 
 RNG = np.random.default_rng(5)
@@ -59,7 +59,7 @@ MAPS = {
 
 
 @pytest.fixture(scope="module")
-def straight():
+def original():
     return pymc_fastlogp.compile_pymc_model(with_groups(), freeze_model=False)
 
 
@@ -73,45 +73,45 @@ def expanded(model, x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("linear_map", MAPS.values(), ids=MAPS)
-def test_density_gradient_and_stored_values_are_those_of_the_model(straight, linear_map):
-    model = mapped(straight, linear_map)
+def test_density_gradient_and_stored_values_are_those_of_the_model(original, linear_map):
+    model = transformed(original, linear_map)
     jacobian = np.array([linear_map.forward(row) for row in np.eye(6)])
     for w in RNG.normal(size=(5, 6)):
         x = linear_map.forward(w)
         logp, gradient = model.logp_dlogp(w)
-        expected, by_x = straight.logp_dlogp(x)
+        expected, by_x = original.logp_dlogp(x)
         np.testing.assert_allclose(logp, expected, rtol=1e-13)
         np.testing.assert_allclose(gradient, jacobian @ by_x, rtol=1e-11, atol=1e-12)
-        np.testing.assert_allclose(expanded(model, w), expanded(straight, x), rtol=1e-13)
+        np.testing.assert_allclose(expanded(model, w), expanded(original, x), rtol=1e-13)
 
 
-def test_chains_start_where_those_of_the_model_do(straight):
-    model = mapped(straight, MAPS["followers"])
+def test_chains_start_where_those_of_the_model_do(original):
+    model = transformed(original, MAPS["followers"])
     x = MAPS["followers"].forward(model.initial_point_func(3))
-    np.testing.assert_allclose(x, straight.initial_point_func(3), rtol=1e-12)
+    np.testing.assert_allclose(x, original.initial_point_func(3), rtol=1e-12)
 
 
-def test_shared_data_are_exchanged(straight):
+def test_shared_data_are_exchanged(original):
     w, new = RNG.normal(size=6), {"x": np.full(5, 2.0), "index": np.array([1, 1, 1, 0, 2])}
-    model = mapped(straight, MAPS["followers"]).with_transform_adapt(verbose=False)
+    model = transformed(original, MAPS["followers"]).with_transform_adapt(verbose=False)
     changed = model.with_data(**new)
     assert changed._transform_adapt_args == {"verbose": False}
-    expected = straight.with_data(**new).logp_dlogp(MAPS["followers"].forward(w))[0]
+    expected = original.with_data(**new).logp_dlogp(MAPS["followers"].forward(w))[0]
     np.testing.assert_allclose(changed.logp_dlogp(w)[0], expected, rtol=1e-13)
     assert model.logp_dlogp(w)[0] != pytest.approx(expected)
 
 
-def test_errors_of_the_model_come_through(straight):
-    outside = straight.with_data(index=np.array([0, 1, 2, 3, 0]))
+def test_errors_of_the_model_come_through(original):
+    outside = original.with_data(index=np.array([0, 1, 2, 3, 0]))
     with pytest.raises(ValueError, match="cannot be evaluated at this point"):
-        mapped(outside, MAPS["parameters"]).logp_dlogp(np.zeros(6))
+        transformed(outside, MAPS["parameters"]).logp_dlogp(np.zeros(6))
     with pytest.raises(ValueError, match=r"give one of shape \(6,\)"):
-        mapped(straight, MAPS["parameters"]).logp_dlogp(np.zeros(5))
+        transformed(original, MAPS["parameters"]).logp_dlogp(np.zeros(5))
 
 
-def test_a_point_of_another_length_is_refused_before_it_is_mapped(straight):
+def test_a_point_of_another_length_is_refused_before_it_is_mapped(original):
     type_ = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_uint64, *[ctypes.c_void_p] * 4)
-    model = mapped(straight, MAPS["followers"])
+    model = transformed(original, MAPS["followers"])
     x, gradient, logp = np.zeros(6), np.full(6, 7.0), np.zeros(1)
     pointers = (x.ctypes.data, gradient.ctypes.data, logp.ctypes.data, model.user_data.ctypes.data)
     logp_func = type_(model.compiled_logp_func.address)
@@ -120,9 +120,9 @@ def test_a_point_of_another_length_is_refused_before_it_is_mapped(straight):
     assert logp_func(6, *pointers) == 0
 
 
-def test_what_the_sampler_moves_is_not_called_as_the_model_calls_it(straight):
-    names = list(straight.coords["unconstrained_parameter"])
-    labels = list(mapped(straight, MAPS["parameters"]).coords["unconstrained_parameter"])
+def test_what_the_sampler_moves_is_not_called_as_the_model_calls_it(original):
+    names = list(original.coords["unconstrained_parameter"])
+    labels = list(transformed(original, MAPS["parameters"]).coords["unconstrained_parameter"])
     for k, (name, label) in enumerate(zip(names, labels, strict=True)):
         assert label == (f"{name} (moved)" if k in (5, 1) else name)
 
@@ -139,14 +139,14 @@ def test_stored_points_are_called_what_they_are():
 def test_verify_compares_it_with_the_model():
     model = regression()
     compiled = pymc_fastlogp.compile_pymc_model(model, reparametrize=True)
-    assert isinstance(compiled, MappedModel)
+    assert isinstance(compiled, TransformedModel)
     assert pymc_fastlogp.verify(model, compiled=compiled)
 
 
 def test_a_regression_takes_fewer_steps_and_keeps_its_posterior(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("PYMC_FASTLOGP_CACHE", str(tmp_path))
     compiled = pymc_fastlogp.compile_pymc_model(regression(), reparametrize=True)
-    assert isinstance(compiled, MappedModel)
+    assert isinstance(compiled, TransformedModel)
     options = {"chains": 2, "cores": 1, "seed": 1, "progress_bar": False}
     trace = nutpie.sample(compiled, **options)
     assert trace.sample_stats["n_steps"].mean() < 16

@@ -14,9 +14,9 @@ import scipy.sparse
 from numba.core.runtime import _nrt_python
 
 import pymc_fastlogp
+from pymc_fastlogp.callbacks.native import DirectCallback
 from pymc_fastlogp.callbacks.numba_pipeline import CallbackLibrary
 from pymc_fastlogp.model_cache import store
-from pymc_fastlogp.model_cache.record import DirectCallback
 from tests.callbacks import models
 from tests.callbacks.calls import expand, logp, points
 from tests.callbacks.conftest import Pair
@@ -31,7 +31,7 @@ OPS = {
     models.stopped: {"Scan"},
     models.own: {"Cube"},
 }
-DOOR = pymc_fastlogp.compile_kwargs()
+PIPELINE = pymc_fastlogp.compile_kwargs()
 
 
 @pytest.fixture(scope="module", params=models.BY_NUMBA, ids=lambda make: make.__name__)
@@ -47,9 +47,9 @@ def made(request):
     direct = pymc_fastlogp.compile_pymc_model(request.param())
     logger.removeHandler(handler)
     logger.setLevel(level)
-    door = nutpie.compile_pymc_model(request.param(), **DOOR)
+    by_pipeline = nutpie.compile_pymc_model(request.param(), **PIPELINE)
     expected = nutpie.compile_pymc_model(request.param(), freeze_model=True)
-    return Pair(direct, expected, door), lines, request.param
+    return Pair(direct, expected, by_pipeline), lines, request.param
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_callbacks_are_direct(made):
     pair, *_ = made
     for callback in (pair.direct.compiled_logp_func, pair.direct.compiled_expand_func):
         assert isinstance(callback, DirectCallback)
-    for callback in (pair.door.compiled_logp_func, pair.door.compiled_expand_func):
+    for callback in (pair.by_pipeline.compiled_logp_func, pair.by_pipeline.compiled_expand_func):
         assert isinstance(callback._library, CallbackLibrary)
 
 
@@ -83,7 +83,7 @@ def test_results_are_equal_bit_for_bit(made):
     far = [np.full(pair.nutpie.n_dim, x) for x in FAR if x not in RAISES.get(make, set())]
     for x in [*points(pair.nutpie), *far]:
         wanted, wanted_values = logp(pair.nutpie, x), expand(pair.nutpie, x)
-        for each in (pair.direct, pair.door):
+        for each in (pair.direct, pair.by_pipeline):
             found, values = logp(each, x), expand(each, x)
             assert (found[0], values[0]) == (wanted[0], wanted_values[0])
             if wanted[0] == 1:
@@ -103,12 +103,12 @@ def test_lengths_are_checked(made):
 def test_draws_are_equal_bit_for_bit(made):
     pair, *_ = made
     options = {"draws": 20, "tune": 40, "chains": 2, "cores": 2, "seed": 4, "progress_bar": False}
-    found, door, expected = (
-        nutpie.sample(each, **options) for each in (pair.direct, pair.door, pair.nutpie)
+    found, by_pipeline, expected = (
+        nutpie.sample(each, **options) for each in (pair.direct, pair.by_pipeline, pair.nutpie)
     )
     for name in expected.posterior.data_vars:
         np.testing.assert_array_equal(found.posterior[name], expected.posterior[name])
-        np.testing.assert_array_equal(door.posterior[name], expected.posterior[name])
+        np.testing.assert_array_equal(by_pipeline.posterior[name], expected.posterior[name])
 
 
 def test_what_raises_is_a_status(compiled):

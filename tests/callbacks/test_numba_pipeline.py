@@ -14,7 +14,7 @@ from pymc_fastlogp.callbacks.numba_pipeline import CallbackLibrary, library_of, 
 from tests.callbacks import models
 from tests.callbacks.calls import expand, logp, points
 
-DOOR = pymc_fastlogp.compile_kwargs()
+PIPELINE = pymc_fastlogp.compile_kwargs()
 
 
 def is_direct(callback) -> bool:
@@ -22,35 +22,37 @@ def is_direct(callback) -> bool:
 
 
 def test_freezes_the_model_and_names_the_pipeline():
-    assert {"freeze_model": True, "pipeline_class": pipeline_class()} == DOOR
+    assert {"freeze_model": True, "pipeline_class": pipeline_class()} == PIPELINE
 
 
 def test_numba_compiles_nothing(pair):
-    assert is_direct(pair.door.compiled_logp_func)
-    assert is_direct(pair.door.compiled_expand_func)
+    assert is_direct(pair.by_pipeline.compiled_logp_func)
+    assert is_direct(pair.by_pipeline.compiled_expand_func)
     assert not is_direct(pair.nutpie.compiled_logp_func)
-    assert "define" in pair.door.compiled_logp_func.inspect_llvm()
+    assert "define" in pair.by_pipeline.compiled_logp_func.inspect_llvm()
 
 
 def test_results_are_equal_bit_for_bit(pair):
     for x in points(pair.nutpie):
-        for found, expected in zip(logp(pair.door, x), logp(pair.nutpie, x), strict=True):
+        for found, expected in zip(logp(pair.by_pipeline, x), logp(pair.nutpie, x), strict=True):
             np.testing.assert_array_equal(found, expected)
-        for found, expected in zip(expand(pair.door, x), expand(pair.nutpie, x), strict=True):
+        for found, expected in zip(
+            expand(pair.by_pipeline, x), expand(pair.nutpie, x), strict=True
+        ):
             np.testing.assert_array_equal(found, expected)
 
 
 def test_status_is_that_of_nutpie(pair):
     x = points(pair.nutpie, 1)[0]
     for each in (np.full(len(x), 1e200), np.full(len(x), np.nan)):
-        assert logp(pair.door, each)[0] == logp(pair.nutpie, each)[0]
-    assert logp(pair.door, x, len(x) + 1)[0] == -1
-    assert expand(pair.door, x, pair.door.n_expanded + 1)[0] == -1
+        assert logp(pair.by_pipeline, each)[0] == logp(pair.nutpie, each)[0]
+    assert logp(pair.by_pipeline, x, len(x) + 1)[0] == -1
+    assert expand(pair.by_pipeline, x, pair.by_pipeline.n_expanded + 1)[0] == -1
 
 
 def test_draws_are_equal_bit_for_bit(pair):
     options = {"draws": 20, "tune": 40, "chains": 2, "cores": 2, "seed": 4, "progress_bar": False}
-    found, expected = (nutpie.sample(each, **options) for each in (pair.door, pair.nutpie))
+    found, expected = (nutpie.sample(each, **options) for each in (pair.by_pipeline, pair.nutpie))
     for name in expected.posterior.data_vars:
         np.testing.assert_array_equal(found.posterior[name], expected.posterior[name])
 
@@ -58,26 +60,26 @@ def test_draws_are_equal_bit_for_bit(pair):
 def test_pm_sample_takes_them():
     options = {"draws": 20, "tune": 40, "chains": 1, "random_seed": 2, "progressbar": False}
     options |= {"nuts_sampler": "nutpie", "quiet": True, "compute_convergence_checks": False}
-    found = pm.sample(model=models.hierarchy(), compile_kwargs=DOOR, **options)
+    found = pm.sample(model=models.hierarchy(), compile_kwargs=PIPELINE, **options)
     frozen = {"freeze_model": True}
     expected = pm.sample(model=models.hierarchy(), compile_kwargs=frozen, **options)
     np.testing.assert_array_equal(found.posterior["a"], expected.posterior["a"])
 
 
 def test_our_own_functions_take_them():
-    compiled = pymc_fastlogp.compile_pymc_model(models.hierarchy(), **DOOR)
+    compiled = pymc_fastlogp.compile_pymc_model(models.hierarchy(), **PIPELINE)
     assert compiled.frozen_data == {"x", "group"}
     idata = pymc_fastlogp.sample(
-        10, tune=10, chains=1, model=models.one_number(), compile_kwargs=DOOR, progressbar=False
+        10, tune=10, chains=1, model=models.one_number(), compile_kwargs=PIPELINE, progressbar=False
     )
     assert idata.posterior["x"].shape == (1, 10)
 
 
 def test_code_lives_as_long_as_the_model():
-    compiled = nutpie.compile_pymc_model(models.regression(), **DOOR)
+    compiled = nutpie.compile_pymc_model(models.regression(), **PIPELINE)
     x = points(compiled, 1)[0]
     before = logp(compiled, x)
-    nutpie.compile_pymc_model(models.one_number(), **DOOR)
+    nutpie.compile_pymc_model(models.one_number(), **PIPELINE)
     gc.collect()
     after = logp(compiled, x)
     assert before[:2] == after[:2]
@@ -88,7 +90,7 @@ class TestLeftToNumba:
     """Graphs with shared data, or that are not nutpie's, are left to Numba."""
 
     def test_shared_data(self):
-        options = DOOR | {"freeze_model": False}
+        options = PIPELINE | {"freeze_model": False}
         compiled = nutpie.compile_pymc_model(models.hierarchy(), **options)
         expected = nutpie.compile_pymc_model(models.hierarchy())
         assert not is_direct(compiled.compiled_logp_func)
@@ -97,7 +99,7 @@ class TestLeftToNumba:
 
     def test_the_plugin_switched_off(self):
         with pymc_fastlogp.disabled():
-            compiled = nutpie.compile_pymc_model(models.regression(), **DOOR)
+            compiled = nutpie.compile_pymc_model(models.regression(), **PIPELINE)
         assert not is_direct(compiled.compiled_logp_func)
 
     def test_a_function_of_the_user(self):
@@ -155,5 +157,5 @@ def _identity(x):
 
 def test_another_backend_takes_no_notice():
     pytest.importorskip("jax")
-    compiled = nutpie.compile_pymc_model(models.one_number(), backend="jax", **DOOR)
+    compiled = nutpie.compile_pymc_model(models.one_number(), backend="jax", **PIPELINE)
     assert compiled.n_dim == 1

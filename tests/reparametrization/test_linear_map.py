@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pymc_fastlogp
-from pymc_fastlogp.compilation.nutpie_model import MappedModel
+from pymc_fastlogp.compilation.nutpie_model import TransformedModel
 from pymc_fastlogp.reparametrization.coordinates import MAX_MISMATCH, _mismatch, find_linear_map
 from pymc_fastlogp.reparametrization.linear_map import LinearMap, linear_map
 from tests.reparametrization import as_written
@@ -162,7 +162,7 @@ def test_a_posterior_that_is_no_gaussian_keeps_its_coordinates(make, caplog):
     with caplog.at_level("INFO", logger="pymc_fastlogp"):
         compiled = pymc_fastlogp.compile_pymc_model(make(), reparametrize=True)
     assert "the posterior is not Gaussian" in caplog.text
-    assert not isinstance(compiled, MappedModel)
+    assert not isinstance(compiled, TransformedModel)
 
 
 @pytest.mark.filterwarnings("error")

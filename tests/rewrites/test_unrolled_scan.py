@@ -15,7 +15,8 @@ from pytensor.graph.traversal import ancestors
 from pytensor.scan.op import Scan
 from pytensor.scan.utils import until
 
-from pymc_fastlogp.compilation.model_source import Start
+from pymc_fastlogp.compilation.graphs import initial_value_graph
+from pymc_fastlogp.compilation.model_source import ModelSource
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.rewrites.after_gradient.unroll_scan import MOST_NODES
 from tests.graph_text import text
@@ -188,7 +189,7 @@ def n_loops_at_the_start(model):
         "default_initialization_strategy": "support_point",
         "initial_points": None,
     }
-    nodes = Start(model, options, freeze=True).graph.apply_nodes
+    nodes = initial_value_graph(ModelSource(model, options, freeze=True)).apply_nodes
     return sum(isinstance(node.op, Scan) for node in nodes)
 
 
