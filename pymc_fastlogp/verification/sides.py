@@ -165,7 +165,8 @@ def _compile(
     model: "pm.Model", start: dict[str, np.ndarray], mode: "Mode | str", *, on: bool
 ) -> LogpDlogp:
     """Compile a function from the raveled point to logp and gradient in one vector of float64."""
-    with switched(on):
+    # In the context of the model, since PyMC reads `check_bounds` of the open model.
+    with switched(on), model:
         # Without an initial point PyMC would compile a function for it.
         function = model.logp_dlogp_function(initial_point=start, ravel_inputs=True, mode=mode)
     function.set_extra_values(start)
