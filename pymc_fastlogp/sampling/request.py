@@ -35,7 +35,7 @@ class Request(NamedTuple):
 
     @property
     def is_frozen(self) -> bool:
-        """Whether the compiled model has constant data."""
+        """Return whether the compiled model has constant data."""
         return self.freeze or self.reparametrize
 
     @property
