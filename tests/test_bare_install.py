@@ -207,7 +207,8 @@ CALL_OF_BAMBI = re.search(r"`(model\.fit\(.*?\))`", PAGES["docs/faq.md"])
 
 
 def test_readme_and_questions_fit_models_of_bambi_by_its_own_method():
-    assert CALL_OF_BAMBI[1] in PAGES["README.md"]
+    assert "compile_kwargs=pymc_fastlogp.compile_kwargs()" in CALL_OF_BAMBI[1]
+    assert "Bambi and pymc-marketing: `pymc_fastlogp.patch_pymc()`" in PAGES["README.md"]
 
 
 @pytest.mark.slow

@@ -78,7 +78,7 @@ class Verification(Shown):
         Number of points with a finite log density on at least one side.
     """
 
-    WHOLE: ClassVar[tuple[str, ...]] = ("off", "on", "difference", "allowed")
+    WHOLE: ClassVar[tuple[str, ...]] = ("off", "on", "difference", "allowed", "")
 
     rows: tuple[WorstEntry, ...]
     n_points: int

@@ -267,7 +267,7 @@ class TestVerify:
 
     def test_refuses_what_nutpie_compiled(self):
         compiled = nutpie.compile_pymc_model(models.one_number(), **pymc_fastlogp.compile_kwargs())
-        with pytest.raises(TypeError, match=r"give it what pymc_fastlogp.compile_pymc_model"):
+        with pytest.raises(TypeError, match=r"pass the result of pymc_fastlogp.compile_pymc_model"):
             pymc_fastlogp.verify(models.one_number(), compiled=compiled)
 
 
