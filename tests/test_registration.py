@@ -1,6 +1,7 @@
 """Entries of ``optdb``: names, tags, exclusions, reimport, untested versions."""
 
 import json
+from importlib import import_module
 from io import StringIO
 
 import cloudpickle
@@ -15,7 +16,7 @@ from pymc_fastlogp import disabled
 from pymc_fastlogp.__main__ import has_elemwise_of_set
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.registration import TAG, database_of
-from pymc_fastlogp.rules import RULES
+from pymc_fastlogp.rules import GRAPH_RULES, RULES, GraphRule
 from tests.conftest import WITHOUT_C
 from tests.lifted import LIFT, exp_of_set
 
@@ -312,3 +313,16 @@ def test_a_change_within_a_tested_line_warns_once(
     assert attribute in warning
     assert state == [is_enabled, [4.0, 6.0]]
     assert "Traceback" not in process.stderr
+
+
+@pytest.mark.parametrize("rule", [*RULES, *GRAPH_RULES], ids=lambda rule: rule.name)
+def test_the_rewriter_of_a_rule_is_importable(rule):
+    """A rule whose module raises an error only warns, and graphs on and off are then the same."""
+    if isinstance(rule, GraphRule):
+        name = f"pymc_fastlogp.{rule.rewriter}"
+    elif rule.function.startswith("pytensor."):
+        name = rule.function
+    else:
+        name = f"pymc_fastlogp.rewrites.{rule.function}"
+    module, _, attribute = name.rpartition(".")
+    assert hasattr(import_module(module), attribute)
