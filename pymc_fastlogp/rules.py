@@ -240,7 +240,7 @@ RULES: tuple[Rule, ...] = (
     # First in the sequence: row compaction would sum the two log-gamma functions apart.
     Rule("fastlogp_rising_factorial", "loggamma.rising_factorial.local_rising_factorial", ROWS),
     # Behind `rising_factorial`, for the differences that it refuses.
-    Rule("fastlogp_gamma_difference", "loggamma.keep_difference.local_gamma_difference", ROWS),
+    Rule("fastlogp_gamma_difference", "loggamma.gamma_difference.local_gamma_difference", ROWS),
     # Before `compact_rows`: sums of squares have a closed form in fewer cells than distinct rows.
     Rule("fastlogp_gaussian_rows", "gaussian.gaussian_rows.local_gaussian_rows", ROWS),
     # Behind `gaussian_rows`, which reads the rows of a product as written.

@@ -1,6 +1,6 @@
 """Find pairs ``gammaln(a + k)`` and ``gammaln(a)`` of opposite sign in a sum, whose digits cancel.
 
-:mod:`~pymc_fastlogp.rewrites.loggamma.rising_factorial` and :mod:`~pymc_fastlogp.rewrites.loggamma.keep_difference` replace
+:mod:`~pymc_fastlogp.rewrites.loggamma.rising_factorial` and :mod:`~pymc_fastlogp.rewrites.loggamma.gamma_difference` replace
 these pairs.
 """
 
@@ -20,10 +20,10 @@ from pytensor.tensor.math import neg
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.affine import Affine, affine, difference
 from pymc_fastlogp.analysis.algebra import Signed, add_all, flatten_sum
 from pymc_fastlogp.analysis.elemwise import is_made_by, negated, operand
 from pymc_fastlogp.analysis.gathers import SELECTIONS
-from pymc_fastlogp.rewrites.rows.compact.affine import Affine, affine, difference
 from pymc_fastlogp.rewrites.rows.compact.hoist_distinct import grids
 from pymc_fastlogp.rewrites.rows.view.columns import is_asked_again, reads_of
 

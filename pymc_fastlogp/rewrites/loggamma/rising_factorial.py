@@ -41,7 +41,7 @@ When it refuses
 - One ``a`` per row: its terms are not summed apart, and a row would have three logarithms instead of two.
 - ``a`` that may be negative, as an unbounded parameter or a quotient whose divisor may be zero.
 - ``k`` that is not constant, negative, or between 0 and 1/2; unknown lengths; single precision. See
-  :mod:`~pymc_fastlogp.rewrites.loggamma.keep_difference`.
+  :mod:`~pymc_fastlogp.rewrites.loggamma.gamma_difference`.
 """
 
 import numpy as np

@@ -38,8 +38,8 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp import decisions
 from pymc_fastlogp.analysis.elemwise import is_elemwise
 from pymc_fastlogp.analysis.scalar_facts import Cost, ops_where
+from pymc_fastlogp.ops import GammaDifference
 from pymc_fastlogp.rewrites.loggamma.binet import Rising
-from pymc_fastlogp.rewrites.loggamma.gamma_difference import GammaDifference
 from pymc_fastlogp.rewrites.replacement import replacement
 from pymc_fastlogp.rewrites.rows.compact.grouping import OVERHEAD
 from pymc_fastlogp.rewrites.rows.view.chunks import first_rows, rows_in
