@@ -165,22 +165,6 @@ RULES: tuple[Rule, ...] = (
         Phase.FOR_GRADIENT,
         until="PyTensor differentiates the factor of a covariance by one inverse",
     ),
-    # In `stabilize` and for the gradient alone, as `half_logdet`, for a batch.
-    Rule(
-        "fastlogp_half_logdets",
-        "linalg.terms_of_covariance.local_half_logdets",
-        "stabilize",
-        Phase.FOR_GRADIENT,
-        until="PyTensor differentiates the factor of a covariance by one inverse",
-    ),
-    # In `stabilize` and for the gradient alone, as `quadratic_form`, for a batch.
-    Rule(
-        "fastlogp_quadratic_forms",
-        "linalg.terms_of_covariance.local_quadratic_forms",
-        "stabilize",
-        Phase.FOR_GRADIENT,
-        until="PyTensor differentiates the factor of a covariance by one inverse",
-    ),
     # In `stabilize` and for the gradient alone: the Op is replaced by its inner graph when a function is compiled.
     Rule(
         "fastlogp_factor_times_vector",
