@@ -105,13 +105,6 @@ RULES: tuple[Rule, ...] = (
     Rule("fastlogp_log_power", "switches.log_power.local_log_power", "canonicalize"),
     # In `canonicalize`, before rows are compacted, so that their terms have no mask.
     Rule("fastlogp_switch_to_zero", "switches.switch_to_zero.local_switch_to_zero", "canonicalize"),
-    # In `canonicalize`, so that the rules about rows see the static shape.
-    Rule(
-        "fastlogp_shape_of_softmax",
-        "shapes.shape_of_softmax.local_shape_of_softmax",
-        "canonicalize",
-        until="the type of PyTensor's Softmax has the shape of its input",
-    ),
     # In `stabilize` again, where probabilities may first become a sigmoid.
     Rule("fastlogp_fold_checks_by_range", FOLD_CHECKS, "stabilize"),
     # In `stabilize`, since the lift in `canonicalize` recognizes nonzero norms by the diagonal.
@@ -265,20 +258,6 @@ RULES: tuple[Rule, ...] = (
         "specialize",
         Phase.AFTER_GRADIENT,
         until="PyTensor has Bessel functions of many orders",
-    ),
-    # In `uncanonicalize`, after the gradient has added powers and PyTensor has merged products of powers.
-    Rule(
-        "fastlogp_neighboring_powers",
-        "after_gradient.neighboring_powers.local_neighboring_powers",
-        "uncanonicalize",
-        Phase.AFTER_GRADIENT,
-    ),
-    # In `uncanonicalize`, behind `specialize`, where PyTensor moves the gather to the factors.
-    Rule(
-        "fastlogp_gather_after_dot",
-        "after_gradient.gather_after_dot.local_gather_after_dot",
-        "uncanonicalize",
-        Phase.AFTER_GRADIENT,
     ),
     # In `uncanonicalize`, where products are in their final form.
     Rule(
