@@ -266,6 +266,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.03, help="of each side in each round")
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--child", metavar="MODEL", help=argparse.SUPPRESS)
+    parser.add_argument("--missing", action="store_true", help="only models without a result")
     parser.add_argument("--report", action="store_true", help="only write the tables again")
     arguments = parser.parse_args()
     if arguments.report:
@@ -281,9 +282,14 @@ def main() -> None:
         "machine": machine(),
         "versions": versions(),
         "fires": fires,
-        "timed": {},
+        "timed": json.loads(arguments.output.read_text())["timed"] if arguments.missing else {},
     }
-    for model, rules in track(chosen(fires, arguments.most).items(), "compiling and timing"):
+    missing = {
+        model: rules
+        for model, rules in chosen(fires, arguments.most).items()
+        if model not in results["timed"]
+    }
+    for model, rules in track(missing.items(), "compiling and timing"):
         results["timed"][model] = in_child(model, rules, *effort)
         # Partial results are written, as a run takes an hour.
         arguments.output.write_text(json.dumps(results, indent=1))
