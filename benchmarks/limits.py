@@ -125,7 +125,7 @@ LIMITS = (
         lifted=1,
     ),
     Limit(
-        "passes.inline",
+        "passes.rematerialize",
         "MOST_LOADS",
         _of_series,
         lambda n: [(n,), (200, n), (200, n)],

@@ -31,7 +31,7 @@ from pymc_fastlogp import decisions
 from pymc_fastlogp._upstream.pytensor import forget_empty_entry
 from pymc_fastlogp.config import is_switched_on
 from pymc_fastlogp.lazy_import import CHANGED, imported, imported_late
-from pymc_fastlogp.rewrites.rows.sequence import RowRules
+from pymc_fastlogp.rewrites.rows.row_rewriter import RowRules
 from pymc_fastlogp.rules import GRAPH_RULES, ROWS, RULES, GraphRule, Rule
 
 TAG = "fastlogp"

@@ -26,8 +26,8 @@ from pymc_fastlogp.callbacks.graph_call import (
     output_shapes,
 )
 from pymc_fastlogp.callbacks.native import SYMBOL
-from pymc_fastlogp.kernel.native.code import Code, engine
 from pymc_fastlogp.kernel.native.kernels import Kernel
+from pymc_fastlogp.kernel.native.loaded_code import LoadedCode, engine
 from pymc_fastlogp.kernel.native.target import optimized, target_machine
 from pymc_fastlogp.registration import is_enabled
 
@@ -57,7 +57,7 @@ class CallbackLibrary:
         module = _module(raw, call, FixedAddresses(_addresses(call)))
         machine = target_machine()
         self._text = str(module)
-        self._code = Code(engine(machine.emit_object(optimized(module, machine))), SYMBOL)
+        self._code = LoadedCode(engine(machine.emit_object(optimized(module, machine))), SYMBOL)
 
     def get_pointer_to_function(self, name: str) -> int:
         """Return the address of the callback."""

@@ -38,7 +38,7 @@ from pytensor.scalar.basic import ScalarOp
 from pytensor.tensor.random.type import RandomType
 
 from pymc_fastlogp._upstream.pymc_dispatch import functions_for
-from pymc_fastlogp.kernel.native.code import compiler, state_of_sources
+from pymc_fastlogp.kernel.native.loaded_code import compiler, state_of_sources
 
 if TYPE_CHECKING:
     import pymc as pm

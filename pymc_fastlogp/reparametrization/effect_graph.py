@@ -31,7 +31,7 @@ from pymc_fastlogp.reparametrization.partially_centered import (
     centered_variable,
     site_transform,
 )
-from pymc_fastlogp.reparametrization.scales import scales_in, with_scale_transform
+from pymc_fastlogp.reparametrization.scale_transform import scales_in, with_scale_transform
 from pymc_fastlogp.reparametrization.sites import (
     Block,
     Elimination,

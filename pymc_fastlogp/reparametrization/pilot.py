@@ -33,8 +33,8 @@ from pytensor.graph.rewriting.basic import in2out, node_rewriter
 
 from pymc_fastlogp.reparametrization.crossed import at_zero_shared_mean, crossing_signs
 from pymc_fastlogp.reparametrization.matrix_normal import MatrixTransform
-from pymc_fastlogp.reparametrization.mode import find_mode
 from pymc_fastlogp.reparametrization.model_with_sites import ModelWithSites, with_sites
+from pymc_fastlogp.reparametrization.posterior_mode import find_mode
 from pymc_fastlogp.reparametrization.sites import Block, Site, site_arrays
 from pymc_fastlogp.reparametrization.zero_sum import ZeroSumSiteTransform
 

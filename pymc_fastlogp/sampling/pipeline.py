@@ -161,7 +161,7 @@ def _reparametrized(request: "Request", key: CacheKey) -> CompiledRecord:
 
     The record holds sites and linear map, so a cache hit needs no pilot.
     """
-    from pymc_fastlogp.reparametrization.coordinates import find_linear_map
+    from pymc_fastlogp.reparametrization.linear_map_search import find_linear_map
     from pymc_fastlogp.reparametrization.selection import select_parametrization
     from pymc_fastlogp.reparametrization.sites import site_arrays
 

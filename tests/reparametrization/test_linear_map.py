@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 
 import pymc_fastlogp
 from pymc_fastlogp.compilation.nutpie_model import TransformedModel
-from pymc_fastlogp.reparametrization.coordinates import MAX_MISMATCH, _mismatch, find_linear_map
 from pymc_fastlogp.reparametrization.linear_map import LinearMap, linear_map
+from pymc_fastlogp.reparametrization.linear_map_search import (
+    MAX_MISMATCH,
+    _mismatch,
+    find_linear_map,
+)
 from tests.reparametrization import as_written
 
 

@@ -23,7 +23,7 @@ class Kernel:
     def __init__(self, program: Program, name: str):
         self.program = program
         self.name = name
-        self._codes: dict[str, machine_code.Code] = {}
+        self._codes: dict[str, machine_code.LoadedCode] = {}
         self._lock = threading.Lock()
 
     def load(self, layout: str) -> c_void_p:

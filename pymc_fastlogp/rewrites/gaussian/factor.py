@@ -38,8 +38,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_fastlogp.rewrites.gaussian.float_limits import Precision
 from pymc_fastlogp.rewrites.gaussian.intercept import first_row, shares_of_first, with_few_digits
-from pymc_fastlogp.rewrites.gaussian.precision import Precision
 from pymc_fastlogp.rewrites.rows.view.chunks import chunks_of
 
 # Most rows of one block, and entries per chunk.

@@ -119,7 +119,7 @@ from pymc_fastlogp.rewrites.rows.view.axes import arrange_axes
 from pymc_fastlogp.rewrites.rows.view.columns import RowReads, reads_of
 from pymc_fastlogp.rewrites.rows.view.grid import rest_of, view_key
 from pymc_fastlogp.rewrites.rows.view.keys import MAX_DISTINCT_SHARE
-from pymc_fastlogp.rewrites.rows.view.open_lengths import comparisons
+from pymc_fastlogp.rewrites.rows.view.length_checks import comparisons
 
 NAME = "fastlogp_gaussian_rows"
 

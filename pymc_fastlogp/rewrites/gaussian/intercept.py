@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_fastlogp.rewrites.gaussian.precision import Precision
+from pymc_fastlogp.rewrites.gaussian.float_limits import Precision
 
 # A share has a low part if it is this many times larger than the varying part of its covariate.
 LARGE = 1e3

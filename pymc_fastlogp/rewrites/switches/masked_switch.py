@@ -21,7 +21,7 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 from pymc_fastlogp.analysis.constants import broadcast, fill_value
 from pymc_fastlogp.rewrites.replacement import replacement
 from pymc_fastlogp.rewrites.rows.compact.terms import conjunction
-from pymc_fastlogp.rewrites.rows.view.open_lengths import comparisons
+from pymc_fastlogp.rewrites.rows.view.length_checks import comparisons
 
 
 @node_rewriter([switch])

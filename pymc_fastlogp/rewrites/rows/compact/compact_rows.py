@@ -107,7 +107,7 @@ from pymc_fastlogp.rewrites.rows.refusals import (
 )
 from pymc_fastlogp.rewrites.rows.view.columns import RowReads, is_cheap, reads_of
 from pymc_fastlogp.rewrites.rows.view.grid import ChosenRows, Grid
-from pymc_fastlogp.rewrites.rows.view.open_lengths import comparisons
+from pymc_fastlogp.rewrites.rows.view.length_checks import comparisons
 
 NAME = "fastlogp_compact_rows"
 

@@ -46,7 +46,7 @@ from pymc_fastlogp.rewrites.rows.view.chunks import first_rows, rows_in
 from pymc_fastlogp.rewrites.rows.view.columns import reads_of
 from pymc_fastlogp.rewrites.rows.view.grid import ChosenRows
 from pymc_fastlogp.rewrites.rows.view.keys import Codes
-from pymc_fastlogp.rewrites.rows.view.open_lengths import comparisons
+from pymc_fastlogp.rewrites.rows.view.length_checks import comparisons
 
 NAME = "fastlogp_hoist_distinct"
 

@@ -47,7 +47,7 @@ from pymc_fastlogp.rewrites.rows.view.axes import (
     repeat_rows,
     take,
 )
-from pymc_fastlogp.rewrites.rows.view.open_lengths import fitting
+from pymc_fastlogp.rewrites.rows.view.length_checks import fitting
 
 # A variable that is viewed at more positions is computed for all rows. Each level of nested shifts such as `x[p] + x[q]`
 # doubles the number of positions.
@@ -167,7 +167,7 @@ class ChosenRows(Grid):
     n_chosen : int
         Number of chosen rows.
     conditions : sequence of TensorVariable
-        Comparisons of lengths that no type knows, see :mod:`~pymc_fastlogp.rewrites.rows.view.open_lengths`.
+        Comparisons of lengths that no type knows, see :mod:`~pymc_fastlogp.rewrites.rows.view.length_checks`.
     """
 
     def __init__(

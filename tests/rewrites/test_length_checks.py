@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from pytensor.raise_op import CheckAndRaise
 
 from pymc_fastlogp.decisions import collected
-from pymc_fastlogp.rewrites.rows.view.open_lengths import FIT, comparisons
+from pymc_fastlogp.rewrites.rows.view.length_checks import FIT, comparisons
 from tests.rewrites.conftest import PYTHON, ops_of, pregrad
 
 N = 200

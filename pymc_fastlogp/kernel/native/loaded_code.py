@@ -19,7 +19,7 @@ from pymc_fastlogp.kernel.native.target import (
 KERNEL = Path(__file__).parents[1]
 
 
-class Code:
+class LoadedCode:
     """Machine code in memory.
 
     Attributes

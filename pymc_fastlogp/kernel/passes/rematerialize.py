@@ -38,7 +38,7 @@ from pymc_fastlogp.kernel.passes.hoist import is_costly
 MOST_LOADS = 2
 
 
-def inline_sequences(program: Program) -> Program:
+def rematerialize_sequences(program: Program) -> Program:
     """Compute cheap sequences where they are read."""
     if not any(isinstance(step, SequentialLoop) for step in program.steps):
         return program
