@@ -261,7 +261,7 @@ LIMITS = (
     ),
     Limit(
         "passes.interchange",
-        "APART",
+        "DISTANT",
         lambda x: pt.exp(x).T + 1,
         lambda n: [(n, n)],
         (16, 64, 256),

@@ -61,7 +61,7 @@ OPTIONS = (
     "optdb__max_use_ratio",
     "tensor__cmp_sloppy",
 )
-OWN = Path(__file__).parents[1]
+PACKAGE_FOLDER = Path(__file__).parents[1]
 # Nesting of objects beyond which references are taken to be cyclic.
 DEEPEST = 50
 
@@ -133,7 +133,7 @@ def _write(writer: "_Writer", model: "pm.Model", options: Mapping[str, Any]) -> 
     writer.add([*model.dim_lengths, model.check_bounds])
     writer.add(dict(options))
     writer.add({name: getattr(config, name) for name in OPTIONS})
-    writer.add([compiler(), state_of_sources(OWN), *_versions()])
+    writer.add([compiler(), state_of_sources(PACKAGE_FOLDER), *_versions()])
 
 
 @cache

@@ -1,4 +1,7 @@
-"""Linear coordinates for the parameters of a model that are correlated in the posterior, such as coefficients of a regression."""
+"""Search for the linear map of a model: choose its correlated parameters, at the mode, and check that a map helps.
+
+The map itself is derived in :mod:`~pymc_fastlogp.reparametrization.linear_map`.
+"""
 
 import logging
 from collections.abc import Collection

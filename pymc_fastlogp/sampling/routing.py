@@ -181,14 +181,14 @@ def why_nutpie_compiles(
     return next((reason for reason in reasons if reason is not None), None)
 
 
-def without_own_pipeline(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+def without_our_pipeline(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return arguments for Numba without the ``pipeline_class`` of ``compile_kwargs()``, which ``compile_pymc_model`` does not need."""
     if "pipeline_class" not in kwargs:
         return kwargs
     from pymc_fastlogp.callbacks.numba_pipeline import pipeline_class
 
-    is_own = kwargs["pipeline_class"] is pipeline_class()
-    return {name: x for name, x in kwargs.items() if name != "pipeline_class" or not is_own}
+    is_ours = kwargs["pipeline_class"] is pipeline_class()
+    return {name: x for name, x in kwargs.items() if name != "pipeline_class" or not is_ours}
 
 
 def labeled_shared_data(request: "Request") -> str | None:

@@ -39,7 +39,7 @@ MOST_LOADS = 2
 
 
 def rematerialize_sequences(program: Program) -> Program:
-    """Compute cheap sequences where they are read."""
+    """Compute cheap sequences in the vector code that reads them."""
     if not any(isinstance(step, SequentialLoop) for step in program.steps):
         return program
     values: dict[Buffer, Store] = {}

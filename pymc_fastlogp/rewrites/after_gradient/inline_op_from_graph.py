@@ -28,7 +28,7 @@ from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor import symbolic
 from pytensor.tensor.linalg.products import KroneckerProduct
 
-from pymc_fastlogp.lazy_import import imported_late
+from pymc_fastlogp.lazy_import import try_import_attribute
 
 # Gradients of symbolic Ops such as LogSumExp. Before PyTensor 3.3.8 they were anonymous OpFromGraphs.
 DERIVATIVE = getattr(symbolic, "FusibleSymbolicOpDerivative", OpFromGraph)
@@ -48,5 +48,5 @@ def is_covered(node: Apply) -> bool:
     """Return whether kernels cover a node, or all nodes of its inner graph."""
     if type(node.op) in INLINED:
         return all(map(is_covered, node.op.fgraph.toposort()))
-    is_supported = imported_late("pymc_fastlogp.kernel.lower.is_supported")
+    is_supported = try_import_attribute("pymc_fastlogp.kernel.lower.is_supported")
     return is_supported is not None and is_supported(node)

@@ -64,7 +64,7 @@ from pymc_fastlogp.rewrites.rows.compact.reductions import (
     sum_of_blocks,
     with_accumulator_dtype,
 )
-from pymc_fastlogp.rewrites.rows.refusals import is_own_entry
+from pymc_fastlogp.rewrites.rows.refusals import is_row_specific
 from pymc_fastlogp.rewrites.rows.view.grid import (
     ChosenRows,
     Grid,
@@ -207,7 +207,7 @@ def _imputed(x: TensorVariable, axis: int, n: int) -> list[Imputed] | None:
             found.append(array)
             continue
         view = grid.view(y, where)
-        if is_own_entry(y, view):
+        if is_row_specific(y, view):
             return None
         to_see += view.inputs
     return found
@@ -244,7 +244,7 @@ def _are_parameters(entries: Entries) -> bool:
         return True
     axis = int(np.argmax(leaf.type.shape))
     walk = Grid((leaf.type.shape[axis],)).walk([(leaf, {axis: 0})])
-    return any(is_own_entry(x, view) for x, _, view in walk)
+    return any(is_row_specific(x, view) for x, _, view in walk)
 
 
 def _is_combined(x: TensorVariable) -> bool:
