@@ -1,7 +1,7 @@
 """An explicit, reversible patch: ``pm.sample`` becomes :func:`pymc_fastlogp.sample` for libraries that call it for their users.
 
 The import of the package patches nothing. :func:`patch_pymc` replaces attributes of modules, the rows of :data:`PATCHES` and
-:data:`NUTPIE_PATCHES`; :func:`unpatch_pymc` puts the originals back. The convention is that of ``sklearnex.patch_sklearn``.
+:data:`NUTPIE_PATCHES`; :func:`unpatch_pymc` puts the originals back. The convention follows ``sklearnex.patch_sklearn``.
 
 A function that was imported by name before the patch, as in ``from pymc import sample``, stays PyMC's own.
 """

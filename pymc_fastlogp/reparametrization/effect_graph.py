@@ -88,7 +88,7 @@ class EffectGraph:
         self._effects = {x.name: x for x in self.all}
 
     def _crossed(self) -> list[str]:
-        """Return candidates for crossed effects, largest first: vectors on which no other effect depends, each in a block of its own."""
+        """Return candidates for crossed effects, largest first: vectors on which no other effect depends, each in a separate block."""
         others = [y for x in self.all if isinstance(x, Effect) for y in x.parameters]
         free = [x.owner.inputs[0] for x in self._free().values()]
         alone = [

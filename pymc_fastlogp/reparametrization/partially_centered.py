@@ -36,7 +36,7 @@ from pymc_fastlogp.reparametrization.single_site import residual, standardized_e
 
 
 class SiteRV(SymbolicRandomVariable):
-    """Random variable with extra parameters, which follow those of its distribution and are inputs of its transform alone."""
+    """Random variable with extra parameters, which follow the parameters of its distribution and are inputs of its transform only."""
 
     @classmethod
     def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:

@@ -280,8 +280,14 @@ REFUSES = {
         "too few rows",
     ),
     "weights of both signs": (X * pt.sqr(Y - a[GROUP]), "weights have both signs"),
-    "a weight of zero": (np.where(X > 0, KNOWN, 0.0) * pt.sqr(Y - a[GROUP]), "0 * inf would be NaN"),
-    "a factor of zero": (pt.sqr((Y - a[GROUP]) * np.where(X > 0, KNOWN, 0.0)), "0 * inf would be NaN"),
+    "a weight of zero": (
+        np.where(X > 0, KNOWN, 0.0) * pt.sqr(Y - a[GROUP]),
+        "0 * inf would be NaN",
+    ),
+    "a factor of zero": (
+        pt.sqr((Y - a[GROUP]) * np.where(X > 0, KNOWN, 0.0)),
+        "0 * inf would be NaN",
+    ),
     "infinite data": (pt.sqr(np.where(X > 2, np.inf, Y) - a[GROUP]), "not finite"),
     "rows that repeat": (pt.sqr(np.sign(Y) - c), "merging repeated rows"),
     "random numbers": (

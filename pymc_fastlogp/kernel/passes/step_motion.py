@@ -4,7 +4,7 @@ This pass combines three transformations, each derived in its module:
 
 - :mod:`~pymc_fastlogp.kernel.passes.rematerialize`: cheap sequences are computed where vector code reads them,
 - :mod:`~pymc_fastlogp.kernel.passes.sink`: results that no step reads are computed after the last step,
-- :mod:`~pymc_fastlogp.kernel.passes.hoist`: functions of sequences alone are computed before the first step.
+- :mod:`~pymc_fastlogp.kernel.passes.hoist`: functions that depend only on sequences are computed before the first step.
 
 Loops over all steps that are new are fused with each other, and stores that became dead are dropped.
 """

@@ -5,7 +5,7 @@
     OpFromGraph{f}(x)   ->  f(x)
     KroneckerProduct(x) ->  its product and reshape
 
-PyTensor compiles an ``OpFromGraph`` as a node of its own, so it separates kernels. PyTensor inlines the Ops that it knows by
+PyTensor compiles an ``OpFromGraph`` as a separate node, which divides kernels. PyTensor inlines the Ops that it knows by
 name, such as ``AllocDiag``, but the gradient of such an Op is an anonymous ``OpFromGraph``. A covariance matrix with
 ``pt.diag`` in it, as in a marginal Gaussian process, has one in its gradient. The inner graph defines the Op, so values do not
 change.

@@ -26,7 +26,7 @@ first covariate is an intercept, the others are taken relative to it: :mod:`~pym
 NaN. Such entries are replaced by entries too small to change any finite value. The exception is a covariate that is
 zero in all rows of the cell, where PyTensor's sum is NaN as well.
 
-**Rounding.** LAPACK's Householder reflections are applied to blocks of rows, and in turn to the stacked triangles of
+**Rounding.** LAPACK's Householder reflections are applied to blocks of rows, and then to the stacked triangles of
 the blocks. So rounding grows with the logarithm of the number of rows [1]_.
 
 .. [1] J. Demmel, L. Grigori, M. Hoemmen and J. Langou, "Communication-optimal parallel and

@@ -6,7 +6,7 @@ is then
 
 .. math:: R_{00} (e_0 + \sum_k s_k e_k) + d_0.
 
-If a covariate varies little beside its mean, say 1e6, then :math:`e_0` and :math:`s_k e_k` are large and cancel. Two
+If a covariate varies little compared with its mean, say 1e6, then :math:`e_0` and :math:`s_k e_k` are large and cancel. Two
 rounded terms near 1e5 leave an error of 1e-11 in a residual of order 1. Rows of the data would have independent errors
 of the same size, which average out in their sum. Compilers contract the sum to fused multiply-adds, which do not round
 the product. Two measures keep the digits of the summands:

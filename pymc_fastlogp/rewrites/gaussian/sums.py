@@ -2,7 +2,7 @@
 
 Parameters that differ between cells come first in a triangle, the :math:`p` parameters shared by all cells last. The
 last :math:`p` rows of each triangle read shared parameters only. These rows of all cells are the rows of one cell, and
-become one triangle in turn. So of ``a[g] + X @ b`` remain one row per group, and ``p`` rows for all groups.
+become one triangle. So of ``a[g] + X @ b`` remain one row per group, and ``p`` rows for all groups.
 
 Each row is a vector expression over the cells, so entries below the diagonal are not multiplied, and all rows share a
 loop. Many shared parameters are one vector, multiplied by a matrix.

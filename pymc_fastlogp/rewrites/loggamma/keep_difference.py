@@ -1,4 +1,4 @@
-"""Keep ``gammaln(a + k) - gammaln(a)`` in one term where row compaction would sum the two terms apart.
+"""Keep ``gammaln(a + k) - gammaln(a)`` in one term where row compaction would sum the two terms separately.
 
 .. code::
 
@@ -18,7 +18,7 @@ Before the gradient and before rows are compacted, to two terms of a sum with op
 
 When it refuses
 ---------------
-- One ``a`` per row: terms are not summed apart.
+- One ``a`` per row: terms are not summed separately.
 - Both terms read the same columns, as in ``gammaln(a[g] + b[g]) - gammaln(a[g])``: they are compacted together.
 - Unknown lengths.
 """
@@ -59,7 +59,7 @@ def local_gamma_difference(fgraph: FunctionGraph, node: Apply) -> dict[Variable,
 
 
 def _has_more_columns(fgraph: FunctionGraph, pair: Pair, out: TensorVariable) -> bool:
-    """Return whether ``a + k`` depends on a column that ``a`` does not depend on, so that compaction sums both apart."""
+    """Return whether ``a + k`` depends on a column that ``a`` does not depend on, so that compaction sums both separately."""
     axes = [axis for axis, length in enumerate(out.type.shape) if length != 1]
     where = {axis: k for k, axis in enumerate(axes)}
     reads = reads_of(fgraph, tuple(out.type.shape[axis] for axis in axes))

@@ -29,7 +29,7 @@ When it applies
 When it refuses
 ---------------
 - Effects of groups, ``exp(a)[group]``: one evaluation per group costs less than one per row.
-- Boolean masks, index arrays on separate axes or beside partial slices, indexed axes of length one.
+- Boolean masks, index arrays on separate axes or combined with partial slices, indexed axes of length one.
 """
 
 from math import prod

@@ -1,4 +1,4 @@
-r"""Sum the complete rows of imputed data apart from the rows with unknown entries.
+r"""Sum the complete rows of imputed data separately from the rows with unknown entries.
 
 .. code::
 
@@ -193,7 +193,7 @@ def _blocks(imputed: list[Imputed]) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _imputed(x: TensorVariable, axis: int, n: int) -> list[Imputed] | None:
-    """Return the imputed arrays that rows read; None if rows read other entries of their own, or entries of unknown length."""
+    """Return the imputed arrays that rows read; None if rows read row-specific entries of other variables, or entries of unknown length."""
     grid, found, seen = Grid((n,)), [], set()
     to_see: list[tuple[TensorVariable, Where]] = [(x, {axis: 0})]
     while to_see:

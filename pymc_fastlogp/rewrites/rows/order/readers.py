@@ -235,7 +235,7 @@ def _in_order(where: Where) -> bool:
 
 
 def _read_leaf(found: RowIndices, x: TensorVariable, where: Where) -> None:
-    """Record the index of a leaf, or a refusal if rows read their own entries."""
+    """Record the index of a leaf, or a refusal if each row reads a different entry."""
     gather = parse_gather(x.owner) if isinstance(x.owner_op, AdvancedSubtensor) else None
     of_arrays = {} if gather is None else gather.of_arrays(where)
     if gather is None or not of_arrays:
