@@ -54,7 +54,7 @@ class CallbackLibrary:
     def __init__(self, raw: RawCallback, call: GraphCall):
         # Owns the memory at the addresses that the code contains.
         self._call = call
-        module = _module(raw, call, FixedAddresses(_addresses(call)))
+        module = _callback_module(raw, call, FixedAddresses(_addresses(call)))
         machine = target_machine()
         self._text = str(module)
         self._code = LoadedCode(engine(machine.emit_object(optimized(module, machine))), SYMBOL)
@@ -126,7 +126,7 @@ def _addresses(call: GraphCall) -> list[int]:
     return [code, *(x.ctypes.data for x in call.constants)]
 
 
-def _module(raw: RawCallback, call: GraphCall, addresses: FixedAddresses) -> ir.Module:
+def _callback_module(raw: RawCallback, call: GraphCall, addresses: FixedAddresses) -> ir.Module:
     if raw.n_expanded is None:
         return logp_module(call, addresses, raw.n_dim)
     return expand_module(call, addresses, raw.n_dim, raw.n_expanded)

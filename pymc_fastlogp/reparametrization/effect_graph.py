@@ -324,7 +324,7 @@ def exclude_mutual_products(
     matched = [*matched]
     effects = [x for x in matched if not isinstance(x, Unchanged)]
     read_by: dict[Variable, set[Variable]] = {}
-    for effect in sorted(effects, key=_order):
+    for effect in sorted(effects, key=_sort_key):
         read = {*ancestors(effect.multipliers)}
         if not _closes_cycle(effect.variable, read, read_by):
             read_by[effect.variable] = read
@@ -333,7 +333,7 @@ def exclude_mutual_products(
         yield Unchanged(x.name, MUTUAL_PRODUCT) if is_left else x
 
 
-def _order(effect: AnyEffect) -> tuple[int, str]:
+def _sort_key(effect: AnyEffect) -> tuple[int, str]:
     """Return a sort key that is the same in copies of a model, whose variables may be in another order."""
     return -prod(n or 1 for n in effect.variable.type.shape), effect.name
 

@@ -116,7 +116,7 @@ class PartiallyCenteredZeroSum(SiteRV):
     _print_name = ("ZeroSumNormal", "\\operatorname{ZeroSumNormal}")
 
     @classmethod
-    def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
+    def draws(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
         """Return draws, which do not depend on the site."""
         length, sigma, *_ = parameters
         return pm.ZeroSumNormal.rv_op(sigma, length, size=size, rng=rng).owner.outputs
