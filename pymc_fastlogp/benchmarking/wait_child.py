@@ -1,7 +1,4 @@
-"""Script that times imports, compilation and draws in a fresh process, by nutpie with the plugin off or on, or by ``sample``.
-
-The clock starts before all imports of the plugin.
-"""
+"""Script that measures the wait of one way in a fresh process; the clock starts before all imports of the plugin."""
 
 import _thread
 import json

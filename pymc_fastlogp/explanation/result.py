@@ -205,7 +205,7 @@ class Explanation(Shown):
         same: dict[tuple[str, ...], list[Outcome]] = {}
         for row in self.rows if self.verbose else ():
             if row.rewrite:
-                same.setdefault((_variable(row), _row_counts(row), _why(row)), []).append(row)
+                same.setdefault((_variable(row), _rows(row), _why(row)), []).append(row)
         return pd.DataFrame(
             [
                 (
@@ -296,8 +296,7 @@ def _name(row: Outcome) -> str:
     return f"{name} x {row.times}" if row.times > 1 else name
 
 
-def _row_counts(row: Outcome) -> str:
-    """Return the numbers of rows before and after the rule, as text of a table."""
+def _rows(row: Outcome) -> str:
     if row.rows_before is None:
         return ""
     return f"{row.rows_before} -> {row.rows_after}" if row.fired else str(row.rows_before)
