@@ -38,7 +38,7 @@ PASSED_BY_PYMC = {
 FOR_COMPILATION = {"backend", "gradient_backend"}
 
 
-class FallbackSampler(Enum):
+class Sampler(Enum):
     """Sampler of a model that :func:`~pymc_fastlogp.sample` passes on to ``pm.sample``."""
 
     PYMC = "PyMC's own step methods"
@@ -52,12 +52,12 @@ class Row(NamedTuple):
     ----------
     reason : callable
         From model and arguments of ``sample`` to the reason, None if the condition does not hold.
-    sampler : FallbackSampler
+    sampler : Sampler
         The sampler of a model for which the condition holds.
     """
 
     reason: Callable[["pm.Model", Arguments], str | None]
-    sampler: FallbackSampler
+    sampler: Sampler
 
 
 def why_pymc_samples(model: "pm.Model", arguments: Arguments) -> str | None:
@@ -70,7 +70,7 @@ def is_sampled_by_pymc(model: "pm.Model", arguments: Arguments) -> bool:
     """Return whether ``pm.sample`` uses PyMC's own step methods, whose ``compile_kwargs`` are arguments of PyTensor."""
     if arguments["nuts_sampler"] is not None:
         return bool(arguments["nuts_sampler"] == "pymc")
-    rows = [row for row in SAMPLERS if row.sampler is FallbackSampler.PYMC]
+    rows = [row for row in SAMPLERS if row.sampler is Sampler.PYMC]
     return any(row.reason(model, arguments) is not None for row in rows)
 
 
@@ -144,23 +144,23 @@ def _other_step_method(model: "pm.Model", arguments: Arguments) -> str | None:
 
 
 SAMPLERS = (
-    Row(_is_off, FallbackSampler.CHOSEN_BY_PYMC),
-    Row(_discrete_variable, FallbackSampler.PYMC),
-    Row(_other_nuts_sampler, FallbackSampler.CHOSEN_BY_PYMC),
-    Row(_differs("step", None), FallbackSampler.PYMC),
-    Row(_differs("init", "auto"), FallbackSampler.PYMC),
-    Row(_differs("trace", None), FallbackSampler.PYMC),
-    Row(_differs("callback", None), FallbackSampler.PYMC),
-    Row(_differs("return_inferencedata", True), FallbackSampler.PYMC),
-    Row(_differs("nuts_sampler_kwargs", None), FallbackSampler.CHOSEN_BY_PYMC),
-    Row(_differs("backend", None, "numba"), FallbackSampler.CHOSEN_BY_PYMC),
-    Row(_several_initial_values, FallbackSampler.PYMC),
-    Row(_unknown_argument, FallbackSampler.CHOSEN_BY_PYMC),
-    Row(_repeated_argument, FallbackSampler.CHOSEN_BY_PYMC),
-    Row(_compilation_argument, FallbackSampler.CHOSEN_BY_PYMC),
-    Row(_unknown_pymc, FallbackSampler.CHOSEN_BY_PYMC),
-    Row(_no_nutpie, FallbackSampler.PYMC),
-    Row(_other_step_method, FallbackSampler.PYMC),
+    Row(_is_off, Sampler.CHOSEN_BY_PYMC),
+    Row(_discrete_variable, Sampler.PYMC),
+    Row(_other_nuts_sampler, Sampler.CHOSEN_BY_PYMC),
+    Row(_differs("step", None), Sampler.PYMC),
+    Row(_differs("init", "auto"), Sampler.PYMC),
+    Row(_differs("trace", None), Sampler.PYMC),
+    Row(_differs("callback", None), Sampler.PYMC),
+    Row(_differs("return_inferencedata", True), Sampler.PYMC),
+    Row(_differs("nuts_sampler_kwargs", None), Sampler.CHOSEN_BY_PYMC),
+    Row(_differs("backend", None, "numba"), Sampler.CHOSEN_BY_PYMC),
+    Row(_several_initial_values, Sampler.PYMC),
+    Row(_unknown_argument, Sampler.CHOSEN_BY_PYMC),
+    Row(_repeated_argument, Sampler.CHOSEN_BY_PYMC),
+    Row(_compilation_argument, Sampler.CHOSEN_BY_PYMC),
+    Row(_unknown_pymc, Sampler.CHOSEN_BY_PYMC),
+    Row(_no_nutpie, Sampler.PYMC),
+    Row(_other_step_method, Sampler.PYMC),
 )
 
 
