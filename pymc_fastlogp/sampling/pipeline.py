@@ -7,7 +7,7 @@
     key              model_cache.key; compilation.shapes, if data are shared
     lookup           model_cache.store
     freeze           compilation.model_source
-    reparametrize    reparametrization.selection, reparametrization.coordinates
+    reparametrize    reparametrization.selection, reparametrization.linear_map_search
     graphs, rewrite  compilation.graphs
     callbacks        callbacks.graph_call, callbacks.emit, callbacks.native
     record           compilation.build
