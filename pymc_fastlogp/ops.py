@@ -33,7 +33,7 @@ MAX_ROWS_SYEV = 25
 
 
 class SpelledOut(ps.Composite):
-    """A Composite scalar Op with a gradient of its own.
+    """A Composite scalar Op that defines its gradient, instead of the gradient of its inner graph.
 
     The C code has no version, so PyTensor's compile cache stores neither the code nor a pickle of the Op. Any process that compiles C
     unpickles all cached Ops, and would import the plugin.

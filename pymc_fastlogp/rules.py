@@ -124,7 +124,7 @@ RULES: tuple[Rule, ...] = (
         "fastlogp_pow_to_sqrt",
         "scalars.identities.pow_to_sqrt",
         "stabilize",
-        until="PyTensor takes roots before the gradient, and those of integers in double precision",
+        until="PyTensor takes roots before the gradient, and roots of integers in double precision",
     ),
     # In `stabilize`, before the gradient, which then has no factorization.
     Rule(
