@@ -49,10 +49,9 @@ def test_the_new_rule_is_a_row_of_the_table(checkout, kind, database):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("database", ["canonicalize", "stabilize"])
-def test_the_skeletons_pass_their_own_tests(checkout, kind, database):
+def test_the_skeletons_pass_their_own_tests(checkout, kind):
     options, _ = KINDS[kind]
-    assert main(["new-rule", "ceil_of_floor", "--database", database, *options], checkout) == 0
+    assert main(["new-rule", "ceil_of_floor", "--database", "stabilize", *options], checkout) == 0
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     process = subprocess.run(
         [*command, "tests/rewrites/test_ceil_of_floor.py"],
