@@ -1,18 +1,29 @@
-"""Skeletons for developers: ``python -m pymc_fastlogp.dev new-rule NAME --room ROOM --database DATABASE``.
+"""Commands for developers, in a checkout: ``python -m pymc_fastlogp.dev COMMAND``.
 
-The command runs in a checkout. For a rule ``NAME`` the command writes
+``new-rule NAME`` writes a rule that works, to be replaced by the real one:
 
-- ``pymc_fastlogp/rewrites/ROOM/NAME.py``, a rewriter with an example of an identity;
+- ``pymc_fastlogp/rewrites/ROOM/NAME.py``, a rewriter with an example of an identity; with ``--pattern`` instead a pattern
+  at the end of ``pymc_fastlogp/rewrites/scalars/identities.py``;
 - a row in ``pymc_fastlogp/rules.py``, behind the last rule of the same database;
-- ``tests/rewrites/test_NAME.py``, tables of cases that fire and of cases that are refused.
+- ``tests/rewrites/test_NAME.py``, tables of cases that fire and of cases that are refused;
+- a row in ``docs/rewrites/index.md``. The rule's own page is generated from the docstring of the module.
 
-The documentation page of the rule is generated from the module's docstring.
+``show-rule NAME MODEL`` prints the graph that a rule gets and the graph that the rule returns, each time the rule fires on a model.
 """
 
 import argparse
 import ast
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+# Text of the skeletons that has to be replaced.
+TITLE = "BEFORE -> AFTER"
+REASON = "replace this by the reason for the place"
+EFFECT = "replace this by a clause that says what the rule does"
+PLACEHOLDERS = (TITLE, REASON, EFFECT)
 
 RULE = '''r"""``BEFORE -> AFTER``: one sentence that says what is rewritten, in the imperative.
 
@@ -54,6 +65,11 @@ def local_{name}(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | N
     copy_stack_trace(out, whole)
     return [whole]
 '''
+
+PATTERN = """
+# BEFORE -> AFTER: replace this by the identity and the reason why value and gradient stay equal.
+{name} = Identity(((pt.ceil, (pt.floor, REAL)), (pt.floor, "x")))
+"""
 
 TEST = '''"""``BEFORE -> AFTER``."""
 
@@ -98,29 +114,91 @@ def main(arguments: list[str] | None = None, root: Path | None = None) -> int:
         The checkout, by default the checkout of this file.
     """
     parser = argparse.ArgumentParser(prog="python -m pymc_fastlogp.dev", description=__doc__)
-    commands = parser.add_subparsers(required=True)
+    commands = parser.add_subparsers(dest="command", required=True)
     new_rule = commands.add_parser("new-rule", help="write the skeletons of a new rewrite")
     new_rule.add_argument("name", help="name without the prefix fastlogp_, such as ceil_of_floor")
     new_rule.add_argument("--room", default="scalars", help="folder below pymc_fastlogp/rewrites")
     new_rule.add_argument(
-        "--database", default="canonicalize", choices=["canonicalize", "stabilize", "specialize"]
+        "--pattern", action="store_true", help="an identity of scalar Ops, without a module"
     )
+    new_rule.add_argument(
+        "--database", default="canonicalize", choices=["canonicalize", "stabilize"]
+    )
+    shown = commands.add_parser("show-rule", help="print a rule's graphs before and after")
+    shown.add_argument("name", help="name without the prefix fastlogp_")
+    shown.add_argument("model", help="model of tests/canaries.txt, such as zoo/poisson")
+    shown.add_argument("--depth", type=int, default=6, help="levels of the graphs; -1 for all")
     options = parser.parse_args(arguments)
     root = root or Path(__file__).parents[1]
     try:
-        written = write_rule(root, options.name, options.room, options.database)
+        if options.command == "show-rule":
+            print(show_rule(options.name, options.model, options.depth))
+            return 0
+        room = None if options.pattern else options.room
+        written = write_rule(root, options.name, room, options.database)
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
     print("Wrote", *written, sep="\n  ")
     print(
-        "Next: replace the example; run the new tests; add a model on which the rule fires to tests/zoo.py; run `make canaries`; "
-        "add a line to CHANGELOG.md."
+        f"Next: run `python -m pytest {written[-1]}`; replace the example; add a model on which the rule fires to tests/zoo.py; "
+        "run `make canaries MODEL=zoo/NAME`; add a line to CHANGELOG.md."
     )
     return 0
 
 
-def write_rule(root: Path, name: str, room: str, database: str) -> list[Path]:
+def show_rule(name: str, model: str, depth: int = -1) -> str:
+    """Rewrite a model as nutpie does, and return the graphs before and after a rule, for each time the rule fires.
+
+    Parameters
+    ----------
+    name : str
+        Name of the rule, without the prefix ``fastlogp_``.
+    model : str
+        Name of a model in the table of ``tests/canaries.py``.
+    depth : int
+        Number of levels of each graph; -1 for all.
+
+    Raises
+    ------
+    ValueError
+        If there is no such rule or model.
+    """
+    from pytensor.printing import debugprint
+
+    from benchmarks.compiled_graph import compiled_graph
+    from pymc_fastlogp.registration import registered
+    from pymc_fastlogp.rules import RULES
+    from tests.canaries import MODELS
+
+    rules = [rule for rule in RULES if rule.name == f"fastlogp_{name}"]
+    if not rules:
+        raise ValueError(f"There is no rule {name} in pymc_fastlogp/rules.py.")
+    if model not in MODELS:
+        raise ValueError(f"There is no model {model} in tests/canaries.txt.")
+    texts: list[str] = []
+
+    def printing(transform: Any) -> Any:
+        def transform_and_print(fgraph: Any, node: Any, **options: Any) -> Any:
+            result = transform(fgraph, node, **options)
+            if result:
+                pairs = result.items() if isinstance(result, dict) else zip(node.outputs, result)
+                for graphs in pairs:
+                    before, after = (debugprint(x, depth=depth, file="str") for x in graphs)
+                    texts.append(f"before:\n{before}after:\n{after}")
+            return result
+
+        return transform_and_print
+
+    with ExitStack() as stack:
+        for rule in rules:
+            rewriter = registered(rule)
+            stack.enter_context(patch.object(rewriter, "transform", printing(rewriter.transform)))
+        compiled_graph(MODELS[model]())
+    return "\n".join(texts) or f"{name} does not fire on {model}."
+
+
+def write_rule(root: Path, name: str, room: str | None, database: str) -> list[Path]:
     """Write the skeletons of a rule into a checkout.
 
     Parameters
@@ -129,15 +207,15 @@ def write_rule(root: Path, name: str, room: str, database: str) -> list[Path]:
         The checkout.
     name : str
         The name of the rule, an identifier.
-    room : str
-        A folder below ``pymc_fastlogp/rewrites``.
+    room : str, optional
+        A folder below ``pymc_fastlogp/rewrites``; None for a pattern in ``scalars/identities.py``.
     database : str
         The database of ``optdb`` for the rule.
 
     Returns
     -------
     list of Path
-        Files that were written or changed, relative to the checkout.
+        Files that were written or changed, relative to the checkout; the test is the last.
 
     Raises
     ------
@@ -148,10 +226,10 @@ def write_rule(root: Path, name: str, room: str, database: str) -> list[Path]:
         raise ValueError(
             f"{name!r} is not a valid module name: use letters, digits and underscores."
         )
-    package = Path("pymc_fastlogp")
-    module = package / "rewrites" / room / f"{name}.py"
+    rewrites = Path("pymc_fastlogp") / "rewrites"
+    module = rewrites / ("scalars/identities.py" if room is None else f"{room}/{name}.py")
     test = Path("tests") / "rewrites" / f"test_{name}.py"
-    table = package / "rules.py"
+    table, index = Path("pymc_fastlogp") / "rules.py", Path("docs") / "rewrites" / "index.md"
     if not (root / test).parent.is_dir():
         raise ValueError(
             f"{root} is not a checkout of pymc_fastlogp: there is no folder {test.parent}."
@@ -160,18 +238,31 @@ def write_rule(root: Path, name: str, room: str, database: str) -> list[Path]:
         raise ValueError(
             f"There is no folder {module.parent}: choose an existing folder with --room."
         )
-    if (root / module).exists() or (root / test).exists():
+    rows = (root / table).read_text()
+    if f'"fastlogp_{name}"' in rows or (root / test).exists():
         raise ValueError(f"There already is a rule {name}.")
-    (root / module).write_text(RULE.format(name=name))
+    if room is None:
+        before, function = (root / module).read_text(), f"scalars.identities.{name}"
+        (root / module).write_text(before + PATTERN.format(name=name))
+    else:
+        function = f"{room.replace('/', '.')}.{name}.local_{name}"
+        (root / module).write_text(RULE.format(name=name))
+    (root / table).write_text(_with_row(rows, name, function, database))
+    page = (root / index).read_text()
+    (root / index).write_text(_with_line(page, f"| `fastlogp_{name}` | {EFFECT} |"))
     (root / test).write_text(TEST.format(name=name))
-    function = f"{room.replace('/', '.')}.{name}.local_{name}"
-    rows = _with_row((root / table).read_text(), name, function, database)
-    (root / table).write_text(rows)
-    return [module, table, test]
+    return [module, table, index, test]
+
+
+def _with_line(page: str, line: str) -> str:
+    """Return the text of a page with a line at the end of its first table."""
+    head, table, rest = page.partition("|---|---|\n")
+    rows, end, rest = rest.partition("\n\n")
+    return f"{head}{table}{rows}\n{line}{end}{rest}"
 
 
 def _with_row(source: str, name: str, function: str, database: str) -> str:
-    """Return the text of ``rules.py`` with a row behind the last row of the same database and phase."""
+    """Return the text of ``rules.py`` with a row behind the last row of the same database."""
     [rows] = [
         node.value.elts
         for node in ast.parse(source).body
@@ -179,12 +270,12 @@ def _with_row(source: str, name: str, function: str, database: str) -> str:
         and isinstance(node.value, ast.Tuple)
         and ast.unparse(node.target) == "RULES"
     ]
-    phase = ", Phase.AFTER_GRADIENT" if database == "specialize" else ""
-    alike = [row for row in rows if f"'{database}'{phase}" in ast.unparse(row)]
+    alike = [row for row in rows if f"'{database}'" in ast.unparse(row)]
     lines = source.splitlines(keepends=True)
     lines.insert(
         alike[-1].end_lineno or 0,
-        f'    # In `{database}`: replace this by the reason for the place.\n    Rule(\n        "fastlogp_{name}",\n        "{function}",\n        "{database}"{phase},\n    ),\n',
+        f"    # In `{database}`: {REASON}.\n"
+        f'    Rule(\n        "fastlogp_{name}",\n        "{function}",\n        "{database}",\n    ),\n',
     )
     return "".join(lines)
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import matplotlib
 import pytest
 
+from pymc_fastlogp.rules import GRAPH_RULES, RULES
+
 ROOT = Path(__file__).parents[1]
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
@@ -127,6 +129,11 @@ def test_files_that_are_linked_are_there(page):
     folder = (ROOT / page).parent
     missing = [x for x in LINK.findall(EVERY_PAGE[page]) if not (folder / x).exists()]
     assert not missing
+
+
+def test_every_rule_is_in_the_list_of_rewrites():
+    page = PAGES["docs/rewrites/index.md"]
+    assert [rule.name for rule in (*RULES, *GRAPH_RULES) if f"`{rule.name}`" not in page] == []
 
 
 def test_what_tab_offers_is_what_the_docs_describe():

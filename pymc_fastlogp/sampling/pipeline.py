@@ -6,11 +6,11 @@
     request          sampling.request
     key              model_cache.key; compilation.shapes, if data are shared
     lookup           model_cache.store
-    freeze           compilation.model_source
+    freeze           compilation.model_source, models.freeze
     reparametrize    reparametrization.selection, reparametrization.linear_map_search
     graphs, rewrite  compilation.graphs
     callbacks        callbacks.graph_call, callbacks.emit, callbacks.native
-    record           compilation.build
+    record           compilation.build; compilation.coords, compilation.interpreter for its parts
 """
 
 import logging

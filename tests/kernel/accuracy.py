@@ -1,8 +1,10 @@
 """Measure the errors of the vector functions against mpmath with 40 digits.
 
-``python -m tests.kernel.accuracy`` writes the table of maxima into ``docs/vecmath.md``.
+``python -m tests.kernel.accuracy`` writes the table of maxima into ``docs/vecmath.md``; with names, such as
+``python -m tests.kernel.accuracy erf``, it prints the rows of these functions.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -289,8 +291,11 @@ def table_of(page: str) -> str:
     return page.split(BEGIN)[1].split(END)[0]
 
 
-def main() -> None:
-    """Measure all functions and write the table into the page."""
+def main(names: list[str]) -> None:
+    """Measure the named functions and print the table, or measure all and write the table into the page."""
+    if names:
+        print(as_markdown([measure(FUNCTIONS[name], POINTS) for name in names]))
+        return
     maxima = [measure(row, POINTS) for row in track(FUNCTIONS.values(), "measuring")]
     page = PAGE.read_text()
     before, after = page.split(BEGIN)[0], page.split(END)[1]
@@ -298,4 +303,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -118,12 +118,14 @@ def has_axis(case, length):
 @pytest.mark.parametrize("op", CASES, ids=lambda op: op.__name__)
 def test_every_row_is_tried_at_its_edges(op):
     cases = CASES[op].values()
-    assert any(case.runtime for case in cases) != (op in OF_KNOWN_LENGTHS)
+    has_runtime = any(case.runtime for case in cases)
+    assert has_runtime != (op in OF_KNOWN_LENGTHS), "no case has run-time lengths"
     has_gradient = any(case.gradient and gradient_of(case) for case in cases)
-    assert has_gradient != (op in WITHOUT_GRADIENT)
+    assert has_gradient != (op in WITHOUT_GRADIENT), "no case has a gradient"
     for length in (0, 1):
         has_none = op in WITHOUT_AXES or (length == 0 and op in NEVER_EMPTY)
-        assert any(has_axis(case, length) for case in cases) != has_none
+        has_length = any(has_axis(case, length) for case in cases)
+        assert has_length != has_none, f"no case has an axis of length {length}"
 
 
 def gradient_of(case):

@@ -296,7 +296,7 @@ def test_shared_ops_are_in_the_order_of_the_results(name):
         (psm.polygamma, ["float64", "float64"], "float64"),
     ],
 )
-def test_what_has_no_form_is_refused(op, dtypes, output):
+def test_ops_without_a_vector_form_are_refused(op, dtypes, output):
     assert not scalars.is_supported(op, dtypes, output)
     with pytest.raises(NotImplementedError, match="no vector form of"):
         scalars.emit(op, [], dtypes, output)

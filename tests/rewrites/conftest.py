@@ -9,6 +9,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import explicit_graph_inputs
+from pytensor.printing import debugprint
 from pytensor.scalar import Add, Cast, Mul, Neg, Sub, Switch, TrueDiv
 from pytensor.tensor.basic import Alloc, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -118,18 +119,34 @@ def inputs_of(out, values):
 
 
 def assert_rewritten(before, after):
-    """Assert that a graph is rewritten into another one, and that into itself."""
-    found = pregrad(before, on=True)
-    assert sketch(found) == sketch(pregrad(after, on=False))
-    assert sketch(found) != sketch(pregrad(before, on=False))
-    again = pregrad(found, on=True)
-    assert equal_computations([again], [found])
+    """Assert that a graph is rewritten into another one, and that the rules leave their own result alone."""
+    found, expected = pregrad(before, on=True), pregrad(after, on=False)
+    upstreams = pregrad(before, on=False)
+    is_canonical = (
+        "The expected graph is as PyTensor's canonicalize leaves it: -x is -1 * x, x * x is sqr(x)."
+    )
+    assert sketch(found) == sketch(expected), (
+        f"{is_canonical}\n{listed(expected=expected, found=found)}"
+    )
+    assert sketch(found) != sketch(upstreams), "PyTensor rewrites the graph so without any rule."
+    # PyTensor may still convert a constant of the result to the dtype of its canonical form.
+    again, without = pregrad(found, on=True), pregrad(found, on=False)
+    assert any(equal_computations([again], [x]) for x in (found, without)), (
+        f"A rule rewrites its own result.\n{listed(result=found, again=again)}"
+    )
 
 
 def assert_left_alone(out, *rules):
     """Assert that the rules, or with none named all of them, have no part in what becomes of a graph."""
     without = pregrad(out, on=True, exclude=rules) if rules else pregrad(out, on=False)
-    assert sketch(pregrad(out, on=True)) == sketch(without)
+    found = pregrad(out, on=True)
+    assert sketch(found) == sketch(without), listed(without=without, found=found)
+
+
+def listed(**graphs):
+    """Return graphs as text, with types, each below its name."""
+    texts = {name: debugprint(x, print_type=True, file="str") for name, x in graphs.items()}
+    return "\n".join(f"{name}:\n{text}" for name, text in texts.items())
 
 
 def assert_same_value_and_gradient(out, values, rtol):

@@ -1,4 +1,4 @@
-"""Table of supported Ops. A new Op is added here and nowhere else."""
+"""Table of supported Ops: a row holds the function that appends the loops of an Op, and a condition on its nodes."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple

@@ -42,8 +42,8 @@ def emit(
     emitter = _emitter(op, input_dtypes, output_dtype)
     if emitter is None:
         raise NotImplementedError(f"no vector form of {op} from {input_dtypes} to {output_dtype}")
-    domain = ROWS[type(op)].domain(input_dtypes, output_dtype)
-    return convert(emitter(*map(convert, args, domain)), output_dtype)
+    dtypes = ROWS[type(op)].converted(input_dtypes, output_dtype)
+    return convert(emitter(*map(convert, args, dtypes)), output_dtype)
 
 
 def _emitter(op: ScalarOp, input_dtypes: Sequence[str], output_dtype: str) -> Emitter | None:

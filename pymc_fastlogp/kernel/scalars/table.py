@@ -23,13 +23,13 @@ from pytensor.scalar import basic as ps
 from pytensor.scalar import math as psm
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_fastlogp.kernel.scalars import lane_arithmetic, upstream
+from pymc_fastlogp.kernel.scalars import arithmetic, upstream
 from pymc_fastlogp.kernel.scalars.forms import FORMS
 from pymc_fastlogp.kernel.scalars.quotient import Quotient, emit_quotient
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED, Function
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Lanes, Mask
 
-Domain = Callable[[Sequence[str], str], Sequence[str]]
+Conversion = Callable[[Sequence[str], str], Sequence[str]]
 Emitter = Callable[..., Lanes]
 INSTRUCTIONS, UPSTREAM = "instructions", "upstream"
 
@@ -42,7 +42,7 @@ class Row:
     ----------
     computed_by : str
         ``INSTRUCTIONS``, the name of a vector function, or ``UPSTREAM``.
-    domain : callable
+    converted : callable
         Function from the dtypes of inputs and output to the dtypes to which the arguments are converted.
     emitters : mapping
         Function that appends the instructions, by the register form of the last argument.
@@ -50,12 +50,12 @@ class Row:
 
     op: type[ScalarOp]
     computed_by: str
-    domain: Domain
+    converted: Conversion
     emitters: Mapping[type[Lanes], Emitter]
 
     def emitter(self, input_dtypes: Sequence[str], output_dtype: str) -> Emitter | None:
         """Return the function that appends the instructions for these dtypes, None if they are not supported."""
-        return self.emitters.get(FORMS[self.domain(input_dtypes, output_dtype)[-1]])
+        return self.emitters.get(FORMS[self.converted(input_dtypes, output_dtype)[-1]])
 
 
 def of_output(input_dtypes: Sequence[str], output_dtype: str) -> Sequence[str]:
@@ -85,22 +85,22 @@ def instructions(
     floats: Emitter | None = None,
     integers: Emitter | None = None,
     masks: Emitter | None = None,
-    domain: Domain = of_output,
+    converted: Conversion = of_output,
 ) -> Row:
     """Return the row of an Op that is a few instructions."""
     emitters = {Floats: floats, Integers: integers, Mask: masks}
-    return Row(op, INSTRUCTIONS, domain, {form: f for form, f in emitters.items() if f})
+    return Row(op, INSTRUCTIONS, converted, {form: f for form, f in emitters.items() if f})
 
 
-def of_any_form(op: type[ScalarOp], f: Emitter, domain: Domain = of_output) -> Row:
+def of_any_form(op: type[ScalarOp], f: Emitter, converted: Conversion = of_output) -> Row:
     """Return the row of an Op with the same instructions for every register form."""
-    return instructions(op, floats=f, integers=f, masks=f, domain=domain)
+    return instructions(op, floats=f, integers=f, masks=f, converted=converted)
 
 
 def comparison(op: type[ScalarOp], symbol: str) -> Row:
     """Return the row of a comparison."""
-    compare = lane_arithmetic.comparison(symbol)
-    return instructions(op, floats=compare, integers=compare, domain=widest)
+    compare = arithmetic.comparison(symbol)
+    return instructions(op, floats=compare, integers=compare, converted=widest)
 
 
 def function(row: Function) -> Row:
@@ -120,46 +120,34 @@ def folded(f: Callable[[Any, Any], Lanes]) -> Emitter:
 
 
 _ARITHMETIC = (
-    instructions(
-        ps.Add, floats=folded(lane_arithmetic.add), integers=folded(add), masks=folded(or_)
-    ),
-    instructions(
-        ps.Mul, floats=folded(lane_arithmetic.mul), integers=folded(mul), masks=folded(and_)
-    ),
-    instructions(ps.Sub, floats=lane_arithmetic.sub, integers=sub),
+    instructions(ps.Add, floats=folded(arithmetic.add), integers=folded(add), masks=folded(or_)),
+    instructions(ps.Mul, floats=folded(arithmetic.mul), integers=folded(mul), masks=folded(and_)),
+    instructions(ps.Sub, floats=arithmetic.sub, integers=sub),
     instructions(ps.TrueDiv, floats=truediv),
     instructions(Quotient, floats=emit_quotient),
     instructions(
-        ps.IntDiv,
-        floats=lane_arithmetic.floor_divide,
-        integers=lane_arithmetic.integer_floor_divide,
+        ps.IntDiv, floats=arithmetic.floor_divide, integers=arithmetic.integer_floor_divide
     ),
-    instructions(ps.Mod, floats=lane_arithmetic.mod, integers=lane_arithmetic.integer_mod),
+    instructions(ps.Mod, floats=arithmetic.mod, integers=arithmetic.integer_mod),
     instructions(ps.Neg, floats=neg, integers=neg),
     instructions(ps.Reciprocal, floats=Floats.reciprocal),
     instructions(
-        ps.Sqr, floats=lane_arithmetic.sqr, integers=lambda x: x * x, masks=lane_arithmetic.identity
+        ps.Sqr, floats=arithmetic.sqr, integers=lambda x: x * x, masks=arithmetic.identity
     ),
     instructions(
         ps.Abs,
         floats=Floats.magnitude,
-        integers=lane_arithmetic.integer_magnitude,
-        masks=lane_arithmetic.identity,
+        integers=arithmetic.integer_magnitude,
+        masks=arithmetic.identity,
     ),
-    instructions(ps.Sign, floats=lane_arithmetic.sign, integers=lane_arithmetic.integer_sign),
+    instructions(ps.Sign, floats=arithmetic.sign, integers=arithmetic.integer_sign),
     instructions(
-        ps.Maximum,
-        floats=lane_arithmetic.maximum,
-        integers=lane_arithmetic.integer_maximum,
-        masks=or_,
+        ps.Maximum, floats=arithmetic.maximum, integers=arithmetic.integer_maximum, masks=or_
     ),
     instructions(
-        ps.Minimum,
-        floats=lane_arithmetic.minimum,
-        integers=lane_arithmetic.integer_minimum,
-        masks=and_,
+        ps.Minimum, floats=arithmetic.minimum, integers=arithmetic.integer_minimum, masks=and_
     ),
-    instructions(ps.Clip, floats=lane_arithmetic.clip, integers=lane_arithmetic.clip),
+    instructions(ps.Clip, floats=arithmetic.clip, integers=arithmetic.clip),
     instructions(ps.Floor, floats=Floats.floor),
     instructions(ps.Ceil, floats=Floats.ceil),
     instructions(ps.Trunc, floats=Floats.trunc),
@@ -174,9 +162,9 @@ _LOGIC = (
     comparison(ps.GE, ">="),
     comparison(ps.EQ, "=="),
     comparison(ps.NEQ, "!="),
-    instructions(ps.IsNan, floats=Floats.is_nan, integers=lane_arithmetic.never, domain=widest),
+    instructions(ps.IsNan, floats=Floats.is_nan, integers=arithmetic.never, converted=widest),
     instructions(
-        ps.IsInf, floats=lane_arithmetic.is_infinite, integers=lane_arithmetic.never, domain=widest
+        ps.IsInf, floats=arithmetic.is_infinite, integers=arithmetic.never, converted=widest
     ),
     instructions(ps.AND, integers=and_, masks=and_),
     instructions(ps.OR, integers=or_, masks=or_),
@@ -184,8 +172,8 @@ _LOGIC = (
     instructions(ps.Invert, integers=inv, masks=inv),
     of_any_form(ps.Switch, Mask.choose, condition_first),
     of_any_form(ps.Second, lambda _, value: value),
-    of_any_form(ps.Identity, lane_arithmetic.identity),
-    of_any_form(ps.Cast, lane_arithmetic.identity, of_inputs),
+    of_any_form(ps.Identity, arithmetic.identity),
+    of_any_form(ps.Cast, arithmetic.identity, of_inputs),
 )
 
 _UPSTREAM = (

@@ -16,12 +16,10 @@ To real floating-point ``x`` and a constant exponent that does not broadcast ``x
 
 from typing import Any
 
+import pytensor.tensor as pt
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import PatternNodeRewriter, SequentialNodeRewriter
-from pytensor.tensor.math import abs as pt_abs
-from pytensor.tensor.math import pow as pt_pow
-from pytensor.tensor.math import sqr, sqrt
 from pytensor.tensor.type import float_dtypes
 
 from pymc_fastlogp.analysis.constants import fill_value
@@ -64,7 +62,7 @@ REAL = {"pattern": "x", "constraint": lambda x: x.type.dtype in float_dtypes}
 TWO = {"pattern": "two", "constraint": lambda x: fill_value(x) == 2}
 
 square_of_abs = Identity(
-    ((sqr, (pt_abs, REAL)), (sqr, "x")),
-    ((pt_pow, (pt_abs, REAL), TWO), (pt_pow, "x", "two")),
+    ((pt.sqr, (pt.abs, REAL)), (pt.sqr, "x")),
+    ((pt.pow, (pt.abs, REAL), TWO), (pt.pow, "x", "two")),
 )
-pow_to_sqrt = Identity(((pt_pow, REAL, 0.5), (sqrt, "x")))
+pow_to_sqrt = Identity(((pt.pow, REAL, 0.5), (pt.sqrt, "x")))
