@@ -26,7 +26,7 @@ def summary(mean: list[float], mcse: float = 0.1) -> pd.DataFrame:
     return pd.DataFrame({"mean": mean, "mcse_mean": mcse}, index=names)
 
 
-def test_what_notebooks_import_of_ours_is_there() -> None:
+def test_imports_of_notebooks_exist() -> None:
     imports = [
         (str(node.module), x.name)
         for path in NOTEBOOKS

@@ -129,7 +129,7 @@ def test_files_that_are_linked_are_there(page):
     assert not missing
 
 
-def test_what_tab_offers_is_what_the_docs_describe():
+def test_public_names_are_documented():
     import pymc_fastlogp
 
     assert dir(pymc_fastlogp) == sorted([*pymc_fastlogp.__all__, "__version__"])

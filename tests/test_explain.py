@@ -118,7 +118,7 @@ def test_refusals_about_rows_that_a_rewrite_made_are_left_out():
     assert all(row.fired for row in rows)
 
 
-def test_what_fires_for_a_part_is_refused_for_the_rest():
+def test_partial_compaction_reports_the_remainder_as_refused():
     rng = data()
     x, y = rng.normal(size=N), rng.poisson(2, N)
     with pm.Model() as model:
@@ -131,7 +131,7 @@ def test_what_fires_for_a_part_is_refused_for_the_rest():
     assert (left.fired, left.rows_before, left.rows_after) == (False, N, N)
 
 
-def test_what_a_count_multiplies_leaves_unique_rows_for_one():
+def test_linear_count_term_is_compacted_to_one_row():
     rng = data()
     with pm.Model() as model:
         eta = pm.Normal("a") + pm.Normal("b") * rng.normal(size=N)
@@ -251,7 +251,7 @@ def test_explaining_changes_nothing(counts, explained):
         assert not pymc_fastlogp.is_enabled()
 
 
-def test_each_decision_is_a_line_on_the_logger(counts, caplog):
+def test_each_decision_logs_a_line(counts, caplog):
     with caplog.at_level(logging.INFO, logger="pymc_fastlogp"):
         explanation = explain(counts)
     assert {row.rewrite for row in explanation.rows if row.fired} >= {COMPACT, CHECKS}
@@ -316,7 +316,7 @@ def test_table_and_html_say_the_same(explained):
     assert reason in html
 
 
-def test_it_leads_with_the_likelihoods_in_plain_words(explained):
+def test_text_begins_with_the_likelihoods(explained):
     first, second, third = explained["counts"].sentences()
     assert str(explained["counts"]).startswith(first)
     assert first == "few: 500 rows are summed as 5 terms, exactly."

@@ -170,7 +170,7 @@ def errors_in_ulps(found, exact):
 
 
 @pytest.mark.parametrize(("name", "n", "eta"), CASES)
-def test_no_worse_than_upstream(name, n, eta):
+def test_edges_are_as_accurate_as_upstream(name, n, eta):
     make, reference, points = MODELS[name]
     sides = upstream(make(n, eta)), plugin(make(n, eta))
     for at in points(n):

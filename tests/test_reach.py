@@ -88,6 +88,6 @@ def jax_samplers(model: pm.Model) -> None:
     ],
     ids=lambda way: way.__name__,
 )
-def test_is_reached(way, lifted_model, firings):
+def test_entry_point_reaches_the_rules(way, lifted_model, firings):
     way(lifted_model)
     assert firings[LIFT] > 0

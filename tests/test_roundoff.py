@@ -42,7 +42,7 @@ def test_noise_is_of_the_size_of_the_last_digit(dtype):
     assert abs(error.mean()) < 0.1
 
 
-def test_each_call_has_other_noise_and_a_seed_repeats_it():
+def test_noise_differs_by_call_and_repeats_by_seed():
     first, second = noisy(pt.exp, seed=1), noisy(pt.exp, seed=1)
     once = first(X)
     assert np.array_equal(once, second(X))
@@ -70,7 +70,7 @@ EXACT = {
 
 
 @pytest.mark.parametrize("what", EXACT)
-def test_what_does_not_round_has_no_noise(what):
+def test_exact_operations_have_no_noise(what):
     plain = pt.vector()
     expected = pytensor.function([plain], EXACT[what](plain), mode="FAST_COMPILE")(X)
     np.testing.assert_array_equal(noisy(EXACT[what])(X), expected)
@@ -189,7 +189,7 @@ def test_a_scatter_has_the_noise_of_its_sums():
     assert 8 < np.abs(errors).max() < 30
 
 
-def test_without_noise_it_is_numpy():
+def test_mode_without_noise_equals_numpy():
     function = pytensor.function([x := pt.vector()], pt.exp(x), mode=numpy_mode())
     assert np.array_equal(function(X), np.exp(X))
 

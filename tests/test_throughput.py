@@ -65,7 +65,7 @@ def test_means_are_compared_where_both_have_converged():
     assert [x["furthest"] for x in report.results_of(runs, list(MODELS))["runs"]] == [None, None]
 
 
-def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
+def test_measured_runs_are_not_repeated(tmp_path, monkeypatch):
     asked = []
 
     def measured(name, side, seeds, patience):
@@ -94,7 +94,7 @@ def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["frailty", "zero_sum", "calendar_year", "schools_and_areas"])
-def test_both_ways_are_of_the_same_data(name):
+def test_both_parametrizations_have_the_same_data(name):
     chosen = model_named(name)
     one, other = chosen.make(), other_way(chosen)
     [y], [again] = one.observed_RVs, other.observed_RVs
@@ -111,7 +111,7 @@ def test_sides_that_need_more_are_named_by_it():
     assert all(SIDES[name].is_installed for name in USUAL)
 
 
-def test_what_is_published_is_what_the_json_says():
+def test_published_tables_match_the_json():
     results = json.loads(report.RESULTS.read_text())
     assert report.tables(results) in report.PAGE.read_text()
 

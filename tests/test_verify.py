@@ -131,7 +131,7 @@ def test_round_off_that_neighbors_do_not_show_passes(cancelling_model, break_the
     assert not verify(cancelling_model)
 
 
-def test_what_is_more_than_round_off_fails_there_too(cancelling_model, break_the_lift):
+def test_errors_beyond_round_off_fail_at_cancellation(cancelling_model, break_the_lift):
     break_the_lift(1 + 1e-10)
     result = verify(cancelling_model)
     assert {row.variable for row in result.rows if not row.passed} == {"logp", "a"}
@@ -155,7 +155,7 @@ def test_what_is_more_than_round_off_fails_there_too(cancelling_model, break_the
         (0.0, 1e-300, 0.0, False),
     ],
 )
-def test_what_passes(off, on, moved, passes):
+def test_tolerance_follows_noise(off, on, moved, passes):
     _, ratio, _ = comparison._errors(
         np.array([off]), np.array([on]), np.array([[off], [moved]]), 1e-12
     )
@@ -176,7 +176,7 @@ def test_what_passes(off, on, moved, passes):
         (2.0, -np.inf, 1.0, False),  # out of support
     ],
 )
-def test_what_is_beyond_upstream(at, off, on, is_beyond):
+def test_points_beyond_upstream_are_recognized(at, off, on, is_beyond):
     x = np.full(3, at)
     found = comparison.is_beyond_upstream(x, np.array([off, 0.0]), np.array([on, 0.0]))
     assert found == is_beyond
@@ -207,7 +207,7 @@ def test_an_entry_is_measured_by_the_largest_of_its_variable():
     assert ratio[1] <= 1
 
 
-def test_where_upstream_cannot_invert_a_matrix_the_point_is_impossible():
+def test_failed_inversion_makes_a_point_impossible():
     neighbors = np.array([[0.0, 1.0], [1.0, 0.0]])
     with pm.Model() as model:
         scale = pm.HalfNormal("scale")
@@ -216,7 +216,7 @@ def test_where_upstream_cannot_invert_a_matrix_the_point_is_impossible():
     assert verify(model)
 
 
-def test_where_upstream_finds_no_eigenvectors_the_point_is_impossible(compiled):
+def test_failed_eigendecomposition_makes_a_point_impossible(compiled):
     """There NumPy's code of `eigh` raises ValueError, which is no reason to compile, and Numba's ZeroDivisionError."""
     places = np.random.default_rng(0).normal(size=(4, 2))
     with pm.Model() as model:
@@ -241,7 +241,7 @@ def test_where_upstream_finds_no_eigenvectors_the_point_is_impossible(compiled):
         (ValueError("operands could not be broadcast together"), False),
     ],
 )
-def test_which_errors_say_that_a_point_is_impossible(error, is_of_the_point):
+def test_errors_of_impossible_points_are_recognized(error, is_of_the_point):
     assert sides._is_of_the_point(error) == is_of_the_point
 
 
@@ -341,7 +341,7 @@ def test_points_with_one_entry_far_out():
     assert all((np.abs(x) < 5).all() and len({*x}) == 5 for x in others)
 
 
-def test_what_is_wrong_where_one_entry_is_far_out_alone(monkeypatch):
+def test_error_at_one_outlying_entry_is_found(monkeypatch):
     compile_one = sides._compile
 
     def wrong(*args, on):

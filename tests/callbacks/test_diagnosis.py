@@ -148,7 +148,7 @@ def test_a_fine_model_has_no_cause(make):
     assert causes(model, [model.initial_point(seed) for seed in range(3)]) == []
 
 
-def test_other_errors_stay_as_they_are():
+def test_other_errors_are_unchanged():
     with pytest.raises(RuntimeError, match="of nutpie"), failed_start_explained(nan_data(), START):
         raise RuntimeError("another one of nutpie")
 
@@ -213,7 +213,7 @@ def test_the_first_causes_are_listed_and_others_counted():
     assert [x.partition(":")[0] for x in found] == ["y0", "y1", "y2", "y3", "y4", "and 3 more"]
 
 
-def test_what_python_cannot_evaluate_is_no_cause():
+def test_terms_that_python_cannot_evaluate_are_no_cause():
     with pm.Model() as model:
         terms = [pm.Normal(f"x{k}", shape=2) for k in range(33)]  # NumPy takes 32 at once
         pm.Normal("y", pt.add(*terms), 1, observed=[0.0, 1.0])

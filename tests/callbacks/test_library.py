@@ -67,7 +67,7 @@ def by_nutpie(monkeypatch):
     ],
     ids=["plain", "everything", "nuts", "default"],
 )
-def test_all_is_as_from_nutpie(by_nutpie, make, options, reparametrize):
+def test_draws_and_statistics_equal_nutpies(by_nutpie, make, options, reparametrize):
     options = {**OPTIONS, **options, "random_seed": 11, "reparametrize": reparametrize}
     found = pymc_fastlogp.sample(model=make(), **options)
     expected = by_nutpie(model=make(), **options)
@@ -89,7 +89,7 @@ def test_the_funnel_diverges():
 @pytest.mark.parametrize(
     "options", [{"nuts": {"adaptation": "low_rank"}}, {"nuts": {"store_divergences": True}}]
 )
-def test_what_the_library_is_not_asked_for_goes_to_nutpie(monkeypatch, options):
+def test_unsupported_options_go_to_nutpie(monkeypatch, options):
     calls = []
     module = sys.modules["pymc_fastlogp.sampling.sample"]
     monkeypatch.setattr(module, "draw", lambda *_, **__: calls.append(1))

@@ -120,7 +120,7 @@ def test_a_point_of_another_length_is_refused_before_it_is_mapped(original):
     assert logp_func(6, *pointers) == 0
 
 
-def test_what_the_sampler_moves_is_not_called_as_the_model_calls_it(original):
+def test_mapped_coordinates_have_labels_of_their_own(original):
     names = list(original.coords["unconstrained_parameter"])
     labels = list(transformed(original, MAPS["parameters"]).coords["unconstrained_parameter"])
     for k, (name, label) in enumerate(zip(names, labels, strict=True)):

@@ -88,7 +88,7 @@ def test_a_logp_that_is_a_static_method():
 
 
 @pytest.mark.parametrize("name", ["ZeroInflatedPoisson", "HurdlePoisson"])
-def test_what_an_op_has_computed_of_its_shapes_is_not_written(name):
+def test_shapes_cached_in_an_op_do_not_change_the_key(name):
     """PyTensor keeps it in the Op, where a length of a dimension is asked for the first time."""
 
     def counts():
@@ -116,7 +116,7 @@ def test_a_change_changes_the_key(change):
     assert key_of(normal(**change), {}) != key_of(normal(), {})
 
 
-def test_all_changes_have_keys_of_their_own():
+def test_keys_of_all_changes_differ():
     keys = [key_of(normal(**change), {}) for change in CHANGES.values()]
     assert len(set(keys)) == len(CHANGES)
 
@@ -130,7 +130,7 @@ def test_all_changes_have_keys_of_their_own():
     ],
     ids=["bound", "side", "class"],
 )
-def test_what_a_transform_captures_counts(one, other):
+def test_variables_captured_by_a_transform_change_the_key(one, other):
     keys = [key_of(normal(transform=each), {}) for each in (one, other)]
     assert keys[0] != keys[1]
 
@@ -214,7 +214,7 @@ def test_inner_graphs_count():
     ],
     ids=["scale", "clip"],
 )
-def test_what_is_done_to_gradients_counts(one, other):
+def test_gradient_overrides_change_the_key(one, other):
     """PyTensor takes these Ops for equal. Within a scan, where one process has one of them, they are there when the gradient is taken."""
 
     def model(step):
@@ -268,7 +268,7 @@ NOT_KEYED = {
 
 
 @pytest.mark.parametrize("make", NOT_KEYED.values(), ids=NOT_KEYED)
-def test_what_may_change_without_its_name_has_no_key(make):
+def test_mutable_code_has_no_key(make):
     with pm.Model() as model:
         make()
     with pytest.raises(NotKeyedError):

@@ -122,7 +122,7 @@ def given(monkeypatch):
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )
-def test_what_only_pymc_takes_goes_to_pymc(given, options, reason, caplog):
+def test_arguments_of_pymc_alone_go_to_pymc(given, options, reason, caplog):
     with caplog.at_level(logging.INFO, "pymc_fastlogp"):
         assert pymc_fastlogp.sample(10, model=models.one_number(), **options) == "PyMC"
     assert any(reason in text for text in caplog.messages)
@@ -140,7 +140,7 @@ def test_discrete_models_go_to_pymc(given):
     [{"nuts_sampler": "pymc"}, {"initvals": [{}]}, {"init": "adapt_diag"}, {}],
     ids=lambda x: min(x, default="discrete"),
 )
-def test_what_says_how_nutpie_compiles_is_not_for_pymcs_own_samplers(given, options):
+def test_compile_options_of_nutpie_do_not_reach_pymcs_samplers(given, options):
     with pm.Model() as model:
         pm.Normal("x") if options else pm.Poisson("k", 1)
     wanted = {"freeze_model": False, "mode": "FAST_COMPILE"}
@@ -148,7 +148,7 @@ def test_what_says_how_nutpie_compiles_is_not_for_pymcs_own_samplers(given, opti
     assert given[0]["compile_kwargs"] == {"mode": "FAST_COMPILE"}
 
 
-def test_what_says_how_nutpie_compiles_is_for_nutpie_by_pm_sample(given):
+def test_compile_options_reach_nutpie_through_pm_sample(given):
     wanted = {"freeze_model": False, "mode": "NUMBA"}
     pymc_fastlogp.sample(10, model=models.one_number(), compile_kwargs=wanted)
     assert given[0]["compile_kwargs"] == wanted

@@ -62,7 +62,7 @@ def test_a_model_is_found_by_another_process_without_compiling(folder, run_scrip
     assert second[1:] == ["False", "False"]
 
 
-def test_other_data_are_another_model(folder, builds):
+def test_different_data_are_different_models(folder, builds):
     def model(y):
         with pm.Model() as made:
             mu = pm.Normal("mu")
@@ -186,7 +186,7 @@ def test_a_folder_of_another_user_is_left_alone(folder, caplog, monkeypatch):
 
 
 @pytest.mark.parametrize("on", ["1", "on", ""])
-def test_what_switches_on_is_no_folder(on, monkeypatch):
+def test_switch_values_are_not_taken_for_a_folder(on, monkeypatch):
     monkeypatch.setenv(store.ENVIRONMENT_VARIABLE, on)
     assert store.files().folder == pytensor.config.base_compiledir / "pymc_fastlogp"
 
@@ -229,7 +229,7 @@ def test_sites_beside_data_that_are_shared_outside_of_a_model(folder, builds):
 
 
 @pytest.mark.parametrize("off", ["0", "off", "False"])
-def test_is_switched_off_by_the_environment(off, monkeypatch, builds, tmp_path):
+def test_environment_variable_switches_the_cache_off(off, monkeypatch, builds, tmp_path):
     monkeypatch.setenv(store.ENVIRONMENT_VARIABLE, off)
     assert store.files() is None
     value(models.one_number)

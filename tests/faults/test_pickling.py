@@ -64,7 +64,7 @@ def test_a_function_without_kernels_needs_no_plugin(linker):
     assert b"pymc_fastlogp." not in pickle.dumps(function)
 
 
-def test_what_nutpie_samples_cannot_be_pickled_as_without_the_plugin(model):
+def test_compiled_model_is_not_picklable_as_without_the_plugin(model):
     compiled = pymc_fastlogp.compile_pymc_model(model)
     for dumps in (pickle.dumps, cloudpickle.dumps, copy.deepcopy):
         with pytest.raises(TypeError, match="compile the model again"):

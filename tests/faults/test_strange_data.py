@@ -58,7 +58,7 @@ def test_data_whose_squares_overflow(number, column):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [0, 1])
 @pytest.mark.parametrize("as_data", [False, True], ids=["constants", "data"])
-def test_few_rows(kind, n, as_data):
+def test_few_rows_agree_with_upstream(kind, n, as_data):
     y = OBSERVED[kind][:n]
     assert_as_upstream(lambda: grouped(kind, X[:n], GROUP[:n], y, as_data))
 
@@ -102,7 +102,7 @@ def test_layouts(arranged, as_data):
     assert_as_upstream(lambda: grouped("poisson", *arrays, as_data))
 
 
-def test_other_byte_orders_are_upstreams_error():
+def test_foreign_byte_order_fails_as_upstream():
     for on in (True, False):
         with pymc_fastlogp.config.switched(on), pytest.raises(TypeError, match="Unsupported dtype"):
             grouped(x=X.astype(">f8"))
@@ -159,7 +159,7 @@ class TestDataThatAreReplaced:
                 expected = grouped("poisson", x, group).compile_logp(mode=PYTHON)(point)
             np.testing.assert_allclose(function(point), expected, rtol=1e-12)
 
-    def test_by_ones_that_do_not_fit(self):
+    def test_replaced_data_that_do_not_fit_raise(self):
         model = grouped("poisson", as_data=True)
         function = model.compile_logp(mode="NUMBA")
         point = model.initial_point()

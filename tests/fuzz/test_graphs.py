@@ -115,13 +115,13 @@ def test_upstream_side_does_not_read_its_own_output(seed):
 
 
 @pytest.mark.parametrize("seed", [63879, 65639, 67948])
-def test_what_once_differed(seed):
+def test_graphs_that_once_differed_agree(seed):
     """Round-off of float32 where upstream raises around, a constant condition times itself, and lengths that do not fit."""
     program = random_program(seed)
     assert next(findings(program, points(program, seed)), None) is None
 
 
-def test_another_number_is_found_though_its_program_has_float32(monkeypatch):
+def test_wrong_value_in_a_float32_program_is_found(monkeypatch):
     """The leniency is that of single precision, and no more."""
     monkeypatch.setattr(agreement, "on_by_kernels", slightly_wrong)
     program = random_program(63879)

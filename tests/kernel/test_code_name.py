@@ -65,7 +65,7 @@ def test_sources_that_change_have_another_state(tmp_path, change):
     assert state_of_sources.__wrapped__(tmp_path) != before
 
 
-def test_what_is_no_source_does_not_count(tmp_path):
+def test_files_that_are_no_source_do_not_change_the_name(tmp_path):
     (tmp_path / "module.py").touch()
     before = state_of_sources.__wrapped__(tmp_path)
     (tmp_path / "__pycache__").mkdir()

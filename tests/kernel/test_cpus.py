@@ -62,7 +62,7 @@ def of_this_cpu():
     return {name: evaluated(name) for name in CHOSEN}
 
 
-def test_all_cpus_agree(of_this_cpu, width):
+def test_instruction_sets_agree(of_this_cpu, width):
     assert default_width() == width
     for name, expected in of_this_cpu.items():
         # Sums in another order: round-off of the largest term where terms cancel.

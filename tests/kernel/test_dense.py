@@ -68,13 +68,13 @@ def test_only_the_triangle_is_read():
 
 @pytest.mark.parametrize("place", [0, 7, 8, 15, 29])
 @pytest.mark.parametrize("value", [-1.0, 0.0, np.nan, -np.inf])
-def test_all_is_nan_where_there_is_no_factor(place, value):
+def test_factor_of_an_indefinite_matrix_is_nan(place, value):
     given = covariance(30)
     given[place, place] = value
     assert np.isnan(evaluated(cholesky, given)).all()
 
 
-def test_all_is_nan_where_there_is_no_inverse():
+def test_inverse_of_a_singular_matrix_is_nan():
     given = np.tril(covariance(30))
     given[11, 11] = 0
     assert np.isnan(evaluated(LowerInverse(), given)[np.tril_indices(30)]).all()

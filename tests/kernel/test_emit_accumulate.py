@@ -163,7 +163,7 @@ def test_the_largest_of_infinities():
     assert kernel(np.full(20, -np.inf))[0] == -np.inf
 
 
-def test_what_does_not_change_along_an_axis_counts_once_for_each_index():
+def test_loop_invariant_term_is_added_once_per_index():
     x, total = given("x", 3), output("total")
     kernel = compile_native(
         program(fill(total), Loop((3, 21), (Accumulate(total, (), ps.add, Load(x, (I0,))),)))

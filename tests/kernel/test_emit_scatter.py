@@ -176,7 +176,7 @@ def test_every_operation_and_type_in_runs(op, dtype):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("neighbors", [RUNS, SHORT_RUNS, None])
-def test_what_is_not_finite_stays_in_its_group(bad, neighbors):
+def test_non_finite_value_stays_in_its_group(bad, neighbors):
     index = np.repeat([1, 4, 6], [W + 5, 2 * W, 3]).astype("int32")
     kernel = compile_native(sums_by_group(index.size, neighbors))
     for position in (0, W + 4, W + 5, index.size - 1):
@@ -255,13 +255,13 @@ def known_neighbors(index, *, of_matrix=False, columns=False):
     return {s.neighbors for loop in loops for s in loop.body if isinstance(s, Accumulate)}
 
 
-def test_what_is_known_of_a_constant_index():
+def test_runs_of_a_constant_index_are_known():
     index = np.repeat([1, 7, 9], 20)
     assert known_neighbors(index) == {Neighbors(20, 1)}
     assert known_neighbors(index, of_matrix=True) == {Neighbors(20, 1)}
 
 
-def test_what_is_not_known():
+def test_runs_of_other_indices_are_unknown():
     index = np.repeat([1, 7, 9], 20)
     assert known_neighbors(index.reshape(3, 20)) == {None}
     assert known_neighbors(index, columns=True) == {None}

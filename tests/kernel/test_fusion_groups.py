@@ -21,7 +21,7 @@ def vector(name):
 AT = (Index(0),)
 
 
-def test_what_statements_share_is_replaced_once():
+def test_shared_subexpression_is_substituted_once():
     asked = []
     shared = Compute(ps.tanh, (Load(vector("x"), AT),), "float64")
     values = [Compute(ps.mul, (shared, Const(k, "float64")), "float64") for k in (2.0, 3.0)]

@@ -65,7 +65,7 @@ def test_differences_that_are_not(name):
     assert difference(a, b, bounds_in_a_step(N)) is None
 
 
-def test_without_a_step_less_is_known():
+def test_clamped_lengths_without_a_step_are_unknown():
     assert difference(guarded(N), int64(1), {}) is None
     assert difference(at_least(plus(N, int64(-1)), int64(0)), N, {}) is None
 
@@ -82,7 +82,7 @@ def test_a_sum_as_an_expression():
 
 
 @pytest.mark.parametrize("levels", [6, 12])
-def test_what_a_length_shares_is_looked_at_once(levels, monkeypatch):
+def test_shared_subexpressions_are_analyzed_once(levels, monkeypatch):
     made = []
 
     def counted(*args):

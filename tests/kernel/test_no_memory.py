@@ -72,7 +72,7 @@ def run_with_late_scratch():
         report(factor, partial(kernel, np.full(3, 2.5), np.array(True)))
 
 
-def test_where_other_scratch_would_come_later():
+def test_failed_allocation_frees_only_what_was_allocated():
     code, printed = ended("run_with_late_scratch()")
     assert printed.splitlines() == ["1: 5.0", f"{1 << 50}: {NO_MEMORY}"]
     assert code == 0

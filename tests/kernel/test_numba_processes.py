@@ -67,7 +67,7 @@ def test_a_second_process_compiles_nothing(run_script, tmp_path, n):
     assert n_bytes + sum(file.stat().st_size for file in tmp_path.rglob("*.o")) < 300_000
 
 
-def test_without_the_cache_nothing_is_written(monkeypatch):
+def test_disabled_cache_writes_nothing(monkeypatch):
     compiled_names, written = [], []
     compile_program = machine_code.compile_program
     monkeypatch.setattr(object_files, "write", lambda name, code: written.append(name))

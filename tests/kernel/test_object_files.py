@@ -30,14 +30,14 @@ def size(folder):
     return sum(file.stat().st_size for file in folder.glob(f"{PREFIX}*"))
 
 
-def test_what_is_written_is_read(folder):
+def test_written_code_is_read(folder):
     assert read(name(1)) is None
     write(name(1), code(1))
     assert read(name(1)) == code(1)
     assert [file.name for file in folder.iterdir()] == [f"{name(1)}.o"]
 
 
-def test_what_was_used_longest_ago_goes_first(folder):
+def test_least_recently_used_file_is_evicted_first(folder):
     for k in range(4):
         write(name(k), code(k))
         os.utime(folder / f"{name(k)}.o", (k, k))
@@ -69,7 +69,7 @@ def test_files_of_others_stay(folder):
     assert size(folder) == 4 * (1000 + DIGEST)
 
 
-def test_what_a_killed_process_left_is_deleted(folder):
+def test_unfinished_files_are_deleted(folder):
     left = folder / f"{PREFIX}unfinished"
     left.write_bytes(bytes(3000))
     os.utime(left, (0, 0))
@@ -79,7 +79,7 @@ def test_what_a_killed_process_left_is_deleted(folder):
     assert not left.exists()
 
 
-def test_many_read_and_write_at_once(folder):
+def test_concurrent_reads_and_writes_are_whole(folder):
     """Nothing is shared but the files, so threads are as good as processes."""
 
     def run(seed):

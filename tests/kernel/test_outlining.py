@@ -122,7 +122,7 @@ def lanes(function):
     return {int(n) for n in re.findall(r"<(\d+) x double>", str(function))}
 
 
-def test_what_runs_again_is_a_function_of_its_own_that_takes_one_number_at_a_time():
+def test_fallback_is_a_scalar_function_of_its_own():
     usual, again = functions(program_of(CASES["fails"])).values()
     assert lanes(usual) > {1}
     assert lanes(again) == {1}
@@ -143,7 +143,7 @@ def test_parts_are_of_the_module_alone_and_not_inlined(short_parts):
     assert all("noinline" in f.attributes for f in inner)
 
 
-def test_each_part_has_the_constants_and_the_scratch_that_it_uses(short_parts):
+def test_parts_own_their_constants_and_scratch(short_parts):
     program = program_of(CASES["likelihoods"])
     found = outlining.parts_of(program)
     assert sum((p.program.steps for p in found), ()) == program.steps
@@ -174,7 +174,7 @@ def test_a_part_has_the_inputs_whose_lengths_it_may_need(short_parts):
     assert {p.given for p in outlining.parts_of(open_)} == {(0, 1)}
 
 
-def test_what_parts_share_is_allocated_at_once(short_parts, monkeypatch):
+def test_scratch_shared_by_parts_is_allocated_at_once(short_parts, monkeypatch):
     """An exit of its own for each buffer is what LLVM takes longest for in long programs."""
 
     def shares(x):
@@ -212,7 +212,7 @@ def test_large_loops_are_split_between_independent_statements(small_loops):
     assert (sum(sums), max(sums)) == (6, 1)
 
 
-def test_what_shares_a_computation_stays_together(small_loops):
+def test_statements_with_a_shared_computation_stay_together(small_loops):
     shared = case(lambda x: [pt.exp(x).sum(), (pt.exp(x) * 2).sum(), pt.sqr(x).sum()], ROWS)
     loops = [step for step in program_of(shared).steps if isinstance(step, Loop) and step.domain]
     assert sorted(len(loop.body) for loop in loops) == [1, 2]

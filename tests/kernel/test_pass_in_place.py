@@ -32,7 +32,7 @@ def test_a_buffer_with_two_readers_is_not_written_in_place():
     assert summed == 10
 
 
-def test_what_goes_to_a_computed_position_is_not_written_there_before():
+def test_computed_positions_are_not_written_early():
     x, y = pt.matrix("x", shape=(3, ROWS)), pt.vector("y", shape=(ROWS,))
     position = pt.exp(y).sum().astype("int64")
     program = program_of([x, y], [pt.exp(x)[position].set(pt.tanh(y))])

@@ -66,7 +66,7 @@ AS_THEY_WERE = {
 
 
 @pytest.mark.parametrize("name", TURNED)
-def test_what_is_turned(name):
+def test_strided_programs_are_transposed(name):
     inputs, output = TURNED[name]
     program = before(inputs, [output])
     assert any(strides(program))
@@ -77,7 +77,7 @@ def test_what_is_turned(name):
 
 
 @pytest.mark.parametrize("name", AS_THEY_WERE)
-def test_what_stays(name):
+def test_contiguous_programs_are_left_alone(name):
     inputs, output = AS_THEY_WERE[name]
     program = before(inputs, [output])
     assert transpose_for_vectors(program) is program

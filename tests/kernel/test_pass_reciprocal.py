@@ -115,7 +115,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_what_jumps_is_divided(name):
+def test_discontinuous_functions_get_an_exact_quotient(name):
     x, y = pt.vector("x", shape=(ROWS,)), pt.scalar("y")
     jump, expected = STEPS[name]
     graph = FrozenFunctionGraph.from_io([x, y], [jump(x / y), pt.exp(x) / y], dedup_nodes=True)
@@ -126,7 +126,7 @@ def test_what_jumps_is_divided(name):
     np.testing.assert_array_equal(found, np.full(ROWS, expected))
 
 
-def test_what_jumps_is_divided_in_steps():
+def test_discontinuous_functions_in_steps_get_an_exact_quotient():
     x, widths = pt.vector("x", shape=(ROWS,)), pt.vector("widths", shape=(ROWS,))
     steps = scan(lambda x, w, s: pt.floor((s + x) / w), [x, widths], [pt.as_tensor(np.array(0.0))])
     graph = as_for_a_region([x, widths], steps)

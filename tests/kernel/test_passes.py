@@ -133,7 +133,7 @@ def test_loops_meet_although_some_between_have_to_stay_before_and_some_behind():
     assert found == [(SHORT,), (), (ROWS,), (3,)]
 
 
-def test_what_changes_a_pair_that_waits_for_rows_comes_behind_it():
+def test_updates_of_a_delayed_buffer_are_delayed():
     b = buffers(x=(ROWS,), y=(ROWS,), total=(), pair=(SHORT,))
     loops = (
         stored(b["total"], Const(0.0, "float64")),
@@ -162,7 +162,7 @@ def test_scalars_become_steps_of_their_own():
     ]
 
 
-def test_what_no_output_needs_is_dropped():
+def test_dead_stores_are_dropped():
     program = _valid()
     unread, on_the_way = (Buffer(n, "float64", (ROWS,), Role.SCRATCH) for n in ("u", "v"))
     first = Loop((ROWS,), (Store(on_the_way, (Index(0),), X),))
@@ -219,7 +219,7 @@ def test_a_costly_switch_on_a_scalar_is_decided_before_the_loop(two_limits):
 
 
 @pytest.mark.parametrize("s", [0.5, 2.0, np.nan])
-def test_both_sides_of_a_decided_switch(two_limits, s):
+def test_unswitched_loops_compute_either_branch(two_limits, s):
     from scipy.special import gammaln, psi
 
     x = np.linspace(0.5, 4, ROWS)
@@ -239,7 +239,7 @@ def test_a_number_is_the_condition_of_a_decided_switch(dtype, s):
     np.testing.assert_allclose(result, costly.eval({x: at, number: value}), rtol=1e-13)
 
 
-def test_what_is_hidden_by_a_decided_switch_is_not_computed():
+def test_unswitching_removes_the_unused_branch():
     # Of the gradient of a limit that is not taken, zeros are left to choose from.
     x, s = pt.vector("x", shape=(ROWS,)), pt.scalar("s")
     is_limit = s > 1
@@ -285,7 +285,7 @@ def test_rows_without_a_gather_are_unrolled():
 
 @pytest.mark.parametrize("reduce", [pt.sum, pt.prod, pt.max, pt.min, pt.all, pt.any])
 @pytest.mark.parametrize("length", [1, 2, 3, 5])
-def test_what_an_unrolled_axis_adds_to_one_element_is_added_at_once(reduce, length):
+def test_unrolled_axis_accumulates_once_per_element(reduce, length):
     is_truth = reduce in (pt.all, pt.any)
     x = pt.matrix("x", shape=(100, length), dtype="bool" if is_truth else "float64")
     columns = reduce(x, axis=0)

@@ -118,7 +118,7 @@ def test_unconnected_nodes_share_a_kernel():
     assert set(kernel.outputs) == set(fgraph.outputs)
 
 
-def test_each_kernel_is_a_line_on_the_logger(caplog):
+def test_each_kernel_logs_a_line(caplog):
     x, y = pt.vectors("x", "y")
     with caplog.at_level("INFO", logger="pymc_fastlogp"):
         fused([x, y], [pt.exp(x).sum(), pt.sqr(y).sum()])
@@ -165,7 +165,7 @@ def test_index_arrays_are_narrowed_with_what_is_known_of_them():
     assert all(node.inputs[1].type.dtype == "int64" for node in inner)
 
 
-def test_what_does_not_fit_is_not_narrowed():
+def test_large_indices_are_not_narrowed():
     x = pt.dvector("x")
     wide = np.arange(N, dtype="int64") + 2**40
     fgraph = fused([x], [pt.exp(x) + wide])
@@ -327,7 +327,7 @@ def one_behind_the_other(vectors):
 
 
 @pytest.mark.parametrize("graph", [beside_each_other, one_behind_the_other])
-def test_each_node_is_lowered_a_few_times_however_many_cannot_be(graph, monkeypatch):
+def test_lowering_attempts_do_not_grow_with_failures(graph, monkeypatch):
     calls = []
 
     def lowered(context, node, operands):
@@ -366,7 +366,7 @@ def test_the_length_of_an_output_may_be_the_value_of_an_input():
     assert_same_values(fgraph, [n, x], outputs, [4, 0.5])
 
 
-def test_what_cannot_be_lowered_stays_outside(monkeypatch, caplog):
+def test_unsupported_region_stays_outside(monkeypatch, caplog):
     def lower(fgraph, facts):
         raise region.UnsupportedError("too many axes")
 

@@ -234,7 +234,7 @@ FUNCTIONS = (
 )
 
 
-def test_all_rows_are_tested():
+def test_every_row_of_the_table_is_tested():
     functions = {type(op) for ops, _ in FUNCTIONS for op in ops} | {psm.TriGamma}
     arithmetic = {type(op) for op in (*UNARY, *BINARY, *INTEGER_CASTS, ps.clip, ps.switch)}
     elsewhere = {ps.RoundHalfAwayFromZero, Quotient}
@@ -275,7 +275,7 @@ def test_arithmetic_of_the_model_may_contract(op, n):
 
 
 @pytest.mark.parametrize("op", [ps.exp, psm.sigmoid, psm.gammaln, ps.true_div], ids=str)
-def test_nothing_else_has_flags(op):
+def test_other_operations_have_no_fast_math_flags(op):
     n = 2 if op is ps.true_div else 1
     assert " contract " not in str(emit_module(op, ["float64"] * n, "float64", 4))
 
@@ -296,7 +296,7 @@ def test_shared_ops_are_in_the_order_of_the_results(name):
         (psm.polygamma, ["float64", "float64"], "float64"),
     ],
 )
-def test_what_has_no_form_is_refused(op, dtypes, output):
+def test_operations_without_vector_form_are_refused(op, dtypes, output):
     assert not scalars.is_supported(op, dtypes, output)
     with pytest.raises(NotImplementedError, match="no vector form of"):
         scalars.emit(op, [], dtypes, output)

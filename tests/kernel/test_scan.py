@@ -110,7 +110,7 @@ def within_groups(x, level, group, start):
 
 
 @pytest.mark.parametrize("static", [True, False])
-def test_in_a_likelihood_by_group(static):
+def test_recursion_in_a_grouped_likelihood(static):
     random = np.random.default_rng(5)
     group = np.sort(random.integers(0, 12, size=90))
     arrays = (random.normal(size=12), random.normal(size=3), group, np.array(0.3))
@@ -129,7 +129,7 @@ KEPT = {
 @pytest.mark.parametrize("static", [True, False])
 @pytest.mark.parametrize("kept", KEPT)
 @pytest.mark.parametrize("n", [4, 5, 9])
-def test_what_is_kept(kept, n, static):
+def test_truncated_results_agree(kept, n, static):
     """PyTensor shortens what nobody reads, so that later values take the places of earlier ones."""
     random = np.random.default_rng(n)
 
@@ -233,7 +233,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_left_to_pytensor(name):
+def test_unsupported_scans_are_refused(name):
     [node] = scans_of([REFUSED[name]()])
     assert not is_supported(node)
 
@@ -266,7 +266,7 @@ def test_a_sequence_that_has_come_to_know_a_length_of_one():
     assert_same(function(array), evaluated([x], outputs, [array]))
 
 
-def test_what_is_refused_is_left_as_it_is():
+def test_refused_scans_are_left_unchanged():
     [y] = scan(lambda x, s: pt.sort(s) + x * 1, [X], [pt.zeros(3)])
     before = FunctionGraph(outputs=[y], clone=True)
     [node] = [node for node in before.apply_nodes if isinstance(node.op, Scan)]
@@ -317,7 +317,7 @@ def test_one_recursion_is_worth_a_kernel():
     assert isinstance(node.op, FusedKernel)
 
 
-def test_without_steps_a_result_of_vectors_has_its_length():
+def test_scan_of_no_steps_keeps_the_vector_length():
     """Upstream's code gives rows of no elements, but says that the shape is this one."""
     x = np.zeros((0, 20))
     case = Case(learning, (x, np.ones(20), np.full(20, 0.1)))
@@ -465,7 +465,7 @@ def test_functions_of_several_numbers_in_a_step(n):
 
 
 @pytest.mark.parametrize("left", [lambda a: 2 * a, lambda a: a[:, :, ::-1]])
-def test_what_a_library_reads_is_stored(left):
+def test_operands_of_library_calls_are_stored(left):
     """A recursion elsewhere in the graph does not change what a product of batches reads."""
     random = np.random.default_rng(6)
 

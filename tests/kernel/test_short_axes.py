@@ -84,7 +84,7 @@ def keeps_rows(program):
 @pytest.mark.usefixtures("avx")
 @pytest.mark.parametrize("length", [8, 12, 16])
 @pytest.mark.parametrize("entries", [dear, counts])
-def test_dear_rows_that_fill_vectors_stay_loops(entries, length):
+def test_costly_rows_that_fill_vectors_stay_loops(entries, length):
     assert keeps_rows(program_of(entries, length))
 
 
@@ -98,11 +98,11 @@ def test_rows_that_fill_no_vectors_or_leave_some_over_are_unrolled(length):
 @pytest.mark.parametrize(
     "entries", [exponential, cheap, joined, partly, apart, with_a_column, by_pairs]
 )
-def test_what_is_cheap_or_read_in_part_is_unrolled(entries):
+def test_cheap_or_partly_read_rows_are_unrolled(entries):
     assert not keeps_rows(program_of(entries, 12))
 
 
-def test_dear_rows_are_unrolled_where_registers_are_many(monkeypatch):
+def test_costly_rows_are_unrolled_if_registers_suffice(monkeypatch):
     monkeypatch.setattr(short_axes, "native_lanes", lambda: 8)
     assert not keeps_rows(program_of(dear, 16))
 

@@ -77,7 +77,7 @@ TRIANGLES = {
 
 
 @pytest.mark.parametrize("name", TRIANGLES)
-def test_what_is_multiplied(name):
+def test_triangular_products_have_the_least_multiplications(name):
     inputs, build, expected = TRIANGLES[name]
     lowered = program(inputs, build(*inputs))
     statements = [s for loop in lowered.steps for s in loop.body]
@@ -98,7 +98,7 @@ LEFT_TO_LOOPS = {
 
 
 @pytest.mark.parametrize("name", LEFT_TO_LOOPS)
-def test_what_is_left_to_loops(name):
+def test_large_products_stay_loops(name):
     inputs, build = LEFT_TO_LOOPS[name]
     lowered = program(inputs, build(*inputs))
     assert any(isinstance(s, Accumulate) for loop in lowered.steps for s in loop.body)

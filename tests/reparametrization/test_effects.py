@@ -214,7 +214,7 @@ def another_normal() -> pm.Model:
     ],
     ids=lambda x: getattr(x, "__name__", ""),
 )
-def test_is_left_as_it_is_written(make, reason):
+def test_refused_effects_are_left_as_written(make, reason):
     found = find_effects(make())
     assert not found.blocks
     assert {x.name: x.reason for x in found.unchanged}["x"] == reason
@@ -223,7 +223,7 @@ def test_is_left_as_it_is_written(make, reason):
 @pytest.mark.parametrize(
     "make", [models.multiplied_by_each_other, models.matrices_that_multiply_each_other]
 )
-def test_of_effects_that_multiply_each_other_one_gets_a_site(make):
+def test_one_of_two_multiplied_effects_gets_a_site(make):
     found = find_effects(make())
     assert [*found.kinds] == ["one"]
     assert {x.name: x.reason for x in found.unchanged}["other"] == effects.MUTUAL_PRODUCT
@@ -241,7 +241,7 @@ def test_correlated_effects_of_another_normal_are_none(monkeypatch):
     assert not found.blocks
 
 
-def test_of_effects_that_multiply_each_other_that_without_a_start_gets_its_site():
+def test_multiplied_effect_without_initial_value_gets_the_site():
     with pm.Model() as written:
         effect = pm.Normal("one", shape=4, initval=np.ones(4)) * pm.Normal("other", shape=4)
         pm.Normal("y", effect[models.GROUP], 0.5, observed=models.Y)
@@ -252,7 +252,7 @@ def test_of_effects_that_multiply_each_other_that_without_a_start_gets_its_site(
     assert new.rvs_to_values[new["one"]].name == "one"
 
 
-def test_what_broadcasts_an_effect_to_other_groups_is_not_its_mean():
+def test_broadcast_over_groups_is_no_mean_of_an_effect():
     with pm.Model() as written:
         chol = pm.LKJCholeskyCov("L", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1.0))[0]
         z, mean = pm.Normal("z", shape=(1, 2)), pm.Normal("mean", shape=(4, 2))
@@ -269,7 +269,7 @@ def test_one_group_is_an_effect_if_it_has_an_axis():
     assert find_effects(written).kinds == {"x": "centered"}
 
 
-def test_what_a_pilot_found_coupled_is_left_as_it_is_written():
+def test_coupled_effects_are_left_as_written():
     found = model_with_sites.find_effects(freeze_dims_and_data(models.centered()), coupled={"a"})
     assert not found.blocks
     assert {x.name: x.reason for x in found.unchanged}["a"] == model_with_sites.IS_COUPLED

@@ -93,7 +93,7 @@ def test_logp_is_that_of_the_model_as_written_and_the_jacobian(make, scales):
 
 
 @pytest.mark.parametrize("make", models.ALL)
-def test_without_information_effects_are_non_centered(make):
+def test_effects_without_information_are_non_centered(make):
     model = make()
     found = find_effects(freeze_dims_and_data(model))
     sited = with_sites(model, found.blocks)

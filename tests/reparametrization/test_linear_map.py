@@ -58,7 +58,7 @@ def test_a_parameter_that_is_correlated_with_no_other_stays_as_it_is_but_for_its
     np.testing.assert_allclose(matrix[:, 2], [0, 0, 0.5], atol=1e-8)
 
 
-def test_many_follow_the_few_that_they_depend_on():
+def test_many_dependents_follow_few_parameters():
     n, levels = 300, np.repeat([1.0, -1.0], 150)
     precision = np.diag([700.0, 1.0, *np.full(n, 2.0)])
     precision[0, 2:] = precision[2:, 0] = 2.0 * levels
@@ -71,7 +71,7 @@ def test_many_follow_the_few_that_they_depend_on():
     np.testing.assert_allclose(matrix[2:, 0] / matrix[0, 0], -levels, rtol=1e-6)
 
 
-def test_those_that_depend_on_each_other_follow_nothing():
+def test_mutually_dependent_parameters_follow_nothing():
     n = 200
     precision = 3 * np.eye(n + 2) - np.eye(n + 2, k=1) - np.eye(n + 2, k=-1)
     precision[:2, :2] = precision_with(0.98, [1.0, 1.0])
@@ -109,7 +109,7 @@ def test_back_and_forth():
     ],
     ids=["hardly correlated", "minimum", "saddle", "nan", "inf", "flat"],
 )
-def test_nothing_to_map(precision):
+def test_uncorrelated_posterior_needs_no_map(precision):
     found, ratio = found_of(precision, 1, 1)
     assert found is None or ratio == np.inf
 

@@ -90,7 +90,7 @@ def of_two_scales() -> pm.Model:
         (lambda: effects_of(lambda name: pm.HalfNormal(name, default_transform=None)), set()),
     ],
 )
-def test_which_variables_are_scales(make, scales):
+def test_scales_are_recognized(make, scales):
     model = make()
     assert set(find_effects(model).scales) == scales
     left = {x.name for x in find_effects(model).unchanged}

@@ -173,7 +173,7 @@ def test_one_node_is_a_kernel():
         np.testing.assert_allclose(one, other, rtol=1e-14)
 
 
-def test_what_nodes_of_sites_read_and_give_is_not_written_to():
+def test_arrays_of_site_nodes_are_not_overwritten():
     """Both sets copy what they write to, though only one node reads it."""
 
     def forward(x):
@@ -217,7 +217,7 @@ def test_operations_that_others_alone_read_are_part_of_them():
 
 
 @pytest.mark.parametrize("mode", ["FAST_COMPILE", Mode("py", None), Mode("vm", None)])
-def test_what_one_node_gives_is_not_overwritten_by_the_next(mode):
+def test_results_of_one_node_survive_the_next(mode):
     """C code within PyTensor's inner function writes into what the last call gave: docs/upstream.md."""
 
     def forward(x):

@@ -28,7 +28,7 @@ def with_predictions() -> pm.Model:
 
 
 @pytest.mark.parametrize("is_on", [True, False], ids=["on", "off"])
-def test_from_prior_to_predictions_in_silence(is_on, caplog, capfd):
+def test_workflow_from_prior_to_predictions_warns_of_nothing(is_on, caplog, capfd):
     model = pymc_fastlogp.reparametrize(with_predictions())
     if not is_on:
         pymc_fastlogp.disable()

@@ -57,7 +57,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_where_a_check_stands(name):
+def test_check_is_placed(name):
     out, expected, _ = CASES[name]
     assert checked_rows(out) == expected
 
@@ -68,7 +68,7 @@ def test_value_and_gradient(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_still_fails(name):
+def test_failing_check_still_raises(name):
     out, _, bad = CASES[name]
     with pytest.raises(AssertionError, match="too large"):
         pregrad(out, on=True).eval(inputs_of(out, VALUES | bad))

@@ -91,7 +91,7 @@ def evaluate(out, values, *, on):
 
 
 @pytest.mark.parametrize("name", FIRES)
-def test_no_factorization_is_left(name):
+def test_factorization_is_removed(name):
     assert has_cholesky(pregrad(FIRES[name], on=False))
     assert not has_cholesky(pregrad(FIRES[name], on=True))
 

@@ -229,7 +229,7 @@ def test_a_weighted_sum_is_split_into_terms_with_keys_of_their_own():
 
 
 @pytest.mark.parametrize("name", [*EXPRESSIONS, "a condition"])
-def test_is_idempotent(name):
+def test_rewrite_is_idempotent(name):
     out = EXPRESSIONS.get(name, GRAPHS["a condition"][0])
     once = pregrad(out, on=True)
     with collected() as decisions:

@@ -97,7 +97,7 @@ def test_refuses(name):
 
 
 @pytest.mark.parametrize("first", [7, 8])
-def test_what_reads_beyond_the_end_raises_when_it_is_called(first):
+def test_index_out_of_range_raises_at_the_call(first):
     out = differences(y, np.array([15]), np.array([first]))
     for on in (False, True):
         # PyTensor fails to make a slice of one index that is beyond the end.

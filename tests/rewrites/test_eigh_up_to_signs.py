@@ -85,7 +85,7 @@ def test_refuses(name):
     assert EighUpToSigns not in ops_of(pregrad(REFUSES[name], on=True))
 
 
-def test_is_excluded_by_name():
+def test_rule_is_excluded_by_name():
     out = pregrad(FIRES["power"], on=True, exclude=["fastlogp_eigh_up_to_signs"])
     assert EighUpToSigns not in ops_of(out)
 
@@ -113,7 +113,7 @@ def test_value_and_gradient(name):
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
 
-def test_without_kernels():
+def test_agrees_without_kernels():
     given = values()
     on, off = (compiled(FIRES["two factors"], on=on, mode="FAST_COMPILE") for on in (True, False))
     for found, expected in zip(on(*given), off(*given), strict=True):

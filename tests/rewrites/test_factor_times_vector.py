@@ -69,7 +69,7 @@ def test_refuses(name):
     assert FactorTimesVector not in ops_of(pregrad(REFUSES[name], on=True))
 
 
-def test_is_excluded_by_name():
+def test_rule_is_excluded_by_name():
     out = pregrad(FIRES["latent process"], on=True, exclude=["fastlogp_factor_times_vector"])
     assert FactorTimesVector not in ops_of(out)
 
@@ -108,7 +108,7 @@ def test_gradient_without_kernels():
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_all_is_nan_without_a_factor():
+def test_indefinite_matrix_gives_nan_as_upstream():
     on, off = (compiled(FIRES["latent process"], on=on) for on in (True, False))
     given = values()
     given[0] = np.array([-5.0, 1.0])

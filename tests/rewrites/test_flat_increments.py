@@ -147,7 +147,7 @@ def test_makes_no_more_nodes_than_increments():
     assert len(fgraph.apply_nodes) <= before
 
 
-def test_is_what_the_plugin_registers():
+def test_registered_rule_flattens_increments():
     fgraph = FunctionGraph(outputs=clone_replace([FLAT["increments alone"][0]]), clone=False)
     query = RewriteDatabaseQuery(include=["fast_run"], exclude=[SERIALIZE], position_cutoff=0.99)
     optdb.query(query).rewrite(fgraph)

@@ -108,7 +108,7 @@ def test_refuses(name):
     assert_left_alone(REFUSES[name], RULE)
 
 
-def test_all_of_it_is_one_kernel():
+def test_gradient_is_one_kernel():
     out = (pt.gammaln(y + rows) - pt.gammaln(rows)).sum()
     gradients = pytensor.grad(pregrad(out, on=True), [v, y])
     function = pytensor.function([v, y], gradients, mode="NUMBA")

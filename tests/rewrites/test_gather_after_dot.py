@@ -81,7 +81,7 @@ def test_value(name):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_not_finite_stays_in_its_entries(bad):
+def test_non_finite_factor_stays_in_its_entries(bad):
     A_bad = A.copy()
     A_bad[3, 7] = bad
     off, on = (_compiled([a, b], FIRES["rows of factors"], on=on)(A_bad, B) for on in (False, True))

@@ -358,7 +358,7 @@ def test_can_be_excluded_by_name():
 
 
 @pytest.mark.parametrize("name", SQUARES)
-def test_is_idempotent(name):
+def test_rewrite_is_idempotent(name):
     once, _ = rewritten(SQUARES[name][0].sum())
     for x in ancestors([once]):
         x.tag.__dict__.pop(NAME, None)

@@ -81,7 +81,7 @@ def evaluate(out, *, on):
 
 
 @pytest.mark.parametrize("name", FIRES)
-def test_no_factorization_is_left(name):
+def test_factorization_is_removed(name):
     out = cholesky(FIRES[name])
     assert has_cholesky(pregrad(out, on=True, exclude=[RULE]))
     assert not has_cholesky(pregrad(out, on=True))

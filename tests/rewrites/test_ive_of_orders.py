@@ -102,7 +102,7 @@ def test_the_highest_order_is_that_of_kernels():
     assert ive_of_orders.HIGHEST == bessel.HIGHEST
 
 
-def test_is_excluded_by_name():
+def test_rule_is_excluded_by_name():
     exclude = ["fastlogp_fused_kernel", "fastlogp_ive_of_orders"]
     found = rewrite_graph(FIRES["orders in a row"], include=DATABASES, exclude=exclude, clone=True)
     assert count(found, is_table) == 0
@@ -189,7 +189,7 @@ def test_edges(highest):
     assert on(0.0)[0].tolist() == [1.0, *[0.0] * highest]
 
 
-def test_without_kernels():
+def test_agrees_without_kernels():
     out = (weights * pt.ive(J, x)).sum()
     mode = pytensor.compile.mode.get_mode("NUMBA").excluding("fastlogp_fused_kernel")
     on = with_gradients(out, [weights, x], on=True, mode=mode)

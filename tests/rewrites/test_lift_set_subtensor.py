@@ -383,7 +383,7 @@ def test_gradient_by_a_divisor_has_its_dtype():
         np.testing.assert_allclose(found, expected, rtol=8 * np.finfo("float32").eps)
 
 
-def test_beside_what_has_an_open_length():
+def test_reduction_beside_an_open_length_agrees():
     """Return whether a reduction that follows can be taken of what was written is asked of lengths."""
     rows, columns = np.tril_indices(40)
     packed, w = pt.vector(shape=rows.shape), pt.vector()

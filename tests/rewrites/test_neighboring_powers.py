@@ -103,13 +103,13 @@ def test_refuses(name):
     assert powers(rewritten(REFUSES[name])) == expected == 2
 
 
-def test_is_excluded_by_name():
+def test_rule_is_excluded_by_name():
     assert powers(rewritten(FIRES["below zero"], exclude=[NAME])) == 2
 
 
 @pytest.mark.parametrize(("steps", "left"), [(2, 1), (3, 2), (4, 2)])
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_no_power_is_made_of_one_that_was_made(steps, left, sign):
+def test_derived_powers_are_not_derived_from_again(steps, left, sign):
     """Else the roundings of the divisions would add up."""
     out = rewritten([base ** (sign * (a + k)) for k in range(steps)])
     assert powers(out) == left

@@ -111,12 +111,12 @@ def test_refuses(name):
     assert not packed_in(pregrad(REFUSES[name], on=True))
 
 
-def test_is_excluded_by_name():
+def test_rule_is_excluded_by_name():
     out = FIRES["exponential"]
     assert not packed_in(pregrad(out, on=True, exclude=["fastlogp_packed_covariance"]))
 
 
-def test_all_terms_read_one_packed_triangle():
+def test_terms_share_one_packed_triangle():
     """Else functions and their derivatives would be computed once for each of them."""
     out = pregrad(FIRES["scaled points, two kernels"], on=True)
     assert len({x for x in ancestors([out]) if isinstance(x.owner_op, UnpackTriangle)}) == 1
@@ -161,7 +161,7 @@ def test_a_scale_of_what_overflows_or_underflows_without_it(squared, scale):
 
 
 @pytest.mark.parametrize("name", REFUSES)
-def test_what_is_refused_is_computed(name):
+def test_refused_graphs_agree_with_upstream(name):
     on, off = (compiled(REFUSES[name], on=on) for on in (True, False))
     tolerance = 1e-5 if name == "float32" else 1e-9
     for found, expected in zip(on(*values()), off(*values()), strict=True):
@@ -176,7 +176,7 @@ def test_gradient_without_kernels():
 
 
 @pytest.mark.parametrize("scales", [[-2.0, 1.0, 1.0], [np.nan, 1.0, 1.0], [1.0, -5.0, 1.0]])
-def test_what_is_not_finite_stays_so(scales):
+def test_non_finite_results_stay_non_finite(scales):
     on, off = (compiled(FIRES["exponential"], on=on) for on in (True, False))
     given = [np.array(scales), *values()[1:]]
     for found, expected in zip(on(*given), off(*given), strict=True):
@@ -184,7 +184,7 @@ def test_what_is_not_finite_stays_so(scales):
 
 
 @pytest.mark.parametrize("length", [2, 4, 5, 7])
-def test_no_triangle_has_such_a_length(length):
+def test_invalid_packed_length_raises(length):
     with pytest.raises(ValueError, match="no triangle"):
         rows_of_packed(length)
 

@@ -91,7 +91,7 @@ def changes():
 
 
 @pytest.mark.parametrize("case", changes())
-def test_what_is_known_follows_the_graph(case):
+def test_index_follows_changes_of_the_graph(case):
     sums, replacements = changes()[case]
     fgraph = graph_of(sums)
     for before, after in replacements:

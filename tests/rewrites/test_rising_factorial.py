@@ -128,7 +128,7 @@ def test_refuses(name):
     assert_left_alone(REFUSES[name], RULE)
 
 
-def test_each_term_is_in_one_pair():
+def test_terms_are_paired_once():
     """Of three terms two go together, and the third stays."""
     before = pt.gammaln(a + 5) + pt.gammaln(a + 3) - pt.gammaln(a)
     found = pregrad(before, on=True)

@@ -96,7 +96,7 @@ def test_stays_in_the_sum(name):
     ("mean", "n_rows", "leaves"),
     [(126, 5_000, True), (129, 5_000, False), (2.8, 10_000_000, True), (2.9, 10_000_000, False)],
 )
-def test_what_a_sum_may_lose_is_little_for_each_of_its_rows(mean, n_rows, leaves):
+def test_absorbed_round_off_per_row_is_bounded(mean, n_rows, leaves):
     constants = pt.constant(np.array([2.0, -2.0, 0.0, 0.0]) * mean)
     assert may_leave(Term(constants, None, (constants,)), n_rows) == leaves
 

@@ -55,14 +55,14 @@ def fired_in(rewrite):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_rule_fires_where_it_is_meant_to_and_is_excluded_by_its_name(name):
+def test_rule_fires_and_is_excluded_by_name(name):
     out = ALONE[name]
     assert fired_in(lambda: pregrad(out, on=True)) == [name]
     assert name not in fired_in(lambda: pregrad(out, on=True, exclude=[name]))
 
 
 @pytest.mark.parametrize("name", [ROWS, TAG])
-def test_all_are_excluded_by_the_name_of_the_rewriter_and_by_the_tag(name):
+def test_rewriter_name_and_tag_exclude_all_rules(name):
     assert set(fired_in(lambda: pregrad(ALL, on=True))) == {*NAMES}
     assert not fired_in(lambda: pregrad(ALL, on=True, exclude=[name]))
 
@@ -84,7 +84,7 @@ def test_a_mode_selects_and_excludes_them_by_name(mode, excluded):
     assert set(NAMES) - set(fired) == ({excluded} if excluded else set())
 
 
-def test_nothing_fires_again_nor_after_the_gradient():
+def test_rules_are_idempotent_and_idle_after_the_gradient():
     once = pregrad(ALL, on=True)
     assert not fired_in(lambda: pregrad(once, on=True))
     gradient = pytensor.grad(once, [theta])
@@ -105,7 +105,7 @@ def test_a_column_is_factorized_once_for_all_rules_of_a_pass(monkeypatch):
     assert len(factorized) <= 6
 
 
-def test_what_was_read_is_forgotten_after_the_pass():
+def test_row_reads_are_dropped_after_the_pass():
     seen = []
     rewriter = registered(next(rule for rule in RULES if rule.name == ORDER))
     transform = rewriter.transform

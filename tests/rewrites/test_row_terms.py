@@ -78,7 +78,7 @@ chosen = pt.add(*(pt.switch(k == OF_GROUP, by_loop[k], 0.0) for k in range(GROUP
 ERROR = RNG.normal(size=OF_GROUP.size) - chosen
 
 
-def test_what_masks_leave_no_row_is_no_term():
+def test_fully_masked_terms_are_dropped():
     """The derivative by one effect reads that effect and the data, in the rows of its group."""
     derivative = 2.0 * pt.switch(OF_GROUP == 3, 0.5 * ERROR, 0.0)
     terms = terms_of(split(Grid(OF_GROUP.shape), derivative, {0: 0}))

@@ -38,7 +38,7 @@ def test_positions_that_nobody_keeps_are_told_apart(n_chosen):
         np.testing.assert_array_equal(value, 1.0 + np.arange(k, k + n_chosen))
 
 
-def test_what_is_at_the_same_position_is_the_same_variable():
+def test_views_of_one_position_are_one_variable():
     grid, x, rows = ChosenRows((N,), 2), pt.exp(theta), np.array([1, 4])
     assert grid.at(x, {0: rows}) is grid.at(x, {0: rows})
     one = ChosenRows((N,), 1)
@@ -113,7 +113,7 @@ READS_BEYOND = {
 
 
 @pytest.mark.parametrize("name", READS_BEYOND)
-def test_what_reads_beyond_a_table_raises_when_it_is_called(name):
+def test_index_out_of_range_raises_at_the_call(name):
     out, exclude = READS_BEYOND[name]
     for on in (False, True):
         rewritten = pregrad(out, on=on, exclude=exclude)

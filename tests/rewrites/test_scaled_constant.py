@@ -112,7 +112,7 @@ KEEPS_SCALE = {
 
 
 @pytest.mark.parametrize("name", FACTORS)
-def test_no_factorization_is_left(name):
+def test_factorization_is_removed(name):
     assert nodes_of(pregrad(FACTORS[name], on=False), Cholesky)
     assert not nodes_of(pregrad(FACTORS[name], on=True), Cholesky)
 

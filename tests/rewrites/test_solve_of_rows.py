@@ -89,7 +89,7 @@ def test_refuses(name):
     assert_left_alone(REFUSES[name], RULE)
 
 
-def test_no_outer_product_is_made_for_each_row():
+def test_gradient_has_no_outer_product_per_row():
     largest = {}
     for on in (False, True):
         gradient = pytensor.grad(pregrad(loss(solve(factor, rows)), on=on), factor)

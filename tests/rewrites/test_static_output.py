@@ -60,7 +60,7 @@ def test_value(name):
     np.testing.assert_array_equal(on, off)
 
 
-def test_what_is_not_known_stays_so():
+def test_unknown_shapes_are_left_alone():
     assert_left_alone(pt.exp(unknown)[1:].set(2.0).sum(), RULE)
 
 

@@ -100,7 +100,7 @@ def test_refuses(name):
 
 
 @pytest.mark.parametrize("name", ["fastlogp_half_logdet", "fastlogp_quadratic_form"])
-def test_is_excluded_by_name(name):
+def test_rule_is_excluded_by_name(name):
     op = {"fastlogp_half_logdet": HalfLogDet, "fastlogp_quadratic_form": QuadraticForm}[name]
     assert op not in ops_of(pregrad(FIRES["density"][0], on=True, exclude=[name]))
 
@@ -159,7 +159,7 @@ def test_one_kernel_with_one_factor_and_one_inverse():
 @pytest.mark.parametrize(
     "mode", ["FAST_COMPILE", "JAX", get_mode("NUMBA").excluding("fastlogp_fused_kernel")]
 )
-def test_other_backends_agree(mode):
+def test_backends_agree(mode):
     given = [np.asarray(value) for value in values().values()]
     reference = compiled(FIRES["density"][0], on=False)(*given)
     found = compiled(FIRES["density"][0], on=True, mode=mode)(*given)
@@ -167,7 +167,7 @@ def test_other_backends_agree(mode):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
-def test_no_op_for_the_gradient_is_left_after_compiling():
+def test_compiled_function_has_no_gradient_op():
     for mode in ("NUMBA", "FAST_RUN"):
         ops = {
             type(node.op)

@@ -118,7 +118,7 @@ def test_refuses(name):
 
 
 @pytest.mark.parametrize("name", ["fastlogp_half_logdets", "fastlogp_quadratic_forms"])
-def test_is_excluded_by_name(name):
+def test_rule_is_excluded_by_name(name):
     op = {"fastlogp_half_logdets": HalfLogDets, "fastlogp_quadratic_forms": QuadraticForms}[name]
     assert op not in ops_of(pregrad(density(K, b), on=True, exclude=[name]))
 
@@ -207,7 +207,7 @@ def test_any_rows_and_any_number_of_matrices(sides, n, groups, seed, data):
         assert not is_nan[[i for i in range(groups) if i not in failing]].any()
 
 
-def test_is_as_accurate_as_upstream_where_matrices_are_nearly_singular(sides):
+def test_nearly_singular_matrices_are_as_accurate_as_upstream(sides):
     n, rng = 4, np.random.default_rng(1)
     errors = {True: 0.0, False: 0.0}
     for condition in (1e2, 1e5, 1e8):
@@ -234,7 +234,7 @@ def _exact_gradient(k, x):
 
 
 @pytest.mark.parametrize("mode", ["FAST_COMPILE", "JAX"])
-def test_other_backends_agree(mode):
+def test_backends_agree(mode):
     given = values()
     reference = with_gradients(density(K, b), INPUTS, on=False)(*given)
     found = with_gradients(density(K, b), INPUTS, on=True, mode=mode)(*given)
@@ -242,7 +242,7 @@ def test_other_backends_agree(mode):
         assert_close(ours, upstreams)
 
 
-def test_without_kernels_no_op_for_the_gradient_is_left():
+def test_function_without_kernels_has_no_gradient_op():
     function = with_gradients(density(K, b), INPUTS, on=True, mode="FAST_RUN")
     assert not {*OPS} & {type(node.op) for node in function.maker.fgraph.apply_nodes}
 

@@ -103,7 +103,7 @@ def test_keeps(outputs):
 
 
 @pytest.mark.parametrize("mode", ["CVM", "NUMBA"])
-def test_other_modes_keep_their_loops(mode):
+def test_other_modes_keep_loops(mode):
     for excluded in ((), (RULE,)):
         without = get_mode(mode).excluding("fastlogp_fused_kernel", *excluded)
         function, _ = compiled([running()], on=True, mode=without)
