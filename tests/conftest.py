@@ -12,6 +12,7 @@ import pymc as pm
 import pytensor
 import pytest
 from hypothesis import settings
+from pytensor.compile.mode import Mode
 
 import pymc_fastlogp
 from pymc_fastlogp.registration import registered
@@ -37,6 +38,8 @@ os.environ["PYTENSOR_FLAGS"] = with_flags("on_opt_error=raise")
 pytensor.config.on_opt_error = "raise"
 
 MODE = pytensor.config.mode
+# The graph as it is, in Python: nothing is rewritten or compiled.
+PYTHON = Mode(linker="py", optimizer=None)
 
 # A first example compiles; how long the others take says more of the machine than of the code.
 settings.register_profile("same", deadline=None, derandomize=True)

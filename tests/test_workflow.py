@@ -14,6 +14,7 @@ from pytensor.compile.mode import Mode
 from xarray import DataTree
 
 from pymc_fastlogp import compile_kwargs, disabled
+from tests.conftest import PYTHON
 
 RNG = np.random.default_rng(0)
 N, GROUPS = 60, 4
@@ -27,7 +28,6 @@ LEVEL = RNG.integers(0, 3, N)
 NEW = {"x": np.array([0.0, 1.0]), "group": np.array([0, 3]), "ward": GROUP[::-1]}
 
 SEED = 1
-NUMPY = Mode(linker="py", optimizer=None)
 
 
 def hierarchical() -> pm.Model:
@@ -151,7 +151,7 @@ def drawn(model: pm.Model, **options: Mode) -> dict[str, np.ndarray]:
 def drawn_by_numpy(model: pm.Model) -> dict[str, np.ndarray]:
     """Return the same with the plugin off, Op by Op: Numba and C take a minute for an LKJ prior."""
     with disabled(), pytensor.config.change_flags(cxx=""):
-        return drawn(model, mode=NUMPY)
+        return drawn(model, mode=PYTHON)
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from pymc_fastlogp.kernel.native.machine_code import compile_program
 from pymc_fastlogp.kernel.passes import optimize
 from tests.conftest import REPOSITORY, with_flags
 from tests.kernel.covered.linalg import covariance, lower_triangle
+from tests.kernel.lowering import program_of
 
 
 def matrix(name, *shape):
@@ -35,7 +36,7 @@ def matrix(name, *shape):
 
 
 def program(inputs, *outputs):
-    return optimize(lower(FunctionGraph(inputs, list(outputs), clone=True), [None] * len(inputs)))
+    return program_of(inputs, outputs)
 
 
 def calls(lowered):

@@ -3,15 +3,13 @@
 import numpy as np
 import pytensor.tensor as pt
 import pytest
-from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.linalg import cholesky
 
 from pymc_fastlogp.kernel.ir.loops import Call
-from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.lower.dense import LARGEST
-from pymc_fastlogp.kernel.passes import optimize
 from pymc_fastlogp.ops import LowerInverse
 from tests.kernel.covered.linalg import covariance
+from tests.kernel.lowering import program_of
 from tests.kernel.native_kernel import compile_native
 
 ROWS = [*range(13, 27), 31, 32, 33, 40, 63, 64, 65, 100, 127, LARGEST]
@@ -19,9 +17,7 @@ ROWS = [*range(13, 27), 31, 32, 33, 40, 63, 64, 65, 100, 127, LARGEST]
 
 def kernel(build, *arrays):
     inputs = [pt.tensor(f"x{i}", dtype="float64", shape=x.shape) for i, x in enumerate(arrays)]
-    return optimize(
-        lower(FunctionGraph(inputs, [build(*inputs)], clone=True), [None] * len(inputs))
-    )
+    return program_of(inputs, [build(*inputs)])
 
 
 def evaluated(build, *arrays):

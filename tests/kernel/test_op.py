@@ -7,23 +7,17 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from pytensor.compile.mode import Mode
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.rewriting.basic import MergeOptimizer
 
 from pymc_fastlogp.analysis.index_facts import IndexFacts
 from pymc_fastlogp.kernel.graph.op import FusedKernel
+from tests.conftest import PYTHON
 
-PYTHON = Mode(linker="py", optimizer=None)
+pytestmark = pytest.mark.usefixtures("without_c")
+
 X = np.array([0.5, 1.5, -0.5])
 INDEX = np.array([0, 2, 2, 1])
-
-
-@pytest.fixture(autouse=True, scope="module")
-def without_c():
-    # Inner graphs run by `perform` would be compiled with C.
-    with pytensor.config.change_flags(cxx=""):
-        yield
 
 
 def gathered(x, index):

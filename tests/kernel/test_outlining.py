@@ -68,7 +68,7 @@ CASES = {
 }
 
 
-def program_of(graph, *, static=True):
+def program_of_case(graph, *, static=True):
     inputs = graph.inputs(static=static)
     return optimize(
         lower(FunctionGraph(inputs, graph.outputs(inputs), clone=True), [None] * len(inputs))
@@ -102,7 +102,7 @@ def test_parts_compute_the_same(name, static, contiguous, monkeypatch):
     arrays = graph.arrays
     if not contiguous:
         arrays = [np.repeat(x, 2, axis=-1)[..., ::2] for x in arrays]
-    program = program_of(graph, static=static)
+    program = program_of_case(graph, static=static)
     layouts = [contiguous] * len(arrays)
     whole = compile_native(program, layouts)(*arrays)
     monkeypatch.setattr(outlining, "LONG", 0)
@@ -114,7 +114,7 @@ def test_parts_compute_the_same(name, static, contiguous, monkeypatch):
 
 
 def test_a_program_that_is_not_long_is_one_function():
-    assert list(functions(program_of(CASES["likelihoods"]))) == ["kernel"]
+    assert list(functions(program_of_case(CASES["likelihoods"]))) == ["kernel"]
 
 
 def lanes(function):
@@ -123,28 +123,28 @@ def lanes(function):
 
 
 def test_fallback_is_a_scalar_function_of_its_own():
-    usual, again = functions(program_of(CASES["fails"])).values()
+    usual, again = functions(program_of_case(CASES["fails"])).values()
     assert lanes(usual) > {1}
     assert lanes(again) == {1}
 
 
 def test_code_that_runs_again_belongs_to_the_program():
-    program = program_of(CASES["fails"])
+    program = program_of_case(CASES["fails"])
     assert as_text(replace(program, fallback=None)) != as_text(program)
-    calls = program_of(case(lambda x: pt.betainc(1.5, 2.5, x), X))
+    calls = program_of_case(case(lambda x: pt.betainc(1.5, 2.5, x), X))
     of_it = replace(calls, steps=(), fallback=Fallback(program.fallback.failed, calls))
     assert {*machine_code.externals_of(of_it)} == {*machine_code.externals_of(calls)} != set()
 
 
 def test_parts_are_of_the_module_alone_and_not_inlined(short_parts):
-    whole, *inner = functions(program_of(CASES["scratch"])).values()
+    whole, *inner = functions(program_of_case(CASES["scratch"])).values()
     assert whole.linkage == ""
     assert {f.linkage for f in inner} == {"internal"}
     assert all("noinline" in f.attributes for f in inner)
 
 
 def test_parts_own_their_constants_and_scratch(short_parts):
-    program = program_of(CASES["likelihoods"])
+    program = program_of_case(CASES["likelihoods"])
     found = outlining.parts_of(program)
     assert sum((p.program.steps for p in found), ()) == program.steps
     own = [buffer for p in found for buffer in p.program.scratch]
@@ -157,7 +157,7 @@ def test_parts_own_their_constants_and_scratch(short_parts):
 def test_a_part_has_no_argument_that_it_does_not_use(short_parts):
     """With all arguments for each part, LLVM's work on them grows by the square of the program."""
     graph = case(lambda *rows: [pt.exp(x).cumsum() for x in rows], *[X[k:] for k in range(6)])
-    program = program_of(graph)
+    program = program_of_case(graph)
     whole, *inner = functions(program).values()
     assert len(whole.args) == 6 * 3 + 6
     n_used = [len(p.given) * 3 + len(p.program.outputs) for p in outlining.parts_of(program)]
@@ -169,7 +169,7 @@ def test_a_part_has_no_argument_that_it_does_not_use(short_parts):
 
 def test_a_part_has_the_inputs_whose_lengths_it_may_need(short_parts):
     graph = case(lambda x, y: [pt.exp(x).cumsum(), pt.log(y).cumsum()], X, ROWS)
-    static, open_ = program_of(graph), program_of(graph, static=False)
+    static, open_ = program_of_case(graph), program_of_case(graph, static=False)
     assert max(len(p.given) for p in outlining.parts_of(static)) == 1
     assert {p.given for p in outlining.parts_of(open_)} == {(0, 1)}
 
@@ -182,7 +182,7 @@ def test_scratch_shared_by_parts_is_allocated_at_once(short_parts, monkeypatch):
         return [pt.log(each / each.max()) for each in sums]
 
     graph = case(shares, X)
-    program = program_of(graph)
+    program = program_of_case(graph)
     expected = compile_native(program)(*graph.arrays)
     monkeypatch.setattr(buffers, "STACK_BYTES", 0)
     whole, *inner = functions(program).values()
@@ -196,7 +196,7 @@ def test_scratch_shared_by_parts_is_allocated_at_once(short_parts, monkeypatch):
 
 def test_a_check_that_fails_in_a_part_ends_the_kernel(short_parts):
     graph = case(lambda x, i: [pt.exp(x).sum(), x[i] * 2, pt.log(x[i]).sum()], X, [0, 13])
-    program = program_of(graph, static=False)
+    program = program_of_case(graph, static=False)
     assert len(functions(program)) > 2
     kernel = compile_native(program)
     with pytest.raises(IndexError):
@@ -206,7 +206,7 @@ def test_a_check_that_fails_in_a_part_ends_the_kernel(short_parts):
 
 
 def test_large_loops_are_split_between_independent_statements(small_loops):
-    program = program_of(CASES["likelihoods"])
+    program = program_of_case(CASES["likelihoods"])
     bodies = [step.body for step in program.steps if isinstance(step, Loop) and step.domain]
     sums = [sum(isinstance(s, Accumulate) and not s.index for s in body) for body in bodies]
     assert (sum(sums), max(sums)) == (6, 1)
@@ -214,17 +214,19 @@ def test_large_loops_are_split_between_independent_statements(small_loops):
 
 def test_statements_with_a_shared_computation_stay_together(small_loops):
     shared = case(lambda x: [pt.exp(x).sum(), (pt.exp(x) * 2).sum(), pt.sqr(x).sum()], ROWS)
-    loops = [step for step in program_of(shared).steps if isinstance(step, Loop) and step.domain]
+    loops = [
+        step for step in program_of_case(shared).steps if isinstance(step, Loop) and step.domain
+    ]
     assert sorted(len(loop.body) for loop in loops) == [1, 2]
 
 
 def test_split_loops_compute_the_same(monkeypatch):
     graph = CASES["likelihoods"]
-    whole = compile_native(program_of(graph))(*graph.arrays)
+    whole = compile_native(program_of_case(graph))(*graph.arrays)
     monkeypatch.setattr(loop_fission, "LARGE", 0)
     monkeypatch.setattr(loop_fission, "PART", 1)
     for expected, value in zip(
-        whole, compile_native(program_of(graph))(*graph.arrays), strict=True
+        whole, compile_native(program_of_case(graph))(*graph.arrays), strict=True
     ):
         np.testing.assert_allclose(value, expected, rtol=4e-15)
 
@@ -235,7 +237,7 @@ def test_loops_with_checks_or_an_order_are_left(name, small_loops):
         "checks": case(lambda x, i: [x[i] * 2, pt.exp(x)[i + 1]], X, [0, 11]),
         "order": case(lambda x: [x.cumsum(), x.cumprod()], X),
     }[name]
-    program = program_of(graph, static=False)
+    program = program_of_case(graph, static=False)
     special = [
         step
         for step in program.steps
@@ -246,5 +248,5 @@ def test_loops_with_checks_or_an_order_are_left(name, small_loops):
 
 
 def test_loops_that_are_not_large_are_left():
-    program = program_of(CASES["likelihoods"])
+    program = program_of_case(CASES["likelihoods"])
     assert split_large_loops(program) == program

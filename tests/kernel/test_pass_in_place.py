@@ -9,8 +9,9 @@ import pytest
 from pymc_fastlogp.kernel.ir.expressions import Index
 from pymc_fastlogp.kernel.ir.loops import Check, Store
 from pymc_fastlogp.kernel.passes import in_place
+from tests.kernel.lowering import program_of
 from tests.kernel.native_kernel import compile_native
-from tests.kernel.test_passes import ROWS, program_of
+from tests.kernel.test_passes import ROWS
 
 
 def test_parts_of_a_join_are_written_in_place():

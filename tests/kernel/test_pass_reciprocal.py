@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytensor import scalar as ps
 from pytensor import tensor as pt
-from pytensor.graph.fg import FrozenFunctionGraph
 
 from pymc_fastlogp.kernel.graph.scan_inner_graphs import rewrite_scan_inner_graphs
 from pymc_fastlogp.kernel.ir.expressions import Compute, Length, Load
@@ -20,7 +19,7 @@ from tests.kernel.check import check
 from tests.kernel.covered.scan import scan
 from tests.kernel.emitted import I0, I1, compute, output, program
 from tests.kernel.emitted import given as an_input
-from tests.kernel.lowering import as_for_a_region
+from tests.kernel.lowering import as_for_a_region, program_of
 from tests.kernel.native_kernel import compile_native
 from tests.kernel.scalar_loop import apply
 
@@ -118,8 +117,7 @@ STEPS = {
 def test_discontinuous_functions_get_an_exact_quotient(name):
     x, y = pt.vector("x", shape=(ROWS,)), pt.scalar("y")
     jump, expected = STEPS[name]
-    graph = FrozenFunctionGraph.from_io([x, y], [jump(x / y), pt.exp(x) / y], dedup_nodes=True)
-    program = optimize(lower(graph, [None, None]))
+    program = program_of([x, y], [jump(x / y), pt.exp(x) / y])
     assert ps.reciprocal in operations(program)
     # The reciprocal of 49 is rounded down.
     found, _ = compile_native(program)(np.full(ROWS, 49.0), np.array(49.0))

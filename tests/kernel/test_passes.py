@@ -6,29 +6,20 @@ import numpy as np
 import pytensor.scalar as ps
 import pytensor.tensor as pt
 import pytest
-from pytensor.graph.fg import FrozenFunctionGraph
 
-from pymc_fastlogp.analysis.index_facts import index_facts
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Index, Load, Role
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program, Store
 from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.ir.traversal import expressions
-from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
 from pymc_fastlogp.kernel.passes.simplify import simplify
-from tests.kernel.check import check, optimize
+from tests.kernel.check import check
+from tests.kernel.lowering import program_of
 from tests.kernel.native_kernel import compile_native
 
 ROWS, GROUPS = 50, 4
-
-
-def program_of(inputs, outputs, **facts):
-    """Lower a graph; ``facts`` gives the data of integer inputs by name."""
-    known = tuple(index_facts(facts[x.name]) if x.name in facts else None for x in inputs)
-    graph = FrozenFunctionGraph.from_io(inputs, outputs, dedup_nodes=True)
-    return optimize(lower(graph, known))
 
 
 def domains(program):

@@ -6,7 +6,6 @@ import pytensor.tensor as pt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import ancestors
@@ -22,17 +21,12 @@ from pymc_fastlogp.kernel.graph.boundary import EMBEDDED_BYTES
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.graph.region import FuseRegions, outputs_of, regions
 from pymc_fastlogp.kernel.lower.table import TABLE
+from tests.conftest import PYTHON
 
-PYTHON = Mode(linker="py", optimizer=None)
+pytestmark = pytest.mark.usefixtures("without_c")
+
 # Too long to be part of the code.
 N = EMBEDDED_BYTES
-
-
-@pytest.fixture(autouse=True, scope="module")
-def without_c():
-    # Inner graphs run by `perform` would be compiled with C.
-    with pytensor.config.change_flags(cxx=""):
-        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,5 +1,7 @@
 """Eigenvectors whose signs do not matter come from another function of LAPACK."""
 
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -12,7 +14,11 @@ import pymc_fastlogp
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.ops import EighUpToSigns
-from tests.rewrites.conftest import SIDES, pregrad
+from tests.rewrites.conftest import (
+    ops_of,
+    pregrad,
+    with_gradients,
+)
 
 N = 7
 RNG = np.random.default_rng(0)
@@ -70,11 +76,6 @@ REFUSES = {
 }
 
 
-def ops_of(out):
-    fgraph = pytensor.graph.fg.FunctionGraph(outputs=[out], clone=True)
-    return [type(node.op) for node in fgraph.toposort()]
-
-
 @pytest.mark.parametrize("name", FIRES)
 def test_fires_before_the_gradient(name):
     assert EighUpToSigns in ops_of(pregrad(FIRES[name], on=True))
@@ -90,13 +91,7 @@ def test_rule_is_excluded_by_name():
     assert EighUpToSigns not in ops_of(out)
 
 
-def compiled(out, *, on, mode=None):
-    with switched(on):
-        logp = pregrad(out, on=on)
-        grads = pytensor.grad(logp, INPUTS, disconnected_inputs="ignore")
-        return pytensor.function(
-            INPUTS, [logp, *grads], mode=mode or SIDES[on], on_unused_input="ignore"
-        )
+compiled = partial(with_gradients, inputs=INPUTS)
 
 
 def values():

@@ -1,5 +1,7 @@
 """A Cholesky factor times a vector takes its gradient by the inverse of a triangle."""
 
+from functools import partial
+
 import mpmath
 import numpy as np
 import pymc as pm
@@ -13,7 +15,11 @@ from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.ops import RankOnePullback
 from pymc_fastlogp.rewrites.linalg.factor_times_vector import FactorTimesVector
-from tests.rewrites.conftest import pregrad, with_gradients
+from tests.rewrites.conftest import (
+    ops_of,
+    pregrad,
+    with_gradients,
+)
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -54,11 +60,6 @@ REFUSES = {
 }
 
 
-def ops_of(out):
-    fgraph = pytensor.graph.fg.FunctionGraph(outputs=[out], clone=True)
-    return [type(node.op) for node in fgraph.toposort()]
-
-
 @pytest.mark.parametrize("name", FIRES)
 def test_fires_before_the_gradient(name):
     assert FactorTimesVector in ops_of(pregrad(FIRES[name], on=True))
@@ -86,8 +87,7 @@ def values():
     ]
 
 
-def compiled(out, *, on, mode=None):
-    return with_gradients(out, INPUTS, on=on, mode=mode)
+compiled = partial(with_gradients, inputs=INPUTS)
 
 
 @pytest.mark.parametrize("name", FIRES)

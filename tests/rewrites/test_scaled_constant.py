@@ -9,13 +9,16 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg import cholesky, solve_triangular
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 
 import pymc_fastlogp
-from tests.rewrites.conftest import PYTHON, pregrad
+from tests.rewrites.conftest import (
+    PYTHON,
+    nodes_of,
+    pregrad,
+)
 
 N = 3
 K = np.array([[2.0, 0.5, 0.1], [0.5, 1.0, 0.3], [0.1, 0.3, 1.5]])
@@ -34,14 +37,6 @@ VALUES = {
     columns: rng.normal(size=(N, 2)),
     matrix: rng.normal(size=(N, N)),
 }
-
-
-def core(x):
-    return x.owner_op.core_op if isinstance(x.owner_op, Blockwise) else x.owner_op
-
-
-def nodes_of(out, op):
-    return {x.owner for x in ancestors([out]) if isinstance(core(x), op)}
 
 
 def solves_as_it_is(out):

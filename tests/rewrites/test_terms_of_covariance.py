@@ -1,5 +1,7 @@
 """The log-determinant and the quadratic forms of a covariance take their gradients by one inverse."""
 
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -14,7 +16,11 @@ from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.ops import LowerInverse
 from pymc_fastlogp.rewrites.linalg.terms_of_covariance import HalfLogDet, QuadraticForm
-from tests.rewrites.conftest import SIDES, ops_of, pregrad
+from tests.rewrites.conftest import (
+    ops_of,
+    pregrad,
+    with_gradients,
+)
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -115,14 +121,7 @@ def values():
     }
 
 
-def compiled(out, *, on, mode=None):
-    inputs = [s, free, y, rows]
-    with switched(on):
-        logp = pregrad(out, on=on)
-        grads = pytensor.grad(logp, inputs, disconnected_inputs="ignore")
-        return pytensor.function(
-            inputs, [logp, *grads], mode=mode or SIDES[on], on_unused_input="ignore"
-        )
+compiled = partial(with_gradients, inputs=[s, free, y, rows])
 
 
 @pytest.mark.parametrize("name", FIRES)
