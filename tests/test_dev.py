@@ -24,7 +24,7 @@ def checkout(tmp_path):
 
 
 @pytest.mark.parametrize("database", ["canonicalize", "stabilize", "specialize"])
-def test_the_new_rule_is_a_row_of_the_table(checkout, database):
+def test_new_rule_is_a_row_of_the_table(checkout, database):
     arguments = ["new-rule", "ceil_of_floor", "--database", database]
     assert main(arguments, checkout) == 0
     namespace = {"__name__": "rules"}

@@ -81,14 +81,14 @@ def test_gaussian_rows_fire_for_the_likelihood(explained):
     assert row.rows_after == 2 * 40 + 1
 
 
-def test_prior_with_an_entry_for_each_row_is_left_alone(explained):
+def test_prior_with_one_entry_per_row_is_left_alone(explained):
     row = only(explained["radon"]["a"], COMPACT)
     assert not row.fired
     assert (row.kind, row.rows_before, row.rows_after) == ("prior", 40, 40)
     assert "a has one value per row" in row.reason
 
 
-def test_scalar_prior_has_one_row_that_says_it_is_small(explained):
+def test_scalar_prior_is_reported_as_small(explained):
     [row] = explained["radon"]["mu"]
     assert row.rewrite == ""
     assert "32 entries" in row.reason
@@ -141,7 +141,7 @@ def test_linear_count_term_is_compacted_to_one_row():
     assert (left.fired, left.rows_before) == (False, N)
 
 
-def test_data_that_is_not_frozen_is_refused_and_told_how_to_freeze(counts):
+def test_unfrozen_data_are_refused_with_advice(counts):
     rows = explain(counts, freeze_model=False)["few"]
     row = only([row for row in rows if not row.fired], COMPACT)
     assert row.reason == "group is shared and can change between evaluations"
@@ -229,7 +229,7 @@ def test_every_variable_has_a_row_likelihoods_first_and_large_ones_first(explain
     assert [*names] == ["y", "a", "b", "mu", "sigma"]
 
 
-def test_rows_are_those_of_a_compilation(radon, explained):
+def test_decisions_match_a_compilation(radon, explained):
     with collected() as decisions:
         rewrite_pregrad(radon.logp())
     fired = {(d.rule, d.rows_before, d.rows_after) for d in decisions if d.fired}
@@ -237,7 +237,7 @@ def test_rows_are_those_of_a_compilation(radon, explained):
     assert fired == {(r.rewrite, r.rows_before, r.rows_after) for r in rows if r.fired}
 
 
-def test_kernels_are_those_of_a_compilation(radon, explained):
+def test_kernels_match_a_compilation(radon, explained):
     function = radon.logp_dlogp_function(ravel_inputs=False, mode="NUMBA")._pytensor_function
     nodes = [n for n in function.maker.fgraph.apply_nodes if isinstance(n.op, FusedKernel)]
     assert len(explained["radon"].kernels.n_nodes) == len(nodes) == 1
@@ -467,7 +467,7 @@ def test_each_refusal_has_a_text_and_advice(name):
     assert f"{refusal.text} (to do: {refusal.advice})" == str(refusal)
 
 
-def test_effects_that_could_be_placed_are_said():
+def test_reparametrizable_effects_are_named():
     with pm.Model() as model:
         sigma = pm.HalfNormal("sigma")
         raw = pm.Normal("raw", shape=5)

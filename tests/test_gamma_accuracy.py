@@ -129,7 +129,7 @@ def errors(function, log_a, value, gradient):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: type(case).__name__)
-def test_right_where_upstream_is_noise_and_nowhere_much_worse(case):
+def test_error_is_bounded_by_upstreams_and_by_round_off(case):
     upstream = logp_dlogp(case, on=False, mode=PYTHON)
     ours = logp_dlogp(case, on=True, mode="NUMBA")
     count = int(n.sum()) + ROWS

@@ -186,7 +186,7 @@ def sides(request):
     return off, on, model.initial_point(), OPS.get(request.param, {FusedKernel: 1})
 
 
-def test_one_kernel_takes_it(sides):
+def test_model_is_one_kernel(sides):
     _, on, _, ops = sides
     nodes = on._pytensor_function.maker.fgraph.apply_nodes
     assert Counter(type(node.op) for node in nodes) == ops

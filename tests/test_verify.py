@@ -321,14 +321,14 @@ def test_points_are_of_the_precision_of_the_variables(dtype):
     assert all((near != x).any() for near in neighbors(x, np.random.default_rng(0)))
 
 
-def test_shares_that_are_next_to_equal():
+def test_nearly_equal_shares_pass():
     """The gradient of two is what a softmax and one half leave of each other."""
     with pm.Model() as model:
         pm.Dirichlet("shares", np.ones(2))
     assert verify(model)
 
 
-def test_points_with_one_entry_far_out():
+def test_points_include_one_outlying_entry():
     start = {"a": np.full(5, 0.5), "b": np.ones(()), "none": np.ones(0)}
     sizes = {name: value.shape for name, value in start.items()}
     points = dict(points_around(start, sizes, 2, np.random.default_rng(0)))

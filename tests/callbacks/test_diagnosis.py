@@ -105,7 +105,7 @@ CAUSES = {
 
 
 @pytest.mark.parametrize("make", CAUSES, ids=lambda make: make.__name__)
-def test_sample_names_variables_and_rows(make):
+def test_sample_error_names_variables_and_rows(make):
     with pytest.raises(SamplingError) as raised:
         pymc_fastlogp.sample(model=make(), **OPTIONS)
     assert str(raised.value) == f"sampling cannot start: {CAUSES[make]}"
@@ -121,7 +121,7 @@ def test_sample_names_variables_and_rows(make):
     ],
     ids=["reparametrized", "not frozen", "by nutpie"],
 )
-def test_every_way_to_sample_names_them(options):
+def test_every_entry_point_names_variables_and_rows(options):
     with pytest.raises(SamplingError, match="obs: 1 of 50 rows is nan, the first at index 3"):
         pymc_fastlogp.sample(model=nan_data(), **OPTIONS, **options)
 
@@ -133,7 +133,7 @@ def test_given_initial_values_are_those_that_are_named():
         pymc_fastlogp.sample(model=model, initvals={"u": 5.0}, **OPTIONS)
 
 
-def test_a_fine_model_is_not_evaluated_again(monkeypatch):
+def test_valid_model_is_not_evaluated_again(monkeypatch):
     def fail(*_):
         raise AssertionError("evaluated again")
 
@@ -143,7 +143,7 @@ def test_a_fine_model_is_not_evaluated_again(monkeypatch):
 
 
 @pytest.mark.parametrize("make", [models.one_number, models.hierarchy, models.correlated])
-def test_a_fine_model_has_no_cause(make):
+def test_valid_model_has_no_cause(make):
     model = make()
     assert causes(model, [model.initial_point(seed) for seed in range(3)]) == []
 

@@ -128,7 +128,7 @@ def test_progress_is_reported(draw):
     assert len(reported[0]) == 2
 
 
-def test_interrupted_returns_what_there_is(draw):
+def test_interrupted_sampling_returns_the_draws_so_far(draw):
     def interrupt():
         time.sleep(0.5)
         raise KeyboardInterrupt
@@ -138,7 +138,7 @@ def test_interrupted_returns_what_there_is(draw):
     assert 2 < idata.posterior.sizes["draw"] < 1_000_000
 
 
-def test_errors_meanwhile_end_the_sampler(draw):
+def test_error_ends_the_sampler(draw):
     def fail():
         raise OSError("no such module")
 

@@ -127,7 +127,7 @@ def test_mapped_coordinates_have_labels_of_their_own(original):
         assert label == (f"{name} (moved)" if k in (5, 1) else name)
 
 
-def test_stored_points_are_called_what_they_are():
+def test_stored_points_have_labels():
     options = {"draws": 5, "tune": 5, "chains": 1, "cores": 1, "progressbar": False, "quiet": True}
     stored = {"idata_kwargs": {"include_transformed": True}, "random_seed": 1}
     trace = pymc_fastlogp.sample(model=regression(), reparametrize=True, **options, **stored)
@@ -181,7 +181,7 @@ def test_a_model_that_cannot_be_frozen_is_compiled_as_it_is():
     assert compiled.logp_dlogp(np.zeros(1))[1] == 1.0
 
 
-def test_sample_does_it_too():
+def test_sample_applies_the_map():
     trace = pymc_fastlogp.sample(
         model=regression(),
         reparametrize=True,

@@ -76,7 +76,7 @@ def test_equal_models_have_equal_keys():
         assert key_of(make(), {}) == key_of(make(), {})
 
 
-def test_a_logp_that_is_a_static_method():
+def test_static_method_logp_has_a_key():
     """PyMC keeps it as the class body has it, not as a function."""
 
     def correlations(eta):
@@ -106,7 +106,7 @@ def test_models_of_the_zoo_have_keys(name):
 
 
 @pytest.mark.parametrize("name", NO_KEY)
-def test_densities_made_at_run_time_have_none(name):
+def test_run_time_densities_have_no_key(name):
     with pytest.raises(NotKeyedError):
         key_of(zoo.make(name), {})
 
@@ -135,7 +135,7 @@ def test_variables_captured_by_a_transform_change_the_key(one, other):
     assert keys[0] != keys[1]
 
 
-def test_dates_count():
+def test_dates_change_the_key():
     """A Timestamp keeps all that it is outside of its dictionary."""
     keys = {
         key_of(normal(coords={"k": pd.date_range(start, periods=3)}), {})
@@ -153,12 +153,12 @@ def test_a_model_keeps_its_key_when_it_was_compiled():
     assert key_of(model, {}) == before
 
 
-def test_options_count():
+def test_options_change_the_key():
     keys = {key_of(normal(), {"var_names": names}) for names in (None, [], ["mu"])}
     assert len(keys) == 3
 
 
-def test_set_data_counts():
+def test_set_data_changes_the_key():
     model = normal()
     before = key_of(model, {})
     with model:
@@ -169,7 +169,7 @@ def test_set_data_counts():
     assert changed != before == key_of(model, {})
 
 
-def test_order_of_edges_counts():
+def test_order_of_edges_changes_the_key():
     """``a - b`` is not ``b - a``, nor is a variable that is used twice two that are equal."""
 
     def model(difference):
@@ -191,7 +191,7 @@ def test_order_of_edges_counts():
     assert len(keys) == 5
 
 
-def test_inner_graphs_count():
+def test_inner_graphs_change_the_key():
     def model(step):
         with pm.Model() as made:
             a = pm.Normal("a")

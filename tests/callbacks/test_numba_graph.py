@@ -127,7 +127,7 @@ def test_an_op_of_the_user_that_raises_is_a_status():
     assert logp(compiled, points(compiled, 1)[0])[0] == 0
 
 
-def test_eight_threads_get_what_one_gets(compiled):
+def test_threads_agree(compiled):
     at = [*points(compiled, 40), np.zeros(6)] * 5
     expected = [logp(compiled, x) for x in at]
     with ThreadPoolExecutor(8) as pool:

@@ -127,7 +127,7 @@ def test_a_damaged_file_is_made_again(damage, folder, builds):
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
-def test_a_folder_that_others_may_write_to_is_left_alone(mode, folder, builds, caplog):
+def test_world_writable_folder_is_not_used(mode, folder, builds, caplog):
     file_cache._warn_once.cache_clear()
     value()
     folder.chmod(mode)
@@ -136,7 +136,7 @@ def test_a_folder_that_others_may_write_to_is_left_alone(mode, folder, builds, c
     assert any("other users can write" in text for text in caplog.messages)
 
 
-def test_a_folder_that_cannot_be_written_is_done_without(tmp_path, monkeypatch, builds):
+def test_unwritable_folder_is_ignored(tmp_path, monkeypatch, builds):
     """A file where the folder should be: also root cannot write there."""
     place = tmp_path / "file"
     place.write_text("no folder")
@@ -162,13 +162,13 @@ def test_sites_are_found_with_their_model(make, folder, builds):
     assert plain.logp_dlogp(x)[0] != expected
 
 
-def test_a_model_without_effects_is_kept_as_it_is(folder, builds):
+def test_model_without_effects_is_stored_as_written(folder, builds):
     for _ in range(2):
         pymc_fastlogp.compile_pymc_model(models.one_number(), reparametrize=True)
     assert len(builds) == 1
 
 
-def test_a_full_disk_is_done_without(folder, builds, monkeypatch):
+def test_full_disk_is_ignored(folder, builds, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
@@ -177,7 +177,7 @@ def test_a_full_disk_is_done_without(folder, builds, monkeypatch):
     assert len(builds) == 2
 
 
-def test_a_folder_of_another_user_is_left_alone(folder, caplog, monkeypatch):
+def test_folder_of_another_user_is_not_used(folder, caplog, monkeypatch):
     file_cache._warn_once.cache_clear()
     folder.mkdir(mode=0o700)
     monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
@@ -249,7 +249,7 @@ def test_a_record_that_is_too_large_is_not_kept(folder, monkeypatch, builds):
 
 
 @pytest.mark.parametrize("n_kills", [8, pytest.param(1000, marks=pytest.mark.slow)])
-def test_processes_that_share_a_folder_and_are_killed(n_kills, tmp_path):
+def test_killed_processes_leave_a_valid_cache(n_kills, tmp_path):
     """Whoever lives says the right values, nobody hangs or ends otherwise, and what is left is whole."""
     flags = {
         "PYTENSOR_FLAGS": f"base_compiledir={tmp_path / 'compiled'}",

@@ -29,7 +29,7 @@ def expected(model):
 
 
 @pytest.mark.parametrize("pickler", [pickle, cloudpickle], ids=["pickle", "cloudpickle"])
-def test_a_compiled_function(pickler, model, expected):
+def test_compiled_function_survives_pickling(pickler, model, expected):
     function = model.compile_logp(mode="NUMBA")
     assert any(isinstance(node.op, FusedKernel) for node in function.f.maker.fgraph.apply_nodes)
     content = pickler.dumps(function)
@@ -38,7 +38,7 @@ def test_a_compiled_function(pickler, model, expected):
 
 
 @pytest.mark.parametrize("pickler", [pickle, cloudpickle], ids=["pickle", "cloudpickle"])
-def test_a_function_of_logp_and_gradient(pickler, model):
+def test_logp_dlogp_function_survives_pickling(pickler, model):
     function = model.logp_dlogp_function(ravel_inputs=True, mode="NUMBA")
     function.set_extra_values({})
     x = np.linspace(-0.5, 0.5, 7)
@@ -46,7 +46,7 @@ def test_a_function_of_logp_and_gradient(pickler, model):
         np.testing.assert_array_equal(found, value)
 
 
-def test_a_model(model):
+def test_model_survives_pickling(model):
     """PyMC's models can be pickled by cloudpickle alone."""
     copied = cloudpickle.loads(cloudpickle.dumps(model))
     found, value = (logp_and_gradient(each) for each in (copied, model))

@@ -24,7 +24,7 @@ KINDS = ["normal", *(slow(kind) for kind in OBSERVED if kind != "normal")]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("number", [np.nan, *map(slow, (np.inf, -np.inf, 1e308))])
-def test_a_covariate_that_is_no_number(kind, number):
+def test_nan_covariate_agrees(kind, number):
     x = X.copy()
     x[3] = number
     # Upstream's rewrites turn the checks of most densities into -inf, which its Ops alone raise for.
@@ -33,7 +33,7 @@ def test_a_covariate_that_is_no_number(kind, number):
 
 @pytest.mark.parametrize("kind", ["normal", *map(slow, ("student", "censored", "gamma"))])
 @pytest.mark.parametrize("number", [np.inf, -np.inf])
-def test_an_observation_that_is_infinite(kind, number):
+def test_infinite_observation_agrees(kind, number):
     y = OBSERVED[kind].copy()
     y[3] = number
     assert_as_upstream(lambda: grouped(kind, y=y))
@@ -93,7 +93,7 @@ def read_only(values):
 
 @pytest.mark.parametrize("arranged", [every_third_backwards, slow(column_of), slow(read_only)])
 @pytest.mark.parametrize("as_data", [False, True], ids=["constants", "data"])
-def test_layouts(arranged, as_data):
+def test_array_layouts_agree(arranged, as_data):
     arrays = [arranged(each) for each in (X, GROUP, OBSERVED["poisson"])]
     found = directly(grouped("poisson", *arrays, as_data))
     expected = directly(grouped("poisson", as_data=as_data))
@@ -116,7 +116,7 @@ def with_group(k, as_data):
 
 @pytest.mark.parametrize("k", [GROUPS, slow(10**6), slow(-GROUPS - 1)])
 @pytest.mark.parametrize("as_data", [False, True], ids=["constants", "data"])
-def test_a_group_that_is_not_there(k, as_data):
+def test_empty_group_agrees(k, as_data):
     """Upstream's Ops raise, but its code for Numba reads what is behind the array."""
     with disabled(), pytest.raises(IndexError, match="out of bounds"):
         logp_and_gradient(with_group(k, as_data), PYTHON)
@@ -148,7 +148,7 @@ def test_a_constant_index_out_of_range_raises_when_it_is_called(build):
 
 
 class TestDataThatAreReplaced:
-    def test_between_calls(self):
+    def test_data_replaced_between_calls_count(self):
         model = grouped("poisson", as_data=True)
         function = model.compile_logp(mode="NUMBA")
         point = model.initial_point()

@@ -93,7 +93,7 @@ def test_a_difference_keeps_all_terms():
     ("value", "dtype", "expected"),
     [(-1, "uint8", 255), (300, "int8", 44), (-1, "bool", True), (2, "float32", 2.0)],
 )
-def test_a_constant_is_wrapped_to_its_type(value, dtype, expected):
+def test_constant_wraps_to_its_dtype(value, dtype, expected):
     found = const(value, dtype).value
     assert found == expected
     assert type(found) is type(expected)

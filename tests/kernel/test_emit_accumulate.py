@@ -206,7 +206,7 @@ def test_scatters_with_repeated_indices(n, index_dtype, static):
         np.testing.assert_allclose(total_, x_.sum(), rtol=1e-13, atol=1e-13)
 
 
-def test_an_index_that_takes_much_to_compute():
+def test_costly_index_expression():
     """It is not computed again in each lane, as others are."""
     x, y = given("x", 50, dtype="int64"), output("y", 7)
     index: Expr = Load(x, (I0,))

@@ -91,7 +91,7 @@ def test_runs_in_registers_are_right_for_any_index(n, static):
 @pytest.mark.parametrize("static", [True, False], ids=["static", "runtime"])
 @pytest.mark.parametrize("neighbors", [RUNS, SHORT_RUNS, None])
 @pytest.mark.parametrize("n", [1, W - 1, W, W + 1, W + 3, 5 * W + 1])
-def test_an_index_that_is_not_computed_again_in_each_lane(n, neighbors, static):
+def test_index_is_computed_once_per_vector(n, neighbors, static):
     """A loop may end with one row, which is no vector."""
     kernel = compile_native(sums_by_group(n, neighbors, static=static, n_operations=CHEAP + 1))
     rng = np.random.default_rng(0)
@@ -301,7 +301,7 @@ def test_random_scatters(index, is_constant, static):
     check_value(case(build, x, index), static=static, known=(1,) if is_constant else ())
 
 
-def test_an_index_that_is_part_of_the_code():
+def test_index_constant_embedded_in_code():
     index = np.repeat(np.arange(8), [29, 1, 28, 2, 27, 3, 26, 4])
     x = np.random.default_rng(0).normal(size=index.size)
     check_value(case(lambda x: pt.zeros(8)[index].inc(x**2), x))

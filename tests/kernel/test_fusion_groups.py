@@ -34,7 +34,7 @@ def test_shared_subexpression_is_substituted_once():
     assert asked.count(shared) == 2
 
 
-def test_an_element_that_changes_within_a_loop_is_read_as_it_is_then():
+def test_mutated_element_is_reread():
     x, b, before, after = map(vector, ("x", "b", "before", "after"))
     one = Const(1.0, "float64")
     loops = [

@@ -189,7 +189,7 @@ def test_a_sampler_in_the_background_keeps_everything():
     assert are_alive(references) == {False}
 
 
-def test_a_call_that_comes_too_late_is_an_error():
+def test_call_after_release_is_an_error():
     """Numba's code stays, so the address of a callback is one for ever; its kernel is gone."""
     compiled = compiled_model()
     callback = LogpCallback(compiled.compiled_logp_func.address, 0, 8, None)

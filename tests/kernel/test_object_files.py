@@ -46,7 +46,7 @@ def test_least_recently_used_file_is_evicted_first(folder):
     assert [k for k in range(5) if read(name(k))] == [0, 2, 3, 4]
 
 
-def test_small_files_are_bounded_without_a_look_at_each(monkeypatch, tmp_path):
+def test_small_files_are_bounded_without_listing(monkeypatch, tmp_path):
     files = BoundedFiles(tmp_path, PREFIX, 1000 * 132)
     looks = []
     evict = BoundedFiles.evict
@@ -105,7 +105,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch, tmp_path, capl
     assert "was not written" in caplog.text
 
 
-def test_a_damaged_file_is_as_good_as_none(folder):
+def test_damaged_file_is_ignored(folder):
     write(name(1), code(1))
     path = folder / f"{name(1)}.o"
     whole = path.read_bytes()

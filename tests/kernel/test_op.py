@@ -100,7 +100,7 @@ def test_outputs_have_the_static_shapes_of_the_inner_graph():
     assert op(x).type.shape == (3,)
 
 
-def test_dprint_shows_the_loops(inputs):
+def test_dprint_prints_the_program(inputs):
     text = pytensor.dprint(kernel()(*inputs), print_op_info=True, file="str")
     assert "FusedKernel{" in text
     assert "input x0: float64[len(x0, 0)]" in text

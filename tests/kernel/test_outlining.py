@@ -97,7 +97,7 @@ def small_loops(monkeypatch):
 @pytest.mark.parametrize("static", [True, False])
 @pytest.mark.parametrize("contiguous", [True, False])
 @pytest.mark.parametrize("name", CASES)
-def test_parts_compute_the_same(name, static, contiguous, monkeypatch):
+def test_outlined_program_computes_the_same(name, static, contiguous, monkeypatch):
     graph = CASES[name]
     arrays = graph.arrays
     if not contiguous:
@@ -128,7 +128,7 @@ def test_fallback_is_a_scalar_function_of_its_own():
     assert lanes(again) == {1}
 
 
-def test_code_that_runs_again_belongs_to_the_program():
+def test_fallback_code_belongs_to_the_program():
     program = program_of_case(CASES["fails"])
     assert as_text(replace(program, fallback=None)) != as_text(program)
     calls = program_of_case(case(lambda x: pt.betainc(1.5, 2.5, x), X))

@@ -59,7 +59,7 @@ def test_loops_over_the_same_rows_become_one(rows):
     assert not [buffer for buffer in program.scratch if buffer.shape == (ROWS,)]
 
 
-def test_a_loop_waits_for_the_sum_that_it_uses(rows):
+def test_loop_follows_the_sum_that_it_uses(rows):
     _, y, _ = rows
     program = program_of([y], [pt.sum(y / pt.sum(y))])
     assert domains(program).count((ROWS,)) == 2
@@ -96,7 +96,7 @@ def fused(*loops):
     return [loop.domain for loop in fuse_loops(Program((), (), (), (), loops)).steps]
 
 
-def test_weights_of_rows_do_not_wait_with_what_else_is_of_their_length():
+def test_row_weights_are_not_delayed_by_other_loops():
     """A pair that is computed from all rows, and one that all rows read: as one loop, they would part the rows."""
     b = buffers(x=(ROWS,), y=(ROWS,), total=(), of_rows=(SHORT,), weights=(SHORT,), v=(SHORT,))
     first = Load(b["weights"], (Const(0, "int64"),))
@@ -112,7 +112,7 @@ def test_weights_of_rows_do_not_wait_with_what_else_is_of_their_length():
         assert found.index((SHORT,)) < found.index((ROWS,))
 
 
-def test_loops_meet_although_some_between_have_to_stay_before_and_some_behind():
+def test_loops_fuse_across_dependent_loops():
     b = buffers(x=(ROWS,), y=(ROWS,), total=(), other=(3,), pair=(SHORT,), v=(SHORT,))
     found = fused(
         stored(b["total"], Const(0.0, "float64")),

@@ -119,7 +119,7 @@ def test_each_kernel_logs_a_line(caplog):
     assert caplog.messages == ["fastlogp_fused_kernel: 4 nodes -> 1"]
 
 
-def test_one_node_stays_outside():
+def test_single_node_stays_outside():
     x = pt.dmatrix("x")
     assert not kernels(fused([x], [pt.exp(x).T]))
 
@@ -279,7 +279,7 @@ def test_a_node_that_cannot_be_lowered_stays_outside_alone(caplog):
     assert_same_values(fgraph, [x], outputs, [np.array([0.5, 1.0])])
 
 
-def test_pytensor_tells_what_is_replaced(capsys):
+def test_verbose_pytensor_prints_the_replacement(capsys):
     x = pt.dvector("x")
     n = pt.exp(x).sum().astype("int64")  # as above: a region of which nothing is replaced
     with pytensor.config.change_flags(optimizer_verbose=True):

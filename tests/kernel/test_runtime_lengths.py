@@ -212,7 +212,7 @@ def outcome(function, arrays):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_gives_or_raises_what_upstream_does(name):
+def test_value_or_error_is_upstreams(name):
     build, *arrays = CASES[name]
     function = compiled(build, *arrays)
     assert programs(function)

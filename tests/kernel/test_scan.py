@@ -169,7 +169,7 @@ def test_a_position_out_of_bounds_in_a_step():
         function([0, 3, 1], np.array([1.0, 2.0, 4.0]))
 
 
-def test_checks_of_steps_that_do_not_run():
+def test_checks_of_skipped_steps_do_not_raise():
     """Lengths that do not fit matter in a step alone."""
     n, x, y = pt.lscalar("n"), pt.dvector("x"), pt.dvector("y")
     start = pt.as_tensor(np.zeros(3))
@@ -424,7 +424,7 @@ def test_a_result_that_a_later_value_replaces_stays_in_its_step():
     assert_same(compiled(graph, [value])(value), evaluated([x], outputs, [value]))
 
 
-def test_the_mode_of_the_function_counts():
+def test_inner_graph_follows_the_mode_of_the_function():
     """A rewrite that a mode excludes is excluded from the steps, too."""
     [y] = scan(lambda x, s: (s + x) ** 2 - 1, [X], [ZERO])
     found = []

@@ -51,7 +51,7 @@ def find_effects(written: pm.Model) -> model_with_sites.ModelEffects:
     ],
     ids=lambda x: getattr(x, "__name__", ""),
 )
-def test_effects_and_those_that_go_together(make, blocks, kinds):
+def test_effects_are_found_in_blocks(make, blocks, kinds):
     found = find_effects(make())
     assert {frozenset(x) for x in found.blocks} == {frozenset(x) for x in blocks}
     assert dict(found.kinds) == kinds
@@ -229,13 +229,13 @@ def test_one_of_two_multiplied_effects_gets_a_site(make):
     assert {x.name: x.reason for x in found.unchanged}["other"] == effects.MUTUAL_PRODUCT
 
 
-def test_effects_of_another_normal_that_sum_to_zero_are_none(monkeypatch):
+def test_zero_sum_effects_of_another_normal_are_refused(monkeypatch):
     monkeypatch.setattr(pm.ZeroSumNormal, "rv_op", OtherZeroSumNormal.rv_op)
     found = find_effects(models.zero_sum())
     assert not found.blocks
 
 
-def test_correlated_effects_of_another_normal_are_none(monkeypatch):
+def test_correlated_effects_of_another_normal_are_refused(monkeypatch):
     monkeypatch.setattr(pm.MvNormal, "rv_op", OtherMvNormal(method="cholesky"))
     found = find_effects(models.correlated_centered())
     assert not found.blocks
@@ -263,7 +263,7 @@ def test_broadcast_over_groups_is_no_mean_of_an_effect():
     assert new.compile_logp()(new.initial_point()) < 0
 
 
-def test_one_group_is_an_effect_if_it_has_an_axis():
+def test_one_group_with_an_axis_is_an_effect():
     with pm.Model(coords={"g": ["all"]}) as written:
         pm.Normal("x", pm.Normal("mu"), pm.HalfNormal("tau"), dims="g")
     assert find_effects(written).kinds == {"x": "centered"}
@@ -275,7 +275,7 @@ def test_coupled_effects_are_left_as_written():
     assert {x.name: x.reason for x in found.unchanged}["a"] == model_with_sites.IS_COUPLED
 
 
-def test_the_model_is_left_as_it_is():
+def test_model_is_not_modified():
     written = models.pair()
     before = (written.logp(), list(written.free_RVs), dict(written.rvs_to_transforms))
     find_effects(written)

@@ -32,7 +32,7 @@ def precision_with(correlation: float, scales: list[float]) -> np.ndarray:
 
 
 @given(st.integers(0, 2**32), st.integers(2, 12))
-def test_parameters_of_any_gaussian_are_uncorrelated_and_have_variance_1(seed, n):
+def test_mapped_gaussian_is_standard_normal(seed, n):
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(n, n)) + 0.1 * np.eye(n)
     scales = np.exp(rng.normal(size=n) * 3)
@@ -49,7 +49,7 @@ def test_parameters_of_any_gaussian_are_uncorrelated_and_have_variance_1(seed, n
     np.testing.assert_allclose(mapped, np.eye(n), atol=1e-4)
 
 
-def test_a_parameter_that_is_correlated_with_no_other_stays_as_it_is_but_for_its_scale():
+def test_uncorrelated_parameter_is_only_rescaled():
     precision = np.diag([1.0, 1.0, 4.0])
     precision[:2, :2] = precision_with(0.99, [1.0, 30.0])
     found, _ = found_of(precision, 1, 1, 1)
@@ -79,7 +79,7 @@ def test_mutually_dependent_parameters_follow_nothing():
     assert (list(found.indices), len(found.dependents), found.right.shape) == ([0, 1], 0, (0, 0))
 
 
-def test_back_and_forth():
+def test_inverse_map_restores_the_point():
     rng = np.random.default_rng(1)
     found = LinearMap(
         np.array([4, 1]),
@@ -114,7 +114,7 @@ def test_uncorrelated_posterior_needs_no_map(precision):
     assert found is None or ratio == np.inf
 
 
-def test_a_long_variable_alone_has_nothing_to_follow():
+def test_long_variable_alone_has_no_map():
     assert found_of(precision_with(0.9, [1.0] * 130), 130) == (None, 1.0)
     assert found_of(np.eye(1), 1) == (None, 1.0)
 
@@ -142,13 +142,13 @@ def test_coefficients_of_a_regression_are_mapped():
     assert abs(found.matrix).max() > 100
 
 
-def test_a_model_whose_priors_depend_on_others_stays_as_it_is(caplog):
+def test_hierarchical_priors_are_left_alone(caplog):
     with caplog.at_level("INFO", logger="pymc_fastlogp"):
         assert coordinates(regression(sigma=1)) is None
     assert "priors depend on others, c" in caplog.text
 
 
-def test_a_model_whose_effects_have_no_sites_stays_as_it_is(caplog):
+def test_model_without_sites_is_left_alone(caplog):
     with pm.Model() as model:
         walk = pm.Normal("start") + (pm.HalfNormal("step") * pm.Normal("raw", shape=5)).cumsum()
         pm.Normal("y", walk, 0.1, observed=np.arange(5.0))
@@ -158,7 +158,7 @@ def test_a_model_whose_effects_have_no_sites_stays_as_it_is(caplog):
 
 
 @pytest.mark.parametrize("make", [as_written.lkj_by_row, as_written.used_twice, as_written.spatial])
-def test_a_posterior_that_is_no_gaussian_keeps_its_coordinates(make, caplog):
+def test_non_gaussian_posterior_is_left_alone(make, caplog):
     with caplog.at_level("INFO", logger="pymc_fastlogp"):
         compiled = pymc_fastlogp.compile_pymc_model(make(), reparametrize=True)
     assert "the posterior is not Gaussian" in caplog.text
@@ -166,7 +166,7 @@ def test_a_posterior_that_is_no_gaussian_keeps_its_coordinates(make, caplog):
 
 
 @pytest.mark.filterwarnings("error")
-def test_gradients_that_are_not_finite_on_the_way_are_no_warnings():
+def test_non_finite_gradients_do_not_warn():
     above = pm.distributions.transforms.Interval(lower=-1)
     with pm.Model() as model:
         x = pm.Normal("x", [1.0, 2.0, 3.0], 1.0, transform=above)
@@ -174,7 +174,7 @@ def test_gradients_that_are_not_finite_on_the_way_are_no_warnings():
     coordinates(model)
 
 
-def test_gradients_of_a_gaussian_are_what_its_map_says_and_others_are_not():
+def test_gradients_are_linear_only_for_a_gaussian():
     precision = np.array([[4.0, 3.9], [3.9, 4.0]])
     found, _ = linear_map(lambda x: -precision @ x, np.zeros(2), [np.arange(2)])
 
@@ -189,7 +189,7 @@ def test_gradients_of_a_gaussian_are_what_its_map_says_and_others_are_not():
     assert _mismatch(heavy, found, np.zeros(2)) > MAX_MISMATCH
 
 
-def test_a_point_at_which_the_model_cannot_be_evaluated_is_no_gaussian():
+def test_failed_evaluation_is_no_gaussian():
     precision = np.array([[4.0, 3.9], [3.9, 4.0]])
     found, _ = linear_map(lambda x: -precision @ x, np.zeros(2), [np.arange(2)])
 

@@ -35,7 +35,7 @@ def sited(model: pm.Model) -> pm.Model:
 
 
 @pytest.mark.parametrize("prior", PRIORS.values(), ids=PRIORS)
-def test_there_and_back_and_the_jacobian(prior):
+def test_transform_has_inverse_and_jacobian(prior):
     model = sited(effects_of(prior))
     tau = model["tau"]
     assert model.rvs_to_transforms[tau] is scale_transform
@@ -56,7 +56,7 @@ def test_there_and_back_and_the_jacobian(prior):
         np.testing.assert_allclose(slope, float(expected * (1 - left)), rtol=1e-12)
 
 
-def test_the_density_ends_like_a_gaussian_on_both_sides():
+def test_density_has_gaussian_tails():
     """With the logarithm it falls by the distance alone towards zero."""
     model = sited(effects_of(PRIORS["half-normal"]))
     logp = model.compile_logp(vars=[model["tau"]])
@@ -113,7 +113,7 @@ def test_chains_start_at_the_initial_value():
     np.testing.assert_allclose(x.eval(), 0.125, rtol=1e-14)
 
 
-def test_explain_says_so():
+def test_explain_names_the_scales():
     effects = pymc_fastlogp.explain(effects_of(PRIORS["half-normal"])).effects
     assert effects["tau"] == "reparametrize lets it come near zero: it is the scale of effects"
 

@@ -195,7 +195,7 @@ def test_arrays_of_site_nodes_are_not_overwritten():
         np.testing.assert_allclose(found, wanted, rtol=1e-14)
 
 
-def test_operations_that_others_alone_read_are_part_of_them():
+def test_operations_read_by_site_nodes_alone_join_them():
     """Of the sum, the elements that are read by a reduction, by one of another shape, and by the user are stored, no other."""
 
     def forward(x, y):
@@ -233,7 +233,7 @@ def test_results_of_one_node_survive_the_next(mode):
     np.testing.assert_allclose([one, two], np.exp(np.cos(np.sin([[4.0], [8.0]]))), rtol=1e-14)
 
 
-def test_a_node_that_no_kernel_covers_stays():
+def test_uncovered_node_stays():
     def forward(x):
         return [pt.linalg.eigh(x)[0]]
 
@@ -247,7 +247,7 @@ def test_a_node_that_no_kernel_covers_stays():
     np.testing.assert_allclose(function(np.diag([1.0, 2.0, 3.0])), [1, 2, 3])
 
 
-def test_gradients_are_summed_to_the_shape_of_what_they_are_of():
+def test_gradients_are_summed_over_broadcast_axes():
     x = pt.tensor(shape=(2, J), dtype="float64")
     for shape in [(), (1,), (J,), (1, J), (2, 1), (2, J)]:
         assert unbroadcast(x, pt.tensor(shape=shape, dtype="float64")).type.shape == shape

@@ -170,7 +170,7 @@ def test_effects_combined_with_others_are_left_to_the_pilot():
 
 
 @pytest.mark.parametrize("written", WAYS)
-def test_rows_are_those_that_the_model_was_made_of(written):
+def test_rows_are_counted_before_compaction(written):
     model = freeze_dims_and_data(model_of(offset, written=written))
     group, x, y = simulated()
     site = Site.infinite(2, (GROUPS,))

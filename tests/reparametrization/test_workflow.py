@@ -162,7 +162,7 @@ def test_a_model_stays_as_it_is_where_the_plugin_is_off(caplog):
     assert "nutpie compiled the model" in caplog.text
 
 
-def test_an_effect_that_data_make_one():
+def test_shared_data_index_makes_an_effect():
     with pm.Model() as model:
         tau, one = pm.HalfNormal("tau"), pm.Data("one", 1.0)
         raw = pm.Normal("raw", 0, one, shape=models.GROUPS)

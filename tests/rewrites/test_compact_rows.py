@@ -293,7 +293,7 @@ def test_refuses(name):
     assert any(reason in str(decision.refusal) for decision in decisions)
 
 
-def test_refuses_what_is_also_an_output():
+def test_refuses_if_rows_are_an_output():
     rows = pt.exp(a[GROUP])
     out = pt.concatenate([rows.sum()[None], rows])
     with collected() as decisions:
@@ -309,7 +309,7 @@ def test_unfrozen_model_refuses_and_says_how_to_freeze():
     assert any("freeze_model=True" in str(decision.refusal) for decision in decisions)
 
 
-def test_joins_what_is_the_same_in_all_rows():
+def test_row_invariant_factors_join_the_cells():
     """A multinomial logit whose data have one of two groups: a join does not broadcast its first column."""
     categories = np.arange(200) % 3
     with pm.Model() as model:
@@ -332,7 +332,7 @@ WEIGHTS = {
 
 @pytest.mark.parametrize("h", [np.inf, -np.inf, np.nan, 1.5])
 @pytest.mark.parametrize("weights", WEIGHTS)
-def test_infinite_terms_give_what_they_give_row_by_row(weights, h):
+def test_infinite_terms_agree_with_the_sum_over_rows(weights, h):
     out = (np.tile(WEIGHTS[weights], N // 2) * pt.exp(a[np.zeros(N, dtype=int)])).sum()
     out = clone_replace([out], {a: pt.log(a)})[0]
     with collected() as decisions:
@@ -343,7 +343,7 @@ def test_infinite_terms_give_what_they_give_row_by_row(weights, h):
 
 
 @pytest.mark.parametrize(("dtype", "largest"), [("float32", 2e35), ("float64", 2e307)])
-def test_weights_whose_sums_have_no_number_stay_with_their_rows(dtype, largest):
+def test_non_finite_weight_sums_keep_their_rows(dtype, largest):
     weights = np.where(np.arange(10_000) % 3, largest / 2, largest).astype(dtype)
     x = pt.scalar("x", dtype=dtype)
     out = (weights * pt.exp(-x * np.tile(np.array([1, 2], dtype), 5000))).sum()
@@ -415,7 +415,7 @@ def test_float32_stays_float32():
     assert on.type == out.type
 
 
-def test_slices_of_what_has_an_open_length():
+def test_slices_of_open_lengths_agree():
     known, opened = pt.vector("known", shape=(40,)), pt.vector("opened")
     chosen = pt.switch(pt.as_tensor(np.arange(40) % 3 == 0), known, opened)
     values = {known: np.linspace(0.0, 1.0, 40), opened: np.linspace(2.0, 1.0, 40)}

@@ -122,7 +122,7 @@ def test_single_precision():
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", FIRES)
 @pytest.mark.parametrize("of", [0, 1, 2])
-def test_an_entry_is_finite_if_it_was(name, of, bad):
+def test_finite_entries_stay_finite(name, of, bad):
     point = [x.copy() for x in POINT]
     point[of].flat[3] = bad
     off, on = (_compiled(INPUTS, FIRES[name], on=on)(*point) for on in (False, True))

@@ -96,7 +96,7 @@ def as_added(x):
 
 
 @pytest.mark.parametrize("name", FLAT)
-def test_makes_one_sum_of_which_the_same_chain_becomes(name):
+def test_increments_become_one_sum(name):
     out, n_terms = FLAT[name]
     flat = flattened(out)
     assert len(flat.owner.inputs) == n_terms
@@ -119,7 +119,7 @@ def sums(draw):
 
 @settings(max_examples=60, derandomize=True)
 @given(sums())
-def test_the_same_chain_whatever_is_added_up(case):
+def test_chain_does_not_depend_on_the_order_of_the_sum(case):
     out, n_increments = case
     flat = flattened(out)
     assert chain_of(flat) == chain_of(out)
@@ -133,7 +133,7 @@ def test_leaves_alone(name):
     assert equal_computations([flattened(out)], [out])
 
 
-def test_makes_no_more_nodes_than_increments():
+def test_number_of_nodes_is_linear():
     """Upstream alone makes as many as their square on the way."""
     total = nested(
         *(pt.zeros(LENGTH)[np.array([k % LENGTH])].inc(x[k % LENGTH]) for k in range(200))

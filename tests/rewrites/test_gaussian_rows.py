@@ -309,7 +309,7 @@ def test_a_weight_of_zero_times_an_infinite_square_is_nan():
             assert np.isnan(pregrad(out, on=on).eval({a: at}, mode=PYTHON))
 
 
-def test_squares_in_no_row_at_all():
+def test_empty_rows_agree():
     """Two masks that exclude each other: nothing is left to make cells of."""
     even, odd = np.arange(N) % 2 == 0, np.arange(N) % 4 == 1
     out = pt.switch(even, pt.switch(odd, (Y - a[GROUP]) ** 2, pt.exp(a[GROUP])), (Y - c) ** 2).sum()
@@ -322,7 +322,7 @@ def test_squares_in_no_row_at_all():
     )
 
 
-def test_refuses_what_is_also_an_output():
+def test_refuses_if_rows_are_an_output():
     squares = pt.sqr(Y - a[GROUP])
     _, decisions = rewritten(pt.concatenate([squares.sum()[None], squares]))
     assert not reduced(decisions)
@@ -415,7 +415,7 @@ def test_offsets_in_single_precision_cost_no_digits(scale, with_slope):
     ("dtype", "scale"),
     [("float32", 1e25), ("float32", 1e-25), ("float64", 1e200), ("float64", 1e-200)],
 )
-def test_squares_of_data_that_have_no_number_are_left_alone(dtype, scale):
+def test_non_finite_data_are_left_alone(dtype, scale):
     y = (scale * RNG.normal(size=200)).astype(dtype)
     mean, size = pt.scalar("mean", dtype=dtype), pt.scalar("size", dtype=dtype)
     on, decisions = rewritten(pt.sqr((y - mean) / size).sum())
@@ -469,7 +469,7 @@ def test_a_covariate_with_an_offset_costs_a_kernel_no_digits(slope):
     assert abs(gradient[1] + 2 * (residual * x).sum()) <= 1e-13 * size * 1e6
 
 
-def test_infinite_parameters_are_infinite_where_a_covariate_is_balanced():
+def test_infinite_parameters_stay_infinite_for_balanced_covariates():
     x = np.tile([-1.0, 1.0], N // 2)
     on, decisions = rewritten(pt.sqr(Y - c - d * x).sum())
     assert reduced(decisions)

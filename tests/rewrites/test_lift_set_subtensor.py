@@ -317,7 +317,7 @@ def test_a_constant_that_makes_no_nan_of_zero_is_lifted(operation, w):
     assert_same_value_and_gradient(out, VALUES, rtol=1e-14)
 
 
-def test_positions_in_a_very_large_tensor_are_not_listed():
+def test_positions_in_a_large_tensor_are_not_enumerated():
     """They would take seconds and gigabytes; the sets are taken to overlap instead."""
     assert_left_alone(pt.exp(pt.zeros((100_000, 100_000))[0].set(s)[1:3].set(2 * s)))
 
@@ -393,7 +393,7 @@ def test_reduction_beside_an_open_length_agrees():
     np.testing.assert_allclose(on, off, rtol=1e-13)
 
 
-def test_a_number_with_more_axes_than_what_it_fills():
+def test_fill_value_with_more_axes_agrees():
     number, value = pt.matrix(shape=(1, 1)), pt.vector(shape=(2,))
     out = pt.log(pt.alloc(number[0, 0], N)[I].set(value))
     with switched(True):

@@ -138,7 +138,7 @@ RATES = {
 
 @pytest.mark.parametrize("at", [(-400.0, -400.0), (-400.0, 400.0), (800.0, 1.0), (-1e200, 1.0)])
 @pytest.mark.parametrize("name", RATES)
-def test_logarithms_of_what_under_or_overflows(name, at):
+def test_logarithms_of_underflow_and_overflow(name, at):
     """PyTensor takes logarithms of exponentials, squares and roots that are finite where these are not."""
     rate = RATES[name]
     values = [np.full(6, v) for v in at]

@@ -108,7 +108,7 @@ def test_static_lengths_need_no_comparison():
     assert CheckAndRaise not in ops_of(pregrad(squares(X @ b), on=True))
 
 
-def test_an_index_needs_no_comparison():
+def test_index_needs_no_comparison():
     a = pt.vector("a")
     assert comparisons(squares(a[GROUP])) == ()
 

@@ -151,7 +151,7 @@ TINY, HUGE = 1e-170 * DISTANCES, 1e170 * DISTANCES
         (pt.sqr(s[0] * HUGE), 1e-170),
     ],
 )
-def test_a_scale_of_what_overflows_or_underflows_without_it(squared, scale):
+def test_scaled_distances_neither_overflow_nor_underflow(squared, scale):
     out = density(pt.exp(-squared) + NOISE)
     at = {s: np.array([scale, 1.0, 1.0]), y: np.sin(X)}
     off, on = (pregrad(out, on=on).eval(at, mode=PYTHON) for on in (False, True))

@@ -90,7 +90,7 @@ def evaluated(out, values, *, on):
 
 @pytest.mark.parametrize("exponent", [-700.0, -30.0, 0.3, 700.0, 720.0])
 @pytest.mark.parametrize("name", FIRES)
-def test_value_is_upstreams_where_that_is_not_lost(name, exponent):
+def test_value_equals_upstreams_without_underflow(name, exponent):
     numbers = np.array([3.0, 0.0, -2.5, 7.0])
     values = {
         a: -8.0,

@@ -157,12 +157,12 @@ PERHAPS_NAN = {
 
 
 @pytest.mark.parametrize("name", NEVER_NAN)
-def test_never_nan(name):
+def test_range_excludes_nan(name):
     assert not range_of(NEVER_NAN[name]).nan
 
 
 @pytest.mark.parametrize("name", PERHAPS_NAN)
-def test_perhaps_nan(name):
+def test_range_may_include_nan(name):
     assert range_of(PERHAPS_NAN[name]).nan
 
 
@@ -262,7 +262,7 @@ def test_at_positions(out, where, proved):
     assert is_nonnegative(out, where) == proved
 
 
-def test_functions_keep_their_limits_in_kernels():
+def test_kernels_keep_the_limits_of_functions():
     """The ends that are not moved outward are those that vector code keeps, near them too."""
     v = pt.vector("v")
     outputs = [f(v) for f in (pt.exp, pt.expm1, pt.sigmoid, pt.softplus, pt.tanh, pt.erf, pt.erfc)]

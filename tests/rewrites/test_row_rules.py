@@ -67,7 +67,7 @@ def test_rewriter_name_and_tag_exclude_all_rules(name):
     assert not fired_in(lambda: pregrad(ALL, on=True, exclude=[name]))
 
 
-def test_one_is_applied_to_the_whole_graph_before_the_next():
+def test_each_rule_is_applied_to_the_whole_graph_before_the_next():
     order = [*dict.fromkeys(fired_in(lambda: pregrad(ALL, on=True)))]
     assert order == NAMES
 
@@ -122,7 +122,7 @@ def test_row_reads_are_dropped_after_the_pass():
     assert not any(hasattr(fgraph, name) for fgraph, _ in seen for name in kept)
 
 
-def test_data_that_can_change_are_said_once_in_a_process(caplog, monkeypatch):
+def test_mutable_data_are_logged_once_per_process(caplog, monkeypatch):
     group = pytensor.shared(GROUP, name="group")
     monkeypatch.setattr(
         refusals, "_say_that_data_can_change", cache(refusals._say_that_data_can_change.__wrapped__)
@@ -142,7 +142,7 @@ def test_constants_that_are_computed_are_not_called_by_an_op():
     assert refusals.name_of(pt.vector()).startswith("<Vector")
 
 
-def test_a_rule_is_asked_about_its_functions_alone():
+def test_rule_is_called_only_for_its_functions():
     asked = []
 
     @node_rewriter([pt.gammaln, Sum])
@@ -155,7 +155,7 @@ def test_a_rule_is_asked_about_its_functions_alone():
     assert asked == [pt.sum(x).owner.op, pt.gammaln]
 
 
-def test_the_largest_sums_that_read_a_log_gamma_are_looked_at():
+def test_log_gamma_rules_visit_the_largest_sums():
     a, b, inner = pt.gammaln(phi), pt.exp(phi), pt.gammaln(phi) - theta[1]
     sums = [inner - b, -(a + b) + phi * 2]
     fgraph = FunctionGraph([theta, phi], [*sums, pt.sin(a)], clone=False)

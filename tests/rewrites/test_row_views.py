@@ -28,7 +28,7 @@ theta = pt.vector("theta", shape=(N,))
 
 
 @pytest.mark.parametrize("n_chosen", [1, 3])
-def test_positions_that_nobody_keeps_are_told_apart(n_chosen):
+def test_freed_positions_are_not_confused(n_chosen):
     """numpy gives the memory of an array that is gone to the next of its size."""
     grid, x = ChosenRows((N,), n_chosen), theta[np.arange(N)[::-1]]
     starts = range(N - n_chosen + 1)
@@ -82,7 +82,7 @@ ROWS = np.tile(np.arange(27.0).reshape(3, 9), (100, 1))
 @pytest.mark.parametrize(
     "op", [Softmax(axis=-1), Softmax(axis=(-1,)), LogSoftmax(axis=-1), LogSumExp(axis=(-1,))]
 )
-def test_axes_of_an_op_may_be_counted_from_the_last_one(op):
+def test_negative_axes_are_normalized(op):
     b = pt.vector("b", shape=(9,))
     out = pt.sin(op(ROWS * b)).sum()
     with collected() as decisions:
@@ -176,7 +176,7 @@ def test_entries_of_rows_that_all_read_the_same(is_masked):
         np.testing.assert_allclose(on, off, rtol=1e-12)
 
 
-def test_positions_of_two_types_that_have_the_same_bytes():
+def test_positions_of_different_dtypes_differ():
     """Of an open length positions are those of an index, as they were given: 255 or -1."""
     n = 300
     below = np.random.default_rng(0).choice([-1, -2, 3], size=n).astype("int8")
@@ -238,7 +238,7 @@ def rewrite_a_regression(n_columns):
     assert any(d.fired and d.rule == NAME for d in decisions)
 
 
-def test_modules_keep_nothing_of_the_graphs_that_were_rewritten():
+def test_modules_hold_no_rewritten_graphs():
     rewrite_a_regression(59)  # which classes are elementwise is kept, once for each
     before = kept_by_modules()
     rewrite_a_regression(61)

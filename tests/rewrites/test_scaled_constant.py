@@ -113,22 +113,22 @@ def test_factorization_is_removed(name):
 
 
 @pytest.mark.parametrize("name", KEEPS_FACTOR)
-def test_factorizations_that_are_kept(name):
+def test_other_factorizations_are_kept(name):
     assert nodes_of(pregrad(KEEPS_FACTOR[name], on=True), Cholesky)
 
 
 @pytest.mark.parametrize("name", SOLVES)
-def test_the_constant_is_solved_with(name):
+def test_solve_uses_the_constant(name):
     assert not solves_as_it_is(pregrad(SOLVES[name], on=False))
     assert solves_as_it_is(pregrad(SOLVES[name], on=True))
 
 
 @pytest.mark.parametrize("name", KEEPS_SCALE)
-def test_scales_that_are_kept(name):
+def test_other_solves_are_kept(name):
     assert not solves_as_it_is(pregrad(KEEPS_SCALE[name], on=True))
 
 
-def test_a_column_times_a_row_is_solved_with():
+def test_solve_uses_the_product_of_column_and_row():
     out = KEEPS_SCALE["a column and a row"]
     off, on = (evaluated(out, VALUES, on=on) for on in (False, True))
     assert np.isfinite(off[0])
@@ -151,7 +151,7 @@ NUMBERS = (0.0, -0.0, -1.0, np.inf, -np.inf, np.nan, 1e-300, 1e300)
 
 @pytest.mark.parametrize(("rule", "number"), list(product(("factor", "solve"), NUMBERS)))
 @pytest.mark.filterwarnings("ignore")
-def test_scales_that_are_no_scales(rule, number):
+def test_zero_and_non_finite_scales_agree_with_upstream(rule, number):
     out = cholesky(s * K).sum() if rule == "factor" else squares(s * L)
     off, on = (
         evaluated(out, VALUES | {s: np.array(number)}, on=on, gradient=False)

@@ -122,7 +122,7 @@ def test_a_multivariate_normal():
 
 
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
-def test_a_row_that_is_no_number_leaves_the_others_alone(bad):
+def test_nan_row_leaves_the_others_alone(bad):
     x = VALUES[rows].copy()
     x[1, 0] = bad
     off, on = (

@@ -136,7 +136,7 @@ def test_value_and_gradient(name):
         assert np.tril(on[2], -1).any()
 
 
-def test_gradients_have_the_type_of_what_they_are_of():
+def test_gradients_have_the_type_of_their_inputs():
     covariance, b = pt.fmatrix("covariance"), pt.fvector("b")
     logp = pregrad(half_logdet(cholesky(covariance)) + form(cholesky(covariance), b), on=True)
     assert {HalfLogDet, QuadraticForm} <= {*ops_of(logp)}
@@ -175,7 +175,7 @@ def test_compiled_function_has_no_gradient_op():
         assert not ops & {HalfLogDet, QuadraticForm}
 
 
-def test_matrix_that_has_no_factor_is_nan():
+def test_indefinite_matrix_gives_nan():
     function = compiled(FIRES["open length"][0], on=True)
     given = values() | {free: -np.eye(N)}
     logp, _, gradient, *_ = function(*given.values())

@@ -247,7 +247,7 @@ def test_function_without_kernels_has_no_gradient_op():
     assert not {*OPS} & {type(node.op) for node in function.maker.fgraph.apply_nodes}
 
 
-def test_gradients_have_the_type_of_what_they_are_of():
+def test_gradients_have_the_type_of_their_inputs():
     k, x = pt.ftensor3("k"), pt.fmatrix("x")
     k, x = pt.specify_shape(k, (None, N, N)), pt.specify_shape(x, (None, N))
     logp = pregrad(density(k, x), on=True)

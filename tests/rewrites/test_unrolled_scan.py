@@ -77,7 +77,7 @@ def n_loops(function):
 
 
 @pytest.mark.parametrize("outputs", UNROLLED.values(), ids=UNROLLED)
-def test_unrolls(outputs):
+def test_short_scans_are_unrolled(outputs):
     off, values = compiled(outputs, on=False)
     on, _ = compiled(outputs, on=True)
     assert n_loops(off) == 1
@@ -96,7 +96,7 @@ def test_graph_of_two_steps():
 
 
 @pytest.mark.parametrize("outputs", KEPT.values(), ids=KEPT)
-def test_keeps(outputs):
+def test_other_scans_are_kept(outputs):
     off, _ = compiled(outputs, on=False)
     on, _ = compiled(outputs, on=True)
     assert text(on.maker.fgraph) == text(off.maker.fgraph)
@@ -154,7 +154,7 @@ def draws(prior, on):
 
 
 @pytest.mark.parametrize("n_dim", [2, 3, 4, 30])
-def test_draws_by_two_generators_keep_their_loop(n_dim):
+def test_scan_with_two_generators_is_kept(n_dim):
     sd_dist = pm.Exponential.dist(1.0, shape=n_dim)
     prior = pm.LKJCholeskyCov.dist(n=n_dim, eta=2.0, sd_dist=sd_dist, compute_corr=False)
     expected, off = draws(prior, on=False)
