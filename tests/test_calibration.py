@@ -1,4 +1,4 @@
-"""The comparison of posteriors finds no difference where there is none, and finds one where there is."""
+"""The comparison of posteriors finds a difference only between different posteriors."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The notebooks run from the first cell to the last; the demo notices what it is there to notice."""
+"""Notebooks run from the first cell to the last, and the demo detects disagreement."""
 
 import ast
 from importlib import import_module

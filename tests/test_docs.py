@@ -1,4 +1,4 @@
-"""Every block of Python in the README and the docs runs, page by page from the top, and every name, command and file in them is there."""
+"""Python blocks of the README and the docs run page by page, and all names, commands and files in them exist."""
 
 import logging
 import os

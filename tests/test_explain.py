@@ -1,4 +1,4 @@
-"""`explain` says by name what fired, over how many rows, what did not, why, and what to do."""
+"""`explain` names the rules that fired and their rows, and the refusals with reason and advice."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Likelihoods whose Gamma functions cancel, by group, against mpmath: right where upstream has no digit left."""
+"""Likelihoods whose Gamma functions cancel, by group, against mpmath: accurate also where upstream has no correct digit."""
 
 import mpmath as mp
 import numpy as np

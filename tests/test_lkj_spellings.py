@@ -1,4 +1,4 @@
-"""However PyMC builds the triangle of an LKJ prior, it becomes the same set of the vector's entries, and the same kernel."""
+"""Each of PyMC's constructions of the triangle of an LKJ prior becomes one set of the vector's entries, and the same kernel."""
 
 import numpy as np
 import pymc as pm

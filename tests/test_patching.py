@@ -1,4 +1,4 @@
-"""``patch_pymc``: libraries that call ``pm.sample`` get ours, until it is undone."""
+"""``patch_pymc`` redirects ``pm.sample`` in other libraries to ours, until ``unpatch_pymc``."""
 
 import inspect
 import os

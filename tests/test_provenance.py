@@ -1,4 +1,4 @@
-"""Provenance says which entry of which leaf stands where, for any chain of Ops that move entries."""
+"""Provenance gives the source entry of every position, for any chain of Ops that move entries."""
 
 import numpy as np
 import pytensor.tensor as pt

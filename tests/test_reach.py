@@ -1,4 +1,4 @@
-"""Entry points of PyMC and nutpie that compile a logp, all of which are reached."""
+"""Every entry point of PyMC and nutpie that compiles a logp reaches the rules."""
 
 import numpy as np
 import nutpie

@@ -1,4 +1,4 @@
-"""The noise that `verify` measures round-off with: how large it is, and where there is none."""
+"""The noise by which `verify` measures round-off: its size, and operations without noise."""
 
 import math
 

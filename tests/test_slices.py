@@ -1,4 +1,4 @@
-"""The table of what ``make test`` leaves out names tests that are there, and what it leaves out is what it says."""
+"""The table of tests that ``make test`` leaves out names existing tests and parameters."""
 
 import re
 

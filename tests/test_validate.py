@@ -1,4 +1,4 @@
-"""`explain`, `verify` and `benchmark` are called alike, and say the same about what they can't work with."""
+"""`explain`, `verify` and `benchmark` take the same arguments and raise the same errors."""
 
 from inspect import signature
 

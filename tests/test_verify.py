@@ -1,4 +1,4 @@
-"""`verify` agrees where both sides do, and says where they do not."""
+"""`verify` passes if both sides agree, and names the differences otherwise."""
 
 import numpy as np
 import pymc as pm

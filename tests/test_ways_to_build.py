@@ -1,4 +1,4 @@
-"""Ways to build a model that users have, besides distributions in a context: each keeps its density, gradient and draws."""
+"""Models built by other means than distributions in a context keep their density, gradient and draws."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""A user's workflow, from prior to predictions: no further warnings with the plugin on, and the same draws."""
+"""A user's workflow from prior to predictions gives the same draws and no additional warnings."""
 
 import logging
 import warnings

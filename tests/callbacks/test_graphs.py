@@ -1,4 +1,4 @@
-"""Graphs that are rewritten and not linked, initial points that nobody compiles, and the collector meanwhile."""
+"""Graphs without linking, initial points without compilation, and the garbage collector during a compilation."""
 
 import gc
 import sys

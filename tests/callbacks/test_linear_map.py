@@ -1,4 +1,4 @@
-"""Models in other coordinates: the same density, gradient and stored values, starts, shared data and errors, and the same from disk."""
+"""Models in linearly mapped coordinates: the same density, gradient, stored values, starts, shared data and errors, also from disk."""
 
 import ctypes
 import logging

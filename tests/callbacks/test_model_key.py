@@ -1,4 +1,4 @@
-"""The key of a model: equal for equal models, in any process, and another where anything that counts is another."""
+"""The key of a model is equal for equal models in any process, and differs after any change of the model."""
 
 import sys
 from functools import partial

@@ -1,4 +1,4 @@
-"""Graphs that are more than one kernel: a direct callback that calls what Numba makes of the graph."""
+"""Graphs of more than one kernel: a direct callback calls the function that Numba compiles from the graph."""
 
 import logging
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""``compile_kwargs()``: nutpie's own callbacks without Numba, and what is left to Numba."""
+"""``compile_kwargs()``: nutpie's own callbacks without Numba, and the cases that Numba compiles."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""``sample`` against ``pm.sample``: the same draws and groups, and what it leaves to PyMC."""
+"""``sample`` against ``pm.sample``: the same draws and groups, and the arguments that go to PyMC."""
 
 import datetime
 import logging

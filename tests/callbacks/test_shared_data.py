@@ -1,4 +1,4 @@
-"""Models whose data are shared: found on disk for other data, and equal bit for bit to one that is compiled for these."""
+"""Models with shared data: the cache finds them for other data, bit for bit equal to a fresh compilation."""
 
 from unittest.mock import patch
 

@@ -1,4 +1,4 @@
-"""Models on disk: found again, never wrong, whatever the folder and its files are like."""
+"""Models on disk are found again and never wrong, for any state of the folder and its files."""
 
 import logging
 import os

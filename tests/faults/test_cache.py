@@ -1,4 +1,4 @@
-"""Folders that cannot be written to, whoever asks: slower, not wrong. What else may be the matter with them is in ``tests/callbacks/test_store.py``."""
+"""Cache folders that cannot be written make a compilation slower, not wrong. ``tests/callbacks/test_store.py`` has other faults of the folder."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""Other functions that PyMC computes of a model, besides the gradient of its log density: equal to those with the plugin off."""
+"""Other functions that PyMC derives from a model (Hessian, elementwise logp, MAP, ADVI, SMC) agree with the plugin off."""
 
 from collections.abc import Callable
 

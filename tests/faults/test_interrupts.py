@@ -1,4 +1,4 @@
-"""Ctrl-C: a KeyboardInterrupt at any moment of a compilation, and a folder of models that is still right; in sampling, the draws so far, as nutpie has it."""
+"""Ctrl-C raises KeyboardInterrupt during a compilation and leaves a valid cache; during sampling it returns the draws so far, as nutpie does."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Models and compiled functions that are pickled: they work where they arrive, or cannot be pickled, as without the plugin."""
+"""Pickled models and compiled functions work in another process, or cannot be pickled, as without the plugin."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Data that should not be, or hardly: upstream's answer, or its error."""
+"""Invalid or unusual data give upstream's value or upstream's error."""
 
 import warnings
 

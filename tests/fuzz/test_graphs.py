@@ -1,4 +1,4 @@
-"""A fixed slice of the random graphs, and that differences would be seen and shrunk."""
+"""A fixed slice of the random graphs; differences are found and shrunk."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Calls of BLAS and LAPACK: which are made, what is copied for them, and code that is found again on disk."""
+"""Calls of BLAS and LAPACK: the calls that are made, the operands that are copied, and their code in the cache."""
 
 import os
 import subprocess

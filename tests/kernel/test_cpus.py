@@ -1,4 +1,4 @@
-"""Kernels for CPUs with narrower vectors than those of this one, which it runs as well."""
+"""Kernels for CPUs with narrower vectors agree with those of this CPU."""
 
 import platform
 

@@ -1,4 +1,4 @@
-"""Factors and inverses by tiles in registers: of each number of rows around those of tiles, and their digits."""
+"""Tiled factorizations and inverses: row counts around the tile sizes, and their accuracy."""
 
 import numpy as np
 import pytensor.tensor as pt

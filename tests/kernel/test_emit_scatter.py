@@ -1,4 +1,4 @@
-"""Scatters: how what is known of an index decides the code, and that every code gives what ``ufunc.at`` gives."""
+"""Scatters: known properties of an index select the code, and every variant agrees with ``ufunc.at``."""
 
 import numpy as np
 import pytensor.tensor as pt

@@ -1,4 +1,4 @@
-"""Groups of loops that have become one: what their statements share, and what they read of one another."""
+"""Groups of fused loops: shared subexpressions, and reads of elements that the group writes."""
 
 import numpy as np
 import pytensor.scalar as ps

@@ -1,4 +1,4 @@
-"""Large constants: which become held, what compiled code contains of them, and how long they stay."""
+"""Large constants: the constants that are held, their absence from compiled code, and their lifetime."""
 
 import gc
 import pickle

@@ -1,4 +1,4 @@
-"""Long programs, and what hardly ever runs, as functions of their own, and large loops as several: what becomes of them, and that nothing else changes."""
+"""Outlining of long programs and of fallbacks, and loop fission: the resulting functions, and unchanged results."""
 
 import re
 from dataclasses import replace

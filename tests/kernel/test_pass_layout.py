@@ -1,4 +1,4 @@
-"""Arrays lie along the vectors that read them: which are turned, and that all kernels compute the same."""
+"""Arrays are transposed along the vectors that read them, and results do not change."""
 
 import numpy as np
 import pytensor.tensor as pt

@@ -1,4 +1,4 @@
-"""Sharing reciprocals: which divisions it takes, and that they give what a division gives."""
+"""Shared reciprocals: the divisions that are replaced, and their accuracy."""
 
 import numpy as np
 import pytest

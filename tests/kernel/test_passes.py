@@ -1,4 +1,4 @@
-"""Each pass over the loop IR: what it makes of a program, and what it leaves alone."""
+"""Each pass over the loop IR: programs that it changes, and programs that it leaves alone."""
 
 from dataclasses import replace
 

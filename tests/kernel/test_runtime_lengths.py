@@ -1,4 +1,4 @@
-"""Lengths of 1, negative ones and others that show only when a graph runs: the value or the exception of upstream."""
+"""Lengths that are known only at run time, such as 1 and negative lengths: upstream's value or exception."""
 
 import numpy as np
 import pytensor

@@ -1,4 +1,4 @@
-"""Loops of scalars in vectors: the same as upstream's, lane by lane, whatever the other lanes do."""
+"""Vectorized loops of scalar functions agree with upstream lane by lane, independent of the other lanes."""
 
 import numpy as np
 import pymc as pm

@@ -1,4 +1,4 @@
-"""Recursions in kernels: random ones, the lengths of what is kept, what is refused, and what is raised."""
+"""Recursions in kernels: random recursions, truncated results, refusals and errors."""
 
 import numpy as np
 import pytensor

@@ -1,4 +1,4 @@
-"""Rows whose entries are dear stay loops on a CPU of few registers, others become straight-line code."""
+"""Costly rows stay loops on a CPU with few registers; other short rows are unrolled."""
 
 from collections import Counter
 

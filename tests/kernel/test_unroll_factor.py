@@ -1,4 +1,4 @@
-"""Of several short axes as many become straight-line code as give few copies."""
+"""Several short axes are unrolled as long as the number of copies stays below a limit."""
 
 import numpy as np
 import pytensor

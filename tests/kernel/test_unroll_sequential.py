@@ -1,4 +1,4 @@
-"""Products with small matrices and triangles as straight-line code: what is multiplied, and what is not finite."""
+"""Unrolled products with small and triangular matrices: the multiplications that remain, and non-finite operands."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Special values: as NumPy and SciPy have them, signs of zero included."""
+"""Special values agree with NumPy and SciPy, including the sign of zero."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Models as users write them: `reparametrize` does not raise, and what it returns is the same model in other coordinates."""
+"""`reparametrize` accepts models as users write them, and returns the same model in other coordinates."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The linear map by the curvature: that of Gaussians, where it is known, and where there is none."""
+"""The linear map from the curvature: exact for Gaussians, and refused for other posteriors."""
 
 import numpy as np
 import pymc as pm

@@ -1,4 +1,4 @@
-"""Scales of effects: which variables they are, and that their change of variables is exact, near zero too."""
+"""Scales of effects: their detection, and an exact change of variables, also near zero."""
 
 import mpmath as mp
 import numpy as np

@@ -1,4 +1,4 @@
-"""The derivatives of sites that are spelled out are those of what they are derivatives of, and are part of kernels."""
+"""Hand-written derivatives of sites equal those of the outputs, and are part of kernels."""
 
 import numpy as np
 import pytensor

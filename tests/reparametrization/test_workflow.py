@@ -1,4 +1,4 @@
-"""A reparametrized model is used as any other, from prior to predictions, and says flat."""
+"""A reparametrized model is used like any other, from prior to predictions."""
 
 import logging
 import warnings

@@ -1,4 +1,4 @@
-"""Rows that read the same are summed once: what comes out, that it is the same, and what refuses."""
+"""Repeated rows are summed once: the graphs, value and gradient, and refusals."""
 
 import numpy as np
 import pymc as pm

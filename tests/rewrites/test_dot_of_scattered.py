@@ -1,4 +1,4 @@
-"""A matrix that is zero but for some entries is not multiplied: rows are added for those entries, where that is faster."""
+"""A product with a mostly zero matrix becomes a sum of the rows at its nonzero entries, if that is faster."""
 
 import numpy as np
 import pymc as pm

@@ -1,4 +1,4 @@
-"""Increments of one tensor are added up in one sum, of which PyTensor makes the chain that it makes of many."""
+"""Increments of one tensor are added in one sum, from which PyTensor makes the same chain of increments."""
 
 import numpy as np
 import pytensor.scalar as ps

@@ -1,4 +1,4 @@
-"""Comparisons that are sure are decided; of those that nan can fail, the test for nan is left."""
+"""Comparisons with a provable result are folded; a possible NaN keeps its test."""
 
 import numpy as np
 import pymc as pm

@@ -1,4 +1,4 @@
-"""``gammaln(a + k) - gammaln(a)`` stays one term: which pairs do, and value and gradient. Accuracy is in ``test_rising_refused.py``."""
+"""``gammaln(a + k) - gammaln(a)`` stays one term: the pairs that are found, value and gradient. Accuracy is in ``test_rising_refused.py``."""
 
 import numpy as np
 import pytensor

@@ -1,4 +1,4 @@
-"""Entries of a product are gathered from it, not computed from rows of its factors, where that is faster."""
+"""Entries of a product are gathered from the product, not computed from rows of its factors, if that is faster."""
 
 import numpy as np
 import pymc as pm

@@ -1,4 +1,4 @@
-"""Triangles in the place of rows: the same sum of squares and gradient, for any offset and scale."""
+"""Triangular factors in place of rows: the same sum of squares and gradient, for any offset and scale."""
 
 import numpy as np
 import pytest

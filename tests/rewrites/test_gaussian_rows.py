@@ -1,4 +1,4 @@
-"""Squares of linear predictors are summed over cells: what comes out, that it is the same, what refuses."""
+"""Squares of linear predictors are summed over cells: the graphs, value and gradient, and refusals."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A costly function is evaluated once for each distinct row: what comes out, the same values, refusals."""
+"""A costly function is evaluated once per distinct row: the graphs, values, and refusals."""
 
 import numpy as np
 import pytensor

@@ -1,4 +1,4 @@
-"""Long rows are reduced once for each distinct one: what comes out, the same values, refusals, what compaction makes of it."""
+"""A long row is reduced once per distinct row: the graphs, values, refusals, and the interaction with compaction."""
 
 import numpy as np
 import pytensor.tensor as pt

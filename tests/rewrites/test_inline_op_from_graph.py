@@ -1,4 +1,4 @@
-"""Graphs that are nodes of their own are part of the kernel, if it covers all of them."""
+"""Inner graphs are inlined into the kernel if the kernel supports all of their Ops."""
 
 import numpy as np
 import pymc as pm

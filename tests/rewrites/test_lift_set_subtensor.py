@@ -1,4 +1,4 @@
-"""``f(x[i].set(c)) -> f(x)[i].set(f(c))``: where it fires, what comes out, where it refuses."""
+"""``f(x[i].set(c)) -> f(x)[i].set(f(c))``: the graphs, value and gradient, and refusals."""
 
 import numpy as np
 import pytensor

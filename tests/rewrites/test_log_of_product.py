@@ -1,4 +1,4 @@
-"""``log(a * exp(x) * s)`` becomes ``log(a) + x + log(s)``: which products are split, and how close to 40 digits the sum is."""
+"""``log(a * exp(x) * s)`` becomes ``log(a) + x + log(s)``: the products that are split, and the error against 40 digits."""
 
 import mpmath
 import numpy as np

@@ -1,4 +1,4 @@
-"""``y * log(a * exp(x))`` as ``logpow`` writes it becomes ``y * (log(a) + x)`` and a limit: of which counts, and nowhere else."""
+"""``y * log(a * exp(x))`` as ``logpow`` writes it becomes ``y * (log(a) + x)`` with a limit, for counts ``y`` alone."""
 
 import numpy as np
 import pymc as pm

@@ -1,4 +1,4 @@
-"""Rules about rows compute in the type of the Op that they take apart: integers do not go round, digits are not lost."""
+"""Row rules compute in the dtype of the Op that they take apart: integers do not overflow, and digits are not lost."""
 
 import numpy as np
 import pytensor.tensor as pt

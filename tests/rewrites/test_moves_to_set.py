@@ -1,4 +1,4 @@
-"""A matrix filled from a vector becomes one set: where that fires, and where it refuses."""
+"""A matrix filled from a vector becomes one set: the graphs, value and gradient, and refusals."""
 
 import numpy as np
 import pymc as pm

@@ -1,4 +1,4 @@
-"""Of two powers beside each other one is enough, to no fewer digits than upstream has."""
+"""One of two neighboring powers is derived from the other, with no fewer digits than upstream."""
 
 import numpy as np
 import pymc as pm

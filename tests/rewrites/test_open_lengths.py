@@ -1,4 +1,4 @@
-"""Lengths that no type knows and that do not fit: rules about rows do not read past what upstream would have compared."""
+"""Mismatched lengths of unknown static shape raise: row rules do not drop upstream's comparison."""
 
 import numpy as np
 import pytensor

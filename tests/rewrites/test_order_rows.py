@@ -1,4 +1,4 @@
-"""Rows are sorted by the index that pays most: what comes out, that it is the same, and what refuses."""
+"""Rows are sorted by the index that pays most: the graphs, value and gradient, and refusals."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Whatever the inputs hold, every entry lies in its range, and checks are as true as before."""
+"""Every entry lies in its proven range for any input, and folded checks keep their truth."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""``gammaln(a + k) - gammaln(a)`` keeps its digits: which pairs are found, and value and gradient against mpmath."""
+"""``gammaln(a + k) - gammaln(a)`` keeps its digits: the pairs that are found, value and gradient against mpmath."""
 
 import mpmath
 import numpy as np

@@ -1,4 +1,4 @@
-"""Constants that are added in each row are summed once: what leaves a sum, what stays, to how many digits."""
+"""Constants that are added in each row are summed once: the constants that leave a sum, and the accuracy of the sum."""
 
 import numpy as np
 import pymc as pm

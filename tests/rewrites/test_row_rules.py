@@ -1,4 +1,4 @@
-"""The rules about rows are one rewriter of the graph: who reaches it, in which order, what it shares and what stays."""
+"""The row rules run in one graph rewriter: selection, order, shared analysis, and idempotence."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""Sums over rows are split into terms, whatever the conditions of their switches are made of."""
+"""Sums over rows are split into terms for any conditions of their switches."""
 
 import numpy as np
 import pytensor.tensor as pt

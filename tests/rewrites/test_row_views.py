@@ -1,4 +1,4 @@
-"""An expression at chosen rows, and how positions are told apart."""
+"""An expression at chosen rows, and the identity of positions."""
 
 import math
 import re

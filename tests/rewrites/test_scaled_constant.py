@@ -1,4 +1,4 @@
-"""A constant matrix is factored once, not each multiple of it, and solved with as it is."""
+"""A scaled constant matrix is factored once, and triangular solves use the constant itself."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Solves of the rows of a matrix by one triangle are one solve of its transpose, before the gradient."""
+"""Solves of all rows of a matrix with one triangle become one solve of the transpose before the gradient."""
 
 import numpy as np
 import pymc as pm

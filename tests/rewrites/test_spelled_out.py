@@ -1,4 +1,4 @@
-"""Scalar Ops of ours leave nothing behind that another process would unpickle, and so import the plugin."""
+"""Our scalar Ops leave no cache entry whose unpickling would import the plugin."""
 
 import pickle
 import pickletools

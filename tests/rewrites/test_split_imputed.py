@@ -1,4 +1,4 @@
-"""Complete rows of imputed data are summed apart: the graph, the value and gradient, and what is refused."""
+"""Complete rows of imputed data are summed apart: the graphs, value and gradient, and refusals."""
 
 import numpy as np
 import pymc as pm

@@ -1,4 +1,4 @@
-"""A sum over joined rows is summed block by block: which sums, what each block reads, and that it is the same sum."""
+"""A sum over joined rows is summed block by block: the sums that are split, the rows of each block, and the total."""
 
 import numpy as np
 import pymc as pm

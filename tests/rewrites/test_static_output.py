@@ -1,4 +1,4 @@
-"""A type learns the shape that its inputs have come to know."""
+"""A type gains the static shape of its inputs."""
 
 import numpy as np
 import pymc as pm

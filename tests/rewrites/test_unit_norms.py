@@ -1,4 +1,4 @@
-"""The norms of rows that were divided by their norms are one: proved, not computed."""
+"""Norms of rows that were divided by their norms are replaced by one."""
 
 import numpy as np
 import pymc as pm

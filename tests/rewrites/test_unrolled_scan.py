@@ -1,4 +1,4 @@
-"""Short loops become their steps in mode FAST_COMPILE, and nothing else changes."""
+"""Short loops are unrolled in mode FAST_COMPILE, and nothing else changes."""
 
 import numpy as np
 import pymc as pm
