@@ -165,7 +165,7 @@ def test_minibatch_is_refused_with_advice():
 
 
 def test_prior_whose_terms_are_also_normalised_is_said_to_have_entries_of_its_own():
-    """Its inner sums are about the parameter, not about rows that somebody needs one by one."""
+    """The inner sums run over the parameter, not over rows that are needed one by one."""
     with pm.Model(coords={"group": range(100)}) as model:
         pm.ZeroSumNormal("by_length", dims="group")
         pm.Dirichlet("by_simplex", np.ones(100))

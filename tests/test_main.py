@@ -39,7 +39,7 @@ def test_report_names_versions_rules_and_passes():
 
 
 def test_a_package_that_is_not_installed_is_called_so(monkeypatch):
-    """As this one is where its sources are on the path."""
+    """The plugin itself is not installed if only its sources are on the path."""
 
     def version(package):
         if package == "pymc-fastlogp":

@@ -117,7 +117,7 @@ def test_reductions_and_products_have_noise(what):
 
 
 def test_a_cast_to_single_precision_rounds():
-    """Else nothing says that a sum of what was cast may be off, where it is zero."""
+    """Otherwise a sum of cast values that is zero would have no noise."""
     found = noisy(lambda x: pt.cast(x, "float32"))(X)
     assert found.dtype == "float32"
     assert 0.3 < (found != X.astype("float32")).mean() < 0.7
@@ -195,7 +195,7 @@ def test_mode_without_noise_equals_numpy():
 
 
 def test_integers_beside_a_product_count():
-    """PyTensor's rewrites to BLAS lose them."""
+    """PyTensor's BLAS rewrites drop such integers."""
     y, square, k = np.array([3.0, 2.0]), np.array([[1.0, 2.0], [3.0, 4.0]]), pt.lscalar()
     x = pt.vector(shape=(2,))
     function = pytensor.function([x, k], y - (pt.dot(square, x) + k), mode=numpy_mode())

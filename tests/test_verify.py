@@ -217,7 +217,7 @@ def test_failed_inversion_makes_a_point_impossible():
 
 
 def test_failed_eigendecomposition_makes_a_point_impossible(compiled):
-    """There NumPy's code of `eigh` raises ValueError, which is no reason to compile, and Numba's ZeroDivisionError."""
+    """NumPy's `eigh` raises ValueError and Numba's raises ZeroDivisionError; neither is a reason to compile."""
     places = np.random.default_rng(0).normal(size=(4, 2))
     with pm.Model() as model:
         length, rho = pm.InverseGamma("length", 3, 3), pm.Beta("rho", 5, 2)

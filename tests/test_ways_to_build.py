@@ -24,7 +24,7 @@ SPEND = RNG.gamma(2.0, 1.0, size=(N, 2))
 
 
 def media_with_dims() -> pm.Model:
-    """As pymc-marketing builds it: coordinates, data with dims, and contributions that are kept."""
+    """A model as pymc-marketing builds it: coordinates, data with dims, and stored contributions."""
     coords = {"date": pd.date_range("2024-01-01", periods=N, freq="W"), "channel": ["tv", "web"]}
     with pm.Model(coords=coords) as model:
         spend = pm.Data("channel_data", SPEND, dims=("date", "channel"))
@@ -110,7 +110,7 @@ def test_draws(build):
 
 
 def test_observing_and_intervening_leave_the_density_that_is_written_out():
-    """Of `pm.observe` and `pm.do` themselves, against the same model by hand, at a point."""
+    """`pm.observe` and `pm.do` against the same model written by hand, at a point."""
     with pm.Model() as by_hand:
         a = pm.Normal("a", shape=GROUPS)
         pm.Normal("y", a[GROUP] + 0.5 * X, pm.HalfNormal("sigma"), observed=Y)

@@ -106,7 +106,7 @@ def test_random_variables_in_what_is_stored_are_nutpies_error():
 
 
 def test_virtual_machine_of_pytensor_is_not_compiled(run_script):
-    """Its part in C takes half a second to compile where the cache is empty."""
+    """The virtual machine would be compiled as C, which takes time with an empty cache."""
     source = """
         import sys
         import pymc_fastlogp

@@ -89,7 +89,7 @@ def test_static_method_logp_has_a_key():
 
 @pytest.mark.parametrize("name", ["ZeroInflatedPoisson", "HurdlePoisson"])
 def test_shapes_cached_in_an_op_do_not_change_the_key(name):
-    """PyTensor keeps it in the Op, where a length of a dimension is asked for the first time."""
+    """PyTensor caches shapes in the Op at the first request for the length of a dimension."""
 
     def counts():
         with pm.Model(coords={"t": range(3)}) as model:
@@ -215,7 +215,7 @@ def test_inner_graphs_change_the_key():
     ids=["scale", "clip"],
 )
 def test_gradient_overrides_change_the_key(one, other):
-    """PyTensor takes these Ops for equal. Within a scan, where one process has one of them, they are there when the gradient is taken."""
+    """PyTensor compares these Ops as equal, but their gradients differ."""
 
     def model(step):
         with pm.Model() as made:

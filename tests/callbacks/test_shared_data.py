@@ -130,7 +130,7 @@ def test_set_data_counts_when_a_model_is_compiled_again(folder, builds):
 
 
 def test_data_are_those_of_when_the_model_was_compiled(folder):
-    """As those of a model that is not found on disk; nutpie has ``with_data`` for others."""
+    """A cached model copies the data at compilation, like a fresh one; nutpie has ``with_data`` for other data."""
     for _ in range(2):
         model = regression()
         compiled = shared(model)

@@ -250,7 +250,7 @@ def test_a_record_that_is_too_large_is_not_kept(folder, monkeypatch, builds):
 
 @pytest.mark.parametrize("n_kills", [8, pytest.param(1000, marks=pytest.mark.slow)])
 def test_killed_processes_leave_a_valid_cache(n_kills, tmp_path):
-    """Whoever lives says the right values, nobody hangs or ends otherwise, and what is left is whole."""
+    """Surviving processes compute the right values, no process hangs, and all remaining files are valid."""
     flags = {
         "PYTENSOR_FLAGS": f"base_compiledir={tmp_path / 'compiled'}",
         store.ENVIRONMENT_VARIABLE: "",
@@ -272,7 +272,7 @@ def test_killed_processes_leave_a_valid_cache(n_kills, tmp_path):
 def test_data_that_change_while_the_key_is_made_are_not_kept_under_it(
     folder, monkeypatch, reparametrize
 ):
-    """As another thread may set them between the key and the frozen copy."""
+    """Another thread may set data between the key and the frozen copy."""
 
     def compiled(scale):
         with pm.Model() as model:

@@ -42,7 +42,7 @@ def test_infinite_observation_agrees(kind, number):
 @pytest.mark.parametrize("number", [slow(1e154), slow(1e160), 1e308])
 @pytest.mark.parametrize("column", ["x", "y"])
 def test_data_whose_squares_overflow(number, column):
-    """Not finite either where upstream's is not, and nothing is said."""
+    """The result is not finite exactly where upstream's is not, without a warning."""
     data = {"x": X.copy(), "y": OBSERVED["normal"].copy()}
     data[column][3] = number
     with warnings.catch_warnings():

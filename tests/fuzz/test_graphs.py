@@ -19,7 +19,7 @@ SLICE = range(40)
 
 @pytest.fixture(autouse=True)
 def in_python():
-    """Nothing is worth compiling for PyTensor's Python code."""
+    """Compile nothing: PyTensor's Python code runs each graph once."""
     with pytensor.config.change_flags(cxx=""):
         yield
 

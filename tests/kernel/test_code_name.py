@@ -11,7 +11,7 @@ from pymc_fastlogp.kernel.native.code import compiler, state_of_sources
 
 
 def test_the_name_depends_on_the_source_of_the_whole_compiler():
-    """Else code of an earlier version would be taken from disk."""
+    """Otherwise the cache would return code of an earlier version."""
     folder = Path(pymc_fastlogp.kernel.__file__).parent
     assert state_of_sources(folder) in compiler().splitlines()
 

@@ -207,7 +207,7 @@ def test_scatters_with_repeated_indices(n, index_dtype, static):
 
 
 def test_costly_index_expression():
-    """It is not computed again in each lane, as others are."""
+    """A costly index is computed once per vector, a cheap one in each lane."""
     x, y = given("x", 50, dtype="int64"), output("y", 7)
     index: Expr = Load(x, (I0,))
     for number in (3, 5, 2):

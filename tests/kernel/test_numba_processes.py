@@ -85,7 +85,7 @@ def test_disabled_cache_writes_nothing(monkeypatch):
 
 
 def test_runs_in_python_where_njit_is_replaced(run_script):
-    """As PyTensor's own tests do, which run what Numba would compile: here before anything else is compiled."""
+    """PyTensor's own tests replace ``njit`` to run Numba's functions in Python; here before any other compilation."""
     process = run_script(
         """
         from unittest import mock

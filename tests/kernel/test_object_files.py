@@ -80,7 +80,7 @@ def test_unfinished_files_are_deleted(folder):
 
 
 def test_concurrent_reads_and_writes_are_whole(folder):
-    """Nothing is shared but the files, so threads are as good as processes."""
+    """Threads test the same as processes, because only the files are shared."""
 
     def run(seed):
         for k in range(seed, seed + 200):

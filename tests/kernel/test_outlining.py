@@ -155,7 +155,7 @@ def test_parts_own_their_constants_and_scratch(short_parts):
 
 
 def test_a_part_has_no_argument_that_it_does_not_use(short_parts):
-    """With all arguments for each part, LLVM's work on them grows by the square of the program."""
+    """If each part had all arguments, LLVM's time would be quadratic in the size of the program."""
     graph = case(lambda *rows: [pt.exp(x).cumsum() for x in rows], *[X[k:] for k in range(6)])
     program = program_of_case(graph)
     whole, *inner = functions(program).values()

@@ -78,7 +78,7 @@ def test_divisions_are_by_a_shared_reciprocal(what):
 
 
 def test_a_divisor_that_was_a_quotient_is_shared_too():
-    """As in a triangular solve, whose factor was divided by its own diagonal."""
+    """A triangular solve has such divisors if its factor was divided by its own diagonal."""
     of_rows, y = [an_input(name, ROWS) for name in "abc"], an_input("y")
     a, b, c = (Load(x, (I0,)) for x in of_rows)
     first = compute(ps.true_div, a, Load(y, ()))

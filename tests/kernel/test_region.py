@@ -342,7 +342,7 @@ def test_lowering_attempts_do_not_grow_with_failures(graph, monkeypatch):
 
 
 def test_a_node_behind_one_that_cannot_be_lowered_is_in_the_next_kernel():
-    """Its length is computed in a region that ends at the first node: in its own, it is the value of an input."""
+    """The region ends at the first node, so its length becomes an input of the next kernel."""
     x, y = pt.dvectors("x", "y")
     first, second = (pt.exp(v).sum().astype("int64") for v in (x, y))
     outputs = [(pt.exp(pt.cumsum(x)[:first])[:second] * 2).sum()]

@@ -245,7 +245,7 @@ def test_lengths_are_checked_before_anything_is_written(name):
 
 
 def test_the_common_length_is_that_of_the_first_array():
-    """Else the code of a graph, and its key in the cache, would differ between processes."""
+    """Otherwise the code of a graph, and its cache key, would differ between processes."""
     lengths = [Length(k, 0) for k in range(8)]
     for k in range(8):
         shapes = [(n,) for n in lengths[k:] + lengths[:k]]

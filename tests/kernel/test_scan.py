@@ -130,7 +130,7 @@ KEPT = {
 @pytest.mark.parametrize("kept", KEPT)
 @pytest.mark.parametrize("n", [4, 5, 9])
 def test_truncated_results_agree(kept, n, static):
-    """PyTensor shortens what nobody reads, so that later values take the places of earlier ones."""
+    """PyTensor truncates results to the entries that are read, so that later values overwrite earlier ones."""
     random = np.random.default_rng(n)
 
     def build(x, start, phi):
@@ -254,7 +254,7 @@ def test_steps_that_cannot_be_rewritten_are_left_to_pytensor(monkeypatch, caplog
 
 
 def test_a_sequence_that_has_come_to_know_a_length_of_one():
-    """PyTensor takes it as the input of a Scan that is there, but refuses it for a new one."""
+    """PyTensor accepts such a sequence for an existing Scan, but refuses it for a new one."""
     x = pt.tensor("x", shape=(7, 1))
     rows = pt.tril(x)
     outputs = scan(lambda row, s: pt.tanh(row + s), [rows], [rows[0]])
@@ -411,7 +411,7 @@ def test_results_are_computed_behind_the_steps():
 
 
 def test_a_result_that_a_later_value_replaces_stays_in_its_step():
-    """Only the last two values are kept, so a step's own are gone behind the last step."""
+    """Only the last two values are stored, so earlier values exist only inside their step."""
     x = pt.dvector("x", shape=(50,))
     ys = scan(
         lambda x, s2, s1: (0.5 * s2 - 0.2 * s1 + x, pt.exp(s2)),
@@ -451,7 +451,7 @@ def test_cheap_sequences_of_vectors_are_not_stored(of, is_stored):
 
 @pytest.mark.parametrize("n", [2, 3, 9, 17])
 def test_functions_of_several_numbers_in_a_step(n):
-    """They are computed in the lanes of one vector, or of several."""
+    """The functions are computed in the lanes of one or several vectors."""
     random = np.random.default_rng(n)
 
     def build(x, start):

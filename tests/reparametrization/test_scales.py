@@ -57,7 +57,7 @@ def test_transform_has_inverse_and_jacobian(prior):
 
 
 def test_density_has_gaussian_tails():
-    """With the logarithm it falls by the distance alone towards zero."""
+    """On the log scale the density would fall only exponentially towards zero."""
     model = sited(effects_of(PRIORS["half-normal"]))
     logp = model.compile_logp(vars=[model["tau"]])
     point = {name: np.zeros(np.shape(x)) for name, x in model.initial_point().items()}

@@ -174,7 +174,7 @@ def test_one_node_is_a_kernel():
 
 
 def test_arrays_of_site_nodes_are_not_overwritten():
-    """Both sets copy what they write to, though only one node reads it."""
+    """Both sets copy their input, although only one node reads it."""
 
     def forward(x):
         return [y := 2.0 * x, y.copy()]
@@ -196,7 +196,7 @@ def test_arrays_of_site_nodes_are_not_overwritten():
 
 
 def test_operations_read_by_site_nodes_alone_join_them():
-    """Of the sum, the elements that are read by a reduction, by one of another shape, and by the user are stored, no other."""
+    """Only elements that a reduction, an array of another shape or the user reads are stored."""
 
     def forward(x, y):
         a = pt.exp(x)

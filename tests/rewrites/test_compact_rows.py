@@ -356,7 +356,7 @@ def test_non_finite_weight_sums_keep_their_rows(dtype, largest):
 
 
 def test_half_precision_stays_with_its_rows():
-    """It has no number for how many rows a cell has."""
+    """Half precision cannot represent the number of rows of a cell."""
     h = pt.vector("h", shape=(5,), dtype="float16")
     with collected() as decisions:
         on = pregrad(pt.exp(h[np.arange(400_000) % 5]).sum(), on=True)
@@ -365,7 +365,7 @@ def test_half_precision_stays_with_its_rows():
 
 
 def test_a_group_without_rows_of_one_kind_has_a_finite_gradient():
-    """Of such rows it would have the derivative of log(1 - 1), which nothing counts."""
+    """A cell of zero rows would contribute the derivative of log(1 - 1)."""
     group = np.tile([0, 1], N // 2)
     p = 0.5 * pt.erfc(-a[group] / np.sqrt(2.0))
     out = pt.switch((group == 1) | (np.arange(N) % 4 < 2), pt.log(p), pt.log1p(-p)).sum()

@@ -92,7 +92,7 @@ compiled = partial(with_gradients, inputs=INPUTS)
 
 @pytest.mark.parametrize("name", FIRES)
 def test_value_and_gradient(name):
-    """Also by a matrix of which only the lower triangle counts, as upstream has it."""
+    """The gradient includes a matrix of which only the lower triangle counts, as upstream."""
     on, off = (compiled(FIRES[name], on=on) for on in (True, False))
     assert any(isinstance(node.op, FusedKernel) for node in on.maker.fgraph.apply_nodes)
     for found, expected in zip(on(*values()), off(*values()), strict=True):

@@ -241,7 +241,7 @@ is_false = pt.exp(length_unknown) < 0
     ],
 )
 def test_negated_truth_of_an_empty_array_is_unchanged(condition, length):
-    """PyTensor takes the two for each other after the gradient, so all of its rewrites are needed."""
+    """PyTensor exchanges negated comparisons after the gradient, so all of its rewrites run here."""
     [off], [on] = (
         compiled([length_unknown], [condition])(np.ones(length))
         for compiled in (off_in_numpy, on_by_kernels)

@@ -301,7 +301,7 @@ def test_refuses(name):
 
 
 def test_a_weight_of_zero_times_an_infinite_square_is_nan():
-    """As upstream finds it, which a triangle without the row would not."""
+    """Upstream gives NaN; a triangle without the row would not."""
     out = (np.where(GROUP == 1, 0.0, KNOWN) * pt.sqr(Y - a[GROUP])).sum()
     with np.errstate(all="ignore"):
         for on in (False, True):
@@ -310,7 +310,7 @@ def test_a_weight_of_zero_times_an_infinite_square_is_nan():
 
 
 def test_empty_rows_agree():
-    """Two masks that exclude each other: nothing is left to make cells of."""
+    """Two masks exclude each other, so no row remains for a cell."""
     even, odd = np.arange(N) % 2 == 0, np.arange(N) % 4 == 1
     out = pt.switch(even, pt.switch(odd, (Y - a[GROUP]) ** 2, pt.exp(a[GROUP])), (Y - c) ** 2).sum()
     with pytensor.config.change_flags(on_opt_error="raise"):

@@ -318,7 +318,7 @@ def test_a_constant_that_makes_no_nan_of_zero_is_lifted(operation, w):
 
 
 def test_positions_in_a_large_tensor_are_not_enumerated():
-    """They would take seconds and gigabytes; the sets are taken to overlap instead."""
+    """Enumeration would take seconds and gigabytes; instead the sets are assumed to overlap."""
     assert_left_alone(pt.exp(pt.zeros((100_000, 100_000))[0].set(s)[1:3].set(2 * s)))
 
 

@@ -139,7 +139,7 @@ RATES = {
 @pytest.mark.parametrize("at", [(-400.0, -400.0), (-400.0, 400.0), (800.0, 1.0), (-1e200, 1.0)])
 @pytest.mark.parametrize("name", RATES)
 def test_logarithms_of_underflow_and_overflow(name, at):
-    """PyTensor takes logarithms of exponentials, squares and roots that are finite where these are not."""
+    """PyTensor's logarithms of exponentials, squares and roots stay finite if the arguments under- or overflow."""
     rate = RATES[name]
     values = [np.full(6, v) for v in at]
     out = [guarded(of=pt.log(rate), log=pt.log(rate)), pt.log(rate)]

@@ -110,7 +110,7 @@ def test_rule_is_excluded_by_name():
 @pytest.mark.parametrize(("steps", "left"), [(2, 1), (3, 2), (4, 2)])
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_derived_powers_are_not_derived_from_again(steps, left, sign):
-    """Else the roundings of the divisions would add up."""
+    """Otherwise the rounding errors of the divisions would accumulate."""
     out = rewritten([base ** (sign * (a + k)) for k in range(steps)])
     assert powers(out) == left
     made = set(filter(_is_made_of_a_power, ancestors([out])))

@@ -120,7 +120,7 @@ def test_a_permutation_of_what_is_also_an_output_may_be_ordered():
 
 
 def test_entries_read_in_two_orders():
-    """Of two permutations one becomes the order of the rows."""
+    """One of two permutations becomes the order of the rows."""
     out = pt.exp(entries[PERMUTATION] * entries[PERMUTATION[::-1]] * X).sum()
     [index] = indices_of(pregrad(out, on=True))
     assert sorted(index) == [*range(N)]

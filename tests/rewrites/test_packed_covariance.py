@@ -119,7 +119,7 @@ def test_rule_is_excluded_by_name():
 
 
 def test_terms_share_one_packed_triangle():
-    """Else functions and their derivatives would be computed once for each of them."""
+    """Otherwise each term would compute the functions and their derivatives again."""
     out = pregrad(FIRES["scaled points, two kernels"], on=True)
     assert len({x for x in ancestors([out]) if isinstance(x.owner_op, UnpackTriangle)}) == 1
 

@@ -129,7 +129,7 @@ def test_refuses(name):
 
 
 def test_terms_are_paired_once():
-    """Of three terms two go together, and the third stays."""
+    """Two of three terms form a pair, and the third stays."""
     before = pt.gammaln(a + 5) + pt.gammaln(a + 3) - pt.gammaln(a)
     found = pregrad(before, on=True)
     names = [str(node.op) for node in pytensor.graph.traversal.applys_between([s], [found])]
@@ -203,7 +203,7 @@ def test_second_derivative():
 
 
 def test_digits_of_the_second_derivative():
-    """Also of large numbers, of whose trigamma functions no digit of the difference is left."""
+    """For large arguments the difference of the trigamma functions has no correct digit."""
     at = pt.scalar("at")
     value = pt.log(at) + rising(at, k, pt.log1p(at)) - binet(at + 1.0) + (1 - k)
     slope = pytensor.grad(value, at)

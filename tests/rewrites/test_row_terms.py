@@ -52,7 +52,7 @@ def test_a_sum_that_another_term_reads_is_one_term():
 
 
 def test_a_sum_with_weights_of_its_own_is_split():
-    """Nothing else reads the products of a Poisson density, which are two constants for each parameter."""
+    """The products of a Poisson density are read by this sum alone and become two constants per parameter."""
     assert (4,) in shapes_of_sums((COUNT * z - pt.exp(z)).sum())
 
 

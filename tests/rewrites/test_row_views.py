@@ -145,7 +145,7 @@ def test_a_function_of_one_axis_is_computed_along_it():
 
 @pytest.mark.parametrize("is_column", [True, False])
 def test_axes_before_the_one_that_is_gathered_along(is_column):
-    """They stay before those of length one that the index has more."""
+    """Leading axes stay before the axes of length one that the index adds."""
     g = np.random.default_rng(0).integers(0, 10, size=(200, 1))
     a, row = pt.vector("a", shape=(3,)), pt.vector("row", shape=(3,))
     table = pt.cumsum(pt.exp(a[:, None] * np.linspace(0, 1, 300)), axis=1)
@@ -177,7 +177,7 @@ def test_entries_of_rows_that_all_read_the_same(is_masked):
 
 
 def test_positions_of_different_dtypes_differ():
-    """Of an open length positions are those of an index, as they were given: 255 or -1."""
+    """With an unknown static shape 255 and -1 are different positions, although their bytes are equal."""
     n = 300
     below = np.random.default_rng(0).choice([-1, -2, 3], size=n).astype("int8")
     v = pt.vector("v")
@@ -189,7 +189,7 @@ def test_positions_of_different_dtypes_differ():
 
 
 def test_keys_of_many_columns_along_one_axis(monkeypatch):
-    """They are put together along that axis, before they meet what varies along both; in a sample, too."""
+    """The columns are combined along that axis before they meet columns that vary along both axes."""
     rng = np.random.default_rng(0)
     rows, cells = rng.integers(0, 2, size=(60, 1, 5)), rng.integers(0, 9, size=(60, 50, 1))
     expected = np.unique(

@@ -186,7 +186,7 @@ def test_single_precision(build):
 @pytest.mark.parametrize("n_zero", [0, 1, 2])
 @pytest.mark.parametrize("right", [b, columns])
 def test_a_row_of_zeros_makes_all_of_a_solution_nan(n_zero, right):
-    """Of which an entry may be read alone, one before that row, too."""
+    """The entries of the solution may be read one by one, also entries before that row."""
     solution = solve_triangular(v[:, None] * L, right, lower=True, b_ndim=right.type.ndim)
     scales = np.where(np.arange(N) == n_zero, 0.0, 1.0)
     off, on = (

@@ -65,7 +65,7 @@ def test_unknown_shapes_are_left_alone():
 
 
 def test_mismatched_lengths_raise_at_the_call():
-    """Of this matrix PyMC builds an ICAR of rows that do not fit, which PyTensor says when it is called."""
+    """PyMC builds an ICAR from a matrix whose rows do not fit, and PyTensor raises at the call."""
     W = (np.abs(np.subtract.outer(range(4), range(4))) == 1).astype(float)
     x = pt.matrix("x", shape=(3, 4))
     mode = Mode("py", "fast_run").excluding("fusion")

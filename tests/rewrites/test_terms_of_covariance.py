@@ -126,7 +126,7 @@ compiled = partial(with_gradients, inputs=[s, free, y, rows])
 
 @pytest.mark.parametrize("name", FIRES)
 def test_value_and_gradient(name):
-    """Also by a matrix of which only the lower triangle counts, as upstream has it."""
+    """The gradient includes a matrix of which only the lower triangle counts, as upstream."""
     given = values().values()
     off, on = (compiled(FIRES[name][0], on=on)(*given) for on in (False, True))
     for a, b in zip(on, off, strict=True):

@@ -190,7 +190,7 @@ W = default_width()
     st.data(),
 )
 def test_any_rows_and_any_number_of_matrices(sides, n, groups, seed, data):
-    """Also where some have no factor, of which all is nan and of others nothing."""
+    """A matrix without a factor gives NaN for its own terms alone."""
     rng = np.random.default_rng(seed)
     k, x = covariances(rng, groups, n, n), rng.normal(size=(groups, n))
     # Of one row, upstream takes the square root, which zero has.
