@@ -42,8 +42,8 @@ MODE = pytensor.config.mode
 PYTHON = Mode(linker="py", optimizer=None)
 
 # A first example compiles; how long the others take says more of the machine than of the code.
-settings.register_profile("same", deadline=None, derandomize=True)
-# For `make test-all`: other examples each time.
+settings.register_profile("same", deadline=None, derandomize=True, max_examples=25)
+# For `make test-all`: more examples, and other ones each time.
 settings.register_profile("fuzz", deadline=None)
 settings.load_profile("same")
 

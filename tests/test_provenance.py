@@ -9,6 +9,7 @@ from pytensor.graph.traversal import explicit_graph_inputs
 
 from pymc_fastlogp.analysis.provenance import movement_nodes, provenance
 from tests.rewrites.conftest import PYTHON
+from tests.slices import examples
 
 v = pt.vector("v", shape=(3,))
 w = pt.matrix("w", shape=(2, 3))
@@ -142,7 +143,7 @@ def step(draw, x):
             return pt.zeros((n + 1, *shape[1:]))[chosen].inc(x[: len(chosen)])
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(30, 100))
 @given(moved())
 def test_says_what_the_graph_computes(x):
     values = {

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytensor import scalar as ps
 from pytensor import tensor as pt
@@ -159,6 +159,7 @@ def _is_edge(y):
     return not SMALLEST <= abs(y) <= LARGEST
 
 
+@settings(max_examples=100)
 @given(st.lists(st.floats(), min_size=1, max_size=ROWS), st.floats())
 def test_within_two_ulp_by_one_divisor(divided, x, y):
     x = np.resize(x, ROWS)
@@ -166,6 +167,7 @@ def test_within_two_ulp_by_one_divisor(divided, x, y):
         np.testing.assert_array_max_ulp(divided(x, y), x / y, maxulp=2)
 
 
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.floats(), st.floats()), min_size=1, max_size=30))
 def test_within_two_ulp_by_many(pairs):
     x, y = np.array(pairs).T.copy()

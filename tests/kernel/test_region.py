@@ -22,6 +22,7 @@ from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.graph.region import FuseRegions, outputs_of, regions
 from pymc_fastlogp.kernel.lower.table import TABLE
 from tests.conftest import PYTHON
+from tests.slices import examples
 
 pytestmark = pytest.mark.usefixtures("without_c")
 
@@ -73,7 +74,7 @@ def graphs(draw):
 
 
 @given(graphs())
-@settings(max_examples=200)
+@settings(max_examples=examples(60, 200))
 def test_regions_are_convex_and_cover_what_is_supported(graph):
     fgraph = FunctionGraph(*graph, clone=True)
     found = regions(fgraph, region.is_supported)
@@ -88,7 +89,7 @@ def test_regions_are_convex_and_cover_what_is_supported(graph):
 
 
 @given(graphs())
-@settings(max_examples=50)
+@settings(max_examples=examples(20, 50))
 def test_a_random_graph_keeps_its_values(graph):
     inputs, outputs = graph
     fgraph = fused(inputs, outputs)

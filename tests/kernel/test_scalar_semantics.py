@@ -5,7 +5,7 @@ import operator
 import numba
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from llvmlite import ir
 from numpy.testing import assert_allclose, assert_array_equal
@@ -172,6 +172,7 @@ def test_round_half_away_from_zero():
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
+@settings(max_examples=100)
 @given(st.lists(st.tuples(INT64, INT64), min_size=1, max_size=20))
 def test_integer_division_is_numpys(pairs):
     x, y = np.array(pairs).T.copy()
@@ -183,6 +184,7 @@ def test_integer_division_is_numpys(pairs):
 FLOAT32 = st.floats(width=32)
 
 
+@settings(max_examples=100)
 @given(st.lists(st.tuples(FLOAT32, FLOAT32), min_size=1, max_size=20))
 def test_float32_arithmetic_rounds_as_if_once(pairs):
     x, y = np.array(pairs, dtype="float32").T.copy()
@@ -193,6 +195,7 @@ def test_float32_arithmetic_rounds_as_if_once(pairs):
         assert_array_equal(apply(ps.sqrt, x), np.sqrt(x))
 
 
+@settings(max_examples=100)
 @given(st.lists(INT64, min_size=1, max_size=20))
 def test_large_integers_are_rounded_once_to_float32(numbers):
     x = np.array(numbers)

@@ -18,6 +18,7 @@ from tests.rewrites.conftest import (
     assert_same_value_and_gradient,
     pregrad,
 )
+from tests.slices import examples
 
 RULE = "fastlogp_difference_of_cumsum"
 y = pt.vector("y", shape=(10,))
@@ -107,7 +108,7 @@ def test_index_out_of_range_raises_at_the_call(first):
             function(VALUES[y])
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(12, 40))
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=4))
 def test_same_for_any_positions(pairs):
     first, last = np.sort(np.array(pairs), axis=1).T

@@ -15,6 +15,7 @@ from pytensor.tensor.math import Dot
 import pymc_fastlogp
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.decisions import collected
+from tests.slices import examples
 
 DATABASES = ["canonicalize", "stabilize", "specialize", "uncanonicalize", "numba"]
 N, M, K, ENTRIES = 40, 50, 10, 200
@@ -133,7 +134,7 @@ def test_finite_entries_stay_finite(name, of, bad):
 
 
 @given(st.integers(8, 60), st.integers(8, 60), st.integers(7, 20), st.integers(0, 99))
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=examples(8, 15))
 def test_factors_of_any_size(n, m, k, seed):
     """Value and gradient of a factorization whose pairs are drawn, and may repeat."""
     random = np.random.default_rng(seed)

@@ -17,6 +17,7 @@ from pymc_fastlogp.analysis.elemwise import is_made_by
 from pymc_fastlogp.analysis.writes import is_set
 from pymc_fastlogp.rewrites.packed_matrices.flat_increments import MIN_INCREMENTS, FlatIncrements
 from tests.rewrites.conftest import sketch
+from tests.slices import examples
 
 LENGTH = 4
 SERIALIZE = "pre_local_IncSubtensor_serialize"
@@ -117,7 +118,7 @@ def sums(draw):
     return total, n_increments
 
 
-@settings(max_examples=60, derandomize=True)
+@settings(max_examples=examples(25, 60))
 @given(sums())
 def test_chain_does_not_depend_on_the_order_of_the_sum(case):
     out, n_increments = case

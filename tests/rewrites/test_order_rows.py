@@ -307,7 +307,7 @@ def check_any_readers(n):
 
 
 def test_same_for_any_readers():
-    counts = check_any_readers(80)
+    counts = check_any_readers(40)
     assert min(counts[True], counts[False]) >= 2
 
 

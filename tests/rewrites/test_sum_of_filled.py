@@ -13,6 +13,7 @@ from tests.rewrites.conftest import (
     assert_same_value_and_gradient,
     pregrad,
 )
+from tests.slices import examples
 
 RULE = "fastlogp_sum_of_filled"
 N = 4
@@ -167,7 +168,7 @@ def filled_matrices(draw):
     return matrix.sum(axis=draw(st.sampled_from([None, 0, 1, -1]))), values
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(15, 60))
 @given(filled_matrices())
 def test_same_for_any_filled_matrix(case):
     out, values = case

@@ -20,6 +20,7 @@ from pymc_fastlogp.compilation.model_source import ModelSource
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.rewrites.after_gradient.unroll_scan import MOST_NODES
 from tests.graph_text import text
+from tests.slices import examples
 
 RULE = "fastlogp_unroll_short_scan"
 x = pt.vector("x", shape=(4,))
@@ -123,7 +124,7 @@ def test_same_gradient(outputs):
     np.testing.assert_allclose(on(*values)[0], off(*values)[0], rtol=1e-15)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(10, 25))
 @given(
     n_steps=st.integers(1, 4),
     backwards=st.booleans(),
