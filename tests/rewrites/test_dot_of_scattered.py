@@ -7,7 +7,6 @@ import pytensor.tensor as pt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pytensor.compile.mode import get_mode
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.math import Dot
@@ -15,6 +14,7 @@ from pytensor.tensor.math import Dot
 import pymc_fastlogp
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.decisions import collected
+from tests.fuzz.evaluation import by_numpy, compiled
 from tests.slices import examples
 
 DATABASES = ["canonicalize", "stabilize", "specialize", "uncanonicalize", "numba"]
@@ -172,9 +172,8 @@ def _with_gradient(a, b, rows, columns, y, *, on):
 
 
 def _compiled(inputs, outs, *, on):
-    mode = get_mode("NUMBA").excluding("fastlogp_fused_kernel")
-    with switched(on):
-        return pytensor.function(inputs, outs, mode=mode, on_unused_input="ignore")
+    """Compile a graph with the rewrites of mode NUMBA, to run in NumPy."""
+    return compiled(inputs, outs, by_numpy("fastlogp_fused_kernel"), on=on)
 
 
 def test_model_of_ratings():

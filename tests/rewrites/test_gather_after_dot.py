@@ -5,13 +5,13 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from pytensor.compile.mode import get_mode
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.math import Dot
 
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.rewrites.after_gradient.gather_after_dot import local_gather_after_dot
+from tests.fuzz.evaluation import by_numpy, compiled
 from tests.rewrites.conftest import pregrad
 
 DATABASES = ["canonicalize", "stabilize", "specialize", "uncanonicalize", "numba"]
@@ -76,7 +76,7 @@ def test_fires(name):
 
 @pytest.mark.parametrize("name", FIRES)
 def test_value(name):
-    off, on = (_compiled([a, b], FIRES[name], on=on)(A, B) for on in (False, True))
+    off, on = (_compiled([a, b], [FIRES[name]], on=on)(A, B) for on in (False, True))
     np.testing.assert_allclose(on, off, rtol=1e-12, atol=1e-13 * K)
 
 
@@ -84,7 +84,8 @@ def test_value(name):
 def test_non_finite_factor_stays_in_its_entries(bad):
     A_bad = A.copy()
     A_bad[3, 7] = bad
-    off, on = (_compiled([a, b], FIRES["rows of factors"], on=on)(A_bad, B) for on in (False, True))
+    outs = [FIRES["rows of factors"]]
+    off, on = (_compiled([a, b], outs, on=on)(A_bad, B) for on in (False, True))
     assert not np.isfinite(off).all()
     np.testing.assert_allclose(on, off, rtol=1e-12, atol=1e-13 * K)
 
@@ -112,10 +113,9 @@ def test_gradient_of_many_correlated_effects():
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-10)
 
 
-def _compiled(inputs, out, *, on):
-    mode = get_mode("NUMBA").excluding("fastlogp_fused_kernel")
-    with switched(on):
-        return pytensor.function(inputs, out, mode=mode)
+def _compiled(inputs, outs, *, on):
+    """Compile a graph with the rewrites of mode NUMBA, to run in NumPy."""
+    return compiled(inputs, outs, by_numpy("fastlogp_fused_kernel"), on=on)
 
 
 def test_a_factor_of_one_column_is_left_alone():

@@ -174,7 +174,7 @@ def sides():
             with switched(on):
                 value = pregrad(terms.sum(), on=on)
                 gradients = pytensor.grad(value, [k, x])
-                functions[n, on] = pytensor.function([k, x], [terms, *gradients], mode="NUMBA")
+                functions[n, on] = pytensor.function([k, x], [terms, *gradients], mode=SIDES[on])
         return functions[n, on]
 
     return compiled
