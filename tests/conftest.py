@@ -1,10 +1,11 @@
 """Fixtures that all tests share."""
 
+import gc
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
 
@@ -41,6 +42,10 @@ MODE = pytensor.config.mode
 # The graph as it is, in Python: nothing is rewritten or compiled.
 PYTHON = Mode(linker="py", optimizer=None)
 
+# The graphs of all test modules stay alive, so that a collection of garbage takes long and frees little.
+COLLECTOR = gc.get_threshold()
+gc.set_threshold(20_000)
+
 # A first example compiles; how long the others take says more of the machine than of the code.
 settings.register_profile("same", deadline=None, derandomize=True, max_examples=25)
 # For `make test-all`: more examples, and other ones each time.
@@ -62,6 +67,14 @@ def switched_on() -> None:
     """
     pymc_fastlogp.enable()
     pytensor.config.mode = MODE
+
+
+@pytest.fixture
+def default_collector() -> Iterator[None]:
+    """Collect garbage as often as Python does by default, for tests that measure memory."""
+    gc.set_threshold(*COLLECTOR)
+    yield
+    gc.set_threshold(20_000)
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.native.target import optimized, target_machine
 from pymc_fastlogp.rewrites.rows.view import chunks, keys
 
+pytestmark = pytest.mark.usefixtures("default_collector")
 ROWS = 2_000_000
 I64 = ir.IntType(64)
 

@@ -91,6 +91,7 @@ def test_ten_million_rows():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("default_collector")
 def test_memory_stays_flat_over_200_models(monkeypatch):
     """Python and LLVM keep less than 1 MB of a model; with PyMC alone 10 MB are kept (`python -m benchmarks.many_models`)."""
     monkeypatch.setenv("PYMC_FASTLOGP_CACHE", "0")
