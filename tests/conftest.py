@@ -69,6 +69,13 @@ def switched_on() -> None:
     pytensor.config.mode = MODE
 
 
+@pytest.fixture(scope="module")
+def without_c() -> Iterator[None]:
+    """Run in Python what ``perform`` of an inner graph would compile with C."""
+    with pytensor.config.change_flags(cxx=""):
+        yield
+
+
 @pytest.fixture
 def default_collector() -> Iterator[None]:
     """Collect garbage as often as Python does by default, for tests that measure memory."""
