@@ -39,7 +39,9 @@ class Terms:
 def log_normalizer(eta, n):
     """Return the constant of the LKJ density as PyMC folds it, which differs from version to version."""
     with switched(False):
-        return float(pm.distributions.multivariate._lkj_normalizing_constant(float(eta), n).eval())
+        return float(
+            pm.distributions.multivariate._lkj_normalizing_constant(float(eta), n).eval(mode=PYTHON)
+        )
 
 
 def spiral_rows(x, n):

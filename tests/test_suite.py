@@ -15,7 +15,7 @@ import pytest
 import stanli
 
 from benchmarks.suite import SUITE, Case, case
-from tests.conftest import WITHOUT_C, with_flags
+from tests.conftest import PYTHON, WITHOUT_C, with_flags
 
 TESTS = Path(__file__).parent
 NAMES = [case.name for case in SUITE]
@@ -88,7 +88,7 @@ def test_logp_and_gradient_are_finite_at_initial_point(name, logp_dlogp_of):
 @pytest.mark.parametrize("name", NAMES)
 def test_title_says_the_number_of_rows(name, model_of):
     model = model_of(name)
-    rows = [model.rvs_to_values[rv].shape[0].eval() for rv in model.observed_RVs]
+    rows = [model.rvs_to_values[rv].shape[0].eval(mode=PYTHON) for rv in model.observed_RVs]
     said = rows_of_title(case(name))
     assert rows == ([] if said is None else [said])
 

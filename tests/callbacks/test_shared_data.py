@@ -18,6 +18,7 @@ from pymc_fastlogp.model_cache import store
 from pymc_fastlogp.model_cache.key import form_of
 from tests.callbacks import models
 from tests.callbacks.calls import expand
+from tests.conftest import PYTHON
 
 
 def regression(n=30, seed=0, *, groups=4, stores_rows=False):
@@ -259,7 +260,7 @@ def test_shapes_are_those_of_nutpie(make):
     data = form_of(model, {}).data
     found = shape_graph(model, data).at(data)
     assert found.stored == {name: tuple(shape) for name, shape in shapes_by_nutpie(model).items()}
-    assert found.dims == {name: x.eval() for name, x in model.dim_lengths.items()}
+    assert found.dims == {name: x.eval(mode=PYTHON) for name, x in model.dim_lengths.items()}
 
 
 def test_another_process_finds_the_model_without_compiling(folder, run_script):

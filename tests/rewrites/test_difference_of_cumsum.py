@@ -167,6 +167,6 @@ def exact_log_prior(packed, eta=2):
             c - i * mp.log(sd) for i, (c, sd) in enumerate(zip(log_corr, sds, strict=True))
         )
         constant = mpf(
-            float(pm.distributions.multivariate._lkj_normalizing_constant(eta, n).eval())
+            float(pm.distributions.multivariate._lkj_normalizing_constant(eta, n).eval(mode=PYTHON))
         )
         return float(constant + lkj - sum(sds) + jacobian + sum(mp.log(row[-1]) for row in rows))
