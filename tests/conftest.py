@@ -69,7 +69,7 @@ def switched_on() -> None:
     pytensor.config.mode = MODE
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def without_c() -> Iterator[None]:
     """Run in Python what ``perform`` of an inner graph would compile with C."""
     with pytensor.config.change_flags(cxx=""):

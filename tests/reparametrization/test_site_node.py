@@ -99,6 +99,7 @@ NODES = [
 ]
 
 
+@pytest.mark.usefixtures("without_c")
 @pytest.mark.parametrize("of_all_outputs", [True, False])
 @pytest.mark.parametrize("make", NODES)
 def test_derivatives_are_those_of_the_outputs(make, of_all_outputs):
