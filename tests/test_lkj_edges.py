@@ -12,6 +12,7 @@ import pytensor
 import pytest
 
 from pymc_fastlogp.config import switched
+from tests.fuzz.evaluation import by_kernels
 from tests.rewrites.conftest import PYTHON, pregrad
 
 OF_FACTOR = tuple(map(int, pm.__version__.split(".")[:2])) >= (6, 4)
@@ -154,7 +155,7 @@ def upstream(model):
 def plugin(model):
     """Return logp and gradient as users get them, by the kernel."""
     with switched(True):
-        function = model.logp_dlogp_function(ravel_inputs=True, mode="NUMBA")
+        function = model.logp_dlogp_function(ravel_inputs=True, mode=by_kernels())
     function.set_extra_values({})
     return lambda at: np.hstack(function(at))
 

@@ -17,7 +17,13 @@ from pymc_fastlogp.config import switched
 from pymc_fastlogp.decisions import collected
 from pymc_fastlogp.rewrites.gaussian.gaussian_rows import NAME
 from pymc_fastlogp.rewrites.rows.compact.compact_rows import NAME as COMPACT
-from tests.rewrites.conftest import PYTHON, pregrad, sketch, sum_and_gradient
+from tests.rewrites.conftest import (
+    PYTHON,
+    SIDES,
+    pregrad,
+    sketch,
+    sum_and_gradient,
+)
 
 N = 300
 RNG = np.random.default_rng(0)
@@ -457,7 +463,7 @@ def test_a_covariate_with_an_offset_costs_a_kernel_no_digits(slope):
     at = [0.1 * VALUES[a] - 1e6 * slope, np.array(slope)]
     with switched(True):
         on = rewritten(pt.sqr(y - a[group] - c * x).sum())[0]
-        f = pytensor.function([a, c], [on, *pytensor.grad(on, [a, c])], mode="NUMBA")
+        f = pytensor.function([a, c], [on, *pytensor.grad(on, [a, c])], mode=SIDES[True])
     value, *gradient = f(*at)
 
     in_a, in_c = (np.asarray(v).astype(np.longdouble) for v in at)

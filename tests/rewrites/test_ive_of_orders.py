@@ -17,7 +17,10 @@ from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.lower import bessel
 from pymc_fastlogp.ops import IveOfOrders
 from pymc_fastlogp.rewrites.after_gradient import ive_of_orders
-from tests.rewrites.conftest import with_gradients
+from tests.rewrites.conftest import (
+    SIDES,
+    with_gradients,
+)
 
 DATABASES = ["canonicalize", "stabilize", "specialize", "uncanonicalize", "numba"]
 RNG = np.random.default_rng(0)
@@ -203,20 +206,15 @@ def test_agrees_without_kernels():
 @pytest.mark.parametrize("name", FIRES)
 def test_value(name):
     inputs = [x, one]
-    off, on = (
-        pytensor.function(inputs, pt.sqr(FIRES[name]), mode="NUMBA", on_unused_input="ignore")
-        if on
-        else _without(inputs, pt.sqr(FIRES[name]))
-        for on in (False, True)
-    )
+    off, on = (_function(inputs, pt.sqr(FIRES[name]), on=on) for on in (False, True))
     for value in (-1.75, 0.3, 60.0):
         found, expected = (f(value, np.array([value])) for f in (on, off))
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=TINY)
 
 
-def _without(inputs, out):
-    with switched(False):
-        return pytensor.function(inputs, out, mode="NUMBA", on_unused_input="ignore")
+def _function(inputs, out, *, on):
+    with switched(on):
+        return pytensor.function(inputs, out, mode=SIDES[on], on_unused_input="ignore")
 
 
 def test_a_periodic_process_is_verified():

@@ -14,6 +14,7 @@ from pymc_fastlogp.rewrites.rows.compact.grouping import may_leave
 from pymc_fastlogp.rewrites.rows.compact.terms import Term
 from tests.conftest import PYTHON
 from tests.rewrites.conftest import (
+    SIDES,
     assert_left_alone,
     assert_same_value_and_gradient,
     pregrad,
@@ -125,7 +126,9 @@ def test_counts_leave_their_factorials_behind():
 def test_twelve_digits_of_many_rows(n):
     model = freeze_dims_and_data(poisson(n))
     with collected() as decisions:
-        function = pytensor.function(model.value_vars, pregrad(model.logp(), on=True), mode="NUMBA")
+        function = pytensor.function(
+            model.value_vars, pregrad(model.logp(), on=True), mode=SIDES[True]
+        )
     assert (n, 1) in {(d.rows_before, d.rows_after) for d in decisions if d.rule == NAME}
     x, y = model["x"].eval(mode=PYTHON).astype(np.longdouble), model["y_data"].eval(mode=PYTHON)
     factorials = np.cumsum(np.log(np.maximum(np.arange(y.max() + 1), 1).astype(np.longdouble)))
