@@ -20,8 +20,6 @@ from tests.rewrites.conftest import (
     with_gradients,
 )
 
-pytestmark = pytest.mark.usefixtures("without_c")
-
 N = 7
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(0, 3, N))

@@ -14,8 +14,6 @@ from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from tests.rewrites.conftest import SIDES
 
-pytestmark = pytest.mark.usefixtures("without_c")
-
 x = pt.vector("x", shape=(3,))
 m = pt.matrix("m", shape=(2, 3))
 open_length = pt.vector("open_length")

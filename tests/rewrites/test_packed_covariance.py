@@ -20,8 +20,6 @@ from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.ops import PackTriangle, UnpackTriangle, rows_of_packed
 from tests.rewrites.conftest import PYTHON, pregrad, with_gradients
 
-pytestmark = pytest.mark.usefixtures("without_c")
-
 N = 40
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(0, 3, N))

@@ -16,8 +16,6 @@ from pymc_fastlogp.decisions import collected
 from tests.rewrites.conftest import assert_left_alone, inputs_of, pregrad, with_gradients
 from tests.slices import examples
 
-pytestmark = pytest.mark.usefixtures("without_c")
-
 RULE = "fastlogp_solve_of_rows"
 N, ROWS = 3, 5
 RNG = np.random.default_rng(0)

@@ -22,8 +22,6 @@ from pymc_fastlogp.ops import LowerInverse
 from pymc_fastlogp.rewrites.linalg.terms_of_covariance import HalfLogDets, QuadraticForms
 from tests.rewrites.conftest import SIDES, ops_of, pregrad, with_gradients
 
-pytestmark = pytest.mark.usefixtures("without_c")
-
 GROUPS, N = 70, 3
 OPS = (HalfLogDets, QuadraticForms)
 
