@@ -38,6 +38,9 @@ WITHOUT_C = "cxx="
 os.environ["PYTENSOR_FLAGS"] = with_flags("on_opt_error=raise")
 pytensor.config.on_opt_error = "raise"
 
+# The reference side runs in Python. PyTensor would compile its inner graphs with C, which takes longer than the test.
+CXX, pytensor.config.cxx = pytensor.config.cxx, ""
+
 MODE = pytensor.config.mode
 # The graph as it is, in Python: nothing is rewritten or compiled.
 PYTHON = Mode(linker="py", optimizer=None)
@@ -70,9 +73,9 @@ def switched_on() -> None:
 
 
 @pytest.fixture
-def without_c() -> Iterator[None]:
-    """Run in Python what ``perform`` of an inner graph would compile with C."""
-    with pytensor.config.change_flags(cxx=""):
+def with_c() -> Iterator[None]:
+    """Let PyTensor compile C."""
+    with pytensor.config.change_flags(cxx=CXX):
         yield
 
 

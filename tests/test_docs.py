@@ -38,7 +38,7 @@ def alone(monkeypatch, tmp_path):
     logging.root.handlers[:] = root_handlers
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("alone", "with_c")
 @pytest.mark.parametrize("page", [name for name, text in PAGES.items() if BLOCK.search(text)])
 def test_blocks_run_in_order(page):
     text, namespace = PAGES[page], {"__name__": "page"}

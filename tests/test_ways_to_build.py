@@ -5,7 +5,6 @@ import warnings
 import numpy as np
 import pandas as pd
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode
@@ -103,7 +102,7 @@ def drawn(model: pm.Model, **options: Mode) -> list[np.ndarray]:
 @pytest.mark.parametrize("build", [way for way in WAYS if way is not custom_by_logp])
 def test_draws(build):
     model = build()
-    with disabled(), pytensor.config.change_flags(cxx=""):
+    with disabled():
         off = drawn(model, mode=PYTHON)
     for found, expected in zip(drawn(model), off, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-9)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import arviz as az
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode
@@ -150,7 +149,7 @@ def drawn(model: pm.Model, **options: Mode) -> dict[str, np.ndarray]:
 
 def drawn_by_numpy(model: pm.Model) -> dict[str, np.ndarray]:
     """Return the same with the plugin off, Op by Op: Numba and C take a minute for an LKJ prior."""
-    with disabled(), pytensor.config.change_flags(cxx=""):
+    with disabled():
         return drawn(model, mode=PYTHON)
 
 

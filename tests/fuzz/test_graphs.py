@@ -3,7 +3,6 @@
 from collections import Counter
 
 import numpy as np
-import pytensor
 import pytest
 
 from tests.fuzz import agreement
@@ -15,13 +14,6 @@ from tests.fuzz.programs import Program, points, random_program
 from tests.fuzz.shrink import shrunk
 
 SLICE = range(40)
-
-
-@pytest.fixture(autouse=True)
-def in_python():
-    """Compile nothing: PyTensor's Python code runs each graph once."""
-    with pytensor.config.change_flags(cxx=""):
-        yield
 
 
 @pytest.mark.parametrize("seed", SLICE)

@@ -14,8 +14,6 @@ from pymc_fastlogp.analysis.index_facts import IndexFacts
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from tests.conftest import PYTHON
 
-pytestmark = pytest.mark.usefixtures("without_c")
-
 X = np.array([0.5, 1.5, -0.5])
 INDEX = np.array([0, 2, 2, 1])
 

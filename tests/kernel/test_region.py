@@ -24,8 +24,6 @@ from pymc_fastlogp.kernel.lower.table import TABLE
 from tests.conftest import PYTHON
 from tests.slices import examples
 
-pytestmark = pytest.mark.usefixtures("without_c")
-
 # Too long to be part of the code.
 N = EMBEDDED_BYTES
 

@@ -12,8 +12,6 @@ import pymc_fastlogp
 from tests.reparametrization import as_written
 from tests.reparametrization.test_exact import function
 
-pytestmark = pytest.mark.usefixtures("without_c")
-
 Array = np.ndarray
 OPTIONS = {
     "draws": 1000,

@@ -16,8 +16,6 @@ from pymc_fastlogp.reparametrization.sites import Site
 from tests.conftest import PYTHON
 from tests.reparametrization import models
 
-pytestmark = pytest.mark.usefixtures("without_c")
-
 FAST = {"mode": "FAST_COMPILE", "on_unused_input": "ignore"}
 SCALES = {
     "ordinary": [1.0],

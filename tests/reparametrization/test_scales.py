@@ -14,8 +14,6 @@ from pymc_fastlogp.reparametrization.scales import scale_transform
 from tests.conftest import PYTHON
 from tests.reparametrization import models
 
-pytestmark = pytest.mark.usefixtures("without_c")
-
 SCALE = 2.5
 PRIORS = {
     "half-normal": lambda name: pm.HalfNormal(name, SCALE),

@@ -99,7 +99,6 @@ NODES = [
 ]
 
 
-@pytest.mark.usefixtures("without_c")
 @pytest.mark.parametrize("of_all_outputs", [True, False])
 @pytest.mark.parametrize("make", NODES)
 def test_derivatives_are_those_of_the_outputs(make, of_all_outputs):
@@ -217,6 +216,7 @@ def test_operations_read_by_site_nodes_alone_join_them():
     assert sorted(stored, key=len) == [(), (1, J), (3, J), (3, J)]
 
 
+@pytest.mark.usefixtures("with_c")
 @pytest.mark.parametrize("mode", ["FAST_COMPILE", Mode("py", None), Mode("vm", None)])
 def test_results_of_one_node_survive_the_next(mode):
     """C code within PyTensor's inner function writes into what the last call gave: docs/upstream.md."""

@@ -3,7 +3,6 @@
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-import pytest
 from pytensor.graph.basic import Constant, equal_computations
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
@@ -20,11 +19,6 @@ from tests.fuzz.evaluation import by_kernels
 
 # By whether the plugin is on. Kernels run as machine code and all other Ops in NumPy, so that nothing waits for Numba.
 SIDES = {True: by_kernels(), False: "FAST_COMPILE"}
-
-
-@pytest.fixture(autouse=True)
-def inner_graphs_in_python(without_c):
-    """Compile nothing: both sides run each graph a few times."""
 
 
 def pregrad(out, *, on, exclude=()):
