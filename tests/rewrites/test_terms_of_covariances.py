@@ -174,9 +174,7 @@ def sides():
             with switched(on):
                 value = pregrad(terms.sum(), on=on)
                 gradients = pytensor.grad(value, [k, x])
-                # In NumPy, upstream raises an error if one of the matrices has no factor.
-                mode = SIDES[True] if on else "NUMBA"
-                functions[n, on] = pytensor.function([k, x], [terms, *gradients], mode=mode)
+                functions[n, on] = pytensor.function([k, x], [terms, *gradients], mode=SIDES[on])
         return functions[n, on]
 
     return compiled
@@ -201,7 +199,11 @@ def test_any_rows_and_any_number_of_matrices(sides, n, groups, seed, data):
     for position in failing:
         pivot = rng.integers(n)
         k[position, pivot, pivot] = rng.choice([0.0, -1.0, np.nan])
-    on, off = (sides(n, side)(k, x) for side in (True, False))
+    on = sides(n, True)(k, x)
+    if not groups:  # Blockwise in NumPy needs at least one matrix.
+        assert [y.shape for y in on] == [(0,), k.shape, x.shape]
+        return
+    off = sides(n, False)(k, x)
     for ours, upstreams in zip(on, off, strict=True):
         assert_close(ours, upstreams)
         is_nan = np.isnan(ours)
