@@ -1,10 +1,11 @@
 """Fixtures that all tests share."""
 
+import gc
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
 
@@ -12,6 +13,7 @@ import pymc as pm
 import pytensor
 import pytest
 from hypothesis import settings
+from pytensor.compile.mode import Mode
 
 import pymc_fastlogp
 from pymc_fastlogp.registration import registered
@@ -36,11 +38,20 @@ WITHOUT_C = "cxx="
 os.environ["PYTENSOR_FLAGS"] = with_flags("on_opt_error=raise")
 pytensor.config.on_opt_error = "raise"
 
+# The reference side runs in Python. PyTensor would compile its inner graphs with C, which takes longer than the test.
+CXX, pytensor.config.cxx = pytensor.config.cxx, ""
+
 MODE = pytensor.config.mode
+# The graph as it is, in Python: nothing is rewritten or compiled.
+PYTHON = Mode(linker="py", optimizer=None)
+
+# The graphs of all test modules stay alive, so that a collection of garbage takes long and frees little.
+COLLECTOR = gc.get_threshold()
+gc.set_threshold(20_000)
 
 # A first example compiles; how long the others take says more of the machine than of the code.
-settings.register_profile("same", deadline=None, derandomize=True)
-# For `make test-all`: other examples each time.
+settings.register_profile("same", deadline=None, derandomize=True, max_examples=25)
+# For `make test-all`: more examples, and other ones each time.
 settings.register_profile("fuzz", deadline=None)
 settings.load_profile("same")
 
@@ -59,6 +70,21 @@ def switched_on() -> None:
     """
     pymc_fastlogp.enable()
     pytensor.config.mode = MODE
+
+
+@pytest.fixture
+def with_c() -> Iterator[None]:
+    """Let PyTensor compile C."""
+    with pytensor.config.change_flags(cxx=CXX):
+        yield
+
+
+@pytest.fixture
+def default_collector() -> Iterator[None]:
+    """Collect garbage as often as Python does by default, for tests that measure memory."""
+    gc.set_threshold(*COLLECTOR)
+    yield
+    gc.set_threshold(20_000)
 
 
 @pytest.fixture(scope="session")

@@ -135,7 +135,7 @@ def test_limits_that_are_measured_are_those_of_the_kernel():
     assert all(hasattr(import_module(f"{PACKAGE}.kernel.{x.module}"), x.name) for x in LIMITS)
 
 
-def test_no_files_import_each_other():
+def test_modules_have_no_import_cycles():
     try:
         TopologicalSorter({module: imports(module) for module in MODULES}).prepare()
     except CycleError as error:

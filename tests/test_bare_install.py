@@ -1,4 +1,4 @@
-"""The way in of a user: the wheel in a fresh environment, without extras, runs the README and the pages that need nothing else."""
+"""The wheel in a fresh environment without extras runs the README and the pages that need no extra."""
 
 import ast
 import os

@@ -45,5 +45,5 @@ def test_every_rule_fires_on_a_model(table):
 
 
 @pytest.mark.parametrize("name", map(marked, canaries.MODELS))
-def test_same_rules_fire_and_the_same_is_left_outside(name, table):
+def test_fired_rules_and_ops_outside_of_kernels_are_unchanged(name, table):
     assert canaries.block(name) == table[name], CHANGED.format(name=name)

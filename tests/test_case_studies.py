@@ -1,4 +1,4 @@
-"""The notebooks run from the first cell to the last; the demo notices what it is there to notice."""
+"""Notebooks run from the first cell to the last, and the demo detects disagreement."""
 
 import ast
 from importlib import import_module
@@ -26,7 +26,7 @@ def summary(mean: list[float], mcse: float = 0.1) -> pd.DataFrame:
     return pd.DataFrame({"mean": mean, "mcse_mean": mcse}, index=names)
 
 
-def test_what_notebooks_import_of_ours_is_there() -> None:
+def test_imports_of_notebooks_exist() -> None:
     imports = [
         (str(node.module), x.name)
         for path in NOTEBOOKS

@@ -1,4 +1,4 @@
-"""The switch: what decides whether the plugin acts, and for whom."""
+"""The switch: the sources that decide it, and its scope in threads, tasks and processes."""
 
 import asyncio
 import json

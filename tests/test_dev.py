@@ -17,9 +17,7 @@ def checkout(tmp_path):
     """Copy what the skeletons need of the checkout."""
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "pymc_fastlogp", tmp_path / "pymc_fastlogp", ignore=ignored)
-    shutil.copytree(ROOT / "tests" / "rewrites", tmp_path / "tests" / "rewrites", ignore=ignored)
-    for file in (*(ROOT / "tests").glob("*.py"), ROOT / "tests" / "slices.toml"):
-        shutil.copy(file, tmp_path / "tests")
+    shutil.copytree(ROOT / "tests", tmp_path / "tests", ignore=ignored)
     (tmp_path / "docs" / "rewrites").mkdir(parents=True)
     shutil.copy(ROOT / "docs" / "rewrites" / "index.md", tmp_path / "docs" / "rewrites")
     return tmp_path

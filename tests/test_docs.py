@@ -1,4 +1,4 @@
-"""Every block of Python in the README and the docs runs, page by page from the top, and every name, command and file in them is there."""
+"""Python blocks of the README and the docs run page by page, and all names, commands and files in them exist."""
 
 import logging
 import os
@@ -40,7 +40,7 @@ def alone(monkeypatch, tmp_path):
     logging.root.handlers[:] = root_handlers
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("alone", "with_c")
 @pytest.mark.parametrize("page", [name for name, text in PAGES.items() if BLOCK.search(text)])
 def test_blocks_run_in_order(page):
     text, namespace = PAGES[page], {"__name__": "page"}
@@ -136,7 +136,7 @@ def test_every_rule_is_in_the_list_of_rewrites():
     assert [rule.name for rule in (*RULES, *GRAPH_RULES) if f"`{rule.name}`" not in page] == []
 
 
-def test_what_tab_offers_is_what_the_docs_describe():
+def test_public_names_are_documented():
     import pymc_fastlogp
 
     assert dir(pymc_fastlogp) == sorted([*pymc_fastlogp.__all__, "__version__"])

@@ -1,4 +1,4 @@
-"""`explain` says by name what fired, over how many rows, what did not, why, and what to do."""
+"""`explain` names the rules that fired and their rows, and the refusals with reason and advice."""
 
 import json
 import logging
@@ -81,14 +81,14 @@ def test_gaussian_rows_fire_for_the_likelihood(explained):
     assert row.rows_after == 2 * 40 + 1
 
 
-def test_prior_with_an_entry_for_each_row_is_left_alone(explained):
+def test_prior_with_one_entry_per_row_is_left_alone(explained):
     row = only(explained["radon"]["a"], COMPACT)
     assert not row.fired
     assert (row.kind, row.rows_before, row.rows_after) == ("prior", 40, 40)
     assert "a has one value per row" in row.reason
 
 
-def test_scalar_prior_has_one_row_that_says_it_is_small(explained):
+def test_scalar_prior_is_reported_as_small(explained):
     [row] = explained["radon"]["mu"]
     assert row.rewrite == ""
     assert "32 entries" in row.reason
@@ -118,7 +118,7 @@ def test_refusals_about_rows_that_a_rewrite_made_are_left_out():
     assert all(row.fired for row in rows)
 
 
-def test_what_fires_for_a_part_is_refused_for_the_rest():
+def test_partial_compaction_reports_the_remainder_as_refused():
     rng = data()
     x, y = rng.normal(size=N), rng.poisson(2, N)
     with pm.Model() as model:
@@ -131,7 +131,7 @@ def test_what_fires_for_a_part_is_refused_for_the_rest():
     assert (left.fired, left.rows_before, left.rows_after) == (False, N, N)
 
 
-def test_what_a_count_multiplies_leaves_unique_rows_for_one():
+def test_linear_count_term_is_compacted_to_one_row():
     rng = data()
     with pm.Model() as model:
         eta = pm.Normal("a") + pm.Normal("b") * rng.normal(size=N)
@@ -141,7 +141,7 @@ def test_what_a_count_multiplies_leaves_unique_rows_for_one():
     assert (left.fired, left.rows_before) == (False, N)
 
 
-def test_data_that_is_not_frozen_is_refused_and_told_how_to_freeze(counts):
+def test_unfrozen_data_are_refused_with_advice(counts):
     rows = explain(counts, freeze_model=False)["few"]
     row = only([row for row in rows if not row.fired], COMPACT)
     assert row.reason == "group is shared and can change between evaluations"
@@ -165,7 +165,7 @@ def test_minibatch_is_refused_with_advice():
 
 
 def test_prior_whose_terms_are_also_normalised_is_said_to_have_entries_of_its_own():
-    """Its inner sums are about the parameter, not about rows that somebody needs one by one."""
+    """The inner sums run over the parameter, not over rows that are needed one by one."""
     with pm.Model(coords={"group": range(100)}) as model:
         pm.ZeroSumNormal("by_length", dims="group")
         pm.Dirichlet("by_simplex", np.ones(100))
@@ -229,7 +229,7 @@ def test_every_variable_has_a_row_likelihoods_first_and_large_ones_first(explain
     assert [*names] == ["y", "a", "b", "mu", "sigma"]
 
 
-def test_rows_are_those_of_a_compilation(radon, explained):
+def test_decisions_match_a_compilation(radon, explained):
     with collected() as decisions:
         rewrite_pregrad(radon.logp())
     fired = {(d.rule, d.rows_before, d.rows_after) for d in decisions if d.fired}
@@ -237,7 +237,7 @@ def test_rows_are_those_of_a_compilation(radon, explained):
     assert fired == {(r.rewrite, r.rows_before, r.rows_after) for r in rows if r.fired}
 
 
-def test_kernels_are_those_of_a_compilation(radon, explained):
+def test_kernels_match_a_compilation(radon, explained):
     function = radon.logp_dlogp_function(ravel_inputs=False, mode="NUMBA")._pytensor_function
     nodes = [n for n in function.maker.fgraph.apply_nodes if isinstance(n.op, FusedKernel)]
     assert len(explained["radon"].kernels.n_nodes) == len(nodes) == 1
@@ -251,7 +251,7 @@ def test_explaining_changes_nothing(counts, explained):
         assert not pymc_fastlogp.is_enabled()
 
 
-def test_each_decision_is_a_line_on_the_logger(counts, caplog):
+def test_each_decision_logs_a_line(counts, caplog):
     with caplog.at_level(logging.INFO, logger="pymc_fastlogp"):
         explanation = explain(counts)
     assert {row.rewrite for row in explanation.rows if row.fired} >= {COMPACT, CHECKS}
@@ -316,7 +316,7 @@ def test_table_and_html_say_the_same(explained):
     assert reason in html
 
 
-def test_it_leads_with_the_likelihoods_in_plain_words(explained):
+def test_text_begins_with_the_likelihoods(explained):
     first, second, third = explained["counts"].sentences()
     assert str(explained["counts"]).startswith(first)
     assert first == "few: 500 rows are summed as 5 terms, exactly."
@@ -467,7 +467,7 @@ def test_each_refusal_has_a_text_and_advice(name):
     assert f"{refusal.text} (to do: {refusal.advice})" == str(refusal)
 
 
-def test_effects_that_could_be_placed_are_said():
+def test_reparametrizable_effects_are_named():
     with pm.Model() as model:
         sigma = pm.HalfNormal("sigma")
         raw = pm.Normal("raw", shape=5)

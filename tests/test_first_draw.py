@@ -75,13 +75,13 @@ def test_picture_says_the_seconds_and_cuts_no_word_off(results):
         assert [text.get_text().strip() for text in ax.texts] == expected
 
 
-def test_what_is_published_is_what_the_json_says():
+def test_published_tables_match_the_json():
     results = json.loads(report.RESULTS.read_text())
     assert report.headline_table(results) in report.README.read_text()
     assert report.tables(results) in report.PAGE.read_text()
 
 
-def test_the_table_of_first_draws_is_what_the_json_says():
+def test_table_of_first_draws_matches_the_json():
     text = to_first_draw.PAGE.read_text()
     if not to_first_draw.RESULTS.exists():
         assert "Not measured yet" in text

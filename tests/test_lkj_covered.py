@@ -14,6 +14,7 @@ from pytensor.tensor.linalg.decomposition.eigen import Eigh
 
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.graph.op import FusedKernel
+from tests.fuzz.evaluation import by_kernels
 from tests.rewrites.conftest import PYTHON, pregrad, sketch
 
 GROUPS, ROWS = 5, 12
@@ -181,12 +182,12 @@ def sides(request):
     """Upstream's function, the plugin's, the initial point of a model, and the Ops expected."""
     off, model = upstream(in_model(request.param)), in_model(request.param)
     with switched(True):
-        on = model.logp_dlogp_function(mode="NUMBA", ravel_inputs=True)
+        on = model.logp_dlogp_function(mode=by_kernels(), ravel_inputs=True)
     on.set_extra_values({})
     return off, on, model.initial_point(), OPS.get(request.param, {FusedKernel: 1})
 
 
-def test_one_kernel_takes_it(sides):
+def test_model_is_one_kernel(sides):
     _, on, _, ops = sides
     nodes = on._pytensor_function.maker.fgraph.apply_nodes
     assert Counter(type(node.op) for node in nodes) == ops

@@ -1,4 +1,4 @@
-"""However PyMC builds the triangle of an LKJ prior, it becomes the same set of the vector's entries, and the same kernel."""
+"""Each of PyMC's constructions of the triangle of an LKJ prior becomes one set of the vector's entries, and the same kernel."""
 
 import numpy as np
 import pymc as pm
@@ -9,6 +9,7 @@ from pymc.distributions.transforms import CholeskyCorrTransform
 
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.graph.op import FusedKernel
+from tests.fuzz.evaluation import by_kernels
 from tests.rewrites.conftest import PYTHON, assert_same_value_and_gradient, pregrad, sketch
 
 
@@ -112,7 +113,7 @@ def test_value_and_gradient(in_pymc, spelling):
 
 def compiled(model):
     with switched(True):
-        function = model.logp_dlogp_function(ravel_inputs=True, mode="NUMBA")
+        function = model.logp_dlogp_function(ravel_inputs=True, mode=by_kernels())
     function.set_extra_values({})
     return function
 

@@ -39,7 +39,7 @@ def test_report_names_versions_rules_and_passes():
 
 
 def test_a_package_that_is_not_installed_is_called_so(monkeypatch):
-    """As this one is where its sources are on the path."""
+    """The plugin itself is not installed if only its sources are on the path."""
 
     def version(package):
         if package == "pymc-fastlogp":
@@ -101,7 +101,7 @@ def test_failing_self_check_exits_with_1(excluded):
     assert "Self-check failed: optimizer_excluding excludes fastlogp_lift_set" in process.stdout
 
 
-def test_without_the_rules_about_rows_the_self_check_passes():
+def test_self_check_passes_without_row_rules():
     process = report(PYTENSOR_FLAGS=with_flags("optimizer_excluding=fastlogp_rows"))
     assert process.returncode == 0, process.stdout
     assert "fastlogp_compact_rows" not in process.stdout

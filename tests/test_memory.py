@@ -15,6 +15,7 @@ from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.native.target import optimized, target_machine
 from pymc_fastlogp.rewrites.rows.view import chunks, keys
 
+pytestmark = pytest.mark.usefixtures("default_collector")
 ROWS = 2_000_000
 I64 = ir.IntType(64)
 
@@ -34,7 +35,7 @@ def peak_share(name: str, side: str) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*MODELS])
-def test_peak_is_three_times_the_data_or_one_more_than_upstream_needs(name, monkeypatch):
+def test_peak_memory_is_bounded(name, monkeypatch):
     # The same shares of the rows as of 10 million.
     monkeypatch.setattr(chunks, "CHUNK", chunks.CHUNK * ROWS // 10_000_000)
     monkeypatch.setattr(keys, "SAMPLE", keys.SAMPLE * ROWS // 10_000_000)
@@ -42,7 +43,7 @@ def test_peak_is_three_times_the_data_or_one_more_than_upstream_needs(name, monk
     assert on <= max(3, off + 1)
 
 
-def test_a_first_look_at_rows_takes_less_memory_than_the_rows():
+def test_row_analysis_takes_less_memory_than_the_rows():
     x = np.random.default_rng(1).normal(size=4_000_000)
     row_keys = keys.RowKeys(x.shape)
     columns = row_keys.add(x)

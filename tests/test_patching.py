@@ -1,4 +1,4 @@
-"""``patch_pymc``: libraries that call ``pm.sample`` get ours, until it is undone."""
+"""``patch_pymc`` redirects ``pm.sample`` in other libraries to ours, until ``unpatch_pymc``."""
 
 import inspect
 import os
@@ -110,7 +110,7 @@ def test_draws_are_those_of_sample():
 
 
 def test_models_that_pymc_samples_are_sampled_by_pymc():
-    """Not by the patched function again, which would never end."""
+    """A call of the patched function from itself would recurse without end."""
     with pymc_fastlogp.patched_pymc(nutpie=True), pm.Model():
         pm.Bernoulli("k", 0.3)
         found = pm.sample(random_seed=3, **OPTIONS)

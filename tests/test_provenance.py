@@ -1,4 +1,4 @@
-"""Provenance says which entry of which leaf stands where, for any chain of Ops that move entries."""
+"""Provenance gives the source entry of every position, for any chain of Ops that move entries."""
 
 import numpy as np
 import pytensor.tensor as pt
@@ -9,6 +9,7 @@ from pytensor.graph.traversal import explicit_graph_inputs
 
 from pymc_fastlogp.analysis.provenance import movement_nodes, provenance
 from tests.rewrites.conftest import PYTHON
+from tests.slices import examples
 
 v = pt.vector("v", shape=(3,))
 w = pt.matrix("w", shape=(2, 3))
@@ -59,7 +60,7 @@ LEAVES = {
 
 
 @pytest.mark.parametrize("name", MOVES)
-def test_moves(name):
+def test_data_movement_is_tracked(name):
     x, expected = MOVES[name]
     assert {entry.leaf for entry in provenance(x).entries()} <= {v, w}
     values = {v: np.arange(1.0, 4.0), w: np.arange(1.0, 7.0).reshape(2, 3)}
@@ -67,18 +68,18 @@ def test_moves(name):
 
 
 @pytest.mark.parametrize("name", LEAVES)
-def test_what_does_more_is_a_leaf(name):
+def test_other_ops_are_leaves(name):
     x = LEAVES[name]
     [entry] = provenance(x).entries()
     assert entry.leaf is x
 
 
-def test_what_is_open_or_large_has_none():
+def test_open_and_large_arrays_have_no_provenance():
     assert provenance(pt.vector("x")) is None
     assert provenance(pt.vector("x", shape=(11,)), most=10) is None
 
 
-def test_part_of_what_is_large_is_a_leaf():
+def test_part_of_a_large_array_is_a_leaf():
     x = pt.vector("x", shape=(11,))[:4]
     [entry] = provenance(x, most=10).entries()
     assert entry.leaf is x
@@ -142,7 +143,7 @@ def step(draw, x):
             return pt.zeros((n + 1, *shape[1:]))[chosen].inc(x[: len(chosen)])
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(30, 100))
 @given(moved())
 def test_says_what_the_graph_computes(x):
     values = {

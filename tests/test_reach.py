@@ -1,4 +1,4 @@
-"""Entry points of PyMC and nutpie that compile a logp, all of which are reached."""
+"""Every entry point of PyMC and nutpie that compiles a logp reaches the rules."""
 
 import numpy as np
 import nutpie
@@ -88,6 +88,6 @@ def jax_samplers(model: pm.Model) -> None:
     ],
     ids=lambda way: way.__name__,
 )
-def test_is_reached(way, lifted_model, firings):
+def test_entry_point_reaches_the_rules(way, lifted_model, firings):
     way(lifted_model)
     assert firings[LIFT] > 0

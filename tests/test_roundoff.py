@@ -1,4 +1,4 @@
-"""The noise that `verify` measures round-off with: how large it is, and where there is none."""
+"""The noise by which `verify` measures round-off: its size, and operations without noise."""
 
 import math
 
@@ -42,7 +42,7 @@ def test_noise_is_of_the_size_of_the_last_digit(dtype):
     assert abs(error.mean()) < 0.1
 
 
-def test_each_call_has_other_noise_and_a_seed_repeats_it():
+def test_noise_differs_by_call_and_repeats_by_seed():
     first, second = noisy(pt.exp, seed=1), noisy(pt.exp, seed=1)
     once = first(X)
     assert np.array_equal(once, second(X))
@@ -70,7 +70,7 @@ EXACT = {
 
 
 @pytest.mark.parametrize("what", EXACT)
-def test_what_does_not_round_has_no_noise(what):
+def test_exact_operations_have_no_noise(what):
     plain = pt.vector()
     expected = pytensor.function([plain], EXACT[what](plain), mode="FAST_COMPILE")(X)
     np.testing.assert_array_equal(noisy(EXACT[what])(X), expected)
@@ -117,7 +117,7 @@ def test_reductions_and_products_have_noise(what):
 
 
 def test_a_cast_to_single_precision_rounds():
-    """Else nothing says that a sum of what was cast may be off, where it is zero."""
+    """Otherwise a sum of cast values that is zero would have no noise."""
     found = noisy(lambda x: pt.cast(x, "float32"))(X)
     assert found.dtype == "float32"
     assert 0.3 < (found != X.astype("float32")).mean() < 0.7
@@ -189,13 +189,13 @@ def test_a_scatter_has_the_noise_of_its_sums():
     assert 8 < np.abs(errors).max() < 30
 
 
-def test_without_noise_it_is_numpy():
+def test_mode_without_noise_equals_numpy():
     function = pytensor.function([x := pt.vector()], pt.exp(x), mode=numpy_mode())
     assert np.array_equal(function(X), np.exp(X))
 
 
 def test_integers_beside_a_product_count():
-    """PyTensor's rewrites to BLAS lose them."""
+    """PyTensor's BLAS rewrites drop such integers."""
     y, square, k = np.array([3.0, 2.0]), np.array([[1.0, 2.0], [3.0, 4.0]]), pt.lscalar()
     x = pt.vector(shape=(2,))
     function = pytensor.function([x, k], y - (pt.dot(square, x) + k), mode=numpy_mode())

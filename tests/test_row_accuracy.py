@@ -12,6 +12,7 @@ from pymc.model.transform.optimization import freeze_dims_and_data
 
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.decisions import collected
+from tests.fuzz.evaluation import by_kernels
 
 pytestmark = pytest.mark.skipif(
     np.finfo(np.longdouble).eps > 1e-18, reason="no extended precision here"
@@ -170,7 +171,7 @@ def logp_dlogp(family, r: Rows, y: np.ndarray) -> tuple[float, dict[str, np.ndar
         family.model(a[r.group] + b * r.x, pm.math.exp(log_scale), y)
     frozen = freeze_dims_and_data(model)
     with switched(True), collected() as decisions:
-        function = frozen.logp_dlogp_function(ravel_inputs=True, mode="NUMBA")
+        function = frozen.logp_dlogp_function(ravel_inputs=True, mode=by_kernels())
     assert any(d.rows_after and d.rows_after < r.group.size / 10 for d in decisions)
     function.set_extra_values({})
     at = {v.name: np.atleast_1d(getattr(r, v.name)) for v in frozen.continuous_value_vars}

@@ -1,4 +1,4 @@
-"""The table of what ``make test`` leaves out names tests that are there, and what it leaves out is what it says."""
+"""The table of tests that ``make test`` leaves out names existing tests and parameters."""
 
 import re
 
@@ -29,7 +29,7 @@ def table(monkeypatch):
 
 
 @pytest.mark.usefixtures("table")
-def test_marks_what_is_left_out():
+def test_left_out_tests_are_marked():
     names = [f"a.py::test_one[{k}]" for k in "pqrst"]
     names += ["a.py::test_two[p]", "a.py::test_two[q]", "a.py::test_one_more[p]"]
     names += ["b.py::test[long]", "b.py::Class::test[y-x]", "b.py::test[y]", "c.py::test[long]"]
@@ -42,7 +42,7 @@ def test_marks_what_is_left_out():
 
 
 @pytest.mark.usefixtures("table")
-def test_one_that_is_asked_for_alone_runs():
+def test_case_selected_alone_runs():
     item = Item("a.py::test_one[q]")
     slices.mark_slow([item])
     assert not item.marks

@@ -3,6 +3,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 import stanli
 
 from benchmarks.suite import SUITE, Case, case
-from tests.conftest import WITHOUT_C, with_flags
+from tests.conftest import PYTHON, WITHOUT_C, with_flags
 
 TESTS = Path(__file__).parent
 NAMES = [case.name for case in SUITE]
@@ -51,17 +52,15 @@ class LogpDlogp:
 
 
 @pytest.fixture(scope="module")
-def model_of():
+def model_of() -> Callable[[str], pm.Model]:
     """Build a model of the suite once for all tests that look at it."""
-    built: dict[str, tuple[pm.Model, LogpDlogp]] = {}
+    return cache(lambda name: case(name).make())
 
-    def get(name: str) -> tuple[pm.Model, LogpDlogp]:
-        if name not in built:
-            model = case(name).make()
-            built[name] = model, LogpDlogp(model)
-        return built[name]
 
-    return get
+@pytest.fixture(scope="module")
+def logp_dlogp_of(model_of: Callable[[str], pm.Model]) -> Callable[[str], LogpDlogp]:
+    """Compile a model of the suite once for all tests that evaluate it."""
+    return cache(lambda name: LogpDlogp(model_of(name)))
 
 
 def rows_of_title(case: Case) -> int | None:
@@ -79,8 +78,8 @@ def test_unknown_name_lists_the_names():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_logp_and_gradient_are_finite_at_initial_point(name, model_of):
-    _, logp_dlogp = model_of(name)
+def test_logp_and_gradient_are_finite_at_initial_point(name, logp_dlogp_of):
+    logp_dlogp = logp_dlogp_of(name)
     logp, gradient = logp_dlogp(logp_dlogp.initial_point)
     assert np.isfinite(logp)
     assert np.isfinite(gradient).all()
@@ -88,15 +87,15 @@ def test_logp_and_gradient_are_finite_at_initial_point(name, model_of):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_title_says_the_number_of_rows(name, model_of):
-    model, _ = model_of(name)
-    rows = [model.rvs_to_values[rv].shape[0].eval() for rv in model.observed_RVs]
+    model = model_of(name)
+    rows = [model.rvs_to_values[rv].shape[0].eval(mode=PYTHON) for rv in model.observed_RVs]
     said = rows_of_title(case(name))
     assert rows == ([] if said is None else [said])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_make_is_reproducible(name, model_of):
-    model, _ = model_of(name)
+    model = model_of(name)
     again = case(name).make()
     for data_var in model.data_vars:
         np.testing.assert_array_equal(data_var.get_value(), again[data_var.name].get_value())
@@ -107,9 +106,9 @@ def stan_model(name: str) -> stanli.Model:
 
 
 @pytest.mark.parametrize("name", SAME_UNCONSTRAINED_SCALE)
-def test_stan_program_is_the_same_posterior(name, model_of):
+def test_stan_program_is_the_same_posterior(name, logp_dlogp_of):
     """Stan drops constants, so differences of the log density are compared, and the gradient."""
-    _, logp_dlogp = model_of(name)
+    logp_dlogp = logp_dlogp_of(name)
     stan = stan_model(name)
     assert stan.n_unconstrained == len(logp_dlogp.initial_point)
     points = np.random.default_rng(1).normal(0, 0.5, size=(2, stan.n_unconstrained))
@@ -121,9 +120,9 @@ def test_stan_program_is_the_same_posterior(name, model_of):
 
 
 @pytest.mark.parametrize(("name", "shape"), GROUPS_BY_COEFFICIENTS.items())
-def test_stan_program_is_the_same_given_the_cholesky_factor(name, shape, model_of):
+def test_stan_program_is_the_same_given_the_cholesky_factor(name, shape, logp_dlogp_of):
     """All but the density of the Cholesky factor itself: it is the same at both points."""
-    _, logp_dlogp = model_of(name)
+    logp_dlogp = logp_dlogp_of(name)
     stan = stan_model(name)
     groups, n = shape
     lengths = {"mu0": n, "chol": n * (n + 1) // 2, "z": groups * n, "sigma": 1}

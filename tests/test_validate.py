@@ -1,4 +1,4 @@
-"""`explain`, `verify` and `benchmark` are called alike, and say the same about what they can't work with."""
+"""`explain`, `verify` and `benchmark` take the same arguments and raise the same errors."""
 
 from inspect import signature
 
@@ -27,14 +27,14 @@ def model():
 
 
 @pytest.mark.parametrize("bad", [None, 3, "model", pm.Model, [1, 2]])
-def test_what_is_not_a_model_is_told_what_to_pass(ask, bad):
+def test_wrong_argument_names_what_to_pass(ask, bad):
     with pytest.raises(TypeError) as caught:
         ask(bad)
     what = "" if bad is None else f", not {bad!r}"
     assert str(caught.value) == f"{ask.__name__} needs a PyMC model{what}: {validate.PASS_ONE}"
 
 
-def test_no_free_variable(ask):
+def test_model_without_free_variable_is_refused(ask):
     with pm.Model() as observed:
         pm.Normal("y", observed=[1.0])
     for bad in (pm.Model(), observed):

@@ -1,4 +1,4 @@
-"""`verify` agrees where both sides do, and says where they do not."""
+"""`verify` passes if both sides agree, and names the differences otherwise."""
 
 import numpy as np
 import pymc as pm
@@ -131,7 +131,7 @@ def test_round_off_that_neighbors_do_not_show_passes(cancelling_model, break_the
     assert not verify(cancelling_model)
 
 
-def test_what_is_more_than_round_off_fails_there_too(cancelling_model, break_the_lift):
+def test_errors_beyond_round_off_fail_at_cancellation(cancelling_model, break_the_lift):
     break_the_lift(1 + 1e-10)
     result = verify(cancelling_model)
     assert {row.variable for row in result.rows if not row.passed} == {"logp", "a"}
@@ -155,7 +155,7 @@ def test_what_is_more_than_round_off_fails_there_too(cancelling_model, break_the
         (0.0, 1e-300, 0.0, False),
     ],
 )
-def test_what_passes(off, on, moved, passes):
+def test_tolerance_follows_noise(off, on, moved, passes):
     _, ratio, _ = comparison._errors(
         np.array([off]), np.array([on]), np.array([[off], [moved]]), 1e-12
     )
@@ -176,7 +176,7 @@ def test_what_passes(off, on, moved, passes):
         (2.0, -np.inf, 1.0, False),  # out of support
     ],
 )
-def test_what_is_beyond_upstream(at, off, on, is_beyond):
+def test_points_beyond_upstream_are_recognized(at, off, on, is_beyond):
     x = np.full(3, at)
     found = comparison.is_beyond_upstream(x, np.array([off, 0.0]), np.array([on, 0.0]))
     assert found == is_beyond
@@ -207,7 +207,7 @@ def test_an_entry_is_measured_by_the_largest_of_its_variable():
     assert ratio[1] <= 1
 
 
-def test_where_upstream_cannot_invert_a_matrix_the_point_is_impossible():
+def test_failed_inversion_makes_a_point_impossible():
     neighbors = np.array([[0.0, 1.0], [1.0, 0.0]])
     with pm.Model() as model:
         scale = pm.HalfNormal("scale")
@@ -216,8 +216,8 @@ def test_where_upstream_cannot_invert_a_matrix_the_point_is_impossible():
     assert verify(model)
 
 
-def test_where_upstream_finds_no_eigenvectors_the_point_is_impossible(compiled):
-    """There NumPy's code of `eigh` raises ValueError, which is no reason to compile, and Numba's ZeroDivisionError."""
+def test_failed_eigendecomposition_makes_a_point_impossible(compiled):
+    """NumPy's `eigh` raises ValueError and Numba's raises ZeroDivisionError; neither is a reason to compile."""
     places = np.random.default_rng(0).normal(size=(4, 2))
     with pm.Model() as model:
         length, rho = pm.InverseGamma("length", 3, 3), pm.Beta("rho", 5, 2)
@@ -241,7 +241,7 @@ def test_where_upstream_finds_no_eigenvectors_the_point_is_impossible(compiled):
         (ValueError("operands could not be broadcast together"), False),
     ],
 )
-def test_which_errors_say_that_a_point_is_impossible(error, is_of_the_point):
+def test_errors_of_impossible_points_are_recognized(error, is_of_the_point):
     assert run._is_of_the_point(error) == is_of_the_point
 
 
@@ -321,14 +321,14 @@ def test_points_are_of_the_precision_of_the_variables(dtype):
     assert all((near != x).any() for near in neighbors(x, np.random.default_rng(0)))
 
 
-def test_shares_that_are_next_to_equal():
+def test_nearly_equal_shares_pass():
     """The gradient of two is what a softmax and one half leave of each other."""
     with pm.Model() as model:
         pm.Dirichlet("shares", np.ones(2))
     assert verify(model)
 
 
-def test_points_with_one_entry_far_out():
+def test_points_include_one_outlying_entry():
     start = {"a": np.full(5, 0.5), "b": np.ones(()), "none": np.ones(0)}
     sizes = {name: value.shape for name, value in start.items()}
     points = dict(points_around(start, sizes, 2, np.random.default_rng(0)))
@@ -341,7 +341,7 @@ def test_points_with_one_entry_far_out():
     assert all((np.abs(x) < 5).all() and len({*x}) == 5 for x in others)
 
 
-def test_what_is_wrong_where_one_entry_is_far_out_alone(monkeypatch):
+def test_error_at_one_outlying_entry_is_found(monkeypatch):
     compile_one = run._compile
 
     def wrong(*args, on):

@@ -1,4 +1,4 @@
-"""`verify` on the models of the zoo: what users may write keeps its value and gradient."""
+"""`verify` passes on the models of the zoo."""
 
 from collections.abc import Callable
 

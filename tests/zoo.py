@@ -1,4 +1,4 @@
-"""Small models of many kinds, one line of PyMC each where that is enough, for `verify` to compare.
+"""Small models of many kinds, most in one line of PyMC, for `verify`.
 
 The suite in `benchmarks` has models that are worth timing. These have what a user may write: each
 family, each prior for a covariance matrix, indices and data of all kinds.

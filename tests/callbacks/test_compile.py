@@ -49,7 +49,7 @@ def test_status_is_that_of_nutpie(pair):
     assert expand(pair.direct, x, n)[0] == expand(pair.nutpie, x, n)[0] == -1
 
 
-def test_what_else_nutpie_knows_is_equal(pair):
+def test_metadata_equals_nutpies(pair):
     for name in ("n_dim", "n_expanded", "reparameterized_names", "dims"):
         assert getattr(pair.direct, name) == getattr(pair.nutpie, name), name
     names, slices, shapes = pair.direct.shape_info
@@ -107,7 +107,7 @@ class TestDataThatChange:
         assert logp(changed, x)[1] == pytest.approx(logp(expected, x)[1], rel=1e-12)
         assert logp(compiled, x)[1] == before
 
-    def test_what_upstream_refuses_is_refused(self, compiled):
+    def test_invalid_data_fail_as_upstream(self, compiled):
         """An index that is out of range, and rows that do not fit, are upstream's errors."""
         x = points(compiled, 1)[0]
         for changes in ({"group": models.GROUP + 5}, {"x": models.X[:7]}):
@@ -146,7 +146,7 @@ def test_a_variable_without_elements():
 
 
 @pytest.mark.parametrize("inner", [False, True])
-def test_what_pymc_cannot_freeze_is_not_frozen(inner):
+def test_unfreezable_model_is_compiled_unfrozen(inner):
     with pm.Model() as outer:
         if inner:
             with pm.Model("inner") as model:
@@ -284,19 +284,19 @@ class TestModelsWithoutChecks:
         return model
 
     @pytest.mark.parametrize("options", [{}, {"freeze_model": False}, {"reparametrize": True}])
-    def test_stay_without(self, options):
+    def test_compile_without_checks(self, options):
         x = np.array([0.3, 0.4])
         expected = self.counts().compile_logp()({"a": x})
         compiled = pymc_fastlogp.compile_pymc_model(self.counts(), **options)
         compiled = getattr(compiled, "original", compiled)
         np.testing.assert_allclose(compiled.logp_dlogp(x)[0], expected, rtol=1e-14)
 
-    def test_are_verified_without(self):
+    def test_verify_without_checks(self):
         verified = validated_model("verify", self.counts(), freeze_model=True)
         assert not verified.check_bounds
         assert pymc_fastlogp.verify(self.counts())
 
-    def test_get_sites_without(self):
+    def test_reparametrize_without_checks(self):
         with pm.Model(check_bounds=False) as model:
             tau = pm.HalfNormal("tau")
             a = pm.Normal("a", 0, tau, shape=5)
@@ -305,7 +305,7 @@ class TestModelsWithoutChecks:
 
 
 class TestLeftToNutpie:
-    def test_other_backends_and_arguments_of_numba(self, monkeypatch):
+    def test_other_backends_and_numba_arguments_go_to_nutpie(self, monkeypatch):
         calls = []
         monkeypatch.setattr(nutpie, "compile_pymc_model", lambda *a, **kw: calls.append(kw))
         model = models.one_number()

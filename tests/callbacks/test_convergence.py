@@ -71,7 +71,7 @@ def test_statistics_are_those_of_arviz(n_chains, n_draws):
         np.testing.assert_allclose(values, np.asarray(expected)[order], rtol=1e-9)
 
 
-def test_nothing_is_logged_of_chains_that_converged(caplog):
+def test_converged_chains_log_nothing(caplog):
     draws = np.random.default_rng(2).normal(size=(4, 1000, 3))
     assert logged(caplog, draws) == []
 
@@ -100,7 +100,7 @@ def test_chains_that_are_stuck_are_logged(caplog):
     assert any("rhat" in line for line in logged(caplog, draws))
 
 
-def test_of_many_parameters_the_least_mixed_are_ranked(caplog, monkeypatch):
+def test_least_mixed_of_many_parameters_is_ranked_first(caplog, monkeypatch):
     monkeypatch.setattr(convergence, "MOST_DRAWS", 2000)
     draws = np.random.default_rng(2).normal(size=(4, 200, 50))
     draws[1, :, 37] += 2

@@ -105,7 +105,7 @@ CAUSES = {
 
 
 @pytest.mark.parametrize("make", CAUSES, ids=lambda make: make.__name__)
-def test_sample_names_variables_and_rows(make):
+def test_sample_error_names_variables_and_rows(make):
     with pytest.raises(SamplingError) as raised:
         pymc_fastlogp.sample(model=make(), **OPTIONS)
     assert str(raised.value) == f"sampling cannot start: {CAUSES[make]}"
@@ -121,7 +121,7 @@ def test_sample_names_variables_and_rows(make):
     ],
     ids=["reparametrized", "not frozen", "by nutpie"],
 )
-def test_every_way_to_sample_names_them(options):
+def test_every_entry_point_names_variables_and_rows(options):
     with pytest.raises(SamplingError, match="obs: 1 of 50 rows is nan, the first at index 3"):
         pymc_fastlogp.sample(model=nan_data(), **OPTIONS, **options)
 
@@ -133,7 +133,7 @@ def test_given_initial_values_are_those_that_are_named():
         pymc_fastlogp.sample(model=model, initvals={"u": 5.0}, **OPTIONS)
 
 
-def test_a_fine_model_is_not_evaluated_again(monkeypatch):
+def test_valid_model_is_not_evaluated_again(monkeypatch):
     def fail(*_):
         raise AssertionError("evaluated again")
 
@@ -143,12 +143,12 @@ def test_a_fine_model_is_not_evaluated_again(monkeypatch):
 
 
 @pytest.mark.parametrize("make", [models.one_number, models.hierarchy, models.correlated])
-def test_a_fine_model_has_no_cause(make):
+def test_valid_model_has_no_cause(make):
     model = make()
     assert causes(model, [model.initial_point(seed) for seed in range(3)]) == []
 
 
-def test_other_errors_stay_as_they_are():
+def test_other_errors_are_unchanged():
     with pytest.raises(RuntimeError, match="of nutpie"), failed_start_explained(nan_data(), START):
         raise RuntimeError("another one of nutpie")
 
@@ -213,7 +213,7 @@ def test_the_first_causes_are_listed_and_others_counted():
     assert [x.partition(":")[0] for x in found] == ["y0", "y1", "y2", "y3", "y4", "and 3 more"]
 
 
-def test_what_python_cannot_evaluate_is_no_cause():
+def test_terms_that_python_cannot_evaluate_are_no_cause():
     with pm.Model() as model:
         terms = [pm.Normal(f"x{k}", shape=2) for k in range(33)]  # NumPy takes 32 at once
         pm.Normal("y", pt.add(*terms), 1, observed=[0.0, 1.0])

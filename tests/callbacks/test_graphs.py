@@ -1,4 +1,4 @@
-"""Graphs that are rewritten and not linked, initial points that nobody compiles, and the collector meanwhile."""
+"""Graphs without linking, initial points without compilation, and the garbage collector during a compilation."""
 
 import gc
 import sys
@@ -105,8 +105,8 @@ def test_random_variables_in_what_is_stored_are_nutpies_error():
             compile_model(model)
 
 
-def test_nothing_is_compiled_for_pytensors_virtual_machine(run_script):
-    """Its part in C takes half a second to compile where the cache is empty."""
+def test_virtual_machine_of_pytensor_is_not_compiled(run_script):
+    """The virtual machine would be compiled as C, which takes time with an empty cache."""
     source = """
         import sys
         import pymc_fastlogp
@@ -118,7 +118,7 @@ def test_nothing_is_compiled_for_pytensors_virtual_machine(run_script):
     assert run_script(source).stdout.split() == ["False", "DirectCallback"]
 
 
-def test_what_a_model_has_no_use_for_is_neither_imported_nor_collected(run_script):
+def test_unused_libraries_are_not_imported_and_pymc_is_not_collected(run_script):
     """SciPy's matrices, of which it has none, and the objects of PyMC, which stay."""
     source = """
         import gc, sys
@@ -154,7 +154,7 @@ class TestCollector:
             del circle
             assert gc.collect() > 0
 
-    def test_what_others_froze_stays_frozen(self):
+    def test_objects_frozen_before_stay_frozen(self):
         gc.freeze()
         try:
             with existing_objects_frozen():

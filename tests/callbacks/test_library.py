@@ -67,7 +67,7 @@ def by_nutpie(monkeypatch):
     ],
     ids=["plain", "everything", "nuts", "default"],
 )
-def test_all_is_as_from_nutpie(by_nutpie, make, options, reparametrize):
+def test_draws_and_statistics_equal_nutpies(by_nutpie, make, options, reparametrize):
     options = {**OPTIONS, **options, "random_seed": 11, "reparametrize": reparametrize}
     found = pymc_fastlogp.sample(model=make(), **options)
     expected = by_nutpie(model=make(), **options)
@@ -89,7 +89,7 @@ def test_the_funnel_diverges():
 @pytest.mark.parametrize(
     "options", [{"nuts": {"adaptation": "low_rank"}}, {"nuts": {"store_divergences": True}}]
 )
-def test_what_the_library_is_not_asked_for_goes_to_nutpie(monkeypatch, options):
+def test_unsupported_options_go_to_nutpie(monkeypatch, options):
     calls = []
     module = sys.modules["pymc_fastlogp.sampling.sample"]
     monkeypatch.setattr(module, "draw", lambda *_, **__: calls.append(1))
@@ -128,7 +128,7 @@ def test_progress_is_reported(draw):
     assert len(reported[0]) == 2
 
 
-def test_interrupted_returns_what_there_is(draw):
+def test_interrupted_sampling_returns_the_draws_so_far(draw):
     def interrupt():
         time.sleep(0.5)
         raise KeyboardInterrupt
@@ -138,7 +138,7 @@ def test_interrupted_returns_what_there_is(draw):
     assert 2 < idata.posterior.sizes["draw"] < 1_000_000
 
 
-def test_errors_meanwhile_end_the_sampler(draw):
+def test_error_ends_the_sampler(draw):
     def fail():
         raise OSError("no such module")
 

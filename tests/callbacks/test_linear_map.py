@@ -1,4 +1,4 @@
-"""Models in other coordinates: the same density, gradient and stored values, starts, shared data and errors, and the same from disk."""
+"""Models in linearly mapped coordinates: the same density, gradient, stored values, starts, shared data and errors, also from disk."""
 
 import ctypes
 import logging
@@ -120,14 +120,14 @@ def test_a_point_of_another_length_is_refused_before_it_is_mapped(original):
     assert logp_func(6, *pointers) == 0
 
 
-def test_what_the_sampler_moves_is_not_called_as_the_model_calls_it(original):
+def test_mapped_coordinates_have_labels_of_their_own(original):
     names = list(original.coords["unconstrained_parameter"])
     labels = list(transformed(original, MAPS["parameters"]).coords["unconstrained_parameter"])
     for k, (name, label) in enumerate(zip(names, labels, strict=True)):
         assert label == (f"{name} (moved)" if k in (5, 1) else name)
 
 
-def test_stored_points_are_called_what_they_are():
+def test_stored_points_have_labels():
     options = {"draws": 5, "tune": 5, "chains": 1, "cores": 1, "progressbar": False, "quiet": True}
     stored = {"idata_kwargs": {"include_transformed": True}, "random_seed": 1}
     trace = pymc_fastlogp.sample(model=regression(), reparametrize=True, **options, **stored)
@@ -181,7 +181,7 @@ def test_a_model_that_cannot_be_frozen_is_compiled_as_it_is():
     assert compiled.logp_dlogp(np.zeros(1))[1] == 1.0
 
 
-def test_sample_does_it_too():
+def test_sample_applies_the_map():
     trace = pymc_fastlogp.sample(
         model=regression(),
         reparametrize=True,

@@ -1,4 +1,4 @@
-"""The key of a model: equal for equal models, in any process, and another where anything that counts is another."""
+"""The key of a model is equal for equal models in any process, and differs after any change of the model."""
 
 import sys
 from functools import partial
@@ -76,7 +76,7 @@ def test_equal_models_have_equal_keys():
         assert key_of(make(), {}) == key_of(make(), {})
 
 
-def test_a_logp_that_is_a_static_method():
+def test_static_method_logp_has_a_key():
     """PyMC keeps it as the class body has it, not as a function."""
 
     def correlations(eta):
@@ -88,8 +88,8 @@ def test_a_logp_that_is_a_static_method():
 
 
 @pytest.mark.parametrize("name", ["ZeroInflatedPoisson", "HurdlePoisson"])
-def test_what_an_op_has_computed_of_its_shapes_is_not_written(name):
-    """PyTensor keeps it in the Op, where a length of a dimension is asked for the first time."""
+def test_shapes_cached_in_an_op_do_not_change_the_key(name):
+    """PyTensor caches shapes in the Op at the first request for the length of a dimension."""
 
     def counts():
         with pm.Model(coords={"t": range(3)}) as model:
@@ -106,7 +106,7 @@ def test_models_of_the_zoo_have_keys(name):
 
 
 @pytest.mark.parametrize("name", NO_KEY)
-def test_densities_made_at_run_time_have_none(name):
+def test_run_time_densities_have_no_key(name):
     with pytest.raises(NotKeyedError):
         key_of(zoo.make(name), {})
 
@@ -116,7 +116,7 @@ def test_a_change_changes_the_key(change):
     assert key_of(normal(**change), {}) != key_of(normal(), {})
 
 
-def test_all_changes_have_keys_of_their_own():
+def test_keys_of_all_changes_differ():
     keys = [key_of(normal(**change), {}) for change in CHANGES.values()]
     assert len(set(keys)) == len(CHANGES)
 
@@ -130,12 +130,12 @@ def test_all_changes_have_keys_of_their_own():
     ],
     ids=["bound", "side", "class"],
 )
-def test_what_a_transform_captures_counts(one, other):
+def test_variables_captured_by_a_transform_change_the_key(one, other):
     keys = [key_of(normal(transform=each), {}) for each in (one, other)]
     assert keys[0] != keys[1]
 
 
-def test_dates_count():
+def test_dates_change_the_key():
     """A Timestamp keeps all that it is outside of its dictionary."""
     keys = {
         key_of(normal(coords={"k": pd.date_range(start, periods=3)}), {})
@@ -153,12 +153,12 @@ def test_a_model_keeps_its_key_when_it_was_compiled():
     assert key_of(model, {}) == before
 
 
-def test_options_count():
+def test_options_change_the_key():
     keys = {key_of(normal(), {"var_names": names}) for names in (None, [], ["mu"])}
     assert len(keys) == 3
 
 
-def test_set_data_counts():
+def test_set_data_changes_the_key():
     model = normal()
     before = key_of(model, {})
     with model:
@@ -169,7 +169,7 @@ def test_set_data_counts():
     assert changed != before == key_of(model, {})
 
 
-def test_order_of_edges_counts():
+def test_order_of_edges_changes_the_key():
     """``a - b`` is not ``b - a``, nor is a variable that is used twice two that are equal."""
 
     def model(difference):
@@ -191,7 +191,7 @@ def test_order_of_edges_counts():
     assert len(keys) == 5
 
 
-def test_inner_graphs_count():
+def test_inner_graphs_change_the_key():
     def model(step):
         with pm.Model() as made:
             a = pm.Normal("a")
@@ -214,8 +214,8 @@ def test_inner_graphs_count():
     ],
     ids=["scale", "clip"],
 )
-def test_what_is_done_to_gradients_counts(one, other):
-    """PyTensor takes these Ops for equal. Within a scan, where one process has one of them, they are there when the gradient is taken."""
+def test_gradient_overrides_change_the_key(one, other):
+    """PyTensor compares these Ops as equal, but their gradients differ."""
 
     def model(step):
         with pm.Model() as made:
@@ -268,7 +268,7 @@ NOT_KEYED = {
 
 
 @pytest.mark.parametrize("make", NOT_KEYED.values(), ids=NOT_KEYED)
-def test_what_may_change_without_its_name_has_no_key(make):
+def test_mutable_code_has_no_key(make):
     with pm.Model() as model:
         make()
     with pytest.raises(NotKeyedError):

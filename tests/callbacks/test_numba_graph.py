@@ -1,4 +1,4 @@
-"""Graphs that are more than one kernel: a direct callback that calls what Numba makes of the graph."""
+"""Graphs of more than one kernel: a direct callback calls the function that Numba compiles from the graph."""
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
@@ -111,7 +111,7 @@ def test_draws_are_equal_bit_for_bit(made):
         np.testing.assert_array_equal(by_pipeline.posterior[name], expected.posterior[name])
 
 
-def test_what_raises_is_a_status(compiled):
+def test_exception_in_numba_code_is_a_status(compiled):
     """A determinant of 0: LinAlgError by Numba's inverse."""
     assert logp(compiled, np.zeros(6))[0] == 1
     with pytest.raises(ValueError, match="cannot be evaluated"):
@@ -127,7 +127,7 @@ def test_an_op_of_the_user_that_raises_is_a_status():
     assert logp(compiled, points(compiled, 1)[0])[0] == 0
 
 
-def test_eight_threads_get_what_one_gets(compiled):
+def test_threads_agree(compiled):
     at = [*points(compiled, 40), np.zeros(6)] * 5
     expected = [logp(compiled, x) for x in at]
     with ThreadPoolExecutor(8) as pool:
@@ -172,7 +172,7 @@ def changing():
 
 
 class TestDataThatChange:
-    def test_are_arguments(self, changing):
+    def test_shared_data_are_arguments(self, changing):
         expected = nutpie.compile_pymc_model(shared_data())
         new = {"x": np.linspace(0, 1, 12).reshape(4, 3), "group": np.array([1, 1, 0, 2])}
         for model, wanted in (
@@ -183,14 +183,14 @@ class TestDataThatChange:
                 assert logp(model, x)[:2] == logp(wanted, x)[:2]
                 np.testing.assert_array_equal(logp(model, x)[2], logp(wanted, x)[2])
 
-    def test_what_does_not_fit_is_a_status(self, changing):
+    def test_data_that_do_not_fit_are_a_status(self, changing):
         x = points(changing, 1)[0]
         for wrong in ({"group": np.array([0, 1, 2, 3])}, {"group": np.array([0, 1, 2])}):
             assert logp(changing.with_data(**wrong), x)[0] == 1
         assert logp(changing, x)[0] == 0
 
 
-def test_is_not_kept_on_disk(tmp_path, monkeypatch, caplog):
+def test_numba_code_is_not_stored(tmp_path, monkeypatch, caplog):
     folder = tmp_path / "kept"
     monkeypatch.setenv(store.ENVIRONMENT_VARIABLE, str(folder))
     with caplog.at_level(logging.INFO, "pymc_fastlogp"):
@@ -199,19 +199,19 @@ def test_is_not_kept_on_disk(tmp_path, monkeypatch, caplog):
     assert not list(folder.glob("*"))
 
 
-def test_verify_takes_it():
+def test_verify_accepts_numba_graphs():
     compiled = pymc_fastlogp.compile_pymc_model(models.spectrum())
     assert pymc_fastlogp.verify(models.spectrum(), compiled=compiled)
 
 
-def test_sample_takes_it():
+def test_sample_accepts_numba_graphs():
     idata = pymc_fastlogp.sample(
         20, tune=20, chains=1, model=models.spectrum(), progressbar=False, random_seed=1
     )
     assert idata.posterior["mean"].shape == (1, 20, 6)
 
 
-def test_what_is_no_array_is_named():
+def test_input_that_is_no_array_is_named():
     with pm.Model() as model:
         x = pm.Normal("x", shape=3)
         matrix = pytensor.shared(scipy.sparse.csr_matrix(np.eye(3)), name="matrix")

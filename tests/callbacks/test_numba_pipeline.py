@@ -1,4 +1,4 @@
-"""``compile_kwargs()``: nutpie's own callbacks without Numba, and what is left to Numba."""
+"""``compile_kwargs()``: nutpie's own callbacks without Numba, and the cases that Numba compiles."""
 
 import gc
 
@@ -134,7 +134,7 @@ class TestTraced:
             traced(appends)
         assert ran == []
 
-    def test_another_function_in_a_graph_is_named(self):
+    def test_untraced_function_is_named(self):
         with pytest.raises(NotTracedError, match="opaque"):
             traced(_graph)
 
@@ -155,7 +155,7 @@ def _identity(x):
     return (x,)
 
 
-def test_another_backend_takes_no_notice():
+def test_other_backends_ignore_the_pipeline():
     pytest.importorskip("jax")
     compiled = nutpie.compile_pymc_model(models.one_number(), backend="jax", **PIPELINE)
     assert compiled.n_dim == 1

@@ -1,4 +1,4 @@
-"""Machine code has neither addresses nor the values of data: with other data of the same shapes it is found on disk."""
+"""Machine code contains neither addresses nor data: data of the same shapes find it on disk."""
 
 import numpy as np
 import pymc as pm

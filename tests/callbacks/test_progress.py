@@ -34,7 +34,7 @@ def test_a_line_is_logged_once_in_an_interval(caplog, monkeypatch):
     ]
 
 
-def test_no_line_is_logged_after_an_error(caplog):
+def test_error_logs_no_line(caplog):
     with (
         caplog.at_level(logging.INFO, LOGGER),
         pytest.raises(OSError, match="gone"),
@@ -44,7 +44,7 @@ def test_no_line_is_logged_after_an_error(caplog):
     assert caplog.messages == []
 
 
-def test_no_terminal_gets_lines_and_no_control_characters(caplog, capfd, monkeypatch):
+def test_output_without_terminal_has_no_control_characters(caplog, capfd, monkeypatch):
     monkeypatch.setattr(progress, "INTERVAL", 0.0)
     with caplog.at_level(logging.INFO, LOGGER):
         pymc_fastlogp.sample(model=models.one_number(), **OPTIONS)
@@ -56,7 +56,7 @@ def test_no_terminal_gets_lines_and_no_control_characters(caplog, capfd, monkeyp
 
 
 @pytest.mark.parametrize("options", [{"progressbar": False}, {"quiet": True}], ids=min)
-def test_no_progress_is_logged_if_not_wanted(caplog, capfd, monkeypatch, options):
+def test_progress_can_be_switched_off(caplog, capfd, monkeypatch, options):
     monkeypatch.setattr(progress, "INTERVAL", 0.0)
     with caplog.at_level(logging.INFO, LOGGER):
         pymc_fastlogp.sample(model=models.one_number(), **OPTIONS, **options)

@@ -1,4 +1,4 @@
-"""``sample`` against ``pm.sample``: the same draws and groups, and what it leaves to PyMC."""
+"""``sample`` against ``pm.sample``: the same draws and groups, and the arguments that go to PyMC."""
 
 import datetime
 import logging
@@ -60,7 +60,7 @@ def test_draws_and_groups_are_those_of_pymc(options):
     assert found.posterior.attrs.keys() == expected.posterior.attrs.keys()
 
 
-def test_log_likelihood_on_request_and_what_pymc_warns_of():
+def test_log_likelihood_on_request():
     stored = {"log_likelihood": True, "no_such_key": 1}
     with (
         pytest.warns(FutureWarning, match="compute_log_likelihood"),
@@ -71,7 +71,7 @@ def test_log_likelihood_on_request_and_what_pymc_warns_of():
 
 
 @pytest.mark.parametrize("wanted", [None, 0, 1])
-def test_unconstrained_draws_are_asked_for_by_what_is_true(wanted):
+def test_unconstrained_draws_are_stored_on_a_true_value(wanted):
     stored = {"include_transformed": wanted}
     idata = pymc_fastlogp.sample(model=models.constrained(), **OPTIONS, idata_kwargs=stored)
     assert ("unconstrained_posterior" in idata.children) == bool(wanted)
@@ -122,7 +122,7 @@ def given(monkeypatch):
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )
-def test_what_only_pymc_takes_goes_to_pymc(given, options, reason, caplog):
+def test_arguments_of_pymc_alone_go_to_pymc(given, options, reason, caplog):
     with caplog.at_level(logging.INFO, "pymc_fastlogp"):
         assert pymc_fastlogp.sample(10, model=models.one_number(), **options) == "PyMC"
     assert any(reason in text for text in caplog.messages)
@@ -140,7 +140,7 @@ def test_discrete_models_go_to_pymc(given):
     [{"nuts_sampler": "pymc"}, {"initvals": [{}]}, {"init": "adapt_diag"}, {}],
     ids=lambda x: min(x, default="discrete"),
 )
-def test_what_says_how_nutpie_compiles_is_not_for_pymcs_own_samplers(given, options):
+def test_compile_options_of_nutpie_do_not_reach_pymcs_samplers(given, options):
     with pm.Model() as model:
         pm.Normal("x") if options else pm.Poisson("k", 1)
     wanted = {"freeze_model": False, "mode": "FAST_COMPILE"}
@@ -148,7 +148,7 @@ def test_what_says_how_nutpie_compiles_is_not_for_pymcs_own_samplers(given, opti
     assert given[0]["compile_kwargs"] == {"mode": "FAST_COMPILE"}
 
 
-def test_what_says_how_nutpie_compiles_is_for_nutpie_by_pm_sample(given):
+def test_compile_options_reach_nutpie_through_pm_sample(given):
     wanted = {"freeze_model": False, "mode": "NUMBA"}
     pymc_fastlogp.sample(10, model=models.one_number(), compile_kwargs=wanted)
     assert given[0]["compile_kwargs"] == wanted
@@ -190,7 +190,7 @@ def test_goes_to_pymc_when_switched_off(given):
         assert pymc_fastlogp.sample(10, model=models.one_number()) == "PyMC"
 
 
-def test_bad_input_is_one_line():
+def test_bad_input_is_refused_in_one_line():
     with pm.Model() as nothing:
         pass
     with pytest.raises(ValueError, match="needs a free variable"):
@@ -408,7 +408,7 @@ def test_chains_are_kept_that_have_the_most_draws_together(lengths, chains, n_dr
     assert idata.posterior["x"].notnull().all()
 
 
-def test_whole_chains_are_left_as_they_are(recwarn):
+def test_complete_chains_are_unchanged(recwarn):
     idata = stand_in([10, 10])
     assert common_length(idata) is idata
     assert not recwarn.list

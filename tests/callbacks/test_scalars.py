@@ -1,4 +1,4 @@
-"""Scalar functions of upstream in callbacks that nothing else has linked."""
+"""Scalar functions of upstream in callbacks that link these functions alone."""
 
 
 def test_a_callback_finds_the_functions_that_its_kernel_calls(run_script):

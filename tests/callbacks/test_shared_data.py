@@ -1,4 +1,4 @@
-"""Models whose data are shared: found on disk for other data, and equal bit for bit to one that is compiled for these."""
+"""Models with shared data: the cache finds them for other data, bit for bit equal to a fresh compilation."""
 
 from unittest.mock import patch
 
@@ -18,6 +18,7 @@ from pymc_fastlogp.model_cache import store
 from pymc_fastlogp.model_cache.key import form_of
 from tests.callbacks import models
 from tests.callbacks.calls import expand
+from tests.conftest import PYTHON
 
 
 def regression(n=30, seed=0, *, groups=4, stores_rows=False):
@@ -88,7 +89,7 @@ def draws(compiled):
 
 
 @pytest.mark.parametrize("n", [30, 47, 1])
-def test_other_data_need_no_compilation(n, folder, builds):
+def test_new_data_need_no_compilation(n, folder, builds):
     shared(regression())
     model = regression(n, seed=1)
     found = shared(model)
@@ -109,7 +110,7 @@ def test_a_model_is_found_again(make, folder, builds):
     assert_equal(found, fresh(make()))
 
 
-def test_other_lengths_of_what_is_stored_are_another_model(folder, builds):
+def test_new_lengths_of_stored_variables_need_compilation(folder, builds):
     for n in (30, 40, 30, 40):
         model = regression(n, seed=n, stores_rows=True)
         found = shared(model)
@@ -130,7 +131,7 @@ def test_set_data_counts_when_a_model_is_compiled_again(folder, builds):
 
 
 def test_data_are_those_of_when_the_model_was_compiled(folder):
-    """As those of a model that is not found on disk; nutpie has ``with_data`` for others."""
+    """A cached model copies the data at compilation, like a fresh one; nutpie has ``with_data`` for other data."""
     for _ in range(2):
         model = regression()
         compiled = shared(model)
@@ -142,7 +143,7 @@ def test_data_are_those_of_when_the_model_was_compiled(folder):
         assert compiled.logp_dlogp(x)[0] == before
 
 
-def test_with_data_of_a_model_from_disk(folder, builds):
+def test_cached_model_takes_new_data(folder, builds):
     shared(regression())
     other = regression(47, seed=2)
     found = shared(regression(30, seed=1))
@@ -179,7 +180,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_what_is_another_form(change, folder, builds):
+def test_data_of_another_type_have_another_form(change, folder, builds):
     model = data_only(**change)
     assert form_of(model, {}).key != form_of(data_only(Y), {}).key
     shared(data_only(Y))
@@ -188,7 +189,7 @@ def test_what_is_another_form(change, folder, builds):
 
 
 @pytest.mark.parametrize("value", [Y + 1, Y[:1], Y[:0], np.append(Y, np.inf)])
-def test_what_is_the_same_form(value):
+def test_data_of_the_same_type_have_the_same_form(value):
     assert form_of(data_only(value), {}).key == form_of(data_only(Y), {}).key
 
 
@@ -234,7 +235,7 @@ def test_data_that_do_not_fit_each_other_are_left_to_upstream(folder, builds):
         shared(model)
 
 
-def test_what_is_no_data_of_the_model_counts(folder, builds):
+def test_unnamed_shared_variables_change_the_key(folder, builds):
     """A shared variable without a name, in the model and in an initial value."""
 
     def model(value):
@@ -259,10 +260,10 @@ def test_shapes_are_those_of_nutpie(make):
     data = form_of(model, {}).data
     found = shape_graph(model, data).at(data)
     assert found.stored == {name: tuple(shape) for name, shape in shapes_by_nutpie(model).items()}
-    assert found.dims == {name: x.eval() for name, x in model.dim_lengths.items()}
+    assert found.dims == {name: x.eval(mode=PYTHON) for name, x in model.dim_lengths.items()}
 
 
-def test_is_found_by_another_process_without_compiling(folder, run_script):
+def test_another_process_finds_the_model_without_compiling(folder, run_script):
     source = """
         import sys
         import pymc_fastlogp

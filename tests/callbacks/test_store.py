@@ -1,4 +1,4 @@
-"""Models on disk: found again, never wrong, whatever the folder and its files are like."""
+"""Models on disk are found again and never wrong, for any state of the folder and its files."""
 
 import logging
 import os
@@ -62,7 +62,7 @@ def test_a_model_is_found_by_another_process_without_compiling(folder, run_scrip
     assert second[1:] == ["False", "False"]
 
 
-def test_other_data_are_another_model(folder, builds):
+def test_different_data_are_different_models(folder, builds):
     def model(y):
         with pm.Model() as made:
             mu = pm.Normal("mu")
@@ -127,7 +127,7 @@ def test_a_damaged_file_is_made_again(damage, folder, builds):
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
-def test_a_folder_that_others_may_write_to_is_left_alone(mode, folder, builds, caplog):
+def test_world_writable_folder_is_not_used(mode, folder, builds, caplog):
     file_cache._warn_once.cache_clear()
     value()
     folder.chmod(mode)
@@ -136,7 +136,7 @@ def test_a_folder_that_others_may_write_to_is_left_alone(mode, folder, builds, c
     assert any("other users can write" in text for text in caplog.messages)
 
 
-def test_a_folder_that_cannot_be_written_is_done_without(tmp_path, monkeypatch, builds):
+def test_unwritable_folder_is_ignored(tmp_path, monkeypatch, builds):
     """A file where the folder should be: also root cannot write there."""
     place = tmp_path / "file"
     place.write_text("no folder")
@@ -162,13 +162,13 @@ def test_sites_are_found_with_their_model(make, folder, builds):
     assert plain.logp_dlogp(x)[0] != expected
 
 
-def test_a_model_without_effects_is_kept_as_it_is(folder, builds):
+def test_model_without_effects_is_stored_as_written(folder, builds):
     for _ in range(2):
         pymc_fastlogp.compile_pymc_model(models.one_number(), reparametrize=True)
     assert len(builds) == 1
 
 
-def test_a_full_disk_is_done_without(folder, builds, monkeypatch):
+def test_full_disk_is_ignored(folder, builds, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
@@ -177,7 +177,7 @@ def test_a_full_disk_is_done_without(folder, builds, monkeypatch):
     assert len(builds) == 2
 
 
-def test_a_folder_of_another_user_is_left_alone(folder, caplog, monkeypatch):
+def test_folder_of_another_user_is_not_used(folder, caplog, monkeypatch):
     file_cache._warn_once.cache_clear()
     folder.mkdir(mode=0o700)
     monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
@@ -186,7 +186,7 @@ def test_a_folder_of_another_user_is_left_alone(folder, caplog, monkeypatch):
 
 
 @pytest.mark.parametrize("on", ["1", "on", ""])
-def test_what_switches_on_is_no_folder(on, monkeypatch):
+def test_switch_values_are_not_taken_for_a_folder(on, monkeypatch):
     monkeypatch.setenv(store.ENVIRONMENT_VARIABLE, on)
     assert store.files().folder == pytensor.config.base_compiledir / "pymc_fastlogp"
 
@@ -229,7 +229,7 @@ def test_sites_beside_data_that_are_shared_outside_of_a_model(folder, builds):
 
 
 @pytest.mark.parametrize("off", ["0", "off", "False"])
-def test_is_switched_off_by_the_environment(off, monkeypatch, builds, tmp_path):
+def test_environment_variable_switches_the_cache_off(off, monkeypatch, builds, tmp_path):
     monkeypatch.setenv(store.ENVIRONMENT_VARIABLE, off)
     assert store.files() is None
     value(models.one_number)
@@ -249,8 +249,8 @@ def test_a_record_that_is_too_large_is_not_kept(folder, monkeypatch, builds):
 
 
 @pytest.mark.parametrize("n_kills", [8, pytest.param(1000, marks=pytest.mark.slow)])
-def test_processes_that_share_a_folder_and_are_killed(n_kills, tmp_path):
-    """Whoever lives says the right values, nobody hangs or ends otherwise, and what is left is whole."""
+def test_killed_processes_leave_a_valid_cache(n_kills, tmp_path):
+    """Surviving processes compute the right values, no process hangs, and all remaining files are valid."""
     flags = {
         "PYTENSOR_FLAGS": f"base_compiledir={tmp_path / 'compiled'}",
         store.ENVIRONMENT_VARIABLE: "",
@@ -272,7 +272,7 @@ def test_processes_that_share_a_folder_and_are_killed(n_kills, tmp_path):
 def test_data_that_change_while_the_key_is_made_are_not_kept_under_it(
     folder, monkeypatch, reparametrize
 ):
-    """As another thread may set them between the key and the frozen copy."""
+    """Another thread may set data between the key and the frozen copy."""
 
     def compiled(scale):
         with pm.Model() as model:

@@ -1,4 +1,4 @@
-"""Folders that cannot be written to, whoever asks: slower, not wrong. What else may be the matter with them is in ``tests/callbacks/test_store.py``."""
+"""Cache folders that cannot be written make a compilation slower, not wrong. ``tests/callbacks/test_store.py`` has other faults of the folder."""
 
 import ctypes
 import os
@@ -51,7 +51,7 @@ def says(folder, prepared=None):
 @pytest.mark.skipif(sys.platform != "linux", reason="capabilities are Linux's")
 @pytest.mark.slow
 @pytest.mark.parametrize("is_warm", [False, True], ids=["empty", "with the model"])
-def test_a_folder_that_is_read_only(is_warm, tmp_path):
+def test_read_only_cache_folder_is_ignored(is_warm, tmp_path):
     folder = tmp_path / "models"
     folder.mkdir(mode=0o700)
     expected = says(folder if is_warm else tmp_path / "other").stdout
@@ -66,7 +66,7 @@ def test_a_folder_that_is_read_only(is_warm, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits are as Linux has them")
-def test_a_disk_that_is_full(tmp_path):
+def test_full_disk_is_ignored(tmp_path):
     expected = says(tmp_path / "other").stdout
     folder = tmp_path / "models"
     done = says(folder, with_a_full_disk)

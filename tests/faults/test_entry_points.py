@@ -1,4 +1,4 @@
-"""Other functions that PyMC computes of a model, besides the gradient of its log density: equal to those with the plugin off."""
+"""Other functions that PyMC derives from a model (Hessian, elementwise logp, MAP, ADVI, SMC) agree with the plugin off."""
 
 from collections.abc import Callable
 
@@ -51,7 +51,7 @@ def test_elementwise_logp(kind, jacobian):
 
 
 def test_find_map():
-    """Of a model that has a mode: a centered hierarchy has none, its density grows as the scale goes to zero."""
+    """The model has a mode. A centered hierarchy has none: its density diverges as the scale goes to zero."""
 
     def compute():
         with pm.Model() as model:

@@ -1,4 +1,4 @@
-"""Ctrl-C: a KeyboardInterrupt at any moment of a compilation, and a folder of models that is still right; in sampling, the draws so far, as nutpie has it."""
+"""Ctrl-C raises KeyboardInterrupt during a compilation and leaves a valid cache; during sampling it returns the draws so far, as nutpie does."""
 
 import os
 import signal
@@ -82,7 +82,7 @@ def interrupted(process, after):
 @pytest.mark.parametrize(
     "after", [1.0, *(pytest.param(0.3 * k, marks=pytest.mark.slow) for k in range(1, 7))]
 )
-def test_in_a_compilation(after, start):
+def test_interrupted_compilation_leaves_a_usable_cache(after, start):
     _, errors, status = interrupted(start(COMPILES), after)
     assert errors.strip().splitlines()[-1].startswith("KeyboardInterrupt")
     assert status == -signal.SIGINT
@@ -93,7 +93,7 @@ def test_in_a_compilation(after, start):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
-def test_in_sampling(on, start):
+def test_interrupted_sampling_returns_draws(on, start):
     # Without the plugin Numba compiles first.
     said, errors, status = interrupted(start(SAMPLES.replace("ON", str(on))), 2.0 if on else 30.0)
     assert (said, status) == ("True\n", 0), errors

@@ -1,4 +1,4 @@
-"""Models and compiled functions that are pickled: they work where they arrive, or cannot be pickled, as without the plugin."""
+"""Pickled models and compiled functions work in another process, or cannot be pickled, as without the plugin."""
 
 import copy
 import pickle
@@ -29,7 +29,7 @@ def expected(model):
 
 
 @pytest.mark.parametrize("pickler", [pickle, cloudpickle], ids=["pickle", "cloudpickle"])
-def test_a_compiled_function(pickler, model, expected):
+def test_compiled_function_survives_pickling(pickler, model, expected):
     function = model.compile_logp(mode="NUMBA")
     assert any(isinstance(node.op, FusedKernel) for node in function.f.maker.fgraph.apply_nodes)
     content = pickler.dumps(function)
@@ -38,7 +38,7 @@ def test_a_compiled_function(pickler, model, expected):
 
 
 @pytest.mark.parametrize("pickler", [pickle, cloudpickle], ids=["pickle", "cloudpickle"])
-def test_a_function_of_logp_and_gradient(pickler, model):
+def test_logp_dlogp_function_survives_pickling(pickler, model):
     function = model.logp_dlogp_function(ravel_inputs=True, mode="NUMBA")
     function.set_extra_values({})
     x = np.linspace(-0.5, 0.5, 7)
@@ -46,7 +46,7 @@ def test_a_function_of_logp_and_gradient(pickler, model):
         np.testing.assert_array_equal(found, value)
 
 
-def test_a_model(model):
+def test_model_survives_pickling(model):
     """PyMC's models can be pickled by cloudpickle alone."""
     copied = cloudpickle.loads(cloudpickle.dumps(model))
     found, value = (logp_and_gradient(each) for each in (copied, model))
@@ -64,7 +64,7 @@ def test_a_function_without_kernels_needs_no_plugin(linker):
     assert b"pymc_fastlogp." not in pickle.dumps(function)
 
 
-def test_what_nutpie_samples_cannot_be_pickled_as_without_the_plugin(model):
+def test_compiled_model_is_not_picklable_as_without_the_plugin(model):
     compiled = pymc_fastlogp.compile_pymc_model(model)
     for dumps in (pickle.dumps, cloudpickle.dumps, copy.deepcopy):
         with pytest.raises(TypeError, match="compile the model again"):

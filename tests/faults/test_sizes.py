@@ -65,13 +65,13 @@ def likelihoods_300() -> pm.Model:
 
 
 @pytest.mark.parametrize("make", [a_scan_of_1000_steps, ten_thousand_parameters])
-def test_large(make):
+def test_large_models_agree(make):
     assert_as_upstream(make, PYTHON)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [a_mixture_of_100, a_chain_300_deep, likelihoods_300])
-def test_larger(make):
+def test_larger_models_agree(make):
     # Operations of more than 32 inputs need compiled code.
     assert_as_upstream(make, "NUMBA")
 
@@ -91,6 +91,7 @@ def test_ten_million_rows():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("default_collector")
 def test_memory_stays_flat_over_200_models(monkeypatch):
     """Python and LLVM keep less than 1 MB of a model; with PyMC alone 10 MB are kept (`python -m benchmarks.many_models`)."""
     monkeypatch.setenv("PYMC_FASTLOGP_CACHE", "0")

@@ -1,4 +1,4 @@
-"""Data that should not be, or hardly: upstream's answer, or its error."""
+"""Invalid or unusual data give upstream's value or upstream's error."""
 
 import warnings
 
@@ -24,7 +24,7 @@ KINDS = ["normal", *(slow(kind) for kind in OBSERVED if kind != "normal")]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("number", [np.nan, *map(slow, (np.inf, -np.inf, 1e308))])
-def test_a_covariate_that_is_no_number(kind, number):
+def test_nan_covariate_agrees(kind, number):
     x = X.copy()
     x[3] = number
     # Upstream's rewrites turn the checks of most densities into -inf, which its Ops alone raise for.
@@ -33,7 +33,7 @@ def test_a_covariate_that_is_no_number(kind, number):
 
 @pytest.mark.parametrize("kind", ["normal", *map(slow, ("student", "censored", "gamma"))])
 @pytest.mark.parametrize("number", [np.inf, -np.inf])
-def test_an_observation_that_is_infinite(kind, number):
+def test_infinite_observation_agrees(kind, number):
     y = OBSERVED[kind].copy()
     y[3] = number
     assert_as_upstream(lambda: grouped(kind, y=y))
@@ -42,7 +42,7 @@ def test_an_observation_that_is_infinite(kind, number):
 @pytest.mark.parametrize("number", [slow(1e154), slow(1e160), 1e308])
 @pytest.mark.parametrize("column", ["x", "y"])
 def test_data_whose_squares_overflow(number, column):
-    """Not finite either where upstream's is not, and nothing is said."""
+    """The result is not finite exactly where upstream's is not, without a warning."""
     data = {"x": X.copy(), "y": OBSERVED["normal"].copy()}
     data[column][3] = number
     with warnings.catch_warnings():
@@ -58,7 +58,7 @@ def test_data_whose_squares_overflow(number, column):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [0, 1])
 @pytest.mark.parametrize("as_data", [False, True], ids=["constants", "data"])
-def test_few_rows(kind, n, as_data):
+def test_few_rows_agree_with_upstream(kind, n, as_data):
     y = OBSERVED[kind][:n]
     assert_as_upstream(lambda: grouped(kind, X[:n], GROUP[:n], y, as_data))
 
@@ -93,7 +93,7 @@ def read_only(values):
 
 @pytest.mark.parametrize("arranged", [every_third_backwards, slow(column_of), slow(read_only)])
 @pytest.mark.parametrize("as_data", [False, True], ids=["constants", "data"])
-def test_layouts(arranged, as_data):
+def test_array_layouts_agree(arranged, as_data):
     arrays = [arranged(each) for each in (X, GROUP, OBSERVED["poisson"])]
     found = directly(grouped("poisson", *arrays, as_data))
     expected = directly(grouped("poisson", as_data=as_data))
@@ -102,7 +102,7 @@ def test_layouts(arranged, as_data):
     assert_as_upstream(lambda: grouped("poisson", *arrays, as_data))
 
 
-def test_other_byte_orders_are_upstreams_error():
+def test_foreign_byte_order_fails_as_upstream():
     for on in (True, False):
         with pymc_fastlogp.config.switched(on), pytest.raises(TypeError, match="Unsupported dtype"):
             grouped(x=X.astype(">f8"))
@@ -116,7 +116,7 @@ def with_group(k, as_data):
 
 @pytest.mark.parametrize("k", [GROUPS, slow(10**6), slow(-GROUPS - 1)])
 @pytest.mark.parametrize("as_data", [False, True], ids=["constants", "data"])
-def test_a_group_that_is_not_there(k, as_data):
+def test_empty_group_agrees(k, as_data):
     """Upstream's Ops raise, but its code for Numba reads what is behind the array."""
     with disabled(), pytest.raises(IndexError, match="out of bounds"):
         logp_and_gradient(with_group(k, as_data), PYTHON)
@@ -148,7 +148,7 @@ def test_a_constant_index_out_of_range_raises_when_it_is_called(build):
 
 
 class TestDataThatAreReplaced:
-    def test_between_calls(self):
+    def test_data_replaced_between_calls_count(self):
         model = grouped("poisson", as_data=True)
         function = model.compile_logp(mode="NUMBA")
         point = model.initial_point()
@@ -159,7 +159,7 @@ class TestDataThatAreReplaced:
                 expected = grouped("poisson", x, group).compile_logp(mode=PYTHON)(point)
             np.testing.assert_allclose(function(point), expected, rtol=1e-12)
 
-    def test_by_ones_that_do_not_fit(self):
+    def test_replaced_data_that_do_not_fit_raise(self):
         model = grouped("poisson", as_data=True)
         function = model.compile_logp(mode="NUMBA")
         point = model.initial_point()

@@ -66,7 +66,7 @@ def test_a_compiled_function_in_another_process(method):
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_another_process_compiles(method):
+def test_worker_process_compiles(method):
     context = multiprocessing.get_context(method)
     expected = compile_both("poisson")
     with ProcessPoolExecutor(1, mp_context=context) as pool:

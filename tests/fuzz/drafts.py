@@ -1,4 +1,4 @@
-"""A random program of PyTensor while it is drawn, line by line: what has which shape, and what can be combined."""
+"""A random program of PyTensor while it is drawn line by line, with the shape of each variable."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

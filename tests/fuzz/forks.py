@@ -1,4 +1,4 @@
-"""Work on seeds in children of this process, which has imported and compiled what all of them need."""
+"""Run seeds in forked children, which share the imports and compiled code of this process."""
 
 import gc
 from collections.abc import Callable, Iterator, Sequence

@@ -6,17 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from pytensor.compile.mode import Mode, get_mode, optdb
-from pytensor.graph.fg import FunctionGraph
+from pytensor.compile.mode import get_mode, optdb
+from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 
 from pymc_fastlogp.analysis.index_facts import index_facts
 from pymc_fastlogp.kernel.graph.scan_inner_graphs import rewrite_scan_inner_graphs
+from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.lower import is_supported, lower
 from pymc_fastlogp.verification.roundoff import NOISE_ALLOWED, neighbors
+from tests.conftest import PYTHON
 from tests.kernel.check import optimize
 from tests.kernel.native_kernel import NativeKernel, compile_native
 
-PYTHON = Mode(linker="py", optimizer=None)
 # Where regions are selected: behind the fusion of Elemwise, before anything works in place.
 REGION_POSITION = 49.3
 FLOATS = ("float32", "float64")
@@ -89,6 +90,17 @@ def as_for_a_region(
     query.position_cutoff = REGION_POSITION
     optdb.query(query).rewrite(fgraph)
     return fgraph
+
+
+def program_of(
+    inputs: Sequence[pt.TensorVariable],
+    outputs: Sequence[pt.TensorVariable],
+    **data: np.ndarray,
+) -> Program:
+    """Lower a graph and run all passes; ``data`` gives the values of integer inputs by name."""
+    facts = [index_facts(data[x.name]) if x.name in data else None for x in inputs]
+    graph = FrozenFunctionGraph.from_io(list(inputs), list(outputs), dedup_nodes=True)
+    return optimize(lower(graph, facts))
 
 
 def compiled(

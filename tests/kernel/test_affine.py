@@ -66,7 +66,7 @@ def test_form(expr, rest, coefficients):
     assert affine(expr, [I0, I1]) == expected
 
 
-def test_other_indices_are_part_of_the_rest():
+def test_other_indices_belong_to_the_remainder():
     gathered = Load(GROUP, (I0,))
     index = plus(times(I1, int64(3)), gathered)
     assert affine(index, [I1]) == Affine(gathered, {I1: 3})
@@ -93,7 +93,7 @@ def test_a_difference_keeps_all_terms():
     ("value", "dtype", "expected"),
     [(-1, "uint8", 255), (300, "int8", 44), (-1, "bool", True), (2, "float32", 2.0)],
 )
-def test_a_constant_is_wrapped_to_its_type(value, dtype, expected):
+def test_constant_wraps_to_its_dtype(value, dtype, expected):
     found = const(value, dtype).value
     assert found == expected
     assert type(found) is type(expected)
@@ -107,7 +107,7 @@ def doubled(expr, times):
 
 
 @pytest.mark.parametrize("levels", [6, 12])
-def test_what_an_index_shares_is_looked_at_once(levels, monkeypatch):
+def test_shared_subexpressions_are_analyzed_once(levels, monkeypatch):
     made = []
 
     def counted(*args):
@@ -121,7 +121,7 @@ def test_what_an_index_shares_is_looked_at_once(levels, monkeypatch):
 
 
 @pytest.mark.parametrize("levels", [6, 12])
-def test_whether_a_length_is_negative_is_asked_once_for_what_it_shares(levels, monkeypatch):
+def test_sign_of_shared_lengths_is_analyzed_once(levels, monkeypatch):
     asked = []
 
     def counted(expr):

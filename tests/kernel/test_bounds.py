@@ -77,7 +77,7 @@ def test_computes_the_same_inside(name, is_contiguous, monkeypatch):
 
 
 @pytest.mark.parametrize("n", [0, 1])
-def test_what_is_empty_is_not_read(n, monkeypatch):
+def test_empty_arrays_are_not_read(n, monkeypatch):
     monkeypatch.setenv(CHECK_BOUNDS, "1")
     out = pt.exp(rows - rows[:1].sum()).sum()
     program = optimize(lower(FunctionGraph([rows], [out], clone=True), [None]))

@@ -1,4 +1,4 @@
-"""Calls of BLAS and LAPACK: which are made, what is copied for them, and code that is found again on disk."""
+"""Calls of BLAS and LAPACK: the calls that are made, the operands that are copied, and their code in the cache."""
 
 import os
 import subprocess
@@ -28,6 +28,7 @@ from pymc_fastlogp.kernel.native.machine_code import compile_program
 from pymc_fastlogp.kernel.passes import optimize
 from tests.conftest import REPOSITORY, with_flags
 from tests.kernel.covered.linalg import covariance, lower_triangle
+from tests.kernel.lowering import program_of
 
 
 def matrix(name, *shape):
@@ -35,7 +36,7 @@ def matrix(name, *shape):
 
 
 def program(inputs, *outputs):
-    return optimize(lower(FunctionGraph(inputs, list(outputs), clone=True), [None] * len(inputs)))
+    return program_of(inputs, outputs)
 
 
 def calls(lowered):
@@ -84,11 +85,11 @@ def test_transposes_and_slices_are_read_where_they_are(x, y):
 
 
 @pytest.mark.parametrize("x", [X[:, ::2], X[:, ::-1], X[::-1], pt.exp(X)])
-def test_what_blas_cannot_read_is_copied(x):
+def test_layouts_that_blas_cannot_read_are_copied(x):
     assert read_in_place(x, Y) == ["x1"]
 
 
-def test_nothing_is_fused_with_a_call_and_others_are_across_it():
+def test_loops_fuse_across_a_call_but_not_with_it():
     together = program([X], pt.exp(X) + 1, X @ X.T, pt.exp(-X))
     [call] = [loop for loop in together.steps if any(isinstance(s, Call) for s in loop.body)]
     others = [loop for loop in together.steps if loop is not call and loop.domain]
@@ -172,7 +173,7 @@ def test_errors_are_those_of_upstream(factors):
             product(np.ones((3, 4)), np.ones((5, 2)))
 
 
-def test_without_the_libraries_only_loops_are_covered(monkeypatch):
+def test_large_products_need_blas_and_lapack(monkeypatch):
     monkeypatch.setattr(blas, "is_available", lambda: False)
     assert is_supported((FEW @ FEW).owner)
     assert not is_supported((X @ Y).owner)
@@ -193,7 +194,7 @@ def test_types_may_know_more_of_the_lengths_than_arrays(dtype):
     assert any(map(is_call, context.steps)) == (dtype == "float64")
 
 
-def test_nothing_is_called_without_the_libraries(monkeypatch):
+def test_open_factorization_is_refused_without_libraries(monkeypatch):
     graph = FunctionGraph([OPEN], [cholesky(OPEN)], clone=True)
     monkeypatch.setattr(blas, "is_available", lambda: False)
     with pytest.raises(UnsupportedError, match="BLAS and LAPACK are not"):
@@ -243,7 +244,7 @@ print(product[0], solution[0], len(compiled))
 """
 
 
-def test_from_the_cache_in_another_process(tmp_path):
+def test_another_process_loads_calls_from_the_cache(tmp_path):
     flags = with_flags(f"base_compiledir={tmp_path}")
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTENSOR_FLAGS": flags}
     script = f"import pymc_fastlogp\n{CACHED}"

@@ -11,7 +11,7 @@ from pymc_fastlogp.kernel.native.loaded_code import compiler, state_of_sources
 
 
 def test_the_name_depends_on_the_source_of_the_whole_compiler():
-    """Else code of an earlier version would be taken from disk."""
+    """Otherwise the cache would return code of an earlier version."""
     folder = Path(pymc_fastlogp.kernel.__file__).parent
     assert state_of_sources(folder) in compiler().splitlines()
 
@@ -65,7 +65,7 @@ def test_sources_that_change_have_another_state(tmp_path, change):
     assert state_of_sources.__wrapped__(tmp_path) != before
 
 
-def test_what_is_no_source_does_not_count(tmp_path):
+def test_files_that_are_no_source_do_not_change_the_name(tmp_path):
     (tmp_path / "module.py").touch()
     before = state_of_sources.__wrapped__(tmp_path)
     (tmp_path / "__pycache__").mkdir()

@@ -1,4 +1,4 @@
-"""Kernels for CPUs with narrower vectors than those of this one, which it runs as well."""
+"""Kernels for CPUs with narrower vectors agree with those of this CPU."""
 
 import platform
 
@@ -62,7 +62,7 @@ def of_this_cpu():
     return {name: evaluated(name) for name in CHOSEN}
 
 
-def test_all_cpus_agree(of_this_cpu, width):
+def test_instruction_sets_agree(of_this_cpu, width):
     assert default_width() == width
     for name, expected in of_this_cpu.items():
         # Sums in another order: round-off of the largest term where terms cancel.

@@ -1,17 +1,15 @@
-"""Factors and inverses by tiles in registers: of each number of rows around those of tiles, and their digits."""
+"""Tiled factorizations and inverses: row counts around the tile sizes, and their accuracy."""
 
 import numpy as np
 import pytensor.tensor as pt
 import pytest
-from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.linalg import cholesky
 
 from pymc_fastlogp.kernel.ir.loops import Call
-from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.lower.dense import LARGEST
-from pymc_fastlogp.kernel.passes import optimize
 from pymc_fastlogp.ops import LowerInverse
 from tests.kernel.covered.linalg import covariance
+from tests.kernel.lowering import program_of
 from tests.kernel.native_kernel import compile_native
 
 ROWS = [*range(13, 27), 31, 32, 33, 40, 63, 64, 65, 100, 127, LARGEST]
@@ -19,9 +17,7 @@ ROWS = [*range(13, 27), 31, 32, 33, 40, 63, 64, 65, 100, 127, LARGEST]
 
 def kernel(build, *arrays):
     inputs = [pt.tensor(f"x{i}", dtype="float64", shape=x.shape) for i, x in enumerate(arrays)]
-    return optimize(
-        lower(FunctionGraph(inputs, [build(*inputs)], clone=True), [None] * len(inputs))
-    )
+    return program_of(inputs, [build(*inputs)])
 
 
 def evaluated(build, *arrays):
@@ -68,13 +64,13 @@ def test_only_the_triangle_is_read():
 
 @pytest.mark.parametrize("place", [0, 7, 8, 15, 29])
 @pytest.mark.parametrize("value", [-1.0, 0.0, np.nan, -np.inf])
-def test_all_is_nan_where_there_is_no_factor(place, value):
+def test_factor_of_an_indefinite_matrix_is_nan(place, value):
     given = covariance(30)
     given[place, place] = value
     assert np.isnan(evaluated(cholesky, given)).all()
 
 
-def test_all_is_nan_where_there_is_no_inverse():
+def test_inverse_of_a_singular_matrix_is_nan():
     given = np.tril(covariance(30))
     given[11, 11] = 0
     assert np.isnan(evaluated(LowerInverse(), given)[np.tril_indices(30)]).all()

@@ -163,7 +163,7 @@ def test_the_largest_of_infinities():
     assert kernel(np.full(20, -np.inf))[0] == -np.inf
 
 
-def test_what_does_not_change_along_an_axis_counts_once_for_each_index():
+def test_loop_invariant_term_is_added_once_per_index():
     x, total = given("x", 3), output("total")
     kernel = compile_native(
         program(fill(total), Loop((3, 21), (Accumulate(total, (), ps.add, Load(x, (I0,))),)))
@@ -206,8 +206,8 @@ def test_scatters_with_repeated_indices(n, index_dtype, static):
         np.testing.assert_allclose(total_, x_.sum(), rtol=1e-13, atol=1e-13)
 
 
-def test_an_index_that_takes_much_to_compute():
-    """It is not computed again in each lane, as others are."""
+def test_costly_index_expression():
+    """A costly index is computed once per vector, a cheap one in each lane."""
     x, y = given("x", 50, dtype="int64"), output("y", 7)
     index: Expr = Load(x, (I0,))
     for number in (3, 5, 2):

@@ -47,7 +47,7 @@ def test_the_first_check_of_a_loop_counts(kernel):
         kernel(np.array([1000.0, -1.0]))
 
 
-def test_nothing_is_checked_where_the_domain_is_empty(kernel):
+def test_empty_domain_has_no_checks(kernel):
     assert kernel(np.ones(0))[0].size == 0
 
 
@@ -83,7 +83,7 @@ def test_scratch_is_given_back_where_a_check_fails():
     assert kernel(np.array([5.0, 2.0, 1.0]))[0] == 5.0
 
 
-def test_no_memory_for_scratch():
+def test_failed_scratch_allocation_is_an_error():
     x, large, y = given("x", Length(0, 0)), output("y"), output("y")
     size = compute(ps.mul, Length(0, 0), Const(1 << 50, "int64"), dtype="int64")
     large = scratch("large", size)

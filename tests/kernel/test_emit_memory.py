@@ -254,7 +254,7 @@ def page_end():
 @pytest.mark.parametrize("static", [True, False], ids=["static", "runtime"])
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int8", "bool"])
 @pytest.mark.parametrize("n", [1, 7, 17, 31])
-def test_nothing_behind_an_input_is_read(n, dtype, static, page_end):
+def test_no_read_past_the_end_of_an_input(n, dtype, static, page_end):
     size = sizes(n, static=static)
     x, y, gathered = given("x", *size, dtype=dtype), output("y", *size), output("g", *size)
     loaded = Load(x, (I0,))
@@ -271,7 +271,7 @@ def test_nothing_behind_an_input_is_read(n, dtype, static, page_end):
 
 
 @pytest.mark.parametrize("n", [1, 7, 17, 31])
-def test_nothing_behind_an_output_is_written(n, page_end):
+def test_no_write_past_the_end_of_an_output(n, page_end):
     x, y = given("x", Length(0, 0)), output("y", Length(0, 0))
     kernel = compile_native(program(Loop(x.shape, (Store(y, (I0,), Load(x, (I0,))),))))
     data, out = np.arange(float(n)), page_end(np.zeros(n))

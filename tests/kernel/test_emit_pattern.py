@@ -84,7 +84,7 @@ def test_the_rest_of_a_static_length_has_a_narrower_vector():
 
 
 @pytest.mark.parametrize("n", [*range(1, 16), 2 * W + 13])
-def test_what_is_added_to_again_is_not_stored_with_a_mask(n):
+def test_accumulated_elements_have_no_masked_stores(n):
     x, y = given("x", 5, n), output("y", n)
     rows = Loop((5, n), (Accumulate(y, (I1,), ps.add, Load(x, (I0, I1))),))
     assert "masked" not in instructions(program(rows))
@@ -113,7 +113,7 @@ def test_a_stride_of_two_is_a_gather(gathers):
     assert (f'call <{W} x double> @"llvm.masked.gather.v{W}f64' in code) == gathers
 
 
-def test_what_does_not_change_inside_is_evaluated_before_the_inner_loop():
+def test_loop_invariant_code_leaves_the_inner_loop():
     x, y = given("x", 50), output("y", 50, 4 * W)
     row = compute(ps.sqrt, Load(x, (I0,)))
     code = instructions(program(Loop((50, 4 * W), (Store(y, (I0, I1), row),))))

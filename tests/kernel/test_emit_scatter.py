@@ -1,4 +1,4 @@
-"""Scatters: how what is known of an index decides the code, and that every code gives what ``ufunc.at`` gives."""
+"""Scatters: known properties of an index select the code, and every variant agrees with ``ufunc.at``."""
 
 import numpy as np
 import pytensor.tensor as pt
@@ -91,7 +91,7 @@ def test_runs_in_registers_are_right_for_any_index(n, static):
 @pytest.mark.parametrize("static", [True, False], ids=["static", "runtime"])
 @pytest.mark.parametrize("neighbors", [RUNS, SHORT_RUNS, None])
 @pytest.mark.parametrize("n", [1, W - 1, W, W + 1, W + 3, 5 * W + 1])
-def test_an_index_that_is_not_computed_again_in_each_lane(n, neighbors, static):
+def test_index_is_computed_once_per_vector(n, neighbors, static):
     """A loop may end with one row, which is no vector."""
     kernel = compile_native(sums_by_group(n, neighbors, static=static, n_operations=CHEAP + 1))
     rng = np.random.default_rng(0)
@@ -176,7 +176,7 @@ def test_every_operation_and_type_in_runs(op, dtype):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("neighbors", [RUNS, SHORT_RUNS, None])
-def test_what_is_not_finite_stays_in_its_group(bad, neighbors):
+def test_non_finite_value_stays_in_its_group(bad, neighbors):
     index = np.repeat([1, 4, 6], [W + 5, 2 * W, 3]).astype("int32")
     kernel = compile_native(sums_by_group(index.size, neighbors))
     for position in (0, W + 4, W + 5, index.size - 1):
@@ -255,13 +255,13 @@ def known_neighbors(index, *, of_matrix=False, columns=False):
     return {s.neighbors for loop in loops for s in loop.body if isinstance(s, Accumulate)}
 
 
-def test_what_is_known_of_a_constant_index():
+def test_runs_of_a_constant_index_are_known():
     index = np.repeat([1, 7, 9], 20)
     assert known_neighbors(index) == {Neighbors(20, 1)}
     assert known_neighbors(index, of_matrix=True) == {Neighbors(20, 1)}
 
 
-def test_what_is_not_known():
+def test_runs_of_other_indices_are_unknown():
     index = np.repeat([1, 7, 9], 20)
     assert known_neighbors(index.reshape(3, 20)) == {None}
     assert known_neighbors(index, columns=True) == {None}
@@ -301,7 +301,7 @@ def test_random_scatters(index, is_constant, static):
     check_value(case(build, x, index), static=static, known=(1,) if is_constant else ())
 
 
-def test_an_index_that_is_part_of_the_code():
+def test_index_constant_embedded_in_code():
     index = np.repeat(np.arange(8), [29, 1, 28, 2, 27, 3, 26, 4])
     x = np.random.default_rng(0).normal(size=index.size)
     check_value(case(lambda x: pt.zeros(8)[index].inc(x**2), x))

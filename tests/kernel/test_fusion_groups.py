@@ -1,4 +1,4 @@
-"""Groups of loops that have become one: what their statements share, and what they read of one another."""
+"""Groups of fused loops: shared subexpressions, and reads of elements that the group writes."""
 
 import numpy as np
 import pytensor.scalar as ps
@@ -21,7 +21,7 @@ def vector(name):
 AT = (Index(0),)
 
 
-def test_what_statements_share_is_replaced_once():
+def test_shared_subexpression_is_substituted_once():
     asked = []
     shared = Compute(ps.tanh, (Load(vector("x"), AT),), "float64")
     values = [Compute(ps.mul, (shared, Const(k, "float64")), "float64") for k in (2.0, 3.0)]
@@ -34,7 +34,7 @@ def test_what_statements_share_is_replaced_once():
     assert asked.count(shared) == 2
 
 
-def test_an_element_that_changes_within_a_loop_is_read_as_it_is_then():
+def test_mutated_element_is_reread():
     x, b, before, after = map(vector, ("x", "b", "before", "after"))
     one = Const(1.0, "float64")
     loops = [

@@ -24,21 +24,21 @@ def test_mode_excludes_name_and_tag(excluded, expected):
     assert n_kernels(get_mode("NUMBA").excluding(*excluded)) == expected
 
 
-def test_other_modes_have_none():
+def test_other_modes_have_no_kernels():
     assert n_kernels("FAST_COMPILE") == 0
 
 
-def test_off_has_none():
+def test_disabled_plugin_has_no_kernels():
     with disabled():
         assert n_kernels("NUMBA") == 0
 
 
 @pytest.mark.parametrize("tag", [RULE.name, TAG, *RULE.tags])
-def test_it_is_found_by_name_and_by_tags(tag):
+def test_rule_is_found_by_name_and_by_tags(tag):
     assert [r.name for r in optdb.query(f"+{tag}")].count(RULE.name) == 1
 
 
-def test_it_runs_before_anything_works_in_place():
+def test_rule_runs_before_inplace_rewrites():
     names = [r.name for r in optdb.query("+fast_run", "+numba")]
     assert names.index("elemwise_fusion") < names.index(RULE.name)
     assert names.index(RULE.name) < names.index("add_destroy_handler")

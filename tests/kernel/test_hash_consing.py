@@ -43,12 +43,12 @@ class Axis:
         return 1
 
 
-def test_threads_make_one_object():
+def test_threads_share_one_object():
     axis = Axis()
     assert len(set(by_all_threads(lambda: Index(axis)))) == 1
 
 
-def test_threads_that_make_many_expressions_make_the_same(switched_often):
+def test_threads_build_identical_expressions(switched_often):
     def chain():
         expr = Index(0)
         for k in range(2000):
@@ -61,6 +61,6 @@ def test_threads_that_make_many_expressions_make_the_same(switched_often):
 
 
 @pytest.mark.parametrize("values", [(1, 1.0), (0.0, -0.0), (1, True)])
-def test_numbers_that_are_equal_but_not_the_same_are_two(values):
+def test_equal_numbers_of_different_identity_differ(values):
     first, second = (Const(value, "float64") for value in values)
     assert first is not second

@@ -1,4 +1,4 @@
-"""Large constants: which become held, what compiled code contains of them, and how long they stay."""
+"""Large constants: the constants that are held, their absence from compiled code, and their lifetime."""
 
 import gc
 import pickle
@@ -81,7 +81,7 @@ def test_a_sparse_constant_stays():
     np.testing.assert_allclose(function(value), matrix.data @ np.exp(value), rtol=1e-12)
 
 
-def test_what_may_be_written_to_or_handed_on_stays_a_constant():
+def test_writable_and_returned_constants_are_not_held():
     i, constant = pt.lscalar("i"), pt.constant(numbers())
     fgraph = rewritten([i], [constant, constant[i:], pt.inc_subtensor(constant[i], 1.0)])
     fgraph_inplace = FunctionGraph([i], [pt.inc_subtensor(constant[i], 1.0)], clone=True)
@@ -122,7 +122,7 @@ def test_values_are_those_of_upstream(compiled):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-def test_no_node_of_the_function_has_a_large_constant(compiled):
+def test_compiled_function_has_no_large_constant(compiled):
     fgraph = compiled[0].maker.fgraph
     constants = [v for n in fgraph.apply_nodes for v in n.inputs if isinstance(v, Constant)]
     assert all(np.asarray(v.data).nbytes <= EMBEDDED_BYTES for v in constants)
@@ -130,7 +130,7 @@ def test_no_node_of_the_function_has_a_large_constant(compiled):
     assert len(held(fgraph)) == 3
 
 
-def test_without_the_rule_values_are_the_same(compiled):
+def test_values_do_not_depend_on_the_rule(compiled):
     mode = pytensor.compile.mode.get_mode("NUMBA").excluding("fastlogp_held_constants")
     function = pytensor.function(*weighted(numbers(), np.arange(N) % 3), mode=mode)
     assert not held(function.maker.fgraph)
@@ -172,7 +172,7 @@ def test_functions_share_the_memory():
     assert set(first) == set(second)
 
 
-def test_what_is_read_only_is_not_copied():
+def test_read_only_arrays_are_not_copied():
     data = numbers()
     assert hold_array(data).array is not data
     data.flags.writeable = False

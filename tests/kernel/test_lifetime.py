@@ -78,7 +78,7 @@ def test_the_function_of_numba_keeps_everything():
     np.testing.assert_allclose(jitted(POINT)[0], value(3.0), rtol=1e-12)
 
 
-def test_what_was_freed_is_found_again_by_code_of_numba():
+def test_numba_code_finds_freed_kernels_again():
     """Numba frees no code, and code of its cache has the same names each time it is loaded."""
     points = [POINT, np.repeat(POINT, 2)[::2]]
     for _ in range(4):
@@ -109,7 +109,7 @@ def test_a_graph_that_is_compiled_twice_keeps_its_inner_graphs():
     assert None not in inner
 
 
-def test_no_inner_graph_stays_of_models_that_are_gone():
+def test_inner_graphs_are_freed_with_their_models():
     def alive():
         gc.collect()
         ops = (x for x in gc.get_objects() if type(x) is FusedKernel)
@@ -189,7 +189,7 @@ def test_a_sampler_in_the_background_keeps_everything():
     assert are_alive(references) == {False}
 
 
-def test_a_call_that_comes_too_late_is_an_error():
+def test_call_after_release_is_an_error():
     """Numba's code stays, so the address of a callback is one for ever; its kernel is gone."""
     compiled = compiled_model()
     callback = LogpCallback(compiled.compiled_logp_func.address, 0, 8, None)

@@ -54,23 +54,23 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_differences_that_are_known(name):
+def test_known_differences(name):
     a, b, expected = KNOWN[name]
     assert difference(a, b, bounds_in_a_step(N)) == expected
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_differences_that_are_not(name):
+def test_unknown_differences(name):
     a, b = UNKNOWN[name]
     assert difference(a, b, bounds_in_a_step(N)) is None
 
 
-def test_without_a_step_less_is_known():
+def test_clamped_lengths_without_a_step_are_unknown():
     assert difference(guarded(N), int64(1), {}) is None
     assert difference(at_least(plus(N, int64(-1)), int64(0)), N, {}) is None
 
 
-def test_a_number_of_steps_that_is_a_sum_bounds_its_atom():
+def test_sum_as_number_of_steps_bounds_its_atom():
     assert bounds_in_a_step(plus(ROWS, int64(-1))) == {ROWS: 2}
     assert bounds_in_a_step(times(ROWS, int64(2))) == {}
     assert bounds_in_a_step(int64(5)) == {}
@@ -82,7 +82,7 @@ def test_a_sum_as_an_expression():
 
 
 @pytest.mark.parametrize("levels", [6, 12])
-def test_what_a_length_shares_is_looked_at_once(levels, monkeypatch):
+def test_shared_subexpressions_are_analyzed_once(levels, monkeypatch):
     made = []
 
     def counted(*args):
@@ -98,6 +98,6 @@ def test_what_a_length_shares_is_looked_at_once(levels, monkeypatch):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 2.5])
-def test_a_number_that_is_no_integer_is_no_length(value):
+def test_non_integer_is_no_length(value):
     number = Compute(Cast(ps.int64), (const(value, "float64"),), "int64")
     assert linear(plus(number, int64(1)), {}) == Linear(1, {number: 1})

@@ -154,7 +154,7 @@ def test_refuses_with_a_reason(build, value, reason):
         "sort",
     ],
 )
-def test_is_not_supported(build):
+def test_unsupported_ops_are_refused(build):
     node = build(pt.dvector("x")).owner
     assert not is_supported(node)
 
@@ -166,7 +166,7 @@ def test_diagonals_of_a_batch_of_matrices(axes, is_covered):
     assert is_supported(vectorize_graph(diagonals, {one: several}).owner) == is_covered
 
 
-def test_what_reads_a_sparse_matrix_is_not_supported():
+def test_readers_of_sparse_matrices_are_refused():
     matrix = sparse.csr_matrix("matrix")
     checked = Assert("no")(matrix, pt.all(pt.dvector("x") > 0))
     readers = [Shape()(matrix), Shape_i(0)(matrix), checked]

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kernel.lowering import Case, check_value
+from tests.slices import examples
 
 N, GROUPS = 21, 6
 ELEMENTWISE = (
@@ -72,6 +73,6 @@ def cases(draw):
 
 
 @given(cases(), st.booleans(), st.booleans())
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(20, 60))
 def test_random_graphs(case, static, is_constant):
     check_value(case, static=static, known=(2,) if is_constant else ())

@@ -14,17 +14,15 @@ import pytensor.tensor as pt
 import pytest
 from llvmlite import ir
 from pytensor import scalar as ps
-from pytensor.graph.fg import FrozenFunctionGraph
 
 from pymc_fastlogp.kernel.emit import buffers, emit
 from pymc_fastlogp.kernel.ir.expressions import Const, Length, Load
 from pymc_fastlogp.kernel.ir.loops import Loop, Store
 from pymc_fastlogp.kernel.llvm import I64
-from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.native.target import checks_bounds, target_machine
-from pymc_fastlogp.kernel.passes import optimize
 from tests.conftest import REPOSITORY
 from tests.kernel.emitted import I0, compute, given, output, program, scratch
+from tests.kernel.lowering import program_of
 from tests.kernel.native_kernel import compile_native
 
 ZERO = Const(0, "int64")
@@ -72,7 +70,7 @@ def run_with_late_scratch():
         report(factor, partial(kernel, np.full(3, 2.5), np.array(True)))
 
 
-def test_where_other_scratch_would_come_later():
+def test_failed_allocation_frees_only_what_was_allocated():
     code, printed = ended("run_with_late_scratch()")
     assert printed.splitlines() == ["1: 5.0", f"{1 << 50}: {NO_MEMORY}"]
     assert code == 0
@@ -82,8 +80,7 @@ def kernel_of(build, numbers):
     """Compile a graph of some numbers and a vector of five, and return a call of it."""
     x, lengths = pt.vector("x", shape=(5,)), [pt.lscalar(f"n{i}") for i in range(len(numbers))]
     inputs = [*lengths, x]
-    graph = FrozenFunctionGraph.from_io(inputs, [build(x, *lengths)], dedup_nodes=True)
-    kernel = compile_native(optimize(lower(graph, [None] * len(inputs))))
+    kernel = compile_native(program_of(inputs, [build(x, *lengths)]))
     return partial(kernel, *map(np.array, numbers), np.ones(5))
 
 

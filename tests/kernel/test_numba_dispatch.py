@@ -88,7 +88,7 @@ def test_an_index_out_of_bounds_raises(gather):
 @pytest.mark.parametrize(
     "given", [np.arange(3, dtype="uint8"), np.arange(3.0), np.array(1, "int8")]
 )
-def test_another_type_raises_where_pytensor_does_not_look(given):
+def test_wrong_dtype_raises_under_trust_input(given):
     """Bytes with and without a sign are the same to LLVM, so this was another number."""
     x = pt.bvector("x")
     function = compiled([x], [pt.exp(-x).sum() + pt.softplus(x).sum()])
@@ -117,7 +117,7 @@ def broken_compiler(monkeypatch):
     monkeypatch.setattr(native, "load", load)
 
 
-def test_what_cannot_be_compiled_is_left_to_upstream(broken_compiler, caplog):
+def test_failed_compilation_falls_back_to_upstream(broken_compiler, caplog):
     x, i = pt.dmatrix("x"), pt.lvector("i")
     y = pt.exp(x)
     outputs = [y, y.T, (y * x).sum(), pt.log(x)[i].sum(axis=1) * WEIGHTS]
@@ -135,7 +135,7 @@ def test_what_cannot_be_compiled_is_left_to_upstream(broken_compiler, caplog):
     assert not np.shares_memory(found[0], found[1])
 
 
-def test_what_cannot_be_compiled_raises_where_pytensor_is_told_to(broken_compiler):
+def test_failed_compilation_raises_if_asked(broken_compiler):
     x = pt.dvector("x")
     with (
         pytensor.config.change_flags(on_opt_error="raise"),

@@ -67,7 +67,7 @@ def test_a_second_process_compiles_nothing(run_script, tmp_path, n):
     assert n_bytes + sum(file.stat().st_size for file in tmp_path.rglob("*.o")) < 300_000
 
 
-def test_without_the_cache_nothing_is_written(monkeypatch):
+def test_disabled_cache_writes_nothing(monkeypatch):
     compiled_names, written = [], []
     compile_program = machine_code.compile_program
     monkeypatch.setattr(object_files, "write", lambda name, code: written.append(name))
@@ -85,7 +85,7 @@ def test_without_the_cache_nothing_is_written(monkeypatch):
 
 
 def test_runs_in_python_where_njit_is_replaced(run_script):
-    """As PyTensor's own tests do, which run what Numba would compile: here before anything else is compiled."""
+    """PyTensor's own tests replace ``njit`` to run Numba's functions in Python; here before any other compilation."""
     process = run_script(
         """
         from unittest import mock

@@ -30,14 +30,14 @@ def size(folder):
     return sum(file.stat().st_size for file in folder.glob(f"{PREFIX}*"))
 
 
-def test_what_is_written_is_read(folder):
+def test_written_code_is_read(folder):
     assert read(name(1)) is None
     write(name(1), code(1))
     assert read(name(1)) == code(1)
     assert [file.name for file in folder.iterdir()] == [f"{name(1)}.o"]
 
 
-def test_what_was_used_longest_ago_goes_first(folder):
+def test_least_recently_used_file_is_evicted_first(folder):
     for k in range(4):
         write(name(k), code(k))
         os.utime(folder / f"{name(k)}.o", (k, k))
@@ -46,7 +46,7 @@ def test_what_was_used_longest_ago_goes_first(folder):
     assert [k for k in range(5) if read(name(k))] == [0, 2, 3, 4]
 
 
-def test_small_files_are_bounded_without_a_look_at_each(monkeypatch, tmp_path):
+def test_small_files_are_bounded_without_listing(monkeypatch, tmp_path):
     files = BoundedFiles(tmp_path, PREFIX, 1000 * 132)
     looks = []
     evict = BoundedFiles.evict
@@ -69,7 +69,7 @@ def test_files_of_others_stay(folder):
     assert size(folder) == 4 * (1000 + DIGEST)
 
 
-def test_what_a_killed_process_left_is_deleted(folder):
+def test_unfinished_files_are_deleted(folder):
     left = folder / f"{PREFIX}unfinished"
     left.write_bytes(bytes(3000))
     os.utime(left, (0, 0))
@@ -79,8 +79,8 @@ def test_what_a_killed_process_left_is_deleted(folder):
     assert not left.exists()
 
 
-def test_many_read_and_write_at_once(folder):
-    """Nothing is shared but the files, so threads are as good as processes."""
+def test_concurrent_reads_and_writes_are_whole(folder):
+    """Threads test the same as processes, because only the files are shared."""
 
     def run(seed):
         for k in range(seed, seed + 200):
@@ -105,7 +105,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch, tmp_path, capl
     assert "was not written" in caplog.text
 
 
-def test_a_damaged_file_is_as_good_as_none(folder):
+def test_damaged_file_is_ignored(folder):
     write(name(1), code(1))
     path = folder / f"{name(1)}.o"
     whole = path.read_bytes()

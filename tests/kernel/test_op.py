@@ -7,23 +7,15 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from pytensor.compile.mode import Mode
 from pytensor.graph.fg import FrozenFunctionGraph, FunctionGraph
 from pytensor.graph.rewriting.basic import MergeOptimizer
 
 from pymc_fastlogp.analysis.index_facts import IndexFacts
 from pymc_fastlogp.kernel.graph.op import FusedKernel
+from tests.conftest import PYTHON
 
-PYTHON = Mode(linker="py", optimizer=None)
 X = np.array([0.5, 1.5, -0.5])
 INDEX = np.array([0, 2, 2, 1])
-
-
-@pytest.fixture(autouse=True, scope="module")
-def without_c():
-    # Inner graphs run by `perform` would be compiled with C.
-    with pytensor.config.change_flags(cxx=""):
-        yield
 
 
 def gathered(x, index):
@@ -106,7 +98,7 @@ def test_outputs_have_the_static_shapes_of_the_inner_graph():
     assert op(x).type.shape == (3,)
 
 
-def test_dprint_shows_the_loops(inputs):
+def test_dprint_prints_the_program(inputs):
     text = pytensor.dprint(kernel()(*inputs), print_op_info=True, file="str")
     assert "FusedKernel{" in text
     assert "input x0: float64[len(x0, 0)]" in text

@@ -1,4 +1,4 @@
-"""Long programs, and what hardly ever runs, as functions of their own, and large loops as several: what becomes of them, and that nothing else changes."""
+"""Outlining of long programs and of fallbacks, and loop fission: the resulting functions, and unchanged results."""
 
 import re
 from dataclasses import replace
@@ -68,7 +68,7 @@ CASES = {
 }
 
 
-def program_of(graph, *, static=True):
+def program_of_case(graph, *, static=True):
     inputs = graph.inputs(static=static)
     return optimize(
         lower(FunctionGraph(inputs, graph.outputs(inputs), clone=True), [None] * len(inputs))
@@ -97,12 +97,12 @@ def small_loops(monkeypatch):
 @pytest.mark.parametrize("static", [True, False])
 @pytest.mark.parametrize("contiguous", [True, False])
 @pytest.mark.parametrize("name", CASES)
-def test_parts_compute_the_same(name, static, contiguous, monkeypatch):
+def test_outlined_program_computes_the_same(name, static, contiguous, monkeypatch):
     graph = CASES[name]
     arrays = graph.arrays
     if not contiguous:
         arrays = [np.repeat(x, 2, axis=-1)[..., ::2] for x in arrays]
-    program = program_of(graph, static=static)
+    program = program_of_case(graph, static=static)
     layouts = [contiguous] * len(arrays)
     whole = compile_native(program, layouts)(*arrays)
     monkeypatch.setattr(outlining, "LONG", 0)
@@ -114,7 +114,7 @@ def test_parts_compute_the_same(name, static, contiguous, monkeypatch):
 
 
 def test_a_program_that_is_not_long_is_one_function():
-    assert list(functions(program_of(CASES["likelihoods"]))) == ["kernel"]
+    assert list(functions(program_of_case(CASES["likelihoods"]))) == ["kernel"]
 
 
 def lanes(function):
@@ -122,29 +122,29 @@ def lanes(function):
     return {int(n) for n in re.findall(r"<(\d+) x double>", str(function))}
 
 
-def test_what_runs_again_is_a_function_of_its_own_that_takes_one_number_at_a_time():
-    usual, again = functions(program_of(CASES["fails"])).values()
+def test_fallback_is_a_scalar_function_of_its_own():
+    usual, again = functions(program_of_case(CASES["fails"])).values()
     assert lanes(usual) > {1}
     assert lanes(again) == {1}
 
 
-def test_code_that_runs_again_belongs_to_the_program():
-    program = program_of(CASES["fails"])
+def test_fallback_code_belongs_to_the_program():
+    program = program_of_case(CASES["fails"])
     assert as_text(replace(program, fallback=None)) != as_text(program)
-    calls = program_of(case(lambda x: pt.betainc(1.5, 2.5, x), X))
+    calls = program_of_case(case(lambda x: pt.betainc(1.5, 2.5, x), X))
     of_it = replace(calls, steps=(), fallback=Fallback(program.fallback.failed, calls))
     assert {*machine_code.externals_of(of_it)} == {*machine_code.externals_of(calls)} != set()
 
 
 def test_parts_are_of_the_module_alone_and_not_inlined(short_parts):
-    whole, *inner = functions(program_of(CASES["scratch"])).values()
+    whole, *inner = functions(program_of_case(CASES["scratch"])).values()
     assert whole.linkage == ""
     assert {f.linkage for f in inner} == {"internal"}
     assert all("noinline" in f.attributes for f in inner)
 
 
-def test_each_part_has_the_constants_and_the_scratch_that_it_uses(short_parts):
-    program = program_of(CASES["likelihoods"])
+def test_parts_own_their_constants_and_scratch(short_parts):
+    program = program_of_case(CASES["likelihoods"])
     found = outlining.parts_of(program)
     assert sum((p.program.steps for p in found), ()) == program.steps
     own = [buffer for p in found for buffer in p.program.scratch]
@@ -155,9 +155,9 @@ def test_each_part_has_the_constants_and_the_scratch_that_it_uses(short_parts):
 
 
 def test_a_part_has_no_argument_that_it_does_not_use(short_parts):
-    """With all arguments for each part, LLVM's work on them grows by the square of the program."""
+    """If each part had all arguments, LLVM's time would be quadratic in the size of the program."""
     graph = case(lambda *rows: [pt.exp(x).cumsum() for x in rows], *[X[k:] for k in range(6)])
-    program = program_of(graph)
+    program = program_of_case(graph)
     whole, *inner = functions(program).values()
     assert len(whole.args) == 6 * 3 + 6
     n_used = [len(p.given) * 3 + len(p.program.outputs) for p in outlining.parts_of(program)]
@@ -169,12 +169,12 @@ def test_a_part_has_no_argument_that_it_does_not_use(short_parts):
 
 def test_a_part_has_the_inputs_whose_lengths_it_may_need(short_parts):
     graph = case(lambda x, y: [pt.exp(x).cumsum(), pt.log(y).cumsum()], X, ROWS)
-    static, open_ = program_of(graph), program_of(graph, static=False)
+    static, open_ = program_of_case(graph), program_of_case(graph, static=False)
     assert max(len(p.given) for p in outlining.parts_of(static)) == 1
     assert {p.given for p in outlining.parts_of(open_)} == {(0, 1)}
 
 
-def test_what_parts_share_is_allocated_at_once(short_parts, monkeypatch):
+def test_scratch_shared_by_parts_is_allocated_at_once(short_parts, monkeypatch):
     """An exit of its own for each buffer is what LLVM takes longest for in long programs."""
 
     def shares(x):
@@ -182,7 +182,7 @@ def test_what_parts_share_is_allocated_at_once(short_parts, monkeypatch):
         return [pt.log(each / each.max()) for each in sums]
 
     graph = case(shares, X)
-    program = program_of(graph)
+    program = program_of_case(graph)
     expected = compile_native(program)(*graph.arrays)
     monkeypatch.setattr(buffers, "STACK_BYTES", 0)
     whole, *inner = functions(program).values()
@@ -196,7 +196,7 @@ def test_what_parts_share_is_allocated_at_once(short_parts, monkeypatch):
 
 def test_a_check_that_fails_in_a_part_ends_the_kernel(short_parts):
     graph = case(lambda x, i: [pt.exp(x).sum(), x[i] * 2, pt.log(x[i]).sum()], X, [0, 13])
-    program = program_of(graph, static=False)
+    program = program_of_case(graph, static=False)
     assert len(functions(program)) > 2
     kernel = compile_native(program)
     with pytest.raises(IndexError):
@@ -206,25 +206,27 @@ def test_a_check_that_fails_in_a_part_ends_the_kernel(short_parts):
 
 
 def test_large_loops_are_split_between_independent_statements(small_loops):
-    program = program_of(CASES["likelihoods"])
+    program = program_of_case(CASES["likelihoods"])
     bodies = [step.body for step in program.steps if isinstance(step, Loop) and step.domain]
     sums = [sum(isinstance(s, Accumulate) and not s.index for s in body) for body in bodies]
     assert (sum(sums), max(sums)) == (6, 1)
 
 
-def test_what_shares_a_computation_stays_together(small_loops):
+def test_statements_with_a_shared_computation_stay_together(small_loops):
     shared = case(lambda x: [pt.exp(x).sum(), (pt.exp(x) * 2).sum(), pt.sqr(x).sum()], ROWS)
-    loops = [step for step in program_of(shared).steps if isinstance(step, Loop) and step.domain]
+    loops = [
+        step for step in program_of_case(shared).steps if isinstance(step, Loop) and step.domain
+    ]
     assert sorted(len(loop.body) for loop in loops) == [1, 2]
 
 
 def test_split_loops_compute_the_same(monkeypatch):
     graph = CASES["likelihoods"]
-    whole = compile_native(program_of(graph))(*graph.arrays)
+    whole = compile_native(program_of_case(graph))(*graph.arrays)
     monkeypatch.setattr(loop_fission, "LARGE", 0)
     monkeypatch.setattr(loop_fission, "PART", 1)
     for expected, value in zip(
-        whole, compile_native(program_of(graph))(*graph.arrays), strict=True
+        whole, compile_native(program_of_case(graph))(*graph.arrays), strict=True
     ):
         np.testing.assert_allclose(value, expected, rtol=4e-15)
 
@@ -235,7 +237,7 @@ def test_loops_with_checks_or_an_order_are_left(name, small_loops):
         "checks": case(lambda x, i: [x[i] * 2, pt.exp(x)[i + 1]], X, [0, 11]),
         "order": case(lambda x: [x.cumsum(), x.cumprod()], X),
     }[name]
-    program = program_of(graph, static=False)
+    program = program_of_case(graph, static=False)
     special = [
         step
         for step in program.steps
@@ -246,5 +248,5 @@ def test_loops_with_checks_or_an_order_are_left(name, small_loops):
 
 
 def test_loops_that_are_not_large_are_left():
-    program = program_of(CASES["likelihoods"])
+    program = program_of_case(CASES["likelihoods"])
     assert split_large_loops(program) == program

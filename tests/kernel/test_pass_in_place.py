@@ -9,8 +9,9 @@ import pytest
 from pymc_fastlogp.kernel.ir.expressions import Index
 from pymc_fastlogp.kernel.ir.loops import Check, Store
 from pymc_fastlogp.kernel.passes import in_place
+from tests.kernel.lowering import program_of
 from tests.kernel.native_kernel import compile_native
-from tests.kernel.test_passes import ROWS, program_of
+from tests.kernel.test_passes import ROWS
 
 
 def test_parts_of_a_join_are_written_in_place():
@@ -32,7 +33,7 @@ def test_a_buffer_with_two_readers_is_not_written_in_place():
     assert summed == 10
 
 
-def test_what_goes_to_a_computed_position_is_not_written_there_before():
+def test_computed_positions_are_not_written_early():
     x, y = pt.matrix("x", shape=(3, ROWS)), pt.vector("y", shape=(ROWS,))
     position = pt.exp(y).sum().astype("int64")
     program = program_of([x, y], [pt.exp(x)[position].set(pt.tanh(y))])

@@ -1,4 +1,4 @@
-"""Each pass over the loop IR: what it makes of a program, and what it leaves alone."""
+"""Each pass over the loop IR: programs that it changes, and programs that it leaves alone."""
 
 from dataclasses import replace
 
@@ -6,29 +6,21 @@ import numpy as np
 import pytensor.scalar as ps
 import pytensor.tensor as pt
 import pytest
-from pytensor.graph.fg import FrozenFunctionGraph
 
-from pymc_fastlogp.analysis.index_facts import index_facts
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Index, Load, Role
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program, Store
 from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.ir.traversal import expressions
-from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
 from pymc_fastlogp.kernel.passes.simplify import simplify
-from tests.kernel.check import check, optimize
+from tests.conftest import PYTHON
+from tests.kernel.check import check
+from tests.kernel.lowering import program_of
 from tests.kernel.native_kernel import compile_native
 
 ROWS, GROUPS = 50, 4
-
-
-def program_of(inputs, outputs, **facts):
-    """Lower a graph; ``facts`` gives the data of integer inputs by name."""
-    known = tuple(index_facts(facts[x.name]) if x.name in facts else None for x in inputs)
-    graph = FrozenFunctionGraph.from_io(inputs, outputs, dedup_nodes=True)
-    return optimize(lower(graph, known))
 
 
 def domains(program):
@@ -68,7 +60,7 @@ def test_loops_over_the_same_rows_become_one(rows):
     assert not [buffer for buffer in program.scratch if buffer.shape == (ROWS,)]
 
 
-def test_a_loop_waits_for_the_sum_that_it_uses(rows):
+def test_loop_follows_the_sum_that_it_uses(rows):
     _, y, _ = rows
     program = program_of([y], [pt.sum(y / pt.sum(y))])
     assert domains(program).count((ROWS,)) == 2
@@ -105,7 +97,7 @@ def fused(*loops):
     return [loop.domain for loop in fuse_loops(Program((), (), (), (), loops)).steps]
 
 
-def test_weights_of_rows_do_not_wait_with_what_else_is_of_their_length():
+def test_row_weights_are_not_delayed_by_other_loops():
     """A pair that is computed from all rows, and one that all rows read: as one loop, they would part the rows."""
     b = buffers(x=(ROWS,), y=(ROWS,), total=(), of_rows=(SHORT,), weights=(SHORT,), v=(SHORT,))
     first = Load(b["weights"], (Const(0, "int64"),))
@@ -121,7 +113,7 @@ def test_weights_of_rows_do_not_wait_with_what_else_is_of_their_length():
         assert found.index((SHORT,)) < found.index((ROWS,))
 
 
-def test_loops_meet_although_some_between_have_to_stay_before_and_some_behind():
+def test_loops_fuse_across_dependent_loops():
     b = buffers(x=(ROWS,), y=(ROWS,), total=(), other=(3,), pair=(SHORT,), v=(SHORT,))
     found = fused(
         stored(b["total"], Const(0.0, "float64")),
@@ -133,7 +125,7 @@ def test_loops_meet_although_some_between_have_to_stay_before_and_some_behind():
     assert found == [(SHORT,), (), (ROWS,), (3,)]
 
 
-def test_what_changes_a_pair_that_waits_for_rows_comes_behind_it():
+def test_updates_of_a_delayed_buffer_are_delayed():
     b = buffers(x=(ROWS,), y=(ROWS,), total=(), pair=(SHORT,))
     loops = (
         stored(b["total"], Const(0.0, "float64")),
@@ -162,7 +154,7 @@ def test_scalars_become_steps_of_their_own():
     ]
 
 
-def test_what_no_output_needs_is_dropped():
+def test_dead_stores_are_dropped():
     program = _valid()
     unread, on_the_way = (Buffer(n, "float64", (ROWS,), Role.SCRATCH) for n in ("u", "v"))
     first = Loop((ROWS,), (Store(on_the_way, (Index(0),), X),))
@@ -219,7 +211,7 @@ def test_a_costly_switch_on_a_scalar_is_decided_before_the_loop(two_limits):
 
 
 @pytest.mark.parametrize("s", [0.5, 2.0, np.nan])
-def test_both_sides_of_a_decided_switch(two_limits, s):
+def test_unswitched_loops_compute_either_branch(two_limits, s):
     from scipy.special import gammaln, psi
 
     x = np.linspace(0.5, 4, ROWS)
@@ -236,10 +228,10 @@ def test_a_number_is_the_condition_of_a_decided_switch(dtype, s):
     assert any(loop.when is not None for loop in program.steps)
     at, value = np.linspace(0.5, 4, ROWS), np.array(s, dtype=dtype)
     [result] = compile_native(program)(at, value)
-    np.testing.assert_allclose(result, costly.eval({x: at, number: value}), rtol=1e-13)
+    np.testing.assert_allclose(result, costly.eval({x: at, number: value}, mode=PYTHON), rtol=1e-13)
 
 
-def test_what_is_hidden_by_a_decided_switch_is_not_computed():
+def test_unswitching_removes_the_unused_branch():
     # Of the gradient of a limit that is not taken, zeros are left to choose from.
     x, s = pt.vector("x", shape=(ROWS,)), pt.scalar("s")
     is_limit = s > 1
@@ -285,7 +277,7 @@ def test_rows_without_a_gather_are_unrolled():
 
 @pytest.mark.parametrize("reduce", [pt.sum, pt.prod, pt.max, pt.min, pt.all, pt.any])
 @pytest.mark.parametrize("length", [1, 2, 3, 5])
-def test_what_an_unrolled_axis_adds_to_one_element_is_added_at_once(reduce, length):
+def test_unrolled_axis_accumulates_once_per_element(reduce, length):
     is_truth = reduce in (pt.all, pt.any)
     x = pt.matrix("x", shape=(100, length), dtype="bool" if is_truth else "float64")
     columns = reduce(x, axis=0)

@@ -6,7 +6,6 @@ import pytensor.tensor as pt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import ancestors
@@ -22,17 +21,11 @@ from pymc_fastlogp.kernel.graph.boundary import EMBEDDED_BYTES
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.graph.region import FuseRegions, outputs_of, regions
 from pymc_fastlogp.kernel.lower.table import TABLE
+from tests.conftest import PYTHON
+from tests.slices import examples
 
-PYTHON = Mode(linker="py", optimizer=None)
 # Too long to be part of the code.
 N = EMBEDDED_BYTES
-
-
-@pytest.fixture(autouse=True, scope="module")
-def without_c():
-    # Inner graphs run by `perform` would be compiled with C.
-    with pytensor.config.change_flags(cxx=""):
-        yield
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -79,7 +72,7 @@ def graphs(draw):
 
 
 @given(graphs())
-@settings(max_examples=200)
+@settings(max_examples=examples(60, 200))
 def test_regions_are_convex_and_cover_what_is_supported(graph):
     fgraph = FunctionGraph(*graph, clone=True)
     found = regions(fgraph, region.is_supported)
@@ -94,7 +87,7 @@ def test_regions_are_convex_and_cover_what_is_supported(graph):
 
 
 @given(graphs())
-@settings(max_examples=50)
+@settings(max_examples=examples(20, 50))
 def test_a_random_graph_keeps_its_values(graph):
     inputs, outputs = graph
     fgraph = fused(inputs, outputs)
@@ -118,14 +111,14 @@ def test_unconnected_nodes_share_a_kernel():
     assert set(kernel.outputs) == set(fgraph.outputs)
 
 
-def test_each_kernel_is_a_line_on_the_logger(caplog):
+def test_each_kernel_logs_a_line(caplog):
     x, y = pt.vectors("x", "y")
     with caplog.at_level("INFO", logger="pymc_fastlogp"):
         fused([x, y], [pt.exp(x).sum(), pt.sqr(y).sum()])
     assert caplog.messages == ["fastlogp_fused_kernel: 4 nodes -> 1"]
 
 
-def test_one_node_stays_outside():
+def test_single_node_stays_outside():
     x = pt.dmatrix("x")
     assert not kernels(fused([x], [pt.exp(x).T]))
 
@@ -165,7 +158,7 @@ def test_index_arrays_are_narrowed_with_what_is_known_of_them():
     assert all(node.inputs[1].type.dtype == "int64" for node in inner)
 
 
-def test_what_does_not_fit_is_not_narrowed():
+def test_large_indices_are_not_narrowed():
     x = pt.dvector("x")
     wide = np.arange(N, dtype="int64") + 2**40
     fgraph = fused([x], [pt.exp(x) + wide])
@@ -285,7 +278,7 @@ def test_a_node_that_cannot_be_lowered_stays_outside_alone(caplog):
     assert_same_values(fgraph, [x], outputs, [np.array([0.5, 1.0])])
 
 
-def test_pytensor_tells_what_is_replaced(capsys):
+def test_verbose_pytensor_prints_the_replacement(capsys):
     x = pt.dvector("x")
     n = pt.exp(x).sum().astype("int64")  # as above: a region of which nothing is replaced
     with pytensor.config.change_flags(optimizer_verbose=True):
@@ -327,7 +320,7 @@ def one_behind_the_other(vectors):
 
 
 @pytest.mark.parametrize("graph", [beside_each_other, one_behind_the_other])
-def test_each_node_is_lowered_a_few_times_however_many_cannot_be(graph, monkeypatch):
+def test_lowering_attempts_do_not_grow_with_failures(graph, monkeypatch):
     calls = []
 
     def lowered(context, node, operands):
@@ -348,7 +341,7 @@ def test_each_node_is_lowered_a_few_times_however_many_cannot_be(graph, monkeypa
 
 
 def test_a_node_behind_one_that_cannot_be_lowered_is_in_the_next_kernel():
-    """Its length is computed in a region that ends at the first node: in its own, it is the value of an input."""
+    """The region ends at the first node, so its length becomes an input of the next kernel."""
     x, y = pt.dvectors("x", "y")
     first, second = (pt.exp(v).sum().astype("int64") for v in (x, y))
     outputs = [(pt.exp(pt.cumsum(x)[:first])[:second] * 2).sum()]
@@ -366,7 +359,7 @@ def test_the_length_of_an_output_may_be_the_value_of_an_input():
     assert_same_values(fgraph, [n, x], outputs, [4, 0.5])
 
 
-def test_what_cannot_be_lowered_stays_outside(monkeypatch, caplog):
+def test_unsupported_region_stays_outside(monkeypatch, caplog):
     def lower(fgraph, facts):
         raise region.UnsupportedError("too many axes")
 

@@ -58,7 +58,7 @@ def test_the_type_is_not_that_of_other_arrays():
     assert pickle.loads(pickle.dumps(returned)) == returned
 
 
-def test_what_a_graph_returns_has_the_type(graph):
+def test_returned_results_have_the_type(graph):
     assert returned_types(graph, X) == [
         ReturnedArray(types.float64, 0),
         ReturnedArray(types.float64, 1),
@@ -67,7 +67,7 @@ def test_what_a_graph_returns_has_the_type(graph):
     ]
 
 
-def test_what_another_op_reads_has_the_type_of_other_arrays():
+def test_results_read_by_other_ops_have_the_plain_array_type():
     """Numba would compile that Op once more, and keep the type in PyTensor's cache."""
     x = pt.dvector("x")
     y = pt.exp(x) * 2
@@ -166,7 +166,7 @@ def test_a_kernel_that_raises_in_a_try_block_reaches_its_handler():
 
 
 @pytest.mark.parametrize("shape", [(4,), (6,), (0,), (1,)])
-def test_another_length_raises(graph, shape):
+def test_wrong_length_raises(graph, shape):
     @numba.njit
     def copy(x, out):
         out[...] = graph(x)[1]
@@ -176,7 +176,7 @@ def test_another_length_raises(graph, shape):
 
 
 @pytest.mark.parametrize("shape", [(5, 4), (4, 5), (1, 1)])
-def test_another_shape_raises(graph, shape):
+def test_wrong_shape_raises(graph, shape):
     @numba.njit
     def copy(x, out):
         out[...] = graph(x)[2]
@@ -208,7 +208,7 @@ def test_a_vector_is_broadcast_along_a_new_axis(graph):
     np.testing.assert_allclose(out, np.broadcast_to(Y, (3, 5)), rtol=1e-14)
 
 
-def test_other_indices_are_those_of_numpy(graph):
+def test_other_indices_behave_as_in_numpy(graph):
     @numba.njit
     def copy(x, out, rows):
         results = graph(x)

@@ -1,4 +1,4 @@
-"""Lengths of 1, negative ones and others that show only when a graph runs: the value or the exception of upstream."""
+"""Lengths that are known only at run time, such as 1 and negative lengths: upstream's value or exception."""
 
 import numpy as np
 import pytensor
@@ -212,7 +212,7 @@ def outcome(function, arrays):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_gives_or_raises_what_upstream_does(name):
+def test_value_or_error_is_upstreams(name):
     build, *arrays = CASES[name]
     function = compiled(build, *arrays)
     assert programs(function)
@@ -245,7 +245,7 @@ def test_lengths_are_checked_before_anything_is_written(name):
 
 
 def test_the_common_length_is_that_of_the_first_array():
-    """Else the code of a graph, and its key in the cache, would differ between processes."""
+    """Otherwise the code of a graph, and its cache key, would differ between processes."""
     lengths = [Length(k, 0) for k in range(8)]
     for k in range(8):
         shapes = [(n,) for n in lengths[k:] + lengths[:k]]

@@ -1,4 +1,4 @@
-"""Loops of scalars in vectors: the same as upstream's, lane by lane, whatever the other lanes do."""
+"""Vectorized loops of scalar functions agree with upstream lane by lane, independent of the other lanes."""
 
 import numpy as np
 import pymc as pm
@@ -51,7 +51,7 @@ def test_gradients(name):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_kernel_has_all_of_it(name):
+def test_scalar_loop_is_part_of_the_kernel(name):
     f, arrays = FUNCTIONS[name]
     function = pytensor.function(*gradient_of(f, len(arrays)), mode=by_kernels())
     assert [type(node.op) for node in function.maker.fgraph.toposort()] == [FusedKernel]

@@ -159,7 +159,7 @@ def in_logp():
     return walk(pm.logp)
 
 
-def test_all_univariate_distributions_are_walked():
+def test_every_univariate_distribution_is_covered():
     assert {*PARAMETERS, *OTHERS} == {*continuous.__all__, *discrete.__all__}
 
 

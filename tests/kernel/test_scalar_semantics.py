@@ -5,7 +5,7 @@ import operator
 import numba
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from llvmlite import ir
 from numpy.testing import assert_allclose, assert_array_equal
@@ -172,6 +172,7 @@ def test_round_half_away_from_zero():
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
+@settings(max_examples=100)
 @given(st.lists(st.tuples(INT64, INT64), min_size=1, max_size=20))
 def test_integer_division_is_numpys(pairs):
     x, y = np.array(pairs).T.copy()
@@ -183,6 +184,7 @@ def test_integer_division_is_numpys(pairs):
 FLOAT32 = st.floats(width=32)
 
 
+@settings(max_examples=100)
 @given(st.lists(st.tuples(FLOAT32, FLOAT32), min_size=1, max_size=20))
 def test_float32_arithmetic_rounds_as_if_once(pairs):
     x, y = np.array(pairs, dtype="float32").T.copy()
@@ -193,6 +195,7 @@ def test_float32_arithmetic_rounds_as_if_once(pairs):
         assert_array_equal(apply(ps.sqrt, x), np.sqrt(x))
 
 
+@settings(max_examples=100)
 @given(st.lists(INT64, min_size=1, max_size=20))
 def test_large_integers_are_rounded_once_to_float32(numbers):
     x = np.array(numbers)
@@ -234,7 +237,7 @@ FUNCTIONS = (
 )
 
 
-def test_all_rows_are_tested():
+def test_every_row_of_the_table_is_tested():
     functions = {type(op) for ops, _ in FUNCTIONS for op in ops} | {psm.TriGamma}
     arithmetic = {type(op) for op in (*UNARY, *BINARY, *INTEGER_CASTS, ps.clip, ps.switch)}
     elsewhere = {ps.RoundHalfAwayFromZero, Quotient}
@@ -275,7 +278,7 @@ def test_arithmetic_of_the_model_may_contract(op, n):
 
 
 @pytest.mark.parametrize("op", [ps.exp, psm.sigmoid, psm.gammaln, ps.true_div], ids=str)
-def test_nothing_else_has_flags(op):
+def test_other_operations_have_no_fast_math_flags(op):
     n = 2 if op is ps.true_div else 1
     assert " contract " not in str(emit_module(op, ["float64"] * n, "float64", 4))
 
@@ -296,7 +299,7 @@ def test_shared_ops_are_in_the_order_of_the_results(name):
         (psm.polygamma, ["float64", "float64"], "float64"),
     ],
 )
-def test_ops_without_a_vector_form_are_refused(op, dtypes, output):
+def test_operations_without_vector_form_are_refused(op, dtypes, output):
     assert not scalars.is_supported(op, dtypes, output)
     with pytest.raises(NotImplementedError, match="no vector form of"):
         scalars.emit(op, [], dtypes, output)

@@ -69,7 +69,7 @@ def vector_betainc(typing_context, a, b, x):
     return types.float64(types.float64, types.float64, types.float64), codegen
 
 
-def test_in_numba():
+def test_vector_function_is_callable_from_numba():
     f = njit(lambda a, b, x: vector_betainc(a, b, x))
     assert_allclose(f(2.0, 3.0, 0.5), betainc(2, 3, 0.5), rtol=1e-15)
 
@@ -86,7 +86,7 @@ print(f(2.0, 3.0, 0.5), sum(f.stats.cache_hits.values()))
 """
 
 
-def test_from_numbas_cache_in_another_process(tmp_path):
+def test_another_process_loads_vector_functions_from_numbas_cache(tmp_path):
     script = tmp_path / "cached.py"
     script.write_text(CACHED)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""Recursions in kernels: random ones, the lengths of what is kept, what is refused, and what is raised."""
+"""Recursions in kernels: random recursions, truncated results, refusals and errors."""
 
 import numpy as np
 import pytensor
@@ -110,7 +110,7 @@ def within_groups(x, level, group, start):
 
 
 @pytest.mark.parametrize("static", [True, False])
-def test_in_a_likelihood_by_group(static):
+def test_recursion_in_a_grouped_likelihood(static):
     random = np.random.default_rng(5)
     group = np.sort(random.integers(0, 12, size=90))
     arrays = (random.normal(size=12), random.normal(size=3), group, np.array(0.3))
@@ -129,8 +129,8 @@ KEPT = {
 @pytest.mark.parametrize("static", [True, False])
 @pytest.mark.parametrize("kept", KEPT)
 @pytest.mark.parametrize("n", [4, 5, 9])
-def test_what_is_kept(kept, n, static):
-    """PyTensor shortens what nobody reads, so that later values take the places of earlier ones."""
+def test_truncated_results_agree(kept, n, static):
+    """PyTensor truncates results to the entries that are read, so that later values overwrite earlier ones."""
     random = np.random.default_rng(n)
 
     def build(x, start, phi):
@@ -169,7 +169,7 @@ def test_a_position_out_of_bounds_in_a_step():
         function([0, 3, 1], np.array([1.0, 2.0, 4.0]))
 
 
-def test_checks_of_steps_that_do_not_run():
+def test_checks_of_skipped_steps_do_not_raise():
     """Lengths that do not fit matter in a step alone."""
     n, x, y = pt.lscalar("n"), pt.dvector("x"), pt.dvector("y")
     start = pt.as_tensor(np.zeros(3))
@@ -233,7 +233,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_left_to_pytensor(name):
+def test_unsupported_scans_are_refused(name):
     [node] = scans_of([REFUSED[name]()])
     assert not is_supported(node)
 
@@ -254,7 +254,7 @@ def test_steps_that_cannot_be_rewritten_are_left_to_pytensor(monkeypatch, caplog
 
 
 def test_a_sequence_that_has_come_to_know_a_length_of_one():
-    """PyTensor takes it as the input of a Scan that is there, but refuses it for a new one."""
+    """PyTensor accepts such a sequence for an existing Scan, but refuses it for a new one."""
     x = pt.tensor("x", shape=(7, 1))
     rows = pt.tril(x)
     outputs = scan(lambda row, s: pt.tanh(row + s), [rows], [rows[0]])
@@ -266,7 +266,7 @@ def test_a_sequence_that_has_come_to_know_a_length_of_one():
     assert_same(function(array), evaluated([x], outputs, [array]))
 
 
-def test_what_is_refused_is_left_as_it_is():
+def test_refused_scans_are_left_unchanged():
     [y] = scan(lambda x, s: pt.sort(s) + x * 1, [X], [pt.zeros(3)])
     before = FunctionGraph(outputs=[y], clone=True)
     [node] = [node for node in before.apply_nodes if isinstance(node.op, Scan)]
@@ -317,7 +317,7 @@ def test_one_recursion_is_worth_a_kernel():
     assert isinstance(node.op, FusedKernel)
 
 
-def test_without_steps_a_result_of_vectors_has_its_length():
+def test_scan_of_no_steps_keeps_the_vector_length():
     """Upstream's code gives rows of no elements, but says that the shape is this one."""
     x = np.zeros((0, 20))
     case = Case(learning, (x, np.ones(20), np.full(20, 0.1)))
@@ -411,7 +411,7 @@ def test_results_are_computed_behind_the_steps():
 
 
 def test_a_result_that_a_later_value_replaces_stays_in_its_step():
-    """Only the last two values are kept, so a step's own are gone behind the last step."""
+    """Only the last two values are stored, so earlier values exist only inside their step."""
     x = pt.dvector("x", shape=(50,))
     ys = scan(
         lambda x, s2, s1: (0.5 * s2 - 0.2 * s1 + x, pt.exp(s2)),
@@ -424,7 +424,7 @@ def test_a_result_that_a_later_value_replaces_stays_in_its_step():
     assert_same(compiled(graph, [value])(value), evaluated([x], outputs, [value]))
 
 
-def test_the_mode_of_the_function_counts():
+def test_inner_graph_follows_the_mode_of_the_function():
     """A rewrite that a mode excludes is excluded from the steps, too."""
     [y] = scan(lambda x, s: (s + x) ** 2 - 1, [X], [ZERO])
     found = []
@@ -451,7 +451,7 @@ def test_cheap_sequences_of_vectors_are_not_stored(of, is_stored):
 
 @pytest.mark.parametrize("n", [2, 3, 9, 17])
 def test_functions_of_several_numbers_in_a_step(n):
-    """They are computed in the lanes of one vector, or of several."""
+    """The functions are computed in the lanes of one or several vectors."""
     random = np.random.default_rng(n)
 
     def build(x, start):
@@ -465,7 +465,7 @@ def test_functions_of_several_numbers_in_a_step(n):
 
 
 @pytest.mark.parametrize("left", [lambda a: 2 * a, lambda a: a[:, :, ::-1]])
-def test_what_a_library_reads_is_stored(left):
+def test_operands_of_library_calls_are_stored(left):
     """A recursion elsewhere in the graph does not change what a product of batches reads."""
     random = np.random.default_rng(6)
 

@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks import gallery
 from pymc_fastlogp.kernel.graph.op import FusedKernel
+from tests.fuzz.evaluation import by_kernels
 from tests.kernel.lowering import evaluated
 
 DIGITS = 40
@@ -95,7 +96,7 @@ def test_digits(logp):
     of = model.observed_RVs if name == "garch_1_1" else None
     cost = model.logp(of)
     inputs, outputs = free, [cost, pm.pytensorf.gradient(cost, free)]
-    function = pm.compile(inputs, outputs, mode="NUMBA")
+    function = pm.compile(inputs, outputs, mode=by_kernels())
     assert any(isinstance(n.op, FusedKernel) for n in function.maker.fgraph.apply_nodes)
     arrays = [point[x.name] for x in free]
     flat = np.concatenate([np.ravel(a) for a in arrays])

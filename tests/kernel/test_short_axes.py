@@ -1,4 +1,4 @@
-"""Rows whose entries are dear stay loops on a CPU of few registers, others become straight-line code."""
+"""Costly rows stay loops on a CPU with few registers; other short rows are unrolled."""
 
 from collections import Counter
 
@@ -9,7 +9,8 @@ from pytensor.graph.fg import FrozenFunctionGraph
 
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.passes import short_axes
-from tests.kernel.check import optimize
+from tests.conftest import PYTHON
+from tests.kernel.lowering import program_of
 from tests.kernel.native_kernel import compile_native
 
 ROWS = 100
@@ -66,14 +67,13 @@ def by_pairs(x, y):
     return table + pt.exp(table[:, None, :] - x[None, :, None]).sum(axis=1)
 
 
-def program_of(entries, length):
+def program_with_sums(entries, length):
     """Return the program of sums along rows, along columns, and of both sums' product."""
     x, y = pt.vector("x", shape=(ROWS,)), pt.matrix("y", shape=(ROWS, length))
     table = entries(x, y)
     by_row = table.sum(axis=1)
     outputs = [by_row, table.sum(axis=0), pt.sum(table / by_row[:, None])]
-    graph = FrozenFunctionGraph.from_io([x, y], outputs, dedup_nodes=True)
-    return optimize(lower(graph, (None, None)))
+    return program_of([x, y], outputs)
 
 
 def keeps_rows(program):
@@ -84,27 +84,27 @@ def keeps_rows(program):
 @pytest.mark.usefixtures("avx")
 @pytest.mark.parametrize("length", [8, 12, 16])
 @pytest.mark.parametrize("entries", [dear, counts])
-def test_dear_rows_that_fill_vectors_stay_loops(entries, length):
-    assert keeps_rows(program_of(entries, length))
+def test_costly_rows_that_fill_vectors_stay_loops(entries, length):
+    assert keeps_rows(program_with_sums(entries, length))
 
 
 @pytest.mark.usefixtures("avx")
 @pytest.mark.parametrize("length", [2, 4, 9, 13])
 def test_rows_that_fill_no_vectors_or_leave_some_over_are_unrolled(length):
-    assert not keeps_rows(program_of(dear, length))
+    assert not keeps_rows(program_with_sums(dear, length))
 
 
 @pytest.mark.usefixtures("avx")
 @pytest.mark.parametrize(
     "entries", [exponential, cheap, joined, partly, apart, with_a_column, by_pairs]
 )
-def test_what_is_cheap_or_read_in_part_is_unrolled(entries):
-    assert not keeps_rows(program_of(entries, 12))
+def test_cheap_or_partly_read_rows_are_unrolled(entries):
+    assert not keeps_rows(program_with_sums(entries, 12))
 
 
-def test_dear_rows_are_unrolled_where_registers_are_many(monkeypatch):
+def test_costly_rows_are_unrolled_if_registers_suffice(monkeypatch):
     monkeypatch.setattr(short_axes, "native_lanes", lambda: 8)
-    assert not keeps_rows(program_of(dear, 16))
+    assert not keeps_rows(program_with_sums(dear, 16))
 
 
 @pytest.mark.usefixtures("avx")
@@ -113,8 +113,8 @@ def test_dear_rows_are_unrolled_where_registers_are_many(monkeypatch):
 def test_values_are_those_of_numpy(entries, length):
     rng = np.random.default_rng(length)
     x, y = rng.normal(size=ROWS), rng.uniform(0.5, 2, (ROWS, length))
-    by_row, by_column, total = compile_native(program_of(entries, length))(x, y)
-    table = entries(pt.as_tensor(x), pt.as_tensor(y)).eval()
+    by_row, by_column, total = compile_native(program_with_sums(entries, length))(x, y)
+    table = entries(pt.as_tensor(x), pt.as_tensor(y)).eval(mode=PYTHON)
     np.testing.assert_allclose(by_row, table.sum(axis=1), rtol=1e-12)
     np.testing.assert_allclose(by_column, table.sum(axis=0), rtol=1e-12)
     np.testing.assert_allclose(total, (table / table.sum(axis=1, keepdims=True)).sum(), rtol=1e-12)

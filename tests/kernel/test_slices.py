@@ -3,10 +3,8 @@
 import numpy as np
 import pytensor.tensor as pt
 import pytest
-from pytensor.graph.fg import FrozenFunctionGraph
 
-from pymc_fastlogp.kernel.lower import lower
-from pymc_fastlogp.kernel.passes import optimize
+from tests.kernel.lowering import program_of
 from tests.kernel.native_kernel import compile_native
 
 LARGEST, LEAST = 2**63 - 1, -(2**63)
@@ -15,8 +13,7 @@ STEPS = (1, 2, LARGEST, -1, -2, LEAST + 1)
 
 
 def kernel_of(inputs, output):
-    graph = FrozenFunctionGraph.from_io(inputs, [output], dedup_nodes=True)
-    return compile_native(optimize(lower(graph, [None] * len(inputs))))
+    return compile_native(program_of(inputs, [output]))
 
 
 @pytest.mark.parametrize("step", STEPS)

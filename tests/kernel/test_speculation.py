@@ -3,11 +3,9 @@
 import numpy as np
 import pytensor.tensor as pt
 import pytest
-from pytensor.graph.fg import FrozenFunctionGraph
 from pytensor.raise_op import Assert
 
-from pymc_fastlogp.kernel.lower import lower
-from pymc_fastlogp.kernel.passes import optimize
+from tests.kernel.lowering import program_of
 from tests.kernel.native_kernel import compile_native
 
 ROWS = 100
@@ -25,10 +23,6 @@ def logp(x):
     return pt.switch(pt.all(x > 0), pt.sum(pt.exp(x)), -np.inf)
 
 
-def program_of(x, output):
-    return optimize(lower(FrozenFunctionGraph.from_io([x], [output], dedup_nodes=True), [None]))
-
-
 def rows(first):
     values = np.ones(ROWS)
     values[0] = first
@@ -39,7 +33,7 @@ def rows(first):
     "through", [lambda logp: logp, lambda logp: pt.cumsum(pt.stack([logp, 1.0]))[0]]
 )
 def test_an_error_that_depends_on_what_is_assumed(x, logp, through):
-    program = program_of(x, TOO_LARGE(logp, through(logp) < 50.0) * 2)
+    program = program_of([x], [TOO_LARGE(logp, through(logp) < 50.0) * 2])
     assert program.fallback is None
     kernel = compile_native(program)
     assert kernel(rows(-1.0))[0] == -np.inf
@@ -48,7 +42,7 @@ def test_an_error_that_depends_on_what_is_assumed(x, logp, through):
 
 
 def test_an_error_that_does_not_depend_on_what_is_assumed(x, logp):
-    program = program_of(x, TOO_LARGE(logp, pt.max(x) < 50.0) * 2)
+    program = program_of([x], [TOO_LARGE(logp, pt.max(x) < 50.0) * 2])
     assert program.fallback is not None
     kernel = compile_native(program)
     assert kernel(rows(-1.0))[0] == -np.inf

@@ -1,4 +1,4 @@
-"""The text of a program: what lengths share is written once, and it tells programs apart."""
+"""The text of a program: shared lengths are written once, and different programs have different texts."""
 
 import re
 

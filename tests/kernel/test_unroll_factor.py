@@ -1,4 +1,4 @@
-"""Of several short axes as many become straight-line code as give few copies."""
+"""Several short axes are unrolled as long as the number of copies stays below a limit."""
 
 import numpy as np
 import pytensor
@@ -36,7 +36,7 @@ def log_determinants(x):
     return pt.log(pt.diagonal(pt.linalg.cholesky(covariance), axis1=1, axis2=2)).sum(axis=1)
 
 
-def program_of(build, shape):
+def lowered(build, shape):
     x = pt.tensor("x", shape=shape)
     return lower(FrozenFunctionGraph.from_io([x], [build(x)], dedup_nodes=True), [None])
 
@@ -50,9 +50,9 @@ def domains_over_rows(program):
 
 
 def test_code_does_not_grow_with_the_product_of_short_axes():
-    eight, sixteen = (n_statements(optimize(program_of(total, (ROWS, k, k)))) for k in (8, 16))
+    eight, sixteen = (n_statements(optimize(lowered(total, (ROWS, k, k)))) for k in (8, 16))
     assert sixteen <= 2 * eight
-    axis_more = n_statements(optimize(program_of(total, (ROWS, 8, 8, 8))))
+    axis_more = n_statements(optimize(lowered(total, (ROWS, 8, 8, 8))))
     assert axis_more <= 2 * eight
 
 
@@ -71,7 +71,7 @@ def test_code_does_not_grow_with_the_product_of_short_axes():
     ],
 )
 def test_inner_axes_are_unrolled_up_to_a_limit(shape, left):
-    program = unroll(program_of(lambda x: pt.exp(x).sum(), shape))
+    program = unroll(lowered(lambda x: pt.exp(x).sum(), shape))
     exponential = program.steps[0]
     assert exponential.domain == tuple(left)
     assert len(exponential.body) == np.prod(shape) / np.prod(left) <= MOST_COPIES
@@ -95,5 +95,5 @@ def test_values_are_those_of_numpy(build, shape):
     at = np.random.default_rng(0).normal(size=shape)
     x = pt.tensor("x", shape=shape)
     [expected] = evaluated([x], [build(x)], [at])
-    [found] = compile_native(optimize(program_of(build, shape)))(at)
+    [found] = compile_native(optimize(lowered(build, shape)))(at)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)

@@ -1,4 +1,4 @@
-"""Products with small matrices and triangles as straight-line code: what is multiplied, and what is not finite."""
+"""Unrolled products with small and triangular matrices: the multiplications that remain, and non-finite operands."""
 
 from itertools import product
 
@@ -47,7 +47,7 @@ VOIDS = {
 
 
 @pytest.mark.parametrize("name", VOIDS)
-def test_voids_are_what_can_only_be_zero_or_nan(name):
+def test_known_zeros_are_recognized(name):
     x, expected = VOIDS[name]
     found = structural_zeros(x, most=16)
     assert found is expected is None or np.array_equal(found, expected)
@@ -77,7 +77,7 @@ TRIANGLES = {
 
 
 @pytest.mark.parametrize("name", TRIANGLES)
-def test_what_is_multiplied(name):
+def test_triangular_products_have_the_least_multiplications(name):
     inputs, build, expected = TRIANGLES[name]
     lowered = program(inputs, build(*inputs))
     statements = [s for loop in lowered.steps for s in loop.body]
@@ -98,7 +98,7 @@ LEFT_TO_LOOPS = {
 
 
 @pytest.mark.parametrize("name", LEFT_TO_LOOPS)
-def test_what_is_left_to_loops(name):
+def test_large_products_stay_loops(name):
     inputs, build = LEFT_TO_LOOPS[name]
     lowered = program(inputs, build(*inputs))
     assert any(isinstance(s, Accumulate) for loop in lowered.steps for s in loop.body)
@@ -108,7 +108,7 @@ NUMBERS = (0.0, 1.5, -2.0, np.inf, -np.inf, np.nan)
 
 
 @pytest.mark.parametrize("is_transposed", [False, True])
-def test_zeros_times_what_is_not_finite_are_nan_as_upstream(is_transposed):
+def test_zero_times_non_finite_is_nan(is_transposed):
     """Each number beside each scale and each entry, in each column."""
     x, v, s = pt.tensor("x", shape=(None, 3)), matrix("v", 6), matrix("s", 3)
     triangle = s[:, None] * filled(v, 3)

@@ -124,7 +124,7 @@ def test_kernels(name, tmp_path):
     np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=1e-12)
 
 
-def test_a_byte_beside_an_array_is_seen(tmp_path):
+def test_out_of_bounds_byte_is_reported(tmp_path):
     module = ir.Module("loop")
     emit_loop(module, "exp", default_width(), "loop")
     globals_ = literals("x", POINTS) + "void loop();\n"

@@ -1,4 +1,4 @@
-"""The error bounds of the table, against mpmath, and that the page shows what is measured."""
+"""The error bounds of the table hold against mpmath, and the page shows the measured errors."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Special values: as NumPy and SciPy have them, signs of zero included."""
+"""Special values agree with NumPy and SciPy, including the sign of zero."""
 
 from functools import partial
 
@@ -304,7 +304,7 @@ def test_a_constant_small_integer_exponent_takes_multiplications(of_integers):
 
 
 @pytest.mark.parametrize("exponent", [2.5, 17.0, INF, NAN])
-def test_other_constant_exponents_take_the_logarithm(exponent, monkeypatch):
+def test_other_constant_exponents_use_the_logarithm(exponent, monkeypatch):
     name = f"power_{exponent}"
     row = Function(name, lambda x: power(x, x.filled(exponent)), None, (0.0, LARGEST))
     monkeypatch.setitem(FUNCTIONS, name, row)

@@ -87,7 +87,7 @@ def test_every_length_and_nothing_past_the_end(n):
     assert (out[n:] == 7).all()
 
 
-def test_in_place():
+def test_output_may_alias_the_input():
     x = np.linspace(-1, 1, 37)
     expected = evaluate("exp", x)
     apply("exp")(x, x)

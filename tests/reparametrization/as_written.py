@@ -1,4 +1,4 @@
-"""Models with effects as users write them, beyond those that effects are looked for in: each has something that could be in the way."""
+"""Models with effects as users write them; each model has a feature that could prevent a reparametrization."""
 
 import numpy as np
 import pymc as pm

@@ -1,4 +1,4 @@
-"""Models as users write them: `reparametrize` does not raise, and what it returns is the same model in other coordinates."""
+"""`reparametrize` accepts models as users write them, and returns the same model in other coordinates."""
 
 from collections.abc import Callable
 
@@ -54,7 +54,7 @@ def moments_of(draws: xr.DataArray) -> tuple[Array, Array, float]:
 
 
 @pytest.mark.parametrize("make", as_written.ALL, ids=lambda x: x.__name__)
-def test_what_is_reparametrized_is_the_model_as_written(make):
+def test_reparametrized_model_keeps_names_and_dims(make):
     model = make()
     new = pymc_fastlogp.reparametrize(model)
     assert [x.name for x in new.free_RVs] == [x.name for x in model.free_RVs]

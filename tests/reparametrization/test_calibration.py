@@ -1,4 +1,4 @@
-"""Simulation-based calibration: with any sites, ranks of what data were made from are uniform among posterior draws.
+"""Simulation-based calibration: for any sites, the ranks of the true parameters are uniform among posterior draws.
 
 S. Talts, M. Betancourt, D. Simpson, A. Vehtari and A. Gelman (2018), Validating Bayesian inference algorithms with simulation-based
 calibration. Each model is compiled once; data and sites, good and bad ones, are shared.

@@ -51,7 +51,7 @@ def find_effects(written: pm.Model) -> model_with_sites.ModelEffects:
     ],
     ids=lambda x: getattr(x, "__name__", ""),
 )
-def test_effects_and_those_that_go_together(make, blocks, kinds):
+def test_effects_are_found_in_blocks(make, blocks, kinds):
     found = find_effects(make())
     assert {frozenset(x) for x in found.blocks} == {frozenset(x) for x in blocks}
     assert dict(found.kinds) == kinds
@@ -214,7 +214,7 @@ def another_normal() -> pm.Model:
     ],
     ids=lambda x: getattr(x, "__name__", ""),
 )
-def test_is_left_as_it_is_written(make, reason):
+def test_refused_effects_are_left_as_written(make, reason):
     found = find_effects(make())
     assert not found.blocks
     assert {x.name: x.reason for x in found.unchanged}["x"] == reason
@@ -223,25 +223,25 @@ def test_is_left_as_it_is_written(make, reason):
 @pytest.mark.parametrize(
     "make", [models.multiplied_by_each_other, models.matrices_that_multiply_each_other]
 )
-def test_of_effects_that_multiply_each_other_one_gets_a_site(make):
+def test_one_of_two_multiplied_effects_gets_a_site(make):
     found = find_effects(make())
     assert [*found.kinds] == ["one"]
     assert {x.name: x.reason for x in found.unchanged}["other"] == effects.MUTUAL_PRODUCT
 
 
-def test_effects_of_another_normal_that_sum_to_zero_are_none(monkeypatch):
+def test_zero_sum_effects_of_another_normal_are_refused(monkeypatch):
     monkeypatch.setattr(pm.ZeroSumNormal, "rv_op", OtherZeroSumNormal.rv_op)
     found = find_effects(models.zero_sum())
     assert not found.blocks
 
 
-def test_correlated_effects_of_another_normal_are_none(monkeypatch):
+def test_correlated_effects_of_another_normal_are_refused(monkeypatch):
     monkeypatch.setattr(pm.MvNormal, "rv_op", OtherMvNormal(method="cholesky"))
     found = find_effects(models.correlated_centered())
     assert not found.blocks
 
 
-def test_of_effects_that_multiply_each_other_that_without_a_start_gets_its_site():
+def test_multiplied_effect_without_initial_value_gets_the_site():
     with pm.Model() as written:
         effect = pm.Normal("one", shape=4, initval=np.ones(4)) * pm.Normal("other", shape=4)
         pm.Normal("y", effect[models.GROUP], 0.5, observed=models.Y)
@@ -252,7 +252,7 @@ def test_of_effects_that_multiply_each_other_that_without_a_start_gets_its_site(
     assert new.rvs_to_values[new["one"]].name == "one"
 
 
-def test_what_broadcasts_an_effect_to_other_groups_is_not_its_mean():
+def test_broadcast_over_groups_is_no_mean_of_an_effect():
     with pm.Model() as written:
         chol = pm.LKJCholeskyCov("L", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1.0))[0]
         z, mean = pm.Normal("z", shape=(1, 2)), pm.Normal("mean", shape=(4, 2))
@@ -263,19 +263,19 @@ def test_what_broadcasts_an_effect_to_other_groups_is_not_its_mean():
     assert new.compile_logp()(new.initial_point()) < 0
 
 
-def test_one_group_is_an_effect_if_it_has_an_axis():
+def test_one_group_with_an_axis_is_an_effect():
     with pm.Model(coords={"g": ["all"]}) as written:
         pm.Normal("x", pm.Normal("mu"), pm.HalfNormal("tau"), dims="g")
     assert find_effects(written).kinds == {"x": "centered"}
 
 
-def test_what_a_pilot_found_coupled_is_left_as_it_is_written():
+def test_coupled_effects_are_left_as_written():
     found = model_with_sites.find_effects(freeze_dims_and_data(models.centered()), coupled={"a"})
     assert not found.blocks
     assert {x.name: x.reason for x in found.unchanged}["a"] == model_with_sites.IS_COUPLED
 
 
-def test_the_model_is_left_as_it_is():
+def test_model_is_not_modified():
     written = models.pair()
     before = (written.logp(), list(written.free_RVs), dict(written.rvs_to_transforms))
     find_effects(written)

@@ -1,4 +1,4 @@
-"""The linear map by the curvature: that of Gaussians, where it is known, and where there is none."""
+"""The linear map from the curvature: exact for Gaussians, and refused for other posteriors."""
 
 import numpy as np
 import pymc as pm
@@ -36,7 +36,7 @@ def precision_with(correlation: float, scales: list[float]) -> np.ndarray:
 
 
 @given(st.integers(0, 2**32), st.integers(2, 12))
-def test_parameters_of_any_gaussian_are_uncorrelated_and_have_variance_1(seed, n):
+def test_mapped_gaussian_is_standard_normal(seed, n):
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(n, n)) + 0.1 * np.eye(n)
     scales = np.exp(rng.normal(size=n) * 3)
@@ -53,7 +53,7 @@ def test_parameters_of_any_gaussian_are_uncorrelated_and_have_variance_1(seed, n
     np.testing.assert_allclose(mapped, np.eye(n), atol=1e-4)
 
 
-def test_a_parameter_that_is_correlated_with_no_other_stays_as_it_is_but_for_its_scale():
+def test_uncorrelated_parameter_is_only_rescaled():
     precision = np.diag([1.0, 1.0, 4.0])
     precision[:2, :2] = precision_with(0.99, [1.0, 30.0])
     found, _ = found_of(precision, 1, 1, 1)
@@ -62,7 +62,7 @@ def test_a_parameter_that_is_correlated_with_no_other_stays_as_it_is_but_for_its
     np.testing.assert_allclose(matrix[:, 2], [0, 0, 0.5], atol=1e-8)
 
 
-def test_many_follow_the_few_that_they_depend_on():
+def test_many_dependents_follow_few_parameters():
     n, levels = 300, np.repeat([1.0, -1.0], 150)
     precision = np.diag([700.0, 1.0, *np.full(n, 2.0)])
     precision[0, 2:] = precision[2:, 0] = 2.0 * levels
@@ -75,7 +75,7 @@ def test_many_follow_the_few_that_they_depend_on():
     np.testing.assert_allclose(matrix[2:, 0] / matrix[0, 0], -levels, rtol=1e-6)
 
 
-def test_those_that_depend_on_each_other_follow_nothing():
+def test_mutually_dependent_parameters_follow_nothing():
     n = 200
     precision = 3 * np.eye(n + 2) - np.eye(n + 2, k=1) - np.eye(n + 2, k=-1)
     precision[:2, :2] = precision_with(0.98, [1.0, 1.0])
@@ -83,7 +83,7 @@ def test_those_that_depend_on_each_other_follow_nothing():
     assert (list(found.indices), len(found.dependents), found.right.shape) == ([0, 1], 0, (0, 0))
 
 
-def test_back_and_forth():
+def test_inverse_map_restores_the_point():
     rng = np.random.default_rng(1)
     found = LinearMap(
         np.array([4, 1]),
@@ -113,12 +113,12 @@ def test_back_and_forth():
     ],
     ids=["hardly correlated", "minimum", "saddle", "nan", "inf", "flat"],
 )
-def test_nothing_to_map(precision):
+def test_uncorrelated_posterior_needs_no_map(precision):
     found, ratio = found_of(precision, 1, 1)
     assert found is None or ratio == np.inf
 
 
-def test_a_long_variable_alone_has_nothing_to_follow():
+def test_long_variable_alone_has_no_map():
     assert found_of(precision_with(0.9, [1.0] * 130), 130) == (None, 1.0)
     assert found_of(np.eye(1), 1) == (None, 1.0)
 
@@ -146,13 +146,13 @@ def test_coefficients_of_a_regression_are_mapped():
     assert abs(found.matrix).max() > 100
 
 
-def test_a_model_whose_priors_depend_on_others_stays_as_it_is(caplog):
+def test_hierarchical_priors_are_left_alone(caplog):
     with caplog.at_level("INFO", logger="pymc_fastlogp"):
         assert coordinates(regression(sigma=1)) is None
     assert "the prior of c depends on other parameters" in caplog.text
 
 
-def test_a_model_whose_effects_have_no_sites_stays_as_it_is(caplog):
+def test_model_without_sites_is_left_alone(caplog):
     with pm.Model() as model:
         walk = pm.Normal("start") + (pm.HalfNormal("step") * pm.Normal("raw", shape=5)).cumsum()
         pm.Normal("y", walk, 0.1, observed=np.arange(5.0))
@@ -162,7 +162,7 @@ def test_a_model_whose_effects_have_no_sites_stays_as_it_is(caplog):
 
 
 @pytest.mark.parametrize("make", [as_written.lkj_by_row, as_written.used_twice, as_written.spatial])
-def test_a_posterior_that_is_no_gaussian_keeps_its_coordinates(make, caplog):
+def test_non_gaussian_posterior_is_left_alone(make, caplog):
     with caplog.at_level("INFO", logger="pymc_fastlogp"):
         compiled = pymc_fastlogp.compile_pymc_model(make(), reparametrize=True)
     assert "the posterior is not Gaussian" in caplog.text
@@ -170,7 +170,7 @@ def test_a_posterior_that_is_no_gaussian_keeps_its_coordinates(make, caplog):
 
 
 @pytest.mark.filterwarnings("error")
-def test_gradients_that_are_not_finite_on_the_way_are_no_warnings():
+def test_non_finite_gradients_do_not_warn():
     above = pm.distributions.transforms.Interval(lower=-1)
     with pm.Model() as model:
         x = pm.Normal("x", [1.0, 2.0, 3.0], 1.0, transform=above)
@@ -178,7 +178,7 @@ def test_gradients_that_are_not_finite_on_the_way_are_no_warnings():
     coordinates(model)
 
 
-def test_gradients_of_a_gaussian_are_what_its_map_says_and_others_are_not():
+def test_gradients_are_linear_only_for_a_gaussian():
     precision = np.array([[4.0, 3.9], [3.9, 4.0]])
     found, _ = linear_map(lambda x: -precision @ x, np.zeros(2), [np.arange(2)])
 
@@ -193,7 +193,7 @@ def test_gradients_of_a_gaussian_are_what_its_map_says_and_others_are_not():
     assert _mismatch(heavy, found, np.zeros(2)) > MAX_MISMATCH
 
 
-def test_a_point_at_which_the_model_cannot_be_evaluated_is_no_gaussian():
+def test_failed_evaluation_is_no_gaussian():
     precision = np.array([[4.0, 3.9], [3.9, 4.0]])
     found, _ = linear_map(lambda x: -precision @ x, np.zeros(2), [np.arange(2)])
 

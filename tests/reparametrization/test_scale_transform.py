@@ -1,4 +1,4 @@
-"""Scales of effects: which variables they are, and that their change of variables is exact, near zero too."""
+"""Scales of effects: their detection, and an exact change of variables, also near zero."""
 
 import mpmath as mp
 import numpy as np
@@ -11,6 +11,7 @@ from scipy import stats
 import pymc_fastlogp
 from pymc_fastlogp.reparametrization.model_with_sites import find_effects, with_sites
 from pymc_fastlogp.reparametrization.scale_transform import scale_transform
+from tests.conftest import PYTHON
 from tests.reparametrization import models
 
 SCALE = 2.5
@@ -35,7 +36,7 @@ def sited(model: pm.Model) -> pm.Model:
 
 
 @pytest.mark.parametrize("prior", PRIORS.values(), ids=PRIORS)
-def test_there_and_back_and_the_jacobian(prior):
+def test_transform_has_inverse_and_jacobian(prior):
     model = sited(effects_of(prior))
     tau = model["tau"]
     assert model.rvs_to_transforms[tau] is scale_transform
@@ -56,8 +57,8 @@ def test_there_and_back_and_the_jacobian(prior):
         np.testing.assert_allclose(slope, float(expected * (1 - left)), rtol=1e-12)
 
 
-def test_the_density_ends_like_a_gaussian_on_both_sides():
-    """With the logarithm it falls by the distance alone towards zero."""
+def test_density_has_gaussian_tails():
+    """On the log scale the density would fall only exponentially towards zero."""
     model = sited(effects_of(PRIORS["half-normal"]))
     logp = model.compile_logp(vars=[model["tau"]])
     point = {name: np.zeros(np.shape(x)) for name, x in model.initial_point().items()}
@@ -90,7 +91,7 @@ def of_two_scales() -> pm.Model:
         (lambda: effects_of(lambda name: pm.HalfNormal(name, default_transform=None)), set()),
     ],
 )
-def test_which_variables_are_scales(make, scales):
+def test_scales_are_recognized(make, scales):
     model = make()
     assert set(find_effects(model).scales) == scales
     left = {x.name for x in find_effects(model).unchanged}
@@ -110,10 +111,10 @@ def test_chains_start_at_the_initial_value():
     model = sited(effects_of(lambda name: pm.HalfNormal(name, SCALE, initval=0.125)))
     start = model.initial_point()["tau_scale__"]
     x = scale_transform.backward(pt.as_tensor(start), *model["tau"].owner.inputs)
-    np.testing.assert_allclose(x.eval(), 0.125, rtol=1e-14)
+    np.testing.assert_allclose(x.eval(mode=PYTHON), 0.125, rtol=1e-14)
 
 
-def test_explain_says_so():
+def test_explain_names_the_scales():
     effects = pymc_fastlogp.explain(effects_of(PRIORS["half-normal"])).effects
     assert effects["tau"] == "reparametrize lets it come near zero: it is the scale of effects"
 

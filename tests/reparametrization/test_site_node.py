@@ -1,4 +1,4 @@
-"""The derivatives of sites that are spelled out are those of what they are derivatives of, and are part of kernels."""
+"""Hand-written derivatives of sites equal those of the outputs, and are part of kernels."""
 
 import numpy as np
 import pytensor
@@ -173,8 +173,8 @@ def test_one_node_is_a_kernel():
         np.testing.assert_allclose(one, other, rtol=1e-14)
 
 
-def test_what_nodes_of_sites_read_and_give_is_not_written_to():
-    """Both sets copy what they write to, though only one node reads it."""
+def test_arrays_of_site_nodes_are_not_overwritten():
+    """Both sets copy their input, although only one node reads it."""
 
     def forward(x):
         return [y := 2.0 * x, y.copy()]
@@ -195,8 +195,8 @@ def test_what_nodes_of_sites_read_and_give_is_not_written_to():
         np.testing.assert_allclose(found, wanted, rtol=1e-14)
 
 
-def test_operations_that_others_alone_read_are_part_of_them():
-    """Of the sum, the elements that are read by a reduction, by one of another shape, and by the user are stored, no other."""
+def test_operations_read_by_site_nodes_alone_join_them():
+    """Only elements that a reduction, an array of another shape or the user reads are stored."""
 
     def forward(x, y):
         a = pt.exp(x)
@@ -216,8 +216,9 @@ def test_operations_that_others_alone_read_are_part_of_them():
     assert sorted(stored, key=len) == [(), (1, J), (3, J), (3, J)]
 
 
+@pytest.mark.usefixtures("with_c")
 @pytest.mark.parametrize("mode", ["FAST_COMPILE", Mode("py", None), Mode("vm", None)])
-def test_what_one_node_gives_is_not_overwritten_by_the_next(mode):
+def test_results_of_one_node_survive_the_next(mode):
     """C code within PyTensor's inner function writes into what the last call gave: docs/upstream.md."""
 
     def forward(x):
@@ -233,7 +234,7 @@ def test_what_one_node_gives_is_not_overwritten_by_the_next(mode):
     np.testing.assert_allclose([one, two], np.exp(np.cos(np.sin([[4.0], [8.0]]))), rtol=1e-14)
 
 
-def test_a_node_that_no_kernel_covers_stays():
+def test_uncovered_node_stays():
     def forward(x):
         return [pt.linalg.eigh(x)[0]]
 
@@ -247,7 +248,7 @@ def test_a_node_that_no_kernel_covers_stays():
     np.testing.assert_allclose(function(np.diag([1.0, 2.0, 3.0])), [1, 2, 3])
 
 
-def test_gradients_are_summed_to_the_shape_of_what_they_are_of():
+def test_gradients_are_summed_over_broadcast_axes():
     x = pt.tensor(shape=(2, J), dtype="float64")
     for shape in [(), (1,), (J,), (1, J), (2, 1), (2, J)]:
         assert unbroadcast(x, pt.tensor(shape=shape, dtype="float64")).type.shape == shape

@@ -106,7 +106,7 @@ WAYS = [(centered, centered), (centered, non_centered), (non_centered, non_cente
 
 @pytest.mark.parametrize("written", WAYS)
 @pytest.mark.parametrize("likelihood", [slopes, offset, by_product])
-def test_many_rows_of_a_gaussian_likelihood_know_effects_well(likelihood, written):
+def test_effects_with_many_gaussian_rows_are_well_identified(likelihood, written):
     assert is_well_identified(model_of(likelihood, written=written))
 
 
@@ -124,7 +124,7 @@ def test_many_rows_of_a_gaussian_likelihood_know_effects_well(likelihood, writte
     ],
 )
 @pytest.mark.parametrize("written", WAYS)
-def test_what_is_no_such_likelihood_is_left_to_the_pilot(likelihood, written):
+def test_other_likelihoods_are_left_to_the_pilot(likelihood, written):
     assert not is_well_identified(model_of(likelihood, written=written))
 
 
@@ -156,7 +156,7 @@ def test_effects_of_several_means_or_scales_are_left_to_the_pilot(way):
     assert not is_well_identified(model_of(slopes, written=(way, non_centered)))
 
 
-def test_what_is_not_the_effect_alone_is_left_to_the_pilot():
+def test_effects_combined_with_others_are_left_to_the_pilot():
     def with_mean(a, b, group, x, y, sigma):
         slopes(pm.modelcontext(None)["mu_a"] + a, b, group, x, y, sigma)
 
@@ -170,7 +170,7 @@ def test_what_is_not_the_effect_alone_is_left_to_the_pilot():
 
 
 @pytest.mark.parametrize("written", WAYS)
-def test_rows_are_those_that_the_model_was_made_of(written):
+def test_rows_are_counted_before_compaction(written):
     model = freeze_dims_and_data(model_of(offset, written=written))
     group, x, y = simulated()
     site = Site.infinite(2, (GROUPS,))
@@ -248,7 +248,7 @@ def value_places(compiled):
     return {name: x for name, x in zip(names, places, strict=True) if x.stop <= compiled.n_dim}
 
 
-def test_draws_of_such_a_model_are_those_of_the_one_by_hand():
+def test_draws_equal_those_of_the_model_centered_by_hand():
     options = {"draws": 50, "tune": 50, "chains": 1, "random_seed": 1, "progressbar": False}
     model = model_of(slopes, written=(non_centered, non_centered))
     idata = pymc_fastlogp.sample(model=model, reparametrize=True, **options)
@@ -266,7 +266,7 @@ def test_draws_of_such_a_model_are_those_of_the_one_by_hand():
     np.testing.assert_allclose(a.mean((0, 1)), np.array(least_squares)[:, 0], atol=0.05)
 
 
-def test_such_a_model_is_sampled_as_it_is_written(caplog):
+def test_well_identified_centered_model_is_sampled_as_written(caplog):
     model = model_of(slopes)
     with caplog.at_level(logging.INFO, logger="pymc_fastlogp"):
         new = pymc_fastlogp.reparametrize(model)

@@ -1,4 +1,4 @@
-"""A reparametrized model is used as any other, from prior to predictions, and says flat."""
+"""A reparametrized model is used like any other, from prior to predictions."""
 
 import logging
 import warnings
@@ -28,7 +28,7 @@ def with_predictions() -> pm.Model:
 
 
 @pytest.mark.parametrize("is_on", [True, False], ids=["on", "off"])
-def test_from_prior_to_predictions_in_silence(is_on, caplog, capfd):
+def test_workflow_from_prior_to_predictions_warns_of_nothing(is_on, caplog, capfd):
     model = pymc_fastlogp.reparametrize(with_predictions())
     if not is_on:
         pymc_fastlogp.disable()
@@ -162,7 +162,7 @@ def test_a_model_stays_as_it_is_where_the_plugin_is_off(caplog):
     assert "nutpie compiled the model" in caplog.text
 
 
-def test_an_effect_that_data_make_one():
+def test_shared_data_index_makes_an_effect():
     with pm.Model() as model:
         tau, one = pm.HalfNormal("tau"), pm.Data("one", 1.0)
         raw = pm.Normal("raw", 0, one, shape=models.GROUPS)

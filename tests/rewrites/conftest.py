@@ -3,23 +3,23 @@
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Constant, equal_computations
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.utils import rewrite_graph
-from pytensor.graph.traversal import explicit_graph_inputs
+from pytensor.graph.traversal import ancestors, explicit_graph_inputs
 from pytensor.printing import debugprint
 from pytensor.scalar import Add, Cast, Mul, Neg, Sub, Switch, TrueDiv
 from pytensor.tensor.basic import Alloc, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from pymc_fastlogp.config import switched
+from tests.conftest import PYTHON
+from tests.fuzz.evaluation import by_kernels
 
-# No compilation: graphs are tiny, and what is compared is the graph that came out.
-PYTHON = Mode(linker="py", optimizer=None)
-# By whether the plugin is on: what is compared with takes Numba longest, and is the same in NumPy.
-SIDES = {True: "NUMBA", False: "FAST_COMPILE"}
+# By whether the plugin is on. Kernels run as machine code and all other Ops in NumPy, so that nothing waits for Numba.
+SIDES = {True: by_kernels(), False: "FAST_COMPILE"}
 
 
 def pregrad(out, *, on, exclude=()):
@@ -42,6 +42,16 @@ def ops_of(out):
     """Return the classes of the Ops of a graph, inputs first."""
     fgraph = FunctionGraph(outputs=[out], clone=True)
     return [type(node.op) for node in fgraph.toposort()]
+
+
+def core_op(x):
+    """Return the Op of a variable, for a batch the Op that is mapped over it."""
+    return x.owner_op.core_op if isinstance(x.owner_op, Blockwise) else x.owner_op
+
+
+def nodes_of(out, op):
+    """Return the nodes of a class of Ops in a graph, batched or not."""
+    return {x.owner for x in ancestors([out]) if isinstance(core_op(x), op)}
 
 
 def sketch(x):

@@ -42,7 +42,7 @@ flags = pt.vector("flags", shape=(N,), dtype="bool")
 
 
 class Endless(BaseException):
-    """Not an error, which PyTensor would print and go on."""
+    """A BaseException, because PyTensor would log an Exception and go on."""
 
 
 def calls(f, most):

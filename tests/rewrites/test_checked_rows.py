@@ -7,6 +7,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.raise_op import Assert
 from pytensor.tensor.math import All
 
+from tests.conftest import PYTHON
 from tests.rewrites.conftest import assert_same_value_and_gradient, inputs_of, pregrad
 
 N, GROUPS = 200, 80
@@ -57,7 +58,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_where_a_check_stands(name):
+def test_check_is_placed(name):
     out, expected, _ = CASES[name]
     assert checked_rows(out) == expected
 
@@ -68,7 +69,7 @@ def test_value_and_gradient(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_still_fails(name):
+def test_failing_check_still_raises(name):
     out, _, bad = CASES[name]
     with pytest.raises(AssertionError, match="too large"):
-        pregrad(out, on=True).eval(inputs_of(out, VALUES | bad))
+        pregrad(out, on=True).eval(inputs_of(out, VALUES | bad), mode=PYTHON)

@@ -1,4 +1,4 @@
-"""Rows that read the same are summed once: what comes out, that it is the same, and what refuses."""
+"""Repeated rows are summed once: the graphs, value and gradient, and refusals."""
 
 import numpy as np
 import pymc as pm
@@ -229,7 +229,7 @@ def test_a_weighted_sum_is_split_into_terms_with_keys_of_their_own():
 
 
 @pytest.mark.parametrize("name", [*EXPRESSIONS, "a condition"])
-def test_is_idempotent(name):
+def test_rewrite_is_idempotent(name):
     out = EXPRESSIONS.get(name, GRAPHS["a condition"][0])
     once = pregrad(out, on=True)
     with collected() as decisions:
@@ -293,7 +293,7 @@ def test_refuses(name):
     assert any(reason in str(decision.refusal) for decision in decisions)
 
 
-def test_refuses_what_is_also_an_output():
+def test_refuses_if_rows_are_an_output():
     rows = pt.exp(a[GROUP])
     out = pt.concatenate([rows.sum()[None], rows])
     with collected() as decisions:
@@ -309,7 +309,7 @@ def test_unfrozen_model_refuses_and_says_how_to_freeze():
     assert any("freeze_model=True" in str(decision.refusal) for decision in decisions)
 
 
-def test_joins_what_is_the_same_in_all_rows():
+def test_row_invariant_factors_join_the_cells():
     """A multinomial logit whose data have one of two groups: a join does not broadcast its first column."""
     categories = np.arange(200) % 3
     with pm.Model() as model:
@@ -332,7 +332,7 @@ WEIGHTS = {
 
 @pytest.mark.parametrize("h", [np.inf, -np.inf, np.nan, 1.5])
 @pytest.mark.parametrize("weights", WEIGHTS)
-def test_infinite_terms_give_what_they_give_row_by_row(weights, h):
+def test_infinite_terms_agree_with_the_sum_over_rows(weights, h):
     out = (np.tile(WEIGHTS[weights], N // 2) * pt.exp(a[np.zeros(N, dtype=int)])).sum()
     out = clone_replace([out], {a: pt.log(a)})[0]
     with collected() as decisions:
@@ -343,7 +343,7 @@ def test_infinite_terms_give_what_they_give_row_by_row(weights, h):
 
 
 @pytest.mark.parametrize(("dtype", "largest"), [("float32", 2e35), ("float64", 2e307)])
-def test_weights_whose_sums_have_no_number_stay_with_their_rows(dtype, largest):
+def test_non_finite_weight_sums_keep_their_rows(dtype, largest):
     weights = np.where(np.arange(10_000) % 3, largest / 2, largest).astype(dtype)
     x = pt.scalar("x", dtype=dtype)
     out = (weights * pt.exp(-x * np.tile(np.array([1, 2], dtype), 5000))).sum()
@@ -356,7 +356,7 @@ def test_weights_whose_sums_have_no_number_stay_with_their_rows(dtype, largest):
 
 
 def test_half_precision_stays_with_its_rows():
-    """It has no number for how many rows a cell has."""
+    """Half precision cannot represent the number of rows of a cell."""
     h = pt.vector("h", shape=(5,), dtype="float16")
     with collected() as decisions:
         on = pregrad(pt.exp(h[np.arange(400_000) % 5]).sum(), on=True)
@@ -365,7 +365,7 @@ def test_half_precision_stays_with_its_rows():
 
 
 def test_a_group_without_rows_of_one_kind_has_a_finite_gradient():
-    """Of such rows it would have the derivative of log(1 - 1), which nothing counts."""
+    """A cell of zero rows would contribute the derivative of log(1 - 1)."""
     group = np.tile([0, 1], N // 2)
     p = 0.5 * pt.erfc(-a[group] / np.sqrt(2.0))
     out = pt.switch((group == 1) | (np.arange(N) % 4 < 2), pt.log(p), pt.log1p(-p)).sum()
@@ -415,7 +415,7 @@ def test_float32_stays_float32():
     assert on.type == out.type
 
 
-def test_slices_of_what_has_an_open_length():
+def test_slices_of_open_lengths_agree():
     known, opened = pt.vector("known", shape=(40,)), pt.vector("opened")
     chosen = pt.switch(pt.as_tensor(np.arange(40) % 3 == 0), known, opened)
     values = {known: np.linspace(0.0, 1.0, 40), opened: np.linspace(2.0, 1.0, 40)}

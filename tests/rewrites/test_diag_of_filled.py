@@ -141,7 +141,7 @@ def test_infinity_times_zero_on_the_diagonal_is_nan():
     np.testing.assert_array_equal(found, [np.nan, np.nan, 0])
 
 
-def test_no_zeros_are_sent_to_the_rest_of_the_matrix():
+def test_gradient_has_no_matrix_of_zeros():
     """The point of doing it before the gradient: nothing flows into what is not on the diagonal."""
     out = pregrad(pt.log(pt.diagonal(strict[DIAG, DIAG].set(diag))).sum(), on=True)
     assert low not in ancestors([out])

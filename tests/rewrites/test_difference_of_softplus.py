@@ -8,6 +8,7 @@ import pytest
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import Elemwise
 
+from tests.conftest import PYTHON
 from tests.rewrites.conftest import (
     assert_left_alone,
     assert_rewritten,
@@ -65,19 +66,21 @@ def test_edges(name):
 
 @pytest.mark.parametrize("name", FIRES)
 def test_nan_stays(name):
-    assert np.isnan(pregrad(FIRES[name][0], on=True).eval({x: np.full(7, np.nan)})).all()
+    assert np.isnan(
+        pregrad(FIRES[name][0], on=True).eval({x: np.full(7, np.nan)}, mode=PYTHON)
+    ).all()
 
 
 def test_odds_overflow_and_underflow_as_upstream():
     odds = pt.exp(pt.log(1 - p) - pt.log(p))
     values = np.array([-np.inf, -710.0, -709.5, 709.0, 746.0, np.inf, np.nan])
-    off, on = (pregrad(odds, on=on).eval({x: values}) for on in (False, True))
+    off, on = (pregrad(odds, on=on).eval({x: values}, mode=PYTHON) for on in (False, True))
     np.testing.assert_allclose(on, off, rtol=1e-12)  # upstream's exponent of 709 is rounded
 
 
-def test_it_is_exact_where_upstream_rounds():
+def test_result_is_exact():
     values = np.linspace(-40, 40, 7) + 1e-3
-    assert (pregrad(s - s_minus, on=True).eval({x: values}) == values).all()
+    assert (pregrad(s - s_minus, on=True).eval({x: values}, mode=PYTHON) == values).all()
 
 
 @pytest.mark.parametrize("name", REFUSES)

@@ -1,4 +1,4 @@
-"""A matrix that is zero but for some entries is not multiplied: rows are added for those entries, where that is faster."""
+"""A product with a mostly zero matrix becomes a sum of the rows at its nonzero entries, if that is faster."""
 
 import numpy as np
 import pymc as pm
@@ -7,7 +7,6 @@ import pytensor.tensor as pt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pytensor.compile.mode import get_mode
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.math import Dot
@@ -15,6 +14,8 @@ from pytensor.tensor.math import Dot
 import pymc_fastlogp
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.decisions import collected
+from tests.fuzz.evaluation import by_numpy, compiled
+from tests.slices import examples
 
 DATABASES = ["canonicalize", "stabilize", "specialize", "uncanonicalize", "numba"]
 N, M, K, ENTRIES = 40, 50, 10, 200
@@ -122,7 +123,7 @@ def test_single_precision():
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", FIRES)
 @pytest.mark.parametrize("of", [0, 1, 2])
-def test_an_entry_is_finite_if_it_was(name, of, bad):
+def test_finite_entries_stay_finite(name, of, bad):
     point = [x.copy() for x in POINT]
     point[of].flat[3] = bad
     off, on = (_compiled(INPUTS, FIRES[name], on=on)(*point) for on in (False, True))
@@ -133,7 +134,7 @@ def test_an_entry_is_finite_if_it_was(name, of, bad):
 
 
 @given(st.integers(8, 60), st.integers(8, 60), st.integers(7, 20), st.integers(0, 99))
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=examples(8, 15))
 def test_factors_of_any_size(n, m, k, seed):
     """Value and gradient of a factorization whose pairs are drawn, and may repeat."""
     random = np.random.default_rng(seed)
@@ -171,9 +172,8 @@ def _with_gradient(a, b, rows, columns, y, *, on):
 
 
 def _compiled(inputs, outs, *, on):
-    mode = get_mode("NUMBA").excluding("fastlogp_fused_kernel")
-    with switched(on):
-        return pytensor.function(inputs, outs, mode=mode, on_unused_input="ignore")
+    """Compile a graph with the rewrites of mode NUMBA, to run in NumPy."""
+    return compiled(inputs, outs, by_numpy("fastlogp_fused_kernel"), on=on)
 
 
 def test_model_of_ratings():

@@ -1,5 +1,7 @@
 """Eigenvectors whose signs do not matter come from another function of LAPACK."""
 
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -12,7 +14,11 @@ import pymc_fastlogp
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.ops import EighUpToSigns
-from tests.rewrites.conftest import SIDES, pregrad
+from tests.rewrites.conftest import (
+    ops_of,
+    pregrad,
+    with_gradients,
+)
 
 N = 7
 RNG = np.random.default_rng(0)
@@ -70,11 +76,6 @@ REFUSES = {
 }
 
 
-def ops_of(out):
-    fgraph = pytensor.graph.fg.FunctionGraph(outputs=[out], clone=True)
-    return [type(node.op) for node in fgraph.toposort()]
-
-
 @pytest.mark.parametrize("name", FIRES)
 def test_fires_before_the_gradient(name):
     assert EighUpToSigns in ops_of(pregrad(FIRES[name], on=True))
@@ -85,18 +86,12 @@ def test_refuses(name):
     assert EighUpToSigns not in ops_of(pregrad(REFUSES[name], on=True))
 
 
-def test_is_excluded_by_name():
+def test_rule_is_excluded_by_name():
     out = pregrad(FIRES["power"], on=True, exclude=["fastlogp_eigh_up_to_signs"])
     assert EighUpToSigns not in ops_of(out)
 
 
-def compiled(out, *, on, mode=None):
-    with switched(on):
-        logp = pregrad(out, on=on)
-        grads = pytensor.grad(logp, INPUTS, disconnected_inputs="ignore")
-        return pytensor.function(
-            INPUTS, [logp, *grads], mode=mode or SIDES[on], on_unused_input="ignore"
-        )
+compiled = partial(with_gradients, inputs=INPUTS)
 
 
 def values():
@@ -113,7 +108,7 @@ def test_value_and_gradient(name):
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
 
-def test_without_kernels():
+def test_agrees_without_kernels():
     given = values()
     on, off = (compiled(FIRES["two factors"], on=on, mode="FAST_COMPILE") for on in (True, False))
     for found, expected in zip(on(*given), off(*given), strict=True):

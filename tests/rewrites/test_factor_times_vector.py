@@ -1,5 +1,7 @@
 """A Cholesky factor times a vector takes its gradient by the inverse of a triangle."""
 
+from functools import partial
+
 import mpmath
 import numpy as np
 import pymc as pm
@@ -13,7 +15,11 @@ from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.ops import RankOnePullback
 from pymc_fastlogp.rewrites.linalg.factor_times_vector import FactorTimesVector
-from tests.rewrites.conftest import pregrad, with_gradients
+from tests.rewrites.conftest import (
+    ops_of,
+    pregrad,
+    with_gradients,
+)
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -54,11 +60,6 @@ REFUSES = {
 }
 
 
-def ops_of(out):
-    fgraph = pytensor.graph.fg.FunctionGraph(outputs=[out], clone=True)
-    return [type(node.op) for node in fgraph.toposort()]
-
-
 @pytest.mark.parametrize("name", FIRES)
 def test_fires_before_the_gradient(name):
     assert FactorTimesVector in ops_of(pregrad(FIRES[name], on=True))
@@ -69,7 +70,7 @@ def test_refuses(name):
     assert FactorTimesVector not in ops_of(pregrad(REFUSES[name], on=True))
 
 
-def test_is_excluded_by_name():
+def test_rule_is_excluded_by_name():
     out = pregrad(FIRES["latent process"], on=True, exclude=["fastlogp_factor_times_vector"])
     assert FactorTimesVector not in ops_of(out)
 
@@ -86,13 +87,12 @@ def values():
     ]
 
 
-def compiled(out, *, on, mode=None):
-    return with_gradients(out, INPUTS, on=on, mode=mode)
+compiled = partial(with_gradients, inputs=INPUTS)
 
 
 @pytest.mark.parametrize("name", FIRES)
 def test_value_and_gradient(name):
-    """Also by a matrix of which only the lower triangle counts, as upstream has it."""
+    """The gradient includes a matrix of which only the lower triangle counts, as upstream."""
     on, off = (compiled(FIRES[name], on=on) for on in (True, False))
     assert any(isinstance(node.op, FusedKernel) for node in on.maker.fgraph.apply_nodes)
     for found, expected in zip(on(*values()), off(*values()), strict=True):
@@ -108,7 +108,7 @@ def test_gradient_without_kernels():
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_all_is_nan_without_a_factor():
+def test_indefinite_matrix_gives_nan_as_upstream():
     on, off = (compiled(FIRES["latent process"], on=on) for on in (True, False))
     given = values()
     given[0] = np.array([-5.0, 1.0])

@@ -1,4 +1,4 @@
-"""Comparisons that are sure are decided; of those that nan can fail, the test for nan is left."""
+"""Comparisons with a provable result are folded; a possible NaN keeps its test."""
 
 import numpy as np
 import pymc as pm
@@ -183,7 +183,7 @@ def inputs_with(value):
 
 @pytest.mark.parametrize("value", [-3.0, 1e300, np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("name", FIRES)
-def test_is_as_true_as_before(name, value):
+def test_truth_is_unchanged(name, value):
     condition = FIRES[name][0]
     inputs = inputs_of(condition, inputs_with(value))
     with np.errstate(all="ignore"):
@@ -214,7 +214,7 @@ def test_value_and_gradient_of_what_is_chosen(name):
         pt.all(pt.exp(pt.isnan(length_unknown)) > 0),
     ],
 )
-def test_nothing_is_taken_as_before(condition, length):
+def test_truth_of_an_empty_array_is_unchanged(condition, length):
     off, on = (
         pytensor.function(
             [length_unknown], pregrad(condition, on=on), mode=PYTHON, on_unused_input="ignore"
@@ -240,8 +240,8 @@ is_false = pt.exp(length_unknown) < 0
         pt.all(pt.switch(is_false, pt.isnan(length_unknown), ~TRUE)),
     ],
 )
-def test_nothing_is_taken_as_before_where_truth_values_are_turned_over(condition, length):
-    """PyTensor takes the two for each other after the gradient, so all of its rewrites are needed."""
+def test_negated_truth_of_an_empty_array_is_unchanged(condition, length):
+    """PyTensor exchanges negated comparisons after the gradient, so all of its rewrites run here."""
     [off], [on] = (
         compiled([length_unknown], [condition])(np.ones(length))
         for compiled in (off_in_numpy, on_by_kernels)

@@ -1,4 +1,4 @@
-"""``gammaln(a + k) - gammaln(a)`` stays one term: which pairs do, and value and gradient. Accuracy is in ``test_rising_refused.py``."""
+"""``gammaln(a + k) - gammaln(a)`` stays one term: the pairs that are found, value and gradient. Accuracy is in ``test_rising_refused.py``."""
 
 import numpy as np
 import pytensor
@@ -108,7 +108,7 @@ def test_refuses(name):
     assert_left_alone(REFUSES[name], RULE)
 
 
-def test_all_of_it_is_one_kernel():
+def test_gradient_is_one_kernel():
     out = (pt.gammaln(y + rows) - pt.gammaln(rows)).sum()
     gradients = pytensor.grad(pregrad(out, on=True), [v, y])
     function = pytensor.function([v, y], gradients, mode="NUMBA")

@@ -86,7 +86,7 @@ def value_and_gradients(out, *, on, **values):
 
 
 @pytest.mark.parametrize("name", FIRES)
-def test_computes_what_is_picked(name):
+def test_only_gathered_entries_are_computed(name):
     out, shape = FIRES[name]
     assert shape in computed(out, on=True)
     assert largest(out, on=True) <= max(prod(shape), N * M)
@@ -112,7 +112,7 @@ def test_refuses_where_the_table_has_another_client():
     assert computed(out, on=True) == computed(out, on=False)
 
 
-def test_no_gather_is_left_of_an_index_that_counts():
+def test_arange_indices_leave_no_gather():
     out = pt.log(mix)[ROWS[:, None], COLUMNS, GRID]
     with switched(True):
         found = rewrite_graph(out, include=["canonicalize"], clone=True)
@@ -130,7 +130,7 @@ def test_an_index_out_of_range_is_an_error(wrong, on):
         value_and_gradients(pt.log(sides * p + 1)[ROWS, y], on=on)
 
 
-def test_what_is_not_picked_does_not_make_the_gradient_nan():
+def test_entries_that_are_not_gathered_leave_no_nan_in_the_gradient():
     """The derivative of a probability of zero that was not observed is left out, not multiplied by zero."""
     chances = np.where(np.arange(K) == 0, 0.0, 0.5)
     never = 1 + Y % (K - 1)

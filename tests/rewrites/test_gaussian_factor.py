@@ -1,4 +1,4 @@
-"""Triangles in the place of rows: the same sum of squares and gradient, for any offset and scale."""
+"""Triangular factors in place of rows: the same sum of squares and gradient, for any offset and scale."""
 
 import numpy as np
 import pytest
@@ -140,7 +140,7 @@ def test_covariate_that_is_zero_everywhere(column):
     assert_same(covariates, target, np.ones(1), counts, RNG.normal(size=(3, 2)))
 
 
-def test_no_covariates_leave_the_norm_of_the_target():
+def test_target_norm_remains_without_covariates():
     target = np.array([3.0, 4.0, 1e6])
     factor = factorized(target[:, None].__getitem__, np.ones(1), np.array([2, 1]))
     np.testing.assert_allclose(factor.rest, [5.0, 1e6], rtol=1e-15)
@@ -153,7 +153,7 @@ def test_zero_weights_leave_nothing():
 
 
 @pytest.mark.parametrize("n", [1_000_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
-def test_many_rows_in_one_cell(n):
+def test_cell_of_many_rows(n):
     counts = np.array([n])
     target = 1e6 + RNG.normal(size=n)
     assert_same(design(counts), target, np.ones(1), counts, np.array([[-1e6 + 1e-3, 1e-3]]))

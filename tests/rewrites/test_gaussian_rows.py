@@ -1,4 +1,4 @@
-"""Squares of linear predictors are summed over cells: what comes out, that it is the same, what refuses."""
+"""Squares of linear predictors are summed over cells: the graphs, value and gradient, and refusals."""
 
 import re
 
@@ -17,7 +17,13 @@ from pymc_fastlogp.config import switched
 from pymc_fastlogp.decisions import collected
 from pymc_fastlogp.rewrites.gaussian.gaussian_rows import NAME
 from pymc_fastlogp.rewrites.rows.compact.compact_rows import NAME as COMPACT
-from tests.rewrites.conftest import PYTHON, pregrad, sketch, sum_and_gradient
+from tests.rewrites.conftest import (
+    PYTHON,
+    SIDES,
+    pregrad,
+    sketch,
+    sum_and_gradient,
+)
 
 N = 300
 RNG = np.random.default_rng(0)
@@ -307,7 +313,7 @@ def test_refuses(name):
 
 
 def test_a_weight_of_zero_times_an_infinite_square_is_nan():
-    """As upstream finds it, which a triangle without the row would not."""
+    """Upstream gives NaN; a triangle without the row would not."""
     out = (np.where(GROUP == 1, 0.0, KNOWN) * pt.sqr(Y - a[GROUP])).sum()
     with np.errstate(all="ignore"):
         for on in (False, True):
@@ -315,8 +321,8 @@ def test_a_weight_of_zero_times_an_infinite_square_is_nan():
             assert np.isnan(pregrad(out, on=on).eval({a: at}, mode=PYTHON))
 
 
-def test_squares_in_no_row_at_all():
-    """Two masks that exclude each other: nothing is left to make cells of."""
+def test_empty_rows_agree():
+    """Two masks exclude each other, so no row remains for a cell."""
     even, odd = np.arange(N) % 2 == 0, np.arange(N) % 4 == 1
     out = pt.switch(even, pt.switch(odd, (Y - a[GROUP]) ** 2, pt.exp(a[GROUP])), (Y - c) ** 2).sum()
     with pytensor.config.change_flags(on_opt_error="raise"):
@@ -328,7 +334,7 @@ def test_squares_in_no_row_at_all():
     )
 
 
-def test_refuses_what_is_also_an_output():
+def test_refuses_if_rows_are_an_output():
     squares = pt.sqr(Y - a[GROUP])
     _, decisions = rewritten(pt.concatenate([squares.sum()[None], squares]))
     assert not reduced(decisions)
@@ -364,7 +370,7 @@ def test_can_be_excluded_by_name():
 
 
 @pytest.mark.parametrize("name", SQUARES)
-def test_is_idempotent(name):
+def test_rewrite_is_idempotent(name):
     once, _ = rewritten(SQUARES[name][0].sum())
     for x in ancestors([once]):
         x.tag.__dict__.pop(NAME, None)
@@ -421,7 +427,7 @@ def test_offsets_in_single_precision_cost_no_digits(scale, with_slope):
     ("dtype", "scale"),
     [("float32", 1e25), ("float32", 1e-25), ("float64", 1e200), ("float64", 1e-200)],
 )
-def test_squares_of_data_that_have_no_number_are_left_alone(dtype, scale):
+def test_non_finite_data_are_left_alone(dtype, scale):
     y = (scale * RNG.normal(size=200)).astype(dtype)
     mean, size = pt.scalar("mean", dtype=dtype), pt.scalar("size", dtype=dtype)
     on, decisions = rewritten(pt.sqr((y - mean) / size).sum())
@@ -463,7 +469,7 @@ def test_a_covariate_with_an_offset_costs_a_kernel_no_digits(slope):
     at = [0.1 * VALUES[a] - 1e6 * slope, np.array(slope)]
     with switched(True):
         on = rewritten(pt.sqr(y - a[group] - c * x).sum())[0]
-        f = pytensor.function([a, c], [on, *pytensor.grad(on, [a, c])], mode="NUMBA")
+        f = pytensor.function([a, c], [on, *pytensor.grad(on, [a, c])], mode=SIDES[True])
     value, *gradient = f(*at)
 
     in_a, in_c = (np.asarray(v).astype(np.longdouble) for v in at)
@@ -475,7 +481,7 @@ def test_a_covariate_with_an_offset_costs_a_kernel_no_digits(slope):
     assert abs(gradient[1] + 2 * (residual * x).sum()) <= 1e-13 * size * 1e6
 
 
-def test_infinite_parameters_are_infinite_where_a_covariate_is_balanced():
+def test_infinite_parameters_stay_infinite_for_balanced_covariates():
     x = np.tile([-1.0, 1.0], N // 2)
     on, decisions = rewritten(pt.sqr(Y - c - d * x).sum())
     assert reduced(decisions)

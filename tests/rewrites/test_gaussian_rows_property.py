@@ -119,7 +119,7 @@ def check_any_sum(n):
 
 
 def test_same_for_any_sum():
-    counts = check_any_sum(30)
+    counts = check_any_sum(20)
     assert counts[True] >= 10
     assert counts[False] >= 1
 

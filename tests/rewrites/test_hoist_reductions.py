@@ -1,4 +1,4 @@
-"""Long rows are reduced once for each distinct one: what comes out, the same values, refusals, what compaction makes of it."""
+"""A long row is reduced once per distinct row: the graphs, values, refusals, and the interaction with compaction."""
 
 import numpy as np
 import pytensor.tensor as pt
@@ -86,7 +86,7 @@ def test_edges(number):
         assert_same_value_and_gradient(out, at, rtol=1e-12)
 
 
-def test_likelihoods_share_it():
+def test_likelihoods_share_the_reduction():
     """Each is compacted by what it reads besides, and reads the same rows."""
     counts = RNG.poisson(1.0, size=(3, N))
     out = sum(log_density(longest, y).sum() for y in counts)

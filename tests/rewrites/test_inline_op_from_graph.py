@@ -1,4 +1,4 @@
-"""Graphs that are nodes of their own are part of the kernel, if it covers all of them."""
+"""Inner graphs are inlined into the kernel if the kernel supports all of their Ops."""
 
 import numpy as np
 import pymc as pm
@@ -12,6 +12,7 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.graph.op import FusedKernel
+from tests.rewrites.conftest import SIDES
 
 x = pt.vector("x", shape=(3,))
 m = pt.matrix("m", shape=(2, 3))
@@ -64,7 +65,7 @@ def graphs_left(out, *, on):
 def compiled(out, *, on):
     inputs = [v for v in ancestors([out]) if v in VALUES]
     with switched(on):
-        function = pytensor.function(inputs, out, mode="NUMBA")
+        function = pytensor.function(inputs, out, mode=SIDES[on])
     return function, [VALUES[v] for v in inputs]
 
 

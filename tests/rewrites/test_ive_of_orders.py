@@ -17,7 +17,10 @@ from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.lower import bessel
 from pymc_fastlogp.ops import IveOfOrders
 from pymc_fastlogp.rewrites.after_gradient import ive_of_orders
-from tests.rewrites.conftest import with_gradients
+from tests.rewrites.conftest import (
+    SIDES,
+    with_gradients,
+)
 
 DATABASES = ["canonicalize", "stabilize", "specialize", "uncanonicalize", "numba"]
 RNG = np.random.default_rng(0)
@@ -102,7 +105,7 @@ def test_the_highest_order_is_that_of_kernels():
     assert ive_of_orders.HIGHEST == bessel.HIGHEST
 
 
-def test_is_excluded_by_name():
+def test_rule_is_excluded_by_name():
     exclude = ["fastlogp_fused_kernel", "fastlogp_ive_of_orders"]
     found = rewrite_graph(FIRES["orders in a row"], include=DATABASES, exclude=exclude, clone=True)
     assert count(found, is_table) == 0
@@ -189,7 +192,7 @@ def test_edges(highest):
     assert on(0.0)[0].tolist() == [1.0, *[0.0] * highest]
 
 
-def test_without_kernels():
+def test_agrees_without_kernels():
     out = (weights * pt.ive(J, x)).sum()
     mode = pytensor.compile.mode.get_mode("NUMBA").excluding("fastlogp_fused_kernel")
     on = with_gradients(out, [weights, x], on=True, mode=mode)
@@ -203,20 +206,15 @@ def test_without_kernels():
 @pytest.mark.parametrize("name", FIRES)
 def test_value(name):
     inputs = [x, one]
-    off, on = (
-        pytensor.function(inputs, pt.sqr(FIRES[name]), mode="NUMBA", on_unused_input="ignore")
-        if on
-        else _without(inputs, pt.sqr(FIRES[name]))
-        for on in (False, True)
-    )
+    off, on = (_function(inputs, pt.sqr(FIRES[name]), on=on) for on in (False, True))
     for value in (-1.75, 0.3, 60.0):
         found, expected = (f(value, np.array([value])) for f in (on, off))
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=TINY)
 
 
-def _without(inputs, out):
-    with switched(False):
-        return pytensor.function(inputs, out, mode="NUMBA", on_unused_input="ignore")
+def _function(inputs, out, *, on):
+    with switched(on):
+        return pytensor.function(inputs, out, mode=SIDES[on], on_unused_input="ignore")
 
 
 def test_a_periodic_process_is_verified():

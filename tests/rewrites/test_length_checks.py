@@ -1,4 +1,4 @@
-"""Lengths that no type knows and that do not fit: rules about rows do not read past what upstream would have compared."""
+"""Mismatched lengths of unknown static shape raise: row rules do not drop upstream's comparison."""
 
 import numpy as np
 import pytensor
@@ -77,7 +77,7 @@ def point(shape):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_fits_is_the_same(name):
+def test_fitting_lengths_agree_with_upstream(name):
     *_, shape, _ = CASES[name]
     off, on = (function_of(name, on=on)[0](point(shape)) for on in (False, True))
     for expected, found in zip(off, on, strict=True):
@@ -85,7 +85,7 @@ def test_what_fits_is_the_same(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_too_long_or_too_short_raises(name):
+def test_mismatched_lengths_raise(name):
     *_, shape, longer = CASES[name]
     shorter = tuple(2 * n - more for n, more in zip(shape, longer, strict=True))
     for on in (False, True):
@@ -102,18 +102,18 @@ def test_rules_fire_nevertheless():
     assert rules <= set().union(*fired)
 
 
-def test_nothing_is_compared_where_all_lengths_are_known():
+def test_static_lengths_need_no_comparison():
     b = pt.vector("b", shape=(3,))
     assert length_checks(X @ b) == ()
     assert CheckAndRaise not in ops_of(pregrad(squares(X @ b), on=True))
 
 
-def test_an_index_needs_no_comparison():
+def test_index_needs_no_comparison():
     a = pt.vector("a")
     assert length_checks(squares(a[GROUP])) == ()
 
 
-def test_what_is_compared():
+def test_comparisons_are_true_only_for_fitting_lengths():
     b, c = pt.vector("b"), pt.vector("c")
     conditions = length_checks(pt.exp(b) + np.zeros(3), pt.dot(np.ones((4, 3)), c[:, None]))
     function = pytensor.function([b, c], conditions, mode=PYTHON)
@@ -121,7 +121,7 @@ def test_what_is_compared():
     assert all(function(np.ones(3), np.ones(3)))
 
 
-def test_what_does_not_fit_raises():
+def test_fit_raises_on_mismatch():
     b = pt.vector("b")
     compared = LENGTH_CHECK(b, *length_checks(b + np.zeros(3)))
     with pytest.raises(ValueError, match="Incompatible lengths"):

@@ -1,4 +1,4 @@
-"""``f(x[i].set(c)) -> f(x)[i].set(f(c))``: where it fires, what comes out, where it refuses."""
+"""``f(x[i].set(c)) -> f(x)[i].set(f(c))``: the graphs, value and gradient, and refusals."""
 
 import numpy as np
 import pytensor
@@ -317,8 +317,8 @@ def test_a_constant_that_makes_no_nan_of_zero_is_lifted(operation, w):
     assert_same_value_and_gradient(out, VALUES, rtol=1e-14)
 
 
-def test_positions_in_a_very_large_tensor_are_not_listed():
-    """They would take seconds and gigabytes; the sets are taken to overlap instead."""
+def test_positions_in_a_large_tensor_are_not_enumerated():
+    """Enumeration would take seconds and gigabytes; instead the sets are assumed to overlap."""
     assert_left_alone(pt.exp(pt.zeros((100_000, 100_000))[0].set(s)[1:3].set(2 * s)))
 
 
@@ -383,7 +383,7 @@ def test_gradient_by_a_divisor_has_its_dtype():
         np.testing.assert_allclose(found, expected, rtol=8 * np.finfo("float32").eps)
 
 
-def test_beside_what_has_an_open_length():
+def test_reduction_beside_an_open_length_agrees():
     """Return whether a reduction that follows can be taken of what was written is asked of lengths."""
     rows, columns = np.tril_indices(40)
     packed, w = pt.vector(shape=rows.shape), pt.vector()
@@ -393,7 +393,7 @@ def test_beside_what_has_an_open_length():
     np.testing.assert_allclose(on, off, rtol=1e-13)
 
 
-def test_a_number_with_more_axes_than_what_it_fills():
+def test_fill_value_with_more_axes_agrees():
     number, value = pt.matrix(shape=(1, 1)), pt.vector(shape=(2,))
     out = pt.log(pt.alloc(number[0, 0], N)[I].set(value))
     with switched(True):

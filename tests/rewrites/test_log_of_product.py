@@ -1,4 +1,4 @@
-"""``log(a * exp(x) * s)`` becomes ``log(a) + x + log(s)``: which products are split, and how close to 40 digits the sum is."""
+"""``log(a * exp(x) * s)`` becomes ``log(a) + x + log(s)``: the products that are split, and the error against 40 digits."""
 
 import mpmath
 import numpy as np
@@ -123,7 +123,7 @@ def test_dtype_is_kept():
     scale=st.floats(1e-300, 1e300),
 )
 def test_digits(e, exponent, scale):
-    """Of 40 digits, within four units of the largest logarithm: 0.7 for each of two, and half of one for each of two sums, which are up to twice and three times as large."""
+    """The error against 40 digits is at most four units in the last place of the largest logarithm."""
     assume(0 < e * np.exp(exponent) * scale < np.inf)
     product = pt.log(pt.constant(np.full(6, e)) * pt.exp(x) * abs(s))
     values = {x: np.full(6, exponent), s: np.array(scale)}
@@ -155,7 +155,7 @@ def test_exponentials_that_overflow_alone():
 
 
 @pytest.mark.parametrize(("constant", "exponent"), [(1e-300, -500.0), (1e300, 500.0)])
-def test_limits_of_a_product_of_factors_that_have_none(constant, exponent):
+def test_product_of_finite_factors_has_no_limits(constant, exponent):
     out = pt.log(pt.constant(np.full(6, constant)) * pt.exp(x))
     values = {x: np.full(6, exponent)}
     off, on = (value_and_gradient(out, values, on=on)[0] for on in (False, True))

@@ -1,4 +1,4 @@
-"""Rules take linear time in chains whose steps read the one before twice."""
+"""Rules take linear time on chains in which each step reads the previous step twice."""
 
 import numpy as np
 import pytensor.tensor as pt

@@ -1,4 +1,4 @@
-"""A switch reads a constant only where a constant mask lets it: what becomes of the constant."""
+"""A switch with a constant mask reads a constant only under the mask, so the other entries are replaced."""
 
 import numpy as np
 import pytensor.tensor as pt

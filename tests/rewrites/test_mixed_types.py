@@ -1,4 +1,4 @@
-"""Rules about rows compute in the type of the Op that they take apart: integers do not go round, digits are not lost."""
+"""Row rules compute in the dtype of the Op that they take apart: integers do not overflow, and digits are not lost."""
 
 import numpy as np
 import pytensor.tensor as pt
@@ -209,7 +209,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_rules(name):
+def test_rules_agree_on_mixed_dtypes(name):
     """Each of these was another number, or an error of the rewriter."""
     form, *values = OTHERS[name]
 
@@ -226,7 +226,7 @@ def test_other_rules(name):
 
 @pytest.mark.parametrize("types", TYPES, ids="-".join)
 @pytest.mark.parametrize("name", FORMS)
-def test_no_digit_is_lost(name, types):
+def test_mixed_dtypes_lose_no_digits(name, types):
     values = [entries(dtype) for dtype in types]
     exact = FORMS[name](*(x.astype("float64") for x in values))
     [off] = off_in_numpy(*graph(FORMS[name], types))(*values)
@@ -240,7 +240,7 @@ def test_no_digit_is_lost(name, types):
 
 @pytest.mark.parametrize("types", [("int8", "int8"), ("int8", "uint8"), ("int32", "int32")])
 @pytest.mark.parametrize("name", GOING_ROUND)
-def test_what_goes_round_upstream_goes_round_here(name, types):
+def test_integer_overflow_is_that_of_upstream(name, types):
     rng = np.random.default_rng(0)
     values = [
         rng.integers(np.iinfo(t).max // 2, np.iinfo(t).max, size=N_GROUPS).astype(t) for t in types
@@ -251,7 +251,7 @@ def test_what_goes_round_upstream_goes_round_here(name, types):
 
 
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3)])
-def test_no_rows_are_no_error(shape):
+def test_empty_arrays_raise_no_error(shape):
     """Rules about log-Gamma look at what rows read before they look at how many there are."""
     of_length_one = (1,) * len(shape)
     a, b = pt.tensor("a", shape=of_length_one), pt.tensor("b", shape=shape)

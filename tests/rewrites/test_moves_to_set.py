@@ -1,4 +1,4 @@
-"""A matrix filled from a vector becomes one set: where that fires, and where it refuses."""
+"""A matrix filled from a vector becomes one set: the graphs, value and gradient, and refusals."""
 
 import numpy as np
 import pymc as pm
@@ -200,7 +200,7 @@ def test_an_entry_that_is_not_finite_still_shows(bad):
         assert not np.isfinite(on).all()
 
 
-def test_what_floats_mask_is_written():
+def test_entries_masked_by_floats_are_written():
     masked = other * np.array([1.0, 0.0, 1.0])
     out = pt.exp(pt.zeros(5)[np.array([0, 3, 4])].inc(masked))
     assert_same_value_and_gradient(out, VALUES, rtol=1e-15)

@@ -1,5 +1,7 @@
 """Covariances of constant distances are computed for their lower triangle alone."""
 
+from functools import partial
+
 import mpmath
 import numpy as np
 import pymc as pm
@@ -111,13 +113,13 @@ def test_refuses(name):
     assert not packed_in(pregrad(REFUSES[name], on=True))
 
 
-def test_is_excluded_by_name():
+def test_rule_is_excluded_by_name():
     out = FIRES["exponential"]
     assert not packed_in(pregrad(out, on=True, exclude=["fastlogp_packed_covariance"]))
 
 
-def test_all_terms_read_one_packed_triangle():
-    """Else functions and their derivatives would be computed once for each of them."""
+def test_terms_share_one_packed_triangle():
+    """Otherwise each term would compute the functions and their derivatives again."""
     out = pregrad(FIRES["scaled points, two kernels"], on=True)
     assert len({x for x in ancestors([out]) if isinstance(x.owner_op, UnpackTriangle)}) == 1
 
@@ -126,8 +128,7 @@ def values():
     return [np.array([0.8, 1.7, 0.6]), np.sin(X) + 0.1, DISTANCES + 0.1]
 
 
-def compiled(out, *, on, mode=None):
-    return with_gradients(out, INPUTS, on=on, mode=mode)
+compiled = partial(with_gradients, inputs=INPUTS)
 
 
 @pytest.mark.parametrize("name", FIRES)
@@ -150,7 +151,7 @@ TINY, HUGE = 1e-170 * DISTANCES, 1e170 * DISTANCES
         (pt.sqr(s[0] * HUGE), 1e-170),
     ],
 )
-def test_a_scale_of_what_overflows_or_underflows_without_it(squared, scale):
+def test_scaled_distances_neither_overflow_nor_underflow(squared, scale):
     out = density(pt.exp(-squared) + NOISE)
     at = {s: np.array([scale, 1.0, 1.0]), y: np.sin(X)}
     off, on = (pregrad(out, on=on).eval(at, mode=PYTHON) for on in (False, True))
@@ -161,7 +162,7 @@ def test_a_scale_of_what_overflows_or_underflows_without_it(squared, scale):
 
 
 @pytest.mark.parametrize("name", REFUSES)
-def test_what_is_refused_is_computed(name):
+def test_refused_graphs_agree_with_upstream(name):
     on, off = (compiled(REFUSES[name], on=on) for on in (True, False))
     tolerance = 1e-5 if name == "float32" else 1e-9
     for found, expected in zip(on(*values()), off(*values()), strict=True):
@@ -176,7 +177,7 @@ def test_gradient_without_kernels():
 
 
 @pytest.mark.parametrize("scales", [[-2.0, 1.0, 1.0], [np.nan, 1.0, 1.0], [1.0, -5.0, 1.0]])
-def test_what_is_not_finite_stays_so(scales):
+def test_non_finite_results_stay_non_finite(scales):
     on, off = (compiled(FIRES["exponential"], on=on) for on in (True, False))
     given = [np.array(scales), *values()[1:]]
     for found, expected in zip(on(*given), off(*given), strict=True):
@@ -184,7 +185,7 @@ def test_what_is_not_finite_stays_so(scales):
 
 
 @pytest.mark.parametrize("length", [2, 4, 5, 7])
-def test_no_triangle_has_such_a_length(length):
+def test_invalid_packed_length_raises(length):
     with pytest.raises(ValueError, match="no triangle"):
         rows_of_packed(length)
 

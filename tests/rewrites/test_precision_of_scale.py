@@ -87,7 +87,7 @@ value = pt.vector("value", shape=(5,))
 returns = pm.logp(pm.StudentT.dist(nu=3.0, lam=x, shape=(5,)), value)
 
 
-def test_student_t_has_its_precision_back():
+def test_student_t_uses_the_precision_of_the_user():
     assert "Sign" in sketch(pregrad(returns, on=False))
     assert "Sign" not in sketch(pregrad(returns, on=True))
     at = VALUES | {x: np.array([0.3, 2.0, 1e-200, 1e200, 7.5]), value: np.linspace(-2, 2, 5)}
@@ -96,7 +96,7 @@ def test_student_t_has_its_precision_back():
 
 @pytest.mark.parametrize("tau", [0.0, -3.0, np.nan])
 @pytest.mark.parametrize("on", [False, True])
-def test_a_precision_that_is_not_positive_is_refused(tau, on):
+def test_non_positive_precision_is_impossible(tau, on):
     at = {x: np.array([1.0, 2.0, tau, 0.5, 1.5]), value: np.zeros(5)}
     with np.errstate(all="ignore"), pytest.raises(ParameterValueError, match="lam > 0"):
         pregrad(returns, on=on).eval(at, mode=PYTHON)

@@ -90,7 +90,7 @@ def evaluated(out, values, *, on):
 
 @pytest.mark.parametrize("exponent", [-700.0, -30.0, 0.3, 700.0, 720.0])
 @pytest.mark.parametrize("name", FIRES)
-def test_value_is_upstreams_where_that_is_not_lost(name, exponent):
+def test_value_equals_upstreams_without_underflow(name, exponent):
     numbers = np.array([3.0, 0.0, -2.5, 7.0])
     values = {
         a: -8.0,
@@ -116,7 +116,7 @@ def test_limit_where_the_exponential_underflows(exponent):
 
 @pytest.mark.parametrize("exponent", [0.3, -300.0, -720.0, -760.0, -1e5])
 def test_gradient_of_a_poisson_rate(exponent):
-    """Its likelihood is what the rule is for: the gradient was nan from an exponent of -745 on."""
+    """Upstream's gradient of this likelihood is NaN for exponents below -745."""
     seen = np.arange(1000) % 5
     with pm.Model() as model:
         pm.Poisson("y", pm.Exponential("rate"), observed=seen)

@@ -157,12 +157,12 @@ PERHAPS_NAN = {
 
 
 @pytest.mark.parametrize("name", NEVER_NAN)
-def test_never_nan(name):
+def test_range_excludes_nan(name):
     assert not range_of(NEVER_NAN[name]).nan
 
 
 @pytest.mark.parametrize("name", PERHAPS_NAN)
-def test_perhaps_nan(name):
+def test_range_may_include_nan(name):
     assert range_of(PERHAPS_NAN[name]).nan
 
 
@@ -173,7 +173,7 @@ def test_ends_allow_for_underflow_and_overflow(dtype):
     assert range_of(large * large).low <= HUGE
 
 
-def test_what_is_too_deep_is_unknown():
+def test_deep_graphs_have_unknown_range():
     deep = pt.exp(x)
     for _ in range(DEEPEST):
         deep = deep[::-1]
@@ -262,7 +262,7 @@ def test_at_positions(out, where, proved):
     assert is_nonnegative(out, where) == proved
 
 
-def test_functions_keep_their_limits_in_kernels():
+def test_kernels_keep_the_limits_of_functions():
     """The ends that are not moved outward are those that vector code keeps, near them too."""
     v = pt.vector("v")
     outputs = [f(v) for f in (pt.exp, pt.expm1, pt.sigmoid, pt.softplus, pt.tanh, pt.erf, pt.erfc)]

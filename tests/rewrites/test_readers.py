@@ -91,7 +91,7 @@ def changes():
 
 
 @pytest.mark.parametrize("case", changes())
-def test_what_is_known_follows_the_graph(case):
+def test_index_follows_changes_of_the_graph(case):
     sums, replacements = changes()[case]
     fgraph = graph_of(sums)
     for before, after in replacements:
@@ -117,7 +117,7 @@ def likelihoods(n):
     )
 
 
-def test_readers_are_looked_at_as_often_as_there_are_likelihoods(looked_at):
+def test_reader_lookups_are_linear_in_likelihoods(looked_at):
     """Each was compared with what all others read, which was found out anew."""
     n = 12
     pregrad(likelihoods(n), on=True)
@@ -132,7 +132,7 @@ def test_likelihoods_of_one_index_that_refuse_are_read_once(looked_at):
     assert n <= len(looked_at) <= 5 * n
 
 
-def test_a_copy_of_a_graph_knows_nothing_of_it():
+def test_copied_graph_has_its_own_index():
     fgraph = graph_of([theta[A].sum()])
     copy = fgraph.clone()
     assert copy.row_readers is not fgraph.row_readers

@@ -1,4 +1,4 @@
-"""Forms of ``gammaln(a + k) - gammaln(a)`` that are not made a rising factorial lose no more digits than upstream, against mpmath."""
+"""Refused forms of ``gammaln(a + k) - gammaln(a)`` lose no more digits than upstream, against mpmath."""
 
 from collections.abc import Callable
 from functools import cache

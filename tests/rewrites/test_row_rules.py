@@ -1,4 +1,4 @@
-"""The rules about rows are one rewriter of the graph: who reaches it, in which order, what it shares and what stays."""
+"""The row rules run in one graph rewriter: selection, order, shared analysis, and idempotence."""
 
 from functools import cache
 
@@ -55,19 +55,19 @@ def fired_in(rewrite):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_rule_fires_where_it_is_meant_to_and_is_excluded_by_its_name(name):
+def test_rule_fires_and_is_excluded_by_name(name):
     out = ALONE[name]
     assert fired_in(lambda: pregrad(out, on=True)) == [name]
     assert name not in fired_in(lambda: pregrad(out, on=True, exclude=[name]))
 
 
 @pytest.mark.parametrize("name", [ROWS, TAG])
-def test_all_are_excluded_by_the_name_of_the_rewriter_and_by_the_tag(name):
+def test_rewriter_name_and_tag_exclude_all_rules(name):
     assert set(fired_in(lambda: pregrad(ALL, on=True))) == {*NAMES}
     assert not fired_in(lambda: pregrad(ALL, on=True, exclude=[name]))
 
 
-def test_one_is_applied_to_the_whole_graph_before_the_next():
+def test_each_rule_is_applied_to_the_whole_graph_before_the_next():
     order = [*dict.fromkeys(fired_in(lambda: pregrad(ALL, on=True)))]
     assert order == NAMES
 
@@ -84,7 +84,7 @@ def test_a_mode_selects_and_excludes_them_by_name(mode, excluded):
     assert set(NAMES) - set(fired) == ({excluded} if excluded else set())
 
 
-def test_nothing_fires_again_nor_after_the_gradient():
+def test_rules_are_idempotent_and_idle_after_the_gradient():
     once = pregrad(ALL, on=True)
     assert not fired_in(lambda: pregrad(once, on=True))
     gradient = pytensor.grad(once, [theta])
@@ -105,7 +105,7 @@ def test_a_column_is_factorized_once_for_all_rules_of_a_pass(monkeypatch):
     assert len(factorized) <= 6
 
 
-def test_what_was_read_is_forgotten_after_the_pass():
+def test_row_reads_are_dropped_after_the_pass():
     seen = []
     rewriter = registered(next(rule for rule in RULES if rule.name == ORDER))
     transform = rewriter.transform
@@ -122,7 +122,7 @@ def test_what_was_read_is_forgotten_after_the_pass():
     assert not any(hasattr(fgraph, name) for fgraph, _ in seen for name in kept)
 
 
-def test_data_that_can_change_are_said_once_in_a_process(caplog, monkeypatch):
+def test_mutable_data_are_logged_once_per_process(caplog, monkeypatch):
     group = pytensor.shared(GROUP, name="group")
     monkeypatch.setattr(
         refusals, "_say_that_data_can_change", cache(refusals._say_that_data_can_change.__wrapped__)
@@ -142,7 +142,7 @@ def test_constants_that_are_computed_are_not_called_by_an_op():
     assert refusals.name_of(pt.vector()).startswith("<Vector")
 
 
-def test_a_rule_is_asked_about_its_functions_alone():
+def test_rule_is_called_only_for_its_functions():
     asked = []
 
     @node_rewriter([pt.gammaln, Sum])
@@ -155,7 +155,7 @@ def test_a_rule_is_asked_about_its_functions_alone():
     assert asked == [pt.sum(x).owner.op, pt.gammaln]
 
 
-def test_the_largest_sums_that_read_a_log_gamma_are_looked_at():
+def test_log_gamma_rules_visit_the_largest_sums():
     a, b, inner = pt.gammaln(phi), pt.exp(phi), pt.gammaln(phi) - theta[1]
     sums = [inner - b, -(a + b) + phi * 2]
     fgraph = FunctionGraph([theta, phi], [*sums, pt.sin(a)], clone=False)

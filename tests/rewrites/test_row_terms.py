@@ -1,4 +1,4 @@
-"""Sums over rows are split into terms, whatever the conditions of their switches are made of."""
+"""Sums over rows are split into terms for any conditions of their switches."""
 
 import numpy as np
 import pytensor.tensor as pt
@@ -52,7 +52,7 @@ def test_a_sum_that_another_term_reads_is_one_term():
 
 
 def test_a_sum_with_weights_of_its_own_is_split():
-    """Nothing else reads the products of a Poisson density, which are two constants for each parameter."""
+    """The products of a Poisson density are read by this sum alone and become two constants per parameter."""
     assert (4,) in shapes_of_sums((COUNT * z - pt.exp(z)).sum())
 
 
@@ -78,7 +78,7 @@ chosen = pt.add(*(pt.switch(k == OF_GROUP, by_loop[k], 0.0) for k in range(GROUP
 ERROR = RNG.normal(size=OF_GROUP.size) - chosen
 
 
-def test_what_masks_leave_no_row_is_no_term():
+def test_fully_masked_terms_are_dropped():
     """The derivative by one effect reads that effect and the data, in the rows of its group."""
     derivative = 2.0 * pt.switch(OF_GROUP == 3, 0.5 * ERROR, 0.0)
     terms = terms_of(split(Grid(OF_GROUP.shape), derivative, {0: 0}))

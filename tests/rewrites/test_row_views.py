@@ -1,4 +1,4 @@
-"""An expression at chosen rows, and how positions are told apart."""
+"""An expression at chosen rows, and the identity of positions."""
 
 import math
 import re
@@ -28,7 +28,7 @@ theta = pt.vector("theta", shape=(N,))
 
 
 @pytest.mark.parametrize("n_chosen", [1, 3])
-def test_positions_that_nobody_keeps_are_told_apart(n_chosen):
+def test_freed_positions_are_not_confused(n_chosen):
     """numpy gives the memory of an array that is gone to the next of its size."""
     grid, x = ChosenRows((N,), n_chosen), theta[np.arange(N)[::-1]]
     starts = range(N - n_chosen + 1)
@@ -38,7 +38,7 @@ def test_positions_that_nobody_keeps_are_told_apart(n_chosen):
         np.testing.assert_array_equal(value, 1.0 + np.arange(k, k + n_chosen))
 
 
-def test_what_is_at_the_same_position_is_the_same_variable():
+def test_views_of_one_position_are_one_variable():
     grid, x, rows = ChosenRows((N,), 2), pt.exp(theta), np.array([1, 4])
     assert grid.at(x, {0: rows}) is grid.at(x, {0: rows})
     one = ChosenRows((N,), 1)
@@ -82,7 +82,7 @@ ROWS = np.tile(np.arange(27.0).reshape(3, 9), (100, 1))
 @pytest.mark.parametrize(
     "op", [Softmax(axis=-1), Softmax(axis=(-1,)), LogSoftmax(axis=-1), LogSumExp(axis=(-1,))]
 )
-def test_axes_of_an_op_may_be_counted_from_the_last_one(op):
+def test_negative_axes_are_normalized(op):
     b = pt.vector("b", shape=(9,))
     out = pt.sin(op(ROWS * b)).sum()
     with collected() as decisions:
@@ -113,7 +113,7 @@ READS_BEYOND = {
 
 
 @pytest.mark.parametrize("name", READS_BEYOND)
-def test_what_reads_beyond_a_table_raises_when_it_is_called(name):
+def test_index_out_of_range_raises_at_the_call(name):
     out, exclude = READS_BEYOND[name]
     for on in (False, True):
         rewritten = pregrad(out, on=on, exclude=exclude)
@@ -145,7 +145,7 @@ def test_a_function_of_one_axis_is_computed_along_it():
 
 @pytest.mark.parametrize("is_column", [True, False])
 def test_axes_before_the_one_that_is_gathered_along(is_column):
-    """They stay before those of length one that the index has more."""
+    """Leading axes stay before the axes of length one that the index adds."""
     g = np.random.default_rng(0).integers(0, 10, size=(200, 1))
     a, row = pt.vector("a", shape=(3,)), pt.vector("row", shape=(3,))
     table = pt.cumsum(pt.exp(a[:, None] * np.linspace(0, 1, 300)), axis=1)
@@ -176,8 +176,8 @@ def test_entries_of_rows_that_all_read_the_same(is_masked):
         np.testing.assert_allclose(on, off, rtol=1e-12)
 
 
-def test_positions_of_two_types_that_have_the_same_bytes():
-    """Of an open length positions are those of an index, as they were given: 255 or -1."""
+def test_positions_of_different_dtypes_differ():
+    """With an unknown static shape 255 and -1 are different positions, although their bytes are equal."""
     n = 300
     below = np.random.default_rng(0).choice([-1, -2, 3], size=n).astype("int8")
     v = pt.vector("v")
@@ -189,7 +189,7 @@ def test_positions_of_two_types_that_have_the_same_bytes():
 
 
 def test_keys_of_many_columns_along_one_axis(monkeypatch):
-    """They are put together along that axis, before they meet what varies along both; in a sample, too."""
+    """The columns are combined along that axis before they meet columns that vary along both axes."""
     rng = np.random.default_rng(0)
     rows, cells = rng.integers(0, 2, size=(60, 1, 5)), rng.integers(0, 9, size=(60, 50, 1))
     expected = np.unique(
@@ -238,7 +238,7 @@ def rewrite_a_regression(n_columns):
     assert any(d.fired and d.rule == NAME for d in decisions)
 
 
-def test_modules_keep_nothing_of_the_graphs_that_were_rewritten():
+def test_modules_hold_no_rewritten_graphs():
     rewrite_a_regression(59)  # which classes are elementwise is kept, once for each
     before = kept_by_modules()
     rewrite_a_regression(61)

@@ -1,4 +1,4 @@
-"""Solves of the rows of a matrix by one triangle are one solve of its transpose, before the gradient."""
+"""Solves of all rows of a matrix with one triangle become one solve of the transpose before the gradient."""
 
 import numpy as np
 import pymc as pm
@@ -89,7 +89,7 @@ def test_refuses(name):
     assert_left_alone(REFUSES[name], RULE)
 
 
-def test_no_outer_product_is_made_for_each_row():
+def test_gradient_has_no_outer_product_per_row():
     largest = {}
     for on in (False, True):
         gradient = pytensor.grad(pregrad(loss(solve(factor, rows)), on=on), factor)
@@ -122,7 +122,7 @@ def test_a_multivariate_normal():
 
 
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
-def test_a_row_that_is_no_number_leaves_the_others_alone(bad):
+def test_nan_row_leaves_the_others_alone(bad):
     x = VALUES[rows].copy()
     x[1, 0] = bad
     off, on = (

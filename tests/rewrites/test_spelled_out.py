@@ -1,4 +1,4 @@
-"""Scalar Ops of ours leave nothing behind that another process would unpickle, and so import the plugin."""
+"""Our scalar Ops leave no cache entry whose unpickling would import the plugin."""
 
 import pickle
 import pickletools
@@ -18,7 +18,7 @@ def names_in(op: ps.ScalarOp) -> set[str]:
 
 
 @pytest.mark.parametrize("op", OPS, ids=str)
-def test_what_contains_them_is_not_kept_as_c(op):
+def test_enclosing_composites_have_no_c_cache(op):
     assert isinstance(op, SpelledOut)
     inputs = [ps.float64() for _ in op.inputs_type]
     around = ps.Composite(inputs, [ps.exp(op(*inputs))])

@@ -1,4 +1,4 @@
-"""Complete rows of imputed data are summed apart: the graph, the value and gradient, and what is refused."""
+"""Complete rows of imputed data are summed apart: the graphs, value and gradient, and refusals."""
 
 import numpy as np
 import pymc as pm
@@ -156,7 +156,7 @@ def test_value_and_gradient(name):
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
-def test_complete_gaussian_rows_become_cells_and_the_others_stay(name):
+def test_complete_gaussian_rows_become_cells(name):
     """Each group has three rows of a triangle: of the outcome, the intercept and the covariate."""
     found = pregrad(gaussian(SPELLINGS[name]), on=True)
     assert max(long_sums(found)) < N // 2
@@ -218,7 +218,7 @@ def test_infinite_entries_stay_infinite():
     is_gaussian=st.booleans(),
     seed=st.integers(0, 2**16),
 )
-def test_any_rows_may_be_missing(missing, other, is_gather, is_gaussian, seed):
+def test_any_missing_rows_agree(missing, other, is_gather, is_gaussian, seed):
     """None, all, the first or the last row, in any order, of one covariate or two."""
     rng = np.random.default_rng(seed)
     unknown = pt.vector("unknown", shape=(len(missing),))
@@ -237,7 +237,7 @@ def test_any_rows_may_be_missing(missing, other, is_gather, is_gaussian, seed):
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
 
-def test_more_entries_than_other_rules_list():
+def test_large_arrays_are_split():
     n = 120_000
     missing = np.arange(0, n, 7)
     unknown = pt.vector("unknown", shape=(len(missing),))

@@ -1,4 +1,4 @@
-"""A sum over joined rows is summed block by block: which sums, what each block reads, and that it is the same sum."""
+"""A sum over joined rows is summed block by block: the sums that are split, the rows of each block, and the total."""
 
 import numpy as np
 import pymc as pm
@@ -94,7 +94,7 @@ def test_refuses(name):
     assert_left_alone(REFUSES[name], RULE)
 
 
-def test_rows_that_something_else_reads():
+def test_rows_with_another_reader_are_refused():
     each = pt.exp(rows)
     assert_left_alone(pt.sum(each) + pt.join(0, each, each)[0], RULE)
 

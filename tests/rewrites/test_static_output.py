@@ -1,4 +1,4 @@
-"""A type learns the shape that its inputs have come to know."""
+"""A type gains the static shape of its inputs."""
 
 import numpy as np
 import pymc as pm
@@ -60,12 +60,12 @@ def test_value(name):
     np.testing.assert_array_equal(on, off)
 
 
-def test_what_is_not_known_stays_so():
+def test_unknown_shapes_are_left_alone():
     assert_left_alone(pt.exp(unknown)[1:].set(2.0).sum(), RULE)
 
 
-def test_lengths_that_do_not_fit_are_an_error_of_the_call():
-    """Of this matrix PyMC builds an ICAR of rows that do not fit, which PyTensor says when it is called."""
+def test_mismatched_lengths_raise_at_the_call():
+    """PyMC builds an ICAR from a matrix whose rows do not fit, and PyTensor raises at the call."""
     W = (np.abs(np.subtract.outer(range(4), range(4))) == 1).astype(float)
     x = pt.matrix("x", shape=(3, 4))
     mode = Mode("py", "fast_run").excluding("fusion")
@@ -74,7 +74,7 @@ def test_lengths_that_do_not_fit_are_an_error_of_the_call():
         function(np.zeros((3, 4)))
 
 
-def test_an_axis_that_cannot_be_dropped_is_an_error_of_the_call():
+def test_invalid_squeeze_raises_at_the_call():
     out = pt.pad(counted[:, None] * counted, 1).squeeze(0)
     for on in (False, True):
         function = pytensor.function([full, s], pregrad(out, on=on), **QUIETLY)
@@ -82,7 +82,7 @@ def test_an_axis_that_cannot_be_dropped_is_an_error_of_the_call():
             function(VALUES[full], VALUES[s])
 
 
-def test_an_index_of_several_axes_stays_so():
+def test_index_of_several_axes_is_kept():
     assert_left_alone(full[:, counted.astype(int)].sum(), RULE)
 
 

@@ -1,4 +1,4 @@
-"""A switch to zero goes where the other branch is zero anyway: which proofs are found, and which must not be."""
+"""A switch to zero is dropped if the other branch is zero under the condition: valid proofs, and refusals."""
 
 import numpy as np
 import pymc as pm

@@ -1,5 +1,7 @@
 """The log-determinant and the quadratic forms of a covariance take their gradients by one inverse."""
 
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -14,7 +16,11 @@ from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.ops import LowerInverse
 from pymc_fastlogp.rewrites.linalg.terms_of_covariance import HalfLogDet, QuadraticForm
-from tests.rewrites.conftest import SIDES, ops_of, pregrad
+from tests.rewrites.conftest import (
+    ops_of,
+    pregrad,
+    with_gradients,
+)
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -100,7 +106,7 @@ def test_refuses(name):
 
 
 @pytest.mark.parametrize("name", ["fastlogp_half_logdet", "fastlogp_quadratic_form"])
-def test_is_excluded_by_name(name):
+def test_rule_is_excluded_by_name(name):
     op = {"fastlogp_half_logdet": HalfLogDet, "fastlogp_quadratic_form": QuadraticForm}[name]
     assert op not in ops_of(pregrad(FIRES["density"][0], on=True, exclude=[name]))
 
@@ -115,19 +121,12 @@ def values():
     }
 
 
-def compiled(out, *, on, mode=None):
-    inputs = [s, free, y, rows]
-    with switched(on):
-        logp = pregrad(out, on=on)
-        grads = pytensor.grad(logp, inputs, disconnected_inputs="ignore")
-        return pytensor.function(
-            inputs, [logp, *grads], mode=mode or SIDES[on], on_unused_input="ignore"
-        )
+compiled = partial(with_gradients, inputs=[s, free, y, rows])
 
 
 @pytest.mark.parametrize("name", FIRES)
 def test_value_and_gradient(name):
-    """Also by a matrix of which only the lower triangle counts, as upstream has it."""
+    """The gradient includes a matrix of which only the lower triangle counts, as upstream."""
     given = values().values()
     off, on = (compiled(FIRES[name][0], on=on)(*given) for on in (False, True))
     for a, b in zip(on, off, strict=True):
@@ -137,7 +136,7 @@ def test_value_and_gradient(name):
         assert np.tril(on[2], -1).any()
 
 
-def test_gradients_have_the_type_of_what_they_are_of():
+def test_gradients_have_the_type_of_their_inputs():
     covariance, b = pt.fmatrix("covariance"), pt.fvector("b")
     logp = pregrad(half_logdet(cholesky(covariance)) + form(cholesky(covariance), b), on=True)
     assert {HalfLogDet, QuadraticForm} <= {*ops_of(logp)}
@@ -159,7 +158,7 @@ def test_one_kernel_with_one_factor_and_one_inverse():
 @pytest.mark.parametrize(
     "mode", ["FAST_COMPILE", "JAX", get_mode("NUMBA").excluding("fastlogp_fused_kernel")]
 )
-def test_other_backends_agree(mode):
+def test_backends_agree(mode):
     given = [np.asarray(value) for value in values().values()]
     reference = compiled(FIRES["density"][0], on=False)(*given)
     found = compiled(FIRES["density"][0], on=True, mode=mode)(*given)
@@ -167,7 +166,7 @@ def test_other_backends_agree(mode):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
-def test_no_op_for_the_gradient_is_left_after_compiling():
+def test_compiled_function_has_no_gradient_op():
     for mode in ("NUMBA", "FAST_RUN"):
         ops = {
             type(node.op)
@@ -176,7 +175,7 @@ def test_no_op_for_the_gradient_is_left_after_compiling():
         assert not ops & {HalfLogDet, QuadraticForm}
 
 
-def test_matrix_that_has_no_factor_is_nan():
+def test_indefinite_matrix_gives_nan():
     function = compiled(FIRES["open length"][0], on=True)
     given = values() | {free: -np.eye(N)}
     logp, _, gradient, *_ = function(*given.values())

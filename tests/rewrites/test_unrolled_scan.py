@@ -1,4 +1,4 @@
-"""Short loops become their steps in mode FAST_COMPILE, and nothing else changes."""
+"""Short loops are unrolled in mode FAST_COMPILE, and nothing else changes."""
 
 import numpy as np
 import pymc as pm
@@ -20,6 +20,7 @@ from pymc_fastlogp.compilation.model_source import ModelSource
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.rewrites.after_gradient.unroll_scan import MOST_NODES
 from tests.graph_text import text
+from tests.slices import examples
 
 RULE = "fastlogp_unroll_short_scan"
 x = pt.vector("x", shape=(4,))
@@ -77,7 +78,7 @@ def n_loops(function):
 
 
 @pytest.mark.parametrize("outputs", UNROLLED.values(), ids=UNROLLED)
-def test_unrolls(outputs):
+def test_short_scans_are_unrolled(outputs):
     off, values = compiled(outputs, on=False)
     on, _ = compiled(outputs, on=True)
     assert n_loops(off) == 1
@@ -96,14 +97,14 @@ def test_graph_of_two_steps():
 
 
 @pytest.mark.parametrize("outputs", KEPT.values(), ids=KEPT)
-def test_keeps(outputs):
+def test_other_scans_are_kept(outputs):
     off, _ = compiled(outputs, on=False)
     on, _ = compiled(outputs, on=True)
     assert text(on.maker.fgraph) == text(off.maker.fgraph)
 
 
 @pytest.mark.parametrize("mode", ["CVM", "NUMBA"])
-def test_other_modes_keep_their_loops(mode):
+def test_other_modes_keep_loops(mode):
     for excluded in ((), (RULE,)):
         without = get_mode(mode).excluding("fastlogp_fused_kernel", *excluded)
         function, _ = compiled([running()], on=True, mode=without)
@@ -123,7 +124,7 @@ def test_same_gradient(outputs):
     np.testing.assert_allclose(on(*values)[0], off(*values)[0], rtol=1e-15)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(10, 25))
 @given(
     n_steps=st.integers(1, 4),
     backwards=st.booleans(),
@@ -154,7 +155,7 @@ def draws(prior, on):
 
 
 @pytest.mark.parametrize("n_dim", [2, 3, 4, 30])
-def test_draws_by_two_generators_keep_their_loop(n_dim):
+def test_scan_with_two_generators_is_kept(n_dim):
     sd_dist = pm.Exponential.dist(1.0, shape=n_dim)
     prior = pm.LKJCholeskyCov.dist(n=n_dim, eta=2.0, sd_dist=sd_dist, compute_corr=False)
     expected, off = draws(prior, on=False)

@@ -1,4 +1,4 @@
-"""One file of tests in a process of its own: what became of each test, from the XML that pytest writes."""
+"""Run one test file in a process and read the outcome of each test from pytest's XML."""
 
 import os
 import subprocess

@@ -1,1 +1,1 @@
-"""Some tests with the oldest and the newest versions of what we build on: ``python -m tests.versions``."""
+"""Some tests with the oldest and the newest supported versions: ``python -m tests.versions``."""

@@ -1,4 +1,4 @@
-"""The table of lines that a random program is made of."""
+"""The table of lines of a random program."""
 
 from collections.abc import Callable
 

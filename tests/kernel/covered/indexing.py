@@ -1,4 +1,4 @@
-"""Reading and writing what indices select."""
+"""Reads and writes of the elements that indices select."""
 
 import numpy as np
 import pytensor.tensor as pt

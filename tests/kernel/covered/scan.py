@@ -1,4 +1,4 @@
-"""Recursions: states with one tap and more, results that are no states, of numbers, vectors and small matrices."""
+"""Recursions: states with one and several taps, outputs without state, of scalars, vectors and small matrices."""
 
 import numpy as np
 import pytensor

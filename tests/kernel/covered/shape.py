@@ -1,4 +1,4 @@
-"""Ops that rearrange, and those that make arrays of lengths."""
+"""Ops that rearrange arrays, and Ops that make arrays from lengths."""
 
 import numpy as np
 import pytensor.tensor as pt
