@@ -8,8 +8,8 @@
 # make fuzz       random models off against on (N=100 how many, SEED=0 of the first): 3 to 5 seconds a model
 # make fuzz-graphs  random graphs off against on, failures as the least program (N=1000 how many, SEED=0 of the first): a quarter of a second each
 # make test-bounds  the tests of kernels, which look before each load and store whether it is inside of its buffer: 1 hour
-# make bench      the benchmark tables and the user's wait, their JSON and plots (MODEL=radon for one, QUICK=1 for a fast look): 2 hours
-# make wait       the user's wait alone, with the table of the README and its plot: 30 minutes
+# make bench      the benchmark tables, their JSON and plot (MODEL=radon for one, QUICK=1 for a fast look), then the user's wait: 2 hours
+# make wait       the user's wait alone, with the table of the README and its plot (ALL=1 for the first draw of each model too, 30 minutes more): 25 minutes
 # make canaries   the table of rules that fire, by model (MODEL=zoo/poisson for one): 5 minutes
 # make docs       the documentation as HTML, which runs the case studies if they have changed: 5 minutes, then 1
 # make notebooks  the case studies in Jupyter
@@ -93,7 +93,7 @@ bench: .venv
 
 wait: .venv
 	$(RUN) -m benchmarks.first_draw
-	$(RUN) -m benchmarks.to_first_draw
+	$(if $(ALL),$(RUN) -m benchmarks.to_first_draw)
 
 canaries: .venv
 	$(RUN) -m tests.canaries $(MODEL)
