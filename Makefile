@@ -15,6 +15,7 @@
 # make notebooks  the case studies in Jupyter
 # make .venv      only the environment: 1 to 5 minutes
 #
+# With RECORD=1, test-all, test-upstream, fuzz and fuzz-graphs write their counts into docs/reliability.md.
 # A suitable Python is looked for by name; `make PYTHON=/path/to/python3.13 test` names one.
 
 SHELL := /bin/sh
@@ -68,19 +69,20 @@ test-install: .venv
 	$(RUN) -m pytest tests/test_bare_install.py
 
 test-all: lint
-	$(RUN) -m pytest -n $(WORKERS) --dist loadfile --hypothesis-profile=fuzz
+	$(RUN) -m pytest -n $(WORKERS) --dist loadfile --hypothesis-profile=fuzz $(if $(RECORD),--junitxml=build/tests.xml)
+	$(if $(RECORD),$(RUN) -m tests.counts build/tests.xml)
 
 test-upstream: .venv
-	$(RUN) -m tests.upstream $(TESTS)
+	$(RUN) -m tests.upstream $(TESTS) $(if $(RECORD),--record)
 
 test-versions: .venv
 	$(RUN) -m tests.versions $(NAME)
 
 fuzz: .venv
-	$(RUN) -m tests.fuzz $(or $(N),100) $(or $(SEED),0)
+	$(RUN) -m tests.fuzz $(or $(N),100) $(or $(SEED),0) $(if $(RECORD),--record)
 
 fuzz-graphs: .venv
-	$(RUN) -m tests.fuzz $(or $(N),1000) $(or $(SEED),0) --graphs
+	$(RUN) -m tests.fuzz $(or $(N),1000) $(or $(SEED),0) --graphs $(if $(RECORD),--record)
 
 # Kernels, rewrites, models and random graphs, with code that checks each load and store against its buffer.
 test-bounds: .venv

@@ -39,7 +39,7 @@ def sample(side: str, name: str, draws: int | None = None) -> dict[str, float]:
         import pymc_fastlogp
     if side == "NumPyro":
         import numpyro  # noqa: F401
-        import pymc.sampling.jax  # noqa: F401, makes several devices, so that chains run in parallel
+        import pymc.sampling.jax  # makes several devices, so that chains run in parallel
     elif side != "sample" or draws:  # which needs no nutpie package
         import nutpie  # noqa: F401
 

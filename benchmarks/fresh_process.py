@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -56,7 +57,7 @@ def environment(
 def call(
     function: Callable[..., Any],
     *arguments: Any,
-    folder: str | Path,
+    folder: str | Path | None = None,
     timeout: float | None = None,
     **options: Any,
 ) -> Any:
@@ -68,8 +69,8 @@ def call(
         Function of a module that is not the main one.
     *arguments
         Its arguments; they and the result pass as JSON.
-    folder : path
-        Folder of the caches.
+    folder : path, optional
+        Folder of the caches; by default a new one, which is deleted.
     timeout : float, optional
         Seconds after which the process is killed.
     **options
@@ -82,6 +83,9 @@ def call(
     subprocess.TimeoutExpired
         If the process was killed.
     """
+    if folder is None:
+        with tempfile.TemporaryDirectory() as own:
+            return call(function, *arguments, folder=own, timeout=timeout, **options)
     target = (function.__module__, function.__qualname__)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", __name__, *target, json.dumps(arguments)],

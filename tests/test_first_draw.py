@@ -69,7 +69,9 @@ def test_table_of_the_readme_has_first_runs_and_speed_ups(results):
 
 def test_tables_of_the_docs_have_all_sides_and_models(results):
     cold, warm, compile_cold, rest = report.tables(results).split(" s:\n\n")[1:]
-    assert "| model | off | import | compile_kwargs | sample | nutpie-JAX | NumPyro | Stan |" in cold
+    assert (
+        "| model | off | import | compile_kwargs | sample | nutpie-JAX | NumPyro | Stan |" in cold
+    )
     assert "| eight schools (real), 8 rows | 26.5 | 20.5 | 10.5 | 6.5 | 302 | 42.5 | 12.5 |" in cold
     assert "| eight schools (real), 8 rows | 15.7 | 12.4 | 6.9 | 4.7 |" in warm
     assert "| eight schools (real), 8 rows | 12 | 9 | 4 | 2 | 150 | 20 | 5 |" in compile_cold
@@ -93,7 +95,10 @@ def test_only_the_sides_of_one_run_are_measured(results):
     first = results["models"][0]
     first["runs"] = {"NumPyro, cold": first["runs"]["NumPyro, cold"]}
     results["models"], first["logp"] = [first], None
-    assert "| model | NumPyro |\n| --- | ---: |\n| radon (real), 919 rows | 42.5 |" in report.tables(results)
+    assert (
+        "| model | NumPyro |\n| --- | ---: |\n| radon (real), 919 rows | 42.5 |"
+        in report.tables(results)
+    )
     assert "| – | – | – | – | – | – |" in report.headline_table(results)  # noqa: RUF001
 
 
@@ -193,5 +198,5 @@ def test_the_process_of_a_side_without_the_plugin_does_not_import_it():
 
 def test_a_function_is_called_in_a_fresh_process(tmp_path):
     assert call(report.digits, 1234.5, folder=tmp_path) == "1234"
-    with pytest.raises(RuntimeError, match="exit status 1: .*no model named 'no such'"):
+    with pytest.raises(RuntimeError, match=r"exit status 1: .*no model named 'no such'"):
         call(child.sample, "Stan", "no such", folder=tmp_path)
