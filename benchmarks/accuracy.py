@@ -105,9 +105,14 @@ def table() -> str:
     rows = []
     for density in DENSITIES:
         off, on = errors(density, "off"), errors(density, "on")
-        cells = (f"{x:.0e}" for pair in zip(off, on, strict=True) for x in pair)
+        cells = (_power(x) for pair in zip(off, on, strict=True) for x in pair)
         rows.append([density.title, *cells])
     return markdown_table(header, rows)
+
+
+def _power(x: float) -> str:
+    digit, _, exponent = f"{x:.0e}".partition("e")
+    return f"{digit}e{int(exponent)}"
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ is made and one by which it is not, runs both in turn on one core, and prints ho
 ratio falls to 1, or before, where code takes long to compile.
 """
 
-import ctypes
+import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -26,15 +26,17 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.machine import machine
-from pymc_fastlogp.benchmarking.clock import seconds_now
-from pymc_fastlogp.benchmarking.native import NativeFunction, Timer, compile_ir
+from benchmarks.native_loop import timed, timer_of_code
+from pymc_fastlogp import compile_pymc_model
+from pymc_fastlogp.benchmarking.native import LogpCallback, Timer
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
-from pymc_fastlogp.benchmarking.run import compile_side, legal_points
+from pymc_fastlogp.benchmarking.run import legal_points
 from pymc_fastlogp.kernel.graph.scan_inner_graphs import rewrite_scan_inner_graphs
 from pymc_fastlogp.kernel.llvm import I64
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.native.machine_code import compile_program, engine_of
 from pymc_fastlogp.kernel.passes import optimize
+from pymc_fastlogp.model_cache.store import ENVIRONMENT_VARIABLE
 
 ROUNDS, SECONDS_PER_ROUND = 15, 2e-3
 ROWS = 2_000
@@ -93,18 +95,24 @@ def kernel(build: Build, shapes: Callable[[int], list[tuple[int, ...]]]) -> Time
         [output] = program.outputs
         result = np.empty(output.shape)
         numbers = [n for x in values for n in (x.ctypes.data, *x.shape, *x.strides)]
-        loop = _loop(engine.get_function_address(NAME), [*numbers, result.ctypes.data])
-        repeat = ctypes.CFUNCTYPE(None, ctypes.c_int64)(loop.address)
-        return _timed(repeat, values, result, engine, loop)
+        numbers.append(result.ctypes.data)
+
+        def call(builder: ir.IRBuilder) -> None:
+            pointer = ir.FunctionType(I64, [I64] * len(numbers)).as_pointer()
+            callee = builder.inttoptr(I64(engine.get_function_address(NAME)), pointer)
+            builder.call(callee, [*map(I64, numbers)])
+
+        return timer_of_code(call, values, result, engine)
 
     return timer
 
 
 def model(make: Callable[[int], pm.Model]) -> TimerOfSize:
-    """Return the timer of logp and gradient of a model, by nutpie's callback."""
+    """Return the timer of logp and gradient of a model, compiled without models on disk, whose key has no limits."""
 
     def timer(size: int) -> Timer:
-        callback = compile_side(make(size), "on")
+        with mock.patch.dict(os.environ, {ENVIRONMENT_VARIABLE: "0"}):
+            callback = LogpCallback.from_compiled(compile_pymc_model(make(size)))
         return callback.timer(legal_points(callback, seed=0))
 
     return timer
@@ -122,21 +130,9 @@ def function(build: Callable[[int], tuple[TensorVariable, TensorVariable]]) -> T
             for _ in range(n):
                 compiled(value)
 
-        repeat(1)
-        return _timed(repeat)
+        return timed(repeat)
 
     return timer
-
-
-def _timed(repeat: Callable[[int], None], *alive: object) -> Timer:
-    """Return the timer of a function that repeats, and keep alive what its machine code reads."""
-
-    def seconds(n: int, _alive: tuple[object, ...] = alive) -> float:
-        begin = seconds_now()
-        repeat(n)
-        return seconds_now() - begin
-
-    return seconds
 
 
 def _counts(x: TensorVariable, c: TensorVariable, y: TensorVariable) -> TensorVariable:
@@ -203,9 +199,9 @@ def _filled(
     f: Callable[[TensorVariable], TensorVariable], entries: int, percent: int
 ) -> tuple[TensorVariable, TensorVariable]:
     """Return a vector, and a function of zeros in which some entries are set from the vector."""
-    x = pt.vector("x", shape=(entries,))
-    written = slice(entries * percent // 100)
-    return x, f(pt.zeros(entries)[written].set(x[written])) * x
+    x = pt.vector("x", shape=(entries * percent // 100,))
+    filled = pt.zeros(entries)[: x.type.shape[0]].set(x)
+    return x, f(filled) * np.linspace(0.1, 1.0, entries)
 
 
 # Products that become straight-line code are not what the limits of other products decide.
@@ -506,27 +502,6 @@ def ratio(limit: Limit, size: int) -> float:
             timers[side] = limit.timer(size)
     rounds = time_in_turn(timers, rounds=ROUNDS, seconds_per_round=SECONDS_PER_ROUND)
     return min(rounds["lifted"]) / min(rounds["applied"])
-
-
-def _loop(address: int, arguments: list[int]) -> NativeFunction:
-    """Return machine code that calls a function repeatedly: a call from Python takes longer than a small kernel."""
-    module = ir.Module("loop")
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64]), NAME)
-    builder = ir.IRBuilder(function.append_basic_block())
-    called = ir.FunctionType(I64, [I64] * len(arguments)).as_pointer()
-    callee = builder.inttoptr(I64(address), called)
-    start, body, done = builder.block, *map(builder.append_basic_block, ("body", "done"))
-    builder.branch(body)
-    builder.position_at_end(body)
-    i = builder.phi(I64)
-    builder.call(callee, list(map(I64, arguments)))
-    following = builder.add(i, I64(1))
-    i.add_incoming(I64(0), start)
-    i.add_incoming(following, body)
-    builder.cbranch(builder.icmp_signed("<", following, function.args[0]), body, done)
-    builder.position_at_end(done)
-    builder.ret_void()
-    return compile_ir(module, NAME)
 
 
 def main(names: list[str]) -> None:

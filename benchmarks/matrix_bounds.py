@@ -20,19 +20,18 @@ from rich.table import Table
 
 from benchmarks.gallery import MODELS
 from benchmarks.machine import machine
+from benchmarks.native_loop import timer_of_code
 from benchmarks.suite import SUITE
 from pymc_fastlogp._upstream.scipy import address
-from pymc_fastlogp.benchmarking.clock import seconds_now
-from pymc_fastlogp.benchmarking.native import Timer, compile_ir
+from pymc_fastlogp.benchmarking.native import Timer
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmarking.run import compile_side, legal_points
+from pymc_fastlogp.kernel.llvm import I64, POINTER
 from pymc_fastlogp.kernel.native.target import default_width
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS
 from tests.kernel.vecmath_loop import emit_loop, n_arguments
 
 ROUNDS, SECONDS_PER_ROUND = 9, 0.02
-I64, POINTER = ir.IntType(64), ir.IntType(8).as_pointer()
-
 Matrix = NDArray[np.float64]
 # The name of a function and its arguments, "memcpy" with two arrays, or an elementwise function with what it reads and writes.
 LibraryCall = tuple[str, tuple[Any, ...]]
@@ -172,41 +171,22 @@ BOUNDS: dict[str, Bound] = {
 
 
 def timer(calls: list[LibraryCall]) -> Timer:
-    """Return what makes some calls repeatedly from machine code, and takes the time."""
+    """Return the timer of some calls from machine code."""
     alive: list[Any] = []
-    module = ir.Module("bound")
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64]), "bound")
-    builder = ir.IRBuilder(function.append_basic_block())
-    body, done = builder.append_basic_block(), builder.append_basic_block()
-    start = builder.block
-    builder.branch(body)
-    builder.position_at_end(body)
-    i = builder.phi(I64)
-    for name, arguments in calls:
-        if name in FUNCTIONS:
-            _call_elementwise(builder, name, *arguments)
-            alive += arguments
-            continue
-        places = [builder.inttoptr(I64(_place(a, alive)), POINTER) for a in arguments]
-        last = [I64(arguments[0].nbytes)] if name == "memcpy" else []
-        type_ = ir.FunctionType(ir.VoidType(), [x.type for x in (*places, *last)])
-        callee = builder.inttoptr(I64(_address(name)), type_.as_pointer())
-        builder.call(callee, [*places, *last])
-    following = builder.add(i, I64(1))
-    i.add_incoming(I64(0), start)
-    i.add_incoming(following, builder.block)
-    builder.cbranch(builder.icmp_signed("<", following, function.args[0]), body, done)
-    builder.position_at_end(done)
-    builder.ret_void()
-    native = compile_ir(module, "bound")
-    repeat = ctypes.CFUNCTYPE(None, ctypes.c_int64)(native.address)
 
-    def seconds(n: int, _alive: Any = (alive, native)) -> float:
-        begin = seconds_now()
-        repeat(n)
-        return seconds_now() - begin
+    def emit(builder: ir.IRBuilder) -> None:
+        for name, arguments in calls:
+            if name in FUNCTIONS:
+                _call_elementwise(builder, name, *arguments)
+                alive.extend(arguments)
+                continue
+            places = [builder.inttoptr(I64(_place(a, alive)), POINTER) for a in arguments]
+            last = [I64(arguments[0].nbytes)] if name == "memcpy" else []
+            type_ = ir.FunctionType(ir.VoidType(), [x.type for x in (*places, *last)])
+            callee = builder.inttoptr(I64(_address(name)), type_.as_pointer())
+            builder.call(callee, [*places, *last])
 
-    return seconds
+    return timer_of_code(emit, alive)
 
 
 def _call_elementwise(builder: ir.IRBuilder, name: str, x: Matrix, out: Matrix) -> None:

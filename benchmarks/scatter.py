@@ -6,8 +6,6 @@ core. Runs are of random lengths: the index is sorted, and of so many groups tha
 "apart" the groups take turns, so that no two lanes of a vector have the same. ``x`` is added, or its exponential.
 """
 
-from time import perf_counter
-
 import numpy as np
 import pytensor.scalar as ps
 from rich.console import Console
@@ -15,6 +13,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.machine import machine
+from benchmarks.native_loop import timed
 from pymc_fastlogp.analysis.index_facts import Neighbors
 from pymc_fastlogp.benchmarking.native import Timer
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
@@ -71,13 +70,11 @@ def _timer(index: np.ndarray, known: Neighbors | None, *, of_exp: bool) -> Timer
     x, y = np.random.default_rng(1).uniform(-1, 1, ROWS), np.zeros(index.max() + 1)
     arguments = kernel.arguments([index, x], [y])
 
-    def seconds(n: int, _alive: tuple = (x, y)) -> float:
-        begin = perf_counter()
+    def repeat(n: int) -> None:
         for _ in range(n):
             kernel.run(arguments)
-        return perf_counter() - begin
 
-    return seconds
+    return timed(repeat, x, y)
 
 
 def as_table(measured: dict[tuple[str, int | str], dict[str, float]], of: str) -> Table:

@@ -31,7 +31,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.machine import machine
-from pymc_fastlogp.benchmarking.clock import seconds_now
+from benchmarks.native_loop import timed
 from pymc_fastlogp.benchmarking.native import Timer
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.kernel.native.target import default_width
@@ -107,7 +107,7 @@ def aligned(shape: tuple[int, ...]) -> np.ndarray:
 def vector_timer(name: str, width: int, x: np.ndarray) -> Timer:
     """Return the timer of a vector function; its arguments are the rows of x."""
     out = aligned((n_results(name), SIZE))
-    return _timed(partial(_repeat_loop(apply(name, width)), x, out))
+    return timed(partial(_repeat_loop(apply(name, width)), x, out))
 
 
 def scalar_timer(name: str, x: np.ndarray) -> Timer:
@@ -126,7 +126,7 @@ def scalar_timer(name: str, x: np.ndarray) -> Timer:
             out[i] = scalar(x[0, i], x[1, i])
 
     apply_scalar = apply_to_one if len(x) == 1 else apply_to_two
-    return _timed(partial(_repeat_loop(apply_scalar), x, aligned((SIZE,))))
+    return timed(partial(_repeat_loop(apply_scalar), x, aligned((SIZE,))))
 
 
 def numpy_timer(name: str, x: np.ndarray) -> Timer:
@@ -137,7 +137,7 @@ def numpy_timer(name: str, x: np.ndarray) -> Timer:
         for _ in range(n):
             NUMPY[name](*x, out=out)
 
-    return _timed(repeat)
+    return timed(repeat)
 
 
 def xla_timer(name: str, x: np.ndarray) -> Timer:
@@ -151,7 +151,7 @@ def xla_timer(name: str, x: np.ndarray) -> Timer:
         return jax.lax.fori_loop(0, n, once, (x, jnp.zeros(SIZE)))[1]
 
     rows = [jnp.asarray(row) for row in x]
-    return _timed(lambda n: repeat(rows, n).block_until_ready())
+    return timed(lambda n: repeat(rows, n).block_until_ready())
 
 
 def times(name: str, low: float, high: float) -> dict[str, float]:
@@ -183,18 +183,6 @@ def as_table(measured: dict[str, dict[str, float]]) -> Table:
         cells += [f"{of[side] / default:.1f}" if side in of else "" for side in ratios]
         table.add_row(name, *cells)
     return table
-
-
-def _timed(repeat: Callable[[int], object]) -> Timer:
-    """Return the timer of a function that repeats; its first call compiles."""
-    repeat(1)
-
-    def seconds(n: int) -> float:
-        begin = seconds_now()
-        repeat(n)
-        return seconds_now() - begin
-
-    return seconds
 
 
 @cache
