@@ -2,12 +2,12 @@
 
 ``python -m benchmarks.vecmath [function ...]`` times arrays of a few thousand elements, which stay in
 the first-level cache, on one core. Numba, XLA and the vector functions repeat in native code; NumPy and SciPy
-are called from Python, where one call has all the elements. In each of many short rounds all sides take turns, and the
-best round of each is printed, which other processes disturb least. All arrays begin at a cache line, as XLA's do.
-Arguments are uniform in a range where log densities have theirs; ``--range`` sets another.
+are called from Python, one call for all elements. All sides take turns in many short rounds, and the fastest round of each side is printed,
+which other processes disturb least. All arrays begin at a cache line, as XLA's arrays do.
+Arguments are uniform in a range that is usual for log densities; ``--range`` sets another.
 
-"scalar" is what PyTensor compiles for Numba today, in a loop with PyTensor's fast-math flags. The last
-columns are its time and XLA's, divided by that of the default width.
+"scalar" is the scalar function that PyTensor compiles for Numba, in a loop with PyTensor's fast-math flags. The last
+columns are the times of "scalar" and XLA, divided by the time at the default width.
 """
 
 import argparse
@@ -111,7 +111,7 @@ def vector_timer(name: str, width: int, x: np.ndarray) -> Timer:
 
 
 def scalar_timer(name: str, x: np.ndarray) -> Timer:
-    """Return the timer of what PyTensor compiles, applied to one element after the other."""
+    """Return the timer of PyTensor's scalar function, applied element by element."""
     op = SCALAR[name]
     scalar = numba_funcify(op, node=op.make_node(*[ps.float64() for _ in x]))
 
