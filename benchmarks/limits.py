@@ -231,7 +231,7 @@ LIMITS = (
         lifted=1,
     ),
     Limit(
-        "kernel.passes.inline",
+        "kernel.passes.rematerialize",
         "MOST_LOADS",
         kernel(_of_series, lambda n: [(n,), (200, n), (200, n)]),
         (17, 100, 1000),
@@ -368,7 +368,7 @@ LIMITS = (
     ),
     Limit(
         "kernel.passes.interchange",
-        "APART",
+        "DISTANT",
         kernel(lambda x: pt.exp(x).T + 1, lambda n: [(n, n)]),
         (16, 64, 256),
         applied=10.0,

@@ -25,7 +25,7 @@ from benchmarks.compile_time.stages import (
 from benchmarks.fresh_process import call
 from benchmarks.suite import SUITE, case
 from pymc_fastlogp.registration import SwitchedRewriter
-from pymc_fastlogp.rewrites.rows.sequence import RowRewriter
+from pymc_fastlogp.rewrites.rows.row_rewriter import RowRewriter
 
 COMPILE = "compile"
 COLUMNS = ("model", "rules", "PyTensor", "ratio", "slowest rule", "kernels", "compile")

@@ -12,7 +12,7 @@ from pytensor.graph.rewriting.basic import GraphRewriter
 from pymc_fastlogp import compile_pymc_model
 from pymc_fastlogp.benchmarking.clock import seconds_now
 from pymc_fastlogp.registration import SwitchedGraphRewriter, SwitchedRewriter
-from pymc_fastlogp.rewrites.rows.sequence import RowRewriter
+from pymc_fastlogp.rewrites.rows.row_rewriter import RowRewriter
 
 UPSTREAM, ROWS, KERNELS = "PyTensor", "walks of row rules", "kernels"
 
