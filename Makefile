@@ -8,13 +8,14 @@
 # make fuzz       random models off against on (N=100 how many, SEED=0 of the first): 3 to 5 seconds a model
 # make fuzz-graphs  random graphs off against on, failures as the least program (N=1000 how many, SEED=0 of the first): a quarter of a second each
 # make test-bounds  the tests of kernels, which look before each load and store whether it is inside of its buffer: 1 hour
-# make bench      the benchmark tables and the user's wait, their JSON and plots (MODEL=radon for one, QUICK=1 for a fast look): 2 hours
-# make wait       the user's wait alone, with the table of the README and its plot: 30 minutes
+# make bench      the benchmark tables, their JSON and plot (MODEL=radon for one, QUICK=1 for a fast look), then the user's wait: 2 hours
+# make wait       the user's wait alone, with the table of the README and its plot (ALL=1 for the first draw of each model too, 30 minutes more): 25 minutes
 # make canaries   the table of rules that fire, by model (MODEL=zoo/poisson for one): 5 minutes
 # make docs       the documentation as HTML, which runs the case studies if they have changed: 5 minutes, then 1
 # make notebooks  the case studies in Jupyter
 # make .venv      only the environment: 1 to 5 minutes
 #
+# With RECORD=1, test-all, test-upstream, fuzz and fuzz-graphs write their counts into docs/reliability.md.
 # A suitable Python is looked for by name; `make PYTHON=/path/to/python3.13 test` names one.
 
 SHELL := /bin/sh
@@ -68,19 +69,20 @@ test-install: .venv
 	$(RUN) -m pytest tests/test_bare_install.py
 
 test-all: lint
-	$(RUN) -m pytest -n $(WORKERS) --dist loadfile --hypothesis-profile=fuzz
+	$(RUN) -m pytest -n $(WORKERS) --dist loadfile --hypothesis-profile=fuzz $(if $(RECORD),--junitxml=build/tests.xml)
+	$(if $(RECORD),$(RUN) -m tests.counts build/tests.xml)
 
 test-upstream: .venv
-	$(RUN) -m tests.upstream $(TESTS)
+	$(RUN) -m tests.upstream $(TESTS) $(if $(RECORD),--record)
 
 test-versions: .venv
 	$(RUN) -m tests.versions $(NAME)
 
 fuzz: .venv
-	$(RUN) -m tests.fuzz $(or $(N),100) $(or $(SEED),0)
+	$(RUN) -m tests.fuzz $(or $(N),100) $(or $(SEED),0) $(if $(RECORD),--record)
 
 fuzz-graphs: .venv
-	$(RUN) -m tests.fuzz $(or $(N),1000) $(or $(SEED),0) --graphs
+	$(RUN) -m tests.fuzz $(or $(N),1000) $(or $(SEED),0) --graphs $(if $(RECORD),--record)
 
 # Kernels, rewrites, models and random graphs, with code that checks each load and store against its buffer.
 test-bounds: .venv
@@ -93,7 +95,7 @@ bench: .venv
 
 wait: .venv
 	$(RUN) -m benchmarks.first_draw
-	$(RUN) -m benchmarks.to_first_draw
+	$(if $(ALL),$(RUN) -m benchmarks.to_first_draw)
 
 canaries: .venv
 	$(RUN) -m tests.canaries $(MODEL)

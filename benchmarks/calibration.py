@@ -82,7 +82,7 @@ def main() -> int:
 
 
 def compare(title: str, effort: Effort) -> report.Record:
-    """Sample one of the models off and on, and return what differs as plain data."""
+    """Sample a model off and on, and return the differences as plain data."""
     off, on = (scalars(sample(MODELS[title], on, effort)) for on in (False, True))
     varies = np.ptp(off, axis=(0, 1)) > ROUND_OFF * np.abs(off).max(axis=(0, 1))
     off, on = off[..., varies], on[..., varies]

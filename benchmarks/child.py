@@ -35,7 +35,7 @@ def evaluate(arguments: argparse.Namespace) -> dict[str, Any]:
     from pymc_fastlogp.benchmarking.run import check_agreement, compile_side, legal_points
 
     case = find_case(arguments.case)
-    # A model a side: what PyMC rewrites in place while compiling the first must not help the second.
+    # One model for each side: PyMC's rewrites in place for the first must not help the second.
     callbacks = {side: compile_side(case.make(), side) for side in ("off", "on")}
     callbacks["direct"] = LogpCallback.from_compiled(compile_pymc_model(case.make()))
     model = case.make()

@@ -1,4 +1,4 @@
-"""Effective sample size of draws: that of the worst quantity."""
+"""Effective sample size of the worst quantity."""
 
 from collections.abc import Mapping
 from typing import Any

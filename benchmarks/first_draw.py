@@ -1,88 +1,111 @@
-"""The user's wait, in fresh processes: ``python -m benchmarks.first_draw [--model NAME ...] [--rounds N]``.
+"""The user's wait, in fresh processes: ``python -m benchmarks.first_draw [--model NAME ...] [--side NAME ...] [--rounds N]``.
 
-For each side and model a process imports PyMC, the plugin where it is on, and nutpie, makes the model, and samples 4 chains of 1000 + 1000 draws
-on two cores. The first process of a side finds empty caches on disk, the second one those that the first has left. Last, logp and
-gradient of the model are timed off against on. Figures are medians over rounds, each with empty caches again, in seconds by the clock. Bytecode is there,
-as pip leaves it. Stan is stanli, which interprets Stan programs; its run ends with the same ``DataTree``.
+Each process imports the packages of a side, makes the model, and samples 4 chains of 1000 + 1000 draws on two cores. The first
+process of a side starts with empty caches on disk ("cold"), the second one with the caches of the first ("warm"). JAX and Stan keep no
+machine code on disk, so they have no second process. A run without our plugin is stopped after ``PATIENCE`` seconds, except "off". Last, logp
+and gradient are timed off against ``sample``. Figures are medians over rounds of wall time in seconds. Bytecode is there, as pip leaves it.
+Stan is stanli, which interprets Stan programs; its run ends with the same ``DataTree``.
 
-A run of all models writes its JSON, the tables of README and docs, and the picture; see :mod:`benchmarks.first_draw_report`.
+A run of all models and sides writes its JSON, the tables of README and docs, and the picture; see :mod:`benchmarks.first_draw_report`.
 """
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from statistics import median
+from subprocess import TimeoutExpired
 from typing import Any
 
 from rich.progress import track
 
+from benchmarks import first_draw_child as child
 from benchmarks import first_draw_report as report
-from benchmarks.fresh_process import environment
+from benchmarks.fresh_process import call
 from benchmarks.machine import machine, versions
 from benchmarks.suite import case
 
-
-def run(*options: str, folder: str) -> dict[str, Any]:
-    """Run one child with a cache folder of its own, and return what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "benchmarks.first_draw_child", *options],
-        env=environment(folder),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+# Seconds after which a run by JAX or Stan is stopped.
+PATIENCE = 75
 
 
-def measure(name: str, rounds: int) -> dict[str, Any]:
-    """Return the record of a model: the parts of each side's wait, cold and warm, and the time of logp."""
-    found: dict[str, list[dict[str, float]]] = defaultdict(list)
-    for _ in range(rounds):
-        for side in report.sides_of(name):
+def run(
+    side: str, name: str, draws: int | None = None, *, folder: str, timeout: float | None = None
+) -> report.Run | None:
+    """Run a side in a fresh process with this cache folder, and return the seconds of its parts, None if the side fails."""
+    try:
+        return call(child.sample, side, name, draws, folder=folder, timeout=timeout)
+    except TimeoutExpired:
+        return {report.STOPPED: float(timeout or 0)}
+    except RuntimeError as error:  # JAX lacks some Ops, and may not be installed
+        print(f"{name}, {side}: {error}", file=sys.stderr)
+        return None
+
+
+def measure(
+    name: str, sides: Iterable[str], rounds: int = 1, draws: int | None = None
+) -> report.Record:
+    """Return the record of a model: the parts of the wait by side and state, and the time of logp."""
+    found: dict[str, list[report.Run]] = defaultdict(list)
+    logp = None
+    for number in range(rounds):
+        for side in sides:
+            timeout = PATIENCE if side in report.ONCE else None
             with tempfile.TemporaryDirectory() as folder:
-                for state in report.STATES:
-                    parts = run("--side", side, "--model", name, folder=folder)
-                    found[f"{side}, {state}"].append(parts)
-    with tempfile.TemporaryDirectory() as folder:
-        logp = run("--logp", "--model", name, folder=folder)
-    return {
-        "name": name,
-        "title": case(name).title,
-        "runs": {
-            side: {part: median(run[part] for run in runs) for part in report.PARTS}
-            for side, runs in found.items()
-        },
-        "logp": logp,
-    }
+                for state in report.states_of(side):
+                    parts = run(side, name, draws, folder=folder, timeout=timeout)
+                    if parts is not None:
+                        found[f"{side}, {state}"].append(parts)
+                if side == "off" and number == 0:  # with the caches that are there
+                    logp = call(child.time_logp, name, folder=folder)
+    runs = {key: _median(parts) for key, parts in found.items()}
+    return {"name": name, "title": case(name).title, "runs": runs, "logp": logp}
+
+
+def _median(runs: list[report.Run]) -> report.Run:
+    stopped = [parts for parts in runs if report.STOPPED in parts]
+    if stopped:
+        return stopped[0]
+    return {part: median(parts[part] for parts in runs) for part in report.PARTS}
+
+
+def results_of(models: list[report.Record], **rest: Any) -> dict[str, Any]:
+    """Return the JSON of a run: machine and versions beside the records."""
+    today = datetime.now(UTC).date().isoformat()
+    return {"date": today, "machine": machine(), "versions": versions(), **rest, "models": models}
 
 
 def main() -> None:
-    """Measure, print and publish, or be a child."""
+    """Measure, print, and publish a full run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.first_draw", description=__doc__)
-    parser.add_argument("--model", nargs="*", help="only these; prints tables and writes no file")
+    parser.add_argument("--model", nargs="+", default=[*report.HEADLINES], metavar="NAME")
+    parser.add_argument("--side", nargs="+", default=[*report.SIDES], choices=report.SIDES)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--report", action="store_true", help="only publish the JSON once more")
+    parser.add_argument("--draws", type=int, help="of one chain, for a fast look")
+    parser.add_argument("--report", action="store_true", help="only publish the JSON again")
     arguments = parser.parse_args()
     if arguments.report:
         report.publish(json.loads(report.RESULTS.read_text()))
         return
-    names = list(arguments.model or report.HEADLINES)
+    names = arguments.model
     with tempfile.TemporaryDirectory() as folder:  # the first process writes bytecode
-        run("--side", "sample", "--model", names[0], folder=folder)
-    results = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine(),
-        "versions": versions(),
-        "rounds": arguments.rounds,
-        "models": [measure(name, arguments.rounds) for name in track(names, "fresh processes")],
-    }
+        run("sample", names[0], 1, folder=folder)
+    records = [
+        measure(
+            name,
+            [side for side in arguments.side if side in report.sides_of(name)],
+            arguments.rounds,
+            arguments.draws,
+        )
+        for name in track(names, "fresh processes")
+    ]
+    results = results_of(records, rounds=arguments.rounds)
     print(report.tables(results))
-    if not arguments.model:
+    is_full = {*names} == {*report.HEADLINES} and {*arguments.side} == {*report.SIDES}
+    if is_full and not arguments.draws:
         report.RESULTS.write_text(json.dumps(results, indent=1) + "\n")
         report.publish(results)
 

@@ -1,6 +1,5 @@
 """From the JSON of :mod:`benchmarks.first_draw` to the tables of README and docs, and the picture of both."""
 
-from collections.abc import Callable
 from math import inf
 from typing import Any, NamedTuple
 
@@ -14,13 +13,20 @@ PAGE = ROOT / "docs" / "first_draw.md"
 PICTURE = ROOT / "docs" / "_static" / "first_draw.png"
 MARKER = "table of the wait"
 
-SIDES = ("off", "import", "sample", "JAX", "Stan")
-STATES = ("cold", "warm")
-PARTS = ("imports", "compile", "sampling")
-
-# Ways of the README.
+# Ways of the README, in the order of all tables: one word a way, everywhere.
 WAYS = ("off", "import", "sample")
+SIDES = ("off", "import", "compile_kwargs", "sample", "nutpie-JAX", "NumPyro", "Stan")
+# Sides that keep no machine code on disk: a later run takes as long as the first.
+ONCE = ("nutpie-JAX", "NumPyro", "Stan")
+STATES = ("cold", "warm")
+TITLES = {"cold": "first run", "warm": "later run"}
+
+PARTS = ("imports", "compile", "sampling")
 COLORS = {"imports": "0.75", "compile": "C1", "sampling": "C0"}
+
+# Seconds by part, or the seconds after which a run was stopped.
+Run = dict[str, float]
+STOPPED = "stopped"
 
 
 class Row(NamedTuple):
@@ -42,29 +48,37 @@ HEADLINES = {
 
 
 def sides_of(name: str) -> list[str]:
-    """Return the sides of a model: not of each is there a Stan program."""
+    """Return the sides of a model: some have no Stan program."""
     return [side for side in SIDES if side != "Stan" or case(name).stan_code() is not None]
 
 
+def states_of(side: str) -> tuple[str, ...]:
+    """Return the states of the caches in which a side is measured."""
+    return STATES[:1] if side in ONCE else STATES
+
+
 def wait(record: Record, side: str, state: str) -> float | None:
-    """Return the seconds of a whole run, imports and all, None if there is none."""
+    """Return the seconds of a whole run, imports included, None if there is none that ended."""
     run = record["runs"].get(f"{side}, {state}")
-    return None if run is None else sum(run.values())
+    return None if run is None or STOPPED in run else sum(run.values())
 
 
-def compilation(record: Record, side: str, state: str) -> float | None:
-    """Return the seconds from the call to the start of sampling, None if there is no run."""
-    run = record["runs"].get(f"{side}, {state}")
-    return None if run is None else run["compile"]
+def _wait_cell(record: Record, side: str, state: str) -> str:
+    run = record["runs"].get(f"{side}, {state}", {})
+    if STOPPED in run:
+        return f"> {digits(run[STOPPED])}"
+    return digits(sum(run.values())) if run else MISSING
 
 
-def _cell(seconds: float | None) -> str:
-    return MISSING if seconds is None else digits(seconds)
+def _compile_cell(record: Record, side: str, state: str) -> str:
+    run = record["runs"].get(f"{side}, {state}", {})
+    return digits(run["compile"]) if "compile" in run else MISSING
 
 
-def evaluation(record: Record) -> float:
+def _evaluation(record: Record) -> float | None:
     """Return the speed-up of one evaluation of logp and gradient, off / sample."""
-    return BenchmarkResult.from_dict(record["logp"]).ratio("off").median
+    logp = record["logp"]
+    return None if logp is None else BenchmarkResult.from_dict(logp).ratio("off").median
 
 
 def _speed_up(record: Record, way: str, state: str) -> float | None:
@@ -72,7 +86,8 @@ def _speed_up(record: Record, way: str, state: str) -> float | None:
     return None if off is None or other is None else off / other
 
 
-def _table(header: list[str], rows: list[list[str]]) -> str:
+def markdown_table(header: list[str], rows: list[list[str]]) -> str:
+    """Return a table whose columns but the first are aligned right."""
     rule = ["---", *["---:"] * (len(header) - 1)]
     return "\n".join("| " + " | ".join(row) + " |" for row in (header, rule, *rows))
 
@@ -85,11 +100,10 @@ def headline_table(results: dict[str, Any]) -> str:
     rows = []
     for record in records:
         row = HEADLINES[record["name"]]
-        seconds = [wait(record, way, "cold") for way in WAYS]
-        ratios = [*(_speed_up(record, "sample", state) for state in STATES), evaluation(record)]
-        cells = [f"{row.kind}: {row.data}", *map(_cell, seconds), *map(_times, ratios)]
-        rows.append(cells)
-    return f"{_table(header, rows)}\n\n{_in_short(results, records)}"
+        seconds = [_wait_cell(record, way, "cold") for way in WAYS]
+        ratios = [*(_speed_up(record, "sample", state) for state in STATES), _evaluation(record)]
+        rows.append([f"{row.kind}: {row.data}", *seconds, *map(_times, ratios)])
+    return f"{markdown_table(header, rows)}\n\n{_in_short(results, records)}"
 
 
 def _times(ratio: float | None) -> str:
@@ -97,7 +111,7 @@ def _times(ratio: float | None) -> str:
 
 
 def _in_short(results: dict[str, Any], records: list[Record]) -> str:
-    """Say how far the import alone goes, who is ahead of ``sample``, and on which machine that was measured."""
+    """Say how far the import alone goes, which sides are ahead of ``sample``, and on which machine that was measured."""
     alone = [_speed_up(record, "import", "warm") or 0.0 for record in records]
     ahead = [
         f"{side} on {HEADLINES[record['name']].data.partition(',')[0]}"
@@ -114,23 +128,26 @@ def _in_short(results: dict[str, Any], records: list[Record]) -> str:
 
 
 def tables(results: dict[str, Any]) -> str:
-    """Return the tables of the docs: all models, all sides."""
-    contents: tuple[tuple[str, Callable[[Record, str, str], float | None]], ...] = (
-        ("Whole run, imports and all, s", wait),
-        ("From the call to the start of sampling, s", compilation),
+    """Return the tables of the docs: all models, with a column for each side that was measured."""
+    contents = (
+        ("Whole run, imports included", _wait_cell),
+        ("From the call to the start of sampling", _compile_cell),
     )
-    header = ["model", *(f"{side}, {state}" for state in STATES for side in SIDES)]
     parts = []
-    for title, seconds in contents:
-        rows = [
-            [
-                record["title"],
-                *(_cell(seconds(record, side, state)) for state in STATES for side in SIDES),
+    for title, cell in contents:
+        for state in STATES:
+            sides = [side for side in SIDES if _is_measured(results, side, state)]
+            rows = [
+                [record["title"], *(cell(record, side, state) for side in sides)]
+                for record in results["models"]
             ]
-            for record in results["models"]
-        ]
-        parts.append(f"{title}:\n\n{_table(header, rows)}")
+            heading = f"{title}, {TITLES[state]} ({state}), s:"
+            parts.append(f"{heading}\n\n{markdown_table(['model', *sides], rows)}")
     return "\n\n".join([*parts, _measured(results)])
+
+
+def _is_measured(results: dict[str, Any], side: str, state: str) -> bool:
+    return any(f"{side}, {state}" in record["runs"] for record in results["models"])
 
 
 def _rounds(results: dict[str, Any]) -> str:
@@ -138,16 +155,20 @@ def _rounds(results: dict[str, Any]) -> str:
 
 
 def _measured(results: dict[str, Any]) -> str:
-    return f"Measured on {results['date']}, {_rounds(results)}, two cores of {machine_and_versions(results)}."
+    missing = [side for side in SIDES if not _is_measured(results, side, "cold")]
+    return (
+        f"Measured on {results['date']}, {_rounds(results)}, two cores of {machine_and_versions(results)}."
+        + (f" Not measured: {', '.join(missing)}." if missing else "")
+    )
 
 
 def draw(results: dict[str, Any]) -> Any:
-    """Return a figure of the first run: a panel a model, a bar a side, in it the parts of the wait."""
+    """Return a figure of the first run: a panel a model, a bar a side, stacked by the parts of the wait."""
     from matplotlib.figure import Figure
 
     records = [record for record in results["models"] if record["name"] in HEADLINES]
     n_rows = -(-len(records) // 3)
-    figure = Figure(figsize=(10, 0.7 + 2.4 * n_rows), layout="constrained")
+    figure = Figure(figsize=(11, 0.7 + 2.8 * n_rows), layout="constrained")
     for ax, record in zip(figure.subplots(n_rows, 3, squeeze=False).flat, records, strict=False):
         _draw_panel(ax, record)
     handles, labels = ax.get_legend_handles_labels()
@@ -165,18 +186,20 @@ def draw(results: dict[str, Any]) -> Any:
 def _draw_panel(ax: Any, record: Record) -> None:
     runs = {x: record["runs"][f"{x}, cold"] for x in SIDES if f"{x}, cold" in record["runs"]}
     names = list(runs)
-    left = [0.0] * len(names)
+    left = [run.get(STOPPED, 0.0) for run in runs.values()]
+    ax.barh(names, left, color="none", edgecolor="0.75", hatch="//")
     for part in PARTS:
-        widths = [run[part] for run in runs.values()]
+        widths = [run.get(part, 0.0) for run in runs.values()]
         ax.barh(names, widths, left=left, label=part, color=COLORS[part])
         left = [a + b for a, b in zip(left, widths, strict=True)]
     for name, end in zip(names, left, strict=True):
-        ax.annotate(f" {digits(end)} s", (end, name), va="center", fontsize="large")
+        seconds = _wait_cell(record, name, "cold")
+        ax.annotate(f" {seconds} s", (end, name), va="center")
     row = HEADLINES[record["name"]]
     ax.set_title(f"{row.kind}\n{row.data}", fontsize="medium", loc="left")
-    ax.set_xlim(0, 1.35 * max(left))
+    ax.set_xlim(0, 1.3 * max(left))
     ax.xaxis.set_visible(False)
-    ax.tick_params(axis="y", length=0, labelsize="large")
+    ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "bottom"]].set_visible(False)
     ax.invert_yaxis()
 

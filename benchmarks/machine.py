@@ -1,4 +1,4 @@
-"""Machine and package versions of a measurement."""
+"""Machine, package versions and memory of a measurement."""
 
 import os
 import platform
@@ -15,6 +15,7 @@ PACKAGES = (
     "llvmlite",
     "nutpie",
     "jax",
+    "numpyro",
     "stanli",
     "numpy",
     "pymc-fastlogp",
@@ -43,6 +44,13 @@ def versions() -> dict[str, str | None]:
         except PackageNotFoundError:
             found[package] = None
     return found | {"commit": _commit()}
+
+
+def process_memory(kind: str) -> int:
+    """Return a figure of this process's memory in bytes, by its name in ``/proc/self/status``; Linux only."""
+    status = Path("/proc/self/status").read_text()
+    [line] = [line for line in status.splitlines() if line.startswith(f"{kind}:")]
+    return int(line.split()[1]) * 1024
 
 
 def _cpu_model() -> str:

@@ -1,9 +1,8 @@
 """Distance of matrix models from their bounds: ``python -m benchmarks.matrix_bounds [NAME ...]``.
 
-A bound is the time that BLAS and LAPACK take for the least that the mathematics needs: the factorizations, inverses and products that no rearrangement
-saves, each once, at its size, called from machine code on one core. The functions of LAPACK are the fastest of those that do the same. A ratio below 1 says that our own
-functions are faster than LAPACK's. Where a model needs many exponentials or other elementwise functions, the last column has their time beside that of the matrices: of as many
-numbers as there are, each in a loop of nothing else.
+A bound is the time of the factorizations, inverses and products that the mathematics requires, each once at its size, by the fastest functions of BLAS and LAPACK, called
+from machine code on one core. A ratio below 1 means that our own functions are faster than LAPACK's. The last column adds the time of elementwise functions to the
+bound, each in a loop of its own, for models that need many.
 """
 
 import ctypes
@@ -20,35 +19,34 @@ from rich.table import Table
 
 from benchmarks.gallery import MODELS
 from benchmarks.machine import machine
+from benchmarks.native_loop import timer_of_code
 from benchmarks.suite import SUITE
 from pymc_fastlogp._upstream.scipy import address
-from pymc_fastlogp.benchmarking.clock import seconds_now
-from pymc_fastlogp.benchmarking.native import Timer, compile_ir
+from pymc_fastlogp.benchmarking.native import Timer
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmarking.run import compile_side, legal_points
+from pymc_fastlogp.kernel.llvm import I64, POINTER
 from pymc_fastlogp.kernel.native.target import default_width
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS
 from tests.kernel.vecmath_loop import emit_loop, n_arguments
 
 ROUNDS, SECONDS_PER_ROUND = 9, 0.02
-I64, POINTER = ir.IntType(64), ir.IntType(8).as_pointer()
-
 Matrix = NDArray[np.float64]
-# The name of a function and its arguments, "memcpy" with two arrays, or an elementwise function with what it reads and writes.
+# Name and arguments of a function, "memcpy" with two arrays, or an elementwise function with its input and output.
 LibraryCall = tuple[str, tuple[Any, ...]]
 
 
 class Bound(NamedTuple):
-    """A model, and what it needs at least.
+    """Least work of a model.
 
     Attributes
     ----------
     needs : str
-        In words.
+        Description in the table.
     ways : list of list
-        Calls that do it, each list another way.
+        Alternative lists of calls that do the work.
     elementwise : mapping of str to int
-        Of how many numbers it needs elementwise functions.
+        Numbers of arguments of elementwise functions.
     """
 
     needs: str
@@ -78,7 +76,7 @@ def factor_and_inverse(n: int) -> list[list[LibraryCall]]:
 
 
 def eigenvectors(*lengths: int) -> list[list[LibraryCall]]:
-    """Return the ways to all eigenvectors of some matrices."""
+    """Return the ways to all eigenvectors of matrices of these sizes."""
     ways: list[list[LibraryCall]] = [[], []]
     for n in lengths:
         given, w, work = covariance(n), np.empty(n), np.empty(10 * n * n + 100)
@@ -134,7 +132,7 @@ def sparse_process(n: int, inducing: int) -> list[list[LibraryCall]]:
 
 
 def functions(numbers: Mapping[str, int]) -> list[LibraryCall]:
-    """Return loops of elementwise functions of so many numbers between 0.1 and 2."""
+    """Return loops of elementwise functions, with numbers of arguments between 0.1 and 2."""
     rng = np.random.default_rng(0)
     return [
         (name, (rng.uniform(0.1, 2.0, (n_arguments(name), n)), np.empty(n)))
@@ -172,41 +170,22 @@ BOUNDS: dict[str, Bound] = {
 
 
 def timer(calls: list[LibraryCall]) -> Timer:
-    """Return what makes some calls repeatedly from machine code, and takes the time."""
+    """Return the timer of some calls from machine code."""
     alive: list[Any] = []
-    module = ir.Module("bound")
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64]), "bound")
-    builder = ir.IRBuilder(function.append_basic_block())
-    body, done = builder.append_basic_block(), builder.append_basic_block()
-    start = builder.block
-    builder.branch(body)
-    builder.position_at_end(body)
-    i = builder.phi(I64)
-    for name, arguments in calls:
-        if name in FUNCTIONS:
-            _call_elementwise(builder, name, *arguments)
-            alive += arguments
-            continue
-        places = [builder.inttoptr(I64(_place(a, alive)), POINTER) for a in arguments]
-        last = [I64(arguments[0].nbytes)] if name == "memcpy" else []
-        type_ = ir.FunctionType(ir.VoidType(), [x.type for x in (*places, *last)])
-        callee = builder.inttoptr(I64(_address(name)), type_.as_pointer())
-        builder.call(callee, [*places, *last])
-    following = builder.add(i, I64(1))
-    i.add_incoming(I64(0), start)
-    i.add_incoming(following, builder.block)
-    builder.cbranch(builder.icmp_signed("<", following, function.args[0]), body, done)
-    builder.position_at_end(done)
-    builder.ret_void()
-    native = compile_ir(module, "bound")
-    repeat = ctypes.CFUNCTYPE(None, ctypes.c_int64)(native.address)
 
-    def seconds(n: int, _alive: Any = (alive, native)) -> float:
-        begin = seconds_now()
-        repeat(n)
-        return seconds_now() - begin
+    def emit(builder: ir.IRBuilder) -> None:
+        for name, arguments in calls:
+            if name in FUNCTIONS:
+                _call_elementwise(builder, name, *arguments)
+                alive.extend(arguments)
+                continue
+            places = [builder.inttoptr(I64(_place(a, alive)), POINTER) for a in arguments]
+            last = [I64(arguments[0].nbytes)] if name == "memcpy" else []
+            type_ = ir.FunctionType(ir.VoidType(), [x.type for x in (*places, *last)])
+            callee = builder.inttoptr(I64(_address(name)), type_.as_pointer())
+            builder.call(callee, [*places, *last])
 
-    return seconds
+    return timer_of_code(emit, alive)
 
 
 def _call_elementwise(builder: ir.IRBuilder, name: str, x: Matrix, out: Matrix) -> None:
@@ -223,7 +202,7 @@ def _address(name: str) -> int:
 
 
 def _place(argument: Any, alive: list[Any]) -> int:
-    """Return where an argument is, which stays there."""
+    """Return the address of an argument, whose memory is kept alive."""
     if isinstance(argument, str):
         argument = np.frombuffer(argument.encode(), dtype=np.uint8)
     elif isinstance(argument, int):
@@ -235,7 +214,7 @@ def _place(argument: Any, alive: list[Any]) -> int:
 
 
 def model_of(name: str) -> Callable[[], Any]:
-    """Return what builds a model of the gallery or of the suite."""
+    """Return the builder of a model of the gallery or of the suite."""
     return MODELS[name].make if name in MODELS else next(c.make for c in SUITE if c.name == name)
 
 

@@ -1,7 +1,7 @@
-"""Models of the suite written the other way by hand: centered what the suite has non-centered, and the reverse.
+"""Models of the suite written the other way by hand: centered instead of non-centered, and the reverse.
 
-A function a module of :mod:`benchmarks.models`, with the arguments of its ``make``. Effects have the names that :data:`EFFECTS` gives to those of
-the suite.
+One function for each module of :mod:`benchmarks.models`, with the arguments of the module's ``make``. :data:`EFFECTS` maps effects of the suite to their
+names here.
 """
 
 from collections.abc import Callable, Mapping
@@ -280,7 +280,7 @@ def _coefficients(posterior: Any) -> Any:
     return posterior["z"].copy(data=posterior["mu0"].to_numpy()[:, :, None] + effects)
 
 
-# Of the models as the suite has them: effects that they don't name, by the name that they have above.
+# Effects that the suite's models do not name, by their names above.
 EFFECTS: Mapping[str, Mapping[str, Callable[[Any], Any]]] = {
     "negative_binomial": {"a": _shifted("mu", "tau", "a_raw")},
     "poisson": {"a": _shifted("mu", "tau", "a_raw")},

@@ -1,10 +1,10 @@
-r"""Do two sets of chains sample the same distribution? A permutation test over whole chains.
+r"""Permutation test over whole chains: two sets of chains sample the same distribution.
 
 For each scalar, the draws of all chains together are replaced by normal scores,
 :math:`\Phi^{-1}((r - 3/8) / (S + 1/4))` of their ranks :math:`r` among all :math:`S`, and so are their distances
-from the median. The mean of the first over a chain measures location, that of the second scale (A. Vehtari and
+from the median. The mean score over a chain measures location, the mean score of distances measures scale (A. Vehtari and
 others 2021, "Rank-normalization, folding, and localization", Bayesian Analysis 16, who build R-hat
-from the same). Both are in units of about one posterior standard deviation, and neither minds heavy tails.
+from the same scores). Both are in units of about one posterior standard deviation, and robust to heavy tails.
 
 Each chain gives one number for each scalar, so the standard error of a difference of the two sides
 is known from the spread over chains, whatever the autocorrelation within them:
@@ -69,7 +69,7 @@ def scale(draws: np.ndarray) -> np.ndarray:
 
 
 def difference(off: np.ndarray, on: np.ndarray, *, level: float, seed: int = 0) -> Difference:
-    """Compare what was measured on two sets of chains.
+    """Compare a statistic of each chain between two sets of chains.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Effective samples of models as users write them, as written and reparametrized: ``python -m benchmarks.placing [NAME ...] [--seeds N]``.
 
-The models are those of ``tests/reparametrization/as_written.py``, each of which has something that could be in the way: what ``reparametrize`` must at least not make worse. They are small,
-so that what is compared is effective samples for 1000 gradients, warm-up included, and divergences; no seconds. Four chains of 1000 + 1000 draws a seed.
+The models of ``tests/reparametrization/as_written.py`` have unusual structure, and ``reparametrize`` must not make them worse. They are small, so effective samples per
+1000 gradients, warm-up included, and divergences are compared instead of seconds. Four chains of 1000 + 1000 draws a seed.
 """
 
 import argparse
@@ -31,7 +31,7 @@ OPTIONS: dict[str, Any] = {
 
 
 def measured(model: pm.Model, seeds: range, *, reparametrize: bool) -> list[dict[str, Any]]:
-    """Return what each seed gives: effective samples of the worst quantity, gradients, divergences."""
+    """Return effective samples of the worst quantity, gradients and divergences by seed."""
     found = []
     for seed in seeds:
         idata = pymc_fastlogp.sample(

@@ -35,7 +35,7 @@ def evaluation(record: Record) -> BenchmarkResult | None:
 
 
 def microseconds(side: str) -> Callable[[Record], str]:
-    """Return what writes the median time of a side."""
+    """Return a function that formats the median time of a side."""
 
     def cell(record: Record) -> str:
         result = evaluation(record)
@@ -47,7 +47,7 @@ def microseconds(side: str) -> Callable[[Record], str]:
 
 
 def ratio(side: str) -> Callable[[Record], str]:
-    """Return what writes how many times as long as the plugin switched on a side takes."""
+    """Return a function that formats the ratio of a side's time to the time with the plugin on."""
 
     def cell(record: Record) -> str:
         if side in record["failures"]:
@@ -174,7 +174,7 @@ def measured_on(results: dict[str, Any]) -> str:
 
 
 def machine_and_versions(results: dict[str, Any]) -> str:
-    """Say on which CPU and with which versions results were measured."""
+    """Return CPU and versions of a measurement as text."""
     machine, versions = results["machine"], results["versions"]
     packages = ", ".join(
         f"{name} {number}" for name, number in versions.items() if number is not None
@@ -183,7 +183,7 @@ def machine_and_versions(results: dict[str, Any]) -> str:
 
 
 def _variants(records: list[Record]) -> Iterator[str]:
-    """Say for which models each variant of a side was the faster one and stands in the table."""
+    """List the models for which each variant of a side was fastest and is in the table."""
     found = sorted({(side, note) for record in records for side, note in record["notes"].items()})
     for side, note in found:
         names = [record["name"] for record in records if record["notes"].get(side) == note]
@@ -207,7 +207,7 @@ def insert_table(text: str, table: str, marker: str = MARKER) -> str:
 
 
 def draw(results: dict[str, Any]) -> Any:
-    """Return a figure of how many times as fast as each side the plugin switched on is, one row a model."""
+    """Return a figure of the speed-up over each side with the plugin on, one row a model."""
     from matplotlib.figure import Figure
 
     measured = [
@@ -248,7 +248,7 @@ def plot(results: dict[str, Any], path: Path) -> None:
 
 
 def times(ratio: float) -> str:
-    """Return how many times faster or slower that is, so that nobody has to divide.
+    """Return a ratio, or its inverse below 1, as the factor of a speed-up or slow-down.
 
     Examples
     --------

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 
-# A side that may fail without failing the run. "off" and "on" may not.
+# Sides that may fail without failing the run, unlike "off" and "on".
 COMPETITORS = ("jax", "jax_on", "stan", "ceiling")
 TASK_LIMIT_SECONDS = 900
 
@@ -88,7 +88,7 @@ def failed(record: dict[str, Any]) -> bool:
 
 
 def how_it_ended(status: int, stderr: str) -> str:
-    """Say how a child ended that could not say it itself, for instance one that crashed."""
+    """Return exit status and last error line of a child without an answer, such as a crashed one."""
     lines = stderr.strip().splitlines() or [""]
     return f"exit status {status}: {lines[-1]}"[:200]
 

@@ -1,12 +1,8 @@
-"""Nanoseconds per row of ``y[i] += f(x)``, by how long the runs of ``i`` are: the figures behind the choice.
+"""Nanoseconds per row of the scatter ``y[i] += f(x)``, by mean run length of ``i``: ``python -m benchmarks.scatter``.
 
-``python -m benchmarks.scatter`` compiles the loop in each of the ways that
-:mod:`pymc_fastlogp.kernel.emit.scatter` knows, by telling it something else of the index each time, and runs them in turn on one
-core. Runs are of random lengths: the index is sorted, and of so many groups that a run has that length on average. In the column
-"apart" the groups take turns, so that no two lanes of a vector have the same. ``x`` is added, or its exponential.
+Each implementation of :mod:`pymc_fastlogp.kernel.emit.scatter` is compiled by different facts about the index, and all run in turn on one core. The
+index is sorted, with as many groups as give the mean run length. In the column "apart" the groups alternate, so that all lanes of a vector differ.
 """
-
-from time import perf_counter
 
 import numpy as np
 import pytensor.scalar as ps
@@ -15,6 +11,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.machine import machine
+from benchmarks.native_loop import timed
 from pymc_fastlogp.analysis.index_facts import Neighbors
 from pymc_fastlogp.benchmarking.native import Timer
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
@@ -28,7 +25,7 @@ RUNS = (1, 2, 4, 8, 16, 24, 32, 64, 128, 1024)
 APART = "apart"
 ROUNDS, SECONDS_PER_ROUND = 15, 2e-3
 
-# What the compiler is told of the index, for it to choose each way. The last is wrong of all columns but one.
+# Facts about the index that select each implementation. The last is true in the column "apart" only.
 WAYS = {
     "lane by lane": Neighbors(run=1, gap=1),
     "in registers": Neighbors(run=default_width(), gap=1),
@@ -38,7 +35,7 @@ WAYS = {
 
 
 def times(run: int | str, *, of_exp: bool) -> dict[str, float]:
-    """Return nanoseconds per row of each way that is right for these runs."""
+    """Return nanoseconds per row of each implementation that is valid for these runs."""
     index = indices(run)
     ways = {name: known for name, known in WAYS.items() if run == APART or name != "as vectors"}
     timers = {name: _timer(index, known, of_exp=of_exp) for name, known in ways.items()}
@@ -55,7 +52,7 @@ def indices(run: int | str) -> np.ndarray:
 
 
 def scatter(n_groups: int, known: Neighbors | None, *, of_exp: bool) -> Program:
-    """Return the program of the loop, which adds to an output that it does not clear."""
+    """Return the program of the loop, which adds to an output without clearing it first."""
     i0 = Index(0)
     index = Buffer("i", "int32", (ROWS,), Role.INPUT)
     x = Buffer("x", "float64", (ROWS,), Role.INPUT)
@@ -71,13 +68,11 @@ def _timer(index: np.ndarray, known: Neighbors | None, *, of_exp: bool) -> Timer
     x, y = np.random.default_rng(1).uniform(-1, 1, ROWS), np.zeros(index.max() + 1)
     arguments = kernel.arguments([index, x], [y])
 
-    def seconds(n: int, _alive: tuple = (x, y)) -> float:
-        begin = perf_counter()
+    def repeat(n: int) -> None:
         for _ in range(n):
             kernel.run(arguments)
-        return perf_counter() - begin
 
-    return seconds
+    return timed(repeat, x, y)
 
 
 def as_table(measured: dict[tuple[str, int | str], dict[str, float]], of: str) -> Table:

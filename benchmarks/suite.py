@@ -1,4 +1,4 @@
-"""The suite: which models are timed, at which size, under which name."""
+"""The suite: names, sizes and modules of the models that are timed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,9 +17,9 @@ class Case:
     Parameters
     ----------
     name : str
-        What the command line and the JSON call it.
+        Name on the command line and in the JSON.
     title : str
-        What the table calls it; says the number of observed rows where there are any.
+        Name in tables, with the number of observed rows if there are any.
     module : str
         Name of the module in ``benchmarks.models``.
     kwargs : mapping

@@ -1,10 +1,10 @@
 """Effective samples per second of the whole wait: ``python -m benchmarks.throughput [--model NAME ...] [--side NAME ...] [--seed N ...]``.
 
 A side is the model as written, the model written the other way by hand, ``sample(..., reparametrize=True)``, or another way of nutpie and pymc-extras to adapt, see
-:mod:`benchmarks.throughput_sides`; each is measured in a process of its own, without models or kernels on disk, that samples once a seed. Whatever has been measured
-already lies in a folder, a file a model, side and seed, and is not measured again, so that a run can be broken off and go on, in parts and in several environments.
+:mod:`benchmarks.throughput_sides`. Each side is measured in a process of its own, without models or kernels on disk, that samples once a seed. Results lie in a folder, one
+file for each model, side and seed, and are not measured again, so that a run can be interrupted and continued, also in several environments.
 
-``--publish`` makes the JSON, and the tables of docs/reparametrize.md, of all that lies in the folder, and measures nothing; ``--table`` makes the tables of the JSON alone.
+``--publish`` makes the JSON and the tables of docs/reparametrize.md of the results in the folder, without measuring; ``--table`` makes the tables of the JSON.
 """
 
 import argparse
@@ -22,12 +22,12 @@ from benchmarks.throughput_models import MODELS
 from benchmarks.throughput_sides import SIDES, USUAL
 
 FOLDER = Path(gettempdir()) / "pymc_fastlogp_throughput"
-# Of a process, in seconds a seed.
+# Limit of a process, in seconds a seed.
 PATIENCE = 300
 
 
 def main() -> None:
-    """Measure what is missing, and print the tables."""
+    """Measure missing results, and print the tables."""
     arguments = _parse()
     if arguments.table:
         report.publish(json.loads(report.RESULTS.read_text()))
@@ -86,7 +86,7 @@ def _measure(name: str, side: str, arguments: argparse.Namespace, folder: Path) 
 def _run(
     name: str, side: str, seeds: list[int], patience: float
 ) -> tuple[dict[int, dict[str, Any]], str]:
-    """Return what a process of its own measures, by seed, and why it did not measure the others."""
+    """Return the results of a process by seed, and the reason why other seeds have none."""
     command = [sys.executable, "-m", "benchmarks.throughput_child", name, side, *map(str, seeds)]
     # PyTensor's own cache stays: it has the machine code of functions that all models share.
     with TemporaryDirectory() as cache:

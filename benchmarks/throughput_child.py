@@ -65,7 +65,7 @@ def _gradients(trace: Any) -> int:
 
 
 def _values(posterior: Any, chosen: Case, watched: list[str]) -> dict[str, Any]:
-    """Return the draws of what both ways of writing a model have."""
+    """Return the draws of the variables that both ways of writing a model have."""
     draws = posterior.dataset if hasattr(posterior, "dataset") else posterior
     for name, effect in other_ways.EFFECTS.get(chosen.module, {}).items():
         if name not in draws:
@@ -74,7 +74,7 @@ def _values(posterior: Any, chosen: Case, watched: list[str]) -> dict[str, Any]:
 
 
 def _watched(chosen: Case) -> list[str]:
-    """Return what both ways of writing a model have: names of free variables and deterministics of the other way."""
+    """Return the names of free variables and deterministics of the other way of writing a model."""
     model = other_way(chosen) or chosen.make()
     return [x.name for x in (*model.free_RVs, *model.deterministics)]
 

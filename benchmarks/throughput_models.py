@@ -1,4 +1,4 @@
-"""The models of :mod:`benchmarks.throughput`: those of the suite that have a posterior of some parameters, and some that are there for their geometry."""
+"""Models of :mod:`benchmarks.throughput`: the models of the suite with a posterior of several parameters, and models with a difficult geometry."""
 
 from benchmarks.suite import Case, case
 

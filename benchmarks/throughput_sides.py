@@ -1,8 +1,8 @@
-"""Ways to sample a model, as :mod:`benchmarks.throughput` compares them: what is compiled, and how nutpie adapts to it.
+"""Ways to sample a model that :mod:`benchmarks.throughput` compares: the compiled model, and nutpie's adaptation.
 
-All but one are compiled by the plugin, so that what differs is the geometry. Two need packages that are no part of the ``bench`` extra, and are left out where
-these are not installed: nutpie's normalizing flow (``flowjax``, with its ``equinox``), which needs the backend JAX, and VIP of pymc-extras, which needs
-PyMC 6.3 and thus an environment of its own.
+All ways but one are compiled by the plugin, so that only the geometry differs. Two ways need packages outside of the ``bench`` extra, and are left out without
+these: nutpie's normalizing flow (``flowjax`` and ``equinox``) by the backend JAX, and VIP of pymc-extras, which needs PyMC 6.3 and thus an environment of
+its own.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,13 +25,13 @@ class Side(NamedTuple):
     Attributes
     ----------
     title : str
-        What tables call it.
+        Name in tables.
     compiled : callable
-        From a model of the suite and a seed to what nutpie samples.
+        From a model of the suite and a seed to a compiled model.
     options : mapping
         Arguments of ``nutpie.sample``.
     needs : str
-        A package.
+        Required package.
     """
 
     title: str
@@ -41,12 +41,12 @@ class Side(NamedTuple):
 
     @property
     def is_installed(self) -> bool:
-        """Return whether the package that it needs is there."""
+        """Return whether the required package is installed."""
         return find_spec(self.needs) is not None
 
 
 def other_way(case_: Case) -> pm.Model | None:
-    """Return the model written the other way by hand, None where there is none."""
+    """Return the model written the other way by hand, None if there is none."""
     make = getattr(other_ways, case_.module, None)
     return None if make is None else make(**case_.kwargs)
 
@@ -77,7 +77,7 @@ def _for_flow(chosen: Case, seed: int) -> Any:
 
 
 def _vip(chosen: Case, seed: int) -> Any:
-    """Return the model with centered effects between both forms, each effect of a group where variational inference has it."""
+    """Return the model with each centered effect placed between both forms by variational inference."""
     from pymc_extras.model.transforms.autoreparam import vip_reparametrize
 
     import pymc_fastlogp
@@ -110,5 +110,5 @@ SIDES = {
     "flow": Side("flow", _for_flow, {"adaptation": "flow"}, needs="flowjax"),
     "vip": Side("VIP", _vip, {}, needs="pymc_extras"),
 }
-# Those that the bench extra has the packages of.
+# Sides whose packages are in the `bench` extra.
 USUAL = ("written", "other", "low_rank", "reparametrize")

@@ -2,12 +2,12 @@
 
 ``python -m benchmarks.vecmath [function ...]`` times arrays of a few thousand elements, which stay in
 the first-level cache, on one core. Numba, XLA and the vector functions repeat in native code; NumPy and SciPy
-are called from Python, where one call has all the elements. In each of many short rounds all sides take turns, and the
-best round of each is printed, which other processes disturb least. All arrays begin at a cache line, as XLA's do.
-Arguments are uniform in a range where log densities have theirs; ``--range`` sets another.
+are called from Python, one call for all elements. All sides take turns in many short rounds, and the fastest round of each side is printed,
+which other processes disturb least. All arrays begin at a cache line, as XLA's arrays do.
+Arguments are uniform in a range that is usual for log densities; ``--range`` sets another.
 
-"scalar" is what PyTensor compiles for Numba today, in a loop with PyTensor's fast-math flags. The last
-columns are its time and XLA's, divided by that of the default width.
+"scalar" is the scalar function that PyTensor compiles for Numba, in a loop with PyTensor's fast-math flags. The last
+columns are the times of "scalar" and XLA, divided by the time at the default width.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.machine import machine
-from pymc_fastlogp.benchmarking.clock import seconds_now
+from benchmarks.native_loop import timed
 from pymc_fastlogp.benchmarking.native import Timer
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.kernel.native.target import default_width
@@ -107,11 +107,11 @@ def aligned(shape: tuple[int, ...]) -> np.ndarray:
 def vector_timer(name: str, width: int, x: np.ndarray) -> Timer:
     """Return the timer of a vector function; its arguments are the rows of x."""
     out = aligned((n_results(name), SIZE))
-    return _timed(partial(_repeat_loop(apply(name, width)), x, out))
+    return timed(partial(_repeat_loop(apply(name, width)), x, out))
 
 
 def scalar_timer(name: str, x: np.ndarray) -> Timer:
-    """Return the timer of what PyTensor compiles, applied to one element after the other."""
+    """Return the timer of PyTensor's scalar function, applied element by element."""
     op = SCALAR[name]
     scalar = numba_funcify(op, node=op.make_node(*[ps.float64() for _ in x]))
 
@@ -126,7 +126,7 @@ def scalar_timer(name: str, x: np.ndarray) -> Timer:
             out[i] = scalar(x[0, i], x[1, i])
 
     apply_scalar = apply_to_one if len(x) == 1 else apply_to_two
-    return _timed(partial(_repeat_loop(apply_scalar), x, aligned((SIZE,))))
+    return timed(partial(_repeat_loop(apply_scalar), x, aligned((SIZE,))))
 
 
 def numpy_timer(name: str, x: np.ndarray) -> Timer:
@@ -137,7 +137,7 @@ def numpy_timer(name: str, x: np.ndarray) -> Timer:
         for _ in range(n):
             NUMPY[name](*x, out=out)
 
-    return _timed(repeat)
+    return timed(repeat)
 
 
 def xla_timer(name: str, x: np.ndarray) -> Timer:
@@ -151,7 +151,7 @@ def xla_timer(name: str, x: np.ndarray) -> Timer:
         return jax.lax.fori_loop(0, n, once, (x, jnp.zeros(SIZE)))[1]
 
     rows = [jnp.asarray(row) for row in x]
-    return _timed(lambda n: repeat(rows, n).block_until_ready())
+    return timed(lambda n: repeat(rows, n).block_until_ready())
 
 
 def times(name: str, low: float, high: float) -> dict[str, float]:
@@ -183,18 +183,6 @@ def as_table(measured: dict[str, dict[str, float]]) -> Table:
         cells += [f"{of[side] / default:.1f}" if side in of else "" for side in ratios]
         table.add_row(name, *cells)
     return table
-
-
-def _timed(repeat: Callable[[int], object]) -> Timer:
-    """Return the timer of a function that repeats; its first call compiles."""
-    repeat(1)
-
-    def seconds(n: int) -> float:
-        begin = seconds_now()
-        repeat(n)
-        return seconds_now() - begin
-
-    return seconds
 
 
 @cache

@@ -1,8 +1,8 @@
 """Work of one evaluation: arithmetic, loads and additions of a model's kernels, by the compiler's own programs.
 
 ``python -m benchmarks.work NAME ...`` prints a row for each model, of the suite or of the gallery. Nothing is compiled. Work counts once for each row of a
-loop, a short axis that became straight-line code once for each of its columns; what is computed before a loop counts as if it were inside. What is run
-only where a check fails does not count. So it is a bound for what vectors have to do, not a prediction.
+loop, and once for each column of an unrolled short axis. Loop-invariant work counts as if it were inside the loop. Code that runs only after a failed check does
+not count. The result is an upper bound of the vector work, not a prediction.
 """
 
 import sys
@@ -28,7 +28,7 @@ COLUMNS = ("loops", "steps", "functions", "divisions", "reads", "gathers", "stor
 
 
 def work_of(program: Program) -> Counter[str]:
-    """Return how often a program does what the columns say; lengths that are known when it is called count as 1."""
+    """Return the number of operations by column; lengths that are unknown before the call count as 1."""
     return _of_steps(program.steps, 1)
 
 
@@ -63,7 +63,7 @@ def _of_loop(loop: Loop, times: int) -> Counter[str]:
 
 
 def _is_data(index: tuple) -> bool:
-    """Return whether a position is read from memory, and changes from row to row."""
+    """Return whether a position is loaded from memory and varies by row."""
     return any(loaded([i]) and not is_uniform(i) for i in index)
 
 

@@ -9,7 +9,8 @@ from llvmlite import ir
 from pymc.model.transform.optimization import freeze_dims_and_data
 from pytensor.graph import rewrite_graph
 
-from benchmarks.memory import MODELS, data_bytes, memory
+from benchmarks.compile_time.rows import MODELS, data_bytes
+from benchmarks.machine import process_memory
 from pymc_fastlogp.benchmarking.run import compile_model
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.native.target import optimized, target_machine
@@ -98,7 +99,7 @@ def test_llvm_forgets_a_module_that_it_has_optimized():
         for _ in range(times):
             optimized(module, machine)
         gc.collect()
-        return memory("VmRSS")
+        return process_memory("VmRSS")
 
     before = optimize(3)
     assert optimize(20) - before < 20 * 50_000

@@ -1,4 +1,4 @@
-"""Log densities written by hand in vector LLVM IR: what a model could cost at best.
+"""Log densities written by hand in vector LLVM IR: attainable times.
 
 Each ``build`` takes the data of the Stan program and returns a callback of nutpie's type for
 the whole model on the unconstrained scale. The kernels do all the work of every row: none

@@ -24,7 +24,7 @@ TRIAL_SECONDS = 0.05
 
 
 class Variant(NamedTuple):
-    """One way to run a side: what is special about it, and its timer."""
+    """One way to run a side: its note in the table, and its timer."""
 
     note: str
     timer: Timer
@@ -32,7 +32,7 @@ class Variant(NamedTuple):
 
 @dataclass(frozen=True)
 class Reference:
-    """The side with the plugin off: what it computes, and where.
+    """Results and points of the side with the plugin off.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A kernel written by hand for one model, in explicit vector LLVM IR: what could be reached."""
+"""A kernel written by hand for one model, in explicit vector LLVM IR: an attainable time."""
 
 from typing import TYPE_CHECKING
 

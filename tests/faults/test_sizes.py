@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_fastlogp
-from benchmarks.memory import memory
+from benchmarks.machine import process_memory
 from tests.faults.compare import PYTHON, assert_as_upstream
 from tests.faults.models import X, grouped
 
@@ -93,14 +93,14 @@ def test_ten_million_rows():
 @pytest.mark.slow
 @pytest.mark.usefixtures("default_collector")
 def test_memory_stays_flat_over_200_models(monkeypatch):
-    """Python and LLVM keep less than 1 MB of a model; with PyMC alone 10 MB are kept (`python -m benchmarks.many_models`)."""
+    """Python and LLVM keep less than 1 MB of a model; with PyMC alone 10 MB are kept (`python -m benchmarks.compile_time models`)."""
     monkeypatch.setenv("PYMC_FASTLOGP_CACHE", "0")
 
     def compile_some(first, last):
         for k in range(first, last):
             pymc_fastlogp.compile_pymc_model(grouped("poisson", X + k))
         gc.collect()
-        return memory("VmRSS")
+        return process_memory("VmRSS")
 
     before = compile_some(0, 50)
     assert compile_some(50, 200) - before < 150 * 1_000_000

@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz N [FIRST] [--graphs]``: compare N random models, or graphs, off and on, and print the seeds of those that differ.
+"""``python -m tests.fuzz N [FIRST] [--graphs] [--record]``: compare N random models, or graphs, off and on, and print the seeds of those that differ.
 
 They are compared in children of this process, so that one that ends its process is a finding like another. A graph that differs is
 printed as the least program that shows it.
@@ -8,6 +8,7 @@ import argparse
 import sys
 from time import perf_counter
 
+from tests.counts import Counts, record
 from tests.fuzz.compare import REFUSED, WAYS, prepare
 from tests.fuzz.forks import BATCH, in_children
 
@@ -21,16 +22,19 @@ def main() -> int:
     parser.add_argument("n", type=int, help="how many")
     parser.add_argument("first", type=int, nargs="?", default=0, help="the seed of the first")
     parser.add_argument("--graphs", action="store_true", help="graphs, not models")
+    parser.add_argument("--record", action="store_true", help="write the counts into the docs")
     arguments = parser.parse_args()
     start = perf_counter()
     seeds = range(arguments.first, arguments.first + arguments.n)
     what = "graphs" if arguments.graphs else "models"
     prepare()
-    bad = []
+    bad, n_refused = [], 0
     for done, (seed, trouble) in enumerate(in_children(WAYS[what], seeds, BATCH[what]), 1):
         if trouble:
             print(f"seed {seed}: {trouble}", flush=True)
-        if trouble and not trouble.startswith(REFUSED):
+        if trouble.startswith(REFUSED):
+            n_refused += 1
+        elif trouble:
             bad.append(seed)
         if done % PROGRESS == 0:
             print(
@@ -42,6 +46,10 @@ def main() -> int:
     print(
         f"{len(seeds)} {what} in {seconds:.0f} s, {len(bad)} that differ or raise: {bad or 'none'}"
     )
+    if arguments.record:
+        target = "fuzz-graphs" if arguments.graphs else "fuzz"
+        command = f"make N={arguments.n} SEED={arguments.first} {target}"
+        record(f"random {what}", command, Counts(arguments.n, n_refused, 0, len(bad)))
     return int(bool(bad))
 
 

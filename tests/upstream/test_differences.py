@@ -4,8 +4,10 @@ from textwrap import dedent
 
 import pytest
 
+from tests.counts import Counts
+from tests.upstream import __main__ as runner
 from tests.upstream.differences import Known, differences, known_differences, outdated, reason_for
-from tests.upstream.outcomes import Outcome, outcomes_in, run_file
+from tests.upstream.outcomes import Outcome, Run, outcomes_in, run_file
 from tests.upstream.sources import PACKAGES
 
 PASSED, FAILED = Outcome("passed"), Outcome("failed", "AssertionError")
@@ -106,3 +108,17 @@ def test_every_row_of_the_table_has_a_reason_and_a_package():
     assert {row.package for row in rows} <= {package.name for package in PACKAGES}
     assert all(row.reason for row in rows)
     assert len({(row.package, row.test) for row in rows}) == len(rows)
+
+
+def test_differences_of_a_file_are_counted(monkeypatch, tmp_path):
+    off = {"tests.test_a::test_counts_ops[1]": PASSED, "a": PASSED, "b": Outcome("skipped")}
+    on = {"tests.test_a::test_counts_ops[1]": FAILED, "a": FAILED, "b": Outcome("skipped")}
+
+    def run(folder, file, *, plugin, flags):
+        return Run(on if plugin else off, seconds=0.0)
+
+    monkeypatch.setattr(runner, "run_file", run)
+    [pymc] = [package for package in PACKAGES if package.name == "pymc"]
+    gone = Known("pymc", "a_test::that_does_not_differ", "outdated")
+    counts = runner.compare(pymc, tmp_path, "tests/test_a.py", (ROW, gone))
+    assert counts == Counts(cases=3, skipped=1, explained=1, failed=1)

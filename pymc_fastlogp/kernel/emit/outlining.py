@@ -15,7 +15,7 @@ from pymc_fastlogp.kernel.ir.expressions import Buffer
 from pymc_fastlogp.kernel.ir.loops import Program, Step
 from pymc_fastlogp.kernel.ir.traversal import counters, expressions, loops_in, reads, writes
 
-# Largest number of expressions of a program that stays one function, and of a part (``python -m benchmarks.growth``).
+# Largest number of expressions of a program that stays one function, and of a part (``python -m benchmarks.compile_time growth``).
 LONG, PART = 5_000, 1_250
 
 

@@ -19,7 +19,7 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 from pymc_fastlogp.kernel.ir.loops import Program
 from pymc_fastlogp.kernel.passes.layout import axes_of_vectors
 
-# Least size of a matrix that also serves as its own transpose (``python -m benchmarks.transposes``). Smaller matrices fit into the L1 cache, and
+# Least size of a matrix that also serves as its own transpose (``python -m benchmarks.limits``). Smaller matrices fit into the L1 cache, and
 # narrower ones become straight-line code (:mod:`pymc_fastlogp.kernel.passes.unroll`). Sharing slows such kernels down, by up to 5 %: the shared
 # values occupy registers.
 LEAST_BYTES, LEAST_COLUMNS = 2**15, 17

@@ -29,7 +29,7 @@ from pymc_fastlogp.kernel.ir.traversal import (
     with_loops,
 )
 
-# Largest number of expressions of a body that stays whole, and of a part (``python -m benchmarks.growth``).
+# Largest number of expressions of a body that stays whole, and of a part (``python -m benchmarks.compile_time growth``).
 LARGE, PART = 2_500, 300
 
 

@@ -18,7 +18,7 @@ When it applies
 ---------------
 After the gradient, in mode NUMBA, to float matrices of known shape with at least 500 multiplications. All readers of the
 scattered matrix must be such products. By the length of the rows that are added, the matrix must have at least this many times
-the scattered entries (``python -m benchmarks.ratings``):
+the scattered entries (``python -m benchmarks.limits``):
 
 - 10 up to length 6;
 - 5 for longer, odd lengths;
@@ -48,7 +48,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.rewrites.replacement import replacement
 
-# Minimum number of multiplications, and minimum ratio of matrix entries to scattered entries (``python -m benchmarks.ratings``). The
+# Minimum number of multiplications, and minimum ratio of matrix entries to scattered entries (``python -m benchmarks.limits``). The
 # ratio is larger for long rows, which BLAS multiplies best, for odd lengths, which leave a scalar remainder, and for short rows,
 # whose straight-line code loads by gathers.
 FEWEST_TERMS, SHORT_ROW, LONG_ROW = 500, 6, 17

@@ -8,7 +8,7 @@ The lift stores one more array of the size of ``x``, so it pays by the entries o
   (:mod:`~pymc_fastlogp.rewrites.packed_matrices.sum_of_filled`), as for an LKJ prior.
 - If other Ops read the filled array too, it is stored in any case.
 
-``benchmarks/lift_cost.py`` measures these cases. The limits below follow from it.
+``python -m benchmarks.limits`` measures the limits below.
 """
 
 import math
