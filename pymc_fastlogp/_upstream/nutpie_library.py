@@ -35,6 +35,20 @@ LEFT_OUT = (
     "transformed_gradient",
     "transformation_mu",
 )
+# Adaptations of nutpie.sample, by the constructor of their settings.
+ADAPTATIONS = {"diag": "Diag", "draw_diag": "Diag", "low_rank": "LowRank", "flow": "Flow"}
+# Names of settings. The library cannot list them.
+SETTINGS = frozenset(
+    (
+        *("num_tune", "num_draws", "num_chains", "maxdepth", "mindepth", "extra_doublings"),
+        *("target_accept", "initial_step", "max_step_size", "max_energy_error", "check_turning"),
+        *("step_size_jitter", "step_size_adapt_method", "step_size_adam_learning_rate"),
+        *("store_divergences", "store_unconstrained", "store_gradient", "store_mass_matrix"),
+        *("store_transformed", "mass_matrix_switch_freq", "early_window_switch_freq"),
+        *("window_switch_freq", "mass_matrix_eigval_cutoff", "mass_matrix_gamma"),
+        *("use_grad_based_mass_matrix", "train_on_orbit", "target_integration_time"),
+    )
+)
 # Interval of progress reports in milliseconds, as in nutpie.
 PROGRESS_RATE = 100
 # Longest wait in seconds for the threads of a failed sampler.
@@ -114,6 +128,28 @@ def _load() -> ModuleType | None:
         return None
     sys.modules[NAME] = module
     return module
+
+
+def refusal(
+    library: ModuleType, settings: Mapping[str, Any], *, sampler: str, adaptation: str
+) -> Exception | None:
+    """Return the error by which the library refuses settings: an AttributeError if it does not know a name, None if it accepts them.
+
+    Parameters
+    ----------
+    library : module
+        nutpie's library.
+    settings : mapping
+        Settings by name.
+    sampler, adaptation : str
+        Arguments of ``nutpie.sample``.
+    """
+    kinds = library.PyMclmcSettings if sampler == "mclmc" else library.PyNutsSettings
+    try:
+        getattr(kinds, ADAPTATIONS[adaptation])(0).update(dict(settings))
+    except Exception as error:
+        return error
+    return None
 
 
 def draw(

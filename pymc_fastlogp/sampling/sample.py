@@ -5,7 +5,6 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from inspect import signature
 from os import PathLike
 from pathlib import Path
@@ -16,7 +15,7 @@ from pymc_fastlogp._upstream.nutpie_library import draw, library
 from pymc_fastlogp.compilation import coords
 from pymc_fastlogp.models.validate import model_with_variables
 from pymc_fastlogp.patching import unpatched
-from pymc_fastlogp.sampling import draws, zarr_store
+from pymc_fastlogp.sampling import draws, nuts_settings, zarr_store
 from pymc_fastlogp.sampling.compile_model import compile_pymc_model, compiled_record
 from pymc_fastlogp.sampling.convergence import log_problems
 from pymc_fastlogp.sampling.diagnosis import failed_start_explained
@@ -45,8 +44,6 @@ logger = logging.getLogger("pymc_fastlogp")
 
 # Settings of NUTS that the library accepts without nutpie's Python modules.
 LIBRARY_SETTINGS = {"target_accept", "maxdepth"}
-# Similarity, by difflib, above which an unknown keyword counts as misspelled.
-CLOSE = 0.7
 
 
 def sample(
@@ -189,6 +186,8 @@ def sample(
     if return_inferencedata:
         coords.refuse_slashes(model, var_names)
     reason = why_pymc_samples(model, arguments)
+    if reason is None:
+        nuts_settings.refuse(arguments)
     if store is not None:
         arguments["nuts"] = _nuts_with_store(arguments, Path(store), reason)
     compiled = None
@@ -224,9 +223,9 @@ def _refuse_misspelled(keywords: Iterable[str]) -> None:
         return
     known = {*signature(sample).parameters} | pymc_arguments() | step_keywords()
     for name in keywords:
-        close = None if name in known else get_close_matches(name, sorted(known), 1, CLOSE)
-        if close:
-            raise TypeError(f'sample has no argument "{name}": did you mean "{close[0]}"?')
+        meant = None if name in known else nuts_settings.closest(name, known)
+        if meant:
+            raise TypeError(f'sample has no argument "{name}": did you mean "{meant}"?')
 
 
 def _nuts_with_store(
@@ -261,7 +260,7 @@ def _compiled(model: "pm.Model", arguments: dict[str, Any], *, reparametrize: bo
     options = {"initial_points": arguments["initvals"], **(arguments["compile_kwargs"] or {})}
     options |= {"var_names": arguments["var_names"], "reparametrize": reparametrize}
     nutpies_library = library()
-    if nutpies_library is None or not _nuts_settings(arguments).keys() <= LIBRARY_SETTINGS:
+    if nutpies_library is None or not nuts_settings.by_name(arguments).keys() <= LIBRARY_SETTINGS:
         return compile_pymc_model(model, **options)
     options = dict(without_own_pipeline(options))
     if "pipeline_class" in options:
@@ -298,7 +297,7 @@ def _sample(
         "seed": seed,
         "save_warmup": not arguments["discard_tuned_samples"],
         "store_unconstrained": bool(stored.pop("include_transformed", False)),
-        **_nuts_settings(arguments),
+        **nuts_settings.by_name(arguments),
     }
     progress = progress_of(arguments, chains)
     sample_by = _sample_by_library if isinstance(compiled, _LibraryModel) else _sample_by_nutpie
@@ -341,16 +340,6 @@ def _announce(model: "pm.Model", draws: int, *, quiet: bool) -> None:
     if draws < 100:
         log.warning("%d draws a chain are few for R-hat and effective sample sizes.", draws)
     log.info("NUTS[nutpie]: %s", model.free_RVs)
-
-
-def _nuts_settings(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of NUTS by nutpie's names."""
-    nuts = dict(arguments.get("nuts", {}))
-    if "target_accept" in arguments:
-        nuts["target_accept"] = arguments["target_accept"]
-    if "max_treedepth" in nuts:
-        nuts["maxdepth"] = nuts.pop("max_treedepth")
-    return nuts
 
 
 def _sample_by_nutpie(
