@@ -1,5 +1,6 @@
 """Settings of NUTS: names and values that nutpie refuses are errors of one line before the model is compiled."""
 
+from importlib import import_module
 from inspect import signature
 
 import nutpie
@@ -36,8 +37,8 @@ from tests.callbacks import models
 def test_settings_of_nuts_that_nutpie_refuses_are_errors_before_compilation(
     monkeypatch, nuts, error, message
 ):
-    # A call of None would raise another error.
-    monkeypatch.setattr("pymc_fastlogp.sampling.sample._compiled", None)
+    # A call of None would raise another error. The function hides the module of the same name.
+    monkeypatch.setattr(import_module("pymc_fastlogp.sampling.sample"), "_compiled", None)
     with pytest.raises(error, match=message):
         pymc_fastlogp.sample(model=models.one_number(), nuts=nuts)
 
