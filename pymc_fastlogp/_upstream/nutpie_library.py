@@ -9,8 +9,10 @@ only known releases are used in this way; with other releases, nutpie itself sam
 import sys
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Callable, Mapping
+from copy import copy
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from types import ModuleType
@@ -214,11 +216,41 @@ def draw(
     return Trace(draws, stats, chosen.as_dict(), library.__version__)
 
 
+def sample_by_nutpie(model: Any, **options: Any) -> Any:
+    """Return the result of ``nutpie.sample``. If ``nutpie.sample`` raises, its sampler is stopped and its threads end first.
+
+    A Ctrl-C while nutpie makes or stops its sampler leaves the sampler running, and the traceback refers to it.
+
+    Parameters
+    ----------
+    model : CompiledPyMCModel
+        The model.
+    **options
+        Other arguments of ``nutpie.sample``.
+    """
+    import nutpie
+
+    # Owned by the sampler and its threads alone.
+    owned = copy(model)
+    token_of_threads = weakref.ref(owned)
+    try:
+        return nutpie.sample(owned, **options)
+    except BaseException as error:
+        # A sampler, or a thread of its chains, that outlives the interpreter crashes or blocks the process.
+        cleared: BaseException | None = error
+        while cleared is not None:
+            traceback.clear_frames(cleared.__traceback__)
+            cleared = cleared.__context__
+        del owned
+        _wait_for_threads(sys.modules[NAME], token_of_threads)
+        raise
+
+
 class _Token:
     """Object that the threads of a sampler own together with the memory of the model."""
 
 
-def _wait_for_threads(library: ModuleType, token: "weakref.ref[_Token]") -> None:
+def _wait_for_threads(library: ModuleType, token: "weakref.ref[Any]") -> None:
     """Wait until no thread of a sampler owns a token, at most ``LONGEST_WAIT`` seconds."""
     end = time.monotonic() + LONGEST_WAIT
     while token() is not None and time.monotonic() < end:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pymc_fastlogp._upstream.nutpie_library import draw, library
+from pymc_fastlogp._upstream.nutpie_library import draw, library, sample_by_nutpie
 from pymc_fastlogp.compilation import coords
 from pymc_fastlogp.models.validate import model_with_variables
 from pymc_fastlogp.patching import unpatched
@@ -346,15 +346,13 @@ def _sample_by_nutpie(
     model: "pm.Model", compiled: Any, progress: Any, options: dict[str, Any]
 ) -> "DataTree":
     """Sample by ``nutpie.sample``, and add the data groups of PyMC."""
-    import nutpie
-
     given = compiled.coords or {}
     compiled = replace(compiled, _coords=coords.for_nutpie(given))
     store = options.get("zarr_store")
     if isinstance(store, Path):
         options["zarr_store"] = zarr_store.created(store)
     start = time.time()
-    idata = nutpie.sample(compiled, progress_bar=False, progress_callback=progress, **options)
+    idata = sample_by_nutpie(compiled, progress_bar=False, progress_callback=progress, **options)
     seconds = time.time() - start
     if store is not None:
         wanted = {x: options[x] for x in ("save_warmup", "store_unconstrained")}
