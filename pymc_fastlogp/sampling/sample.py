@@ -136,7 +136,7 @@ def sample(
         coordinates in which they are uncorrelated. A model that ``pm.sample`` samples is not reparametrized, with a warning.
     store : path, optional
         A new or empty folder, for draws that do not fit into memory. nutpie writes them there in zarr format, and the result reads
-        them when they are used. ``nuts={"zarr_store": ...}`` accepts any store of ``nutpie.zarr_store``. Needs the packages zarr and obstore.
+        them when they are used. ``nuts={"zarr_store": ...}`` accepts any store of ``nutpie.zarr_store``.
     **kwargs
         ``target_accept``, settings of NUTS as the dictionary ``nuts``, and keywords that ``pm.sample`` passes to its step methods.
 

@@ -5,14 +5,14 @@ import pandas as pd
 import pymc as pm
 from counting import patched_and_counted
 
+SAMPLER_CONFIG = {"draws": 500, "tune": 500, "chains": 2, "cores": 1, "progressbar": False}
+
 
 class ModelBuilder:
     """Linear regression."""
 
-    sampler_config = {"draws": 500, "tune": 500, "chains": 2, "cores": 1, "progressbar": False}
-
     def __init__(self, sampler_config: dict | None = None) -> None:
-        self.sampler_config = {**self.sampler_config, **(sampler_config or {})}
+        self.sampler_config = {**SAMPLER_CONFIG, **(sampler_config or {})}
 
     def build_model(self, X: pd.DataFrame, y: pd.Series) -> None:
         """Build the model with shared data, which predictions replace."""
