@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from pymc_fastlogp._upstream import nutpie_library
+from pymc_fastlogp._upstream.nutpie_library import ADAPTATIONS, SETTINGS, library, refusal
 
 # Similarity, by difflib, above which an unknown name counts as misspelled.
 CLOSE = 0.7
@@ -87,19 +87,17 @@ def refuse(arguments: Mapping[str, Any]) -> None:
 
 def _refuse_by_library(settings: Mapping[str, Any]) -> None:
     """Raise an error for settings that nutpie's library refuses."""
-    library = nutpie_library.library()
-    if library is None:
+    nutpies_library = library()
+    if nutpies_library is None:
         return
     sampler, adaptation = settings.get("sampler", "nuts"), settings.get("adaptation", "diag")
     _refuse_choice("sampler", sampler, SAMPLERS)
-    _refuse_choice("adaptation", adaptation, tuple(nutpie_library.ADAPTATIONS))
+    _refuse_choice("adaptation", adaptation, tuple(ADAPTATIONS))
     for name in settings.keys() - OF_NUTPIE:
         value = settings[name]
-        error = nutpie_library.refusal(
-            library, {name: value}, sampler=sampler, adaptation=adaptation
-        )
+        error = refusal(nutpies_library, {name: value}, sampler=sampler, adaptation=adaptation)
         if isinstance(error, AttributeError):
-            known = {*OF_NUTPIE, *PASSED_BY_SAMPLE, *nutpie_library.SETTINGS, "max_treedepth"}
+            known = {*OF_NUTPIE, *PASSED_BY_SAMPLE, *SETTINGS, "max_treedepth"}
             meant = closest(name, known)
             hint = f': did you mean "{meant}"?' if meant else f" for the sampler {sampler}."
             raise TypeError(f'nuts has no setting "{name}"{hint}')
