@@ -17,7 +17,7 @@ from pymc_fastlogp.compilation import coords
 
 if TYPE_CHECKING:
     import pymc as pm
-    from xarray import DataArray, DataTree
+    from xarray import DataTree
 
 WARMUP = "warmup_"
 
@@ -178,7 +178,7 @@ def common_length(idata: "DataTree") -> "DataTree":
     return idata
 
 
-def _length(values: "DataArray") -> int:
+def _length(values: Any) -> int:
     """Return the number of values before the missing ones at the end, by bisection: an array in a store is read by chunks."""
     return bisect_left(range(values.size), True, key=lambda k: bool(values[k].isnull()))
 
