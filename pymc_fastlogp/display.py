@@ -81,7 +81,8 @@ class Shown:
 
     def __str__(self) -> str:
         width = get_terminal_size((self.WIDTH, 24)).columns
-        console = Console(file=StringIO(), width=width)
+        # In a notebook rich would display an empty output.
+        console = Console(file=StringIO(), width=width, force_jupyter=False)
         with console.capture() as captured:
             console.print(self)
         return captured.get().rstrip()

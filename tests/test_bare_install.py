@@ -1,10 +1,15 @@
-"""The wheel in a fresh environment without extras runs the README and the pages that need no extra."""
+"""The wheel in a fresh environment without extras runs the README and the pages that need no extra.
+
+``make test-install PYTHON=...`` makes the environments with another release of Python. A second environment has Bambi and other libraries
+that call ``pm.sample``; the scripts of ``tests/libraries`` run there.
+"""
 
 import ast
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
@@ -14,6 +19,7 @@ from packaging.requirements import Requirement
 from tests.test_docs import BLOCK, FILE, PAGES, ROOT
 from tests.test_project_files import PROJECT
 
+LIBRARIES = ROOT / "tests" / "libraries"
 # A page that says so needs a package that the wheel does not bring.
 ALSO_NEEDED = re.compile(r"`pip install ([a-z][\w-]*)`")
 # What the notes about upstream are about, and what a page for developers has from a clone.
@@ -100,16 +106,17 @@ def test_the_readme_needs_nothing_else():
 class Environment:
     """A fresh environment with the wheel in it, and a folder from which the repository cannot be seen."""
 
-    def __init__(self, folder: Path, extra: str = "") -> None:
+    def __init__(self, folder: Path, extra: str = "", also: Sequence[str] = ()) -> None:
         self.folder = folder
         self.python = folder / "bin" / "python"
         [wheel] = wheels = list((folder.parent / "wheel").glob("*.whl"))
         assert len(wheels) == 1
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        self.run("-m", "pip", "install", "--quiet", f"{wheel}{extra}")
+        python = os.environ.get("INSTALL_PYTHON") or sys.executable
+        subprocess.run([python, "-m", "venv", folder], check=True)
+        self.run("-m", "pip", "install", "--quiet", f"{wheel}{extra}", *also)
 
-    def run(self, *arguments: str | Path) -> str:
-        """Run its Python there, with empty caches and no option of this process, and return what it prints."""
+    def run(self, *arguments: str | Path, **variables: str) -> str:
+        """Run its Python there, with empty caches, no option of this process and environment variables, and return what it prints."""
         kept = {
             name: value
             for name, value in os.environ.items()
@@ -122,7 +129,8 @@ class Environment:
             | {
                 "MPLBACKEND": "Agg",
                 "PYTENSOR_FLAGS": f"base_compiledir={self.folder / 'compiled'}",
-            },
+            }
+            | variables,
             capture_output=True,
             text=True,
         )
@@ -211,13 +219,42 @@ def test_readme_and_questions_fit_models_of_bambi_by_its_own_method():
     assert "Bambi and pymc-marketing: `pymc_fastlogp.patch_pymc()`" in PAGES["README.md"]
 
 
+@pytest.fixture(scope="module")
+def libraries(folder) -> Environment:
+    """An environment with the wheel, its extra for Bambi, and libraries that refit models or run processes."""
+    return Environment(
+        folder / "libraries", "[bambi]", ("simuk", "joblib", "nbclient", "ipykernel")
+    )
+
+
 @pytest.mark.slow
-def test_bambi_gives_the_right_intercept_and_does_not_move_pymc(folder, bare):
-    with_bambi = Environment(folder / "bambi", extra="[bambi]")
-    assert with_bambi.version("pymc") == bare.version("pymc")
-    script = with_bambi.elsewhere / "bambi_model.py"
+def test_bambi_gives_the_right_intercept_and_does_not_move_pymc(libraries, bare):
+    assert libraries.version("pymc") == bare.version("pymc")
+    script = libraries.elsewhere / "bambi_model.py"
     script.write_text(BAMBI.format(call=CALL_OF_BAMBI[1]))
-    intercept, prediction = map(float, with_bambi.run(script).split()[-2:])
+    intercept, prediction = map(float, libraries.run(script).split()[-2:])
     # Three standard errors: 0.9 of the intercept, which is extrapolated by 20 standard deviations, and 0.045.
     assert abs(intercept - 3) < 2.7
     assert abs(prediction - 203) < 0.14
+
+
+SCRIPTS = sorted(
+    x.name for x in LIBRARIES.glob("*.py") if x.name not in ("counting.py", "plain_script.py")
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_library_is_sampled_by_ours_under_the_patch(script, libraries):
+    libraries.run(LIBRARIES / script)
+
+
+@pytest.mark.slow
+def test_script_that_does_not_name_the_plugin_is_patched_from_outside(libraries):
+    script = LIBRARIES / "plain_script.py"
+    said = libraries.run("-m", "pymc_fastlogp", "run", script, "--fast")
+    assert said.endswith("True 100 ['--fast']\n")
+    importing = f"import pymc_fastlogp, runpy; runpy.run_path({str(script)!r}, run_name='__main__')"
+    said = libraries.run("-c", importing, PYMC_FASTLOGP_PATCH="1")
+    assert said.endswith("True 100 []\n")
+    assert libraries.run(script).startswith("False 100")

@@ -9,8 +9,10 @@ only known releases are used in this way; with other releases, nutpie itself sam
 import sys
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Callable, Mapping
+from copy import copy
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from types import ModuleType
@@ -34,6 +36,20 @@ LEFT_OUT = (
     "transformed_position",
     "transformed_gradient",
     "transformation_mu",
+)
+# Adaptations of nutpie.sample, by the constructor of their settings.
+ADAPTATIONS = {"diag": "Diag", "draw_diag": "Diag", "low_rank": "LowRank", "flow": "Flow"}
+# Names of settings. The library cannot list them.
+SETTINGS = frozenset(
+    (
+        *("num_tune", "num_draws", "num_chains", "maxdepth", "mindepth", "extra_doublings"),
+        *("target_accept", "initial_step", "max_step_size", "max_energy_error", "check_turning"),
+        *("step_size_jitter", "step_size_adapt_method", "step_size_adam_learning_rate"),
+        *("store_divergences", "store_unconstrained", "store_gradient", "store_mass_matrix"),
+        *("store_transformed", "mass_matrix_switch_freq", "early_window_switch_freq"),
+        *("window_switch_freq", "mass_matrix_eigval_cutoff", "mass_matrix_gamma"),
+        *("use_grad_based_mass_matrix", "train_on_orbit", "target_integration_time"),
+    )
 )
 # Interval of progress reports in milliseconds, as in nutpie.
 PROGRESS_RATE = 100
@@ -116,6 +132,28 @@ def _load() -> ModuleType | None:
     return module
 
 
+def refusal(
+    library: ModuleType, settings: Mapping[str, Any], *, sampler: str, adaptation: str
+) -> Exception | None:
+    """Return the error by which the library refuses settings: an AttributeError if it does not know a name, None if it accepts them.
+
+    Parameters
+    ----------
+    library : module
+        nutpie's library.
+    settings : mapping
+        Settings by name.
+    sampler, adaptation : str
+        Arguments of ``nutpie.sample``.
+    """
+    kinds = library.PyMclmcSettings if sampler == "mclmc" else library.PyNutsSettings
+    try:
+        getattr(kinds, ADAPTATIONS[adaptation])(0).update(dict(settings))
+    except Exception as error:
+        return error
+    return None
+
+
 def draw(
     library: ModuleType,
     model: SampledModel,
@@ -178,11 +216,41 @@ def draw(
     return Trace(draws, stats, chosen.as_dict(), library.__version__)
 
 
+def sample_by_nutpie(model: Any, **options: Any) -> Any:
+    """Return the result of ``nutpie.sample``. If ``nutpie.sample`` raises, its sampler is stopped and its threads end first.
+
+    A Ctrl-C while nutpie makes or stops its sampler leaves the sampler running, and the traceback refers to it.
+
+    Parameters
+    ----------
+    model : CompiledPyMCModel
+        The model.
+    **options
+        Other arguments of ``nutpie.sample``.
+    """
+    import nutpie
+
+    # Owned by the sampler and its threads alone.
+    owned = copy(model)
+    token_of_threads = weakref.ref(owned)
+    try:
+        return nutpie.sample(owned, **options)
+    except BaseException as error:
+        # A sampler, or a thread of its chains, that outlives the interpreter crashes or blocks the process.
+        cleared: BaseException | None = error
+        while cleared is not None:
+            traceback.clear_frames(cleared.__traceback__)
+            cleared = cleared.__context__
+        del owned
+        _wait_for_threads(sys.modules[NAME], token_of_threads)
+        raise
+
+
 class _Token:
     """Object that the threads of a sampler own together with the memory of the model."""
 
 
-def _wait_for_threads(library: ModuleType, token: "weakref.ref[_Token]") -> None:
+def _wait_for_threads(library: ModuleType, token: "weakref.ref[Any]") -> None:
     """Wait until no thread of a sampler owns a token, at most ``LONGEST_WAIT`` seconds."""
     end = time.monotonic() + LONGEST_WAIT
     while token() is not None and time.monotonic() < end:

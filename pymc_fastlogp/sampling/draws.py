@@ -6,6 +6,7 @@ imported while chains are sampled, see :mod:`pymc_fastlogp._upstream.nutpie_libr
 
 import json
 import warnings
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +158,7 @@ def common_length(idata: "DataTree") -> "DataTree":
     last = step_size.isel(draw=slice(-1, None))
     if step_size.sizes["draw"] == draws and last.notnull().all():
         return idata
-    lengths = step_size.notnull().sum("draw").values
+    lengths = np.array([_length(step_size.isel(chain=k)) for k in range(step_size.sizes["chain"])])
     n_used = len(lengths) - int(np.argmax(np.sort(lengths) * np.arange(len(lengths), 0, -1)))
     used = np.sort(np.argsort(-lengths, kind="stable")[:n_used])
     length = int(lengths[used].min())
@@ -175,6 +176,11 @@ def common_length(idata: "DataTree") -> "DataTree":
             n_draws = kept.sizes["draw"] if name.startswith(WARMUP) else length
             idata[name] = DataTree(kept.isel(draw=slice(n_draws)))
     return idata
+
+
+def _length(values: Any) -> int:
+    """Return the number of values before the missing ones at the end, by bisection: an array in a store is read by chunks."""
+    return bisect_left(range(values.size), True, key=lambda k: bool(values[k].isnull()))
 
 
 def restore_coords(idata: "DataTree", model: "pm.Model", given: Mapping[str, Any]) -> None:

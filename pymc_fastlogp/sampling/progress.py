@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, Self
 
 log = logging.getLogger("pymc.sampling.mcmc")
@@ -34,14 +35,15 @@ def progress_of(arguments: Mapping[str, Any], chains: int) -> Any:
 
 
 def shows_bars() -> bool:
-    """Return whether standard output is a terminal or a notebook, which can redraw bars."""
+    """Return whether standard output is a terminal or a notebook, which can redraw bars. In Jupyter rich needs ipywidgets to redraw."""
     from rich.console import Console
 
     from pymc_fastlogp._upstream.pymc_sample import in_marimo_notebook
 
     console = Console()
     is_terminal = console.is_terminal and not console.is_dumb_terminal
-    return is_terminal or console.is_jupyter or in_marimo_notebook()
+    is_jupyter = console.is_jupyter and find_spec("ipywidgets") is not None
+    return is_terminal or is_jupyter or in_marimo_notebook()
 
 
 class ProgressLines:

@@ -29,11 +29,6 @@ COMPILE_ARGUMENTS = {
 }
 # Those that only nutpie's compilation understands; PyTensor raises an error for them.
 ONLY_FOR_NUTPIE = {"freeze_model", "pipeline_class"}
-# Arguments that PyMC passes to nutpie.sample besides the dictionary `nuts`, which must not repeat them.
-PASSED_BY_PYMC = {
-    *("compiled_model", "draws", "tune", "chains", "cores", "seed"),
-    *("save_warmup", "store_unconstrained", "progress_bar", "progress_callback"),
-}
 # Entries of `nuts` that PyMC passes to the compilation.
 FOR_COMPILATION = {"backend", "gradient_backend"}
 
@@ -112,14 +107,8 @@ def _unknown_argument(model: "pm.Model", arguments: Arguments) -> str | None:
     return f"{min(unknown)} is given" if unknown else None
 
 
-def _repeated_argument(model: "pm.Model", arguments: Arguments) -> str | None:
-    given = PASSED_BY_PYMC | ({"target_accept"} & arguments.keys())
-    repeated = given & arguments.get("nuts", {}).keys()
-    return f"{min(repeated)} is given twice" if repeated else None
-
-
 def _compilation_argument(model: "pm.Model", arguments: Arguments) -> str | None:
-    given = FOR_COMPILATION & arguments.get("nuts", {}).keys()
+    given = FOR_COMPILATION & {*(arguments.get("nuts") or ())}
     return f"{min(given)} is given" if given else None
 
 
@@ -156,7 +145,6 @@ SAMPLERS = (
     Row(_differs("backend", None, "numba"), Sampler.CHOSEN_BY_PYMC),
     Row(_several_initial_values, Sampler.PYMC),
     Row(_unknown_argument, Sampler.CHOSEN_BY_PYMC),
-    Row(_repeated_argument, Sampler.CHOSEN_BY_PYMC),
     Row(_compilation_argument, Sampler.CHOSEN_BY_PYMC),
     Row(_unknown_pymc, Sampler.CHOSEN_BY_PYMC),
     Row(_no_nutpie, Sampler.PYMC),

@@ -5,18 +5,17 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from inspect import signature
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pymc_fastlogp._upstream.nutpie_library import draw, library
+from pymc_fastlogp._upstream.nutpie_library import draw, library, sample_by_nutpie
 from pymc_fastlogp.compilation import coords
 from pymc_fastlogp.models.validate import model_with_variables
 from pymc_fastlogp.patching import unpatched
-from pymc_fastlogp.sampling import draws, zarr_store
+from pymc_fastlogp.sampling import draws, nuts_settings, zarr_store
 from pymc_fastlogp.sampling.compile_model import compile_pymc_model, compiled_record
 from pymc_fastlogp.sampling.convergence import log_problems
 from pymc_fastlogp.sampling.diagnosis import failed_start_explained
@@ -45,8 +44,6 @@ logger = logging.getLogger("pymc_fastlogp")
 
 # Settings of NUTS that the library accepts without nutpie's Python modules.
 LIBRARY_SETTINGS = {"target_accept", "maxdepth"}
-# Similarity, by difflib, above which an unknown keyword counts as misspelled.
-CLOSE = 0.7
 
 
 def sample(
@@ -139,7 +136,7 @@ def sample(
         coordinates in which they are uncorrelated. A model that ``pm.sample`` samples is not reparametrized, with a warning.
     store : path, optional
         A new or empty folder, for draws that do not fit into memory. nutpie writes them there in zarr format, and the result reads
-        them when they are used. ``nuts={"zarr_store": ...}`` accepts any store of ``nutpie.zarr_store``. Needs the packages zarr and obstore.
+        them when they are used. ``nuts={"zarr_store": ...}`` accepts any store of ``nutpie.zarr_store``.
     **kwargs
         ``target_accept``, settings of NUTS as the dictionary ``nuts``, and keywords that ``pm.sample`` passes to its step methods.
 
@@ -189,6 +186,8 @@ def sample(
     if return_inferencedata:
         coords.refuse_slashes(model, var_names)
     reason = why_pymc_samples(model, arguments)
+    if reason is None:
+        nuts_settings.refuse(arguments)
     if store is not None:
         arguments["nuts"] = _nuts_with_store(arguments, Path(store), reason)
     compiled = None
@@ -224,9 +223,9 @@ def _refuse_misspelled(keywords: Iterable[str]) -> None:
         return
     known = {*signature(sample).parameters} | pymc_arguments() | step_keywords()
     for name in keywords:
-        close = None if name in known else get_close_matches(name, sorted(known), 1, CLOSE)
-        if close:
-            raise TypeError(f'sample has no argument "{name}": did you mean "{close[0]}"?')
+        meant = None if name in known else nuts_settings.closest(name, known)
+        if meant:
+            raise TypeError(f'sample has no argument "{name}": did you mean "{meant}"?')
 
 
 def _nuts_with_store(
@@ -261,7 +260,7 @@ def _compiled(model: "pm.Model", arguments: dict[str, Any], *, reparametrize: bo
     options = {"initial_points": arguments["initvals"], **(arguments["compile_kwargs"] or {})}
     options |= {"var_names": arguments["var_names"], "reparametrize": reparametrize}
     nutpies_library = library()
-    if nutpies_library is None or not _nuts_settings(arguments).keys() <= LIBRARY_SETTINGS:
+    if nutpies_library is None or not nuts_settings.by_name(arguments).keys() <= LIBRARY_SETTINGS:
         return compile_pymc_model(model, **options)
     options = dict(without_our_pipeline(options))
     if "pipeline_class" in options:
@@ -298,7 +297,7 @@ def _sample(
         "seed": seed,
         "save_warmup": not arguments["discard_tuned_samples"],
         "store_unconstrained": bool(stored.pop("include_transformed", False)),
-        **_nuts_settings(arguments),
+        **nuts_settings.by_name(arguments),
     }
     progress = progress_of(arguments, chains)
     sample_by = _sample_by_library if isinstance(compiled, _LibraryModel) else _sample_by_nutpie
@@ -343,29 +342,17 @@ def _announce(model: "pm.Model", draws: int, *, quiet: bool) -> None:
     log.info("NUTS[nutpie]: %s", model.free_RVs)
 
 
-def _nuts_settings(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of NUTS by nutpie's names."""
-    nuts = dict(arguments.get("nuts", {}))
-    if "target_accept" in arguments:
-        nuts["target_accept"] = arguments["target_accept"]
-    if "max_treedepth" in nuts:
-        nuts["maxdepth"] = nuts.pop("max_treedepth")
-    return nuts
-
-
 def _sample_by_nutpie(
     model: "pm.Model", compiled: Any, progress: Any, options: dict[str, Any]
 ) -> "DataTree":
     """Sample by ``nutpie.sample``, and add the data groups of PyMC."""
-    import nutpie
-
     given = compiled.coords or {}
     compiled = replace(compiled, _coords=coords.for_nutpie(given))
     store = options.get("zarr_store")
     if isinstance(store, Path):
         options["zarr_store"] = zarr_store.created(store)
     start = time.time()
-    idata = nutpie.sample(compiled, progress_bar=False, progress_callback=progress, **options)
+    idata = sample_by_nutpie(compiled, progress_bar=False, progress_callback=progress, **options)
     seconds = time.time() - start
     if store is not None:
         wanted = {x: options[x] for x in ("save_warmup", "store_unconstrained")}

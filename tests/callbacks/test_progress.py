@@ -76,3 +76,11 @@ def test_a_terminal_gets_the_bars_of_pymc(capsys, monkeypatch):
 def test_a_wrong_layout_is_refused_on_any_stream(wrong):
     with pytest.raises(ValueError, match="progressbar"):
         pymc_fastlogp.sample(model=models.one_number(), **OPTIONS, progressbar=wrong)
+
+
+@pytest.mark.parametrize("has_widgets", [True, False])
+def test_a_notebook_gets_bars_if_rich_can_redraw_them(monkeypatch, has_widgets):
+    monkeypatch.setattr(rich.console.Console, "is_terminal", False)
+    monkeypatch.setattr(rich.console, "_is_jupyter", lambda: True)
+    monkeypatch.setattr(progress, "find_spec", lambda name: has_widgets or None)
+    assert progress.shows_bars() is has_widgets

@@ -116,9 +116,6 @@ def given(monkeypatch):
         ({"max_treedepth": 5}, "max_treedepth is given"),
         ({"nuts": {"gradient_backend": "pytensor"}}, "gradient_backend is given"),
         ({"backend": "jax"}, "backend is given"),
-        ({"nuts": {"draws": 7}}, "draws is given twice"),
-        ({"nuts": {"seed": 7, "chains": 3}}, "chains is given twice"),
-        ({"nuts": {"target_accept": 0.9}, "target_accept": 0.9}, "target_accept is given twice"),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )

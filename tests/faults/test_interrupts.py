@@ -97,3 +97,63 @@ def test_interrupted_sampling_returns_draws(on, start):
     # Without the plugin Numba compiles first.
     said, errors, status = interrupted(start(SAMPLES.replace("ON", str(on))), 2.0 if on else 30.0)
     assert (said, status) == ("True\n", 0), errors
+
+
+# A Ctrl-C at a moment at which nutpie's own handler does not run: after the sampler is made, or before the sampler is stopped.
+OUTLIVED = """
+    import sys
+    sys.modules["jax"] = None
+    import time
+    from nutpie.sample import _BackgroundSampler as Sampler
+    import pymc_fastlogp
+    from tests.faults.models import grouped
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    make = Sampler.__init__
+    def made_and_interrupted(*arguments, **options):
+        make(*arguments, **options)
+        time.sleep(0.3)
+        interrupt()
+
+    if MOMENT == "made":
+        Sampler.__init__ = made_and_interrupted
+    else:
+        Sampler.wait = Sampler.abort = interrupt
+    print("ready", flush=True)
+    options = {"chains": 4, "cores": 2, "progressbar": False, "quiet": True}
+    pymc_fastlogp.sample(100_000, store=FOLDER, model=grouped("poisson"), **options)
+    """
+
+
+@pytest.mark.parametrize("moment", ["made", "stopped"])
+def test_no_thread_of_nutpie_outlives_the_interpreter(moment, start, tmp_path):
+    folder = str(tmp_path / "draws")
+    source = OUTLIVED.replace("FOLDER", repr(folder)).replace("MOMENT", repr(moment))
+    _, errors = (process := start(source)).communicate(timeout=120)
+    assert process.returncode == -signal.SIGINT, errors
+    assert errors.strip().endswith("KeyboardInterrupt")
+
+
+STORES = """
+    import sys
+    sys.modules["jax"] = None
+    import arviz, nutpie, obstore, zarr
+    import pymc_fastlogp
+    from tests.faults.models import grouped
+    options = {"chains": 4, "cores": 2, "progressbar": False}
+    pymc_fastlogp.sample(10, tune=10, model=grouped("poisson"), **options)
+    print("ready", flush=True)
+    idata = pymc_fastlogp.sample(100_000, store=FOLDER, model=grouped("poisson"), **options)
+    print(idata.posterior.sizes["draw"] < 100_000 and not idata.posterior["a"].isnull().any().item())
+    """
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [0.5, 1.0, 2.0, 4.0])
+def test_in_sampling_to_a_store(after, start, tmp_path):
+    source = STORES.replace("FOLDER", repr(str(tmp_path / "draws")))
+    said, errors, status = interrupted(start(source), after)
+    assert status == 0, errors
+    assert said.splitlines()[-1] == "True", errors
