@@ -1,6 +1,7 @@
 """Base class of results that read the same in a terminal and in a notebook: sentences, a table, and notes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from html import escape
 from io import StringIO
 from shutil import get_terminal_size
@@ -9,8 +10,23 @@ from typing import ClassVar
 import pandas as pd
 import rich.box
 from rich.console import Console, Group
+from rich.markup import escape as escape_markup
 from rich.table import Table
 from rich.text import Text
+
+
+@contextmanager
+def progress_line(text: str) -> Iterator[Callable[[str], None]]:
+    """Show a line of progress in a terminal for a block, and yield a function that replaces its text.
+
+    A notebook shows no line: it would keep an empty output.
+    """
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status(escape_markup(text)) as status:
+        yield lambda text: status.update(escape_markup(text))
 
 
 class Shown:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pymc_fastlogp.benchmarking.wait import Wait
+from pymc_fastlogp.benchmarking.wait import PARTS, Wait
 from pymc_fastlogp.display import Shown
 
 
@@ -107,7 +107,13 @@ class BenchmarkResult(Shown):
         ax.set_ylim(len(self.seconds) - 0.5, -0.5)
         ax.set_xscale("log", subs=range(2, 10))
         _label_few_ticks(ax)
-        ax.set_xlabel("microseconds per evaluation of logp and gradient")
+        ax.set_xlabel("microseconds per evaluation of logp and gradient (log scale)")
+        ratios = (
+            f"{side} / {self.baseline} is {self.ratio(side).median:.2f}"
+            for side in self.seconds
+            if side != self.baseline
+        )
+        ax.set_title(f"logp and gradient of {self.n_dim} parameters: {', '.join(ratios)}")
         return ax
 
     def plot_wait(self, ax: Any = None) -> Any:
@@ -132,17 +138,27 @@ class BenchmarkResult(Shown):
         ax = ax or _new_axes(len(self.wait))
         left = np.zeros(len(self.wait))
         widths = np.transpose([wait.parts for wait in self.wait.values()])
-        for part, width in zip(Wait._fields, widths, strict=True):
+        for part, width in zip(PARTS, widths, strict=True):
             ax.barh(range(len(left)), width, left=left, label=part)
             left = left + width
         names = [
-            name + (", given up" if wait.draws is None else "") for name, wait in self.wait.items()
+            name + (", given up" if wait.given_up is not None else "")
+            for name, wait in self.wait.items()
         ]
         ax.set_yticks(range(len(names)), names)
         ax.invert_yaxis()
         ax.set_xlabel("seconds of a fresh process with empty caches")
+        ax.set_title(self._title_of_wait())
         ax.legend()
         return ax
+
+    def _title_of_wait(self) -> str:
+        off, sample = self.wait.get("off"), self.wait.get("sample")
+        if off is None or sample is None or sample.given_up is not None:
+            return "wait for 4 x (1000 + 1000) draws"
+        at_least = "" if off.given_up is None else "at least "
+        ratio = off.total / sample.total
+        return f"wait for 4 x (1000 + 1000) draws: off / sample is {at_least}{ratio:.2f}"
 
     def sentences(self) -> list[str]:
         """Return the time of the baseline and the ratios of the other sides in one sentence."""
