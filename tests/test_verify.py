@@ -368,7 +368,12 @@ def test_a_minibatch_cannot_be_compared():
     ("x", "counts", "index", "said"),
     [
         ([0.5, np.nan, 1], [3, 1, 1], [0, 1, 0], "the first at index 1"),
-        ([0.5, 1, 1], [3, -1, 1], [0, 1, 0], "1 of 3 rows has log density -inf, the first at index 1"),
+        (
+            [0.5, 1, 1],
+            [3, -1, 1],
+            [0, 1, 0],
+            "1 of 3 rows has log density -inf, the first at index 1",
+        ),
         ([0.5, 1, 1], [3, 1, 1], [0, 1, 7], "index 7 is out of bounds for axis 0 with size 2"),
     ],
     ids=["nan covariate", "negative count", "index out of range"],

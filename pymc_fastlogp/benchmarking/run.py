@@ -124,8 +124,11 @@ def benchmark(
                 seed=seed,
                 dtype=np.result_type(*(x.dtype for x in model.continuous_value_vars)).name,
             )
-        except FloatingPointError:
-            raise ValueError(nowhere_finite(_causes(model, seed))) from None
+        except (FloatingPointError, ValueError) as error:
+            is_finite = isinstance(error, ValueError) and str(error) != nowhere_finite()
+            if is_finite or not (causes := _causes(model, seed)):
+                raise
+            raise ValueError(nowhere_finite(causes)) from None
         if not wait:
             return result
         left = max(seconds / 2, seconds - (monotonic() - begin))
@@ -165,8 +168,10 @@ def time_compiled(
 
     Raises
     ------
+    ValueError
+        If too few initial points have a finite logp and gradient.
     FloatingPointError
-        If logp or gradient is not finite.
+        If one side fails at a point at which the other side does not.
     AssertionError
         If the two sides disagree by more than round-off.
     """
@@ -208,10 +213,8 @@ def legal_points(callback: "LogpCallback", seed: int) -> NDArray[np.float64]:
 
     Raises
     ------
-    FloatingPointError
-        If none of :data:`TRIES` points is finite.
     ValueError
-        If fewer than 8 are finite.
+        If fewer than 8 of :data:`TRIES` points are finite.
     """
     rng = np.random.default_rng(seed)
     legal: list[NDArray[np.float64]] = []
@@ -225,7 +228,7 @@ def legal_points(callback: "LogpCallback", seed: int) -> NDArray[np.float64]:
         if len(legal) == N_POINTS:
             return np.stack(legal)
     if not legal:
-        raise FloatingPointError(nowhere_finite())
+        raise ValueError(nowhere_finite())
     raise ValueError(
         f"Only {len(legal)} of {TRIES} jittered initial points have a finite logp and gradient:"
         " give the model better initial values with `initval`."

@@ -12,6 +12,7 @@ from pytensor.graph import clone_replace
 from pymc_fastlogp.decisions import Decision
 from pymc_fastlogp.explanation.result import WRITTEN, Explanation, Outcome, natural_order
 from pymc_fastlogp.explanation.terms import rewrite_terms
+from pymc_fastlogp.models.compile_lock import compiling
 from pymc_fastlogp.models.freeze import can_be_frozen, frozen_copy
 from pymc_fastlogp.models.validate import validated_model
 from pymc_fastlogp.rewrites.rows.compact.grouping import OVERHEAD
@@ -71,11 +72,16 @@ def explain(
     >>> [(row.rows_before, row.rows_after) for row in pymc_fastlogp.explain(model)["y"]]
     [(1000, 1)]
     """
+    model = validated_model("explain", model, freeze_model=freeze_model, gradient=False)
+    with compiling():
+        return _explained(model, is_frozen=freeze_model and can_be_frozen(model), verbose=verbose)
+
+
+def _explained(model: "pm.Model", *, is_frozen: bool, verbose: bool) -> Explanation:
     # Imports of the kernel are lazy, so that the import of the package stays short.
     from pymc_fastlogp.explanation.drawing import Picture
     from pymc_fastlogp.explanation.kernels import kernels_of
 
-    model = validated_model("explain", model, freeze_model=freeze_model, gradient=False)
     moved = [x for x, transform in model.rvs_to_transforms.items() if transform is not None]
     names = {model.rvs_to_values[x].name: x.name for x in moved}
     terms = [pt.as_tensor(x, allow_xtensor_conversion=True).sum() for x in model.logp(sum=False)]
@@ -91,7 +97,7 @@ def explain(
     known = _with_lengths(model, values)
     on = clone_replace(fgraph.outputs, known, rebuild_strict=False)
     values = [known.get(x, x) for x in values]
-    effects, expected = _effects(model, is_frozen=freeze_model and can_be_frozen(model))
+    effects, expected = _effects(model, is_frozen=is_frozen)
     return Explanation(
         rows,
         kernels_of(on, values),

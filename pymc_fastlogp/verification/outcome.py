@@ -170,8 +170,8 @@ class Verification(Shown):
         return pd.DataFrame(
             {
                 "variable": row.variable,
-                "off": f"{row.off:.16g}",
-                "on": f"{row.on:.16g}",
+                "off": f"{row.off:.10g}",
+                "on": f"{row.on:.10g}",
                 "difference": f"{row.difference:.1e}",
                 "allowed": f"{row.allowed:.1e}",
                 "at": row.where,
