@@ -148,7 +148,7 @@ class BenchmarkResult(Shown):
         ]
         ax.set_yticks(range(len(names)), names)
         ax.invert_yaxis()
-        ax.set_xlabel("seconds of a fresh process with empty caches, 4 x (1000 + 1000) draws")
+        ax.set_xlabel("seconds in a fresh process, 4 x (1000 + 1000) draws")
         ax.set_title(self._title_of_wait())
         ax.legend()
         return ax

@@ -123,7 +123,7 @@ def measure_wait(
 
 def _in_fresh_process(model: Path, way: str, freeze_model: bool, patience: float) -> Wait:
     # -P: modules in the folder of the child would shadow others of the same name.
-    command = [sys.executable, "-P", "-W", "ignore", CHILD, model, way, str(freeze_model)]
+    command = [sys.executable, "-P", "-W", "ignore", str(CHILD), str(model), way, str(freeze_model)]
     environment = _environment(model.parent / way, is_on=way != "off")
     try:
         done = subprocess.run(
@@ -148,7 +148,8 @@ def _wait_of(output: str, given_up: float | None = None) -> Wait:
     for line in output.splitlines(keepends=True):
         if line.startswith("{") and line.endswith("\n"):
             seconds |= json.loads(line)
-    return Wait(*(seconds.get(part) for part in PARTS), given_up=given_up)
+    imports, compilation, draws = (seconds.get(part) for part in PARTS)
+    return Wait(imports, compilation, draws, given_up)
 
 
 def _environment(folder: Path, *, is_on: bool) -> dict[str, str]:
