@@ -109,7 +109,7 @@ def test_labels_of_a_plot_do_not_overlap_within_one_decade():
 
 @pytest.fixture(scope="module")
 def waited(model):
-    return benchmark(model, rounds=1, seconds_per_round=0.001)
+    return benchmark(model, rounds=1, seconds_per_round=0.001, seconds=600)
 
 
 def test_processes_of_the_wait_begin_with_nothing_kept_and_the_plugin_on(tmp_path, monkeypatch):
