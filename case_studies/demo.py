@@ -5,6 +5,7 @@
 
 import sys
 from collections.abc import Callable
+from math import erfc, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,11 +73,22 @@ def main() -> int:
     results = [measure(name, make, console) for name, make in MODELS.items()]
     for result in results:
         console.print(posterior_table(result), timing_table(result), sep="\n")
+    console.print(why_that_limit(sum(len(result.comparison) for result in results)))
     for result in results:
         console.print(result.sentence)
     plot(results, PLOT)
     console.print(f"Plot saved as {PLOT}.")
     return exit_code([result.comparison for result in results])
+
+
+def why_that_limit(n_means: int) -> str:
+    """Return the reason for the allowed distance of two posterior means, as chances of a false alarm."""
+    alarms = {limit: n_means * erfc(limit / sqrt(2)) for limit in (2.0, MCSE_LIMIT)}
+    return (
+        f"{MCSE_LIMIT:g} MCSE are allowed because {n_means} means of random draws are compared at once:"
+        f" of equal posteriors, about {alarms[2.0]:.0f} of them would differ by more than 2 MCSE by"
+        f" chance, and {alarms[MCSE_LIMIT]:.1g} by more than {MCSE_LIMIT:g}."
+    )
 
 
 def exit_code(comparisons: list[pd.DataFrame]) -> int:

@@ -41,6 +41,7 @@ autodoc_typehints = "none"
 html_theme = "furo"
 html_title = "pymc_fastlogp"
 html_static_path = ["_static"]
+html_css_files = ["output.css"]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 
 

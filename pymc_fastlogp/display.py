@@ -1,6 +1,7 @@
 """Base class of results that read the same in a terminal and in a notebook: sentences, a table, and notes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from html import escape
 from io import StringIO
 from shutil import get_terminal_size
@@ -9,8 +10,25 @@ from typing import ClassVar
 import pandas as pd
 import rich.box
 from rich.console import Console, Group
+from rich.markup import escape as escape_markup
 from rich.table import Table
 from rich.text import Text
+
+TABLE_STYLE = "margin: 0 0 1em 0; border-collapse: collapse; font-size: 0.85em"
+
+
+@contextmanager
+def progress_line(text: str) -> Iterator[Callable[[str], None]]:
+    """Show a line of progress in a terminal for a block, and yield a function that replaces its text.
+
+    A notebook shows no line: it would keep an empty output.
+    """
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status(escape_markup(text)) as status:
+        yield lambda text: status.update(escape_markup(text))
 
 
 class Shown:
@@ -59,7 +77,7 @@ class Shown:
         return f"{above}{self._html_table()}{below}"
 
     def _html_table(self) -> str:
-        """Return the table with left-aligned text: the styles of notebooks align cells to the right."""
+        """Return the table with left-aligned text: notebooks align cells to the right, and some pages have cells without padding."""
         frame = self.table()
         if frame.empty:
             return ""
@@ -72,12 +90,14 @@ class Shown:
             )
             for tag, row in rows
         )
-        return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+        body = "".join(f"<tr>{line}</tr>" for line in lines)
+        # A table that is wider than the page scrolls.
+        return f'<div style="overflow-x: auto"><table style="{TABLE_STYLE}">{body}</table></div>'
 
     def _style(self, column: str) -> str:
         """Return the CSS of a column."""
         wrapping = "; white-space: pre" if column in self.WHOLE else ""
-        return f"text-align: left; vertical-align: top{wrapping}"
+        return f"text-align: left; vertical-align: top; padding: 0.3em 1.2em 0.3em 0{wrapping}"
 
     def __str__(self) -> str:
         width = get_terminal_size((self.WIDTH, 24)).columns

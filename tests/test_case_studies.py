@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from case_studies.comparison import MCSE_LIMIT, agreement, compare_posteriors, verdict
-from case_studies.demo import Result, draw, exit_code
+from case_studies.demo import Result, draw, exit_code, why_that_limit
 from case_studies.sampling import Run
 from pymc_fastlogp import BenchmarkResult
 from tests.pictures import is_cut_off
@@ -107,6 +107,12 @@ def test_verdict_boasts_only_of_what_was_measured(
     assert phrase in sentence
     assert f"{ratio:.2f}" in sentence
     assert ("times as fast" in sentence) == (rewritten and ratio == 2.0)
+
+
+def test_demo_says_why_the_limit_is_wider_than_for_one_mean() -> None:
+    said = why_that_limit(400)
+    assert "400 means" in said
+    assert "about 18 of them would differ by more than 2 MCSE by chance, and 0.0002" in said
 
 
 def test_picture_of_the_demo_shows_what_it_quotes_and_cuts_no_word_off() -> None:

@@ -349,9 +349,57 @@ def test_likelihoods_that_are_alike_share_a_sentence():
     with pm.Model() as model:
         a = pm.Normal("a")
         for k in range(8):
-            pm.Poisson(f"y{k}", pt.exp(a), observed=np.zeros(40) + k)
+            pm.Poisson(f"y{k}", pt.exp(a), observed=np.ones(40) + k)
+        pm.Poisson("z", pt.exp(a), observed=np.ones(50))
+        pm.Poisson("w", pt.exp(a), observed=np.ones(50))
+    explanation = explain(model, verbose=True)
+    first, *many, _ = explanation.sentences()
+    assert first == "w, z: 50 rows are summed as 1 term, exactly."
+    assert many == ["y0 ... y7, each of 8 likelihoods: 40 rows are summed as 1 term, exactly."]
+    assert "y0 ... y7, each of 8 likelihoods" in {*explanation.table().variable}
+    assert not {f"y{k} (likelihood)" for k in range(8)} & {*explanation.table().variable}
+
+
+def test_likelihoods_that_differ_in_numbers_alone_share_a_sentence():
+    with pm.Model() as model:
+        for k in range(8):
+            a = pm.Normal(f"a_{k}", shape=40 + k)
+            pm.Poisson(f"y_{k}", pt.exp(a), observed=np.arange(40 + k))
     first, _ = explain(model).sentences()
-    assert first == "y0, y1, y2, y3, y4 and 3 more: 40 rows are summed as 1 term, exactly."
+    assert first == (
+        "y_0 ... y_7, each of 8 likelihoods: all 40 to 47 rows are evaluated: a_0 ... a_7 has one"
+        " value per row, so that no rows repeat (gains if rows could share a parameter by an index)."
+    )
+
+
+def test_of_many_terms_with_the_same_operations_one_is_rewritten():
+    def made(n):
+        with pm.Model() as model:
+            rate = pm.HalfNormal("rate")
+            for k in range(n):
+                effects = pm.Normal(f"a_{k}", shape=40)
+                pm.Poisson(f"y_{k}", rate * pt.exp(effects), observed=np.arange(40) + k + 1)
+            pm.Exponential("z", rate, observed=[2.0, 3.0])
+        return explain(model).kernels
+
+    of_many = made(kernels.MOST_ALIKE + 3)
+    assert of_many.n_like_others == 2 * (kernels.MOST_ALIKE + 2)
+    assert of_many.n_nodes == made(1).n_nodes
+    assert f"without {of_many.n_like_others} terms that are like others, are in" in (
+        of_many.sentence()
+    )
+    assert made(kernels.MOST_ALIKE).n_like_others == 0
+
+
+def test_rows_of_imputed_covariates_are_the_rows_of_the_data():
+    rng = data()
+    x = rng.normal(size=600)
+    x[:92] = np.nan
+    with pm.Model() as model:
+        covariate = pm.Normal("x", observed=x)
+        pm.Normal("y", pm.Normal("b") * covariate, 1.0, observed=rng.normal(size=600))
+    [said, *_] = explain(model).sentences()
+    assert said == "y: 600 rows are summed as 94 terms, exactly."
 
 
 def test_the_text_has_the_width_of_the_terminal(explained, monkeypatch):
@@ -438,6 +486,16 @@ def test_graph_draws_before_and_after(explained):
     assert drawing.IN_KERNEL not in off
 
 
+def test_graph_is_drawn_on_demand(radon, monkeypatch):
+    def fail(*_, **__):
+        raise AssertionError
+
+    monkeypatch.setattr(drawing, "rewrite_terms", fail)
+    explanation = explain(radon)
+    with pytest.raises(AssertionError):
+        explanation.graph()
+
+
 def test_graph_has_each_node_once_and_all_arrows_between_nodes(explained):
     for explanation in explained.values():
         places = re.findall(r"^(\w+) \[label", explanation.dot, re.MULTILINE)
@@ -475,6 +533,33 @@ def test_reparametrizable_effects_are_named():
     explanation = explain(model)
     assert any(x.startswith("raw: written non-centered; ") for x in explanation.notes())
     assert not any("sigma" in note and "reparametrize" in note for note in explanation.notes())
+
+
+@pytest.mark.parametrize(
+    ("is_centered", "said"),
+    [
+        (True, "not expected to help the effects a: their rows identify each of them well"),
+        (False, "expected to help the effects a: their rows identify each of them well"),
+    ],
+)
+def test_whether_reparametrize_helps_is_said_last_if_the_data_tell(is_centered, said):
+    rng = data()
+    group = np.repeat(np.arange(40), 50)
+    y = rng.normal(size=40)[group] + 0.1 * rng.normal(size=2000)
+
+    def made(y):
+        with pm.Model(coords={"g": range(40)}) as model:
+            mu, tau = pm.Normal("mu"), pm.HalfNormal("tau")
+            a = pm.Normal("a", mu if is_centered else 0, tau if is_centered else 1, dims="g")
+            mean = a if is_centered else mu + tau * a
+            pm.Normal("y", mean[group], pm.HalfNormal("sigma"), observed=y)
+        return explain(model)
+
+    clear = made(y)
+    assert said in clear.notes()[-1]
+    assert clear.notes()[-1].startswith("reparametrize=True is ")
+    assert clear.to_dict()["expected"] == clear.notes()[-1]
+    assert made(rng.normal(size=2000)).expected == ""
 
 
 def test_effects_are_those_that_reparametrize_places_also_of_data_that_may_change():

@@ -1,5 +1,6 @@
 """Every model of the gallery names its source, passes `verify`, and is explained likelihood by likelihood."""
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -67,7 +68,8 @@ def test_agrees_and_is_explained(name, monkeypatch):
 
     *of_terms, of_kernels = explain(model).sentences()
     named = [variable.name for variable in (*model.observed_RVs, *model.potentials)]
-    said = [name for x in of_terms for name in x.partition(": ")[0].split(" and ")[0].split(", ")]
+    heads = [re.split(" and |, each of |: ", x)[0].replace(" ... ", ", ") for x in of_terms]
+    said = [name for head in heads for name in head.split(", ")]
     assert {*said} <= {*named}
     assert len(of_terms) <= len(said)
     assert all(len(sentence.partition(": ")[2]) > 10 for sentence in of_terms)

@@ -364,18 +364,102 @@ def test_a_minibatch_cannot_be_compared():
         verify(model)
 
 
-@pytest.mark.parametrize("what", ["nan covariate", "negative count"])
-def test_a_model_that_is_finite_nowhere_does_not_pass(what):
-    x = np.array([0.5, np.nan if what == "nan covariate" else 1.0])
-    counts = np.array([3, -1 if what == "negative count" else 1])
+@pytest.mark.parametrize(
+    ("x", "counts", "index", "said"),
+    [
+        ([0.5, np.nan, 1], [3, 1, 1], [0, 1, 0], "the first at index 1"),
+        (
+            [0.5, 1, 1],
+            [3, -1, 1],
+            [0, 1, 0],
+            "1 of 3 rows has log density -inf, the first at index 1",
+        ),
+        ([0.5, 1, 1], [3, 1, 1], [0, 1, 7], "index 7 is out of bounds for axis 0 with size 2"),
+    ],
+    ids=["nan covariate", "negative count", "index out of range"],
+)
+@pytest.mark.parametrize("freeze_model", [True, False])
+def test_a_model_that_is_finite_nowhere_does_not_pass(x, counts, index, said, freeze_model):
     with pm.Model() as model:
-        pm.Poisson("y", pt.exp(pm.Normal("b") * x), observed=counts)
-    result = verify(model, n_random=2)
+        group = pm.Data("group", np.array(index))
+        rate = pt.exp(pm.Normal("b", shape=2)[group] * np.array(x))
+        pm.Poisson("y", rate, observed=np.array(counts))
+    result = verify(model, n_random=2, freeze_model=freeze_model)
     assert not result
     assert result.n_finite == 0
     assert not result.to_dict()["passed"]
-    expected = "the model has no finite log density at any point tried; run model.debug()"
-    assert result.sentences() == [expected]
+    [sentence] = result.sentences()
+    assert sentence.startswith("the model has no finite log density at any point tried: y: ")
+    assert said in sentence
+    assert "out of bounds" not in said or "group: 1 of 3 rows is out of range" in sentence
+
+
+@pytest.fixture
+def slow_clock(monkeypatch):
+    """Return a list of seconds that evaluations take in turn; the last one repeats."""
+    times, now = [1.0], [0.0]
+
+    def tick():
+        now[0] += times[0] / 2
+        return now[0]
+
+    monkeypatch.setattr(sides, "perf_counter", tick)
+    return times
+
+
+def test_slow_models_are_compared_at_as_many_points_as_there_is_time_for(slow_clock):
+    with pm.Model() as model:
+        pm.Normal("a", shape=2)
+    whole, some = verify(model, seconds=None), verify(model, seconds=20.0)
+    assert whole.n_left == 0
+    assert some
+    assert 1 <= some.n_points < whole.n_points == some.n_points + some.n_left
+    assert f"agree at {some.n_points} points of {whole.n_points}, as many" in str(some)
+    assert "For all points: verify(model, seconds=None)." in str(some)
+    kinds = (
+        "the initial point",
+        "random point",
+        "all coordinates",
+        "the point a = ",
+        "the point a[",
+    )
+    origin = {"a": np.zeros(2)}
+    first = [x for x, _ in points_around(origin, {"a": (2,)}, 8, np.random.default_rng(0))[:5]]
+    assert all(x.startswith(kind) for x, kind in zip(first, kinds, strict=True))
+
+
+def test_a_difference_without_time_for_its_round_off_does_not_pass(
+    lifted_model, break_the_lift, slow_clock
+):
+    break_the_lift(1 + 1e-9)
+    result = verify(lifted_model, seconds=4.0)
+    assert not result
+    assert result.n_undecided == 1
+    assert result.agrees
+    assert "At 1 more points the sides differ, and there was no time" in " ".join(
+        str(result).split()
+    )
+
+
+def test_only_points_that_differ_are_compared_with_the_compiled_model(
+    lifted_model, compiled, monkeypatch
+):
+    compile_one, calls = sides._compile, []
+
+    def wrong_numpy(model, start, mode, *, on):
+        function = compile_one(model, start, mode, on=on)
+
+        def evaluate(x):
+            calls.append((mode, on))
+            is_wrong = mode != "NUMBA" and (np.abs(x) == 10).any()
+            return function(x) * (1 + 1e-9 * is_wrong)
+
+        return evaluate
+
+    monkeypatch.setattr(sides, "_compile", wrong_numpy)
+    result = verify(lifted_model)
+    assert result
+    assert calls.count(("NUMBA", False)) < result.n_points / 2
 
 
 @pytest.mark.parametrize(

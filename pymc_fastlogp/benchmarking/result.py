@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pymc_fastlogp.benchmarking.wait import Wait
+from pymc_fastlogp.benchmarking.wait import PARTS, Wait
 from pymc_fastlogp.display import Shown
 
 
@@ -107,7 +107,14 @@ class BenchmarkResult(Shown):
         ax.set_ylim(len(self.seconds) - 0.5, -0.5)
         ax.set_xscale("log", subs=range(2, 10))
         _label_few_ticks(ax)
-        ax.set_xlabel("microseconds per evaluation of logp and gradient")
+        ax.set_xlabel("microseconds per evaluation of logp and gradient (log scale)")
+        others = [side for side in self.seconds if side != self.baseline]
+        ratio = (
+            f": {others[0]} / {self.baseline} is {self.ratio(others[0]).median:.2f}"
+            if others
+            else ""
+        )
+        ax.set_title(f"logp and gradient of {self.n_dim} parameters{ratio}")
         return ax
 
     def plot_wait(self, ax: Any = None) -> Any:
@@ -132,17 +139,27 @@ class BenchmarkResult(Shown):
         ax = ax or _new_axes(len(self.wait))
         left = np.zeros(len(self.wait))
         widths = np.transpose([wait.parts for wait in self.wait.values()])
-        for part, width in zip(Wait._fields, widths, strict=True):
+        for part, width in zip(PARTS, widths, strict=True):
             ax.barh(range(len(left)), width, left=left, label=part)
             left = left + width
         names = [
-            name + (", given up" if wait.draws is None else "") for name, wait in self.wait.items()
+            name + (", given up" if wait.given_up is not None else "")
+            for name, wait in self.wait.items()
         ]
         ax.set_yticks(range(len(names)), names)
         ax.invert_yaxis()
-        ax.set_xlabel("seconds of a fresh process with empty caches")
+        ax.set_xlabel("seconds in a fresh process, 4 x (1000 + 1000) draws")
+        ax.set_title(self._title_of_wait())
         ax.legend()
         return ax
+
+    def _title_of_wait(self) -> str:
+        off, sample = self.wait.get("off"), self.wait.get("sample")
+        if off is None or sample is None or sample.given_up is not None:
+            return "wait"
+        at_least = "" if off.given_up is None else "at least "
+        ratio = off.total / sample.total
+        return f"wait: off / sample is {at_least}{ratio:.2f}"
 
     def sentences(self) -> list[str]:
         """Return the time of the baseline and the ratios of the other sides in one sentence."""

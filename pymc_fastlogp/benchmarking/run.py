@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,10 +10,11 @@ from numpy.typing import NDArray
 
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmarking.result import BenchmarkResult
-from pymc_fastlogp.benchmarking.wait import Wait, measure_wait
+from pymc_fastlogp.benchmarking.wait import SECONDS, measure_wait
 from pymc_fastlogp.config import switched
+from pymc_fastlogp.display import progress_line
 from pymc_fastlogp.models.in_place_rewrites import apply_in_place_rewrites
-from pymc_fastlogp.models.validate import NOWHERE_FINITE, refuse_discrete, validated_model
+from pymc_fastlogp.models.validate import nowhere_finite, refuse_discrete, validated_model
 from pymc_fastlogp.patching import unpatched
 from pymc_fastlogp.verification.roundoff import NOISE_ALLOWED, neighbors
 
@@ -27,6 +29,9 @@ Evaluate = Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]
 N_POINTS = 8
 TRIES = 20 * N_POINTS
 
+# Relative tolerance for each precision. The round-off of upstream is measured less thoroughly than by `verify`.
+RTOL = {"float64": 1e-9, "float32": 1e-4}
+
 
 def benchmark(
     model: "pm.Model | None" = None,
@@ -36,14 +41,15 @@ def benchmark(
     seed: int = 0,
     freeze_model: bool = True,
     wait: bool = True,
+    seconds: float = SECONDS,
 ) -> BenchmarkResult:
     """Time one evaluation of logp and gradient with the plugin off and on, and the wait of a user.
 
     ``nutpie.compile_pymc_model`` compiles both sides. The C function that nutpie calls is timed in a native loop on one
     pinned core, at 8 jittered initial points. The sides run in turn within each round, and ratios are formed round by round.
 
-    The wait is measured in fresh processes with empty caches: imports, compilation, and 4 chains of 1000 + 1000 draws on two
-    cores, given up after 60 seconds. The three processes take about half a minute for a model that samples at once.
+    The wait is measured in three fresh processes with empty caches: imports, compilation, and 4 chains of 1000 + 1000 draws on
+    two cores. A process is stopped after its share of the time. A terminal shows a line of progress.
 
     Parameters
     ----------
@@ -60,6 +66,8 @@ def benchmark(
         :func:`pymc_fastlogp.compile_kwargs`.
     wait : bool
         Whether to measure the wait, too; cloudpickle must then be able to pickle the model.
+    seconds : float
+        Time of the whole benchmark, of which the processes get at least a half. The two compilations before are not stopped.
 
     Returns
     -------
@@ -94,34 +102,84 @@ def benchmark(
         raise ValueError(f"rounds is {rounds}: at least one is needed.")
     model = validated_model("benchmark", model, freeze_model=freeze_model)
     refuse_discrete(model)
-    waits = _waits(model, freeze_model=freeze_model, seed=seed) if wait else {}
-    apply_in_place_rewrites(model)
-    off, on = (compile_model(model, side, freeze_model=freeze_model) for side in ("off", "on"))
-    result = time_compiled(off, on, rounds=rounds, seconds_per_round=seconds_per_round, seed=seed)
+    timing = 2 * rounds * seconds_per_round
+    expected = f"at most about {seconds:.0f} s" if wait else f"{timing:.2g} s"
+    begin = monotonic()
+    with progress_line("benchmark") as show_line:
+
+        def show(step: str) -> None:
+            show_line(f"benchmark ({expected}, and compilation): {step}")
+
+        apply_in_place_rewrites(model)
+        compiled = []
+        for side in ("off", "on"):
+            show(f"compiling with the plugin {side}")
+            compiled.append(compile_model(model, side, freeze_model=freeze_model))
+        show(f"timing logp and gradient for {timing:.2g} s")
+        try:
+            result = time_compiled(
+                *compiled,
+                rounds=rounds,
+                seconds_per_round=seconds_per_round,
+                seed=seed,
+                dtype=np.result_type(*(x.dtype for x in model.continuous_value_vars)).name,
+            )
+        except (FloatingPointError, ValueError) as error:
+            is_finite = isinstance(error, ValueError) and str(error) != nowhere_finite()
+            if is_finite or not (causes := _causes(model, seed)):
+                raise
+            raise ValueError(nowhere_finite(causes)) from None
+        if not wait:
+            return result
+        left = max(seconds / 2, seconds - (monotonic() - begin))
+        waits = measure_wait(model, freeze_model=freeze_model, seconds=left, show=show)
     return replace(result, wait=waits)
 
 
-def _waits(model: "pm.Model", *, freeze_model: bool, seed: int) -> dict[str, Wait]:
-    try:
-        return measure_wait(model, freeze_model=freeze_model)
-    except RuntimeError:
-        # Processes also fail if no chain can start: `legal_points` then raises an error that says so.
-        compiled = compile_model(model, "off", freeze_model=freeze_model)
-        from pymc_fastlogp.benchmarking.native import LogpCallback
+def _causes(model: "pm.Model", seed: int) -> list[str]:
+    """Return the causes that :func:`pymc_fastlogp.sample` names, if the log density is not finite at the initial point."""
+    from pymc_fastlogp.sampling.diagnosis import causes
 
-        legal_points(LogpCallback.from_compiled(compiled), seed)
-        raise
+    try:
+        return causes(model, [model.initial_point(random_seed=seed)])
+    except Exception:  # an operation that needs a compiler
+        return []
 
 
 def time_compiled(
-    off: Any, on: Any, *, rounds: int, seconds_per_round: float, seed: int
+    off: Any,
+    on: Any,
+    *,
+    rounds: int,
+    seconds_per_round: float,
+    seed: int,
+    dtype: str = "float64",
 ) -> BenchmarkResult:
-    """Time two models compiled by nutpie (Numba backend), as :func:`benchmark` does."""
+    """Time two models compiled by nutpie (Numba backend), as :func:`benchmark` does.
+
+    Parameters
+    ----------
+    off, on : nutpie.CompiledModel
+        The models.
+    rounds, seconds_per_round, seed
+        As for :func:`benchmark`.
+    dtype : str
+        Precision of the variables.
+
+    Raises
+    ------
+    ValueError
+        If too few initial points have a finite logp and gradient.
+    FloatingPointError
+        If one side fails at a point at which the other side does not.
+    AssertionError
+        If the two sides disagree by more than round-off.
+    """
     from pymc_fastlogp.benchmarking.native import LogpCallback
 
     callbacks = {"off": LogpCallback.from_compiled(off), "on": LogpCallback.from_compiled(on)}
     points = legal_points(callbacks["off"], seed)
-    check_agreement(callbacks["on"].evaluate, callbacks["off"].evaluate, points)
+    check_agreement(callbacks["on"].evaluate, callbacks["off"].evaluate, points.astype(dtype))
     timers = {side: callback.timer(points) for side, callback in callbacks.items()}
     with pinned():
         seconds = time_in_turn(timers, rounds=rounds, seconds_per_round=seconds_per_round)
@@ -170,21 +228,20 @@ def legal_points(callback: "LogpCallback", seed: int) -> NDArray[np.float64]:
         if len(legal) == N_POINTS:
             return np.stack(legal)
     if not legal:
-        raise ValueError(NOWHERE_FINITE)
+        raise ValueError(nowhere_finite())
     raise ValueError(
         f"Only {len(legal)} of {TRIES} jittered initial points have a finite logp and gradient:"
         " give the model better initial values with `initval`."
     )
 
 
-def check_agreement(
-    evaluate: Evaluate, reference: Evaluate, points: NDArray[np.float64], rtol: float = 1e-9
-) -> None:
+def check_agreement(evaluate: Evaluate, reference: Evaluate, points: NDArray[np.floating]) -> None:
     """Raise AssertionError unless logp and gradient are equal at all points, up to round-off.
 
-    The tolerance is ``rtol`` of the largest gradient entry, plus a multiple of the change of the
-    reference between neighboring points, as in :func:`pymc_fastlogp.verify`.
+    The tolerance is :data:`RTOL` of the largest gradient entry, for the precision of the points, plus a multiple of the
+    change of the reference between neighboring points, as in :func:`pymc_fastlogp.verify`.
     """
+    rtol = RTOL[points.dtype.name]
     rng = np.random.default_rng(0)
     for point in points:
         found, expected = evaluate(point), reference(point)

@@ -5,12 +5,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
-
-from rich.console import Console
-from rich.progress import track
 
 from pymc_fastlogp import patching
 from pymc_fastlogp.config import ENVIRONMENT_VARIABLE, OFF
@@ -21,51 +19,83 @@ if TYPE_CHECKING:
 CHILD = Path(__file__).with_name("wait_child.py")
 # Without the plugin; with its import, sampled by nutpie; by pymc_fastlogp.sample.
 WAYS = ("off", "import", "sample")
-# Seconds after which the draws are given up.
-PATIENCE = 60
+# Seconds of all ways together.
+SECONDS = 60.0
+PARTS = {
+    "imports": "imports",
+    "compilation": "compilation",
+    "draws": "4 x (1000 + 1000) draws",
+}
 
 
 class Wait(NamedTuple):
-    """Seconds of wall time of each part of a user's wait.
+    """Seconds of wall time of each part of a user's wait; None for parts that were not finished.
 
     Attributes
     ----------
-    imports : float
+    imports : float, optional
         Imports of PyMC, of nutpie (except for ``sample``) and of the plugin (except for ``off``).
-    compilation : float
+    compilation : float, optional
         From the call to the start of sampling; for ``sample`` including the conversion of the draws.
     draws : float, optional
-        4 chains of 1000 draws after 1000 tuning steps, on two cores; None if given up after
-        :data:`PATIENCE` seconds.
+        4 chains of 1000 draws after 1000 tuning steps, on two cores.
+    given_up : float, optional
+        Seconds after which the process was stopped; None if it finished.
     """
 
-    imports: float
-    compilation: float
+    imports: float | None
+    compilation: float | None
     draws: float | None
+    given_up: float | None = None
 
     @property
     def total(self) -> float:
-        """The sum of all parts, a lower bound if the draws were given up."""
+        """The sum of all parts, a lower bound if the process was stopped."""
         return sum(self.parts)
 
     @property
     def parts(self) -> tuple[float, float, float]:
-        """The three parts, with :data:`PATIENCE` for draws that were given up."""
-        return self.imports, self.compilation, PATIENCE if self.draws is None else self.draws
+        """The three parts; the time up to the stop belongs to the first unfinished part."""
+        parts = [self.imports, self.compilation, self.draws]
+        known = sum(x for x in parts if x is not None)
+        if self.given_up is not None and None in parts:
+            parts[parts.index(None)] = max(0.0, self.given_up - known)
+        imports, compilation, draws = (x or 0.0 for x in parts)
+        return imports, compilation, draws
 
     def __str__(self) -> str:
-        draws = f"more than {PATIENCE}" if self.draws is None else f"{self.draws:.1f}"
-        more = "more than " if self.draws is None else ""
-        return (
-            f"{more}{self.total:.1f} s (imports {self.imports:.1f}, compilation {self.compilation:.1f},"
-            f" 4 x (1000 + 1000) draws {draws})"
-        )
+        said = []
+        for (field, words), seconds in zip(PARTS.items(), self.parts, strict=True):
+            is_finished = getattr(self, field) is not None
+            said.append(f"{words} {'' if is_finished else 'more than '}{seconds:.1f}")
+            if not is_finished:
+                break
+        more = "" if self.given_up is None else "more than "
+        return f"{more}{self.total:.1f} s ({', '.join(said)})"
 
 
 def measure_wait(
-    model: "pm.Model", *, freeze_model: bool, ways: Iterable[str] = WAYS
+    model: "pm.Model",
+    *,
+    freeze_model: bool,
+    ways: Iterable[str] = WAYS,
+    seconds: float = SECONDS,
+    show: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Wait]:
     """Measure the wait of each way, one process after the other.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    freeze_model : bool
+        Whether data are constants.
+    ways : iterable of str
+        Some of :data:`WAYS`.
+    seconds : float
+        Time of all processes. Each is stopped after its share of the time that is left, the fastest way first.
+    show : callable
+        Function that shows a line of progress.
 
     Raises
     ------
@@ -74,52 +104,52 @@ def measure_wait(
     """
     import cloudpickle
 
+    ways = list(ways)
     try:
         pickled = cloudpickle.dumps(model)
     except Exception as error:
         raise RuntimeError(f"{error}: pass wait=False to benchmark") from error
+    waits = {}
+    end = monotonic() + seconds
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.pickle")
         path.write_bytes(pickled)
-        return {way: _in_fresh_process(path, way, freeze_model) for way in _shown(ways)}
+        for n_done, way in enumerate(reversed(ways)):
+            patience = max(0.0, end - monotonic()) / (len(ways) - n_done)
+            show(f"waiting for {way} in a fresh process, at most {patience:.0f} s")
+            waits[way] = _in_fresh_process(path, way, freeze_model, patience)
+    return {way: waits[way] for way in ways}
 
 
-def _shown(ways: Iterable[str]) -> Iterable[str]:
-    """Show progress in a terminal only: a notebook would keep an empty output."""
-    console = Console(stderr=True)
-    return track(
-        list(ways),
-        "measuring the wait",
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    )
-
-
-def _in_fresh_process(model: Path, way: str, freeze_model: bool) -> Wait:
-    done = subprocess.run(
-        # -P: modules in the folder of the child would shadow others of the same name.
-        [
-            sys.executable,
-            "-P",
-            "-W",
-            "ignore",
-            CHILD,
-            model,
-            way,
-            str(freeze_model),
-            str(PATIENCE),
-        ],
-        env=_environment(model.parent / way, is_on=way != "off"),
-        capture_output=True,
-        text=True,
-    )
+def _in_fresh_process(model: Path, way: str, freeze_model: bool, patience: float) -> Wait:
+    # -P: modules in the folder of the child would shadow others of the same name.
+    command = [sys.executable, "-P", "-W", "ignore", str(CHILD), str(model), way, str(freeze_model)]
+    environment = _environment(model.parent / way, is_on=way != "off")
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=patience
+        )
+    except subprocess.TimeoutExpired as late:
+        output = late.stdout or b""
+        # Bytes on POSIX, even with text=True.
+        written = output.decode() if isinstance(output, bytes) else output
+        return _wait_of(written, given_up=patience)
     if done.returncode:
         last = (done.stderr.strip() or "no message").splitlines()[-1]
         raise RuntimeError(
             f"the process that measures the wait failed ({last}): pass wait=False to benchmark"
         )
-    return Wait(**json.loads(done.stdout.splitlines()[-1]))
+    return _wait_of(done.stdout)
+
+
+def _wait_of(output: str, given_up: float | None = None) -> Wait:
+    """Return the seconds that a child has written, a line of JSON for each finished part."""
+    seconds: dict[str, float] = {}
+    for line in output.splitlines(keepends=True):
+        if line.startswith("{") and line.endswith("\n"):
+            seconds |= json.loads(line)
+    imports, compilation, draws = (seconds.get(part) for part in PARTS)
+    return Wait(imports, compilation, draws, given_up)
 
 
 def _environment(folder: Path, *, is_on: bool) -> dict[str, str]:

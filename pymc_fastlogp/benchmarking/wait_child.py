@@ -1,19 +1,20 @@
-"""Script that measures the wait of one way in a fresh process; the clock starts before all imports of the plugin."""
+"""Script that measures the wait of one way in a fresh process; the clock starts before all imports of the plugin.
 
-import _thread
+A line of JSON for each finished part is printed at once, since the process may be stopped.
+"""
+
 import json
 import logging
 import pickle
 import sys
-import threading
 import time
 from typing import Any
 
 LENGTH: dict[str, Any] = {"draws": 1000, "tune": 1000, "chains": 4, "cores": 2}
 
 
-def main(path: str, way: str, freeze_model: str, patience: str) -> None:
-    """Import, compile and sample; print the seconds of each step as JSON."""
+def main(path: str, way: str, freeze_model: str) -> None:
+    """Import, compile and sample; print the seconds of each step."""
     start = time.perf_counter()
     import pymc  # noqa: F401
 
@@ -21,40 +22,37 @@ def main(path: str, way: str, freeze_model: str, patience: str) -> None:
         import pymc_fastlogp  # noqa: F401
     if way != "sample":
         import nutpie  # noqa: F401
-    imports = time.perf_counter() - start
+    _print(imports=time.perf_counter() - start)
     with open(path, "rb") as file:
         model = pickle.load(file)
     measure = _by_sample if way == "sample" else _by_nutpie
-    seconds = measure(model, freeze_model == "True", float(patience))
-    print(json.dumps({"imports": imports, **seconds}), flush=True)
+    measure(model, freeze_model == "True")
 
 
-def _by_nutpie(model: Any, freeze_model: bool, patience: float) -> dict[str, float | None]:
-    """Return the seconds of compilation and draws, None for draws that exceed ``patience``."""
+def _print(**seconds: float) -> None:
+    print(json.dumps(seconds), flush=True)
+
+
+def _by_nutpie(model: Any, freeze_model: bool) -> None:
+    """Print the seconds of compilation and draws."""
     import nutpie
 
     begin = time.perf_counter()
     compiled = nutpie.compile_pymc_model(model, freeze_model=freeze_model)
-    compilation = time.perf_counter() - begin
+    _print(compilation=time.perf_counter() - begin)
     begin = time.perf_counter()
-    sampler = nutpie.sample(compiled, **LENGTH, seed=1, progress_bar=False, blocking=False)
-    try:
-        sampler.wait(timeout=patience)
-    except TimeoutError:
-        sampler.cancel()
-        return {"compilation": compilation, "draws": None}
-    return {"compilation": compilation, "draws": time.perf_counter() - begin}
+    nutpie.sample(compiled, **LENGTH, seed=1, progress_bar=False)
+    _print(draws=time.perf_counter() - begin)
 
 
-def _by_sample(model: Any, freeze_model: bool, patience: float) -> dict[str, float | None]:
-    """Return the seconds for ``pymc_fastlogp.sample``, interrupted if the draws exceed ``patience``."""
+def _by_sample(model: Any, freeze_model: bool) -> None:
+    """Print the seconds of :func:`pymc_fastlogp.sample`."""
     import pymc_fastlogp
 
-    interrupter = _Interrupter(patience)
+    begin = time.perf_counter()
     log = logging.getLogger("pymc.sampling.mcmc")
     log.setLevel(logging.INFO)
-    log.addHandler(interrupter)
-    begin = time.perf_counter()
+    log.addHandler(_FirstLine(begin))
     idata = pymc_fastlogp.sample(
         model=model,
         **LENGTH,
@@ -63,27 +61,22 @@ def _by_sample(model: Any, freeze_model: bool, patience: float) -> dict[str, flo
         compile_kwargs={"freeze_model": freeze_model},
     )
     call = time.perf_counter() - begin
-    interrupter.timer.cancel()
     draws = idata["posterior"].attrs["sampling_time"]
-    return {"compilation": call - draws, "draws": None if interrupter.is_late else draws}
+    _print(compilation=call - draws, draws=draws)
 
 
-class _Interrupter(logging.Handler):
-    """Interrupt the main thread ``patience`` seconds after the first log line, which marks the start of sampling."""
+class _FirstLine(logging.Handler):
+    """Print the seconds up to the first log line, which marks the start of sampling."""
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, begin: float) -> None:
         super().__init__()
-        self.timer = threading.Timer(patience, self._interrupt)
-        self.timer.daemon = True
-        self.is_late = False
+        self.begin = begin
+        self.is_printed = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self.timer.ident is None:
-            self.timer.start()
-
-    def _interrupt(self) -> None:
-        self.is_late = True
-        _thread.interrupt_main()
+        if not self.is_printed:
+            self.is_printed = True
+            _print(compilation=time.perf_counter() - self.begin)
 
 
 if __name__ == "__main__":

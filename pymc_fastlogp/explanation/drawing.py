@@ -1,13 +1,17 @@
 """Picture of the graph of a log density, plugin off and on, in the language of Graphviz."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from textwrap import shorten
 
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.explanation.terms import rewrite_terms
 from pymc_fastlogp.kernel.lower import is_supported
 
 HEAD = """digraph {
@@ -16,6 +20,31 @@ node [shape=box, style="rounded,filled", fillcolor=white, fontname="Helvetica", 
 edge [arrowsize=0.6, fontname="Helvetica", fontsize=8]"""
 PARAMETER, DATA, IN_KERNEL = "#cfe2f3", "#eeeeee", "#d9ead3"
 WIDEST = 40
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Picture of a log density before and after, drawn on first use: it takes one more rewriting, with the plugin off.
+
+    Parameters
+    ----------
+    terms : sequence of TensorVariable
+        Terms of the log density as PyMC writes them.
+    on : FunctionGraph
+        The terms, rewritten with the plugin on.
+    names : sequence of str
+        Name of the variable of each term.
+    """
+
+    terms: Sequence[TensorVariable]
+    on: FunctionGraph
+    names: Sequence[str]
+
+    @cached_property
+    def dot(self) -> str:
+        """The picture in the language of Graphviz."""
+        off, _ = rewrite_terms(self.terms, on=False)
+        return dot_of(off, self.on, self.names)
 
 
 def dot_of(off: FunctionGraph, on: FunctionGraph, names: Sequence[str]) -> str:

@@ -1,15 +1,16 @@
 """Nodes of logp and gradient inside and outside kernels, with the reasons."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
 from copy import copy
 from textwrap import shorten
 
 import pytensor.tensor as pt
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.gradient import NullTypeGradError
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.config import switched
@@ -26,11 +27,16 @@ NO_RULE = "the kernel has no rule for this Op"
 NOT_THIS_FORM = "the kernel's rule for this Op does not cover its dtype, shape or parameters"
 EXCLUDED = "excluded by the flag optimizer_excluding"
 
+# Largest number of terms with the same operations of which each is rewritten.
+MOST_ALIKE = 20
+
 [KERNEL_RULE] = (rule for rule in GRAPH_RULES if rule.name == "fastlogp_fused_kernel")
 
 
 def kernels_of(terms: Sequence[TensorVariable], value_vars: Sequence[TensorVariable]) -> Kernels:
     """Return the kernels of a log density and its gradient, without compiling them.
+
+    If more than :data:`MOST_ALIKE` terms have the same operations, one of these terms represents all.
 
     Parameters
     ----------
@@ -39,12 +45,16 @@ def kernels_of(terms: Sequence[TensorVariable], value_vars: Sequence[TensorVaria
     value_vars : sequence of TensorVariable
         Variables that the gradient is with respect to.
     """
-    logp = pt.add(*terms)
-    dlogp = gradient(logp, value_vars)
+    kept = _representatives(terms)
+    reached = {*ancestors(kept)}
+    logp = pt.add(*kept)
+    dlogp = gradient(logp, [x for x in value_vars if x in reached])
+    n_like_others = len(terms) - len(kept)
     graph = LOGP_DLOGP if dlogp else LOGP
     fgraph = before_kernels([logp, *dlogp])
     if is_excluded(KERNEL_RULE):
-        return Kernels(graph, (), _counted((node, EXCLUDED) for node in fgraph.apply_nodes))
+        excluded = _counted((node, EXCLUDED) for node in fgraph.apply_nodes)
+        return Kernels(graph, (), excluded, n_like_others)
     n_nodes, outside = [], []
     for region in regions(fgraph, is_supported):
         for nodes, reason, _ in attempts(fgraph, region):
@@ -53,7 +63,40 @@ def kernels_of(terms: Sequence[TensorVariable], value_vars: Sequence[TensorVaria
             else:
                 n_nodes.append(len(nodes))
     outside += [(x, why_unsupported(x)) for x in fgraph.apply_nodes if not is_supported(x)]
-    return Kernels(graph, tuple(n_nodes), _counted(outside))
+    return Kernels(graph, tuple(n_nodes), _counted(outside), n_like_others)
+
+
+def _representatives(terms: Sequence[TensorVariable]) -> list[TensorVariable]:
+    """Return the terms, but only the first one of more than :data:`MOST_ALIKE` with the same operations."""
+    operations = _operations(terms)
+    alike: defaultdict[int, list[TensorVariable]] = defaultdict(list)
+    for term in terms:
+        alike[operations[term]].append(term)
+    return [
+        term for same in alike.values() for term in (same if len(same) <= MOST_ALIKE else same[:1])
+    ]
+
+
+def _operations(terms: Sequence[TensorVariable]) -> dict[Variable, int]:
+    """Return a number for each variable of a graph, equal for equal operations on equal types.
+
+    Lengths, the values of constants, and the names of inputs make no difference.
+    """
+    numbers: dict[Hashable, int] = {}
+    of: dict[Variable, int] = {}
+
+    def number(key: Hashable) -> int:
+        return numbers.setdefault(key, len(numbers))
+
+    for x in ancestors(terms):
+        if x.owner is None:
+            is_broadcast = getattr(x.type, "broadcastable", None)
+            of[x] = number((type(x), type(x.type), getattr(x.type, "dtype", None), is_broadcast))
+    for node in io_toposort([], list(terms)):
+        inputs = tuple(of[x] for x in node.inputs)
+        for position, x in enumerate(node.outputs):
+            of[x] = number((node.op, inputs, position))
+    return of
 
 
 def gradient(

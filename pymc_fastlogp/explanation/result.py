@@ -1,17 +1,24 @@
 """Result of :func:`~pymc_fastlogp.explain`: plain data, sentences and a table."""
 
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
 from pymc_fastlogp.display import Shown
 
+if TYPE_CHECKING:
+    from pymc_fastlogp.explanation.drawing import Picture
+
 PREFIX = "fastlogp_"
 UNLESS = "nothing, unless "
+SPLIT = "fastlogp_split_imputed"
 # Names in front of one sentence: a model may have hundreds of likelihoods that are alike.
 MOST_NAMES = 5
+NUMBER, WORD = re.compile(r"(\d+)"), re.compile(r"(\w+)")
 
 
 @dataclass(frozen=True)
@@ -86,20 +93,28 @@ class Kernels:
         Number of nodes that each kernel replaces.
     outside : tuple of Outside
         Nodes outside of kernels.
+    n_like_others : int
+        Number of terms of the log density that were left out, because each has the same operations as a counted term.
     """
 
     graph: str
     n_nodes: tuple[int, ...]
     outside: tuple[Outside, ...]
+    n_like_others: int = 0
 
     def sentence(self) -> str:
         """Return the number of nodes in kernels as a sentence."""
         inside, outside = sum(self.n_nodes), sum(x.n_nodes for x in self.outside)
+        graph = self.graph + (
+            f", without {self.n_like_others} terms that are like others,"
+            if self.n_like_others
+            else ""
+        )
         if not inside:
-            return f"No node of {self.graph} is in a kernel ({outside} outside)."
+            return f"No node of {graph} is in a kernel ({outside} outside)."
         kernels = "one kernel" if len(self.n_nodes) == 1 else f"{len(self.n_nodes)} kernels"
         rest = f", {outside} outside" if outside else ""
-        return f"{inside} of {inside + outside} nodes of {self.graph} are in {kernels}{rest}."
+        return f"{inside} of {inside + outside} nodes of {graph} are in {kernels}{rest}."
 
 
 # Deterministics are named if they take more than half of the draws, and more megabytes per 1000 draws than this.
@@ -121,8 +136,8 @@ class Explanation(Shown):
         potentials and priors, the largest of a kind first.
     kernels : Kernels
         Kernels of the model's log density and gradient.
-    dot : str
-        The picture of :meth:`graph`, in the language of Graphviz.
+    picture : Picture, optional
+        The picture of :meth:`graph`.
     effects : mapping of str to str
         Action of :func:`pymc_fastlogp.reparametrize` on each free variable, or the reason for none.
     stored : mapping of str to int
@@ -131,17 +146,25 @@ class Explanation(Shown):
         Names of the Deterministics.
     verbose : bool
         Whether the printed form includes the table of rewrites.
+    expected : str
+        Sentence on the gain by ``reparametrize=True``, empty if only a pilot run can tell.
     """
 
     WHOLE: ClassVar[tuple[str, ...]] = ("rewrites", "rows")
 
     rows: tuple[Outcome, ...]
     kernels: Kernels
-    dot: str = field(default="", compare=False)
+    picture: "Picture | None" = field(default=None, compare=False)
     effects: Mapping[str, str] = field(default_factory=dict)
     stored: Mapping[str, int] = field(default_factory=dict)
     deterministics: tuple[str, ...] = ()
     verbose: bool = field(default=False, compare=False)
+    expected: str = ""
+
+    @property
+    def dot(self) -> str:
+        """The picture of :meth:`graph`, in the language of Graphviz."""
+        return self.picture.dot if self.picture else ""
 
     def __getitem__(self, variable: str) -> tuple[Outcome, ...]:
         """Return the rows of one variable or potential."""
@@ -159,10 +182,12 @@ class Explanation(Shown):
                 "graph": self.kernels.graph,
                 "n_nodes": list(self.kernels.n_nodes),
                 "outside": [asdict(outside) for outside in self.kernels.outside],
+                "n_like_others": self.kernels.n_like_others,
             },
             "effects": dict(self.effects),
             "stored": dict(self.stored),
             "deterministics": list(self.deterministics),
+            "expected": self.expected,
         }
 
     def graph(self) -> Any:
@@ -193,49 +218,56 @@ class Explanation(Shown):
         return frame.astype({"rows_before": "Int64", "rows_after": "Int64"})
 
     def sentences(self) -> list[str]:
-        """Return a sentence for each likelihood and potential, and one about kernels."""
-        names: dict[str, list[str]] = {}
-        for name in dict.fromkeys(row.variable for row in self.rows if row.kind != "prior"):
-            names.setdefault(_rows_of(self[name]), []).append(name)
-        of_terms = [f"{_listed(alike)}: {said}." for said, alike in names.items()]
-        return [*of_terms, self.kernels.sentence()]
+        """Return a sentence for each likelihood and potential, or for several that are alike, and one about kernels."""
+        said = {
+            name: (rows[0].kind, [(_rows_of(rows),)])
+            for name, rows in self._by_variable().items()
+            if rows[0].kind != "prior"
+        }
+        return [
+            *(
+                f"{_together(names, kind) or _listed(names)}: {text}."
+                for names, kind, [(text,)] in _alike(said)
+            ),
+            self.kernels.sentence(),
+        ]
 
     def table(self) -> pd.DataFrame:
         """Return the outcomes as text, rewrites with the same outcome in one row; empty unless ``verbose``."""
-        same: dict[tuple[str, ...], list[Outcome]] = {}
-        for row in self.rows if self.verbose else ():
-            if row.rewrite:
-                same.setdefault((_variable(row), _rows(row), _why(row)), []).append(row)
+        by_variable = self._by_variable() if self.verbose else {}
+        said = {name: (rows[0].kind, _lines(rows)) for name, rows in by_variable.items()}
         return pd.DataFrame(
             [
-                (
-                    variable,
-                    ",\n".join(_name(row) for row in rows if row.fired),
-                    n_rows,
-                    _refused(rows) + why,
-                )
-                for (variable, n_rows, why), rows in same.items()
+                (_together(names, kind) or f"{_listed(names)} ({kind})", *line)
+                for names, kind, lines in _alike(said)
+                for line in lines
             ],
             columns=["variable", "rewrites", "rows", "rewrites that do not apply"],
         )
 
+    def _by_variable(self) -> dict[str, list[Outcome]]:
+        rows: dict[str, list[Outcome]] = {}
+        for row in self.rows:
+            rows.setdefault(row.variable, []).append(row)
+        return rows
+
     def notes(self) -> list[str]:
         """Return effects that ``reparametrize`` may change, and large Deterministics; if ``verbose``, also variables without rewrites and nodes outside of kernels."""
-        always = [*self._placed(), *self._large()]
+        always = [*self._large(), *self._placed(), *([self.expected] if self.expected else [])]
         if not self.verbose:
-            return [*always, "explain(model, verbose=True) lists each rewrite."]
+            return ["explain(model, verbose=True) lists each rewrite.", *always]
         idle: dict[str, list[str]] = {}
         for row in self.rows:
             if not row.rewrite:
                 idle.setdefault(row.reason, []).append(_variable(row))
         return [
             *(f"{_listed(names)}: {reason}." for reason, names in idle.items()),
-            *always,
             *(
                 f"Outside of kernels: {x.n_nodes} x {x.op}: {x.reason}."
                 for x in self.kernels.outside
             ),
             f"The names of rewrites are shown without the prefix {PREFIX}.",
+            *always,
         ]
 
     def _placed(self) -> list[str]:
@@ -273,7 +305,70 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _rows_of(rows: tuple[Outcome, ...]) -> str:
+def natural_order(name: str) -> list[int | str]:
+    """Return a key by which ``y_2`` comes before ``y_10``."""
+    return [int(x) if x.isdecimal() else x for x in NUMBER.split(name)]
+
+
+def _together(names: list[str], kind: str) -> str:
+    """Return the first and the last of many names that differ in numbers alone, with their count; else an empty string."""
+    if len(names) <= MOST_NAMES or len({*map(_without_numbers, names)}) > 1:
+        return ""
+    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    return f"{names[0]} ... {names[-1]}, each of {len(names)} {plural}"
+
+
+def _without_numbers(text: str) -> str:
+    return NUMBER.sub("#", text)
+
+
+Line = tuple[str, ...]
+
+
+def _alike(
+    said: Mapping[str, tuple[str, Sequence[Line]]],
+) -> Iterator[tuple[list[str], str, list[Line]]]:
+    """Yield variables of a kind with the same lines; of many variables, names and lines may differ in numbers.
+
+    Parameters
+    ----------
+    said : mapping of str to (str, sequence of tuple of str)
+        Kind and lines of each variable.
+
+    Yields
+    ------
+    names : list of str
+    kind : str
+    lines : list of tuple of str
+        Lines of all of these variables, with ranges for numbers that differ.
+    """
+    patterns = {name: _without_numbers(f"{name} {lines}") for name, lines in said.items()}
+    counts = Counter(patterns.values())
+    groups: dict[str, list[str]] = {}
+    for name, pattern in patterns.items():
+        key = pattern if counts[pattern] > MOST_NAMES else repr(said[name])
+        groups.setdefault(key, []).append(name)
+    for names in groups.values():
+        names.sort(key=natural_order)
+        by_line = zip(*(said[name][1] for name in names), strict=True)
+        lines = [tuple(map(_merged, zip(*line, strict=True))) for line in by_line]
+        yield names, said[names[0]][0], lines
+
+
+def _merged(texts: Iterable[str]) -> str:
+    """Return texts that differ in numbers as one: ``y_0 has 40 rows`` and others as ``y_0 ... y_9 has 37 to 44 rows``."""
+    return "".join(map(_merged_word, zip(*(WORD.split(text) for text in texts), strict=True)))
+
+
+def _merged_word(words: tuple[str, ...]) -> str:
+    if len({*words}) == 1:
+        return words[0]
+    if all(word.isdecimal() for word in words):
+        return f"{min(words, key=int)} to {max(words, key=int)}"
+    return f"{words[0]} ... {words[-1]}"
+
+
+def _rows_of(rows: Sequence[Outcome]) -> str:
     """Return the number of rows and of summed terms of one variable, or the reason for as many terms as rows."""
     about_rows = [row for row in rows if row.rows_before is not None]
     if not about_rows:
@@ -281,10 +376,34 @@ def _rows_of(rows: tuple[Outcome, ...]) -> str:
         return refused[-1] if refused else "rewritten, with as many rows as before"
     before = max(row.rows_before or 0 for row in about_rows)
     after = max(row.rows_after or 0 for row in about_rows)
+    if any(row.rewrite == SPLIT for row in rows):
+        before, after = map(sum, zip(*_halves(about_rows), strict=True))
     if after < before:
         return f"{before} rows are summed as {after} {'term' if after == 1 else 'terms'}, exactly"
     why = [_why(row) for row in about_rows if not row.fired and row.rows_after == after]
     return f"all {before} rows are evaluated{''.join(f': {x}' for x in why[-1:])}"
+
+
+def _halves(rows: Sequence[Outcome]) -> list[tuple[int, int]]:
+    """Return the rows and terms of observed and of missing values, which imputation evaluates apart."""
+    terms: dict[int, int] = {}
+    for row in rows:
+        if row.rows_before is not None and row.rows_after is not None:
+            terms[row.rows_before] = max(terms.get(row.rows_before, 0), row.rows_after)
+    made = {row.rows_after for row in rows if row.fired}
+    return sorted(((n, after) for n, after in terms.items() if n not in made), reverse=True)[:2]
+
+
+def _lines(rows: Sequence[Outcome]) -> list[Line]:
+    """Return the lines of one variable in the table of rewrites: rewrites with the same outcome in one line."""
+    same: dict[tuple[str, str], list[Outcome]] = {}
+    for row in rows:
+        if row.rewrite:
+            same.setdefault((_rows(row), _why(row)), []).append(row)
+    return [
+        (",\n".join(_name(row) for row in alike if row.fired), n_rows, _refused(alike) + why)
+        for (n_rows, why), alike in same.items()
+    ]
 
 
 def _variable(row: Outcome) -> str:

@@ -10,9 +10,10 @@ import pytensor.tensor as pt
 from pytensor.graph import clone_replace
 
 from pymc_fastlogp.decisions import Decision
-from pymc_fastlogp.explanation.result import WRITTEN, Explanation, Outcome
+from pymc_fastlogp.explanation.result import WRITTEN, Explanation, Outcome, natural_order
 from pymc_fastlogp.explanation.terms import rewrite_terms
-from pymc_fastlogp.models.freeze import frozen_copy
+from pymc_fastlogp.models.compile_lock import compiling
+from pymc_fastlogp.models.freeze import can_be_frozen, frozen_copy
 from pymc_fastlogp.models.validate import validated_model
 from pymc_fastlogp.rewrites.rows.compact.grouping import OVERHEAD
 
@@ -71,16 +72,20 @@ def explain(
     >>> [(row.rows_before, row.rows_after) for row in pymc_fastlogp.explain(model)["y"]]
     [(1000, 1)]
     """
+    model = validated_model("explain", model, freeze_model=freeze_model, gradient=False)
+    with compiling():
+        return _explained(model, is_frozen=freeze_model and can_be_frozen(model), verbose=verbose)
+
+
+def _explained(model: "pm.Model", *, is_frozen: bool, verbose: bool) -> Explanation:
     # Imports of the kernel are lazy, so that the import of the package stays short.
-    from pymc_fastlogp.explanation.drawing import dot_of
+    from pymc_fastlogp.explanation.drawing import Picture
     from pymc_fastlogp.explanation.kernels import kernels_of
 
-    model = validated_model("explain", model, freeze_model=freeze_model, gradient=False)
     moved = [x for x, transform in model.rvs_to_transforms.items() if transform is not None]
     names = {model.rvs_to_values[x].name: x.name for x in moved}
     terms = [pt.as_tensor(x, allow_xtensor_conversion=True).sum() for x in model.logp(sum=False)]
     fgraph, recorder = rewrite_terms(terms)
-    upstream, _ = rewrite_terms(terms, on=False)
     in_order = [*_terms(model)]
     by_importance = sorted(in_order, key=_importance)
     rows = tuple(
@@ -92,14 +97,16 @@ def explain(
     known = _with_lengths(model, values)
     on = clone_replace(fgraph.outputs, known, rebuild_strict=False)
     values = [known.get(x, x) for x in values]
+    effects, expected = _effects(model, is_frozen=is_frozen)
     return Explanation(
         rows,
         kernels_of(on, values),
-        dot_of(upstream, fgraph, [variable.name for _, variable, _ in in_order]),
-        _effects(model),
+        Picture(terms, fgraph, [variable.name for _, variable, _ in in_order]),
+        effects,
         _stored(model),
         tuple(x.name for x in model.deterministics),
         verbose,
+        expected,
     )
 
 
@@ -129,23 +136,39 @@ def _stored(model: "pm.Model") -> dict[str, int]:
     return stored
 
 
-COMPARES = "reparametrize compares parametrizations in a pilot run"
+COMPARES = (
+    "reparametrize compares parametrizations in a pilot run, and keeps this one"
+    " if the likelihood couples the entries"
+)
 # Alone, a scale of effects is no reason to reparametrize a model.
 SCALE = "reparametrize lets it come near zero: it is the scale of effects"
+EXPECTED = "reparametrize=True is {} to help the effects {}: their rows identify each of them well, and they are {}."
 
 
-def _effects(model: "pm.Model") -> dict[str, str]:
-    """Return the action of ``reparametrize`` on each free variable."""
+def _effects(model: "pm.Model", *, is_frozen: bool) -> tuple[dict[str, str], str]:
+    """Return the action of ``reparametrize`` on each free variable, and a sentence about its gain if the data tell."""
     from pymc_fastlogp.reparametrization.model_with_sites import find_effects
+    from pymc_fastlogp.reparametrization.well_identified import centered_if_well_identified
 
     try:
         # `reparametrize` freezes the data, also if the explained graph does not.
-        found = find_effects(frozen_copy(model))
+        model = model if is_frozen else frozen_copy(model)
+        found = find_effects(model)
     except (NotImplementedError, ValueError) as error:
-        return {rv.name: f"reparametrize leaves it: {error}" for rv in model.free_RVs}
+        return {rv.name: f"reparametrize leaves it: {error}" for rv in model.free_RVs}, ""
     placed = {name: f"{WRITTEN}{kind}; {COMPARES}" for name, kind in found.kinds.items()}
     placed |= dict.fromkeys(found.scales, SCALE)
-    return placed | {x.name: f"reparametrize leaves it: {x.reason}" for x in found.unchanged}
+    placed |= {x.name: f"reparametrize leaves it: {x.reason}" for x in found.unchanged}
+    if centered_if_well_identified(model, found) is None:
+        return placed, ""
+    [names] = found.blocks
+    is_centered = all(found.kinds[name] == "centered" for name in names)
+    said = (
+        ("not expected", "written centered")
+        if is_centered
+        else ("expected", "written non-centered")
+    )
+    return placed, EXPECTED.format(said[0], " and ".join(names), said[1])
 
 
 def _terms(model: "pm.Model") -> Iterator[tuple[str, pt.TensorVariable, int]]:
@@ -160,10 +183,11 @@ def _terms(model: "pm.Model") -> Iterator[tuple[str, pt.TensorVariable, int]]:
         yield kind, variable, term
 
 
-def _importance(term: tuple[str, pt.TensorVariable, int]) -> tuple[int, float, str]:
+def _importance(term: tuple[str, pt.TensorVariable, int]) -> tuple[int, float, list[int | str]]:
+    """Return a key by which terms are sorted: by kind, then large terms first, then by name."""
     kind, variable, _ = term
     size = _size(kind, variable)
-    return KINDS.index(kind), -inf if size is None else -size, variable.name
+    return KINDS.index(kind), -inf if size is None else -size, natural_order(variable.name)
 
 
 def _outcomes(

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pymc_fastlogp.config import ENVIRONMENT_VARIABLE, is_switched_on
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     import pymc as pm
 
 PASS_ONE = "pass what `with pm.Model() as model:` made, or call it inside of that block."
-NOWHERE_FINITE = "the model has no finite log density at any point tried; run model.debug()"
 
 
 def validated_model(
@@ -72,6 +72,14 @@ def model_with_variables(asker: str, model: "pm.Model | None") -> "pm.Model":
     if not model.free_RVs:
         raise ValueError(f"{asker} needs a free variable: give the model one without `observed`.")
     return model
+
+
+def nowhere_finite(causes: Iterable[str] = ()) -> str:
+    """Return the sentence about a model without a finite log density, with the causes if they are known."""
+    known = "; ".join(causes)
+    return "the model has no finite log density at any point tried" + (
+        f": {known}" if known else "; run model.debug()"
+    )
 
 
 def refuse_discrete(model: "pm.Model") -> None:

@@ -2,7 +2,7 @@ r"""Compare a model's log density and gradient with the plugin on and off.
 
 With the plugin on, the model is compiled as for a sampler, in mode NUMBA. With the plugin off, NumPy runs PyTensor's
 operations one by one, which saves a second compilation. The model is compiled with the plugin off only if the two
-sides differ, or if NumPy lacks an operation; then the compiled result decides.
+sides differ at a point, or if NumPy lacks an operation; then the compiled result decides at this point.
 
 Two computations of one density may differ by round-off. The size of legitimate round-off depends on the point:
 

@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from pymc_fastlogp.display import Shown
-from pymc_fastlogp.models.validate import NOWHERE_FINITE
+from pymc_fastlogp.models.validate import nowhere_finite
+
+MORE_TIME = "verify(model, seconds=None)"
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,12 @@ class Verification(Shown):
         Number of points far out that were not compared: logp or gradient is not finite with the plugin off, and different with the plugin on.
     n_finite : int
         Number of points with a finite log density on at least one side.
+    n_left : int
+        Number of points for which there was no time.
+    n_undecided : int
+        Number of points with differences whose round-off there was no time to measure.
+    causes : tuple of str
+        Reasons why the log density is not finite at the initial point, if it is finite nowhere.
     """
 
     WHOLE: ClassVar[tuple[str, ...]] = ("off", "on", "difference", "allowed", "")
@@ -85,6 +93,9 @@ class Verification(Shown):
     rtol: float
     n_beyond: int = 0
     n_finite: int = 1
+    n_left: int = 0
+    n_undecided: int = 0
+    causes: tuple[str, ...] = ()
 
     @property
     def agrees(self) -> bool:
@@ -93,8 +104,8 @@ class Verification(Shown):
 
     @property
     def passed(self) -> bool:
-        """Return whether all entries pass, and the log density is finite at some point."""
-        return self.agrees and self.n_finite > 0
+        """Return whether all entries pass at all points that were begun, and the log density is finite at some point."""
+        return self.agrees and self.n_finite > 0 and not self.n_undecided
 
     def __bool__(self) -> bool:
         return self.passed
@@ -110,20 +121,39 @@ class Verification(Shown):
     def sentences(self) -> list[str]:
         """Return the result in a sentence or two."""
         if self.agrees and not self.n_finite:
-            return [NOWHERE_FINITE]
+            return [nowhere_finite(self.causes)]
+        return [
+            *self._compared(),
+            *(
+                [
+                    f"{self.n_beyond} more points, far out, were not compared:"
+                    " logp or gradient is not finite with the plugin off, and differs with the plugin on."
+                ]
+                if self.n_beyond
+                else []
+            ),
+            *(
+                [
+                    f"At {self.n_undecided} more points the sides differ, and there was no time to measure the"
+                    f" round-off: {MORE_TIME}."
+                ]
+                if self.n_undecided
+                else []
+            ),
+        ]
+
+    def _compared(self) -> list[str]:
+        """Return the verdict in a sentence; none if no point was compared."""
+        if not self.rows:
+            return []
         worst = max(self.rows, key=lambda row: row.ratio)
         names = ", ".join(row.variable for row in self.rows if not row.passed)
         verdict = "agree" if self.agrees else f"DIFFER in {names}"
-        found = (
-            f"Logp and gradient, plugin off and on, {verdict} at {self.n_points} points:"
-            f" the largest difference is {worst.ratio:.2g} times the allowed difference."
-        )
-        if not self.n_beyond:
-            return [found]
+        n_all = self.n_points + self.n_left + self.n_beyond + self.n_undecided
+        of_all = f" of {n_all}, as many as there was time for" if self.n_left else ""
         return [
-            found,
-            f"{self.n_beyond} more points, far out, were not compared:"
-            " logp or gradient is not finite with the plugin off, and differs with the plugin on.",
+            f"Logp and gradient, plugin off and on, {verdict} at {self.n_points} points{of_all}:"
+            f" the largest difference is {worst.ratio:.2g} times the allowed difference."
         ]
 
     def notes(self) -> list[str]:
@@ -131,20 +161,21 @@ class Verification(Shown):
         if not self.rows or not self.n_finite:
             return []
         return [
-            f"Allowed: {self.rtol:g} of the largest entry, plus the round-off of PyTensor's own result at the point."
+            f"Allowed: {self.rtol:g} of the largest entry, plus the round-off of PyTensor's own result at the point.",
+            *([f"For all points: {MORE_TIME}."] if self.n_left else []),
         ]
 
     def table(self) -> pd.DataFrame:
-        """Return the worst entry of each variable as text."""
+        """Return the worst entry of each variable as text; empty if the log density is finite nowhere."""
         return pd.DataFrame(
             {
                 "variable": row.variable,
-                "off": f"{row.off:.16g}",
-                "on": f"{row.on:.16g}",
+                "off": f"{row.off:.10g}",
+                "on": f"{row.on:.10g}",
                 "difference": f"{row.difference:.1e}",
                 "allowed": f"{row.allowed:.1e}",
                 "at": row.where,
                 "": "ok" if row.passed else "DIFFERS",
             }
-            for row in self.rows
+            for row in (self.rows if self.n_finite else ())
         )

@@ -1,6 +1,7 @@
 """Points for the comparison of logp and gradient: random points, extreme points, and points out of support."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain, zip_longest
 
 import numpy as np
 
@@ -14,28 +15,56 @@ ALONE = {"float64": 10.0, "float32": 4.0}
 MOST_ALONE = 3
 
 
+Points = Iterable[tuple[str, np.ndarray]]
+
+
 def points_around(
     start: dict[str, np.ndarray],
     sizes: Sizes,
     n_random: int,
     rng: np.random.Generator,
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield descriptions and raveled points in the precision of the variables."""
+) -> list[tuple[str, np.ndarray]]:
+    """Return descriptions and raveled points in the precision of the variables: the initial point, then of each kind in turn."""
     origin = np.concatenate([np.ravel(start[name]) for name in sizes])
-    yield "the initial point", origin
-    for i in range(n_random):
+    # One kind after the other draws its random numbers.
+    kinds = [
+        list(points)
+        for points in (
+            _random_points(origin, n_random, rng),
+            _extreme_points(origin, rng),
+            _points_outside(origin, sizes),
+            _points_with_one_entry_apart(origin, sizes, rng),
+        )
+    ]
+    in_turn = chain.from_iterable(zip_longest(*kinds))
+    return [("the initial point", origin), *(point for point in in_turn if point is not None)]
+
+
+def _random_points(origin: np.ndarray, n: int, rng: np.random.Generator) -> Points:
+    for i in range(n):
         yield f"random point {i}", (origin + rng.normal(size=origin.size)).astype(origin.dtype)
+
+
+def _extreme_points(origin: np.ndarray, rng: np.random.Generator) -> Points:
     for extreme in EXTREMES:
         signs = rng.choice([-1.0, 1.0], size=origin.size).astype(origin.dtype)
         value = max(origin.dtype.type(extreme), np.finfo(origin.dtype).tiny)
         yield f"all coordinates {value:g}", np.full_like(origin, value)
         yield f"all coordinates -{value:g}", np.full_like(origin, -value)
         yield f"all coordinates {value:g} or -{value:g}", signs * value
+
+
+def _points_outside(origin: np.ndarray, sizes: Sizes) -> Points:
     for name, segment in segments(sizes):
         for value in OUTSIDE:
             x = origin.copy()
             x[segment] = value
             yield f"the point {name} = {value:g}", x
+
+
+def _points_with_one_entry_apart(
+    origin: np.ndarray, sizes: Sizes, rng: np.random.Generator
+) -> Points:
     # Not around the initial point: terms of a gradient may cancel to the last digit there, and upstream folds them as constants.
     near = (origin + rng.normal(size=origin.size)).astype(origin.dtype)
     for name, segment in segments(sizes):

@@ -1,17 +1,21 @@
 """The public :func:`verify`: compile a model with the plugin on and off, and compare both at all points."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from math import inf
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pymc_fastlogp.config import switched
+from pymc_fastlogp.display import progress_line
 from pymc_fastlogp.models.in_place_rewrites import apply_in_place_rewrites
 from pymc_fastlogp.models.validate import validated_model
 from pymc_fastlogp.verification.comparison import compare, is_beyond_upstream
 from pymc_fastlogp.verification.outcome import Verification, WorstEntry
-from pymc_fastlogp.verification.points import points_around
+from pymc_fastlogp.verification.points import Sizes, points_around
 from pymc_fastlogp.verification.roundoff import N_NOISY, Noise, neighbors, numpy_mode
 
 if TYPE_CHECKING:
@@ -21,6 +25,9 @@ if TYPE_CHECKING:
     from pymc_fastlogp.compilation.nutpie_model import CompiledModel
 
 LogpDlogp = Callable[[np.ndarray], np.ndarray]
+
+# Share of the time in which points are begun; the rest is for the round-off at the last of them.
+SHARE_TO_BEGIN = 0.5
 
 # SciPy's message for a matrix that is not finite.
 NOT_FINITE = "array must not contain infs or NaNs"
@@ -37,10 +44,11 @@ def verify(
     seed: int = 0,
     freeze_model: bool = True,
     compiled: "CompiledModel | None" = None,
+    seconds: float | None = 10.0,
 ) -> Verification:
     """Compare logp and all gradient entries of ``model`` with the plugin off and on.
 
-    The model without the plugin runs in NumPy, uncompiled. If the sides differ, this model is compiled and compared again.
+    The model without the plugin runs in NumPy, uncompiled. At a point where the sides differ, the compiled model decides.
 
     Parameters
     ----------
@@ -61,6 +69,9 @@ def verify(
         :func:`pymc_fastlogp.compile_kwargs`.
     compiled : CompiledModel, optional
         The model as compiled by :func:`pymc_fastlogp.compile_pymc_model`; by default the model is compiled.
+    seconds : float, optional
+        Time for evaluations, without compilation; a single evaluation is not interrupted. Slow models are compared at
+        fewer points, and the result says at how many. None for no limit.
 
     Returns
     -------
@@ -87,14 +98,24 @@ def verify(
     else:  # `apply_in_place_rewrites` is for the first compilation of a model.
         on = _given(compiled, model)
     _check_repeats(on, model, start)
+    clock = _Clock(seconds)
+    upstream = _Upstream(
+        lambda mode: _compile(model, start, mode, on=False), clock, np.random.default_rng(seed)
+    )
+    found = _compared(model, start, clock.timed(on), upstream, n_random, rtol)
+    if found.n_finite or found.n_undecided:
+        return found
+    return replace(found, causes=_causes(model, start))
+
+
+def _causes(model: "pm.Model", start: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    """Return the causes that :func:`pymc_fastlogp.sample` names, if the log density is not finite at the initial point."""
+    from pymc_fastlogp.sampling.diagnosis import causes
+
     try:
-        by_numpy = _verify(model, start, on, n_random, rtol, seed)
-    except ValueError:  # an operation that upstream runs in Numba alone
-        by_numpy = None
-    if by_numpy is not None and by_numpy.agrees:
-        return by_numpy
-    by_numba = _compile(model, start, "NUMBA", on=False)
-    return _verify(model, start, on, n_random, rtol, seed, by_numba)
+        return tuple(causes(model, [start]))
+    except Exception:  # an operation that needs a compiler
+        return ()
 
 
 def _check_repeats(logp_dlogp: LogpDlogp, model: "pm.Model", start: dict[str, np.ndarray]) -> None:
@@ -107,58 +128,166 @@ def _check_repeats(logp_dlogp: LogpDlogp, model: "pm.Model", start: dict[str, np
         )
 
 
-def _verify(
+class _Clock:
+    """Time that evaluations have left.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        Seconds at the start; None for no limit.
+    """
+
+    def __init__(self, seconds: float | None):
+        self.seconds = self.left = inf if seconds is None else seconds
+
+    def timed(self, function: LogpDlogp) -> LogpDlogp:
+        """Return a function whose calls take from the time, without the first call, which compiles."""
+        is_first = True
+
+        def evaluate(x: np.ndarray) -> np.ndarray:
+            nonlocal is_first
+            begin = perf_counter()
+            try:
+                return function(x)
+            finally:
+                self.left -= 0.0 if is_first else perf_counter() - begin
+                is_first = False
+
+        return evaluate
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether there is time for one more point."""
+        return self.left > (1 - SHARE_TO_BEGIN) * self.seconds or self.seconds == inf
+
+
+class _Upstream:
+    """Upstream's logp and gradient: run in NumPy, in NumPy with noise, and compiled.
+
+    Parameters
+    ----------
+    compile : callable
+        Function that compiles the model without the plugin in a mode.
+    clock : _Clock
+        Time of all evaluations.
+    rng : numpy.random.Generator
+        Source of points and noise.
+    """
+
+    def __init__(
+        self, compile: "Callable[[Mode | str], LogpDlogp]", clock: _Clock, rng: np.random.Generator
+    ):
+        self.clock, self.rng, self.noise = clock, rng, Noise(rng)
+        self._in_numpy = cache(lambda: clock.timed(compile(numpy_mode(self.noise))))
+        self._compiled = cache(lambda: clock.timed(compile("NUMBA")))
+        self._is_in_numpy = True
+
+    def values(self, x: np.ndarray) -> Iterator[tuple[np.ndarray, Iterator[np.ndarray]]]:
+        """Yield upstream's result and its round-off at a point, as :meth:`_around`: by NumPy, then compiled."""
+        noisy: list[np.ndarray] = []
+        if self._is_in_numpy:
+            try:
+                off = self._in_numpy()
+                yield off(x), self._around(x, off, noisy)
+            except ValueError:  # an operation that upstream runs in Numba alone
+                self._is_in_numpy = False
+        off = self._compiled()
+        yield off(x), self._around(x, off, noisy)
+
+    def _around(
+        self, x: np.ndarray, off: LogpDlogp, noisy: list[np.ndarray]
+    ) -> Iterator[np.ndarray]:
+        """Yield upstream's results around a point, shape ``(k, n)``, with one more row each time, cheap rows first.
+
+        More rows can only increase the tolerance, so the comparison stops as soon as all entries pass.
+
+        Parameters
+        ----------
+        x : ndarray
+            The point.
+        off : callable
+            Upstream's function for neighbors of the point.
+        noisy : list of ndarray
+            Results with noise at the point, to which more are added.
+        """
+        yield np.empty((0, 1 + x.size))
+        near: list[np.ndarray] = []
+        for x_near in neighbors(x, self.rng):
+            near.append(off(x_near))
+            yield np.array(near)
+        for n in range(1, N_NOISY + 1 if self._is_in_numpy else 0):
+            if len(noisy) < n:
+                with self.noise.on():
+                    noisy.append(self._in_numpy()(x))
+            yield np.array(near + noisy[:n])
+
+
+def _compared(
     model: "pm.Model",
     start: dict[str, np.ndarray],
     on: LogpDlogp,
+    upstream: _Upstream,
     n_random: int,
     rtol: float | None,
-    seed: int,
-    off: LogpDlogp | None = None,
 ) -> Verification:
-    """Compare a compiled function with upstream's function ``off``, by default run in NumPy."""
+    """Compare a compiled function with upstream's at all points for which there is time."""
     sizes = {v.name: np.shape(start[v.name]) for v in model.continuous_value_vars}
     if rtol is None:
         rtol = RTOL[np.result_type(*(start[name] for name in sizes)).name]
-    rng = np.random.default_rng(seed)
-    noise = Noise(rng)
-    in_numpy = cache(lambda: _compile(model, start, numpy_mode(noise), on=False))
-    off = off or in_numpy()
-    points = list(points_around(start, sizes, n_random, rng))
+    clock = upstream.clock
+    points = points_around(start, sizes, n_random, upstream.rng)
     worst: dict[str, WorstEntry] = {}
-    n_beyond = n_finite = 0
-    for label, x in points:
-        values = off(x), on(x)
-        n_finite += any(np.isfinite(value[0]) for value in values)
-        if is_beyond_upstream(x, *values):
-            n_beyond += 1
-            continue
-        for near in _noise(x, off, in_numpy, noise):
-            rows = list(compare(*values, near, label, sizes, rtol))
-            if all(row.passed for row in rows):
+    n_begun = n_beyond = n_finite = n_undecided = 0
+    with progress_line("verify") as show:
+        for label, x in points:
+            if n_begun and not clock.may_begin:
                 break
-        for row in rows:
-            if row.variable not in worst or row.ratio > worst[row.variable].ratio:
-                worst[row.variable] = row
-    return Verification(tuple(worst.values()), len(points) - n_beyond, rtol, n_beyond, n_finite)
+            show(f"verify: {n_begun} of {len(points)} points")
+            n_begun += 1
+            found = _at(label, x, on(x), upstream, sizes, rtol)
+            n_finite += found.is_finite
+            n_beyond += found.is_beyond
+            n_undecided += found.is_undecided
+            for row in found.rows:
+                if row.variable not in worst or row.ratio > worst[row.variable].ratio:
+                    worst[row.variable] = row
+    return Verification(
+        tuple(worst.values()),
+        n_begun - n_beyond - n_undecided,
+        rtol,
+        n_beyond,
+        n_finite,
+        len(points) - n_begun,
+        n_undecided,
+    )
 
 
-def _noise(
-    x: np.ndarray, off: LogpDlogp, in_numpy: Callable[[], LogpDlogp], noise: Noise
-) -> Iterator[np.ndarray]:
-    """Yield upstream's results around a point, shape ``(k, n)``, with one more row each time, cheap rows first.
+class _Found(NamedTuple):
+    """Comparison at one point; without rows if the point is beyond upstream or undecided."""
 
-    More rows can only increase the tolerance, so the comparison stops as soon as all entries pass.
-    """
-    near: list[np.ndarray] = []
-    yield np.empty((0, 1 + x.size))
-    for x_near in neighbors(x, noise.rng):
-        near.append(off(x_near))
-        yield np.array(near)
-    for _ in range(N_NOISY):
-        with noise.on():
-            near.append(in_numpy()(x))
-        yield np.array(near)
+    rows: list[WorstEntry]
+    is_finite: bool
+    is_beyond: bool = False
+    is_undecided: bool = False
+
+
+def _at(
+    label: str, x: np.ndarray, on: np.ndarray, upstream: _Upstream, sizes: Sizes, rtol: float
+) -> _Found:
+    """Compare at one point. Where NumPy's result differs, the result of the compiled model decides."""
+    rows: list[WorstEntry] = []
+    is_finite = False
+    for off, around in upstream.values(x):
+        is_finite = bool(np.isfinite(off[0]) or np.isfinite(on[0]))
+        if is_beyond_upstream(x, off, on):
+            return _Found([], is_finite, is_beyond=True)
+        for near in around:
+            rows = list(compare(off, on, near, label, sizes, rtol))
+            if all(row.passed for row in rows):
+                return _Found(rows, is_finite)
+            if upstream.clock.left <= 0:
+                return _Found([], is_finite, is_undecided=True)
+    return _Found(rows, is_finite)
 
 
 def _compile(
@@ -175,7 +304,7 @@ def _compile(
         try:
             with np.errstate(all="ignore"):
                 logp, dlogp = function(x)
-        except (ValueError, ZeroDivisionError) as error:
+        except (ValueError, ZeroDivisionError, IndexError) as error:
             if not _is_of_the_point(error):
                 raise
             return np.full(1 + x.size, -np.inf)
@@ -191,9 +320,10 @@ def _is_of_the_point(error: Exception) -> bool:
 
     - inverses and eigenvectors of singular matrices;
     - SciPy, for a matrix that is not finite (PyTensor appends the node to the message);
-    - Numba, for a division by zero.
+    - Numba, for a division by zero;
+    - an index out of range.
     """
-    if isinstance(error, np.linalg.LinAlgError | ZeroDivisionError):
+    if isinstance(error, np.linalg.LinAlgError | ZeroDivisionError | IndexError):
         return True
     return str(error).startswith(NOT_FINITE)
 
