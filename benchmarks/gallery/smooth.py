@@ -68,6 +68,16 @@ def spline_by_group(rng):
 
 
 @in_gallery
+def spline_columns(rng):
+    """patsy, `count ~ bs(hour, df=40) + temperature`: a basis of 40 splines, 4 of them nonzero in a row (Eilers and Marx 1996)."""
+    rows = 2000
+    basis = _cubic_basis(np.sort(rng.uniform(0, 24, rows)), 40)
+    design = np.column_stack([basis, rng.normal(size=rows)])
+    eta = pm.Normal("Intercept") + design @ pm.Normal("beta", 0, 0.5, shape=design.shape[1])
+    pm.Poisson("count", pm.math.exp(eta), observed=rng.poisson(3, rows))
+
+
+@in_gallery
 def icar_counts(rng):
     """Besag 1974, PyMC reference of `ICAR`: counts in 15 x 15 areas."""
     W = _grid(15, 15)

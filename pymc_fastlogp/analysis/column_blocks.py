@@ -27,6 +27,8 @@ SAMPLE = 1025
 CHUNK = 4_000_000
 # Most blocks that are open while columns are colored.
 MAX_BLOCKS = 32
+# Largest cost of the split matrix, relative to the whole matrix.
+MAX_COST_SHARE = 0.75
 # Ratios between proportional columns. Others could overflow or underflow before they meet the coefficient.
 SMALLEST_RATIO, LARGEST_RATIO = 2.0**-100, 2.0**100
 
@@ -96,12 +98,12 @@ def column_blocks(x: np.ndarray, fewest: int) -> ColumnBlocks | None:
     x : numpy.ndarray
         Matrix of booleans, integers or floats, with at least one row.
     fewest : int
-        Least number of columns of a block.
+        Least number of columns of a block: the cost of a block, in dense columns.
 
     Returns
     -------
     ColumnBlocks or None
-        None if there is no block, or if entries of the columns in blocks are not finite.
+        None if blocks save too little, or if entries of the columns in blocks are not finite.
     """
     sample = _sample(x)
     baselines = np.partition(sample, len(sample) // 2, axis=0)[len(sample) // 2]
@@ -135,13 +137,13 @@ def _of_all_rows(
     others = {j for each in proportional for j in each.columns}
     first = [j for j, (rows, _) in of_column.items() if len(rows) and j not in others]
     groups = _colored((of_column[j].rows for j in first), first, len(x), fewest)
-    if not groups:
-        return None
     blocks = [_block(group, [of_column[j] for j in group], len(x)) for group in groups]
     in_block = {j for group in groups for j in group}
     proportional = [each for each in proportional if each.first in in_block]
     in_block |= {j for each in proportional for j in each.columns}
     in_block |= {j for j, (rows, _) in of_column.items() if not len(rows)}
+    if x.shape[1] - len(in_block) + fewest * len(blocks) > MAX_COST_SHARE * x.shape[1]:
+        return None
     return ColumnBlocks(
         {j: float(baselines[j]) for j in sorted(in_block) if baselines[j]},
         blocks,

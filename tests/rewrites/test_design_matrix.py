@@ -27,8 +27,8 @@ LEVEL, OTHER = rng.permuted(np.arange(N) % L), rng.permuted(np.arange(N) % M)
 DUMMIES, OTHERS = (LEVEL[:, None] == np.arange(L)) * 1.0, (OTHER[:, None] == np.arange(M)) * 1.0
 CELLS = (DUMMIES[:, :, None] * OTHERS[:, None, :]).reshape(N, -1)
 Z = rng.normal(size=(N, 3))
-PLACE = np.sort(rng.uniform(0, 9, size=N))
-HATS = np.clip(1 - np.abs(PLACE[:, None] - np.arange(10)), 0, None)
+PLACE = np.sort(rng.uniform(0, 19, size=N))
+HATS = np.clip(1 - np.abs(PLACE[:, None] - np.arange(20)), 0, None)
 GROUP = rng.permuted(np.arange(N) % 5)
 
 
@@ -211,6 +211,7 @@ REFUSED = {
     "entries that are NaN": NAN_IN_DENSE,
     "small": joined(DUMMIES, Z)[:50],
     "more columns than rows": (np.arange(60)[:, None] == np.arange(80)) * 1.0,
+    "dummies of few levels": joined(OTHERS, Z, Z**2),
     "dummies that overlap": (rng.random((N, 12)) < 0.5) * 1.0,
 }
 

@@ -40,7 +40,8 @@ When it applies
 - ``dot``, ``@``, ``matmul``, ``tensordot`` and ``matvec`` of a constant matrix with coefficients, from either side, and
   sums of rows of products. The matrix is numpy data, or frozen ``pm.Data``: booleans, integers or floats in any memory
   order, with at least 1000 entries and no more columns than rows.
-- At least 4 columns make a block. Fewer columns stay in the dense matrix.
+- At least 4 columns make a block, and fewer columns stay in the dense matrix. A block counts as 4 dense columns; all
+  columns then count at most 3/4 of the columns of the matrix.
 - Columns that equal their median in at least half of the rows. A sample of 1025 rows decides, and a matrix without
   blocks in the sample costs no more to compile than the sample.
 
