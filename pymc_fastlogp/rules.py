@@ -251,6 +251,8 @@ RULES: tuple[Rule, ...] = (
         "linalg.design_matrix.local_sparse_design_of_squares",
         ROWS,
     ),
+    # Behind `gaussian_rows`, whose triangle reads the columns of the matrix, and behind the gathers of sparse columns.
+    Rule("fastlogp_row_kronecker", "linalg.row_kronecker.local_row_kronecker", ROWS),
     # Behind `gaussian_rows`, which reads the rows of a product as written.
     Rule("fastlogp_hoist_reductions", "rows.compact.hoist_reductions.local_hoist_reductions", ROWS),
     # Behind `hoist_reductions`: a likelihood has at least as many cells as its reductions have distinct rows.

@@ -72,6 +72,10 @@ SPELLINGS = {
     "dot": (lambda x, b: pt.dot(x, b), lambda p: (p,)),
     "matmul": (lambda x, b: pt.constant(x) @ b, lambda p: (p,)),
     "from the left": (lambda x, b: b @ pt.constant(x).T, lambda p: (p,)),
+    "scaled column": (
+        lambda x, b: pt.dot(x, b[:, None] * np.full((b.type.shape[0], 1), 2.0)),
+        lambda p: (p,),
+    ),
     "one column": (lambda x, b: pt.dot(x, b[:, None]), lambda p: (p,)),
     "one row": (lambda x, b: pt.dot(b[None], x.T), lambda p: (p,)),
     "sum": (lambda x, b: (x * b).sum(axis=-1), lambda p: (p,)),

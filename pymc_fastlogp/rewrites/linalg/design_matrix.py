@@ -247,8 +247,9 @@ def _parse(node: Apply) -> Product | None:
 def _parse_dot(node: Apply) -> Product | None:
     left, right = node.inputs
     if isinstance(left, TensorConstant):
-        if _is_column(right):
-            return _product(node, left, Coefficients(right.owner.inputs[0]), (0, "x"))
+        vector = as_vector(right)
+        if vector is not None:
+            return _product(node, left, Coefficients(vector), (0, "x"))
         return _product(node, left, Coefficients(right), (0, 1))
     if isinstance(right, TensorConstant):
         return _product(node, right, Coefficients(left.T), (1, 0), is_transposed=True)
@@ -281,9 +282,12 @@ def _coefficients_of_rows(b: TensorVariable) -> Coefficients | None:
     return Coefficients(table, group) if is_index and group.type.ndim == 1 else None
 
 
-def _is_column(b: TensorVariable) -> bool:
-    """Return whether ``b`` is a vector as a matrix with one column."""
-    return isinstance(b.owner_op, DimShuffle) and b.owner.op.new_order == (0, "x")
+def as_vector(b: TensorVariable) -> TensorVariable | None:
+    """Return a matrix with one column as a vector, None for other matrices."""
+    if isinstance(b.owner_op, DimShuffle) and b.owner.op.new_order == (0, "x"):
+        vector: TensorVariable = b.owner.inputs[0]
+        return vector
+    return b.squeeze(1) if b.type.shape[1] == 1 else None
 
 
 def _product(
