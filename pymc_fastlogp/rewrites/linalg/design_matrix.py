@@ -15,12 +15,12 @@ gather,
 .. math:: \sum_{j \in B} x_{ij} b_j = \sum_{j \in B} m_j b_j + v_i \, b_{c_i},
 
 with the baseline :math:`m_j` of a column, the column :math:`c_i` that differs in row :math:`i`, and the difference
-:math:`v_i`. :mod:`~pymc_fastlogp.analysis.column_blocks` finds the blocks. Factors without :math:`v_i` need no product;
-differences that are equal within a column scale its coefficient once. A row without a difference reads a zero behind the
-coefficients. Constant columns have only a baseline. Centered and standardized dummies have two values, so they are blocks
-too. Columns with proportional differences share a coefficient.
+:math:`v_i`. :mod:`~pymc_fastlogp.analysis.column_blocks` finds the blocks. If all :math:`v_i` are one, the gather needs
+no product. Differences that are equal within a column scale its coefficient once. A row without a difference reads a
+zero behind the coefficients. Constant columns have only a baseline. Centered and standardized dummies have two values,
+so they are blocks too. Columns with proportional differences share a coefficient.
 
-The rule runs before the gradient and before the other rules about rows. They see a model that is written with an
+The rule runs before the gradient and before the other rules about rows. Those rules see a model that is written with an
 index: :mod:`row compaction <pymc_fastlogp.rewrites.rows.compact.compact_rows>`,
 :mod:`triangles <pymc_fastlogp.rewrites.gaussian.gaussian_rows>` per group, rows sorted by an index. The gradient is a
 scatter into the coefficients.
@@ -30,8 +30,8 @@ The order of additions changes, and a difference from a nonzero baseline is roun
 
 **Coefficients that are not finite.** Zero times infinity is NaN, so one infinite or NaN coefficient makes every row of
 ``X @ b`` NaN. After the rewrite, rows that do not read the coefficient are finite, as in a model that is written with
-an index. A row with a nonzero entry of the coefficient still is infinite or NaN. PyTensor's ``local_0_dot_x`` drops
-zeros in the same way. A coefficient with a proper prior has the density zero at infinity, so the log density is -inf or
+an index. A row with a nonzero entry for the coefficient stays infinite or NaN. PyTensor's ``local_0_dot_x`` drops a
+matrix of zeros likewise. A coefficient with a proper prior has the density zero at infinity, so the log density is -inf or
 NaN in both forms. Only a coefficient whose prior is flat at infinity can give a finite log density, if no row that
 reads the coefficient contributes -inf or NaN.
 
