@@ -142,7 +142,8 @@ def _of_all_rows(
     proportional = [each for each in proportional if each.first in in_block]
     in_block |= {j for each in proportional for j in each.columns}
     in_block |= {j for j, (rows, _) in of_column.items() if not len(rows)}
-    if x.shape[1] - len(in_block) + fewest * len(blocks) > MAX_COST_SHARE * x.shape[1]:
+    cost = x.shape[1] - len(in_block) + fewest * len(blocks)
+    if not blocks or cost > MAX_COST_SHARE * x.shape[1]:
         return None
     return ColumnBlocks(
         {j: float(baselines[j]) for j in sorted(in_block) if baselines[j]},

@@ -215,6 +215,7 @@ REFUSED = {
     "entries that are NaN": NAN_IN_DENSE,
     "small": joined(DUMMIES, Z)[:50],
     "more columns than rows": (np.arange(60)[:, None] == np.arange(80)) * 1.0,
+    "constant columns": np.full((N, 5), 2.0),
     "dummies of few levels": joined(OTHERS, Z, Z**2),
     "dummies that overlap": (rng.random((N, 12)) < 0.5) * 1.0,
 }
