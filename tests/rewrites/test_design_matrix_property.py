@@ -28,7 +28,7 @@ class Designs:
         self.n = draw(st.sampled_from([150, 500, 1100, 2500]))
 
     def factor(self):
-        n_levels = self.draw(st.integers(2, 12))
+        n_levels = self.draw(st.integers(3, 20))
         shares = self.rng.dirichlet(np.ones(n_levels))
         level = self.rng.choice(n_levels, size=self.n, p=shares)
         if self.draw(st.booleans()):
@@ -68,8 +68,8 @@ class Designs:
     def columns(self):
         kinds = [self.factor, self.interaction, self.slopes, self.centered, self.constant]
         kinds += [self.covariates, self.spline, self.scattered]
-        of_columns = self.draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=4))
-        return np.column_stack([kind() for kind in of_columns])
+        of_columns = self.draw(st.lists(st.sampled_from(kinds), max_size=3))
+        return np.column_stack([self.factor(), *(kind() for kind in of_columns)])
 
     def matrix(self):
         x = self.columns()
@@ -185,11 +185,11 @@ def check_any_design(n):
 
 
 def test_same_for_any_design():
-    counts = check_any_design(30)
-    assert counts[True] >= 8
+    counts = check_any_design(40)
+    assert counts[True] >= 5
     assert counts[False] >= 1
 
 
 @pytest.mark.slow
 def test_same_for_very_many_designs():
-    assert check_any_design(1500)[True] >= 500
+    assert check_any_design(1500)[True] >= 400
