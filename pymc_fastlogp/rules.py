@@ -218,8 +218,18 @@ RULES: tuple[Rule, ...] = (
     Rule("fastlogp_rising_factorial", "loggamma.rising_factorial.local_rising_factorial", ROWS),
     # Behind `rising_factorial`, for the differences that it refuses.
     Rule("fastlogp_gamma_difference", "loggamma.gamma_difference.local_gamma_difference", ROWS),
+    # Before the other rules about rows, which then see a model that is written with an index.
+    Rule("fastlogp_sparse_design", "linalg.design_matrix.local_sparse_design", ROWS),
     # Before `compact_rows`: sums of squares have a closed form in fewer cells than distinct rows.
     Rule("fastlogp_gaussian_rows", "gaussian.gaussian_rows.local_gaussian_rows", ROWS),
+    # Behind `gaussian_rows`, for squares that could have become a triangle of the whole matrix and did not.
+    Rule(
+        "fastlogp_sparse_design_of_squares",
+        "linalg.design_matrix.local_sparse_design_of_squares",
+        ROWS,
+    ),
+    # Behind `gaussian_rows`, whose triangle reads the columns of the matrix, and behind the gathers of sparse columns.
+    Rule("fastlogp_row_kronecker", "linalg.row_kronecker.local_row_kronecker", ROWS),
     # Behind `gaussian_rows`, which reads the rows of a product as written.
     Rule("fastlogp_hoist_reductions", "rows.compact.hoist_reductions.local_hoist_reductions", ROWS),
     # Behind `hoist_reductions`: a likelihood has at least as many cells as its reductions have distinct rows.

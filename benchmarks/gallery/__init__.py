@@ -11,6 +11,7 @@ from benchmarks.gallery import (  # noqa: F401
     core,
     counts,
     effects,
+    formulas,
     limits,
     long_tables,
     matrices,

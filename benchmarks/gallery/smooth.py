@@ -43,6 +43,16 @@ def hsgp_counts(rng):
 
 
 @in_gallery
+def hsgp_of_two_dimensions(rng):
+    """PyMC, `pm.gp.HSGP` of two coordinates: counts at 800 places, 24 x 24 basis functions (Riutort-Mayol et al. 2023)."""
+    rows = 800
+    places = rng.uniform(-1, 1, size=(rows, 2))
+    cov = pm.HalfNormal("eta") ** 2 * pm.gp.cov.ExpQuad(2, ls=pm.InverseGamma("ls", 5, 2, shape=2))
+    f = pm.gp.HSGP(m=[24, 24], c=1.3, cov_func=cov).prior("f", X=places)
+    pm.Poisson("count", pt.exp(pm.Normal("level") + f), observed=rng.poisson(3, rows))
+
+
+@in_gallery
 def spline_by_bambi(rng):
     """Bambi, notebook "Regression splines": `doy ~ bs(year, df=15)`, 827 years of cherry blossoms."""
     year = np.sort(rng.choice(np.arange(812, 2016), 827, replace=False)).astype(float)
@@ -65,6 +75,16 @@ def spline_by_group(rng):
     alpha = pm.Exponential("alpha", 1.0)
     y = rng.negative_binomial(3, 0.1, rows)
     pm.NegativeBinomial("count", mu=pt.exp(level + smooth), alpha=alpha, observed=y)
+
+
+@in_gallery
+def spline_columns(rng):
+    """patsy, `count ~ bs(hour, df=40) + temperature`: a basis of 40 splines, 4 of them nonzero in a row (Eilers and Marx 1996)."""
+    rows = 2000
+    basis = _cubic_basis(np.sort(rng.uniform(0, 24, rows)), 40)
+    design = np.column_stack([basis, rng.normal(size=rows)])
+    eta = pm.Normal("Intercept") + design @ pm.Normal("beta", 0, 0.5, shape=design.shape[1])
+    pm.Poisson("count", pm.math.exp(eta), observed=rng.poisson(3, rows))
 
 
 @in_gallery

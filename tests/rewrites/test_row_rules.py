@@ -23,7 +23,7 @@ from pymc_fastlogp.rules import ROWS, RULES
 from tests.rewrites.conftest import pregrad
 
 NAMES = [rule.name for rule in RULES if rule.database == ROWS]
-RISING, DIFFERENCE, GAUSSIAN, REDUCE, COMPACT, HOIST, ORDER = NAMES
+RISING, DIFFERENCE, DESIGN, GAUSSIAN, SQUARES, KRONECKER, REDUCE, COMPACT, HOIST, ORDER = NAMES
 
 RNG = np.random.default_rng(0)
 N = 300
@@ -31,14 +31,22 @@ GROUP, SORTED = RNG.integers(0, 4, N), np.repeat(np.arange(4), N // 4)
 Y, X = RNG.normal(size=(2, N))
 COUNTS = RNG.integers(0, 5, N).astype(float)
 LONG = np.tile(RNG.normal(size=(N // 10, 10)), (10, 1))
+LEVELS = RNG.integers(0, 9, size=(2, N))
+DUMMIES, CROSSED = ((level[:, None] == np.arange(9)) * 1.0 for level in LEVELS)
 theta, phi = pt.tensor("theta", shape=(4,)), pt.tensor("phi", shape=(N,))
+beta, omega = pt.tensor("beta", shape=(18,)), pt.tensor("omega", shape=(1600,))
+BASES = RNG.normal(size=(2, N, 40))
+PRODUCTS = (BASES[0][:, :, None] * BASES[1][:, None, :]).reshape(N, -1)
 size = pt.exp(pt.scalar("log_size"))
 
 # What each rule is for, and no other.
 ALONE = {
     RISING: pt.gammaln(size + 3) - pt.gammaln(size),
     DIFFERENCE: pt.gammaln(pt.exp(phi) + theta[1]) - pt.gammaln(theta[1]),
+    DESIGN: pt.tanh(pt.dot(DUMMIES, beta[:9]) * phi),
     GAUSSIAN: pt.sqr(Y - theta[GROUP] * X).sum(),
+    SQUARES: pt.sqr(phi - pt.dot(np.column_stack([DUMMIES, CROSSED]), beta)),
+    KRONECKER: pt.tanh(pt.dot(PRODUCTS, omega) * phi),
     REDUCE: pt.max(LONG * theta[0], axis=1) * phi,
     COMPACT: pt.exp(theta[GROUP]).sum(),
     HOIST: pt.sin(pt.gammaln(theta[SORTED] + COUNTS)) * phi,
