@@ -1,0 +1,57 @@
+"""Placeholders of columns: shared variables that hold the first rows of a table."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+
+if TYPE_CHECKING:
+    from pymc_fastlogp.tables.table import Table
+
+
+@dataclass(frozen=True)
+class Column:
+    """Column of a table that a placeholder stands for.
+
+    Attributes
+    ----------
+    table : Table
+        The table; None in another process, where the placeholder is data like any other.
+    name : str
+        Name of the column.
+    is_coded : bool
+        Whether the placeholder holds positions among the sorted levels in place of values.
+    """
+
+    table: "Table | None"
+    name: str
+    is_coded: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Column, (None, self.name, self.is_coded)
+
+
+def placeholder(column: Column, values: np.ndarray) -> SharedVariable:
+    """Return a vector of unknown length that holds ``values``."""
+    import pytensor
+
+    variable = pytensor.shared(values, name=column.name, shape=(None,))
+    # Clones of a variable share its tag.
+    variable.tag.table_column = column
+    return variable
+
+
+def column_of(x: Variable) -> Column | None:
+    """Return the column that a variable stands for, None if the variable is no placeholder."""
+    column = getattr(x.tag, "table_column", None) if isinstance(x, SharedVariable) else None
+    return column if isinstance(column, Column) and column.table is not None else None
+
+
+def columns_in(variables: Iterable[Variable]) -> dict[Variable, Column]:
+    """Return the placeholders that graphs read, with their columns."""
+    found = ((x, column_of(x)) for x in ancestors(variables))
+    return {x: column for x, column in found if column is not None}
