@@ -131,6 +131,8 @@ class Explanation(Shown):
         Names of the Deterministics.
     verbose : bool
         Whether the printed form includes the table of rewrites.
+    tables : mapping of str to str
+        Rows that were read for each likelihood over a table.
     """
 
     WHOLE: ClassVar[tuple[str, ...]] = ("rewrites", "rows")
@@ -142,6 +144,7 @@ class Explanation(Shown):
     stored: Mapping[str, int] = field(default_factory=dict)
     deterministics: tuple[str, ...] = ()
     verbose: bool = field(default=False, compare=False)
+    tables: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, variable: str) -> tuple[Outcome, ...]:
         """Return the rows of one variable or potential."""
@@ -163,6 +166,7 @@ class Explanation(Shown):
             "effects": dict(self.effects),
             "stored": dict(self.stored),
             "deterministics": list(self.deterministics),
+            "tables": dict(self.tables),
         }
 
     def graph(self) -> Any:
@@ -193,12 +197,13 @@ class Explanation(Shown):
         return frame.astype({"rows_before": "Int64", "rows_after": "Int64"})
 
     def sentences(self) -> list[str]:
-        """Return a sentence for each likelihood and potential, and one about kernels."""
+        """Return a sentence for each likelihood over a table, for each likelihood and potential, and one about kernels."""
         names: dict[str, list[str]] = {}
         for name in dict.fromkeys(row.variable for row in self.rows if row.kind != "prior"):
             names.setdefault(_rows_of(self[name]), []).append(name)
         of_terms = [f"{_listed(alike)}: {said}." for said, alike in names.items()]
-        return [*of_terms, self.kernels.sentence()]
+        of_tables = [f"{name}: {said}." for name, said in self.tables.items()]
+        return [*of_tables, *of_terms, self.kernels.sentence()]
 
     def table(self) -> pd.DataFrame:
         """Return the outcomes as text, rewrites with the same outcome in one row; empty unless ``verbose``."""

@@ -13,7 +13,8 @@ from pymc_fastlogp.decisions import Decision
 from pymc_fastlogp.explanation.result import WRITTEN, Explanation, Outcome
 from pymc_fastlogp.explanation.terms import rewrite_terms
 from pymc_fastlogp.models.freeze import frozen_copy
-from pymc_fastlogp.models.validate import validated_model
+from pymc_fastlogp.models.table_rows import without_tables
+from pymc_fastlogp.models.validate import model_with_variables, validated_model
 from pymc_fastlogp.rewrites.rows.compact.grouping import OVERHEAD
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def explain(
     from pymc_fastlogp.explanation.drawing import dot_of
     from pymc_fastlogp.explanation.kernels import kernels_of
 
-    model = validated_model("explain", model, freeze_model=freeze_model, gradient=False)
+    reduced = without_tables(model_with_variables("explain", model))
+    model = validated_model("explain", reduced.model, freeze_model=freeze_model, gradient=False)
     moved = [x for x, transform in model.rvs_to_transforms.items() if transform is not None]
     names = {model.rvs_to_values[x].name: x.name for x in moved}
     terms = [pt.as_tensor(x, allow_xtensor_conversion=True).sum() for x in model.logp(sum=False)]
@@ -100,6 +102,7 @@ def explain(
         _stored(model),
         tuple(x.name for x in model.deterministics),
         verbose,
+        {name: rows.sentence() for name, rows in reduced.tables.items()},
     )
 
 

@@ -157,8 +157,8 @@ def without_tables(model: "pm.Model", *, first_rows: bool = False) -> Reduced:
         axis = _axis(copy, factor, columns)
         table = _table_of(name, columns)
         read: ReadRows = table.first_rows if first_rows else table.rows
-        rows = read([*columns.values()])
-        names = tuple(dict.fromkeys(x.name for x in columns.values()))
+        names = tuple(x for x in table.columns if x in {column.name for column in columns.values()})
+        rows = read(sorted(columns.values(), key=lambda x: (names.index(x.name), x.is_coded)))
         tables[name] = TableRows(names, table.engine, rows)
         _replace(copy, factor, axis, columns, rows)
     return Reduced(copy, tables)
@@ -230,8 +230,11 @@ def _replace(
         x: pt.constant(rows.columns[column].astype(x.type.dtype)) for x, column in columns.items()
     }
     counts = np.ones(rows.n_cells) if rows.counts is None else rows.counts
-    weights = pt.constant(counts.astype(config.floatX))
+    weights = pt.constant(counts.astype(config.floatX), name=f"{name}_n_rows")
     is_weighted = rows.counts is not None
+    if is_weighted:  # so that draws come with the counts
+        model.data_vars.append(weights)
+        model.add_named_variable(weights)
     del model.named_vars[name]
     if factor in model.potentials:
         [new] = _rebuilt([factor], known)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pymc_fastlogp._upstream.nutpie_library import draw, library
 from pymc_fastlogp.compilation import coords
+from pymc_fastlogp.models.table_rows import without_tables
 from pymc_fastlogp.models.validate import model_with_variables
 from pymc_fastlogp.patching import unpatched
 from pymc_fastlogp.sampling import draws, zarr_store
@@ -183,7 +184,10 @@ def sample(
     if isinstance(draws, pm.Model):
         raise TypeError("sample takes draws first, as pm.sample does; write sample(model=model)")
     _refuse_misspelled(kwargs)
-    model = model_with_variables("sample", model)
+    as_written = model_with_variables("sample", model)
+    model = without_tables(as_written).model
+    if step is not None and model is not as_written:
+        raise ValueError("step can't be given for a model of a table, which is copied: leave it out.")
     arguments = {**given, **kwargs, "model": model}
     del arguments["kwargs"], arguments["reparametrize"], arguments["store"]
     if return_inferencedata:
@@ -197,7 +201,8 @@ def sample(
         from pytensor.gradient import NullTypeGradError
 
         try:
-            compiled = _compiled(model, arguments, reparametrize=reparametrize)
+            # Arguments may name variables of the model as it is written.
+            compiled = _compiled(as_written, arguments, reparametrize=reparametrize)
         except (NotImplementedError, NullTypeGradError) as error:
             reason = f"it has no gradient, {error}"
             has_gradient = False

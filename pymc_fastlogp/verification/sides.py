@@ -1,14 +1,16 @@
 """The public :func:`verify`: compile a model with the plugin on and off, and compare both at all points."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pymc_fastlogp.config import switched
+from pymc_fastlogp.models.freeze import frozen_copy
 from pymc_fastlogp.models.in_place_rewrites import apply_in_place_rewrites
-from pymc_fastlogp.models.validate import validated_model
+from pymc_fastlogp.models.table_rows import without_tables
+from pymc_fastlogp.models.validate import model_with_variables, validated_model
 from pymc_fastlogp.verification.comparison import compare, is_beyond_upstream
 from pymc_fastlogp.verification.outcome import Verification, WorstEntry
 from pymc_fastlogp.verification.points import points_around
@@ -41,6 +43,9 @@ def verify(
     """Compare logp and all gradient entries of ``model`` with the plugin off and on.
 
     The model without the plugin runs in NumPy, uncompiled. If the sides differ, this model is compiled and compared again.
+
+    A model of a table is compared twice: the model as written, at the first rows of the table, with the model of their distinct rows; and the model of
+    the distinct rows of the whole table, off and on.
 
     Parameters
     ----------
@@ -79,7 +84,12 @@ def verify(
     RuntimeError
         If the plugin cannot be switched on, for example with untested versions of PyMC and PyTensor.
     """
-    model = validated_model("verify", model, freeze_model=freeze_model)
+    as_written = model_with_variables("verify", model)
+    model = validated_model("verify", as_written, freeze_model=freeze_model)
+    if compiled is None:
+        of_first_rows = _verify_first_rows(as_written, n_random, rtol, seed)
+        if of_first_rows is not None and not of_first_rows.agrees:
+            return of_first_rows
     start = model.initial_point(random_seed=seed)
     if compiled is None:
         apply_in_place_rewrites(model)
@@ -95,6 +105,20 @@ def verify(
         return by_numpy
     by_numba = _compile(model, start, "NUMBA", on=False)
     return _verify(model, start, on, n_random, rtol, seed, by_numba)
+
+
+def _verify_first_rows(
+    as_written: "pm.Model", n_random: int, rtol: float | None, seed: int
+) -> Verification | None:
+    """Compare a model at the rows that its placeholders hold, off, with that at their distinct rows, on; None for a model of no table."""
+    reduced, tables = without_tables(as_written, first_rows=True)
+    if not tables:
+        return None
+    model = frozen_copy(as_written)
+    start = model.initial_point(random_seed=seed)
+    order = [variable.name for variable in model.continuous_value_vars]
+    on = _compile(frozen_copy(reduced), start, "NUMBA", on=True, order=order)
+    return _verify(model, start, on, n_random, rtol, seed)
 
 
 def _check_repeats(logp_dlogp: LogpDlogp, model: "pm.Model", start: dict[str, np.ndarray]) -> None:
@@ -162,13 +186,25 @@ def _noise(
 
 
 def _compile(
-    model: "pm.Model", start: dict[str, np.ndarray], mode: "Mode | str", *, on: bool
+    model: "pm.Model",
+    start: dict[str, np.ndarray],
+    mode: "Mode | str",
+    *,
+    on: bool,
+    order: Sequence[str] | None = None,
 ) -> LogpDlogp:
-    """Compile a function from the raveled point to logp and gradient in one vector of float64."""
+    """Compile a function from the raveled point to logp and gradient in one vector of float64.
+
+    ``order`` names the continuous value variables in the order of the point, by default that of the model.
+    """
+    values = {variable.name: variable for variable in model.value_vars}
+    variables = None if order is None else [values[name] for name in order]
     # In the context of the model, since PyMC reads `check_bounds` of the open model.
     with switched(on), model:
         # Without an initial point PyMC would compile a function for it.
-        function = model.logp_dlogp_function(initial_point=start, ravel_inputs=True, mode=mode)
+        function = model.logp_dlogp_function(
+            variables, initial_point=start, ravel_inputs=True, mode=mode
+        )
     function.set_extra_values(start)
 
     def logp_dlogp(x: np.ndarray) -> np.ndarray:
