@@ -115,8 +115,11 @@ def _states_of(node: Apply, states: Mapping[Variable, State]) -> list[State]:
 def _state_of(node: Apply, inputs: list[State]) -> State:
     """Return the state of the output of a node, of whose inputs at least one has rows."""
     match node.op, inputs:
-        case (ViewOp() | SpecifyShape(), [state, *_]):
+        case (ViewOp(), [state]):
             return state
+        case (SpecifyShape(), [ByRow(axis) as state, *_]):
+            if node.outputs[0].type.shape[axis] is None:
+                return state
         case (ScalarFromTensor() | TensorFromScalar(), [state]):
             return state
         case (CheckAndRaise(), [state, *conditions]) if not any(conditions):
@@ -131,8 +134,8 @@ def _state_of(node: Apply, inputs: list[State]) -> State:
             return state
         case (CAReduce(), [ByRow(axis, is_position=False)]):
             return _of_reduction(node, axis)
-        case (Join(), [None, *parts]):
-            return _of_join(node, parts)
+        case (Join(), _):
+            return _of_join(node, inputs)
         case (MakeVector(), _) if not any(isinstance(x, ByRow) for x in inputs):
             return Lengths(tuple(x is not None for x in inputs))
         case (Shape(), [ByRow(axis)]):
@@ -159,9 +162,9 @@ def _state_of(node: Apply, inputs: list[State]) -> State:
         case (Softmax(axis=axes) | LogSoftmax(axis=axes), [ByRow(axis, is_position=False)]):
             if axes is not None and axis not in (axes if isinstance(axes, tuple) else (axes,)):
                 return ByRow(axis)
-        case (Dot(), [ByRow(0, is_position=False), None]):
+        case (Dot(), [ByRow(0, is_position=False), None]) if node.inputs[0].type.ndim == 2:
             return ByRow(0)
-        case (Dot(), [None, ByRow(axis, is_position=False)]) if axis == 1:
+        case (Dot(), [None, ByRow(1, is_position=False)]):
             return ByRow(node.outputs[0].type.ndim - 1)
         case (Blockwise(), _):
             return _of_blockwise(node, inputs)
@@ -214,13 +217,10 @@ def _of_reduction(node: Apply, axis: int) -> State:
 
 
 def _of_join(node: Apply, parts: list[State]) -> State:
-    if not isinstance(node.inputs[0], Constant):
-        raise _refusal(node)
     if not any(isinstance(x, ByRow) for x in parts):
         return _of_joined_lengths(node, parts)
     axis = _same_axis(parts, node)
-    joined = int(node.inputs[0].data) % node.outputs[0].type.ndim
-    if joined == axis or any(x is None for x in parts):
+    if node.op.axis % node.outputs[0].type.ndim == axis or any(x is None for x in parts):
         raise _refusal(node)
     return ByRow(axis)
 
@@ -228,7 +228,7 @@ def _of_join(node: Apply, parts: list[State]) -> State:
 def _of_joined_lengths(node: Apply, parts: list[State]) -> State:
     """Return the state of a shape that is joined from parts."""
     entries: list[bool] = []
-    for x, state in zip(node.inputs[1:], parts):
+    for x, state in zip(node.inputs, parts):
         [n] = x.type.shape if x.type.ndim == 1 else [None]
         if isinstance(state, Lengths):
             entries += state.are_lengths
@@ -243,8 +243,8 @@ def _of_alloc(node: Apply, value: State, lengths: list[State]) -> State:
     found = [k for k, x in enumerate(lengths) if isinstance(x, Lengths)]
     added = node.outputs[0].type.ndim - node.inputs[0].type.ndim
     match value, found:
-        case ByRow(axis, is_position=False), [] | [_] if found in ([], [axis + added]):
-            return ByRow(axis + added)
+        case ByRow(axis, is_position=False), [found_axis] if found_axis == axis + added:
+            return ByRow(found_axis)
         case None, [axis]:
             inside = axis - added
             if inside < 0 or node.inputs[0].type.shape[inside] == 1:

@@ -22,7 +22,7 @@ from pymc.logprob.basic import logp
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
-from pytensor.graph.traversal import io_toposort
+from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.raise_op import CheckAndRaise
 
 from pymc_fastlogp.analysis.row_axis import NotByRowError, row_axis
@@ -59,7 +59,7 @@ class WeightedRows(MeasurableOp, Op):
         """Return the rows."""
         outputs[0][0] = inputs[0].copy()
 
-    def infer_shape(self, fgraph: Any, node: Apply, shapes: list[Any]) -> list[Any]:
+    def infer_shape(self, node: Apply, shapes: list[Any]) -> list[Any]:
         """Return the shape of the rows."""
         return [shapes[0]]
 
@@ -154,6 +154,7 @@ def without_tables(model: "pm.Model", *, first_rows: bool = False) -> Reduced:
         if not columns:
             continue
         name = factor.name
+        _refuse_other_observed(copy, factor)
         axis = _axis(copy, factor, columns)
         table = _table_of(name, columns)
         read: ReadRows = table.first_rows if first_rows else table.rows
@@ -179,12 +180,22 @@ def _refuse_values_by_row(model: "pm.Model") -> None:
     for x in model.deterministics:
         if columns_in([x]):
             raise ValueError(
-                f"the Deterministic {x.name} has a value for each row of a table: write it without pm.Deterministic."
+                f"the Deterministic {x.name} has a value for each row of a table: write it without pm.Deterministic, or an ordered distribution with compute_p=False."
             )
     for x in model.free_RVs:
         if columns_in([x]):
             raise ValueError(
                 f"the free variable {x.name} reads a table: only likelihoods may, so give it a fixed shape and index it by a column."
+            )
+
+
+def _refuse_other_observed(model: "pm.Model", factor: Variable) -> None:
+    """Raise ValueError if a factor reads an observed variable over a table, whose rows are not those of the factor."""
+    above = {*ancestors([factor])} - {factor}
+    for x in model.observed_RVs:
+        if x in above and columns_in([x, model.rvs_to_values[x]]):
+            raise ValueError(
+                f"{factor.name} reads the observed variable {x.name}: let it read the column of the table."
             )
 
 

@@ -1,5 +1,6 @@
 """Placeholders of columns: shared variables that hold the first rows of a table."""
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,20 @@ def column_of(x: Variable) -> Column | None:
     """Return the column that a variable stands for, None if the variable is no placeholder."""
     column = getattr(x.tag, "table_column", None) if isinstance(x, SharedVariable) else None
     return column if isinstance(column, Column) and column.table is not None else None
+
+
+def warn_of_first_rows(x: SharedVariable) -> None:
+    """Warn, once per table, that a log density is compiled that reads the first rows of a table in place of all."""
+    column = column_of(x)
+    if column is None or column.table is None or column.table.is_warned_of:
+        return
+    column.table.is_warned_of = True
+    warnings.warn(
+        f"this log density reads the first {len(x.get_value(borrow=True))} rows of a table, not all of its rows: sample by pymc_fastlogp.sample(model=model),"
+        " or compile by pymc_fastlogp.compile_pymc_model(model).",
+        UserWarning,
+        stacklevel=1,
+    )
 
 
 def columns_in(variables: Iterable[Variable]) -> dict[Variable, Column]:

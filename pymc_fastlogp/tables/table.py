@@ -64,6 +64,8 @@ class Table:
         self._levels: dict[str, np.ndarray] = {}
         self._rows: dict[tuple[Column, ...], Rows] = {}
         self._n_rows: int | None = None
+        # Whether the user was warned of a log density of the first rows.
+        self.is_warned_of = False
 
     @property
     def engine(self) -> str:
