@@ -32,7 +32,7 @@ from pymc_fastlogp.tables.columns import Column, columns_in
 if TYPE_CHECKING:
     import pymc as pm
 
-    from pymc_fastlogp.tables.table import Rows
+    from pymc_fastlogp.tables.engine_table import Rows
 
 type ReadRows = Callable[[list[Column]], "Rows"]
 

@@ -4,12 +4,12 @@
 
     source (files, DuckDB, Polars, pandas, PyArrow, Dask)
       -> tables.source   a narwhals frame, with the state of its files
-      -> tables.table    columns, levels, placeholders
+      -> tables.engine_table    columns, levels, placeholders
       -> tables.cells    distinct rows of the columns of a likelihood, with counts
 
 narwhals and DuckDB are imported by :func:`table`, not with the package.
 """
 
-from pymc_fastlogp.tables.table import Table, table
+from pymc_fastlogp.tables.engine_table import Table, table
 
 __all__ = ["Table", "table"]

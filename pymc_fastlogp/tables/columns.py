@@ -11,7 +11,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
 if TYPE_CHECKING:
-    from pymc_fastlogp.tables.table import Table
+    from pymc_fastlogp.tables.engine_table import Table
 
 
 @dataclass(frozen=True)

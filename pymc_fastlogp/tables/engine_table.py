@@ -162,6 +162,8 @@ class Table:
                 loaded = self._collect(frame)
                 return Rows({x: self._values(x, loaded) for x in columns}, None, len(loaded))
         most = int(free_memory() / (2 * PEAK * BYTES * (1 + len(columns))))
+        if not self._repeats(cells) and self._n_distinct(frame.head(4 * most), names) > most:
+            raise ValueError(self._too_many(columns, sample, most))
         grouped = self._grouped(frame, names, most)
         if len(grouped) > most:
             raise ValueError(self._too_many(columns, sample, most))
@@ -188,6 +190,13 @@ class Table:
 
         count = _free_name(names)
         return self._collect(frame.group_by(names).agg(nw.len().alias(count)).head(most + 1))
+
+    def _n_distinct(self, frame: Any, names: list[str]) -> int:
+        """Return the number of distinct rows. On Dask, ``n_unique`` of groups is wrong, so groups are counted."""
+        import narwhals.stable.v2 as nw
+
+        groups = frame.group_by(names).agg(nw.len().alias(_free_name(names)))
+        return int(self._collect(groups.select(nw.len().alias("n")))["n"][0])
 
     def _too_many(self, columns: list[Column], sample: Any, most: int) -> str:
         named = {x.name: len(np.unique(self._values(x, sample))) for x in columns}
