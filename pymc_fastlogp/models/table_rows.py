@@ -5,7 +5,7 @@ r"""Replace the likelihoods over tables by likelihoods over the distinct rows, w
     \sum_{i=1}^N \log p(y_i \mid x_i, \theta) = \sum_u n_u \log p(y_u \mid x_u, \theta)
 
 A likelihood is a random variable whose observed values or parameters read placeholders of :mod:`pymc_fastlogp.tables`. In the
-new model the placeholders are constants: the distinct rows of the columns that the likelihood reads. :class:`WeightedRows`
+new model the placeholders are constants: the distinct rows of the columns that the likelihood reads. :class:`~pymc_fastlogp.models.weighted_rows.WeightedRows`
 multiplies the log density of each by its count. The result is an ordinary PyMC model, so freezing, rewriting, caching and sampling need to know nothing of tables.
 Counts are integers, so both sides differ by the rounding of sums only.
 
@@ -17,13 +17,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from pymc.logprob.abstract import MeasurableOp, _logprob
-from pymc.logprob.basic import logp
 from pytensor.configdefaults import config
-from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.op import Op
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors, io_toposort
-from pytensor.raise_op import CheckAndRaise
 
 from pymc_fastlogp.analysis.row_axis import NotByRowError, row_axis
 from pymc_fastlogp.models.freeze import can_be_frozen, copy_with_data
@@ -35,51 +31,6 @@ if TYPE_CHECKING:
     from pymc_fastlogp.tables.engine_table import Rows
 
 type ReadRows = Callable[[list[Column]], "Rows"]
-
-
-class WeightedRows(MeasurableOp, Op):
-    """Random rows, each of which stands for a number of equal rows.
-
-    Parameters
-    ----------
-    axis : int
-        Axis of the log density along which the rows are.
-    """
-
-    __props__ = ("axis",)
-
-    def __init__(self, axis: int):
-        self.axis = axis
-
-    def make_node(self, rows: Variable, weights: Variable) -> Apply:
-        """Return the node of rows and the vector of their weights."""
-        return Apply(self, [rows, weights], [rows.type()])
-
-    def perform(self, node: Apply, inputs: list[Any], outputs: list[list[Any]]) -> None:
-        """Return the rows."""
-        outputs[0][0] = inputs[0].copy()
-
-    def infer_shape(self, node: Apply, shapes: list[Any]) -> list[Any]:
-        """Return the shape of the rows."""
-        return [shapes[0]]
-
-
-@_logprob.register(WeightedRows)
-def _logprob_of_weighted_rows(
-    op: WeightedRows, values: Any, rows: Variable, weights: Variable, **kwargs: Any
-) -> Variable:
-    [value] = values
-    return _weighted(logp(rows, value, warn_rvs=False, **kwargs), weights, op.axis)
-
-
-def _weighted(x: Any, weights: Any, axis: int) -> Any:
-    """Multiply each row by its weight, below the checks of parameters, where the rules about rows find the sum."""
-    if isinstance(x.owner_op, CheckAndRaise):
-        inner, *conditions = x.owner.inputs
-        return x.owner.op(_weighted(inner, weights, axis), *conditions)
-    order = ["x"] * x.type.ndim
-    order[axis] = 0
-    return weights.dimshuffle(order) * x
 
 
 class TableRows(NamedTuple):
@@ -212,8 +163,12 @@ def _table_of(name: str, columns: Mapping[Variable, Column]) -> Any:
 
 def _axis(model: "pm.Model", factor: Any, columns: Iterable[Variable]) -> int:
     """Return the axis of the rows in the elementwise log density of a factor."""
+    from pymc.logprob.basic import logp
+
     if model.named_vars_to_dims.get(factor.name):
-        raise ValueError(f"{factor.name} has dims, but rows of a table have no coordinates: leave dims out.")
+        raise ValueError(
+            f"{factor.name} has dims, but rows of a table have no coordinates: leave dims out."
+        )
     density = factor
     for value in _value_of(model, factor):
         density = logp(factor, value, warn_rvs=False)
@@ -236,6 +191,8 @@ def _replace(
     """Replace a factor by that of the distinct rows, in place."""
     import pytensor.tensor as pt
 
+    from pymc_fastlogp.models.weighted_rows import WeightedRows, weighted
+
     name = factor.name
     known = {
         x: pt.constant(rows.columns[column].astype(x.type.dtype)) for x, column in columns.items()
@@ -249,7 +206,7 @@ def _replace(
     del model.named_vars[name]
     if factor in model.potentials:
         [new] = _rebuilt([factor], known)
-        new = _weighted(new, weights, axis) if is_weighted else new
+        new = weighted(new, weights, axis) if is_weighted else new
         _exchange(model.potentials, factor, new)
     else:
         new, value = _rebuilt([factor, model.rvs_to_values[factor]], known)

@@ -187,7 +187,9 @@ def sample(
     as_written = model_with_variables("sample", model)
     model = without_tables(as_written).model
     if step is not None and model is not as_written:
-        raise ValueError("step can't be given for a model of a table, which is copied: leave it out.")
+        raise ValueError(
+            "step can't be given for a model of a table, which is copied: leave it out."
+        )
     arguments = {**given, **kwargs, "model": model}
     del arguments["kwargs"], arguments["reparametrize"], arguments["store"]
     if return_inferencedata:

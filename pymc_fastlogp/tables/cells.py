@@ -44,9 +44,7 @@ class Cells:
     counts: np.ndarray
 
     @classmethod
-    def summarize(
-        cls, rows: Mapping[str, np.ndarray], counts: np.ndarray | None = None
-    ) -> "Cells":
+    def summarize(cls, rows: Mapping[str, np.ndarray], counts: np.ndarray | None = None) -> "Cells":
         """Return the distinct rows of columns; with ``counts``, each row counts that many times."""
         columns = {name: _without_negative_zero(x) for name, x in rows.items()}
         n_rows = len(next(iter(columns.values())))

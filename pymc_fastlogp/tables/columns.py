@@ -3,15 +3,12 @@
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
-
-if TYPE_CHECKING:
-    from pymc_fastlogp.tables.engine_table import Table
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,7 @@ class Column:
         Whether the placeholder holds positions among the sorted levels in place of values.
     """
 
-    table: "Table | None"
+    table: Any
     name: str
     is_coded: bool = False
 

@@ -108,7 +108,9 @@ class Table:
         ValueError
             If the first rows have missing, NaN or infinite values.
         """
-        return self.codes(column) if self._is_text(column) else self._placeholder(Column(self, column))
+        return (
+            self.codes(column) if self._is_text(column) else self._placeholder(Column(self, column))
+        )
 
     def codes(self, column: str) -> SharedVariable:
         """Return the placeholder of positions among :meth:`levels`, for integers that are not 0, 1, 2 and so on."""
@@ -207,9 +209,7 @@ class Table:
             f" the memory that is free, {as_text(free_memory())}: round {worst} to fewer values in the table, or filter its rows."
         )
 
-    def _cells(
-        self, columns: list[Column], frame: Any, counts: np.ndarray | None = None
-    ) -> Cells:
+    def _cells(self, columns: list[Column], frame: Any, counts: np.ndarray | None = None) -> Cells:
         return Cells.summarize(
             {str(k): self._values(x, frame) for k, x in enumerate(columns)}, counts
         )

@@ -43,13 +43,12 @@ def relation() -> Any:
 def columns(relation: Any) -> dict[str, np.ndarray]:
     """Return the rows in memory; sizes are codes of sorted levels."""
     columns = {
-        name: np.asarray(x) if x.dtype.kind in "fb" else x for name, x in relation.fetchnumpy().items()
+        name: np.asarray(x) if x.dtype.kind in "fb" else x
+        for name, x in relation.fetchnumpy().items()
     }
     columns["size"] = np.unique(columns["size"].astype(str), return_inverse=True)[1]
     # As pm.Data has them.
-    return {
-        name: x.astype(np.int64) if x.dtype.kind in "iu" else x for name, x in columns.items()
-    }
+    return {name: x.astype(np.int64) if x.dtype.kind in "iu" else x for name, x in columns.items()}
 
 
 @pytest.fixture(scope="session")

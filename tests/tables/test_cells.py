@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from pymc_fastlogp.tables.cells import Cells
 
-ROWS = st.lists(st.tuples(st.integers(-2, 2), st.sampled_from([-0.0, 0.0, 0.5, 1e300])), max_size=30)
+ROWS = st.lists(
+    st.tuples(st.integers(-2, 2), st.sampled_from([-0.0, 0.0, 0.5, 1e300])), max_size=30
+)
 
 
 def columns(rows):

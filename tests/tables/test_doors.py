@@ -8,7 +8,7 @@ import pymc as pm
 import pytest
 
 import pymc_fastlogp
-from pymc_fastlogp.models.table_rows import WeightedRows
+from pymc_fastlogp.models.weighted_rows import WeightedRows
 from tests.tables.conftest import N
 
 N_ZONES = 23
@@ -80,7 +80,7 @@ def test_a_model_with_a_discrete_variable_is_sampled_by_pymc(relation):
     )
     # The mean of all rows is 1e8 + 1.
     assert (idata.posterior["k"] == 1).all()
-    with pytest.raises(ValueError, match="^step can't be given for a model of a table"):
+    with pytest.raises(ValueError, match=r"^step can't be given for a model of a table"):
         pymc_fastlogp.sample(step=pm.BinaryGibbsMetropolis([k], model=model), model=model)
 
 
@@ -106,10 +106,10 @@ def test_explain_says_that_rows_are_loaded(relation):
 def test_verify_compares_the_first_rows_and_all(model, monkeypatch):
     assert pymc_fastlogp.verify(model, n_random=1)
     # Weights that are wrong by one row are found.
-    from pymc_fastlogp.models import table_rows
+    from pymc_fastlogp.models import weighted_rows
 
-    weighted = table_rows._weighted
-    monkeypatch.setattr(table_rows, "_weighted", lambda x, w, axis: weighted(x, w + 1e-9, axis))
+    weighted = weighted_rows.weighted
+    monkeypatch.setattr(weighted_rows, "weighted", lambda x, w, axis: weighted(x, w + 1e-9, axis))
     assert not pymc_fastlogp.verify(model, n_random=1)
 
 

@@ -103,9 +103,7 @@ SEVERAL_ROWS = {
     "boolean_mask": lambda: x[flag],
     "matrix_of_rows": lambda: pt.stack([x, y], axis=1).T @ pt.stack([x, y], axis=1),
     "joined_rows": lambda: pt.concatenate([x, y]),
-    "scan": lambda: scan(
-        lambda v, s: s + v, x, outputs_info=pt.zeros(()), return_updates=False
-    ),
+    "scan": lambda: scan(lambda v, s: s + v, x, outputs_info=pt.zeros(()), return_updates=False),
     "outer": lambda: x[:, None] * x[None, :],
     "argmax": lambda: pt.argmax(x),
 }
@@ -120,5 +118,3 @@ def test_refuses_other_graphs(case):
 def test_names_the_operation():
     with pytest.raises(NotByRowError, match="add reads several rows of the table at once"):
         row_axis(x - x.mean(), COLUMNS)
-
-

@@ -101,13 +101,13 @@ def test_refuses_values_that_are_no_numbers(case, far, relation):
 
 
 def test_refuses_missing_levels():
-    with pytest.raises(ValueError, match='^column "size" has missing values'):
+    with pytest.raises(ValueError, match=r'^column "size" has missing values'):
         pymc_fastlogp.table(pd.DataFrame({"size": ["a", None]}))["size"]
 
 
 def test_refuses_a_table_without_rows(relation):
     table = pymc_fastlogp.table(relation.filter("zone < 0"))
-    with pytest.raises(ValueError, match="^the table has no rows"):
+    with pytest.raises(ValueError, match=r"^the table has no rows"):
         table.rows([column_of(table["zone"])])
 
 
@@ -121,7 +121,7 @@ def test_refuses_columns_that_are_no_numbers(relation):
     for column in ("day", "list"):
         with pytest.raises(TypeError, match=f'^column "{column}" is .*, no number: make a number'):
             table[column]
-    with pytest.raises(TypeError, match='^column "income" is Float64, without levels'):
+    with pytest.raises(TypeError, match=r'^column "income" is Float64, without levels'):
         table.levels("income")
 
 
@@ -140,7 +140,7 @@ def test_refuses_other_files(tmp_path):
 
 def test_a_corrupt_file_is_an_error(tmp_path):
     (tmp_path / "rows.parquet").write_bytes(b"PAR1 and nothing else")
-    with pytest.raises(RuntimeError, match="^DuckDB could not read .*rows.parquet: "):
+    with pytest.raises(RuntimeError, match=r"^DuckDB could not read .*rows.parquet: "):
         pymc_fastlogp.table(tmp_path / "rows.parquet")
 
 
@@ -169,7 +169,7 @@ def test_rows_that_were_added_are_refused():
     assert table.n_rows == 10
     x = table["x"]
     connection.execute("INSERT INTO t VALUES (1)")
-    with pytest.raises(ValueError, match="^the table has 11 rows, and had 10"):
+    with pytest.raises(ValueError, match=r"^the table has 11 rows, and had 10"):
         table.rows([column_of(x)])
 
 

@@ -105,7 +105,6 @@ def test_rows_that_hardly_repeat_are_loaded(source, columns):
     assert pymc_fastlogp.explain(reduced)["noise"][0].rows_after < 1000
 
 
-
 def multivariate(rows):
     return pm.MvNormal(
         "y",
@@ -117,7 +116,10 @@ def multivariate(rows):
 
 OTHERS = {
     "negative_binomial": lambda rows: pm.NegativeBinomial(
-        "y", mu=pm.math.exp(pm.Normal("a", shape=N_ZONES)[rows["zone"]]), alpha=2, observed=rows["tips"]
+        "y",
+        mu=pm.math.exp(pm.Normal("a", shape=N_ZONES)[rows["zone"]]),
+        alpha=2,
+        observed=rows["tips"],
     ),
     "categorical": lambda rows: pm.Categorical(
         "y", logit_p=pm.Normal("a", shape=(N_ZONES, 7))[rows["zone"]], observed=rows["tips"]
@@ -128,16 +130,28 @@ OTHERS = {
         observed=rows["tips"],
     ),
     "ordered_probit": lambda rows: pm.OrderedProbit(
-        "y", pm.Normal("a") * rows["income"], cutpoints=[-1.0, 0.0, 1.0], observed=rows["rank"], compute_p=False
+        "y",
+        pm.Normal("a") * rows["income"],
+        cutpoints=[-1.0, 0.0, 1.0],
+        observed=rows["rank"],
+        compute_p=False,
     ),
     "beta": lambda rows: pm.Beta(
         "y", mu=pm.math.sigmoid(pm.Normal("a") * rows["income"]), nu=3, observed=rows["noise"]
     ),
     "censored": lambda rows: pm.Censored(
-        "y", pm.Normal.dist(pm.Normal("a") * rows["night"]), lower=-1, upper=1, observed=rows["income"]
+        "y",
+        pm.Normal.dist(pm.Normal("a") * rows["night"]),
+        lower=-1,
+        upper=1,
+        observed=rows["income"],
     ),
     "truncated": lambda rows: pm.Truncated(
-        "y", pm.Normal.dist(pm.Normal("a") * rows["night"]), lower=-2, upper=2, observed=rows["income"]
+        "y",
+        pm.Normal.dist(pm.Normal("a") * rows["night"]),
+        lower=-2,
+        upper=2,
+        observed=rows["income"],
     ),
     "zero_inflated": lambda rows: pm.ZeroInflatedPoisson(
         "y", 0.3, pm.math.exp(pm.Normal("a") * rows["income"]), observed=rows["tips"]
@@ -336,7 +350,7 @@ def test_refuses_two_tables_in_one_likelihood(relation):
     one, other = (pymc_fastlogp.table(relation) for _ in range(2))
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("a") * one["income"], observed=other["income"])
-    with pytest.raises(ValueError, match="^y reads 2 tables: join them in their engine"):
+    with pytest.raises(ValueError, match=r"^y reads 2 tables: join them in their engine"):
         without_tables(model)
 
 
@@ -346,5 +360,5 @@ def test_refuses_a_model_that_cannot_be_copied(relation):
         a = pm.Normal("a")
         b = pm.Normal("b", initval=a + 1)
         pm.Normal("y", b, observed=table["income"])
-    with pytest.raises(ValueError, match="^a model of a table can't be inside of another model"):
+    with pytest.raises(ValueError, match=r"^a model of a table can't be inside of another model"):
         without_tables(model)
