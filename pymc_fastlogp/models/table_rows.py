@@ -153,6 +153,10 @@ def _refuse_other_observed(model: "pm.Model", factor: Variable) -> None:
 def _table_of(name: str, columns: Mapping[Variable, Column]) -> Any:
     """Return the one table of a likelihood."""
     tables = {id(x.table): x.table for x in columns.values()}
+    if None in tables.values():
+        raise ValueError(
+            f"{name} reads a table of another process: call table() and build the model in this process."
+        )
     if len(tables) > 1:
         raise ValueError(
             f"{name} reads {len(tables)} tables: join them in their engine, and give the model one."

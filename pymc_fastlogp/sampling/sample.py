@@ -154,7 +154,7 @@ def sample(
     TypeError
         If there is no PyMC model, if the model is the first argument, or if a keyword is misspelled.
     ValueError
-        If the model has no free variables; if a dimension has nutpie's name for unconstrained points; if the name of a dimension has a slash, which
+        If the model has no free variables; if ``step`` or a log likelihood is requested for a model of a table; if a dimension has nutpie's name for unconstrained points; if the name of a dimension has a slash, which
         a DataTree can't hold; if ``random_seed`` is -1; or if ``store`` is given and ``pm.sample`` has to sample.
     FileExistsError
         If ``store`` is not empty.
@@ -190,6 +190,8 @@ def sample(
         raise ValueError(
             "step can't be given for a model of a table, which is copied: leave it out."
         )
+    if (idata_kwargs or {}).get("log_likelihood") and model is not as_written:
+        raise ValueError("log_likelihood is not available for the rows of a table: leave it out.")
     arguments = {**given, **kwargs, "model": model}
     del arguments["kwargs"], arguments["reparametrize"], arguments["store"]
     if return_inferencedata:

@@ -17,8 +17,8 @@ class Column:
 
     Attributes
     ----------
-    table : Table
-        The table; None in another process, where the placeholder is data like any other.
+    table : Table, optional
+        The table; None in another process, which does not get the engine.
     name : str
         Name of the column.
     is_coded : bool
@@ -31,6 +31,9 @@ class Column:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Column, (None, self.name, self.is_coded)
+
+    def __deepcopy__(self, memo: Any) -> "Column":
+        return self
 
 
 def placeholder(column: Column, values: np.ndarray) -> SharedVariable:
@@ -46,7 +49,7 @@ def placeholder(column: Column, values: np.ndarray) -> SharedVariable:
 def column_of(x: Variable) -> Column | None:
     """Return the column that a variable stands for, None if the variable is no placeholder."""
     column = getattr(x.tag, "table_column", None) if isinstance(x, SharedVariable) else None
-    return column if isinstance(column, Column) and column.table is not None else None
+    return column if isinstance(column, Column) else None
 
 
 def warn_of_first_rows(x: SharedVariable) -> None:

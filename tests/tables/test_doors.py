@@ -68,6 +68,14 @@ def test_sample_reads_all_rows(model):
     assert idata.posterior["zone"].dims == ("chain", "draw", "place")
     assert float(idata.constant_data["tips_n_rows"].sum()) == N
     assert idata.observed_data["tips"].shape == idata.constant_data["tips_n_rows"].shape
+    # Predictions are for the rows of the placeholders.
+    pm.sample_posterior_predictive(idata, model=model, progressbar=False, extend_inferencedata=True)
+    assert idata.posterior_predictive["tips"].shape == (2, 50, 1000)
+
+
+def test_log_likelihoods_are_refused(model):
+    with pytest.raises(ValueError, match=r"^log_likelihood is not available for the rows"):
+        pymc_fastlogp.sample(model=model, idata_kwargs={"log_likelihood": True})
 
 
 def test_a_model_with_a_discrete_variable_is_sampled_by_pymc(relation):

@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from copy import deepcopy
 
 import numpy as np
 import pandas as pd
@@ -97,6 +98,38 @@ def test_refuses_values_that_are_no_numbers(case, far, relation):
     frame = pyarrow.table({"x": pyarrow.array(padding + BAD[case], from_pandas=False)})
     message = f'^column "x" has {case}.*: drop or fill such rows in the table'
     with pytest.raises(ValueError, match=message):
+        rows_of(frame, "x")
+
+
+ENGINES = {
+    "duckdb": lambda rows: pytest.importorskip("duckdb").from_arrow(rows),
+    "polars": lambda rows: pytest.importorskip("polars").from_arrow(rows),
+    "polars_lazy": lambda rows: pytest.importorskip("polars").from_arrow(rows).lazy(),
+    "pandas": lambda rows: rows.to_pandas(),
+    "pyarrow": lambda rows: rows,
+    "dask": lambda rows: pytest.importorskip("dask.dataframe").from_pandas(
+        rows.to_pandas(), npartitions=2
+    ),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_keys_of_engines_hide_no_missing_values_and_no_signs_of_zero(engine):
+    pyarrow = pytest.importorskip("pyarrow")
+    x = [0.0, -0.0, 1.0] * 40_000
+    rows = rows_of(ENGINES[engine](pyarrow.table({"x": x})), "x")
+    assert [v.tolist() for v in rows.columns.values()] == [[0, 1]]
+    assert rows.counts.tolist() == [80_000, 40_000]
+    assert not np.signbit([*rows.columns.values()]).any()
+    for bad in (None, float("nan")):
+        frame = pyarrow.table({"x": pyarrow.array([*x, bad], from_pandas=False)})
+        with pytest.raises(ValueError, match=r'^column "x" has (missing values|NaN)'):
+            rows_of(ENGINES[engine](frame), "x")
+
+
+def test_refuses_integers_beyond_int64():
+    frame = pd.DataFrame({"x": np.array([1, 2**63], np.uint64)})
+    with pytest.raises(ValueError, match=r'^column "x" has integers beyond int64: cast it to'):
         rows_of(frame, "x")
 
 
@@ -218,8 +251,13 @@ def test_draws_and_reduced_models_do_not_warn(relation):
         without_tables(model).model.compile_dlogp()
 
 
-def test_placeholders_are_data_in_another_process(relation):
+def test_placeholders_of_another_process_are_refused(relation):
     zone = pymc_fastlogp.table(relation)["zone"]
     copy = pickle.loads(pickle.dumps(zone))
     np.testing.assert_array_equal(copy.get_value(), zone.get_value())
-    assert column_of(copy) is None
+    assert column_of(copy).table is None
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("a"), observed=copy)
+    with pytest.raises(ValueError, match=r"^y reads a table of another process: call table\(\)"):
+        without_tables(model)
+    assert column_of(deepcopy(zone)) == column_of(zone)
