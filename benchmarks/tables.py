@@ -76,7 +76,7 @@ def ordered(rows: Any) -> pm.Model:
 
 
 def student_t(rows: Any) -> pm.Model:
-    """Rounded values with heavy tails by time of day."""
+    """Student-t errors of rounded values by time of day."""
     with pm.Model() as model:
         mu, sigma = pm.Normal("mu", shape=2), pm.HalfNormal("sigma")
         nu = pm.Gamma("nu", 2, 0.1)

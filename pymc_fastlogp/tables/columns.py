@@ -40,7 +40,9 @@ def placeholder(column: Column, values: np.ndarray) -> SharedVariable:
     """Return a vector of unknown length that holds ``values``."""
     import pytensor
 
-    variable = pytensor.shared(values, name=column.name, shape=(None,))
+    # A variable of the model may have the name of the column.
+    name = f"table.codes({column.name!r})" if column.is_coded else f"table[{column.name!r}]"
+    variable = pytensor.shared(values, name=name, shape=(None,))
     # Clones of a variable share its tag.
     variable.tag.table_column = column
     return variable

@@ -205,7 +205,7 @@ class Table:
         worst = max(named, key=lambda name: named[name])
         size = as_text(BYTES * self.n_rows * len(columns))
         return (
-            f"the columns {', '.join(sorted(named))} have more than {most} distinct rows, and {self.n_rows} rows, {size}, do not fit into"
+            f"the columns {', '.join(named)} have more than {most} distinct rows, and {self.n_rows} rows, {size}, do not fit into"
             f" the memory that is free, {as_text(free_memory())}: round {worst} to fewer values in the table, or filter its rows."
         )
 

@@ -35,7 +35,7 @@ def test_placeholders_hold_the_first_rows(source):
     table = pymc_fastlogp.table(source)
     zone = table["zone"]
     assert zone is table["zone"]
-    assert zone.name == "zone"
+    assert zone.name == "table['zone']"
     assert zone.type.shape == (None,)
     assert zone.get_value().shape == (1000,)
     dtypes = {name: table[name].type.dtype for name in table.columns}
