@@ -305,8 +305,8 @@ def _of_gather(node: Apply, inputs: list[State]) -> State:
     is_adjacent = places == list(range(places[0], places[-1] + 1))
     first = places[0] if is_adjacent else 0
     # Axis of the rows among those of the index arrays, aligned at the last.
-    axes = {s.axis + ndim - i.type.ndim for i in arrays.values() if (s := state[i])}  # type: ignore[union-attr]
-    positions = {k for k, i in arrays.items() if (s := state[i]) and s.is_position}  # type: ignore[union-attr]
+    axes = {s.axis + ndim - i.type.ndim for i in arrays.values() if (s := state[i])}
+    positions = {k for k, i in arrays.items() if (s := state[i]) and s.is_position}
     match state[x]:
         case None if len(axes) == 1 and not positions:
             [axis] = axes

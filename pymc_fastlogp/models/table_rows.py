@@ -100,12 +100,14 @@ def without_tables(model: "pm.Model", *, first_rows: bool = False) -> Reduced:
     copy = copy_with_data(model)
     _refuse_values_by_row(copy)
     tables: dict[str, TableRows] = {}
-    for factor in [*copy.observed_RVs, *copy.potentials]:
+    factors = [*copy.observed_RVs, *copy.potentials]
+    for factor in factors:  # before one is replaced
+        _refuse_other_observed(copy, factor)
+    for factor in factors:
         columns = columns_in([factor, *_value_of(copy, factor)])
         if not columns:
             continue
         name = factor.name
-        _refuse_other_observed(copy, factor)
         axis = _axis(copy, factor, columns)
         table = _table_of(name, columns)
         read: ReadRows = table.first_rows if first_rows else table.rows
@@ -215,7 +217,8 @@ def _replace(
     else:
         new, value = _rebuilt([factor, model.rvs_to_values[factor]], known)
         new = WeightedRows(axis)(new, weights) if is_weighted else new
-        del model.values_to_rvs[model.rvs_to_values.pop(factor)]
+        # Several variables may observe one column.
+        model.values_to_rvs.pop(model.rvs_to_values.pop(factor), None)
         del model.rvs_to_transforms[factor]
         _exchange(model.observed_RVs, factor, new)
         new.name = name

@@ -54,6 +54,6 @@ def weighted(x: Any, weights: Any, axis: int) -> Any:
     if isinstance(x.owner_op, CheckAndRaise):
         inner, *conditions = x.owner.inputs
         return x.owner.op(weighted(inner, weights, axis), *conditions)
-    order = ["x"] * x.type.ndim
+    order: list[Any] = ["x"] * x.type.ndim
     order[axis] = 0
     return weights.dimshuffle(order) * x
