@@ -181,7 +181,9 @@ def _state_of(node: Apply, inputs: list[State]) -> State:
 def _refusal(node: Apply) -> NotByRowError:
     op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
     name = op.scalar_op if isinstance(op, Elemwise | CAReduce) else type(op).__name__
-    return NotByRowError(f"{str(name).lower()} reads several rows of the table at once")
+    return NotByRowError(
+        f"{str(name).lower()} reads several rows of the table at once: compute such a column or number in the table"
+    )
 
 
 def _is_number(x: Variable, number: int) -> bool:
@@ -191,7 +193,9 @@ def _is_number(x: Variable, number: int) -> bool:
 def _same_axis(states: Iterable[State], node: Apply) -> int:
     """Return the axis of several variables by row."""
     axes = {x.axis for x in states if isinstance(x, ByRow) and not x.is_position}
-    strange = [x for x in states if isinstance(x, Lengths) or (x and x.is_position)]  # type: ignore[union-attr]
+    strange = [
+        x for x in states if isinstance(x, Lengths) or (isinstance(x, ByRow) and x.is_position)
+    ]
     if strange or len(axes) != 1:
         raise _refusal(node)
     return axes.pop()
@@ -256,6 +260,8 @@ def _of_alloc(node: Apply, value: State, lengths: list[State]) -> State:
             inside = axis - added
             if inside < 0 or node.inputs[0].type.shape[inside] == 1:
                 return ByRow(axis)
+        case ByRow(), []:
+            raise NotByRowError("it has a fixed number of rows: leave out its shape")
     raise _refusal(node)
 
 

@@ -169,21 +169,15 @@ def _table_of(name: str, columns: Mapping[Variable, Column]) -> Any:
 
 def _axis(model: "pm.Model", factor: Any, columns: Iterable[Variable]) -> int:
     """Return the axis of the rows in the elementwise log density of a factor."""
-    from pymc.logprob.basic import logp
-
     if model.named_vars_to_dims.get(factor.name):
         raise ValueError(
             f"{factor.name} has dims, but rows of a table have no coordinates: leave dims out."
         )
-    density = factor
-    for value in _value_of(model, factor):
-        density = logp(factor, value, warn_rvs=False)
+    [density] = model.logp(vars=[factor], jacobian=False, sum=False)
     try:
         axis = row_axis(density, columns)
     except NotByRowError as error:
-        raise ValueError(
-            f"{factor.name} is not evaluated row by row: {error}. Compute such a column or number in the table."
-        ) from None
+        raise ValueError(f"{factor.name} is not evaluated row by row, because {error}.") from None
     if axis is None:
         raise ValueError(
             f"{factor.name} has no entry for each row of a table: write a likelihood with observed=table['column']."

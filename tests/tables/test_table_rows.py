@@ -194,6 +194,11 @@ OTHERS = {
         "y", rows["seats"] * pm.logp(pm.Normal.dist(pm.Normal("a") * rows["night"]), rows["income"])
     ),
     "multivariate": multivariate,
+    "two_columns": lambda rows: pm.Normal(
+        "y",
+        pm.Normal("a", shape=2) * rows["night"][:, None],
+        observed=pt.stack([rows["income"], rows["noise"]], axis=1),
+    ),
     "multinomial": lambda rows: pm.Multinomial(
         "y",
         n=rows["rank"] + rows["seats"],
@@ -308,15 +313,15 @@ REFUSED = {
     ),
     "mean_over_rows": (
         lambda t, a: pm.Normal("y", a * (t["income"] - t["income"].mean()), observed=t["income"]),
-        "y is not evaluated row by row: .* reads several rows of the table at once. Compute such a",
+        "y is not evaluated row by row, because .* reads several rows of the table at once: compute such a",
     ),
     "effect_per_row": (
         lambda t, a: pm.Normal("y", pm.Normal("own", shape=1000), observed=t["income"]),
-        "y is not evaluated row by row: a variable own of its own length is combined with the rows",
+        "y is not evaluated row by row, because a variable own of its own length is combined with the rows",
     ),
     "summed_potential": (
         lambda t, a: pm.Potential("y", (a * t["income"]).sum()),
-        "y is not evaluated row by row: add reads several rows",
+        "y is not evaluated row by row, because add reads several rows",
     ),
     "largest_value": (
         lambda t, a: pm.Normal("y", a, observed=t["income"].max()),
@@ -325,6 +330,20 @@ REFUSED = {
     "dims": (
         lambda t, a: pm.Normal("y", a, observed=t["income"], dims="ride"),
         "y has dims, but rows of a table have no coordinates: leave dims out",
+    ),
+    "shape": (
+        lambda t, a: pm.Normal("y", a * t["income"], shape=(1000,), observed=t["income"]),
+        "y is not evaluated row by row, because it has a fixed number of rows: leave out its shape",
+    ),
+    "random_walk": (
+        lambda t, a: pm.GaussianRandomWalk(
+            "y", a, init_dist=pm.Normal.dist(), observed=t["income"]
+        ),
+        "y is not evaluated row by row, because subtensor reads several rows",
+    ),
+    "correlated_rows": (
+        lambda t, a: pm.MvNormal("y", t["income"], np.eye(1000), observed=t["noise"]),
+        "y is not evaluated row by row, because mul reads several rows",
     ),
     "observed_variable": (
         lambda t, a: pm.Normal("y", a * pm.Normal("x", observed=t["income"]), observed=t["income"]),
