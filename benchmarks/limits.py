@@ -125,7 +125,7 @@ LIMITS = (
         lifted=1,
     ),
     Limit(
-        "passes.inline",
+        "passes.rematerialize",
         "MOST_LOADS",
         _of_series,
         lambda n: [(n,), (200, n), (200, n)],
@@ -261,7 +261,7 @@ LIMITS = (
     ),
     Limit(
         "passes.interchange",
-        "APART",
+        "DISTANT",
         lambda x: pt.exp(x).T + 1,
         lambda n: [(n, n)],
         (16, 64, 256),

@@ -29,7 +29,7 @@ from benchmarks.fresh_process import environment
 from benchmarks.suite import SUITE, case
 from pymc_fastlogp.benchmarking.clock import seconds_now
 from pymc_fastlogp.registration import SwitchedGraphRewriter, SwitchedRewriter
-from pymc_fastlogp.rewrites.rows.sequence import RowRewriter
+from pymc_fastlogp.rewrites.rows.row_rewriter import RowRewriter
 
 COMPILE, UPSTREAM, ROWS, KERNELS = "compile", "PyTensor", "walks of row rules", "kernels"
 

@@ -1,8 +1,8 @@
-"""Value of each rule: the models on which it fires, and the loss there if it alone is excluded.
+"""Value of each rule and each pass of the kernels: models on which it matters, and the loss if it alone is left out.
 
-``python -m benchmarks.rule_value [RULE ...]`` takes some models on which each rule fires, by the table of ``tests.canaries``,
-rewrites them without the rule, and where that leaves other code, compiles both and times them in turn, a process for each
-model. A side "again", compiled like the baseline, is the noise.
+``python -m benchmarks.rule_value [NAME ...]`` rewrites some models without each rule and each pass. If other code results, both are compiled and
+timed in turn, one process per model. A side "again", compiled like the baseline, is the noise. A run of all names writes its JSON and the tables
+of ``docs/rule_value.md``; ``--report`` writes the tables again.
 """
 
 import argparse
@@ -10,12 +10,15 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import pytensor
@@ -26,45 +29,60 @@ from rich.table import Table
 
 from benchmarks.child import error_line
 from benchmarks.compiled_graph import code_of, compiled_graph
-from pymc_fastlogp.benchmarking.clock import seconds_now
+from benchmarks.machine import machine, versions
+from benchmarks.report import insert_table, measured_on
+from benchmarks.suite import SUITE
 from pymc_fastlogp.benchmarking.native import LogpCallback
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmarking.result import BenchmarkResult
 from pymc_fastlogp.benchmarking.run import check_agreement, compile_model, legal_points
+from pymc_fastlogp.kernel.graph import op
+from pymc_fastlogp.kernel.passes import PASSES, optimize
 from pymc_fastlogp.registration import registered
 from pymc_fastlogp.rules import GRAPH_RULES, RULES
 from tests import canaries
 
-NAMES = tuple(dict.fromkeys(rule.name for rule in (*RULES, *GRAPH_RULES)))
+RULE_NAMES = tuple(dict.fromkeys(rule.name for rule in (*RULES, *GRAPH_RULES)))
+PASS_NAMES = tuple(run.__name__ for run in PASSES)
+NAMES = RULE_NAMES + PASS_NAMES
 AGAIN, BASELINE = "again", "on"
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results" / "rule_value.json"
+PAGE = ROOT / "docs" / "rule_value.md"
+PACKAGE = ROOT / "pymc_fastlogp"
+
+# The zoo has a small model for each rule; these collections have the models of users.
+REAL = ("suite", "gallery")
 
 
 @contextmanager
 def without(name: str) -> Iterator[None]:
-    """Let the rewrites of this name leave every graph alone for a block."""
+    """Leave out the rewrites, or the pass, of this name for a block."""
     rewrites = [(registered(r), "transform") for r in RULES if r.name == name]
     rewrites += [(optdb[name], "apply") for r in GRAPH_RULES if r.name == name]
     with ExitStack() as stack:
         for rewriter, method in rewrites:
             stack.enter_context(mock.patch.object(rewriter, method, return_value=None))
+        if name in PASS_NAMES:
+            others = [run for run in PASSES if run.__name__ != name]
+            stack.enter_context(mock.patch.object(op, "optimize", partial(optimize, passes=others)))
         yield
 
 
 def census() -> dict[str, list[str]]:
-    """Return for each rule the models on which it fires, those of each collection in turn."""
-    fires: dict[str, dict[str, list[str]]] = {name: {} for name in NAMES}
+    """Return the models on which each rule fires, the collections in turn; for each pass, the models of the suite."""
+    fires: dict[str, dict[str, list[str]]] = {name: {} for name in RULE_NAMES}
     for model, text in canaries.read().items():
         rules = {f"fastlogp_{rule}" for rule in canaries.rules_of(text)} | {"fastlogp_fused_kernel"}
         if "HeldConstants" in text:
             rules.add("fastlogp_held_constants")
         for rule in rules:
             fires[rule].setdefault(model.partition("/")[0], []).append(model)
+    suite = [f"suite/{case.name}" for case in SUITE]
     return {
         rule: [x for x in chain.from_iterable(zip_longest(*models.values())) if x is not None]
         for rule, models in fires.items()
-    }
+    } | dict.fromkeys(PASS_NAMES, suite)
 
 
 def chosen(fires: dict[str, list[str]], most: int) -> dict[str, list[str]]:
@@ -86,12 +104,12 @@ def time_sides(name: str, rules: list[str], rounds: int, seconds: float) -> dict
     code = code_of(compiled_graph(make()).fgraph)
     same = [rule for rule in rules if _code_without(rule, name) == code]
     callbacks, compiling = {}, {}
-    # The first side pays for what all compilations share.
-    for side in (AGAIN, BASELINE, *(rule for rule in rules if rule not in same)):
-        model, start = make(), seconds_now()
+    # The first compilation pays for what all compilations share, so its time is replaced.
+    for side in (AGAIN, BASELINE, *(rule for rule in rules if rule not in same), AGAIN):
+        model, start = make(), time.process_time()
         with without(side), pytensor.config.change_flags(numba__cache=False):
             callbacks[side] = LogpCallback.from_compiled(compile_model(model, "on"))
-        compiling[side] = seconds_now() - start
+        compiling[side] = time.process_time() - start
     points = legal_points(callbacks[BASELINE], seed=0)
     notes = _disagreements(callbacks, points)
     timers = {side: callback.timer(points) for side, callback in callbacks.items()}
@@ -137,20 +155,106 @@ def in_child(name: str, rules: list[str], rounds: int, seconds: float) -> dict[s
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def table(fires: dict[str, list[str]], timed: dict[str, Any]) -> Table:
-    """Return a row a rule: where it fires, where of those models that were tried it matters, and times without it."""
-    shown = Table("rule", "fires", "tried", "matters", "time without : with", "compile")
-    for rule, models in fires.items():
-        tried = {model: sides[rule] for model, sides in timed.items() if rule in sides}
-        ratios = {model: ratio for model, ratio in tried.items() if ratio}
-        by_ratio = sorted(ratios.items(), key=lambda item: -item[1]["median"])
-        shown.add_row(
-            rule,
-            *(str(len(x)) for x in (models, tried, ratios)),
-            ", ".join(f"{model} {r['median']:.2f}{'!' * bool(r['note'])}" for model, r in by_ratio),
-            f"{median(r['compile'] for r in ratios.values()):.2f}" if ratios else "",
+class Value(NamedTuple):
+    """Value of a rule or pass, over the models on which it was tried.
+
+    Attributes
+    ----------
+    fires, tried : int
+        Number of models on which the rule fires, and on which it was left out.
+    gains : dict
+        Ratio of the times without and with the rule, for each tried model whose code the rule changes; the largest ratio first.
+    compile : float or None
+        Median ratio of the CPU times of a compilation without and with the rule.
+    """
+
+    fires: int
+    tried: int
+    gains: dict[str, float]
+    compile: float | None
+
+    @classmethod
+    def of(cls, name: str, results: dict[str, Any]) -> "Value":
+        """Collect the measurements of a rule or pass."""
+        tried = [(model, s[name]) for model, s in results["timed"].items() if name in s]
+        changed = sorted(
+            ((model, x) for model, x in tried if x), key=lambda item: -item[1]["median"]
         )
+        return cls(
+            fires=len(results["fires"].get(name, ())),
+            tried=len(tried),
+            gains={model: x["median"] for model, x in changed},
+            compile=median(x["compile"] for _, x in changed) if changed else None,
+        )
+
+    def shown_gains(self, most: int) -> str:
+        """Return the largest ratios as text."""
+        shown = [f"{model} {gain:.2f}" for model, gain in self.gains.items()][:most]
+        return ", ".join(shown)
+
+
+def table(names: list[str], results: dict[str, Any]) -> Table:
+    """Return one row per rule or pass for the terminal."""
+    shown = Table("name", "fires", "tried", "matters", "time without / with", "compile")
+    for name in names:
+        value = Value.of(name, results)
+        counts = (value.fires, value.tried, len(value.gains))
+        ratio = "" if value.compile is None else f"{value.compile:.2f}"
+        shown.add_row(name, *map(str, counts), value.shown_gains(most=6), ratio)
     return shown
+
+
+def page_tables(results: dict[str, Any]) -> str:
+    """Return the tables of the page: one row per rule, one row per pass."""
+    rules = [
+        "| rule | fires on | real models that gain 1.1 | largest gains | compile | lines | obsolete once |",
+        "|---|---:|---:|---|---:|---:|---|",
+        *(_rule_row(name, results) for name in RULE_NAMES),
+    ]
+    passes = [
+        "| pass | changes, of tried | largest gains | compile |",
+        "|---|---:|---|---:|",
+        *(_pass_row(name, results) for name in PASS_NAMES),
+    ]
+    return "\n".join(
+        ["## Rules", "", *rules, "", "## Passes", "", *passes, "", measured_on(results)]
+    )
+
+
+def _rule_row(name: str, results: dict[str, Any]) -> str:
+    value = Value.of(name, results)
+    real = sum(g >= 1.1 and m.startswith(REAL) for m, g in value.gains.items())
+    until = next((r.until for r in RULES if r.name == name), "")
+    cells = (f"`{name}`", value.fires, f"{real} of {len(value.gains)}", value.shown_gains(most=3))
+    return _row(*cells, _ratio(value), lines_of(name), until)
+
+
+def _pass_row(name: str, results: dict[str, Any]) -> str:
+    value = Value.of(name, results)
+    changed = f"{len(value.gains)} of {value.tried}"
+    return _row(f"`{name}`", changed, value.shown_gains(most=4), _ratio(value))
+
+
+def _ratio(value: Value) -> str:
+    return "" if value.compile is None else f"{value.compile:.2f}"
+
+
+def _row(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def lines_of(name: str) -> str:
+    """Return the number of lines of the module of a rule; nothing for a rewriter of PyTensor."""
+    functions = [f"rewrites.{rule.function}" for rule in RULES if rule.name == name]
+    functions += [rule.rewriter for rule in GRAPH_RULES if rule.name == name]
+    module = functions[0].rpartition(".")[0].replace(".", "/")
+    path = PACKAGE / f"{module}.py"
+    return str(len(path.read_text().splitlines())) if path.exists() else ""
+
+
+def publish(results: dict[str, Any]) -> None:
+    """Write the tables into the page of the docs."""
+    PAGE.write_text(insert_table(PAGE.read_text(), page_tables(results)))
 
 
 def main() -> None:
@@ -162,18 +266,36 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.03, help="of each side in each round")
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--child", metavar="MODEL", help=argparse.SUPPRESS)
+    parser.add_argument("--missing", action="store_true", help="only models without a result")
+    parser.add_argument("--report", action="store_true", help="only write the tables again")
     arguments = parser.parse_args()
+    if arguments.report:
+        publish(json.loads(RESULTS.read_text()))
+        return
     effort = (arguments.rounds, arguments.seconds)
     if arguments.child is not None:
         print(json.dumps(time_sides(arguments.child, arguments.rules, *effort)))
         return
     fires = {rule: models for rule, models in census().items() if rule in arguments.rules}
-    timed: dict[str, Any] = {}
-    for model, rules in track(chosen(fires, arguments.most).items(), "compiling and timing"):
-        timed[model] = in_child(model, rules, *effort)
-        # What is known so far is kept: a run takes long.
-        arguments.output.write_text(json.dumps({"fires": fires, "timed": timed}, indent=1))
-    Console(width=160).print(table(fires | {AGAIN: [*timed]}, timed))
+    results: dict[str, Any] = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": machine(),
+        "versions": versions(),
+        "fires": fires,
+        "timed": json.loads(arguments.output.read_text())["timed"] if arguments.missing else {},
+    }
+    missing = {
+        model: rules
+        for model, rules in chosen(fires, arguments.most).items()
+        if model not in results["timed"]
+    }
+    for model, rules in track(missing.items(), "compiling and timing"):
+        results["timed"][model] = in_child(model, rules, *effort)
+        # Partial results are written, as a run takes an hour.
+        arguments.output.write_text(json.dumps(results, indent=1))
+    Console(width=160).print(table([*fires, AGAIN], results))
+    if arguments.output == RESULTS and set(arguments.rules) == set(NAMES):
+        publish(results)
 
 
 if __name__ == "__main__":

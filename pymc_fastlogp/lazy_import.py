@@ -1,6 +1,6 @@
-"""Imports that are deferred to the first compilation of a graph with Numba: the kernel compiler takes as long to import as the rest of the package.
+"""Lazy imports of the kernel compiler, by the first compilation of a graph with Numba. The compiler takes as long to import as the rest of the package.
 
-A change of PyTensor that affects only kernels shows at this import, too late to skip the registration of rewrites. The plugin then compiles without kernels.
+An incompatible PyTensor may fail at this import, when the rewrites are registered already. The plugin then compiles without kernels.
 """
 
 import importlib
@@ -11,17 +11,17 @@ from typing import Any
 CHANGED = "PyTensor has changed within a tested line"
 
 
-def imported(name: str) -> Any:
+def import_attribute(name: str) -> Any:
     """Return an attribute of a module by its dotted name."""
     module, attribute = name.rsplit(".", 1)
     return getattr(importlib.import_module(module), attribute)
 
 
 @cache
-def imported_late(name: str) -> Any | None:
-    """Return an attribute as :func:`imported` does; if the import fails, warn once per reason and return None."""
+def try_import_attribute(name: str) -> Any | None:
+    """Return an attribute of a module, None if the import fails, with one warning per reason."""
     try:
-        return imported(name)
+        return import_attribute(name)
     except (ImportError, AttributeError) as error:
         _warn(f"pymc_fastlogp compiles without kernels: {CHANGED} ({error}).")
         return None

@@ -4,6 +4,7 @@ Each Op has an inner graph, which computes it where no kernel does.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from math import isqrt
 from typing import Any
 
@@ -11,7 +12,11 @@ import numpy as np
 import pytensor.scalar as ps
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph, SymbolicOp
+from pytensor.gradient import disconnected_type
 from pytensor.graph.basic import Apply
+from pytensor.scalar import ScalarVariable
+from pytensor.scalar.math import gammaln, psi, tri_gamma
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.linalg.decomposition.eigen import Eigh, eigh
 from pytensor.tensor.linalg.solvers.triangular import solve_triangular
 from pytensor.tensor.variable import TensorVariable
@@ -28,7 +33,7 @@ MAX_ROWS_SYEV = 25
 
 
 class SpelledOut(ps.Composite):
-    """A Composite scalar Op with a gradient of its own.
+    """A Composite scalar Op that defines its gradient, instead of the gradient of its inner graph.
 
     The C code has no version, so PyTensor's compile cache stores neither the code nor a pickle of the Op. Any process that compiles C
     unpickles all cached Ops, and would import the plugin.
@@ -37,6 +42,68 @@ class SpelledOut(ps.Composite):
     def c_code_cache_version(self) -> tuple[int, ...]:
         """Return no version, which turns caching off."""
         return ()
+
+
+class GammaDifference(SpelledOut):
+    """``gammaln(a + k) - gammaln(a)`` of ``a``, ``k`` and ``gammaln(a)``.
+
+    The terms of ``a`` alone are inputs, because many rows share them. The derivative by ``a`` includes the contribution of ``gammaln(a)``, so this input is disconnected.
+    """
+
+    def __init__(self, dtype: str) -> None:
+        a, k, log_gamma = _inputs(dtype, "a", "k", "log_gamma")
+        super().__init__([a, k, log_gamma], [gammaln(a + k) - log_gamma])
+        self._name = "gamma_difference"
+
+    def connection_pattern(self, node: Any) -> list[list[bool]]:
+        """Return whether each input has a gradient."""
+        return [[True], [True], [False]]
+
+    def pullback(self, inputs: Any, outputs: Any, output_grads: Any) -> list[ScalarVariable]:
+        """Return the gradients with respect to a and k."""
+        (a, k, _), [cotangent] = inputs, output_grads
+        by_a = _scalar(PsiDifference, a.type.dtype)(a, k, psi(a))
+        return [cotangent * by_a, cotangent * psi(a + k), disconnected_type()]
+
+
+class PsiDifference(SpelledOut):
+    """``psi(a + k) - psi(a)`` of ``a``, ``k`` and ``psi(a)``."""
+
+    def __init__(self, dtype: str) -> None:
+        a, k, slope = _inputs(dtype, "a", "k", "slope")
+        super().__init__([a, k, slope], [psi(a + k) - slope])
+        self._name = "psi_difference"
+
+    def connection_pattern(self, node: Any) -> list[list[bool]]:
+        """Return whether each input has a gradient."""
+        return [[True], [True], [False]]
+
+    def pullback(self, inputs: Any, outputs: Any, output_grads: Any) -> list[ScalarVariable]:
+        """Return the gradients with respect to a and k."""
+        (a, k, _), [cotangent] = inputs, output_grads
+        by_k = tri_gamma(a + k)
+        return [cotangent * (by_k - tri_gamma(a)), cotangent * by_k, disconnected_type()]
+
+
+def _inputs(dtype: str, *names: str) -> list[ScalarVariable]:
+    return [ps.get_scalar_type(dtype)(name) for name in names]
+
+
+@cache
+def _scalar(op: type[ps.Composite], dtype: str) -> ps.Composite:
+    return op(dtype)
+
+
+@cache
+def _elemwise(dtype: str) -> Elemwise:
+    return Elemwise(GammaDifference(dtype))
+
+
+def gamma_difference(
+    a: TensorVariable, k: TensorVariable, log_gamma: TensorVariable
+) -> TensorVariable:
+    """Return ``gammaln(a + k) - gammaln(a)``, given ``gammaln(a)``. All inputs have one float dtype."""
+    return _elemwise(a.type.dtype)(a, k, log_gamma)
 
 
 class LowerInverse(SymbolicOp):

@@ -1,7 +1,7 @@
 """An explicit, reversible patch: ``pm.sample`` becomes :func:`pymc_fastlogp.sample` for libraries that call it for their users.
 
 The import of the package patches nothing. :func:`patch_pymc` replaces attributes of modules, the rows of :data:`PATCHES` and
-:data:`NUTPIE_PATCHES`; :func:`unpatch_pymc` puts the originals back. The convention is that of ``sklearnex.patch_sklearn``.
+:data:`NUTPIE_PATCHES`; :func:`unpatch_pymc` puts the originals back. The convention follows ``sklearnex.patch_sklearn``.
 
 A function that was imported by name before the patch, as in ``from pymc import sample``, stays PyMC's own.
 """
@@ -113,7 +113,7 @@ def patch_pymc(*, nutpie: bool = False) -> tuple[str, ...]:
         made = {original: _replacement(patch, original) for patch, original in found.items()}
         for patch, original in found.items():
             _originals[patch] = original
-            _set(patch, made[original])
+            _replace_attribute(patch, made[original])
         return patched_names()
 
 
@@ -182,10 +182,10 @@ def _replacement(patch: Patch, original: Callable[..., Any]) -> Callable[..., An
     return replacement
 
 
-def _set(patch: Patch, function: Callable[..., Any]) -> None:
+def _replace_attribute(patch: Patch, function: Callable[..., Any]) -> None:
     setattr(importlib.import_module(patch.module), patch.attribute, function)
 
 
 def _restore(patches: tuple[Patch, ...]) -> None:
     for patch in patches:
-        _set(patch, _originals.pop(patch))
+        _replace_attribute(patch, _originals.pop(patch))

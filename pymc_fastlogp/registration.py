@@ -30,8 +30,8 @@ from pytensor.graph.rewriting.db import RewriteDatabase
 from pymc_fastlogp import decisions
 from pymc_fastlogp._upstream.pytensor import forget_empty_entry
 from pymc_fastlogp.config import is_switched_on
-from pymc_fastlogp.lazy_import import CHANGED, imported, imported_late
-from pymc_fastlogp.rewrites.rows.sequence import RowRules
+from pymc_fastlogp.lazy_import import CHANGED, import_attribute, try_import_attribute
+from pymc_fastlogp.rewrites.rows.row_rewriter import RowRules
 from pymc_fastlogp.rules import GRAPH_RULES, ROWS, RULES, GraphRule, Rule
 
 TAG = "fastlogp"
@@ -83,7 +83,9 @@ class SwitchedGraphRewriter(GraphRewriter):
 
     def apply(self, fgraph: FunctionGraph) -> None:
         """Apply the wrapped rewriter if the plugin is on."""
-        if is_switched_on() and (rewriter := imported_late(f"pymc_fastlogp.{self.rewriter}")):
+        if is_switched_on() and (
+            rewriter := try_import_attribute(f"pymc_fastlogp.{self.rewriter}")
+        ):
             rewriter().apply(fgraph)
 
 
@@ -201,5 +203,5 @@ def _release(version_of_package: str) -> list[int]:
 def _rewriter(rule: Rule) -> NodeRewriter:
     is_upstreams = rule.function.startswith("pytensor.")
     name = rule.function if is_upstreams else f"pymc_fastlogp.rewrites.{rule.function}"
-    rewriter: NodeRewriter = imported(name)
+    rewriter: NodeRewriter = import_attribute(name)
     return rewriter

@@ -105,13 +105,6 @@ RULES: tuple[Rule, ...] = (
     Rule("fastlogp_log_power", "switches.log_power.local_log_power", "canonicalize"),
     # In `canonicalize`, before rows are compacted, so that their terms have no mask.
     Rule("fastlogp_switch_to_zero", "switches.switch_to_zero.local_switch_to_zero", "canonicalize"),
-    # In `canonicalize`, so that the rules about rows see the static shape.
-    Rule(
-        "fastlogp_shape_of_softmax",
-        "shapes.shape_of_softmax.local_shape_of_softmax",
-        "canonicalize",
-        until="the type of PyTensor's Softmax has the shape of its input",
-    ),
     # In `stabilize` again, where probabilities may first become a sigmoid.
     Rule("fastlogp_fold_checks_by_range", FOLD_CHECKS, "stabilize"),
     # In `stabilize`, since the lift in `canonicalize` recognizes nonzero norms by the diagonal.
@@ -131,7 +124,7 @@ RULES: tuple[Rule, ...] = (
         "fastlogp_pow_to_sqrt",
         "scalars.identities.pow_to_sqrt",
         "stabilize",
-        until="PyTensor takes roots before the gradient, and those of integers in double precision",
+        until="PyTensor takes roots before the gradient, and roots of integers in double precision",
     ),
     # In `stabilize`, before the gradient, which then has no factorization.
     Rule(
@@ -161,22 +154,6 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "fastlogp_quadratic_form",
         "linalg.terms_of_covariance.local_quadratic_form",
-        "stabilize",
-        Phase.FOR_GRADIENT,
-        until="PyTensor differentiates the factor of a covariance by one inverse",
-    ),
-    # In `stabilize` and for the gradient alone, as `half_logdet`, for a batch.
-    Rule(
-        "fastlogp_half_logdets",
-        "linalg.terms_of_covariance.local_half_logdets",
-        "stabilize",
-        Phase.FOR_GRADIENT,
-        until="PyTensor differentiates the factor of a covariance by one inverse",
-    ),
-    # In `stabilize` and for the gradient alone, as `quadratic_form`, for a batch.
-    Rule(
-        "fastlogp_quadratic_forms",
-        "linalg.terms_of_covariance.local_quadratic_forms",
         "stabilize",
         Phase.FOR_GRADIENT,
         until="PyTensor differentiates the factor of a covariance by one inverse",
@@ -240,7 +217,7 @@ RULES: tuple[Rule, ...] = (
     # First in the sequence: row compaction would sum the two log-gamma functions apart.
     Rule("fastlogp_rising_factorial", "loggamma.rising_factorial.local_rising_factorial", ROWS),
     # Behind `rising_factorial`, for the differences that it refuses.
-    Rule("fastlogp_gamma_difference", "loggamma.keep_difference.local_gamma_difference", ROWS),
+    Rule("fastlogp_gamma_difference", "loggamma.gamma_difference.local_gamma_difference", ROWS),
     # Before `compact_rows`: sums of squares have a closed form in fewer cells than distinct rows.
     Rule("fastlogp_gaussian_rows", "gaussian.gaussian_rows.local_gaussian_rows", ROWS),
     # Behind `gaussian_rows`, which reads the rows of a product as written.
@@ -281,20 +258,6 @@ RULES: tuple[Rule, ...] = (
         "specialize",
         Phase.AFTER_GRADIENT,
         until="PyTensor has Bessel functions of many orders",
-    ),
-    # In `uncanonicalize`, after the gradient has added powers and PyTensor has merged products of powers.
-    Rule(
-        "fastlogp_neighboring_powers",
-        "after_gradient.neighboring_powers.local_neighboring_powers",
-        "uncanonicalize",
-        Phase.AFTER_GRADIENT,
-    ),
-    # In `uncanonicalize`, behind `specialize`, where PyTensor moves the gather to the factors.
-    Rule(
-        "fastlogp_gather_after_dot",
-        "after_gradient.gather_after_dot.local_gather_after_dot",
-        "uncanonicalize",
-        Phase.AFTER_GRADIENT,
     ),
     # In `uncanonicalize`, where products are in their final form.
     Rule(

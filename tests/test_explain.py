@@ -103,7 +103,7 @@ def test_repeated_rows_are_compacted(explained):
 def test_unique_rows_are_refused_with_advice(explained):
     row = refused(explained["counts"]["many"])
     assert (row.rows_before, row.rows_after) == (N, N)
-    assert "too few repeats" in row.reason
+    assert "too few rows repeat" in row.reason
     assert "rounded" in row.advice
 
 
@@ -320,7 +320,7 @@ def test_it_leads_with_the_likelihoods_in_plain_words(explained):
     first, second, third = explained["counts"].sentences()
     assert str(explained["counts"]).startswith(first)
     assert first == "few: 500 rows are summed as 5 terms, exactly."
-    assert second.startswith("many: all 500 rows are evaluated: too few repeats")
+    assert second.startswith("many: all 500 rows are evaluated: too few rows repeat")
     assert "gains if a covariate can be rounded" in second
     n = sum(explained["counts"].kernels.n_nodes)
     assert third == f"{n} of {n} nodes of logp and gradient are in one kernel."
@@ -421,7 +421,7 @@ def test_html_names_what_fired_apart_from_what_refused(explained):
         "",
     ) in cells
     [why] = [why for *rest, why in cells if rest == ["many (likelihood)", "", str(N)]]
-    assert re.match(r"compact_rows( x \d)?: too few repeats", why)
+    assert re.match(r"compact_rows( x \d)?: too few rows repeat", why)
 
 
 def test_graph_draws_before_and_after(explained):

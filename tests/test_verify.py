@@ -15,7 +15,7 @@ from pymc_fastlogp.models.in_place_rewrites import apply_in_place_rewrites
 from pymc_fastlogp.rewrites.packed_matrices.lift_set_subtensor import (
     local_lift_elemwise_through_set,
 )
-from pymc_fastlogp.verification import comparison, sides
+from pymc_fastlogp.verification import comparison, run
 from pymc_fastlogp.verification.points import points_around
 from pymc_fastlogp.verification.roundoff import neighbors
 from tests.lifted import LIFT, exp_of_set
@@ -82,13 +82,13 @@ def test_finds_a_wrong_rewrite_and_where_it_shows(break_the_lift):
 def compiled(monkeypatch):
     """Return what will be compiled: in which mode, and whether the plugin is on."""
     sides_compiled = []
-    compile_one = sides._compile
+    compile_one = run._compile
 
     def spy(model, start, mode, *, on):
         sides_compiled.append((mode if mode == "NUMBA" else "numpy", on))
         return compile_one(model, start, mode, on=on)
 
-    monkeypatch.setattr(sides, "_compile", spy)
+    monkeypatch.setattr(run, "_compile", spy)
     return sides_compiled
 
 
@@ -127,7 +127,7 @@ def cancelling_model():
 def test_round_off_that_neighbors_do_not_show_passes(cancelling_model, break_the_lift, monkeypatch):
     break_the_lift(1 + np.finfo(float).eps)
     assert verify(cancelling_model)
-    monkeypatch.setattr(sides, "numpy_mode", lambda noise=None: "NUMBA")
+    monkeypatch.setattr(run, "numpy_mode", lambda noise=None: "NUMBA")
     assert not verify(cancelling_model)
 
 
@@ -242,7 +242,7 @@ def test_where_upstream_finds_no_eigenvectors_the_point_is_impossible(compiled):
     ],
 )
 def test_which_errors_say_that_a_point_is_impossible(error, is_of_the_point):
-    assert sides._is_of_the_point(error) == is_of_the_point
+    assert run._is_of_the_point(error) == is_of_the_point
 
 
 def test_more_terms_than_numpy_takes_at_once():
@@ -297,14 +297,14 @@ def test_single_precision_is_compared_in_its_own_digits(single_model, monkeypatc
         assert verify(single_model)
         off_by = {}
         for error in (1e-6, 1e-2):
-            compile_one = sides._compile
+            compile_one = run._compile
 
             def worse(*args, on, error=error, compile_one=compile_one):
                 function = compile_one(*args, on=on)
                 return lambda x: function(x) * (1 + error * on)
 
             with monkeypatch.context() as patch:
-                patch.setattr(sides, "_compile", worse)
+                patch.setattr(run, "_compile", worse)
                 off_by[error] = verify(single_model).passed
     assert off_by == {1e-6: True, 1e-2: False}
 
@@ -342,13 +342,13 @@ def test_points_with_one_entry_far_out():
 
 
 def test_what_is_wrong_where_one_entry_is_far_out_alone(monkeypatch):
-    compile_one = sides._compile
+    compile_one = run._compile
 
     def wrong(*args, on):
         function = compile_one(*args, on=on)
         return lambda x: function(x) * (np.nan if on and (np.abs(x) == 10).sum() == 1 else 1.0)
 
-    monkeypatch.setattr(sides, "_compile", wrong)
+    monkeypatch.setattr(run, "_compile", wrong)
     with pm.Model() as model:
         pm.Normal("x", shape=4)
     assert not verify(model)

@@ -244,12 +244,6 @@ def gaussian_process():
 
 
 @in_zoo
-def rational_quadratic_process():
-    cov = pm.gp.cov.RatQuad(1, alpha=pm.Gamma("alpha", 5, 2), ls=pm.HalfNormal("ls"))
-    pm.gp.Marginal(cov_func=cov).marginal_likelihood("y", X[:20, :1], y[:20], sigma=0.5)
-
-
-@in_zoo
 def latent_gaussian_process():
     cov = pm.gp.cov.ExpQuad(1, ls=pm.HalfNormal("ls")) * pm.HalfNormal("eta") ** 2
     f = pm.gp.Latent(cov_func=cov).prior("f", X=np.linspace(0, 3, 34)[:, None])
@@ -393,13 +387,6 @@ def precision_of_a_ring():
 def known_relationships():
     cov, mu = pm.HalfNormal("s") * (np.eye(6) + 0.5), pm.Normal("mu", shape=6)
     pm.MvNormal("y", mu, cov=cov, observed=y.reshape(10, 6))
-
-
-@in_zoo
-def many_correlated_effects():
-    chol, _, _ = pm.LKJCholeskyCov("chol", n=20, eta=2.0, sd_dist=pm.Exponential.dist(1.0))
-    b = pm.Normal("z", shape=(2 * N, 20)) @ chol.T
-    pm.Laplace("y", b, 1.0, observed=np.resize(y, (2 * N, 20)))
 
 
 @in_zoo

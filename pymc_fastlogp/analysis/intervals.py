@@ -107,7 +107,7 @@ def range_of_data(data: np.ndarray) -> Interval:
 
 def stored_as(x: Interval, dtype: str) -> Interval:
     """Return the interval of numbers after they are stored with a dtype."""
-    if dtype == "float64" and _is_kept(x.low) and _is_kept(-x.high):
+    if dtype == "float64" and _is_exact_in_double(x.low) and _is_exact_in_double(-x.high):
         return x
     kind = np.dtype(dtype)
     if kind.kind in "iu":
@@ -121,8 +121,8 @@ def stored_as(x: Interval, dtype: str) -> Interval:
     return Interval(_round_down(x.low, kind), -_round_down(-x.high, kind), x.nan, x.plus_zero)
 
 
-def _is_kept(low: float) -> bool:
-    """Return whether a lower bound in double precision is kept unchanged."""
+def _is_exact_in_double(low: float) -> bool:
+    """Return whether rounding down in double precision leaves a lower bound unchanged."""
     return low <= 0 or TINY <= low <= HUGE
 
 

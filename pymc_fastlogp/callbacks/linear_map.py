@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from pymc_fastlogp.callbacks.native import WRONG_LENGTH, object_code_of
 from pymc_fastlogp.kernel.llvm import F64, I1, I64, POINTER, declared
-from pymc_fastlogp.kernel.native.code import Code, engine
+from pymc_fastlogp.kernel.native.loaded_code import LoadedCode, engine
 from pymc_fastlogp.reparametrization.linear_map import LinearMap
 
 LOGP, EXPAND = "mapped_logp", "mapped_expand"
@@ -40,7 +40,7 @@ class TransformedCallbacks(NamedTuple):
 
     Attributes
     ----------
-    logp, expand : Code
+    logp, expand : LoadedCode
         The callbacks.
     user_data : ndarray
         Their user data: addresses of the model's callbacks and user data, and of the arrays of the map.
@@ -48,8 +48,8 @@ class TransformedCallbacks(NamedTuple):
         The map, whose arrays have to stay alive.
     """
 
-    logp: Code
-    expand: Code
+    logp: LoadedCode
+    expand: LoadedCode
     user_data: NDArray[np.uintp]
     linear_map: LinearMap
 
@@ -88,10 +88,10 @@ def transform_initial_point(
 
 
 @cache
-def _code(name: str) -> Code:
+def _code(name: str) -> LoadedCode:
     """Return the machine code of a callback."""
     module = {LOGP: _logp_module, EXPAND: _expand_module}[name]()
-    return Code(engine(object_code_of(module)), name)
+    return LoadedCode(engine(object_code_of(module)), name)
 
 
 def _logp_module() -> ir.Module:

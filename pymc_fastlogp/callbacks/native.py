@@ -21,7 +21,7 @@ import numpy as np
 from llvmlite import ir
 
 from pymc_fastlogp.kernel.native import blas, object_files
-from pymc_fastlogp.kernel.native.code import Code, compiler, engine
+from pymc_fastlogp.kernel.native.loaded_code import LoadedCode, compiler, engine
 from pymc_fastlogp.kernel.native.target import optimized, target_machine
 from pymc_fastlogp.model_cache.record import CallbackCode
 
@@ -62,8 +62,8 @@ class DirectCallback:
 
     def __init__(self, code: CallbackCode, called: Called | None = None):
         blas.bind(code.library)
-        self._called = Code(engine(code.kernel_code), code.kernel) if code.kernel else called
-        self._callback = Code(engine(code.callback_code), SYMBOL)
+        self._called = LoadedCode(engine(code.kernel_code), code.kernel) if code.kernel else called
+        self._callback = LoadedCode(engine(code.callback_code), SYMBOL)
         self._constants = code.constants
         self.address = self._callback.address
         address = self._called.address if self._called else 0

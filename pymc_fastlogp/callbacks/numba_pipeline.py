@@ -26,8 +26,8 @@ from pymc_fastlogp.callbacks.graph_call import (
     output_shapes,
 )
 from pymc_fastlogp.callbacks.native import SYMBOL
-from pymc_fastlogp.kernel.native.code import Code, engine
 from pymc_fastlogp.kernel.native.kernels import Kernel
+from pymc_fastlogp.kernel.native.loaded_code import LoadedCode, engine
 from pymc_fastlogp.kernel.native.target import optimized, target_machine
 from pymc_fastlogp.registration import is_enabled
 
@@ -54,10 +54,10 @@ class CallbackLibrary:
     def __init__(self, raw: RawCallback, call: GraphCall):
         # Owns the memory at the addresses that the code contains.
         self._call = call
-        module = _module(raw, call, FixedAddresses(_addresses(call)))
+        module = _callback_module(raw, call, FixedAddresses(_addresses(call)))
         machine = target_machine()
         self._text = str(module)
-        self._code = Code(engine(machine.emit_object(optimized(module, machine))), SYMBOL)
+        self._code = LoadedCode(engine(machine.emit_object(optimized(module, machine))), SYMBOL)
 
     def get_pointer_to_function(self, name: str) -> int:
         """Return the address of the callback."""
@@ -126,7 +126,7 @@ def _addresses(call: GraphCall) -> list[int]:
     return [code, *(x.ctypes.data for x in call.constants)]
 
 
-def _module(raw: RawCallback, call: GraphCall, addresses: FixedAddresses) -> ir.Module:
+def _callback_module(raw: RawCallback, call: GraphCall, addresses: FixedAddresses) -> ir.Module:
     if raw.n_expanded is None:
         return logp_module(call, addresses, raw.n_dim)
     return expand_module(call, addresses, raw.n_dim, raw.n_expanded)

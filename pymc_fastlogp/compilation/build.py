@@ -123,11 +123,12 @@ class Build:
         for name, call in calls.items():
             layout = Layout(type_, self.keys_of(name), first)
             first += 1 + len(call.constants)
-            callbacks[name] = _code(call, _module(self.functions, name, call, layout))
+            callbacks[name] = _code(call, _callback_module(self.functions, name, call, layout))
         return callbacks
 
 
-def _module(functions: Functions, name: str, call: GraphCall, layout: Layout) -> ir.Module:
+def _callback_module(functions: Functions, name: str, call: GraphCall, layout: Layout) -> ir.Module:
+    """Return the LLVM module of the callback with a name, which calls a graph."""
     if name == LOGP:
         return logp_module(call, layout, functions.n_dim)
     return expand_module(call, layout, functions.n_dim, functions.n_expanded)

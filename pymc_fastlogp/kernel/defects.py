@@ -14,7 +14,7 @@ logger = logging.getLogger("pymc_fastlogp")
 
 
 def report_defect(error: Exception, what: str) -> str:
-    """Log a warning that ``what`` is left to upstream because of an unexpected error, and return the reason.
+    """Log a warning that ``what`` is compiled without a kernel because of an unexpected error, and return the reason.
 
     Raises
     ------
@@ -28,7 +28,7 @@ def report_defect(error: Exception, what: str) -> str:
     text = " ".join(", ".join(words).split())
     reason = f"a defect of pymc_fastlogp, {text} ({Path(place.filename).name}:{place.lineno})"
     logger.warning(
-        "fastlogp_fused_kernel: %s stays with PyTensor because of %s. Please report it, with the traceback"
+        "fastlogp_fused_kernel: %s is compiled without a kernel because of %s. Please report it, with the traceback"
         " that PYTENSOR_FLAGS=on_opt_error=raise gives.",
         what,
         reason,

@@ -38,7 +38,7 @@ from pytensor.scalar.basic import ScalarOp
 from pytensor.tensor.random.type import RandomType
 
 from pymc_fastlogp._upstream.pymc_dispatch import functions_for
-from pymc_fastlogp.kernel.native.code import compiler, state_of_sources
+from pymc_fastlogp.kernel.native.loaded_code import compiler, state_of_sources
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -61,7 +61,7 @@ OPTIONS = (
     "optdb__max_use_ratio",
     "tensor__cmp_sloppy",
 )
-OWN = Path(__file__).parents[1]
+PACKAGE_FOLDER = Path(__file__).parents[1]
 # Nesting of objects beyond which references are taken to be cyclic.
 DEEPEST = 50
 
@@ -85,10 +85,10 @@ def key_of(model: "pm.Model", options: Mapping[str, Any]) -> str:
     NotKeyedError
         If a part of the model has no key.
     """
-    writer = _Writer()
-    _write(writer, model, options)
-    writer.add(dict(model.coords))
-    return writer.hash.hexdigest()
+    hasher = _Hasher()
+    _hash_model(hasher, model, options)
+    hasher.add(dict(model.coords))
+    return hasher.hash.hexdigest()
 
 
 class Form(NamedTuple):
@@ -112,28 +112,28 @@ class Form(NamedTuple):
 
 def form_of(model: "pm.Model", options: Mapping[str, Any]) -> Form:
     """Return the key of a model with shared data, and the data; arguments and errors as for :func:`key_of`."""
-    writer = _Writer(with_shared_values=False)
-    _write(writer, model, options)
-    return Form(writer.hash.hexdigest(), tuple(writer.shared))
+    hasher = _Hasher(with_shared_values=False)
+    _hash_model(hasher, model, options)
+    return Form(hasher.hash.hexdigest(), tuple(hasher.shared))
 
 
-def _write(writer: "_Writer", model: "pm.Model", options: Mapping[str, Any]) -> None:
+def _hash_model(hasher: "_Hasher", model: "pm.Model", options: Mapping[str, Any]) -> None:
     """Hash a model without its coordinates, the options, and the versions of all code that compiles."""
     variables = [*model.free_RVs, *model.observed_RVs, *model.deterministics, *model.potentials]
     values = [model.rvs_to_values[rv] for rv in model.basic_RVs]
-    writer.graph([v for v in values if not _is_data(v)], [*variables, *filter(_is_data, values)])
+    hasher.graph([v for v in values if not _is_data(v)], [*variables, *filter(_is_data, values)])
     for rv in model.basic_RVs:
-        writer.add((rv.name, model.rvs_to_values[rv].name, model.rvs_to_values[rv].type))
-        writer.add(model.rvs_to_transforms.get(rv))
-        writer.add(model.rvs_to_initial_values.get(rv))
-    writer.add([x.name for x in variables])
-    writer.add([len(x) for x in (model.free_RVs, model.observed_RVs, model.deterministics)])
-    writer.add({name: [*dims] for name, dims in model.named_vars_to_dims.items()})
-    writer.graph([], list(model.dim_lengths.values()))
-    writer.add([*model.dim_lengths, model.check_bounds])
-    writer.add(dict(options))
-    writer.add({name: getattr(config, name) for name in OPTIONS})
-    writer.add([compiler(), state_of_sources(OWN), *_versions()])
+        hasher.add((rv.name, model.rvs_to_values[rv].name, model.rvs_to_values[rv].type))
+        hasher.add(model.rvs_to_transforms.get(rv))
+        hasher.add(model.rvs_to_initial_values.get(rv))
+    hasher.add([x.name for x in variables])
+    hasher.add([len(x) for x in (model.free_RVs, model.observed_RVs, model.deterministics)])
+    hasher.add({name: [*dims] for name, dims in model.named_vars_to_dims.items()})
+    hasher.graph([], list(model.dim_lengths.values()))
+    hasher.add([*model.dim_lengths, model.check_bounds])
+    hasher.add(dict(options))
+    hasher.add({name: getattr(config, name) for name in OPTIONS})
+    hasher.add([compiler(), state_of_sources(PACKAGE_FOLDER), *_versions()])
 
 
 @cache
@@ -148,7 +148,7 @@ def _is_data(value: Variable) -> bool:
     return value.owner is not None or isinstance(value, Constant | SharedVariable)
 
 
-class _Writer:
+class _Hasher:
     """Hash of a sequence of objects, each with its kind and length, so that different sequences never concatenate to the same bytes.
 
     Parameters
@@ -179,7 +179,7 @@ class _Writer:
             raise NotKeyedError(
                 f"an object of type {type(x).__name__}, whose references are nested too deeply"
             )
-        for kinds, write in WRITERS:
+        for kinds, write in HASHERS:
             if isinstance(x, kinds):
                 write(self, x)
                 break
@@ -375,19 +375,19 @@ CACHES = {
 PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic, np.dtype, slice)
 
 # The first row whose types match decides.
-WRITERS: tuple[tuple[Any, Callable[[_Writer, Any], None]], ...] = (
-    (PLAIN, lambda writer, x: writer.text(type(x).__name__, repr(x))),
-    ((pd.Timestamp, pd.Timedelta), lambda writer, x: writer.text(repr(x), x.unit)),
-    (np.ndarray, _Writer.array),
-    (Variable, _Writer.variable),
-    (Type, _Writer.type_),
-    ((Op, ScalarOp), _Writer.op),
-    (AbstractFunctionGraph, _Writer._inner),
-    (type, _Writer.class_),
-    ((FunctionType, BuiltinFunctionType), _Writer.function),
+HASHERS: tuple[tuple[Any, Callable[[_Hasher, Any], None]], ...] = (
+    (PLAIN, lambda hasher, x: hasher.text(type(x).__name__, repr(x))),
+    ((pd.Timestamp, pd.Timedelta), lambda hasher, x: hasher.text(repr(x), x.unit)),
+    (np.ndarray, _Hasher.array),
+    (Variable, _Hasher.variable),
+    (Type, _Hasher.type_),
+    ((Op, ScalarOp), _Hasher.op),
+    (AbstractFunctionGraph, _Hasher._inner),
+    (type, _Hasher.class_),
+    ((FunctionType, BuiltinFunctionType), _Hasher.function),
     # The class body of a distribution defines its logp as one, which PyMC's registered function captures.
-    ((staticmethod, classmethod), lambda writer, x: writer.add(x.__func__)),
-    ((list, tuple), _Writer.sequence),
-    (Mapping, _Writer.mapping),
-    ((set, frozenset), _Writer.set_),
+    ((staticmethod, classmethod), lambda hasher, x: hasher.add(x.__func__)),
+    ((list, tuple), _Hasher.sequence),
+    (Mapping, _Hasher.mapping),
+    ((set, frozenset), _Hasher.set_),
 )

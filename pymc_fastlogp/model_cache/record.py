@@ -1,4 +1,7 @@
-"""Record of a compiled model: everything that the first draw needs, without PyTensor except, perhaps, for the initial point."""
+"""Record of a compiled model, which can be pickled: object code, names, shapes and data.
+
+A process that loads a record needs PyTensor for the graph of the initial point at most.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

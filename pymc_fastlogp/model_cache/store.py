@@ -70,9 +70,9 @@ def write(key: str | None, record: Any) -> None:
     try:
         content = pickle.dumps(record)
     except Exception as error:  # a coordinate may be any object
-        logger.info("the model is not kept on disk: %s", error)
+        logger.info("the model is not cached on disk: %s", error)
         return
     if len(content) > LARGEST:
-        logger.info("the model is not kept on disk: it has %d bytes", len(content))
+        logger.info("the model is not cached on disk: it has %d bytes", len(content))
     else:
         cache.write(PREFIX + key, content)

@@ -8,7 +8,7 @@ The package takes a model and returns a model and a linear map. It knows nothing
         effects            prior of an effect: mean, scale, centered or non-centered
         correlated         effects with a covariance matrix
         zero_sum           effects that sum to zero, with their change of variables
-        scales             scales of effects, with their change of variables
+        scale_transform    scales of effects, with their change of variables
         well_identified    effects that need no site, because their data identify them
 
     Change of variables, given the sites
@@ -24,9 +24,9 @@ The package takes a model and returns a model and a linear map. It knows nothing
     Build and estimate
         effect_graph       graph of a model whose effects get sites
         model_with_sites   model from that graph
-        mode               mode of a log density
+        posterior_mode     mode of a log density, by L-BFGS
         pilot              sites from the curvature of the likelihood
         selection          entry point: unchanged, centered, or with sites
         linear_map         linear coordinates for correlated parameters
-        coordinates        linear map of a model
+        linear_map_search  linear map of a model, if one pays off
 """

@@ -320,7 +320,7 @@ def partially_centered_crossed(effect: Effect, inputs: Sequence[Variable]) -> Va
 def crossing_signs(responses: Mapping[Block, Mapping[Block, Array]]) -> dict[Block, float]:
     """Return the sign of each factor in the linear predictor, and 0 for factors that are not crossed.
 
-    In rows that have effects of two factors, shifting all effects of one factor changes the gradient of the other like a shift of its own effects.
+    In rows that have effects of two factors, shifting all effects of one factor changes the gradient of the other factor like a shift of the other factor's effects.
 
     Parameters
     ----------

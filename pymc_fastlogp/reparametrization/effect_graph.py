@@ -31,7 +31,7 @@ from pymc_fastlogp.reparametrization.partially_centered import (
     centered_variable,
     site_transform,
 )
-from pymc_fastlogp.reparametrization.scales import scales_in, with_scale_transform
+from pymc_fastlogp.reparametrization.scale_transform import scales_in, with_scale_transform
 from pymc_fastlogp.reparametrization.sites import (
     Block,
     Elimination,
@@ -88,7 +88,7 @@ class EffectGraph:
         self._effects = {x.name: x for x in self.all}
 
     def _crossed(self) -> list[str]:
-        """Return candidates for crossed effects, largest first: vectors on which no other effect depends, each in a block of its own."""
+        """Return candidates for crossed effects, largest first: vectors on which no other effect depends, each in a separate block."""
         others = [y for x in self.all if isinstance(x, Effect) for y in x.parameters]
         free = [x.owner.inputs[0] for x in self._free().values()]
         alone = [
@@ -324,7 +324,7 @@ def exclude_mutual_products(
     matched = [*matched]
     effects = [x for x in matched if not isinstance(x, Unchanged)]
     read_by: dict[Variable, set[Variable]] = {}
-    for effect in sorted(effects, key=_order):
+    for effect in sorted(effects, key=_sort_key):
         read = {*ancestors(effect.multipliers)}
         if not _closes_cycle(effect.variable, read, read_by):
             read_by[effect.variable] = read
@@ -333,7 +333,7 @@ def exclude_mutual_products(
         yield Unchanged(x.name, MUTUAL_PRODUCT) if is_left else x
 
 
-def _order(effect: AnyEffect) -> tuple[int, str]:
+def _sort_key(effect: AnyEffect) -> tuple[int, str]:
     """Return a sort key that is the same in copies of a model, whose variables may be in another order."""
     return -prod(n or 1 for n in effect.variable.type.shape), effect.name
 

@@ -4,7 +4,8 @@
     non-centered    raw ~ Normal(0, 1), mean + scale * raw   the variable is the standardized effect
 
 The graph is built by :func:`pymc.model.fgraph.fgraph_from_model`. The change of variables is exact for any mean and scale.
-A wrong mean or scale makes sites useless, so only unambiguous patterns are matched.
+A wrong mean or scale makes the sites useless (Gaussian approximations of the likelihood of the effects, see
+:mod:`~pymc_fastlogp.reparametrization.sites`), so only unambiguous patterns are matched.
 """
 
 from collections.abc import Iterator

@@ -120,7 +120,7 @@ def _steps(n: int, inputs: Sequence[Any]) -> list[_Step]:
 def _pull_back_step(
     k: int, n: int, steps: list[_Step], d_w: dict[int, Any], d_information: Triangle
 ) -> Any:
-    """Return the derivative with respect to the scale of an effect, and update those of gradients and information in place."""
+    """Return the derivative with respect to the scale of an effect, and update the derivatives with respect to gradients and information in place."""
     step = steps[k]
     ratio = pt.sqr(step.scale) * step.inverse
     d_row, d_ratio = [0.0] * n, 0.0

@@ -69,7 +69,7 @@ class LinearMap(NamedTuple):
     right: Array
 
     def forward(self, w: Array) -> Array:
-        """Return ``x``."""
+        """Return the unconstrained point ``x`` for the coordinates ``w`` of the sampler."""
         x = np.array(w, dtype=np.float64)
         x[self.indices] = self.matrix @ x[self.indices]
         x[self.dependents] += x[self.indices] @ self.left @ self.right
@@ -83,7 +83,7 @@ class LinearMap(NamedTuple):
         return by_w
 
     def inverse(self, x: Array) -> Array:
-        """Return ``w``."""
+        """Return the coordinates ``w`` of the sampler for an unconstrained point ``x``."""
         w = np.array(x, dtype=np.float64)
         w[self.dependents] -= w[self.indices] @ self.left @ self.right
         w[self.indices] = np.linalg.solve(self.matrix, w[self.indices])

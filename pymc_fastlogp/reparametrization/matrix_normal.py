@@ -40,7 +40,7 @@ class CorrelatedNormal(SiteRV):
     _print_name = ("Normal", "\\operatorname{Normal}")
 
     @classmethod
-    def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
+    def draws(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
         """Return draws, which do not depend on the site."""
         return normal(*parameters[:2], size=size, rng=rng, return_next_rng=True)
 
@@ -64,7 +64,7 @@ class PartiallyCenteredMvNormal(SiteRV):
     _print_name = ("MultivariateNormal", "\\operatorname{MultivariateNormal}")
 
     @classmethod
-    def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
+    def draws(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
         """Return draws, which do not depend on the site."""
         return pm.MvNormal.rv_op(*parameters[:2], size=size, rng=rng, return_next_rng=True)
 

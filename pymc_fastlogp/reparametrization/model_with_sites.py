@@ -40,7 +40,7 @@ class ModelEffects:
     kinds : mapping of str to str
         Parametrization of each effect in the model.
     scales : tuple of str
-        Names of the scales that get :class:`~pymc_fastlogp.reparametrization.scales.ScaleTransform`.
+        Names of the scales that get :class:`~pymc_fastlogp.reparametrization.scale_transform.ScaleTransform`.
     unchanged : tuple of Unchanged
         All other free variables.
     """

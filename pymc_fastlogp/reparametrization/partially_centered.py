@@ -36,10 +36,10 @@ from pymc_fastlogp.reparametrization.single_site import residual, standardized_e
 
 
 class SiteRV(SymbolicRandomVariable):
-    """Random variable with extra parameters, which follow those of its distribution and are inputs of its transform alone."""
+    """Random variable with extra parameters, which follow the parameters of its distribution and are inputs of its transform only."""
 
     @classmethod
-    def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
+    def draws(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
         """Return the next state of the generator, and draws."""
         raise NotImplementedError
 
@@ -55,7 +55,7 @@ class SiteRV(SymbolicRandomVariable):
         """Return a random variable with these parameters."""
         rng = pt.random.shared_rng(seed=None) if rng is None else rng
         inputs = [rng, normalize_size_param(size), *map(pt.as_tensor, parameters)]
-        outputs = cls.drawn(*inputs[2:], size=inputs[1], rng=rng)
+        outputs = cls.draws(*inputs[2:], size=inputs[1], rng=rng)
         return cls(inputs=inputs, outputs=list(outputs))(*inputs)
 
     def make_node(self, *inputs: Variable) -> Apply:
@@ -74,7 +74,7 @@ class PartiallyCenteredNormal(SiteRV):
     _print_name = ("Normal", "\\operatorname{Normal}")
 
     @classmethod
-    def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
+    def draws(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
         """Return draws, which do not depend on the site."""
         return normal(*parameters[:2], size=size, rng=rng, return_next_rng=True)
 

@@ -33,8 +33,8 @@ from pytensor.graph.rewriting.basic import in2out, node_rewriter
 
 from pymc_fastlogp.reparametrization.crossed import at_zero_shared_mean, crossing_signs
 from pymc_fastlogp.reparametrization.matrix_normal import MatrixTransform
-from pymc_fastlogp.reparametrization.mode import find_mode
 from pymc_fastlogp.reparametrization.model_with_sites import ModelWithSites, with_sites
+from pymc_fastlogp.reparametrization.posterior_mode import find_mode
 from pymc_fastlogp.reparametrization.sites import Block, Site, site_arrays
 from pymc_fastlogp.reparametrization.zero_sum import ZeroSumSiteTransform
 
@@ -113,7 +113,7 @@ class Pilot:
                     return
                 self._use(sites)
             except ValueError as error:
-                logger.info("sites stay as they are: %s", error)
+                logger.info("sites are not updated: %s", error)
                 return
             self.point = x = self._at_zero_residuals(x)
 
@@ -150,7 +150,7 @@ class Pilot:
         return indices[0].T if transform.group_axis == 0 else indices[0]
 
     def _sites_at(self, x: Array) -> Sites:
-        """Return the sites from the curvature at a point."""
+        """Return the sites at a point, from differences of the gradient with respect to standardized effects."""
         hyperparameters = self._hyperparameters(x)
         at = x.copy()
         for names, (_, _, standardized) in hyperparameters.items():

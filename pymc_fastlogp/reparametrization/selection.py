@@ -64,11 +64,11 @@ def select_parametrization(
     try:
         frozen = frozen_copy(model)
     except (NotImplementedError, ValueError) as error:
-        logger.info("all variables stay as they are: %s", error)
+        logger.info("no variable is reparametrized: %s", error)
         return None
     found = find_effects(frozen, left_out, coupled)
     for variable in found.unchanged:
-        logger.info("%s stays as it is: %s", variable.name, variable.reason)
+        logger.info("%s is not reparametrized: %s", variable.name, variable.reason)
     if not found.blocks:
         return None
     centered = centered_if_well_identified(frozen, found)
@@ -80,7 +80,7 @@ def select_parametrization(
         logger.info("%s get the transform of scales near zero", ", ".join(found.scales))
     pilot = Pilot(frozen, found.blocks, compile)
     if not hasattr(pilot.compiled, "logp_dlogp"):
-        logger.info("all variables stay as they are: nutpie compiled the model, see above")
+        logger.info("no variable is reparametrized: nutpie compiled the model, see above")
         return None
     pilot.run()
     if pilot.coupled:
@@ -95,7 +95,7 @@ def _centered_parametrization(
     [(names, flat)] = found.blocks.items()
     why = "each effect is well identified by its rows"
     if all(found.kinds[name] == "centered" for name in names):
-        logger.info("all variables stay as they are: %s", why)
+        logger.info("no variable is reparametrized: %s", why)
         return None
     logger.info("%s are sampled centered: %s", ", ".join(names), why)
     site = Site.infinite(len(names), flat.gradient.shape[1:])

@@ -4,7 +4,7 @@ r"""Effects that sum to zero: match them, and partially center them by sites.
     non-centered    raw ~ ZeroSumNormal(1), scale * raw
 
 PyMC's transform builds such a vector of length n from a vector of length n - 1, ``a = E @ v`` with an isometry ``E``. The entries of ``v`` are independent,
-``v ~ Normal(0, scale)``, so each gets a site of its own:
+``v ~ Normal(0, scale)``, so each gets a separate site:
 
     v = sigma * (scale gradient / (1 + scale^2 information) + z / sqrt(1 + scale^2 information))
 
@@ -56,7 +56,7 @@ shortened = ZeroSumTransform([AXIS]).forward
 
 @dataclass(frozen=True)
 class ZeroSum(Effect):
-    """Effects that sum to zero. Mean, scale and deviation are those of the n - 1 entries of ``v``."""
+    """Effects that sum to zero. Mean, scale and deviation refer to the n - 1 entries of ``v``."""
 
     @property
     def kind(self) -> str:
@@ -116,7 +116,7 @@ class PartiallyCenteredZeroSum(SiteRV):
     _print_name = ("ZeroSumNormal", "\\operatorname{ZeroSumNormal}")
 
     @classmethod
-    def drawn(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
+    def draws(cls, *parameters: Variable, size: Any, rng: Variable) -> Sequence[Variable]:
         """Return draws, which do not depend on the site."""
         length, sigma, *_ = parameters
         return pm.ZeroSumNormal.rv_op(sigma, length, size=size, rng=rng).owner.outputs

@@ -9,7 +9,7 @@ from pymc_fastlogp.models.freeze import frozen_copy
 from pymc_fastlogp.models.validate import model_with_variables
 from pymc_fastlogp.patching import unpatched
 from pymc_fastlogp.sampling.request import Request, request_of
-from pymc_fastlogp.sampling.routing import why_nutpie_compiles, without_own_pipeline
+from pymc_fastlogp.sampling.routing import why_nutpie_compiles, without_our_pipeline
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -84,7 +84,7 @@ def compile_pymc_model(
         freeze_model=freeze_model,
         reparametrize=reparametrize,
     )
-    reason = why_nutpie_compiles(request, backend, without_own_pipeline(kwargs))
+    reason = why_nutpie_compiles(request, backend, without_our_pipeline(kwargs))
     if reason is not None:
         written = " as it is written" if request.reparametrize else ""
         logger.info("nutpie compiles the model%s: %s", written, reason)

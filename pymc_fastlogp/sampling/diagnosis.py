@@ -216,14 +216,14 @@ class _Evaluated:
         try:
             return self._called(self._together, point)
         except Exception:
-            return [self._value(function, point) for function in self._apart]
+            return [self._value(function, point) for function in self._separately]
 
     @cached_property
     def _together(self) -> Any:
         return self._function(self._variables)
 
     @cached_property
-    def _apart(self) -> list[Any]:
+    def _separately(self) -> list[Any]:
         return [self._function([x]) for x in self._variables]
 
     def _function(self, variables: "Sequence[Variable]") -> Any:

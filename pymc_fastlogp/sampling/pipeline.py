@@ -7,7 +7,7 @@
     key              model_cache.key; compilation.shapes, if data are shared
     lookup           model_cache.store
     freeze           compilation.model_source
-    reparametrize    reparametrization.selection, reparametrization.coordinates
+    reparametrize    reparametrization.selection, reparametrization.linear_map_search
     graphs, rewrite  compilation.graphs
     callbacks        callbacks.graph_call, callbacks.emit, callbacks.native
     record           compilation.build
@@ -86,7 +86,7 @@ def _key(request: "Request") -> CacheKey:
             return CacheKey(key_of(request.model, request.key_options))
         form = form_of(request.model, request.key_options)
     except NotKeyedError as reason:
-        logger.info("the model is not kept on disk, because of %s", reason)
+        logger.info("the model is not cached on disk, because of %s", reason)
         return CacheKey(None)
     shapes = _shapes(request.model, form)
     if shapes is None:
@@ -105,7 +105,7 @@ def _shapes(model: "pm.Model", form: Form) -> Shapes | None:
         graph = _shape_graph(model, form)
         return None if graph is None else graph.at(form.data)
     except Exception as error:  # upstream raises the error again and explains it
-        logger.info("the model is not kept on disk, since its shapes are not known: %s", error)
+        logger.info("the model is not cached on disk, since its shapes are not known: %s", error)
         return None
 
 
@@ -115,7 +115,9 @@ def _shape_graph(model: "pm.Model", form: Form) -> ShapeGraph | None:
     if graph is None:
         graph = shape_graph(model, form.data)
         if graph is None:
-            logger.info("the model is not kept on disk, since its shapes depend on more than data")
+            logger.info(
+                "the model is not cached on disk, since its shapes depend on more than data"
+            )
         else:
             store.write(name, graph)
     return graph
@@ -161,7 +163,7 @@ def _reparametrized(request: "Request", key: CacheKey) -> CompiledRecord:
 
     The record holds sites and linear map, so a cache hit needs no pilot.
     """
-    from pymc_fastlogp.reparametrization.coordinates import find_linear_map
+    from pymc_fastlogp.reparametrization.linear_map_search import find_linear_map
     from pymc_fastlogp.reparametrization.selection import select_parametrization
     from pymc_fastlogp.reparametrization.sites import site_arrays
 
@@ -201,5 +203,5 @@ def _reparametrized(request: "Request", key: CacheKey) -> CompiledRecord:
 def _is_portable(key: CacheKey, build: "Build") -> bool:
     """Return whether another process can use the record; log if the record of a model with a key needs code that Numba compiled."""
     if key.digest is not None and not build.is_portable:
-        logger.info("the model is not kept on disk, because it calls code that Numba compiled")
+        logger.info("the model is not cached on disk, because it calls code that Numba compiled")
     return build.is_portable

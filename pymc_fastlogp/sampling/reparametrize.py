@@ -66,7 +66,7 @@ def reparametrize(model: "pm.Model | None" = None) -> "pm.Model":
     refuse_discrete(model)
     if not can_be_frozen(model):
         logger.info(
-            "all variables stay as they are: PyMC cannot copy a model inside of another, or with symbolic initial values"
+            "no variable is reparametrized: PyMC cannot copy a model inside of another, or with symbolic initial values"
         )
         return model
     found = select_parametrization(model, lambda new: compile_pymc_model(new, freeze_model=False))

@@ -39,7 +39,7 @@ FOR_COMPILATION = {"backend", "gradient_backend"}
 
 
 class Sampler(Enum):
-    """Sampler of a model that ``pm.sample`` samples."""
+    """Sampler of a model that :func:`~pymc_fastlogp.sample` passes on to ``pm.sample``."""
 
     PYMC = "PyMC's own step methods"
     CHOSEN_BY_PYMC = "the sampler that pm.sample chooses, possibly nutpie"
@@ -91,6 +91,7 @@ def _discrete_variable(model: "pm.Model", arguments: Arguments) -> str | None:
 
 
 def _other_nuts_sampler(model: "pm.Model", arguments: Arguments) -> str | None:
+    """Return the reason if the caller chose a sampler other than nutpie."""
     name = arguments["nuts_sampler"]
     return None if name in (None, "nutpie") else f"nuts_sampler is {name}"
 
@@ -181,14 +182,14 @@ def why_nutpie_compiles(
     return next((reason for reason in reasons if reason is not None), None)
 
 
-def without_own_pipeline(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+def without_our_pipeline(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return arguments for Numba without the ``pipeline_class`` of ``compile_kwargs()``, which ``compile_pymc_model`` does not need."""
     if "pipeline_class" not in kwargs:
         return kwargs
     from pymc_fastlogp.callbacks.numba_pipeline import pipeline_class
 
-    is_own = kwargs["pipeline_class"] is pipeline_class()
-    return {name: x for name, x in kwargs.items() if name != "pipeline_class" or not is_own}
+    is_ours = kwargs["pipeline_class"] is pipeline_class()
+    return {name: x for name, x in kwargs.items() if name != "pipeline_class" or not is_ours}
 
 
 def labeled_shared_data(request: "Request") -> str | None:

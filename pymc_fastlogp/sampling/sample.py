@@ -29,7 +29,7 @@ from pymc_fastlogp.sampling.routing import (
     labeled_shared_data,
     pymc_arguments,
     why_pymc_samples,
-    without_own_pipeline,
+    without_our_pipeline,
 )
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ def _compiled(model: "pm.Model", arguments: dict[str, Any], *, reparametrize: bo
     nutpies_library = library()
     if nutpies_library is None or not _nuts_settings(arguments).keys() <= LIBRARY_SETTINGS:
         return compile_pymc_model(model, **options)
-    options = dict(without_own_pipeline(options))
+    options = dict(without_our_pipeline(options))
     if "pipeline_class" in options:
         return compile_pymc_model(model, **options)
     request = request_of(model, **options)

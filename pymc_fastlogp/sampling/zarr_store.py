@@ -1,6 +1,6 @@
 """Draws in a zarr store: nutpie's layout, opened with the groups, variables and coordinates of draws in memory.
 
-nutpie stores unconstrained beside constrained values, and statistics of divergences and of mass matrix updates in separate arrays of
+nutpie stores unconstrained next to constrained values, and statistics of divergences and of mass matrix updates in separate arrays of
 shape ``(chain, divergence)``. Such an array loses chains if two chains extend it at the same time, so these arrays are left out.
 Arrays are read from the store when they are used.
 """
@@ -40,9 +40,7 @@ def refuse(path: Path) -> None:
         If a package for reading a store is not installed.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise FileExistsError(
-            f"{path} is not empty: give store a new path, or remove what is there."
-        )
+        raise FileExistsError(f"{path} is not empty: give store a new path, or remove the files.")
     for package in ("zarr", "obstore"):
         if not find_spec(package):
             raise ImportError(f"store needs {package}: pip install zarr obstore")

@@ -38,6 +38,6 @@ The comparison does not cover:
 """
 
 from pymc_fastlogp.verification.outcome import Verification, WorstEntry
-from pymc_fastlogp.verification.sides import verify
+from pymc_fastlogp.verification.run import verify
 
 __all__ = ["Verification", "WorstEntry", "verify"]

@@ -195,7 +195,7 @@ def test_is_not_kept_on_disk(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv(store.ENVIRONMENT_VARIABLE, str(folder))
     with caplog.at_level(logging.INFO, "pymc_fastlogp"):
         pymc_fastlogp.compile_pymc_model(models.spectrum())
-    assert any("not kept on disk" in text for text in caplog.messages)
+    assert any("not cached on disk" in text for text in caplog.messages)
     assert not list(folder.glob("*"))
 
 

@@ -81,7 +81,7 @@ def test_models_that_are_not_keyed_are_compiled_each_time(freeze_model, folder, 
     with caplog.at_level(logging.INFO, "pymc_fastlogp"):
         for _ in range(2):
             pymc_fastlogp.compile_pymc_model(own, freeze_model=freeze_model)
-    assert any("not kept on disk, because of" in text for text in caplog.messages)
+    assert any("not cached on disk, because of" in text for text in caplog.messages)
     assert len(builds) == 2
     assert not folder.exists()
 

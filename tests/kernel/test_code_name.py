@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import pymc_fastlogp.kernel
-from pymc_fastlogp.kernel.native import code, target
-from pymc_fastlogp.kernel.native.code import compiler, state_of_sources
+from pymc_fastlogp.kernel.native import loaded_code, target
+from pymc_fastlogp.kernel.native.loaded_code import compiler, state_of_sources
 
 
 def test_the_name_depends_on_the_source_of_the_whole_compiler():
@@ -19,7 +19,7 @@ def test_the_name_depends_on_the_source_of_the_whole_compiler():
 def test_the_name_depends_on_the_use_of_gathers(monkeypatch):
     names = set()
     for decision in (True, False):
-        monkeypatch.setattr(code, "uses_gathers", lambda decision=decision: decision)
+        monkeypatch.setattr(loaded_code, "uses_gathers", lambda decision=decision: decision)
         names.add(compiler.__wrapped__())
     assert len(names) == 2
 

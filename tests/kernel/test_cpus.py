@@ -9,7 +9,7 @@ from llvmlite import binding as llvm
 from llvmlite.binding.targets import FeatureMap
 
 from pymc_fastlogp import compile_pymc_model
-from pymc_fastlogp.kernel.native.code import compiler
+from pymc_fastlogp.kernel.native.loaded_code import compiler
 from pymc_fastlogp.kernel.native.target import default_width
 from tests.zoo import MODELS
 

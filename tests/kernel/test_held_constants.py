@@ -22,7 +22,7 @@ from pytensor.sparse.variable import SparseConstant
 from pymc_fastlogp import disabled
 from pymc_fastlogp.kernel.graph.boundary import EMBEDDED_BYTES
 from pymc_fastlogp.kernel.graph.held_constants import HeldConstants, HoldConstants
-from pymc_fastlogp.kernel.native.constant_memory import hold
+from pymc_fastlogp.kernel.native.constant_memory import hold_array
 
 N = 5000
 
@@ -174,11 +174,11 @@ def test_functions_share_the_memory():
 
 def test_what_is_read_only_is_not_copied():
     data = numbers()
-    assert hold(data).array is not data
+    assert hold_array(data).array is not data
     data.flags.writeable = False
     other = numbers(seed=8)
     other.flags.writeable = False
-    assert hold(other).array is other
+    assert hold_array(other).array is other
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_what_is_read_only_is_not_copied():
 )
 def test_different_arrays_have_different_names(different):
     data = numbers(6).reshape(2, 3)
-    assert hold(data).symbol != hold(different(data)).symbol
+    assert hold_array(data).symbol != hold_array(different(data)).symbol
 
 
 def cell_of(symbol):
@@ -194,12 +194,12 @@ def cell_of(symbol):
 
 
 def test_the_memory_is_freed_and_found_again():
-    first = hold(numbers(seed=9))
+    first = hold_array(numbers(seed=9))
     symbol, gone = first.symbol, ref(first)
     del first
     gc.collect()
     assert gone() is None
-    second = hold(numbers(seed=9))
+    second = hold_array(numbers(seed=9))
     assert second.symbol == symbol
     assert cell_of(symbol) == second.array.ctypes.data
 

@@ -9,7 +9,7 @@ from llvmlite import ir
 from llvmlite.binding.targets import FeatureMap
 
 from pymc_fastlogp.kernel.llvm import F64, I32, POINTER, stack_variable
-from pymc_fastlogp.kernel.native.code import Code, engine
+from pymc_fastlogp.kernel.native.loaded_code import LoadedCode, engine
 from pymc_fastlogp.kernel.native.target import features, optimized, target_machine, uses_gathers
 
 HALF, WHOLE = ir.VectorType(F64, 2), ir.VectorType(F64, 4)
@@ -35,7 +35,7 @@ def halves_joined(order: tuple[int, int]) -> ir.Module:
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_halves_of_an_array_are_joined_in_any_order(order):
     machine = target_machine()
-    code = Code(engine(machine.emit_object(optimized(halves_joined(order), machine))), "f")
+    code = LoadedCode(engine(machine.emit_object(optimized(halves_joined(order), machine))), "f")
     x, y = np.arange(4.0), np.empty(4)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(code.address)(
         x.ctypes.data, y.ctypes.data

@@ -10,7 +10,7 @@ from threadpoolctl import ThreadpoolController
 
 import pymc_fastlogp
 from pymc_fastlogp.reparametrization.crossed import consistent_subset
-from pymc_fastlogp.reparametrization.mode import find_mode
+from pymc_fastlogp.reparametrization.posterior_mode import find_mode
 from pymc_fastlogp.reparametrization.selection import select_parametrization
 from pymc_fastlogp.reparametrization.sites import MAX_INFORMATION, Site
 from tests.reparametrization import as_written, models

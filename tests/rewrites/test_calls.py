@@ -22,7 +22,7 @@ from pymc_fastlogp.rewrites.packed_matrices.lift_cost import FEW_ENTRIES, pays
 from pymc_fastlogp.rewrites.packed_matrices.packed_array import packed
 from pymc_fastlogp.rewrites.packed_matrices.unit_norms import local_unit_norms
 from pymc_fastlogp.rewrites.rows.refusals import TOO_MANY_PRODUCTS
-from pymc_fastlogp.rewrites.rows.sequence import RowRewriter, Walk
+from pymc_fastlogp.rewrites.rows.row_rewriter import RowRewriter, Walk
 from pymc_fastlogp.rewrites.scalars.log_of_product import sum_of_logs, with_one_exponential
 from pymc_fastlogp.rewrites.switches.switch_to_zero import is_scaled_exp, local_switch_to_zero
 

@@ -257,7 +257,7 @@ def test_terms_of_one_key_share_their_subexpressions():
 
 REFUSES = {
     "a random vector of row length": (pt.exp(each).sum(), "each has one value per row"),
-    "continuous covariate": (pt.exp(a[GROUP] + b * CONTINUOUS).sum(), "too few repeats"),
+    "continuous covariate": (pt.exp(a[GROUP] + b * CONTINUOUS).sum(), "too few rows repeat"),
     "shared, length known": (pt.exp(a[GROUP] + b * shared).sum(), "freeze_model=True"),
     "shared, length unknown": (pt.exp(b * unknown).sum(), "freeze_model=True"),
     "a parameter of unknown length": (

@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_fastlogp.kernel.graph.op import FusedKernel
-from pymc_fastlogp.rewrites.loggamma.gamma_difference import gamma_difference
+from pymc_fastlogp.ops import gamma_difference
 from tests.rewrites.conftest import (
     PYTHON,
     assert_left_alone,

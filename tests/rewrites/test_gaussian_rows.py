@@ -264,12 +264,12 @@ REFUSES = {
     "a scale for each row": (pt.sqr((Y - c) / pt.exp(d * X)), "not linear"),
     "two rows in a cell of two parameters": (
         pt.sqr(Y - long[np.arange(N) // 2] - long[np.arange(N) // 2] * X),
-        "300 rows in 150 cells with 2 parameters each",
+        "300 rows in 150 groups with 2 parameters each",
     ),
     "few rows for an entry": (pt.sqr(Y - long[np.arange(N) * 4 // 5]), "too few rows"),
     "many parameters in each cell": (
         pt.sqr(Y - (pt.matrix("wider", shape=(5, 12))[GROUP] * WIDE).sum(-1)),
-        "too many parameters in each cell: 12",
+        "rows share too many parameters: 12",
     ),
     "too few rows of crossed groups": (
         pt.sqr(
@@ -280,10 +280,16 @@ REFUSES = {
         "too few rows",
     ),
     "weights of both signs": (X * pt.sqr(Y - a[GROUP]), "weights have both signs"),
-    "a weight of zero": (np.where(X > 0, KNOWN, 0.0) * pt.sqr(Y - a[GROUP]), "0 * inf is NaN"),
-    "a factor of zero": (pt.sqr((Y - a[GROUP]) * np.where(X > 0, KNOWN, 0.0)), "0 * inf is NaN"),
+    "a weight of zero": (
+        np.where(X > 0, KNOWN, 0.0) * pt.sqr(Y - a[GROUP]),
+        "0 * inf would be NaN",
+    ),
+    "a factor of zero": (
+        pt.sqr((Y - a[GROUP]) * np.where(X > 0, KNOWN, 0.0)),
+        "0 * inf would be NaN",
+    ),
     "infinite data": (pt.sqr(np.where(X > 2, np.inf, Y) - a[GROUP]), "not finite"),
-    "rows that repeat": (pt.sqr(np.sign(Y) - c), "row compaction"),
+    "rows that repeat": (pt.sqr(np.sign(Y) - c), "merging repeated rows"),
     "random numbers": (
         pt.sqr(Y - a[GROUP] - c * pt.random.normal(size=(N,), name="draw")),
         "random numbers",

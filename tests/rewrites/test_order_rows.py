@@ -28,7 +28,7 @@ from pymc_fastlogp.rewrites.rows.order.scatter_order import (
     cost,
     cost_of_one,
 )
-from pymc_fastlogp.rewrites.rows.refusals import NEEDED_ROW_BY_ROW, ONE_EACH, READS_OTHERS
+from pymc_fastlogp.rewrites.rows.refusals import NEEDED_ROW_BY_ROW, ONE_VALUE_PER_ROW, READS_OTHERS
 from tests.rewrites.conftest import (
     PYTHON,
     assert_left_alone,
@@ -127,7 +127,7 @@ def test_entries_read_in_two_orders():
     assert_same_value_and_gradient(out, VALUES, rtol=1e-11)
 
 
-ENTRIES_OF_ITS_OWN = ONE_EACH.about(name="")
+UNNAMED = ONE_VALUE_PER_ROW.about(name="")
 
 REFUSES = {
     "sorted": (lambda: rows(GROUP[SORTED]).sum(), None),
@@ -148,8 +148,11 @@ REFUSES = {
         lambda: rows().sum() + (theta[GROUP] * phi[OTHER]).sum() + phi[OTHER],
         NEEDED_ROW_BY_ROW,
     ),
-    "cumulative sum": (lambda: (pt.cumsum(rows()) * theta[GROUP]).sum(), ENTRIES_OF_ITS_OWN),
-    "a variable for each row": (lambda: (rows() * entries).sum(), ONE_EACH.about(name="entries")),
+    "cumulative sum": (lambda: (pt.cumsum(rows()) * theta[GROUP]).sum(), UNNAMED),
+    "a variable for each row": (
+        lambda: (rows() * entries).sum(),
+        ONE_VALUE_PER_ROW.about(name="entries"),
+    ),
     "differences": (lambda: pt.sqr(rows()[1:] - rows()[:-1]).sum(), READS_OTHERS),
     "differences beside another index": (
         lambda: (pt.sqr(rows()[1:] - rows()[:-1]) * pt.exp(phi[OTHER[1:]] * X[1:])).sum(),
@@ -157,7 +160,7 @@ REFUSES = {
     ),
     "rows in reverse": (lambda: (rows() * rows()[::-1]).sum(), READS_OTHERS),
     "products of pairs": (lambda: pt.exp(rows()[:, None] * rows()[None]).sum(), NEEDED_ROW_BY_ROW),
-    "both axes": (lambda: (pt.exp(square) * rows()).sum(), ONE_EACH.about(name="square")),
+    "both axes": (lambda: (pt.exp(square) * rows()).sum(), ONE_VALUE_PER_ROW.about(name="square")),
 }
 
 

@@ -17,7 +17,7 @@ from pymc_fastlogp.decisions import collected
 from pymc_fastlogp.registration import TAG, registered
 from pymc_fastlogp.rewrites.loggamma.gamma_pairs import sums_of
 from pymc_fastlogp.rewrites.rows import refusals
-from pymc_fastlogp.rewrites.rows.sequence import RowRewriter, Walk
+from pymc_fastlogp.rewrites.rows.row_rewriter import RowRewriter, Walk
 from pymc_fastlogp.rewrites.rows.view import keys
 from pymc_fastlogp.rules import ROWS, RULES
 from tests.rewrites.conftest import pregrad

@@ -6,9 +6,8 @@ import pickletools
 import pytensor.scalar as ps
 import pytest
 
-from pymc_fastlogp.ops import SpelledOut
+from pymc_fastlogp.ops import GammaDifference, PsiDifference, SpelledOut
 from pymc_fastlogp.rewrites.loggamma.binet import Binet, BinetSlope, Rising, RisingSlope
-from pymc_fastlogp.rewrites.loggamma.gamma_difference import GammaDifference, PsiDifference
 
 OPS = [Binet(), BinetSlope(), Rising(), RisingSlope()]
 OPS += [GammaDifference("float64"), PsiDifference("float64")]

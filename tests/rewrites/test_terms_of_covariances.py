@@ -117,9 +117,9 @@ def test_refuses(name):
     assert not {*OPS} & {*ops_of(pregrad(REFUSES[name], on=True))}
 
 
-@pytest.mark.parametrize("name", ["fastlogp_half_logdets", "fastlogp_quadratic_forms"])
+@pytest.mark.parametrize("name", ["fastlogp_half_logdet", "fastlogp_quadratic_form"])
 def test_is_excluded_by_name(name):
-    op = {"fastlogp_half_logdets": HalfLogDets, "fastlogp_quadratic_forms": QuadraticForms}[name]
+    op = {"fastlogp_half_logdet": HalfLogDets, "fastlogp_quadratic_form": QuadraticForms}[name]
     assert op not in ops_of(pregrad(density(K, b), on=True, exclude=[name]))
 
 
@@ -293,5 +293,5 @@ def test_whole_model_agrees():
         mu = pm.Normal("mu", 0, 5, shape=2)
         pm.MvNormal("y", mu, cov=chol @ chol.T + errors, observed=rng.normal(size=(GROUPS, 2)))
     fired = {row.rewrite for row in pymc_fastlogp.explain(model)["y"] if row.fired}
-    assert {"fastlogp_half_logdets", "fastlogp_quadratic_forms"} <= fired
+    assert {"fastlogp_half_logdet", "fastlogp_quadratic_form"} <= fired
     assert pymc_fastlogp.verify(model)

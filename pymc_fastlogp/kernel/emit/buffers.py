@@ -7,7 +7,7 @@ Inputs and outputs are arguments of the function. Constants are part of its modu
 - on the heap, allocated by the first loop that runs, for buffers that only conditional loops use and no condition reads.
   Such loops handle rare cases such as a failed check.
 
-Late buffers that several parts of a long program share are allocated together. Late allocation saves time in most calls, because the C
+Lazily allocated buffers that several parts of a long program share are allocated together. Lazy allocation saves time in most calls, because the C
 library may return freed memory to the operating system, and then every allocation causes page faults.
 
 A size that overflows an integer ends the kernel with the status of a failed allocation. Scratch buffers and constants are aligned to cache lines.

@@ -44,7 +44,7 @@ NULL = POINTER(None)
 BLOCKS = ("entry", "sizes", "start", "exit")
 
 
-class LateAllocation(NamedTuple):
+class LazyAllocation(NamedTuple):
     """Buffers that are allocated together.
 
     Attributes
@@ -102,8 +102,8 @@ class Function:
         self.known = Known({}, {}, uses_gathers)
         self._sizes = Scope(sizes, self.known, NO_LOOP)
         # Scratch buffers that are allocated later or never, and the allocations that they are part of.
-        self._late: list[Buffer] = []
-        self._late_allocations: dict[Buffer, LateAllocation] = {}
+        self._lazy: list[Buffer] = []
+        self._lazy_allocations: dict[Buffer, LazyAllocation] = {}
         self._allocated: list[ir.Value] = []
         self._inputs = self._place_inputs(inputs, contiguous)
         self._place_outputs(program.outputs)
@@ -124,24 +124,24 @@ class Function:
         self._exit_unless(builder, lane(builder, truth.value, 0), status)
 
     def allocate_scratch(self, builder: ir.IRBuilder, loop: Loop) -> None:
-        """Append the allocation of the late scratch buffers of a loop, unless an earlier loop allocated them."""
-        needed = self._late_in([loop])
+        """Append the allocation of the lazily allocated scratch buffers of a loop, unless an earlier loop allocated them."""
+        needed = self._lazy_in([loop])
         for buffer in needed:
-            if buffer not in self._late_allocations:
-                self._add_late_allocation([buffer])
-        self._allocate_late(builder, needed)
+            if buffer not in self._lazy_allocations:
+                self._add_lazy_allocation([buffer])
+        self._allocate_lazily(builder, needed)
 
     def call_part(self, function: ir.Function, part: Part) -> None:
         """Append the call of the function of an outlined part."""
-        needed = self._late_in(loops_in(part.program.steps))
+        needed = self._lazy_in(loops_in(part.program.steps))
         # One allocation for all: LLVM takes quadratic time in the number of exits, and the part still assumes that its arguments do not overlap.
-        self._add_late_allocation(
-            [buffer for buffer in needed if buffer not in self._late_allocations]
+        self._add_lazy_allocation(
+            [buffer for buffer in needed if buffer not in self._lazy_allocations]
         )
-        self._allocate_late(self.builder, needed)
+        self._allocate_lazily(self.builder, needed)
         # Unlike a conditional loop, the call always runs. So later steps need not allocate these buffers.
         here = {*needed}
-        self._late = [buffer for buffer in self._late if buffer not in here]
+        self._lazy = [buffer for buffer in self._lazy if buffer not in here]
         inputs = [x for number in part.given for x in self._inputs[number]]
         self._call(function, [*inputs, *map(self.pointer_of, part.program.outputs)])
 
@@ -160,9 +160,9 @@ class Function:
         """Close all blocks and return the function."""
         self._status.add_incoming(I64(0), self.builder.block)
         self.builder.branch(self._exit.block)
-        slots = dict.fromkeys(allocation.slot for allocation in self._late_allocations.values())
-        late = [self._exit.load(slot, typ=POINTER) for slot in slots]
-        buffers.free(self._exit, [*self._allocated, *late])
+        slots = dict.fromkeys(allocation.slot for allocation in self._lazy_allocations.values())
+        lazy = [self._exit.load(slot, typ=POINTER) for slot in slots]
+        buffers.free(self._exit, [*self._allocated, *lazy])
         self._exit.ret(self._status)
         entry, sizes, start, _ = self._blocks
         ir.IRBuilder(entry).branch(sizes)
@@ -205,28 +205,28 @@ class Function:
                 self._allocated.append(buffers.allocate(sizes, n_bytes))
                 self._place(buffer, buffers.aligned(sizes, self._allocated[-1]))
             else:
-                self._late.append(buffer)
+                self._lazy.append(buffer)
         for allocated in self._allocated:
             self._exit_unless(sizes, _succeeded(sizes, allocated), OUT_OF_MEMORY)
 
-    def _late_in(self, loops: Iterable[Loop]) -> list[Buffer]:
-        """Return the late scratch buffers that some loops use."""
+    def _lazy_in(self, loops: Iterable[Loop]) -> list[Buffer]:
+        """Return the lazily allocated scratch buffers that some loops use."""
         used = set[Buffer]().union(*(reads(loop) | writes(loop) for loop in loops))
-        return [buffer for buffer in self._late if buffer in used]
+        return [buffer for buffer in self._lazy if buffer in used]
 
-    def _add_late_allocation(self, together: Sequence[Buffer]) -> None:
+    def _add_lazy_allocation(self, together: Sequence[Buffer]) -> None:
         """Declare that buffers are allocated together, before the first loop that uses one of them."""
         if not together:
             return
-        allocation = LateAllocation(stack_variable(self._sizes.builder, POINTER), tuple(together))
+        allocation = LazyAllocation(stack_variable(self._sizes.builder, POINTER), tuple(together))
         # Before all exits, which free the address in the slot. The block of sizes already has exits.
         with self._sizes.builder.goto_entry_block():
             self._sizes.builder.store(NULL, allocation.slot)
-        self._late_allocations.update(dict.fromkeys(together, allocation))
+        self._lazy_allocations.update(dict.fromkeys(together, allocation))
 
-    def _allocate_late(self, builder: ir.IRBuilder, needed: Sequence[Buffer]) -> None:
-        """Append the allocation of some late buffers, unless it has happened, and place the buffers."""
-        for allocation in dict.fromkeys(self._late_allocations[buffer] for buffer in needed):
+    def _allocate_lazily(self, builder: ir.IRBuilder, needed: Sequence[Buffer]) -> None:
+        """Append the allocation of some lazily allocated buffers, unless it has happened, and place the buffers."""
+        for allocation in dict.fromkeys(self._lazy_allocations[buffer] for buffer in needed):
             sizes = [self._n_bytes(buffer) for buffer in allocation.buffers]
             is_new = builder.icmp_unsigned("==", builder.load(allocation.slot, typ=POINTER), NULL)
             with builder.if_then(is_new):

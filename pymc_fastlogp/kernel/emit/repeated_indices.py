@@ -59,7 +59,7 @@ def _load(
 def are_equal(
     builder: ir.IRBuilder, indices: Sequence[ir.Value], element: Sequence[ir.Value]
 ) -> Mask:
-    """Return the mask of the lanes whose index equals that of an element, along all axes."""
+    """Return the mask of the lanes whose index equals the index of an element along all axes."""
     pairs = zip(indices, element, strict=True)
     equal = (builder.icmp_signed("==", i, splat(builder, j, i.type.count)) for i, j in pairs)
     return Mask(builder, reduce(builder.and_, equal))

@@ -11,7 +11,7 @@ other data                                         lane by lane
 ================================================== =====================================================
 
 The first row that applies is chosen. An index differs between any two lanes if it is affine in the inner index. On CPUs whose gather and
-scatter instructions are used, the same holds for a constant whose equal elements are at least a vector apart. The fourth row
+scatter instructions are used, the same holds for a constant whose equal elements are at least a vector length from each other. The fourth row
 is decided by a test at run time, for each vector.
 
 Lane by lane, equal indices form a dependency chain: each load waits for the preceding store to the same address. Rows

@@ -47,7 +47,7 @@ def from_kernel_tensor(x: TensorVariable, type_: Type) -> Variable:
 def _narrow(x: TensorConstant) -> TensorConstant:
     """Return a constant in C order and narrowed.
 
-    A constant that needs no conversion is not cached: as the value of its own weak key it would never be freed.
+    A constant that needs no conversion is not cached: the cache would map the constant to itself, and a value keeps its weak key alive.
     """
     narrowed = _narrowed.get(x)
     if narrowed is not None:

@@ -17,7 +17,7 @@ from pytensor.tensor.type import DenseTensorType, TensorType
 
 from pymc_fastlogp.kernel.graph.boundary import is_embedded
 from pymc_fastlogp.kernel.graph.linking import can_be_linked, register_with_numba
-from pymc_fastlogp.kernel.native.constant_memory import hold
+from pymc_fastlogp.kernel.native.constant_memory import hold_array
 
 
 class HeldConstants(Op):
@@ -26,7 +26,7 @@ class HeldConstants(Op):
     __props__: ClassVar[tuple[str, ...]] = ("symbols",)
 
     def __init__(self, arrays: Sequence[np.ndarray]):
-        self.held = tuple(map(hold, arrays))
+        self.held = tuple(map(hold_array, arrays))
 
     @property
     def symbols(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ functions are linked later has the attribute ``is_linked_later``; its linker cal
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import get_active_mode
 
-from pymc_fastlogp.lazy_import import imported_late
+from pymc_fastlogp.lazy_import import try_import_attribute
 
 # Functions whose modules register our Ops when they are imported.
 DISPATCH = (
@@ -22,5 +22,5 @@ def can_be_linked(fgraph: FunctionGraph) -> bool:
 
 
 def register_with_numba() -> bool:
-    """Register our Ops with Numba, and return whether Numba can be imported."""
-    return all(imported_late(name) is not None for name in DISPATCH)
+    """Register our Ops with Numba by importing the modules that do so; return whether all imports succeed."""
+    return all(try_import_attribute(name) is not None for name in DISPATCH)

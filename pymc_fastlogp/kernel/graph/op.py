@@ -148,6 +148,6 @@ class FusedKernel(FinalizedOpFromGraph):
 
 @op_debug_information.register(FusedKernel)
 def _program_text(op: FusedKernel, node: Apply) -> dict[Apply, dict[Variable, str]]:
-    """Print the program beside the node in ``dprint(print_op_info=True)``."""
+    """Print the program with the node in ``dprint(print_op_info=True)``."""
     text = as_text(op.build_program())
     return {node: {node.outputs[0]: text}}

@@ -141,7 +141,7 @@ def _unsupported_with_reasons(fgraph: FunctionGraph, nodes: list[Apply]) -> dict
     """Return the nodes of a region that cannot be lowered, each with the reason.
 
     Some nodes are unsupported only because of other nodes of the region, for example if a length is computed there.
-    So descendants of unsupported nodes, which will be in later regions, are lowered in a graph of their own.
+    So descendants of unsupported nodes, which will be in later regions, are lowered in a separate graph.
     """
     reasons: dict[Apply, str] = {}
     while nodes:

@@ -15,7 +15,7 @@ one element of a buffer, or accumulates the expression there:
 
 A statement can also be a :class:`Call` of BLAS or LAPACK, which updates a matrix or vector.
 
-A step can also be a :class:`SequentialLoop`, which repeats steps of its own. PyTensor's ``Scan`` becomes such a step:
+A step can also be a :class:`SequentialLoop`, which repeats a sequence of steps. PyTensor's ``Scan`` becomes such a step:
 
 .. code-block:: text
 

@@ -1,7 +1,7 @@
 """Programs as text, for readers, tests and cache keys.
 
 Run-time lengths share operands: after repeated slices and joins, each length contains several copies of an earlier length. Written out, the text would grow
-exponentially. So a long expression that is used several times gets a name on a line of its own:
+exponentially. So a long expression that is used several times gets a name on a separate line:
 
 .. code-block:: text
 

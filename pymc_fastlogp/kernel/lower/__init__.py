@@ -60,7 +60,7 @@ def _has_supported_type(variable: Variable) -> bool:
 
 
 def lower(fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]) -> Program:
-    """Translate a graph to a program in which each node stores its result in a loop of its own.
+    """Translate a graph to a program in which each node stores its result in a separate loop.
 
     Parameters
     ----------

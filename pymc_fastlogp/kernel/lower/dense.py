@@ -111,7 +111,7 @@ def _call_on_padded(
 
 
 def _pad(context: Context, buffer: Buffer, n: int, padded: int) -> None:
-    """Append loops that fill the rows and columns from ``n`` on with those of an identity matrix."""
+    """Append loops that fill the rows and columns from ``n`` on with the rows and columns of an identity matrix."""
     rest, batch = padded - n, buffer.shape[:-2]
     for first, shape in (((n, 0), (rest, padded)), ((0, n), (n, rest))):
         if not rest:

@@ -26,7 +26,7 @@ MISMATCH = Error(ValueError, "Scan: the shape of a result differs from the shape
 
 
 def supports(node: Apply) -> bool:
-    """Return whether the number of steps is known before the first step, and the Scan has no mode of its own."""
+    """Return whether the number of steps is known before the first step, and the Scan does not set a mode."""
     return not node.op.info.as_while and node.op.mode is None
 
 

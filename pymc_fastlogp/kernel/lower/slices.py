@@ -71,12 +71,14 @@ def _bound(bound: Array | None) -> Expr | None:
 
 
 def _forwards(start: Expr | None, stop: Expr | None, size: Expr) -> tuple[Expr, Expr]:
+    """Return the first position of a slice with a positive step, and the distance to its end, which may be negative."""
     first = ZERO if start is None else at_least(_from_start(start, size), 0)
     last = size if stop is None else _at_most(_from_start(stop, size), size)
     return first, minus(at_least(last, 0) if _may_wrap(stop, start) else last, first)
 
 
 def _backwards(start: Expr | None, stop: Expr | None, size: Expr) -> tuple[Expr, Expr]:
+    """Return the first position of a slice with a negative step, and the distance to its end, which may be negative."""
     end = plus(size, BEFORE_FIRST)
     first = end if start is None else _at_most(_from_start(start, size), end)
     last = BEFORE_FIRST if stop is None else at_least(_from_start(stop, size), -1)

@@ -13,7 +13,7 @@ import numpy as np
 from pymc_fastlogp.kernel.native.pointer_cells import cell
 
 
-class Held:
+class HeldArray:
     """A read-only array in C or Fortran order, whose address is constant during the lifetime of this object.
 
     Attributes
@@ -34,11 +34,11 @@ class Held:
         return _layout(self.array)
 
 
-_held: WeakValueDictionary[str, Held] = WeakValueDictionary()
+_held: WeakValueDictionary[str, HeldArray] = WeakValueDictionary()
 _lock = threading.Lock()
 
 
-def hold(array: np.ndarray) -> Held:
+def hold_array(array: np.ndarray) -> HeldArray:
     """Return the shared memory of an array; equal arrays share one copy.
 
     A read-only array that owns its elements is not copied, because its elements cannot change.
@@ -49,7 +49,7 @@ def hold(array: np.ndarray) -> Held:
     with _lock:
         held = _held.get(symbol)
         if held is None:
-            held = _held[symbol] = Held(symbol, _read_only(array))
+            held = _held[symbol] = HeldArray(symbol, _read_only(array))
             cell(symbol).value = held.array.ctypes.data
         return held
 

@@ -17,13 +17,13 @@ from pymc_fastlogp.kernel.native.pointer_cells import cell
 class Kernel:
     """A program and its machine code for each layout.
 
-    The name is that of the machine code for inputs in C order, and is the same in every process on this machine.
+    The name identifies the machine code for inputs in C order, and is the same in every process on this machine.
     """
 
     def __init__(self, program: Program, name: str):
         self.program = program
         self.name = name
-        self._codes: dict[str, machine_code.Code] = {}
+        self._codes: dict[str, machine_code.LoadedCode] = {}
         self._lock = threading.Lock()
 
     def load(self, layout: str) -> c_void_p:

@@ -17,16 +17,16 @@ from pymc_fastlogp.kernel.ir.loops import Call, Program
 from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.ir.traversal import all_loops, expressions
 from pymc_fastlogp.kernel.native import blas, object_files
-from pymc_fastlogp.kernel.native.code import Code, compiler, engine
+from pymc_fastlogp.kernel.native.loaded_code import LoadedCode, compiler, engine
 from pymc_fastlogp.kernel.native.target import optimized, target_machine
 from pymc_fastlogp.kernel.scalars import externals
 from pymc_fastlogp.kernel.scalars.upstream import External
 
 
-def load(program: Program, contiguous: Sequence[bool] | None = None) -> Code:
+def load(program: Program, contiguous: Sequence[bool] | None = None) -> LoadedCode:
     """Load the machine code of a program; all inputs are C-contiguous by default."""
     name = name_of(program, contiguous)
-    return Code(engine_of(program, object_code(program, name, contiguous)), name)
+    return LoadedCode(engine_of(program, object_code(program, name, contiguous)), name)
 
 
 def name_of(program: Program, contiguous: Sequence[bool] | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Cache of object code on disk, in a private folder beside the caches of PyTensor."""
+"""Cache of object code on disk, in a private folder next to the caches of PyTensor."""
 
 from collections.abc import Callable
 

@@ -27,7 +27,7 @@ class Tuning(NamedTuple):
     uses_gathers : bool
         Whether to use gather and scatter instructions. Otherwise each lane is loaded and stored separately.
     features : tuple of str
-        LLVM features to add to those of the host.
+        LLVM features to add to the features of the host.
     """
 
     family: str
@@ -55,7 +55,7 @@ def uses_gathers() -> bool:
 
 
 def features() -> str:
-    """Return the LLVM features of the target: those of this CPU, and those of its settings."""
+    """Return the LLVM features of the target: of this CPU, and of its settings."""
     return ",".join([llvm.get_host_cpu_features().flatten(), *tuning().features])
 
 

@@ -72,7 +72,7 @@ def _funcify(op: FusedKernel, node: Apply, **kwargs: Any) -> tuple[Any, str | No
 
 
 def _without_kernels(op: FusedKernel, node: Apply) -> FunctionGraph:
-    """Return the inner graph, rewritten as PyTensor rewrites that of an ``OpFromGraph``."""
+    """Return the inner graph, rewritten as PyTensor rewrites the inner graph of an ``OpFromGraph``."""
     mode = get_mode("NUMBA").excluding("fastlogp")
     graph = op.fgraph.unfreeze()
     rewrite_ofg_inner_graph(mode.linker, op, node, graph, mode=mode)

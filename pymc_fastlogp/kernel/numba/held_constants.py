@@ -18,7 +18,7 @@ from pymc_fastlogp._upstream.numba import (
 from pymc_fastlogp.kernel.graph.held_constants import HeldConstants
 from pymc_fastlogp.kernel.llvm import I64
 from pymc_fastlogp.kernel.native import machine_code
-from pymc_fastlogp.kernel.native.constant_memory import Held
+from pymc_fastlogp.kernel.native.constant_memory import HeldArray
 from pymc_fastlogp.kernel.native.pointer_cells import declared
 
 
@@ -29,7 +29,7 @@ def funcify(op: HeldConstants, node: Apply, **kwargs: Any) -> tuple[EmittedFunct
     return _function(op.held), key.hexdigest()
 
 
-def _function(arrays: Sequence[Held]) -> EmittedFunction:
+def _function(arrays: Sequence[HeldArray]) -> EmittedFunction:
     array_types = [
         array_type(held.array.dtype, held.array.ndim, held.layout, readonly=True) for held in arrays
     ]
@@ -46,7 +46,7 @@ def _function(arrays: Sequence[Held]) -> EmittedFunction:
     return EmittedFunction("held_constants", returned, emit, in_python, tuple(arrays))
 
 
-def _array(frame: Frame, type_: types.Array, held: Held) -> ir.Value:
+def _array(frame: Frame, type_: types.Array, held: HeldArray) -> ir.Value:
     """Return the array at the address that a cell holds."""
     place = declared(frame.builder.module, held.symbol, frame.pointer_to(type_))
     lengths, strides = (list(map(I64, sizes)) for sizes in (held.array.shape, held.array.strides))

@@ -1,4 +1,4 @@
-"""Loop-invariant code motion out of sequential loops: compute functions of sequences alone before the first step, by vector code.
+"""Loop-invariant code motion out of sequential loops: compute functions that depend only on sequences before the first step, by vector code.
 
 .. code-block:: text
 
@@ -95,7 +95,7 @@ def _is_invariant(expr: Expr, written: frozenset[Buffer], counter: Buffer) -> bo
 
 
 def _is_free_of_state(expr: Expr, written: frozenset[Buffer], counter: Buffer) -> bool:
-    """Return whether an expression reads no buffer that a step writes, and all indices depend on nothing but the step number."""
+    """Return whether an expression reads no buffer that a step writes, and all indices depend only on the step number."""
     loads = [part for part in walk([expr]) if isinstance(part, Load) and part.buffer is not counter]
     if any(load.buffer in written for load in loads):
         return False

@@ -27,8 +27,8 @@ from pymc_fastlogp.kernel.ir.traversal import (
 # The largest number of lanes of any CPU, so that the order does not depend on the CPU.
 LANES = 16
 # Cost of a vector of neighbors in memory, of one element for all lanes, and of one distant element per lane (``python -m benchmarks.limits``).
-CONTIGUOUS, UNIFORM, APART = 1.0, 0.5, 10.0
-APART_WRITTEN = 40.0
+CONTIGUOUS, UNIFORM, DISTANT = 1.0, 0.5, 10.0
+DISTANT_WRITE = 40.0
 
 
 def interchange_axes(program: Program) -> Program:
@@ -59,16 +59,16 @@ def _cost(loop: Loop, axis: int) -> float:
     length = loop.domain[axis]
     lanes = min(length, LANES) if isinstance(length, int) else LANES
     arithmetic = sum(isinstance(e, Compute) for e in expressions(loop))
-    read = sum(_access_cost(load, axis, APART) for load in loads(loop))
-    written = sum(_access_cost(update, axis, APART_WRITTEN) for update in updates(loop))
+    read = sum(_access_cost(load, axis, DISTANT) for load in loads(loop))
+    written = sum(_access_cost(update, axis, DISTANT_WRITE) for update in updates(loop))
     return (read + written + arithmetic) / lanes
 
 
-def _access_cost(access: Load | Write, axis: int, apart: float) -> float:
+def _access_cost(access: Load | Write, axis: int, distant: float) -> float:
     # An axis of length one, such as the second axis of a column, does not separate neighbors in memory.
     index = [i for i, n in zip(access.index, access.buffer.shape, strict=True) if n != 1]
     along = [i for i in index if depends_on([i], Index(axis))]
     if not along:
         return UNIFORM
     is_step_of_one = along == [index[-1]] and coefficient(index[-1], Index(axis)) == 1
-    return CONTIGUOUS if is_step_of_one else apart
+    return CONTIGUOUS if is_step_of_one else distant

@@ -59,7 +59,7 @@ def _bodies(loop: Loop) -> Iterator[list[Statement]]:
 
 def _connected_statements(loop: Loop) -> list[list[Statement]]:
     """Group the statements of a loop that share a computation per row, directly or not."""
-    # A late import: SciPy takes longer to import than most models take to lower, and only large loops get here.
+    # A lazy import: SciPy takes longer to import than most models take to lower, and only large loops get here.
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

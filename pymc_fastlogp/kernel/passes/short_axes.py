@@ -1,6 +1,6 @@
 """Choice of the short axes to unroll, for the pass :mod:`~pymc_fastlogp.kernel.passes.unroll`.
 
-A short axis beside a single long axis is unrolled. It stays a loop if its rows of ``k`` neighbors
+A short axis is unrolled if the loop has a single long axis. It stays a loop if its rows of ``k`` neighbors
 
 - belong to an output,
 - belong to a gathered table, unless the rows are too short to fill a vector,

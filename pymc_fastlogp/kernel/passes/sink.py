@@ -81,7 +81,7 @@ def _loads_of(statement: Store) -> list[Load]:
 
 
 def _is_indexed_by_step(load: Load, repeat: SequentialLoop) -> bool:
-    """Return whether an index depends on nothing but the step number, so that it needs no bounds check."""
+    """Return whether an index depends only on the step number, so that it needs no bounds check."""
     return not loaded(list(load.index)) - {repeat.counter}
 
 

@@ -36,7 +36,7 @@ def speculate_on_checks(program: Program) -> Program:
     with an error that depends on the assumption.
     """
     loops = [step for step in program.steps if isinstance(step, Loop)]
-    checks = _late_checks(loops)
+    checks = _reduced_checks(loops)
     if not checks or len(loops) < len(program.steps):
         return program
     if _affects_an_error(loops, checks):
@@ -52,7 +52,7 @@ def speculate_on_checks(program: Program) -> Program:
     )
 
 
-def _late_checks(loops: Sequence[Loop]) -> list[Load]:
+def _reduced_checks(loops: Sequence[Loop]) -> list[Load]:
     """Return the conditions of ``Switch(condition, logp, -inf)`` that a loop over rows computes."""
     conditions = dict.fromkeys(
         switch.args[0]
@@ -68,10 +68,10 @@ def _buffers_from_reductions(loops: Sequence[Loop]) -> set[Buffer]:
     """Return the bool buffers that depend on a reduction over rows, directly or not."""
     found: set[Buffer] = set()
     for loop in loops:
-        late = bool(reads(loop) & found) or (
+        is_reduced = bool(reads(loop) & found) or (
             loop.domain and any(isinstance(s, Accumulate) for s in loop.body)
         )
-        if late:
+        if is_reduced:
             found |= {buffer for buffer in writes(loop) if buffer.dtype == "bool"}
     return found
 

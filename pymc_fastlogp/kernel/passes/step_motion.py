@@ -2,9 +2,9 @@
 
 This pass combines three transformations, each derived in its module:
 
-- :mod:`~pymc_fastlogp.kernel.passes.inline`: cheap sequences are computed where vector code reads them,
+- :mod:`~pymc_fastlogp.kernel.passes.rematerialize`: cheap sequences are computed where vector code reads them,
 - :mod:`~pymc_fastlogp.kernel.passes.sink`: results that no step reads are computed after the last step,
-- :mod:`~pymc_fastlogp.kernel.passes.hoist`: functions of sequences alone are computed before the first step.
+- :mod:`~pymc_fastlogp.kernel.passes.hoist`: functions that depend only on sequences are computed before the first step.
 
 Loops over all steps that are new are fused with each other, and stores that became dead are dropped.
 """
@@ -17,14 +17,14 @@ from pymc_fastlogp.kernel.ir.loops import Loop, Program, Step
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
 from pymc_fastlogp.kernel.passes.hoist import hoist
-from pymc_fastlogp.kernel.passes.inline import inline_sequences
+from pymc_fastlogp.kernel.passes.rematerialize import rematerialize_sequences
 from pymc_fastlogp.kernel.passes.sink import sink
 
 
 def move_work_out_of_steps(program: Program) -> Program:
     """Move work out of sequential loops."""
     stored: list[Buffer] = []
-    inlined = inline_sequences(program)
+    inlined = rematerialize_sequences(program)
     steps = tuple(new for step in inlined.steps for new in _split(step, stored))
     if steps == program.steps:
         return program

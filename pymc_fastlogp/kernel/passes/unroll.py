@@ -1,4 +1,4 @@
-"""Unrolling: short axes beside a long axis become straight-line code in the loop over the long axis.
+"""Unrolling: short axes of a loop with a long axis become straight-line code in the loop over the long axis.
 
 .. code-block:: text
 

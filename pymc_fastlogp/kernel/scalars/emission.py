@@ -53,7 +53,7 @@ def _emitter(op: ScalarOp, input_dtypes: Sequence[str], output_dtype: str) -> Em
 
 
 def emit_shared(name: str, x: Lanes, output_dtypes: Sequence[str]) -> tuple[Lanes, ...]:
-    """Append the Ops of a row of :data:`SHARED_OPS`; each result has the same bits as from a separate call."""
+    """Append one vector function that returns several Ops of ``x``, a value of :data:`SHARED_OPS`; each result equals that of a separate call."""
     argument = convert(x, "float64")
     assert isinstance(argument, Floats)
     return tuple(map(convert, SHARED[name].emit(argument), output_dtypes))

@@ -23,7 +23,7 @@ from pytensor.scalar import basic as ps
 from pytensor.scalar import math as psm
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_fastlogp.kernel.scalars import rules, upstream
+from pymc_fastlogp.kernel.scalars import lane_arithmetic, upstream
 from pymc_fastlogp.kernel.scalars.forms import FORMS
 from pymc_fastlogp.kernel.scalars.quotient import Quotient, emit_quotient
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED, Function
@@ -99,7 +99,7 @@ def of_any_form(op: type[ScalarOp], f: Emitter, domain: Domain = of_output) -> R
 
 def comparison(op: type[ScalarOp], symbol: str) -> Row:
     """Return the row of a comparison."""
-    compare = rules.comparison(symbol)
+    compare = lane_arithmetic.comparison(symbol)
     return instructions(op, floats=compare, integers=compare, domain=widest)
 
 
@@ -120,26 +120,46 @@ def folded(f: Callable[[Any, Any], Lanes]) -> Emitter:
 
 
 _ARITHMETIC = (
-    instructions(ps.Add, floats=folded(rules.add), integers=folded(add), masks=folded(or_)),
-    instructions(ps.Mul, floats=folded(rules.mul), integers=folded(mul), masks=folded(and_)),
-    instructions(ps.Sub, floats=rules.sub, integers=sub),
+    instructions(
+        ps.Add, floats=folded(lane_arithmetic.add), integers=folded(add), masks=folded(or_)
+    ),
+    instructions(
+        ps.Mul, floats=folded(lane_arithmetic.mul), integers=folded(mul), masks=folded(and_)
+    ),
+    instructions(ps.Sub, floats=lane_arithmetic.sub, integers=sub),
     instructions(ps.TrueDiv, floats=truediv),
     instructions(Quotient, floats=emit_quotient),
-    instructions(ps.IntDiv, floats=rules.floor_divide, integers=rules.integer_floor_divide),
-    instructions(ps.Mod, floats=rules.mod, integers=rules.integer_mod),
+    instructions(
+        ps.IntDiv,
+        floats=lane_arithmetic.floor_divide,
+        integers=lane_arithmetic.integer_floor_divide,
+    ),
+    instructions(ps.Mod, floats=lane_arithmetic.mod, integers=lane_arithmetic.integer_mod),
     instructions(ps.Neg, floats=neg, integers=neg),
     instructions(ps.Reciprocal, floats=Floats.reciprocal),
-    instructions(ps.Sqr, floats=rules.sqr, integers=lambda x: x * x, masks=rules.identity),
+    instructions(
+        ps.Sqr, floats=lane_arithmetic.sqr, integers=lambda x: x * x, masks=lane_arithmetic.identity
+    ),
     instructions(
         ps.Abs,
         floats=Floats.magnitude,
-        integers=rules.integer_magnitude,
-        masks=rules.identity,
+        integers=lane_arithmetic.integer_magnitude,
+        masks=lane_arithmetic.identity,
     ),
-    instructions(ps.Sign, floats=rules.sign, integers=rules.integer_sign),
-    instructions(ps.Maximum, floats=rules.maximum, integers=rules.integer_maximum, masks=or_),
-    instructions(ps.Minimum, floats=rules.minimum, integers=rules.integer_minimum, masks=and_),
-    instructions(ps.Clip, floats=rules.clip, integers=rules.clip),
+    instructions(ps.Sign, floats=lane_arithmetic.sign, integers=lane_arithmetic.integer_sign),
+    instructions(
+        ps.Maximum,
+        floats=lane_arithmetic.maximum,
+        integers=lane_arithmetic.integer_maximum,
+        masks=or_,
+    ),
+    instructions(
+        ps.Minimum,
+        floats=lane_arithmetic.minimum,
+        integers=lane_arithmetic.integer_minimum,
+        masks=and_,
+    ),
+    instructions(ps.Clip, floats=lane_arithmetic.clip, integers=lane_arithmetic.clip),
     instructions(ps.Floor, floats=Floats.floor),
     instructions(ps.Ceil, floats=Floats.ceil),
     instructions(ps.Trunc, floats=Floats.trunc),
@@ -154,16 +174,18 @@ _LOGIC = (
     comparison(ps.GE, ">="),
     comparison(ps.EQ, "=="),
     comparison(ps.NEQ, "!="),
-    instructions(ps.IsNan, floats=Floats.is_nan, integers=rules.never, domain=widest),
-    instructions(ps.IsInf, floats=rules.is_infinite, integers=rules.never, domain=widest),
+    instructions(ps.IsNan, floats=Floats.is_nan, integers=lane_arithmetic.never, domain=widest),
+    instructions(
+        ps.IsInf, floats=lane_arithmetic.is_infinite, integers=lane_arithmetic.never, domain=widest
+    ),
     instructions(ps.AND, integers=and_, masks=and_),
     instructions(ps.OR, integers=or_, masks=or_),
     instructions(ps.XOR, integers=xor, masks=xor),
     instructions(ps.Invert, integers=inv, masks=inv),
     of_any_form(ps.Switch, Mask.choose, condition_first),
     of_any_form(ps.Second, lambda _, value: value),
-    of_any_form(ps.Identity, rules.identity),
-    of_any_form(ps.Cast, rules.identity, of_inputs),
+    of_any_form(ps.Identity, lane_arithmetic.identity),
+    of_any_form(ps.Cast, lane_arithmetic.identity, of_inputs),
 )
 
 _UPSTREAM = (

@@ -38,8 +38,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pymc_fastlogp.kernel.vecmath import gamma_positive
-from pymc_fastlogp.kernel.vecmath.cell_logarithm import HALF_BITS, CellLogarithm
-from pymc_fastlogp.kernel.vecmath.groups import map_groups
+from pymc_fastlogp.kernel.vecmath.lane_groups import map_groups
 from pymc_fastlogp.kernel.vecmath.logarithm import INF, NAN, SMALLEST_NORMAL_BITS, log_pair
 from pymc_fastlogp.kernel.vecmath.polynomials import (
     COTPI,
@@ -47,6 +46,7 @@ from pymc_fastlogp.kernel.vecmath.polynomials import (
     TRIGAMMA,
     TRIGAMMA_STIRLING,
 )
+from pymc_fastlogp.kernel.vecmath.table_logarithm import HALF_BITS, TableLogarithm
 from pymc_fastlogp.kernel.vecmath.vector import (
     Floats,
     Mask,
@@ -95,8 +95,8 @@ class Branches(NamedTuple):
     """The branches of gammaln or psi: from 1/2 to 2**100, for normal numbers below 1/2, and for any number."""
 
     name: str
-    above_half: Callable[[Floats, CellLogarithm], Floats]
-    below_half: Callable[[Floats, CellLogarithm], Floats]
+    above_half: Callable[[Floats, TableLogarithm], Floats]
+    below_half: Callable[[Floats, TableLogarithm], Floats]
     anywhere: Callable[[Floats], Floats]
 
 
@@ -122,7 +122,7 @@ def _evaluate(x: Floats, *functions: Branches) -> Sequence[Floats]:
     """Return the functions; evaluate the branches that some lane of a group needs."""
 
     def of_group(x: Floats) -> Sequence[Floats]:
-        log = CellLogarithm.of(x)
+        log = TableLogarithm.of(x)
 
         def rare() -> Sequence[Floats]:
             is_other = x.bits().is_outside(SMALLEST_NORMAL_BITS, LARGE_BITS)

@@ -17,7 +17,7 @@ grow like :math:`-\tfrac12 \log x` and :math:`1/x` at 0. Stirling's series is in
 
 .. math:: \log\Gamma(x) = \log\Gamma(1 + x) - \log x, \qquad \psi(x) = \psi(1 + x) - 1/x.
 
-The logarithm comes from :mod:`.cell_logarithm`, whose leading part includes the :math:`-1`. Two multiply-adds add the other terms,
+The logarithm comes from :mod:`.table_logarithm`, whose leading part includes the :math:`-1`. Two multiply-adds add the other terms,
 so only the last sum of the large terms is rounded.
 
 **Error budget** of gammaln in ulp of the larger of :math:`|\log\Gamma(x)|` and 1/2: the logarithm times :math:`x - 1/2` 1, the sum
@@ -25,7 +25,6 @@ with J 1/2, the last sum 1/2; below 1/2 one more sum. Error budget of psi: K and
 1/2 each.
 """
 
-from pymc_fastlogp.kernel.vecmath.cell_logarithm import CellLogarithm
 from pymc_fastlogp.kernel.vecmath.compensated import product
 from pymc_fastlogp.kernel.vecmath.logarithm import split_log_of_normal
 from pymc_fastlogp.kernel.vecmath.polynomials import (
@@ -36,13 +35,14 @@ from pymc_fastlogp.kernel.vecmath.polynomials import (
     LOG_MINUS_PSI_NUMERATOR,
     PSI_BELOW_HALF,
 )
+from pymc_fastlogp.kernel.vecmath.table_logarithm import TableLogarithm
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Pair, two_sum
 
 # (log(2 pi) - 1) / 2
 STIRLING_CONSTANT = 0.41893853320467274
 
 
-def gammaln(x: Floats, log: CellLogarithm) -> Floats:
+def gammaln(x: Floats, log: TableLogarithm) -> Floats:
     """Return log(gamma(x)) for x from 1/2 to 2**100."""
     factor = x - 0.5
     return factor.fma(log.high(-1.0), factor.fma(log.low, _stirling(x)))
@@ -57,12 +57,12 @@ def gammaln_pair(x: Floats, bounded: Floats) -> Pair:
     return Pair(total.high, total.low + (small.low + following.low + leading.low))
 
 
-def gammaln_below_half(x: Floats, log: CellLogarithm) -> Floats:
+def gammaln_below_half(x: Floats, log: TableLogarithm) -> Floats:
     """Return log(gamma(x)) for normal positive x up to 1/2."""
     return x.fma(x.polynomial(GAMMALN_BELOW_HALF), -log.low) - log.high()
 
 
-def psi(x: Floats, log: CellLogarithm) -> Floats:
+def psi(x: Floats, log: TableLogarithm) -> Floats:
     """Return the derivative of gammaln for x from 1/2 to 2**100."""
     return log.high() + (log.low - _log_minus_psi(x))
 
@@ -73,7 +73,7 @@ def psi_pair(x: Floats, bounded: Floats) -> Pair:
     return Pair(log.high, log.low - _log_minus_psi(bounded))
 
 
-def psi_below_half(x: Floats, log: CellLogarithm) -> Floats:
+def psi_below_half(x: Floats, log: TableLogarithm) -> Floats:
     """Return psi(x) for normal positive x up to 1/2; the logarithm is not used."""
     return x.polynomial(PSI_BELOW_HALF) - 1.0 / x
 

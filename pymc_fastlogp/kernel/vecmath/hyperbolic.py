@@ -35,11 +35,11 @@ from pymc_fastlogp.kernel.vecmath.vector import Floats, Pair, fast_two_sum, quot
 
 # Slightly above the largest argument with finite sinh and cosh.
 OVERFLOW = 710.5
-# From this argument on 2**-k is negligible beside 2**k.
+# From this argument on 2**-k is negligible compared with 2**k.
 ONE_SIDED = 40.0
 # Below this magnitude sinh, arcsinh and arctanh of x are x to within half an ulp.
 TINY = 2.0**-27
-# From this argument on 1 is negligible beside x**2.
+# From this argument on 1 is negligible compared with x**2.
 LARGE = 2.0**28
 
 

@@ -5,7 +5,7 @@
     OpFromGraph{f}(x)   ->  f(x)
     KroneckerProduct(x) ->  its product and reshape
 
-PyTensor compiles an ``OpFromGraph`` as a node of its own, so it separates kernels. PyTensor inlines the Ops that it knows by
+PyTensor compiles an ``OpFromGraph`` as a separate node, which divides kernels. PyTensor inlines the Ops that it knows by
 name, such as ``AllocDiag``, but the gradient of such an Op is an anonymous ``OpFromGraph``. A covariance matrix with
 ``pt.diag`` in it, as in a marginal Gaussian process, has one in its gradient. The inner graph defines the Op, so values do not
 change.
@@ -28,7 +28,7 @@ from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor import symbolic
 from pytensor.tensor.linalg.products import KroneckerProduct
 
-from pymc_fastlogp.lazy_import import imported_late
+from pymc_fastlogp.lazy_import import try_import_attribute
 
 # Gradients of symbolic Ops such as LogSumExp. Before PyTensor 3.3.8 they were anonymous OpFromGraphs.
 DERIVATIVE = getattr(symbolic, "FusibleSymbolicOpDerivative", OpFromGraph)
@@ -48,5 +48,5 @@ def is_covered(node: Apply) -> bool:
     """Return whether kernels cover a node, or all nodes of its inner graph."""
     if type(node.op) in INLINED:
         return all(map(is_covered, node.op.fgraph.toposort()))
-    is_supported = imported_late("pymc_fastlogp.kernel.lower.is_supported")
+    is_supported = try_import_attribute("pymc_fastlogp.kernel.lower.is_supported")
     return is_supported is not None and is_supported(node)

@@ -53,11 +53,11 @@ Replacements = dict[Variable, Variable]
 @node_rewriter([elemwise_of(psm.Ive)])
 def local_ive_of_orders(fgraph: FunctionGraph, node: Apply) -> Replacements | None:
     """Rewrite all ``ive(orders, x)`` of one ``x`` where this saves time."""
-    if orders_of(node) is None:
+    if constant_orders(node) is None:
         return None
     x = node.inputs[1]
     readers = dict.fromkeys(client for client, _ in fgraph.clients[x])
-    orders = {reader: found for reader in readers if (found := orders_of(reader)) is not None}
+    orders = {reader: found for reader in readers if (found := constant_orders(reader)) is not None}
     highest = max(int(found.max()) for found in orders.values())
     count = sum(found.size for found in orders.values())
     if highest > HIGHEST or count < FEWEST + highest / ORDERS_FOR_ANOTHER:
@@ -72,7 +72,7 @@ def local_ive_of_orders(fgraph: FunctionGraph, node: Apply) -> Replacements | No
     return replaced
 
 
-def orders_of(node: Apply) -> np.ndarray | None:
+def constant_orders(node: Apply) -> np.ndarray | None:
     """Return ``abs(orders)`` if a node is ``ive(orders, x)`` of constant integer orders and one number."""
     if not isinstance(node, Apply) or not is_elemwise(node.op, psm.Ive):
         return None

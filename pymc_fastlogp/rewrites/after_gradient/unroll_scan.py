@@ -8,7 +8,7 @@ In this mode PyMC computes initial points, and nutpie shapes: Python calls the O
 function of a Scan is still compiled by C, one Op at a time. ``LKJCholeskyCov`` and ``LKJCorr`` draw from their prior in a loop
 over rows. Their initial point contains the draw, for its shape alone, and waits for the compiler.
 
-The Ops of a step and their order are those of the loop, and the state of each random generator passes through the steps. PyMC
+The Ops of a step and their order are unchanged, and the state of each random generator passes through the steps. PyMC
 seeds the generators of an initial point by their place in the rewritten graph. So generators that values depend on must keep
 their places. Then draws are equal up to the last place, where C and NumPy functions differ.
 

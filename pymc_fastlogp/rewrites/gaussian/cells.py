@@ -1,4 +1,4 @@
-"""Cells of the rows of a square: rows that read the same of all variables that are not constant.
+"""Cells of the rows of a square. A cell is a set of rows that read the same entries of every variable that is not constant.
 
 Cells are sorted by the entries that they read. A parameter with one entry per cell is then read in order, without a
 gather if all entries are read.
@@ -45,7 +45,7 @@ class GaussianCells:
     dtype : str
         Dtype of the sum and of all computations: parameters may be integers or have a narrower dtype.
     conditions : sequence of TensorVariable
-        Comparisons of lengths that no type knows.
+        Checks of lengths that are not static.
     """
 
     def __init__(

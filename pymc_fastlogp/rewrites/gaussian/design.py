@@ -52,7 +52,7 @@ class Design(NamedTuple):
     covariates: list[Covariate]
 
     @property
-    def n_own(self) -> int:
+    def n_cell_specific(self) -> int:
         """Return the number of parameters that differ between cells."""
         return sum(not covariate.is_shared for covariate in self.covariates)
 

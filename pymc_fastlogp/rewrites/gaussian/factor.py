@@ -26,7 +26,7 @@ first covariate is an intercept, the others are taken relative to it: :mod:`~pym
 NaN. Such entries are replaced by entries too small to change any finite value. The exception is a covariate that is
 zero in all rows of the cell, where PyTensor's sum is NaN as well.
 
-**Rounding.** LAPACK's Householder reflections are applied to blocks of rows, and in turn to the stacked triangles of
+**Rounding.** LAPACK's Householder reflections are applied to blocks of rows, and then to the stacked triangles of
 the blocks. So rounding grows with the logarithm of the number of rows [1]_.
 
 .. [1] J. Demmel, L. Grigori, M. Hoemmen and J. Langou, "Communication-optimal parallel and
@@ -38,8 +38,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_fastlogp.rewrites.gaussian.float_limits import FloatLimits
 from pymc_fastlogp.rewrites.gaussian.intercept import first_row, shares_of_first, with_few_digits
-from pymc_fastlogp.rewrites.gaussian.precision import Precision
 from pymc_fastlogp.rewrites.rows.view.chunks import chunks_of
 
 # Most rows of one block, and entries per chunk.
@@ -103,26 +103,26 @@ def factorized(
     CellFactor
         None if rows are not finite, or if squares would overflow or underflow.
     """
-    precision = Precision(dtype)
+    limits = FloatLimits(dtype)
     k = read(slice(0, 1)).shape[1] - 1
     has_intercept = k > 1 and _is_same_in_all(read, counts.sum())
     joint = _triangles(read, weights, counts)
-    if not np.isfinite(joint).all() or not precision.has_squares_of(joint):
+    if not np.isfinite(joint).all() or not limits.has_squares_of(joint):
         return None
     norms = np.linalg.norm(joint[:, :, :k], axis=1)
     center, shift = _center(joint, norms), np.zeros((len(counts), k))
     if has_intercept:
         shift = shares_of_first(joint)
-        center[:, 0] = with_few_digits(center[:, 0], joint, norms, precision)
-    center = precision.rounded(center)
+        center[:, 0] = with_few_digits(center[:, 0], joint, norms, limits)
+    center = limits.rounded(center)
     joint = _triangles(_shifted(read, center, shift, counts), weights, counts)
     if not np.isfinite(center).all() or not np.isfinite(joint).all():
         return None
     triangle, low, pivot = joint[:, :k, :k].copy(), np.zeros((len(counts), k)), None
     if has_intercept:
-        triangle[:, 0], low, pivot = first_row(joint, shift, norms, precision)
+        triangle[:, 0], low, pivot = first_row(joint, shift, norms, limits)
     is_accidental = (triangle == 0) & np.triu(np.ones((k, k), dtype=bool))
-    triangle[is_accidental] = np.broadcast_to(precision.tiny * norms[:, None, :], triangle.shape)[
+    triangle[is_accidental] = np.broadcast_to(limits.tiny * norms[:, None, :], triangle.shape)[
         is_accidental
     ]
     return CellFactor(center, triangle, low, pivot, joint[:, :k, k], np.abs(joint[:, k, k]))

@@ -9,7 +9,7 @@ With a continuous outcome no two rows are equal, so
 :mod:`row compaction <pymc_fastlogp.rewrites.rows.compact.compact_rows>` cannot merge rows. But a sum of squares of a
 linear predictor is a quadratic in its parameters.
 
-Rows that read the same parameters, including the scale, make a *cell*; in the example a cell is a group. The residuals
+Rows that share the same parameters, including the scale, make a *cell*; in the example a cell is a group. The residuals
 of a cell are :math:`t_i + c_i^\top h` with known targets :math:`t_i` and covariates :math:`c_i`, and a few parameters
 :math:`h`. By a QR factorization
 
@@ -112,14 +112,14 @@ from pymc_fastlogp.rewrites.rows.refusals import (
     TOO_MANY_PARAMETERS,
     TOO_MANY_PRODUCTS,
     ZERO_WEIGHTS,
-    why_own_entries,
+    why_row_specific,
     why_unknown,
 )
 from pymc_fastlogp.rewrites.rows.view.axes import arrange_axes
 from pymc_fastlogp.rewrites.rows.view.columns import RowReads, reads_of
 from pymc_fastlogp.rewrites.rows.view.grid import rest_of, view_key
 from pymc_fastlogp.rewrites.rows.view.keys import MAX_DISTINCT_SHARE
-from pymc_fastlogp.rewrites.rows.view.open_lengths import comparisons
+from pymc_fastlogp.rewrites.rows.view.length_checks import length_checks
 
 NAME = "fastlogp_gaussian_rows"
 
@@ -238,16 +238,16 @@ def _cells(squares: Squares, term: Term) -> GaussianCells | None:
     if codes is None:
         return None
     x = squares.tree.x
-    return GaussianCells(reads, columns, codes, x.type.dtype, term.mask, comparisons(x))
+    return GaussianCells(reads, columns, codes, x.type.dtype, term.mask, length_checks(x))
 
 
 def _why_no_cells(squares: Squares, square: Square) -> Refusal:
-    """Return the reason why hardly any rows read the same parameters."""
+    """Return the reason why few rows share the same parameters."""
     reads = squares.reads
     for x, where, _ in square.unknowns:
         if reads.codes(x, where) is None:
             is_computed = bool(reads.grid.view(x, where).inputs)
-            own = why_own_entries(reads.grid, where, [x])
+            own = why_row_specific(reads.grid, where, [x])
             if own is None and view_key(x, where) in squares.expansion.too_long:
                 return TOO_MANY_PRODUCTS.about(most=MOST_MONOMIALS)
             return own or (NOT_LINEAR if is_computed else TOO_MANY_CELLS)

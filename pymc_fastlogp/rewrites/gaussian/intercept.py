@@ -6,7 +6,7 @@ is then
 
 .. math:: R_{00} (e_0 + \sum_k s_k e_k) + d_0.
 
-If a covariate varies little beside its mean, say 1e6, then :math:`e_0` and :math:`s_k e_k` are large and cancel. Two
+If a covariate varies little compared with its mean, say 1e6, then :math:`e_0` and :math:`s_k e_k` are large and cancel. Two
 rounded terms near 1e5 leave an error of 1e-11 in a residual of order 1. Rows of the data would have independent errors
 of the same size, which average out in their sum. Compilers contract the sum to fused multiply-adds, which do not round
 the product. Two measures keep the digits of the summands:
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_fastlogp.rewrites.gaussian.precision import Precision
+from pymc_fastlogp.rewrites.gaussian.float_limits import FloatLimits
 
 # A share has a low part if it is this many times larger than the varying part of its covariate.
 LARGE = 1e3
@@ -49,7 +49,7 @@ class FirstRow(NamedTuple):
 
 
 def first_row(
-    joint: np.ndarray, shift: np.ndarray, norms: np.ndarray, precision: Precision
+    joint: np.ndarray, shift: np.ndarray, norms: np.ndarray, limits: FloatLimits
 ) -> FirstRow:
     """Return the first row of the triangles of shifted covariates.
 
@@ -61,19 +61,19 @@ def first_row(
         Shares that were subtracted, shape ``(n, k)``.
     norms : numpy.ndarray
         Norms of the covariates before the shift, shape ``(n, k)``.
-    precision : Precision
-        Precision of the sum.
+    limits : FloatLimits
+        Limits of the dtype of the sum.
     """
     left = shares_of_first(joint)
-    shares = precision.rounded(shift + left)
+    shares = limits.rounded(shift + left)
     # Rounded towards zero, so that the low part has the same sign.
     is_beyond = _low(shift, shares, left) * shares < 0
-    shares = np.where(is_beyond, precision.towards_zero(shares), shares)
+    shares = np.where(is_beyond, limits.towards_zero(shares), shares)
     is_large = np.abs(shares * joint[:, :1, 0]) > LARGE * _varying(joint)
     low = np.where(is_large, _low(shift, shares, left), 0)
     # A zero in some cells only would be NaN for an infinite parameter.
     is_accidental = (low == 0) & (low != 0).any(axis=0)
-    low[is_accidental] = np.copysign(precision.tiny * norms, shares)[is_accidental]
+    low[is_accidental] = np.copysign(limits.tiny * norms, shares)[is_accidental]
     shares[:, 0] = 1
     return FirstRow(shares, low, joint[:, 0, 0])
 
@@ -91,7 +91,7 @@ def shares_of_first(joint: np.ndarray) -> np.ndarray:
 
 
 def with_few_digits(
-    center: np.ndarray, joint: np.ndarray, norms: np.ndarray, precision: Precision
+    center: np.ndarray, joint: np.ndarray, norms: np.ndarray, limits: FloatLimits
 ) -> np.ndarray:
     """Round the center of the intercept.
 
@@ -106,14 +106,14 @@ def with_few_digits(
         Triangles of covariates and target, shape ``(n, k + 1, k + 1)``.
     norms : numpy.ndarray
         Norms of the covariates, shape ``(n, k)``.
-    precision : Precision
-        Precision of the sum.
+    limits : FloatLimits
+        Limits of the dtype of the sum.
     """
     target, varying = np.linalg.norm(joint[:, 1:, -1], axis=1), _varying(joint)
     slope = np.zeros_like(norms)
     np.divide(target[:, None], varying, out=slope, where=varying > LEAST_VARYING * norms)
     likely = np.abs(shares_of_first(joint) * slope).max(axis=1)
-    unit = np.ldexp(1.0, np.frexp(likely)[1] - precision.bits)
+    unit = np.ldexp(1.0, np.frexp(likely)[1] - limits.bits)
     return np.where(likely > 0, np.round(center / unit) * unit, center)
 
 

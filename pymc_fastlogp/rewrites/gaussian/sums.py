@@ -2,7 +2,7 @@
 
 Parameters that differ between cells come first in a triangle, the :math:`p` parameters shared by all cells last. The
 last :math:`p` rows of each triangle read shared parameters only. These rows of all cells are the rows of one cell, and
-become one triangle in turn. So of ``a[g] + X @ b`` remain one row per group, and ``p`` rows for all groups.
+become one triangle. So of ``a[g] + X @ b`` remain one row per group, and ``p`` rows for all groups.
 
 Each row is a vector expression over the cells, so entries below the diagonal are not multiplied, and all rows share a
 loop. Many shared parameters are one vector, multiplied by a matrix.
@@ -41,7 +41,7 @@ def count_squares(cells: GaussianCells, square: Square, design: Design) -> tuple
     k = len(design.covariates)
     if is_scaled_by_cell(cells, square):
         return k + 1, 0
-    return design.n_own, k - design.n_own + 1
+    return design.n_cell_specific, k - design.n_cell_specific + 1
 
 
 def sum_of_squares(
@@ -56,7 +56,10 @@ def sum_of_squares(
     if is_scaled_by_cell(cells, square):
         rows = _rows(design.covariates, factor, len(design.covariates), as_constant)
         return _over_cells(_scaled(cells, square, add_all([*map(sqr, rows), as_constant(rest)])))
-    own, shared = design.covariates[: design.n_own], design.covariates[design.n_own :]
+    own, shared = (
+        design.covariates[: design.n_cell_specific],
+        design.covariates[design.n_cell_specific :],
+    )
     parts = []
     if own:
         rows = _rows(design.covariates, factor, len(own), as_constant)
@@ -140,11 +143,13 @@ def _product(
     return as_constant(entries) * (covariate.parameter - as_constant(center))
 
 
-def _factorize_shared(factor: CellFactor, n_own: int, dtype: str) -> CellFactor | None:
+def _factorize_shared(factor: CellFactor, n_cell_specific: int, dtype: str) -> CellFactor | None:
     """Factorize the rows that read shared parameters only as one cell; None if their squares overflow or underflow."""
-    triangle = np.triu(factor.triangle[:, n_own:, n_own:])
-    fit = np.einsum("njk,nk->nj", triangle.astype(np.longdouble), factor.center[:, n_own:])
-    rows = np.dstack([triangle, factor.offset[:, n_own:] - fit.astype(float)])
+    triangle = np.triu(factor.triangle[:, n_cell_specific:, n_cell_specific:])
+    fit = np.einsum(
+        "njk,nk->nj", triangle.astype(np.longdouble), factor.center[:, n_cell_specific:]
+    )
+    rows = np.dstack([triangle, factor.offset[:, n_cell_specific:] - fit.astype(float)])
     n_rows = rows.shape[0] * rows.shape[1]
     read = rows.reshape(n_rows, -1).__getitem__
     return factorized(read, np.ones(1), np.array([n_rows]), dtype)

@@ -2,10 +2,8 @@ r"""Differentiate the Gaussian terms of a covariance by one inverse, not through
 
 .. code::
 
-    sum(log(diag(cholesky(K))))              ->  half_logdet(K)
-    sum(solve(cholesky(K), b)**2)            ->  quadratic_form(K, b)
-    sum(log(diag(cholesky(K))), axis=-1)     ->  half_logdets(K)         K a batch of small matrices
-    sum(solve(cholesky(K), b)**2, axis=-1)   ->  quadratic_forms(K, b)   b one vector per matrix
+    sum(log(diag(cholesky(K))))    ->  half_logdet(K)        K one matrix, or a batch of small matrices
+    sum(solve(cholesky(K), b)**2)  ->  quadratic_form(K, b)  b vectors of one matrix, or one vector per matrix
 
 A Gaussian density with covariance :math:`K = L L^\top` has the terms
 
@@ -167,52 +165,38 @@ def _triangle_gradient(scale: TensorVariable, symmetric: TensorVariable) -> Tens
 
 @node_rewriter([Sum])
 def local_half_logdet(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
-    """Rewrite ``sum(log(diag(cholesky(K)))) -> half_logdet(K)``."""
+    """Rewrite ``sum(log(diag(cholesky(K)))) -> half_logdet(K)``, also of each matrix of a batch."""
     [out] = node.outputs
-    factor = _factor_of_logdet(node)
-    if factor is None or not all(out.type.broadcastable):
+    if (factor := _factor_of_logdet(node)) is None:
+        return None
+    if (batch := _factored_batch(fgraph, factor)) is not None:
+        return _summed(node, HalfLogDets()(batch))
+    if not all(out.type.broadcastable):
         return None
     covariance = factored_covariance(fgraph, factor)
     return None if covariance is None else _expanded(out, HalfLogDet()(covariance))
 
 
 @node_rewriter([Sum])
-def local_half_logdets(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
-    """Rewrite ``sum(log(diag(cholesky(K))), axis=-1) -> half_logdets(K)``, or a sum over the batch too."""
-    factor = _factor_of_logdet(node)
-    covariance = None if factor is None else _factored_batch(fgraph, factor)
-    return None if covariance is None else _summed(node, HalfLogDets()(covariance))
-
-
-@node_rewriter([Sum])
 def local_quadratic_form(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
-    """Rewrite ``sum(solve(cholesky(K), b)**2) -> quadratic_form(K, b)``."""
+    """Rewrite ``sum(solve(cholesky(K), b)**2) -> quadratic_form(K, b)``, also of each matrix of a batch."""
     [out] = node.outputs
-    whitened = _solution_of_form(node)
-    if whitened is None or node.op.axis not in (None, (whitened.ndim - 1,)):
+    if (whitened := _solution_of_form(node)) is None:
         return None
-    factor, rows = whitened.owner.inputs
-    if rows.ndim > 2 or whitened.ndim != out.ndim + 1:
+    factor, b = whitened.owner.inputs
+    if (batch := _factored_batch(fgraph, factor)) is not None:
+        # One vector per matrix, as far as the static shapes tell.
+        has_vectors = batch.type.shape[:-1] == b.type.shape
+        return _summed(node, QuadraticForms()(batch, b)) if has_vectors else None
+    if node.op.axis not in (None, (whitened.ndim - 1,)) or b.ndim > 2:
+        return None
+    if whitened.ndim != out.ndim + 1:
         return None
     covariance = factored_covariance(fgraph, factor)
     if covariance is None:
         return None
-    forms = QuadraticForm()(covariance, pt.atleast_2d(rows))
+    forms = QuadraticForm()(covariance, pt.atleast_2d(b))
     return _expanded(out, forms if out.ndim else forms[0])
-
-
-@node_rewriter([Sum])
-def local_quadratic_forms(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
-    """Rewrite ``sum(solve(cholesky(K), b)**2, axis=-1) -> quadratic_forms(K, b)``, or a sum over the batch too."""
-    whitened = _solution_of_form(node)
-    if whitened is None:
-        return None
-    factor, b = whitened.owner.inputs
-    covariance = _factored_batch(fgraph, factor)
-    # One vector per matrix, as far as the static shapes tell.
-    if covariance is None or covariance.type.shape[:-1] != b.type.shape:
-        return None
-    return _summed(node, QuadraticForms()(covariance, b))
 
 
 def _factor_of_logdet(node: Apply) -> TensorVariable | None:

@@ -188,7 +188,7 @@ def _difference_of_inverses(
 
 def _polynomial(x: ScalarVariable, name: str) -> ScalarVariable:
     """Return a polynomial of the vectorized functions at ``min(x, LARGE)``."""
-    # Imported late: importing the plugin must not load the kernels.
+    # A lazy import: importing the plugin must not load the kernels.
     from pymc_fastlogp.kernel.vecmath import polynomials
 
     bounded = ps.minimum(x, _number(LARGE))

@@ -1,6 +1,6 @@
 """Find pairs ``gammaln(a + k)`` and ``gammaln(a)`` of opposite sign in a sum, whose digits cancel.
 
-:mod:`~pymc_fastlogp.rewrites.loggamma.rising_factorial` and :mod:`~pymc_fastlogp.rewrites.loggamma.keep_difference` replace
+:mod:`~pymc_fastlogp.rewrites.loggamma.rising_factorial` and :mod:`~pymc_fastlogp.rewrites.loggamma.gamma_difference` replace
 these pairs.
 """
 
@@ -20,12 +20,12 @@ from pytensor.tensor.math import neg
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.affine import Affine, affine, difference
 from pymc_fastlogp.analysis.algebra import Signed, add_all, flatten_sum
 from pymc_fastlogp.analysis.elemwise import is_made_by, negated, operand
 from pymc_fastlogp.analysis.gathers import SELECTIONS
-from pymc_fastlogp.rewrites.rows.compact.affine import Affine, affine, difference
 from pymc_fastlogp.rewrites.rows.compact.hoist_distinct import grids
-from pymc_fastlogp.rewrites.rows.view.columns import is_asked_again, reads_of
+from pymc_fastlogp.rewrites.rows.view.columns import is_repeated_query, reads_of
 
 # Bound on the expanded terms, which grow exponentially in nested sums such as `u + (u + v)`.
 MOST_TERMS = 2_000
@@ -72,7 +72,7 @@ def with_pairs_replaced(
     replaced: dict[Variable, Variable] = {}
     for out in sums_of(fgraph, node.outputs[0]):
         # Once per sum, not once per gammaln in the sum.
-        if is_asked_again(fgraph, replacement, out):
+        if is_repeated_query(fgraph, replacement, out):
             continue
         total = _with_pairs_replaced(fgraph, out, accepts, replacement)
         if total is not None and out.type.is_super(total.type):
@@ -87,6 +87,7 @@ def _with_pairs_replaced(
     accepts: Callable[[Pair, TensorVariable], bool],
     replacement: Callable[[Pair], TensorVariable],
 ) -> TensorVariable | None:
+    """Return a sum in which ``replacement`` stands for each accepted pair that pays off, None if no pair does."""
     terms = [*islice(flatten_sum(out), MOST_TERMS + 1)]
     if len(terms) > MOST_TERMS:
         return None
@@ -178,7 +179,7 @@ def _pair(high: LogGamma, low: LogGamma) -> Pair | None:
 
 
 def _has_fewer_entries(fgraph: FunctionGraph, a: TensorVariable, out: TensorVariable) -> bool:
-    """Return whether ``a`` is a scalar, or has at most half as many distinct entries as there are rows."""
+    """Return whether ``a`` is a scalar, or has at most half as many distinct entries as ``out`` has entries."""
     shape = a.type.shape
     if None in shape or None in out.type.shape:
         return False

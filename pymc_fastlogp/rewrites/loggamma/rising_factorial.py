@@ -9,7 +9,7 @@ right side is evaluated for ``k = 1`` and multiplied by zero. Negative binomial,
 count for ``k``, Student's t has 1/2.
 
 For large :math:`a` both terms are about :math:`a \log a`, and their difference is about :math:`k \log a`. From
-:math:`a = 10^{16}` on, no digit of the difference is left. Row compaction, which sums each term apart, loses more. With
+:math:`a = 10^{16}` on, no digit of the difference is left. Row compaction, which sums each term separately, loses more. With
 Stirling's formula :math:`\log\Gamma(x) = (x - 1/2) \log x - x + \tfrac12 \log 2\pi + J(x)`,
 :math:`\Gamma(a + 1) = a \, \Gamma(a)`, :math:`b = a + 1` and :math:`m = k - 1`,
 
@@ -22,7 +22,7 @@ No term is much larger than the whole. For :math:`m < b` the two terms of :math:
 For :math:`m > b` they add up to about :math:`m \log m`, like the whole. The step from :math:`a` to :math:`a + 1` avoids
 cancellation of :math:`k \log a` and :math:`J(a)` for small :math:`a`. So each term may be summed over rows by itself.
 
-Only :math:`R` depends on :math:`a` and :math:`k` together. :math:`\log b` is shared, so a row keeps one logarithm of its own,
+Only :math:`R` depends on :math:`a` and :math:`k` together. :math:`\log b` is shared, so a row keeps one logarithm,
 as ``gammaln`` has. The derivative :math:`\psi(a + k) - \psi(a)` does not cancel either
 (:mod:`~pymc_fastlogp.rewrites.loggamma.binet`). Because ``log1p`` is slower than ``log``, a likelihood of mostly distinct rows
 takes up to 40 % longer.
@@ -38,10 +38,10 @@ approximations of :math:`J` begin. ``a`` is a scalar, or has at most half as man
 
 When it refuses
 ---------------
-- One ``a`` per row: its terms are not summed apart, and a row would have three logarithms instead of two.
+- One ``a`` per row: its terms are not summed separately, and a row would have three logarithms instead of two.
 - ``a`` that may be negative, as an unbounded parameter or a quotient whose divisor may be zero.
 - ``k`` that is not constant, negative, or between 0 and 1/2; unknown lengths; single precision. See
-  :mod:`~pymc_fastlogp.rewrites.loggamma.keep_difference`.
+  :mod:`~pymc_fastlogp.rewrites.loggamma.gamma_difference`.
 """
 
 import numpy as np

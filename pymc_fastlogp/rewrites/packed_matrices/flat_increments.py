@@ -10,7 +10,7 @@ The gradient of a table that :math:`n` likelihoods read is a nested sum of :math
 which creates :math:`O(n^2)` nodes. For one flat sum it creates the chain at once.
 
 The resulting chain has the increments in the same order. Other terms, such as the gradient of a likelihood that reads the whole
-table, are added first, in PyTensor's order. This is a pass of its own before PyTensor's, in every mode but FAST_COMPILE.
+table, are added first, in PyTensor's order. This is a separate pass before PyTensor's, in every mode but FAST_COMPILE.
 
 When it applies
 ---------------

@@ -29,7 +29,7 @@ When it applies
 When it refuses
 ---------------
 - Effects of groups, ``exp(a)[group]``: one evaluation per group costs less than one per row.
-- Boolean masks, index arrays on separate axes or beside partial slices, indexed axes of length one.
+- Boolean masks, index arrays on separate axes or combined with partial slices, indexed axes of length one.
 """
 
 from math import prod
@@ -60,7 +60,7 @@ def local_gather_before_elemwise(fgraph: FunctionGraph, node: Apply) -> list[Ten
     if indices is None:
         return None
     out = _in_place(table, indices)
-    if out is None and _pays(table, picked) and _is_only_client(fgraph, node):
+    if out is None and _pays(table, picked) and _has_equal_clients_only(fgraph, node):
         out = table.owner.op(*(_pick(x, indices) for x in table.owner.inputs))
     if out is None or not picked.type.is_super(out.type):
         return None
@@ -78,8 +78,8 @@ def _pays(table: TensorVariable, picked: TensorVariable) -> bool:
     return FEWEST_PER_PICK * prod(picked.type.shape) <= prod(table.type.shape)
 
 
-def _is_only_client(fgraph: FunctionGraph, node: Apply) -> bool:
-    """Return whether only gathers of the same entries read the table."""
+def _has_equal_clients_only(fgraph: FunctionGraph, node: Apply) -> bool:
+    """Return whether the only clients of the table are gathers that equal this node."""
     table, *entries = node.inputs
     return all(
         client is node

@@ -1,4 +1,4 @@
-"""Reasons to leave rows unchanged, with advice for the user, and functions that select a reason."""
+"""Table of the reasons for which row rules refuse, with advice for the user, and functions that select a reason."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -25,11 +25,11 @@ from pymc_fastlogp.tables.columns import warn_of_first_rows
 # Reason, and advice for the user.
 NEEDED_ROW_BY_ROW = Refusal(
     "the summand is also needed row by row, for example by an elementwise log-likelihood",
-    "nothing, unless the rows are an output of yours: compute this output in a function of its own",
+    "nothing, unless you compute the rows as an output: compile this output as a separate function",
 )
 READS_OTHERS = Refusal(
-    "rows read other rows, so that the rows cannot be permuted",
-    "nothing: such rows have an order of their own",
+    "rows depend on other rows, so their order cannot be changed",
+    "nothing: the order of the rows is part of the model",
 )
 SHARED = Refusal(
     "{name} is shared and can change between evaluations",
@@ -40,25 +40,25 @@ RANDOM = Refusal(
     "the rows read random numbers ({name}) that are drawn in each evaluation",
     "use all data instead of a minibatch: repeated rows then cost nothing",
 )
-ONE_EACH = Refusal(
+ONE_VALUE_PER_ROW = Refusal(
     "{name} has one value per row, so that no rows repeat",
     "nothing, unless rows could share a parameter by an index",
 )
 TOO_FEW = Refusal(
-    "too few repeats: more than {share} of the {n} rows are distinct",
-    "nothing, unless a covariate can be rounded without loss, or groups joined",
+    "too few rows repeat: more than {share} of the {n} rows are distinct",
+    "nothing, unless a covariate can be rounded without loss, or groups can be merged",
 )
 UNKNOWN = Refusal(
-    "the number of rows is not known before the call",
+    "the number of rows is not known when the model is compiled",
     "give data and variables a known length, by shape or freeze_model=True",
 )
 
 # Refusals of sums of squares.
 TOO_MANY_CELLS = Refusal(
-    "too few rows read the same parameters", "nothing, unless groups can be joined"
+    "too few rows share the same parameters", "nothing, unless groups can be merged"
 )
 COUNTS = Refusal(
-    f"{TOO_MANY_CELLS.text}: {{n}} rows in {{cells}} cells with {{k}} parameters each",
+    f"{TOO_MANY_CELLS.text}: {{n}} rows in {{cells}} groups with {{k}} parameters each",
     TOO_MANY_CELLS.advice,
 )
 NOT_LINEAR = Refusal(
@@ -66,28 +66,28 @@ NOT_LINEAR = Refusal(
     "nothing, unless it can be a constant matrix, of a spline for instance, times coefficients",
 )
 TOO_MANY_PRODUCTS = Refusal(
-    "the expanded predictor has too many products: {most} is the limit",
+    "the expanded predictor is a sum of too many products: {most} is the limit",
     "nothing, unless the predictor can be written with fewer products",
 )
 TOO_MANY_PARAMETERS = Refusal(
-    "too many parameters in each cell: {k}, where {most} is the limit",
+    "rows share too many parameters: {k}, where {most} is the limit",
     "nothing, unless groups can have fewer coefficients",
 )
 COMPACTED = Refusal(
-    "rows repeat so often that row compaction leaves as few rows",
-    "nothing: row compaction merges these rows",
+    "merging repeated rows (fastlogp_compact_rows) leaves as few rows",
+    "nothing: these rows are merged",
 )
 ZERO_WEIGHTS = Refusal(
-    "some weights are zero, and 0 * inf is NaN where a square is infinite",
-    "leave out rows of weight zero",
+    "some weights are zero, and 0 * inf would be NaN if a square is infinite",
+    "drop the rows with weight zero",
 )
 BAD_CONSTANTS = Refusal(
     "constants are not finite, squares of constants overflow or underflow, or weights have both signs",
-    "look for NaN, infinities, signs and units in data and weights",
+    "check data and weights for NaN, infinities, negative signs, and units that make values huge or tiny",
 )
 NO_SUMS = Refusal(
     "the sum of the weights of equal rows overflows",
-    "give the weights, or the data, another unit",
+    "rescale the weights, or the data",
 )
 
 
@@ -98,29 +98,31 @@ def why_unknown(x: TensorVariable) -> Refusal:
     # An input of unknown length determines the number of rows.
     for source in explicit_graph_inputs([x]):
         if None in getattr(source.type, "shape", ()):  # a list of tensors has no shape
-            return own_entry_of(source)
+            return row_specific(source)
     return UNKNOWN
 
 
 def why_distinct(grid: Grid, where: Where, terms: Iterable[Term]) -> Refusal:
     """Return the reason why the rows of these terms hardly repeat."""
-    own = why_own_entries(grid, where, [term.x for term in terms])
-    return own or TOO_FEW.about(share=f"{MAX_DISTINCT_SHARE:.0%}", n=grid.n_rows)
+    refusal = why_row_specific(grid, where, [term.x for term in terms])
+    return refusal or TOO_FEW.about(share=f"{MAX_DISTINCT_SHARE:.0%}", n=grid.n_rows)
 
 
-def why_own_entries(grid: Grid, where: Where, of_rows: Iterable[TensorVariable]) -> Refusal | None:
-    """Return the reason why rows read their own entries of a variable that is not constant; None if they do not."""
-    leaves = _long_leaves(grid, of_rows, where)
+def why_row_specific(grid: Grid, where: Where, of_rows: Iterable[TensorVariable]) -> Refusal | None:
+    """Return the refusal if each row reads a different entry of a variable that is not constant, None otherwise."""
+    leaves = _row_specific_leaves(grid, of_rows, where)
     source = _of_source(ancestors(leaves))
     if source is not None or not leaves:
         return source
-    return own_entry_of(leaves[0])
+    return row_specific(leaves[0])
 
 
-def own_entry_of(x: TensorVariable) -> Refusal:
-    """Return the refusal of rows that each read their own entry of ``x``."""
+def row_specific(x: TensorVariable) -> Refusal:
+    """Return the refusal of rows that each read a different entry of ``x``."""
     name = name_of(x)
-    return ONE_EACH.about(name=name if x.name or x.owner is None else f"{_kind_of(x)} {name}")
+    return ONE_VALUE_PER_ROW.about(
+        name=name if x.name or x.owner is None else f"{_kind_of(x)} {name}"
+    )
 
 
 def _kind_of(x: TensorVariable) -> str:
@@ -146,7 +148,7 @@ def _of_source(variables: Iterable[Variable]) -> Refusal | None:
             return RANDOM.about(name=name_of(x))
         # A minibatch draws inside an Op, and only its generator is an ancestor.
         if isinstance(x.type, RandomType):
-            return RANDOM.about(name=x.name or "a minibatch, or another generator of its own")
+            return RANDOM.about(name=x.name or "a minibatch or another random generator")
     return None
 
 
@@ -159,19 +161,19 @@ def _say_that_data_can_change() -> None:
     )
 
 
-def _long_leaves(
+def _row_specific_leaves(
     grid: Grid, of_rows: Iterable[TensorVariable], where: Where
 ) -> list[TensorVariable]:
-    """Return the variables, except constants, of which each row reads its own entry."""
+    """Return the variables, except constants, of which each row reads a different entry."""
     leaves: dict[TensorVariable, None] = {}
     for x, _, view in grid.walk([(x, where) for x in of_rows]):
-        if is_own_entry(x, view):
+        if is_row_specific(x, view):
             leaves[x] = None
     return [*leaves]
 
 
-def is_own_entry(x: TensorVariable, view: View) -> bool:
-    """Return whether each row reads its own entry of ``x``, which is not constant."""
+def is_row_specific(x: TensorVariable, view: View) -> bool:
+    """Return whether each row reads a different entry of ``x``, which is not constant."""
     return not view.inputs and not isinstance(x, Constant) and not _looks_up(x)
 
 

@@ -70,7 +70,7 @@ def _entries_of_cumsum(x: TensorVariable) -> tuple[TensorVariable, np.ndarray] |
     [y], found = sums.owner.inputs, provenance(read)
     if found is None or not moved_inputs(read) or y.type.ndim != 1:
         return None
-    # An index beyond the end, which raises when called, makes `read` a leaf of its own.
+    # An index beyond the end, which raises when called, makes `read` a separate leaf.
     if [*found.leaves] != [sums]:
         return None
     return (y, found.codes - 1) if y.type.dtype in float_dtypes else None

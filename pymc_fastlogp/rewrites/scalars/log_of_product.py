@@ -81,7 +81,7 @@ def with_one_exponential(x: TensorVariable) -> TensorVariable | None:
 
 
 def _factors(x: TensorVariable) -> list[TensorVariable]:
-    """Return what ``x`` is a product of, or ``x`` alone; a product within a product is kept apart where something else reads it, too."""
+    """Return the factors of ``x``, or ``x`` itself. A product within a product is not split if another node reads the inner product."""
     return flatten(x, ps.Mul) if count_leaves(x, ps.Mul) <= MOST_FACTORS else [x]
 
 

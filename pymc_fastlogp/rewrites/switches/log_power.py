@@ -11,7 +11,7 @@
 logarithms remain. A product needs no logarithm per row, and its terms are linear in the effects of groups and covariates, so
 that rows can be summed by group.
 
-The limit is that of :mod:`~pymc_fastlogp.rewrites.scalars.log_of_product`. Where ``m`` holds, both sides are zero, or NaN for a
+The limit is the limit of :mod:`~pymc_fastlogp.rewrites.scalars.log_of_product`. Where ``m`` holds, both sides are zero, or NaN for a
 rate that is infinite or NaN.
 
 When it applies

@@ -21,7 +21,7 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 from pymc_fastlogp.analysis.constants import broadcast, fill_value
 from pymc_fastlogp.rewrites.replacement import replacement
 from pymc_fastlogp.rewrites.rows.compact.terms import conjunction
-from pymc_fastlogp.rewrites.rows.view.open_lengths import comparisons
+from pymc_fastlogp.rewrites.rows.view.length_checks import length_checks
 
 
 @node_rewriter([switch])
@@ -34,7 +34,7 @@ def local_masked_switch(fgraph: FunctionGraph, node: Apply) -> list[TensorVariab
         return None
     if v.type == out.type and _agree(u, v, mask):
         # A condition of another length raises, so it must stay.
-        return None if comparisons(condition) else [v]
+        return None if length_checks(condition) else [v]
     value = _value_where(u, mask)
     if value is None or fill_value(u) is not None:
         return None

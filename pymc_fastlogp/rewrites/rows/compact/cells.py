@@ -1,4 +1,4 @@
-r"""Sum weights, and count rows, in each cell.
+r"""Weight of each cell: the sum of the weights of its rows, or their number. A cell is a set of equal rows.
 
 With :math:`C_u = \sum_{i \in u} c_i` a term is :math:`\sum_i c_i h_i = \sum_u C_u h_u` wherever :math:`h` is finite. If
 :math:`h_u` is infinite, the left side is NaN for a zero :math:`c_i`, or for weights of both signs. To be NaN for the

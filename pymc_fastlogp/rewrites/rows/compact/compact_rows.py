@@ -107,7 +107,7 @@ from pymc_fastlogp.rewrites.rows.refusals import (
 )
 from pymc_fastlogp.rewrites.rows.view.columns import RowReads, is_cheap, reads_of
 from pymc_fastlogp.rewrites.rows.view.grid import ChosenRows, Grid
-from pymc_fastlogp.rewrites.rows.view.open_lengths import comparisons
+from pymc_fastlogp.rewrites.rows.view.length_checks import length_checks
 
 NAME = "fastlogp_compact_rows"
 
@@ -249,7 +249,7 @@ def _in_cells(
     compaction: Compaction, loop: CellLoop, cells: WeightedCells, *, is_sum: bool
 ) -> TensorVariable:
     """Return the summand of a loop at one row per cell, with weights."""
-    chosen = ChosenRows(compaction.grid.shape, cells.n, comparisons(compaction.tree.x))
+    chosen = ChosenRows(compaction.grid.shape, cells.n, length_checks(compaction.tree.x))
     anywhere = cells.rows(None)
     at = partial(chosen.at, where=anywhere)
     factors = {

@@ -1,7 +1,7 @@
 r"""Group terms into loops over cells.
 
 The key of a term consists of the columns that the term reads. A *cell* is a set of rows with equal keys. A term alone
-needs one evaluation per cell of its own key. A loop evaluates all its terms in each of its cells, so a term can join a
+needs one evaluation per cell of the term's key. A loop evaluates all its terms in each of its cells, so a term can join a
 loop with a finer key:
 
 - A term joins if the loop has at most :math:`1 / 0.7` times as many cells as the term.
@@ -18,7 +18,7 @@ Shared subexpressions are then computed once, and large numbers that cancel with
     \sum_i (f_i - c_i) = \sum_i f_i - C, \qquad C = \sum_i c_i
 
 saves one load of :math:`c_i` per row. :math:`C` is exact to its last digit. Partial sums of :math:`f_i` may exceed
-those of :math:`f_i - c_i` by :math:`\sum_i |c_i|`. Each addition rounds by at most :math:`u = 2^{-53}` times the
+partial sums of :math:`f_i - c_i` by :math:`\sum_i |c_i|`. Each addition rounds by at most :math:`u = 2^{-53}` times the
 partial sum, with random signs. So :math:`n` additions lose about :math:`u \sqrt{n} \sum_i |c_i|`. A log density is of
 order one per row, and the loss must stay below :math:`10^{-12} n`. So the ``gammaln(y + 1)`` of 5000 Poisson counts
 leaves the sum if the mean is below 127. For 1e7 rows the limit is 2.8. Constants near 1e9 stay in the rows, where they
@@ -43,7 +43,7 @@ from pymc_fastlogp.rewrites.rows.view.keys import MAX_DISTINCT_SHARE, Codes
 # Evaluations of a term that cost as much as one more loop.
 OVERHEAD = 32
 
-# Ratio of cells at which arithmetic with weights of its own gets a separate loop.
+# Ratio of cells at which arithmetic that would add weight loads gets a separate loop.
 MIN_CELL_RATIO = 4
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -168,7 +168,7 @@ def _reads_weights_alone(term: Term, loop: CellLoop) -> bool:
 
 
 def may_leave(term: Term, n_rows: int) -> bool:
-    """Return whether a term is a constant that is only added, and small enough to be summed apart."""
+    """Return whether a term is a constant that is only added, and small enough to be summed separately."""
     is_added = term.factor is None and term.mask is None and len(term.weights) == 1
     if not is_added or term.x.type.dtype != "float64":
         return False

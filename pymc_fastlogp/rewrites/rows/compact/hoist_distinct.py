@@ -38,15 +38,15 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp import decisions
 from pymc_fastlogp.analysis.elemwise import is_elemwise
 from pymc_fastlogp.analysis.scalar_facts import Cost, ops_where
+from pymc_fastlogp.ops import GammaDifference
 from pymc_fastlogp.rewrites.loggamma.binet import Rising
-from pymc_fastlogp.rewrites.loggamma.gamma_difference import GammaDifference
 from pymc_fastlogp.rewrites.replacement import replacement
 from pymc_fastlogp.rewrites.rows.compact.grouping import OVERHEAD
 from pymc_fastlogp.rewrites.rows.view.chunks import first_rows, rows_in
 from pymc_fastlogp.rewrites.rows.view.columns import reads_of
 from pymc_fastlogp.rewrites.rows.view.grid import ChosenRows
 from pymc_fastlogp.rewrites.rows.view.keys import Codes
-from pymc_fastlogp.rewrites.rows.view.open_lengths import comparisons
+from pymc_fastlogp.rewrites.rows.view.length_checks import length_checks
 
 NAME = "fastlogp_hoist_distinct"
 
@@ -92,7 +92,7 @@ def _look_up(
 ) -> TensorVariable:
     """Return ``x`` evaluated at the first row of each cell, and indexed by cell."""
     firsts = np.unravel_index(first_rows(codes.of_row, codes.n_cells, rows_in(None, shape)), shape)
-    chosen = ChosenRows(shape, codes.n_cells, comparisons(x))
+    chosen = ChosenRows(shape, codes.n_cells, length_checks(x))
     distinct = chosen.at(x, dict(zip(axes, firsts, strict=True)))
     rows = distinct[constant(codes.of_row.astype("int64").reshape(shape))]
     return moveaxis(rows, range(len(axes)), axes)

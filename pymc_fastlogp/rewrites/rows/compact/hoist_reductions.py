@@ -5,7 +5,7 @@
     logsumexp(z * b, axis=1)  ->  logsumexp(z_u * b, axis=1)[i]     z constant, u its distinct rows, i their numbers
     dot(x, b)                 ->  dot(x_u, b)[i]
 
-The gather costs a load, and an addition in memory in the gradient. Both are small beside a reduction of many entries.
+The gather costs a load, and an addition in memory in the gradient. Both are small compared with a reduction of many entries.
 The rule runs before row compaction. A likelihood reads further columns, so it has at least as many cells as the
 reduction has distinct rows. Several likelihoods may share one reduction.
 

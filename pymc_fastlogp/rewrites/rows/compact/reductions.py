@@ -1,4 +1,4 @@
-"""Parse reductions over rows, and build the same reduction of a replacement."""
+"""Reductions over rows: parse a reduction of a variable, and apply the same reduction to a variable with fewer rows."""
 
 from collections.abc import Iterable
 from functools import reduce

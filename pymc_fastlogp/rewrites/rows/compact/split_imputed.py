@@ -1,4 +1,4 @@
-r"""Sum the complete rows of imputed data apart from the rows with unknown entries.
+r"""Sum the complete rows of imputed data separately from the rows with unknown entries.
 
 .. code::
 
@@ -64,7 +64,7 @@ from pymc_fastlogp.rewrites.rows.compact.reductions import (
     sum_of_blocks,
     with_accumulator_dtype,
 )
-from pymc_fastlogp.rewrites.rows.refusals import is_own_entry
+from pymc_fastlogp.rewrites.rows.refusals import is_row_specific
 from pymc_fastlogp.rewrites.rows.view.grid import (
     ChosenRows,
     Grid,
@@ -193,7 +193,7 @@ def _blocks(imputed: list[Imputed]) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _imputed(x: TensorVariable, axis: int, n: int) -> list[Imputed] | None:
-    """Return the imputed arrays that rows read; None if rows read other entries of their own, or entries of unknown length."""
+    """Return the imputed arrays that rows read; None if rows read row-specific entries of other variables, or entries of unknown length."""
     grid, found, seen = Grid((n,)), [], set()
     to_see: list[tuple[TensorVariable, Where]] = [(x, {axis: 0})]
     while to_see:
@@ -207,7 +207,7 @@ def _imputed(x: TensorVariable, axis: int, n: int) -> list[Imputed] | None:
             found.append(array)
             continue
         view = grid.view(y, where)
-        if is_own_entry(y, view):
+        if is_row_specific(y, view):
             return None
         to_see += view.inputs
     return found
@@ -244,7 +244,7 @@ def _are_parameters(entries: Entries) -> bool:
         return True
     axis = int(np.argmax(leaf.type.shape))
     walk = Grid((leaf.type.shape[axis],)).walk([(leaf, {axis: 0})])
-    return any(is_own_entry(x, view) for x, _, view in walk)
+    return any(is_row_specific(x, view) for x, _, view in walk)
 
 
 def _is_combined(x: TensorVariable) -> bool:

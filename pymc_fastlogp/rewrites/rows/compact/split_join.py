@@ -49,7 +49,7 @@ from pymc_fastlogp.rewrites.rows.compact.reductions import (
 
 NAME = "fastlogp_split_join"
 
-# Each block becomes a loop, with code and overhead of its own.
+# Each block becomes a loop, with additional code and overhead.
 MOST_BLOCKS = 8
 SHORTEST = 32
 

@@ -344,7 +344,7 @@ def _difference(splitter: Splitter, node: Apply) -> Branch:
 
 
 def _added(splitter: Splitter, node: Apply) -> tuple[Tree, ...]:
-    """Split the operands of a sum. A zero branch can be dropped beside an operand that is no switch."""
+    """Split the operands of a sum. A zero branch can be dropped if another operand is no switch."""
     added = splitter.added or not all(map(_is_split, node.inputs))
     return tuple(map(replace(splitter, added=added).split, node.inputs))
 

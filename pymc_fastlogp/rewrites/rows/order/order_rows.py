@@ -34,7 +34,7 @@ Refusals are logged if another order would pay:
 
 - A reader of the rows that is neither a sum nor an ``all`` along them: an output per row, a maximum, a sum by group.
 - Rows that read other rows, as differences of neighbors do, or a variable with the rows along two axes.
-- Rows that read their own entry of a variable: a latent variable, a cumulative sum, shared data, random numbers.
+- Rows that each read a different entry of a variable: a latent variable, a cumulative sum, shared data, random numbers.
   Permuting such an entry would cost a gather, and a scatter in the gradient.
 """
 

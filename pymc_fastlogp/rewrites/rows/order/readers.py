@@ -25,7 +25,7 @@ from pymc_fastlogp.rewrites.rows.refusals import (
     NEEDED_ROW_BY_ROW,
     READS_OTHERS,
     name_of,
-    own_entry_of,
+    row_specific,
 )
 from pymc_fastlogp.rewrites.rows.view.chunks import narrowest
 from pymc_fastlogp.rewrites.rows.view.columns import order_of
@@ -235,11 +235,11 @@ def _in_order(where: Where) -> bool:
 
 
 def _read_leaf(found: RowIndices, x: TensorVariable, where: Where) -> None:
-    """Record the index of a leaf, or a refusal if rows read their own entries."""
+    """Record the index of a leaf, or a refusal if each row reads a different entry."""
     gather = parse_gather(x.owner) if isinstance(x.owner_op, AdvancedSubtensor) else None
     of_arrays = {} if gather is None else gather.of_arrays(where)
     if gather is None or not of_arrays:
-        found.refusal = own_entry_of(x)
+        found.refusal = row_specific(x)
         return
     [index, *others] = gather.arrays.values()
     if index.ndim == 1 and isinstance(position := of_arrays.get(0, 0), np.ndarray):

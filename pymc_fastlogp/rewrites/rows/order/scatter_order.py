@@ -4,7 +4,7 @@ The gradient of ``theta[g]`` adds the contribution of each row to the entry of i
 :math:`y_{g_i} \mathrel{+}= x_i`. The cost of a row depends on the distances of equal :math:`g_i`
 (``docs/kernel/scatter.md``):
 
-- 0.67 ns as vectors, if equal entries are at least a vector apart;
+- 0.67 ns as vectors, if equal entries are at least a vector length from each other;
 - 0.97 to 0.42 ns in registers, if the mean run of equal entries is at least a vector long (16 lanes);
 - 0.77 ns or more lane by lane otherwise;
 - 0.2 ns if the index is ascending without gaps: neighbors are added to neighbors, without gather or scatter;

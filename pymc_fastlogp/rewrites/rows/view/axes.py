@@ -26,10 +26,10 @@ def repeat_rows(x: TensorVariable, n_rows: int) -> TensorVariable:
     return alloc(x, n_rows, *(x.shape[axis] for axis in range(1, x.type.ndim)))
 
 
-def own_positions(x: TensorVariable, n_rows: int, n_axes: int) -> np.ndarray:
-    """Return the position of each row in ``x``, zeros if ``x`` has one row, with ``n_axes`` axes of length one appended."""
-    own = np.zeros(n_rows, dtype=int) if x.type.shape[0] == 1 else np.arange(n_rows)
-    return own.reshape(-1, *(1,) * n_axes)
+def row_positions(x: TensorVariable, n_rows: int, n_axes: int) -> np.ndarray:
+    """Return positions on the first axis of ``x``, one per row: 0 to n - 1, or zeros if that axis has length one; ``n_axes`` axes of length one follow."""
+    positions = np.zeros(n_rows, dtype=int) if x.type.shape[0] == 1 else np.arange(n_rows)
+    return positions.reshape(-1, *(1,) * n_axes)
 
 
 def normalize_axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:

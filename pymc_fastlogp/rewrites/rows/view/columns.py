@@ -1,6 +1,10 @@
-"""Cache the columns that the rows of a graph read, factorized once for all rules.
+"""Columns that a variable reads in each row: the data and indices that determine its value in the row, cached for all rules.
 
-Consecutive rules query the same rows. A column depends on its variable alone, so that it stays valid when the graph
+A *column* is an array with one number per row: entries of a constant, or positions in another variable. Two rows with the same
+numbers in all columns of a variable have the same value of the variable. :mod:`~pymc_fastlogp.rewrites.rows.view.keys`
+factorizes columns.
+
+Consecutive rules query the same rows. A column depends on its variable alone, so the column stays valid when the graph
 around the variable is rewritten.
 """
 
@@ -28,7 +32,7 @@ COSTLY = (Dot, Softmax, LogSoftmax, LogSumExp)
 
 
 class ColumnsRead(NamedTuple):
-    """Columns that an expression reads in a row, and whether the expression is cheap arithmetic."""
+    """Numbers of the columns that a variable reads in a row, and whether the variable is computed by cheap arithmetic."""
 
     columns: frozenset[int]
     is_cheap: bool
@@ -38,7 +42,7 @@ NO_COLUMNS = ColumnsRead(frozenset(), True)
 
 
 class RowReads:
-    """Columns read by the rows of one shape.
+    """Columns of the variables that are computed at the rows of one grid.
 
     Parameters
     ----------
@@ -66,7 +70,7 @@ class RowReads:
         return self._reads[id(view)]
 
     def codes(self, x: TensorVariable, where: Where) -> Codes | None:
-        """Return the codes of equal rows of ``x``, None if rows hardly repeat."""
+        """Return one code per row, equal for rows with equal columns of ``x``; None if rows hardly repeat."""
         return self.keys.codes(self.of(x, where).columns)
 
 
@@ -76,7 +80,7 @@ class SharedReads(Feature):
     def __init__(self) -> None:
         self._by_shape: dict[tuple[int, ...], RowReads] = {}
         self._order: list[Apply] | None = None
-        self.asked: set[tuple[Hashable, TensorVariable]] = set()
+        self.queries: set[tuple[Hashable, TensorVariable]] = set()
 
     def clone(self) -> "SharedReads":
         """Return an empty cache for another graph."""
@@ -111,11 +115,11 @@ def reads_of(fgraph: FunctionGraph, shape: tuple[int, ...]) -> RowReads:
     return shared.of_shape(shape)
 
 
-def is_asked_again(fgraph: FunctionGraph, rule: Hashable, x: TensorVariable) -> bool:
-    """Return whether a rule has asked this about a variable before, and record the question."""
-    asked: set[tuple[Hashable, TensorVariable]] = fgraph.row_reads.asked
-    is_known = (rule, x) in asked
-    asked.add((rule, x))
+def is_repeated_query(fgraph: FunctionGraph, rule: Hashable, x: TensorVariable) -> bool:
+    """Return whether a rule has queried a variable before, and record the query."""
+    queries: set[tuple[Hashable, TensorVariable]] = fgraph.row_reads.queries
+    is_known = (rule, x) in queries
+    queries.add((rule, x))
     return is_known
 
 

@@ -43,11 +43,11 @@ from pymc_fastlogp.analysis.gathers import Where, parse_gather, position_key
 from pymc_fastlogp.rewrites.rows.view.axes import (
     arrange_axes,
     normalize_axes,
-    own_positions,
     repeat_rows,
+    row_positions,
     take,
 )
-from pymc_fastlogp.rewrites.rows.view.open_lengths import fitting
+from pymc_fastlogp.rewrites.rows.view.length_checks import after_length_checks
 
 # A variable that is viewed at more positions is computed for all rows. Each level of nested shifts such as `x[p] + x[q]`
 # doubles the number of positions.
@@ -60,7 +60,7 @@ class View(NamedTuple):
     Attributes
     ----------
     inputs : list of (TensorVariable, Where)
-        Operands, and the positions at which they are viewed in turn.
+        Operands, and the positions at which these are viewed.
     rebuild : callable
         Computes the variable at the chosen rows from ``inputs`` there. The first axis is the axis of the rows, of
         length one if all rows are equal. Axes that are not in the grid follow in order.
@@ -75,7 +75,7 @@ class View(NamedTuple):
 
 
 class Grid:
-    """Cached views of variables that are computed at all rows of a grid.
+    """All rows of a grid, with a cached :class:`View` of each variable.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class Grid:
         return np.zeros_like(position) if length == 1 else position
 
     def _is_leaf(self, x: TensorVariable, where: Where) -> bool:
-        """Return whether ``x`` has been viewed at many positions. Positions that all rows share are not counted."""
+        """Return whether ``x`` is made a leaf, because it has been viewed at many positions. Positions that all rows share are not counted."""
         arrays = [p for p in where.values() if isinstance(p, np.ndarray) and p.size > 1]
         self._n_positions[x] += bool(arrays)
         return bool(arrays) and self._n_positions[x] > MOST_POSITIONS
@@ -158,7 +158,7 @@ class Grid:
 
 
 class ChosenRows(Grid):
-    """Variables at chosen rows of a grid. Each ``Where`` holds arrays with one position per chosen row.
+    """Some rows of a grid: build variables at these rows alone, by :meth:`at`. Each ``Where`` holds arrays with one position per chosen row.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ class ChosenRows(Grid):
     n_chosen : int
         Number of chosen rows.
     conditions : sequence of TensorVariable
-        Comparisons of lengths that no type knows, see :mod:`~pymc_fastlogp.rewrites.rows.view.open_lengths`.
+        Checks of lengths that are not static, see :mod:`~pymc_fastlogp.rewrites.rows.view.length_checks`.
     """
 
     def __init__(
@@ -201,10 +201,11 @@ class ChosenRows(Grid):
     def take(
         self, x: TensorVariable, by_axis: Mapping[int, np.ndarray], rest: Sequence[int]
     ) -> TensorVariable:
-        """Index a leaf by arrays on some axes, after the comparisons of its lengths."""
-        return take(fitting(x, self.conditions), by_axis, rest)
+        """Index a leaf by arrays on some axes, after the checks of its lengths."""
+        return take(after_length_checks(x, self.conditions), by_axis, rest)
 
     def _is_leaf(self, x: TensorVariable, where: Where) -> bool:
+        """Return whether ``x`` is made a leaf, also because it has fewer rows than are chosen."""
         return self._has_fewer_rows(x, where) or super()._is_leaf(x, where)
 
     def _has_fewer_rows(self, x: TensorVariable, where: Where) -> bool:
@@ -317,7 +318,7 @@ def _join(grid: Grid, node: Apply, where: Where) -> View | None:
 
 
 def _alloc(grid: Grid, node: Apply, where: Where) -> View:
-    """View a repeated value. The repetition over the rows stays, since a join may read it."""
+    """View an ``Alloc`` as the repeated value at the rows, repeated over the chosen rows, because a join does not broadcast."""
     x, *shape = node.inputs
     added = len(shape) - x.type.ndim
     of_input = {axis - added: p for axis, p in where.items() if axis >= added}
@@ -362,7 +363,7 @@ def _slices(grid: Grid, node: Apply, where: Where) -> View | None:
 def _gather(grid: Grid, node: Apply, where: Where) -> View | None:
     """View ``x[.., g, h, ..]``, where ``g, h`` are constant arrays on adjacent axes.
 
-    An axis of ``x`` that is at least as long as the rows is most likely computed row by row, so ``x`` is viewed in turn.
+    An axis of ``x`` that is at least as long as the rows is most likely computed row by row, so ``x`` is viewed as well.
     Otherwise ``x`` is a table in which the rows look up entries.
     """
     gather = parse_gather(node)
@@ -390,7 +391,7 @@ def _gather(grid: Grid, node: Apply, where: Where) -> View | None:
             return arrange_axes(
                 arrange_axes(inputs[0], [0, *"x" * len(extra), *after.values()]), arrange
             )
-        by_axis = {0: own_positions(inputs[0], rows.n_chosen, len(extra)), **looked_up}
+        by_axis = {0: row_positions(inputs[0], rows.n_chosen, len(extra)), **looked_up}
         rest = [axis for axis in after.values() if axis not in by_axis]
         return arrange_axes(take(inputs[0], by_axis, rest), arrange)
 

@@ -1,4 +1,4 @@
-r"""Number the distinct keys of rows in time linear in the rows: equal rows get equal numbers.
+r"""Codes of rows: equal rows get equal codes, in time linear in the number of rows.
 
 A key consists of columns. Each column is factorized by its bits, so ``-0.0`` is not ``0.0`` and NaN equals NaN. Columns
 are combined in pairs: codes :math:`a_i < A` and :math:`b_i < B` give the code :math:`a_i B + b_i`. This code is

@@ -31,7 +31,9 @@ def look_up(index: Integers, name: str, table: Sequence[float]) -> Floats:
     For eight lanes LLVM emits one register permutation if the CPU supports this size. Fewer lanes are loaded from memory.
     """
     builder = index.builder
-    entry = _in_register(table) if index.width == GROUP else _in_memory(builder, name, table)
+    entry = (
+        _register_lookup(table) if index.width == GROUP else _memory_lookup(builder, name, table)
+    )
     found = ir.Constant(ir.VectorType(F64, index.width), ir.Undefined)
     for lane in map(I32, range(index.width)):
         value = entry(builder, builder.extract_element(index.value, lane))
@@ -39,12 +41,14 @@ def look_up(index: Integers, name: str, table: Sequence[float]) -> Floats:
     return Floats(builder, found)
 
 
-def _in_register(table: Sequence[float]) -> Entry:
+def _register_lookup(table: Sequence[float]) -> Entry:
+    """Return the lookup of one entry in a constant vector, which stays in a register."""
     entries = ir.Constant(ir.VectorType(F64, len(table)), list(table))
     return lambda builder, i: builder.extract_element(entries, i)
 
 
-def _in_memory(builder: ir.IRBuilder, name: str, table: Sequence[float]) -> Entry:
+def _memory_lookup(builder: ir.IRBuilder, name: str, table: Sequence[float]) -> Entry:
+    """Return the lookup of one entry in a constant array in memory."""
     array = ir.Constant(ir.ArrayType(F64, len(table)), list(table))
     entries = private_constant(builder.module, f"pymc_fastlogp.table.{name}", array)
     return lambda builder, i: builder.load(builder.gep(entries, [I64(0), i]))

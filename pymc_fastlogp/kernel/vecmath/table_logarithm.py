@@ -21,7 +21,7 @@ small integer that is added to an entry. For :math:`k = 1` the entries also abso
 from dataclasses import dataclass
 
 from pymc_fastlogp.kernel.vecmath.exponential import BIAS, LN2, MANTISSA_BITS
-from pymc_fastlogp.kernel.vecmath.groups import look_up
+from pymc_fastlogp.kernel.vecmath.lane_groups import look_up
 from pymc_fastlogp.kernel.vecmath.logarithm import MANTISSA_MASK
 from pymc_fastlogp.kernel.vecmath.polynomials import CELL_LOGS, CELL_RECIPROCALS, LOG_CELL
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers
@@ -31,7 +31,7 @@ CELL_BITS = 3
 
 
 @dataclass(frozen=True)
-class CellLogarithm:
+class TableLogarithm:
     """The parts of log(x) for x from 2**-1022 to inf.
 
     Attributes
@@ -52,7 +52,7 @@ class CellLogarithm:
     low: Floats
 
     @classmethod
-    def of(cls, x: Floats) -> "CellLogarithm":
+    def of(cls, x: Floats) -> "TableLogarithm":
         """Split x and compute the polynomial."""
         bits = x.bits()
         from_half = bits - HALF_BITS

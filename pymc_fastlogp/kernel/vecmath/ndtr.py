@@ -8,7 +8,7 @@ For :math:`x \ge 0` let :math:`h(x) = \mathrm{erfcx}(x/\sqrt 2)/2`. Then
     \log \Phi(-x) &= -x^2/2 + \log h(x), & \log \Phi(x) &= \log(1 - \Phi(-x))
 
 so that no intermediate underflows before the result, and small results keep their digits on both sides.
-:math:`h` has the formula of erfcx in :mod:`.error`, with :math:`3 \sqrt 2` instead of 3 and :math:`1/\sqrt{2\pi}` instead of
+:math:`h` has the formula of erfcx in :mod:`.erf`, with :math:`3 \sqrt 2` instead of 3 and :math:`1/\sqrt{2\pi}` instead of
 :math:`1/\sqrt\pi`, so that :math:`x` is not divided by :math:`\sqrt 2`. log_ndtr evaluates
 one logarithm, of the pair :math:`h` or of the pair :math:`1 - \Phi(-x)`.
 
@@ -16,7 +16,7 @@ one logarithm, of the pair :math:`h` or of the pair :math:`1 - \Phi(-x)`.
 """
 
 from pymc_fastlogp.kernel.vecmath.compensated import product
-from pymc_fastlogp.kernel.vecmath.error import (
+from pymc_fastlogp.kernel.vecmath.erf import (
     HalfLineConstants,
     erfcx_on_half_line,
     times_exp_of_minus,

@@ -1,4 +1,4 @@
-"""Machine code in memory. Loading it needs LLVM alone, not the compiler of this package."""
+"""Machine code loaded into memory, by LLVM alone: a process with cached code does not import the kernel compiler."""
 
 import os
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ from pymc_fastlogp.kernel.native.target import (
 KERNEL = Path(__file__).parents[1]
 
 
-class Code:
-    """Machine code in memory.
+class LoadedCode:
+    """Machine code of one function, loaded into memory.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Code:
 
 
 def engine(code: bytes) -> llvm.ExecutionEngine:
-    """Load object code whose symbols are bound; the returned engine owns the code."""
+    """Load object code whose symbols are bound. The returned LLVM engine owns the memory."""
     loaded = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
     loaded.add_object_file(llvm.ObjectFileRef.from_data(code))
     loaded.finalize_object()

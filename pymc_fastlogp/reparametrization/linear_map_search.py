@@ -1,4 +1,7 @@
-"""Linear coordinates for the parameters of a model that are correlated in the posterior, such as coefficients of a regression."""
+"""Search for the linear map of a model: choose its correlated parameters, at the mode, and check that a map helps.
+
+The map itself is derived in :mod:`~pymc_fastlogp.reparametrization.linear_map`.
+"""
 
 import logging
 from collections.abc import Collection
@@ -8,8 +11,8 @@ import numpy as np
 from pytensor.graph.traversal import ancestors
 
 from pymc_fastlogp.reparametrization.linear_map import Indices, LinearMap, linear_map
-from pymc_fastlogp.reparametrization.mode import Array, Density, find_mode
 from pymc_fastlogp.reparametrization.model_with_sites import find_effects
+from pymc_fastlogp.reparametrization.posterior_mode import Array, Density, find_mode
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -54,11 +57,11 @@ def find_linear_map(
         if rv.name not in effects and _has_random_parameters(model, rv)
     ]
     if dependent:
-        logger.info("coordinates stay as they are: priors depend on others, %s", *dependent[:1])
+        logger.info("no linear map: the prior of %s depends on other parameters", *dependent[:1])
         return None
     # Effects with sites have another distribution, and are not found again.
     if without_site := [*find_effects(model).kinds]:
-        logger.info("coordinates stay as they are: effects have no sites, %s", *without_site[:1])
+        logger.info("no linear map: the effect %s has no site", *without_site[:1])
         return None
     # The search may visit points with a gradient that is not finite. Results are checked.
     with np.errstate(all="ignore"):
@@ -67,13 +70,13 @@ def find_linear_map(
                 compiled.logp_dlogp, x, *_variable_indices(model, compiled, effects)
             )
         except (ValueError, np.linalg.LinAlgError) as error:
-            logger.info("coordinates stay as they are: %s", error)
+            logger.info("no linear map: %s", error)
             return None
         if found is None or not np.isfinite(ratio):
             return None
         mismatch = _mismatch(compiled.logp_dlogp, found, x)
     if not mismatch <= MAX_MISMATCH:
-        message = "coordinates stay as they are: the posterior is not Gaussian, the relative error of its gradient is %.3g"
+        message = "no linear map: the posterior is not Gaussian, the relative error of its gradient is %.3g"
         logger.info(message, mismatch)
         return None
     sizes = (len(found.indices), len(found.dependents))
@@ -106,7 +109,7 @@ def _find_map_at_mode(
 
 
 def _mismatch(logp_dlogp: Density, linear_map: LinearMap, mode: Array) -> float:
-    """Return the median relative difference between the gradient and that of the Gaussian approximation, at points drawn from the latter.
+    """Return the median relative difference between the gradients of the density and of its Gaussian approximation, at points drawn from the approximation.
 
     In units of standard deviations, the gradient of a Gaussian at distance ``d`` from its mode is ``-d``.
     """

@@ -1,8 +1,8 @@
-"""Compare lengths that no type knows when a function runs, as PyTensor does.
+"""Run-time checks of lengths that are not static, so that the view of rows raises wherever PyTensor raises.
 
 ``Y - b`` with a constant ``Y`` of three columns raises unless ``b`` has three entries. Rows that read ``b[[0, 1, 2]]``
-would not raise for a fourth entry. So variables of unknown length are read only after the comparisons that the
-expression makes: of operands that are broadcast, multiplied as matrices, joined, or repeated.
+would not raise for a fourth entry. So a view reads a variable of unknown length only after the checks that the
+expression implies: of operands that are broadcast, multiplied as matrices, joined, or repeated.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,11 +20,13 @@ from pytensor.tensor.variable import TensorVariable
 # length of an operand is.
 
 ALIGNED = (Elemwise, XLogY, XLog1PY, LogAddExp, Join, Alloc)
-FIT = CheckAndRaise(ValueError, "Incompatible lengths: arrays that are combined do not fit.")
+LENGTH_CHECK = CheckAndRaise(
+    ValueError, "Incompatible lengths: arrays that are combined do not fit."
+)
 
 
-def comparisons(*variables: TensorVariable) -> tuple[TensorVariable, ...]:
-    """Return the equalities that some variables need: the length of an axis is the length that another operand's type has."""
+def length_checks(*variables: TensorVariable) -> tuple[TensorVariable, ...]:
+    """Return the conditions under which variables can be computed: each unknown length equals the static length of another operand."""
     found = {
         (operand, axis): length
         for node in applys_between([], variables)
@@ -34,9 +36,9 @@ def comparisons(*variables: TensorVariable) -> tuple[TensorVariable, ...]:
     return tuple(eq(operand.shape[axis], length) for (operand, axis), length in found.items())
 
 
-def fitting(x: TensorVariable, conditions: Sequence[TensorVariable]) -> TensorVariable:
-    """Return ``x`` after the comparisons, if its type lacks a length."""
-    return FIT(x, *conditions) if conditions and None in x.type.shape else x
+def after_length_checks(x: TensorVariable, conditions: Sequence[TensorVariable]) -> TensorVariable:
+    """Return ``x`` behind an assertion of the conditions, or ``x`` itself if its shape is static."""
+    return LENGTH_CHECK(x, *conditions) if conditions and None in x.type.shape else x
 
 
 def _compared(node: Apply) -> Iterator[tuple[TensorVariable, int, int | None]]:

@@ -16,7 +16,6 @@ from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import in_type, is_made_by
 
 # Bound on the depth of nested sums, because the walk is recursive.
-
 DEEPEST = 20
 
 

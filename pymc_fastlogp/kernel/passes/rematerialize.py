@@ -38,8 +38,8 @@ from pymc_fastlogp.kernel.passes.hoist import is_costly
 MOST_LOADS = 2
 
 
-def inline_sequences(program: Program) -> Program:
-    """Compute cheap sequences where they are read."""
+def rematerialize_sequences(program: Program) -> Program:
+    """Compute cheap sequences in the vector code that reads them."""
     if not any(isinstance(step, SequentialLoop) for step in program.steps):
         return program
     values: dict[Buffer, Store] = {}

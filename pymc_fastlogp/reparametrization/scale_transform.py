@@ -1,4 +1,4 @@
-r"""Scales of effects near zero: a change of variables without the exponential tail of the logarithm.
+r"""Change of variables for the scale of effects, which may be near zero: like the logarithm, without its exponential tail.
 
 If the data are compatible with equal effects, the density of their scale is nearly constant from zero up to some value. The density of ``v = log(x)`` then
 falls as ``exp(v)`` to the left, an exponential tail in which Hamiltonian samplers mix slowly. The right side falls at least as fast as a Gaussian. Instead,

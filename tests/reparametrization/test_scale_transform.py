@@ -10,7 +10,7 @@ from scipy import stats
 
 import pymc_fastlogp
 from pymc_fastlogp.reparametrization.model_with_sites import find_effects, with_sites
-from pymc_fastlogp.reparametrization.scales import scale_transform
+from pymc_fastlogp.reparametrization.scale_transform import scale_transform
 from tests.reparametrization import models
 
 SCALE = 2.5

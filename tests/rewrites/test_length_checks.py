@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from pytensor.raise_op import CheckAndRaise
 
 from pymc_fastlogp.decisions import collected
-from pymc_fastlogp.rewrites.rows.view.open_lengths import FIT, comparisons
+from pymc_fastlogp.rewrites.rows.view.length_checks import LENGTH_CHECK, length_checks
 from tests.rewrites.conftest import PYTHON, ops_of, pregrad
 
 N = 200
@@ -104,18 +104,18 @@ def test_rules_fire_nevertheless():
 
 def test_nothing_is_compared_where_all_lengths_are_known():
     b = pt.vector("b", shape=(3,))
-    assert comparisons(X @ b) == ()
+    assert length_checks(X @ b) == ()
     assert CheckAndRaise not in ops_of(pregrad(squares(X @ b), on=True))
 
 
 def test_an_index_needs_no_comparison():
     a = pt.vector("a")
-    assert comparisons(squares(a[GROUP])) == ()
+    assert length_checks(squares(a[GROUP])) == ()
 
 
 def test_what_is_compared():
     b, c = pt.vector("b"), pt.vector("c")
-    conditions = comparisons(pt.exp(b) + np.zeros(3), pt.dot(np.ones((4, 3)), c[:, None]))
+    conditions = length_checks(pt.exp(b) + np.zeros(3), pt.dot(np.ones((4, 3)), c[:, None]))
     function = pytensor.function([b, c], conditions, mode=PYTHON)
     assert sorted(map(bool, function(np.ones(3), np.ones(4)))) == [False, True]
     assert all(function(np.ones(3), np.ones(3)))
@@ -123,6 +123,6 @@ def test_what_is_compared():
 
 def test_what_does_not_fit_raises():
     b = pt.vector("b")
-    compared = FIT(b, *comparisons(b + np.zeros(3)))
+    compared = LENGTH_CHECK(b, *length_checks(b + np.zeros(3)))
     with pytest.raises(ValueError, match="Incompatible lengths"):
         compared.eval({b: np.ones(2)}, mode=PYTHON)
