@@ -11,9 +11,6 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-duckdb = pytest.importorskip("duckdb")
-pytest.importorskip("narwhals")
-
 N = 120_000
 # Counts, categories, rounded and continuous numbers, and numbers with a large mean.
 ROWS = f"""
@@ -31,9 +28,16 @@ FROM range({N}) t(i)
 
 
 @pytest.fixture(scope="session")
-def relation() -> Any:
+def engines() -> None:
+    """Skip a test where the extra for tables is not installed."""
+    pytest.importorskip("narwhals")
+    pytest.importorskip("duckdb")
+
+
+@pytest.fixture(scope="session")
+def relation(engines: None) -> Any:
     """Rows in DuckDB."""
-    connection = duckdb.connect()
+    connection = pytest.importorskip("duckdb").connect()
     connection.execute("SET threads = 1")
     connection.execute(f"CREATE TABLE rides AS {ROWS}")
     return connection.table("rides")

@@ -11,6 +11,8 @@ import pymc_fastlogp
 from pymc_fastlogp.models.weighted_rows import WeightedRows
 from tests.tables.conftest import N
 
+pytestmark = pytest.mark.usefixtures("engines")
+
 N_ZONES = 23
 
 

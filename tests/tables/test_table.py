@@ -14,6 +14,8 @@ from pymc_fastlogp.models.table_rows import without_tables
 from pymc_fastlogp.tables.columns import column_of
 from tests.tables.conftest import N
 
+pytestmark = pytest.mark.usefixtures("engines")
+
 
 def rows_of(frame, *columns):
     """Return the distinct rows of columns of a frame."""

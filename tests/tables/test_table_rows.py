@@ -11,6 +11,8 @@ import pymc_fastlogp
 from pymc_fastlogp.models.table_rows import without_tables
 from tests.tables.conftest import N, assert_equal_densities
 
+pytestmark = pytest.mark.usefixtures("engines")
+
 N_ZONES = 23
 
 
