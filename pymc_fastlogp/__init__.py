@@ -16,6 +16,7 @@ from pymc_fastlogp.patching import (
 )
 from pymc_fastlogp.registration import is_enabled, register
 from pymc_fastlogp.sampling import compile_kwargs, compile_pymc_model, reparametrize, sample
+from pymc_fastlogp.tables import Table, table
 from pymc_fastlogp.verification import Verification, WorstEntry, verify
 
 __version__ = "0.2.0"
@@ -26,6 +27,7 @@ __all__ = [
     "Kernels",
     "Outcome",
     "Outside",
+    "Table",
     "Verification",
     "WorstEntry",
     "benchmark",
@@ -40,6 +42,7 @@ __all__ = [
     "patched_pymc",
     "reparametrize",
     "sample",
+    "table",
     "unpatch_pymc",
     "verify",
 ]

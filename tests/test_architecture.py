@@ -18,7 +18,7 @@ FILES = sorted((Path(__file__).parents[1] / PACKAGE).rglob("*.py"))
 STOREYS = [
     ["_upstream"],
     ["config", "decisions", "lazy_import", "patching"],
-    ["analysis", "ops"],
+    ["analysis", "ops", "tables"],
     ["kernel"],
     ["rewrites"],
     ["rules"],

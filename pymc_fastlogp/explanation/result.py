@@ -148,6 +148,8 @@ class Explanation(Shown):
         Whether the printed form includes the table of rewrites.
     expected : str
         Sentence on the gain by ``reparametrize=True``, empty if only a pilot run can tell.
+    tables : mapping of str to str
+        Rows that were read for each likelihood over a table.
     """
 
     WHOLE: ClassVar[tuple[str, ...]] = ("rewrites", "rows")
@@ -160,6 +162,7 @@ class Explanation(Shown):
     deterministics: tuple[str, ...] = ()
     verbose: bool = field(default=False, compare=False)
     expected: str = ""
+    tables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def dot(self) -> str:
@@ -188,6 +191,7 @@ class Explanation(Shown):
             "stored": dict(self.stored),
             "deterministics": list(self.deterministics),
             "expected": self.expected,
+            "tables": dict(self.tables),
         }
 
     def graph(self) -> Any:
@@ -218,13 +222,14 @@ class Explanation(Shown):
         return frame.astype({"rows_before": "Int64", "rows_after": "Int64"})
 
     def sentences(self) -> list[str]:
-        """Return a sentence for each likelihood and potential, or for several that are alike, and one about kernels."""
+        """Return a sentence for each likelihood over a table, for each likelihood and potential or several that are alike, and one about kernels."""
         said = {
             name: (rows[0].kind, [(_rows_of(rows),)])
             for name, rows in self._by_variable().items()
             if rows[0].kind != "prior"
         }
         return [
+            *(f"{name}: {said_of}." for name, said_of in self.tables.items()),
             *(
                 f"{_together(names, kind) or _listed(names)}: {text}."
                 for names, kind, [(text,)] in _alike(said)

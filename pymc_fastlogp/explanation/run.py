@@ -1,7 +1,7 @@
 """The public :func:`explain`: rewrite the log density of a model as a compilation does, and report."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf, prod
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,8 @@ from pymc_fastlogp.explanation.result import WRITTEN, Explanation, Outcome, natu
 from pymc_fastlogp.explanation.terms import rewrite_terms
 from pymc_fastlogp.models.compile_lock import compiling
 from pymc_fastlogp.models.freeze import can_be_frozen, frozen_copy
-from pymc_fastlogp.models.validate import validated_model
+from pymc_fastlogp.models.table_rows import TableRows, without_tables
+from pymc_fastlogp.models.validate import model_with_variables, validated_model
 from pymc_fastlogp.rewrites.rows.compact.grouping import OVERHEAD
 
 if TYPE_CHECKING:
@@ -72,12 +73,16 @@ def explain(
     >>> [(row.rows_before, row.rows_after) for row in pymc_fastlogp.explain(model)["y"]]
     [(1000, 1)]
     """
-    model = validated_model("explain", model, freeze_model=freeze_model, gradient=False)
+    reduced, tables = without_tables(model_with_variables("explain", model))
+    model = validated_model("explain", reduced, freeze_model=freeze_model, gradient=False)
     with compiling():
-        return _explained(model, is_frozen=freeze_model and can_be_frozen(model), verbose=verbose)
+        is_frozen = freeze_model and can_be_frozen(model)
+        return _explained(model, tables, is_frozen=is_frozen, verbose=verbose)
 
 
-def _explained(model: "pm.Model", *, is_frozen: bool, verbose: bool) -> Explanation:
+def _explained(
+    model: "pm.Model", tables: Mapping[str, TableRows], *, is_frozen: bool, verbose: bool
+) -> Explanation:
     # Imports of the kernel are lazy, so that the import of the package stays short.
     from pymc_fastlogp.explanation.drawing import Picture
     from pymc_fastlogp.explanation.kernels import kernels_of
@@ -107,6 +112,7 @@ def _explained(model: "pm.Model", *, is_frozen: bool, verbose: bool) -> Explanat
         tuple(x.name for x in model.deterministics),
         verbose,
         expected,
+        {name: rows.sentence() for name, rows in tables.items()},
     )
 
 

@@ -1,1 +1,1 @@
-"""Operations on PyMC models that need no compiler: validation, freezing of data, and the lock of compilations."""
+"""Operations on PyMC models that need no compiler: validation, freezing of data, distinct rows in place of tables, and the lock of compilations."""

@@ -50,10 +50,14 @@ def copy_without_cache(model: "pm.Model") -> "pm.Model":
         A copy with the same data of a ``FrozenModel``, else the model itself.
     """
     from pymc.model import core
+
+    return copy_with_data(model) if isinstance(model, getattr(core, "FrozenModel", ())) else model
+
+
+def copy_with_data(model: "pm.Model") -> "pm.Model":
+    """Return PyMC's copy of a model, with data and dimension lengths shared as in the model."""
     from pymc.model.transform.optimization import freeze_dims_and_data
 
-    if not isinstance(model, getattr(core, "FrozenModel", ())):
-        return model
     with compile_lock():
         return with_checks_of(model, freeze_dims_and_data(model, dims=[], data=[]))
 

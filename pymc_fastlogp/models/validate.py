@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pymc_fastlogp.config import ENVIRONMENT_VARIABLE, is_switched_on
 from pymc_fastlogp.models.freeze import can_be_frozen, copy_without_cache, frozen_copy
+from pymc_fastlogp.models.table_rows import without_tables
 from pymc_fastlogp.registration import TAG, is_registered, untested_reason
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ PASS_ONE = "pass what `with pm.Model() as model:` made, or call it inside of tha
 def validated_model(
     asker: str, model: "pm.Model | None", *, freeze_model: bool, gradient: bool = True
 ) -> "pm.Model":
-    """Return the valid model argument of a public function, frozen if requested.
+    """Return the valid model argument of a public function, frozen if requested, with distinct rows in place of tables.
 
     Parameters
     ----------
@@ -55,6 +56,7 @@ def validated_model(
             UserWarning,
             stacklevel=3,
         )
+    model = without_tables(model).model
     if freeze_model and can_be_frozen(model):
         return frozen_copy(model)
     return copy_without_cache(model)

@@ -4,6 +4,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from pymc_fastlogp.models.freeze import can_be_frozen, frozen_copy
+from pymc_fastlogp.models.table_rows import without_tables
 from pymc_fastlogp.models.validate import model_with_variables, refuse_discrete
 from pymc_fastlogp.sampling.compile_model import compile_pymc_model
 
@@ -61,7 +62,7 @@ def reparametrize(model: "pm.Model | None" = None) -> "pm.Model":
     from pymc_fastlogp.reparametrization.model_with_sites import with_sites
     from pymc_fastlogp.reparametrization.selection import select_parametrization
 
-    model = model_with_variables("reparametrize", model)
+    model = without_tables(model_with_variables("reparametrize", model)).model
     refuse_discrete(model)
     if not can_be_frozen(model):
         logger.info(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pymc_fastlogp.models.freeze import can_be_frozen
+from pymc_fastlogp.models.table_rows import without_tables
 from pymc_fastlogp.models.validate import refuse_discrete
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ class Request(NamedTuple):
     Attributes
     ----------
     model : pymc.Model
-        The user's model.
+        The user's model, with distinct rows in place of tables.
     options : dict
         Arguments of ``nutpie.compile_pymc_model`` about initial points and stored variables, with variables by name.
     freeze : bool
@@ -72,7 +73,7 @@ def request_of(
     if options["var_names"] is not None:
         options["var_names"] = list(options["var_names"])
     return Request(
-        model,
+        without_tables(model).model,
         options | _variables_by_name(model, options),
         is_possible if freeze_model is None else freeze_model,
         reparametrize and is_possible,

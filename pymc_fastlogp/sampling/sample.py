@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pymc_fastlogp._upstream.nutpie_library import draw, library, sample_by_nutpie
 from pymc_fastlogp.compilation import coords
+from pymc_fastlogp.models.table_rows import without_tables
 from pymc_fastlogp.models.validate import model_with_variables
 from pymc_fastlogp.patching import unpatched
 from pymc_fastlogp.sampling import draws, nuts_settings, zarr_store
@@ -150,7 +151,7 @@ def sample(
     TypeError
         If there is no PyMC model, if the model is the first argument, or if a keyword is misspelled.
     ValueError
-        If the model has no free variables; if a dimension has nutpie's name for unconstrained points; if the name of a dimension has a slash, which
+        If the model has no free variables; if ``step`` or a log likelihood is requested for a model of a table; if a dimension has nutpie's name for unconstrained points; if the name of a dimension has a slash, which
         a DataTree can't hold; if ``random_seed`` is -1; or if ``store`` is given and ``pm.sample`` has to sample.
     FileExistsError
         If ``store`` is not empty.
@@ -180,7 +181,14 @@ def sample(
     if isinstance(draws, pm.Model):
         raise TypeError("sample takes draws first, as pm.sample does; write sample(model=model)")
     _refuse_misspelled(kwargs)
-    model = model_with_variables("sample", model)
+    as_written = model_with_variables("sample", model)
+    model = without_tables(as_written).model
+    if step is not None and model is not as_written:
+        raise ValueError(
+            "step can't be given for a model of a table, which is copied: leave it out."
+        )
+    if (idata_kwargs or {}).get("log_likelihood") and model is not as_written:
+        raise ValueError("log_likelihood is not available for the rows of a table: leave it out.")
     arguments = {**given, **kwargs, "model": model}
     del arguments["kwargs"], arguments["reparametrize"], arguments["store"]
     if return_inferencedata:
@@ -196,7 +204,8 @@ def sample(
         from pytensor.gradient import NullTypeGradError
 
         try:
-            compiled = _compiled(model, arguments, reparametrize=reparametrize)
+            # Arguments may name variables of the model as it is written.
+            compiled = _compiled(as_written, arguments, reparametrize=reparametrize)
         except (NotImplementedError, NullTypeGradError) as error:
             reason = f"it has no gradient, {error}"
             has_gradient = False

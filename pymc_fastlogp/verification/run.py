@@ -1,6 +1,6 @@
 """The public :func:`verify`: compile a model with the plugin on and off, and compare both at all points."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from math import inf
@@ -11,8 +11,10 @@ import numpy as np
 
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.display import progress_line
+from pymc_fastlogp.models.freeze import frozen_copy
 from pymc_fastlogp.models.in_place_rewrites import apply_in_place_rewrites
-from pymc_fastlogp.models.validate import validated_model
+from pymc_fastlogp.models.table_rows import without_tables
+from pymc_fastlogp.models.validate import model_with_variables, validated_model
 from pymc_fastlogp.verification.comparison import compare, is_beyond_upstream
 from pymc_fastlogp.verification.outcome import Verification, WorstEntry
 from pymc_fastlogp.verification.points import Sizes, points_around
@@ -49,6 +51,9 @@ def verify(
     """Compare logp and all gradient entries of ``model`` with the plugin off and on.
 
     The model without the plugin runs in NumPy, uncompiled. At a point where the sides differ, the compiled model decides.
+
+    A model of a table is compared twice: the model as written, at the first rows of the table, with the model of their distinct rows; and the model of
+    the distinct rows of the whole table, off and on.
 
     Parameters
     ----------
@@ -90,7 +95,12 @@ def verify(
     RuntimeError
         If the plugin cannot be switched on, for example with untested versions of PyMC and PyTensor.
     """
-    model = validated_model("verify", model, freeze_model=freeze_model)
+    as_written = model_with_variables("verify", model)
+    model = validated_model("verify", as_written, freeze_model=freeze_model)
+    if compiled is None:
+        of_first_rows = _verify_first_rows(as_written, n_random, rtol, seed, seconds)
+        if of_first_rows is not None and not of_first_rows.agrees:
+            return of_first_rows
     start = model.initial_point(random_seed=seed)
     if compiled is None:
         apply_in_place_rewrites(model)
@@ -98,11 +108,7 @@ def verify(
     else:  # `apply_in_place_rewrites` is for the first compilation of a model.
         on = _given(compiled, model)
     _check_repeats(on, model, start)
-    clock = _Clock(seconds)
-    upstream = _Upstream(
-        lambda mode: _compile(model, start, mode, on=False), clock, np.random.default_rng(seed)
-    )
-    found = _compared(model, start, clock.timed(on), upstream, n_random, rtol)
+    found = _verify(model, start, on, n_random, rtol, seed, seconds)
     if found.n_finite or found.n_undecided:
         return found
     return replace(found, causes=_causes(model, start))
@@ -116,6 +122,37 @@ def _causes(model: "pm.Model", start: Mapping[str, np.ndarray]) -> tuple[str, ..
         return tuple(causes(model, [start]))
     except Exception:  # an operation that needs a compiler
         return ()
+
+
+def _verify_first_rows(
+    as_written: "pm.Model", n_random: int, rtol: float | None, seed: int, seconds: float | None
+) -> Verification | None:
+    """Compare a model at the rows that its placeholders hold, off, with that at their distinct rows, on; None for a model of no table."""
+    reduced, tables = without_tables(as_written, first_rows=True)
+    if not tables:
+        return None
+    model = frozen_copy(as_written)
+    start = model.initial_point(random_seed=seed)
+    order = [variable.name for variable in model.continuous_value_vars]
+    on = _compile(frozen_copy(reduced), start, "NUMBA", on=True, order=order)
+    return _verify(model, start, on, n_random, rtol, seed, seconds)
+
+
+def _verify(
+    model: "pm.Model",
+    start: dict[str, np.ndarray],
+    on: LogpDlogp,
+    n_random: int,
+    rtol: float | None,
+    seed: int,
+    seconds: float | None,
+) -> Verification:
+    """Compare a compiled function with the model compiled without the plugin, within a time."""
+    clock = _Clock(seconds)
+    upstream = _Upstream(
+        lambda mode: _compile(model, start, mode, on=False), clock, np.random.default_rng(seed)
+    )
+    return _compared(model, start, clock.timed(on), upstream, n_random, rtol)
 
 
 def _check_repeats(logp_dlogp: LogpDlogp, model: "pm.Model", start: dict[str, np.ndarray]) -> None:
@@ -291,13 +328,25 @@ def _at(
 
 
 def _compile(
-    model: "pm.Model", start: dict[str, np.ndarray], mode: "Mode | str", *, on: bool
+    model: "pm.Model",
+    start: dict[str, np.ndarray],
+    mode: "Mode | str",
+    *,
+    on: bool,
+    order: Sequence[str] | None = None,
 ) -> LogpDlogp:
-    """Compile a function from the raveled point to logp and gradient in one vector of float64."""
+    """Compile a function from the raveled point to logp and gradient in one vector of float64.
+
+    ``order`` names the continuous value variables in the order of the point, by default that of the model.
+    """
+    values = {variable.name: variable for variable in model.value_vars}
+    variables = None if order is None else [values[name] for name in order]
     # In the context of the model, since PyMC reads `check_bounds` of the open model.
     with switched(on), model:
         # Without an initial point PyMC would compile a function for it.
-        function = model.logp_dlogp_function(initial_point=start, ravel_inputs=True, mode=mode)
+        function = model.logp_dlogp_function(
+            variables, initial_point=start, ravel_inputs=True, mode=mode
+        )
     function.set_extra_values(start)
 
     def logp_dlogp(x: np.ndarray) -> np.ndarray:
