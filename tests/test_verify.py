@@ -403,7 +403,7 @@ def slow_clock(monkeypatch):
         now[0] += times[0] / 2
         return now[0]
 
-    monkeypatch.setattr(sides, "perf_counter", tick)
+    monkeypatch.setattr(run, "perf_counter", tick)
     return times
 
 
@@ -444,7 +444,7 @@ def test_a_difference_without_time_for_its_round_off_does_not_pass(
 def test_only_points_that_differ_are_compared_with_the_compiled_model(
     lifted_model, compiled, monkeypatch
 ):
-    compile_one, calls = sides._compile, []
+    compile_one, calls = run._compile, []
 
     def wrong_numpy(model, start, mode, *, on):
         function = compile_one(model, start, mode, on=on)
@@ -456,7 +456,7 @@ def test_only_points_that_differ_are_compared_with_the_compiled_model(
 
         return evaluate
 
-    monkeypatch.setattr(sides, "_compile", wrong_numpy)
+    monkeypatch.setattr(run, "_compile", wrong_numpy)
     result = verify(lifted_model)
     assert result
     assert calls.count(("NUMBA", False)) < result.n_points / 2
