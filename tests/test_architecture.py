@@ -131,7 +131,9 @@ def test_numbers_of_the_kernel_stand_below_their_reason(module):
             assert "# " in block, f"{module} does not say why {lines[node.lineno - 1]}"
 
 
-@pytest.mark.parametrize("name", {x for limit in LIMITS for x in (limit.full_name, *limit.others)})
+@pytest.mark.parametrize(
+    "name", sorted({x for limit in LIMITS for x in (limit.full_name, *limit.others)})
+)
 def test_measured_limits_are_constants_of_the_package(name):
     module, _, constant = name.rpartition(".")
     assert isinstance(vars(import_module(f"{PACKAGE}.{module}"))[constant], int | float)
