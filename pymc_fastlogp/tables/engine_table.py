@@ -323,7 +323,7 @@ def table(source: Any) -> Table:
     Raises
     ------
     ImportError
-        If narwhals, or DuckDB for files, is not installed: ``pip install "pymc-fastlogp[tables]"``.
+        If narwhals, or DuckDB for files, is not installed: ``pip install narwhals duckdb pyarrow``.
     FileNotFoundError
         If no file matches the path.
     ValueError
