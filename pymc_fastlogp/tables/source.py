@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-INSTALL = 'pip install narwhals duckdb pyarrow'
+INSTALL = "pip install narwhals duckdb pyarrow"
 # Engines for which each expression of this package is tested, by narwhals' names.
 ENGINES = {
     "duckdb": "DuckDB",
