@@ -136,7 +136,7 @@ def changes():
 
 
 @given(data=st.data())
-@settings(max_examples=examples(50, 150))
+@settings(max_examples=examples(120, 150))
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_checks_are_as_true_as_before(data, changes):
     expression = Expression(data.draw)
