@@ -44,7 +44,15 @@ class SpelledOut(ps.Composite):
         return ()
 
 
-class GammaDifference(SpelledOut):
+class _OfThree(SpelledOut):
+    """A function of ``a``, ``k`` and a term of ``a`` alone, whose gradient with respect to ``a`` includes that of the term."""
+
+    def connection_pattern(self, node: Any) -> list[list[bool]]:
+        """Return whether each input has a gradient."""
+        return [[True], [True], [False]]
+
+
+class GammaDifference(_OfThree):
     """``gammaln(a + k) - gammaln(a)`` of ``a``, ``k`` and ``gammaln(a)``.
 
     The terms of ``a`` alone are inputs, because many rows share them. The derivative by ``a`` includes the contribution of ``gammaln(a)``, so this input is disconnected.
@@ -55,10 +63,6 @@ class GammaDifference(SpelledOut):
         super().__init__([a, k, log_gamma], [gammaln(a + k) - log_gamma])
         self._name = "gamma_difference"
 
-    def connection_pattern(self, node: Any) -> list[list[bool]]:
-        """Return whether each input has a gradient."""
-        return [[True], [True], [False]]
-
     def pullback(self, inputs: Any, outputs: Any, output_grads: Any) -> list[ScalarVariable]:
         """Return the gradients with respect to a and k."""
         (a, k, _), [cotangent] = inputs, output_grads
@@ -66,17 +70,13 @@ class GammaDifference(SpelledOut):
         return [cotangent * by_a, cotangent * psi(a + k), disconnected_type()]
 
 
-class PsiDifference(SpelledOut):
+class PsiDifference(_OfThree):
     """``psi(a + k) - psi(a)`` of ``a``, ``k`` and ``psi(a)``."""
 
     def __init__(self, dtype: str) -> None:
         a, k, slope = _inputs(dtype, "a", "k", "slope")
         super().__init__([a, k, slope], [psi(a + k) - slope])
         self._name = "psi_difference"
-
-    def connection_pattern(self, node: Any) -> list[list[bool]]:
-        """Return whether each input has a gradient."""
-        return [[True], [True], [False]]
 
     def pullback(self, inputs: Any, outputs: Any, output_grads: Any) -> list[ScalarVariable]:
         """Return the gradients with respect to a and k."""

@@ -194,7 +194,7 @@ class _Clock:
 
     @property
     def may_begin(self) -> bool:
-        """Whether there is time for one more point."""
+        """True while there is time for one more point."""
         return self.left > (1 - SHARE_TO_BEGIN) * self.seconds or self.seconds == inf
 
 

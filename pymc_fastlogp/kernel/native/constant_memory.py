@@ -1,4 +1,4 @@
-"""Memory of large constants, shared within a process and found by machine code through a symbol.
+"""Memory of large constants, shared within a process. Machine code reads the memory through a symbol.
 
 Machine code is cached on disk, so it cannot contain the address of an array. The elements of a large array would take too much space.
 The code refers to a cell instead, see :mod:`pymc_fastlogp.kernel.native.pointer_cells`, whose symbol is the hash of the array.

@@ -1,4 +1,4 @@
-"""Cells: eight bytes at a fixed address, found by a symbol, that hold an address that may change.
+"""Cells: eight bytes at a fixed address, which a symbol names, that hold an address that may change.
 
 Machine code is cached on disk, so it contains symbols instead of addresses. LLVM resolves a symbol once per process, and
 Numba never frees the code that it has linked. But an array, or the code of a kernel, is freed with the last
