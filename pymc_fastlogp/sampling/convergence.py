@@ -50,6 +50,11 @@ class Finding(NamedTuple):
     level: int
     text: str
 
+    @property
+    def is_problem(self) -> bool:
+        """Return whether a check failed."""
+        return self.level >= logging.WARNING
+
 
 def log_problems(idata: "DataTree", model: "pm.Model", *, is_reparametrized: bool) -> None:
     """Log the findings, see :func:`findings`."""

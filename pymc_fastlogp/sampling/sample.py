@@ -182,7 +182,7 @@ def sample(
 
     if isinstance(draws, pm.Model):
         raise TypeError("sample takes draws first, as pm.sample does; write sample(model=model)")
-    _refuse_misspelled(kwargs)
+    refuse_misspelled(kwargs)
     as_written = model_with_variables("sample", model)
     model = without_tables(as_written).model
     if step is not None and model is not as_written:
@@ -191,13 +191,8 @@ def sample(
         )
     if (idata_kwargs or {}).get("log_likelihood") and model is not as_written:
         raise ValueError("log_likelihood is not available for the rows of a table: leave it out.")
-    arguments = {**given, **kwargs, "model": model}
-    del arguments["kwargs"], arguments["reparametrize"], arguments["store"]
-    if return_inferencedata:
-        coords.refuse_slashes(model, var_names)
-    reason = why_pymc_samples(model, arguments)
-    if reason is None:
-        nuts_settings.refuse(arguments)
+    arguments = _arguments(given | kwargs, model)
+    reason = why_not_by_nutpie(model, arguments)
     if store is not None:
         arguments["nuts"] = _nuts_with_store(arguments, Path(store), reason)
     compiled = None
@@ -226,7 +221,33 @@ def sample(
     return unpatched(pm.sample)(**options)
 
 
-def _refuse_misspelled(keywords: Iterable[str]) -> None:
+def arguments_for(model: "pm.Model", options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all arguments of :func:`sample` but ``reparametrize`` and ``store``, with defaults for those that are not in ``options``."""
+    return _arguments(_defaults() | dict(options), model)
+
+
+def _arguments(given: Mapping[str, Any], model: "pm.Model") -> dict[str, Any]:
+    left_out = ("kwargs", "reparametrize", "store")
+    return {name: x for name, x in given.items() if name not in left_out} | {"model": model}
+
+
+def why_not_by_nutpie(model: "pm.Model", arguments: Mapping[str, Any]) -> str | None:
+    """Return the reason why ``pm.sample`` has to sample a model, None if nutpie samples.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If nutpie does not accept the settings of NUTS, or a DataTree the dimensions.
+    """
+    if arguments["return_inferencedata"]:
+        coords.refuse_slashes(model, arguments["var_names"])
+    reason = why_pymc_samples(model, arguments)
+    if reason is None:
+        nuts_settings.refuse(arguments)
+    return reason
+
+
+def refuse_misspelled(keywords: Iterable[str]) -> None:
     """Raise TypeError for an unknown keyword that resembles a known one; ``pm.sample`` validates all others."""
     try:
         from pymc_fastlogp._upstream.pymc_sample import step_keywords
@@ -459,14 +480,13 @@ def _with_log_likelihood(
     )
 
 
-def default_arguments() -> dict[str, Any]:
-    """Return the defaults of the arguments of :func:`sample`."""
+def _defaults() -> dict[str, Any]:
     return {name: x.default for name, x in signature(sample).parameters.items()}
 
 
 def _without_defaults(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that differ from their defaults: a release of PyMC may not have all of them."""
-    defaults = default_arguments()
+    defaults = _defaults()
     return {x: y for x, y in arguments.items() if x not in defaults or y is not defaults[x]}
 
 
