@@ -105,7 +105,9 @@ def _dataset(
         dim: pd.Index(coords[dim]) if dim in coords else np.arange(origin, origin + n)
         for dim, n in lengths.items()
     }
-    return Dataset(variables, indices, make_attrs(attrs, sample_dims=samples))
+    # nutpie has statistics that are called chain and draw.
+    others = {name: x for name, x in variables.items() if name not in indices}
+    return Dataset(others, indices, make_attrs(attrs, sample_dims=samples))
 
 
 def _parts(batches: Sequence[Any], stats: Sequence[Any], prefix: str) -> list[Any]:
