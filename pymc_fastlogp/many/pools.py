@@ -50,6 +50,7 @@ def _on_executor(tasks: Iterator[Task], executor: Executor) -> Iterator[Done]:
 
 
 def _on_processes(tasks: Iterator[Task]) -> Iterator[Done]:
+    from pymc_fastlogp._upstream.processes import kill_workers
     from pymc_fastlogp._upstream.pymc_sample import cpu_count
 
     first = next(tasks, None)
@@ -66,7 +67,7 @@ def _on_processes(tasks: Iterator[Task]) -> Iterator[Done]:
                     else:
                         yield task, _outcome(future)
             except BaseException:  # a generator that is closed, too
-                pool.shutdown(wait=False, cancel_futures=True)
+                kill_workers(pool)
                 raise
         if not lost:
             return
@@ -120,6 +121,8 @@ def _futures(
                 future.set_exception(error)
             running[future] = task
             future.add_done_callback(finished.put)
+            if is_broken:
+                return
 
     submit(most)
     while running:

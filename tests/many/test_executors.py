@@ -11,7 +11,7 @@ import pytest
 import pymc_fastlogp
 from tests.many.conftest import OPTIONS, InThisProcess, data_set, fit_all, means
 
-DATA = {k: data_set(k) for k in range(5)}
+DATA = {k: data_set(10 * k) for k in range(5)}
 
 
 def expected_means(model) -> dict:
@@ -43,16 +43,14 @@ class TestOwnProcesses:
         assert [fit.key for fit in fits] == [*DATA]
 
     def test_a_fit_that_ends_its_process_is_an_error_and_the_others_go_on(self, model, tmp_path):
-        data = {k: data_set(10 * k) for k in range(5)}
-        keep = killing(tmp_path, data[2]["seen"].mean(), times=9)
-        fits = {fit.key: fit for fit in fit_all(model, data, keep=keep)}
+        keep = killing(tmp_path, DATA[2]["seen"].mean(), times=9)
+        fits = {fit.key: fit for fit in fit_all(model, DATA, keep=keep)}
         assert isinstance(fits[2].error, BrokenExecutor)
-        assert [k for k in data if fits[k].error is None] == [0, 1, 3, 4]
+        assert [k for k in DATA if fits[k].error is None] == [0, 1, 3, 4]
 
     def test_a_process_that_dies_once_costs_no_fit(self, model, tmp_path):
-        data = {k: data_set(10 * k) for k in range(5)}
-        keep = killing(tmp_path, data[2]["seen"].mean(), times=1)
-        assert all(fit.error is None for fit in fit_all(model, data, keep=keep))
+        keep = killing(tmp_path, DATA[2]["seen"].mean(), times=1)
+        assert all(fit.error is None for fit in fit_all(model, DATA, keep=keep))
 
     def test_a_loop_that_ends_early_ends_the_processes(self, model):
         from multiprocessing import active_children
@@ -82,61 +80,44 @@ def test_spawned_processes(model):
     assert found[1] == expected_means(model)[1]
 
 
-class TestLoky:
-    @pytest.fixture
-    def executor(self):
-        loky = pytest.importorskip("joblib.externals.loky")
-        executor = loky.ProcessPoolExecutor(2)
-        yield executor
-        executor.shutdown(kill_workers=True)
+def test_a_loky_executor_that_breaks_is_named_and_a_store_goes_on(model, tmp_path, monkeypatch):
+    loky = pytest.importorskip("joblib.externals.loky")
+    monkeypatch.setattr("pymc_fastlogp.many.pools.MOST_SUBMITTED", 1)
+    (tmp_path / "kills").mkdir()
+    kill = killing(tmp_path / "kills", DATA[2]["seen"].mean(), times=1)
 
-    def test_draws_do_not_depend_on_the_executor(self, model, executor):
-        assert means(fit_all(model, DATA, executor=executor, keep=["mu"])) == expected_means(model)
+    def keep(idata):
+        kill(idata)
+        return idata.posterior.to_dataset()[["mu"]]
 
-    def test_an_executor_that_breaks_is_named_and_a_store_goes_on(
-        self, model, executor, tmp_path, monkeypatch
-    ):
-        monkeypatch.setattr("pymc_fastlogp.many.pools.MOST_SUBMITTED", 1)
-        (tmp_path / "kills").mkdir()
-        data = {k: data_set(10 * k) for k in range(4)}
-        keep = killing(tmp_path / "kills", data[2]["seen"].mean(), times=1)
-
-        def keep_dataset(idata):
-            return keep(idata).to_dataset(name="mu")
-
-        options = {**OPTIONS, "keep": keep_dataset, "store": tmp_path / "fits"}
-        fits = []
-        with pytest.raises(RuntimeError, match="the executor broke"):
-            fits.extend(pymc_fastlogp.sample_many(model, data, executor=executor, **options))
-        again = {
-            fit.key: fit
-            for fit in pymc_fastlogp.sample_many(model, data, executor=InThisProcess(), **options)
-        }
-        assert [k for k in data if again[k].was_stored] == [0, 1]
-        assert all(fit.error is None for fit in again.values())
+    options = OPTIONS | {"keep": keep, "store": tmp_path / "fits"}
+    executor = loky.ProcessPoolExecutor(1)
+    with pytest.raises(RuntimeError, match="the executor broke"):
+        list(pymc_fastlogp.sample_many(model, DATA, executor=executor, **options))
+    executor.shutdown(kill_workers=True)
+    fits = [*pymc_fastlogp.sample_many(model, DATA, executor=InThisProcess(), **options)]
+    assert [fit.key for fit in fits if fit.was_stored] == [0, 1]
+    assert means(fits) == expected_means(model)
 
 
-class TestDask:
-    @pytest.fixture(scope="class")
-    def client(self):
-        distributed = pytest.importorskip("distributed")
-        options = {"dashboard_address": None, "threads_per_worker": 1}
-        with (
-            distributed.LocalCluster(2, **options) as cluster,
-            distributed.Client(cluster) as client,
-        ):
-            yield client
+@pytest.fixture(scope="module")
+def dask_client():
+    distributed = pytest.importorskip("distributed")
+    options = {"dashboard_address": None, "threads_per_worker": 1}
+    with distributed.LocalCluster(2, **options) as cluster, distributed.Client(cluster) as client:
+        yield client
 
-    def test_draws_do_not_depend_on_the_executor(self, model, client):
-        found = means(fit_all(model, DATA, executor=client.get_executor(), keep=["mu"]))
-        assert found == expected_means(model)
 
-    def test_fits_of_a_worker_that_dies_run_on_another(self, model, client, tmp_path):
-        data = {k: data_set(10 * k) for k in range(4)}
-        keep = killing(tmp_path, data[2]["seen"].mean(), times=1)
-        fits = fit_all(model, data, executor=client.get_executor(), keep=keep)
-        assert all(fit.error is None for fit in fits)
-        assert len([*tmp_path.iterdir()]) == 1
+def test_fits_of_a_dask_worker_that_dies_run_on_another(model, dask_client, tmp_path):
+    kill = killing(tmp_path, DATA[2]["seen"].mean(), times=1)
+
+    def keep(idata):
+        kill(idata)
+        return idata.posterior.to_dataset()[["mu"]]
+
+    found = means(fit_all(model, DATA, executor=dask_client.get_executor(), keep=keep))
+    assert found == expected_means(model)
+    assert len([*tmp_path.iterdir()]) == 1
 
 
 def test_an_executor_that_refuses_at_once_is_named(model):
