@@ -6,7 +6,7 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import chain
+from itertools import chain, takewhile
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -251,26 +251,27 @@ def _fits(tasks: _Tasks, executor: Executor | None, *, in_order: bool) -> Iterat
     """Yield fits of the store and of the executor."""
     from pymc_fastlogp.many.pools import outcomes
 
-    keys: deque[Any] = deque()
+    order: deque[Any] = deque()
     ready: dict[Any, Fit] = {}
 
     def to_run() -> "Iterator[Task]":
         for item in tasks:
-            keys.append(item.key)
+            order.append(item.key)
             if isinstance(item, Fit):
                 ready[item.key] = item
             else:
                 yield item
 
-    def fits() -> Iterator[Fit]:
-        while ready if not in_order else keys and keys[0] in ready:
-            key = keys.popleft() if in_order else next(iter(ready))
+    def next_fits() -> Iterator[Fit]:
+        keys = [*takewhile(ready.__contains__, order)] if in_order else [*ready]
+        for key in keys:
+            order.remove(key)
             yield ready.pop(key)
 
     for task, outcome in outcomes(to_run(), executor):
         ready[task.key] = _fit(task, outcome)
-        yield from fits()
-    yield from fits()
+        yield from next_fits()
+    yield from next_fits()
 
 
 def _fit(task: "Task", outcome: "Outcome") -> Fit:

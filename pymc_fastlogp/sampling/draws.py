@@ -137,7 +137,8 @@ def _stacked(
             values, is_missing = _values(column, shape)
             if name not in found:
                 found[name] = _missing((len(batches), n_draws, *shape), values.dtype)
-            found[name][chain, : batch.num_rows][~is_missing] = values
+            part = found[name][chain, : batch.num_rows]
+            part[... if is_missing is None else ~is_missing] = values
     return found
 
 
@@ -148,17 +149,19 @@ def _dims_and_shape(column: Any) -> tuple[list[str], list[int]]:
     return names.split(",") if names else [], [int(x) for x in sizes.split(",")] if sizes else []
 
 
-def _values(column: Any, shape: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of a column, shape ``(n, *shape)``, and the mask of missing rows, shape ``(n_rows,)``."""
+def _values(column: Any, shape: Sequence[int]) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the values of a column, shape ``(n, *shape)``, and the mask of missing rows, shape ``(n_rows,)``, None if no row is missing."""
     import pyarrow
 
     array = pyarrow.array(column)
-    is_missing = array.is_null().to_numpy(False)
-    there = array.drop_null()
-    if hasattr(there, "flatten"):  # each row is a list
-        there = there.flatten()
-    values = there.to_numpy(False).astype(there.type.to_pandas_dtype(), copy=False)
-    return values.reshape((len(array) - is_missing.sum(), *shape)), is_missing
+    n_missing, is_missing = array.null_count, None
+    if n_missing:
+        is_missing = array.is_null().to_numpy(False)
+        array = array.drop_null()
+    if hasattr(array, "flatten"):  # each row is a list
+        array = array.flatten()
+    values = array.to_numpy(False).astype(array.type.to_pandas_dtype(), copy=False)
+    return values.reshape((len(column) - n_missing, *shape)), is_missing
 
 
 def _missing(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
