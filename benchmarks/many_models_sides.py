@@ -81,10 +81,10 @@ def by_sample_many(n: int) -> Iterator[float]:
 
 SIDES: dict[str, tuple[Callable[[int], Iterator[float]], int]] = {
     # Each with the number of fits that are run by default.
-    "pm.sample": (by_pymc, 5),
-    "nutpie": (by_nutpie, 20),
+    "pm.sample": (by_pymc, 4),
+    "nutpie": (by_nutpie, 15),
     "sample": (by_sample, 10),
-    "sample_many": (by_sample_many, FITS),
+    "sample_many": (by_sample_many, 200),
 }
 
 

@@ -1,9 +1,19 @@
-"""``Fit``: the result of one data set."""
+"""Result of one data set: ``Outcome``, as a worker returns the result, and ``Fit`` of the user."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Outcome(NamedTuple):
+    """Outcome of a task; attributes as those of :class:`Fit`."""
+
+    value: Any = None
+    error: BaseException | None = None
+    problems: tuple[str, ...] = ()
+    n_divergences: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)

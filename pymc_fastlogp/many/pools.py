@@ -11,7 +11,8 @@ from concurrent.futures.process import ProcessPoolExecutor
 from itertools import chain, islice
 from queue import SimpleQueue
 
-from pymc_fastlogp.many.task import Outcome, Task, run_task
+from pymc_fastlogp.many.fit import Outcome
+from pymc_fastlogp.many.task import Task, run_task
 
 type Done = tuple[Task, Outcome]
 

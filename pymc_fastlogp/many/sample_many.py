@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pymc_fastlogp.many import store as fits_on_disk
-from pymc_fastlogp.many.fit import Fit
+from pymc_fastlogp.many.fit import Fit, Outcome
 from pymc_fastlogp.many.progress import Progress, progress_of
 
 if TYPE_CHECKING:
     import pymc as pm
 
-    from pymc_fastlogp.many.task import Job, Keep, Outcome, Task
+    from pymc_fastlogp.many.task import Job, Keep, Task
 
 # Arguments of `sample` that have another meaning for many fits, with the reason.
 REFUSED = {
@@ -274,7 +274,7 @@ def _fits(tasks: _Tasks, executor: Executor | None, *, in_order: bool) -> Iterat
     yield from next_fits()
 
 
-def _fit(task: "Task", outcome: "Outcome") -> Fit:
+def _fit(task: "Task", outcome: Outcome) -> Fit:
     error, value = outcome.error, outcome.value
     if task.place is not None and error is None:
         stored = fits_on_disk.read(task.place, task.key)

@@ -10,15 +10,12 @@ from contextlib import suppress
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
 
-from pymc_fastlogp.many.fit import Fit
-
-if TYPE_CHECKING:
-    from pymc_fastlogp.many.task import Outcome
+from pymc_fastlogp.many.fit import Fit, Outcome
 
 ZARR, NETCDF, NOTE = ".zarr", ".nc", ".json"
 NETCDF_PACKAGES = ("netCDF4", "h5netcdf")
@@ -64,7 +61,7 @@ def _digest(data: Any, settings: Mapping[str, Any]) -> str:
     return hashed.hexdigest()
 
 
-def write(place: Place, outcome: "Outcome", seed: int) -> None:
+def write(place: Place, outcome: Outcome, seed: int) -> None:
     """Write the value of a fit, then its note.
 
     Raises

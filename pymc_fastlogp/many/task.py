@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import cloudpickle
 
 from pymc_fastlogp.many import store
+from pymc_fastlogp.many.fit import Outcome
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -46,16 +47,6 @@ class Task(NamedTuple):
     data: bytes
     seed: int
     place: store.Place | None
-
-
-class Outcome(NamedTuple):
-    """Outcome of a task; attributes as those of :class:`~pymc_fastlogp.many.fit.Fit`."""
-
-    value: Any = None
-    error: BaseException | None = None
-    problems: tuple[str, ...] = ()
-    n_divergences: int = 0
-    seconds: float = 0.0
 
 
 def run_task(task: Task) -> Outcome:
