@@ -56,6 +56,12 @@ def test_a_value_without_its_note_is_written_again(model, here, tmp_path, name):
     assert json.loads((folder / "c.json").read_text())["kind"] == "Dataset"
 
 
+def test_stored_fits_come_in_order_on_request(model, here, tmp_path):
+    options = {"executor": here, "store": tmp_path, "keep": ["mu"]}
+    fit_all(model, {"c": DATA["c"]}, **options)
+    assert [fit.key for fit in fit_all(model, DATA, **options, in_order=True)] == [*DATA]
+
+
 def test_fits_that_failed_run_again(model, here, tmp_path):
     broken = []
 
