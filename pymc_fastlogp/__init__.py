@@ -8,6 +8,7 @@ other compilation by PyTensor. ``PYMC_FASTLOGP=0`` in the environment keeps the 
 from pymc_fastlogp.benchmarking import BenchmarkResult, benchmark
 from pymc_fastlogp.config import disable, disabled, enable
 from pymc_fastlogp.explanation import Explanation, Kernels, Outcome, Outside, explain
+from pymc_fastlogp.many import Fit, sample_many
 from pymc_fastlogp.patching import (
     is_wanted_by_environment,
     patch_pymc,
@@ -24,6 +25,7 @@ __version__ = "0.2.0"
 __all__ = [
     "BenchmarkResult",
     "Explanation",
+    "Fit",
     "Kernels",
     "Outcome",
     "Outside",
@@ -42,6 +44,7 @@ __all__ = [
     "patched_pymc",
     "reparametrize",
     "sample",
+    "sample_many",
     "table",
     "unpatch_pymc",
     "verify",

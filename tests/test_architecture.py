@@ -29,6 +29,7 @@ STOREYS = [
     ["callbacks"],
     ["compilation"],
     ["sampling"],
+    ["many"],
     ["verification", "explanation", "benchmarking", "testing"],
     ["__init__", "__main__", "dev"],
 ]

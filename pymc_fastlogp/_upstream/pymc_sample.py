@@ -4,6 +4,8 @@ If an import of this file fails, ``pm.sample`` samples, and the other parts of t
 """
 
 from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -55,12 +57,19 @@ def data_groups(model: pm.Model, coords: Mapping[str, Any]) -> dict[str, "DataTr
 
     dims = {name: list(x) for name, x in model.named_vars_to_dims.items()}
     groups = {"constant_data": find_constants(model), "observed_data": find_observations(model)}
+    # arviz_base copies all coordinates for each variable.
+    used = {dim for data in groups.values() for name in data for dim in dims.get(name, ())}
+    options = {"coords": {dim: x for dim, x in coords.items() if dim in used}, "dims": dims}
     return {
-        name: DataTree(
-            dict_to_dataset(data, inference_library=pm, coords=coords, dims=dims, sample_dims=[])
-        )
+        name: DataTree(dict_to_dataset(data, attrs=_attrs_of_pymc(), sample_dims=[], **options))
         for name, data in groups.items()
     }
+
+
+@cache
+def _attrs_of_pymc() -> dict[str, str]:
+    """Return the attributes of ``inference_library=pymc``, for which ``arviz_base`` reads a file each time."""
+    return {"inference_library": "pymc", "inference_library_version": version("pymc")}
 
 
 def other_step_method(model: pm.Model) -> str | None:

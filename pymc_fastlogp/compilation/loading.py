@@ -49,12 +49,15 @@ class CompiledRecord(NamedTuple):
         Source of the initial points, if the record has no initial point.
     build : Build, optional
         The compilation, None after a cache hit.
+    callbacks : mapping of str to DirectCallback, optional
+        The callbacks by name, if they are in memory.
     """
 
     record: Record
     frozen_data: frozenset[str]
     source: ModelSource
     build: "Build | None" = None
+    callbacks: "Mapping[str, DirectCallback] | None" = None
 
     @property
     def shared(self) -> dict[str, np.ndarray]:
@@ -79,12 +82,13 @@ def load_callbacks(
     callbacks = {
         name: DirectCallback(x, numba_calls.get(name)) for name, x in record.callbacks.items()
     }
-    return callbacks, _user_data(callbacks, shared)
+    return callbacks, user_data_for(callbacks, shared)
 
 
-def _user_data(
+def user_data_for(
     callbacks: Mapping[str, DirectCallback], shared: Mapping[str, np.ndarray]
 ) -> np.ndarray:
+    """Return the user data of callbacks that read shared data."""
     addresses = [x for each in callbacks.values() for x in each.addresses]
     return user_data_of(shared, addresses)
 
@@ -101,7 +105,8 @@ def sampled_model(compiled: CompiledRecord) -> SampledModel | None:
     if compiled.numba_calls:
         return None
     record, shared = compiled.record, compiled.shared
-    callbacks, user_data = load_callbacks(record, shared, {})
+    callbacks = compiled.callbacks or load_callbacks(record, shared, {})[0]
+    user_data = user_data_for(callbacks, shared)
     model = SampledModel(
         n_dim=record.n_dim,
         n_expanded=record.n_expanded,
@@ -229,7 +234,7 @@ class EvaluatedModel(Evaluable):
     @cached_property
     def user_data(self) -> NDArray[Any]:  # type: ignore[override]
         """User data of the callbacks."""
-        return _user_data(self.callbacks, self.shared_data)
+        return user_data_for(self.callbacks, self.shared_data)
 
     def with_data(self, **updates: NDArray[Any]) -> "EvaluatedModel":
         """Return the model with other shared data, by name, of the same types."""

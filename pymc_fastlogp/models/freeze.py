@@ -1,5 +1,6 @@
 """Copy a model with data and dimension lengths as constants."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pymc_fastlogp.models.compile_lock import compile_lock
@@ -56,10 +57,15 @@ def copy_without_cache(model: "pm.Model") -> "pm.Model":
 
 def copy_with_data(model: "pm.Model") -> "pm.Model":
     """Return PyMC's copy of a model, with data and dimension lengths shared as in the model."""
+    return copy_with_frozen(model, dims=[], data=[])
+
+
+def copy_with_frozen(model: "pm.Model", *, dims: Sequence[str], data: Sequence[str]) -> "pm.Model":
+    """Return PyMC's copy of a model with these dimension lengths and data as constants."""
     from pymc.model.transform.optimization import freeze_dims_and_data
 
     with compile_lock():
-        return with_checks_of(model, freeze_dims_and_data(model, dims=[], data=[]))
+        return with_checks_of(model, freeze_dims_and_data(model, dims=dims, data=data))
 
 
 def with_checks_of(model: "pm.Model", copy: "pm.Model") -> "pm.Model":

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pymc as pm
 
     from pymc_fastlogp.compilation.loading import CompiledRecord
+    from pymc_fastlogp.sampling.pipeline import CacheKey
 
 logger = logging.getLogger("pymc_fastlogp")
 
@@ -99,13 +100,13 @@ def compile_pymc_model(
     return nutpie_model_of(compiled)
 
 
-def compiled_record(request: Request) -> "CompiledRecord":
-    """Load a model from the cache or compile the model; one thread at a time."""
+def compiled_record(request: Request, key: "CacheKey | None" = None) -> "CompiledRecord":
+    """Load a model from the cache or compile the model, whose key may be known; one thread at a time."""
     with compiling():
         # Imported with objects frozen: the imports themselves trigger collections of all of PyMC's objects.
         from pymc_fastlogp.sampling.pipeline import compile_record
 
-        return compile_record(request)
+        return compile_record(request, key)
 
 
 def _compiled_by_nutpie(request: Request, **kwargs: Any) -> Any:

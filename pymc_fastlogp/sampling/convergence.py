@@ -16,7 +16,8 @@ Ranks need a sort, so ranks are computed only for the parameters with the larges
 """
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -35,8 +36,36 @@ FEWEST_DRAWS = 100
 DEEP = 0.05
 
 
+class Finding(NamedTuple):
+    """Result of a convergence check.
+
+    Attributes
+    ----------
+    level : int
+        Level of the log line: ``logging.WARNING`` for a problem, ``logging.INFO`` for a check that is not possible.
+    text : str
+        One or two sentences.
+    """
+
+    level: int
+    text: str
+
+    @property
+    def is_problem(self) -> bool:
+        """Return whether a check failed."""
+        return self.level >= logging.WARNING
+
+
 def log_problems(idata: "DataTree", model: "pm.Model", *, is_reparametrized: bool) -> None:
-    """Log signs that chains did not converge.
+    """Log the findings, see :func:`findings`."""
+    for level, text in findings(idata, model, is_reparametrized=is_reparametrized):
+        log.log(level, text)
+
+
+def findings(
+    idata: "DataTree", model: "pm.Model", *, is_reparametrized: bool = False
+) -> Iterator[Finding]:
+    """Yield signs that chains did not converge.
 
     Parameters
     ----------
@@ -48,41 +77,46 @@ def log_problems(idata: "DataTree", model: "pm.Model", *, is_reparametrized: boo
         Whether the draws are from ``sample(..., reparametrize=True)``, which is suggested otherwise.
     """
     stats = idata["sample_stats"]
-    n_diverging = int(stats["diverging"].sum())
+    # Some step methods of PyMC have neither statistic.
+    n_diverging = int(stats["diverging"].sum()) if "diverging" in stats else 0
     deep = np.empty(0, int)
-    if "maxdepth_reached" in stats:  # only NUTS has this statistic
+    if "maxdepth_reached" in stats:
         n_deep = stats["maxdepth_reached"].sum("draw")
         deep = np.flatnonzero(n_deep > DEEP * stats.sizes["draw"])
     if n_diverging:
         were = "was 1 divergence" if n_diverging == 1 else f"were {n_diverging} divergences"
-        log.warning(
-            "There %s after tuning. Increase `target_accept` or reparameterize.",
-            were,
-        )
+        yield _problem(f"There {were} after tuning. Increase `target_accept` or reparameterize.")
     for chain in deep:
-        log.warning(
-            "Chain %d reached the maximum tree depth. Increase `max_treedepth`, increase `target_accept` or reparameterize.",
-            chain,
+        yield _problem(
+            f"Chain {chain} reached the maximum tree depth. Increase `max_treedepth`, increase `target_accept` or reparameterize."
         )
     if (n_diverging or deep.size) and not is_reparametrized:
-        log.warning(
+        yield _problem(
             "Try `pymc_fastlogp.sample(..., reparametrize=True)`, which moves in coordinates that are chosen from the data."
         )
-    _log_mixing(idata, model)
+    yield from _of_mixing(idata, model)
 
 
-def _log_mixing(idata: "DataTree", model: "pm.Model") -> None:
-    """Log R-hat and effective sample sizes that exceed their limits."""
+def _problem(text: str) -> Finding:
+    return Finding(logging.WARNING, text)
+
+
+def _of_mixing(idata: "DataTree", model: "pm.Model") -> Iterator[Finding]:
+    """Yield R-hat and effective sample sizes that exceed their limits."""
     posterior = idata["posterior"]
     n_chains, n_draws = posterior.sizes["chain"], posterior.sizes["draw"]
     if n_draws < FEWEST_DRAWS:
-        log.info("The number of samples is too small to check convergence reliably.")
+        yield Finding(
+            logging.INFO, "The number of samples is too small to check convergence reliably."
+        )
         return
     if n_chains == 1:
-        log.info("Only one chain was sampled, so R-hat is not checked.")
+        yield Finding(logging.INFO, "Only one chain was sampled, so R-hat is not checked.")
         return
     if n_chains < 4:
-        log.info("At least 4 chains are recommended for convergence diagnostics.")
+        yield Finding(
+            logging.INFO, "At least 4 chains are recommended for convergence diagnostics."
+        )
     stored = {x.name: posterior[x.name] for x in model.free_RVs if x.name in posterior}
     names, draws = _least_mixed({name: np.asarray(x) for name, x in stored.items()})
     if not names:
@@ -93,21 +127,16 @@ def _log_mixing(idata: "DataTree", model: "pm.Model") -> None:
     rhat = np.fmax(_rhat(scores), _rhat(_normal_scores(distances)))
     worst = int(np.argmax(rhat))
     if rhat[worst] > LARGEST_RHAT:
-        log.warning(
-            "The rhat statistic is larger than %s for some parameters, %.3g for %s. This indicates problems during sampling.",
-            LARGEST_RHAT,
-            rhat[worst],
-            names[worst],
+        yield _problem(
+            f"The rhat statistic is larger than {LARGEST_RHAT} for some parameters, {rhat[worst]:.3g} for {names[worst]}."
+            " This indicates problems during sampling."
         )
     ess = _effective_sample_size(scores) / n_chains
     worst = int(np.argmin(ess))
     if ess[worst] < SMALLEST_ESS:
-        log.warning(
-            "The effective sample size per chain is smaller than %d for some parameters, %.0f for %s."
-            " A higher number is needed for reliable rhat and ess computation.",
-            SMALLEST_ESS,
-            ess[worst],
-            names[worst],
+        yield _problem(
+            f"The effective sample size per chain is smaller than {SMALLEST_ESS} for some parameters, {ess[worst]:.0f} for {names[worst]}."
+            " A higher number is needed for reliable rhat and ess computation."
         )
 
 

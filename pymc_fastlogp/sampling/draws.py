@@ -17,7 +17,7 @@ from pymc_fastlogp.compilation import coords
 
 if TYPE_CHECKING:
     import pymc as pm
-    from xarray import DataTree
+    from xarray import Dataset, DataTree
 
 WARMUP = "warmup_"
 
@@ -49,16 +49,16 @@ def datatree(
     save_warmup, store_unconstrained : bool
         Whether the result has tuning draws and unconstrained draws.
     """
-    import pandas as pd
-    from arviz_base import from_dict
+    from xarray import DataTree
 
     left_out = {*LEFT_OUT} - ({"unconstrained_draw"} if store_unconstrained else set())
-    # from_dict takes one dictionary of dimensions. As in nutpie, a statistic takes precedence over a variable of the same name.
+    # As in nutpie, a statistic takes precedence over a variable of the same name.
     dims: dict[str, list[str]] = {}
     dims_of_stats: dict[str, list[str]] = {}
     groups: dict[str, dict[str, np.ndarray]] = {}
     unconstrained: dict[str, dict[str, np.ndarray]] = {}
-    for prefix in ("", WARMUP):
+    needs_warmup = save_warmup or (store_unconstrained and transformed)
+    for prefix in ("", WARMUP) if needs_warmup else ("",):
         draws = _stacked(_parts(trace.draws, trace.stats, prefix), set(), dims)
         moved = {x: draws.pop(x) for x in transformed if x in draws}
         # As in nutpie, also without tuning draws.
@@ -73,13 +73,41 @@ def datatree(
         "inference_library_version": trace.version,
         "inference_library_settings": json.dumps(trace.settings),
     }
-    return from_dict(
-        groups | unconstrained,
-        dims=dims | dims_of_stats,
-        coords={name: pd.Index(values) for name, values in model.coords.items()},
-        save_warmup=True,
-        attrs={"sample_stats": attrs},
+    dims |= dims_of_stats
+    return DataTree.from_dict(
+        {
+            name: _dataset(arrays, dims, model.coords, attrs if name == "sample_stats" else {})
+            for name, arrays in (groups | unconstrained).items()
+        }
     )
+
+
+def _dataset(
+    arrays: Mapping[str, np.ndarray],
+    dims: Mapping[str, Sequence[str]],
+    coords: Mapping[str, Any],
+    attrs: Mapping[str, Any],
+) -> "Dataset":
+    """Return a group as ``arviz_base.from_dict`` makes it, which copies all coordinates for each variable."""
+    import pandas as pd
+    from arviz_base import make_attrs, rcParams
+    from xarray import Dataset
+
+    samples, origin = rcParams["data.sample_dims"], rcParams["data.index_origin"]
+    variables: dict[str, tuple[list[str], np.ndarray]] = {}
+    lengths: dict[str, int] = {}
+    for name, x in arrays.items():
+        names = [*(dim for dim in samples if dim not in dims[name]), *dims[name]]
+        names += [f"{name}_dim_{k}" for k in range(x.ndim - len(names))]
+        variables[name] = (names, x)
+        lengths |= dict(zip(names, x.shape, strict=True))
+    indices = {
+        dim: pd.Index(coords[dim]) if dim in coords else np.arange(origin, origin + n)
+        for dim, n in lengths.items()
+    }
+    # nutpie has statistics that are called chain and draw.
+    others = {name: x for name, x in variables.items() if name not in indices}
+    return Dataset(others, indices, make_attrs(attrs, sample_dims=samples))
 
 
 def _parts(batches: Sequence[Any], stats: Sequence[Any], prefix: str) -> list[Any]:
@@ -109,7 +137,8 @@ def _stacked(
             values, is_missing = _values(column, shape)
             if name not in found:
                 found[name] = _missing((len(batches), n_draws, *shape), values.dtype)
-            found[name][chain, : batch.num_rows][~is_missing] = values
+            part = found[name][chain, : batch.num_rows]
+            part[... if is_missing is None else ~is_missing] = values
     return found
 
 
@@ -120,17 +149,19 @@ def _dims_and_shape(column: Any) -> tuple[list[str], list[int]]:
     return names.split(",") if names else [], [int(x) for x in sizes.split(",")] if sizes else []
 
 
-def _values(column: Any, shape: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of a column, shape ``(n, *shape)``, and the mask of missing rows, shape ``(n_rows,)``."""
+def _values(column: Any, shape: Sequence[int]) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the values of a column, shape ``(n, *shape)``, and the mask of missing rows, shape ``(n_rows,)``, None if no row is missing."""
     import pyarrow
 
     array = pyarrow.array(column)
-    is_missing = array.is_null().to_numpy(False)
-    there = array.drop_null()
-    if hasattr(there, "flatten"):  # each row is a list
-        there = there.flatten()
-    values = there.to_numpy(False).astype(there.type.to_pandas_dtype(), copy=False)
-    return values.reshape((len(array) - is_missing.sum(), *shape)), is_missing
+    n_missing, is_missing = array.null_count, None
+    if n_missing:
+        is_missing = array.is_null().to_numpy(False)
+        array = array.drop_null()
+    if hasattr(array, "flatten"):  # each row is a list
+        array = array.flatten()
+    values = array.to_numpy(False).astype(array.type.to_pandas_dtype(), copy=False)
+    return values.reshape((len(column) - n_missing, *shape)), is_missing
 
 
 def _missing(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

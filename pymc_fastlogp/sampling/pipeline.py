@@ -53,21 +53,23 @@ class CacheKey(NamedTuple):
     shapes: Shapes | None = None
 
 
-def compile_record(request: "Request") -> CompiledRecord:
+def compile_record(request: "Request", key: CacheKey | None = None) -> CompiledRecord:
     """Load the record of a model from the cache, or compile the model and cache the record.
 
     Parameters
     ----------
     request : Request
         Arguments of the compilation.
+    key : CacheKey, optional
+        The key of the model, if known.
     """
-    key = _key(request)
+    key = key or _key(request)
     record = store.read_record(key.digest)
     if record is None and request.reparametrize:
         return _reparametrized(request, key)
-    source = _source(request, key, record)
+    source = source_of(request, key, record)
     if record is not None:
-        record = _with_current_data(record, request, key)
+        record = with_current_data(record, request, key)
         return CompiledRecord(record, request.frozen_data, source)
     if request.is_frozen and not _is_current(key, request):
         key = CacheKey(None)
@@ -102,14 +104,15 @@ def _is_current(key: CacheKey, request: "Request") -> bool:
 def _shapes(model: "pm.Model", form: Form) -> Shapes | None:
     """Return the shapes of a model with the current data, None if nutpie has to determine them."""
     try:
-        graph = _shape_graph(model, form)
+        graph = cached_shape_graph(model, form)
         return None if graph is None else graph.at(form.data)
     except Exception as error:  # upstream raises the error again and explains it
         logger.info("the model is not cached on disk, since its shapes are not known: %s", error)
         return None
 
 
-def _shape_graph(model: "pm.Model", form: Form) -> ShapeGraph | None:
+def cached_shape_graph(model: "pm.Model", form: Form) -> ShapeGraph | None:
+    """Return the graph of the shapes of a model from the cache or make it; None if shapes depend on more than data."""
     name = form.key + store.SHAPES
     graph = store.read(name, ShapeGraph)
     if graph is None:
@@ -123,7 +126,7 @@ def _shape_graph(model: "pm.Model", form: Form) -> ShapeGraph | None:
     return graph
 
 
-def _source(request: "Request", key: CacheKey, record: Record | None) -> ModelSource:
+def source_of(request: "Request", key: CacheKey, record: Record | None) -> ModelSource:
     """Return the source of a model, frozen now if its data will be read later."""
     source = ModelSource(
         request.model,
@@ -137,7 +140,7 @@ def _source(request: "Request", key: CacheKey, record: Record | None) -> ModelSo
     return source
 
 
-def _with_current_data(record: Record, request: "Request", key: CacheKey) -> Record:
+def with_current_data(record: Record, request: "Request", key: CacheKey) -> Record:
     """Return a record from the cache with the current values of its shared data."""
     if key.form is None or key.shapes is None:
         return record

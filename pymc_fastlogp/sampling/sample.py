@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
     from pymc_fastlogp._upstream.nutpie_library import SampledModel
+    from pymc_fastlogp.compilation.loading import CompiledRecord
+    from pymc_fastlogp.sampling.request import Request
 
 logger = logging.getLogger("pymc_fastlogp")
 
@@ -180,7 +182,7 @@ def sample(
 
     if isinstance(draws, pm.Model):
         raise TypeError("sample takes draws first, as pm.sample does; write sample(model=model)")
-    _refuse_misspelled(kwargs)
+    refuse_misspelled(kwargs)
     as_written = model_with_variables("sample", model)
     model = without_tables(as_written).model
     if step is not None and model is not as_written:
@@ -189,13 +191,8 @@ def sample(
         )
     if (idata_kwargs or {}).get("log_likelihood") and model is not as_written:
         raise ValueError("log_likelihood is not available for the rows of a table: leave it out.")
-    arguments = {**given, **kwargs, "model": model}
-    del arguments["kwargs"], arguments["reparametrize"], arguments["store"]
-    if return_inferencedata:
-        coords.refuse_slashes(model, var_names)
-    reason = why_pymc_samples(model, arguments)
-    if reason is None:
-        nuts_settings.refuse(arguments)
+    arguments = _arguments(given | kwargs, model)
+    reason = why_not_by_nutpie(model, arguments)
     if store is not None:
         arguments["nuts"] = _nuts_with_store(arguments, Path(store), reason)
     compiled = None
@@ -210,7 +207,7 @@ def sample(
             reason = f"it has no gradient, {error}"
             has_gradient = False
     if compiled is not None:
-        return _sample(model, compiled, arguments, reparametrize=reparametrize)
+        return sample_compiled(model, compiled, arguments, reparametrize=reparametrize)
     logger.info("pm.sample samples the model: %s", reason)
     if reparametrize:
         warnings.warn(
@@ -224,7 +221,33 @@ def sample(
     return unpatched(pm.sample)(**options)
 
 
-def _refuse_misspelled(keywords: Iterable[str]) -> None:
+def arguments_for(model: "pm.Model", options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all arguments of :func:`sample` but ``reparametrize`` and ``store``, with defaults for those that are not in ``options``."""
+    return _arguments(_defaults() | dict(options), model)
+
+
+def _arguments(given: Mapping[str, Any], model: "pm.Model") -> dict[str, Any]:
+    left_out = ("kwargs", "reparametrize", "store")
+    return {name: x for name, x in given.items() if name not in left_out} | {"model": model}
+
+
+def why_not_by_nutpie(model: "pm.Model", arguments: Mapping[str, Any]) -> str | None:
+    """Return the reason why ``pm.sample`` has to sample a model, None if nutpie samples.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If nutpie does not accept the settings of NUTS, or a DataTree the dimensions.
+    """
+    if arguments["return_inferencedata"]:
+        coords.refuse_slashes(model, arguments["var_names"])
+    reason = why_pymc_samples(model, arguments)
+    if reason is None:
+        nuts_settings.refuse(arguments)
+    return reason
+
+
+def refuse_misspelled(keywords: Iterable[str]) -> None:
     """Raise TypeError for an unknown keyword that resembles a known one; ``pm.sample`` validates all others."""
     try:
         from pymc_fastlogp._upstream.pymc_sample import step_keywords
@@ -266,32 +289,68 @@ class _LibraryModel(NamedTuple):
 
 def _compiled(model: "pm.Model", arguments: dict[str, Any], *, reparametrize: bool) -> Any:
     """Return the model for nutpie's library if possible, else the model that ``nutpie.sample`` takes."""
+    request = library_request(model, arguments, reparametrize=reparametrize)
+    if request is None:
+        return compile_pymc_model(model, **_compile_options(arguments, reparametrize=reparametrize))
+    return library_model(compiled_record(request))
+
+
+def _compile_options(arguments: Mapping[str, Any], *, reparametrize: bool) -> dict[str, Any]:
     options = {"initial_points": arguments["initvals"], **(arguments["compile_kwargs"] or {})}
-    options |= {"var_names": arguments["var_names"], "reparametrize": reparametrize}
-    nutpies_library = library()
-    if nutpies_library is None or not nuts_settings.by_name(arguments).keys() <= LIBRARY_SETTINGS:
-        return compile_pymc_model(model, **options)
-    options = dict(without_our_pipeline(options))
+    return options | {"var_names": arguments["var_names"], "reparametrize": reparametrize}
+
+
+def library_request(
+    model: "pm.Model", arguments: Mapping[str, Any], *, reparametrize: bool
+) -> "Request | None":
+    """Return the request to compile a model for nutpie's library, None if nutpie's modules are needed.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    arguments : mapping
+        Arguments of ``sample``.
+    reparametrize : bool
+        Whether effects and correlated parameters are reparametrized.
+    """
+    if library() is None or not nuts_settings.by_name(arguments).keys() <= LIBRARY_SETTINGS:
+        return None
+    options = without_our_pipeline(_compile_options(arguments, reparametrize=reparametrize))
     if "pipeline_class" in options:
-        return compile_pymc_model(model, **options)
+        return None
     request = request_of(model, **options)
-    if labeled_shared_data(request):
-        return compile_pymc_model(model, **options)
-    compiled = compiled_record(request)
+    return None if labeled_shared_data(request) else request
+
+
+def library_model(compiled: "CompiledRecord") -> Any:
+    """Return the model for nutpie's library, the model that ``nutpie.sample`` takes if Numba compiles a part."""
     from pymc_fastlogp.compilation.loading import sampled_model
 
-    sampled = sampled_model(compiled)
-    if sampled is not None:
+    sampled, nutpies_library = sampled_model(compiled), library()
+    if sampled is not None and nutpies_library is not None:
         return _LibraryModel(nutpies_library, sampled, compiled.record.reparameterized)
     from pymc_fastlogp.compilation.nutpie_model import nutpie_model_of
 
     return nutpie_model_of(compiled)
 
 
-def _sample(
-    model: "pm.Model", compiled: Any, arguments: dict[str, Any], *, reparametrize: bool
+def sample_compiled(
+    model: "pm.Model", compiled: Any, arguments: Mapping[str, Any], *, reparametrize: bool = False
 ) -> "DataTree":
-    """Sample with the defaults, messages, checks and groups of ``pm.sample``."""
+    """Sample with the defaults, messages, checks and groups of ``pm.sample``.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    compiled : object
+        The model for nutpie's library, see :func:`library_model`, or for ``nutpie.sample``.
+    arguments : mapping
+        Arguments of ``sample``.
+    reparametrize : bool
+        Whether the compiled model is reparametrized.
+    """
     limit_blas, cores, chains = _cores(arguments)
     seed = _seed(arguments["random_seed"], chains)
     stored = dict(arguments["idata_kwargs"] or {})
@@ -421,9 +480,13 @@ def _with_log_likelihood(
     )
 
 
+def _defaults() -> dict[str, Any]:
+    return {name: x.default for name, x in signature(sample).parameters.items()}
+
+
 def _without_defaults(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that differ from their defaults: a release of PyMC may not have all of them."""
-    defaults = {name: x.default for name, x in signature(sample).parameters.items()}
+    defaults = _defaults()
     return {x: y for x, y in arguments.items() if x not in defaults or y is not defaults[x]}
 
 
