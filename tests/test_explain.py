@@ -176,7 +176,7 @@ def test_prior_whose_terms_are_also_normalised_is_said_to_have_entries_of_its_ow
         assert reason == f"{name} has one value per row, so that no rows repeat"
 
 
-def test_priors_alone():
+def test_priors_alone_have_rows():
     with pm.Model() as model:
         pm.Normal("a", shape=100)
         pm.Poisson("k", 2.0)
@@ -292,7 +292,7 @@ def test_excluded_kernel_leaves_all_outside(radon, monkeypatch):
     assert {outside.reason for outside in found.outside} == {kernels.EXCLUDED}
 
 
-def test_plain_data(explained):
+def test_explanation_converts_to_plain_data(explained):
     explanation = explained["counts"]
     plain = json.loads(json.dumps(explanation.to_dict()))
     [few] = [row for row in plain["rows"] if row["variable"] == "few" and row["rewrite"] == COMPACT]

@@ -79,7 +79,7 @@ def literals(name, array):
 
 
 @pytest.mark.parametrize("name", [*FUNCTIONS, *SHARED])
-def test_vector_functions(name, tmp_path):
+def test_vector_functions_access_only_their_memory(name, tmp_path):
     module = ir.Module(name)
     emit_loop(module, name, default_width(), "loop")
     count, results = n_arguments(name), n_results(name)
@@ -97,7 +97,7 @@ def test_vector_functions(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", sorted(set(GRAPHS) - {"triangle"}))
-def test_kernels(name, tmp_path):
+def test_kernels_access_only_their_memory(name, tmp_path):
     rng = np.random.default_rng(1)
     arrays = [rng.normal(size=shape) for shape in ((N, ROWS), N, ROWS)]
     out = pt.atleast_1d(GRAPHS[name])

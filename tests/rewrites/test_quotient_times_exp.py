@@ -64,7 +64,7 @@ def test_refuses(name):
     assert off == on
 
 
-def test_the_same_exponential_twice():
+def test_exponential_that_occurs_twice_is_cancelled_once():
     """The rule itself, since PyTensor makes a square of the two."""
     graph = FunctionGraph([a, b, x], [pt.mul(a + b / m, m, m)], clone=True)
     in2out(local_quotient_times_exp).rewrite(graph)
