@@ -119,6 +119,7 @@ def time_sides(name: str, rules: list[str], rounds: int, seconds: float) -> dict
     ratios = {
         side: {
             **result.ratio(side)._asdict(),
+            "minimum": min(measured[side]) / min(measured[BASELINE]),
             "compile": compiling[side] / compiling[BASELINE],
             "microseconds": result.median(side) * 1e6,
             "note": notes.get(side, ""),
@@ -164,6 +165,7 @@ class Value(NamedTuple):
         Number of models on which the rule fires, and on which it was left out.
     gains : dict
         Ratio of the times without and with the rule, for each tried model whose code the rule changes; the largest ratio first.
+        The ratio of the fastest rounds, for results without them the median ratio.
     compile : float or None
         Median ratio of the CPU times of a compilation without and with the rule.
     """
@@ -177,14 +179,13 @@ class Value(NamedTuple):
     def of(cls, name: str, results: dict[str, Any]) -> "Value":
         """Collect the measurements of a rule or pass."""
         tried = [(model, s[name]) for model, s in results["timed"].items() if name in s]
-        changed = sorted(
-            ((model, x) for model, x in tried if x), key=lambda item: -item[1]["median"]
-        )
+        changed = {model: x for model, x in tried if x}
+        gains = {model: x.get("minimum", x["median"]) for model, x in changed.items()}
         return cls(
             fires=len(results["fires"].get(name, ())),
             tried=len(tried),
-            gains={model: x["median"] for model, x in changed},
-            compile=median(x["compile"] for _, x in changed) if changed else None,
+            gains=dict(sorted(gains.items(), key=lambda item: -item[1])),
+            compile=median(x["compile"] for x in changed.values()) if changed else None,
         )
 
     def shown_gains(self, most: int) -> str:

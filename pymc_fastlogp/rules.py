@@ -61,9 +61,6 @@ LIFT = "packed_matrices.lift_set_subtensor.local_lift_elemwise_through_set"
 
 FOLD_CHECKS = "checks.fold_checks_by_range.local_fold_checks_by_range"
 
-CANCEL = "scalars.quotient_times_exp.local_quotient_times_exp"
-CANCEL_UNTIL = "PyTensor's local_greedy_distributor cancels in sums of any number of terms"
-
 RULES: tuple[Rule, ...] = (
     # In `canonicalize`, so that rules before the gradient see static shapes: PyTensor's `ShapeOpt` runs only when a function is compiled.
     Rule(
@@ -201,8 +198,6 @@ RULES: tuple[Rule, ...] = (
         "scalars.difference_of_softplus.local_difference_of_softplus",
         "stabilize",
     ),
-    # In `stabilize`, before the gradient, for quotients that the model itself has.
-    Rule("fastlogp_quotient_times_exp", CANCEL, "stabilize", until=CANCEL_UNTIL),
     # In `stabilize`, before `log_of_product`, which reads the precision.
     Rule(
         "fastlogp_precision_of_scale",
@@ -212,8 +207,6 @@ RULES: tuple[Rule, ...] = (
     ),
     # In `stabilize`, before rows are compacted: factors have fewer distinct rows than products.
     Rule("fastlogp_log_of_product", "scalars.log_of_product.local_log_of_product", "stabilize"),
-    # In `stabilize`, before rows are compacted, so that a row reads one array less.
-    Rule("fastlogp_masked_switch", "switches.masked_switch.local_masked_switch", "stabilize"),
     # First in the sequence: row compaction would sum the two log-gamma functions apart.
     Rule("fastlogp_rising_factorial", "loggamma.rising_factorial.local_rising_factorial", ROWS),
     # Behind `rising_factorial`, for the differences that it refuses.
@@ -244,14 +237,6 @@ RULES: tuple[Rule, ...] = (
         "after_gradient.unroll_scan.local_unroll_short_scan",
         "canonicalize",
         Phase.FAST_COMPILE,
-    ),
-    # In `specialize`, after the gradient, for the quotients that gradients of summed rows have.
-    Rule(
-        "fastlogp_quotient_times_exp",
-        CANCEL,
-        "specialize",
-        Phase.AFTER_GRADIENT,
-        until=CANCEL_UNTIL,
     ),
     # In `specialize`, where PyTensor inlines the OpFromGraphs that it knows by name.
     Rule(

@@ -92,7 +92,7 @@ def test_a_rule_is_shown_with_its_graphs(capsys):
     [
         (["ceil-of-floor"], "not a valid module name"),
         (["ceil_of_floor", "--room", "attic"], "There is no folder"),
-        (["quotient_times_exp"], "already"),
+        (["log_of_product"], "already"),
         (["pow_to_sqrt", "--pattern"], "already"),
     ],
 )

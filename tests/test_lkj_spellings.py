@@ -82,7 +82,7 @@ def spelling(request):
     return request.param
 
 
-def test_one_set_of_the_vector(spelling):
+def test_spelling_becomes_one_set(spelling):
     v = pt.vector("v", shape=(15,))
     found = pregrad(spelling(v, 6), on=True)
     where = np.argsort(spiral(6))
@@ -92,7 +92,7 @@ def test_one_set_of_the_vector(spelling):
     assert_same_value_and_gradient(spelling(v, 6), {v: np.linspace(-1.0, 2.0, 15)}, rtol=0)
 
 
-def test_same_kernel(in_pymc, spelling):
+def test_spelling_has_the_kernel_of_pymcs(in_pymc, spelling):
     n, logp, function = in_pymc
     other = prior(spelling, n)
     assert sketch(pregrad(other.logp(), on=True)) == logp

@@ -51,7 +51,7 @@ def error_of(x):
     return np.asarray(az.mcse(x.to_dataset(name="x"), method="mean")["x"])
 
 
-def test_eight_schools(reparametrize):
+def test_eight_schools_agree_with_published_draws(reparametrize):
     published = load_arviz_data("non_centered_eight").posterior
     draws = draws_of("eight_schools", reparametrize)
     for name in ("mu", "tau", "theta"):
@@ -63,7 +63,7 @@ def test_eight_schools(reparametrize):
 
 
 @pytest.mark.parametrize("name", ESTIMATES)
-def test_maximum_likelihood(name, reparametrize):
+def test_posterior_means_agree_with_published_estimates(name, reparametrize):
     draws = draws_of(name, reparametrize)
     for parameter, (estimate, error) in ESTIMATES[name].items():
         mean = float(draws[parameter].mean())

@@ -177,7 +177,7 @@ def texts_of(tmp_path_factory):
     return run
 
 
-FEW = ("eight_schools", "radon", "lkj_slopes", "lkj_corr_10", "ordered_logit", "ar2_scan")
+FEW = ("radon", "lkj_corr_10", "ordered_logit", "ar2_scan")
 FEW_AND_ALL = [
     ("frozen", FEW),
     *(pytest.param(data, NAMES, marks=pytest.mark.slow) for data in ("frozen", "shared")),

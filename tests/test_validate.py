@@ -42,7 +42,7 @@ def test_model_without_free_variable_is_refused(ask):
             ask(bad)
 
 
-def test_discrete_variables_alone(ask):
+def test_refuses_discrete_variables_alone(ask):
     with pm.Model() as model:
         pm.Poisson("k", 3.0)
     if ask is explain:

@@ -86,7 +86,7 @@ WAYS = [media_with_dims, observed_later, intervention, custom_by_logp, custom_by
 
 
 @pytest.mark.parametrize("build", WAYS)
-def test_density_and_gradient(build):
+def test_any_way_to_build_agrees(build):
     model = build()
     outcome = verify(model)
     assert outcome, outcome
@@ -140,7 +140,7 @@ def bambi_model():
         ("count ~ x", "negativebinomial"),
     ],
 )
-def test_bambi(bambi_model, formula, family):
+def test_bambi_models_agree(bambi_model, formula, family):
     model = bambi_model(formula, family=family)
     outcome = verify(model)
     assert outcome, outcome

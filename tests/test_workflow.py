@@ -180,7 +180,7 @@ def loo(idata: DataTree) -> float:
 
 
 @pytest.mark.parametrize("build", MODELS)
-def test_a_whole_workflow(build, said):
+def test_workflow_agrees_from_prior_to_predictions(build, said):
     model = build()
     on, off = drawn(model), drawn_by_numpy(model)
     assert on.keys() == off.keys()

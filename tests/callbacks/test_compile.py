@@ -139,7 +139,7 @@ class TestDataThatChange:
             compiled.with_data(x=2 * models.X)
 
 
-def test_a_variable_without_elements():
+def test_variable_without_elements_has_logp_zero():
     with pm.Model() as model:
         pm.Normal("x", shape=0)
     assert logp(pymc_fastlogp.compile_pymc_model(model), np.zeros(0))[:2] == (0, 0.0)
@@ -202,7 +202,7 @@ def test_initial_points_that_depend_on_other_variables_are_refused(freeze_model)
         pymc_fastlogp.compile_pymc_model(model, **options)
 
 
-def test_initial_points_of_an_unconstrained_scale_of_effects():
+def test_initial_point_of_a_scale_is_given_constrained_or_unconstrained():
     with pm.Model() as model:
         a = pm.Normal("a", 0.0, pm.HalfNormal("s"), shape=3)
         pm.Normal("y", a, 1.0, observed=[1.0, -2.0, 3.0])
@@ -234,11 +234,11 @@ class TestPython:
 
 class TestVerify:
     @pytest.mark.parametrize("make", models.DIRECT, ids=lambda make: make.__name__)
-    def test_compares_what_was_compiled(self, make):
+    def test_compiled_model_agrees(self, make):
         compiled = pymc_fastlogp.compile_pymc_model(make())
         assert pymc_fastlogp.verify(make(), compiled=compiled)
 
-    def test_finds_what_is_wrong(self):
+    def test_model_compiled_from_other_data_differs(self):
         changed = models.hierarchy()
         with changed:
             pm.set_data({"x": models.X + 1e-6})
@@ -265,7 +265,7 @@ class TestVerify:
         compiled = pymc_fastlogp.compile_pymc_model(line(), freeze_model=freeze_model)
         assert pymc_fastlogp.verify(line(), compiled=compiled, freeze_model=not freeze_model)
 
-    def test_refuses_what_nutpie_compiled(self):
+    def test_refuses_a_model_compiled_by_nutpie(self):
         compiled = nutpie.compile_pymc_model(models.one_number(), **pymc_fastlogp.compile_kwargs())
         with pytest.raises(TypeError, match=r"pass the result of pymc_fastlogp.compile_pymc_model"):
             pymc_fastlogp.verify(models.one_number(), compiled=compiled)
@@ -284,19 +284,19 @@ class TestModelsWithoutChecks:
         return model
 
     @pytest.mark.parametrize("options", [{}, {"freeze_model": False}, {"reparametrize": True}])
-    def test_compile_without_checks(self, options):
+    def test_compiled_density_is_that_without_checks(self, options):
         x = np.array([0.3, 0.4])
         expected = self.counts().compile_logp()({"a": x})
         compiled = pymc_fastlogp.compile_pymc_model(self.counts(), **options)
         compiled = getattr(compiled, "original", compiled)
         np.testing.assert_allclose(compiled.logp_dlogp(x)[0], expected, rtol=1e-14)
 
-    def test_verify_without_checks(self):
+    def test_verify_keeps_checks_off(self):
         verified = validated_model("verify", self.counts(), freeze_model=True)
         assert not verified.check_bounds
         assert pymc_fastlogp.verify(self.counts())
 
-    def test_reparametrize_without_checks(self):
+    def test_reparametrize_keeps_checks_off(self):
         with pm.Model(check_bounds=False) as model:
             tau = pm.HalfNormal("tau")
             a = pm.Normal("a", 0, tau, shape=5)
@@ -317,7 +317,7 @@ class TestLeftToNutpie:
         assert calls[0]["gradient_backend"] == "jax"
         assert calls[1]["nogil"]
 
-    def test_a_nutpie_that_is_not_known(self, monkeypatch):
+    def test_unknown_nutpie_compiles_by_itself(self, monkeypatch):
         from pymc_fastlogp._upstream import nutpie as private
 
         assert private.differs() is None
@@ -327,7 +327,7 @@ class TestLeftToNutpie:
         assert type(compiled) is CompiledPyMCModel
 
 
-def test_a_kernel_that_is_excluded(run_script):
+def test_excluded_kernels_leave_the_graph_to_numba(run_script):
     """The whole graph is Numba's."""
     result = run_script(
         """
@@ -347,7 +347,7 @@ def test_a_kernel_that_is_excluded(run_script):
     assert "Numba compiles the graph of logp" in result.stderr
 
 
-def test_models_that_cannot_be_sampled_are_one_line():
+def test_refuses_models_that_cannot_be_sampled():
     with pm.Model() as nothing:
         pass
     with pytest.raises(ValueError, match="needs a free variable"):

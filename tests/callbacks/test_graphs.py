@@ -62,7 +62,7 @@ def test_initial_points_are_those_that_pymc_compiles(make, options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-def test_initial_points_of_the_gallery(name):
+def test_initial_points_of_the_gallery_equal_pymcs(name):
     model = MODELS[name].make()
     content = interpreter.dump(initial_value_graph(source_of(model)), None)
     if content is None:  # left to PyMC, as with a Scan
@@ -139,7 +139,7 @@ class TestCollector:
     """Objects that were there before are not looked at."""
 
     @pytest.mark.skipif(gc.get_freeze_count() > 0, reason="this Python freezes objects itself")
-    def test_freezes_and_unfreezes(self):
+    def test_outermost_block_unfreezes(self):
         with existing_objects_frozen():
             assert gc.get_freeze_count() > 0
             with existing_objects_frozen():

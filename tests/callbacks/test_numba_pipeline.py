@@ -57,7 +57,7 @@ def test_draws_are_equal_bit_for_bit(pair):
         np.testing.assert_array_equal(found.posterior[name], expected.posterior[name])
 
 
-def test_pm_sample_takes_them():
+def test_pm_sample_accepts_the_pipeline():
     options = {"draws": 20, "tune": 40, "chains": 1, "random_seed": 2, "progressbar": False}
     options |= {"nuts_sampler": "nutpie", "quiet": True, "compute_convergence_checks": False}
     found = pm.sample(model=models.hierarchy(), compile_kwargs=PIPELINE, **options)
@@ -66,7 +66,7 @@ def test_pm_sample_takes_them():
     np.testing.assert_array_equal(found.posterior["a"], expected.posterior["a"])
 
 
-def test_our_own_functions_take_them():
+def test_compile_and_sample_accept_the_pipeline():
     compiled = pymc_fastlogp.compile_pymc_model(models.hierarchy(), **PIPELINE)
     assert compiled.frozen_data == {"x", "group"}
     idata = pymc_fastlogp.sample(
@@ -89,7 +89,7 @@ def test_code_lives_as_long_as_the_model():
 class TestLeftToNumba:
     """Graphs with shared data, or that are not nutpie's, are left to Numba."""
 
-    def test_shared_data(self):
+    def test_shared_data_are_left_to_numba(self):
         options = PIPELINE | {"freeze_model": False}
         compiled = nutpie.compile_pymc_model(models.hierarchy(), **options)
         expected = nutpie.compile_pymc_model(models.hierarchy())
@@ -97,19 +97,19 @@ class TestLeftToNumba:
         x = points(expected, 1)[0]
         np.testing.assert_array_equal(logp(compiled, x)[2], logp(expected, x)[2])
 
-    def test_the_plugin_switched_off(self):
+    def test_switched_off_plugin_leaves_all_to_numba(self):
         with pymc_fastlogp.disabled():
             compiled = nutpie.compile_pymc_model(models.regression(), **PIPELINE)
         assert not is_direct(compiled.compiled_logp_func)
 
-    def test_a_function_of_the_user(self):
+    def test_function_of_the_user_is_compiled_by_numba(self):
         @numba.cfunc("float64(float64)", pipeline_class=pipeline_class())
         def twice(x):
             return 2 * x
 
         assert twice.ctypes(1.5) == 3.0
 
-    def test_a_function_that_only_has_the_name(self):
+    def test_function_of_the_same_name_is_not_replaced(self):
         def _make_c_logp_func():
             def logp_numba(n_dim):
                 return n_dim

@@ -28,7 +28,7 @@ def on_and_off(compute: Callable) -> tuple:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_second_derivatives(kind):
+def test_second_derivatives_agree(kind):
     def compute():
         model = grouped(kind)
         return model.compile_d2logp()(point_of(model))
@@ -39,7 +39,7 @@ def test_second_derivatives(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("jacobian", [True, False])
-def test_elementwise_logp(kind, jacobian):
+def test_elementwise_logp_agrees(kind, jacobian):
     def compute():
         model = grouped(kind)
         return model.compile_logp(sum=False, jacobian=jacobian)(point_of(model))
@@ -50,7 +50,7 @@ def test_elementwise_logp(kind, jacobian):
         np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
-def test_find_map():
+def test_posterior_modes_agree():
     """The model has a mode. A centered hierarchy has none: its density diverges as the scale goes to zero."""
 
     def compute():
@@ -67,7 +67,7 @@ def test_find_map():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["advi", "fullrank_advi"])
-def test_variational_inference(method):
+def test_variational_inference_agrees(method):
     def compute():
         with grouped("poisson"):
             found = pm.fit(200, method=method, random_seed=SEED, progressbar=False)
@@ -77,7 +77,7 @@ def test_variational_inference(method):
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
 
 
-def test_sequential_monte_carlo():
+def test_sequential_monte_carlo_agrees():
     def compute():
         options = {"chains": 1, "cores": 1, "random_seed": SEED, "progressbar": False}
         idata = pm.sample_smc(

@@ -152,7 +152,7 @@ STORES = """
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [0.5, 1.0, 2.0, 4.0])
-def test_in_sampling_to_a_store(after, start, tmp_path):
+def test_interrupted_sampling_to_a_store_exits(after, start, tmp_path):
     source = STORES.replace("FOLDER", repr(str(tmp_path / "draws")))
     said, errors, status = interrupted(start(source), after)
     assert status == 0, errors

@@ -77,7 +77,7 @@ def test_larger_models_agree(make):
 
 
 @pytest.mark.slow
-def test_ten_million_rows():
+def test_ten_million_rows_agree():
     n = 10_000_000
     group, x, y = RNG.integers(50, size=n), RNG.normal(size=n), RNG.integers(2, size=n)
 

@@ -41,7 +41,7 @@ def test_infinite_observation_agrees(kind, number):
 
 @pytest.mark.parametrize("number", [slow(1e154), slow(1e160), 1e308])
 @pytest.mark.parametrize("column", ["x", "y"])
-def test_data_whose_squares_overflow(number, column):
+def test_overflowing_squares_agree(number, column):
     """The result is not finite exactly where upstream's is not, without a warning."""
     data = {"x": X.copy(), "y": OBSERVED["normal"].copy()}
     data[column][3] = number
@@ -64,7 +64,7 @@ def test_few_rows_agree_with_upstream(kind, n, as_data):
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (0, 5), *map(slow, ((1, 5), (5, 1), (5, 0), (1, 0)))])
-def test_short_axes(shape):
+def test_short_axes_agree(shape):
     y = np.linspace(-1, 1, np.prod(shape)).reshape(shape)
 
     def make():

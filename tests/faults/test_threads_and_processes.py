@@ -55,7 +55,7 @@ def compile_both(kind):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_compiled_function_in_another_process(method):
+def test_compiled_function_runs_in_another_process(method):
     function = grouped().logp_dlogp_function(ravel_inputs=True, mode="NUMBA")
     function.set_extra_values({})
     context = multiprocessing.get_context(method)

@@ -61,7 +61,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize(("expr", "rest", "coefficients"), FORMS.values(), ids=FORMS)
-def test_form(expr, rest, coefficients):
+def test_affine_form_is_recognized(expr, rest, coefficients):
     expected = None if rest is None else Affine(rest, coefficients)
     assert affine(expr, [I0, I1]) == expected
 
@@ -78,7 +78,7 @@ def test_other_indices_belong_to_the_remainder():
     ("expr", "expected"),
     [(I1, 1), (I0, 0), (plus(I1, ROW_TIMES_N), 1), (integer(ps.mul, I1, M), None)],
 )
-def test_coefficient(expr, expected):
+def test_coefficient_is_read(expr, expected):
     assert coefficient(expr, Index(1)) == expected
 
 

@@ -30,7 +30,7 @@ def calls(program):
 
 
 @pytest.mark.parametrize("n", ROWS)
-def test_factor(n):
+def test_factor_agrees_with_numpy(n):
     given = covariance(n)
     found = evaluated(cholesky, given)
     assert calls(kernel(cholesky, given)) == ["factor"]
@@ -39,7 +39,7 @@ def test_factor(n):
 
 
 @pytest.mark.parametrize("n", ROWS)
-def test_inverse(n):
+def test_inverse_agrees_with_numpy(n):
     given = np.linalg.cholesky(covariance(n))
     found = evaluated(LowerInverse(), given)
     assert calls(kernel(LowerInverse(), given)) == ["inverse"]
@@ -48,7 +48,7 @@ def test_inverse(n):
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
 
 
-def test_upper_factor_and_a_batch():
+def test_upper_factor_and_batch_agree_with_numpy():
     given = covariance(19, 3)
     upper = evaluated(lambda x: cholesky(x, lower=False), given[0])
     np.testing.assert_allclose(upper, np.linalg.cholesky(given[0]).T, rtol=1e-12, atol=1e-13)
@@ -76,7 +76,7 @@ def test_inverse_of_a_singular_matrix_is_nan():
     assert np.isnan(evaluated(LowerInverse(), given)[np.tril_indices(30)]).all()
 
 
-def test_digits_beside_those_of_lapack():
+def test_error_is_at_most_four_times_that_of_lapack():
     """Errors of factor and inverse of an ill-conditioned kernel, to long double, are at most four times LAPACK's."""
     if np.finfo(np.longdouble).eps > 1e-18:
         pytest.skip("long double is no better than double")

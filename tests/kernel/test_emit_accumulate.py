@@ -52,7 +52,7 @@ def numbers(shape, dtype, seed=0):
 
 
 @pytest.mark.parametrize(("op", "dtype"), SUPPORTED, ids=lambda value: str(value))
-def test_every_operation_and_type(op, dtype):
+def test_reductions_of_every_operation_and_type_agree_with_numpy(op, dtype):
     n = 37
     x, index = given("x", n, dtype=dtype), given("i", n, dtype="int32")
     total, parts, rows = (
@@ -90,7 +90,7 @@ def test_every_operation_and_type(op, dtype):
 
 @both_kinds_of_lengths
 @pytest.mark.parametrize("n", LENGTHS)
-def test_sum_of_all(n, static):
+def test_sum_agrees_with_numpy(n, static):
     size = sizes(n, static=static)
     x, total = given("x", *size), output("total")
     kernel = compile_native(
@@ -105,7 +105,7 @@ REDUCED = {"all": (), "rows": (I0,), "middle": (I1,), "last": (I2,), "first and 
 
 @both_kinds_of_lengths
 @pytest.mark.parametrize("shape", [(3, 4, 5), (2, 3, 33), (4, 1, 16), (0, 3, 4), (3, 4, 0)])
-def test_reductions_over_every_set_of_axes_from_one_loop(shape, static):
+def test_reductions_over_every_set_of_axes_share_one_loop(shape, static):
     size = sizes(*shape, static=static)
     x = given("x", *size)
     kept = [(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2)]
@@ -152,7 +152,7 @@ def test_nan_is_kept(op, position):
     assert np.isnan(kernel(data)[0])
 
 
-def test_the_largest_of_infinities():
+def test_maximum_of_negative_infinities_is_negative_infinity():
     x, result = given("x", 20), output("r")
     kernel = compile_native(
         program(
@@ -182,7 +182,7 @@ ORDERS = {
 @both_kinds_of_lengths
 @pytest.mark.parametrize("n", LENGTHS)
 @pytest.mark.parametrize("index_dtype", ["int64", "uint8"])
-def test_scatters_with_repeated_indices(n, index_dtype, static):
+def test_scatters_with_repeated_indices_agree_with_numpy(n, index_dtype, static):
     n_groups = 5
     size = sizes(n, static=static)
     index, x = given("i", *size, dtype=index_dtype), given("x", *size)
@@ -206,7 +206,7 @@ def test_scatters_with_repeated_indices(n, index_dtype, static):
         np.testing.assert_allclose(total_, x_.sum(), rtol=1e-13, atol=1e-13)
 
 
-def test_costly_index_expression():
+def test_scatter_by_a_costly_index_agrees_with_numpy():
     """A costly index is computed once per vector, a cheap one in each lane."""
     x, y = given("x", 50, dtype="int64"), output("y", 7)
     index: Expr = Load(x, (I0,))
@@ -220,7 +220,7 @@ def test_costly_index_expression():
 
 
 @both_kinds_of_lengths
-def test_scatter_in_a_matrix_from_a_matrix(static):
+def test_scatter_of_a_matrix_agrees_with_numpy(static):
     shape = (6, 19)
     size = sizes(*shape, static=static)
     rows, columns = given("r", *size, dtype="int32"), given("c", *size, dtype="int64")
@@ -235,7 +235,7 @@ def test_scatter_in_a_matrix_from_a_matrix(static):
     np.testing.assert_array_equal(kernel(r, c, data)[0], expected)
 
 
-def test_accumulation_in_every_second_element():
+def test_accumulation_in_every_second_element_agrees_with_numpy():
     x, y = given("x", 21), output("y", 42)
     position = compute(ps.mul, I0, Const(2, "int64"), dtype="int64")
     body = Accumulate(y, (position,), ps.add, Load(x, (I0,)))
@@ -246,7 +246,7 @@ def test_accumulation_in_every_second_element():
     np.testing.assert_array_equal(kernel(data)[0], expected)
 
 
-def test_a_group_index_of_the_outer_axis():
+def test_scatter_by_an_index_of_the_outer_axis_agrees_with_numpy():
     index, x, y = given("i", 12, dtype="int64"), given("x", 12, 18), output("y", 4)
     body = Accumulate(y, (Load(index, (I0,)),), ps.add, Load(x, (I0, I1)))
     kernel = compile_native(program(fill(y), Loop((12, 18), (body,)), inputs=(index, x)))

@@ -30,7 +30,7 @@ def kernel():
 
 
 @pytest.mark.parametrize("n", [1, 15, 16, 50])
-def test_a_condition_that_fails_in_one_element(kernel, n):
+def test_condition_that_fails_in_one_element_raises(kernel, n):
     np.testing.assert_array_equal(kernel(np.ones(n))[0], np.ones(n))
     for position in {0, n // 2, n - 1}:
         data = np.ones(n)

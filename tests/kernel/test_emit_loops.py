@@ -14,7 +14,7 @@ both_kinds_of_lengths = pytest.mark.parametrize("static", [True, False], ids=["s
 
 @both_kinds_of_lengths
 @pytest.mark.parametrize("n", LENGTHS)
-def test_elementwise(n, static):
+def test_elementwise_loop_agrees_with_numpy(n, static):
     size = sizes(n, static=static)
     x, y = given("x", *size), output("y", *size)
     value = compute(ps.add, compute(ps.sqr, Load(x, (I0,))), Const(0.5, F64))
@@ -24,7 +24,7 @@ def test_elementwise(n, static):
 
 
 @pytest.mark.parametrize("lengths", [[5, 3, 0, 64, 1000, 1]])
-def test_one_kernel_for_all_lengths(lengths):
+def test_kernel_serves_all_lengths(lengths):
     x, y = given("x", Length(0, 0)), output("y", Length(0, 0))
     kernel = compile_native(program(Loop(x.shape, (Store(y, (I0,), Load(x, (I0,))),))))
     for n in lengths:
@@ -34,7 +34,7 @@ def test_one_kernel_for_all_lengths(lengths):
 
 @both_kinds_of_lengths
 @pytest.mark.parametrize("shape", [(3, 17), (4, 16), (16, 1), (5, 2), (0, 5), (5, 0), (2, 100)])
-def test_matrix_with_row_and_column_vectors(shape, static):
+def test_broadcast_rows_and_columns_agree_with_numpy(shape, static):
     size = sizes(*shape, static=static)
     x, row, column = given("x", *size), given("row", size[1]), given("column", size[0])
     y = output("y", *size)
@@ -50,7 +50,7 @@ def test_matrix_with_row_and_column_vectors(shape, static):
 
 
 @both_kinds_of_lengths
-def test_three_axes_and_a_transposed_store(static):
+def test_transposed_store_of_three_axes_agrees_with_numpy(static):
     shape = (3, 5, 18)
     size = sizes(*shape, static=static)
     x, y = given("x", *size), output("y", size[2], size[0], size[1])
@@ -70,7 +70,7 @@ LAYOUTS = {
 
 @both_kinds_of_lengths
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int16", "bool"])
-def test_layouts_of_an_input(dtype, static):
+def test_inputs_of_any_layout_agree_with_numpy(dtype, static):
     shape = (6, 21)
     size = sizes(*shape, static=static)
     x, y = given("x", *size, dtype=dtype), output("y", *size, dtype=dtype)
@@ -83,7 +83,7 @@ def test_layouts_of_an_input(dtype, static):
         np.testing.assert_array_equal(kernel(array)[0], array)
 
 
-def test_straight_line_code():
+def test_straight_line_code_agrees_with_numpy():
     x, y, z = given("x", 3), output("y"), output("z", 2)
     first, last = Load(x, (Const(0, "int64"),)), Load(x, (Const(2, "int64"),))
     kernel = compile_native(

@@ -34,7 +34,7 @@ INT = "int64"
 
 @pytest.mark.parametrize("index_dtype", ["int64", "int32", "int8", "uint8"])
 @pytest.mark.parametrize("n", LENGTHS)
-def test_gather(n, index_dtype, gathers):
+def test_gather_agrees_with_numpy(n, index_dtype, gathers):
     table, index, y = given("table", 90), given("i", n, dtype=index_dtype), output("y", n)
     body = Store(y, (I0,), Load(table, (Load(index, (I0,)),)))
     kernel = compile_native(program(Loop((n,), (body,)), inputs=(table, index)))
@@ -44,7 +44,7 @@ def test_gather(n, index_dtype, gathers):
 
 
 @pytest.mark.parametrize("contiguous", [True, False])
-def test_gather_on_two_axes_of_which_one_is_the_outer_index(contiguous, gathers):
+def test_gather_on_two_axes_agrees_with_numpy(contiguous, gathers):
     table, index = given("table", Length(0, 0), Length(0, 1)), given("i", 37, dtype="int32")
     y = output("y", 5, 37)
     body = Store(y, (I0, I1), Load(table, (I0, Load(index, (I1,)))))
@@ -57,7 +57,7 @@ def test_gather_on_two_axes_of_which_one_is_the_outer_index(contiguous, gathers)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_gather_and_neighbors_of_every_type(dtype, gathers):
+def test_gathers_of_every_type_agree_with_numpy(dtype, gathers):
     table, index = given("table", 30, dtype=dtype), given("i", 45, dtype="int64")
     y, copy = output("y", 45, dtype=dtype), output("copy", 30, dtype=dtype)
     kernel = compile_native(
@@ -86,7 +86,7 @@ AFFINE = {
 
 
 @pytest.mark.parametrize("name", AFFINE)
-def test_affine_index(name):
+def test_affine_index_agrees_with_numpy(name):
     index_of, selected = AFFINE[name]
     data = np.random.default_rng(2).normal(size=50)
     n = data[selected].size
@@ -105,7 +105,7 @@ def test_affine_index(name):
     np.testing.assert_array_equal(z_, expected)
 
 
-def test_the_diagonal_of_a_matrix():
+def test_diagonal_agrees_with_numpy():
     x, y = given("x", 20, 20), output("y", 20)
     kernel = compile_native(program(Loop((20,), (Store(y, (I0,), Load(x, (I0, I0))),))))
     data = np.random.default_rng(3).normal(size=(20, 20))
@@ -132,7 +132,7 @@ def test_the_last_of_several_stores_to_an_element_counts(static):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_constants(dtype):
+def test_constants_of_every_type_are_embedded(dtype):
     data = np.random.default_rng(5).integers(0, 2, (3, 21)).astype(dtype)
     constant = Buffer("c", dtype, (3, 21), Role.CONSTANT, data.tobytes())
     y = output("y", 3, 21, dtype=dtype)
@@ -142,7 +142,7 @@ def test_constants(dtype):
 
 @pytest.mark.parametrize("static", [True, False], ids=["static", "runtime"])
 @pytest.mark.parametrize("n", [1, 33, buffers.STACK_BYTES // 8 + 1])
-def test_scratch_on_the_stack_and_on_the_heap(n, static):
+def test_scratch_on_stack_and_heap_keeps_values(n, static):
     size = sizes(n, static=static)
     x, first, second, one = (
         given("x", *size),
@@ -199,7 +199,7 @@ def conditional_program(n):
 LARGE = buffers.STACK_BYTES // 8 + 1
 
 
-def test_scratch_of_loops_with_a_condition():
+def test_scratch_of_conditional_loops_keeps_values():
     kernel = compile_native(conditional_program(LARGE))
     data = np.arange(float(LARGE))
     for flag in (True, False, True):

@@ -46,13 +46,13 @@ SLOPES = [
 
 
 @pytest.mark.parametrize(("index", "slope"), SLOPES, ids=range(len(SLOPES)))
-def test_slope_along_the_inner_axis(index, slope):
+def test_coefficient_of_the_inner_axis_is_read(index, slope):
     x, y = given("x", 100), output("y", 4, 20)
     patterns = AccessPatterns(Loop((4, 20), (Store(y, (I0, I1), Load(x, (index,))),)))
     assert patterns.coefficient(index) == slope
 
 
-def test_levels():
+def test_expression_has_the_level_of_its_innermost_index():
     x, y = given("x", 4, 20), output("y", 4, 20)
     row, element = Load(x, (I0, number(0))), Load(x, (I0, I1))
     patterns = AccessPatterns(Loop((4, 20), (Store(y, (I0, I1), compute(ps.add, row, element)),)))

@@ -139,7 +139,7 @@ def test_values_do_not_depend_on_the_rule(compiled):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int8", "bool", "complex128"])
-def test_any_type_and_shape(dtype):
+def test_constant_of_any_type_keeps_dtype_and_shape(dtype):
     data = np.random.default_rng(3).integers(0, 2, (3, 1, 20_000)).astype(dtype)
     i = pt.lvector("i")
     function = pytensor.function([i], pt.constant(data)[:, 0, i].sum(), mode="NUMBA")

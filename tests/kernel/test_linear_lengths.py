@@ -54,13 +54,13 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_known_differences(name):
+def test_difference_is_known(name):
     a, b, expected = KNOWN[name]
     assert difference(a, b, bounds_in_a_step(N)) == expected
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_unknown_differences(name):
+def test_difference_is_unknown(name):
     a, b = UNKNOWN[name]
     assert difference(a, b, bounds_in_a_step(N)) is None
 
@@ -76,7 +76,7 @@ def test_sum_as_number_of_steps_bounds_its_atom():
     assert bounds_in_a_step(int64(5)) == {}
 
 
-def test_a_sum_as_an_expression():
+def test_sum_is_folded_to_one_expression():
     assert linear(Compute(ps.add, (int64(3), N, int64(-1)), "int64"), {}).expr is plus(N, int64(2))
     assert linear(int64(4), {}).expr is int64(4)
 

@@ -160,7 +160,7 @@ def test_unsupported_ops_are_refused(build):
 
 
 @pytest.mark.parametrize(("axes", "is_covered"), [((0, 1), False), ((1, 2), True)])
-def test_diagonals_of_a_batch_of_matrices(axes, is_covered):
+def test_diagonals_of_a_batch_are_covered_along_trailing_axes(axes, is_covered):
     one, several = pt.dmatrix("one"), pt.dtensor3("several")
     diagonals = AllocDiag(axis1=axes[0], axis2=axes[1], offset=0)(one)
     assert is_supported(vectorize_graph(diagonals, {one: several}).owner) == is_covered

@@ -126,7 +126,7 @@ def run_what_is_too_long():
 
 # With checks, whose sizes in bytes go round as well, LLVM sees a trap in each path and needs no memory for it.
 @pytest.mark.skipif(checks_bounds(), reason="no check has numbers for such buffers")
-def test_sizes_that_no_integer_holds():
+def test_overflowing_sizes_raise_a_memory_error():
     code, printed = ended("run_what_is_too_long()")
     assert printed.splitlines() == [f"{build.__name__}: {NO_MEMORY}" for build, *_ in TOO_LONG]
     assert code == 0

@@ -155,7 +155,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("arranged", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("shape", [(2, 3), (1, 3), (0, 3)])
-def test_inputs_of_any_layout(mixed, arranged, shape):
+def test_inputs_of_any_layout_agree(mixed, arranged, shape):
     x = arranged(np.arange(float(np.prod(shape))).reshape(shape))
     n, s = np.arange(6, dtype="int32")[::2], np.float32(0.5)
     product, positive, total, shifted = mixed(x, n, s)
@@ -197,7 +197,7 @@ def regression():
 
 
 @pytest.mark.parametrize("arranged", LAYOUTS.values(), ids=LAYOUTS)
-def test_gradients_of_any_layout(regression, arranged):
+def test_gradients_of_any_layout_agree(regression, arranged):
     x = arranged(np.random.default_rng(5).normal(size=(37, 5)))
     b = np.linspace(-1, 1, 10)[::-2]
     for found, expected in zip(*(f(x, b) for f in regression), strict=True):
@@ -301,7 +301,7 @@ def test_the_outputs_of_a_failed_call_are_freed(gather):
     ("length", "error", "message"),
     [(2**61, ValueError, "array is too big"), (2**55, MemoryError, "no memory")],
 )
-def test_an_output_for_which_there_is_no_memory(length, error, message):
+def test_output_without_memory_raises_and_leaks_nothing(length, error, message):
     n, x = pt.lscalar("n"), pt.dvector("x")
     function = compiled([n, x], [pt.alloc(pt.exp(x), n, 2), pt.log(x)])
     # Numba itself keeps what a call that raises has been given.
@@ -314,7 +314,7 @@ def test_an_output_for_which_there_is_no_memory(length, error, message):
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
-def test_an_output_as_long_as_an_element_of_an_input(dtype):
+def test_output_length_is_read_from_an_input(dtype):
     n, x = pt.vector("n", shape=(3,), dtype=dtype), pt.dscalar("x")
     function = pytensor.function([n, x], pt.exp(pt.zeros((n[0], n[-1] + 1)) + x), mode="NUMBA")
     assert [type(node.op) for node in function.maker.fgraph.toposort()] == [FusedKernel]

@@ -14,7 +14,7 @@ from pymc_fastlogp.kernel.native.object_files import PREFIX, read, write
 def folder(monkeypatch, tmp_path):
     """A folder for four files of 1000 bytes, each with its hash before it."""
     files = BoundedFiles(tmp_path, PREFIX, 4 * (1000 + DIGEST))
-    monkeypatch.setattr(object_files, "_files", lambda: files)
+    monkeypatch.setattr(object_files, "_bounded_files", lambda: files)
     return tmp_path
 
 
@@ -98,7 +98,7 @@ def test_concurrent_reads_and_writes_are_whole(folder):
 def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch, tmp_path, caplog):
     (tmp_path / "file").write_bytes(b"")
     files = BoundedFiles(tmp_path / "file", PREFIX, 4000)
-    monkeypatch.setattr(object_files, "_files", lambda: files)
+    monkeypatch.setattr(object_files, "_bounded_files", lambda: files)
     with caplog.at_level("INFO", "pymc_fastlogp"):
         write(name(1), code(1))
     assert read(name(1)) is None

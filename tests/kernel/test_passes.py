@@ -356,7 +356,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("case", RULES)
-def test_simplify(case):
+def test_expression_is_simplified(case):
     before, after = RULES[case]
     assert _simplified(before) is after
 

@@ -295,7 +295,7 @@ def test_a_constant_index_out_of_bounds_raises_when_it_is_called():
         pytensor.function(fgraph.inputs, fgraph.outputs, mode=PYTHON)(np.ones(3))
 
 
-def test_two_nodes_that_cannot_be_lowered():
+def test_two_nodes_that_cannot_be_lowered_stay_outside():
     x = pt.dvector("x")
     lengths = [f(x).sum().astype("int64") for f in (pt.exp, pt.log)]
     outputs = [(pt.arange(n) + 1).sum() * 2 for n in lengths]

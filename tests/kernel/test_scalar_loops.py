@@ -38,7 +38,7 @@ def gradient_of(f, n, dtype="float64"):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_gradients(name):
+def test_gradients_agree_with_upstream(name):
     f, arrays = FUNCTIONS[name]
     inputs, gradient = gradient_of(f, len(arrays))
     # In Python, hundreds of turns of each of a thousand numbers take minutes.
@@ -68,7 +68,7 @@ def test_a_lane_does_not_depend_on_others():
 
 
 @pytest.mark.slow
-def test_a_censored_likelihood():
+def test_censored_likelihood_is_one_kernel():
     """A censored likelihood is compiled without Numba."""
     y = np.minimum(np.random.default_rng(0).gamma(2.0, size=40), 2.0)
     with pm.Model() as model:
@@ -113,7 +113,7 @@ swapped = loop_of(lambda x, y, c: [ps.identity(y), x + c * y], 2)
 
 
 @pytest.mark.parametrize("op", [halved, stopped, swapped], ids=["for", "while", "two"])
-def test_loops(op):
+def test_loops_agree_with_upstream(op):
     arrays = [TURNS, *[STARTS] * (op.nin - 2), np.full(len(TURNS), 1.1)]
     found, expected = results(op, *arrays)
     for x, y in zip(found, expected, strict=True):

@@ -265,7 +265,7 @@ def test_trigamma_is_scipys():
 
 
 @pytest.mark.parametrize("width", [1, 3, 16])
-def test_any_width(width):
+def test_result_does_not_depend_on_the_width(width):
     x, y = combinations("int8", "float32")
     for op in (ps.add, ps.lt, ps.pow, psm.betainc):
         arguments = [x, y, y][: 3 if op is psm.betainc else 2]

@@ -86,14 +86,14 @@ def recursions(draw, gradient=False):
 
 
 @given(recursions(), st.booleans())
-@settings(max_examples=examples(12, 60))
-def test_random_recursions(case, static):
+@settings(max_examples=examples(8, 60))
+def test_random_recursions_agree_with_upstream(case, static):
     check_value(case, static=static)
 
 
 @given(recursions(gradient=True), st.booleans())
-@settings(max_examples=examples(8, 40))
-def test_gradients_of_random_recursions(case, static):
+@settings(max_examples=examples(4, 40))
+def test_gradients_of_random_recursions_agree_with_upstream(case, static):
     """Terms of a gradient from ``tanh`` may cancel against other terms."""
     kernel, function = sides(case, static=static)
     found, expected = kernel(*case.arrays), function(*case.arrays)
@@ -110,7 +110,7 @@ def within_groups(x, level, group, start):
 
 
 @pytest.mark.parametrize("static", [True, False])
-def test_recursion_in_a_grouped_likelihood(static):
+def test_recursion_in_a_grouped_likelihood_agrees_with_upstream(static):
     random = np.random.default_rng(5)
     group = np.sort(random.integers(0, 12, size=90))
     arrays = (random.normal(size=12), random.normal(size=3), group, np.array(0.3))
@@ -450,7 +450,7 @@ def test_cheap_sequences_of_vectors_are_not_stored(of, is_stored):
 
 
 @pytest.mark.parametrize("n", [2, 3, 9, 17])
-def test_functions_of_several_numbers_in_a_step(n):
+def test_functions_in_a_step_agree_with_upstream(n):
     """The functions are computed in the lanes of one or several vectors."""
     random = np.random.default_rng(n)
 

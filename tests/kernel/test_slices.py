@@ -30,7 +30,7 @@ def test_bounds_that_are_known_at_the_call(step):
 
 @pytest.mark.parametrize("bound", [LEAST + 1, LEAST + 3, -2, 3, LARGEST])
 @pytest.mark.parametrize("step", [1, -1])
-def test_one_bound_that_is_known_before(bound, step):
+def test_slices_with_one_constant_bound_agree_with_numpy(bound, step):
     v, other = pt.vector("v"), pt.lscalar("other")
     kernels = [
         kernel_of([v, other], pt.exp(v[bound:other:step]) * 2),

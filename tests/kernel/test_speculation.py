@@ -32,7 +32,7 @@ def rows(first):
 @pytest.mark.parametrize(
     "through", [lambda logp: logp, lambda logp: pt.cumsum(pt.stack([logp, 1.0]))[0]]
 )
-def test_an_error_that_depends_on_what_is_assumed(x, logp, through):
+def test_check_of_the_speculated_value_has_no_fallback(x, logp, through):
     program = program_of([x], [TOO_LARGE(logp, through(logp) < 50.0) * 2])
     assert program.fallback is None
     kernel = compile_native(program)
@@ -41,7 +41,7 @@ def test_an_error_that_depends_on_what_is_assumed(x, logp, through):
         kernel(rows(1.0))
 
 
-def test_an_error_that_does_not_depend_on_what_is_assumed(x, logp):
+def test_check_of_another_value_runs_in_the_fallback(x, logp):
     program = program_of([x], [TOO_LARGE(logp, pt.max(x) < 50.0) * 2])
     assert program.fallback is not None
     kernel = compile_native(program)

@@ -198,7 +198,7 @@ EDGES = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_edges(name):
+def test_values_at_edges(name):
     nan = (NAN,) * (FUNCTIONS[name].n_arguments + 1)
     *x, expected = np.array([*EDGES[name], nan], dtype=float).T
     assert_same(evaluate(name, np.array(x)), expected)
@@ -281,7 +281,7 @@ def test_integer_powers_have_numpys_special_cases(n, monkeypatch):
 
 
 @pytest.mark.parametrize("n", HALF_EXPONENTS)
-def test_half_integer_powers(n, monkeypatch):
+def test_half_integer_powers_agree_with_pow(n, monkeypatch):
     row = Function(f"power_{n}", partial(half_integer_power, n=n), None, (0.0, LARGEST))
     monkeypatch.setitem(FUNCTIONS, row.name, row)
     monkeypatch.setitem(REFERENCES, row.name, lambda x: mpmath.power(x, n))

@@ -142,7 +142,7 @@ def triangles(draw):
 
 @settings(max_examples=examples(10, 60))
 @given(triangles())
-def test_same_for_any_order_of_packing(case):
+def test_any_order_of_packing_agrees(case):
     triangle, values = case
     assert not nodes_of(pregrad(gram(triangle), on=True), Cholesky)
     off, on = (evaluate(gram(triangle), values, on=on) for on in (False, True))

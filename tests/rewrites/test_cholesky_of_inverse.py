@@ -143,7 +143,7 @@ def _exact_squares(near, x, mpmath):
 
 
 @pytest.mark.parametrize("likelihood", ["one row", "many rows"])
-def test_mv_normal_by_precision(likelihood):
+def test_mv_normal_by_precision_has_no_inverse(likelihood):
     y = VALUES[b] if likelihood == "one row" else VALUES[rows]
     with pm.Model() as model:
         strength = pm.Uniform("strength", 0, 1)
@@ -157,7 +157,7 @@ def test_mv_normal_by_precision(likelihood):
     np.testing.assert_allclose(on, off, rtol=1e-13)
 
 
-def test_symmetric_by_construction():
+def test_symmetry_follows_from_construction():
     yes = [gram, chain, pt.diag(v), pt.exp(gram), gram * rate, pt.as_tensor(NEIGHBORS)]
     no = [
         lopsided,

@@ -123,7 +123,7 @@ def test_every_loop_of_a_family_is_over_cells(family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_value_and_gradient_of_a_family(family):
+def test_families_agree(family):
     model = freeze_dims_and_data(model_of(family))
     off, on = (logp_dlogp(model, on=on) for on in (False, True))
     rng = np.random.default_rng(1)
@@ -393,7 +393,7 @@ def test_a_failed_check_raises():
 
 
 @pytest.mark.parametrize("imaginary", [SEX, 2.0 * ANSWER])
-def test_rows_of_complex_numbers(imaginary):
+def test_complex_rows_are_compacted(imaginary):
     z = pt.vector("z", shape=(5,), dtype="complex128")
     out = pt.all(pt.real((SEX + 1j * imaginary) * z[GROUP]) > -3)
     with collected() as decisions:

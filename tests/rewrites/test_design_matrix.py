@@ -120,7 +120,7 @@ def test_value_and_gradient_of_designs(name):
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("name", ["intercept and missing level", "spline", "multiples of columns"])
-def test_spellings(name, spelling):
+def test_other_spellings_read_no_wide_matrix(name, spelling):
     build, shape_of = SPELLINGS[spelling]
     x, *_ = DESIGNS[name]
     b = coefficients(*shape_of(x.shape[1]))
@@ -136,7 +136,7 @@ def _reads_wide_matrix(graph, width):
     return any(x.type.ndim == 2 and width in x.type.shape for x in constants)
 
 
-def test_compiled_by_numba():
+def test_compiled_functions_agree():
     x, *_ = DESIGNS["two factors"]
     b = coefficients(x.shape[1])
     out = pt.exp(pt.dot(x, b)).sum()
@@ -155,7 +155,7 @@ def test_coefficients_of_single_precision():
     assert_same_value_and_gradient(out, values, rtol=1e-5)
 
 
-def test_integer_coefficients():
+def test_integer_coefficients_become_a_gather():
     x, *_ = DESIGNS["dummies and covariates"]
     b = coefficients(x.shape[1], dtype="int64")
     out = pt.exp(pt.dot(x, b))

@@ -59,7 +59,7 @@ def test_value_and_gradient(name):
 
 
 @pytest.mark.parametrize("name", FIRES)
-def test_edges(name):
+def test_infinite_and_large_arguments_agree(name):
     values = {x: np.array([-np.inf, np.inf, 1e300, -1e300, 50.0, -0.0, 0.0])}
     assert_same_value_and_gradient(FIRES[name][0], values, rtol=1e-15)
 
@@ -89,7 +89,7 @@ def test_refuses(name):
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_mean_of_a_negative_binomial(on):
+def test_mean_of_a_negative_binomial_has_no_difference_of_softplus(on):
     with pm.Model() as model:
         eta = pm.Normal("eta", shape=7)
         pm.NegativeBinomial("y", mu=pm.math.exp(eta), alpha=2.5, observed=np.arange(7))

@@ -106,7 +106,7 @@ def test_value(name):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_single_precision():
+def test_single_precision_rounds_once_per_term():
     outs = [scattered(ROWS, COLUMNS, values=single_r) @ single_v]
     assert products(outs, on=True) == 0
     point = [V.astype("float32"), R.astype("float32")]
@@ -135,7 +135,7 @@ def test_finite_entries_stay_finite(name, of, bad):
 
 @given(st.integers(8, 60), st.integers(8, 60), st.integers(7, 20), st.integers(0, 99))
 @settings(max_examples=examples(8, 15))
-def test_factors_of_any_size(n, m, k, seed):
+def test_factors_of_any_size_agree(n, m, k, seed):
     """Value and gradient of a factorization whose pairs are drawn, and may repeat."""
     random = np.random.default_rng(seed)
     entries = max(1, n * m // 6)
@@ -147,7 +147,7 @@ def test_factors_of_any_size(n, m, k, seed):
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
 
-def test_gradient_of_factors_of_ratings():
+def test_gradient_of_ratings_has_no_matrix_product():
     """The products of the gradient go; the predictions never were one."""
     y = rng.normal(size=ENTRIES)
     assert _products_of_gradient(y, on=False) == 2
@@ -176,7 +176,7 @@ def _compiled(inputs, outs, *, on):
     return compiled(inputs, outs, by_numpy("fastlogp_fused_kernel"), on=on)
 
 
-def test_model_of_ratings():
+def test_rule_fires_on_a_model_of_ratings():
     """A mask of what was seen, as in PyMC's notebook: from the model to the callback."""
     seen = np.zeros((N, M), dtype=bool)
     seen[ROWS, COLUMNS] = True

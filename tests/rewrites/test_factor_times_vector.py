@@ -99,7 +99,7 @@ def test_value_and_gradient(name):
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_gradient_without_kernels():
+def test_gradient_without_kernels_agrees():
     on, off = (
         compiled(FIRES["latent process"], on=on, mode="FAST_COMPILE") for on in (True, False)
     )

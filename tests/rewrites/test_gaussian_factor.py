@@ -64,7 +64,7 @@ def test_sum_of_squares_and_gradient(offset, scale, x_scale):
     assert_same(covariates, target, np.ones(1), counts, parameters)
 
 
-def test_covariate_with_an_offset():
+def test_covariate_with_an_offset_keeps_digits():
     counts = np.array([500, 20_000])
     covariates = design(counts, x_offset=1e6)
     slope = np.array([0.3, -0.2])
@@ -153,7 +153,7 @@ def test_zero_weights_leave_nothing():
 
 
 @pytest.mark.parametrize("n", [1_000_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
-def test_cell_of_many_rows(n):
+def test_cell_of_many_rows_keeps_digits(n):
     counts = np.array([n])
     target = 1e6 + RNG.normal(size=n)
     assert_same(design(counts), target, np.ones(1), counts, np.array([[-1e6 + 1e-3, 1e-3]]))

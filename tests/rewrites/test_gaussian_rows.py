@@ -227,7 +227,7 @@ def model_of(family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_family(family):
+def test_families_agree(family):
     model = freeze_dims_and_data(model_of(family))
     with collected() as decisions:
         on = pregrad(model.logp(), on=True)

@@ -93,7 +93,7 @@ def test_value_of_a_function_of_two_arguments():
 
 
 @pytest.mark.parametrize("number", [0.0, -2.0, np.inf, np.nan])
-def test_edges(number):
+def test_infinite_and_zero_arguments_agree(number):
     assert_same_value_and_gradient(f * of_row, values() | {a: np.array(number)}, rtol=1e-12)
 
 

@@ -80,7 +80,7 @@ def test_value_and_gradient(name):
 
 
 @pytest.mark.parametrize("number", [0.0, np.inf, -np.inf, np.nan])
-def test_edges(number):
+def test_infinite_and_nan_entries_agree(number):
     for out in (longest * Y, pt.max(Z * b, axis=1) * Y):
         at = values() | {b: np.r_[number, np.linspace(-1.0, 2.0, LONG - 1)]}
         assert_same_value_and_gradient(out, at, rtol=1e-12)

@@ -89,7 +89,7 @@ def test_refuses(name):
 @pytest.mark.parametrize(
     ("excluded", "kernels"), [((), 1), (("fastlogp_inline_op_from_graph",), 2)]
 )
-def test_kernels_of_a_marginal_gaussian_process(excluded, kernels):
+def test_marginal_gaussian_process_is_one_kernel_with_the_rule(excluded, kernels):
     points = np.linspace(0, 1, 6)
     with pm.Model() as model:
         gp = pm.gp.Marginal(cov_func=pm.gp.cov.ExpQuad(1, ls=pm.HalfNormal("ls")))

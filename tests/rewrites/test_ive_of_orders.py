@@ -160,7 +160,7 @@ def between(low, high):
 
 
 @pytest.mark.parametrize("highest", [1, 8, 20, 49])
-def test_error(highest):
+def test_error_is_at_most_four_times_that_of_upstream(highest):
     """Never more than four times that of upstream, of values and slopes, near 0 and far out."""
     orders = range(highest + 1)
     off, on = functions(orders)
@@ -178,7 +178,7 @@ def test_error(highest):
 
 
 @pytest.mark.parametrize("highest", [2, 20, 49])
-def test_edges(highest):
+def test_zero_infinite_and_nan_arguments_agree(highest):
     orders = range(highest + 1)
     off, on = functions(orders)
     edges = [0.0, -0.0, 5e-324, -5e-324, 1e-200, -1e-200, 1e8, -1e8, bessel.LARGEST]

@@ -31,7 +31,7 @@ STEP = {
 
 @pytest.mark.parametrize("start", START)
 @pytest.mark.parametrize("step", STEP)
-def test_chain(start, step):
+def test_graph_grows_linearly_with_a_chain(start, step):
     out = START[start]
     for _ in range(STEPS):
         out = STEP[step](out)

@@ -199,7 +199,7 @@ def test_cells_are_sorted():
     assert_same_value_and_gradient(out, VALUES, rtol=1e-11)
 
 
-def test_rows_along_the_last_axis():
+def test_rows_along_the_last_axis_are_sorted():
     out = pt.exp(table.T[:, GROUP] * MATRIX.T).sum()
     [index] = indices_of(pregrad(out, on=True))
     np.testing.assert_array_equal(index, GROUP[SORTED])
@@ -243,7 +243,7 @@ def test_explain_says_so():
         ([], None),
     ],
 )
-def test_best_order(indices, by):
+def test_best_order_is_sorted_and_saves_enough(indices, by):
     scattered = [ScatterIndex(*each) for each in indices]
     order = best_order(scattered)
     assert (order is None) == (by is None)
@@ -309,13 +309,13 @@ def check_any_readers(n):
     return counts
 
 
-def test_same_for_any_readers():
+def test_any_readers_agree():
     counts = check_any_readers(40)
     assert min(counts[True], counts[False]) >= 2
 
 
 @pytest.mark.slow
-def test_same_for_very_many_readers():
+def test_very_many_readers_agree():
     assert check_any_readers(1000)[True] >= 100
 
 

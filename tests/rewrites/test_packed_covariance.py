@@ -169,7 +169,7 @@ def test_refused_graphs_agree_with_upstream(name):
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=1e-2 * tolerance)
 
 
-def test_gradient_without_kernels():
+def test_gradient_without_kernels_agrees():
     on, off = (compiled(FIRES["matern"], on=on, mode="FAST_COMPILE") for on in (True, False))
     assert any(isinstance(node.op, PackTriangle) for node in on.maker.fgraph.apply_nodes)
     for found, expected in zip(on(*values()), off(*values()), strict=True):
@@ -192,7 +192,7 @@ def test_invalid_packed_length_raises(length):
 
 @given(n=st.integers(33, 70), n_kernels=st.integers(1, 3), seed=st.integers(0, 99))
 @settings(max_examples=3)
-def test_any_number_of_rows(n, n_kernels, seed):
+def test_any_number_of_rows_agrees(n, n_kernels, seed):
     rng = np.random.default_rng(seed)
     x, scales = rng.uniform(0, 5, n), pt.vector("scales", shape=(n_kernels,))
     covariance = 0.2 * np.eye(n)

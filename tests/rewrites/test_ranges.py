@@ -126,7 +126,7 @@ RANGES = {
 
 
 @pytest.mark.parametrize("name", RANGES)
-def test_range(name):
+def test_range_is_known(name):
     out, expected = RANGES[name]
     found = range_of(out)
     assert found.nan == expected.nan
@@ -225,7 +225,7 @@ def test_does_not_prove_positive(name):
     assert not is_positive(NOT_POSITIVE[name])
 
 
-def test_shape_that_became_known():
+def test_shape_that_became_known_is_used():
     """A set keeps its type when the base is replaced by one whose shape is known."""
     base = pt.matrix("base")
     norms = pt.sqr(base[DIAG, DIAG].set(1.0)).sum(axis=1)
@@ -258,7 +258,7 @@ exp_on_diagonal = x[I].set(pt.exp(x[I]))
         (pt.constant([1.0, -1.0, 0.0]), np.array([0, 2]), True),
     ],
 )
-def test_at_positions(out, where, proved):
+def test_sign_is_proved_at_positions(out, where, proved):
     assert is_nonnegative(out, where) == proved
 
 

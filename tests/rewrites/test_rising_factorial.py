@@ -137,7 +137,7 @@ def test_terms_are_paired_once():
     assert_same_value_and_gradient(before, VALUES, rtol=1e-12)
 
 
-def test_rows_of_a_long_chain():
+def test_long_chains_are_not_searched_to_the_end():
     """A deep argument is no sum that is looked through to its end."""
     deep = a
     for _ in range(60):
@@ -183,7 +183,7 @@ def test_digits(risen, exponent, step):
     assert error_of_slope <= 8 * EPS * max(float(slope), 1)
 
 
-def test_limits():
+def test_limits_are_exact_where_upstream_overflows():
     """Upstream's value is -inf if ``a`` underflows, and nan if ``gammaln`` overflows."""
     out = pt.gammaln(counts + a) - pt.gammaln(a)
     tiny, huge = (value_and_gradient(out, {s: np.array(at)}, on=True)[0] for at in (-750.0, 705.0))
@@ -191,7 +191,7 @@ def test_limits():
     np.testing.assert_allclose(huge, 705 * counts.data, rtol=1e-15)
 
 
-def test_second_derivative():
+def test_second_derivatives_agree():
     out = (pt.gammaln(counts + rows) - pt.gammaln(rows)).sum()
     hessians = []
     for on in (False, True):
@@ -217,7 +217,7 @@ def test_digits_of_the_second_derivative():
             np.testing.assert_allclose(found, float(exact), rtol=16 * EPS, err_msg=f"{low} {step}")
 
 
-def test_gradient_by_the_step():
+def test_gradient_by_the_step_is_digamma():
     """The Op has it, although no rule makes a step that is not constant."""
     out = rising(a, k, pt.log1p(a)) - binet(a + 1.0) - k
     by_k = pytensor.function([s, k], pytensor.grad(out, k), mode=PYTHON)

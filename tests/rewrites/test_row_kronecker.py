@@ -54,11 +54,11 @@ def test_factors_replace_the_matrix(name):
     assert_same_value_and_gradient(out, {w: rng.normal(size=P * Q) / 10}, rtol=1e-9)
 
 
-def test_from_the_left():
+def test_product_from_the_left_is_rewritten():
     assert largest_matrix(pregrad(pt.exp(w @ pt.constant(X).T), on=True)) == N * max(P, Q)
 
 
-def test_three_factors():
+def test_three_factors_are_split():
     """A product of three factors becomes the product of one factor with the others."""
     c = rng.normal(size=(N, 8))
     b = pt.vector("b", shape=(8 * 8 * P,))
@@ -67,7 +67,7 @@ def test_three_factors():
     assert_same_value_and_gradient(out, {b: rng.normal(size=8 * 8 * P)}, rtol=1e-10)
 
 
-def test_hilbert_space_basis():
+def test_hilbert_space_basis_is_split():
     with pm.Model() as model:
         cov = pm.gp.cov.ExpQuad(2, ls=[1.0, 2.0])
         f = pm.gp.HSGP(m=[9, 12], c=1.5, cov_func=cov).prior("f", X=rng.normal(size=(N, 2)))

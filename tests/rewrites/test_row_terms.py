@@ -26,7 +26,7 @@ CONDITIONS = {
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
-def test_conditions(name):
+def test_switches_by_any_condition_agree(name):
     chosen = pt.switch(CONDITIONS[name], pt.exp(a), b)
     assert_same_value_and_gradient((0.5 * chosen).sum(), VALUES, rtol=1e-14)
 
@@ -87,7 +87,7 @@ def test_fully_masked_terms_are_dropped():
     assert all((term.mask == (OF_GROUP == 3)).all() for term in effects)
 
 
-def test_rows_of_effects_by_a_loop():
+def test_effects_written_as_a_loop_agree():
     by_constant = pt.switch(OF_GROUP > 1, pt.exp(-ERROR) * np.arange(OF_GROUP.size), ERROR)
     nothing = pt.switch(OF_GROUP < 2, pt.switch(OF_GROUP > 2, pt.log(by_loop[0]), 0.0), 0.0)
     values = {by_loop: np.linspace(-1.0, 1.0, GROUPS)}

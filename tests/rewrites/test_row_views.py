@@ -188,7 +188,7 @@ def test_positions_of_different_dtypes_differ():
     np.testing.assert_allclose(found, off_in_numpy([v], [out])(at), rtol=1e-12)
 
 
-def test_keys_of_many_columns_along_one_axis(monkeypatch):
+def test_many_columns_along_one_axis_are_combined_first(monkeypatch):
     """The columns are combined along that axis before they meet columns that vary along both axes."""
     rng = np.random.default_rng(0)
     rows, cells = rng.integers(0, 2, size=(60, 1, 5)), rng.integers(0, 9, size=(60, 50, 1))
@@ -207,7 +207,7 @@ def test_keys_of_many_columns_along_one_axis(monkeypatch):
         assert row_keys.codes(continuous | row_keys.add(rows)) is None
 
 
-def test_keys_of_positions():
+def test_keys_identify_positions():
     rows = np.array([1, 4])
     assert position_key(rows) == position_key(rows)
     assert position_key(rows) != position_key(rows.copy())

@@ -170,7 +170,7 @@ def test_zero_and_non_finite_scales_agree_with_upstream(rule, number):
         lambda s, b: squares(s * L.astype("float32"), b),
     ],
 )
-def test_single_precision(build):
+def test_single_precision_agrees(build):
     of_32 = [pt.scalar("s32", dtype="float32"), pt.vector("b32", shape=(N,), dtype="float32")]
     out = build(*of_32)
     values = dict(zip(of_32, (np.float32(0.7), VALUES[b].astype("float32")), strict=True))
@@ -198,7 +198,7 @@ def test_a_row_of_zeros_makes_all_of_a_solution_nan(n_zero, right):
 
 
 @pytest.mark.parametrize("parameter", ["cov", "tau", "chol"])
-def test_a_model_with_a_known_covariance(parameter):
+def test_known_covariance_is_factored_once(parameter):
     scaled = {"cov": lambda x: x**2 * K, "tau": lambda x: x * K, "chol": lambda x: x * L}
     with pm.Model() as model:
         scale, mu = pm.HalfNormal("scale"), pm.Normal("mu", shape=N)

@@ -99,7 +99,7 @@ def test_gradient_has_no_outer_product_per_row():
 
 @settings(max_examples=examples(10, 100))
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 2**32 - 1))
-def test_any_lengths(n, n_rows, seed):
+def test_any_lengths_agree(n, n_rows, seed):
     rng = np.random.default_rng(seed)
     a, b = pt.matrix("a"), pt.matrix("b")
     point = np.tril(rng.normal(size=(n, n))) + 2 * np.eye(n), rng.normal(size=(n_rows, n))
@@ -111,7 +111,7 @@ def test_any_lengths(n, n_rows, seed):
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_a_multivariate_normal():
+def test_rule_fires_on_a_multivariate_normal():
     with pm.Model() as model:
         mu = pm.Normal("mu", shape=N)
         chol, _, _ = pm.LKJCholeskyCov("chol", n=N, eta=2.0, sd_dist=pm.HalfNormal.dist())

@@ -45,7 +45,7 @@ FIRES = {
 
 
 @pytest.mark.parametrize("name", FIRES)
-def test_shape(name):
+def test_shape_becomes_static(name):
     out, shape = FIRES[name]
     assert pregrad(out, on=True).type.shape == shape
     assert pregrad(out, on=True, exclude=[RULE]).type.shape != shape

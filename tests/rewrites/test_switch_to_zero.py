@@ -80,12 +80,12 @@ REFUSES = {
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_conditions(condition):
+def test_known_conditions_are_dropped(condition):
     assert_rewritten(pt.switch(CONDITIONS[condition], 0.0, -mu), -mu)
 
 
 @pytest.mark.parametrize("name", SCALED)
-def test_scaled_exponentials(name):
+def test_switch_on_a_scaled_exponential_is_dropped(name):
     rate = SCALED[name]
     guarded = pt.switch(pt.eq(rate, 0) & zero, 0.0, pt.switch(zero, 0.0, y * x) - rate)
     assert_rewritten(guarded, pt.switch(zero, 0.0, y * x) - rate)

@@ -183,7 +183,7 @@ def test_indefinite_matrix_gives_nan():
     assert np.isnan(gradient[np.tril_indices(N)]).all()
 
 
-def test_hessian_of_the_parameters():
+def test_second_derivatives_agree():
     given = values().values()
     hessians = []
     for on in (False, True):
@@ -199,7 +199,7 @@ def test_hessian_of_the_parameters():
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (5, 5), (60, 60), (None, None)])
-def test_inverse_of_a_factor(shape):
+def test_inverse_of_a_factor_is_a_kernel(shape):
     factor = pt.matrix("factor", shape=shape)
     n = shape[0] or 23
     a = RNG.normal(size=(n, n))

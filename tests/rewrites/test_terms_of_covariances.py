@@ -189,7 +189,7 @@ W = default_width()
     st.integers(0, 2**32 - 1),
     st.data(),
 )
-def test_any_rows_and_any_number_of_matrices(sides, n, groups, seed, data):
+def test_failed_matrix_gives_nan_for_its_own_terms_alone(sides, n, groups, seed, data):
     """A matrix without a factor gives NaN for its own terms alone."""
     rng = np.random.default_rng(seed)
     k, x = covariances(rng, groups, n, n), rng.normal(size=(groups, n))
@@ -260,7 +260,7 @@ def test_gradients_have_the_type_of_their_inputs():
     assert {gradient.type.dtype for gradient in pytensor.grad(logp, roots)} == {"float32"}
 
 
-def test_second_derivatives():
+def test_second_derivatives_agree():
     scale = pt.scalar("scale")
     k = scale * K + pt.eye(N)
     given = [0.7, *values()[:2]]
@@ -276,7 +276,7 @@ def test_second_derivatives():
 @pytest.mark.parametrize(
     "shape", [(W + 1, 4, 4), (2, 3, 1, 1), (0, 5, 5), (3, 12, 12), (3, 13, 13)]
 )
-def test_inverses_of_factors(shape):
+def test_inverses_of_factors_agree_with_numpy(shape):
     rng = np.random.default_rng(2)
     factor = pt.tensor("factor", shape=shape)
     symmetric = np.tril(covariances(rng, *shape))

@@ -87,7 +87,7 @@ def test_short_scans_are_unrolled(outputs):
         np.testing.assert_array_equal(actual, expected, strict=True)
 
 
-def test_graph_of_two_steps():
+def test_two_steps_are_written_out():
     [on, off] = [compiled([running(n_steps=2)[-1]], on=on)[0] for on in (True, False)]
     expected, _ = compiled([(2.0 * x[0] + 1.0) * x[1] + 1.0], on=False)
     assert n_loops(off) == 1

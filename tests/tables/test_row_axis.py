@@ -54,7 +54,7 @@ BY_ROW = {
 
 
 @pytest.mark.parametrize("case", BY_ROW)
-def test_axis_of_rows(case):
+def test_axis_of_rows_is_found(case):
     build, axis = BY_ROW[case]
     assert row_axis(build(), COLUMNS) == axis
 

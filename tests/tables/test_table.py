@@ -23,7 +23,7 @@ def rows_of(frame, *columns):
     return table.rows([column_of(table[name]) for name in columns])
 
 
-def test_columns_rows_and_text(source):
+def test_columns_and_rows_are_counted(source):
     table = pymc_fastlogp.table(source)
     assert table.columns == (
         *("zone", "size", "night", "tips", "seats", "rank", "income", "meter", "noise"),

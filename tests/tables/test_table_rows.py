@@ -211,7 +211,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("case", OTHERS)
-def test_likelihoods(case, relation, columns):
+def test_likelihoods_of_distinct_rows_agree(case, relation, columns):
     def build(rows):
         with pm.Model() as model:
             OTHERS[case](rows)
@@ -251,7 +251,7 @@ def test_several_likelihoods_read_their_own_columns(relation, columns):
     assert_equal_densities(reduced, build(columns))
 
 
-def test_likelihoods_over_two_tables_each(relation, files, columns):
+def test_likelihoods_over_two_tables_agree(relation, files, columns):
     def build(rides, others):
         with pm.Model() as model:
             a = pm.Normal("a", shape=N_ZONES)

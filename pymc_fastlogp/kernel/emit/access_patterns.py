@@ -49,7 +49,7 @@ class AccessPatterns:
         self.run: dict[Expr, float] = {}
         known = self._known_runs(loop)
         for expr in exprs:
-            self.run[expr] = known.get(expr, self._run(expr))
+            self.run[expr] = known.get(expr, self._run_length(expr))
         self.shared = find_shared(exprs)
         is_packed = is_repeated and not self.depth
         self.packs: dict[Compute, Pack] = find_packs(exprs, self.shared) if is_packed else {}
@@ -86,7 +86,8 @@ class AccessPatterns:
                     known[varying[0]] = statement.neighbors.run
         return known
 
-    def _run(self, expr: Expr) -> float:
+    def _run_length(self, expr: Expr) -> float:
+        """Return a lower bound of the mean run of equal values of an expression along the inner axis, 0 if unknown."""
         if self.level[expr] < self.depth:
             return inf
         if isinstance(expr, Compute):

@@ -108,8 +108,8 @@ class Function:
         self._inputs = self._place_inputs(inputs, contiguous)
         self._place_outputs(program.outputs)
         for buffer in program.constants:
-            self._place(buffer, buffers.constant(module, f"{name}.{buffer.name}", buffer))
-        self._place_scratch(program)
+            self._place_at(buffer, buffers.constant(module, f"{name}.{buffer.name}", buffer))
+        self._allocate_scratch(program)
 
     def length(self, size: Size) -> Number:
         """Return a length: an int if it is static."""
@@ -179,10 +179,10 @@ class Function:
             array = place_input(buffer, number, iter(found[number]), self.known.lengths)
             array.pointer.add_attribute("noalias")
             if contiguous[number]:
-                self._place(buffer, array.pointer)
+                self._place_at(buffer, array.pointer)
             else:
                 lengths = [self.known.lengths[number, axis] for axis in range(buffer.ndim)]
-                self._know(buffer, array, lengths)
+                self._register_array(buffer, array, lengths)
         return found
 
     def _place_outputs(self, outputs: Sequence[Buffer]) -> None:
@@ -190,24 +190,24 @@ class Function:
         pointers = self.function.args[len(self.function.args) - len(outputs) :]
         for buffer, pointer in zip(outputs, pointers, strict=True):
             pointer.add_attribute("noalias")
-            self._place(buffer, pointer)
+            self._place_at(buffer, pointer)
 
-    def _place_scratch(self, program: Program) -> None:
+    def _allocate_scratch(self, program: Program) -> None:
         on_stack = buffers.on_stack(program.scratch)
         always = _used_in_every_call(program)
         sizes = self._sizes.builder
         for buffer in program.scratch:
             if buffer in on_stack:
-                self._place(buffer, buffers.stack(sizes, buffer))
+                self._place_at(buffer, buffers.stack(sizes, buffer))
             elif buffer in always:
                 lengths = [self.length(size) for size in buffer.shape]
                 n_bytes = buffers.n_bytes(sizes, buffer, lengths)
                 self._allocated.append(buffers.allocate(sizes, n_bytes))
-                self._place(buffer, buffers.aligned(sizes, self._allocated[-1]))
+                self._place_at(buffer, buffers.aligned(sizes, self._allocated[-1]))
             else:
                 self._lazy.append(buffer)
         for allocated in self._allocated:
-            self._exit_unless(sizes, _succeeded(sizes, allocated), OUT_OF_MEMORY)
+            self._exit_unless(sizes, _is_allocated(sizes, allocated), OUT_OF_MEMORY)
 
     def _lazy_in(self, loops: Iterable[Loop]) -> list[Buffer]:
         """Return the lazily allocated scratch buffers that some loops use."""
@@ -234,22 +234,22 @@ class Function:
                     buffers.allocate(builder, buffers.sum_of(builder, sizes)), allocation.slot
                 )
             allocated = builder.load(allocation.slot, typ=POINTER)
-            self._exit_unless(builder, _succeeded(builder, allocated), OUT_OF_MEMORY)
+            self._exit_unless(builder, _is_allocated(builder, allocated), OUT_OF_MEMORY)
             begin = buffers.aligned(builder, allocated)
             for buffer, n_bytes in zip(allocation.buffers, sizes, strict=True):
-                self._place(buffer, begin)
+                self._place_at(buffer, begin)
                 begin = builder.gep(begin, [as_i64(n_bytes)], source_etype=I8)
 
     def _n_bytes(self, buffer: Buffer) -> Number:
         lengths = [self.length(size) for size in buffer.shape]
         return buffers.n_bytes(self._sizes.builder, buffer, lengths)
 
-    def _place(self, buffer: Buffer, pointer: ir.Value) -> None:
+    def _place_at(self, buffer: Buffer, pointer: ir.Value) -> None:
         lengths = [self.length(size) for size in buffer.shape]
         array = buffers.contiguous(self._sizes.builder, pointer, buffer, lengths)
-        self._know(buffer, array, lengths)
+        self._register_array(buffer, array, lengths)
 
-    def _know(self, buffer: Buffer, array: Array, lengths: Sequence[Number]) -> None:
+    def _register_array(self, buffer: Buffer, array: Array, lengths: Sequence[Number]) -> None:
         if checks_bounds():
             array = bounded(self._sizes.builder, array, lengths, buffer.name)
         self.known.arrays[buffer] = array
@@ -271,7 +271,7 @@ def _used_in_every_call(program: Program) -> set[Buffer]:
     )
 
 
-def _succeeded(builder: ir.IRBuilder, allocated: ir.Value) -> ir.Value:
+def _is_allocated(builder: ir.IRBuilder, allocated: ir.Value) -> ir.Value:
     return builder.icmp_unsigned("!=", allocated, NULL)
 
 

@@ -127,11 +127,11 @@ def with_copied_operands(program: Program, contiguous: Sequence[bool]) -> Progra
         lambda loop: [substitute_in_loop(loop, read_copies) if is_call(loop) else loop],
     )
     scratch = (*program.scratch, *copies.values())
-    copying = (_copy(source, target) for source, target in copies.items())
+    copying = (_copy_loop(source, target) for source, target in copies.items())
     return replace(program, scratch=scratch, steps=(*copying, *calls))
 
 
-def _copy(source: Buffer, target: Buffer) -> Loop:
+def _copy_loop(source: Buffer, target: Buffer) -> Loop:
     domain, index = domain_of(source.shape)
     return Loop(domain, (Store(target, index, Load(source, index)),))
 

@@ -29,12 +29,12 @@ def emit_call(scope: Scope, call: Call) -> None:
     result = scope.address(call.buffer, call.index)
     given: dict[str | Expr, ir.Value] = {RESULT: result, INFO: stack_variable(builder, I32)}
     arguments = [given.get(a) or _address(scope, a, result) for a in call.arguments]
-    builder.call(_function(builder.module, call), arguments)
+    builder.call(_callee(builder.module, call), arguments)
     if INFO in call.arguments:
         _mark_failure(scope, call, given[INFO])
 
 
-def _function(module: ir.Module, call: Call) -> ir.Function:
+def _callee(module: ir.Module, call: Call) -> ir.Function:
     if call.function in dense.FUNCTIONS:
         return dense.function(module, call.function)
     type_ = ir.FunctionType(ir.VoidType(), [POINTER] * len(call.arguments))
@@ -47,18 +47,18 @@ def _address(scope: Scope, argument: str | Expr, result: ir.Value) -> ir.Value:
         offset = I64(int(argument.removeprefix(result_offset(0)[:-1])))
         return scope.builder.gep(result, [offset], source_etype=F64)
     if isinstance(argument, str):
-        return _constant(scope.builder.module, I8(ord(argument)))
+        return _constant_argument(scope.builder.module, I8(ord(argument)))
     if isinstance(argument, Load) and argument.dtype == "float64":
         return scope.address(argument.buffer, argument.index)
     if isinstance(argument, Const):
         type_ = F64 if argument.dtype == "float64" else I32
-        return _constant(scope.builder.module, type_(argument.value))
+        return _constant_argument(scope.builder.module, type_(argument.value))
     length = stack_variable(scope.builder, I32)
     scope.builder.store(scope.builder.trunc(scope.scalar(argument), I32), length)
     return length
 
 
-def _constant(module: ir.Module, value: ir.Constant) -> ir.Value:
+def _constant_argument(module: ir.Module, value: ir.Constant) -> ir.Value:
     return private_constant(module, f"argument.{value.type}.{value.constant}", value)
 
 

@@ -42,10 +42,10 @@ class Part(NamedTuple):
 
 def parts_of(program: Program) -> list[Part]:
     """Split a program into parts to run in order; a short program is one part."""
-    pieces = _pieces(program.steps)
+    pieces = _split_by_size(program.steps)
     if len(pieces) == 1:
         return [Part.whole(program)]
-    used = [_used(piece) for piece in pieces]
+    used = [_accessed_buffers(piece) for piece in pieces]
     shared = _shared(program, used)
     between = (*program.outputs, *shared)
     return [
@@ -80,8 +80,8 @@ def _given(inputs: Sequence[Buffer], used: set[Buffer]) -> tuple[int, ...]:
     )
 
 
-def _pieces(steps: Sequence[Step]) -> list[tuple[Step, ...]]:
-    sizes = [_size(step) for step in steps]
+def _split_by_size(steps: Sequence[Step]) -> list[tuple[Step, ...]]:
+    sizes = [_n_expressions(step) for step in steps]
     if sum(sizes) <= LONG:
         return [tuple(steps)]
     pieces: list[list[Step]] = [[]]
@@ -95,9 +95,9 @@ def _pieces(steps: Sequence[Step]) -> list[tuple[Step, ...]]:
     return [tuple(piece) for piece in pieces]
 
 
-def _size(step: Step) -> int:
+def _n_expressions(step: Step) -> int:
     return sum(1 for loop in loops_in((step,)) for _ in expressions(loop))
 
 
-def _used(steps: Sequence[Step]) -> set[Buffer]:
+def _accessed_buffers(steps: Sequence[Step]) -> set[Buffer]:
     return {*counters(steps)}.union(*(reads(step) | writes(step) for step in steps))

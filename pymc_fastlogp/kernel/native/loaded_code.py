@@ -58,14 +58,15 @@ def state_of_sources(folder: Path) -> str:
 
     Python uses the same attributes to decide whether bytecode is current. Reading the contents would take five times as long.
     """
-    return sha256("\n".join(sorted(_states(str(folder)))).encode()).hexdigest()
+    return sha256("\n".join(sorted(_file_states(str(folder)))).encode()).hexdigest()
 
 
-def _states(folder: str) -> Iterator[str]:
+def _file_states(folder: str) -> Iterator[str]:
+    """Yield path, size and modification time of each Python file of a folder."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir():
-                yield from _states(entry.path)
+                yield from _file_states(entry.path)
             elif entry.name.endswith(".py"):
                 state = entry.stat()
                 yield f"{entry.path} {state.st_size} {state.st_mtime_ns}"

@@ -24,13 +24,13 @@ def read_or_make(name: str, make: Callable[[], bytes]) -> bytes:
 
 def read(name: str) -> bytes | None:
     """Return the cached code of a function, None if there is no valid file."""
-    return _files().read(f"{name}.o")
+    return _bounded_files().read(f"{name}.o")
 
 
 def write(name: str, code: bytes) -> None:
     """Cache the code of a function, whose name begins with the prefix."""
-    _files().write(f"{name}.o", code)
+    _bounded_files().write(f"{name}.o", code)
 
 
-def _files() -> BoundedFiles:
+def _bounded_files() -> BoundedFiles:
     return BoundedFiles(config.base_compiledir / "pymc_fastlogp", PREFIX, LIMIT)

@@ -7,7 +7,7 @@ from pymc_fastlogp.kernel.ir.traversal import expressions
 from pymc_fastlogp.kernel.scalars.loops import LoopResult
 from pymc_fastlogp.kernel.scalars.quotient import Quotient
 
-# Rounded results of ``python -m benchmarks.vecmath``.
+# Rounded results of ``python -m benchmarks.costs vecmath``.
 ADDITIONS = {Cost.ARITHMETIC: 1, Cost.DIVISION: 8, Cost.FUNCTION: 30, Cost.SPECIAL: 30}
 TRANSCENDENTAL = ADDITIONS[Cost.FUNCTION]
 # A loop of 20 iterations with 50 operations each.

@@ -102,7 +102,7 @@ def _indices(node: Apply) -> Indices | None:
     if len(found) < len(arrays) or any(table.type.shape[axis] == 1 for axis in found):
         return None
     ndim = max(index.type.ndim for index in found.values())
-    return {axis: _with_axes(index, ndim) for axis, index in found.items()}
+    return {axis: _with_leading_axes(index, ndim) for axis, index in found.items()}
 
 
 def _is_array(index: object) -> TypeGuard[TensorVariable]:
@@ -112,7 +112,7 @@ def _is_array(index: object) -> TypeGuard[TensorVariable]:
     return index.type.ndim > 0 and index.type.dtype in integer_dtypes
 
 
-def _with_axes(index: TensorVariable, ndim: int) -> TensorVariable:
+def _with_leading_axes(index: TensorVariable, ndim: int) -> TensorVariable:
     missing = ndim - index.type.ndim
     return index.dimshuffle(*["x"] * missing, *range(index.type.ndim)) if missing else index
 

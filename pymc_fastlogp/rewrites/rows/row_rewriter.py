@@ -88,11 +88,11 @@ class RowRewriter(SequentialGraphRewriter):
             of, structure = self._settled
             if of() is fgraph and structure == before:
                 return SequentialGraphRewriter().apply(fgraph)
-        profile = self._apply(fgraph)
+        profile = self._apply_with_features(fgraph)
         self._settled = (ref(fgraph), before) if _structure(fgraph) == before else None
         return profile
 
-    def _apply(self, fgraph: FunctionGraph) -> Any:
+    def _apply_with_features(self, fgraph: FunctionGraph) -> Any:
         shared = SharedReads(), ReadersByLength()
         try:
             for feature in shared:

@@ -45,7 +45,7 @@ from pymc_fastlogp.rewrites.scalars.log_of_product import (
     sum_of_logs,
     with_one_exponential,
 )
-from pymc_fastlogp.rewrites.switches.masked_switch import mask_of
+from pymc_fastlogp.rewrites.switches.switch_to_zero import mask_of
 
 
 @node_rewriter([switch])

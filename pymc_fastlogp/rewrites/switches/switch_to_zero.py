@@ -38,11 +38,10 @@ from pytensor.graph.traversal import walk
 from pytensor.tensor.basic import switch
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
-from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.constants import broadcast, fill_value
 from pymc_fastlogp.analysis.elemwise import is_made_by, operands, scalar_op
 from pymc_fastlogp.analysis.gathers import SELECTIONS
 from pymc_fastlogp.rewrites.rows.compact.terms import conjunction
-from pymc_fastlogp.rewrites.switches.masked_switch import mask_of
 
 
 @dataclass(frozen=True)
@@ -85,6 +84,12 @@ def local_switch_to_zero(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     mask = mask_of(condition)
     facts = Facts(np.array(True) if mask is None else mask, zeros, logarithms)
     return [r] if zeros and _is_zero(r, facts) else None
+
+
+def mask_of(condition: TensorVariable) -> np.ndarray | None:
+    """Return the conjunction of the constants in a condition; None if it has no constants."""
+    known = [x.data for x in conjunction(condition) if isinstance(x, TensorConstant)]
+    return np.logical_and.reduce(broadcast(*known)) if known else None
 
 
 def is_scaled_exp(x: TensorVariable) -> bool:

@@ -211,6 +211,7 @@ def _grids(reduction: Reduction) -> Iterator[tuple[int, ...]]:
 
 
 def _compaction(reads: RowReads, reduction: Reduction, axes: tuple[int, ...]) -> Compaction:
+    """Return the tree of terms of a reduction, and the loops over cells that add the terms up."""
     where = {axis: k for k, axis in enumerate(axes)}
     x, is_sum = reduction.x, isinstance(reduction.node.op, Sum)
     tree = split(reads.grid, x, where) if is_sum else Term(x, x)
@@ -236,6 +237,7 @@ def _replacement(reduction: Reduction, compaction: Compaction) -> list[TensorVar
 
 
 def _reduce_loop(reduction: Reduction, compaction: Compaction, loop: CellLoop) -> TensorVariable:
+    """Return the reduction of the terms of one loop, over distinct cells or over all rows."""
     if loop.codes is None:
         of_rows = at_rows(compaction.tree, set(loop.terms))
         assert of_rows is not None

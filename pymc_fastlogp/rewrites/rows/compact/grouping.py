@@ -110,7 +110,7 @@ class Grouping:
             if loop is None:
                 loops.append(own)
             else:
-                loop.used = self._used_by_both(own, loop)
+                loop.used = self._occupied_by_both(own, loop)
                 loop.terms += own.terms
         return loops
 
@@ -120,7 +120,7 @@ class Grouping:
         codes = self.keys.codes(columns)
         if codes is None:
             return CellLoop(None, frozenset(), np.ones(self.grid.n_rows, dtype=bool), [term])
-        return CellLoop(codes, self.keys.partitions(columns), self._used(term, codes), [term])
+        return CellLoop(codes, self.keys.partitions(columns), self._occupied(term, codes), [term])
 
     def _joins(self, own: CellLoop, loop: CellLoop) -> bool:
         """Return whether a term joins ``loop``, which has at least as many cells."""
@@ -135,17 +135,23 @@ class Grouping:
             own.terms[0], loop
         ):
             return False
-        n_cells = int(self._used_by_both(own, loop).sum())
+        n_cells = int(self._occupied_by_both(own, loop).sum())
         if MAX_DISTINCT_SHARE * n_cells > loop.n_cells:
             return False
         if n_cells - own.n_cells < OVERHEAD or own.n_cells >= MAX_DISTINCT_SHARE * n_cells:
             return True
         return self.reads(own.terms[0]).is_cheap
 
-    def _used_by_both(self, own: CellLoop, loop: CellLoop) -> np.ndarray:
-        return loop.used if loop.codes is None else loop.used | self._used(own.terms[0], loop.codes)
+    def _occupied_by_both(self, own: CellLoop, loop: CellLoop) -> np.ndarray:
+        """Return which cells of ``loop`` have a row of ``loop`` or of the terms of ``own``."""
+        return (
+            loop.used
+            if loop.codes is None
+            else loop.used | self._occupied(own.terms[0], loop.codes)
+        )
 
-    def _used(self, term: Term, codes: Codes) -> np.ndarray:
+    def _occupied(self, term: Term, codes: Codes) -> np.ndarray:
+        """Return which cells have a row inside the mask of a term."""
         used = np.zeros(codes.n_cells, dtype=bool)
         for rows in rows_in(term.mask, self.grid.shape):
             used[codes.of_row[rows]] = True

@@ -124,6 +124,8 @@ def _blocks(x: TensorVariable, axis: int, ends: tuple[int, ...]) -> list[TensorV
 
 
 def _at_block(k: int, rows: slice) -> AtBlock:
+    """Return the function that restricts a variable to the rows of block ``k`` of the joins that it reads."""
+
     @cache
     def at(x: TensorVariable, axis: int) -> TensorVariable:
         if x.type.broadcastable[axis]:

@@ -193,15 +193,16 @@ def at_rows(tree: Tree, kept: set[Term]) -> TensorVariable | None:
 
 def sum_at_cells(tree: Tree, of_term: dict[Term, TensorVariable], at: At) -> TensorVariable:
     """Return the sum of the terms that are given in cells, at least one term."""
-    part = _at_cells(tree, of_term, at)
+    part = _rebuilt(tree, of_term, at)
     assert part is not None
     return part
 
 
-def _at_cells(tree: Tree, of_term: dict[Term, TensorVariable], at: At) -> TensorVariable | None:
+def _rebuilt(tree: Tree, of_term: dict[Term, TensorVariable], at: At) -> TensorVariable | None:
+    """Return a tree with terms replaced by their values in cells, None if no term is left."""
     if isinstance(tree, Term):
         return of_term.get(tree)
-    parts = [_at_cells(part, of_term, at) for part in tree.parts]
+    parts = [_rebuilt(part, of_term, at) for part in tree.parts]
     return None if all(part is None for part in parts) else tree.rebuild(parts, at)
 
 
@@ -230,6 +231,7 @@ def _computed_anyway(tree: Tree, where: Where) -> frozenset[TensorVariable]:
 
 
 def _branches(tree: Tree) -> list[Branch]:
+    """Return the inner nodes of a tree, the root first."""
     if isinstance(tree, Term):
         return []
     return [tree, *(branch for part in tree.parts for branch in _branches(part))]
@@ -276,14 +278,15 @@ class Splitter:
     def split(self, x: TensorVariable, mask: np.ndarray | None = None) -> Tree:
         """Split an operand, for fewer rows if a mask is given."""
         both = self.mask if mask is None else mask if self.mask is None else self.mask & mask
-        return replace(self, mask=both)._tree(x)
+        return replace(self, mask=both)._split_selected_rows(x)
 
-    def _tree(self, x: TensorVariable) -> Tree:
+    def _split_selected_rows(self, x: TensorVariable) -> Tree:
+        """Split an operand for the rows of :attr:`mask`."""
         if self.mask is None and x in self.computed:
             return Term(x, x)
         if x.owner is not None and x.type.dtype in float_dtypes and self.varies(x):
             is_check = isinstance(x.owner.op, CheckAndRaise)
-            rule = _check if is_check else SPLITS.get(type(scalar_op(x)), _whole)
+            rule = _split_check if is_check else SPLITS.get(type(scalar_op(x)), _keep_whole)
             tree = rule(self, x.owner)
             if tree is not None:
                 return tree
@@ -314,15 +317,15 @@ class Splitter:
         return picked.reshape(picked.shape[: len(self.where)])
 
 
-def _whole(splitter: Splitter, node: Apply) -> None:
+def _keep_whole(splitter: Splitter, node: Apply) -> None:
     """Leave a nonlinear Op whole."""
 
 
-def _check(splitter: Splitter, node: Apply) -> Branch:
+def _split_check(splitter: Splitter, node: Apply) -> Branch:
     return Check(node, node.outputs[0], (splitter.split(node.inputs[0]),))
 
 
-def _linear(splitter: Splitter, node: Apply, linear: Sequence[int]) -> Branch:
+def _split_linear(splitter: Splitter, node: Apply, linear: Sequence[int]) -> Branch:
     """Split an Op that is jointly linear in these of its inputs."""
     parts = tuple(replace(splitter, added=False).split(node.inputs[i]) for i in linear)
     return Linear(node, node.outputs[0], parts, linear)
@@ -335,21 +338,21 @@ def _in_type_of(node: Apply, given: Iterable[TensorVariable]) -> list[TensorVari
     return [in_type(x, dtype) for x in operands]
 
 
-def _sum(splitter: Splitter, node: Apply) -> Branch:
-    return Addition(node, node.outputs[0], _added(splitter, node))
+def _split_sum(splitter: Splitter, node: Apply) -> Branch:
+    return Addition(node, node.outputs[0], _split_added(splitter, node))
 
 
-def _difference(splitter: Splitter, node: Apply) -> Branch:
-    return Difference(node, node.outputs[0], _added(splitter, node))
+def _split_difference(splitter: Splitter, node: Apply) -> Branch:
+    return Difference(node, node.outputs[0], _split_added(splitter, node))
 
 
-def _added(splitter: Splitter, node: Apply) -> tuple[Tree, ...]:
+def _split_added(splitter: Splitter, node: Apply) -> tuple[Tree, ...]:
     """Split the operands of a sum. A zero branch can be dropped if another operand is no switch."""
     added = splitter.added or not all(map(_is_split, node.inputs))
     return tuple(map(replace(splitter, added=added).split, node.inputs))
 
 
-def _product(splitter: Splitter, node: Apply) -> Tree | None:
+def _split_product(splitter: Splitter, node: Apply) -> Tree | None:
     weights = [x for x in node.inputs if splitter.is_weight(x)]
     others = [x for x in node.inputs if x not in weights]
     if weights:
@@ -360,7 +363,7 @@ def _product(splitter: Splitter, node: Apply) -> Tree | None:
             return _times(tree, tuple(weights))
         return Term(node.outputs[0], factor, tuple(weights), splitter.mask)
     varying = [i for i, x in enumerate(node.inputs) if splitter.varies(x)]
-    return _linear(splitter, node, varying) if len(varying) == 1 else None
+    return _split_linear(splitter, node, varying) if len(varying) == 1 else None
 
 
 def _is_in_parts(tree: Tree) -> bool:
@@ -380,7 +383,7 @@ def _times(tree: Tree, weights: tuple[TensorConstant, ...]) -> Tree:
     return replace(tree, x=x, parts=tuple(_times(part, weights) for part in tree.parts))
 
 
-def _quotient(splitter: Splitter, node: Apply) -> Tree | None:
+def _split_quotient(splitter: Splitter, node: Apply) -> Tree | None:
     numerator, denominator = node.inputs
     factors = [numerator]
     if numerator.type.dtype in float_dtypes:
@@ -391,36 +394,38 @@ def _quotient(splitter: Splitter, node: Apply) -> Tree | None:
         *others, denominator = _in_type_of(node, [*others, denominator])
         factor = multiply_all(others) / denominator if others else reciprocal(denominator)
         return Term(node.outputs[0], factor, tuple(weights), splitter.mask)
-    return None if splitter.varies(denominator) else _linear(splitter, node, [0])
+    return None if splitter.varies(denominator) else _split_linear(splitter, node, [0])
 
 
-def _switch(splitter: Splitter, node: Apply) -> Tree | None:
+def _split_switch(splitter: Splitter, node: Apply) -> Tree | None:
     condition, u, v = node.inputs
     if not splitter.varies(condition) and fill_value(condition) is None:
-        return _linear(splitter, node, [1, 2])
+        return _split_linear(splitter, node, [1, 2])
     mask = splitter.mask_of(condition)
     if mask is not None:
-        return _by_mask(splitter, node, condition, mask, u)
+        return _split_by_mask(splitter, node, condition, mask, u)
     for known in conjunction(condition):
         mask = splitter.mask_of(known)
         if mask is not None:
             others = [x for x in conjunction(condition) if x is not known]
             chosen = switch(multiply_all(others), u, v) if others else u
-            return _by_mask(splitter, node, known, mask, chosen)
+            return _split_by_mask(splitter, node, known, mask, chosen)
     return None
 
 
-def _by_mask(
+def _split_by_mask(
     splitter: Splitter, node: Apply, condition: TensorVariable, mask: np.ndarray, u: TensorVariable
 ) -> Branch:
     """Split ``switch(condition, u, v)`` with ``v`` of a node and a known condition."""
-    chosen, other = (_where(splitter, node, x, m) for x, m in ((u, mask), (node.inputs[2], ~mask)))
+    chosen, other = (
+        _split_selected(splitter, node, x, m) for x, m in ((u, mask), (node.inputs[2], ~mask))
+    )
     if not terms_of(chosen) and not terms_of(other):
         return Branch(node, node.outputs[0])
     return KnownSwitch(node, node.outputs[0], (chosen, other), condition)
 
 
-def _where(splitter: Splitter, node: Apply, x: TensorVariable, mask: np.ndarray) -> Tree:
+def _split_selected(splitter: Splitter, node: Apply, x: TensorVariable, mask: np.ndarray) -> Tree:
     """Split an operand of a switch for the rows that select the operand, if there are any."""
     both = mask if splitter.mask is None else splitter.mask & mask
     is_term = both.any() and not (splitter.added and fill_value(x) == 0)
@@ -433,10 +438,10 @@ def conjunction(condition: TensorVariable) -> list[TensorVariable]:
 
 
 SPLITS: dict[type, Callable[[Splitter, Apply], Tree | None]] = {
-    ps.Add: _sum,
-    ps.Sub: _difference,
-    ps.Neg: partial(_linear, linear=[0]),
-    ps.Mul: _product,
-    ps.TrueDiv: _quotient,
-    ps.Switch: _switch,
+    ps.Add: _split_sum,
+    ps.Sub: _split_difference,
+    ps.Neg: partial(_split_linear, linear=[0]),
+    ps.Mul: _split_product,
+    ps.TrueDiv: _split_quotient,
+    ps.Switch: _split_switch,
 }

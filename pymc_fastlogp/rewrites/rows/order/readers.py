@@ -225,7 +225,7 @@ def _is_permuted(found: RowIndices, x: TensorVariable, where: Where) -> bool:
         or np.unique(index).size < index.size
     ):
         return False
-    _note_index(found, x, index, name_of(x))
+    _record_index(found, x, index, name_of(x))
     return True
 
 
@@ -248,10 +248,10 @@ def _read_leaf(found: RowIndices, x: TensorVariable, where: Where) -> None:
     if is_counted and not isinstance(x.owner.inputs[0], Constant):
         table, *entries = x.owner.inputs
         named = (entry.name for entry in entries if entry.name)
-        _note_index(found, table, index, next(named, None) or name_of(table))
+        _record_index(found, table, index, next(named, None) or name_of(table))
 
 
-def _note_index(found: RowIndices, table: TensorVariable, index: np.ndarray, name: str) -> None:
+def _record_index(found: RowIndices, table: TensorVariable, index: np.ndarray, name: str) -> None:
     digest = sha256(index.astype("int64")).digest()
     found.indices[digest] = index.astype(narrowest(int(index.max()) + 1))
     found.names[digest] = name

@@ -20,7 +20,7 @@ are:
 The cheapest candidate is taken repeatedly until no order saves enough, so the rule is idempotent. Other costs of a row
 are not counted.
 
-The costs were measured with ``python -m benchmarks.scatter`` for 16 lanes. With fewer lanes registers pay for shorter
+The costs were measured with ``python -m benchmarks.costs scatter`` for 16 lanes. With fewer lanes registers pay for shorter
 runs, so an order that pays here pays there.
 """
 

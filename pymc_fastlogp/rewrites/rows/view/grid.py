@@ -185,10 +185,10 @@ class ChosenRows(Grid):
         """
         key = view_key(x, where)
         if key not in self._built:
-            self._built[key] = self._at(x, where)
+            self._built[key] = self._build(x, where)
         return self._built[key]
 
-    def _at(self, x: TensorVariable, where: Where) -> TensorVariable:
+    def _build(self, x: TensorVariable, where: Where) -> TensorVariable:
         if not varies(x, where):
             return arrange_axes(x, ["x", *rest_of(x, where)])
         view = self.view(x, where)
@@ -252,14 +252,14 @@ def rest_of(x: TensorVariable, where: Where) -> list[int]:
 def rule_of(x: TensorVariable) -> "ViewRule":
     """Return the rule that views the Op of ``x``."""
     op = x.owner.op
-    return VIEWS.get(type(op), _check if isinstance(op, CheckAndRaise) else _opaque)
+    return VIEWS.get(type(op), _view_check if isinstance(op, CheckAndRaise) else _view_opaque)
 
 
-def _opaque(grid: Grid, node: Apply, where: Where) -> None:
+def _view_opaque(grid: Grid, node: Apply, where: Where) -> None:
     """Make the output of an unknown Op a leaf."""
 
 
-def _elemwise(grid: Grid, node: Apply, where: Where) -> View | None:
+def _view_elemwise(grid: Grid, node: Apply, where: Where) -> View | None:
     if len(node.outputs) != 1 or getattr(node.op, "inplace_pattern", None):
         return None
     if any(x.type.ndim != node.outputs[0].type.ndim for x in node.inputs):
@@ -267,12 +267,12 @@ def _elemwise(grid: Grid, node: Apply, where: Where) -> View | None:
     return View([(x, where) for x in node.inputs], lambda _, inputs: node.op(*inputs))
 
 
-def _check(grid: Grid, node: Apply, where: Where) -> View:
+def _view_check(grid: Grid, node: Apply, where: Where) -> View:
     x, *conditions = node.inputs
     return View([(x, where)], lambda _, inputs: node.op(inputs[0], *conditions))
 
 
-def _dimshuffle(grid: Grid, node: Apply, where: Where) -> View:
+def _view_dimshuffle(grid: Grid, node: Apply, where: Where) -> View:
     [x], order = node.inputs, node.op.new_order
     of_input = {order[axis]: p for axis, p in where.items() if order[axis] != "x"}
     after = _after_rows(x, of_input)
@@ -281,7 +281,7 @@ def _dimshuffle(grid: Grid, node: Apply, where: Where) -> View:
     return View([(x, of_input)], lambda _, inputs: arrange_axes(inputs[0], new_order))
 
 
-def _reduce(grid: Grid, node: Apply, where: Where) -> View | None:
+def _view_reduction(grid: Grid, node: Apply, where: Where) -> View | None:
     """View a reduction over axes that are not in the grid."""
     [x], op = node.inputs, node.op
     if op.axis is None:
@@ -295,7 +295,7 @@ def _reduce(grid: Grid, node: Apply, where: Where) -> View | None:
     return View([(x, of_input)], lambda _, inputs: new_op(inputs[0]))
 
 
-def _softmax(grid: Grid, node: Apply, where: Where) -> View | None:
+def _view_softmax(grid: Grid, node: Apply, where: Where) -> View | None:
     [x], op = node.inputs, node.op
     axes = normalize_axes(op.axis or (), x.type.ndim)
     if not axes or not where.keys().isdisjoint(axes):
@@ -305,7 +305,7 @@ def _softmax(grid: Grid, node: Apply, where: Where) -> View | None:
     return View([(x, where)], lambda _, inputs: new_op(inputs[0]))
 
 
-def _join(grid: Grid, node: Apply, where: Where) -> View | None:
+def _view_join(grid: Grid, node: Apply, where: Where) -> View | None:
     along = node.op.axis
     if not 0 <= along < node.outputs[0].type.ndim or along in where:
         return None
@@ -317,7 +317,7 @@ def _join(grid: Grid, node: Apply, where: Where) -> View | None:
     return View([(x, where) for x in node.inputs], joined)
 
 
-def _alloc(grid: Grid, node: Apply, where: Where) -> View:
+def _view_alloc(grid: Grid, node: Apply, where: Where) -> View:
     """View an ``Alloc`` as the repeated value at the rows, repeated over the chosen rows, because a join does not broadcast."""
     x, *shape = node.inputs
     added = len(shape) - x.type.ndim
@@ -332,7 +332,7 @@ def _alloc(grid: Grid, node: Apply, where: Where) -> View:
     )
 
 
-def _dot(grid: Grid, node: Apply, where: Where) -> View | None:
+def _view_dot(grid: Grid, node: Apply, where: Where) -> View | None:
     """View rows of a matrix times another matrix."""
     left, right = node.inputs
     if [*where] != [0] or left.type.ndim != 2 or right.type.ndim != 2:
@@ -340,7 +340,7 @@ def _dot(grid: Grid, node: Apply, where: Where) -> View | None:
     return View([(left, where)], lambda _, inputs: dot(inputs[0], right))
 
 
-def _slices(grid: Grid, node: Apply, where: Where) -> View | None:
+def _view_slices(grid: Grid, node: Apply, where: Where) -> View | None:
     """View basic indexing with constant slices and integers."""
     x, *entries = node.inputs
     if not all(isinstance(entry, Constant) for entry in entries):
@@ -360,7 +360,7 @@ def _slices(grid: Grid, node: Apply, where: Where) -> View | None:
     return View([(x, of_input)], lambda _, inputs: inputs[0][(slice(None), *of_rest)])
 
 
-def _gather(grid: Grid, node: Apply, where: Where) -> View | None:
+def _view_gather(grid: Grid, node: Apply, where: Where) -> View | None:
     """View ``x[.., g, h, ..]``, where ``g, h`` are constant arrays on adjacent axes.
 
     An axis of ``x`` that is at least as long as the rows is most likely computed row by row, so ``x`` is viewed as well.
@@ -413,16 +413,16 @@ def _after_rows(x: TensorVariable, where: Where) -> dict[int, int]:
 ViewRule = Callable[[Grid, Apply, Where], View | None]
 
 # Rules of Ops that compute. Ops that only move entries gain nothing from fewer rows.
-COMPUTING: tuple[ViewRule, ...] = (_elemwise, _reduce, _softmax, _dot)
+COMPUTING: tuple[ViewRule, ...] = (_view_elemwise, _view_reduction, _view_softmax, _view_dot)
 
 VIEWS: dict[type, ViewRule] = {
-    **dict.fromkeys((Elemwise, XLogY, XLog1PY, LogAddExp), _elemwise),
-    **dict.fromkeys((Sum, Prod, Max, Min, All, Any, LogSumExp), _reduce),
-    **dict.fromkeys((Softmax, LogSoftmax), _softmax),
-    DimShuffle: _dimshuffle,
-    Join: _join,
-    Alloc: _alloc,
-    Dot: _dot,
-    Subtensor: _slices,
-    AdvancedSubtensor: _gather,
+    **dict.fromkeys((Elemwise, XLogY, XLog1PY, LogAddExp), _view_elemwise),
+    **dict.fromkeys((Sum, Prod, Max, Min, All, Any, LogSumExp), _view_reduction),
+    **dict.fromkeys((Softmax, LogSoftmax), _view_softmax),
+    DimShuffle: _view_dimshuffle,
+    Join: _view_join,
+    Alloc: _view_alloc,
+    Dot: _view_dot,
+    Subtensor: _view_slices,
+    AdvancedSubtensor: _view_gather,
 }

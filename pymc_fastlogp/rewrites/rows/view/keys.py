@@ -71,9 +71,10 @@ class RowKeys:
         of_rows, of_columns = array.shape[: len(self.shape)], array.shape[len(self.shape) :]
         # Not -1, which fails for zero rows.
         columns = array.reshape(*of_rows, prod(of_columns))
-        return frozenset(self._number(columns[..., k]) for k in range(columns.shape[-1]))
+        return frozenset(self._number_of(columns[..., k]) for k in range(columns.shape[-1]))
 
-    def _number(self, column: np.ndarray) -> int:
+    def _number_of(self, column: np.ndarray) -> int:
+        """Return the number of a column; columns of the same memory share a number."""
         memory = column.__array_interface__["data"], column.shape, column.strides, column.dtype.str
         if memory not in self._numbers:
             self._numbers[memory] = len(self._columns)
@@ -83,7 +84,7 @@ class RowKeys:
     def codes(self, columns: frozenset[int]) -> Codes | None:
         """Return the codes of the keys that these columns make, None if rows hardly repeat."""
         if columns not in self._codes:
-            self._codes[columns] = self._joint(columns)
+            self._codes[columns] = self._joint_codes(columns)
         return self._codes[columns]
 
     def partitions(self, columns: frozenset[int]) -> frozenset[int]:
@@ -93,7 +94,7 @@ class RowKeys:
 
     def order(self, columns: frozenset[int], rows: np.ndarray) -> np.ndarray:
         """Return the order that sorts some rows by columns, the column with the most distinct values first."""
-        values = [self._at(column, rows) for column in sorted(columns)]
+        values = [self._column_at(column, rows) for column in sorted(columns)]
         by = sorted(values, key=lambda column: len(np.unique(column)))
         return np.lexsort(by) if by else np.arange(len(rows))
 
@@ -107,7 +108,7 @@ class RowKeys:
         value = of_column[tuple(i if n > 1 else 0 for i, n in zip(first, of_column.shape))]
         return bool(((bits(of_column) == bits(value)) | ~mask).all())
 
-    def _joint(self, columns: frozenset[int]) -> Codes | None:
+    def _joint_codes(self, columns: frozenset[int]) -> Codes | None:
         if self._is_sample_distinct(columns):
             return None
         # A key repeats at most as often as any of its columns.
@@ -162,9 +163,9 @@ class RowKeys:
         for of_row, n_cells in self._of_shapes(short):
             yield Codes(at_rows(of_row, rows, self.shape), n_cells)
         for column in columns.difference(short):
-            yield factorize(self._at(column, rows))
+            yield factorize(self._column_at(column, rows))
 
-    def _at(self, column: int, rows: np.ndarray) -> np.ndarray:
+    def _column_at(self, column: int, rows: np.ndarray) -> np.ndarray:
         return at_rows(self._columns[column], rows, self.shape)
 
 

@@ -1,20 +1,20 @@
-"""Distance of matrix models from their bounds: ``python -m benchmarks.matrix_bounds [NAME ...]``.
+"""Time of matrix models relative to bounds by BLAS and LAPACK.
 
 A bound is the time of the factorizations, inverses and products that the mathematics requires, each once at its size, by the fastest functions of BLAS and LAPACK, called
 from machine code on one core. A ratio below 1 means that our own functions are faster than LAPACK's. The last column adds the time of elementwise functions to the
 bound, each in a loop of its own, for models that need many.
 """
 
+import argparse
 import ctypes
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks.gallery import MODELS
@@ -23,7 +23,7 @@ from benchmarks.native_loop import timer_of_code
 from benchmarks.suite import SUITE
 from pymc_fastlogp._upstream.scipy import address
 from pymc_fastlogp.benchmarking.native import Timer
-from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
+from pymc_fastlogp.benchmarking.pairing import time_in_turn
 from pymc_fastlogp.benchmarking.run import compile_side, legal_points
 from pymc_fastlogp.kernel.llvm import I64, POINTER
 from pymc_fastlogp.kernel.native.target import default_width
@@ -218,28 +218,28 @@ def model_of(name: str) -> Callable[[], Any]:
     return MODELS[name].make if name in MODELS else next(c.make for c in SUITE if c.name == name)
 
 
-def main(names: list[str]) -> None:
-    """Print a row for each model."""
-    columns = ("model", "needs", "bound, µs", "on, µs", "on : bound", "with functions")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
+    parser.add_argument("models", nargs="*", metavar="model", help="all by default")
+
+
+def tables(arguments: argparse.Namespace) -> Iterator[Table]:
+    """Yield a table with a row for each model."""
+    if unknown := set(arguments.models) - {*BOUNDS}:
+        sys.exit(f"No bound of {', '.join(sorted(unknown))}. There are: {', '.join(BOUNDS)}.")
+    columns = ("model", "needs", "bound, µs", "on, µs", "on / bound", "with functions")
     table = Table(*columns, title=machine()["cpu"])
-    with pinned():
-        for name, bound in BOUNDS.items():
-            if names and name not in names:
-                continue
-            callback = compile_side(model_of(name)(), "on")
-            timers = {f"way {k}": timer(way) for k, way in enumerate(bound.ways)}
-            if bound.elementwise:
-                timers["elementwise"] = timer(functions(bound.elementwise))
-            timers["on"] = callback.timer(legal_points(callback, seed=0))
-            seconds = time_in_turn(timers, rounds=ROUNDS, seconds_per_round=SECONDS_PER_ROUND)
-            medians = {side: float(np.median(times)) for side, times in seconds.items()}
-            on, elementwise = medians.pop("on"), medians.pop("elementwise", 0.0)
-            least = min(medians.values())
-            whole = f"{on / (least + elementwise):.2f}" if bound.elementwise else ""
-            cells = (f"{1e6 * least:.3g}", f"{1e6 * on:.3g}", f"{on / least:.2f}", whole)
-            table.add_row(name, bound.needs, *cells)
-    Console(width=140).print(table)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    for name in arguments.models or BOUNDS:
+        bound, callback = BOUNDS[name], compile_side(model_of(name)(), "on")
+        timers = {f"way {k}": timer(way) for k, way in enumerate(bound.ways)}
+        if bound.elementwise:
+            timers["elementwise"] = timer(functions(bound.elementwise))
+        timers["on"] = callback.timer(legal_points(callback, seed=0))
+        seconds = time_in_turn(timers, rounds=ROUNDS, seconds_per_round=SECONDS_PER_ROUND)
+        medians = {side: float(np.median(times)) for side, times in seconds.items()}
+        on, elementwise = medians.pop("on"), medians.pop("elementwise", 0.0)
+        least = min(medians.values())
+        whole = f"{on / (least + elementwise):.2f}" if bound.elementwise else ""
+        cells = (f"{1e6 * least:.3g}", f"{1e6 * on:.3g}", f"{on / least:.2f}", whole)
+        table.add_row(name, bound.needs, *cells)
+    yield table

@@ -1,7 +1,6 @@
 """Nanoseconds per element of the vector functions, beside NumPy, Numba's scalar call and XLA.
 
-``python -m benchmarks.vecmath [function ...]`` times arrays of a few thousand elements, which stay in
-the first-level cache, on one core. Numba, XLA and the vector functions repeat in native code; NumPy and SciPy
+Arrays have a few thousand elements, which stay in the first-level cache. Numba, XLA and the vector functions repeat in native code; NumPy and SciPy
 are called from Python, one call for all elements. All sides take turns in many short rounds, and the fastest round of each side is printed,
 which other processes disturb least. All arrays begin at a cache line, as XLA's arrays do.
 Arguments are uniform in a range that is usual for log densities; ``--range`` sets another.
@@ -13,27 +12,22 @@ columns are the times of "scalar" and XLA, divided by the time at the default wi
 import argparse
 import math
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Collection, Iterator
 from functools import cache, partial
 
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-
-import jax
-import jax.numpy as jnp
-import jax.scipy.special
 import numba
 import numpy as np
 import pytensor.scalar as ps
 import scipy.special
 from pytensor.link.numba.dispatch.basic import numba_funcify, numba_njit
-from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from benchmarks.machine import machine
 from benchmarks.native_loop import timed
 from pymc_fastlogp.benchmarking.native import Timer
-from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
+from pymc_fastlogp.benchmarking.pairing import time_in_turn
 from pymc_fastlogp.kernel.native.target import default_width
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED
 from tests.kernel.vecmath_intrinsic import apply
@@ -51,17 +45,15 @@ RANGES |= dict.fromkeys(["gammaln_psi", "sqrt", "log_reciprocal"], POSITIVE)
 RANGES |= dict.fromkeys(["arcsin", "arccos", "arctanh"], (-1.0, 1.0)) | {"arccosh": (1.0, 20.0)}
 RANGES |= {"log1mexp": NEGATIVE, "pow": POSITIVE, "erfinv": (-1.0, 1.0), "erfcinv": (0.0, 2.0)}
 
-# NumPy, PyTensor and JAX have them by the same names.
+# NumPy, PyTensor and JAX have these functions by the same names.
+ELEMENTARY = ("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "tanh")
 TRIGONOMETRIC = ("reciprocal", "sqrt", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "arctan2")
 HYPERBOLIC = ("sinh", "cosh", "arcsinh", "arccosh", "arctanh")
 # So have SciPy, JAX and, the first of them, PyTensor.
 ERROR, NORMAL = ("erf", "erfc", "erfcx", "erfinv", "erfcinv"), ("ndtr", "log_ndtr")
 
 NUMPY: dict[str, Callable] = {
-    **{
-        f: getattr(np, f) for f in ("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "tanh")
-    },
-    **{f: getattr(np, f) for f in (*TRIGONOMETRIC, *HYPERBOLIC)},
+    **{f: getattr(np, f) for f in (*ELEMENTARY, *TRIGONOMETRIC, *HYPERBOLIC)},
     **{f: getattr(scipy.special, f) for f in (*ERROR, *NORMAL)},
     "pow": np.power,
     "logaddexp": np.logaddexp,
@@ -73,27 +65,10 @@ NUMPY: dict[str, Callable] = {
 }
 SCALAR = {
     **{f: getattr(ps, f) for f in (*ERROR, "pow")},
-    **{f: getattr(ps, f) for f in (*TRIGONOMETRIC, *HYPERBOLIC)},
-    **{
-        f: getattr(ps, f) for f in ("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "tanh")
-    },
+    **{f: getattr(ps, f) for f in (*ELEMENTARY, *TRIGONOMETRIC, *HYPERBOLIC)},
     **{f: getattr(ps, f) for f in ("sigmoid", "softplus", "log1mexp", "gammaln", "psi")},
 }
-XLA: dict[str, Callable] = {
-    **{f: getattr(jax.scipy.special, f) for f in (*ERROR, *NORMAL)},
-    "pow": jnp.power,
-    "logaddexp": jnp.logaddexp,
-    **{
-        f: getattr(jnp, f)
-        for f in ("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "tanh")
-    },
-    **{f: getattr(jnp, f) for f in (*TRIGONOMETRIC, *HYPERBOLIC)},
-    **{f: getattr(jax.nn, f) for f in ("sigmoid", "softplus", "log_sigmoid")},
-    "log1mexp": lambda x: jax.nn.log1mexp(-x),
-    "gammaln": jax.scipy.special.gammaln,
-    "psi": jax.scipy.special.digamma,
-    "trigamma": partial(jax.scipy.special.polygamma, 1),
-}
+XLA_FLAGS = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 
 def aligned(shape: tuple[int, ...]) -> np.ndarray:
@@ -140,13 +115,38 @@ def numpy_timer(name: str, x: np.ndarray) -> Timer:
     return timed(repeat)
 
 
+@cache
+def xla_functions() -> dict[str, Callable]:
+    """Return the functions of JAX, which is imported for one core and double precision."""
+    os.environ["XLA_FLAGS"] = XLA_FLAGS
+    import jax
+    import jax.numpy as jnp
+    import jax.scipy.special
+
+    jax.config.update("jax_enable_x64", True)
+    return {
+        **{f: getattr(jax.scipy.special, f) for f in (*ERROR, *NORMAL)},
+        "pow": jnp.power,
+        "logaddexp": jnp.logaddexp,
+        **{f: getattr(jnp, f) for f in (*ELEMENTARY, *TRIGONOMETRIC, *HYPERBOLIC)},
+        **{f: getattr(jax.nn, f) for f in ("sigmoid", "softplus", "log_sigmoid")},
+        "log1mexp": lambda x: jax.nn.log1mexp(-x),
+        "gammaln": jax.scipy.special.gammaln,
+        "psi": jax.scipy.special.digamma,
+        "trigamma": partial(jax.scipy.special.polygamma, 1),
+    }
+
+
 def xla_timer(name: str, x: np.ndarray) -> Timer:
     """Return the timer of XLA; the barrier keeps it from doing the work once for all repeats."""
+    function = xla_functions()[name]
+    import jax
+    import jax.numpy as jnp
 
     @jax.jit
     def repeat(x: list[jax.Array], n: int) -> jax.Array:
         def once(_: int, state: tuple[list[jax.Array], jax.Array]) -> tuple:
-            return jax.lax.optimization_barrier((state[0], XLA[name](*state[0])))
+            return jax.lax.optimization_barrier((state[0], function(*state[0])))
 
         return jax.lax.fori_loop(0, n, once, (x, jnp.zeros(SIZE)))[1]
 
@@ -159,10 +159,10 @@ def times(name: str, low: float, high: float) -> dict[str, float]:
     x = aligned((n_arguments(name), SIZE))
     x[:] = np.random.default_rng(0).uniform(low, high, x.shape)
     timers = {f"width {w}": vector_timer(name, w, x) for w in {*WIDTHS, default_width()}}
-    others = (
+    others: tuple[tuple[str, Collection[str], Callable[[str, np.ndarray], Timer]], ...] = (
         ("NumPy", NUMPY, numpy_timer),
         ("scalar", SCALAR, scalar_timer),
-        ("XLA", XLA, xla_timer),
+        ("XLA", xla_functions(), xla_timer),
     )
     timers |= {side: make(name, x) for side, has, make in others if name in has}
     rounds = time_in_turn(timers, rounds=ROUNDS, seconds_per_round=SECONDS_PER_ROUND)
@@ -195,25 +195,22 @@ def _repeat_loop(f: Callable) -> Callable:
     return repeat
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description="Time the vector functions.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     parser.add_argument("functions", nargs="*", metavar="function", help="all by default")
     parser.add_argument(
         "--range", nargs=2, type=float, metavar=("low", "high"), help="of arguments"
     )
-    options = parser.parse_args()
-    names = options.functions or [*FUNCTIONS, *SHARED]
+
+
+def tables(arguments: argparse.Namespace) -> Iterator[Table]:
+    """Yield the table of the functions."""
+    names = arguments.functions or [*FUNCTIONS, *SHARED]
     if unknown := set(names) - {*FUNCTIONS, *SHARED}:
-        parser.error(f"no vector function {', '.join(sorted(unknown))}")
-    jax.config.update("jax_enable_x64", True)
-    with pinned():
-        measured = {
-            name: times(name, *(options.range or RANGES.get(name, BOTH)))
+        sys.exit(f"No vector function {', '.join(sorted(unknown))}.")
+    yield as_table(
+        {
+            name: times(name, *(arguments.range or RANGES.get(name, BOTH)))
             for name in track(names, "measuring")
         }
-    Console().print(as_table(measured))
-
-
-if __name__ == "__main__":
-    main()
+    )

@@ -1,12 +1,14 @@
-"""Nanoseconds per row of the scatter ``y[i] += f(x)``, by mean run length of ``i``: ``python -m benchmarks.scatter``.
+"""Nanoseconds per row of the scatter ``y[i] += f(x)``, by mean run length of ``i``.
 
 Each implementation of :mod:`pymc_fastlogp.kernel.emit.scatter` is compiled by different facts about the index, and all run in turn on one core. The
 index is sorted, with as many groups as give the mean run length. In the column "apart" the groups alternate, so that all lanes of a vector differ.
 """
 
+import argparse
+from collections.abc import Iterator
+
 import numpy as np
 import pytensor.scalar as ps
-from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
@@ -14,7 +16,7 @@ from benchmarks.machine import machine
 from benchmarks.native_loop import timed
 from pymc_fastlogp.analysis.index_facts import Neighbors
 from pymc_fastlogp.benchmarking.native import Timer
-from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
+from pymc_fastlogp.benchmarking.pairing import time_in_turn
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Index, Load, Role
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Program
 from pymc_fastlogp.kernel.native.target import default_width
@@ -75,27 +77,20 @@ def _timer(index: np.ndarray, known: Neighbors | None, *, of_exp: bool) -> Timer
     return timed(repeat, x, y)
 
 
-def as_table(measured: dict[tuple[str, int | str], dict[str, float]], of: str) -> Table:
-    """Return the table of nanoseconds per row of one loop."""
-    table = Table("way", title=f"ns per row, y\\[i] += {of}, {machine()['cpu']}")
-    columns = {run: by_way for (loop, run), by_way in measured.items() if loop == of}
-    for run in columns:
-        table.add_column(str(run), justify="right")
-    for way in WAYS:
-        cells = (f"{by_way[way]:.2f}" if way in by_way else "" for by_way in columns.values())
-        table.add_row(way, *cells)
-    return table
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add no option: the command has none."""
 
 
-def main() -> None:
-    """Measure and print."""
-    cases = [(of, run) for of in ("x", "exp(x)") for run in (*RUNS, APART)]
-    with pinned():
-        measured = {
-            (of, run): times(run, of_exp=of == "exp(x)") for of, run in track(cases, "measuring")
-        }
-    Console().print(*(as_table(measured, of) for of in ("x", "exp(x)")))
-
-
-if __name__ == "__main__":
-    main()
+def tables(arguments: argparse.Namespace) -> Iterator[Table]:
+    """Yield a table of nanoseconds per row for each loop."""
+    for of in ("x", "exp(x)"):
+        table = Table("way", title=f"ns per row, y\\[i] += {of}, {machine()['cpu']}")
+        columns = []
+        for run in track((*RUNS, APART), f"measuring {of}"):
+            table.add_column(str(run), justify="right")
+            columns.append(times(run, of_exp=of == "exp(x)"))
+        for way in WAYS:
+            table.add_row(
+                way, *(f"{by_way[way]:.2f}" if way in by_way else "" for by_way in columns)
+            )
+        yield table
