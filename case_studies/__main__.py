@@ -1,5 +1,6 @@
 """Run case studies and write them as notebooks with their output: ``python -m case_studies [NAME ...]``, all by default."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -21,6 +22,8 @@ def executed(source: Path, folder: Path) -> NotebookNode:
     notebook = jupytext.read(source)
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number}"  # random ones would differ from run to run
+    # tqdm asks for ipywidgets, whose bars are no part of a stored output.
+    os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"
     NotebookClient(
         notebook,
         timeout=1800,

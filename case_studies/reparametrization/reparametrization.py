@@ -96,7 +96,7 @@ counts = pd.DataFrame(
         for size, x in houses.items()
     }
 )
-counts.style.format("{:.0f}")
+counts.astype(int)
 
 # %% [markdown]
 # ## Three ways of sampling it
@@ -193,7 +193,7 @@ runs = {
 table = pd.DataFrame(
     {(size, way): measures(run) for size, of in runs.items() for way, run in of.items()}
 ).T
-table.style.format(precision=2).format("{:.0f}", subset=["smallest bulk ESS"])
+table.round(2)
 
 
 # %% [markdown]
