@@ -153,13 +153,13 @@ def test_picture_of_the_demo_shows_what_it_quotes_and_cuts_no_word_off() -> None
 
 
 def test_there_is_a_notebook() -> None:
-    assert {"radon", "bambi"} <= {source.stem for source in SOURCES}
+    assert {"radon", "contraception"} <= {source.stem for source in SOURCES}
 
 
 @pytest.mark.slow
 @each_source
 def test_notebook_runs_and_asserts_agreement(source: Path, tmp_path: Path) -> None:
-    if source.stem == "bambi":
+    if source.stem == "contraception":
         pytest.importorskip("bambi", reason="Bambi is no part of the environment of tests")
     code = [cell for cell in executed(source, tmp_path).cells if cell.cell_type == "code"]
     assert all(cell.execution_count is not None for cell in code)

@@ -54,7 +54,7 @@ SEED = 20_261_121
 LEVELS = {"state": 51, "age": 6, "education": 5, "ethnicity": 4}
 FACTORS = LEVELS | {"sex": 2}
 PEOPLE = 20_000_000
-RESPONDENTS = 200_000
+RESPONDENTS = 50_000
 rng = np.random.default_rng(SEED)
 
 effects = {f: xr.DataArray(rng.normal(0, 0.4, n), dims=f) for f, n in FACTORS.items()}

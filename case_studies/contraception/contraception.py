@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # Bambi: from a data frame to a faster fit
+# # Contraception in Bangladesh: from a data frame to a faster fit by Bambi
 #
 # [Bambi](https://bambinos.github.io/bambi) makes a PyMC model of a data frame and a formula, and calls `pm.sample` itself. Between
 # `pymc_fastlogp.patch_pymc()` and `pymc_fastlogp.unpatch_pymc()` that call samples by `pymc_fastlogp.sample`. No other line changes.
