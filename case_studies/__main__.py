@@ -22,8 +22,8 @@ def executed(source: Path, folder: Path) -> NotebookNode:
     notebook = jupytext.read(source)
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number}"  # random ones would differ from run to run
-    # tqdm asks for ipywidgets, whose bars are no part of a stored output.
-    os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"
+    # tqdm asks for ipywidgets, whose bars are no part of a stored output; others warn of their own future.
+    os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found,ignore::FutureWarning"
     NotebookClient(
         notebook,
         timeout=1800,
