@@ -12,8 +12,8 @@
 # make bench      the benchmark tables, their JSON and plot (MODEL=radon for one, QUICK=1 for a fast look), then the user's wait: 2 hours
 # make wait       the user's wait alone, with the table of the README and its plot (ALL=1 for the first draw of each model too, 30 minutes more): 25 minutes
 # make canaries   the table of rules that fire, by model (MODEL=zoo/poisson for one): 5 minutes
-# make docs       the documentation as HTML, which runs the case studies if they have changed: 5 minutes, then 1
-# make notebooks  the case studies in Jupyter
+# make docs       the documentation as HTML, which runs the tutorial: 2 minutes
+# make notebooks  runs the case studies and writes them with their output, which is committed (NAME=radon for one): 20 minutes
 # make .venv      only the environment: 1 to 5 minutes
 #
 # With RECORD=1, test-all, test-upstream, fuzz and fuzz-graphs write their counts into docs/reliability.md.
@@ -104,11 +104,10 @@ canaries: .venv
 docs: .venv
 	$(RUN) -m sphinx -W -b html docs docs/_build/html
 
-# Jupyter is no part of the environment of tests. Notebooks are written beside their text, which stays what is committed.
+# Bambi is no part of the environment of tests.
 notebooks: .venv
-	$(PY) -m pip install --editable ".[notebooks]"
-	$(PY) -m jupytext --to ipynb --update case_studies/*/*.py
-	$(RUN) -m jupyterlab case_studies
+	$(PY) -m pip install --quiet --editable ".[case-studies,bambi]"
+	$(RUN) -m case_studies $(NAME)
 
 clean:
-	rm -rf .venv docs/_build docs/case_studies case_studies/*/*.ipynb .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv docs/_build docs/case_studies .pytest_cache .mypy_cache .ruff_cache

@@ -1,18 +1,9 @@
-"""Two runs of one model, plugin off and on: are the posteriors the same, and which was faster?
-
-The functions here only compare and phrase; :mod:`case_studies.sampling` runs the sampler.
-"""
-
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+"""Comparison of two runs of one model for the demo, plugin off and on; :mod:`case_studies.sampling` runs the sampler."""
 
 import arviz as az
 import numpy as np
 import pandas as pd
 from xarray import DataTree
-
-if TYPE_CHECKING:
-    from case_studies.sampling import Run
 
 # In combined Monte Carlo standard errors. Hundreds of means are compared at once, so the two
 # or three that suit a single comparison would raise false alarms.
@@ -77,33 +68,6 @@ def agreement(comparison: pd.DataFrame) -> str:
     return (
         f"{count}; {distance.idxmax()} differs most, by {distance.max():.1f} MCSE"
         f" of {MCSE_LIMIT:g} allowed"
-    )
-
-
-def compare_with(reference: str, runs: Mapping[str, "Run"]) -> dict[str, pd.DataFrame]:
-    """Compare every other run with the one of that name, print how they agree, and return it."""
-    comparisons = {
-        side: compare_posteriors(runs[reference].summary, run.summary)
-        for side, run in runs.items()
-        if side != reference
-    }
-    for side, comparison in comparisons.items():
-        print(f"{reference} and {side}: {agreement(comparison)}")
-    return comparisons
-
-
-def all_agree(comparisons: Mapping[str, pd.DataFrame]) -> bool:
-    """Return whether all posterior means agree in all comparisons."""
-    return all(comparison["agrees"].all() for comparison in comparisons.values())
-
-
-def against_jax(on: "Run", jax: "Run") -> str:
-    """Say how a run with the plugin on did beside one by nutpie's JAX backend."""
-    return (
-        f"In these single runs, nutpie with the plugin on made "
-        f"{on.ess_per_second / jax.ess_per_second:.2g} times as many effective samples per second "
-        f"as its JAX backend, and took {on.compile_seconds / jax.compile_seconds:.2g} times as "
-        f"long to compile, with the caches filled."
     )
 
 

@@ -1,9 +1,7 @@
-"""Sphinx: the pages of this folder, and the case studies as notebooks that are run when they have changed."""
+"""Sphinx: the pages of this folder, and the case studies as notebooks with the output that is committed."""
 
-import os
+import shutil
 from pathlib import Path
-
-import jupytext
 
 from pymc_fastlogp import __version__
 from pymc_fastlogp.rules import GRAPH_RULES, RULES
@@ -25,11 +23,8 @@ extensions = [
 ]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
-# The case studies sample for minutes, so what they printed is kept, in _build, until their code changes.
-# DOCS_EXECUTE=off leaves their output out. Pages that say `force` at their top run each time.
-nb_execution_mode = os.environ.get("DOCS_EXECUTE", "cache")
-nb_execution_cache_path = str(HERE / "_build" / ".jupyter_cache")
-nb_execution_timeout = 1800
+# Case studies have their output; `make notebooks` writes it. Pages that say `force` at their top run each time.
+nb_execution_mode = "off"
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 napoleon_google_docstring = False
@@ -45,17 +40,12 @@ html_css_files = ["output.css"]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 
 
-def write_case_studies() -> None:
-    """Make notebooks below this folder of the case studies, whose text is kept beside the package."""
-    # Their kernels import `benchmarks` and `case_studies`.
-    path = os.environ.get("PYTHONPATH", "")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), path]))
-    for source in sorted((ROOT / "case_studies").glob("*/*.py")):
-        target = HERE / "case_studies" / f"{source.stem}.ipynb"
-        target.parent.mkdir(exist_ok=True)
-        # Not each time: the names of cells are random.
-        if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
-            jupytext.write(jupytext.read(source), target)
+def copy_case_studies() -> None:
+    """Copy the case studies below this folder, since Sphinx reads no other."""
+    folder = HERE / "case_studies"
+    folder.mkdir(exist_ok=True)
+    for notebook in (ROOT / "case_studies").glob("*/*.ipynb"):
+        shutil.copy2(notebook, folder)
 
 
 RULE_PAGE = """# {names}
@@ -89,5 +79,5 @@ def write_rule_pages() -> None:
         (folder / f"{rules[0]}.md").write_text(page)
 
 
-write_case_studies()
+copy_case_studies()
 write_rule_pages()

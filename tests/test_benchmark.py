@@ -94,6 +94,7 @@ def test_plot_shows_every_round(result):
     assert ax.get_xlabel().endswith("(log scale)")
     assert not is_cut_off(ax.figure)
     np.testing.assert_allclose(ax.lines[0].get_xdata(), [4, 6, 9])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one round", "median"]
 
 
 def test_labels_of_a_plot_do_not_overlap_within_one_decade():

@@ -30,8 +30,27 @@ def model():
 def test_wrong_argument_names_what_to_pass(ask, bad):
     with pytest.raises(TypeError) as caught:
         ask(bad)
-    what = "" if bad is None else f", not {bad!r}"
+    what = "" if bad is None else f", not one of type {type(bad).__name__}"
     assert str(caught.value) == f"{ask.__name__} needs a PyMC model{what}: {validate.PASS_ONE}"
+
+
+class BambiModel:
+    """The attributes by which a model of Bambi is recognized, and a repr that no error prints."""
+
+    formula, backend = "y ~ x", None
+
+    def build(self):
+        raise AssertionError
+
+    fit = __repr__ = build
+
+
+def test_model_of_bambi_is_refused_with_the_attribute_to_pass(ask):
+    with pytest.raises(TypeError) as caught:
+        ask(BambiModel())
+    assert str(caught.value) == (
+        f"{ask.__name__} needs a PyMC model, not one of type BambiModel: {validate.BAMBI_BUILDS}"
+    )
 
 
 def test_model_without_free_variable_is_refused(ask):

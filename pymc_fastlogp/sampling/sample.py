@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from pymc_fastlogp._upstream.nutpie_library import draw, library, sample_by_nutpie
 from pymc_fastlogp.compilation import coords
 from pymc_fastlogp.models.table_rows import without_tables
-from pymc_fastlogp.models.validate import model_with_variables
+from pymc_fastlogp.models.validate import is_bambi_model, model_with_variables, not_a_model
 from pymc_fastlogp.patching import unpatched
 from pymc_fastlogp.sampling import draws, nuts_settings, zarr_store
 from pymc_fastlogp.sampling.compile_model import compile_pymc_model, compiled_record
@@ -182,6 +182,8 @@ def sample(
 
     if isinstance(draws, pm.Model):
         raise TypeError("sample takes draws first, as pm.sample does; write sample(model=model)")
+    if is_bambi_model(draws):
+        raise not_a_model("sample", draws)
     refuse_misspelled(kwargs)
     as_written = model_with_variables("sample", model)
     model = without_tables(as_written).model

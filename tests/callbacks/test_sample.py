@@ -212,6 +212,17 @@ def test_a_model_as_the_first_argument_is_refused():
         pymc_fastlogp.sample(models.one_number())
 
 
+@pytest.mark.parametrize("by_keyword", [False, True])
+def test_a_model_of_bambi_is_refused_with_the_patch_that_samples_it(by_keyword):
+    class BambiModel:
+        formula, backend = "y ~ x", None
+        build = fit = __repr__ = None
+
+    given = {"model": BambiModel()} if by_keyword else {"draws": BambiModel()}
+    with pytest.raises(TypeError, match=r"not one of type BambiModel: write `with pymc_fastlogp\."):
+        pymc_fastlogp.sample(**given)
+
+
 @pytest.mark.parametrize(
     ("keyword", "meant"),
     [

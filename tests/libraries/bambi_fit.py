@@ -5,6 +5,8 @@ import numpy as np
 import pandas as pd
 from counting import patched_and_counted
 
+import pymc_fastlogp
+
 rng = np.random.default_rng(0)
 # Bambi centers x, which moves the intercept by 200.
 data = pd.DataFrame({"x": rng.normal(100, 5, 400), "group": rng.choice(list("abcde"), 400)})
@@ -33,3 +35,15 @@ expected, _ = summary()
 # Five standard errors at an effective sample size of 400 of 2000 draws.
 assert np.all(abs(mean - expected) < 5 * sd * np.sqrt(2 / 400)), (mean, expected, sd)
 assert abs(mean[1] - 2) < 0.1
+
+model = bmb.Model("y ~ x + group", data)
+refusals = {}
+for function in (pymc_fastlogp.verify, pymc_fastlogp.sample):
+    try:
+        function(model)
+    except TypeError as error:
+        refusals[function.__name__] = str(error)
+assert "pass model.backend.model after model.build()" in refusals["verify"]
+assert "with pymc_fastlogp.patched_pymc(): model.fit()" in refusals["sample"]
+model.build()
+assert pymc_fastlogp.verify(model.backend.model)
