@@ -68,12 +68,12 @@ def run_task(task: Task) -> Outcome:
 def _portable(error: BaseException) -> Exception:
     """Return an error that can be pickled, with the traceback as a note."""
     note = "".join(traceback.format_exception(error))
-    is_plain = isinstance(error, Exception)
+    copy: Exception | None = None
     try:
-        copy = pickle.loads(pickle.dumps(error)) if is_plain else None
+        copy = pickle.loads(pickle.dumps(error)) if isinstance(error, Exception) else None
     except Exception:  # pickling calls code of the class
-        copy = None
-    if type(copy) is not type(error):
+        pass
+    if copy is None or type(copy) is not type(error):
         copy = RuntimeError(f"{type(error).__name__}: {error}")
     copy.add_note(f"in the worker:\n{note}")
     return copy
