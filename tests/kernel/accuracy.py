@@ -242,12 +242,11 @@ def _poles(row: Function, x: np.ndarray) -> np.ndarray:
     return np.isin(x, POLES.get(row.name, []))
 
 
-def errors(row: Function, x: np.ndarray) -> np.ndarray:
-    """Return the error at each column of x, in ulp of the larger of result and ``row.unit``.
+def errors(row: Function, x: np.ndarray, results: np.ndarray) -> np.ndarray:
+    """Return the error of the result at each column of x, in ulp of the larger of result and ``row.unit``.
 
     The exact value is split in the nearest double and the rest, so the error is itself exact to many digits.
     """
-    results = evaluate(row.name, x)
     nearest, rests = np.empty_like(results), np.empty_like(results)
     with mp.workdps(DIGITS):
         for i, column in enumerate(x.T):
@@ -268,7 +267,7 @@ def _ulp(x: np.ndarray, unit: float) -> np.ndarray:
 def measure(row: Function, n: int, seed: int = 0) -> Maximum:
     """Return the largest error over the points."""
     x = arguments(row, n, seed)
-    error = errors(row, x)
+    error = errors(row, x, evaluate(row.name, x))
     worst = int(np.argmax(np.nan_to_num(error, nan=np.inf)))
     return Maximum(row, error.size, float(error[worst]), tuple(x[:, worst].tolist()))
 
