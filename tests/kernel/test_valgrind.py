@@ -45,14 +45,14 @@ def run(module, globals_, body, folder):
 
 
 @pytest.mark.parametrize("name", [*FUNCTIONS, *SHARED])
-def test_vector_functions(name, tmp_path):
+def test_vector_functions_access_only_their_memory(name, tmp_path):
     second = np.roll(POINTS, 5)
     values = np.array([POINTS, second, np.roll(second, 5)][: n_arguments(name)])
     assert run(*loop_program(name, values), tmp_path).size == n_results(name) * POINTS.size
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_kernels(name, tmp_path):
+def test_kernels_access_only_their_memory(name, tmp_path):
     *program, expected = kernel_program(name)
     found = run(*program, tmp_path)
     np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=1e-12)
