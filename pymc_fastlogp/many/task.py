@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -67,15 +68,13 @@ def run_task(task: Task) -> Outcome:
 
 def _portable(error: BaseException) -> Exception:
     """Return an error that can be pickled, with the traceback as a note."""
-    note = "".join(traceback.format_exception(error))
-    copy: Exception | None = None
-    try:
-        copy = pickle.loads(pickle.dumps(error)) if isinstance(error, Exception) else None
-    except Exception:  # pickling calls code of the class
-        pass
-    if copy is None or type(copy) is not type(error):
+    copy: Any = None
+    # Unpickling calls code of the class.
+    with suppress(Exception):
+        copy = pickle.loads(pickle.dumps(error))
+    if type(copy) is not type(error) or not isinstance(copy, Exception):
         copy = RuntimeError(f"{type(error).__name__}: {error}")
-    copy.add_note(f"in the worker:\n{note}")
+    copy.add_note("in the worker:\n" + "".join(traceback.format_exception(error)))
     return copy
 
 
