@@ -23,7 +23,9 @@ def executed(source: Path, folder: Path) -> NotebookNode:
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number}"  # random ones would differ from run to run
     # tqdm asks for ipywidgets, whose bars are no part of a stored output; others warn of their own future.
-    os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found,ignore::FutureWarning"
+    os.environ["PYTHONWARNINGS"] = (
+        "ignore:IProgress not found,ignore:PyTensor could not link,ignore::FutureWarning"
+    )
     NotebookClient(
         notebook,
         timeout=1800,
