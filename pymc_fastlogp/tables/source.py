@@ -24,8 +24,8 @@ READERS = {
     ".tsv": "read_csv",
 }
 COMPRESSED = {".gz", ".zst"}
-# Most rows of a batch: 8 MB a column.
-BATCH = 1_000_000
+# Most rows of a batch: few merges, and arrays that stay in the cache of the processor.
+BATCH = 500_000
 
 
 @dataclass(frozen=True)

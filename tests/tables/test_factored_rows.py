@@ -88,7 +88,7 @@ def gamma_potential(rows):
 # Models, with the number of factors.
 MODELS = {
     by_group: 23,
-    several_covariates: 3,
+    several_covariates: 6,
     matrix: 1,
     shared_intercept: 1,
     large_means: 23,
@@ -195,7 +195,7 @@ OTHERS = {
     "product_of_columns": lambda t, a: pm.Normal(
         "y", a * t["noise"] * (a * t["noise"]), 1, observed=t["income"]
     ),
-    "student_t": lambda t, a: pm.StudentT("y", 4, a, 1, observed=t["noise"]),
+    "student_t": lambda t, a: pm.StudentT("y", 4, mu=a, sigma=1, observed=t["noise"]),
     "truncated": lambda t, a: pm.Truncated("y", pm.Normal.dist(a, 1), lower=0, observed=t["noise"]),
     "logit": lambda t, a: pm.Bernoulli("y", logit_p=a * t["noise"], observed=t["night"]),
 }
