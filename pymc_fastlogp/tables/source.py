@@ -2,8 +2,9 @@
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,12 +68,12 @@ class Source:
         with self._errors():
             return frame.collect()
 
-    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+    def batches(self, columns: Sequence[str]) -> Generator[Any]:
         """Yield all rows as narwhals DataFrames of at most :data:`BATCH` rows, in any order."""
         import narwhals.stable.v2 as nw
 
         with self._errors():
-            for part in _parts(self.frame.select(columns)):
+            for part in _read_ahead(_parts(self.frame.select(columns))):
                 rows = nw.from_native(part, eager_only=True)
                 for begin in range(0, len(rows), BATCH):
                     yield rows[begin : begin + BATCH]
@@ -89,15 +90,25 @@ class Source:
             raise RuntimeError(f"{self.engine} could not read the table: {first}") from error
 
 
-def _parts(frame: Any) -> Iterator[Any]:
+def _read_ahead(parts: Generator[Any]) -> Iterator[Any]:
+    """Yield parts. A thread reads the next part meanwhile."""
+    with closing(parts), ThreadPoolExecutor(1) as thread:
+        following = thread.submit(next, parts, None)
+        while (part := following.result()) is not None:
+            following = thread.submit(next, parts, None)
+            yield part
+
+
+def _parts(frame: Any) -> Generator[Any]:
     """Yield the rows of a narwhals frame as frames in memory, one at a time."""
     native = frame.to_native()
     match str(frame.implementation), hasattr(frame, "collect"):
         case "duckdb", _:
             import pyarrow
 
-            for batch in native.to_arrow_reader(BATCH):
-                yield pyarrow.Table.from_batches([batch])
+            with native.to_arrow_reader(BATCH) as reader:
+                for batch in reader:
+                    yield pyarrow.Table.from_batches([batch])
         case "polars", True:
             yield from native.collect_batches(chunk_size=BATCH)
         case "dask", _:
