@@ -3,8 +3,7 @@
 import glob
 import os
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,7 +72,7 @@ class Source:
         import narwhals.stable.v2 as nw
 
         with self._errors():
-            for part in _read_ahead(_parts(self.frame.select(columns))):
+            for part in _parts(self.frame.select(columns)):
                 rows = nw.from_native(part, eager_only=True)
                 for begin in range(0, len(rows), BATCH):
                     yield rows[begin : begin + BATCH]
@@ -90,16 +89,7 @@ class Source:
             raise RuntimeError(f"{self.engine} could not read the table: {first}") from error
 
 
-def _read_ahead(parts: Generator[Any]) -> Iterator[Any]:
-    """Yield parts. A thread reads the next part meanwhile."""
-    with closing(parts), ThreadPoolExecutor(1) as thread:
-        following = thread.submit(next, parts, None)
-        while (part := following.result()) is not None:
-            following = thread.submit(next, parts, None)
-            yield part
-
-
-def _parts(frame: Any) -> Generator[Any]:
+def _parts(frame: Any) -> Iterator[Any]:
     """Yield the rows of a narwhals frame as frames in memory, one at a time."""
     native = frame.to_native()
     match str(frame.implementation), hasattr(frame, "collect"):
