@@ -1,53 +1,41 @@
-"""The public :func:`table`: columns of a table as placeholders in a model, and its distinct rows."""
+"""The public :func:`table`: columns of a table as placeholders in a model, and summaries of its rows."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+import os
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.configdefaults import config
 
-from pymc_fastlogp.tables.cells import Cells
+from pymc_fastlogp.tables.cells import Cells, Summary
 from pymc_fastlogp.tables.columns import Column, placeholder
+from pymc_fastlogp.tables.expressions import Expression, expression_of_column
 from pymc_fastlogp.tables.memory import as_text, free_memory
+from pymc_fastlogp.tables.plan import (
+    N_SAMPLE,
+    Density,
+    Plan,
+    Way,
+    n_points,
+    plan_of,
+    summarize,
+)
 from pymc_fastlogp.tables.source import Source, source_of
 
 # Rows that a placeholder holds.
 N_PLACEHOLDER = 1000
-# Rows whose distinct keys are counted before the engine is asked for all.
-N_SAMPLE = 100_000
-# Rows are grouped by the engine if they are expected to have fewer distinct keys than this share of the rows.
-MAX_DISTINCT_SHARE = 0.7
 # Peak memory of a compilation from frozen data, in multiples of the data.
 PEAK = 8
 BYTES = 8
 MAX_LEVELS = 1_000_000
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows of a table that a log density is evaluated at.
-
-    Attributes
-    ----------
-    columns : dict of Column to ndarray
-        Values, or codes of levels.
-    counts : ndarray of float64, optional
-        Number of rows of the table that equal each row; None if all rows were loaded.
-    n_rows : int
-        Number of rows of the table.
-    """
-
-    columns: dict[Column, np.ndarray]
-    counts: np.ndarray | None
-    n_rows: int
-
-    @property
-    def n_cells(self) -> int:
-        """Return the number of rows that are evaluated."""
-        return len(next(iter(self.columns.values())))
+# Threads that summarize batches; each needs the memory of a few batches.
+N_THREADS = min(os.cpu_count() or 1, 4)
 
 
 class Table:
@@ -62,7 +50,8 @@ class Table:
         self._schema = dict(source.frame.collect_schema())
         self._placeholders: dict[Column, SharedVariable] = {}
         self._levels: dict[str, np.ndarray] = {}
-        self._rows: dict[tuple[Column, ...], Rows] = {}
+        self._samples: dict[tuple[Column, ...], dict[Column, np.ndarray]] = {}
+        self._rows: dict[Plan, Summary] = {}
         self._n_rows: int | None = None
         # Whether the user was warned of a log density of the first rows.
         self.is_warned_of = False
@@ -132,59 +121,125 @@ class Table:
         self._refuse_floats(column)
         return self._sorted_levels(column).tolist()
 
-    def rows(self, columns: Sequence[Column]) -> Rows:
-        """Return the distinct rows of some columns with counts, or all rows if they hardly repeat.
+    def plan(self, expressions: Sequence[Expression], density: Density) -> Plan:
+        """Return how the rows are read that a log density needs. At most 100 000 rows are read for that, and the number of rows.
 
         Raises
         ------
         ValueError
-            If a value is missing, NaN or infinite, if the table has no rows or has changed, or if the rows hardly repeat and do not fit into memory.
+            If a value is missing, NaN or infinite, or if the table has no rows or has changed.
         """
         self._source.check_unchanged()
-        key = tuple(columns)
-        if key not in self._rows:
-            self._rows[key] = self._read([*columns])
-        return self._rows[key]
+        columns = self._in_order(expressions)
+        sample = self._sample(columns)
+        of_columns = [expression_of_column(x, self._placeholders[x].type.dtype) for x in columns]
+        values = {x: x.values(sample) for x in (*of_columns, *expressions)}
+        return plan_of(values, of_columns, expressions, density, lambda: self.n_rows)
 
-    def first_rows(self, columns: Sequence[Column]) -> Rows:
-        """Return the distinct rows with counts among those that the placeholders hold."""
-        values = {str(k): self._placeholders[x].get_value() for k, x in enumerate(columns)}
-        return _rows_of(columns, Cells.summarize(values))
+    def rows(self, plan: Plan) -> Summary:
+        """Return the summary of all rows that a plan needs.
 
-    def _read(self, columns: list[Column]) -> Rows:
-        names = [*dict.fromkeys(x.name for x in columns)]
-        frame = self._source.frame.select(names)
-        sample = self._collect(frame.head(N_SAMPLE))
-        cells = self._cells(columns, sample)
-        if not cells.n_cells:
-            raise ValueError("the table has no rows: look at its filters.")
-        if not self._repeats(cells):
-            n_bytes = PEAK * BYTES * self.n_rows * len(columns)
-            if n_bytes <= free_memory():
-                loaded = self._collect(frame)
-                return Rows({x: self._values(x, loaded) for x in columns}, None, len(loaded))
-        most = int(free_memory() / (2 * PEAK * BYTES * (1 + len(columns))))
-        if not self._repeats(cells) and self._n_distinct(frame.head(4 * most), names) > most:
-            raise ValueError(self._too_many(columns, sample, most))
+        Raises
+        ------
+        ValueError
+            If a value is missing, NaN or infinite, if the table has changed, or if the rows hardly repeat and do not fit into memory.
+        """
+        self._source.check_unchanged()
+        if plan not in self._rows:
+            self._rows[plan] = self._read(plan)
+        return self._rows[plan]
+
+    def first_rows(self, plan: Plan) -> Summary:
+        """Return the summary of the rows that the placeholders hold."""
+        values = {x: self._placeholders[x].get_value() for x in self._in_order(plan.expressions)}
+        return summarize(plan, plan.values(values))
+
+    def _in_order(self, expressions: Iterable[Expression]) -> tuple[Column, ...]:
+        """Return the columns that expressions read, in the order of the table."""
+        found = {column for x in expressions for column in x.columns}
+        places = {name: k for k, name in enumerate(self._schema)}
+        return (*sorted(found, key=lambda x: (places[x.name], x.is_coded)),)
+
+    def _sample(self, columns: tuple[Column, ...]) -> dict[Column, np.ndarray]:
+        if columns not in self._samples:
+            frame = self._collect(self._select(columns).head(N_SAMPLE))
+            if not len(frame):
+                raise ValueError("the table has no rows: look at its filters.")
+            self._samples[columns] = {x: self._values(x, frame) for x in columns}
+        return self._samples[columns]
+
+    def _select(self, columns: Sequence[Column]) -> Any:
+        return self._source.frame.select(_names(columns))
+
+    def _read(self, plan: Plan) -> Summary:
+        columns = self._in_order(plan.expressions)
+        if plan.way is Way.LOADED and self._fits(columns):
+            return summarize(plan, plan.values(self._all_values(columns)))
+        # Half of the memory for cells, since a merge holds two summaries.
+        width = n_points(len(plan.others)) * (1 + len(plan.expressions))
+        most = int(free_memory() / (2 * PEAK * BYTES * width))
+        summary = (
+            self._grouped_cells(plan, columns, most)
+            if plan.is_of_columns
+            else self._merged(plan, columns, most)
+        )
+        if self._n_rows not in (None, summary.n_rows):
+            raise ValueError(
+                f"the table has {summary.n_rows} rows, and had {self._n_rows}: call table() and build the model again."
+            )
+        self._n_rows = summary.n_rows
+        return summary
+
+    def _fits(self, columns: Sequence[Column]) -> bool:
+        return PEAK * BYTES * self.n_rows * len(columns) <= free_memory()
+
+    def _all_values(self, columns: Sequence[Column]) -> dict[Column, np.ndarray]:
+        frame = self._collect(self._select(columns))
+        return {x: self._values(x, frame) for x in columns}
+
+    def _grouped_cells(self, plan: Plan, columns: Sequence[Column], most: int) -> Cells:
+        """Return the distinct rows of columns, of which the engine counts at most ``most``."""
+        names, frame = _names(columns), self._select(columns)
+        if plan.way is Way.LOADED and self._n_distinct(frame.head(4 * most), names) > most:
+            raise ValueError(self._too_many(plan, most))
         grouped = self._grouped(frame, names, most)
         if len(grouped) > most:
-            raise ValueError(self._too_many(columns, sample, most))
-        cells = self._cells(columns, grouped, grouped[_free_name(names)].to_numpy())
-        if self._n_rows not in (None, cells.n_rows):
-            raise ValueError(
-                f"the table has {cells.n_rows} rows, and had {self._n_rows}: call table() and build the model again."
-            )
-        self._n_rows = cells.n_rows
-        return _rows_of(columns, cells)
+            raise ValueError(self._too_many(plan, most))
+        values = {str(k): self._values(x, grouped) for k, x in enumerate(columns)}
+        return Cells.summarize(values, grouped[_free_name(names)].to_numpy())
 
-    def _repeats(self, sample: Cells) -> bool:
-        """Return whether the engine has to group: for a sample with repeats, as many cells as make so many pairs of equal rows."""
-        n, n_pairs = sample.n_rows, sample.n_rows - sample.n_cells
-        if 2 * n_pairs >= n:
-            return True
-        if n < N_SAMPLE:
-            return sample.n_cells <= MAX_DISTINCT_SHARE * n
-        return bool(n_pairs) and n * n / (2 * n_pairs) <= MAX_DISTINCT_SHARE * self.n_rows
+    def _merged(self, plan: Plan, columns: Sequence[Column], most: int) -> Summary:
+        """Return the summary of all batches. Batches are merged as a balanced tree, so that rounding grows with the logarithm of their number."""
+        parts: list[tuple[int, Summary]] = []
+        # Engines answer no other question before the batches are closed.
+        with closing(self._summaries(plan, columns)) as summaries:
+            for part in summaries:
+                level, merged = 0, part
+                while parts and parts[-1][0] == level:
+                    level, merged = level + 1, parts.pop()[1].merge(merged)
+                parts.append((level, merged))
+                if merged.n_cells > most:
+                    break
+        summary = reduce(lambda merged, part: part.merge(merged), (x for _, x in reversed(parts)))
+        if summary.n_cells > most:
+            raise ValueError(self._too_many(plan, most))
+        return summary
+
+    def _summaries(self, plan: Plan, columns: Sequence[Column]) -> Generator[Summary]:
+        """Yield the summaries of batches, in order. Threads summarize while the next batches are read."""
+        with (
+            closing(self._source.batches(_names(columns))) as batches,
+            ThreadPoolExecutor(N_THREADS) as threads,
+        ):
+            pending = deque[Future[Summary]]()
+            for rows in batches:
+                # Functions of PyTensor are called by one thread at a time.
+                values = plan.values({x: self._values(x, rows) for x in columns})
+                pending.append(threads.submit(summarize, plan, values))
+                if len(pending) > N_THREADS:
+                    yield pending.popleft().result()
+            for following in pending:
+                yield following.result()
 
     def _grouped(self, frame: Any, names: list[str], most: int) -> Any:
         """Return at most ``most + 1`` distinct rows, with their counts."""
@@ -200,18 +255,15 @@ class Table:
         groups = frame.group_by(names).agg(nw.len().alias(_free_name(names)))
         return int(self._collect(groups.select(nw.len().alias("n")))["n"][0])
 
-    def _too_many(self, columns: list[Column], sample: Any, most: int) -> str:
-        named = {x.name: len(np.unique(self._values(x, sample))) for x in columns}
+    def _too_many(self, plan: Plan, most: int) -> str:
+        columns, keys = self._in_order(plan.expressions), self._in_order(plan.keys)
+        sample = self._sample(columns)
+        named = {x.name: len(np.unique(sample[x])) for x in keys}
         worst = max(named, key=lambda name: named[name])
         size = as_text(BYTES * self.n_rows * len(columns))
         return (
             f"the columns {', '.join(named)} have more than {most} distinct rows, and {self.n_rows} rows, {size}, do not fit into"
             f" the memory that is free, {as_text(free_memory())}: round {worst} to fewer values in the table, or filter its rows."
-        )
-
-    def _cells(self, columns: list[Column], frame: Any, counts: np.ndarray | None = None) -> Cells:
-        return Cells.summarize(
-            {str(k): self._values(x, frame) for k, x in enumerate(columns)}, counts
         )
 
     def _values(self, column: Column, frame: Any) -> np.ndarray:
@@ -224,7 +276,7 @@ class Table:
         if column.is_coded:
             return self._encoded(name, values)
         if dtype.is_float() or dtype.is_decimal():
-            values = values.astype(config.floatX)
+            values = values.astype(config.floatX, copy=False)
             if not np.isfinite(values).all():
                 what = "NaN" if np.isnan(values).any() else "infinite values"
                 raise ValueError(_fix(name, f"has {what}"))
@@ -232,13 +284,13 @@ class Table:
         if dtype.is_integer():
             if len(values) and values.max() > np.iinfo(np.int64).max:
                 raise ValueError(f'column "{name}" has integers beyond int64: cast it to float.')
-            return values.astype(np.int64)
-        return values.astype(bool)
+            return values.astype(np.int64, copy=False)
+        return values.astype(bool, copy=False)
 
     def _encoded(self, name: str, values: np.ndarray) -> np.ndarray:
         levels = self._sorted_levels(name)
         places = {level: k for k, level in enumerate(levels.tolist())}
-        distinct, inverse = np.unique(np.asarray(values), return_inverse=True)
+        inverse, distinct = pd.factorize(np.asarray(values))
         try:
             codes = np.array([places[x] for x in distinct.tolist()], np.int64)
         except KeyError as error:
@@ -304,9 +356,9 @@ def table(source: Any) -> Table:
     """Return a table whose rows stay where they are: a posterior of all rows, without loading one.
 
     The columns of the table are placeholders in a model. :func:`~pymc_fastlogp.sample` asks the engine for the distinct
-    rows of each likelihood with their counts (``GROUP BY columns: count``), and evaluates the log density once for each. The
-    posterior is that of all rows, up to round-off. Likelihoods over few distinct rows gain: counts, categories and rounded
-    covariates. Rows that hardly repeat are loaded if they fit into memory.
+    rows of each likelihood with their counts (``GROUP BY columns: count``), and evaluates the log density once for each. A likelihood with
+    normal errors may have continuous covariates: batches of rows become a triangular factor per group. The
+    posterior is that of all rows, up to round-off. Other rows that hardly repeat are loaded if they fit into memory.
 
     Parameters
     ----------
@@ -348,9 +400,9 @@ def table(source: Any) -> Table:
     return Table(source_of(source))
 
 
-def _rows_of(columns: Sequence[Column], cells: Cells) -> Rows:
-    values = {x: cells.columns[str(k)] for k, x in enumerate(columns)}
-    return Rows(values, cells.counts.astype(np.float64), cells.n_rows)
+def _names(columns: Iterable[Column]) -> list[str]:
+    """Return the names of columns. Values and codes of a column are read once."""
+    return [*dict.fromkeys(x.name for x in columns)]
 
 
 def _free_name(names: Sequence[str]) -> str:

@@ -2,6 +2,8 @@
 
 import glob
 import os
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ READERS = {
     ".tsv": "read_csv",
 }
 COMPRESSED = {".gz", ".zst"}
+# Most rows of a batch: few merges, and arrays that stay in the cache of the processor.
+BATCH = 500_000
 
 
 @dataclass(frozen=True)
@@ -60,13 +64,48 @@ class Source:
         """Return the rows of a frame of this source in memory, as a narwhals DataFrame."""
         if not hasattr(frame, "collect"):
             return frame
-        try:
+        with self._errors():
             return frame.collect()
-        except MemoryError:
+
+    def batches(self, columns: Sequence[str]) -> Generator[Any]:
+        """Yield all rows as narwhals DataFrames of at most :data:`BATCH` rows, in any order."""
+        import narwhals.stable.v2 as nw
+
+        with self._errors():
+            for part in _parts(self.frame.select(columns)):
+                rows = nw.from_native(part, eager_only=True)
+                for begin in range(0, len(rows), BATCH):
+                    yield rows[begin : begin + BATCH]
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Name the engine in errors of the engine."""
+        try:
+            yield
+        except (MemoryError, GeneratorExit):
             raise
         except Exception as error:
             first, *_ = str(error).splitlines() or [type(error).__name__]
             raise RuntimeError(f"{self.engine} could not read the table: {first}") from error
+
+
+def _parts(frame: Any) -> Iterator[Any]:
+    """Yield the rows of a narwhals frame as frames in memory, one at a time."""
+    native = frame.to_native()
+    match str(frame.implementation), hasattr(frame, "collect"):
+        case "duckdb", _:
+            import pyarrow
+
+            with native.to_arrow_reader(BATCH) as reader:
+                for batch in reader:
+                    yield pyarrow.Table.from_batches([batch])
+        case "polars", True:
+            yield from native.collect_batches(chunk_size=BATCH)
+        case "dask", _:
+            for part in native.partitions:
+                yield part.compute()
+        case _:
+            yield native
 
 
 def source_of(rows: Any) -> Source:
