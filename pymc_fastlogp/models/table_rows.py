@@ -53,11 +53,12 @@ class TableRows(NamedTuple):
     def sentence(self) -> str:
         """Return the number of rows before and after, and the query."""
         names = ", ".join(self.columns)
+        source = ", found on disk" if self.rows.is_from_disk else ""
         if self.rows.counts is None:
-            return f"{self.rows.n_rows} rows of a table are loaded, since rows of {names} hardly repeat"
+            return f"{self.rows.n_rows} rows of a table are loaded, since rows of {names} hardly repeat{source}"
         return (
             f"{self.rows.n_rows} rows of a table are {self.rows.n_cells} distinct rows with counts"
-            f" ({self.engine}: GROUP BY {names})"
+            f" ({self.engine}: GROUP BY {names}){source}"
         )
 
 

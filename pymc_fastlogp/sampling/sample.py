@@ -30,6 +30,7 @@ from pymc_fastlogp.sampling.routing import (
     why_pymc_samples,
     without_our_pipeline,
 )
+from pymc_fastlogp.tables.progress import progress_shown
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -182,7 +183,8 @@ def sample(
         raise TypeError("sample takes draws first, as pm.sample does; write sample(model=model)")
     _refuse_misspelled(kwargs)
     as_written = model_with_variables("sample", model)
-    model = without_tables(as_written).model
+    with progress_shown(bool(progressbar) and not quiet):
+        model = without_tables(as_written).model
     if step is not None and model is not as_written:
         raise ValueError(
             "step can't be given for a model of a table, which is copied: leave it out."

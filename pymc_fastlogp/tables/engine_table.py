@@ -1,8 +1,10 @@
 """The public :func:`table`: columns of a table as placeholders in a model, and its distinct rows."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,9 @@ from pytensor.configdefaults import config
 
 from pymc_fastlogp.tables.cells import Cells
 from pymc_fastlogp.tables.columns import Column, placeholder
+from pymc_fastlogp.tables.disk import StoredParts
 from pymc_fastlogp.tables.memory import as_text, free_memory
+from pymc_fastlogp.tables.progress import reading
 from pymc_fastlogp.tables.source import Source, source_of
 
 # Rows that a placeholder holds.
@@ -38,16 +42,47 @@ class Rows:
         Number of rows of the table that equal each row; None if all rows were loaded.
     n_rows : int
         Number of rows of the table.
+    is_from_disk : bool
+        Whether a process before has read the rows.
     """
 
     columns: dict[Column, np.ndarray]
     counts: np.ndarray | None
     n_rows: int
+    is_from_disk: bool = False
 
     @property
     def n_cells(self) -> int:
         """Return the number of rows that are evaluated."""
         return len(next(iter(self.columns.values())))
+
+    def merge(self, other: "Rows") -> "Rows":
+        """Return the rows of both, in the dtypes of the first."""
+        n_rows = self.n_rows + other.n_rows
+        is_from_disk = self.is_from_disk and other.is_from_disk
+        values = {
+            x: np.concatenate([own, other.columns[x].astype(own.dtype)])
+            for x, own in self.columns.items()
+        }
+        if self.counts is None and other.counts is None:
+            return Rows(values, None, n_rows, is_from_disk)
+        counts = [np.ones(x.n_cells) if x.counts is None else x.counts for x in (self, other)]
+        cells = Cells.summarize(
+            {str(k): x for k, x in enumerate(values.values())}, np.concatenate(counts)
+        )
+        return replace(_rows_of([*values], cells), is_from_disk=is_from_disk)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return the rows as arrays by name, the columns by position."""
+        arrays = {str(k): x for k, x in enumerate(self.columns.values())}
+        counts = {} if self.counts is None else {"counts": self.counts}
+        return {**arrays, **counts, "n_rows": np.array(self.n_rows)}
+
+    @classmethod
+    def from_arrays(cls, columns: Sequence[Column], arrays: Mapping[str, np.ndarray]) -> "Rows":
+        """Return the rows of :meth:`to_arrays`, with the columns in the same order."""
+        values = {x: arrays[str(k)] for k, x in enumerate(columns)}
+        return cls(values, arrays.get("counts"), int(arrays["n_rows"]), is_from_disk=True)
 
 
 class Table:
@@ -57,9 +92,14 @@ class Table:
     1000 rows, so prior predictive draws, and everything else that PyMC does by itself, is about these rows.
     """
 
-    def __init__(self, source: Source):
+    def __init__(self, source: Source, levels_of: "Table | None" = None):
         self._source = source
         self._schema = dict(source.frame.collect_schema())
+        self._stored = StoredParts(source, self._schema)
+        # The table whose levels the codes are positions of.
+        self._levels_of = levels_of
+        # Tables of the rows that were added.
+        self._added: list[Table] = []
         self._placeholders: dict[Column, SharedVariable] = {}
         self._levels: dict[str, np.ndarray] = {}
         self._rows: dict[tuple[Column, ...], Rows] = {}
@@ -83,10 +123,10 @@ class Table:
         if self._n_rows is None:
             import narwhals.stable.v2 as nw
 
-            self._source.check_unchanged()
+            self._check_unchanged()
             counted = self._collect(self._source.frame.select(nw.len().alias("n")))
             self._n_rows = int(counted["n"][0])
-        return self._n_rows
+        return self._n_rows + sum(x.n_rows for x in self._added)
 
     def __len__(self) -> int:
         return self.n_rows
@@ -140,16 +180,121 @@ class Table:
         ValueError
             If a value is missing, NaN or infinite, if the table has no rows or has changed, or if the rows hardly repeat and do not fit into memory.
         """
-        self._source.check_unchanged()
         key = tuple(columns)
+        for part in (self, *self._added):
+            part._check_unchanged()
         if key not in self._rows:
-            self._rows[key] = self._read([*columns])
+            parts = [part._own_rows(key) for part in (self, *self._added)]
+            self._rows[key] = reduce(Rows.merge, parts)
         return self._rows[key]
+
+    def update(self, rows: Any, key: str | None = None) -> None:
+        """Add new rows to the table. The posterior is that of all rows, and only the new rows are read.
+
+        Placeholders, and the models that read them, stay. Files, rows and levels of the table must not change otherwise.
+
+        Parameters
+        ----------
+        rows : path or frame
+            The new rows, with the columns of the table, as for :func:`table`.
+        key : str, optional
+            Name of the new rows, as for :func:`table`.
+
+        Raises
+        ------
+        KeyError
+            If the new rows lack a column.
+        TypeError
+            If a column has another dtype.
+        ValueError
+            If a column that was read has a level that the table has not, or values that are missing, NaN or infinite.
+        """
+        added = self._table_of_new(rows, key, self.columns)
+        # Read before anything changes, so that new rows that raise are not added.
+        merged = {columns: x.merge(added._own_rows(columns)) for columns, x in self._rows.items()}
+        self._added.append(added)
+        self._rows = merged
+
+    @contextmanager
+    def use(self, rows: Any, predicted: str | Sequence[str] = ()) -> Iterator[None]:
+        """Let the placeholders hold new rows inside of a block, as for ``pm.sample_posterior_predictive``.
+
+        Parameters
+        ----------
+        rows : path or frame
+            The new rows, as for :func:`table`, with the columns that models read. They are loaded.
+        predicted : str or sequence of str
+            Columns that the new rows need not have, because models read them as ``observed`` alone.
+
+        Raises
+        ------
+        KeyError
+            If the new rows lack a column.
+        TypeError
+            If a column has another dtype.
+        ValueError
+            If a column has a level that the table has not, or values that are missing, NaN or infinite.
+        """
+        predicted = [predicted] if isinstance(predicted, str) else predicted
+        read = dict.fromkeys(x.name for x in self._placeholders)
+        new = self._table_of_new(rows, None, [x for x in read if x not in predicted])
+        frame = new._collect(new._source.frame.select([x for x in read if x in new.columns]))
+        before = {x: x.get_value(borrow=True) for x in self._placeholders.values()}
+        values = {
+            x: new._values(column, frame)
+            if column.name in new.columns
+            else np.zeros(len(frame), x.type.dtype)
+            for column, x in self._placeholders.items()
+        }
+        is_warned_of, self.is_warned_of = self.is_warned_of, True
+        try:
+            for x, value in values.items():
+                x.set_value(value.astype(x.type.dtype), borrow=True)
+            yield
+        finally:
+            for x, value in before.items():
+                x.set_value(value, borrow=True)
+            self.is_warned_of = is_warned_of
 
     def first_rows(self, columns: Sequence[Column]) -> Rows:
         """Return the distinct rows with counts among those that the placeholders hold."""
         values = {str(k): self._placeholders[x].get_value() for k, x in enumerate(columns)}
         return _rows_of(columns, Cells.summarize(values))
+
+    def _own_rows(self, columns: Sequence[Column]) -> Rows:
+        """Return the rows without those that were added, from disk if possible."""
+        part = ("rows", *((x.name, x.is_coded) for x in columns))
+        stored = self._stored.read(*part)
+        if stored is not None:
+            rows = Rows.from_arrays(columns, stored)
+            n_rows = self._source.n_rows if self._n_rows is None else self._n_rows
+            if n_rows in (None, rows.n_rows):  # the key may have been given to other rows
+                self._n_rows = rows.n_rows
+                return rows
+        names = ", ".join(x.name for x in columns)
+        with reading(f"{self.engine} reads {names}", self._source.percent):
+            rows = self._read([*columns])
+        self._check_unchanged()
+        self._stored.write(rows.to_arrays(), *part)
+        return rows
+
+    def _table_of_new(self, rows: Any, key: str | None, columns: Iterable[str]) -> "Table":
+        """Return the table of new rows, whose codes are those of this table; raise if columns are missing or have another dtype."""
+        new = Table(source_of(rows, key), levels_of=self)
+        for name in columns:
+            if name not in new.columns:
+                raise KeyError(f"the new rows have no column {name!r}: add it.")
+            before, now = self._schema[name], new._schema[name]
+            is_text = self._is_text(name), new._is_text(name)
+            if is_text[0] != is_text[1] or not np.can_cast(_kind(now), _kind(before), "same_kind"):
+                raise TypeError(
+                    f'column "{name}" is {now} in the new rows, and {before} in the table: cast it.'
+                )
+        return new
+
+    def _check_unchanged(self) -> None:
+        """Raise ValueError if files have changed, but for files that were added by :meth:`update`."""
+        self._source.check_unchanged(file for x in self._added for file in x._source.files)
 
     def _read(self, columns: list[Column]) -> Rows:
         names = [*dict.fromkeys(x.name for x in columns)]
@@ -243,30 +388,43 @@ class Table:
             codes = np.array([places[x] for x in distinct.tolist()], np.int64)
         except KeyError as error:
             raise ValueError(
-                f'column "{name}" has a new level {error}: call table() and build the model again.'
+                f'column "{name}" has a new level {error}: drop such rows, or call table() and build the model again.'
             ) from None
         return codes[inverse]
 
     def _sorted_levels(self, column: str) -> np.ndarray:
+        if self._levels_of is not None:
+            return self._levels_of._sorted_levels(column)
         if column not in self._levels:
-            self._source.check_unchanged()
+            self._check_unchanged()
+            stored = self._stored.read("levels", column)
+            if stored is not None:
+                self._levels[column] = np.array(json.loads(stored["json"].tobytes()))
+                return self._levels[column]
             found = self._grouped(self._source.frame.select(column), [column], MAX_LEVELS)
             if found[column].null_count():
                 raise ValueError(_fix(column, "has missing values"))
             if len(found) > MAX_LEVELS:
                 raise ValueError(f'column "{column}" has more than {MAX_LEVELS} levels: join some.')
-            self._levels[column] = np.unique(found[column].to_numpy())
+            levels = self._levels[column] = np.unique(found[column].to_numpy())
+            text = json.dumps(levels.tolist()).encode()
+            self._stored.write({"json": np.frombuffer(text, np.uint8)}, "levels", column)
         return self._levels[column]
 
     def _placeholder(self, column: Column) -> SharedVariable:
         if column not in self._placeholders:
             self._refuse_others(column)
-            self._placeholders[column] = placeholder(column, self._values(column, self._head))
+            part = ("first rows", column.name, column.is_coded)
+            stored = self._stored.read(*part)
+            values = self._values(column, self._head) if stored is None else stored["values"]
+            if stored is None:
+                self._stored.write({"values": values}, *part)
+            self._placeholders[column] = placeholder(column, values)
         return self._placeholders[column]
 
     @cached_property
     def _head(self) -> Any:
-        self._source.check_unchanged()
+        self._check_unchanged()
         return self._collect(self._source.frame.head(N_PLACEHOLDER))
 
     def _collect(self, frame: Any) -> Any:
@@ -300,7 +458,7 @@ class Table:
             )
 
 
-def table(source: Any) -> Table:
+def table(source: Any, *, key: str | None = None) -> Table:
     """Return a table whose rows stay where they are: a posterior of all rows, without loading one.
 
     The columns of the table are placeholders in a model. :func:`~pymc_fastlogp.sample` asks the engine for the distinct
@@ -313,6 +471,9 @@ def table(source: Any) -> Table:
     source : path or frame
         Path or glob of Parquet or CSV files, which DuckDB reads; a DuckDB relation; a Polars DataFrame or LazyFrame; a pandas or Dask
         DataFrame; or a PyArrow table. Filters and new columns are the business of the frame.
+    key : str, optional
+        Name of the rows of a frame. A later process that gives the same key finds on disk what was read, so change the key
+        when rows change. Local files need no key: their paths, sizes and times are known.
 
     Returns
     -------
@@ -345,12 +506,19 @@ def table(source: Any) -> Table:
     >>> print(pymc_fastlogp.explain(model).sentences()[0])
     n: 10000 rows of a table are 2 distinct rows with counts (pandas: GROUP BY n, shop).
     """
-    return Table(source_of(source))
+    return Table(source_of(source, key))
 
 
 def _rows_of(columns: Sequence[Column], cells: Cells) -> Rows:
     values = {x: cells.columns[str(k)] for k, x in enumerate(columns)}
     return Rows(values, cells.counts.astype(np.float64), cells.n_rows)
+
+
+def _kind(dtype: Any) -> np.dtype:
+    """Return the dtype of a placeholder of values, or of codes."""
+    if dtype.is_float() or dtype.is_decimal():
+        return np.dtype(config.floatX)
+    return np.dtype(bool if str(dtype) == "Boolean" else np.int64)
 
 
 def _free_name(names: Sequence[str]) -> str:
