@@ -15,7 +15,13 @@ from pymc_fastlogp.patching import (
     unpatch_pymc,
 )
 from pymc_fastlogp.registration import is_enabled, register
-from pymc_fastlogp.sampling import compile_kwargs, compile_pymc_model, reparametrize, sample
+from pymc_fastlogp.sampling import (
+    compile_kwargs,
+    compile_pymc_model,
+    compute_log_likelihood,
+    reparametrize,
+    sample,
+)
 from pymc_fastlogp.tables import Table, table
 from pymc_fastlogp.verification import Verification, WorstEntry, verify
 
@@ -33,6 +39,7 @@ __all__ = [
     "benchmark",
     "compile_kwargs",
     "compile_pymc_model",
+    "compute_log_likelihood",
     "disable",
     "disabled",
     "enable",

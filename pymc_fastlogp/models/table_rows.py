@@ -44,11 +44,14 @@ class TableRows(NamedTuple):
         Name of the engine.
     rows : Rows
         The rows.
+    axis : int
+        Axis of the rows in the elementwise log density.
     """
 
     columns: tuple[str, ...]
     engine: str
     rows: "Rows"
+    axis: int
 
     def sentence(self) -> str:
         """Return the number of rows before and after, and the query."""
@@ -114,7 +117,7 @@ def without_tables(model: "pm.Model", *, first_rows: bool = False) -> Reduced:
         read: ReadRows = table.first_rows if first_rows else table.rows
         names = tuple(x for x in table.columns if x in {column.name for column in columns.values()})
         rows = read(sorted(columns.values(), key=lambda x: (names.index(x.name), x.is_coded)))
-        tables[name] = TableRows(names, table.engine, rows)
+        tables[name] = TableRows(names, table.engine, rows, axis)
         _replace(copy, factor, axis, columns, rows)
     return Reduced(copy, tables)
 

@@ -190,7 +190,9 @@ def sample(
             "step can't be given for a model of a table, which is copied: leave it out."
         )
     if (idata_kwargs or {}).get("log_likelihood") and model is not as_written:
-        raise ValueError("log_likelihood is not available for the rows of a table: leave it out.")
+        raise ValueError(
+            "log_likelihood is not available for the rows of a table: leave it out, and call pymc_fastlogp.compute_log_likelihood(idata)."
+        )
     arguments = {**given, **kwargs, "model": model}
     del arguments["kwargs"], arguments["reparametrize"], arguments["store"]
     if return_inferencedata:
