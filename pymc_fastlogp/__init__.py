@@ -19,6 +19,7 @@ from pymc_fastlogp.sampling import (
     compile_kwargs,
     compile_pymc_model,
     compute_log_likelihood,
+    predict_to_parquet,
     reparametrize,
     sample,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "is_enabled",
     "patch_pymc",
     "patched_pymc",
+    "predict_to_parquet",
     "reparametrize",
     "sample",
     "table",

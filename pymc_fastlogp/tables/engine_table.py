@@ -188,6 +188,14 @@ class Table:
             self._rows[key] = reduce(Rows.merge, parts)
         return self._rows[key]
 
+    def batches(self, size: int) -> Iterator[Any]:
+        """Yield all rows as narwhals DataFrames of at most ``size`` rows, in any order."""
+        for part in (self, *self._added):
+            part._check_unchanged()
+            for rows in part._source.batches(part.columns):
+                for begin in range(0, len(rows), size):
+                    yield rows[begin : begin + size]
+
     def update(self, rows: Any, key: str | None = None) -> None:
         """Add new rows to the table. The posterior is that of all rows, and only the new rows are read.
 
@@ -216,14 +224,14 @@ class Table:
         self._rows = merged
 
     @contextmanager
-    def use(self, rows: Any, predicted: str | Sequence[str] = ()) -> Iterator[None]:
+    def use(self, rows: Any, predicted: str | Iterable[str] = ()) -> Iterator[None]:
         """Let the placeholders hold new rows inside of a block, as for ``pm.sample_posterior_predictive``.
 
         Parameters
         ----------
         rows : path or frame
             The new rows, as for :func:`table`, with the columns that models read. They are loaded.
-        predicted : str or sequence of str
+        predicted : str or iterable of str
             Columns that the new rows need not have, because models read them as ``observed`` alone.
 
         Raises
@@ -235,7 +243,7 @@ class Table:
         ValueError
             If a column has a level that the table has not, or values that are missing, NaN or infinite.
         """
-        predicted = [predicted] if isinstance(predicted, str) else predicted
+        predicted = {predicted} if isinstance(predicted, str) else {*predicted}
         read = dict.fromkeys(x.name for x in self._placeholders)
         new = self._table_of_new(rows, None, [x for x in read if x not in predicted])
         frame = new._collect(new._source.frame.select([x for x in read if x in new.columns]))

@@ -2,8 +2,8 @@
 
 import glob
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ READERS = {
     ".tsv": "read_csv",
 }
 COMPRESSED = {".gz", ".zst"}
+# Most rows of a batch: 8 MB a column.
+BATCH = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,26 @@ class Source:
         """Return the rows of a frame of this source in memory, as a narwhals DataFrame."""
         if not hasattr(frame, "collect"):
             return frame
-        try:
+        with self._errors(frame):
             return frame.collect()
-        except MemoryError:
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield all rows as narwhals DataFrames of at most :data:`BATCH` rows, in any order."""
+        import narwhals.stable.v2 as nw
+
+        frame = self.frame.select(columns)
+        with self._errors(frame):
+            for part in _parts(frame):
+                rows = nw.from_native(part, eager_only=True)
+                for begin in range(0, len(rows), BATCH):
+                    yield rows[begin : begin + BATCH]
+
+    @contextmanager
+    def _errors(self, frame: Any) -> Iterator[None]:
+        """Name engine, columns and files in errors of the engine; raise KeyboardInterrupt if DuckDB was interrupted."""
+        try:
+            yield
+        except (MemoryError, GeneratorExit):
             raise
         except Exception as error:
             if _is_interrupt(error):
@@ -107,6 +126,24 @@ class Source:
         )
         columns = ", ".join(_names(frame))
         return f"{self.engine} could not read the columns {columns}{place}: {first.rstrip('.')}; {advice}, then call table() again."
+
+
+def _parts(frame: Any) -> Iterator[Any]:
+    """Yield the rows of a narwhals frame as frames in memory, one at a time."""
+    native = frame.to_native()
+    match str(frame.implementation), hasattr(frame, "collect"):
+        case "duckdb", _:
+            import pyarrow
+
+            for batch in native.to_arrow_reader(BATCH):
+                yield pyarrow.Table.from_batches([batch])
+        case "polars", True:
+            yield from native.collect_batches(chunk_size=BATCH)
+        case "dask", _:
+            for part in native.partitions:
+                yield part.compute()
+        case _:
+            yield native
 
 
 def _names(frame: Any) -> list[str]:
