@@ -6,6 +6,7 @@
       -> tables.source   a narwhals frame, with the state of its files
       -> tables.engine_table    columns, levels, placeholders
       -> tables.cells    distinct rows of the columns of a likelihood, with counts
+      -> tables.disk     levels and distinct rows that a later process finds
 
 narwhals and DuckDB are imported by :func:`table`, not with the package.
 """

@@ -187,6 +187,10 @@ def source_of(rows: Any, key: str | None = None) -> Source:
         frame = None
     engine = None if frame is None else ENGINES.get(str(frame.implementation))
     if engine is None:
+        if hasattr(frame, "implementation"):
+            raise TypeError(
+                f"table() does not read {frame.implementation} frames: write the frame to Parquet files, and give their path."
+            )
         raise TypeError(
             f"table() does not read {type(rows).__module__}.{type(rows).__qualname__}: give a path of Parquet or CSV files, or a frame of"
             f" {', '.join(ENGINES.values())}."
