@@ -5,15 +5,19 @@ r"""Replace the likelihoods over tables by likelihoods over the distinct rows, w
     \sum_{i=1}^N \log p(y_i \mid x_i, \theta) = \sum_u n_u \log p(y_u \mid x_u, \theta)
 
 A likelihood is a random variable whose observed values or parameters read placeholders of :mod:`pymc_fastlogp.tables`. In the
-new model the placeholders are constants: the distinct rows of the columns that the likelihood reads. :class:`~pymc_fastlogp.models.weighted_rows.WeightedRows`
-multiplies the log density of each by its count. The result is an ordinary PyMC model, so freezing, rewriting, caching and sampling need to know nothing of tables.
-Counts are integers, so both sides differ by the rounding of sums only.
+new model the columns, or elementwise expressions of columns, are constants: few weighted rows, by one of the ways of
+:mod:`pymc_fastlogp.tables.plan`. :class:`~pymc_fastlogp.models.weighted_rows.WeightedRows` multiplies the log density of each row by its weight.
+The result is an ordinary PyMC model, so freezing, rewriting, caching and sampling need to know nothing of tables. Both sides differ by the
+rounding of sums only.
 
 This holds if each entry of the elementwise log density depends on one row, which :mod:`pymc_fastlogp.analysis.row_axis` proves for the
-graph. Potentials that are elementwise over rows are replaced in the same way.
+graph. If the log density is quadratic in continuous columns, which :mod:`pymc_fastlogp.analysis.polynomial_degree` proves, rows that differ in these
+columns are merged, too: :mod:`pymc_fastlogp.tables.factors`. Potentials that are elementwise over rows are replaced in the same way.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,16 +25,24 @@ from pytensor.configdefaults import config
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors, io_toposort
 
+from pymc_fastlogp.analysis.polynomial_degree import polynomial_degree
 from pymc_fastlogp.analysis.row_axis import NotByRowError, row_axis
 from pymc_fastlogp.models.freeze import can_be_frozen, copy_with_data
+from pymc_fastlogp.tables.cells import Summary
 from pymc_fastlogp.tables.columns import Column, columns_in
+from pymc_fastlogp.tables.expressions import (
+    Expression,
+    expression_of_column,
+    expressions_in,
+)
+from pymc_fastlogp.tables.plan import Plan, Way
 
 if TYPE_CHECKING:
     import pymc as pm
 
-    from pymc_fastlogp.tables.engine_table import Rows
+    from pymc_fastlogp.tables.engine_table import Table
 
-type ReadRows = Callable[[list[Column]], "Rows"]
+logger = logging.getLogger("pymc_fastlogp")
 
 
 class TableRows(NamedTuple):
@@ -42,27 +54,51 @@ class TableRows(NamedTuple):
         Names of the columns.
     engine : str
         Name of the engine.
-    rows : Rows
+    plan : Plan
+        How the rows are read.
+    rows : Summary
         The rows.
     axis : int
         Axis of the rows in the elementwise log density.
+    is_from_disk : bool
+        Whether a process before has read the rows.
     """
 
     columns: tuple[str, ...]
     engine: str
-    rows: "Rows"
+    plan: Plan
+    rows: Summary
     axis: int
+    is_from_disk: bool
 
     def sentence(self) -> str:
-        """Return the number of rows before and after, and the query."""
+        """Return the number of rows before and after, and how they were read."""
+        n_rows, n_cells = self.rows.n_rows, self.rows.n_cells
         names = ", ".join(self.columns)
-        source = ", found on disk" if self.rows.is_from_disk else ""
-        if self.rows.counts is None:
-            return f"{self.rows.n_rows} rows of a table are loaded, since rows of {names} hardly repeat{source}"
-        return (
-            f"{self.rows.n_rows} rows of a table are {self.rows.n_cells} distinct rows with counts"
-            f" ({self.engine}: GROUP BY {names}){source}"
-        )
+        match self.plan.way:
+            case Way.GROUPED:
+                result = f"{n_cells} distinct rows with counts"
+            case Way.FACTORED:
+                of = ", ".join(["1", *(x.text for x in self.plan.others)])
+                result = f"{n_cells} triangular factors of {of}{_by(self.plan)}"
+            case Way.EVALUATED:
+                of = ", ".join(x.text for x in self.plan.keys)
+                result = f"{n_cells} distinct rows of {of} with counts"
+        source = ", found on disk" if self.is_from_disk else ""
+        if self.plan.way is Way.LOADED:
+            return (
+                f"{n_rows} rows of a table are loaded, since rows of {names} hardly repeat{source}"
+            )
+        query = _query(self.plan, names)
+        return f"{n_rows} rows of a table are {result} ({self.engine}: {query}){source}"
+
+
+def _by(plan: Plan) -> str:
+    return f" by {', '.join(x.text for x in plan.keys)}" if plan.keys else ""
+
+
+def _query(plan: Plan, names: str) -> str:
+    return f"GROUP BY {names}" if plan.way is Way.GROUPED else f"{names} in batches"
 
 
 class Reduced(NamedTuple):
@@ -103,23 +139,118 @@ def without_tables(model: "pm.Model", *, first_rows: bool = False) -> Reduced:
         )
     copy = copy_with_data(model)
     _refuse_values_by_row(copy)
-    tables: dict[str, TableRows] = {}
     factors = [*copy.observed_RVs, *copy.potentials]
     for factor in factors:  # before one is replaced
         _refuse_other_observed(copy, factor)
-    for factor in factors:
-        columns = columns_in([factor, *_value_of(copy, factor)])
-        if not columns:
-            continue
-        name = factor.name
-        axis = _axis(copy, factor, columns)
-        table = _table_of(name, columns)
-        read: ReadRows = table.first_rows if first_rows else table.rows
-        names = tuple(x for x in table.columns if x in {column.name for column in columns.values()})
-        rows = read(sorted(columns.values(), key=lambda x: (names.index(x.name), x.is_coded)))
-        tables[name] = TableRows(names, table.engine, rows, axis)
-        _replace(copy, factor, axis, columns, rows)
+    found = (LikelihoodOfTable.of(copy, factor) for factor in factors)
+    likelihoods = [x for x in found if x is not None]
+    for x in likelihoods:  # before rows are read
+        logger.info(
+            "%s: rows of a table are read as %s%s (%s: %s)",
+            *(x.factor.name, x.plan.way.value, _by(x.plan), x.table.engine),
+            _query(x.plan, ", ".join(x.names)),
+        )
+    tables: dict[str, TableRows] = {}
+    for x in likelihoods:
+        rows = (x.table.first_rows if first_rows else x.table.rows)(x.plan)
+        tables[x.factor.name] = TableRows(
+            x.names,
+            x.table.engine,
+            x.plan,
+            rows,
+            x.axis,
+            not first_rows and x.table.is_from_disk(x.plan),
+        )
+        x.replace(copy, rows)
     return Reduced(copy, tables)
+
+
+@dataclass(frozen=True)
+class LikelihoodOfTable:
+    """Observed variable or potential that reads a table.
+
+    Attributes
+    ----------
+    factor : Variable
+        The variable.
+    axis : int
+        Axis of the rows in its elementwise log density.
+    table : Table
+        The table.
+    columns : dict of Variable to Column
+        Placeholders that the likelihood reads.
+    expressions : dict of Variable to Expression
+        Largest expressions of placeholders that the likelihood reads.
+    plan : Plan
+        How the rows are read.
+    """
+
+    factor: Any
+    axis: int
+    table: "Table"
+    columns: Mapping[Variable, Column]
+    expressions: Mapping[Variable, Expression]
+    plan: Plan
+
+    @classmethod
+    def of(cls, model: "pm.Model", factor: Any) -> "LikelihoodOfTable | None":
+        """Return the likelihood of a factor, None if the factor reads no table."""
+        graphs = [factor, *_value_of(model, factor)]
+        columns = columns_in(graphs)
+        if not columns:
+            return None
+        axis = _axis(model, factor, columns)
+        table = _table_of(factor.name, columns)
+        expressions = expressions_in(graphs)
+        density = DensityOfRow.of(graphs, expressions)
+        plan = table.plan([*dict.fromkeys(expressions.values())], density)
+        return cls(factor, axis, table, columns, expressions, plan)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the columns, in the order of the table."""
+        read = {column.name for column in self.columns.values()}
+        return tuple(x for x in self.table.columns if x in read)
+
+    def replace(self, model: "pm.Model", rows: Summary) -> None:
+        """Replace the factor by that of weighted rows, in place."""
+        values, weights = rows.points(config.floatX)
+        named = {x: values[str(k)] for k, x in enumerate(self.plan.expressions)}
+        if self.plan.is_of_columns:
+            of_variables = {
+                x: named[expression_of_column(column, x.type.dtype)]
+                for x, column in self.columns.items()
+            }
+        else:
+            # Graphs read the lengths of placeholders at most, besides the expressions.
+            length = len(next(iter(values.values())))
+            of_variables = {x: np.zeros(length, x.type.dtype) for x in self.columns}
+            of_variables |= {x: named[expression] for x, expression in self.expressions.items()}
+        _replace(model, self.factor, self.axis, of_variables, weights)
+
+
+@dataclass(frozen=True)
+class DensityOfRow:
+    """Elementwise log density as a function of stand-ins for expressions of columns."""
+
+    density: Variable
+    stand_ins: Mapping[Expression, Variable]
+
+    @classmethod
+    def of(
+        cls, graphs: list[Variable], expressions: Mapping[Variable, Expression]
+    ) -> "DensityOfRow":
+        """Return the log density of a random variable and its value, or of a potential."""
+        from pymc.logprob.basic import logp
+
+        stand_ins = {expression: x.type() for x, expression in expressions.items()}
+        factor, *values = _rebuilt(graphs, {x: stand_ins[y] for x, y in expressions.items()})
+        density = logp(factor, values[0], warn_rvs=False) if values else factor
+        return cls(density, stand_ins)
+
+    def is_quadratic(self, expressions: Sequence[Expression]) -> bool:
+        """Return whether the log density is a polynomial of degree two in these expressions, jointly."""
+        return polynomial_degree(self.density, [self.stand_ins[x] for x in expressions]) <= 2
 
 
 def _variables(model: "pm.Model") -> list[Variable]:
@@ -190,21 +321,22 @@ def _axis(model: "pm.Model", factor: Any, columns: Iterable[Variable]) -> int:
 
 
 def _replace(
-    model: "pm.Model", factor: Any, axis: int, columns: Mapping[Variable, Column], rows: "Rows"
+    model: "pm.Model",
+    factor: Any,
+    axis: int,
+    values: Mapping[Variable, np.ndarray],
+    weights_of_rows: np.ndarray | None,
 ) -> None:
-    """Replace a factor by that of the distinct rows, in place."""
+    """Replace a factor by that of weighted rows, given the values of variables, in place."""
     import pytensor.tensor as pt
 
     from pymc_fastlogp.models.weighted_rows import WeightedRows, weighted
 
     name = factor.name
-    known = {
-        x: pt.constant(rows.columns[column].astype(x.type.dtype)) for x, column in columns.items()
-    }
-    counts = np.ones(rows.n_cells) if rows.counts is None else rows.counts
-    weights = pt.constant(counts.astype(config.floatX), name=f"{name}_n_rows")
-    is_weighted = rows.counts is not None
-    if is_weighted:  # so that draws come with the counts
+    known: dict[Variable, Variable] = {x: pt.constant(value) for x, value in values.items()}
+    is_weighted = weights_of_rows is not None
+    if is_weighted:  # so that draws come with the weights
+        weights = pt.constant(weights_of_rows.astype(config.floatX), name=f"{name}_n_rows")
         model.data_vars.append(weights)
         model.add_named_variable(weights)
     del model.named_vars[name]
@@ -242,10 +374,10 @@ def _evaluated(x: Any) -> np.ndarray:
 
 
 def _rebuilt(outputs: list[Variable], known: Mapping[Variable, Variable]) -> list[Any]:
-    """Return graphs with some leaves replaced. Nodes that don't depend on the leaves are shared."""
+    """Return graphs with some variables replaced. Nodes that don't depend on these are shared."""
     new = dict(known)
     for node in io_toposort([], outputs):
-        if any(x in new for x in node.inputs):
+        if node.outputs[0] not in known and any(x in new for x in node.inputs):
             inputs = [new.get(x, x) for x in node.inputs]
             # Static shapes may differ.
             rebuilt = node.clone_with_new_inputs(inputs, strict=False)

@@ -12,8 +12,11 @@ the pointwise log likelihood, such as PSIS-LOO or WAIC,
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pytensor.configdefaults import config
+
 from pymc_fastlogp.models.table_rows import without_tables
 from pymc_fastlogp.models.validate import model_with_variables
+from pymc_fastlogp.tables.plan import Way
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -62,11 +65,17 @@ def compute_log_likelihood(
     TypeError
         If there is no PyMC model.
     ValueError
-        For a model of a table that :func:`~pymc_fastlogp.sample` refuses.
+        For a model of a table that :func:`~pymc_fastlogp.sample` refuses, or whose rows are merged to triangular factors.
     """
     import pymc as pm
 
     reduced, tables = without_tables(model_with_variables("compute_log_likelihood", model))
+    for name in tables if var_names is None else var_names:
+        if name in tables and tables[name].plan.way is Way.FACTORED:
+            raise ValueError(
+                f"{name} has no log likelihood of single rows, since rows are merged to triangular factors: call"
+                " pm.compute_log_likelihood inside of `with table.use(rows):`, for some rows at a time."
+            )
     found = pm.compute_log_likelihood(
         idata,
         var_names=var_names,
@@ -77,7 +86,7 @@ def compute_log_likelihood(
         **kwargs,
     )
     for name in tables.keys() & found.keys():
-        counts = tables[name].rows.counts
+        counts = tables[name].rows.points(config.floatX).weights
         if counts is None:
             continue
         dims = [dim for dim in found[name].dims if dim not in sample_dims]

@@ -2,8 +2,9 @@
 
 The key of a part is a hash of
 
-- the source: path, size and time of change of each local file, and the key that the user gave;
+- the source: path, size and time of change of each local file, the key that the user gave, and the length of a frame in memory;
 - names and dtypes of the columns of the table, and the dtype of floats;
+- for rows that were added to a table, the key of that table, whose levels their codes refer to;
 - the part, such as the columns of the distinct rows.
 
 Parts of a source without local files and without a key are not stored. A file holds arrays, no Python objects, and a file that is
@@ -13,6 +14,7 @@ damaged or not complete counts as missing, see :mod:`pymc_fastlogp.file_cache`.
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import fields
 from hashlib import sha256
 from io import BytesIO
 from typing import Any
@@ -21,6 +23,8 @@ import numpy as np
 from pytensor.configdefaults import config
 
 from pymc_fastlogp.file_cache import ENVIRONMENT_VARIABLE, BoundedFiles, cache_folder
+from pymc_fastlogp.tables.cells import AllRows, Cells, Summary
+from pymc_fastlogp.tables.factors import Factors
 from pymc_fastlogp.tables.source import Source
 
 PREFIX = "pymc_fastlogp.table."
@@ -30,6 +34,8 @@ FORMAT = 1
 LIMIT = 512 * 2**20
 # Larger parts are not stored: a few of them would evict all others.
 LARGEST = LIMIT // 4
+
+KINDS: dict[str, Any] = {kind.__name__: kind for kind in (AllRows, Cells, Factors)}
 
 logger = logging.getLogger("pymc_fastlogp")
 
@@ -49,12 +55,18 @@ class StoredParts:
         The rows.
     schema : mapping of str to dtype
         Columns of the table.
+    extends : StoredParts, optional
+        Parts of the table whose levels the codes of this table are positions of.
     """
 
-    def __init__(self, source: Source, schema: Mapping[str, Any]):
+    def __init__(
+        self, source: Source, schema: Mapping[str, Any], extends: "StoredParts | None" = None
+    ):
         columns = [(name, str(dtype)) for name, dtype in schema.items()]
-        known = [FORMAT, source.files, source.key, columns, config.floatX]
-        self._identity = known if source.files or source.key is not None else None
+        above = None if extends is None else extends._identity
+        is_known = source.files or source.key is not None
+        known = [FORMAT, source.files, source.key, source.n_rows, columns, config.floatX, above]
+        self._identity = known if is_known and (extends is None or above is not None) else None
 
     def read(self, *part: Any) -> dict[str, np.ndarray] | None:
         """Return the arrays of a part, None if they are not on disk."""
@@ -95,3 +107,31 @@ class StoredParts:
     def _name(self, part: tuple[Any, ...]) -> str:
         content = json.dumps([self._identity, part])
         return PREFIX + sha256(content.encode()).hexdigest()
+
+
+def arrays_of(summary: Any) -> dict[str, np.ndarray]:
+    """Return the fields of a summary as arrays. A dictionary of arrays has an array for each entry, below the name of the field."""
+    arrays = {"kind": np.array(type(summary).__name__)}
+    for field in fields(summary):
+        value = getattr(summary, field.name)
+        if isinstance(value, Mapping):
+            arrays |= {f"{field.name}/{key}": x for key, x in value.items()}
+        else:
+            arrays[field.name] = np.asarray(value)
+    return arrays
+
+
+def summary_of(arrays: Mapping[str, np.ndarray]) -> Summary:
+    """Return the summary of :func:`arrays_of`."""
+    kind = KINDS[str(arrays["kind"])]
+    values: dict[str, Any] = {}
+    for field in fields(kind):
+        value = arrays.get(field.name)
+        if value is None:
+            below = f"{field.name}/"
+            values[field.name] = {
+                key.removeprefix(below): x for key, x in arrays.items() if key.startswith(below)
+            }
+        else:
+            values[field.name] = (*value.tolist(),) if value.dtype.kind == "U" else value
+    return kind(**values)

@@ -1,88 +1,32 @@
 """The public :func:`table`: columns of a table as placeholders in a model, and its distinct rows."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.configdefaults import config
 
-from pymc_fastlogp.tables.cells import Cells
+from pymc_fastlogp.tables.cells import AllRows, Cells, Summary
 from pymc_fastlogp.tables.columns import Column, placeholder
-from pymc_fastlogp.tables.disk import StoredParts
+from pymc_fastlogp.tables.disk import StoredParts, arrays_of, summary_of
+from pymc_fastlogp.tables.expressions import Expression, expression_of_column
+from pymc_fastlogp.tables.factors import Factors
 from pymc_fastlogp.tables.memory import as_text, free_memory
-from pymc_fastlogp.tables.progress import reading
+from pymc_fastlogp.tables.plan import N_SAMPLE, Density, Plan, Way, n_points, plan_of
+from pymc_fastlogp.tables.progress import reading, report
 from pymc_fastlogp.tables.source import Source, source_of
 
 # Rows that a placeholder holds.
 N_PLACEHOLDER = 1000
-# Rows whose distinct keys are counted before the engine is asked for all.
-N_SAMPLE = 100_000
-# Rows are grouped by the engine if they are expected to have fewer distinct keys than this share of the rows.
-MAX_DISTINCT_SHARE = 0.7
 # Peak memory of a compilation from frozen data, in multiples of the data.
 PEAK = 8
 BYTES = 8
 MAX_LEVELS = 1_000_000
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows of a table that a log density is evaluated at.
-
-    Attributes
-    ----------
-    columns : dict of Column to ndarray
-        Values, or codes of levels.
-    counts : ndarray of float64, optional
-        Number of rows of the table that equal each row; None if all rows were loaded.
-    n_rows : int
-        Number of rows of the table.
-    is_from_disk : bool
-        Whether a process before has read the rows.
-    """
-
-    columns: dict[Column, np.ndarray]
-    counts: np.ndarray | None
-    n_rows: int
-    is_from_disk: bool = False
-
-    @property
-    def n_cells(self) -> int:
-        """Return the number of rows that are evaluated."""
-        return len(next(iter(self.columns.values())))
-
-    def merge(self, other: "Rows") -> "Rows":
-        """Return the rows of both, in the dtypes of the first."""
-        n_rows = self.n_rows + other.n_rows
-        is_from_disk = self.is_from_disk and other.is_from_disk
-        values = {
-            x: np.concatenate([own, other.columns[x].astype(own.dtype)])
-            for x, own in self.columns.items()
-        }
-        if self.counts is None and other.counts is None:
-            return Rows(values, None, n_rows, is_from_disk)
-        counts = [np.ones(x.n_cells) if x.counts is None else x.counts for x in (self, other)]
-        cells = Cells.summarize(
-            {str(k): x for k, x in enumerate(values.values())}, np.concatenate(counts)
-        )
-        return replace(_rows_of([*values], cells), is_from_disk=is_from_disk)
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return the rows as arrays by name, the columns by position."""
-        arrays = {str(k): x for k, x in enumerate(self.columns.values())}
-        counts = {} if self.counts is None else {"counts": self.counts}
-        return {**arrays, **counts, "n_rows": np.array(self.n_rows)}
-
-    @classmethod
-    def from_arrays(cls, columns: Sequence[Column], arrays: Mapping[str, np.ndarray]) -> "Rows":
-        """Return the rows of :meth:`to_arrays`, with the columns in the same order."""
-        values = {x: arrays[str(k)] for k, x in enumerate(columns)}
-        return cls(values, arrays.get("counts"), int(arrays["n_rows"]), is_from_disk=True)
 
 
 class Table:
@@ -92,17 +36,21 @@ class Table:
     1000 rows, so prior predictive draws, and everything else that PyMC does by itself, is about these rows.
     """
 
-    def __init__(self, source: Source, levels_of: "Table | None" = None):
+    def __init__(self, source: Source, extends: "Table | None" = None):
         self._source = source
         self._schema = dict(source.frame.collect_schema())
-        self._stored = StoredParts(source, self._schema)
-        # The table whose levels the codes are positions of.
-        self._levels_of = levels_of
+        # The table whose levels and dtypes new rows have.
+        self._extends = extends
+        self._stored = StoredParts(
+            source, self._schema, None if extends is None else extends._stored
+        )
         # Tables of the rows that were added.
         self._added: list[Table] = []
         self._placeholders: dict[Column, SharedVariable] = {}
-        self._levels: dict[str, np.ndarray] = {}
-        self._rows: dict[tuple[Column, ...], Rows] = {}
+        self._levels: dict[str, list[Any]] = {}
+        self._samples: dict[tuple[Column, ...], dict[Column, np.ndarray]] = {}
+        self._rows: dict[Plan, Summary] = {}
+        self._plans_from_disk: set[Plan] = set()
         self._n_rows: int | None = None
         # Whether the user was warned of a log density of the first rows.
         self.is_warned_of = False
@@ -121,11 +69,8 @@ class Table:
     def n_rows(self) -> int:
         """Number of rows. The engine counts them at first use."""
         if self._n_rows is None:
-            import narwhals.stable.v2 as nw
-
-            self._check_unchanged()
-            counted = self._collect(self._source.frame.select(nw.len().alias("n")))
-            self._n_rows = int(counted["n"][0])
+            [n] = self._part(("n_rows",), lambda: {"n": np.array([self._count_rows()])}).values()
+            self._n_rows = int(n[0])
         return self._n_rows + sum(x.n_rows for x in self._added)
 
     def __len__(self) -> int:
@@ -170,23 +115,45 @@ class Table:
             If values are missing, or there are more than a million levels.
         """
         self._refuse_floats(column)
-        return self._sorted_levels(column).tolist()
+        return [*self._sorted_levels(column)]
 
-    def rows(self, columns: Sequence[Column]) -> Rows:
-        """Return the distinct rows of some columns with counts, or all rows if they hardly repeat.
+    def plan(self, expressions: Sequence[Expression], density: Density) -> Plan:
+        """Return how the rows are read that a log density needs. At most 100 000 rows are read for that, and the number of rows.
 
         Raises
         ------
         ValueError
-            If a value is missing, NaN or infinite, if the table has no rows or has changed, or if the rows hardly repeat and do not fit into memory.
+            If a value is missing, NaN or infinite, or if the table has no rows or has changed.
         """
-        key = tuple(columns)
+        columns = self._in_order(expressions)
+        sample = self._sample(columns)
+        of_columns = [expression_of_column(x, self._placeholders[x].type.dtype) for x in columns]
+        values = {x: x.values(sample) for x in (*of_columns, *expressions)}
+        return plan_of(values, of_columns, expressions, density, lambda: self.n_rows)
+
+    def rows(self, plan: Plan) -> Summary:
+        """Return the summary of all rows that a plan needs.
+
+        Raises
+        ------
+        ValueError
+            If a value is missing, NaN or infinite, if the table has changed, or if the rows hardly repeat and do not fit into memory.
+        """
         for part in (self, *self._added):
             part._check_unchanged()
-        if key not in self._rows:
-            parts = [part._own_rows(key) for part in (self, *self._added)]
-            self._rows[key] = reduce(Rows.merge, parts)
-        return self._rows[key]
+        if plan not in self._rows:
+            parts = [part._summary(plan) for part in (self, *self._added)]
+            self._rows[plan] = reduce(_merged, parts)
+        return self._rows[plan]
+
+    def first_rows(self, plan: Plan) -> Summary:
+        """Return the summary of the rows that the placeholders hold."""
+        values = {x: self._placeholders[x].get_value() for x in self._in_order(plan.expressions)}
+        return _summary(plan, values)
+
+    def is_from_disk(self, plan: Plan) -> bool:
+        """Return whether the summary of a plan was found on disk, which a process before has read."""
+        return all(plan in x._plans_from_disk for x in (self, *self._added))
 
     def batches(self, size: int) -> Iterator[Any]:
         """Yield all rows as narwhals DataFrames of at most ``size`` rows, in any order."""
@@ -219,7 +186,7 @@ class Table:
         """
         added = self._table_of_new(rows, key, self.columns)
         # Read before anything changes, so that new rows that raise are not added.
-        merged = {columns: x.merge(added._own_rows(columns)) for columns, x in self._rows.items()}
+        merged = {plan: _merged(x, added._summary(plan)) for plan, x in self._rows.items()}
         self._added.append(added)
         self._rows = merged
 
@@ -232,7 +199,7 @@ class Table:
         rows : path or frame
             The new rows, as for :func:`table`, with the columns that models read. They are loaded.
         predicted : str or iterable of str
-            Columns that the new rows need not have, because models read them as ``observed`` alone.
+            Columns that the new rows need not have, because models read them as ``observed`` alone. Their placeholders hold zeros.
 
         Raises
         ------
@@ -244,51 +211,63 @@ class Table:
             If a column has a level that the table has not, or values that are missing, NaN or infinite.
         """
         predicted = {predicted} if isinstance(predicted, str) else {*predicted}
-        read = dict.fromkeys(x.name for x in self._placeholders)
-        new = self._table_of_new(rows, None, [x for x in read if x not in predicted])
-        frame = new._collect(new._source.frame.select([x for x in read if x in new.columns]))
+        names = [x for x in _names(self._placeholders) if x not in predicted]
+        new = self._table_of_new(rows, None, names)
+        frame = new._collect(new._source.frame.select(names))
         before = {x: x.get_value(borrow=True) for x in self._placeholders.values()}
         values = {
-            x: new._values(column, frame)
-            if column.name in new.columns
-            else np.zeros(len(frame), x.type.dtype)
+            x: np.zeros(len(frame), x.type.dtype)
+            if column.name in predicted
+            else new._values(column, frame)
             for column, x in self._placeholders.items()
         }
         is_warned_of, self.is_warned_of = self.is_warned_of, True
         try:
             for x, value in values.items():
-                x.set_value(value.astype(x.type.dtype), borrow=True)
+                x.set_value(value, borrow=True)
             yield
         finally:
             for x, value in before.items():
                 x.set_value(value, borrow=True)
             self.is_warned_of = is_warned_of
 
-    def first_rows(self, columns: Sequence[Column]) -> Rows:
-        """Return the distinct rows with counts among those that the placeholders hold."""
-        values = {str(k): self._placeholders[x].get_value() for k, x in enumerate(columns)}
-        return _rows_of(columns, Cells.summarize(values))
+    def _summary(self, plan: Plan) -> Summary:
+        """Return the summary of the rows without those that were added, from disk if possible."""
+        names = ", ".join(x.name for x in self._in_order(plan.expressions))
+        is_read = []
 
-    def _own_rows(self, columns: Sequence[Column]) -> Rows:
-        """Return the rows without those that were added, from disk if possible."""
-        part = ("rows", *((x.name, x.is_coded) for x in columns))
-        stored = self._stored.read(*part)
-        if stored is not None:
-            rows = Rows.from_arrays(columns, stored)
-            n_rows = self._source.n_rows if self._n_rows is None else self._n_rows
-            if n_rows in (None, rows.n_rows):  # the key may have been given to other rows
-                self._n_rows = rows.n_rows
-                return rows
-        names = ", ".join(x.name for x in columns)
-        with reading(f"{self.engine} reads {names}", self._source.percent):
-            rows = self._read([*columns])
+        def read() -> dict[str, np.ndarray]:
+            is_read.append(True)
+            with reading(f"{self.engine} reads {names}", self._source.percent):
+                return arrays_of(self._read(plan))
+
+        way = plan.way.value, [x.text for x in plan.keys], [x.text for x in plan.others]
+        summary = summary_of(self._part(("rows", *way), read))
+        if not is_read:
+            self._plans_from_disk.add(plan)
+        if self._n_rows is None:
+            self._n_rows = summary.n_rows
+        return summary
+
+    def _part(
+        self, name: tuple[Any, ...], read: Callable[[], dict[str, np.ndarray]]
+    ) -> dict[str, np.ndarray]:
+        """Return the arrays of a part of the table from disk, or read and store them."""
         self._check_unchanged()
-        self._stored.write(rows.to_arrays(), *part)
-        return rows
+        arrays = self._stored.read(*name)
+        if arrays is None:
+            arrays = read()
+            self._check_unchanged()
+            self._stored.write(arrays, *name)
+        return arrays
+
+    def _check_unchanged(self) -> None:
+        """Raise ValueError if files have changed, but for files that were added by :meth:`update`."""
+        self._source.check_unchanged(file for x in self._added for file in x._source.files)
 
     def _table_of_new(self, rows: Any, key: str | None, columns: Iterable[str]) -> "Table":
-        """Return the table of new rows, whose codes are those of this table; raise if columns are missing or have another dtype."""
-        new = Table(source_of(rows, key), levels_of=self)
+        """Return the table of new rows, with levels and dtypes of this table; raise if columns are missing or have another dtype."""
+        new = Table(source_of(rows, key), extends=self)
         for name in columns:
             if name not in new.columns:
                 raise KeyError(f"the new rows have no column {name!r}: add it.")
@@ -298,46 +277,91 @@ class Table:
                 raise TypeError(
                     f'column "{name}" is {now} in the new rows, and {before} in the table: cast it.'
                 )
+        new._schema |= {name: self._schema[name] for name in columns}
         return new
 
-    def _check_unchanged(self) -> None:
-        """Raise ValueError if files have changed, but for files that were added by :meth:`update`."""
-        self._source.check_unchanged(file for x in self._added for file in x._source.files)
+    def _count_rows(self) -> int:
+        import narwhals.stable.v2 as nw
 
-    def _read(self, columns: list[Column]) -> Rows:
-        names = [*dict.fromkeys(x.name for x in columns)]
-        frame = self._source.frame.select(names)
-        sample = self._collect(frame.head(N_SAMPLE))
-        cells = self._cells(columns, sample)
-        if not cells.n_cells:
+        counted = self._collect(self._source.frame.select(nw.len().alias("n")))
+        return int(counted["n"][0])
+
+    def _in_order(self, expressions: Iterable[Expression]) -> tuple[Column, ...]:
+        """Return the columns that expressions read, in the order of the table."""
+        found = {column for x in expressions for column in x.columns}
+        places = {name: k for k, name in enumerate(self._schema)}
+        return (*sorted(found, key=lambda x: (places[x.name], x.is_coded)),)
+
+    def _sample(self, columns: tuple[Column, ...]) -> dict[Column, np.ndarray]:
+        if columns not in self._samples:
+            name = ("sample", *((x.name, x.is_coded) for x in columns))
+            values = self._part(name, lambda: self._read_sample(columns)).values()
+            self._samples[columns] = dict(zip(columns, values, strict=True))
+        return self._samples[columns]
+
+    def _read_sample(self, columns: tuple[Column, ...]) -> dict[str, np.ndarray]:
+        frame = self._collect(self._select(columns).head(N_SAMPLE))
+        if not len(frame):
             raise ValueError("the table has no rows: look at its filters.")
-        if not self._repeats(cells):
-            n_bytes = PEAK * BYTES * self.n_rows * len(columns)
-            if n_bytes <= free_memory():
-                loaded = self._collect(frame)
-                return Rows({x: self._values(x, loaded) for x in columns}, None, len(loaded))
-        most = int(free_memory() / (2 * PEAK * BYTES * (1 + len(columns))))
-        if not self._repeats(cells) and self._n_distinct(frame.head(4 * most), names) > most:
-            raise ValueError(self._too_many(columns, sample, most))
+        return {str(k): self._values(x, frame) for k, x in enumerate(columns)}
+
+    def _select(self, columns: Sequence[Column]) -> Any:
+        return self._source.frame.select(_names(columns))
+
+    def _read(self, plan: Plan) -> Summary:
+        columns = self._in_order(plan.expressions)
+        if plan.way is Way.LOADED and self._fits(columns):
+            return _summary(plan, self._all_values(columns))
+        # Half of the memory for cells, since a merge holds two summaries.
+        width = n_points(len(plan.others)) * (1 + len(plan.expressions))
+        most = int(free_memory() / (2 * PEAK * BYTES * width))
+        summary = (
+            self._grouped_cells(columns, most, plan.way is Way.LOADED)
+            if plan.is_of_columns
+            else self._merged(plan, columns, most)
+        )
+        if self._n_rows not in (None, summary.n_rows):
+            raise ValueError(
+                f"the table has {summary.n_rows} rows, and had {self._n_rows}: call table() and build the model again."
+            )
+        self._n_rows = summary.n_rows
+        return summary
+
+    def _fits(self, columns: Sequence[Column]) -> bool:
+        return PEAK * BYTES * self.n_rows * len(columns) <= free_memory()
+
+    def _all_values(self, columns: Sequence[Column]) -> dict[Column, np.ndarray]:
+        frame = self._collect(self._select(columns))
+        return {x: self._values(x, frame) for x in columns}
+
+    def _grouped_cells(self, columns: Sequence[Column], most: int, is_doubtful: bool) -> Cells:
+        """Return the distinct rows of columns, of which the engine counts at most ``most``."""
+        names, frame = _names(columns), self._select(columns)
+        if is_doubtful and self._n_distinct(frame.head(4 * most), names) > most:
+            raise ValueError(self._too_many(columns, most))
         grouped = self._grouped(frame, names, most)
         if len(grouped) > most:
-            raise ValueError(self._too_many(columns, sample, most))
-        cells = self._cells(columns, grouped, grouped[_free_name(names)].to_numpy())
-        if self._n_rows not in (None, cells.n_rows):
-            raise ValueError(
-                f"the table has {cells.n_rows} rows, and had {self._n_rows}: call table() and build the model again."
-            )
-        self._n_rows = cells.n_rows
-        return _rows_of(columns, cells)
+            raise ValueError(self._too_many(columns, most))
+        values = {str(k): self._values(x, grouped) for k, x in enumerate(columns)}
+        return Cells.summarize(values, grouped[_free_name(names)].to_numpy())
 
-    def _repeats(self, sample: Cells) -> bool:
-        """Return whether the engine has to group: for a sample with repeats, as many cells as make so many pairs of equal rows."""
-        n, n_pairs = sample.n_rows, sample.n_rows - sample.n_cells
-        if 2 * n_pairs >= n:
-            return True
-        if n < N_SAMPLE:
-            return sample.n_cells <= MAX_DISTINCT_SHARE * n
-        return bool(n_pairs) and n * n / (2 * n_pairs) <= MAX_DISTINCT_SHARE * self.n_rows
+    def _merged(self, plan: Plan, columns: Sequence[Column], most: int) -> Summary:
+        """Return the summary of all batches. Batches are merged as a balanced tree, so that rounding grows with the logarithm of their number."""
+        parts: list[tuple[int, Summary]] = []
+        for rows in self._source.batches(_names(columns)):
+            if not len(rows):
+                continue
+            level, part = 0, _summary(plan, {x: self._values(x, rows) for x in columns})
+            while parts and parts[-1][0] == level:
+                level, part = level + 1, parts.pop()[1].merge(part)
+            parts.append((level, part))
+            report(sum(x.n_rows for _, x in parts), sum(x.n_cells for _, x in parts))
+            if part.n_cells > most:
+                raise ValueError(self._too_many(columns, most))
+        [*_, (_, summary)] = parts
+        for _, part in parts[-2::-1]:
+            summary = part.merge(summary)
+        return summary
 
     def _grouped(self, frame: Any, names: list[str], most: int) -> Any:
         """Return at most ``most + 1`` distinct rows, with their counts."""
@@ -353,18 +377,14 @@ class Table:
         groups = frame.group_by(names).agg(nw.len().alias(_free_name(names)))
         return int(self._collect(groups.select(nw.len().alias("n")))["n"][0])
 
-    def _too_many(self, columns: list[Column], sample: Any, most: int) -> str:
-        named = {x.name: len(np.unique(self._values(x, sample))) for x in columns}
+    def _too_many(self, columns: Sequence[Column], most: int) -> str:
+        sample = self._sample((*columns,))
+        named = {x.name: len(np.unique(values)) for x, values in sample.items()}
         worst = max(named, key=lambda name: named[name])
         size = as_text(BYTES * self.n_rows * len(columns))
         return (
             f"the columns {', '.join(named)} have more than {most} distinct rows, and {self.n_rows} rows, {size}, do not fit into"
             f" the memory that is free, {as_text(free_memory())}: round {worst} to fewer values in the table, or filter its rows."
-        )
-
-    def _cells(self, columns: list[Column], frame: Any, counts: np.ndarray | None = None) -> Cells:
-        return Cells.summarize(
-            {str(k): self._values(x, frame) for k, x in enumerate(columns)}, counts
         )
 
     def _values(self, column: Column, frame: Any) -> np.ndarray:
@@ -390,8 +410,8 @@ class Table:
 
     def _encoded(self, name: str, values: np.ndarray) -> np.ndarray:
         levels = self._sorted_levels(name)
-        places = {level: k for k, level in enumerate(levels.tolist())}
-        distinct, inverse = np.unique(np.asarray(values), return_inverse=True)
+        places = {level: k for k, level in enumerate(levels)}
+        inverse, distinct = pd.factorize(np.asarray(values))
         try:
             codes = np.array([places[x] for x in distinct.tolist()], np.int64)
         except KeyError as error:
@@ -400,39 +420,36 @@ class Table:
             ) from None
         return codes[inverse]
 
-    def _sorted_levels(self, column: str) -> np.ndarray:
-        if self._levels_of is not None:
-            return self._levels_of._sorted_levels(column)
+    def _sorted_levels(self, column: str) -> list[Any]:
+        if self._extends is not None:
+            return self._extends._sorted_levels(column)
         if column not in self._levels:
-            self._check_unchanged()
-            stored = self._stored.read("levels", column)
-            if stored is not None:
-                self._levels[column] = np.array(json.loads(stored["json"].tobytes()))
-                return self._levels[column]
-            found = self._grouped(self._source.frame.select(column), [column], MAX_LEVELS)
-            if found[column].null_count():
-                raise ValueError(_fix(column, "has missing values"))
-            if len(found) > MAX_LEVELS:
-                raise ValueError(f'column "{column}" has more than {MAX_LEVELS} levels: join some.')
-            levels = self._levels[column] = np.unique(found[column].to_numpy())
-            text = json.dumps(levels.tolist()).encode()
-            self._stored.write({"json": np.frombuffer(text, np.uint8)}, "levels", column)
+            text = self._part(("levels", column), lambda: self._read_levels(column))["json"]
+            self._levels[column] = json.loads(text.tobytes())
         return self._levels[column]
+
+    def _read_levels(self, column: str) -> dict[str, np.ndarray]:
+        found = self._grouped(self._source.frame.select(column), [column], MAX_LEVELS)
+        if found[column].null_count():
+            raise ValueError(_fix(column, "has missing values"))
+        if len(found) > MAX_LEVELS:
+            raise ValueError(f'column "{column}" has more than {MAX_LEVELS} levels: join some.')
+        levels = np.unique(found[column].to_numpy())
+        # NumPy's own strings lose trailing zeros.
+        return {"json": np.frombuffer(json.dumps(levels.tolist()).encode(), np.uint8)}
 
     def _placeholder(self, column: Column) -> SharedVariable:
         if column not in self._placeholders:
             self._refuse_others(column)
-            part = ("first rows", column.name, column.is_coded)
-            stored = self._stored.read(*part)
-            values = self._values(column, self._head) if stored is None else stored["values"]
-            if stored is None:
-                self._stored.write({"values": values}, *part)
+            name = ("first rows", column.name, column.is_coded)
+            [values] = self._part(
+                name, lambda: {"values": self._values(column, self._head)}
+            ).values()
             self._placeholders[column] = placeholder(column, values)
         return self._placeholders[column]
 
     @cached_property
     def _head(self) -> Any:
-        self._check_unchanged()
         return self._collect(self._source.frame.head(N_PLACEHOLDER))
 
     def _collect(self, frame: Any) -> Any:
@@ -517,9 +534,23 @@ def table(source: Any, *, key: str | None = None) -> Table:
     return Table(source_of(source, key))
 
 
-def _rows_of(columns: Sequence[Column], cells: Cells) -> Rows:
-    values = {x: cells.columns[str(k)] for k, x in enumerate(columns)}
-    return Rows(values, cells.counts.astype(np.float64), cells.n_rows)
+def _summary(plan: Plan, columns: Mapping[Column, np.ndarray]) -> Summary:
+    """Return the summary of rows in memory."""
+    keys = {str(k): x.values(columns) for k, x in enumerate(plan.keys)}
+    match plan.way:
+        case Way.LOADED:
+            return AllRows(keys)
+        case Way.FACTORED:
+            others = {str(k): x.values(columns) for k, x in enumerate(plan.others, len(keys))}
+            return Factors.summarize(keys, others)
+    return Cells.summarize(keys)
+
+
+def _merged(a: Summary, b: Summary) -> Summary:
+    """Return the summary of the rows of both. If the rows of one part alone fit into memory, both are cells."""
+    if type(a) is not type(b):
+        a, b = (Cells.summarize(x.columns) if isinstance(x, AllRows) else x for x in (a, b))
+    return a.merge(b)
 
 
 def _kind(dtype: Any) -> np.dtype:
@@ -527,6 +558,11 @@ def _kind(dtype: Any) -> np.dtype:
     if dtype.is_float() or dtype.is_decimal():
         return np.dtype(config.floatX)
     return np.dtype(bool if str(dtype) == "Boolean" else np.int64)
+
+
+def _names(columns: Iterable[Column]) -> list[str]:
+    """Return the names of columns. Values and codes of a column are read once."""
+    return [*dict.fromkeys(x.name for x in columns)]
 
 
 def _free_name(names: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 _is_shown: ContextVar[bool] = ContextVar("is_shown", default=False)
+_line: ContextVar["_ReadingLine | None"] = ContextVar("line", default=None)
 
 
 @contextmanager
@@ -35,8 +36,19 @@ def reading(text: str, percent: Callable[[], float]) -> Iterator[None]:
     if not _is_shown.get():
         yield
         return
-    with _ReadingLine(text, percent):
-        yield
+    with _ReadingLine(text, percent) as line:
+        token = _line.set(line)
+        try:
+            yield
+        finally:
+            _line.reset(token)
+
+
+def report(n_rows: int, n_cells: int) -> None:
+    """Show how many rows were read in batches, and their cells."""
+    line = _line.get()
+    if line is not None:
+        line.show(f"{n_rows} rows, {n_cells} cells")
 
 
 class _ReadingLine(Progress):
@@ -55,7 +67,12 @@ class _ReadingLine(Progress):
             transient=True,
             disable=not (console.is_terminal or is_jupyter),
         )
+        self._text = text
         self._task = self.add_task(text, total=None)
+
+    def show(self, text: str) -> None:
+        """Show a text behind that of the line."""
+        self.update(self._task, description=f"{self._text}: {text}")
 
     def get_renderables(self) -> Iterable[RenderableType]:
         """Return the line with the current progress."""

@@ -1,6 +1,6 @@
 """Tables of each engine, and the comparison of a model of a table with that of all rows in memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,11 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+
+from pymc_fastlogp.tables.cells import Summary
+from pymc_fastlogp.tables.columns import column_of
+from pymc_fastlogp.tables.engine_table import Table
+from pymc_fastlogp.tables.expressions import Expression, expression_of_column
 
 N = 120_000
 # Counts, categories, rounded and continuous numbers, and numbers with a large mean.
@@ -90,6 +95,24 @@ SOURCES: dict[str, Callable[[Any, Path], Any]] = {
 def source(request: pytest.FixtureRequest, relation: Any, files: Path) -> Any:
     """Rows in each engine."""
     return SOURCES[request.param](relation, files)
+
+
+class QuadraticIn:
+    """Log density that is quadratic in some columns."""
+
+    def __init__(self, *names: str):
+        self._names = names
+
+    def is_quadratic(self, expressions: Sequence[Expression]) -> bool:
+        """Return whether all expressions are such columns."""
+        return all(x.text in self._names for x in expressions)
+
+
+def summary_of(table: Table, *names: str, quadratic: Sequence[str] = ()) -> Summary:
+    """Return the summary of all rows for a log density of some columns."""
+    placeholders = [table[name] for name in names]
+    read = [expression_of_column(column_of(x), x.type.dtype) for x in placeholders]
+    return table.rows(table.plan(read, QuadraticIn(*quadratic)))
 
 
 class Densities:

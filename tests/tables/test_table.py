@@ -11,16 +11,16 @@ import pytest
 
 import pymc_fastlogp
 from pymc_fastlogp.models.table_rows import without_tables
+from pymc_fastlogp.tables.cells import AllRows
 from pymc_fastlogp.tables.columns import column_of
-from tests.tables.conftest import N
+from tests.tables.conftest import N, summary_of
 
 pytestmark = pytest.mark.usefixtures("engines")
 
 
 def rows_of(frame, *columns):
     """Return the distinct rows of columns of a frame."""
-    table = pymc_fastlogp.table(frame)
-    return table.rows([column_of(table[name]) for name in columns])
+    return summary_of(pymc_fastlogp.table(frame), *columns)
 
 
 def test_columns_rows_and_text(source):
@@ -53,7 +53,7 @@ def test_levels_are_sorted_and_placeholders_hold_codes(source):
     assert table.levels("size") == ["huge", "large", "small"]
     assert table.levels("zone") == [*range(23)]
     assert set(table["size"].get_value()) == {0, 1, 2}
-    codes = table.rows([column_of(table["size"])])
+    codes = summary_of(table, "size")
     assert codes.n_cells == 3
     assert codes.counts.sum() == N
 
@@ -78,7 +78,8 @@ def test_numbers_keep_their_values_in_other_dtypes(relation):
         "CAST(seats AS UTINYINT) a, CAST(seats AS HUGEINT) b, CAST(income AS FLOAT) c, CAST(income AS DECIMAL(9, 2)) d, income, seats"
     )
     rows = rows_of(frame, "a", "b", "c", "d", "income", "seats")
-    values = {x.name: v for x, v in rows.columns.items()}
+    values = dict(zip("abcd", rows.columns.values(), strict=False))
+    values |= dict(zip(["income", "seats"], [*rows.columns.values()][4:], strict=True))
     for name, same in {"a": "seats", "b": "seats", "c": "income", "d": "income"}.items():
         np.testing.assert_array_equal(values[name], values[same])
         assert values[name].dtype == values[same].dtype
@@ -143,7 +144,7 @@ def test_refuses_missing_levels():
 def test_refuses_a_table_without_rows(relation):
     table = pymc_fastlogp.table(relation.filter("zone < 0"))
     with pytest.raises(ValueError, match=r"^the table has no rows"):
-        table.rows([column_of(table["zone"])])
+        summary_of(table, "zone")
 
 
 def test_refuses_an_unknown_column(relation):
@@ -185,7 +186,7 @@ def test_files_that_changed_are_refused(change, relation, tmp_path):
     for name in ("a", "b"):
         first.write_parquet(str(tmp_path / f"{name}.parquet"))
     table = pymc_fastlogp.table(tmp_path / "*.parquet")
-    zone = table["zone"]
+    table["zone"]
     if change == "append":
         relation.limit(200).write_parquet(str(tmp_path / "a.parquet"))
     elif change == "add":
@@ -193,7 +194,7 @@ def test_files_that_changed_are_refused(change, relation, tmp_path):
     else:
         (tmp_path / "b.parquet").unlink()
     with pytest.raises(ValueError, match=r"\.parquet has changed since table\(\) read it"):
-        table.rows([column_of(zone)])
+        summary_of(table, "zone")
 
 
 def test_rows_that_were_added_are_refused():
@@ -202,10 +203,10 @@ def test_rows_that_were_added_are_refused():
     connection.execute("CREATE TABLE t AS SELECT i % 2 AS x FROM range(10) r(i)")
     table = pymc_fastlogp.table(connection.table("t"))
     assert table.n_rows == 10
-    x = table["x"]
+    table["x"]
     connection.execute("INSERT INTO t VALUES (1)")
     with pytest.raises(ValueError, match=r"^the table has 11 rows, and had 10"):
-        table.rows([column_of(x)])
+        summary_of(table, "x")
 
 
 def test_rows_that_do_not_fit_into_memory_are_refused(relation, monkeypatch):
@@ -216,16 +217,16 @@ def test_rows_that_do_not_fit_into_memory_are_refused(relation, monkeypatch):
         match=rf"^the columns zone, noise have more than \d+ distinct rows, and {N} rows, 1.9 MB, do not fit into the memory"
         " that is free, 1.0 MB: round noise to fewer values in the table",
     ):
-        table.rows([column_of(table["zone"]), column_of(table["noise"])])
+        summary_of(table, "zone", "noise")
     # Distinct rows do fit.
-    assert table.rows([column_of(table["zone"])]).n_cells == 23
+    assert summary_of(table, "zone").n_cells == 23
 
 
 def test_rows_that_repeat_late_are_grouped_if_they_do_not_fit_into_memory(monkeypatch):
     """The first rows are all distinct, and the table repeats them."""
     duckdb = pytest.importorskip("duckdb")
     frame = duckdb.sql("SELECT i % 130000 AS x FROM range(1300000) t(i)")
-    assert rows_of(frame, "x").counts is None
+    assert isinstance(rows_of(frame, "x"), AllRows)
     monkeypatch.setattr("pymc_fastlogp.tables.engine_table.free_memory", lambda: 70_000_000)
     rows = rows_of(frame, "x")
     assert rows.n_rows == 1_300_000

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.triangles import ReadRows
 from pymc_fastlogp.rewrites.gaussian.cells import GaussianCells
-from pymc_fastlogp.rewrites.gaussian.factor import ReadRows
 from pymc_fastlogp.rewrites.gaussian.squares import Monomial, Square
 from pymc_fastlogp.rewrites.rows.view.grid import Grid, view_key
 

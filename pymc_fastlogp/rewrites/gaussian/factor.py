@@ -26,27 +26,17 @@ first covariate is an intercept, the others are taken relative to it: :mod:`~pym
 NaN. Such entries are replaced by entries too small to change any finite value. The exception is a covariate that is
 zero in all rows of the cell, where PyTensor's sum is NaN as well.
 
-**Rounding.** LAPACK's Householder reflections are applied to blocks of rows, and then to the stacked triangles of
-the blocks. So rounding grows with the logarithm of the number of rows [1]_.
-
-.. [1] J. Demmel, L. Grigori, M. Hoemmen and J. Langou, "Communication-optimal parallel and
-   sequential QR and LU factorizations", SIAM Journal on Scientific Computing 34 (2012).
+**Rounding** grows with the logarithm of the number of rows: :mod:`~pymc_fastlogp.analysis.triangles`.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from pymc_fastlogp.analysis.triangles import ReadRows, triangles
 from pymc_fastlogp.rewrites.gaussian.float_limits import FloatLimits
 from pymc_fastlogp.rewrites.gaussian.intercept import first_row, shares_of_first, with_few_digits
 from pymc_fastlogp.rewrites.rows.view.chunks import chunks_of
-
-# Most rows of one block, and entries per chunk.
-BLOCK = 512
-CHUNK = 1_000_000
-
-type ReadRows = Callable[[slice], np.ndarray]
 
 # A covariate whose part independent of earlier covariates is a smaller share has no part in the center.
 NEW_SHARE = 1e-3
@@ -106,7 +96,7 @@ def factorized(
     limits = FloatLimits(dtype)
     k = read(slice(0, 1)).shape[1] - 1
     has_intercept = k > 1 and _is_same_in_all(read, counts.sum())
-    joint = _triangles(read, weights, counts)
+    joint = triangles(read, weights, counts)
     if not np.isfinite(joint).all() or not limits.has_squares_of(joint):
         return None
     norms = np.linalg.norm(joint[:, :, :k], axis=1)
@@ -115,7 +105,7 @@ def factorized(
         shift = shares_of_first(joint)
         center[:, 0] = with_few_digits(center[:, 0], joint, norms, limits)
     center = limits.rounded(center)
-    joint = _triangles(_shifted(read, center, shift, counts), weights, counts)
+    joint = triangles(_shifted(read, center, shift, counts), weights, counts)
     if not np.isfinite(center).all() or not np.isfinite(joint).all():
         return None
     triangle, low, pivot = joint[:, :k, :k].copy(), np.zeros((len(counts), k)), None
@@ -166,51 +156,3 @@ def _shifted(read: ReadRows, center: np.ndarray, shift: np.ndarray, counts: np.n
         return chunk
 
     return read_shifted
-
-
-def _triangles(read: ReadRows, weights: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the triangle of each cell's weighted rows, shape ``(n, k + 1, k + 1)``."""
-    m = read(slice(0, 1)).shape[1]
-    block = max(BLOCK, 4 * m)
-    while True:
-        n_blocks = -(-counts // block)
-        triangles = _block_triangles(read, weights, counts, n_blocks, block)
-        if (n_blocks == 1).all():
-            return triangles
-        read, weights = triangles.reshape(-1, m).__getitem__, np.ones(1)
-        counts = n_blocks * m
-
-
-def _block_triangles(
-    read: ReadRows, weights: np.ndarray, counts: np.ndarray, n_blocks: np.ndarray, block: int
-) -> np.ndarray:
-    """Return the triangle of each block of rows. Adjacent blocks are read together."""
-    m = read(slice(0, 1)).shape[1]
-    cell = np.repeat(np.arange(len(counts)), n_blocks)
-    before = (np.arange(len(cell)) - (np.cumsum(n_blocks) - n_blocks)[cell]) * block
-    begin = (np.cumsum(counts) - counts)[cell] + before
-    length = np.minimum(counts[cell] - before, block)
-    triangles = np.empty((len(cell), m, m))
-    chunk = begin // max(1, CHUNK // m)
-    for blocks in np.split(np.arange(len(cell)), np.flatnonzero(np.diff(chunk)) + 1):
-        start = begin[blocks[0]]
-        rows = slice(start, begin[blocks[-1]] + length[blocks[-1]])
-        of_rows = weights[rows] if len(weights) > 1 else weights
-        weighted = read(rows) * of_rows[:, None]
-        triangles[blocks] = _adjacent_triangles(weighted, begin[blocks] - start, length[blocks])
-    return triangles
-
-
-def _adjacent_triangles(rows: np.ndarray, begin: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """Return the triangles of adjacent blocks. Blocks of similar length are factorized together."""
-    m = rows.shape[1]
-    padded = 2 ** np.ceil(np.log2(length)).astype(int)
-    triangles = np.zeros((len(begin), m, m))
-    for size in np.unique(padded):
-        alike = np.flatnonzero(padded == size)
-        at = begin[alike, None] + np.arange(size)
-        is_row = np.arange(size) < length[alike, None]
-        of_block = np.where(is_row[:, :, None], rows[np.where(is_row, at, 0)], 0)
-        upper = np.linalg.qr(of_block, mode="r")
-        triangles[alike, : upper.shape[1]] = upper
-    return triangles

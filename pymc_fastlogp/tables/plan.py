@@ -1,0 +1,153 @@
+r"""Choose how the rows of a likelihood are read, from a sample of the rows.
+
+=============  =========================================================  ===========================================================
+way            if                                                         read
+=============  =========================================================  ===========================================================
+``GROUPED``    the columns have few distinct rows                         ``GROUP BY`` the columns, by the engine
+``FACTORED``   the log density is quadratic in some expressions of        batches, as a :class:`triangular factor
+               columns, and the others have few distinct values           <pymc_fastlogp.tables.factors.Factors>` per value of the others
+``EVALUATED``  expressions of columns have few distinct values            batches, as distinct values of the expressions
+``LOADED``     none of these                                              all rows, if they fit into memory
+=============  =========================================================  ===========================================================
+
+The number of cells of the table is estimated from the sample. Among :math:`n` rows that are drawn from :math:`D` equally frequent cells,
+:math:`n^2 / 2D` pairs are equal. If most rows of the sample repeat others, the sample has seen nearly all cells.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from math import inf
+from typing import Protocol
+
+import numpy as np
+
+from pymc_fastlogp.tables.cells import Cells
+from pymc_fastlogp.tables.expressions import Expression
+
+# Rows of the sample.
+N_SAMPLE = 100_000
+# Rows are merged if fewer than this share of the rows remain.
+MAX_DISTINCT_SHARE = 0.7
+# So few distinct rows of the columns need no comparison with other ways.
+FEW_SHARE = 0.1
+
+
+class Way(Enum):
+    """How rows are read."""
+
+    GROUPED = "GROUP BY"
+    FACTORED = "triangular factors"
+    EVALUATED = "distinct values of expressions"
+    LOADED = "all rows"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the rows of a likelihood are read.
+
+    Attributes
+    ----------
+    way : Way
+        The way.
+    keys : tuple of Expression
+        Expressions whose distinct values are cells: columns, if the engine groups or all rows are loaded.
+    others : tuple of Expression
+        Expressions in which the log density is quadratic.
+    """
+
+    way: Way
+    keys: tuple[Expression, ...]
+    others: tuple[Expression, ...] = ()
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """Return the expressions whose values are needed."""
+        return (*self.keys, *self.others)
+
+    @property
+    def is_of_columns(self) -> bool:
+        """Return whether the keys are all columns that the likelihood reads."""
+        return self.way in (Way.GROUPED, Way.LOADED)
+
+
+class Density(Protocol):
+    """Log density of a row as a function of expressions."""
+
+    def is_quadratic(self, expressions: Sequence[Expression]) -> bool:
+        """Return whether the log density is a polynomial of degree two in these expressions, jointly."""
+        ...
+
+
+def plan_of(
+    sample: Mapping[Expression, np.ndarray],
+    columns: Sequence[Expression],
+    expressions: Sequence[Expression],
+    density: Density,
+    count_rows: Callable[[], int],
+) -> Plan:
+    """Return the way to read the rows of a likelihood.
+
+    Parameters
+    ----------
+    sample : dict of Expression to ndarray
+        Values in at most :data:`N_SAMPLE` rows, at least one.
+    columns, expressions : sequence of Expression
+        The columns, and the expressions of these that the log density reads.
+    density : Density
+        The log density.
+    count_rows : callable
+        Returns the number of rows of the table.
+    """
+    of_columns = _cells(sample, columns)
+    grouped = Plan(Way.GROUPED, (*columns,))
+    if of_columns.n_cells <= FEW_SHARE * of_columns.n_rows:
+        return grouped
+    n_rows = of_columns.n_rows if of_columns.n_rows < N_SAMPLE else count_rows()
+    n_distinct = min(_expected_cells(of_columns, n_rows), n_rows)
+    points, factored = _fewest_points(sample, expressions, density, n_rows)
+    if points <= MAX_DISTINCT_SHARE * n_distinct:
+        return factored
+    evaluated = _expected_cells(_cells(sample, expressions), n_rows)
+    if evaluated <= MAX_DISTINCT_SHARE * n_distinct:
+        return Plan(Way.EVALUATED, (*expressions,))
+    return grouped if n_distinct <= MAX_DISTINCT_SHARE * n_rows else Plan(Way.LOADED, (*columns,))
+
+
+def n_points(n_others: int) -> int:
+    """Return the number of points that stand for the rows of a cell, at most."""
+    return 1 + 3 * n_others
+
+
+def _fewest_points(
+    sample: Mapping[Expression, np.ndarray],
+    expressions: Sequence[Expression],
+    density: Density,
+    n_rows: int,
+) -> tuple[float, Plan]:
+    """Return the plan of factors that needs the fewest points, and their number. Expressions with many distinct values come first."""
+    n_distinct = {x: len(np.unique(sample[x])) for x in expressions}
+    best, others = (inf, Plan(Way.FACTORED, (*expressions,))), list[Expression]()
+    for x in sorted(expressions, key=lambda x: -n_distinct[x]):
+        if x.dtype == "bool" or not density.is_quadratic([*others, x]):
+            continue
+        others.append(x)
+        keys = [key for key in expressions if key not in others]
+        n = n_points(len(others)) * _expected_cells(_cells(sample, keys), n_rows)
+        if n < best[0]:
+            best = n, Plan(Way.FACTORED, (*keys,), (*others,))
+    return best
+
+
+def _cells(sample: Mapping[Expression, np.ndarray], expressions: Sequence[Expression]) -> Cells:
+    if not expressions:
+        return Cells({}, np.array([len(next(iter(sample.values())))]))
+    return Cells.summarize({x.text: sample[x] for x in expressions})
+
+
+def _expected_cells(sample: Cells, n_rows: int) -> float:
+    """Return the expected number of cells of all rows."""
+    n, n_pairs = sample.n_rows, sample.n_rows - sample.n_cells
+    if n == n_rows or 2 * n_pairs >= n:
+        return sample.n_cells
+    return n * n / (2 * n_pairs) if n_pairs else inf

@@ -1,0 +1,319 @@
+"""Gaussian likelihoods with continuous covariates, as triangular factors of the rows of a table."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+import pymc_fastlogp
+from pymc_fastlogp.models.table_rows import without_tables
+from pymc_fastlogp.tables.cells import AllRows, Cells
+from pymc_fastlogp.tables.factors import Factors
+from tests.tables.conftest import N, QuadraticIn, assert_equal_densities, summary_of
+
+pytestmark = pytest.mark.usefixtures("engines")
+
+N_ZONES = 23
+
+
+def by_group(rows):
+    with pm.Model() as model:
+        a, b = pm.Normal("a", shape=N_ZONES), pm.Normal("b", shape=N_ZONES)
+        sigma = pm.HalfNormal("sigma")
+        mu = a[rows["zone"]] + b[rows["zone"]] * rows["noise"]
+        pm.Normal("y", mu, sigma, observed=rows["noise"] + rows["income"])
+    return model
+
+
+def several_covariates(rows):
+    with pm.Model() as model:
+        a, b, c = pm.Normal("a"), pm.Normal("b"), pm.Normal("c", shape=3)
+        sigma = pm.HalfNormal("sigma", shape=3)
+        mu = a + b * rows["noise"] ** 2 + c[rows["size"]] * rows["noise"] + b * rows["night"]
+        pm.Normal("y", mu, sigma[rows["size"]], observed=pt.exp(rows["noise"]) * rows["income"])
+    return model
+
+
+def matrix(rows):
+    with pm.Model() as model:
+        b, sigma = pm.Normal("b", shape=2), pm.HalfNormal("sigma")
+        x = pt.stack([rows["noise"], rows["tips"]], axis=1)
+        pm.Normal("y", x @ b, sigma, observed=rows["noise"] - rows["income"])
+    return model
+
+
+def shared_intercept(rows):
+    with pm.Model() as model:
+        a, sigma = pm.Normal("a"), pm.HalfNormal("sigma")
+        pm.Normal("y", a, sigma, observed=rows["noise"])
+    return model
+
+
+def large_means(rows):
+    with pm.Model() as model:
+        a, b = pm.Normal("a", shape=N_ZONES), pm.Normal("b")
+        mu = a[rows["zone"]] + b * ((rows["noise"] + rows["meter"]) - 1e8)
+        pm.Normal("y", mu, 1, observed=(rows["meter"] - rows["noise"]) - 1e8)
+    return model
+
+
+def frequency_weights(rows):
+    with pm.Model() as model:
+        a, b, sigma = pm.Normal("a"), pm.Normal("b"), pm.HalfNormal("sigma")
+        density = pm.logp(pm.Normal.dist(a + b * rows["income"], sigma), rows["noise"])
+        pm.Potential("y", rows["seats"] * density)
+    return model
+
+
+def log_normal(rows):
+    with pm.Model() as model:
+        a, sigma = pm.Normal("a", shape=N_ZONES), pm.HalfNormal("sigma")
+        fare = rows["noise"] + 1
+        normal = pm.Normal.dist(a[rows["zone"]], sigma)
+        pm.Potential("y", pm.logp(normal, pt.log(fare)) - pt.log(fare))
+    return model
+
+
+def gamma_potential(rows):
+    """A log density that is linear in statistics of the outcome."""
+    with pm.Model() as model:
+        shape, rate = pm.HalfNormal("shape", shape=N_ZONES), pm.HalfNormal("rate")
+        x, alpha = rows["noise"] + 1, 1 + shape[rows["zone"]]
+        terms = alpha * pt.log(rate) - pt.gammaln(alpha) + (alpha - 1) * pt.log(x) - rate * x
+        pm.Potential("y", terms)
+    return model
+
+
+# Models, with the number of factors.
+MODELS = {
+    by_group: 23,
+    several_covariates: 3,
+    matrix: 1,
+    shared_intercept: 1,
+    large_means: 23,
+    frequency_weights: 3,
+    log_normal: 23,
+    gamma_potential: 23,
+}
+
+
+@pytest.mark.parametrize("build", MODELS)
+def test_density_is_that_of_all_rows_in_memory(build, relation, columns):
+    reduced, tables = without_tables(build(pymc_fastlogp.table(relation)))
+    assert isinstance(tables["y"].rows, Factors)
+    assert tables["y"].rows.n_rows == N
+    assert tables["y"].rows.n_cells == MODELS[build]
+    assert_equal_densities(reduced, build(columns))
+
+
+@pytest.mark.parametrize("build", [by_group, several_covariates])
+def test_density_is_equal_for_each_engine(build, source, columns, monkeypatch):
+    monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 17_000)
+    reduced, tables = without_tables(build(pymc_fastlogp.table(source)))
+    assert tables["y"].rows.n_rows == N
+    assert tables["y"].rows.n_cells == MODELS[build]
+    assert_equal_densities(reduced, build(columns))
+
+
+def test_posterior_of_large_means_has_the_digits_of_the_spread(relation):
+    """Against extended precision: in double precision each row has the rounding of its mean."""
+    frame = relation.select(
+        "zone, 1e8 + noise AS x, 2e8 + noise + hash(zone + 7 * tips) / 1.8446744073709552e19 AS y"
+    )
+    table = pymc_fastlogp.table(frame)
+    with pm.Model() as model:
+        a, b = pm.Normal("a", 1e8, 10, shape=N_ZONES), pm.Normal("b")
+        sigma = pm.HalfNormal("sigma")
+        pm.Normal("y", a[table["zone"]] + b * table["x"], sigma, observed=table["y"])
+    reduced, _ = without_tables(model)
+    zone, x, y = frame.fetchnumpy().values()
+    zone, x, y = np.asarray(zone), np.asarray(x, np.longdouble), np.asarray(y, np.longdouble)
+    rng = np.random.default_rng(5)
+    point = {"a": 1e8 + rng.normal(size=N_ZONES), "b": np.array(1.0), "sigma_log__": np.array(0.25)}
+    residual = y - np.asarray(point["a"], np.longdouble)[zone] - x
+    precision = np.exp(-2 * np.longdouble(0.25))
+    terms = -precision * residual**2 / 2 - np.log(2 * np.pi) / 2 - np.longdouble(0.25)
+    likelihood = reduced.logp(vars=[reduced["y"]])
+    values = [reduced.rvs_to_values[reduced[name]] for name in ("a", "b", "sigma")]
+    function = pytensor.function(values, [likelihood, *pt.grad(likelihood, values)], mode="NUMBA")
+    logp, of_a, of_b, of_sigma = function(*point.values())
+    assert abs(logp - terms.sum()) <= 1e-12 * np.abs(terms).sum()
+    expected = np.bincount(zone, precision * residual)
+    sizes = np.bincount(zone, np.abs(precision * residual))
+    assert (np.abs(of_a - expected) <= 1e-12 * sizes).all()
+    slopes = precision * residual * x
+    assert abs(of_b - slopes.sum()) <= 1e-12 * np.abs(slopes).sum()
+    scales = precision * residual**2
+    assert abs(of_sigma - (scales - 1).sum()) <= 1e-12 * (scales + 1).sum()
+
+
+def test_groups_without_rows_and_with_one_row(relation, columns):
+    frame = relation.filter(
+        "zone % 3 > 0 AND (zone != 4 OR noise = (SELECT min(noise) FROM rides WHERE zone = 4))"
+    )
+    reduced, tables = without_tables(by_group(pymc_fastlogp.table(frame)))
+    counts = dict(zip(tables["y"].rows.keys["0"].tolist(), tables["y"].rows.counts, strict=True))
+    assert counts.keys() == {zone for zone in range(N_ZONES) if zone % 3}
+    assert counts[4] == 1
+    rows = {name: np.asarray(x) for name, x in frame.fetchnumpy().items() if name != "size"}
+    assert_equal_densities(reduced, by_group(rows))
+
+
+def test_rules_of_rows_reduce_the_points_again(relation):
+    reduced, tables = without_tables(by_group(pymc_fastlogp.table(relation)))
+    [gaussian] = [
+        x for x in pymc_fastlogp.explain(reduced)["y"] if x.rewrite.endswith("gaussian_rows")
+    ]
+    # Two parameters, and the outcome.
+    assert gaussian.rows_after <= 3 * tables["y"].rows.n_cells
+
+
+def test_integers_may_be_covariates(relation):
+    """With many distinct values, such as numbers of seconds."""
+    duckdb = pytest.importorskip("duckdb")
+    frame = duckdb.sql(
+        "SELECT CAST(hash(i) % 1000003 AS INTEGER) AS t, CAST(hash(i + 1) % 1000 AS BIGINT) AS y FROM range(20000) r(i)"
+    )
+
+    def build(rows):
+        with pm.Model() as model:
+            a, b, sigma = pm.Normal("a"), pm.Normal("b"), pm.HalfNormal("sigma")
+            pm.Normal("y", a + b * rows["t"], sigma, observed=rows["y"])
+        return model
+
+    reduced, tables = without_tables(build(pymc_fastlogp.table(frame)))
+    assert isinstance(tables["y"].rows, Factors)
+    memory = {name: np.asarray(x).astype(np.int64) for name, x in frame.fetchnumpy().items()}
+    assert_equal_densities(reduced, build(memory))
+
+
+# Likelihoods that are not quadratic in a continuous column.
+OTHERS = {
+    "scale": lambda t, a: pm.Normal("y", a, pt.exp(t["noise"]), observed=t["income"]),
+    "mean": lambda t, a: pm.Normal("y", pt.exp(a * t["noise"]), 1, observed=t["income"]),
+    "product_of_columns": lambda t, a: pm.Normal(
+        "y", a * t["noise"] * (a * t["noise"]), 1, observed=t["income"]
+    ),
+    "student_t": lambda t, a: pm.StudentT("y", 4, a, 1, observed=t["noise"]),
+    "truncated": lambda t, a: pm.Truncated("y", pm.Normal.dist(a, 1), lower=0, observed=t["noise"]),
+    "logit": lambda t, a: pm.Bernoulli("y", logit_p=a * t["noise"], observed=t["night"]),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_other_likelihoods_are_loaded(case, relation):
+    with pm.Model() as model:
+        OTHERS[case](pymc_fastlogp.table(relation), pm.Normal("a"))
+    _, tables = without_tables(model)
+    assert isinstance(tables["y"].rows, AllRows)
+
+
+@pytest.mark.parametrize("case", ["scale", "student_t"])
+def test_other_likelihoods_that_do_not_fit_into_memory_are_refused(case, relation, monkeypatch):
+    monkeypatch.setattr("pymc_fastlogp.tables.engine_table.free_memory", lambda: 1_000_000)
+    with pm.Model() as model:
+        OTHERS[case](pymc_fastlogp.table(relation), pm.Normal("a"))
+    with pytest.raises(
+        ValueError, match=r"^the columns .* round noise to fewer values in the table"
+    ):
+        without_tables(model)
+
+
+def test_factors_need_no_memory_for_rows(relation, monkeypatch):
+    monkeypatch.setattr("pymc_fastlogp.tables.engine_table.free_memory", lambda: 1_000_000)
+    _, tables = without_tables(by_group(pymc_fastlogp.table(relation)))
+    assert isinstance(tables["y"].rows, Factors)
+
+
+ROUNDED = {
+    "rounded": lambda t, a: pm.Bernoulli(
+        "y", logit_p=a[0] * pt.round(t["noise"] * 8), observed=t["night"]
+    ),
+    "threshold": lambda t, a: pm.Bernoulli(
+        "y", logit_p=a[0] * (t["noise"] > 0.25), observed=t["night"]
+    ),
+    "clipped_sum": lambda t, a: pm.Poisson(
+        "y",
+        pt.exp(a[0] * pt.clip(pt.floor(t["noise"] * 3) + t["rank"], 0, 4)),
+        observed=t["tips"],
+    ),
+    "index": lambda t, a: pm.Poisson(
+        "y", pt.exp(a[pt.floor(t["noise"] * 3).astype("int64")]), observed=t["tips"]
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ROUNDED)
+def test_few_values_of_expressions_are_cells(case, source, columns, monkeypatch):
+    monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 50_000)
+
+    def build(rows):
+        with pm.Model() as model:
+            ROUNDED[case](rows, pm.Normal("a", shape=3))
+        return model
+
+    memory = {name: pt.constant(x) for name, x in columns.items()}
+    reduced, tables = without_tables(build(pymc_fastlogp.table(source)))
+    assert isinstance(tables["y"].rows, Cells)
+    assert tables["y"].rows.n_cells < 100
+    assert tables["y"].rows.n_rows == N
+    assert_equal_densities(reduced, build(memory))
+
+
+def test_summaries_are_read_once(relation, monkeypatch):
+    table = pymc_fastlogp.table(relation)
+    rows = [without_tables(by_group(table)).tables["y"].rows for _ in range(2)]
+    assert rows[0] is rows[1]
+
+
+@pytest.mark.parametrize("bad", [None, float("nan"), float("inf")])
+def test_refuses_bad_values_in_any_batch(bad, monkeypatch):
+    pyarrow = pytest.importorskip("pyarrow")
+    monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 50_000)
+    x = [*np.random.default_rng(0).normal(size=130_000), bad, 1.0]
+    table = pymc_fastlogp.table(pyarrow.table({"x": pyarrow.array(x, from_pandas=False)}))
+    with pytest.raises(ValueError, match=r'^column "x" has (missing|NaN|infinite).*: drop or fill'):
+        summary_of(table, "x", quadratic=["x"])
+
+
+def test_refuses_more_cells_than_fit_into_memory(monkeypatch):
+    duckdb = pytest.importorskip("duckdb")
+    monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 50_000)
+    frame = duckdb.sql(
+        "SELECT CASE WHEN i < 100000 THEN i % 10 ELSE i END AS key, hash(i) / 1e19 AS x FROM range(300000) r(i)"
+    )
+    monkeypatch.setattr("pymc_fastlogp.tables.engine_table.free_memory", lambda: 10_000_000)
+    with pytest.raises(ValueError, match=r"^the columns key, x have more than \d+ distinct rows"):
+        summary_of(pymc_fastlogp.table(frame), "key", "x", quadratic=["x"])
+
+
+def test_rows_that_were_added_are_refused():
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE t AS SELECT hash(i) / 1e19 AS x FROM range(1000) r(i)")
+    table = pymc_fastlogp.table(connection.table("t"))
+    assert table.n_rows == 1000
+    table["x"]
+    connection.execute("INSERT INTO t VALUES (1)")
+    with pytest.raises(ValueError, match=r"^the table has 1001 rows, and had 1000"):
+        summary_of(table, "x", quadratic=["x"])
+
+
+@pytest.mark.parametrize(
+    ("names", "quadratic", "way"),
+    [
+        (["zone", "night"], [], "GROUPED"),
+        (["zone", "income"], ["income"], "GROUPED"),
+        (["zone", "noise"], ["noise"], "FACTORED"),
+        (["zone", "noise"], [], "LOADED"),
+        (["noise"], ["noise"], "FACTORED"),
+    ],
+)
+def test_ways(names, quadratic, way, relation):
+    from pymc_fastlogp.tables.columns import column_of
+    from pymc_fastlogp.tables.expressions import expression_of_column
+
+    table = pymc_fastlogp.table(relation)
+    read = [expression_of_column(column_of(table[x]), table[x].type.dtype) for x in names]
+    assert table.plan(read, QuadraticIn(*quadratic)).way.name == way
