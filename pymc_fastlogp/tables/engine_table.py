@@ -256,7 +256,8 @@ class Table:
         self._check_unchanged()
         arrays = self._stored.read(*name)
         if arrays is None:
-            arrays = read()
+            with self._source.queries():
+                arrays = read()
             self._check_unchanged()
             self._stored.write(arrays, *name)
         return arrays

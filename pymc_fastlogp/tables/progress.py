@@ -78,6 +78,6 @@ class _ReadingLine(Progress):
         """Return the line with the current progress."""
         percent = self._percent()
         if percent >= 0:
-            self._tasks[self._task].total = 100
-            self._tasks[self._task].completed = percent
+            for task in self._tasks.values():
+                task.total, task.completed = 100, percent
         return super().get_renderables()

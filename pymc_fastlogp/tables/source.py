@@ -101,6 +101,16 @@ class Source:
                     yield rows[begin : begin + BATCH]
 
     @contextmanager
+    def queries(self) -> Iterator[None]:
+        """Name engine and files in errors of an engine that refuses a query. Errors of this package are ValueError or RuntimeError."""
+        try:
+            yield
+        except (MemoryError, RuntimeError, ValueError):
+            raise
+        except Exception as error:
+            raise RuntimeError(self._failure(error, [])) from error
+
+    @contextmanager
     def _errors(self, frame: Any) -> Iterator[None]:
         """Name engine, columns and files in errors of the engine; raise KeyboardInterrupt if DuckDB was interrupted."""
         try:
@@ -110,22 +120,24 @@ class Source:
         except Exception as error:
             if _is_interrupt(error):
                 raise KeyboardInterrupt from error
-            raise RuntimeError(self._failure(frame, error)) from error
+            raise RuntimeError(self._failure(error, _names(frame))) from error
 
-    def _failure(self, frame: Any, error: Exception) -> str:
-        """Return a sentence about an engine that raised, with files or columns and what to do."""
+    def _failure(self, error: Exception, names: Iterable[str]) -> str:
+        """Return a sentence about an engine that raised, with columns, files and what to do."""
         changed = self._changed_file()
         if changed is not None:
             return changed
         first, *_ = str(error).splitlines() or [type(error).__name__]
-        place = f" of {self.pattern}" if self.pattern else ""
+        own = _names(self.frame)
+        columns = ", ".join(x for x in names if x in own)
+        of_columns = f"the columns {columns} of " if columns else ""
+        place = self.pattern or "the table"
         advice = (
             "look at the files, or write them again"
             if self.pattern
             else "look at the frame's query"
         )
-        columns = ", ".join(_names(frame))
-        return f"{self.engine} could not read the columns {columns}{place}: {first.rstrip('.')}; {advice}, then call table() again."
+        return f"{self.engine} could not read {of_columns}{place}: {first.rstrip('.')}; {advice}, then call table() again."
 
 
 def _parts(frame: Any) -> Iterator[Any]:

@@ -20,7 +20,7 @@ def build(rows):
     with pm.Model() as model:
         zone, sigma = pm.Normal("zone", shape=23), pm.HalfNormal("sigma")
         pm.Poisson("tips", pm.math.exp(sigma * zone[rows["zone"]]), observed=rows["tips"])
-        pm.Normal("noise", sigma * rows["night"], 1, observed=rows["noise"])
+        pm.StudentT("noise", 4, mu=sigma * rows["night"], sigma=1, observed=rows["noise"])
         pm.Normal("other", zone, sigma, observed=np.zeros(23))
     return model
 
@@ -134,19 +134,29 @@ def test_the_log_likelihood_of_pymc_warns_of_first_rows(first, idata):
         pm.compute_log_likelihood(idata, model=model, progressbar=False, extend_inferencedata=False)
 
 
-def compile_by_nutpie(model):
-    pytest.importorskip("nutpie").compile_pymc_model(model)
-
-
-def find_map(model):
-    pm.find_MAP(model=model, progressbar=False, maxeval=1)
-
-
-@pytest.mark.parametrize("compile_model", [compile_by_nutpie, find_map])
-def test_other_doors_warn_of_first_rows(compile_model, first):
+def test_nutpie_warns_of_first_rows(first):
+    nutpie = pytest.importorskip("nutpie")
     model = build(pymc_fastlogp.table(first))
     with pytest.warns(UserWarning, match=r"first 400 rows of a table"):
-        compile_model(model)
+        nutpie.compile_pymc_model(model)
+
+
+def test_rows_that_are_merged_to_factors_have_no_log_likelihood(first, idata):
+    table = pymc_fastlogp.table(first)
+    with pm.Model() as model:
+        zone = pm.Normal("zone", shape=23)
+        pm.Normal("noise", zone[0], 1, observed=table["noise"])
+        pm.Poisson("tips", pm.math.exp(zone[table["zone"]]), observed=table["tips"])
+    options = {"model": model, "progressbar": False, "extend_inferencedata": False}
+    with pytest.raises(ValueError, match=r"^noise has no log likelihood of single rows, since"):
+        pymc_fastlogp.compute_log_likelihood(idata, **options)
+    found = pymc_fastlogp.compute_log_likelihood(idata, var_names=["tips"], **options)
+    assert [*found] == ["tips"]
+    # As the message says.
+    with table.use(first.limit(7)), warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        rows = pm.compute_log_likelihood(idata, **options)
+    assert rows["noise"].shape[2:] == (7,)
 
 
 def test_predictive_draws_do_not_warn(first, idata):

@@ -13,10 +13,18 @@ import pymc_fastlogp
 from pymc_fastlogp import file_cache
 from pymc_fastlogp.tables import progress
 from pymc_fastlogp.tables.columns import column_of
+from pymc_fastlogp.tables.expressions import expression_of_column
+from pymc_fastlogp.tables.plan import Plan, Way
 from pymc_fastlogp.tables.progress import progress_shown, reading
 from pymc_fastlogp.tables.source import Source
 
 pytestmark = pytest.mark.usefixtures("engines")
+
+
+def grouped(table, *names):
+    """Return the plan of the distinct rows of columns."""
+    columns = (column_of(table[name]) for name in names)
+    return Plan(Way.GROUPED, (*(expression_of_column(x, "int64") for x in columns),))
 
 
 @pytest.fixture
@@ -76,12 +84,12 @@ def test_an_interrupt_ends_the_query_and_stores_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv(file_cache.ENVIRONMENT_VARIABLE, str(tmp_path / "cache"))
     endless = duckdb.connect().sql("SELECT i % 3 AS x FROM range(1000000000000) t(i)")
     table = pymc_fastlogp.table(endless, key="endless")
-    x = column_of(table["x"])
+    plan = grouped(table, "x")
     files = [*tmp_path.rglob("*")]
     timer = Timer(0.5, _thread.interrupt_main)
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        table.rows([x])
+        table.rows(plan)
     timer.join()
     assert [*tmp_path.rglob("*")] == files
     # The engine takes the next query.
@@ -98,7 +106,7 @@ def file(relation, tmp_path):
 
 def test_a_damaged_page_is_an_error_that_names_file_and_columns(file):
     table = pymc_fastlogp.table(file)
-    zone, noise = column_of(table["zone"]), column_of(table["noise"])
+    plan = grouped(table, "zone", "noise")
     content = bytearray(file.read_bytes())
     middle = len(content) // 4
     content[middle : middle + len(content) // 2] = bytes(len(content) // 2)
@@ -107,7 +115,7 @@ def test_a_damaged_page_is_an_error_that_names_file_and_columns(file):
     source = table._source
     table._source = type(source)(source.frame, source.engine, source.pattern)
     with pytest.raises(RuntimeError) as raised:
-        table.rows([zone, noise])
+        table.rows(plan)
     text = str(raised.value)
     assert text.startswith(f"DuckDB could not read the columns zone, noise of {file}: ")
     assert text.endswith("; look at the files, or write them again, then call table() again.")
@@ -117,11 +125,11 @@ def test_a_damaged_page_is_an_error_that_names_file_and_columns(file):
 
 def test_a_file_that_vanishes_while_it_is_read_is_named(file, monkeypatch):
     table = pymc_fastlogp.table(file)
-    zone = column_of(table["zone"])
+    plan = grouped(table, "zone")
     monkeypatch.setattr(Source, "check_unchanged", lambda *_: None)
     file.unlink()
     with pytest.raises(RuntimeError, match=r"rides\.parquet has been removed since") as raised:
-        table.rows([zone])
+        table.rows(plan)
     assert raised.value.__cause__ is not None
 
 
@@ -132,7 +140,7 @@ def failing(frame):
 def polars_that_fails(relation):
     polars = pytest.importorskip("polars")
     frame = polars.from_arrow(relation.select("zone").to_arrow_table()).lazy()
-    return frame.map_batches(failing, schema=frame.collect_schema(), no_optimizations=True)
+    return frame.map_batches(failing, schema=frame.collect_schema())
 
 
 def dask_that_fails(relation):
@@ -145,7 +153,8 @@ def dask_that_fails(relation):
 def test_an_engine_that_raises_is_an_error_of_one_line(make, relation):
     table = pymc_fastlogp.table(make(relation))
     with pytest.raises(
-        RuntimeError, match=r"^(Polars|Dask) could not read the columns zone: .*the disk is gone"
+        RuntimeError,
+        match=r"^(Polars|Dask) could not read the columns zone of the table: .*the disk is gone",
     ) as raised:
         table["zone"]
     assert str(raised.value).endswith("; look at the frame's query, then call table() again.")
