@@ -2,11 +2,15 @@
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from pymc_fastlogp._upstream.duckdb import connection_of
 
 INSTALL = "pip install narwhals duckdb pyarrow"
 # Engines for which each expression of this package is tested, by narwhals' names.
@@ -43,7 +47,7 @@ class Source:
     files : tuple of (str, int, int)
         Path, size in bytes and time of change of each local file.
     connection : duckdb.DuckDBPyConnection, optional
-        Connection that reads the files.
+        Connection of DuckDB, if known.
     key : str, optional
         Name of the rows, by which a later process finds what was read of them.
     """
@@ -87,7 +91,7 @@ class Source:
         if not hasattr(frame, "collect"):
             return frame
         with self._errors(frame):
-            return frame.collect()
+            return _interruptible(self.connection, frame.collect)
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Yield all rows as narwhals DataFrames of at most :data:`BATCH` rows, in any order."""
@@ -95,10 +99,29 @@ class Source:
 
         frame = self.frame.select(columns)
         with self._errors(frame):
-            for part in _parts(frame):
+            for part in self._parts(frame):
                 rows = nw.from_native(part, eager_only=True)
                 for begin in range(0, len(rows), BATCH):
                     yield rows[begin : begin + BATCH]
+
+    def _parts(self, frame: Any) -> Iterator[Any]:
+        """Yield the rows of a narwhals frame as frames in memory, one at a time."""
+        native = frame.to_native()
+        match str(frame.implementation), hasattr(frame, "collect"):
+            case "duckdb", _:
+                import pyarrow
+
+                run = partial(_interruptible, self.connection)
+                reader = run(lambda: native.to_arrow_reader(BATCH))
+                while (batch := run(lambda: next(reader, None))) is not None:
+                    yield pyarrow.Table.from_batches([batch])
+            case "polars", True:
+                yield from native.collect_batches(chunk_size=BATCH)
+            case "dask", _:
+                for part in native.partitions:
+                    yield part.compute()
+            case _:
+                yield native
 
     @contextmanager
     def queries(self) -> Iterator[None]:
@@ -140,22 +163,19 @@ class Source:
         return f"{self.engine} could not read {of_columns}{place}: {first.rstrip('.')}; {advice}, then call table() again."
 
 
-def _parts(frame: Any) -> Iterator[Any]:
-    """Yield the rows of a narwhals frame as frames in memory, one at a time."""
-    native = frame.to_native()
-    match str(frame.implementation), hasattr(frame, "collect"):
-        case "duckdb", _:
-            import pyarrow
-
-            for batch in native.to_arrow_reader(BATCH):
-                yield pyarrow.Table.from_batches([batch])
-        case "polars", True:
-            yield from native.collect_batches(chunk_size=BATCH)
-        case "dask", _:
-            for part in native.partitions:
-                yield part.compute()
-        case _:
-            yield native
+def _interruptible[T](connection: Any, query: Callable[[], T]) -> T:
+    """Run a query, so that Ctrl-C ends it: DuckDB does not look for signals while only its own threads work."""
+    if connection is None:
+        return query()
+    with ThreadPoolExecutor(1) as pool:
+        result = pool.submit(query)
+        try:
+            return result.result()
+        except KeyboardInterrupt:
+            while not result.done():  # the query may not have started
+                connection.interrupt()
+                wait([result], timeout=0.1)
+            raise
 
 
 def _names(frame: Any) -> list[str]:
@@ -207,7 +227,8 @@ def source_of(rows: Any, key: str | None = None) -> Source:
             f"table() does not read {type(rows).__module__}.{type(rows).__qualname__}: give a path of Parquet or CSV files, or a frame of"
             f" {', '.join(ENGINES.values())}."
         )
-    return Source(frame, engine, key=key)
+    connection = connection_of(frame.to_native()) if engine == ENGINES["duckdb"] else None
+    return Source(frame, engine, connection=connection, key=key)
 
 
 def _source_of_files(pattern: str, key: str | None) -> Source:

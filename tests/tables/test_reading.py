@@ -1,22 +1,26 @@
 """Progress, interrupts and errors of engines while a table is read."""
 
-import _thread
+import os
+import signal
+import subprocess
+import sys
+import time
 from io import StringIO
+from textwrap import dedent
 from threading import Timer
 
-import numpy as np
 import pymc as pm
 import pytest
 from rich.console import Console
 
 import pymc_fastlogp
-from pymc_fastlogp import file_cache
 from pymc_fastlogp.tables import progress
 from pymc_fastlogp.tables.columns import column_of
 from pymc_fastlogp.tables.expressions import expression_of_column
 from pymc_fastlogp.tables.plan import Plan, Way
 from pymc_fastlogp.tables.progress import progress_shown, reading
 from pymc_fastlogp.tables.source import Source
+from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.usefixtures("engines")
 
@@ -79,22 +83,45 @@ def test_duckdb_tells_its_progress(files):
     assert -1 <= percent[0] <= 100
 
 
-def test_an_interrupt_ends_the_query_and_stores_nothing(tmp_path, monkeypatch):
-    duckdb = pytest.importorskip("duckdb")
-    monkeypatch.setenv(file_cache.ENVIRONMENT_VARIABLE, str(tmp_path / "cache"))
-    endless = duckdb.connect().sql("SELECT i % 3 AS x FROM range(1000000000000) t(i)")
+READS_WITHOUT_END = """
+    import signal
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    import duckdb
+    import pymc as pm
+    import pymc_fastlogp
+    from pymc_fastlogp.models.table_rows import without_tables
+    connection = duckdb.connect()
+    endless = connection.sql("SELECT i % 3 AS x FROM range(1000000000000) t(i)")
     table = pymc_fastlogp.table(endless, key="endless")
-    plan = grouped(table, "x")
-    files = [*tmp_path.rglob("*")]
-    timer = Timer(0.5, _thread.interrupt_main)
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        table.rows(plan)
-    timer.join()
-    assert [*tmp_path.rglob("*")] == files
-    # The engine takes the next query.
-    np.testing.assert_array_equal(table["x"].get_value()[:4], [0, 1, 2, 0])
-    assert len(table._collect(table._source.frame.head(3))) == 3
+    with pm.Model() as model:
+        pm.Poisson("x", pm.math.exp(pm.Normal("a")), observed=table["x"])
+    without_tables(model, first_rows=True)
+    print("ready", flush=True)
+    try:
+        without_tables(model)
+    except KeyboardInterrupt:
+        print(connection.sql("SELECT 3").fetchall())
+"""
+
+
+def test_an_interrupt_ends_the_query_and_stores_nothing(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", dedent(READS_WITHOUT_END)],
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY), "PYMC_FASTLOGP_CACHE": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout.readline() == "ready\n"
+        files = {*tmp_path.iterdir()}
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert output == "[(3,)]\n", errors
+    assert {*tmp_path.iterdir()} == files
 
 
 @pytest.fixture
