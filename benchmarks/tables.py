@@ -7,7 +7,7 @@ Each combination runs in a process of its own. DuckDB makes the rows on the fly 
 - *reduce*: ask the engine for the distinct rows with their counts;
 - *compile*, with an empty cache of models;
 - *sample*: four chains of 1000 draws after 500 tuning draws;
-- *query*: the same ``GROUP BY`` by DuckDB alone, for comparison.
+- *query*: the same ``GROUP BY`` by DuckDB alone, for comparison, if the rows were grouped.
 """
 
 import argparse
@@ -35,7 +35,11 @@ CAST(hash(i) % {N_ZONES} AS INTEGER) AS zone,
 CAST(hash(i + 7) % 2 AS TINYINT) AS night,
 CAST(hash(i * 31 + 13) % (3 + hash(i) % {N_ZONES} % 5) AS TINYINT) AS tips,
 CAST(hash(i + 19) % 4 AS TINYINT) AS rank,
-CAST(hash(i + 23) % 60 AS DOUBLE) / 20 - 1.5 AS income
+CAST(hash(i + 23) % 60 AS DOUBLE) / 20 - 1.5 AS income,
+CAST(hash(i + 29) % 1000 AS SMALLINT) AS place,
+hash(i + 31) / 1.8446744073709552e19 AS distance,
+hash(i + 37) / 1.8446744073709552e19 AS hours,
+hash(i + 29) % 1000 / 500 + hash(i + 31) / 1.8446744073709552e19 + hash(i + 41) / 1.8446744073709552e19 AS fare
 """
 
 
@@ -84,8 +88,18 @@ def student_t(rows: Any) -> pm.Model:
     return model
 
 
+def gaussian(rows: Any) -> pm.Model:
+    """Continuous outcomes by 1000 places and two continuous covariates."""
+    with pm.Model() as model:
+        mu, tau, sigma = pm.Normal("mu"), pm.HalfNormal("tau"), pm.HalfNormal("sigma")
+        a, b = pm.Normal("a", mu, tau, shape=1000), pm.Normal("b", shape=2)
+        predictor = a[rows["place"]] + b[0] * rows["distance"] + b[1] * rows["hours"]
+        pm.Normal("fare", predictor, sigma, observed=rows["fare"])
+    return model
+
+
 MODELS: dict[str, Callable[[Any], pm.Model]] = {
-    x.__name__: x for x in (counts, logit, ordered, student_t)
+    x.__name__: x for x in (counts, logit, ordered, student_t, gaussian)
 }
 ENGINES = ("duckdb", "parquet", "polars", "pandas", "dask")
 
@@ -141,6 +155,7 @@ def measure(model: str, engine: str, n_rows: int, file: Path, threads: int) -> M
 
     import pymc_fastlogp
     from pymc_fastlogp.models.table_rows import without_tables
+    from pymc_fastlogp.tables.plan import Way
 
     rows = source(engine, n_rows, file, threads)
     times = [time.perf_counter()]
@@ -157,7 +172,7 @@ def measure(model: str, engine: str, n_rows: int, file: Path, threads: int) -> M
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     [read] = tables.values()
     query = 0.0
-    if engine in ("duckdb", "parquet"):
+    if engine in ("duckdb", "parquet") and read.plan.way is Way.GROUPED:
         relation = rows if engine == "duckdb" else duckdb.read_parquet(str(file))
         names = ", ".join(read.columns)
         begin = time.perf_counter()

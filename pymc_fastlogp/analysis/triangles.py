@@ -59,8 +59,9 @@ def _block_triangles(
     for blocks in np.split(np.arange(len(cell)), np.flatnonzero(np.diff(chunk)) + 1):
         start = begin[blocks[0]]
         rows = slice(start, begin[blocks[-1]] + length[blocks[-1]])
-        of_rows = weights[rows] if len(weights) > 1 else weights
-        weighted = read(rows) * of_rows[:, None]
+        weighted = read(rows)
+        if len(weights) > 1 or weights[0] != 1:
+            weighted = weighted * (weights[rows] if len(weights) > 1 else weights)[:, None]
         found[blocks] = _adjacent_triangles(weighted, begin[blocks] - start, length[blocks])
     return found
 
@@ -73,8 +74,8 @@ def _adjacent_triangles(rows: np.ndarray, begin: np.ndarray, length: np.ndarray)
     for size in np.unique(padded):
         alike = np.flatnonzero(padded == size)
         at = begin[alike, None] + np.arange(size)
-        is_row = np.arange(size) < length[alike, None]
-        of_block = np.where(is_row[:, :, None], rows[np.where(is_row, at, 0)], 0)
+        of_block = np.take(rows, at, axis=0, mode="clip")
+        of_block[np.arange(size) >= length[alike, None]] = 0
         upper = np.linalg.qr(of_block, mode="r")
         found[alike, : upper.shape[1]] = upper
     return found

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cached_property, reduce
 from typing import Any
 
@@ -317,7 +317,7 @@ class Table:
         width = n_points(len(plan.others)) * (1 + len(plan.expressions))
         most = int(free_memory() / (2 * PEAK * BYTES * width))
         summary = (
-            self._grouped_cells(columns, most, plan.way is Way.LOADED)
+            self._grouped_cells(plan, columns, most)
             if plan.is_of_columns
             else self._merged(plan, columns, most)
         )
@@ -335,33 +335,33 @@ class Table:
         frame = self._collect(self._select(columns))
         return {x: self._values(x, frame) for x in columns}
 
-    def _grouped_cells(self, columns: Sequence[Column], most: int, is_doubtful: bool) -> Cells:
+    def _grouped_cells(self, plan: Plan, columns: Sequence[Column], most: int) -> Cells:
         """Return the distinct rows of columns, of which the engine counts at most ``most``."""
         names, frame = _names(columns), self._select(columns)
-        if is_doubtful and self._n_distinct(frame.head(4 * most), names) > most:
-            raise ValueError(self._too_many(columns, most))
+        if plan.way is Way.LOADED and self._n_distinct(frame.head(4 * most), names) > most:
+            raise ValueError(self._too_many(plan, most))
         grouped = self._grouped(frame, names, most)
         if len(grouped) > most:
-            raise ValueError(self._too_many(columns, most))
+            raise ValueError(self._too_many(plan, most))
         values = {str(k): self._values(x, grouped) for k, x in enumerate(columns)}
         return Cells.summarize(values, grouped[_free_name(names)].to_numpy())
 
     def _merged(self, plan: Plan, columns: Sequence[Column], most: int) -> Summary:
         """Return the summary of all batches. Batches are merged as a balanced tree, so that rounding grows with the logarithm of their number."""
         parts: list[tuple[int, Summary]] = []
-        for rows in self._source.batches(_names(columns)):
-            if not len(rows):
-                continue
-            level, part = 0, _summary(plan, {x: self._values(x, rows) for x in columns})
-            while parts and parts[-1][0] == level:
-                level, part = level + 1, parts.pop()[1].merge(part)
-            parts.append((level, part))
-            report(sum(x.n_rows for _, x in parts), sum(x.n_cells for _, x in parts))
-            if part.n_cells > most:
-                raise ValueError(self._too_many(columns, most))
-        [*_, (_, summary)] = parts
-        for _, part in parts[-2::-1]:
-            summary = part.merge(summary)
+        # Engines answer no other question before the batches are closed.
+        with closing(self._source.batches(_names(columns))) as batches:
+            for rows in batches:
+                level, part = 0, _summary(plan, {x: self._values(x, rows) for x in columns})
+                while parts and parts[-1][0] == level:
+                    level, part = level + 1, parts.pop()[1].merge(part)
+                parts.append((level, part))
+                report(sum(x.n_rows for _, x in parts), sum(x.n_cells for _, x in parts))
+                if part.n_cells > most:
+                    break
+        summary = reduce(lambda merged, part: part.merge(merged), (x for _, x in reversed(parts)))
+        if summary.n_cells > most:
+            raise ValueError(self._too_many(plan, most))
         return summary
 
     def _grouped(self, frame: Any, names: list[str], most: int) -> Any:
@@ -378,9 +378,10 @@ class Table:
         groups = frame.group_by(names).agg(nw.len().alias(_free_name(names)))
         return int(self._collect(groups.select(nw.len().alias("n")))["n"][0])
 
-    def _too_many(self, columns: Sequence[Column], most: int) -> str:
-        sample = self._sample((*columns,))
-        named = {x.name: len(np.unique(values)) for x, values in sample.items()}
+    def _too_many(self, plan: Plan, most: int) -> str:
+        columns, keys = self._in_order(plan.expressions), self._in_order(plan.keys)
+        sample = self._sample(columns)
+        named = {x.name: len(np.unique(sample[x])) for x in keys}
         worst = max(named, key=lambda name: named[name])
         size = as_text(BYTES * self.n_rows * len(columns))
         return (
@@ -398,7 +399,7 @@ class Table:
         if column.is_coded:
             return self._encoded(name, values)
         if dtype.is_float() or dtype.is_decimal():
-            values = values.astype(config.floatX)
+            values = values.astype(config.floatX, copy=False)
             if not np.isfinite(values).all():
                 what = "NaN" if np.isnan(values).any() else "infinite values"
                 raise ValueError(_fix(name, f"has {what}"))
@@ -406,8 +407,8 @@ class Table:
         if dtype.is_integer():
             if len(values) and values.max() > np.iinfo(np.int64).max:
                 raise ValueError(f'column "{name}" has integers beyond int64: cast it to float.')
-            return values.astype(np.int64)
-        return values.astype(bool)
+            return values.astype(np.int64, copy=False)
+        return values.astype(bool, copy=False)
 
     def _encoded(self, name: str, values: np.ndarray) -> np.ndarray:
         levels = self._sorted_levels(name)

@@ -117,7 +117,12 @@ def _text(node: Apply, texts: Mapping[Variable, str]) -> str | None:
     symbol = SYMBOLS.get(type(op))
     if symbol is not None:
         return f"({f' {symbol} '.join(of_inputs)})"
-    return f"{op}({', '.join(of_inputs)})"
+    return f"{op}({', '.join(map(_bare, of_inputs))})"
+
+
+def _bare(text: str) -> str:
+    """Return a text without the parentheses around a sum, a product or another operation with a symbol."""
+    return text[1:-1] if text.startswith("(") else text
 
 
 def _expression(x: Variable, text: str) -> Expression:
@@ -131,5 +136,4 @@ def _expression(x: Variable, text: str) -> Expression:
     inputs = {placeholder: placeholder.type() for placeholder in columns}
     # Once per batch of many rows, so that Python is fast enough, and nothing is compiled.
     compiled = function([*inputs.values()], clone_replace(x, inputs), mode=Mode("py", None))
-    text = text[1:-1] if text.startswith("(") else text
-    return Expression(text, (*columns.values(),), x.type.dtype, compiled)
+    return Expression(_bare(text), (*columns.values(),), x.type.dtype, compiled)

@@ -77,16 +77,16 @@ class Factors:
     ) -> "Factors":
         """Return the factors of rows, of which there is at least one."""
         keys = {name: without_negative_zero(x) for name, x in keys.items()}
-        x = np.column_stack([*others.values()]).astype(np.float64, copy=False)
-        order, starts = sort_by_cell(keys, len(x))
-        counts = np.diff(starts, append=len(x))
-        x = x[order]
-        centers = x[starts]
-        rows = np.ones((len(x), x.shape[1] + 1))
-        np.subtract(x, np.repeat(centers, counts, axis=0), out=rows[:, 1:])
+        rows = np.column_stack([np.ones(len(next(iter(others.values())))), *others.values()])
+        order, starts = sort_by_cell(keys, len(rows))
+        first, counts = order[starts], np.diff(starts, append=len(rows))
+        centers = rows[first]
+        centers[:, 0] = 0
+        rows = np.take(rows, order, axis=0)
+        rows -= np.repeat(centers, counts, axis=0)
         upper = triangles(rows.__getitem__, np.ones(1), counts)
-        of_cells = {name: key[order[starts]] for name, key in keys.items()}
-        return cls(of_cells, tuple(others), counts, centers, _signed(upper))
+        of_cells = {name: x[first] for name, x in keys.items()}
+        return cls(of_cells, tuple(others), counts, centers[:, 1:], _signed(upper))
 
     def merge(self, other: "Factors") -> "Factors":
         """Return the factors of the rows of both."""

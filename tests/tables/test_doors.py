@@ -108,7 +108,7 @@ def test_explain_names_the_query(model):
 def test_explain_says_that_rows_are_loaded(relation):
     table = pymc_fastlogp.table(relation)
     with pm.Model() as model:
-        pm.StudentT("noise", 4, pm.Normal("a"), 1, observed=table["noise"])
+        pm.StudentT("noise", 4, mu=pm.Normal("a"), sigma=1, observed=table["noise"])
     [first, *_] = pymc_fastlogp.explain(model).sentences()
     assert first == f"noise: {N} rows of a table are loaded, since rows of noise hardly repeat."
 

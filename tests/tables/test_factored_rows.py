@@ -5,6 +5,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.rewriting.utils import rewrite_graph
 
 import pymc_fastlogp
 from pymc_fastlogp.models.table_rows import without_tables
@@ -88,7 +89,7 @@ def gamma_potential(rows):
 # Models, with the number of factors.
 MODELS = {
     by_group: 23,
-    several_covariates: 3,
+    several_covariates: 6,
     matrix: 1,
     shared_intercept: 1,
     large_means: 23,
@@ -107,12 +108,19 @@ def test_density_is_that_of_all_rows_in_memory(build, relation, columns):
     assert_equal_densities(reduced, build(columns))
 
 
-@pytest.mark.parametrize("build", [by_group, several_covariates])
-def test_density_is_equal_for_each_engine(build, source, columns, monkeypatch):
+def test_density_is_equal_for_each_engine(source, columns, monkeypatch):
     monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 17_000)
+
+    def build(rows):
+        with pm.Model() as model:
+            a, b, sigma = pm.Normal("a", shape=3), pm.Normal("b"), pm.HalfNormal("sigma")
+            mu = a[rows["size"]] + b * rows["noise"]
+            pm.Normal("y", mu, sigma, observed=rows["noise"] + rows["income"])
+        return model
+
     reduced, tables = without_tables(build(pymc_fastlogp.table(source)))
     assert tables["y"].rows.n_rows == N
-    assert tables["y"].rows.n_cells == MODELS[build]
+    assert tables["y"].rows.n_cells == 3
     assert_equal_densities(reduced, build(columns))
 
 
@@ -135,14 +143,17 @@ def test_posterior_of_large_means_has_the_digits_of_the_spread(relation):
     precision = np.exp(-2 * np.longdouble(0.25))
     terms = -precision * residual**2 / 2 - np.log(2 * np.pi) / 2 - np.longdouble(0.25)
     likelihood = reduced.logp(vars=[reduced["y"]])
+    # As compile_pymc_model does before the gradient.
+    likelihood = rewrite_graph(likelihood, include=["canonicalize", "stabilize"])
     values = [reduced.rvs_to_values[reduced[name]] for name in ("a", "b", "sigma")]
     function = pytensor.function(values, [likelihood, *pt.grad(likelihood, values)], mode="NUMBA")
     logp, of_a, of_b, of_sigma = function(*point.values())
     assert abs(logp - terms.sum()) <= 1e-12 * np.abs(terms).sum()
-    expected = np.bincount(zone, precision * residual)
-    sizes = np.bincount(zone, np.abs(precision * residual))
+    means = precision * residual
+    expected = np.array([means[zone == k].sum() for k in range(N_ZONES)])
+    sizes = np.array([np.abs(means[zone == k]).sum() for k in range(N_ZONES)])
     assert (np.abs(of_a - expected) <= 1e-12 * sizes).all()
-    slopes = precision * residual * x
+    slopes = means * x
     assert abs(of_b - slopes.sum()) <= 1e-12 * np.abs(slopes).sum()
     scales = precision * residual**2
     assert abs(of_sigma - (scales - 1).sum()) <= 1e-12 * (scales + 1).sum()
@@ -195,7 +206,7 @@ OTHERS = {
     "product_of_columns": lambda t, a: pm.Normal(
         "y", a * t["noise"] * (a * t["noise"]), 1, observed=t["income"]
     ),
-    "student_t": lambda t, a: pm.StudentT("y", 4, a, 1, observed=t["noise"]),
+    "student_t": lambda t, a: pm.StudentT("y", 4, mu=a, sigma=1, observed=t["noise"]),
     "truncated": lambda t, a: pm.Truncated("y", pm.Normal.dist(a, 1), lower=0, observed=t["noise"]),
     "logit": lambda t, a: pm.Bernoulli("y", logit_p=a * t["noise"], observed=t["night"]),
 }
@@ -284,7 +295,9 @@ def test_refuses_more_cells_than_fit_into_memory(monkeypatch):
         "SELECT CASE WHEN i < 100000 THEN i % 10 ELSE i END AS key, hash(i) / 1e19 AS x FROM range(300000) r(i)"
     )
     monkeypatch.setattr("pymc_fastlogp.tables.engine_table.free_memory", lambda: 10_000_000)
-    with pytest.raises(ValueError, match=r"^the columns key, x have more than \d+ distinct rows"):
+    with pytest.raises(
+        ValueError, match=r"^the columns key have more than \d+ distinct rows.*: round key to"
+    ):
         summary_of(pymc_fastlogp.table(frame), "key", "x", quadratic=["x"])
 
 

@@ -48,7 +48,7 @@ DEGREES = {
     "repeated": (pt.full((3,), X.sum()), 1),
     "normal": (logp(pm.Normal.dist(A + X * B, pt.exp(A)), Y), 2),
     "normal_of_another_scale": (logp(pm.Normal.dist(A, pt.exp(X)), Y), inf),
-    "student_t": (logp(pm.StudentT.dist(3, A, 1), X), inf),
+    "student_t": (logp(pm.StudentT.dist(3, mu=A, sigma=1), X), inf),
     "logit": (logp(pm.Bernoulli.dist(logit_p=A + X), INDEX), inf),
 }
 

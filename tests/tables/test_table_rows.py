@@ -97,7 +97,7 @@ def test_rows_that_hardly_repeat_are_loaded(source, columns):
         with pm.Model() as model:
             a, b, sigma = pm.Normal("a", shape=N_ZONES), pm.Normal("b"), pm.HalfNormal("sigma")
             mu = a[rows["zone"]] + b * rows["income"]
-            pm.StudentT("noise", 4, mu, sigma, observed=rows["noise"])
+            pm.StudentT("noise", 4, mu=mu, sigma=sigma, observed=rows["noise"])
         return model
 
     reduced, tables = without_tables(build(pymc_fastlogp.table(source)))
