@@ -1,7 +1,7 @@
 """``predict_to_parquet``: posterior predictive draws for all rows of a table, in batches."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,8 +77,9 @@ def predict_to_parquet(
     }
     n_rows = 0
     shown = progress_line("0 rows predicted") if progressbar else nullcontext(lambda _: None)
-    with _new_file(Path(path)) as write, shown as show:
-        for batch in new.batches(batch_size):
+    batches = closing(new.batches(batch_size))
+    with _new_file(Path(path)) as write, shown as show, batches as frames:
+        for batch in frames:
             with of_model.use(batch, predicted=only_observed):
                 write(batch.to_arrow(), predict(len(batch)))
             n_rows += len(batch)

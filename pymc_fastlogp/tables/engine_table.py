@@ -1,7 +1,7 @@
 """The public :func:`table`: columns of a table as placeholders in a model, and its distinct rows."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property, reduce
 from typing import Any
@@ -155,7 +155,7 @@ class Table:
         """Return whether the summary of a plan was found on disk, which a process before has read."""
         return all(plan in x._plans_from_disk for x in (self, *self._added))
 
-    def batches(self, size: int) -> Iterator[Any]:
+    def batches(self, size: int) -> Generator[Any]:
         """Yield all rows as narwhals DataFrames of at most ``size`` rows, in any order."""
         for part in (self, *self._added):
             part._check_unchanged()
@@ -443,6 +443,8 @@ class Table:
     def _placeholder(self, column: Column) -> SharedVariable:
         if column not in self._placeholders:
             self._refuse_others(column)
+            if column.is_coded:  # known before batches of rows are read
+                self._sorted_levels(column.name)
             name = ("first rows", column.name, column.is_coded)
             [values] = self._part(
                 name, lambda: {"values": self._values(column, self._head)}
