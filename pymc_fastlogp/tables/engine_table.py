@@ -1,7 +1,10 @@
 """The public :func:`table`: columns of a table as placeholders in a model, and its distinct rows."""
 
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import cached_property, reduce
 from typing import Any
@@ -15,9 +18,16 @@ from pymc_fastlogp.tables.cells import AllRows, Cells, Summary
 from pymc_fastlogp.tables.columns import Column, placeholder
 from pymc_fastlogp.tables.disk import StoredParts, arrays_of, summary_of
 from pymc_fastlogp.tables.expressions import Expression, expression_of_column
-from pymc_fastlogp.tables.factors import Factors
 from pymc_fastlogp.tables.memory import as_text, free_memory
-from pymc_fastlogp.tables.plan import N_SAMPLE, Density, Plan, Way, n_points, plan_of
+from pymc_fastlogp.tables.plan import (
+    N_SAMPLE,
+    Density,
+    Plan,
+    Way,
+    n_points,
+    plan_of,
+    summarize,
+)
 from pymc_fastlogp.tables.progress import reading, report
 from pymc_fastlogp.tables.source import Source, source_of
 
@@ -27,6 +37,8 @@ N_PLACEHOLDER = 1000
 PEAK = 8
 BYTES = 8
 MAX_LEVELS = 1_000_000
+# Threads that summarize batches; each needs the memory of a few batches.
+N_THREADS = min(os.cpu_count() or 1, 4)
 
 
 class Table:
@@ -149,7 +161,7 @@ class Table:
     def first_rows(self, plan: Plan) -> Summary:
         """Return the summary of the rows that the placeholders hold."""
         values = {x: self._placeholders[x].get_value() for x in self._in_order(plan.expressions)}
-        return _summary(plan, values)
+        return summarize(plan, plan.values(values))
 
     def is_from_disk(self, plan: Plan) -> bool:
         """Return whether the summary of a plan was found on disk, which a process before has read."""
@@ -312,7 +324,7 @@ class Table:
     def _read(self, plan: Plan) -> Summary:
         columns = self._in_order(plan.expressions)
         if plan.way is Way.LOADED and self._fits(columns):
-            return _summary(plan, self._all_values(columns))
+            return summarize(plan, plan.values(self._all_values(columns)))
         # Half of the memory for cells, since a merge holds two summaries.
         width = n_points(len(plan.others)) * (1 + len(plan.expressions))
         most = int(free_memory() / (2 * PEAK * BYTES * width))
@@ -350,19 +362,35 @@ class Table:
         """Return the summary of all batches. Batches are merged as a balanced tree, so that rounding grows with the logarithm of their number."""
         parts: list[tuple[int, Summary]] = []
         # Engines answer no other question before the batches are closed.
-        with closing(self._source.batches(_names(columns))) as batches:
-            for rows in batches:
-                level, part = 0, _summary(plan, {x: self._values(x, rows) for x in columns})
+        with closing(self._summaries(plan, columns)) as summaries:
+            for part in summaries:
+                level, merged = 0, part
                 while parts and parts[-1][0] == level:
-                    level, part = level + 1, parts.pop()[1].merge(part)
-                parts.append((level, part))
+                    level, merged = level + 1, parts.pop()[1].merge(merged)
+                parts.append((level, merged))
                 report(sum(x.n_rows for _, x in parts), sum(x.n_cells for _, x in parts))
-                if part.n_cells > most:
+                if merged.n_cells > most:
                     break
         summary = reduce(lambda merged, part: part.merge(merged), (x for _, x in reversed(parts)))
         if summary.n_cells > most:
             raise ValueError(self._too_many(plan, most))
         return summary
+
+    def _summaries(self, plan: Plan, columns: Sequence[Column]) -> Generator[Summary]:
+        """Yield the summaries of batches, in order. Threads summarize while the next batches are read."""
+        with (
+            closing(self._source.batches(_names(columns))) as batches,
+            ThreadPoolExecutor(N_THREADS) as threads,
+        ):
+            pending = deque[Future[Summary]]()
+            for rows in batches:
+                # Functions of PyTensor are called by one thread at a time.
+                values = plan.values({x: self._values(x, rows) for x in columns})
+                pending.append(threads.submit(summarize, plan, values))
+                if len(pending) > N_THREADS:
+                    yield pending.popleft().result()
+            for following in pending:
+                yield following.result()
 
     def _grouped(self, frame: Any, names: list[str], most: int) -> Any:
         """Return at most ``most + 1`` distinct rows, with their counts."""
@@ -536,18 +564,6 @@ def table(source: Any, *, key: str | None = None) -> Table:
     n: 10000 rows of a table are 2 distinct rows with counts (pandas: GROUP BY n, shop).
     """
     return Table(source_of(source, key))
-
-
-def _summary(plan: Plan, columns: Mapping[Column, np.ndarray]) -> Summary:
-    """Return the summary of rows in memory."""
-    keys = {str(k): x.values(columns) for k, x in enumerate(plan.keys)}
-    match plan.way:
-        case Way.LOADED:
-            return AllRows(keys)
-        case Way.FACTORED:
-            others = {str(k): x.values(columns) for k, x in enumerate(plan.others, len(keys))}
-            return Factors.summarize(keys, others)
-    return Cells.summarize(keys)
 
 
 def _merged(a: Summary, b: Summary) -> Summary:

@@ -22,8 +22,10 @@ from typing import Protocol
 
 import numpy as np
 
-from pymc_fastlogp.tables.cells import Cells
+from pymc_fastlogp.tables.cells import AllRows, Cells, Summary
+from pymc_fastlogp.tables.columns import Column
 from pymc_fastlogp.tables.expressions import Expression
+from pymc_fastlogp.tables.factors import Factors
 
 # Rows of the sample.
 N_SAMPLE = 100_000
@@ -64,6 +66,10 @@ class Plan:
     def expressions(self) -> tuple[Expression, ...]:
         """Return the expressions whose values are needed."""
         return (*self.keys, *self.others)
+
+    def values(self, columns: Mapping[Column, np.ndarray]) -> list[np.ndarray]:
+        """Return the values of the expressions in some rows."""
+        return [x.values(columns) for x in self.expressions]
 
     @property
     def is_of_columns(self) -> bool:
@@ -112,6 +118,18 @@ def plan_of(
     if evaluated <= MAX_DISTINCT_SHARE * n_distinct:
         return Plan(Way.EVALUATED, (*expressions,))
     return grouped if n_distinct <= MAX_DISTINCT_SHARE * n_rows else Plan(Way.LOADED, (*columns,))
+
+
+def summarize(plan: Plan, values: Sequence[np.ndarray]) -> Summary:
+    """Return the summary of rows, from the values of the expressions of a plan. Columns of a summary are named by their place in the plan."""
+    named = {str(k): x for k, x in enumerate(values)}
+    keys = {name: named.pop(name) for name in [*named][: len(plan.keys)]}
+    match plan.way:
+        case Way.LOADED:
+            return AllRows(keys)
+        case Way.FACTORED:
+            return Factors.summarize(keys, named)
+    return Cells.summarize(keys)
 
 
 def n_points(n_others: int) -> int:

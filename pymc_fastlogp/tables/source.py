@@ -3,9 +3,10 @@
 import glob
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ class Source:
         if not hasattr(frame, "collect"):
             return frame
         with self._errors(frame):
-            return _in_thread(frame.collect, self.connection)
+            return _interruptible(frame.collect, self.connection)
 
     def batches(self, columns: Sequence[str]) -> Generator[Any]:
         """Yield all rows as narwhals DataFrames of at most :data:`BATCH` rows, in any order."""
@@ -98,7 +99,7 @@ class Source:
 
         frame = self.frame.select(columns)
         with self._errors(frame):
-            for part in _read_ahead(_parts(frame), self.connection):
+            for part in _parts(frame, self.connection):
                 rows = nw.from_native(part, eager_only=True)
                 for begin in range(0, len(rows), BATCH):
                     yield rows[begin : begin + BATCH]
@@ -143,44 +144,32 @@ class Source:
         return f"{self.engine} could not read {of_columns}{place}: {first.rstrip('.')}; {advice}, then call table() again."
 
 
-def _in_thread[T](query: Callable[[], T], connection: Any) -> T:
-    """Run a query in a thread, so that Ctrl-C ends the query, if the connection is known."""
+def _interruptible[T](query: Callable[[], T], connection: Any) -> T:
+    """Run a query of DuckDB, so that Ctrl-C ends it: DuckDB does not look for signals while only its own threads work."""
     if connection is None:
         return query()
     with ThreadPoolExecutor(1) as thread:
-        return _result(thread.submit(query), connection)
-
-
-def _result[T](query: Future[T], connection: Any) -> T:
-    """Return the result of a query. DuckDB does not look for Ctrl-C while its own threads work, so its connection is told."""
-    try:
-        return query.result()
-    except KeyboardInterrupt:
-        while not query.done():  # the query may not have started
-            if connection is not None:
+        result = thread.submit(query)
+        try:
+            return result.result()
+        except KeyboardInterrupt:
+            while not result.done():  # the query may not have started
                 connection.interrupt()
-            wait([query], timeout=0.1)
-        raise
+                wait([result], timeout=0.1)
+            raise
 
 
-def _read_ahead(parts: Generator[Any], connection: Any) -> Iterator[Any]:
-    """Yield parts. A thread reads the next part meanwhile."""
-    with closing(parts), ThreadPoolExecutor(1) as thread:
-        following = thread.submit(next, parts, None)
-        while (part := _result(following, connection)) is not None:
-            following = thread.submit(next, parts, None)
-            yield part
-
-
-def _parts(frame: Any) -> Generator[Any]:
+def _parts(frame: Any, connection: Any) -> Iterator[Any]:
     """Yield the rows of a narwhals frame as frames in memory, one at a time."""
     native = frame.to_native()
     match str(frame.implementation), hasattr(frame, "collect"):
         case "duckdb", _:
             import pyarrow
 
-            with native.to_arrow_reader(BATCH) as reader:
-                for batch in reader:
+            with _interruptible(lambda: native.to_arrow_reader(BATCH), connection) as reader:
+                while (
+                    batch := _interruptible(partial(next, reader, None), connection)
+                ) is not None:
                     yield pyarrow.Table.from_batches([batch])
         case "polars", True:
             yield from native.collect_batches(chunk_size=BATCH)

@@ -138,3 +138,22 @@ def test_the_compiled_model_is_found_on_disk(model, relation, tmp_path, monkeypa
     assert n_files
     assert len([*tmp_path.rglob("*")]) == n_files
     assert "not kept on disk" not in caplog.text
+
+
+def test_doors_take_factors_of_continuous_rows(relation):
+    table = pymc_fastlogp.table(relation)
+    with pm.Model() as model:
+        a, b, sigma = pm.Normal("a", shape=N_ZONES), pm.Normal("b"), pm.HalfNormal("sigma")
+        mu = a[table["zone"]] + b * table["income"]
+        pm.Normal("y", mu, sigma, observed=table["noise"])
+    [first, *_] = pymc_fastlogp.explain(model).sentences()
+    assert first == (
+        f"y: {N} rows of a table are 23 triangular factors of 1, noise, income by zone (DuckDB: zone, income, noise in batches)."
+    )
+    assert pymc_fastlogp.verify(model, n_random=1)
+    idata = pymc_fastlogp.sample(
+        100, tune=200, chains=2, random_seed=1, progressbar=False, quiet=True, model=model
+    )
+    np.testing.assert_allclose(idata.posterior["sigma"].mean(), np.sqrt(1 / 12), rtol=0.01)
+    assert float(idata.constant_data["y_n_rows"].sum()) == pytest.approx(N, rel=1e-12)
+    assert idata.observed_data["y"].shape == idata.constant_data["y_n_rows"].shape

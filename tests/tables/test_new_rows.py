@@ -10,6 +10,7 @@ import pytest
 import pymc_fastlogp
 from pymc_fastlogp import file_cache
 from pymc_fastlogp.models.table_rows import without_tables
+from pymc_fastlogp.tables.plan import Way
 from tests.tables.conftest import SOURCES, assert_equal_densities
 
 pytestmark = pytest.mark.usefixtures("engines")
@@ -182,24 +183,32 @@ def test_only_new_rows_are_read(relation, monkeypatch):
     assert read == [300]
 
 
-def test_rows_that_are_loaded_grow(relation):
+def normal(rows):
+    with pm.Model() as model:
+        b, sigma = pm.Normal("b"), pm.HalfNormal("sigma")
+        pm.Normal("noise", b * rows["night"], sigma, observed=rows["noise"])
+    return model
+
+
+def student_t(rows):
+    with pm.Model() as model:
+        b, sigma = pm.Normal("b"), pm.HalfNormal("sigma")
+        pm.StudentT("noise", nu=3, mu=b * rows["night"], sigma=sigma, observed=rows["noise"])
+    return model
+
+
+@pytest.mark.parametrize(("build", "way"), [(normal, Way.FACTORED), (student_t, Way.LOADED)])
+def test_factors_and_loaded_rows_grow(build, way, relation):
     columns = relation.select("noise, night")
     first, second = (columns.limit(200, offset=x) for x in (0, 200))
-
-    def normal(rows):
-        with pm.Model() as model:
-            b, sigma = pm.Normal("b"), pm.HalfNormal("sigma")
-            pm.Normal("noise", b * rows["night"], sigma, observed=rows["noise"])
-        return model
-
     table = pymc_fastlogp.table(first)
-    model = normal(table)
-    without_tables(model)
+    model = build(table)
+    assert without_tables(model).tables["noise"].plan.way is way
     table.update(second)
     rows = pd.concat([first.df(), second.df()])
-    assert_equal_densities(
-        without_tables(model).model, normal({x: rows[x].to_numpy() for x in rows})
-    )
+    reduced, tables = without_tables(model)
+    assert tables["noise"].rows.n_rows == 400
+    assert_equal_densities(reduced, build({x: rows[x].to_numpy() for x in rows}))
 
 
 def test_a_file_that_is_added_to_the_folder_of_a_table(relation, tmp_path, monkeypatch):

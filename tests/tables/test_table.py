@@ -193,7 +193,9 @@ def test_files_that_changed_are_refused(change, relation, tmp_path):
         first.write_parquet(str(tmp_path / "c.parquet"))
     else:
         (tmp_path / "b.parquet").unlink()
-    with pytest.raises(ValueError, match=r"\.parquet has (changed|been removed) since table\(\) read it"):
+    with pytest.raises(
+        ValueError, match=r"\.parquet has (changed|been removed) since table\(\) read it"
+    ):
         summary_of(table, "zone")
 
 
