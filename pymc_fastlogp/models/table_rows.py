@@ -73,32 +73,40 @@ class TableRows(NamedTuple):
 
     def sentence(self) -> str:
         """Return the number of rows before and after, and how they were read."""
-        n_rows, n_cells = self.rows.n_rows, self.rows.n_cells
-        names = ", ".join(self.columns)
+        n_cells, names = self.rows.n_cells, ", ".join(self.columns)
         match self.plan.way:
+            case Way.LOADED:
+                result = f"loaded, since rows of {names} hardly repeat"
             case Way.GROUPED:
-                result = f"{n_cells} distinct rows with counts"
+                result = f"{n_cells} distinct rows with counts ({self.engine}: GROUP BY {names})"
             case Way.FACTORED:
-                of = ", ".join(["1", *(x.text for x in self.plan.others)])
-                result = f"{n_cells} triangular factors of {of}{_by(self.plan)}"
+                result = f"{n_cells} {_factors(self.plan)} ({self.engine}: {names} in batches)"
             case Way.EVALUATED:
-                of = ", ".join(x.text for x in self.plan.keys)
-                result = f"{n_cells} distinct rows of {of} with counts"
+                of = _texts(self.plan.keys)
+                result = f"{n_cells} distinct rows of {of} with counts ({self.engine}: {names} in batches)"
         source = ", found on disk" if self.is_from_disk else ""
-        if self.plan.way is Way.LOADED:
-            return (
-                f"{n_rows} rows of a table are loaded, since rows of {names} hardly repeat{source}"
-            )
-        query = _query(self.plan, names)
-        return f"{n_rows} rows of a table are {result} ({self.engine}: {query}){source}"
+        return f"{self.rows.n_rows} rows of a table are {result}{source}"
 
 
-def _by(plan: Plan) -> str:
-    return f" by {', '.join(x.text for x in plan.keys)}" if plan.keys else ""
+def _factors(plan: Plan) -> str:
+    by = f" by {_texts(plan.keys)}" if plan.keys else ""
+    return f"triangular factors of 1, {_texts(plan.others)}{by}"
 
 
-def _query(plan: Plan, names: str) -> str:
-    return f"GROUP BY {names}" if plan.way is Way.GROUPED else f"{names} in batches"
+def _texts(expressions: Iterable[Expression]) -> str:
+    return ", ".join(x.text for x in expressions)
+
+
+def _intent(plan: Plan) -> str:
+    """Return how rows are going to be read."""
+    match plan.way:
+        case Way.LOADED:
+            return f"all rows of {_texts(plan.keys)} are loaded"
+        case Way.GROUPED:
+            return f"distinct rows are counted by GROUP BY {_texts(plan.keys)}"
+        case Way.FACTORED:
+            return f"batches of rows are summarized as {_factors(plan)}"
+    return f"batches of rows are summarized as distinct rows of {_texts(plan.keys)}"
 
 
 class Reduced(NamedTuple):
@@ -145,11 +153,7 @@ def without_tables(model: "pm.Model", *, first_rows: bool = False) -> Reduced:
     found = (LikelihoodOfTable.of(copy, factor) for factor in factors)
     likelihoods = [x for x in found if x is not None]
     for x in likelihoods:  # before rows are read
-        logger.info(
-            "%s: rows of a table are read as %s%s (%s: %s)",
-            *(x.factor.name, x.plan.way.value, _by(x.plan), x.table.engine),
-            _query(x.plan, ", ".join(x.names)),
-        )
+        logger.info("%s: %s (%s)", x.factor.name, _intent(x.plan), x.table.engine)
     tables: dict[str, TableRows] = {}
     for x in likelihoods:
         rows = (x.table.first_rows if first_rows else x.table.rows)(x.plan)

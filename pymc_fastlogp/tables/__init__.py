@@ -3,10 +3,15 @@
 .. code-block:: text
 
     source (files, DuckDB, Polars, pandas, PyArrow, Dask)
-      -> tables.source   a narwhals frame, with the state of its files
-      -> tables.engine_table    columns, levels, placeholders
-      -> tables.cells    distinct rows of the columns of a likelihood, with counts
-      -> tables.disk     levels and distinct rows that a later process finds
+      -> tables.source          a narwhals frame, batches of rows, the state of files
+      -> tables.engine_table    columns, levels, placeholders, summaries of all rows
+    log density
+      -> tables.expressions     expressions of columns that it reads
+      -> tables.plan            how the rows are read, from a sample
+    summaries of rows, which merge in any order
+      -> tables.cells           distinct rows with counts, or all rows
+      -> tables.factors         triangular factors of rows, for a quadratic log density
+      -> tables.disk            summaries and levels that a later process finds
 
 narwhals and DuckDB are imported by :func:`table`, not with the package.
 """

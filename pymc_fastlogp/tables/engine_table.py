@@ -1,4 +1,4 @@
-"""The public :func:`table`: columns of a table as placeholders in a model, and its distinct rows."""
+"""The public :func:`table`: columns of a table as placeholders in a model, and summaries of its rows."""
 
 import json
 import os
@@ -519,9 +519,9 @@ def table(source: Any, *, key: str | None = None) -> Table:
     """Return a table whose rows stay where they are: a posterior of all rows, without loading one.
 
     The columns of the table are placeholders in a model. :func:`~pymc_fastlogp.sample` asks the engine for the distinct
-    rows of each likelihood with their counts (``GROUP BY columns: count``), and evaluates the log density once for each. The
-    posterior is that of all rows, up to round-off. Likelihoods over few distinct rows gain: counts, categories and rounded
-    covariates. Rows that hardly repeat are loaded if they fit into memory.
+    rows of each likelihood with their counts (``GROUP BY columns: count``), and evaluates the log density once for each. A likelihood with
+    normal errors may have continuous covariates: batches of rows become a triangular factor per group. The
+    posterior is that of all rows, up to round-off. Other rows that hardly repeat are loaded if they fit into memory.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ The number of cells of the table is estimated from the sample. Among :math:`n` r
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, auto
 from math import inf
 from typing import Protocol
 
@@ -38,10 +38,10 @@ FEW_SHARE = 0.1
 class Way(Enum):
     """How rows are read."""
 
-    GROUPED = "GROUP BY"
-    FACTORED = "triangular factors"
-    EVALUATED = "distinct values of expressions"
-    LOADED = "all rows"
+    GROUPED = auto()
+    FACTORED = auto()
+    EVALUATED = auto()
+    LOADED = auto()
 
 
 @dataclass(frozen=True)

@@ -278,6 +278,26 @@ def test_summaries_are_read_once(relation, monkeypatch):
     assert rows[0] is rows[1]
 
 
+def test_the_way_is_said_before_rows_are_read(relation, monkeypatch, caplog):
+    table = pymc_fastlogp.table(relation)
+    monkeypatch.setattr(type(table), "rows", lambda self, plan: 1 / 0)
+    with caplog.at_level("INFO", "pymc_fastlogp"), pytest.raises(ZeroDivisionError):
+        pymc_fastlogp.explain(by_group(table))
+    assert caplog.messages == [
+        "y: batches of rows are summarized as triangular factors of 1, noise, noise + income by zone (DuckDB)"
+    ]
+
+
+def test_no_row_is_read_if_another_likelihood_is_refused(relation, monkeypatch):
+    table = pymc_fastlogp.table(relation)
+    model = by_group(table)
+    with model:
+        pm.Normal("other", table["noise"].mean(), observed=table["noise"])
+    monkeypatch.setattr(type(table), "rows", lambda self, plan: 1 / 0)
+    with pytest.raises(ValueError, match=r"^other is not evaluated row by row"):
+        without_tables(model)
+
+
 @pytest.mark.parametrize("bad", [None, float("nan"), float("inf")])
 def test_refuses_bad_values_in_any_batch(bad, monkeypatch):
     pyarrow = pytest.importorskip("pyarrow")

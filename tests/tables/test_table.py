@@ -13,6 +13,7 @@ import pymc_fastlogp
 from pymc_fastlogp.models.table_rows import without_tables
 from pymc_fastlogp.tables.cells import AllRows
 from pymc_fastlogp.tables.columns import column_of
+from pymc_fastlogp.tables.source import source_of
 from tests.tables.conftest import N, summary_of
 
 pytestmark = pytest.mark.usefixtures("engines")
@@ -83,6 +84,29 @@ def test_numbers_keep_their_values_in_other_dtypes(relation):
     for name, same in {"a": "seats", "b": "seats", "c": "income", "d": "income"}.items():
         np.testing.assert_array_equal(values[name], values[same])
         assert values[name].dtype == values[same].dtype
+
+
+def test_batches_have_all_rows(source, monkeypatch):
+    monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 7000)
+    batches = [*source_of(source).batches(["zone", "noise"])]
+    lengths = [len(x) for x in batches]
+    assert sum(lengths) == N
+    assert max(lengths) <= 7000
+    assert {tuple(x.columns) for x in batches} == {("zone", "noise")}
+    total = sum(float(x["noise"].sum()) for x in batches)
+    assert abs(total - N / 2) < 5 * np.sqrt(N / 12)
+
+
+def test_an_engine_that_raises_between_batches_is_an_error():
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    frame = connection.sql(
+        "SELECT CASE WHEN i < 250000 THEN i ELSE error('broken row') END AS x FROM range(300000) t(i)"
+    )
+    table = pymc_fastlogp.table(frame)
+    with pytest.raises(RuntimeError, match=r"^DuckDB could not read the table: .*broken row"):
+        summary_of(table, "x", quadratic=["x"])
+    assert connection.sql("SELECT 1").fetchall() == [(1,)]
 
 
 BAD = {
