@@ -66,7 +66,9 @@ class StoredParts:
         above = None if extends is None else extends._identity
         is_known = source.files or source.key is not None
         known = [FORMAT, source.files, source.key, source.n_rows, columns, config.floatX, above]
-        self._identity = known if is_known and (extends is None or above is not None) else None
+        self._identity: list[Any] | None = (
+            known if is_known and (extends is None or above is not None) else None
+        )
 
     def read(self, *part: Any) -> dict[str, np.ndarray] | None:
         """Return the arrays of a part, None if they are not on disk."""

@@ -53,7 +53,7 @@ class Table:
         self._schema = dict(source.frame.collect_schema())
         # The table whose levels and dtypes new rows have.
         self._extends = extends
-        self._stored = StoredParts(
+        self._stored: StoredParts = StoredParts(
             source, self._schema, None if extends is None else extends._stored
         )
         # Tables of the rows that were added.
