@@ -338,19 +338,19 @@ def _replace(
 
     name = factor.name
     known: dict[Variable, Variable] = {x: pt.constant(value) for x, value in values.items()}
-    is_weighted = weights_of_rows is not None
-    if is_weighted:  # so that draws come with the weights
+    weights = None
+    if weights_of_rows is not None:  # so that draws come with the weights
         weights = pt.constant(weights_of_rows.astype(config.floatX), name=f"{name}_n_rows")
         model.data_vars.append(weights)
         model.add_named_variable(weights)
     del model.named_vars[name]
     if factor in model.potentials:
         [new] = _rebuilt([factor], known)
-        new = weighted(new, weights, axis) if is_weighted else new
+        new = new if weights is None else weighted(new, weights, axis)
         _exchange(model.potentials, factor, new)
     else:
         new, value = _rebuilt([factor, model.rvs_to_values[factor]], known)
-        new = WeightedRows(axis)(new, weights) if is_weighted else new
+        new = new if weights is None else WeightedRows(axis)(new, weights)
         # Several variables may observe one column.
         model.values_to_rvs.pop(model.rvs_to_values.pop(factor), None)
         del model.rvs_to_transforms[factor]

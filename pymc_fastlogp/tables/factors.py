@@ -160,14 +160,11 @@ def _signed(upper: np.ndarray) -> np.ndarray:
 def _distance(middle: np.ndarray, spread: np.ndarray) -> np.ndarray:
     """Return ``K`` of each cell: the largest ratio of mean and spread, and enough for a positive weight of the mean."""
     ratio = np.divide(np.abs(middle), spread, out=np.zeros_like(spread), where=spread > 0)
-    return _power_of_two(np.maximum(ratio.max(axis=1), 4 * np.sqrt(spread.shape[1])))
+    return np.exp2(np.ceil(np.log2(np.maximum(ratio.max(axis=1), 4 * np.sqrt(spread.shape[1])))))
 
 
 def _step(middle: np.ndarray, spread: np.ndarray) -> np.ndarray:
     """Return ``h`` of each column: units of round-off, so many that steps get a small part of the weight."""
     unit = np.spacing(np.maximum(np.abs(middle), spread).astype(middle.dtype))
-    return unit * middle.dtype.type(_power_of_two(np.float64(8 * spread.shape[1])))
-
-
-def _power_of_two(x: np.ndarray) -> np.ndarray:
-    return np.exp2(np.ceil(np.log2(x)))
+    # A power of two, so that the product is exact.
+    return unit * middle.dtype.type(2 ** (8 * spread.shape[1] - 1).bit_length())
