@@ -104,7 +104,9 @@ def test_an_engine_that_raises_between_batches_is_an_error():
         "SELECT CASE WHEN i < 250000 THEN i ELSE error('broken row') END AS x FROM range(300000) t(i)"
     )
     table = pymc_fastlogp.table(frame)
-    with pytest.raises(RuntimeError, match=r"^DuckDB could not read the table: .*broken row"):
+    with pytest.raises(
+        RuntimeError, match=r"^DuckDB could not read the columns x of the table: .*broken row"
+    ):
         summary_of(table, "x", quadratic=["x"])
     assert connection.sql("SELECT 1").fetchall() == [(1,)]
 
