@@ -54,22 +54,14 @@ class Expression:
     function: Callable[..., np.ndarray] | None = field(default=None, compare=False, repr=False)
 
     def values(self, columns: Mapping[Column, np.ndarray]) -> np.ndarray:
-        """Return the values of the expression in some rows.
-
-        Raises
-        ------
-        ValueError
-            If a value is not finite.
-        """
+        """Return the values of the expression in some rows."""
         of_columns = [columns[x] for x in self.columns]
-        if self.function is None:
-            return of_columns[0]
-        values = np.asarray(self.function(*of_columns))
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
-            raise ValueError(
-                f"{self.text} has NaN or infinite values: drop or fill such rows in the table, as by table(frame.filter(...))."
-            )
-        return values
+        return of_columns[0] if self.function is None else np.asarray(self.function(*of_columns))
+
+
+def is_finite(x: np.ndarray) -> bool:
+    """Return whether all values are numbers."""
+    return x.dtype.kind != "f" or bool(np.isfinite(x).all())
 
 
 def expression_of_column(column: Column, dtype: str) -> Expression:

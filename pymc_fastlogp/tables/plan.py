@@ -24,7 +24,7 @@ import numpy as np
 
 from pymc_fastlogp.tables.cells import AllRows, Cells, Summary
 from pymc_fastlogp.tables.columns import Column
-from pymc_fastlogp.tables.expressions import Expression
+from pymc_fastlogp.tables.expressions import Expression, is_finite
 from pymc_fastlogp.tables.factors import Factors
 
 # Rows of the sample.
@@ -68,8 +68,20 @@ class Plan:
         return (*self.keys, *self.others)
 
     def values(self, columns: Mapping[Column, np.ndarray]) -> list[np.ndarray]:
-        """Return the values of the expressions in some rows."""
-        return [x.values(columns) for x in self.expressions]
+        """Return the values of the expressions in some rows.
+
+        Raises
+        ------
+        ValueError
+            If a value is not finite.
+        """
+        values = [x.values(columns) for x in self.expressions]
+        for x, of_rows in zip(self.expressions, values):
+            if not is_finite(of_rows):
+                raise ValueError(
+                    f"{x.text} has NaN or infinite values: drop or fill such rows in the table, as by table(frame.filter(...))."
+                )
+        return values
 
     @property
     def is_of_columns(self) -> bool:
@@ -111,13 +123,18 @@ def plan_of(
         return grouped
     n_rows = of_columns.n_rows if of_columns.n_rows < N_SAMPLE else count_rows()
     n_distinct = min(_expected_cells(of_columns, n_rows), n_rows)
+    of_rows = (
+        grouped if n_distinct <= MAX_DISTINCT_SHARE * n_rows else Plan(Way.LOADED, (*columns,))
+    )
+    if not all(is_finite(sample[x]) for x in expressions):  # a key may be no NaN
+        return of_rows
     points, factored = _fewest_points(sample, expressions, density, n_rows)
     if points <= MAX_DISTINCT_SHARE * n_distinct:
         return factored
     evaluated = _expected_cells(_cells(sample, expressions), n_rows)
     if evaluated <= MAX_DISTINCT_SHARE * n_distinct:
         return Plan(Way.EVALUATED, (*expressions,))
-    return grouped if n_distinct <= MAX_DISTINCT_SHARE * n_rows else Plan(Way.LOADED, (*columns,))
+    return of_rows
 
 
 def summarize(plan: Plan, values: Sequence[np.ndarray]) -> Summary:
@@ -143,18 +160,26 @@ def _fewest_points(
     density: Density,
     n_rows: int,
 ) -> tuple[float, Plan]:
-    """Return the plan of factors that needs the fewest points, and their number. Expressions with many distinct values come first."""
+    """Return the plan of factors that needs the fewest points, and their number.
+
+    Floating numbers are no keys if the log density is quadratic in them, because few distinct values in the sample may be many in the table.
+    Expressions with many distinct values come first.
+    """
     n_distinct = {x: len(np.unique(sample[x])) for x in expressions}
     best, others = (inf, Plan(Way.FACTORED, (*expressions,))), list[Expression]()
-    for x in sorted(expressions, key=lambda x: -n_distinct[x]):
+    for x in sorted(expressions, key=lambda x: (not _is_floating(x), -n_distinct[x])):
         if x.dtype == "bool" or not density.is_quadratic([*others, x]):
             continue
         others.append(x)
         keys = [key for key in expressions if key not in others]
         n = n_points(len(others)) * _expected_cells(_cells(sample, keys), n_rows)
-        if n < best[0]:
+        if n < best[0] or _is_floating(x):
             best = n, Plan(Way.FACTORED, (*keys,), (*others,))
     return best
+
+
+def _is_floating(x: Expression) -> bool:
+    return x.dtype.startswith("float")
 
 
 def _cells(sample: Mapping[Expression, np.ndarray], expressions: Sequence[Expression]) -> Cells:

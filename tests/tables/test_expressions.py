@@ -68,10 +68,3 @@ def test_expressions_of_another_graph_are_equal(table):
 def test_random_variables_and_parameters_are_no_expressions(table):
     rv = pm.Normal.dist(pm.Normal.dist() * table["x"], pt.abs(table["k"]) + 1)
     assert {x.text for x in expressions_in([rv]).values()} == {"x", "Abs(k) + 1"}
-
-
-def test_refuses_values_that_are_not_finite(table):
-    [expression] = expressions_in([A[0] * pt.log(table["x"])]).values()
-    [column] = expression.columns
-    with pytest.raises(ValueError, match=r"^log\(x\) has NaN or infinite values: drop or fill"):
-        expression.values({column: X})

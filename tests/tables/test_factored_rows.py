@@ -11,6 +11,7 @@ import pymc_fastlogp
 from pymc_fastlogp.models.table_rows import without_tables
 from pymc_fastlogp.tables.cells import AllRows, Cells
 from pymc_fastlogp.tables.factors import Factors
+from pymc_fastlogp.tables.plan import summarize
 from tests.tables.conftest import N, QuadraticIn, assert_equal_densities, summary_of
 
 pytestmark = pytest.mark.usefixtures("engines")
@@ -306,6 +307,55 @@ def test_refuses_bad_values_in_any_batch(bad, monkeypatch):
     table = pymc_fastlogp.table(pyarrow.table({"x": pyarrow.array(x, from_pandas=False)}))
     with pytest.raises(ValueError, match=r'^column "x" has (missing|NaN|infinite).*: drop or fill'):
         summary_of(table, "x", quadratic=["x"])
+
+
+def test_an_outcome_that_is_constant_in_the_first_rows_is_no_key():
+    duckdb = pytest.importorskip("duckdb")
+    frame = duckdb.sql(
+        "SELECT i % 5 AS key, hash(i) / 1e19 AS x, CASE WHEN i < 150000 THEN 0 ELSE hash(i + 1) / 1e19 END AS y FROM range(200000) t(i)"
+    )
+    summary = summary_of(pymc_fastlogp.table(frame), "key", "x", "y", quadratic=["x", "y"])
+    assert summary.n_cells == 5
+
+
+def test_refuses_expressions_that_are_not_finite_in_any_batch(monkeypatch):
+    monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 50_000)
+    x = np.random.default_rng(0).uniform(1, 2, size=130_000)
+    x[-1] = 0
+    table = pymc_fastlogp.table(pytest.importorskip("pyarrow").table({"x": x}))
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("a") * pt.log(table["x"]), observed=table["x"])
+    with pytest.raises(ValueError, match=r"^log\(x\) has NaN or infinite values: drop or fill"):
+        without_tables(model)
+
+
+def test_rows_with_expressions_that_are_not_finite_are_loaded():
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pymc_fastlogp.table(pyarrow.table({"x": np.linspace(0, 1, 3000)}))
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        pm.Potential("y", pt.switch(a > 0, a * table["x"], pt.log(table["x"])))
+    reduced, tables = without_tables(model)
+    assert isinstance(tables["y"].rows, AllRows)
+    assert reduced.compile_logp(vars=reduced.potentials)({"a": 2.0}) == pytest.approx(3000)
+
+
+def test_rows_are_read_again_after_an_interrupt(relation, monkeypatch):
+    monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 20_000)
+    table = pymc_fastlogp.table(relation)
+    calls = []
+
+    def interrupt(plan, values):
+        calls.append(plan)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return summarize(plan, values)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("pymc_fastlogp.tables.engine_table.summarize", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            summary_of(table, "zone", "noise", quadratic=["noise"])
+    assert summary_of(table, "zone", "noise", quadratic=["noise"]).n_rows == N
 
 
 def test_refuses_more_cells_than_fit_into_memory(monkeypatch):
