@@ -28,7 +28,7 @@ from pymc_fastlogp.tables.factors import Factors
 from pymc_fastlogp.tables.source import Source
 
 PREFIX = "pymc_fastlogp.table."
-# Number of the format of parts: files of another format are not found.
+# Number of the format of parts, and of the arithmetic of summaries: files with another number are not found.
 FORMAT = 1
 # Bytes of all parts.
 LIMIT = 512 * 2**20

@@ -253,8 +253,8 @@ class Table:
             with reading(f"{self.engine} reads {names}", self._source.percent):
                 return arrays_of(self._read(plan))
 
-        way = plan.way.value, [x.text for x in plan.keys], [x.text for x in plan.others]
-        summary = summary_of(self._part(("rows", *way), read))
+        keys, others = ([(x.text, x.dtype) for x in xs] for xs in (plan.keys, plan.others))
+        summary = summary_of(self._part(("rows", plan.way.value, keys, others), read))
         if not is_read:
             self._plans_from_disk.add(plan)
         if self._n_rows is None:

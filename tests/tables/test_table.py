@@ -13,6 +13,7 @@ import pymc_fastlogp
 from pymc_fastlogp.models.table_rows import without_tables
 from pymc_fastlogp.tables.cells import AllRows
 from pymc_fastlogp.tables.columns import column_of
+from pymc_fastlogp.tables.source import ENGINES as ENGINES_THAT_ARE_READ
 from pymc_fastlogp.tables.source import source_of
 from tests.tables.conftest import N, summary_of
 
@@ -191,6 +192,12 @@ def test_refuses_columns_that_are_no_numbers(relation):
 def test_refuses_other_sources(source):
     with pytest.raises(TypeError, match=r"^table\(\) does not read .*: give a path"):
         pymc_fastlogp.table(source)
+
+
+def test_frames_of_engines_that_are_not_tested_are_refused(monkeypatch):
+    monkeypatch.delitem(ENGINES_THAT_ARE_READ, "pandas")
+    with pytest.raises(TypeError, match=r"^table\(\) does not read pandas frames: write the frame"):
+        pymc_fastlogp.table(pd.DataFrame({"x": [1]}))
 
 
 def test_refuses_other_files(tmp_path):
