@@ -205,7 +205,7 @@ class LikelihoodOfTable:
             return None
         axis = _axis(model, factor, columns)
         table = _table_of(factor.name, columns)
-        expressions = expressions_in(graphs)
+        expressions = expressions_in(graphs) or _as_expressions(columns)
         density = DensityOfRow.of(graphs, expressions)
         plan = table.plan([*dict.fromkeys(expressions.values())], density)
         return cls(factor, axis, table, columns, expressions, plan)
@@ -213,23 +213,20 @@ class LikelihoodOfTable:
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names of the columns, in the order of the table."""
-        read = {column.name for column in self.columns.values()}
+        read = {column.name for x in self.plan.expressions for column in x.columns}
         return tuple(x for x in self.table.columns if x in read)
 
     def replace(self, model: "pm.Model", rows: Summary) -> None:
         """Replace the factor by that of weighted rows, in place."""
         values, weights = rows.points(config.floatX)
         named = {x: values[str(k)] for k, x in enumerate(self.plan.expressions)}
+        variables = self.expressions
         if self.plan.is_of_columns:
-            of_variables = {
-                x: named[expression_of_column(column, x.type.dtype)]
-                for x, column in self.columns.items()
-            }
-        else:
-            # Graphs read the lengths of placeholders at most, besides the expressions.
-            length = len(next(iter(values.values())))
-            of_variables = {x: np.zeros(length, x.type.dtype) for x in self.columns}
-            of_variables |= {x: named[expression] for x, expression in self.expressions.items()}
+            variables = _as_expressions(self.columns)
+        # Of other placeholders the graph reads the length.
+        length = len(next(iter(values.values())))
+        of_variables = {x: np.zeros(length, x.type.dtype) for x in self.columns}
+        of_variables |= {x: named[y] for x, y in variables.items() if y in named}
         _replace(model, self.factor, self.axis, of_variables, weights)
 
 
@@ -255,6 +252,10 @@ class DensityOfRow:
     def is_quadratic(self, expressions: Sequence[Expression]) -> bool:
         """Return whether the log density is a polynomial of degree two in these expressions, jointly."""
         return polynomial_degree(self.density, [self.stand_ins[x] for x in expressions]) <= 2
+
+
+def _as_expressions(columns: Mapping[Variable, Column]) -> dict[Variable, Expression]:
+    return {x: expression_of_column(column, x.type.dtype) for x, column in columns.items()}
 
 
 def _variables(model: "pm.Model") -> list[Variable]:

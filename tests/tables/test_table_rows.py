@@ -262,6 +262,21 @@ def test_likelihoods_over_two_tables_each(relation, files, columns):
     assert_equal_densities(without_tables(build(*tables)).model, build(columns, columns))
 
 
+@pytest.mark.parametrize("columns_read", [["night"], []])
+def test_columns_of_which_the_length_alone_is_read(columns_read, relation):
+    table = pymc_fastlogp.table(relation)
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        terms = pt.full(table["zone"].shape, a)
+        for name in columns_read:
+            terms = terms * table[name]
+        pm.Potential("y", terms)
+    reduced, tables = without_tables(model)
+    assert tables["y"].columns == ((*columns_read,) or ("zone",))
+    total = N if not columns_read else int(np.sum(relation.fetchnumpy()["night"]))
+    assert reduced.compile_logp(vars=reduced.potentials)({"a": 2.0}) == 2 * total
+
+
 def test_the_model_of_the_user_stays(relation):
     table = pymc_fastlogp.table(relation)
     model = poisson(table)
