@@ -256,10 +256,7 @@ ROUNDED = {
 }
 
 
-@pytest.mark.parametrize("case", ROUNDED)
-def test_few_values_of_expressions_are_cells(case, source, columns, monkeypatch):
-    monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 50_000)
-
+def assert_expressions_are_cells(case, source, columns):
     def build(rows):
         with pm.Model() as model:
             ROUNDED[case](rows, pm.Normal("a", shape=3))
@@ -271,6 +268,16 @@ def test_few_values_of_expressions_are_cells(case, source, columns, monkeypatch)
     assert tables["y"].rows.n_cells < 100
     assert tables["y"].rows.n_rows == N
     assert_equal_densities(reduced, build(memory))
+
+
+@pytest.mark.parametrize("case", ROUNDED)
+def test_few_values_of_expressions_are_cells(case, relation, columns, monkeypatch):
+    monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 50_000)
+    assert_expressions_are_cells(case, relation, columns)
+
+
+def test_few_values_of_expressions_are_cells_for_each_engine(source, columns):
+    assert_expressions_are_cells("rounded", source, columns)
 
 
 def test_summaries_are_read_once(relation, monkeypatch):
