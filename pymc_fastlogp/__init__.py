@@ -16,7 +16,14 @@ from pymc_fastlogp.patching import (
     unpatch_pymc,
 )
 from pymc_fastlogp.registration import is_enabled, register
-from pymc_fastlogp.sampling import compile_kwargs, compile_pymc_model, reparametrize, sample
+from pymc_fastlogp.sampling import (
+    compile_kwargs,
+    compile_pymc_model,
+    compute_log_likelihood,
+    predict_to_parquet,
+    reparametrize,
+    sample,
+)
 from pymc_fastlogp.tables import Table, table
 from pymc_fastlogp.verification import Verification, WorstEntry, verify
 
@@ -35,6 +42,7 @@ __all__ = [
     "benchmark",
     "compile_kwargs",
     "compile_pymc_model",
+    "compute_log_likelihood",
     "disable",
     "disabled",
     "enable",
@@ -42,6 +50,7 @@ __all__ = [
     "is_enabled",
     "patch_pymc",
     "patched_pymc",
+    "predict_to_parquet",
     "reparametrize",
     "sample",
     "sample_many",

@@ -1,4 +1,4 @@
-"""Command line ``python -m pymc_fastlogp``: environment, registered rewrites, self-check; ``cache``: compiled models on disk; ``run``: a patched script."""
+"""Command line ``python -m pymc_fastlogp``: environment, registered rewrites, self-check; ``cache``: models and tables on disk; ``run``: a patched script."""
 
 import argparse
 import os
@@ -21,7 +21,7 @@ from rich.table import Table
 
 from pymc_fastlogp import patching
 from pymc_fastlogp.config import switched
-from pymc_fastlogp.kernel.native.file_cache import UNFINISHED, is_private
+from pymc_fastlogp.file_cache import UNFINISHED, BoundedFiles, is_private
 from pymc_fastlogp.kernel.native.target import uses_gathers
 from pymc_fastlogp.model_cache import store
 from pymc_fastlogp.models.validate import why_off
@@ -33,6 +33,7 @@ from pymc_fastlogp.registration import (
     untested_reason,
 )
 from pymc_fastlogp.rules import GRAPH_RULES, RULES, GraphRule, Rule
+from pymc_fastlogp.tables.disk import summary_files
 
 ALL_RULES: tuple[Rule | GraphRule, ...] = (*RULES, *GRAPH_RULES)
 
@@ -64,8 +65,8 @@ def main() -> int:
         epilog="Exit status: 0 if the check passes, 1 if the check fails, 2 for wrong arguments.",
     )
     commands = parser.add_subparsers(dest="command", title="commands")
-    cache = commands.add_parser("cache", help="show the compiled models on disk")
-    cache.add_argument("--clear", action="store_true", help="delete the compiled models")
+    cache = commands.add_parser("cache", help="show the compiled models and the tables on disk")
+    cache.add_argument("--clear", action="store_true", help="delete them")
     run = commands.add_parser(
         "run", help="run a script in which pm.sample is pymc_fastlogp.sample", prefix_chars="\0"
     )
@@ -101,21 +102,25 @@ def run_script(script: str, arguments: list[str]) -> None:
 
 
 def cache_report(*, clear: bool) -> str:
-    """Return the folder, number and size of the models on disk; delete the models if ``clear``."""
-    files = store.files()
-    if files is None:
-        return f"Models are not stored on disk: {store.ENVIRONMENT_VARIABLE} or PyTensor's numba__cache switches the cache off."
-    sizes = {entry: status.st_size for entry, status in files.found()}
-    n_models = sum(not entry.name.endswith((store.SHAPES, UNFINISHED)) for entry in sizes)
-    megabytes = sum(sizes.values()) / 2**20
-    report = f"{n_models} models, {megabytes:.1f} of at most {files.limit / 2**20:.0f} MB, in {files.folder}"
-    if not is_private(files.folder):
+    """Return the folder, and number and size of the models and tables on disk; delete them if ``clear``."""
+    models, tables = store.files(), summary_files()
+    if models is None or tables is None:
+        return f"Models and tables are not stored on disk: {store.ENVIRONMENT_VARIABLE} or PyTensor's numba__cache switches the cache off."
+    report = f"{_total(models, 'models')}, {_total(tables, 'parts of tables')}, in {models.folder}"
+    if not is_private(models.folder):
         report += ", which is not used: the folder must belong to you, and nobody else may have write access"
     if not clear:
         return report
-    for entry in sizes:
+    for entry, _ in (*models.found(), *tables.found()):
         Path(entry.path).unlink(missing_ok=True)
     return f"{report}: deleted"
+
+
+def _total(files: BoundedFiles, kind: str) -> str:
+    sizes = {entry.name: status.st_size for entry, status in files.found()}
+    n = sum(not name.endswith((store.SHAPES, UNFINISHED)) for name in sizes)
+    megabytes = sum(sizes.values()) / 2**20
+    return f"{n} {kind} with {megabytes:.1f} of at most {files.limit / 2**20:.0f} MB"
 
 
 def environment_table() -> Table:

@@ -288,6 +288,10 @@ class GraphRule(NamedTuple):
 
 
 GRAPH_RULES: tuple[GraphRule, ...] = (
+    # Any position: shared variables stay inputs.
+    GraphRule(
+        "fastlogp_first_rows", "rewrites.rows.first_rows.WarnOfFirstRows", ("fast_run",), 0.97
+    ),
     # Before PyTensor serializes increments (pre_local_IncSubtensor_serialize is at 0.99).
     GraphRule(
         "fastlogp_flat_increments",

@@ -17,7 +17,7 @@ FILES = sorted((Path(__file__).parents[1] / PACKAGE).rglob("*.py"))
 # From the ground up: a room imports those above it in this list, not those below it.
 STOREYS = [
     ["_upstream"],
-    ["config", "decisions", "lazy_import", "patching"],
+    ["config", "decisions", "file_cache", "lazy_import", "patching"],
     ["analysis", "ops", "tables"],
     ["kernel"],
     ["rewrites"],

@@ -5,8 +5,9 @@ import pytest
 from pymc_fastlogp.rules import GRAPH_RULES, RULES
 from tests import canaries
 
-# Kernels say that they are there by the number of them, large constants by an Op outside.
+# Kernels say that they are there by the number of them, large constants by an Op outside, first rows of tables by a warning.
 SILENT = {
+    "fastlogp_first_rows",
     "fastlogp_flat_increments",
     "fastlogp_fused_kernel",
     "fastlogp_renewed_kernels",

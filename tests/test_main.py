@@ -74,12 +74,18 @@ def test_unknown_words_are_a_usage_error():
 
 
 def test_cache_is_shown_and_cleared(tmp_path):
-    for name in ("pymc_fastlogp.model.0", "pymc_fastlogp.model.1", "other"):
+    for name in (
+        "pymc_fastlogp.model.0",
+        "pymc_fastlogp.model.1",
+        "pymc_fastlogp.table.0",
+        "other",
+    ):
         (tmp_path / name).write_bytes(bytes(2**19))
     for name in ("pymc_fastlogp.model.1.shapes", "pymc_fastlogp.model.xyz.unfinished"):
         (tmp_path / name).touch()
     here = {"PYMC_FASTLOGP_CACHE": str(tmp_path)}
-    assert report("cache", **here).stdout == f"2 models, 1.0 of at most 512 MB, in {tmp_path}\n"
+    sizes = "2 models with 1.0 of at most 512 MB, 1 parts of tables with 0.5 of at most 512 MB"
+    assert report("cache", **here).stdout == f"{sizes}, in {tmp_path}\n"
     assert "deleted" in report("cache", "--clear", **here).stdout
     assert [path.name for path in tmp_path.iterdir()] == ["other"]
     assert "are not stored" in report("cache", PYMC_FASTLOGP_CACHE="0").stdout

@@ -1,22 +1,16 @@
 """Files of the model cache: records by key, see :mod:`pymc_fastlogp.model_cache.key`.
 
-Records contain machine code, so the folder has to belong to the user alone; a folder that others may write to is not used. The environment variable
-``PYMC_FASTLOGP_CACHE`` names another folder, or is ``0`` to disable the cache; the default is ``1``.
+Records contain machine code, so the folder has to belong to the user alone; a folder that others may write to is not used.
 """
 
 import logging
-import os
 import pickle
-from pathlib import Path
 from typing import Any
 
-from pytensor.configdefaults import config
-
-from pymc_fastlogp.config import OFF, ON
-from pymc_fastlogp.kernel.native.file_cache import BoundedFiles
+from pymc_fastlogp.file_cache import ENVIRONMENT_VARIABLE as ENVIRONMENT_VARIABLE
+from pymc_fastlogp.file_cache import BoundedFiles, cache_folder
 from pymc_fastlogp.model_cache.record import Record
 
-ENVIRONMENT_VARIABLE = "PYMC_FASTLOGP_CACHE"
 PREFIX = "pymc_fastlogp.model."
 # Suffix of the key of a graph of shapes, which leads to the key of a record.
 SHAPES = ".shapes"
@@ -30,12 +24,8 @@ logger = logging.getLogger("pymc_fastlogp")
 
 def files() -> BoundedFiles | None:
     """Return the files of the cache, None if the cache is disabled."""
-    named = os.environ.get(ENVIRONMENT_VARIABLE, "")
-    if named.lower() in OFF or not config.numba__cache:
-        return None
-    is_default = not named or named.lower() in ON
-    folder = config.base_compiledir / "pymc_fastlogp" if is_default else Path(named).expanduser()
-    return BoundedFiles(folder, PREFIX, LIMIT)
+    folder = cache_folder()
+    return None if folder is None else BoundedFiles(folder, PREFIX, LIMIT)
 
 
 def read_record(key: str | None) -> Record | None:

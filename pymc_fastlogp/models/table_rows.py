@@ -58,12 +58,18 @@ class TableRows(NamedTuple):
         How the rows are read.
     rows : Summary
         The rows.
+    axis : int
+        Axis of the rows in the elementwise log density.
+    is_from_disk : bool
+        Whether a process before has read the rows.
     """
 
     columns: tuple[str, ...]
     engine: str
     plan: Plan
     rows: Summary
+    axis: int
+    is_from_disk: bool
 
     def sentence(self) -> str:
         """Return the number of rows before and after, and how they were read."""
@@ -78,7 +84,8 @@ class TableRows(NamedTuple):
             case Way.EVALUATED:
                 of = _texts(self.plan.keys)
                 result = f"{n_cells} distinct rows of {of} with counts ({self.engine}: {names} in batches)"
-        return f"{self.rows.n_rows} rows of a table are {result}"
+        source = ", found on disk" if self.is_from_disk else ""
+        return f"{self.rows.n_rows} rows of a table are {result}{source}"
 
 
 def _factors(plan: Plan) -> str:
@@ -150,7 +157,14 @@ def without_tables(model: "pm.Model", *, first_rows: bool = False) -> Reduced:
     tables: dict[str, TableRows] = {}
     for x in likelihoods:
         rows = (x.table.first_rows if first_rows else x.table.rows)(x.plan)
-        tables[x.factor.name] = TableRows(x.names, x.table.engine, x.plan, rows)
+        tables[x.factor.name] = TableRows(
+            x.names,
+            x.table.engine,
+            x.plan,
+            rows,
+            x.axis,
+            not first_rows and x.table.is_from_disk(x.plan),
+        )
         x.replace(copy, rows)
     return Reduced(copy, tables)
 

@@ -9,6 +9,8 @@ callback directly. Numba compiles a graph only if the graph needs other Ops than
     compile_model               compile_pymc_model
     request, pipeline           arguments and stages of a compilation
     sample, routing             sample, and the tables that select sampler and compiler
+    log_likelihood              compute_log_likelihood
+    predictions                 predict_to_parquet
     reparametrize               reparametrize
     compile_kwargs              compile_kwargs: the same callbacks in nutpie's own compilation
     draws, zarr_store           draws of nutpie as the groups that pm.sample returns
@@ -18,7 +20,16 @@ callback directly. Numba compiles a graph only if the graph needs other Ops than
 
 from pymc_fastlogp.sampling.compile_kwargs import compile_kwargs
 from pymc_fastlogp.sampling.compile_model import compile_pymc_model
+from pymc_fastlogp.sampling.log_likelihood import compute_log_likelihood
+from pymc_fastlogp.sampling.predictions import predict_to_parquet
 from pymc_fastlogp.sampling.reparametrize import reparametrize
 from pymc_fastlogp.sampling.sample import sample
 
-__all__ = ["compile_kwargs", "compile_pymc_model", "reparametrize", "sample"]
+__all__ = [
+    "compile_kwargs",
+    "compile_pymc_model",
+    "compute_log_likelihood",
+    "predict_to_parquet",
+    "reparametrize",
+    "sample",
+]

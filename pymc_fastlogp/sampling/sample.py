@@ -30,6 +30,7 @@ from pymc_fastlogp.sampling.routing import (
     why_pymc_samples,
     without_our_pipeline,
 )
+from pymc_fastlogp.tables.progress import progress_shown
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -186,13 +187,16 @@ def sample(
         raise not_a_model("sample", draws)
     refuse_misspelled(kwargs)
     as_written = model_with_variables("sample", model)
-    model = without_tables(as_written).model
+    with progress_shown(bool(progressbar) and not quiet):
+        model = without_tables(as_written).model
     if step is not None and model is not as_written:
         raise ValueError(
             "step can't be given for a model of a table, which is copied: leave it out."
         )
     if (idata_kwargs or {}).get("log_likelihood") and model is not as_written:
-        raise ValueError("log_likelihood is not available for the rows of a table: leave it out.")
+        raise ValueError(
+            "log_likelihood is not available for the rows of a table: leave it out, and call pymc_fastlogp.compute_log_likelihood(idata)."
+        )
     arguments = _arguments(given | kwargs, model)
     reason = why_not_by_nutpie(model, arguments)
     if store is not None:

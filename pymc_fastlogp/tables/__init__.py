@@ -11,6 +11,7 @@
     summaries of rows, which merge in any order
       -> tables.cells           distinct rows with counts, or all rows
       -> tables.factors         triangular factors of rows, for a quadratic log density
+      -> tables.disk            summaries and levels that a later process finds
 
 narwhals and DuckDB are imported by :func:`table`, not with the package.
 """

@@ -55,14 +55,14 @@ def column_of(x: Variable) -> Column | None:
 
 
 def warn_of_first_rows(x: SharedVariable) -> None:
-    """Warn, once per table, that a log density is compiled that reads the first rows of a table in place of all."""
+    """Warn, once per table, of a function of parameters that reads the first rows of a table in place of all."""
     column = column_of(x)
     if column is None or column.table is None or column.table.is_warned_of:
         return
     column.table.is_warned_of = True
     warnings.warn(
-        f"this log density reads the first {len(x.get_value(borrow=True))} rows of a table, not all of its rows: sample by pymc_fastlogp.sample(model=model),"
-        " or compile by pymc_fastlogp.compile_pymc_model(model).",
+        f"this function reads the first {len(x.get_value(borrow=True))} rows of a table, not all of its rows: sample by pymc_fastlogp.sample(model=model),"
+        " compute a log likelihood by pymc_fastlogp.compute_log_likelihood(idata, model=model), or compile by pymc_fastlogp.compile_pymc_model(model).",
         UserWarning,
         stacklevel=1,
     )

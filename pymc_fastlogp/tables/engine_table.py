@@ -1,10 +1,11 @@
 """The public :func:`table`: columns of a table as placeholders in a model, and summaries of its rows."""
 
+import json
 import os
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import cached_property, reduce
 from typing import Any
 
@@ -13,8 +14,9 @@ import pandas as pd
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.configdefaults import config
 
-from pymc_fastlogp.tables.cells import Cells, Summary
+from pymc_fastlogp.tables.cells import AllRows, Cells, Summary
 from pymc_fastlogp.tables.columns import Column, placeholder
+from pymc_fastlogp.tables.disk import StoredParts, arrays_of, summary_of
 from pymc_fastlogp.tables.expressions import Expression, expression_of_column
 from pymc_fastlogp.tables.memory import as_text, free_memory
 from pymc_fastlogp.tables.plan import (
@@ -26,6 +28,7 @@ from pymc_fastlogp.tables.plan import (
     plan_of,
     summarize,
 )
+from pymc_fastlogp.tables.progress import reading, report
 from pymc_fastlogp.tables.source import Source, source_of
 
 # Rows that a placeholder holds.
@@ -45,13 +48,21 @@ class Table:
     1000 rows, so prior predictive draws, and everything else that PyMC does by itself, is about these rows.
     """
 
-    def __init__(self, source: Source):
+    def __init__(self, source: Source, extends: "Table | None" = None):
         self._source = source
         self._schema = dict(source.frame.collect_schema())
+        # The table whose levels and dtypes new rows have.
+        self._extends = extends
+        self._stored: StoredParts = StoredParts(
+            source, self._schema, None if extends is None else extends._stored
+        )
+        # Tables of the rows that were added.
+        self._added: list[Table] = []
         self._placeholders: dict[Column, SharedVariable] = {}
-        self._levels: dict[str, np.ndarray] = {}
+        self._levels: dict[str, list[Any]] = {}
         self._samples: dict[tuple[Column, ...], dict[Column, np.ndarray]] = {}
         self._rows: dict[Plan, Summary] = {}
+        self._plans_from_disk: set[Plan] = set()
         self._n_rows: int | None = None
         # Whether the user was warned of a log density of the first rows.
         self.is_warned_of = False
@@ -70,12 +81,9 @@ class Table:
     def n_rows(self) -> int:
         """Number of rows. The engine counts them at first use."""
         if self._n_rows is None:
-            import narwhals.stable.v2 as nw
-
-            self._source.check_unchanged()
-            counted = self._collect(self._source.frame.select(nw.len().alias("n")))
-            self._n_rows = int(counted["n"][0])
-        return self._n_rows
+            [n] = self._part(("n_rows",), lambda: {"n": np.array([self._count_rows()])}).values()
+            self._n_rows = int(n[0])
+        return self._n_rows + sum(x.n_rows for x in self._added)
 
     def __len__(self) -> int:
         return self.n_rows
@@ -119,7 +127,7 @@ class Table:
             If values are missing, or there are more than a million levels.
         """
         self._refuse_floats(column)
-        return self._sorted_levels(column).tolist()
+        return [*self._sorted_levels(column)]
 
     def plan(self, expressions: Sequence[Expression], density: Density) -> Plan:
         """Return how the rows are read that a log density needs. At most 100 000 rows are read for that, and the number of rows.
@@ -129,7 +137,6 @@ class Table:
         ValueError
             If a value is missing, NaN or infinite, or if the table has no rows or has changed.
         """
-        self._source.check_unchanged()
         columns = self._in_order(expressions)
         sample = self._sample(columns)
         of_columns = [expression_of_column(x, self._placeholders[x].type.dtype) for x in columns]
@@ -144,15 +151,153 @@ class Table:
         ValueError
             If a value is missing, NaN or infinite, if the table has changed, or if the rows hardly repeat and do not fit into memory.
         """
-        self._source.check_unchanged()
+        for part in (self, *self._added):
+            part._check_unchanged()
         if plan not in self._rows:
-            self._rows[plan] = self._read(plan)
+            parts = [part._summary(plan) for part in (self, *self._added)]
+            self._rows[plan] = reduce(_merged, parts)
         return self._rows[plan]
 
     def first_rows(self, plan: Plan) -> Summary:
         """Return the summary of the rows that the placeholders hold."""
         values = {x: self._placeholders[x].get_value() for x in self._in_order(plan.expressions)}
         return summarize(plan, plan.values(values))
+
+    def is_from_disk(self, plan: Plan) -> bool:
+        """Return whether the summary of a plan was found on disk, which a process before has read."""
+        return all(plan in x._plans_from_disk for x in (self, *self._added))
+
+    def batches(self, size: int) -> Generator[Any]:
+        """Yield all rows as narwhals DataFrames of at most ``size`` rows, in any order."""
+        for part in (self, *self._added):
+            part._check_unchanged()
+            for rows in part._source.batches(part.columns):
+                for begin in range(0, len(rows), size):
+                    yield rows[begin : begin + size]
+
+    def update(self, rows: Any, key: str | None = None) -> None:
+        """Add new rows to the table. The posterior is that of all rows, and only the new rows are read.
+
+        Placeholders, and the models that read them, stay. Files, rows and levels of the table must not change otherwise.
+
+        Parameters
+        ----------
+        rows : path or frame
+            The new rows, with the columns of the table, as for :func:`table`.
+        key : str, optional
+            Name of the new rows, as for :func:`table`.
+
+        Raises
+        ------
+        KeyError
+            If the new rows lack a column.
+        TypeError
+            If a column has another dtype.
+        ValueError
+            If a column that was read has a level that the table has not, or values that are missing, NaN or infinite.
+        """
+        added = self._table_of_new(rows, key, self.columns)
+        # Read before anything changes, so that new rows that raise are not added.
+        merged = {plan: _merged(x, added._summary(plan)) for plan, x in self._rows.items()}
+        self._added.append(added)
+        self._rows = merged
+
+    @contextmanager
+    def use(self, rows: Any, predicted: str | Iterable[str] = ()) -> Iterator[None]:
+        """Let the placeholders hold new rows inside of a block, as for ``pm.sample_posterior_predictive``.
+
+        Parameters
+        ----------
+        rows : path or frame
+            The new rows, as for :func:`table`, with the columns that models read. They are loaded.
+        predicted : str or iterable of str
+            Columns that the new rows need not have, because models read them as ``observed`` alone. Their placeholders hold zeros.
+
+        Raises
+        ------
+        KeyError
+            If the new rows lack a column.
+        TypeError
+            If a column has another dtype.
+        ValueError
+            If a column has a level that the table has not, or values that are missing, NaN or infinite.
+        """
+        predicted = {predicted} if isinstance(predicted, str) else {*predicted}
+        names = [x for x in _names(self._placeholders) if x not in predicted]
+        new = self._table_of_new(rows, None, names)
+        frame = new._collect(new._source.frame.select(names))
+        before = {x: x.get_value(borrow=True) for x in self._placeholders.values()}
+        values = {
+            x: np.zeros(len(frame), x.type.dtype)
+            if column.name in predicted
+            else new._values(column, frame)
+            for column, x in self._placeholders.items()
+        }
+        is_warned_of, self.is_warned_of = self.is_warned_of, True
+        try:
+            for x, value in values.items():
+                x.set_value(value, borrow=True)
+            yield
+        finally:
+            for x, value in before.items():
+                x.set_value(value, borrow=True)
+            self.is_warned_of = is_warned_of
+
+    def _summary(self, plan: Plan) -> Summary:
+        """Return the summary of the rows without those that were added, from disk if possible."""
+        names = ", ".join(x.name for x in self._in_order(plan.expressions))
+        is_read = []
+
+        def read() -> dict[str, np.ndarray]:
+            is_read.append(True)
+            with reading(f"{self.engine} reads {names}", self._source.percent):
+                return arrays_of(self._read(plan))
+
+        keys, others = ([(x.text, x.dtype) for x in xs] for xs in (plan.keys, plan.others))
+        summary = summary_of(self._part(("rows", plan.way.value, keys, others), read))
+        if not is_read:
+            self._plans_from_disk.add(plan)
+        if self._n_rows is None:
+            self._n_rows = summary.n_rows
+        return summary
+
+    def _part(
+        self, name: tuple[Any, ...], read: Callable[[], dict[str, np.ndarray]]
+    ) -> dict[str, np.ndarray]:
+        """Return the arrays of a part of the table from disk, or read and store them."""
+        self._check_unchanged()
+        arrays = self._stored.read(*name)
+        if arrays is None:
+            with self._source.queries():
+                arrays = read()
+            self._check_unchanged()
+            self._stored.write(arrays, *name)
+        return arrays
+
+    def _check_unchanged(self) -> None:
+        """Raise ValueError if files have changed, but for files that were added by :meth:`update`."""
+        self._source.check_unchanged(file for x in self._added for file in x._source.files)
+
+    def _table_of_new(self, rows: Any, key: str | None, columns: Iterable[str]) -> "Table":
+        """Return the table of new rows, with levels and dtypes of this table; raise if columns are missing or have another dtype."""
+        new = Table(source_of(rows, key), extends=self)
+        for name in columns:
+            if name not in new.columns:
+                raise KeyError(f"the new rows have no column {name!r}: add it.")
+            before, now = self._schema[name], new._schema[name]
+            is_text = self._is_text(name), new._is_text(name)
+            if is_text[0] != is_text[1] or not np.can_cast(_kind(now), _kind(before), "same_kind"):
+                raise TypeError(
+                    f'column "{name}" is {now} in the new rows, and {before} in the table: cast it.'
+                )
+        new._schema |= {name: self._schema[name] for name in columns}
+        return new
+
+    def _count_rows(self) -> int:
+        import narwhals.stable.v2 as nw
+
+        counted = self._collect(self._source.frame.select(nw.len().alias("n")))
+        return int(counted["n"][0])
 
     def _in_order(self, expressions: Iterable[Expression]) -> tuple[Column, ...]:
         """Return the columns that expressions read, in the order of the table."""
@@ -162,11 +307,16 @@ class Table:
 
     def _sample(self, columns: tuple[Column, ...]) -> dict[Column, np.ndarray]:
         if columns not in self._samples:
-            frame = self._collect(self._select(columns).head(N_SAMPLE))
-            if not len(frame):
-                raise ValueError("the table has no rows: look at its filters.")
-            self._samples[columns] = {x: self._values(x, frame) for x in columns}
+            name = ("sample", *((x.name, x.is_coded) for x in columns))
+            values = self._part(name, lambda: self._read_sample(columns)).values()
+            self._samples[columns] = dict(zip(columns, values, strict=True))
         return self._samples[columns]
+
+    def _read_sample(self, columns: tuple[Column, ...]) -> dict[str, np.ndarray]:
+        frame = self._collect(self._select(columns).head(N_SAMPLE))
+        if not len(frame):
+            raise ValueError("the table has no rows: look at its filters.")
+        return {str(k): self._values(x, frame) for k, x in enumerate(columns)}
 
     def _select(self, columns: Sequence[Column]) -> Any:
         return self._source.frame.select(_names(columns))
@@ -218,6 +368,7 @@ class Table:
                 while parts and parts[-1][0] == level:
                     level, merged = level + 1, parts.pop()[1].merge(merged)
                 parts.append((level, merged))
+                report(sum(x.n_rows for _, x in parts), sum(x.n_cells for _, x in parts))
                 if merged.n_cells > most:
                     break
         summary = reduce(lambda merged, part: part.merge(merged), (x for _, x in reversed(parts)))
@@ -289,36 +440,48 @@ class Table:
 
     def _encoded(self, name: str, values: np.ndarray) -> np.ndarray:
         levels = self._sorted_levels(name)
-        places = {level: k for k, level in enumerate(levels.tolist())}
+        places = {level: k for k, level in enumerate(levels)}
         inverse, distinct = pd.factorize(np.asarray(values))
         try:
             codes = np.array([places[x] for x in distinct.tolist()], np.int64)
         except KeyError as error:
             raise ValueError(
-                f'column "{name}" has a new level {error}: call table() and build the model again.'
+                f'column "{name}" has a new level {error}: drop such rows, or call table() and build the model again.'
             ) from None
         return codes[inverse]
 
-    def _sorted_levels(self, column: str) -> np.ndarray:
+    def _sorted_levels(self, column: str) -> list[Any]:
+        if self._extends is not None:
+            return self._extends._sorted_levels(column)
         if column not in self._levels:
-            self._source.check_unchanged()
-            found = self._grouped(self._source.frame.select(column), [column], MAX_LEVELS)
-            if found[column].null_count():
-                raise ValueError(_fix(column, "has missing values"))
-            if len(found) > MAX_LEVELS:
-                raise ValueError(f'column "{column}" has more than {MAX_LEVELS} levels: join some.')
-            self._levels[column] = np.unique(found[column].to_numpy())
+            text = self._part(("levels", column), lambda: self._read_levels(column))["json"]
+            self._levels[column] = json.loads(text.tobytes())
         return self._levels[column]
+
+    def _read_levels(self, column: str) -> dict[str, np.ndarray]:
+        found = self._grouped(self._source.frame.select(column), [column], MAX_LEVELS)
+        if found[column].null_count():
+            raise ValueError(_fix(column, "has missing values"))
+        if len(found) > MAX_LEVELS:
+            raise ValueError(f'column "{column}" has more than {MAX_LEVELS} levels: join some.')
+        levels = np.unique(found[column].to_numpy())
+        # NumPy's own strings lose trailing zeros.
+        return {"json": np.frombuffer(json.dumps(levels.tolist()).encode(), np.uint8)}
 
     def _placeholder(self, column: Column) -> SharedVariable:
         if column not in self._placeholders:
             self._refuse_others(column)
-            self._placeholders[column] = placeholder(column, self._values(column, self._head))
+            if column.is_coded:  # known before batches of rows are read
+                self._sorted_levels(column.name)
+            name = ("first rows", column.name, column.is_coded)
+            [values] = self._part(
+                name, lambda: {"values": self._values(column, self._head)}
+            ).values()
+            self._placeholders[column] = placeholder(column, values)
         return self._placeholders[column]
 
     @cached_property
     def _head(self) -> Any:
-        self._source.check_unchanged()
         return self._collect(self._source.frame.head(N_PLACEHOLDER))
 
     def _collect(self, frame: Any) -> Any:
@@ -352,7 +515,7 @@ class Table:
             )
 
 
-def table(source: Any) -> Table:
+def table(source: Any, *, key: str | None = None) -> Table:
     """Return a table whose rows stay where they are: a posterior of all rows, without loading one.
 
     The columns of the table are placeholders in a model. :func:`~pymc_fastlogp.sample` asks the engine for the distinct
@@ -365,6 +528,9 @@ def table(source: Any) -> Table:
     source : path or frame
         Path or glob of Parquet or CSV files, which DuckDB reads; a DuckDB relation; a Polars DataFrame or LazyFrame; a pandas or Dask
         DataFrame; or a PyArrow table. Filters and new columns are the business of the frame.
+    key : str, optional
+        Name of the rows of a frame. A later process that gives the same key finds on disk what was read, so change the key
+        when rows change. Local files need no key: their paths, sizes and times are known.
 
     Returns
     -------
@@ -397,7 +563,21 @@ def table(source: Any) -> Table:
     >>> print(pymc_fastlogp.explain(model).sentences()[0])
     n: 10000 rows of a table are 2 distinct rows with counts (pandas: GROUP BY n, shop).
     """
-    return Table(source_of(source))
+    return Table(source_of(source, key))
+
+
+def _merged(a: Summary, b: Summary) -> Summary:
+    """Return the summary of the rows of both. If the rows of one part alone fit into memory, both are cells."""
+    if type(a) is not type(b):
+        a, b = (Cells.summarize(x.columns) if isinstance(x, AllRows) else x for x in (a, b))
+    return a.merge(b)
+
+
+def _kind(dtype: Any) -> np.dtype:
+    """Return the dtype of a placeholder of values, or of codes."""
+    if dtype.is_float() or dtype.is_decimal():
+        return np.dtype(config.floatX)
+    return np.dtype(bool if str(dtype) == "Boolean" else np.int64)
 
 
 def _names(columns: Iterable[Column]) -> list[str]:

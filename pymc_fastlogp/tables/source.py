@@ -2,11 +2,15 @@
 
 import glob
 import os
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from pymc_fastlogp._upstream.duckdb import connection_of
 
 INSTALL = "pip install narwhals duckdb pyarrow"
 # Engines for which each expression of this package is tested, by narwhals' names.
@@ -40,64 +44,132 @@ class Source:
         Name of the engine.
     pattern : str
         Path or glob of files; empty for a frame.
-    files : dict of str to tuple of int
-        Size and time of change of each local file.
+    files : tuple of (str, int, int)
+        Path, size in bytes and time of change of each local file.
+    connection : duckdb.DuckDBPyConnection, optional
+        Connection of DuckDB, if known.
+    key : str, optional
+        Name of the rows, by which a later process finds what was read of them.
     """
 
     frame: Any
     engine: str
     pattern: str = ""
     files: tuple[tuple[str, int, int], ...] = ()
+    connection: Any = None
+    key: str | None = None
 
-    def check_unchanged(self) -> None:
-        """Raise ValueError if files were added, removed or changed."""
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows of a frame in memory; None if the engine has to count."""
+        return None if hasattr(self.frame, "collect") else len(self.frame)
+
+    def check_unchanged(self, known: Iterable[tuple[str, int, int]] = ()) -> None:
+        """Raise ValueError if files were added, removed or changed, except that ``known`` files were added."""
+        changed = self._changed_file(known)
+        if changed is not None:
+            raise ValueError(changed)
+
+    def _changed_file(self, known: Iterable[tuple[str, int, int]] = ()) -> str | None:
+        """Return a sentence about a file that was added, removed or changed, None if there is none."""
         if not self.files:
-            return
+            return None
         now = state_of_files(self.pattern)
-        if now != self.files:
-            changed = {path for path, *_ in {*now} ^ {*self.files}}
-            raise ValueError(
-                f"{min(changed)} has changed since table() read it: call table() and build the model again."
-            )
+        changed = {path for path, *_ in ({*now} ^ {*self.files}) - {*known}}
+        if not changed:
+            return None
+        path = min(changed)
+        what = "has changed" if path in {path for path, *_ in now} else "has been removed"
+        return f"{path} {what} since table() read it: call table() and build the model again."
+
+    def percent(self) -> float:
+        """Return the progress of the query that runs, in percent; negative if the engine does not tell."""
+        return -1.0 if self.connection is None else self.connection.query_progress()
 
     def collect(self, frame: Any) -> Any:
         """Return the rows of a frame of this source in memory, as a narwhals DataFrame."""
         if not hasattr(frame, "collect"):
             return frame
-        with self._errors():
-            return frame.collect()
+        with self._errors(frame):
+            return _interruptible(frame.collect, self.connection)
 
     def batches(self, columns: Sequence[str]) -> Generator[Any]:
         """Yield all rows as narwhals DataFrames of at most :data:`BATCH` rows, in any order."""
         import narwhals.stable.v2 as nw
 
-        with self._errors():
-            for part in _parts(self.frame.select(columns)):
+        frame = self.frame.select(columns)
+        with self._errors(frame):
+            for part in _parts(frame, self.connection):
                 rows = nw.from_native(part, eager_only=True)
                 for begin in range(0, len(rows), BATCH):
                     yield rows[begin : begin + BATCH]
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Name the engine in errors of the engine."""
+    def queries(self) -> Iterator[None]:
+        """Name engine and files in errors of an engine that refuses a query. Errors of this package are ValueError or RuntimeError."""
+        try:
+            yield
+        except (MemoryError, RuntimeError, ValueError):
+            raise
+        except Exception as error:
+            raise RuntimeError(self._failure(error, [])) from error
+
+    @contextmanager
+    def _errors(self, frame: Any) -> Iterator[None]:
+        """Name engine, columns and files in errors of the engine; raise KeyboardInterrupt if DuckDB was interrupted."""
         try:
             yield
         except (MemoryError, GeneratorExit):
             raise
         except Exception as error:
-            first, *_ = str(error).splitlines() or [type(error).__name__]
-            raise RuntimeError(f"{self.engine} could not read the table: {first}") from error
+            if _is_interrupt(error):
+                raise KeyboardInterrupt from error
+            raise RuntimeError(self._failure(error, _names(frame))) from error
+
+    def _failure(self, error: Exception, names: Iterable[str]) -> str:
+        """Return a sentence about an engine that raised, with columns, files and what to do."""
+        changed = self._changed_file()
+        if changed is not None:
+            return changed
+        first, *_ = str(error).splitlines() or [type(error).__name__]
+        own = _names(self.frame)
+        columns = ", ".join(x for x in names if x in own)
+        of_columns = f"the columns {columns} of " if columns else ""
+        place = self.pattern or "the table"
+        advice = (
+            "look at the files, or write them again"
+            if self.pattern
+            else "look at the frame's query"
+        )
+        return f"{self.engine} could not read {of_columns}{place}: {first.rstrip('.')}; {advice}, then call table() again."
 
 
-def _parts(frame: Any) -> Iterator[Any]:
+def _interruptible[T](query: Callable[[], T], connection: Any) -> T:
+    """Run a query of DuckDB, so that Ctrl-C ends it: DuckDB does not look for signals while only its own threads work."""
+    if connection is None:
+        return query()
+    with ThreadPoolExecutor(1) as thread:
+        result = thread.submit(query)
+        try:
+            return result.result()
+        except KeyboardInterrupt:
+            while not result.done():  # the query may not have started
+                connection.interrupt()
+                wait([result], timeout=0.1)
+            raise
+
+
+def _parts(frame: Any, connection: Any) -> Iterator[Any]:
     """Yield the rows of a narwhals frame as frames in memory, one at a time."""
     native = frame.to_native()
     match str(frame.implementation), hasattr(frame, "collect"):
         case "duckdb", _:
             import pyarrow
 
-            with native.to_arrow_reader(BATCH) as reader:
-                for batch in reader:
+            with _interruptible(lambda: native.to_arrow_reader(BATCH), connection) as reader:
+                while (
+                    batch := _interruptible(partial(next, reader, None), connection)
+                ) is not None:
                     yield pyarrow.Table.from_batches([batch])
         case "polars", True:
             yield from native.collect_batches(chunk_size=BATCH)
@@ -108,8 +180,23 @@ def _parts(frame: Any) -> Iterator[Any]:
             yield native
 
 
-def source_of(rows: Any) -> Source:
-    """Return the source of files or of a frame.
+def _names(frame: Any) -> list[str]:
+    """Return the names of the columns of a frame, as far as its engine knows them."""
+    try:
+        return frame.collect_schema().names()
+    except Exception:  # of an engine that has raised before
+        return []
+
+
+def _is_interrupt(error: Exception) -> bool:
+    """Return whether DuckDB raised because of Ctrl-C."""
+    return "interrupt" in str(error).lower() and (
+        type(error) is RuntimeError or type(error).__name__ == "InterruptException"
+    )
+
+
+def source_of(rows: Any, key: str | None = None) -> Source:
+    """Return the source of files or of a frame, with the key of its rows.
 
     Raises
     ------
@@ -127,21 +214,26 @@ def source_of(rows: Any) -> Source:
     except ImportError as error:
         raise ImportError(f"table() needs narwhals: {INSTALL}") from error
     if isinstance(rows, str | os.PathLike):
-        return _source_of_files(os.fspath(rows))
+        return _source_of_files(os.fspath(rows), key)
     try:
         frame = nw.from_native(rows)
     except TypeError:
         frame = None
     engine = None if frame is None else ENGINES.get(str(frame.implementation))
     if engine is None:
+        if hasattr(frame, "implementation"):
+            raise TypeError(
+                f"table() does not read {frame.implementation} frames: write the frame to Parquet files, and give their path."
+            )
         raise TypeError(
             f"table() does not read {type(rows).__module__}.{type(rows).__qualname__}: give a path of Parquet or CSV files, or a frame of"
             f" {', '.join(ENGINES.values())}."
         )
-    return Source(frame, engine)
+    connection = connection_of(frame.to_native()) if engine == ENGINES["duckdb"] else None
+    return Source(frame, engine, connection=connection, key=key)
 
 
-def _source_of_files(pattern: str) -> Source:
+def _source_of_files(pattern: str, key: str | None) -> Source:
     import narwhals.stable.v2 as nw
 
     try:
@@ -162,15 +254,22 @@ def _source_of_files(pattern: str) -> Source:
     # A connection of its own, since settings and transactions of DuckDB's default connection belong to the user.
     connection = duckdb.connect()
     try:
-        relation = getattr(connection, reader)(pattern)
+        # Files that are added later are not read.
+        relation = getattr(connection, reader)([path for path, *_ in files] or pattern)
     except duckdb.Error as error:
         first, *_ = str(error).splitlines()
         raise RuntimeError(f"DuckDB could not read {pattern}: {first}") from error
-    return Source(nw.from_native(relation), ENGINES["duckdb"], pattern, files)
+    connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
+    return Source(nw.from_native(relation), ENGINES["duckdb"], pattern, files, connection, key)
 
 
 def state_of_files(pattern: str) -> tuple[tuple[str, int, int], ...]:
     """Return path, size in bytes and time of change of each file that matches a pattern, sorted by path."""
-    paths = [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern, recursive=True))
-    states = ((path, os.stat(path)) for path in paths)
-    return tuple((path, x.st_size, x.st_mtime_ns) for path, x in states)
+    found = [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern, recursive=True))
+    paths = map(os.path.abspath, found)
+    states = []
+    for path in paths:
+        with suppress(FileNotFoundError):  # removed in the meantime
+            state = os.stat(path)
+            states.append((path, state.st_size, state.st_mtime_ns))
+    return tuple(states)

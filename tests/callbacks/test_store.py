@@ -14,7 +14,7 @@ import pytensor
 import pytest
 
 import pymc_fastlogp
-from pymc_fastlogp.kernel.native import file_cache
+from pymc_fastlogp import file_cache
 from pymc_fastlogp.model_cache import store
 from pymc_fastlogp.model_cache.key import key_of
 from pymc_fastlogp.sampling import pipeline

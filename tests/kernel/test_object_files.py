@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pymc_fastlogp.kernel.native.file_cache import DIGEST, BoundedFiles
+from pymc_fastlogp.file_cache import DIGEST, BoundedFiles
 from pymc_fastlogp.kernel.native.machine_code import object_files
 from pymc_fastlogp.kernel.native.object_files import PREFIX, read, write
 

@@ -13,6 +13,7 @@ import pymc_fastlogp
 from pymc_fastlogp.models.table_rows import without_tables
 from pymc_fastlogp.tables.cells import AllRows
 from pymc_fastlogp.tables.columns import column_of
+from pymc_fastlogp.tables.source import ENGINES as ENGINES_THAT_ARE_READ
 from pymc_fastlogp.tables.source import source_of
 from tests.tables.conftest import N, summary_of
 
@@ -104,7 +105,9 @@ def test_an_engine_that_raises_between_batches_is_an_error():
         "SELECT CASE WHEN i < 250000 THEN i ELSE error('broken row') END AS x FROM range(300000) t(i)"
     )
     table = pymc_fastlogp.table(frame)
-    with pytest.raises(RuntimeError, match=r"^DuckDB could not read the table: .*broken row"):
+    with pytest.raises(
+        RuntimeError, match=r"^DuckDB could not read the columns x of the table: .*broken row"
+    ):
         summary_of(table, "x", quadratic=["x"])
     assert connection.sql("SELECT 1").fetchall() == [(1,)]
 
@@ -191,6 +194,12 @@ def test_refuses_other_sources(source):
         pymc_fastlogp.table(source)
 
 
+def test_frames_of_engines_that_are_not_tested_are_refused(monkeypatch):
+    monkeypatch.delitem(ENGINES_THAT_ARE_READ, "pandas")
+    with pytest.raises(TypeError, match=r"^table\(\) does not read pandas frames: write the frame"):
+        pymc_fastlogp.table(pd.DataFrame({"x": [1]}))
+
+
 def test_refuses_other_files(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"^no file matches .*\.parquet"):
         pymc_fastlogp.table(tmp_path / "*.parquet")
@@ -217,7 +226,9 @@ def test_files_that_changed_are_refused(change, relation, tmp_path):
         first.write_parquet(str(tmp_path / "c.parquet"))
     else:
         (tmp_path / "b.parquet").unlink()
-    with pytest.raises(ValueError, match=r"\.parquet has changed since table\(\) read it"):
+    with pytest.raises(
+        ValueError, match=r"\.parquet has (changed|been removed) since table\(\) read it"
+    ):
         summary_of(table, "zone")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from pytensor.configdefaults import config
 
-from pymc_fastlogp.kernel.native.file_cache import BoundedFiles
+from pymc_fastlogp.file_cache import BoundedFiles
 
 PREFIX = "pymc_fastlogp.kernel."
 # Bytes of all files, enough for thousands of kernels of 10 to 100 kB each. The limit saves disk space and does not affect speed.

@@ -20,7 +20,6 @@ from pymc_fastlogp.decisions import Refusal, logger
 from pymc_fastlogp.rewrites.rows.compact.terms import Term
 from pymc_fastlogp.rewrites.rows.view.grid import Grid, View
 from pymc_fastlogp.rewrites.rows.view.keys import MAX_DISTINCT_SHARE
-from pymc_fastlogp.tables.columns import warn_of_first_rows
 
 # Reason, and advice for the user.
 NEEDED_ROW_BY_ROW = Refusal(
@@ -141,7 +140,6 @@ def _of_source(variables: Iterable[Variable]) -> Refusal | None:
     """Return a refusal if one of the variables can change between evaluations: shared data or random numbers."""
     for x in variables:
         if isinstance(x, SharedVariable) and hasattr(x.type, "shape"):
-            warn_of_first_rows(x)
             _say_that_data_can_change()
             return SHARED.about(name=name_of(x))
         if x.owner is not None and isinstance(x.owner.op, RandomVariable):

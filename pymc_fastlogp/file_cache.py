@@ -4,6 +4,8 @@ Each use of a file sets its modification time to the current time. Processes may
 written again, and a file becomes visible only when it is complete. A file begins with the hash of its content, so a
 truncated or changed file counts as missing. The contents are executed, so a folder that other users can write to is not used.
 
+The environment variable ``PYMC_FASTLOGP_CACHE`` names another folder, or is ``0`` to disable the cache; the default is ``1``.
+
 With thousands of files, the sum of their sizes takes longer than one write. So a write triggers eviction with probability proportional to its size,
 and eviction runs about once per :data:`SHARE` of the limit. A file as large as this share always triggers eviction.
 """
@@ -19,6 +21,11 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import NamedTuple
 
+from pytensor.configdefaults import config
+
+from pymc_fastlogp.config import OFF, ON
+
+ENVIRONMENT_VARIABLE = "PYMC_FASTLOGP_CACHE"
 DIGEST = sha256().digest_size
 # Mean volume that is written between two evictions, as a fraction of the limit. The folder may exceed the limit by about this fraction.
 SHARE = 1 / 128
@@ -26,6 +33,15 @@ SHARE = 1 / 128
 UNFINISHED = ".unfinished"
 
 logger = logging.getLogger("pymc_fastlogp")
+
+
+def cache_folder() -> Path | None:
+    """Return the folder of the cache, None if the cache is disabled."""
+    named = os.environ.get(ENVIRONMENT_VARIABLE, "")
+    if named.lower() in OFF or not config.numba__cache:
+        return None
+    is_default = not named or named.lower() in ON
+    return config.base_compiledir / "pymc_fastlogp" if is_default else Path(named).expanduser()
 
 
 class BoundedFiles(NamedTuple):
@@ -61,12 +77,12 @@ class BoundedFiles(NamedTuple):
             os.utime(path)
         return content[DIGEST:]
 
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file, whose name begins with the prefix, and evict files if necessary."""
+    def write(self, name: str, content: bytes) -> OSError | None:
+        """Write a file, whose name begins with the prefix, and evict files if necessary; return the error if the file was not written."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
             if not is_private(self.folder):
-                return
+                return None
             with NamedTemporaryFile(
                 dir=self.folder, prefix=self.prefix, suffix=UNFINISHED, delete=False
             ) as file:
@@ -74,7 +90,7 @@ class BoundedFiles(NamedTuple):
                 try:
                     file.write(digest + content)
                     file.flush()
-                except OSError:
+                except BaseException:  # an interrupt, too
                     Path(file.name).unlink()
                     raise
             Path(file.name).replace(self.folder / name)
@@ -82,6 +98,8 @@ class BoundedFiles(NamedTuple):
                 self.evict()
         except OSError as error:
             logger.info("The cache file %s was not written: %s", name, error)
+            return error
+        return None
 
     def _triggers_eviction(self, digest: bytes, size: int) -> bool:
         """Return whether the write of a file triggers eviction; its hash serves as the random number."""
