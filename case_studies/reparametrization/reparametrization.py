@@ -243,9 +243,9 @@ def draw_slope(ax, size, way, county):
         run = runs[size][name]
         x = coordinate(run, way, "b").sel(county=county).to_numpy()
         y = np.log(run.idata["posterior"]["sigma_b"].to_numpy())
-        # Half of the draws make a smaller picture.
-        half = x[:, ::2].ravel(), y[:, ::2].ravel()
-        ax.plot(*half, ".", color=color, markersize=2, label=f"draws of {name}")
+        # A quarter of the draws makes a smaller picture.
+        some = x[:, ::4].ravel(), y[:, ::4].ravel()
+        ax.plot(*some, ".", color=color, markersize=2, label=f"draws of {name}")
     diverging = run.idata["sample_stats"]["diverging"].to_numpy()
     ax.plot(x[diverging], y[diverging], "x", color="C3", label=f"divergences: {diverging.sum()}")
     ax.legend(fontsize="x-small")
@@ -281,7 +281,7 @@ for row, size in zip(axes, houses, strict=True):
     for ax, way in zip(row, WAYS, strict=True):
         mean = coordinate(run, way, "a").mean("county").to_numpy().ravel()
         mu = run.idata["posterior"]["mu_a"].to_numpy().ravel()
-        ax.plot(mean[::2], mu[::2], ".", markersize=2, label="draws of reparametrize")
+        ax.plot(mean[::4], mu[::4], ".", markersize=2, label="draws of reparametrize")
         ax.legend(fontsize="x-small", markerscale=2)
         ax.set_title(
             f"{size}, {way}\ncorrelation {np.corrcoef(mean, mu)[0, 1]:.2f}", fontsize="medium"
