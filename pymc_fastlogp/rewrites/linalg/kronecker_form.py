@@ -68,7 +68,7 @@ from pytensor.tensor.shape import Reshape
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.blockwise import core_op
-from pymc_fastlogp.analysis.elemwise import operand, operands
+from pymc_fastlogp.analysis.elemwise import in_type, operand, operands
 from pymc_fastlogp.ops import MAX_ROWS_SYEV, EighUpToSigns
 from pymc_fastlogp.rewrites.replacement import replacement
 
@@ -140,16 +140,18 @@ def local_kronecker_form(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     """Rewrite ``dot(z, z) -> kronecker_form(y, noise, K_1, ..., K_D)``."""
     [out] = node.outputs
     left, right = (_whitened(x, axis) for x, axis in zip(node.inputs, (-1, -2), strict=True))
-    if left is None or left != right or out.ndim > 3 or out.type.shape[-2:] != (1, 1):
+    if left is None or left != right or out.ndim > 3 or None in out.type.shape:
+        return None
+    if out.type.shape[-2:] != (1, 1):
         return None
     (rotated, axis), variances = left
-    if (
-        rotated.type.shape[axis] != variances.length
-        or (found := _factors_and_noise(variances)) is None
-    ):
+    if (found := _factors_and_noise(variances)) is None:
         return None
     factors, noise = found
-    lengths = {i: factor.outputs[0].type.shape[0] for i, factor in enumerate(factors)}
+    lengths = dict(enumerate(factor.outputs[0].type.shape[0] for factor in factors))
+    n = prod(lengths.values())
+    if (rotated.type.shape[axis], variances.x.type.shape[variances.axis]) != (n, n):
+        return None
     lengths[BATCH] = out.type.shape[0]
     layout = [(BATCH,) if length != 1 else () for length in rotated.type.shape]
     layout[axis] = tuple(range(len(factors)))
@@ -164,11 +166,6 @@ class Along(NamedTuple):
 
     x: TensorVariable
     axis: int
-
-    @property
-    def length(self) -> int | None:
-        """Return the length of the axis, if known."""
-        return self.x.type.shape[self.axis]
 
 
 def _whitened(x: TensorVariable, axis: int) -> tuple[Along, Along] | None:
@@ -242,10 +239,14 @@ def _before_rotations(
                     return None
                 layout = split
             case (Dot(), left, right):
-                for side, axis, y in ((left, 0, right), (right, 1, left)):
-                    if (label := _rotation(side, axis, layout[axis], factors)) in remaining:
-                        remaining.remove(label)
-                        break
+                of_rows = _rotation(left, 0, layout[0], factors)
+                of_columns = _rotation(right, 1, layout[1], factors)
+                if of_rows in remaining:
+                    remaining.remove(of_rows)
+                    y = right
+                elif of_columns in remaining:
+                    remaining.remove(of_columns)
+                    y = left
                 else:
                     return None
             case _:
@@ -253,7 +254,7 @@ def _before_rotations(
         x = y
     flat = [*chain.from_iterable(layout)]
     order = [flat.index(label) for label in range(len(factors))]
-    y = x.reshape([lengths[label] for label in flat])
+    y = in_type(x, "float64").reshape([lengths[label] for label in flat])
     return y.dimshuffle(flat.index(BATCH) if BATCH in flat else "x", *order)
 
 
