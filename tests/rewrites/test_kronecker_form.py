@@ -59,13 +59,13 @@ FIRES = {
 }
 
 
-def by_hand(rotated, variances):
-    z = rotated.reshape((12, 1)) / pt.sqrt(variances.ravel()[:, None])
+def by_hand(rotated, products, noise=sigma**2):
+    z = rotated.reshape((12, 1)) / pt.sqrt(products.ravel() + noise)[:, None]
     return pt.dot(z.T, z)[0, 0]
 
 
 (a, P), (b, Q) = eigh(A), eigh(B)
-E = pt.outer(a, b) + sigma**2
+E = pt.outer(a, b)
 grid = y.reshape((3, 4))
 REFUSES = {
     "one rotation is missing": by_hand(P.T @ grid, E),
@@ -73,14 +73,15 @@ REFUSES = {
     "eigenvalues in another order": by_hand(P.T @ grid @ Q, pt.outer(b, a)),
     "eigenvalues of another matrix": by_hand(P.T @ grid @ Q, pt.outer(a, eigh(B + 1)[0])),
     "rotated twice": by_hand(P.T @ (P.T @ grid) @ Q, E),
-    "noise for each entry": by_hand(P.T @ grid @ Q, E + pt.exp(grid)),
+    "noise for each entry": by_hand(P.T @ grid @ Q, E, pt.exp(y)),
     "multiple of the eigenvalues": by_hand(P.T @ grid @ Q, E * pt.exp(grid)),
     "function before the division": by_hand(pt.exp(P.T @ grid @ Q), E),
     "upper triangle": by_hand(eigh(A, lower=False)[1].T @ grid @ Q, E),
     "product with another vector": pt.dot(P.T @ y[:3], (P.T @ y[3:6]) / a),
     "unknown length": pm.logp(
-        pm.KroneckerNormal.dist(mu=0.0, covs=[pt.matrix("open"), B], sigma=sigma), y
+        pm.KroneckerNormal.dist(mu=y, covs=[pt.matrix("open"), B], sigma=sigma), 0.0 * y
     ),
+    "single precision": logp([A.astype("float32"), B.astype("float32")], y, sigma=sigma),
 }
 
 
