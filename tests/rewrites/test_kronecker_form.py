@@ -72,7 +72,6 @@ REFUSES = {
     "rotation by rows": by_hand(P @ grid @ Q, E),
     "eigenvalues in another order": by_hand(P.T @ grid @ Q, pt.outer(b, a)),
     "eigenvalues of another matrix": by_hand(P.T @ grid @ Q, pt.outer(a, eigh(B + 1)[0])),
-    "rotated twice": by_hand(P.T @ (P.T @ grid) @ Q, E),
     "noise for each entry": by_hand(P.T @ grid @ Q, E, pt.exp(y)),
     "multiple of the eigenvalues": by_hand(P.T @ grid @ Q, E * pt.exp(grid)),
     "function before the division": by_hand(pt.exp(P.T @ grid @ Q), E),
