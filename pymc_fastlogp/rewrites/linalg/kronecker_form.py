@@ -69,7 +69,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.blockwise import core_op
 from pymc_fastlogp.analysis.elemwise import in_type, operand, operands
-from pymc_fastlogp.ops import MAX_ROWS_SYEV, EighUpToSigns
+from pymc_fastlogp.ops import MAX_ROWS_SYEV, EighUpToSigns, of_lower_triangle
 from pymc_fastlogp.rewrites.replacement import replacement
 
 # For each axis of an array the numbers of the factors whose entries it runs through, the last one fastest; BATCH for many vectors.
@@ -103,9 +103,7 @@ class KroneckerForm(SymbolicOp):
             weighted = scale * beta * pt.expand_dims(others, (0, axis))
             rest = [i for i in range(n_axes) if i != axis]
             inner = pt.tensordot(weighted, beta, axes=[rest, rest])
-            n = rotation.type.shape[0]
-            below_twice = 2 * pt.tri(n) - pt.eye(n)
-            by_matrix.append(-below_twice * (rotation @ inner @ rotation.T))
+            by_matrix.append(-of_lower_triangle(rotation @ inner @ rotation.T))
         solution = _rotated(beta, [rotation.T for rotation in vectors])
         by_noise = -(scale * pt.sqr(beta)).sum()
         return [2 * scale * solution, by_noise, *by_matrix]
