@@ -42,6 +42,7 @@ When it refuses
 ---------------
 - A product in which a matrix of eigenvectors is missing, or applies to an axis other than that of its eigenvalues.
 - A noise of its own for each entry.
+- A constant factor, whose eigenvectors PyTensor computes in advance.
 - Upper triangles, single precision, unknown shapes.
 
 References
