@@ -139,9 +139,9 @@ def local_kronecker_form(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     """Rewrite ``dot(z, z) -> kronecker_form(y, noise, K_1, ..., K_D)``."""
     [out] = node.outputs
     left, right = (_whitened(x, axis) for x, axis in zip(node.inputs, (-1, -2), strict=True))
-    if left is None or left != right or out.ndim > 3 or None in out.type.shape:
+    if left is None or left != right or out.ndim > 3:
         return None
-    if out.type.shape[-2:] != (1, 1):
+    if None in out.type.shape or out.type.shape[-2:] != (1, 1):
         return None
     (rotated, axis), variances = left
     if (found := _factors_and_noise(variances)) is None:
