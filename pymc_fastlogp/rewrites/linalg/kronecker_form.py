@@ -152,7 +152,7 @@ def local_kronecker_form(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     if (rotated.type.shape[axis], variances.x.type.shape[variances.axis]) != (n, n):
         return None
     lengths[BATCH] = out.type.shape[0]
-    layout = [(BATCH,) if length != 1 else () for length in rotated.type.shape]
+    layout: Layout = [(BATCH,) if length != 1 else () for length in rotated.type.shape]
     layout[axis] = tuple(range(len(factors)))
     if (batch := _before_rotations(rotated, layout, factors, lengths)) is None:
         return None
@@ -209,8 +209,8 @@ def _factors(along: Along) -> list[Apply] | None:
     sides = operands(x.owner.inputs[0], ps.Mul)
     if [side.type.broadcastable for side in sides] != [(False, True), (True, False)]:
         return None
-    found = [_factors(Along(side, axis)) for axis, side in enumerate(sides)]
-    return None if None in found else [*chain.from_iterable(found)]
+    first, second = (_factors(Along(side, axis)) for axis, side in enumerate(sides))
+    return None if first is None or second is None else first + second
 
 
 def _is_decomposition(node: Apply | None) -> bool:
@@ -272,12 +272,15 @@ def _split(
     labels: list[int], shape: tuple[int | None, ...], lengths: dict[int, int]
 ) -> Layout | None:
     """Return labels in the order of their axes, split such that the axes have the lengths of a shape."""
-    layout, rest = [], [*labels]
+    layout: Layout = []
+    rest = [*labels]
     for length in shape:
-        here = []
-        while rest and prod(lengths[label] for label in here) != length:
+        here: list[int] = []
+        size = 1
+        while rest and size != length:
             here.append(rest.pop(0))
-        if prod(lengths[label] for label in here) != length:
+            size *= lengths[here[-1]]
+        if size != length:
             return None
         layout.append(tuple(here))
     return None if rest else layout
