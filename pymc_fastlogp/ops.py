@@ -12,7 +12,7 @@ import numpy as np
 import pytensor.scalar as ps
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph, SymbolicOp
-from pytensor.gradient import disconnected_type
+from pytensor.gradient import DisconnectedType, disconnected_type
 from pytensor.graph.basic import Apply
 from pytensor.scalar import ScalarVariable
 from pytensor.scalar.math import gammaln, psi, tri_gamma
@@ -192,6 +192,13 @@ def rows_of_packed(length: int) -> int:
     return n
 
 
+def of_lower_triangle(gradient: TensorVariable) -> TensorVariable:
+    """Return the gradient with respect to the lower triangle of a symmetric matrix: an element below the diagonal counts twice."""
+    n = gradient.shape[0]
+    dtype = gradient.type.dtype
+    return (2 * pt.tri(n, dtype=dtype) - pt.eye(n, dtype=dtype)) * gradient
+
+
 def _rows(shape: tuple[int | None, ...]) -> int:
     rows, columns = shape
     if rows is None or rows != columns:
@@ -207,7 +214,10 @@ class EighUpToSigns(SymbolicOp):
         return eigh(*inputs)
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[TensorVariable]:
-        """Return the gradient with respect to the lower triangle, by the formula of ``Eigh``."""
+        """Return the gradient with respect to the lower triangle, by the formula of ``Eigh``; of eigenvalues alone by one product."""
+        [_, vectors], [by_values, by_vectors] = outputs, cotangents
+        if isinstance(by_vectors.type, DisconnectedType):
+            return [of_lower_triangle((vectors * by_values) @ vectors.T)]
         return Eigh().pullback(inputs, outputs, cotangents)
 
 

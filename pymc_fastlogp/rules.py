@@ -177,6 +177,14 @@ RULES: tuple[Rule, ...] = (
         "stabilize",
         Phase.FOR_GRADIENT,
     ),
+    # In `stabilize` and for the gradient alone: the Op is replaced by its inner graph when a function is compiled.
+    Rule(
+        "fastlogp_kronecker_form",
+        "linalg.kronecker_form.local_kronecker_form",
+        "stabilize",
+        Phase.FOR_GRADIENT,
+        until="PyMC differentiates KroneckerNormal by its covariances",
+    ),
     # In `stabilize` and for the gradient alone: after the gradient, nodes between may have other clients.
     Rule(
         "fastlogp_eigh_up_to_signs",

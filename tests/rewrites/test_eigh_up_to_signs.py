@@ -47,7 +47,7 @@ FIRES = {
     "power": ((Q.T @ y) ** 2 / w).sum(),
     "by columns": (pt.sqr(Q.T @ more) / w[:, None]).sum(),
     "scaled before the square": pt.sqr((Q.T @ y) / pt.sqrt(w)).sum(),
-    "inner product with itself": pt.dot((Q.T @ y) / pt.sqrt(w), (Q.T @ y) / pt.sqrt(w)),
+    "inner product with itself": pt.dot((Q.T @ y) * w, (Q.T @ y) * w),
     "two factors": pt.sqr(
         (Q.T @ more @ Q4).ravel() / pt.sqrt((w[:, None] * w4).ravel() + s[0])
     ).sum(),
