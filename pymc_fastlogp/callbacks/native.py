@@ -14,15 +14,12 @@ variable, which ``with_data`` of nutpie rewrites. The second part holds the addr
 """
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from typing import Any, Protocol
 
 import numpy as np
-from llvmlite import ir
 
-from pymc_fastlogp.kernel.native import blas, object_files
-from pymc_fastlogp.kernel.native.loaded_code import LoadedCode, compiler, engine
-from pymc_fastlogp.kernel.native.target import optimized, target_machine
+from pymc_fastlogp.kernel.native import blas
+from pymc_fastlogp.kernel.native.loaded_code import LoadedCode, engine
 from pymc_fastlogp.model_cache.record import CallbackCode
 
 WRONG_LENGTH, RAISED, EXPAND_RAISED, BAD_GRADIENT, BAD_LOGP = -1, 1, -2, 3, 4
@@ -68,18 +65,6 @@ class DirectCallback:
         self.address = self._callback.address
         address = self._called.address if self._called else 0
         self.addresses = [address, *(x.ctypes.data for x in code.constants)]
-
-
-def object_code_of(module: ir.Module) -> bytes:
-    """Return the object code of a module, optimized for this CPU and cached on disk."""
-    key = f"{compiler()}\n{module}"
-
-    def compiled() -> bytes:
-        machine = target_machine()
-        return machine.emit_object(optimized(module, machine))
-
-    name = f"{object_files.PREFIX}{sha256(key.encode()).hexdigest()}"
-    return object_files.read_or_make(name, compiled)
 
 
 def record_type(shared: Mapping[str, np.ndarray], n_addresses: int) -> np.dtype:

@@ -29,6 +29,7 @@ from pymc_fastlogp.kernel.ir.loops import (
     Check,
     Fallback,
     Loop,
+    ParallelLoop,
     PrefixSum,
     Program,
     Statement,
@@ -109,7 +110,8 @@ def _step_lines(steps: Sequence[Step], size: TextOfSize) -> Iterator[str]:
         if isinstance(step, Loop):
             yield from _loop_lines(step, size)
         else:
-            yield f"repeat {step.counter.name} {size(step.length)}:"
+            kind = "parallel" if isinstance(step, ParallelLoop) else "repeat"
+            yield f"{kind} {step.counter.name} {size(step.length)}:"
             yield from (f"    {line}" for line in _step_lines(step.steps, size))
 
 
