@@ -30,6 +30,7 @@ from pymc_fastlogp.sampling.routing import (
     why_pymc_samples,
     without_our_pipeline,
 )
+from pymc_fastlogp.sampling.threads import n_helpers
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -79,6 +80,7 @@ def sample(
     compile_kwargs: dict[str, Any] | None = None,
     reparametrize: bool = False,
     store: str | PathLike[str] | None = None,
+    threads: int | None = None,
     **kwargs: Any,
 ) -> "DataTree":
     """Draw from the posterior: ``pm.sample``, with a compilation that is several times faster.
@@ -138,6 +140,9 @@ def sample(
     store : path, optional
         A new or empty folder, for draws that do not fit into memory. nutpie writes them there in zarr format, and the result reads
         them when they are used. ``nuts={"zarr_store": ...}`` accepts any store of ``nutpie.zarr_store``.
+    threads : int, optional
+        Threads per chain for loops over many rows; by default the environment variable ``PYMC_FASTLOGP_THREADS``, or 1.
+        Draws do not depend on the number. Ignored if ``pm.sample`` samples the model.
     **kwargs
         ``target_accept``, settings of NUTS as the dictionary ``nuts``, and keywords that ``pm.sample`` passes to its step methods.
 
@@ -151,7 +156,7 @@ def sample(
     TypeError
         If there is no PyMC model, if the model is the first argument, or if a keyword is misspelled.
     ValueError
-        If the model has no free variables; if ``step`` or a log likelihood is requested for a model of a table; if a dimension has nutpie's name for unconstrained points; if the name of a dimension has a slash, which
+        If the model has no free variables; if ``threads`` is less than 1; if ``step`` or a log likelihood is requested for a model of a table; if a dimension has nutpie's name for unconstrained points; if the name of a dimension has a slash, which
         a DataTree can't hold; if ``random_seed`` is -1; or if ``store`` is given and ``pm.sample`` has to sample.
     FileExistsError
         If ``store`` is not empty.
@@ -190,7 +195,8 @@ def sample(
     if (idata_kwargs or {}).get("log_likelihood") and model is not as_written:
         raise ValueError("log_likelihood is not available for the rows of a table: leave it out.")
     arguments = {**given, **kwargs, "model": model}
-    del arguments["kwargs"], arguments["reparametrize"], arguments["store"]
+    for name in ("kwargs", "reparametrize", "store", "threads"):
+        del arguments[name]
     if return_inferencedata:
         coords.refuse_slashes(model, var_names)
     reason = why_pymc_samples(model, arguments)
@@ -205,7 +211,9 @@ def sample(
 
         try:
             # Arguments may name variables of the model as it is written.
-            compiled = _compiled(as_written, arguments, reparametrize=reparametrize)
+            compiled = _compiled(
+                as_written, arguments, reparametrize=reparametrize, threads=threads
+            )
         except (NotImplementedError, NullTypeGradError) as error:
             reason = f"it has no gradient, {error}"
             has_gradient = False
@@ -264,28 +272,31 @@ class _LibraryModel(NamedTuple):
     transformed: list[str]
 
 
-def _compiled(model: "pm.Model", arguments: dict[str, Any], *, reparametrize: bool) -> Any:
+def _compiled(
+    model: "pm.Model", arguments: dict[str, Any], *, reparametrize: bool, threads: int | None
+) -> Any:
     """Return the model for nutpie's library if possible, else the model that ``nutpie.sample`` takes."""
+    helpers = n_helpers(threads, min(_cores_and_chains(arguments)))
     options = {"initial_points": arguments["initvals"], **(arguments["compile_kwargs"] or {})}
     options |= {"var_names": arguments["var_names"], "reparametrize": reparametrize}
     nutpies_library = library()
     if nutpies_library is None or not nuts_settings.by_name(arguments).keys() <= LIBRARY_SETTINGS:
-        return compile_pymc_model(model, **options)
+        return compile_pymc_model(model, threads=threads, **options)
     options = dict(without_our_pipeline(options))
     if "pipeline_class" in options:
-        return compile_pymc_model(model, **options)
+        return compile_pymc_model(model, threads=threads, **options)
     request = request_of(model, **options)
     if labeled_shared_data(request):
-        return compile_pymc_model(model, **options)
+        return compile_pymc_model(model, threads=threads, **options)
     compiled = compiled_record(request)
     from pymc_fastlogp.compilation.loading import sampled_model
 
-    sampled = sampled_model(compiled)
+    sampled = sampled_model(compiled, helpers)
     if sampled is not None:
         return _LibraryModel(nutpies_library, sampled, compiled.record.reparameterized)
     from pymc_fastlogp.compilation.nutpie_model import nutpie_model_of
 
-    return nutpie_model_of(compiled)
+    return nutpie_model_of(compiled, helpers)
 
 
 def _sample(
@@ -321,16 +332,22 @@ def _sample(
 def _cores(arguments: Mapping[str, Any]) -> tuple[Any, int, int]:
     """Return the context manager that limits BLAS threads, the number of concurrent chains, and the number of chains."""
     from pymc_fastlogp._upstream.pymc_sample import (
-        cpu_count,
         initialize_multiprocessing_context,
         setup_cores_blas_cores,
     )
 
-    cores = min(4, cpu_count()) if arguments["cores"] is None else arguments["cores"]
-    chains = max(2, cores) if arguments["chains"] is None else arguments["chains"]
+    cores, chains = _cores_and_chains(arguments)
     context = initialize_multiprocessing_context(arguments["mp_ctx"], quiet=arguments["quiet"])
     limit_blas, cores, _ = setup_cores_blas_cores(arguments["blas_cores"], chains, cores, context)
     return limit_blas, cores, chains
+
+
+def _cores_and_chains(arguments: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the number of chains that may run at the same time, and the number of chains."""
+    from pymc_fastlogp._upstream.pymc_sample import cpu_count
+
+    cores = min(4, cpu_count()) if arguments["cores"] is None else arguments["cores"]
+    return cores, max(2, cores) if arguments["chains"] is None else arguments["chains"]
 
 
 def _seed(random_seed: Any, chains: int) -> int:
