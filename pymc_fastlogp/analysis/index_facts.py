@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_fastlogp.analysis.row_chunks import AIMS, split_rows
+from pymc_fastlogp.analysis.row_chunks import COUNTS, chunk_starts
 
 # The largest number of lanes of a vector: larger distances between equal elements are not distinguished.
 FAR = 16
@@ -41,7 +41,7 @@ class IndexFacts:
     neighbors : Neighbors, optional
         Relation between consecutive elements, for an array with one axis.
     windows : tuple of int
-        For each of :data:`~pymc_fastlogp.analysis.row_chunks.AIMS`, a bound of the distance between two elements of one chunk of rows, plus one.
+        For each of :data:`~pymc_fastlogp.analysis.row_chunks.COUNTS`, a bound of the distance between two elements of one chunk of rows, plus one.
         Only for ascending elements along one axis.
     """
 
@@ -82,16 +82,15 @@ def neighbors_of(vector: np.ndarray) -> Neighbors:
 
 def windows_of(ascending: np.ndarray) -> tuple[int, ...]:
     """Return the windows of an ascending vector, see :class:`IndexFacts`."""
-    return tuple(_window(ascending, aim) for aim in AIMS)
+    return tuple(_window(ascending, count) for count in COUNTS)
 
 
-def _window(ascending: np.ndarray, aim: int) -> int:
+def _window(ascending: np.ndarray, count: int) -> int:
     """Return the largest distance in a chunk, plus one, rounded up to two significant bits: arrays of one design mostly share code."""
-    chunks = split_rows(ascending.size, aim)
-    if not chunks.length:
+    starts = np.array(chunk_starts(ascending.size, count))
+    if starts[1] == 0:
         return int(ascending[-1]) - int(ascending[0]) + 1
-    starts = np.arange(chunks.count) * chunks.length
-    first, last = (ascending[x].astype(np.int64) for x in (starts, starts + chunks.length - 1))
+    first, last = (ascending[x].astype(np.int64) for x in (starts[:-1], starts[1:] - 1))
     window = int((last - first).max()) + 1
     unit = 1 << max(window.bit_length() - 2, 0)
     return -(-window // unit) * unit

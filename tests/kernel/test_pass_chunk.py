@@ -6,8 +6,8 @@ import pytest
 from pytensor.graph.fg import FrozenFunctionGraph
 
 from pymc_fastlogp.analysis.index_facts import index_facts
-from pymc_fastlogp.analysis.row_chunks import AIMS, LANES, split_rows
-from pymc_fastlogp.kernel.ir.loops import Loop, ParallelLoop
+from pymc_fastlogp.analysis.row_chunks import COUNTS, LANES, chunk_starts
+from pymc_fastlogp.kernel.ir.loops import ParallelLoop
 from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.native.loaded_code import LoadedCode
@@ -114,21 +114,18 @@ def test_a_loop_becomes_chunks_and_a_rest():
     assert text.startswith(
         """ k0 4:
     loop :
-        %1 = load k0[]
-        k0p0[%1] = -0.0
-    loop 16:
-        %1 = load k0[]
-        %3 = mul(%1, 16) int64
-        %5 = add(%3, i0) int64
-        %6 = load x0[%5]
-        k0p0[%1] add= %6
+        %0 = load k0[]
+        k0p0[%0] = -0.0
+    loop mul(sub(int_div(mul(add(k0[], 1), 4), 4), int_div(mul(k0[], 4), 4)), 16) from mul(int_div(mul(k0[], 4), 4), 16):
+        %0 = load k0[]
+        %8 = load x0[i0]
+        k0p0[%0] add= %8
 loop 4:
     %1 = load k0p0[i0]
-    b0[] add= %1
-loop 6:
-    %2 = add(i0, 64) int64
-    %3 = load x0[%2]
-    b0[] add= %3
+    y0[] add= %1
+loop 6 from 64:
+    %2 = load x0[i0]
+    y0[] add= %2
 """
     )
 
@@ -136,8 +133,7 @@ loop 6:
 @pytest.mark.usefixtures("splits_all")
 def test_ascending_rows_need_a_window_of_their_own_groups():
     [loop] = parallel_loops(optimize(lowered(by_group, (X, SORTED))))
-    [window] = [x.domain for x in loop.steps if isinstance(x, Loop)][:1]
-    assert window[0] < GROUPS / 4
+    assert loop.steps[0].domain[0] < GROUPS / 4
     [loop] = parallel_loops(optimize(lowered(by_group, (X, UNSORTED))))
     assert loop.steps[0].domain == (GROUPS,)
 
@@ -179,10 +175,12 @@ def test_loops_whose_windows_take_too_long_stay_whole(monkeypatch):
     assert not parallel_loops(optimize(lowered(build, (X, everywhere))))
 
 
-@pytest.mark.parametrize("aim", AIMS)
-@pytest.mark.parametrize("n_rows", [1_000, 6_845, 20_000, 25_000, 50_000, 99_991])
-def test_chunks_cover_almost_all_rows(n_rows, aim):
-    count, length = split_rows(n_rows, aim)
-    assert aim / 2 <= count <= 2 * aim
-    assert length % LANES == 0
-    assert 0 <= n_rows - count * length < LANES * (count + 1)
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("n_rows", [0, 17, 1_000, 6_845, 20_000, 99_991])
+def test_chunks_differ_by_one_vector_and_cover_whole_vectors(n_rows, count):
+    starts = chunk_starts(n_rows, count)
+    lengths = np.diff(starts)
+    assert starts[0] == 0
+    assert starts[-1] == n_rows // LANES * LANES
+    assert not np.any(lengths % LANES)
+    assert np.ptp(lengths) <= LANES

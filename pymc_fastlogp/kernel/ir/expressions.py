@@ -126,7 +126,8 @@ class Compute(Interned):
 
 
 Expr = Const | Index | Length | Load | Compute
-# The length of an axis: an int if static, otherwise an int64 expression of Length, Const, Compute and Load of inputs.
+# The length of an axis: an int if static, otherwise an int64 expression of Length, Const, Compute and Load of inputs, and of the counter of a
+# parallel loop around.
 Size = int | Expr
 
 

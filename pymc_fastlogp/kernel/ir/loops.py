@@ -157,11 +157,14 @@ class Loop:
         The statements.
     when : Expr, optional
         The loop runs only if this loop-invariant bool is true. Only ``unswitch`` and later passes see such loops.
+    first : Expr, optional
+        The first index along axis 0, a loop-invariant int64; 0 by default. Only the last pass makes such loops.
     """
 
     domain: tuple[Size, ...]
     body: tuple[Statement, ...]
     when: Expr | None = None
+    first: Expr | None = None
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ r"""Chunks of rows: split a long loop into a parallel loop over chunks, and merg
         y[g[i0]] += f(x[i0])                    loop :
         z[] += h(x[i0])                             q[k0] = 0
                                                 loop w:
-                                        ->          p[k0, i0] = 0
-                                                loop C:
-                                                    p[k0, g[k0 C + i0] - low(k0)] += f(x[k0 C + i0])
-                                                    q[k0] += h(x[k0 C + i0])
+                                        ->          p[k0 w + i0] = 0
+                                                loop rows(k0) from first(k0):
+                                                    p[k0 w + g[i0] - low(k0)] += f(x[i0])
+                                                    q[k0] += h(x[i0])
                                             loop K, w:
-                                                y[low(i0) + i1] += p[i0, i1]
+                                                y[low(i0) + i1] += p[i0 w + i1]
                                             loop K:
                                                 z[] += q[i0]
 
@@ -19,13 +19,12 @@ The chunks depend on the number of rows (:mod:`pymc_fastlogp.analysis.row_chunks
 number of threads, and without threads. Rows behind the last chunk are an ordinary loop.
 
 A store needs no partial result, nor does an accumulation whose element differs from row to row by an affine index. A scatter needs a window of its
-target for each chunk: the range of its index, or, if the index is ascending, the largest range of a chunk. Then ``low(k) = min(g[k C], max(g) + 1 - w)``.
+target for each chunk: the range of its index, or, if the index is ascending, the largest range of a chunk. Then ``low(k) = min(g[first(k)], max(g) + 1 - w)``.
 
 Windows take time without threads, too: each element is set and merged once per chunk. A loop is split if this costs at most :data:`MERGING` of the
 time of the loop. Loops shorter than :data:`LONG` stay whole.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import NamedTuple
@@ -35,9 +34,10 @@ from pytensor import scalar as ps
 from pytensor.scalar.basic import Cast
 
 from pymc_fastlogp.analysis.index_facts import IndexFacts, index_facts
-from pymc_fastlogp.analysis.row_chunks import AIMS, RowChunks, split_rows
+from pymc_fastlogp.analysis.row_chunks import COUNTS, LANES
 from pymc_fastlogp.kernel.ir.affine import affine
 from pymc_fastlogp.kernel.ir.arithmetic import (
+    ONE,
     base_and_offset,
     int64,
     minus,
@@ -45,7 +45,16 @@ from pymc_fastlogp.kernel.ir.arithmetic import (
     plus,
     times,
 )
-from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Expr, Index, Load, Role, Size
+from pymc_fastlogp.kernel.ir.expressions import (
+    Buffer,
+    Compute,
+    Expr,
+    Index,
+    Load,
+    Role,
+    Size,
+    as_expr,
+)
 from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
     Loop,
@@ -55,7 +64,7 @@ from pymc_fastlogp.kernel.ir.loops import (
     Step,
     Store,
 )
-from pymc_fastlogp.kernel.ir.substitute import substitute, substitute_in_element
+from pymc_fastlogp.kernel.ir.substitute import substitute_in_element
 from pymc_fastlogp.kernel.ir.traversal import depends_on, loaded, writes
 from pymc_fastlogp.kernel.scalars.cost import nanoseconds
 
@@ -100,12 +109,11 @@ def _split(loop: Loop, number: int) -> _Split | None:
     time = nanoseconds(loop) * prod(sizes)
     if time < LONG:
         return None
-    for level, aim in enumerate(AIMS):
-        chunks = split_rows(sizes[0], aim)
-        if not chunks.length or time / chunks.count < CHUNK:
+    counter = Buffer(f"k{number}", "int64", (), Role.SCRATCH)
+    for count in COUNTS:
+        if sizes[0] < count * LANES or time / count < CHUNK:
             continue
-        counter = Buffer(f"k{number}", "int64", (), Role.SCRATCH)
-        chunked = _Chunks(loop, chunks, level, counter).of_loop()
+        chunked = _Chunks(loop, count, counter).of_loop()
         if chunked is None:
             return None
         n_elements = sum(prod(map(int, x.shape)) for x in chunked.scratch)
@@ -129,19 +137,19 @@ def _facts(index: Buffer) -> IndexFacts | None:
 
 
 class _Partial(NamedTuple):
-    """An accumulation in the window of a chunk, and the accumulation of all windows in the target."""
+    """An accumulation in the window of a chunk, the accumulation of all windows in the target, and the axes of a window."""
 
     statement: Accumulate
     merge: Accumulate
+    domain: tuple[Size, ...]
 
 
 class _Chunks:
     """The split of one loop."""
 
-    def __init__(self, loop: Loop, chunks: RowChunks, level: int, counter: Buffer):
+    def __init__(self, loop: Loop, count: int, counter: Buffer):
         self.loop = loop
-        self.chunks = chunks
-        self.level = level
+        self.count = count
         self.counter = counter
         self.chunk = Load(counter, ())
         self.partials: list[_Partial] = []
@@ -152,13 +160,15 @@ class _Chunks:
         if None in body:
             return None
         statements = [statement for statement in body if statement is not None]
+        n_vectors = minus(self._first_vector(plus(self.chunk, ONE)), self._first_vector(self.chunk))
         rows = replace(
             self.loop,
-            domain=(self.chunks.length, *self.loop.domain[1:]),
-            body=self._from_row(statements, self._first_row(self.chunk)),
+            domain=(times(n_vectors, int64(LANES)), *self.loop.domain[1:]),
+            body=tuple(statements),
+            first=self._first_row(self.chunk),
         )
         steps = (*self._starts(), rows)
-        parallel = ParallelLoop(self.counter, self.chunks.count, steps, self.loop.when)
+        parallel = ParallelLoop(self.counter, self.count, steps, self.loop.when)
         scratch = [partial.statement.buffer for partial in self.partials]
         return _Split([parallel, *self._merges(), *self._rest()], [self.counter, *scratch])
 
@@ -195,72 +205,75 @@ class _Chunks:
         # The windows belong to the chunks of the whole index.
         if not facts.windows or source.buffer.shape != self.loop.domain[:1]:
             return size, int64(facts.minimum)
-        window = min(size, facts.windows[self.level])
+        window = min(size, facts.windows[COUNTS.index(self.count)])
         first = Compute(ps.minimum, (base, int64(facts.maximum + 1 - window)), "int64")
         return window, first
 
     def _add(self, statement: Accumulate, window: tuple[int, int, Expr] | None) -> Accumulate:
         """Add the partial results of an accumulation, and return the accumulation in a chunk."""
-        inner = [
-            axis
-            for axis in map(Index, range(1, len(self.loop.domain)))
-            if depends_on(statement.index, axis)
-        ]
-        domain = [self.loop.domain[axis.axis] for axis in inner]
-        element: list[Expr] = [*inner]
-        if window is not None:
-            domain.insert(0, window[1])
-            base, offset = base_and_offset(statement.index[window[0]])
-            element.insert(0, minus(base, self._low(window[2], self.chunk)))
-        moved = {axis: Index(k) for k, axis in enumerate(inner, 1 + len(domain) - len(inner))}
+        axes = map(Index, range(1, len(self.loop.domain)))
+        inner = [axis for axis in axes if depends_on(statement.index, axis)]
+        moved = {axis: Index(k) for k, axis in enumerate(inner, 1 if window is None else 2)}
         target = [*substitute_in_element(statement.index, moved.get)]
-        if window is not None:
-            first = self._low(window[2], Index(0))
-            target[window[0]] = plus(plus(first, Index(1)), int64(offset))
+        sizes = [self.loop.domain[axis.axis] for axis in inner]
+        if window is None:
+            domain, own, all_ = sizes, self.chunk, Index(0)
+        else:
+            axis, size, low = window
+            domain = [size, *sizes]
+            base, offset = base_and_offset(statement.index[axis])
+            own = plus(base, minus(times(self.chunk, int64(size)), self._low(low, self.chunk)))
+            all_ = plus(times(Index(0), int64(size)), Index(1))
+            target[axis] = plus(plus(self._low(low, Index(0)), Index(1)), int64(offset))
         name = f"{self.counter.name}p{len(self.partials)}"
-        shape = (self.chunks.count, *domain)
-        buffer = Buffer(name, statement.buffer.dtype, shape, Role.SCRATCH)
-        value = Load(buffer, tuple(map(Index, range(len(shape)))))
+        n_elements = self.count * (1 if window is None else size)
+        buffer = Buffer(name, statement.buffer.dtype, (n_elements, *sizes), Role.SCRATCH)
+        value = Load(buffer, (all_, *moved.values()))
         merge = Accumulate(statement.buffer, tuple(target), statement.op, value)
-        own = replace(statement, buffer=buffer, index=(self.chunk, *element))
-        self.partials.append(_Partial(own, merge))
-        return own
+        in_chunk = replace(statement, buffer=buffer, index=(own, *inner))
+        self.partials.append(_Partial(in_chunk, merge, tuple(domain)))
+        return in_chunk
 
     def _low(self, low: Expr, chunk: Expr) -> Expr:
         """Return the first element of the window of a chunk."""
         [first] = substitute_in_element((low,), {ROW: self._first_row(chunk)}.get)
         return first
 
-    def _first_row(self, chunk: Expr) -> Expr:
-        return times(chunk, int64(self.chunks.length))
+    def _first_vector(self, chunk: Expr) -> Expr:
+        """Return the number of the first vector of a chunk."""
+        n_rows = self.loop.domain[0]
+        assert isinstance(n_rows, int)
+        product = times(chunk, int64(n_rows // LANES))
+        return Compute(ps.int_div, (product, int64(self.count)), "int64")
 
-    def _from_row(self, body: Sequence[Statement], first: Expr) -> tuple[Statement, ...]:
-        """Return statements with rows counted from a first row."""
-        return substitute(body, {ROW: plus(first, ROW)}.get)
+    def _first_row(self, chunk: Expr) -> Expr:
+        return times(self._first_vector(chunk), int64(LANES))
 
     def _starts(self) -> list[Loop]:
         """Return the loops that set the partial results of a chunk."""
         stores: dict[tuple[Size, ...], list[Statement]] = {}
-        for statement, _ in self.partials:
-            domain = statement.buffer.shape[1:]
-            index = (self.chunk, *map(Index, range(len(domain))))
+        for statement, _, domain in self.partials:
+            index = tuple(map(Index, range(len(domain))))
+            own = self.chunk
+            n_windows = len(domain) - statement.buffer.ndim + 1
+            if n_windows:
+                own, *index = plus(times(self.chunk, as_expr(domain[0])), Index(0)), *index[1:]
             identity = neutral(statement.op, statement.buffer.dtype)
-            stores.setdefault(domain, []).append(Store(statement.buffer, index, identity))
+            stores.setdefault(domain, []).append(Store(statement.buffer, (own, *index), identity))
         return [replace(self.loop, domain=x, body=tuple(y)) for x, y in stores.items()]
 
     def _merges(self) -> list[Loop]:
         """Return the loops that merge the partial results of all chunks."""
         merges: dict[tuple[Size, ...], list[Statement]] = {}
-        for statement, merge in self.partials:
-            merges.setdefault(statement.buffer.shape, []).append(merge)
+        for _, merge, domain in self.partials:
+            merges.setdefault((self.count, *domain), []).append(merge)
         return [replace(self.loop, domain=x, body=tuple(y)) for x, y in merges.items()]
 
     def _rest(self) -> list[Loop]:
         """Return the loop over the rows behind the last chunk."""
         n_rows = self.loop.domain[0]
-        n_chunked = self.chunks.count * self.chunks.length
         assert isinstance(n_rows, int)
-        if n_rows == n_chunked:
+        if not n_rows % LANES:
             return []
-        body = self._from_row(self.loop.body, int64(n_chunked))
-        return [replace(self.loop, domain=(n_rows - n_chunked, *self.loop.domain[1:]), body=body)]
+        domain = (n_rows % LANES, *self.loop.domain[1:])
+        return [replace(self.loop, domain=domain, first=int64(n_rows - n_rows % LANES))]
