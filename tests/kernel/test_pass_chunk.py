@@ -21,6 +21,7 @@ N, GROUPS = 2_000, 37
 RNG = np.random.default_rng(0)
 UNSORTED = RNG.integers(GROUPS, size=N).astype("int32")
 SORTED = np.sort(UNSORTED)
+SMALL = SORTED.astype("uint8")
 X, Y = RNG.normal(size=(2, N))
 MATRIX = RNG.normal(size=(N, 3))
 PER_GROUP = RNG.normal(size=GROUPS)
@@ -75,6 +76,8 @@ CASES = {
     ),
     "sums over rows of a matrix": (lambda x: pt.sum(pt.exp(x), axis=0), (MATRIX,)),
     "sums of rows of a matrix": (lambda x: pt.sum(pt.exp(x), axis=1), (RNG.normal(size=(N, 70)),)),
+    "a constant": (lambda x: pt.sum(pt.exp(x) * pt.constant(SMALL)), (X,)),
+    "a scatter by a constant": (lambda x: by_group(x, pt.constant(SMALL)), (X,)),
     "a short rest": (lambda x: pt.sum(pt.exp(x)), (X[: 4 * LANES + 3],)),
 }
 

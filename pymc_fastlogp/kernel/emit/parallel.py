@@ -17,7 +17,6 @@ variable points to the helpers of :mod:`pymc_fastlogp.kernel.threads`, whose fir
 that returns after all tasks have run. The result does not depend on the order of the tasks, nor on the thread that runs a task.
 """
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import NamedTuple
@@ -47,7 +46,7 @@ class Task(NamedTuple):
     body : Function
         The function. Its last input is the number of the iteration, and it has no scratch buffers.
     inputs : list of Buffer
-        The other inputs: inputs and constants of the function that starts the task.
+        The other inputs: inputs of the function that starts the task.
     """
 
     body: Function
@@ -64,14 +63,12 @@ def task_of(function: Function, loop: ParallelLoop) -> Task:
         for number, x in enumerate(program.inputs)
         if x in used or not all(isinstance(size, int) for size in x.shape)
     ]
-    # Constants are passed on, so that the module has them once.
-    constants = [buffer for buffer in program.constants if buffer in used]
-    inputs = (*program.inputs, *constants, loop.counter)
-    n_more = len(inputs) - len(program.inputs)
+    # Constants are passed on by their addresses, so that the module has them once.
+    buffers = (*program.outputs, *program.scratch, *program.constants)
     own = replace(
         program,
-        inputs=inputs,
-        outputs=tuple(x for x in (*program.outputs, *program.scratch) if x in used),
+        inputs=(*program.inputs, loop.counter),
+        outputs=tuple(x for x in buffers if x in used),
         scratch=(),
         constants=(),
         steps=loop.steps,
@@ -81,13 +78,13 @@ def task_of(function: Function, loop: ParallelLoop) -> Task:
         function.module,
         own,
         f"{function.function.name}.{loop.counter.name}.body",
-        [*function.contiguous, *[True] * n_more],
-        [*given, *range(len(program.inputs), len(inputs))],
+        [*function.contiguous, True],
+        [*given, len(program.inputs)],
         function.lanes,
         function.known.uses_gathers,
     )
     body.function.linkage = "internal"
-    return Task(body, [*(program.inputs[number] for number in given), *constants])
+    return Task(body, [program.inputs[number] for number in given])
 
 
 def emit_run(function: Function, loop: ParallelLoop, task: Task) -> None:
@@ -102,11 +99,11 @@ def emit_run(function: Function, loop: ParallelLoop, task: Task) -> None:
         context = stack_variable(builder, ir.ArrayType(I64, len(words)))
         for number, word in enumerate(words):
             builder.store(word, _word(builder, context, number))
-        code = _task_code(task, words)
+        code = _task_code(task)
         _emit_start(builder, code, context, as_i64(function.length(loop.length)))
 
 
-def _task_code(task: Task, words: Sequence[ir.Value]) -> ir.Function:
+def _task_code(task: Task) -> ir.Function:
     """Return the function of a context and a number that calls the body of a task."""
     body = task.body.finish()
     code = ir.Function(body.module, TASK, body.name.removesuffix(".body"))
@@ -115,12 +112,13 @@ def _task_code(task: Task, words: Sequence[ir.Value]) -> ir.Function:
     code.attributes.alignstack = ALIGNMENT
     context, number = code.args
     builder = ir.IRBuilder(code.append_basic_block())
-    given = [
-        builder.load(_word(builder, context, k), typ=word.type) for k, word in enumerate(words)
-    ]
+    place = len(body.args) - 1 - len(task.body.program.outputs)
+    types = [arg.type for arg in body.args]
+    del types[place]
+    given = [builder.load(_word(builder, context, k), typ=x) for k, x in enumerate(types)]
     counter = stack_variable(builder, I64)
     builder.store(number, counter)
-    given.insert(len(given) - len(task.body.program.outputs), counter)
+    given.insert(place, counter)
     builder.call(body, given)
     builder.ret_void()
     return code
