@@ -42,6 +42,7 @@ from llvmlite import ir
 
 from pymc_fastlogp.kernel.llvm import I32, I64, POINTER, declared
 
+# Bytes of a word, and words of a cache line.
 WORD, LINE = 8, 8
 # Words of the header; each word that threads write has a cache line of its own.
 RUN, STOP, BELL, ASLEEP = 0, LINE, 2 * LINE, 3 * LINE
