@@ -127,8 +127,8 @@ def test_a_loop_becomes_chunks_and_a_rest():
     loop mul(sub(int_div(mul(add(k0[], 1), 4), 4), int_div(mul(k0[], 4), 4)), 16) from mul(int_div(mul(k0[], 4), 4), 16):
         %0 = load k0[]
         %2 = mul(%0, 4) int64
-        %4 = int_div(%2, 4) int64
-        %5 = mul(%4, 16) int64
+        %3 = int_div(%2, 4) int64
+        %5 = mul(%3, 16) int64
         %7 = load x0[i0]
         k0p0[%0] add= %7
 loop 4:
