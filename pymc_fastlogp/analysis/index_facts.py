@@ -1,10 +1,8 @@
-"""Bounds, uniqueness, runs and windows of a constant index array."""
+"""Bounds, uniqueness and runs of a constant index array."""
 
 from dataclasses import dataclass
 
 import numpy as np
-
-from pymc_fastlogp.analysis.row_chunks import COUNTS, chunk_starts
 
 # The largest number of lanes of a vector: larger distances between equal elements are not distinguished.
 FAR = 16
@@ -40,9 +38,6 @@ class IndexFacts:
         Whether the elements are ``minimum, minimum + 1, ...`` in C order.
     neighbors : Neighbors, optional
         Relation between consecutive elements, for an array with one axis.
-    windows : tuple of int
-        For each of :data:`~pymc_fastlogp.analysis.row_chunks.COUNTS`, a bound of the distance between two elements of one chunk of rows, plus one.
-        Only for ascending elements along one axis.
     """
 
     minimum: int
@@ -50,7 +45,6 @@ class IndexFacts:
     is_unique: bool = False
     is_range: bool = False
     neighbors: Neighbors | None = None
-    windows: tuple[int, ...] = ()
 
 
 def index_facts(data: np.ndarray) -> IndexFacts | None:
@@ -68,7 +62,6 @@ def index_facts(data: np.ndarray) -> IndexFacts | None:
         is_unique=np.unique(flat).size == flat.size,
         is_range=bool(np.all(steps == 1)),
         neighbors=neighbors_of(data) if data.ndim == 1 else None,
-        windows=windows_of(flat) if data.ndim == 1 and np.all(steps >= 0) else (),
     )
 
 
@@ -78,19 +71,3 @@ def neighbors_of(vector: np.ndarray) -> Neighbors:
     distances = range(1, min(FAR, vector.size))
     equal = (k for k in distances if np.any(vector[k:] == vector[:-k]))
     return Neighbors(run=vector.size // int(n_runs), gap=next(equal, FAR))
-
-
-def windows_of(ascending: np.ndarray) -> tuple[int, ...]:
-    """Return the windows of an ascending vector, see :class:`IndexFacts`."""
-    return tuple(_window(ascending, count) for count in COUNTS)
-
-
-def _window(ascending: np.ndarray, count: int) -> int:
-    """Return the largest distance in a chunk, plus one, rounded up to two significant bits: arrays of one design mostly share code."""
-    starts = np.array(chunk_starts(ascending.size, count))
-    if starts[1] == 0:
-        return int(ascending[-1]) - int(ascending[0]) + 1
-    first, last = (ascending[x].astype(np.int64) for x in (starts[:-1], starts[1:] - 1))
-    window = int((last - first).max()) + 1
-    unit = 1 << max(window.bit_length() - 2, 0)
-    return -(-window // unit) * unit

@@ -100,6 +100,8 @@ def test_more_callers_than_slots():
         list(pool.map(evaluate, range(len(points))))
 
 
+# Python warns of other threads at each fork.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_forked_process_evaluates_alone():
     compiled = pymc_fastlogp.compile_pymc_model(long_model(), threads=2)
     x = np.zeros(compiled.n_dim)

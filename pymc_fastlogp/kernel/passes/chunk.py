@@ -6,12 +6,12 @@ r"""Chunks of rows: split a long loop into a parallel loop over chunks, and merg
         y[g[i0]] += f(x[i0])                    loop :
         z[] += h(x[i0])                             q[k0] = 0
                                                 loop w:
-                                        ->          p[k0 w + i0] = 0
+                                        ->          p[k0, i0] = 0
                                                 loop rows(k0) from first(k0):
-                                                    p[k0 w + g[i0] - low(k0)] += f(x[i0])
+                                                    p[k0, g[i0] - low] += f(x[i0])
                                                     q[k0] += h(x[i0])
                                             loop K, w:
-                                                y[low(i0) + i1] += p[i0 w + i1]
+                                                y[low + i1] += p[i0, i1]
                                             loop K:
                                                 z[] += q[i0]
 
@@ -19,7 +19,7 @@ The chunks depend on the number of rows (:mod:`pymc_fastlogp.analysis.row_chunks
 number of threads, and without threads. Rows behind the last chunk are an ordinary loop.
 
 A store needs no partial result, nor does an accumulation whose element differs from row to row by an affine index. A scatter needs a window of its
-target for each chunk: the range of its index, or, if the index is ascending, the largest range of a chunk. Then ``low(k) = min(g[first(k)], max(g) + 1 - w)``.
+target for each chunk: the range ``low, ..., low + w - 1`` of its index, which is known for constants.
 
 Windows take time without threads, too: each element is set and merged once per chunk. A loop is split if this costs at most :data:`MERGING` of the
 time of the loop. Loops shorter than :data:`LONG` stay whole.
@@ -53,7 +53,6 @@ from pymc_fastlogp.kernel.ir.expressions import (
     Load,
     Role,
     Size,
-    as_expr,
 )
 from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
@@ -69,11 +68,11 @@ from pymc_fastlogp.kernel.ir.traversal import depends_on, loaded, writes
 from pymc_fastlogp.kernel.scalars.cost import nanoseconds
 
 # Estimated nanoseconds of a loop that is split, and of a chunk. A chunk takes up to 0.2 us more than its rows, besides its windows.
-LONG, CHUNK = 30_000, 7_500
+LONG, CHUNK = 40_000, 10_000
 # Nanoseconds to set one element of a window and to merge it.
 ELEMENT = 0.3
 # Largest part of the time of a loop for the windows of its chunks.
-MERGING = 0.02
+MERGING = 0.03
 
 ROW = Index(0)
 
@@ -137,11 +136,10 @@ def _facts(index: Buffer) -> IndexFacts | None:
 
 
 class _Partial(NamedTuple):
-    """An accumulation in the window of a chunk, the accumulation of all windows in the target, and the axes of a window."""
+    """An accumulation in the window of a chunk, and the accumulation of all windows in the target."""
 
     statement: Accumulate
     merge: Accumulate
-    domain: tuple[Size, ...]
 
 
 class _Chunks:
@@ -190,54 +188,36 @@ class _Chunks:
         forms = [affine(i, indices) for i in statement.index]
         return any(form is not None and {*form.coefficients} == {ROW} for form in forms)
 
-    def _window(self, index: Expr) -> tuple[int, Expr] | None:
-        """Return the size of a window, and its first element as an expression of the first row, for a gathered index."""
-        base, _ = base_and_offset(index)
-        source = base
-        while isinstance(source, Compute) and isinstance(source.op, Cast):
+    def _window(self, index: Expr) -> tuple[int, int] | None:
+        """Return the first element and the size of a window for a gathered index: the range of the index."""
+        source, _ = base_and_offset(index)
+        if isinstance(source, Compute) and isinstance(source.op, Cast):
             [source] = source.args
-        if not isinstance(source, Load) or source.index != (ROW,):
-            return None
-        facts = _facts(source.buffer)
-        if facts is None:
-            return None
-        size = facts.maximum + 1 - facts.minimum
-        # The windows belong to the chunks of the whole index.
-        if not facts.windows or source.buffer.shape != self.loop.domain[:1]:
-            return size, int64(facts.minimum)
-        window = min(size, facts.windows[COUNTS.index(self.count)])
-        first = Compute(ps.minimum, (base, int64(facts.maximum + 1 - window)), "int64")
-        return window, first
+        facts = _facts(source.buffer) if isinstance(source, Load) else None
+        return facts and (facts.minimum, facts.maximum + 1 - facts.minimum)
 
-    def _add(self, statement: Accumulate, window: tuple[int, int, Expr] | None) -> Accumulate:
+    def _add(self, statement: Accumulate, window: tuple[int, int, int] | None) -> Accumulate:
         """Add the partial results of an accumulation, and return the accumulation in a chunk."""
         axes = map(Index, range(1, len(self.loop.domain)))
         inner = [axis for axis in axes if depends_on(statement.index, axis)]
         moved = {axis: Index(k) for k, axis in enumerate(inner, 1 if window is None else 2)}
         target = [*substitute_in_element(statement.index, moved.get)]
-        sizes = [self.loop.domain[axis.axis] for axis in inner]
-        if window is None:
-            domain, own, all_ = sizes, self.chunk, Index(0)
-        else:
-            axis, size, low = window
-            domain = [size, *sizes]
+        domain = [self.loop.domain[axis.axis] for axis in inner]
+        element: list[Expr] = [self.chunk, *inner]
+        if window is not None:
+            axis, low, size = window
             base, offset = base_and_offset(statement.index[axis])
-            own = plus(base, minus(times(self.chunk, int64(size)), self._low(low, self.chunk)))
-            all_ = plus(times(Index(0), int64(size)), Index(1))
-            target[axis] = plus(plus(self._low(low, Index(0)), Index(1)), int64(offset))
+            domain.insert(0, size)
+            element.insert(1, minus(base, int64(low)))
+            target[axis] = plus(Index(1), int64(low + offset))
         name = f"{self.counter.name}p{len(self.partials)}"
-        n_elements = self.count * (1 if window is None else size)
-        buffer = Buffer(name, statement.buffer.dtype, (n_elements, *sizes), Role.SCRATCH)
-        value = Load(buffer, (all_, *moved.values()))
+        shape = (self.count, *domain)
+        buffer = Buffer(name, statement.buffer.dtype, shape, Role.SCRATCH)
+        value = Load(buffer, tuple(map(Index, range(len(shape)))))
         merge = Accumulate(statement.buffer, tuple(target), statement.op, value)
-        in_chunk = replace(statement, buffer=buffer, index=(own, *inner))
-        self.partials.append(_Partial(in_chunk, merge, tuple(domain)))
+        in_chunk = replace(statement, buffer=buffer, index=tuple(element))
+        self.partials.append(_Partial(in_chunk, merge))
         return in_chunk
-
-    def _low(self, low: Expr, chunk: Expr) -> Expr:
-        """Return the first element of the window of a chunk."""
-        [first] = substitute_in_element((low,), {ROW: self._first_row(chunk)}.get)
-        return first
 
     def _first_vector(self, chunk: Expr) -> Expr:
         """Return the number of the first vector of a chunk."""
@@ -252,21 +232,18 @@ class _Chunks:
     def _starts(self) -> list[Loop]:
         """Return the loops that set the partial results of a chunk."""
         stores: dict[tuple[Size, ...], list[Statement]] = {}
-        for statement, _, domain in self.partials:
-            index = tuple(map(Index, range(len(domain))))
-            own = self.chunk
-            n_windows = len(domain) - statement.buffer.ndim + 1
-            if n_windows:
-                own, *index = plus(times(self.chunk, as_expr(domain[0])), Index(0)), *index[1:]
+        for statement, _ in self.partials:
+            domain = statement.buffer.shape[1:]
+            element = (self.chunk, *map(Index, range(len(domain))))
             identity = neutral(statement.op, statement.buffer.dtype)
-            stores.setdefault(domain, []).append(Store(statement.buffer, (own, *index), identity))
+            stores.setdefault(domain, []).append(Store(statement.buffer, element, identity))
         return [replace(self.loop, domain=x, body=tuple(y)) for x, y in stores.items()]
 
     def _merges(self) -> list[Loop]:
         """Return the loops that merge the partial results of all chunks."""
         merges: dict[tuple[Size, ...], list[Statement]] = {}
-        for _, merge, domain in self.partials:
-            merges.setdefault((self.count, *domain), []).append(merge)
+        for statement, merge in self.partials:
+            merges.setdefault(statement.buffer.shape, []).append(merge)
         return [replace(self.loop, domain=x, body=tuple(y)) for x, y in merges.items()]
 
     def _rest(self) -> list[Loop]:

@@ -11,7 +11,7 @@ from pymc_fastlogp.kernel.scalars.quotient import Quotient
 ADDITIONS = {Cost.ARITHMETIC: 1, Cost.DIVISION: 8, Cost.FUNCTION: 30, Cost.SPECIAL: 30}
 TRANSCENDENTAL = ADDITIONS[Cost.FUNCTION]
 # Approximate nanoseconds of one addition in a lane of a vector, of one load, and of one scatter.
-ADDITION_TIME, LOAD_TIME, SCATTER_TIME = 0.03, 0.1, 0.5
+ADDITION_TIME, LOAD_TIME, SCATTER_TIME = 0.04, 0.1, 0.7
 # A loop of 20 iterations with 50 operations each.
 LOOP = 1000
 
