@@ -245,8 +245,9 @@ def _width(lengths: list[Number], most: int) -> int:
 
 def _is_multiple(size: Size, width: int) -> bool:
     """Return whether a length is a product with a multiple of a number of lanes."""
-    is_product = isinstance(size, Compute) and isinstance(size.op, Mul)
-    return is_product and any(isinstance(x, Const) and x.value % width == 0 for x in size.args)
+    if not isinstance(size, Compute) or not isinstance(size.op, Mul):
+        return False
+    return any(isinstance(x, Const) and x.value % width == 0 for x in size.args)
 
 
 def _power_of_two(n: int) -> int:

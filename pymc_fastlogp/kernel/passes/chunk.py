@@ -115,7 +115,8 @@ def _split(loop: Loop, number: int) -> _Split | None:
         chunked = _Chunks(loop, count, counter).of_loop()
         if chunked is None:
             return None
-        n_elements = sum(prod(map(int, x.shape)) for x in chunked.scratch)
+        # All lengths are static.
+        n_elements = sum(prod(n for n in x.shape if isinstance(n, int)) for x in chunked.scratch)
         if n_elements * ELEMENT <= MERGING * time:
             return chunked
     return None
@@ -131,7 +132,7 @@ def _is_splittable(statement: Statement) -> bool:
 def _facts(index: Buffer) -> IndexFacts | None:
     """Return the facts about an index, which are not known for scratch buffers."""
     if index.role is Role.CONSTANT:
-        return index_facts(np.frombuffer(index.data, index.dtype).reshape(index.shape))
+        return index_facts(np.frombuffer(index.data, index.dtype))
     return index.facts
 
 
@@ -194,13 +195,15 @@ class _Chunks:
         if isinstance(source, Compute) and isinstance(source.op, Cast):
             [source] = source.args
         facts = _facts(source.buffer) if isinstance(source, Load) else None
-        return facts and (facts.minimum, facts.maximum + 1 - facts.minimum)
+        return None if facts is None else (facts.minimum, facts.maximum + 1 - facts.minimum)
 
     def _add(self, statement: Accumulate, window: tuple[int, int, int] | None) -> Accumulate:
         """Add the partial results of an accumulation, and return the accumulation in a chunk."""
         axes = map(Index, range(1, len(self.loop.domain)))
         inner = [axis for axis in axes if depends_on(statement.index, axis)]
-        moved = {axis: Index(k) for k, axis in enumerate(inner, 1 if window is None else 2)}
+        moved: dict[Expr, Expr] = {
+            axis: Index(k) for k, axis in enumerate(inner, 1 if window is None else 2)
+        }
         target = [*substitute_in_element(statement.index, moved.get)]
         domain = [self.loop.domain[axis.axis] for axis in inner]
         element: list[Expr] = [self.chunk, *inner]
@@ -234,7 +237,7 @@ class _Chunks:
         stores: dict[tuple[Size, ...], list[Statement]] = {}
         for statement, _ in self.partials:
             domain = statement.buffer.shape[1:]
-            element = (self.chunk, *map(Index, range(len(domain))))
+            element: tuple[Expr, ...] = (self.chunk, *map(Index, range(len(domain))))
             identity = neutral(statement.op, statement.buffer.dtype)
             stores.setdefault(domain, []).append(Store(statement.buffer, element, identity))
         return [replace(self.loop, domain=x, body=tuple(y)) for x, y in stores.items()]

@@ -57,7 +57,7 @@ PATIENCE, YIELD_AFTER = 4_000, 2_000
 # Numbers of the system call and of its operations.
 FUTEX = {"x86_64": 202, "aarch64": 98}
 # Intrinsic that tells the core of a loop that waits, with its arguments.
-PAUSE = {"x86_64": ("llvm.x86.sse2.pause",), "aarch64": ("llvm.aarch64.hint", 1)}
+PAUSE = {"x86_64": ("llvm.x86.sse2.pause", []), "aarch64": ("llvm.aarch64.hint", [1])}
 WAIT_PRIVATE, WAKE_PRIVATE = 128, 129
 EVERYONE = 2**31 - 1
 
@@ -132,7 +132,7 @@ class _Code(NamedTuple):
 
     def pause(self) -> None:
         """Tell the core that the thread waits in a loop."""
-        name, *arguments = PAUSE[platform.machine()]
+        name, arguments = PAUSE[platform.machine()]
         type_ = ir.FunctionType(ir.VoidType(), [I32] * len(arguments))
         function = declared(self.function.module, name, type_)
         self.builder.call(function, [I32(x) for x in arguments])
