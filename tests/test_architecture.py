@@ -49,6 +49,7 @@ KERNEL = {
     "emit": {"ir", "llvm", "native.blas", "native.target", "scalars", "vecmath"},
     "lower": {"defects", "ir", "native.blas", "scalars"},
     "native": {"emit", "ir", "native.blas", "native.target", "scalars"},
+    "threads": {"emit", "llvm", "native"},
     "graph.boundary": set(),
     "graph": {"defects", "graph.boundary", "ir", "lower", "native", "passes"},
     "numba": {"defects", "emit", "graph", "graph.boundary", "ir", "llvm", "native"},

@@ -21,9 +21,10 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from pymc_fastlogp.callbacks.native import WRONG_LENGTH, object_code_of
+from pymc_fastlogp.callbacks.native import WRONG_LENGTH
 from pymc_fastlogp.kernel.llvm import F64, I1, I64, POINTER, declared
 from pymc_fastlogp.kernel.native.loaded_code import LoadedCode, engine
+from pymc_fastlogp.kernel.native.object_files import object_code_of
 from pymc_fastlogp.reparametrization.linear_map import LinearMap
 
 LOGP, EXPAND = "mapped_logp", "mapped_expand"

@@ -14,15 +14,13 @@ variable, which ``with_data`` of nutpie rewrites. The second part holds the addr
 """
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from typing import Any, Protocol
+from weakref import finalize
 
 import numpy as np
-from llvmlite import ir
 
-from pymc_fastlogp.kernel.native import blas, object_files
-from pymc_fastlogp.kernel.native.loaded_code import LoadedCode, compiler, engine
-from pymc_fastlogp.kernel.native.target import optimized, target_machine
+from pymc_fastlogp.kernel.native import blas
+from pymc_fastlogp.kernel.native.loaded_code import LoadedCode, engine
 from pymc_fastlogp.model_cache.record import CallbackCode
 
 WRONG_LENGTH, RAISED, EXPAND_RAISED, BAD_GRADIENT, BAD_LOGP = -1, 1, -2, 3, 4
@@ -51,6 +49,8 @@ class DirectCallback:
         The object code.
     called : Called, optional
         The called function, if it is not the kernel of ``code``.
+    n_helpers : int
+        Number of helper threads for long loops of the kernel. They end with the object.
 
     Attributes
     ----------
@@ -60,26 +60,26 @@ class DirectCallback:
         Addresses that the callback reads from the user data.
     """
 
-    def __init__(self, code: CallbackCode, called: Called | None = None):
+    def __init__(self, code: CallbackCode, called: Called | None = None, n_helpers: int = 0):
         blas.bind(code.library)
-        self._called = LoadedCode(engine(code.kernel_code), code.kernel) if code.kernel else called
+        self._called = called
+        if code.kernel:
+            self._called = LoadedCode(engine(code.kernel_code), code.kernel)
+            if n_helpers:
+                self._start_helpers(self._called, n_helpers)
         self._callback = LoadedCode(engine(code.callback_code), SYMBOL)
         self._constants = code.constants
         self.address = self._callback.address
         address = self._called.address if self._called else 0
         self.addresses = [address, *(x.ctypes.data for x in code.constants)]
 
+    def _start_helpers(self, kernel: LoadedCode, n_helpers: int) -> None:
+        # Compiles the protocol of the threads.
+        from pymc_fastlogp.kernel.threads.helpers import Helpers, has_tasks
 
-def object_code_of(module: ir.Module) -> bytes:
-    """Return the object code of a module, optimized for this CPU and cached on disk."""
-    key = f"{compiler()}\n{module}"
-
-    def compiled() -> bytes:
-        machine = target_machine()
-        return machine.emit_object(optimized(module, machine))
-
-    name = f"{object_files.PREFIX}{sha256(key.encode()).hexdigest()}"
-    return object_files.read_or_make(name, compiled)
+        if has_tasks(kernel):
+            helpers = Helpers(n_helpers, kernel)
+            finalize(self, helpers.close).atexit = False
 
 
 def record_type(shared: Mapping[str, np.ndarray], n_addresses: int) -> np.dtype:

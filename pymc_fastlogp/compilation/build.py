@@ -18,12 +18,13 @@ from pymc_fastlogp.callbacks.graph_call import (
     kernel_call_of,
     output_shapes,
 )
-from pymc_fastlogp.callbacks.native import object_code_of, read_only_copy, record_type
+from pymc_fastlogp.callbacks.native import read_only_copy, record_type
 from pymc_fastlogp.compilation import interpreter
 from pymc_fastlogp.compilation.coords import dims_and_coords
 from pymc_fastlogp.compilation.graphs import initial_value_graph
 from pymc_fastlogp.compilation.model_source import ModelSource
 from pymc_fastlogp.kernel.native import machine_code
+from pymc_fastlogp.kernel.native.object_files import object_code_of
 from pymc_fastlogp.model_cache.record import EXPAND, LOGP, CallbackCode, Record
 
 logger = logging.getLogger("pymc_fastlogp")

@@ -76,11 +76,15 @@ class CompiledRecord(NamedTuple):
 
 
 def load_callbacks(
-    record: Record, shared: Mapping[str, np.ndarray], numba_calls: Mapping[str, Called]
+    record: Record,
+    shared: Mapping[str, np.ndarray],
+    numba_calls: Mapping[str, Called],
+    n_helpers: int = 0,
 ) -> tuple[dict[str, DirectCallback], np.ndarray]:
-    """Return the callbacks of a record by name, and their user data."""
+    """Return the callbacks of a record by name, and their user data; ``n_helpers`` threads help the callback of logp."""
     callbacks = {
-        name: DirectCallback(x, numba_calls.get(name)) for name, x in record.callbacks.items()
+        name: DirectCallback(x, numba_calls.get(name), n_helpers if name == LOGP else 0)
+        for name, x in record.callbacks.items()
     }
     return callbacks, user_data_for(callbacks, shared)
 
@@ -100,12 +104,12 @@ def initial_point_of(record: Record, source: ModelSource) -> Any:
     return flat_initial_point(source, record.shape_info[0][: record.n_values], record.value_shapes)
 
 
-def sampled_model(compiled: CompiledRecord) -> SampledModel | None:
-    """Return the model object of nutpie's library, None if Numba compiles a part of the model."""
+def sampled_model(compiled: CompiledRecord, n_helpers: int = 0) -> SampledModel | None:
+    """Return the model object of nutpie's library, None if Numba compiles a part of the model; ``n_helpers`` threads help all chains."""
     if compiled.numba_calls:
         return None
     record, shared = compiled.record, compiled.shared
-    callbacks = compiled.callbacks or load_callbacks(record, shared, {})[0]
+    callbacks = compiled.callbacks or load_callbacks(record, shared, {}, n_helpers)[0]
     user_data = user_data_for(callbacks, shared)
     model = SampledModel(
         n_dim=record.n_dim,

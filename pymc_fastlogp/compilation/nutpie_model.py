@@ -62,10 +62,10 @@ class TransformedModel(CompiledModel):
         return new.with_transform_adapt(**adapted) if adapted else new
 
 
-def nutpie_model_of(compiled: CompiledRecord) -> CompiledModel:
-    """Return the model object that ``nutpie.sample`` takes."""
+def nutpie_model_of(compiled: CompiledRecord, n_helpers: int = 0) -> CompiledModel:
+    """Return the model object that ``nutpie.sample`` takes; ``n_helpers`` threads help all chains."""
     record, build = compiled.record, compiled.build
-    callbacks, user_data = load_callbacks(record, compiled.shared, compiled.numba_calls)
+    callbacks, user_data = load_callbacks(record, compiled.shared, compiled.numba_calls, n_helpers)
     names, _, shapes = record.shape_info
     model = CompiledModel(
         compiled_logp_func=callbacks[LOGP],

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # Arguments of `sample` that have another meaning for many fits, with the reason.
 REFUSED = {
     "cores": "each worker runs one chain at a time",
+    "threads": "each worker runs on one core",
     "model": "models are the first argument",
     "quiet": "problems are part of each fit",
     "callback": "fits run in other processes",

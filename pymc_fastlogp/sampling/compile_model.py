@@ -10,6 +10,7 @@ from pymc_fastlogp.models.validate import model_with_variables
 from pymc_fastlogp.patching import unpatched
 from pymc_fastlogp.sampling.request import Request, request_of
 from pymc_fastlogp.sampling.routing import why_nutpie_compiles, without_our_pipeline
+from pymc_fastlogp.sampling.threads import n_helpers
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -31,6 +32,7 @@ def compile_pymc_model(
     var_names: Iterable[str] | None = None,
     freeze_model: bool | None = None,
     reparametrize: bool = False,
+    threads: int | None = None,
     **kwargs: Any,
 ) -> Any:
     """Compile a model for ``nutpie.sample``, several times faster than ``nutpie.compile_pymc_model``.
@@ -51,6 +53,9 @@ def compile_pymc_model(
     reparametrize : bool
         Whether effects of groups are reparametrized from their data, see :func:`~pymc_fastlogp.reparametrize`, and correlated
         parameters are sampled in linear coordinates in which they are uncorrelated. Freezes data.
+    threads : int, optional
+        Threads per chain for loops over many rows; by default the environment variable ``PYMC_FASTLOGP_THREADS``, or 1.
+        Results do not depend on the number. Helper threads serve as many chains as the CPUs of the process allow, and end with the model.
 
     Returns
     -------
@@ -62,8 +67,8 @@ def compile_pymc_model(
     TypeError
         If ``model`` is not a PyMC model, or is not given while no context is open.
     ValueError
-        If the model has no free variables, or discrete ones; if a dimension has nutpie's name for unconstrained points; or if
-        ``gradient_backend`` is not PyTensor, the only one for Numba.
+        If the model has no free variables, or discrete ones; if a dimension has nutpie's name for unconstrained points; if
+        ``gradient_backend`` is not PyTensor, the only one for Numba; or if ``threads`` is less than 1.
 
     Examples
     --------
@@ -94,10 +99,11 @@ def compile_pymc_model(
         return _compiled_by_nutpie(request, backend=backend, **kwargs)
     if gradient_backend is not None and gradient_backend.lower() != "pytensor":
         raise ValueError(f"gradient_backend is {gradient_backend!r}: use 'pytensor' with Numba.")
+    helpers = n_helpers(threads)
     compiled = compiled_record(request)
     from pymc_fastlogp.compilation.nutpie_model import nutpie_model_of
 
-    return nutpie_model_of(compiled)
+    return nutpie_model_of(compiled, helpers)
 
 
 def compiled_record(request: Request, key: "CacheKey | None" = None) -> "CompiledRecord":

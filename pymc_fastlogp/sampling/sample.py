@@ -30,6 +30,7 @@ from pymc_fastlogp.sampling.routing import (
     why_pymc_samples,
     without_our_pipeline,
 )
+from pymc_fastlogp.sampling.threads import n_helpers
 from pymc_fastlogp.tables.progress import progress_shown
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def sample(
     compile_kwargs: dict[str, Any] | None = None,
     reparametrize: bool = False,
     store: str | PathLike[str] | None = None,
+    threads: int | None = None,
     **kwargs: Any,
 ) -> "DataTree":
     """Draw from the posterior: ``pm.sample``, with a compilation that is several times faster.
@@ -141,6 +143,9 @@ def sample(
     store : path, optional
         A new or empty folder, for draws that do not fit into memory. nutpie writes them there in zarr format, and the result reads
         them when they are used. ``nuts={"zarr_store": ...}`` accepts any store of ``nutpie.zarr_store``.
+    threads : int, optional
+        Threads per chain for loops over many rows; by default the environment variable ``PYMC_FASTLOGP_THREADS``, or 1.
+        Draws do not depend on the number. Ignored if ``pm.sample`` samples the model.
     **kwargs
         ``target_accept``, settings of NUTS as the dictionary ``nuts``, and keywords that ``pm.sample`` passes to its step methods.
 
@@ -154,7 +159,7 @@ def sample(
     TypeError
         If there is no PyMC model, if the model is the first argument, or if a keyword is misspelled.
     ValueError
-        If the model has no free variables; if ``step`` or a log likelihood is requested for a model of a table; if a dimension has nutpie's name for unconstrained points; if the name of a dimension has a slash, which
+        If the model has no free variables; if ``threads`` is less than 1; if ``step`` or a log likelihood is requested for a model of a table; if a dimension has nutpie's name for unconstrained points; if the name of a dimension has a slash, which
         a DataTree can't hold; if ``random_seed`` is -1; or if ``store`` is given and ``pm.sample`` has to sample.
     FileExistsError
         If ``store`` is not empty.
@@ -208,7 +213,9 @@ def sample(
 
         try:
             # Arguments may name variables of the model as it is written.
-            compiled = _compiled(as_written, arguments, reparametrize=reparametrize)
+            compiled = _compiled(
+                as_written, arguments, reparametrize=reparametrize, threads=threads
+            )
         except (NotImplementedError, NullTypeGradError) as error:
             reason = f"it has no gradient, {error}"
             has_gradient = False
@@ -233,7 +240,7 @@ def arguments_for(model: "pm.Model", options: Mapping[str, Any]) -> dict[str, An
 
 
 def _arguments(given: Mapping[str, Any], model: "pm.Model") -> dict[str, Any]:
-    left_out = ("kwargs", "reparametrize", "store")
+    left_out = ("kwargs", "reparametrize", "store", "threads")
     return {name: x for name, x in given.items() if name not in left_out} | {"model": model}
 
 
@@ -293,12 +300,16 @@ class _LibraryModel(NamedTuple):
     transformed: list[str]
 
 
-def _compiled(model: "pm.Model", arguments: dict[str, Any], *, reparametrize: bool) -> Any:
+def _compiled(
+    model: "pm.Model", arguments: dict[str, Any], *, reparametrize: bool, threads: int | None
+) -> Any:
     """Return the model for nutpie's library if possible, else the model that ``nutpie.sample`` takes."""
     request = library_request(model, arguments, reparametrize=reparametrize)
     if request is None:
-        return compile_pymc_model(model, **_compile_options(arguments, reparametrize=reparametrize))
-    return library_model(compiled_record(request))
+        options = _compile_options(arguments, reparametrize=reparametrize)
+        return compile_pymc_model(model, threads=threads, **options)
+    helpers = n_helpers(threads, min(_cores_and_chains(arguments)))
+    return library_model(compiled_record(request), helpers)
 
 
 def _compile_options(arguments: Mapping[str, Any], *, reparametrize: bool) -> dict[str, Any]:
@@ -329,16 +340,24 @@ def library_request(
     return None if labeled_shared_data(request) else request
 
 
-def library_model(compiled: "CompiledRecord") -> Any:
-    """Return the model for nutpie's library, the model that ``nutpie.sample`` takes if Numba compiles a part."""
+def library_model(compiled: "CompiledRecord", n_helpers: int = 0) -> Any:
+    """Return the model for nutpie's library, the model that ``nutpie.sample`` takes if Numba compiles a part.
+
+    Parameters
+    ----------
+    compiled : CompiledRecord
+        The compiled model.
+    n_helpers : int
+        Number of threads that help all chains.
+    """
     from pymc_fastlogp.compilation.loading import sampled_model
 
-    sampled, nutpies_library = sampled_model(compiled), library()
+    sampled, nutpies_library = sampled_model(compiled, n_helpers), library()
     if sampled is not None and nutpies_library is not None:
         return _LibraryModel(nutpies_library, sampled, compiled.record.reparameterized)
     from pymc_fastlogp.compilation.nutpie_model import nutpie_model_of
 
-    return nutpie_model_of(compiled)
+    return nutpie_model_of(compiled, n_helpers)
 
 
 def sample_compiled(
@@ -386,16 +405,22 @@ def sample_compiled(
 def _cores(arguments: Mapping[str, Any]) -> tuple[Any, int, int]:
     """Return the context manager that limits BLAS threads, the number of concurrent chains, and the number of chains."""
     from pymc_fastlogp._upstream.pymc_sample import (
-        cpu_count,
         initialize_multiprocessing_context,
         setup_cores_blas_cores,
     )
 
-    cores = min(4, cpu_count()) if arguments["cores"] is None else arguments["cores"]
-    chains = max(2, cores) if arguments["chains"] is None else arguments["chains"]
+    cores, chains = _cores_and_chains(arguments)
     context = initialize_multiprocessing_context(arguments["mp_ctx"], quiet=arguments["quiet"])
     limit_blas, cores, _ = setup_cores_blas_cores(arguments["blas_cores"], chains, cores, context)
     return limit_blas, cores, chains
+
+
+def _cores_and_chains(arguments: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the number of chains that may run at the same time, and the number of chains."""
+    from pymc_fastlogp._upstream.pymc_sample import cpu_count
+
+    cores = min(4, cpu_count()) if arguments["cores"] is None else arguments["cores"]
+    return cores, max(2, cores) if arguments["chains"] is None else arguments["chains"]
 
 
 def _seed(random_seed: Any, chains: int) -> int:

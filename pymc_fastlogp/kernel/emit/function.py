@@ -90,6 +90,7 @@ class Function:
         lanes: int,
         uses_gathers: bool,
     ):
+        self.module, self.program, self.contiguous = module, program, contiguous
         self.lanes = lanes
         inputs = {number: program.inputs[number] for number in given}
         self.function = ir.Function(module, _signature(inputs.values(), program.outputs), name)
@@ -110,6 +111,12 @@ class Function:
         for buffer in program.constants:
             self._place_at(buffer, buffers.constant(module, f"{name}.{buffer.name}", buffer))
         self._allocate_scratch(program)
+
+    def arguments_of(self, buffer: Buffer) -> list[ir.Value]:
+        """Return the arguments by which a buffer is passed on: its pointer, and the lengths and strides of an input."""
+        if buffer in self.program.inputs:
+            return self._inputs[self.program.inputs.index(buffer)]
+        return [self.pointer_of(buffer)]
 
     def length(self, size: Size) -> Number:
         """Return a length: an int if it is static."""

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import reduce
 
 from llvmlite import ir
+from pytensor.scalar.basic import Mul
 
 from pymc_fastlogp.kernel.emit.access_patterns import AccessPatterns
 from pymc_fastlogp.kernel.emit.function import Function
@@ -25,10 +26,10 @@ from pymc_fastlogp.kernel.emit.reduction import (
 from pymc_fastlogp.kernel.emit.scatter import emit_scatters
 from pymc_fastlogp.kernel.emit.scatter_by_run import Runs, runs_of_scatters
 from pymc_fastlogp.kernel.emit.scope import Scope
-from pymc_fastlogp.kernel.ir.expressions import Index
+from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Index, Size
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Call, Check, Loop, PrefixSum, Statement, Store
 from pymc_fastlogp.kernel.ir.traversal import depends_on, is_call
-from pymc_fastlogp.kernel.llvm import I64, Number
+from pymc_fastlogp.kernel.llvm import I64, Number, as_i64
 from pymc_fastlogp.kernel.scalars.cost import TRANSCENDENTAL, arithmetic_cost
 
 
@@ -54,6 +55,8 @@ class _Nest:
         self.function = function
         self.loop = loop
         self.lengths = lengths
+        # Set when the outermost scope is known.
+        self.first: ir.Value | None = None
         self.width = 1 if is_call(loop) else _width(lengths, function.lanes)
         self.reductions: dict[Statement, Reduction | RunningResult] = {}
         self.runs: list[Runs] = []
@@ -63,13 +66,15 @@ class _Nest:
     def run(self, scope: Scope) -> None:
         """Append the loops from the level of a scope inward."""
         depth = len(self.lengths)
+        if scope.level == 0 and self.loop.first is not None:
+            self.first = as_i64(scope.number(self.loop.first))
         if scope.level == depth:
             self.body(scope)
             return
         started = [*self.start_reductions(scope), *self.start_runs(scope)]
         length = self.lengths[scope.level]
         if scope.level < depth - 1:
-            with _counted(scope, scope.builder, length, 1) as inside:
+            with self.counted(scope, scope.builder, length, 1) as inside:
                 self.run(inside)
         elif isinstance(length, int):
             self.static_vectors(scope, length)
@@ -83,10 +88,10 @@ class _Nest:
         rest = length % self.width
         whole = length - rest
         if whole:
-            with _counted(scope, scope.builder, whole, self.width) as inside:
+            with self.counted(scope, scope.builder, whole, self.width) as inside:
                 self.body(inside)
         for start, width, live in self.pieces(whole, rest):
-            self.body(scope.inside(scope.builder, I64(start), width, live))
+            self.body(self.inside(scope, scope.builder, I64(start), width, live))
 
     def pieces(self, start: int, rest: int) -> Iterator[tuple[int, int, int | None]]:
         """Yield start, width and live lanes of the vectors that cover a remainder shorter than a vector.
@@ -106,15 +111,57 @@ class _Nest:
     def vectors(self, scope: Scope, length: ir.Value) -> None:
         """Append the inner loop over a length that is known only at run time."""
         builder = scope.builder
+        if _is_multiple(self.loop.domain[-1], self.width):
+            with self.counted(scope, builder, length, self.width) as inside:
+                self.body(inside)
+            return
         rest = builder.and_(length, I64(self.width - 1))
         whole = builder.sub(length, rest)
         with (
             _conditional(builder, _is_positive(builder, whole)) as before,
-            _counted(scope, before, whole, self.width) as inside,
+            self.counted(scope, before, whole, self.width) as inside,
         ):
             self.body(inside)
         with _conditional(builder, _is_positive(builder, rest)) as inside:
-            self.body(scope.inside(inside, whole, self.width, rest))
+            self.body(self.inside(scope, inside, whole, self.width, rest))
+
+    def inside(
+        self,
+        scope: Scope,
+        builder: ir.IRBuilder,
+        start: ir.Value,
+        width: int = 1,
+        live: int | ir.Value | None = None,
+    ) -> Scope:
+        """Return the scope of the next level, whose first lane is ``start`` indices from the first index."""
+        if self.first is not None and scope.level == 0:
+            start = builder.add(self.first, start)
+        return scope.inside(builder, start, width, live)
+
+    @contextmanager
+    def counted(
+        self, scope: Scope, before: ir.IRBuilder, stop: Number, step: int
+    ) -> Iterator[Scope]:
+        """Append a loop over a positive multiple of the step, and yield the scope of its body.
+
+        ``before`` is positioned in the block before the loop, and at exit in the block after the loop.
+        """
+        if isinstance(stop, int):
+            if stop == step:
+                yield self.inside(scope, before, I64(0), step)
+                return
+            stop = I64(stop)
+        inside = ir.IRBuilder(before.append_basic_block("loop"))
+        i = inside.phi(I64)
+        head = inside.block
+        yield self.inside(scope, inside, i, step)
+        following = inside.add(i, I64(step))
+        after = before.append_basic_block("after")
+        inside.cbranch(inside.icmp_signed("<", following, stop), head, after)
+        i.add_incoming(I64(0), before.block)
+        i.add_incoming(following, inside.block)
+        before.branch(head)
+        before.position_at_end(after)
 
     def start_reductions(self, scope: Scope) -> list[Reduction | RunningResult]:
         """Append the start of the reductions and prefix sums that end in a scope."""
@@ -196,33 +243,16 @@ def _width(lengths: list[Number], most: int) -> int:
     return min(most, _power_of_two(inner)) if isinstance(inner, int) else most
 
 
+def _is_multiple(size: Size, width: int) -> bool:
+    """Return whether a length is a product with a multiple of a number of lanes."""
+    if not isinstance(size, Compute) or not isinstance(size.op, Mul):
+        return False
+    return any(isinstance(x, Const) and x.value % width == 0 for x in size.args)
+
+
 def _power_of_two(n: int) -> int:
     """Return the smallest power of two that is at least ``n``."""
     return 1 << (n - 1).bit_length()
-
-
-@contextmanager
-def _counted(scope: Scope, before: ir.IRBuilder, stop: Number, step: int) -> Iterator[Scope]:
-    """Append a loop from 0 to a positive multiple of the step, and yield the scope of its body.
-
-    ``before`` is positioned in the block before the loop, and at exit in the block after the loop.
-    """
-    if isinstance(stop, int):
-        if stop == step:
-            yield scope.inside(before, I64(0), step)
-            return
-        stop = I64(stop)
-    inside = ir.IRBuilder(before.append_basic_block("loop"))
-    i = inside.phi(I64)
-    head = inside.block
-    yield scope.inside(inside, i, step)
-    following = inside.add(i, I64(step))
-    after = before.append_basic_block("after")
-    inside.cbranch(inside.icmp_signed("<", following, stop), head, after)
-    i.add_incoming(I64(0), before.block)
-    i.add_incoming(following, inside.block)
-    before.branch(head)
-    before.position_at_end(after)
 
 
 @contextmanager

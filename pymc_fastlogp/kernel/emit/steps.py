@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from pymc_fastlogp.kernel.emit.function import Function
 from pymc_fastlogp.kernel.emit.loop_nest import emit_loop
-from pymc_fastlogp.kernel.ir.loops import Loop, SequentialLoop, Step
+from pymc_fastlogp.kernel.emit.parallel import emit_run, task_of
+from pymc_fastlogp.kernel.ir.loops import Loop, ParallelLoop, SequentialLoop, Step
 from pymc_fastlogp.kernel.llvm import I64, as_i64
 
 
@@ -17,6 +18,8 @@ def emit_steps(function: Function, steps: Sequence[Step], is_repeated: bool = Fa
     for step in steps:
         if isinstance(step, Loop):
             emit_loop(function, step, is_repeated)
+        elif isinstance(step, ParallelLoop):
+            _emit_parallel_loop(function, step)
         else:
             _emit_sequential_loop(function, step)
 
@@ -40,3 +43,10 @@ def _emit_sequential_loop(function: Function, loop: SequentialLoop) -> None:
     number.add_incoming(builder.add(number, I64(1)), builder.block)
     builder.branch(head)
     builder.position_at_end(after)
+
+
+def _emit_parallel_loop(function: Function, loop: ParallelLoop) -> None:
+    """Append a parallel loop, whose iterations are tasks."""
+    task = task_of(function, loop)
+    emit_steps(task.body, loop.steps)
+    emit_run(function, loop, task)

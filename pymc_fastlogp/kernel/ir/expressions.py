@@ -12,6 +12,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 from pytensor.scalar.basic import ScalarOp
 
+from pymc_fastlogp.analysis.index_facts import IndexFacts
+
 
 class Interned:
     """Base class of frozen dataclasses whose equal instances are the same object."""
@@ -59,6 +61,8 @@ class Buffer:
         The role.
     data : bytes
         The elements of a constant in C order.
+    facts : IndexFacts, optional
+        Facts about the elements of an integer input.
     """
 
     name: str
@@ -66,6 +70,7 @@ class Buffer:
     shape: tuple["Size", ...]
     role: Role
     data: bytes = field(default=b"", repr=False)
+    facts: IndexFacts | None = field(default=None, repr=False)
 
     @property
     def ndim(self) -> int:
@@ -121,7 +126,8 @@ class Compute(Interned):
 
 
 Expr = Const | Index | Length | Load | Compute
-# The length of an axis: an int if static, otherwise an int64 expression of Length, Const, Compute and Load of inputs.
+# The length of an axis: an int if static, otherwise an int64 expression of Length, Const, Compute and Load of inputs, and of the counter of a
+# parallel loop around.
 Size = int | Expr
 
 

@@ -27,6 +27,8 @@ A step can also be a :class:`SequentialLoop`, which repeats a sequence of steps.
 
 Expressions are interned: equal expressions are the same object. So a common subexpression of several statements is one node. All state is in buffers.
 
+A :class:`ParallelLoop` is a sequential loop whose iterations are independent, such as chunks of rows.
+
 These invariants hold after every pass, and the tests assert them:
 
 - An index into a buffer has one int64 expression for each axis. A loop uses only its own axes.
@@ -155,11 +157,14 @@ class Loop:
         The statements.
     when : Expr, optional
         The loop runs only if this loop-invariant bool is true. Only ``unswitch`` and later passes see such loops.
+    first : Expr, optional
+        The first index along axis 0, a loop-invariant int64; 0 by default. Only the last pass makes such loops.
     """
 
     domain: tuple[Size, ...]
     body: tuple[Statement, ...]
     when: Expr | None = None
+    first: Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -179,6 +184,21 @@ class SequentialLoop:
     counter: Buffer
     length: Size
     steps: tuple["Step", ...]
+
+
+@dataclass(frozen=True)
+class ParallelLoop(SequentialLoop):
+    """Steps for ``counter = 0, ..., length - 1`` that give the same result in any order, and at the same time.
+
+    No iteration reads an element that another iteration writes, and no two iterations write the same element. The length is static.
+
+    Attributes
+    ----------
+    when : Expr, optional
+        The condition of all loops inside, which is loop-invariant.
+    """
+
+    when: Expr | None = None
 
 
 Step = Loop | SequentialLoop

@@ -29,6 +29,7 @@ from pymc_fastlogp.kernel.ir.loops import (
     Check,
     Fallback,
     Loop,
+    ParallelLoop,
     PrefixSum,
     Program,
     Statement,
@@ -73,13 +74,13 @@ def _buffers(program: Program) -> tuple[Buffer, ...]:
 
 
 def _sizes(program: Program) -> Iterator[Size]:
-    """Yield the lengths of a program and the conditions of its loops."""
+    """Yield the lengths of a program, and the conditions and first indices of its loops."""
     for buffer in _buffers(program):
         yield from buffer.shape
     yield from (loop.length for loop in sequential_loops(program.steps))
     for loop in loops_in(program.steps):
         yield from loop.domain
-        yield from () if loop.when is None else (loop.when,)
+        yield from (expr for expr in (loop.when, loop.first) if expr is not None)
     if program.fallback:
         yield from _sizes(program.fallback.program)
 
@@ -109,7 +110,8 @@ def _step_lines(steps: Sequence[Step], size: TextOfSize) -> Iterator[str]:
         if isinstance(step, Loop):
             yield from _loop_lines(step, size)
         else:
-            yield f"repeat {step.counter.name} {size(step.length)}:"
+            kind = "parallel" if isinstance(step, ParallelLoop) else "repeat"
+            yield f"{kind} {step.counter.name} {size(step.length)}:"
             yield from (f"    {line}" for line in _step_lines(step.steps, size))
 
 
@@ -125,7 +127,8 @@ def _fallback_lines(fallback: Fallback | None, size: TextOfSize) -> Iterator[str
 
 def _loop_lines(loop: Loop, size: TextOfSize) -> Iterator[str]:
     when = "" if loop.when is None else f" when {size(loop.when)}"
-    yield f"loop {', '.join(map(size, loop.domain))}{when}:"
+    first = "" if loop.first is None else f" from {size(loop.first)}"
+    yield f"loop {', '.join(map(size, loop.domain))}{first}{when}:"
     names: dict[Expr, str] = {}
     for expr in expressions(loop):
         if isinstance(expr, Const | Index | Length):

@@ -105,8 +105,8 @@ def expressions(loop: Loop) -> Iterator[Expr]:
 
 
 def _roots_of_loop(loop: Loop) -> list[Expr]:
-    when = [] if loop.when is None else [loop.when]
-    return [*when, *(root for statement in loop.body for root in roots(statement))]
+    invariant = [expr for expr in (loop.when, loop.first) if expr is not None]
+    return [*invariant, *(root for statement in loop.body for root in roots(statement))]
 
 
 def reads_directly(expr: Expr) -> bool:

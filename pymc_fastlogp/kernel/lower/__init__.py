@@ -75,7 +75,7 @@ def lower(fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]) -> 
         If the loop IR cannot express a node, with the reason.
     """
     context = Context(fgraph.clients, _lower_graph)
-    inputs = _inputs(fgraph)
+    inputs = _inputs(fgraph, facts)
     arrays = [buffer_array(buffer, fact) for buffer, fact in zip(inputs, facts, strict=True)]
     return _program(context, inputs, _lower_graph(context, fgraph, arrays))
 
@@ -89,7 +89,7 @@ def unsupported_nodes(
     of unsupported nodes are inputs.
     """
     context = Context(fgraph.clients, _lower_graph)
-    buffers = zip(fgraph.inputs, _inputs(fgraph), facts, strict=True)
+    buffers = zip(fgraph.inputs, _inputs(fgraph, facts), facts, strict=True)
     arrays = {variable: buffer_array(buffer, fact) for variable, buffer, fact in buffers}
     reasons: dict[Apply, str] = {}
     descendants: list[Apply] = []
@@ -155,16 +155,19 @@ def _with_static_shape(context: Context, array: Array, output: Variable) -> Arra
     return replace(array, shape=tuple(shape)) if shape != list(array.shape) else array
 
 
-def _inputs(fgraph: AbstractFunctionGraph) -> tuple[Buffer, ...]:
-    return tuple(_input(i, variable) for i, variable in enumerate(fgraph.inputs))
+def _inputs(
+    fgraph: AbstractFunctionGraph, facts: Sequence[IndexFacts | None]
+) -> tuple[Buffer, ...]:
+    variables = zip(fgraph.inputs, facts, strict=True)
+    return tuple(_input(i, variable, fact) for i, (variable, fact) in enumerate(variables))
 
 
-def _input(position: int, variable: Variable) -> Buffer:
+def _input(position: int, variable: Variable, facts: IndexFacts | None) -> Buffer:
     shape: tuple[Size, ...] = tuple(
         Length(position, axis) if size is None else size
         for axis, size in enumerate(variable.type.shape)
     )
-    return Buffer(f"x{position}", variable.type.dtype, shape, Role.INPUT)
+    return Buffer(f"x{position}", variable.type.dtype, shape, Role.INPUT, facts=facts)
 
 
 def _operand(context: Context, arrays: dict[Variable, Array], variable: Variable) -> Array:

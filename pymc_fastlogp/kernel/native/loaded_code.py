@@ -32,6 +32,10 @@ class LoadedCode:
         self._engine = engine
         self.address = engine.get_function_address(name)
 
+    def variable(self, name: str) -> int:
+        """Return the address of a global variable of the code, 0 if the code has none of this name."""
+        return self._engine.get_global_value_address(name)
+
     def __reduce__(self) -> str:
         raise TypeError("machine code can be neither copied nor pickled: compile the model again")
 

@@ -1,10 +1,14 @@
 """Cache of object code on disk, in a private folder next to the caches of PyTensor."""
 
 from collections.abc import Callable
+from hashlib import sha256
 
+from llvmlite import ir
 from pytensor.configdefaults import config
 
 from pymc_fastlogp.file_cache import BoundedFiles
+from pymc_fastlogp.kernel.native.loaded_code import compiler
+from pymc_fastlogp.kernel.native.target import optimized, target_machine
 
 PREFIX = "pymc_fastlogp.kernel."
 # Bytes of all files, enough for thousands of kernels of 10 to 100 kB each. The limit saves disk space and does not affect speed.
@@ -20,6 +24,18 @@ def read_or_make(name: str, make: Callable[[], bytes]) -> bytes:
         code = make()
         write(name, code)
     return code
+
+
+def object_code_of(module: ir.Module) -> bytes:
+    """Return the object code of a module, optimized for this CPU and cached on disk."""
+    key = f"{compiler()}\n{module}"
+
+    def compiled() -> bytes:
+        machine = target_machine()
+        return machine.emit_object(optimized(module, machine))
+
+    name = f"{PREFIX}{sha256(key.encode()).hexdigest()}"
+    return read_or_make(name, compiled)
 
 
 def read(name: str) -> bytes | None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pymc_fastlogp.kernel.ir.loops import Program
+from pymc_fastlogp.kernel.passes.chunk import chunk_long_loops
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
 from pymc_fastlogp.kernel.passes.in_place import write_in_place
@@ -46,6 +47,8 @@ PASSES: tuple[Pass, ...] = (
     interchange_axes,
     # After interchange, which chooses the axis of the vectors.
     transpose_for_vectors,
+    # After all passes that know loops and sequential loops alone.
+    chunk_long_loops,
 )
 
 

@@ -1,0 +1,1 @@
+"""Threads within a chain: helpers that run tasks of parallel loops."""
