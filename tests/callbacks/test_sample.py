@@ -201,7 +201,8 @@ def test_signature_is_that_of_pymc_plus_own_arguments():
         found = signature(function).parameters.values()
         return [(x.name, x.kind, x.default) for x in found if x.name not in left_out]
 
-    assert described(pymc_fastlogp.sample, {"reparametrize", "store"}) == described(pm.sample)
+    own = {"reparametrize", "store", "threads"}
+    assert described(pymc_fastlogp.sample, own) == described(pm.sample)
     for parameter in signature(pymc_fastlogp.sample).parameters.values():
         assert parameter.annotation is not parameter.empty, parameter.name
         assert parameter.name in pymc_fastlogp.sample.__doc__

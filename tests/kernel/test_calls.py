@@ -19,7 +19,7 @@ from pymc_fastlogp.kernel.emit.kernel import with_copied_operands
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Length, Load, Role
 from pymc_fastlogp.kernel.ir.loops import Call
-from pymc_fastlogp.kernel.ir.traversal import is_call, reads
+from pymc_fastlogp.kernel.ir.traversal import all_loops, is_call, reads
 from pymc_fastlogp.kernel.lower import UnsupportedError, is_supported, lower, products
 from pymc_fastlogp.kernel.lower.array import buffer_array
 from pymc_fastlogp.kernel.lower.context import Context
@@ -40,7 +40,7 @@ def program(inputs, *outputs):
 
 
 def calls(lowered):
-    return [s for loop in lowered.steps for s in loop.body if isinstance(s, Call)]
+    return [s for loop in all_loops(lowered) for s in loop.body if isinstance(s, Call)]
 
 
 X, Y, V = matrix("x"), matrix("y"), pt.dvector("v")
