@@ -43,7 +43,8 @@ def test_errors_next_to_multiples_of_half_pi(name, hard):
     assert hard.size > 1_000
     assert (np.abs(hard) < HUGE).any()
     assert np.abs(hard).max() > 1e300
-    assert errors(FUNCTIONS[name], hard[np.newaxis]).max() <= FUNCTIONS[name].ulp
+    found = evaluate(name, hard)
+    assert errors(FUNCTIONS[name], hard[np.newaxis], found).max() <= FUNCTIONS[name].ulp
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -54,4 +55,5 @@ def test_a_huge_lane_does_not_change_the_others(name):
     result = evaluate(name, x)
     others = np.arange(x.size) != 5
     np.testing.assert_array_equal(result[others], expected[others])
-    assert errors(FUNCTIONS[name], x[np.newaxis, [5]]).max() <= FUNCTIONS[name].ulp
+    found = evaluate(name, x[[5]])
+    assert errors(FUNCTIONS[name], x[np.newaxis, [5]], found).max() <= FUNCTIONS[name].ulp
