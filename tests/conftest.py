@@ -47,7 +47,8 @@ PYTHON = Mode(linker="py", optimizer=None)
 
 # The graphs of all test modules stay alive, so that a collection of garbage takes long and frees little.
 COLLECTOR = gc.get_threshold()
-gc.set_threshold(20_000)
+SELDOM = 100_000
+gc.set_threshold(SELDOM)
 
 # A first example compiles; how long the others take says more of the machine than of the code.
 settings.register_profile("same", deadline=None, derandomize=True, max_examples=25)
@@ -84,7 +85,7 @@ def default_collector() -> Iterator[None]:
     """Collect garbage as often as Python does by default, for tests that measure memory."""
     gc.set_threshold(*COLLECTOR)
     yield
-    gc.set_threshold(20_000)
+    gc.set_threshold(SELDOM)
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,6 @@ def mark_slow(items: Iterable[pytest.Item]) -> None:
         seen[test] += 1
 
 
-def examples(few: int, all_: int) -> int:
-    """Return how many examples ``make test`` tries, or ``make test-all``, which takes others each time."""
+def examples[T](few: T, all_: T) -> T:
+    """Return the examples of ``make test``, or of ``make test-all``, which takes others each time: their number, or a list."""
     return few if settings.default.derandomize else all_

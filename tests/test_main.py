@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import pymc_fastlogp
-from pymc_fastlogp.__main__ import PACKAGES, environment_table, vector_bits
+from pymc_fastlogp.__main__ import PACKAGES, environment_table, main, vector_bits
 from pymc_fastlogp.rules import GRAPH_RULES, RULES
 from tests.conftest import with_flags
 
@@ -60,20 +60,35 @@ def test_table_says_how_gathers_are_made(decision, words, monkeypatch):
     assert dict(zip(*cells, strict=True))["gathers"] == words
 
 
-def test_help_says_what_it_does_and_checks_nothing():
-    process = report("--help")
-    assert (process.returncode, process.stderr) == (0, "")
-    assert "usage: python -m pymc_fastlogp" in process.stdout
-    assert "Self-check" not in process.stdout
+@pytest.fixture
+def said(monkeypatch, capsys):
+    """Run the command in this process; return its status, output and errors."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["pymc_fastlogp", *words])
+        try:
+            status = main()
+        except SystemExit as stop:
+            status = stop.code
+        return status, *capsys.readouterr()
+
+    return run
 
 
-def test_unknown_words_are_a_usage_error():
-    process = report("nonsense")
-    assert (process.returncode, process.stdout) == (2, "")
-    assert "invalid choice: 'nonsense'" in process.stderr
+def test_help_says_what_it_does_and_checks_nothing(said):
+    status, output, errors = said("--help")
+    assert (status, errors) == (0, "")
+    assert "usage: python -m pymc_fastlogp" in output
+    assert "Self-check" not in output
 
 
-def test_cache_is_shown_and_cleared(tmp_path):
+def test_unknown_words_are_a_usage_error(said):
+    status, output, errors = said("nonsense")
+    assert (status, output) == (2, "")
+    assert "invalid choice: 'nonsense'" in errors
+
+
+def test_cache_is_shown_and_cleared(said, tmp_path, monkeypatch):
     for name in (
         "pymc_fastlogp.model.0",
         "pymc_fastlogp.model.1",
@@ -83,14 +98,15 @@ def test_cache_is_shown_and_cleared(tmp_path):
         (tmp_path / name).write_bytes(bytes(2**19))
     for name in ("pymc_fastlogp.model.1.shapes", "pymc_fastlogp.model.xyz.unfinished"):
         (tmp_path / name).touch()
-    here = {"PYMC_FASTLOGP_CACHE": str(tmp_path)}
+    monkeypatch.setenv("PYMC_FASTLOGP_CACHE", str(tmp_path))
     sizes = "2 models with 1.0 of at most 512 MB, 1 parts of tables with 0.5 of at most 512 MB"
-    assert report("cache", **here).stdout == f"{sizes}, in {tmp_path}\n"
-    assert "deleted" in report("cache", "--clear", **here).stdout
+    assert said("cache") == (0, f"{sizes}, in {tmp_path}\n", "")
+    assert "deleted" in said("cache", "--clear")[1]
     assert [path.name for path in tmp_path.iterdir()] == ["other"]
-    assert "are not stored" in report("cache", PYMC_FASTLOGP_CACHE="0").stdout
     tmp_path.chmod(0o777)
-    assert "is not used" in report("cache", **here).stdout
+    assert "is not used" in said("cache")[1]
+    monkeypatch.setenv("PYMC_FASTLOGP_CACHE", "0")
+    assert "are not stored" in said("cache")[1]
 
 
 def test_table_says_why_it_is_off():

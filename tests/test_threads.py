@@ -19,8 +19,9 @@ from pymc_fastlogp import disabled
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.native import kernels, machine_code
 from tests.kernel.test_lifetime import are_alive, parts
+from tests.slices import examples
 
-N_THREADS = 8
+N_THREADS = examples(4, 8)
 LIKELIHOODS = {
     "normal": lambda eta, rng: pm.Normal("y", eta, 2, observed=rng.normal(size=300)),
     "poisson": lambda eta, rng: pm.Poisson("y", pt.exp(eta), observed=rng.poisson(2, size=300)),
@@ -74,7 +75,7 @@ def logp_and_gradient(model, mode="NUMBA"):
     return function(np.linspace(-0.5, 0.5, n))
 
 
-def test_eight_threads_compile_eight_models():
+def test_threads_compile_models_at_once():
     models = [make_model(k) for k in range(N_THREADS)]
     found = at_once(logp_and_gradient, models)
     with disabled():

@@ -36,7 +36,7 @@ FEW_SHARE = 0.1
 
 
 class Way(Enum):
-    """How rows are read."""
+    """Method of reading the rows, as in the table of the module."""
 
     GROUPED = auto()
     FACTORED = auto()
@@ -46,12 +46,12 @@ class Way(Enum):
 
 @dataclass(frozen=True)
 class Plan:
-    """How the rows of a likelihood are read.
+    """Method of reading the rows of a likelihood, and its expressions.
 
     Attributes
     ----------
     way : Way
-        The way.
+        The method.
     keys : tuple of Expression
         Expressions whose distinct values are cells: columns, if the engine groups or all rows are loaded.
     others : tuple of Expression

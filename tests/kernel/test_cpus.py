@@ -57,14 +57,14 @@ def evaluated(name, points=4):
     return np.array([[logp, *dlogp] for logp, dlogp in found])
 
 
-@pytest.fixture(scope="module")
-def of_this_cpu():
-    return {name: evaluated(name) for name in CHOSEN}
+@pytest.fixture(scope="module", params=CHOSEN)
+def of_this_cpu(request):
+    return request.param, evaluated(request.param)
 
 
 def test_instruction_sets_agree(of_this_cpu, width):
     assert default_width() == width
-    for name, expected in of_this_cpu.items():
-        # Sums in another order: round-off of the largest term where terms cancel.
-        scale = abs(expected).max(axis=1, keepdims=True)
-        np.testing.assert_allclose(evaluated(name) / scale, expected / scale, rtol=0, atol=1e-13)
+    name, expected = of_this_cpu
+    # Sums in another order: round-off of the largest term where terms cancel.
+    scale = abs(expected).max(axis=1, keepdims=True)
+    np.testing.assert_allclose(evaluated(name) / scale, expected / scale, rtol=0, atol=1e-13)

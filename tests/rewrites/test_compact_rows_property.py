@@ -100,7 +100,7 @@ def check_any_sum(n):
 
 
 def test_same_for_any_sum():
-    counts = check_any_sum(60)
+    counts = check_any_sum(30)
     assert counts[True] >= 5
     assert counts[False] >= 5
 

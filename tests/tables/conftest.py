@@ -1,7 +1,7 @@
 """Tables of each engine, and the comparison of a model of a table with that of all rows in memory."""
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,13 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.tensor.variable import TensorConstant
 
 from pymc_fastlogp.tables.cells import Summary
 from pymc_fastlogp.tables.columns import column_of
 from pymc_fastlogp.tables.engine_table import Table
 from pymc_fastlogp.tables.expressions import Expression, expression_of_column
+from tests.conftest import PYTHON
 
 N = 120_000
 # Counts, categories, rounded and continuous numbers, and numbers with a large mean.
@@ -49,15 +51,24 @@ def relation(engines: None) -> Any:
 
 
 @pytest.fixture(scope="session")
-def columns(relation: Any) -> dict[str, np.ndarray]:
+def columns(relation: Any) -> dict[str, TensorConstant]:
     """Return the rows in memory; sizes are codes of sorted levels."""
     columns = {
         name: np.asarray(x) if x.dtype.kind in "fb" else x
         for name, x in relation.fetchnumpy().items()
     }
     columns["size"] = np.unique(columns["size"].astype(str), return_inverse=True)[1]
-    # As pm.Data has them.
-    return {name: x.astype(np.int64) if x.dtype.kind in "iu" else x for name, x in columns.items()}
+    # As pm.Data has them. An array as index would be searched for booleans in Python.
+    return {
+        name: pt.constant(x.astype(np.int64) if x.dtype.kind in "iu" else x)
+        for name, x in columns.items()
+    }
+
+
+@pytest.fixture(scope="session")
+def in_memory(columns: dict[str, TensorConstant]) -> Callable[[Callable], pm.Model]:
+    """Build a model of the rows in memory once for all engines."""
+    return cache(lambda build: build(columns))
 
 
 @pytest.fixture(scope="session")
@@ -128,9 +139,7 @@ class Densities:
         values = model.continuous_value_vars
         logp = model.logp()
         self._names = [x.name for x in values]
-        self._function = pytensor.function(
-            values, [logp, *pt.grad(logp, values)], mode="FAST_COMPILE"
-        )
+        self._function = pytensor.function(values, [logp, *pt.grad(logp, values)], mode=PYTHON)
         self._terms = pt.concatenate([x.ravel() for x in model.logp(sum=False)])
         self._values = values
 
@@ -149,7 +158,7 @@ class Densities:
         return pytensor.function(
             [*directions, *self._values],
             [self._terms, pt.grad(along, signs)],
-            mode="FAST_COMPILE",
+            mode=PYTHON,
             givens={signs: pt.ones_like(self._terms)},
             on_unused_input="ignore",
         )
@@ -167,9 +176,12 @@ class Densities:
         return {"logp": np.abs(terms).sum(), **sizes}
 
 
+_densities = cache(Densities)
+
+
 def assert_equal_densities(reduced: pm.Model, whole: pm.Model) -> None:
     """Assert that logp and gradient agree to 1e-12 of the sum of absolute terms."""
-    ours, theirs = Densities(reduced), Densities(whole)
+    ours, theirs = Densities(reduced), _densities(whole)
     start = whole.initial_point()
     rng = np.random.default_rng(1)
     for scale in (0.0, 0.5):

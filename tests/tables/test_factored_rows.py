@@ -1,5 +1,7 @@
 """Gaussian likelihoods with continuous covariates, as triangular factors of the rows of a table."""
 
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -101,28 +103,28 @@ MODELS = {
 
 
 @pytest.mark.parametrize("build", MODELS)
-def test_density_is_that_of_all_rows_in_memory(build, relation, columns):
+def test_density_is_that_of_all_rows_in_memory(build, relation, in_memory):
     reduced, tables = without_tables(build(pymc_fastlogp.table(relation)))
     assert isinstance(tables["y"].rows, Factors)
     assert tables["y"].rows.n_rows == N
     assert tables["y"].rows.n_cells == MODELS[build]
-    assert_equal_densities(reduced, build(columns))
+    assert_equal_densities(reduced, in_memory(build))
 
 
-def test_density_is_equal_for_each_engine(source, columns, monkeypatch):
+def by_size(rows):
+    with pm.Model() as model:
+        a, b, sigma = pm.Normal("a", shape=3), pm.Normal("b"), pm.HalfNormal("sigma")
+        mu = a[rows["size"]] + b * rows["noise"]
+        pm.Normal("y", mu, sigma, observed=rows["noise"] + rows["income"])
+    return model
+
+
+def test_density_is_equal_for_each_engine(source, in_memory, monkeypatch):
     monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 17_000)
-
-    def build(rows):
-        with pm.Model() as model:
-            a, b, sigma = pm.Normal("a", shape=3), pm.Normal("b"), pm.HalfNormal("sigma")
-            mu = a[rows["size"]] + b * rows["noise"]
-            pm.Normal("y", mu, sigma, observed=rows["noise"] + rows["income"])
-        return model
-
-    reduced, tables = without_tables(build(pymc_fastlogp.table(source)))
+    reduced, tables = without_tables(by_size(pymc_fastlogp.table(source)))
     assert tables["y"].rows.n_rows == N
     assert tables["y"].rows.n_cells == 3
-    assert_equal_densities(reduced, build(columns))
+    assert_equal_densities(reduced, in_memory(by_size))
 
 
 def test_posterior_of_large_means_has_the_digits_of_the_spread(relation):
@@ -256,28 +258,32 @@ ROUNDED = {
 }
 
 
-def assert_expressions_are_cells(case, source, columns):
-    def build(rows):
-        with pm.Model() as model:
-            ROUNDED[case](rows, pm.Normal("a", shape=3))
-        return model
+def with_rounded(case, rows):
+    with pm.Model() as model:
+        ROUNDED[case](rows, pm.Normal("a", shape=3))
+    return model
 
-    memory = {name: pt.constant(x) for name, x in columns.items()}
+
+# One function, so that its model in memory is built once.
+of_rounded = partial(with_rounded, "rounded")
+
+
+def assert_expressions_are_cells(build, source, in_memory):
     reduced, tables = without_tables(build(pymc_fastlogp.table(source)))
     assert isinstance(tables["y"].rows, Cells)
     assert tables["y"].rows.n_cells < 100
     assert tables["y"].rows.n_rows == N
-    assert_equal_densities(reduced, build(memory))
+    assert_equal_densities(reduced, in_memory(build))
 
 
 @pytest.mark.parametrize("case", ROUNDED)
-def test_few_values_of_expressions_are_cells(case, relation, columns, monkeypatch):
+def test_few_values_of_expressions_are_cells(case, relation, in_memory, monkeypatch):
     monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 50_000)
-    assert_expressions_are_cells(case, relation, columns)
+    assert_expressions_are_cells(partial(with_rounded, case), relation, in_memory)
 
 
-def test_few_values_of_expressions_are_cells_for_each_engine(source, columns):
-    assert_expressions_are_cells("rounded", source, columns)
+def test_few_values_of_expressions_are_cells_for_each_engine(source, in_memory):
+    assert_expressions_are_cells(of_rounded, source, in_memory)
 
 
 def test_summaries_are_read_once(relation, monkeypatch):

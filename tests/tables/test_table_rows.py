@@ -76,34 +76,35 @@ MODELS = [poisson, binomial, logit, ordered, student_t, large_mean]
 
 
 @pytest.mark.parametrize("build", MODELS)
-def test_density_is_that_of_all_rows_in_memory(build, relation, columns):
+def test_density_is_that_of_all_rows_in_memory(build, relation, in_memory):
     reduced, tables = without_tables(build(pymc_fastlogp.table(relation)))
     [rows] = tables.values()
     assert rows.rows.n_rows == N
     assert rows.rows.n_cells < 2000
-    assert_equal_densities(reduced, build(columns))
+    assert_equal_densities(reduced, in_memory(build))
 
 
-def test_density_is_equal_for_each_engine(source, columns):
+def test_density_is_equal_for_each_engine(source, in_memory):
     table = pymc_fastlogp.table(source)
     reduced, tables = without_tables(poisson(table))
     assert tables["tips"].rows.n_rows == N
     assert tables["tips"].rows.n_cells < 1000
-    assert_equal_densities(reduced, poisson(columns))
+    assert_equal_densities(reduced, in_memory(poisson))
 
 
-def test_rows_that_hardly_repeat_are_loaded(source, columns):
-    def build(rows):
-        with pm.Model() as model:
-            a, b, sigma = pm.Normal("a", shape=N_ZONES), pm.Normal("b"), pm.HalfNormal("sigma")
-            mu = a[rows["zone"]] + b * rows["income"]
-            pm.StudentT("noise", 4, mu=mu, sigma=sigma, observed=rows["noise"])
-        return model
+def continuous(rows):
+    with pm.Model() as model:
+        a, b, sigma = pm.Normal("a", shape=3), pm.Normal("b"), pm.HalfNormal("sigma")
+        mu = a[rows["size"]] + b * rows["income"]
+        pm.StudentT("noise", 4, mu=mu, sigma=sigma, observed=rows["noise"])
+    return model
 
-    reduced, tables = without_tables(build(pymc_fastlogp.table(source)))
+
+def test_rows_that_hardly_repeat_are_loaded(source, in_memory):
+    reduced, tables = without_tables(continuous(pymc_fastlogp.table(source)))
     assert isinstance(tables["noise"].rows, AllRows)
     assert tables["noise"].rows.n_cells == N
-    assert_equal_densities(reduced, build(columns))
+    assert_equal_densities(reduced, in_memory(continuous))
 
 
 def multivariate(rows):

@@ -17,6 +17,7 @@ import pymc_fastlogp
 from pymc_fastlogp.kernel.threads import helpers
 from pymc_fastlogp.sampling.threads import ENVIRONMENT_VARIABLE, n_helpers
 from tests.conftest import REPOSITORY
+from tests.slices import examples
 
 pytestmark = pytest.mark.skipif(
     not helpers.is_supported(), reason="helpers need futex and atomics of Linux"
@@ -78,7 +79,7 @@ def test_compiled_model_has_helpers_until_it_is_freed():
 
 
 def test_models_that_are_dropped_leave_no_threads():
-    for _ in range(50):
+    for _ in range(examples(15, 50)):
         compiled = pymc_fastlogp.compile_pymc_model(long_model(), threads=2)
         compiled.logp_dlogp(np.zeros(compiled.n_dim))
         del compiled
@@ -117,10 +118,6 @@ def test_forked_process_evaluates_alone():
 
 
 SCRIPTS = {
-    "ends while helpers wait": """
-        compiled = pymc_fastlogp.compile_pymc_model(long_model(), threads=3)
-        compiled.logp_dlogp(np.zeros(compiled.n_dim))
-        """,
     "ends while a thread evaluates": """
         import threading
         compiled = pymc_fastlogp.compile_pymc_model(long_model(), threads=3)
@@ -136,12 +133,13 @@ SCRIPTS = {
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 assert pool.apply(draw_two) == 2
         """,
-    "raises while helpers wait": """
-        compiled = pymc_fastlogp.compile_pymc_model(long_model(), threads=2)
+    "raises and ends while helpers wait": """
+        compiled = pymc_fastlogp.compile_pymc_model(long_model(), threads=3)
         try:
             compiled.logp_dlogp(np.zeros(3))
         except ValueError:
             pass
+        compiled.logp_dlogp(np.zeros(compiled.n_dim))
         """,
 }
 

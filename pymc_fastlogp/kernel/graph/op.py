@@ -80,6 +80,7 @@ class FusedKernel(FinalizedOpFromGraph):
 
     @fgraph.setter
     def fgraph(self, fgraph: FrozenFunctionGraph) -> None:
+        """Own the inner graph."""
         self._fgraph: Callable[[], Any] = lambda: fgraph
         self._hash = hash((type(self), fgraph))
 

@@ -123,6 +123,7 @@ class Check(Branch):
 
     @override
     def rebuild(self, given: Sequence[TensorVariable | None], at: At | None) -> TensorVariable:
+        """Apply the check to the value."""
         return self.node.op(given[0], *self.node.inputs[1:])
 
 
@@ -131,6 +132,7 @@ class Addition(Branch):
 
     @override
     def rebuild(self, given: Sequence[TensorVariable | None], at: At | None) -> TensorVariable:
+        """Return the sum of the parts."""
         return self.total(given)
 
 
@@ -139,6 +141,7 @@ class Difference(Branch):
 
     @override
     def rebuild(self, given: Sequence[TensorVariable | None], at: At | None) -> TensorVariable:
+        """Return the difference of the parts."""
         u, v = given
         if v is None:
             return self.total(given)
@@ -153,6 +156,7 @@ class Linear(Branch):
 
     @override
     def rebuild(self, given: Sequence[TensorVariable | None], at: At | None) -> TensorVariable:
+        """Apply the Op to its linear and its other inputs."""
         by_input = dict(zip(self.linear, self.zeros_for_none(given)))
         inputs = enumerate(self.node.inputs)
         return self.node.op(
@@ -168,6 +172,7 @@ class KnownSwitch(Branch):
 
     @override
     def rebuild(self, given: Sequence[TensorVariable | None], at: At | None) -> TensorVariable:
+        """Return the switch at all rows, or the sum of the parts at the first rows."""
         if at is None:
             return switch(self.condition, *self.zeros_for_none(given))
         return self.total(given)
