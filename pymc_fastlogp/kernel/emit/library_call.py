@@ -1,5 +1,4 @@
-"""Calls of BLAS and LAPACK, and of the generated functions of :mod:`~pymc_fastlogp.kernel.emit.dense` and
-:mod:`~pymc_fastlogp.kernel.emit.row_products`.
+"""Calls of BLAS and LAPACK, and of generated functions (:mod:`~pymc_fastlogp.kernel.emit.dense`, :mod:`~pymc_fastlogp.kernel.emit.row_products`).
 
 By the Fortran convention each argument is passed by its address. Letters and known numbers are constants of the module. All other numbers
 are stored on the stack before the call.

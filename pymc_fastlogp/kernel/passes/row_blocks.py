@@ -49,6 +49,8 @@ from pymc_fastlogp.kernel.passes.fusion_groups import Accesses, are_independent
 # Bytes of the rows of all matrices in a block, which share the L1 cache with the vectors, and most bytes of the smallest block, which fits into the
 # L2 cache (``python -m benchmarks.limits``).
 BLOCK_BYTES, MOST_BYTES = 2**14, 2**17
+# Fewest columns: BLAS is faster for fewer (``python -m benchmarks.limits``).
+FEWEST_COLUMNS = 4
 # Rows of a block are a multiple of the widest vector, so that only the last block has a partial vector.
 LANES, MOST_ROWS = 16, 256
 
@@ -126,7 +128,7 @@ def product_of(step: Step) -> RowProduct | None:
     letter, n_columns, n_rows, _, matrix, stride, vector, distance, *_ = call.arguments
     if not all(isinstance(size, Const) for size in (n_columns, n_rows, stride)):
         return None
-    if distance is not ONE:
+    if distance is not ONE or n_columns.value < FEWEST_COLUMNS:
         return None
     product = RowProduct(
         "add_dots" if letter == "T" else "add_rows",
