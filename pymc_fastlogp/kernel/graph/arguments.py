@@ -21,9 +21,9 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_fastlogp.kernel.graph.boundary import to_kernel_tensor
 from pymc_fastlogp.kernel.ir.loops import Program
-from pymc_fastlogp.kernel.lower.products import LARGEST_WITH_VECTOR
+from pymc_fastlogp.kernel.lower import products
+from pymc_fastlogp.kernel.passes import row_blocks
 from pymc_fastlogp.kernel.passes.layout import axes_of_vectors
-from pymc_fastlogp.kernel.passes.row_blocks import FEWEST_COLUMNS
 
 # Least size of a matrix that also serves as its own transpose (``python -m benchmarks.limits``). Smaller matrices fit into the L1 cache, and
 # narrower ones become straight-line code (:mod:`pymc_fastlogp.kernel.passes.unroll`). Sharing slows such kernels down, by up to 5 %: the shared
@@ -110,8 +110,8 @@ def _in_blocks(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> set[V
         for x, other in (node.inputs, node.inputs[::-1])
         if isinstance(x, TensorConstant)
         and x.data.dtype == "float64"
-        and x.data.size > LARGEST_WITH_VECTOR
-        and min(x.data.shape) >= FEWEST_COLUMNS
+        and x.data.size > products.LARGEST_WITH_VECTOR
+        and min(x.data.shape) >= row_blocks.FEWEST_COLUMNS
         and 1 in other.type.shape
     }
 
