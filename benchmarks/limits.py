@@ -210,7 +210,7 @@ NOT_UNROLLED = {
     "kernel.lower.unrolled_products.LARGEST_WITH_ZEROS": NONE,
 }
 TRANSPOSES, SCATTERED = "kernel.graph.arguments", "rewrites.after_gradient.dot_of_scattered"
-LIFT = "rewrites.packed_matrices.lift_cost"
+BLOCKS, LIFT = "kernel.passes.row_blocks", "rewrites.packed_matrices.lift_cost"
 
 LIMITS = (
     Limit(
@@ -402,6 +402,34 @@ LIMITS = (
         (16, 100, ROWS, 50_000),
         applied=2,
         lifted=1,
+    ),
+    Limit(
+        BLOCKS,
+        "BLOCK_BYTES",
+        model(lambda columns: _logistic(400_000 // columns, columns)),
+        (4, 10, 50, 200),
+        applied=2**14,
+        lifted=2**18,
+    ),
+    Limit(
+        BLOCKS,
+        "MOST_BYTES",
+        model(lambda columns: _logistic(400_000 // columns, columns)),
+        (4, 10, 50, 200, 1000, 2000),
+    ),
+    Limit(
+        BLOCKS,
+        "FEWEST_COLUMNS",
+        model(lambda columns: _logistic(400_000 // columns, columns)),
+        (2, 3, 4, 5, 8),
+        applied=NONE,
+        lifted=ALL,
+    ),
+    Limit(
+        "kernel.emit.row_products",
+        "LONGEST_PREFETCHED",
+        model(lambda columns: _logistic(400_000 // columns, columns)),
+        (10, 50, 200, 400, 1000),
     ),
     Limit(
         TRANSPOSES,

@@ -27,7 +27,7 @@ from pymc_fastlogp.kernel.emit.function import NO_LOOP, Function
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Buffer
 from pymc_fastlogp.kernel.ir.loops import ParallelLoop
-from pymc_fastlogp.kernel.ir.traversal import loops_in, reads, writes
+from pymc_fastlogp.kernel.ir.traversal import counters, loops_in, reads, writes
 from pymc_fastlogp.kernel.llvm import ALIGNMENT, I64, POINTER, as_i64, stack_variable
 
 TASK = ir.FunctionType(ir.VoidType(), [POINTER, I64])
@@ -44,7 +44,7 @@ class Task(NamedTuple):
     Attributes
     ----------
     body : Function
-        The function. Its last input is the number of the iteration, and it has no scratch buffers.
+        The function. Its last input is the number of the iteration. Its scratch buffers are the counters of sequential loops inside.
     inputs : list of Buffer
         The other inputs: inputs of the function that starts the task.
     """
@@ -56,7 +56,8 @@ class Task(NamedTuple):
 def task_of(function: Function, loop: ParallelLoop) -> Task:
     """Return the task of a parallel loop, whose body has no code yet."""
     program = function.program
-    used = {*(reads(loop) | writes(loop))} - {loop.counter}
+    inner = tuple(counters(loop.steps))
+    used = {*(reads(loop) | writes(loop))} - {loop.counter, *inner}
     # Any size may refer to the length of an input.
     given = [
         number
@@ -69,7 +70,7 @@ def task_of(function: Function, loop: ParallelLoop) -> Task:
         program,
         inputs=(*program.inputs, loop.counter),
         outputs=tuple(x for x in buffers if x in used),
-        scratch=(),
+        scratch=inner,
         constants=(),
         steps=loop.steps,
         fallback=None,

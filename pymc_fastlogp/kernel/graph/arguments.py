@@ -13,15 +13,22 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.basic import constant, moveaxis
+from pytensor.tensor.math import Dot
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
+from pymc_fastlogp.kernel.graph.boundary import to_kernel_tensor
 from pymc_fastlogp.kernel.ir.loops import Program
+from pymc_fastlogp.kernel.lower import products
+from pymc_fastlogp.kernel.passes import row_blocks
 from pymc_fastlogp.kernel.passes.layout import axes_of_vectors
 
 # Least size of a matrix that also serves as its own transpose (``python -m benchmarks.limits``). Smaller matrices fit into the L1 cache, and
 # narrower ones become straight-line code (:mod:`pymc_fastlogp.kernel.passes.unroll`). Sharing slows such kernels down, by up to 5 %: the shared
-# values occupy registers.
+# values occupy registers. A narrower matrix that BLAS would multiply by a vector serves both products as blocks of rows
+# (:mod:`pymc_fastlogp.kernel.passes.row_blocks`).
 LEAST_BYTES, LEAST_COLUMNS = 2**15, 17
 
 
@@ -49,12 +56,20 @@ def distinct_tensors(inputs: Sequence[KernelInput]) -> list[TensorVariable]:
     return list(dict.fromkeys(each.tensor for each in inputs))
 
 
-def share_transposed_constants(inputs: Sequence[KernelInput]) -> list[KernelInput]:
-    """Return kernel inputs in which a large matrix and its transpose are one constant.
+def share_transposed_constants(
+    inputs: Sequence[Variable], outputs: Sequence[Variable]
+) -> list[KernelInput]:
+    """Return the inputs of the kernel of ``outputs``, in which a large matrix and its transpose are one constant.
 
     The matrix with more rows than columns is kept: products then accumulate along its rows.
     """
-    matrices = [each.tensor for each in inputs if _is_large_matrix(each.tensor)]
+    tensors = [*map(to_kernel_tensor, inputs)]
+    in_blocks = _in_blocks(inputs, outputs)
+    matrices = [
+        tensor
+        for x, tensor in zip(inputs, tensors, strict=True)
+        if x in in_blocks or _is_large_matrix(tensor)
+    ]
     kept = defaultdict[tuple[int, ...], list[TensorConstant]](list)
     shared: dict[TensorVariable, KernelInput] = {}
     for x in sorted(matrices, key=lambda x: -x.data.shape[0]):
@@ -63,7 +78,7 @@ def share_transposed_constants(inputs: Sequence[KernelInput]) -> list[KernelInpu
             kept[x.data.shape].append(x)
         else:
             shared[x] = KernelInput(transpose, moved_axis=0)
-    return [shared.get(each.tensor, each) for each in inputs]
+    return [shared.get(tensor, KernelInput(tensor)) for tensor in tensors]
 
 
 def transpose_for_vectors(inputs: Sequence[KernelInput], program: Program) -> list[KernelInput]:
@@ -84,6 +99,21 @@ def _is_large_matrix(x: TensorVariable) -> bool:
     if not isinstance(x, TensorConstant) or x.data.ndim != 2 or x.data.dtype != "float64":
         return False
     return x.data.nbytes >= LEAST_BYTES and min(x.data.shape) >= LEAST_COLUMNS
+
+
+def _in_blocks(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> set[Variable]:
+    """Return the constant matrices that are multiplied by a vector in blocks of rows, if the transpose is, too."""
+    return {
+        x
+        for node in io_toposort(inputs, outputs)
+        if isinstance(node.op, Dot)
+        for x, other in (node.inputs, node.inputs[::-1])
+        if isinstance(x, TensorConstant)
+        and x.data.dtype == "float64"
+        and x.data.size > products.LARGEST_WITH_VECTOR
+        and min(x.data.shape) >= row_blocks.FEWEST_COLUMNS
+        and 1 in other.type.shape
+    }
 
 
 def _is_transpose(x: np.ndarray, y: np.ndarray) -> bool:

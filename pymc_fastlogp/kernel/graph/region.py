@@ -223,7 +223,7 @@ def fuse(inputs: list[Variable], outputs: list[Variable]) -> list[Variable]:
     UnsupportedError
         If the loop IR cannot express the graph.
     """
-    views = share_transposed_constants([KernelInput(to_kernel_tensor(x)) for x in inputs])
+    views = share_transposed_constants(inputs, outputs)
     op = _kernel(inputs, views, outputs)
     transposed = transpose_for_vectors(views, op.build_program())
     if transposed != views:

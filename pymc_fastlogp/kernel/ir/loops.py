@@ -27,7 +27,8 @@ A step can also be a :class:`SequentialLoop`, which repeats a sequence of steps.
 
 Expressions are interned: equal expressions are the same object. So a common subexpression of several statements is one node. All state is in buffers.
 
-A :class:`ParallelLoop` is a sequential loop whose iterations are independent, such as chunks of rows.
+A :class:`ParallelLoop` is a sequential loop whose iterations are independent, such as chunks of rows. A :class:`BlockLoop` is a sequential loop over
+blocks of rows, whose iterations share no elements but sums.
 
 These invariants hold after every pass, and the tests assert them:
 
@@ -125,7 +126,8 @@ class Call:
     index : tuple of Expr
         The first updated element. All updated elements have the same leading indices.
     function : str
-        A name in :mod:`pymc_fastlogp.kernel.native.blas` or :mod:`pymc_fastlogp.kernel.emit.dense`.
+        A name in :mod:`pymc_fastlogp.kernel.native.blas`, :mod:`pymc_fastlogp.kernel.emit.dense` or
+        :mod:`pymc_fastlogp.kernel.emit.row_products`.
     arguments : tuple of str or Expr
         In the order of the function. An argument is a letter, a length, a float64 constant, a ``Load`` of the first element of a float64
         operand, :data:`RESULT`, a :func:`result_offset`, or :data:`INFO`.
@@ -158,7 +160,7 @@ class Loop:
     when : Expr, optional
         The loop runs only if this loop-invariant bool is true. Only ``unswitch`` and later passes see such loops.
     first : Expr, optional
-        The first index along axis 0, a loop-invariant int64; 0 by default. Only the last pass makes such loops.
+        The first index along axis 0, a loop-invariant int64; 0 by default. Only the last two passes make such loops.
     """
 
     domain: tuple[Size, ...]
@@ -184,6 +186,15 @@ class SequentialLoop:
     counter: Buffer
     length: Size
     steps: tuple["Step", ...]
+
+
+@dataclass(frozen=True)
+class BlockLoop(SequentialLoop):
+    """Steps for blocks of rows.
+
+    An element that several iterations write is written by accumulations of one operation, or by ``add_rows``, and the loop does not read the
+    element. No iteration reads an element that another iteration writes. The length is static.
+    """
 
 
 @dataclass(frozen=True)

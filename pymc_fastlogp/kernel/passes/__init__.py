@@ -12,6 +12,7 @@ from pymc_fastlogp.kernel.passes.interchange import interchange_axes
 from pymc_fastlogp.kernel.passes.layout import transpose_for_vectors
 from pymc_fastlogp.kernel.passes.loop_fission import split_large_loops
 from pymc_fastlogp.kernel.passes.reciprocal import share_reciprocals
+from pymc_fastlogp.kernel.passes.row_blocks import run_in_row_blocks
 from pymc_fastlogp.kernel.passes.simplify import simplify
 from pymc_fastlogp.kernel.passes.speculate import speculate_on_checks
 from pymc_fastlogp.kernel.passes.step_motion import move_work_out_of_steps
@@ -47,6 +48,8 @@ PASSES: tuple[Pass, ...] = (
     interchange_axes,
     # After interchange, which chooses the axis of the vectors.
     transpose_for_vectors,
+    # After all passes that know loops over all rows alone. Before the split into chunks of rows, which have blocks inside.
+    run_in_row_blocks,
     # After all passes that know loops and sequential loops alone.
     chunk_long_loops,
 )

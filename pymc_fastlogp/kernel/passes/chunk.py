@@ -23,6 +23,9 @@ target for each chunk: the range ``low, ..., low + w - 1`` of its index, which i
 
 Windows take time without threads, too: each element is set and merged once per chunk. A loop is split if this costs at most :data:`MERGING` of the
 time of the loop. Loops shorter than :data:`LONG` stay whole.
+
+A loop over blocks of rows (:mod:`pymc_fastlogp.kernel.passes.row_blocks`) is split likewise, between blocks. The product of rows that is added
+to a vector has a partial vector for each chunk.
 """
 
 from dataclasses import replace
@@ -38,7 +41,9 @@ from pymc_fastlogp.analysis.row_chunks import COUNTS, LANES
 from pymc_fastlogp.kernel.ir.affine import affine
 from pymc_fastlogp.kernel.ir.arithmetic import (
     ONE,
+    ZERO,
     base_and_offset,
+    domain_of,
     int64,
     minus,
     neutral,
@@ -48,6 +53,7 @@ from pymc_fastlogp.kernel.ir.arithmetic import (
 from pymc_fastlogp.kernel.ir.expressions import (
     Buffer,
     Compute,
+    Const,
     Expr,
     Index,
     Load,
@@ -56,6 +62,8 @@ from pymc_fastlogp.kernel.ir.expressions import (
 )
 from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
+    BlockLoop,
+    Call,
     Loop,
     ParallelLoop,
     Program,
@@ -63,14 +71,16 @@ from pymc_fastlogp.kernel.ir.loops import (
     Step,
     Store,
 )
-from pymc_fastlogp.kernel.ir.substitute import substitute_in_element
-from pymc_fastlogp.kernel.ir.traversal import depends_on, loaded, writes
+from pymc_fastlogp.kernel.ir.substitute import substitute_in_element, substitute_in_loop
+from pymc_fastlogp.kernel.ir.traversal import depends_on, is_call, loaded, loops_in, writes
 from pymc_fastlogp.kernel.scalars.cost import nanoseconds
 
 # Estimated nanoseconds of a loop that is split, and of a chunk. A chunk takes up to 0.2 us more than its rows, besides its windows.
 LONG, CHUNK = 40_000, 10_000
 # Nanoseconds to set one element of a window and to merge it.
 ELEMENT = 0.3
+# Nanoseconds of one multiplication of a product of rows, most of which are for the load of the matrix.
+MULTIPLICATION = 0.15
 # Largest part of the time of a loop for the windows of its chunks.
 MERGING = 0.03
 
@@ -83,7 +93,7 @@ def chunk_long_loops(program: Program) -> Program:
     scratch = list(program.scratch)
     n_split = 0
     for step in program.steps:
-        split = _split(step, n_split) if isinstance(step, Loop) else None
+        split = _split(step, n_split) if isinstance(step, Loop | BlockLoop) else None
         if split is None:
             steps.append(step)
             continue
@@ -100,19 +110,21 @@ class _Split(NamedTuple):
     scratch: list[Buffer]
 
 
-def _split(loop: Loop, number: int) -> _Split | None:
+def _split(step: Loop | BlockLoop, number: int) -> _Split | None:
     """Return the chunks of a loop, None if the loop stays whole."""
-    sizes = [size for size in loop.domain if isinstance(size, int)]
-    if not sizes or len(sizes) < len(loop.domain) or not all(map(_is_splittable, loop.body)):
+    n_units = step.length if isinstance(step, BlockLoop) else _n_vectors(step)
+    if not isinstance(n_units, int) or not all(map(_is_splittable, loops_in([step]))):
         return None
-    time = nanoseconds(loop) * prod(sizes)
+    time = sum(map(_nanoseconds, loops_in([step])))
+    if isinstance(step, BlockLoop):
+        time *= n_units
     if time < LONG:
         return None
     counter = Buffer(f"k{number}", "int64", (), Role.SCRATCH)
     for count in COUNTS:
-        if sizes[0] < count * LANES or time / count < CHUNK:
+        if n_units < count or time / count < CHUNK:
             continue
-        chunked = _Chunks(loop, count, counter).of_loop()
+        chunked = _Chunks(step, n_units, count, counter).of_step()
         if chunked is None:
             return None
         # All lengths are static.
@@ -122,11 +134,33 @@ def _split(loop: Loop, number: int) -> _Split | None:
     return None
 
 
-def _is_splittable(statement: Statement) -> bool:
-    """Return whether a statement can run in chunks, as far as its kind decides."""
-    return isinstance(statement, Accumulate) or (
-        isinstance(statement, Store) and not statement.in_order
+def _n_vectors(loop: Loop) -> int | None:
+    """Return the number of whole vectors of rows, None if there are no rows or not a static number."""
+    n_rows = loop.domain[0] if loop.domain else None
+    return n_rows // LANES if isinstance(n_rows, int) else None
+
+
+def _is_splittable(loop: Loop) -> bool:
+    """Return whether a loop can run in chunks, as far as its lengths and the kinds of its statements decide."""
+    is_static = all(isinstance(size, int) for size in loop.domain)
+    return is_static and all(
+        isinstance(each, Accumulate)
+        or (isinstance(each, Store) and not each.in_order)
+        or (isinstance(each, Call) and each.function in ("add_dots", "add_rows"))
+        for each in loop.body
     )
+
+
+def _nanoseconds(loop: Loop) -> float:
+    """Return the approximate time of a loop with static lengths."""
+    if is_call(loop):
+        [call] = loop.body
+        assert isinstance(call, Call)
+        n_columns, n_rows, *_ = call.arguments
+        assert isinstance(n_columns, Const)
+        assert isinstance(n_rows, Const)
+        return MULTIPLICATION * n_columns.value * n_rows.value
+    return nanoseconds(loop) * prod(size for size in loop.domain if isinstance(size, int))
 
 
 def _facts(index: Buffer) -> IndexFacts | None:
@@ -137,55 +171,79 @@ def _facts(index: Buffer) -> IndexFacts | None:
 
 
 class _Partial(NamedTuple):
-    """An accumulation in the window of a chunk, and the accumulation of all windows in the target."""
+    """The partial results of an accumulation for each chunk, and the accumulation of all of them in the target."""
 
-    statement: Accumulate
+    buffer: Buffer
     merge: Accumulate
 
 
 class _Chunks:
-    """The split of one loop."""
+    """The split of one loop over rows, or over blocks of rows."""
 
-    def __init__(self, loop: Loop, count: int, counter: Buffer):
-        self.loop = loop
+    def __init__(self, step: Loop | BlockLoop, n_units: int, count: int, counter: Buffer):
+        self.step = step
+        self.when = step.when if isinstance(step, Loop) else None
+        self.n_units = n_units
         self.count = count
         self.counter = counter
         self.chunk = Load(counter, ())
         self.partials: list[_Partial] = []
 
-    def of_loop(self) -> _Split | None:
+    def of_step(self) -> _Split | None:
         """Return the steps in place of the loop, None if an accumulation has no window."""
-        body = [self._in_chunk(statement) for statement in self.loop.body]
-        if None in body:
+        rows = self._rows(self.step) if isinstance(self.step, Loop) else self._blocks(self.step)
+        if rows is None:
             return None
-        statements = [statement for statement in body if statement is not None]
-        n_vectors = minus(self._first_vector(plus(self.chunk, ONE)), self._first_vector(self.chunk))
-        rows = replace(
-            self.loop,
-            domain=(times(n_vectors, int64(LANES)), *self.loop.domain[1:]),
-            body=tuple(statements),
-            first=self._first_row(self.chunk),
-        )
-        steps = (*self._starts(), rows)
-        parallel = ParallelLoop(self.counter, self.count, steps, self.loop.when)
-        scratch = [partial.statement.buffer for partial in self.partials]
-        return _Split([parallel, *self._merges(), *self._rest()], [self.counter, *scratch])
+        parallel = ParallelLoop(self.counter, self.count, (*self._starts(), rows), self.when)
+        scratch = [partial.buffer for partial in self.partials]
+        rest = self._rest(self.step) if isinstance(self.step, Loop) else []
+        return _Split([parallel, *self._merges(), *rest], [self.counter, *scratch])
 
-    def _in_chunk(self, statement: Statement) -> Statement | None:
+    def _rows(self, loop: Loop) -> Loop | None:
+        """Return the loop over the rows of a chunk."""
+        body = self._in_chunk(loop)
+        n_rows = times(self._n_units_in_chunk(), int64(LANES))
+        first = times(self._first_unit(self.chunk), int64(LANES))
+        return body and replace(loop, domain=(n_rows, *loop.domain[1:]), body=body, first=first)
+
+    def _blocks(self, blocks: BlockLoop) -> BlockLoop | None:
+        """Return the loop over the blocks of a chunk."""
+        number = Load(blocks.counter, ())
+        numbers: dict[Expr, Expr] = {number: plus(number, self._first_unit(self.chunk))}
+        steps = []
+        for loop in loops_in(blocks.steps):
+            body = self._in_chunk(loop)
+            if body is None:
+                return None
+            moved = substitute_in_loop(replace(loop, body=body), numbers.get)
+            if loop.first is not None:
+                [first] = substitute_in_element((loop.first,), numbers.get)
+                moved = replace(moved, first=first)
+            steps.append(moved)
+        return replace(blocks, length=self._n_units_in_chunk(), steps=tuple(steps))
+
+    def _in_chunk(self, loop: Loop) -> tuple[Statement, ...] | None:
+        """Return the statements of a loop in a chunk, None if the elements of one are not known."""
+        body = [self._statement(loop, statement) for statement in loop.body]
+        return None if None in body else tuple(x for x in body if x is not None)
+
+    def _statement(self, loop: Loop, statement: Statement) -> Statement | None:
         """Return a statement of a chunk with the row as index of the whole loop, None if its elements are not known."""
-        if not isinstance(statement, Accumulate) or self._is_disjoint(statement):
+        if isinstance(statement, Call):
+            return self._added_rows(statement) if statement.function == "add_rows" else statement
+        if not isinstance(statement, Accumulate) or self._is_disjoint(loop, statement):
             return statement
-        if not loaded(statement.index).isdisjoint(writes(self.loop)):
+        if not loaded(statement.index).isdisjoint(writes(self.step)):
             return None
         axes = [axis for axis, i in enumerate(statement.index) if depends_on([i], ROW)]
         if not axes:
-            return self._add(statement, None)
+            return self._add(loop, statement, None)
         window = self._window(statement.index[axes[0]]) if len(axes) == 1 else None
-        return None if window is None else self._add(statement, (axes[0], *window))
+        return None if window is None else self._add(loop, statement, (axes[0], *window))
 
-    def _is_disjoint(self, statement: Accumulate) -> bool:
+    def _is_disjoint(self, loop: Loop, statement: Accumulate) -> bool:
         """Return whether different rows have different elements, by an affine index of the row alone."""
-        indices = [Index(axis) for axis in range(len(self.loop.domain))]
+        indices = [Index(axis) for axis in range(len(loop.domain))]
         forms = [affine(i, indices) for i in statement.index]
         return any(form is not None and {*form.coefficients} == {ROW} for form in forms)
 
@@ -197,15 +255,24 @@ class _Chunks:
         facts = _facts(source.buffer) if isinstance(source, Load) else None
         return None if facts is None else (facts.minimum, facts.maximum + 1 - facts.minimum)
 
-    def _add(self, statement: Accumulate, window: tuple[int, int, int] | None) -> Accumulate:
+    def _added_rows(self, call: Call) -> Call:
+        """Add the partial results of a product, and return the product in a chunk."""
+        # Behind the axis of the chunks.
+        (_, *domain), (_, *element) = domain_of((self.count, *call.buffer.shape))
+        buffer = self._add_partial(call.buffer, tuple(domain), tuple(element), ps.add)
+        return replace(call, buffer=buffer, index=(self.chunk, *[ZERO] * len(domain)))
+
+    def _add(
+        self, loop: Loop, statement: Accumulate, window: tuple[int, int, int] | None
+    ) -> Accumulate:
         """Add the partial results of an accumulation, and return the accumulation in a chunk."""
-        axes = map(Index, range(1, len(self.loop.domain)))
+        axes = map(Index, range(1, len(loop.domain)))
         inner = [axis for axis in axes if depends_on(statement.index, axis)]
         moved: dict[Expr, Expr] = {
             axis: Index(k) for k, axis in enumerate(inner, 1 if window is None else 2)
         }
         target = [*substitute_in_element(statement.index, moved.get)]
-        domain = [self.loop.domain[axis.axis] for axis in inner]
+        domain = [loop.domain[axis.axis] for axis in inner]
         element: list[Expr] = [self.chunk, *inner]
         if window is not None:
             axis, low, size = window
@@ -213,47 +280,53 @@ class _Chunks:
             domain.insert(0, size)
             element.insert(1, minus(base, int64(low)))
             target[axis] = plus(Index(1), int64(low + offset))
-        name = f"{self.counter.name}p{len(self.partials)}"
-        shape = (self.count, *domain)
-        buffer = Buffer(name, statement.buffer.dtype, shape, Role.SCRATCH)
-        value = Load(buffer, tuple(map(Index, range(len(shape)))))
-        merge = Accumulate(statement.buffer, tuple(target), statement.op, value)
-        in_chunk = replace(statement, buffer=buffer, index=tuple(element))
-        self.partials.append(_Partial(in_chunk, merge))
-        return in_chunk
+        buffer = self._add_partial(statement.buffer, tuple(domain), tuple(target), statement.op)
+        return replace(statement, buffer=buffer, index=tuple(element))
 
-    def _first_vector(self, chunk: Expr) -> Expr:
-        """Return the number of the first vector of a chunk."""
-        n_rows = self.loop.domain[0]
-        assert isinstance(n_rows, int)
-        product = times(chunk, int64(n_rows // LANES))
+    def _add_partial(
+        self,
+        target: Buffer,
+        shape: tuple[Size, ...],
+        element: tuple[Expr, ...],
+        operation: ps.ScalarOp,
+    ) -> Buffer:
+        """Return a new buffer of partial results with a shape per chunk; ``element`` is the element of the target for each of them."""
+        name = f"{self.counter.name}p{len(self.partials)}"
+        buffer = Buffer(name, target.dtype, (self.count, *shape), Role.SCRATCH)
+        value = Load(buffer, tuple(map(Index, range(buffer.ndim))))
+        self.partials.append(_Partial(buffer, Accumulate(target, element, operation, value)))
+        return buffer
+
+    def _first_unit(self, chunk: Expr) -> Expr:
+        """Return the number of the first vector or block of a chunk."""
+        product = times(chunk, int64(self.n_units))
         return Compute(ps.int_div, (product, int64(self.count)), "int64")
 
-    def _first_row(self, chunk: Expr) -> Expr:
-        return times(self._first_vector(chunk), int64(LANES))
+    def _n_units_in_chunk(self) -> Expr:
+        return minus(self._first_unit(plus(self.chunk, ONE)), self._first_unit(self.chunk))
 
     def _starts(self) -> list[Loop]:
         """Return the loops that set the partial results of a chunk."""
         stores: dict[tuple[Size, ...], list[Statement]] = {}
-        for statement, _ in self.partials:
-            domain = statement.buffer.shape[1:]
+        for buffer, merge in self.partials:
+            domain = buffer.shape[1:]
             element: tuple[Expr, ...] = (self.chunk, *map(Index, range(len(domain))))
-            identity = neutral(statement.op, statement.buffer.dtype)
-            stores.setdefault(domain, []).append(Store(statement.buffer, element, identity))
-        return [replace(self.loop, domain=x, body=tuple(y)) for x, y in stores.items()]
+            store = Store(buffer, element, neutral(merge.op, buffer.dtype))
+            stores.setdefault(domain, []).append(store)
+        return [Loop(domain, tuple(body), self.when) for domain, body in stores.items()]
 
     def _merges(self) -> list[Loop]:
         """Return the loops that merge the partial results of all chunks."""
         merges: dict[tuple[Size, ...], list[Statement]] = {}
-        for statement, merge in self.partials:
-            merges.setdefault(statement.buffer.shape, []).append(merge)
-        return [replace(self.loop, domain=x, body=tuple(y)) for x, y in merges.items()]
+        for buffer, merge in self.partials:
+            merges.setdefault(buffer.shape, []).append(merge)
+        return [Loop(domain, tuple(body), self.when) for domain, body in merges.items()]
 
-    def _rest(self) -> list[Loop]:
+    def _rest(self, loop: Loop) -> list[Loop]:
         """Return the loop over the rows behind the last chunk."""
-        n_rows = self.loop.domain[0]
+        n_rows = loop.domain[0]
         assert isinstance(n_rows, int)
         if not n_rows % LANES:
             return []
-        domain = (n_rows % LANES, *self.loop.domain[1:])
-        return [replace(self.loop, domain=domain, first=int64(n_rows - n_rows % LANES))]
+        domain = (n_rows % LANES, *loop.domain[1:])
+        return [replace(loop, domain=domain, first=int64(n_rows - n_rows % LANES))]

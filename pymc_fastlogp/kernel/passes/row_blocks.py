@@ -1,0 +1,316 @@
+r"""Row blocks: read a matrix once for a linear predictor and its gradient.
+
+.. code-block:: text
+
+    eta = dgemv(X, b)                       repeat t0 n / B:
+    loop n:                                     eta[t0 B:] += add_dots(X[t0 B:], b)
+        r[i0] = f(eta[i0], y[i0])      ->       loop B from t0 B:
+        z[] += h(eta[i0], y[i0])                    r[i0] = f(eta[i0], y[i0])
+    g += dgemv(X.T, r)                              z[] += h(eta[i0], y[i0])
+                                                g += add_rows(X[t0 B:], r[t0 B:])
+
+A matrix that does not fit into the L2 cache is read from the L3 cache or from memory by each product. Here a block of :math:`B` rows is multiplied, the loops over
+these rows run, and the rows are added to the gradient while the block lies in the L1 cache. The rows behind the last block follow once.
+
+The *row steps* of a group run in blocks: products, and loops whose first axis are the rows. A step between two of them that depends on the first, and
+on which the second depends, must be a row step, too. All other steps move before or behind the group. In a group
+
+- a buffer with an axis of rows is read and written at the row of the iteration only,
+- any other buffer is read, or written by accumulations of one operation, but not both.
+
+So the order of rows and steps changes no value, except for the order of additions.
+
+BLAS multiplies the matrices that stay (:mod:`pymc_fastlogp.kernel.lower.products`). Small matrices are no calls, so they have no blocks.
+"""
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
+from math import prod
+from typing import NamedTuple
+
+from pytensor import scalar as ps
+
+from pymc_fastlogp.kernel.ir.arithmetic import ONE, ZERO, int64, times
+from pymc_fastlogp.kernel.ir.expressions import Buffer, Const, Expr, Index, Load, Role
+from pymc_fastlogp.kernel.ir.loops import (
+    RESULT,
+    Accumulate,
+    BlockLoop,
+    Call,
+    Loop,
+    Program,
+    Statement,
+    Step,
+    Store,
+)
+from pymc_fastlogp.kernel.ir.traversal import is_call, loaded, loads, updates
+from pymc_fastlogp.kernel.passes.fusion_groups import Accesses, are_independent
+
+# Bytes of the rows of all matrices in a block, which share the L1 cache with the vectors, and most bytes of the smallest block, which fits into the
+# L2 cache (``python -m benchmarks.limits``).
+BLOCK_BYTES, MOST_BYTES = 2**14, 2**17
+# Fewest columns: BLAS is faster for fewer (``python -m benchmarks.limits``).
+FEWEST_COLUMNS = 4
+# Rows of a block are a multiple of the widest vector, so that only the last block has a partial vector.
+LANES, MOST_ROWS = 16, 256
+
+ROW = Index(0)
+
+
+def run_in_row_blocks(program: Program) -> Program:
+    """Run products with a matrix and the loops between them in blocks of rows."""
+    steps = program.steps
+    scratch = list(program.scratch)
+    for n_rows in dict.fromkeys(product.n_rows for product in map(product_of, steps) if product):
+        group = _group(steps, n_rows)
+        if group is None:
+            continue
+        counter = Buffer(f"t{len(scratch)}", "int64", (), Role.SCRATCH)
+        scratch.append(counter)
+        steps = (*group.before, *_blocks(group.steps, n_rows, counter), *group.behind)
+    return replace(program, steps=steps, scratch=tuple(scratch))
+
+
+class RowProduct(NamedTuple):
+    """A product of the rows of a matrix with a vector, by BLAS.
+
+    Attributes
+    ----------
+    function : str
+        ``add_dots`` or ``add_rows``.
+    matrix : Load
+        The first element.
+    vector : Load
+        The first element of the vector operand.
+    result : Buffer
+        The result, to which the product is added.
+    """
+
+    function: str
+    n_rows: int
+    n_columns: int
+    matrix: Load
+    stride: Const
+    vector: Load
+    result: Buffer
+    index: tuple[Expr, ...]
+
+    @property
+    def of_rows(self) -> tuple[Buffer, tuple[Expr, ...]]:
+        """The vector with one element for each row."""
+        if self.function == "add_dots":
+            return self.result, self.index
+        return self.vector.buffer, self.vector.index
+
+    def in_block(self, first: Expr, n_rows: int) -> Loop:
+        """Return the product of some rows."""
+
+        def from_first(load: Load) -> Load:
+            return Load(load.buffer, (first, *load.index[1:]))
+
+        index, vector = self.index, self.vector
+        if self.function == "add_dots":
+            index = (first, *index[1:])
+        else:
+            vector = from_first(vector)
+        sizes = int64(self.n_columns), int64(n_rows)
+        arguments = (*sizes, from_first(self.matrix), self.stride, vector, RESULT)
+        return Loop((), (Call(self.result, index, self.function, arguments),))
+
+
+def product_of(step: Step) -> RowProduct | None:
+    """Return the product that a step computes if the rows are the first axis of the matrix and of one vector."""
+    if not isinstance(step, Loop) or not is_call(step) or step.domain or step.when is not None:
+        return None
+    [call] = step.body
+    if not isinstance(call, Call) or call.function != "dgemv":
+        return None
+    letter, n_columns, n_rows, _, matrix, stride, vector, distance, *_ = call.arguments
+    if not all(isinstance(size, Const) for size in (n_columns, n_rows, stride)):
+        return None
+    if distance is not ONE or n_columns.value < FEWEST_COLUMNS:
+        return None
+    product = RowProduct(
+        "add_dots" if letter == "T" else "add_rows",
+        int(n_rows.value),
+        int(n_columns.value),
+        matrix,
+        stride,
+        vector,
+        call.buffer,
+        call.index,
+    )
+    starts = (matrix.buffer, matrix.index, int(stride.value)), (*product.of_rows, 1)
+    return product if all(_has_rows(*each, product.n_rows) for each in starts) else None
+
+
+def _has_rows(buffer: Buffer, index: tuple[Expr, ...], stride: int, n_rows: int) -> bool:
+    """Return whether the first axis are the rows, from the first on."""
+    is_first = buffer.ndim > 0 and buffer.shape[0] == n_rows and index[0] is ZERO
+    return is_first and prod(buffer.shape[1:]) == stride
+
+
+class Group(NamedTuple):
+    """Row steps, and the other steps before and behind them."""
+
+    before: list[Step]
+    steps: list[Step]
+    behind: list[Step]
+
+
+def _group(steps: Sequence[Step], n_rows: int) -> Group | None:
+    """Return the row steps that can run in blocks, None if no matrix would be read less often."""
+    products = {k: product for k, step in enumerate(steps) if (product := product_of(step))}
+    products = {k: product for k, product in products.items() if product.n_rows == n_rows}
+    of_dots, of_rows = (
+        {product.matrix.buffer for product in products.values() if product.function == name}
+        for name in ("add_dots", "add_rows")
+    )
+    shared = of_dots & of_rows
+    members = {k for k, product in products.items() if product.matrix.buffer in shared}
+    if not members or _block_rows([products[k] for k in members], n_rows) is None:
+        return None
+    members = _closed(steps, members, n_rows)
+    if members is None:
+        return None
+    for k in (*reversed(range(max(members))), *range(max(members) + 1, len(steps))):
+        if k in members or not _is_row_step(steps[k], n_rows):
+            continue
+        more = _closed(steps, members | {k}, n_rows)
+        members = more or members
+    arrangement = _arrange(steps, members)
+    assert isinstance(arrangement, Group)
+    return arrangement
+
+
+def _closed(steps: Sequence[Step], members: Set[int], n_rows: int) -> set[int] | None:
+    """Return row steps with all steps that have to run among them, None if those are no row steps."""
+    members = set(members)
+    while not isinstance(found := _arrange(steps, members), Group):
+        if not all(_is_row_step(steps[k], n_rows) for k in found):
+            return None
+        members |= found
+    return members if _is_by_row(found.steps) else None
+
+
+def _arrange(steps: Sequence[Step], members: Set[int]) -> Group | set[int]:
+    """Return the steps in an order in which some steps are adjacent, or the other steps that stand in the way."""
+    first, last = min(members), max(members)
+    group = Group([*steps[:first]], [steps[first]], [])
+    behind: list[int] = []
+    touched = Accesses(steps[first])
+    for k in range(first + 1, last + 1):
+        step = steps[k]
+        if k in members:
+            in_the_way = {other for other in behind if not are_independent(steps[other], step)}
+            if in_the_way:
+                return in_the_way
+            group.steps.append(step)
+        elif touched.is_independent(step):
+            group.before.append(step)
+            continue
+        else:
+            behind.append(k)
+        touched.add(step)
+    group.behind.extend([*(steps[k] for k in behind), *steps[last + 1 :]])
+    return group
+
+
+def _is_row_step(step: Step, n_rows: int) -> bool:
+    """Return whether a step is a product of rows, or a loop over rows that may run in parts."""
+    product = product_of(step)
+    if product is not None:
+        return product.n_rows == n_rows
+    if not isinstance(step, Loop) or is_call(step) or step.domain[:1] != (n_rows,):
+        return False
+    return all(map(_may_run_in_parts, step.body))
+
+
+def _may_run_in_parts(statement: Statement) -> bool:
+    if isinstance(statement, Store):
+        return not statement.in_order and ROW in statement.index
+    return isinstance(statement, Accumulate)
+
+
+class Write(NamedTuple):
+    """The axis of rows of a written buffer, or the operation of an accumulation."""
+
+    buffer: Buffer
+    axis: int | None
+    operation: ps.ScalarOp | None
+
+
+def _is_by_row(steps: Sequence[Step]) -> bool:
+    """Return whether each written buffer has an axis of rows, or is a sum that no step reads."""
+    kinds: dict[Buffer, set[Write]] = {}
+    for step in steps:
+        for write in _writes(step):
+            kinds.setdefault(write.buffer, set()).add(write)
+    if any(len(found) > 1 for found in kinds.values()):
+        return False
+    axes = {buffer: write.axis for buffer, [write] in kinds.items()}
+    return all(
+        axes[buffer] in of_rows
+        for step in steps
+        for buffer, of_rows in _reads(step)
+        if buffer in axes
+    )
+
+
+def _writes(step: Step) -> Iterator[Write]:
+    product = product_of(step)
+    if product is not None:
+        is_sum = product.function == "add_rows"
+        yield Write(product.result, None if is_sum else 0, ps.add if is_sum else None)
+        return
+    assert isinstance(step, Loop)
+    for statement in updates(step):
+        assert isinstance(statement, Store | Accumulate)
+        if ROW in statement.index:
+            yield Write(statement.buffer, statement.index.index(ROW), None)
+        else:
+            assert isinstance(statement, Accumulate)
+            yield Write(statement.buffer, None, statement.op)
+
+
+def _reads(step: Step) -> Iterator[tuple[Buffer, set[int]]]:
+    """Yield the buffers that a step reads, with the axes along which it reads only the row of an iteration."""
+    product = product_of(step)
+    if product is not None:
+        yield product.matrix.buffer, {0}
+        yield product.vector.buffer, {0} if product.function == "add_rows" else set()
+        return
+    assert isinstance(step, Loop)
+    for load in loads(step):
+        yield load.buffer, {axis for axis, i in enumerate(load.index) if i is ROW}
+    if step.when is not None:
+        yield from ((buffer, set()) for buffer in loaded([step.when]))
+
+
+def _block_rows(products: Sequence[RowProduct], n_rows: int) -> int | None:
+    """Return the number of rows of a block, None if the rows are too long or there is no whole block."""
+    columns = {product.matrix.buffer: product.n_columns for product in products}
+    row_bytes = 8 * sum(columns.values())
+    if LANES * row_bytes > MOST_BYTES:
+        return None
+    rows = min(max(BLOCK_BYTES // row_bytes // LANES * LANES, LANES), MOST_ROWS)
+    return rows if rows <= n_rows else None
+
+
+def _blocks(steps: Sequence[Step], n_rows: int, counter: Buffer) -> list[Step]:
+    """Return the loop over the blocks, and the rows behind the last block."""
+    n = _block_rows([product for step in steps if (product := product_of(step))], n_rows)
+    assert n is not None
+    first = times(Load(counter, ()), int64(n))
+    whole = BlockLoop(counter, n_rows // n, tuple(_in_block(step, first, n) for step in steps))
+    n_rest = n_rows % n
+    rest = [_in_block(step, int64(n_rows - n_rest), n_rest) for step in steps] if n_rest else []
+    return [whole, *rest]
+
+
+def _in_block(step: Step, first: Expr, n_rows: int) -> Loop:
+    product = product_of(step)
+    if product is not None:
+        return product.in_block(first, n_rows)
+    assert isinstance(step, Loop)
+    return replace(step, domain=(n_rows, *step.domain[1:]), first=first)
