@@ -7,7 +7,8 @@
       -> tables.engine_table    columns, levels, placeholders, summaries of all rows
     log density
       -> tables.expressions     expressions of columns that it reads
-      -> tables.plan            how the rows are read, from a sample
+      -> tables.sample          random rows, whatever the order of the table
+      -> tables.plan            how the rows are read, from the sample
     summaries of rows, which merge in any order
       -> tables.cells           distinct rows with counts, or all rows
       -> tables.factors         triangular factors of rows, for a quadratic log density

@@ -89,13 +89,13 @@ READS_WITHOUT_END = """
     import duckdb
     import pymc as pm
     import pymc_fastlogp
-    from pymc_fastlogp.models.table_rows import without_tables
+    from pymc_fastlogp.models.table_rows import RowsRead, without_tables
     connection = duckdb.connect()
     endless = connection.sql("SELECT i % 3 AS x FROM range(1000000000000) t(i)")
     table = pymc_fastlogp.table(endless, key="endless")
     with pm.Model() as model:
         pm.Poisson("x", pm.math.exp(pm.Normal("a")), observed=table["x"])
-    without_tables(model, first_rows=True)
+    without_tables(model, RowsRead.FIRST)
     print("ready", flush=True)
     try:
         without_tables(model)
