@@ -84,16 +84,18 @@ class TableRows(NamedTuple):
             if self.plan.way is Way.LOADED:
                 loaded = f"loaded, since rows of {names} hardly repeat"
                 return f"{self.rows.n_rows} rows of a table are {loaded}{source}"
-            return (
-                f"{self.rows.n_rows} rows of a table are {self._reduced(self.rows.n_cells)}{source}"
-            )
+            return f"{self.rows.n_rows} rows of a table are {self._reduced(str(self.rows.n_cells))}{source}"
         if outlook.loading:
             return outlook.loading
-        n_rows, n_sample = outlook.n_rows, self.rows.n_rows
-        n_cells = outlook.n_cells if n_rows == n_sample else f"about {outlook.n_cells}"
-        return f"{n_rows or 'all'} rows of a table are to be read as {self._reduced(n_cells)}; estimated from {n_sample} rows"
+        n_sample = self.rows.n_rows
+        if outlook.n_rows == n_sample:
+            n_rows, n_cells, estimated = str(n_sample), str(outlook.n_cells), ""
+        else:
+            n_rows, n_cells = str(outlook.n_rows or "all"), f"about {outlook.n_cells}"
+            estimated = f"; estimated from {n_sample} rows"
+        return f"{n_rows} rows of a table are to be read as {self._reduced(n_cells)}{estimated}"
 
-    def _reduced(self, n_cells: int | str) -> str:
+    def _reduced(self, n_cells: str) -> str:
         """Return the number of cells, and how the engine finds them."""
         names = ", ".join(self.columns)
         match self.plan.way:

@@ -2,7 +2,7 @@
 
 .. code-block:: text
 
-    source (files, DuckDB, Polars, pandas, PyArrow, Dask)
+    source (files, DuckDB, Polars, pandas, PyArrow, Dask, Spark, ibis)
       -> tables.source          a narwhals frame, batches of rows, the state of files
       -> tables.engine_table    columns, levels, placeholders, summaries of all rows
     log density

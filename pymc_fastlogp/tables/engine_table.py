@@ -329,7 +329,7 @@ class Table:
             name = ("sample", *((x.name, x.is_coded) for x in columns))
             arrays = self._part(name, lambda: self._read_sample(columns))
             for n in arrays.pop("n_rows"):
-                self._n_rows = int(n)
+                self._note_n_rows(int(n))
             self._samples[columns] = dict(zip(columns, arrays.values(), strict=True))
         return self._samples[columns]
 
@@ -370,12 +370,16 @@ class Table:
                 summary = self._grouped_cells(plan, columns, most)
             case _:
                 summary = self._merged(plan, columns, most)
-        if self._n_rows not in (None, summary.n_rows):
-            raise ValueError(
-                f"the table has {summary.n_rows} rows, and had {self._n_rows}: call table() and build the model again."
-            )
-        self._n_rows = summary.n_rows
+        self._note_n_rows(summary.n_rows)
         return summary
+
+    def _note_n_rows(self, n: int) -> None:
+        """Set the number of rows, and raise ValueError if it was another before."""
+        if self._n_rows not in (None, n):
+            raise ValueError(
+                f"the table has {n} rows, and had {self._n_rows}: call table() and build the model again."
+            )
+        self._n_rows = n
 
     def _fits(self, plan: Plan) -> bool:
         return PEAK * self._n_bytes(plan) <= free_memory()
@@ -571,7 +575,7 @@ def table(source: Any, *, key: str | None = None) -> Table:
     ----------
     source : path or frame
         Path or glob of Parquet or CSV files, which DuckDB reads; a DuckDB relation; a Polars DataFrame or LazyFrame; a pandas or Dask
-        DataFrame; or a PyArrow table. Filters and new columns are the business of the frame.
+        DataFrame; a PyArrow table; or a Spark or ibis frame. Filters and new columns are the business of the frame.
     key : str, optional
         Name of the rows of a frame. A later process that gives the same key finds on disk what was read, so change the key
         when rows change. Local files need no key: their paths, sizes and times are known.
@@ -605,7 +609,7 @@ def table(source: Any, *, key: str | None = None) -> Table:
     ...     rate = pm.Exponential("rate", 1.0, dims="shop")
     ...     n = pm.Poisson("n", rate[visits["shop"]], observed=visits["n"])
     >>> print(pymc_fastlogp.explain(model).sentences()[0])
-    n: 10000 rows of a table are 2 distinct rows with counts (pandas: GROUP BY n, shop).
+    n: 10000 rows of a table are to be read as 2 distinct rows with counts (pandas: GROUP BY n, shop).
     """
     return Table(source_of(source, key))
 

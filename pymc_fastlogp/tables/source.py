@@ -22,6 +22,9 @@ ENGINES = {
     "pandas": "pandas",
     "pyarrow": "PyArrow",
     "dask": "Dask",
+    "pyspark": "Spark",
+    "pyspark[connect]": "Spark",
+    "ibis": "ibis",
 }
 PARQUET = "read_parquet"
 READERS = {
@@ -227,6 +230,27 @@ def _parts_of_duckdb(relation: Any, connection: Any) -> Iterator[Any]:
             yield pyarrow.Table.from_batches([batch])
 
 
+def _parts_of_spark(frame: Any) -> Iterator[Any]:
+    """Yield the rows of a Spark frame, a partition at a time, which workers encode as Arrow."""
+    import pyarrow
+
+    def encoded(batches: Iterator[Any]) -> Iterator[Any]:
+        # A nested function is pickled by value, so that workers need PyArrow alone.
+        from itertools import batched
+
+        import pyarrow
+
+        for some in batched(batches, 50):
+            sink = pyarrow.BufferOutputStream()
+            with pyarrow.ipc.new_stream(sink, some[0].schema) as stream:
+                for batch in some:
+                    stream.write_batch(batch)
+            yield pyarrow.RecordBatch.from_pydict({"rows": [sink.getvalue().to_pybytes()]})
+
+    for row in frame.mapInArrow(encoded, "rows binary").toLocalIterator():
+        yield pyarrow.ipc.open_stream(row["rows"]).read_all()
+
+
 def _some_partitions(frame: Any, most: int) -> Iterator[Any]:
     """Yield partitions of a Dask frame in random order, the last one cut, until there are ``most`` rows."""
     for k in np.random.default_rng(0).permutation(frame.npartitions):
@@ -248,6 +272,13 @@ def _parts(frame: Any, connection: Any) -> Iterator[Any]:
         case "dask", _:
             for part in native.partitions:
                 yield part.compute()
+        case "pyspark" | "pyspark[connect]", _:
+            yield from _parts_of_spark(native)
+        case "ibis", _:
+            import pyarrow
+
+            for batch in native.to_pyarrow_batches(chunk_size=BATCH):
+                yield pyarrow.Table.from_batches([batch])
         case _:
             yield native
 
